@@ -1,0 +1,1 @@
+//! Reads capture rings of DPDK apps and writes pcapng.

@@ -1,0 +1,1 @@
+//! Starts, watches and always ends the processes of end-to-end tests.

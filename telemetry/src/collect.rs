@@ -1,0 +1,1 @@
+//! Turns the replies of one app into a sample.

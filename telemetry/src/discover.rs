@@ -1,0 +1,1 @@
+//! Finds running DPDK apps.

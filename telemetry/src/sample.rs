@@ -1,0 +1,282 @@
+//! What one app said at one moment: raw, serialisable, without any derivation.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
+pub const SAMPLE_SCHEMA: u32 = 1;
+
+/// Everything asked of one app in one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// [`SAMPLE_SCHEMA`].
+    pub schema: u32,
+    /// Wall clock at the end of the round, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Monotonic clock at the same moment, nanoseconds; rates are computed from this.
+    pub monotonic_ns: u64,
+    /// Time that the round took, nanoseconds.
+    pub duration_ns: u64,
+    /// Requests made of the app in this round.
+    pub requests: u32,
+    /// Who answered.
+    pub app: AppIdentity,
+    /// Ports, in ascending order of id.
+    pub ports: Vec<PortSample>,
+    /// Mempools, by name.
+    pub pools: Vec<PoolSample>,
+    /// Queues; empty at level 0 (see [`PortSample::xstats`] for per-queue counters).
+    pub queues: Vec<QueueSample>,
+    /// Software rings.
+    pub rings: Vec<RingSample>,
+    /// Polling lcores.
+    pub lcores: Vec<LcoreSample>,
+    /// Capture sessions and their rings.
+    pub tee: Vec<TeeSample>,
+    /// What libpmdscope said of itself; `None` for a stock app (level 0).
+    pub library: Option<LibrarySample>,
+    /// Parts of the round that failed, as "endpoint: reason". The rest of the sample is valid.
+    pub partial: Vec<String>,
+}
+
+/// Identity of a running app. Two samples are comparable only if `pid` and `start_ticks` agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppIdentity {
+    /// DPDK file-prefix, with `:N` behind it for further in-memory instances.
+    pub name: String,
+    /// Process id on this host, from the socket's peer credentials.
+    pub pid: u32,
+    /// Start time of that process, clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_ticks: u64,
+    /// DPDK version, as "DPDK 22.11.11".
+    pub dpdk_version: String,
+    /// Executable, when readable.
+    pub exe: Option<String>,
+    /// Arguments of the EAL (`/eal/params`).
+    pub eal_args: Vec<String>,
+}
+
+/// One Ethernet port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortSample {
+    /// DPDK port id.
+    pub id: u16,
+    /// Device name, for instance `0000:03:00.0` or `net_vhost0`.
+    pub device: String,
+    /// The app has started the port.
+    pub started: bool,
+    /// Link state; `None` when it was not told.
+    pub link_up: Option<bool>,
+    /// Link speed, Mbit/s; `None` when the link is down or the speed unknown.
+    pub link_mbps: Option<u64>,
+    /// Maximum transmission unit, bytes.
+    pub mtu: u64,
+    /// Configured receive queues.
+    pub rx_queues: u16,
+    /// Configured transmit queues.
+    pub tx_queues: u16,
+    /// NUMA node, -1 when unknown.
+    pub numa_node: i64,
+    /// Basic counters.
+    pub stats: PortStats,
+    /// Extended counters, by driver's name; incomplete when `xstats_truncated`.
+    pub xstats: BTreeMap<String, u64>,
+    /// DPDK may have cut the extended counters silently (256 entries or 16 KiB).
+    pub xstats_truncated: bool,
+}
+
+/// Counters of `rte_eth_stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets the NIC dropped because no receive descriptor was free (`imissed`).
+    pub rx_missed: u64,
+    /// Erroneous packets received.
+    pub rx_errors: u64,
+    /// Failed transmissions.
+    pub tx_errors: u64,
+    /// Receive buffers that could not be allocated (`rx_nombuf`).
+    pub rx_nombuf: u64,
+}
+
+/// One mempool. `size = common + cached + in_use` where the parts are known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolSample {
+    /// Name.
+    pub name: String,
+    /// Objects.
+    pub size: u64,
+    /// Bytes of one object with header and trailer.
+    pub element_bytes: u64,
+    /// Per-lcore cache limit.
+    pub cache_size: u64,
+    /// NUMA node, -1 for any.
+    pub socket: i64,
+    /// Where the objects are; `None` on DPDK before 23.03 without libpmdscope.
+    pub occupancy: Option<Occupancy>,
+    /// Highest in-use count in the last window and since start; libpmdscope only.
+    pub high_water: Option<HighWater>,
+    /// Objects in the cache of each lcore; libpmdscope only.
+    pub lcore_caches: BTreeMap<u32, u64>,
+}
+
+/// Where the objects of a pool are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// Free in the common ring.
+    pub common: u64,
+    /// Free in per-lcore caches.
+    pub cached: u64,
+    /// Not free.
+    pub in_use: u64,
+}
+
+/// High-water marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighWater {
+    /// In the last complete window.
+    pub window: u64,
+    /// Since libpmdscope started.
+    pub ever: u64,
+}
+
+/// Direction of a queue as the app sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Receive.
+    Rx,
+    /// Transmit.
+    Tx,
+}
+
+/// One queue of a port; libpmdscope only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueSample {
+    /// DPDK port id.
+    pub port: u16,
+    /// Queue number.
+    pub queue: u16,
+    /// Direction.
+    pub direction: Direction,
+    /// Bursts asked for.
+    pub polls: u64,
+    /// Bursts without a packet.
+    pub empty: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, without FCS.
+    pub bytes: u64,
+    /// Waiting packets when a burst began: last sample; `None` where the driver cannot tell.
+    pub depth: Option<u64>,
+    /// High-water marks of the depth; `None` where the driver cannot tell.
+    pub depth_high_water: Option<HighWater>,
+    /// Descriptors of the ring; `None` where the driver does not tell.
+    pub descriptors: Option<u64>,
+    /// Burst sizes: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and more.
+    pub bursts: Vec<u64>,
+    /// Depths: 0, 1, 2-3, 4-7, ..., 2048 and more.
+    pub depths: Vec<u64>,
+}
+
+/// One software ring (`rte_ring`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RingSample {
+    /// Name.
+    pub name: String,
+    /// Usable entries.
+    pub capacity: u64,
+    /// Entries in use.
+    pub used: u64,
+    /// High-water marks; libpmdscope only.
+    pub high_water: Option<HighWater>,
+}
+
+/// One polling lcore.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LcoreSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// `main`, `worker` or `other`.
+    pub role: String,
+    /// Kernel thread id in the app's pid namespace.
+    pub tid: u64,
+    /// Turns of the poll loop.
+    pub polls: u64,
+    /// Turns with at least one packet.
+    pub busy_polls: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Time since the last turn, microseconds.
+    pub idle_us: u64,
+    /// Longest gap between two turns in the last complete window, microseconds.
+    pub gap_window_max_us: u64,
+    /// Longest gap since start, microseconds.
+    pub gap_max_us: u64,
+    /// Wall clock at the end of the longest gap, 0 before the first.
+    pub gap_max_realtime_ns: u64,
+    /// Gaps above the stall threshold.
+    pub stalls: u64,
+    /// Gaps: under 1 us, then [1,2), [2,4), ... us, the last open-ended.
+    pub gaps: Vec<u64>,
+}
+
+/// One ring of one capture session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TeeSample {
+    /// Session id.
+    pub session: u64,
+    /// Process id of the capturing tool.
+    pub pid: u64,
+    /// Packets are being copied.
+    pub armed: bool,
+    /// Producing lcore.
+    pub lcore: u32,
+    /// Bytes of the ring.
+    pub ring_bytes: u64,
+    /// Written and not yet read, bytes.
+    pub used_bytes: u64,
+    /// Packets written.
+    pub records: u64,
+    /// Packets lost because the ring was full.
+    pub dropped: u64,
+    /// Packets that the filter refused.
+    pub filtered: u64,
+    /// Packets left out by sampling.
+    pub sampled_out: u64,
+}
+
+/// What libpmdscope says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LibrarySample {
+    /// Version of libpmdscope.
+    pub version: String,
+    /// Measured TSC frequency, Hz; 0 until measured.
+    pub tsc_hz: u64,
+    /// Wall clock at `pmdscope_init()`.
+    pub start_realtime_ns: u64,
+    /// Sampling period of pools and rings, milliseconds.
+    pub sample_ms: u64,
+    /// Window of high-water marks, milliseconds.
+    pub window_ms: u64,
+    /// Stall threshold, microseconds.
+    pub stall_us: u64,
+    /// Path of the capture socket; `None` when captures are not offered.
+    pub tee_socket: Option<String>,
+    /// Polls of threads without an lcore id.
+    pub foreign_polls: u64,
+    /// Bursts of such threads that a capture could not see.
+    pub foreign_bursts: u64,
+    /// The control thread may run on the CPU of a polling lcore.
+    pub control_shares_poll_cpu: bool,
+    /// Capture memory given up because a stuck lcore might still use it.
+    pub abandoned_bytes: u64,
+}

@@ -1,0 +1,1 @@
+//! Terminal views over the telemetry model.
