@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Drives meson (the C parts) and cargo (the Rust parts). `make help` lists the targets.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench lint format install clean clean-hugepages
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what building, testing and the demo need; reserve hugepages
+	devtools/setup.sh
+
+build: $(BUILD)/build.ninja ## build everything, optimised
+	ninja -C $(BUILD)
+	$(CARGO) build --release --locked --workspace
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD)
+
+demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, DEMO_LEAK=1/N)
+	target/release/pmdscope-demo
+
+test: setup build ## run every test: unit, C, and end to end on real DPDK processes
+	meson test -C $(BUILD) --no-rebuild --print-errorlogs
+	$(CARGO) test --locked --workspace --exclude pmdscope-integration
+	$(CARGO) test --locked --package pmdscope-integration
+
+bench: setup build ## measure against named peers; prints ratios with their spread
+	meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+
+lint: ## formatting, clippy, licences and sources of dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	clang-format --dry-run -Werror $(C_SOURCES)
+	devtools/check-deny.sh
+
+format: ## rewrite the sources in the house style
+	$(CARGO) fmt --all
+	clang-format -i $(C_SOURCES)
+
+install: build ## install library, headers, command and completions below DESTDIR/PREFIX
+	meson configure $(BUILD) --prefix $(PREFIX)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	target/release/pmdscope completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pmdscope
+	target/release/pmdscope completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pmdscope
+
+clean: ## remove what was built
+	rm -rf $(BUILD) target demo-out
+
+clean-hugepages: ## give back the hugepages that `make setup` reserved
+	devtools/hugepages.sh release
