@@ -1,0 +1,13 @@
+//! Starts, watches and always ends real DPDK processes: shared by the demo and the tests.
+//!
+//! [`scratch::Scratch`] owns what DPDK leaves on disk, [`process::Process`] owns one child, and
+//! [`pair::Pair`] is a reflector with a generator linked to it. Dropping any of them cleans up.
+
+// Every error here is a failed demo or test, and says itself what failed.
+#![allow(clippy::missing_errors_doc)]
+
+pub mod oracle;
+pub mod pair;
+pub mod process;
+pub mod programs;
+pub mod scratch;

@@ -1,0 +1,169 @@
+//! A reflector and a generator, two DPDK processes joined by a virtual link.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::process::{Process, wait_until};
+use crate::programs;
+use crate::scratch::{Memory, Scratch};
+
+const START: Duration = Duration::from_secs(20);
+
+/// The virtual link between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Generator on `net_virtio_user`, reflector on `net_vhost`.
+    Virtio,
+    /// Generator on a `net_memif` client, reflector on the server.
+    Memif,
+}
+
+/// How the reflector is started.
+#[derive(Clone, Debug)]
+pub struct PairOptions {
+    /// The link.
+    pub link: Link,
+    /// Queue pairs on each side.
+    pub queues: u16,
+    /// Mbufs in the reflector's pool.
+    pub mbufs: u32,
+    /// `--inject-leak`, for instance `1/64`.
+    pub leak: Option<String>,
+    /// `--inject-stall`, for instance `3000/100`.
+    pub stall: Option<String>,
+}
+
+impl Default for PairOptions {
+    fn default() -> Self {
+        Self { link: Link::Virtio, queues: 1, mbufs: 16383, leak: None, stall: None }
+    }
+}
+
+/// A running reflector, ready to be linked to a generator.
+pub struct Pair {
+    /// The reflector.
+    pub reflector: Process,
+    options: PairOptions,
+    memory: Memory,
+    socket: PathBuf,
+    generator_prefix: String,
+    reflector_prefix: String,
+}
+
+impl Pair {
+    /// Starts the reflector and waits until it polls.
+    pub fn start(scratch: &Scratch, options: PairOptions) -> Result<Self> {
+        let memory = Memory::available();
+        let socket = scratch.path("link.sock");
+        let reflector_prefix = scratch.prefix("r");
+        let mut command = Command::new(programs::reflector()?);
+        eal(&mut command, 1, &reflector_prefix, memory);
+        command.args(["--vdev", &reflector_device(options.link, options.queues, &socket)]);
+        command.args(["--", "--queues", &options.queues.to_string()]);
+        command.args(["--mbufs", &options.mbufs.to_string()]);
+        command.arg("--json").arg(scratch.path("reflector.json"));
+        if let Some(leak) = &options.leak {
+            command.args(["--inject-leak", leak]);
+        }
+        if let Some(stall) = &options.stall {
+            command.args(["--inject-stall", stall]);
+        }
+        let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
+        let telemetry = format!("/var/run/dpdk/{reflector_prefix}/pmdscope.sock");
+        wait_until("the reflector's capture socket", START, || {
+            if let Some(status) = reflector.exited()? {
+                bail!("the reflector ended at once ({status}):\n{}", reflector.output());
+            }
+            Ok(std::fs::exists(&telemetry)? && std::fs::exists(&socket)?)
+        })?;
+        let generator_prefix = scratch.prefix("g");
+        Ok(Self { reflector, options, memory, socket, generator_prefix, reflector_prefix })
+    }
+
+    /// DPDK file-prefix of the reflector: its name for `pmdscope`.
+    pub fn app(&self) -> &str {
+        &self.reflector_prefix
+    }
+
+    /// DPDK file-prefix of the generator.
+    pub fn generator_app(&self) -> &str {
+        &self.generator_prefix
+    }
+
+    /// Starts a generator with further arguments; its summary goes to `generator.json`.
+    pub fn generate(&self, scratch: &Scratch, args: &[&str]) -> Result<Generator> {
+        let json = scratch.path("generator.json");
+        let mut command = Command::new(programs::generator()?);
+        eal(&mut command, 0, &self.generator_prefix, self.memory);
+        command.args(["--vdev", &self.generator_device()]);
+        if self.options.link == Link::Virtio {
+            // vhost-user passes one descriptor per memory segment, and takes eight at most.
+            command.arg("--single-file-segments");
+        }
+        command.args(["--", "--queues", &self.options.queues.to_string(), "--json"]).arg(&json);
+        command.args(args);
+        let process = Process::spawn("generator", &mut command, scratch.dir())?;
+        Ok(Generator { process, json })
+    }
+
+    fn generator_device(&self) -> String {
+        let socket = self.socket.display();
+        let queues = self.options.queues;
+        match self.options.link {
+            Link::Virtio => {
+                format!("net_virtio_user0,path={socket},queues={queues},queue_size=1024")
+            }
+            Link::Memif => {
+                format!("net_memif0,role=client,socket={socket},socket-abstract=no")
+            }
+        }
+    }
+}
+
+/// A running generator.
+pub struct Generator {
+    /// The process.
+    pub process: Process,
+    json: PathBuf,
+}
+
+impl Generator {
+    /// Waits for the end and returns the summary.
+    pub fn finish(mut self, limit: Duration) -> Result<Value> {
+        self.process.finish(limit)?;
+        self.summary()
+    }
+
+    /// Ends it as ^C does and returns the summary.
+    pub fn stop(mut self) -> Result<Value> {
+        self.process.interrupt()?;
+        self.summary()
+    }
+
+    fn summary(&self) -> Result<Value> {
+        let text = std::fs::read_to_string(&self.json)
+            .with_context(|| format!("the generator's summary {}", self.json.display()))?;
+        Ok(serde_json::from_str(&text)?)
+    }
+}
+
+fn reflector_device(link: Link, queues: u16, socket: &std::path::Path) -> String {
+    let socket = socket.display();
+    match link {
+        Link::Virtio => format!("net_vhost0,iface={socket},queues={queues}"),
+        Link::Memif => format!("net_memif0,role=server,socket={socket},socket-abstract=no"),
+    }
+}
+
+/// EAL arguments of a process with one polling lcore on `cpu`.
+pub fn eal(command: &mut Command, cpu: u32, prefix: &str, memory: Memory) {
+    command.args(["--lcores", &format!("{cpu}@{cpu}"), "--no-pci", "--file-prefix", prefix]);
+    command.args(["-m", "128"]);
+    if memory == Memory::Ordinary {
+        command.arg("--no-huge");
+    }
+}

@@ -1,0 +1,31 @@
+//! Where the programs under test are.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+/// Root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The `pmdscope` command, from the release build.
+pub fn pmdscope() -> Result<PathBuf> {
+    built("target/release/pmdscope")
+}
+
+/// The reflector.
+pub fn reflector() -> Result<PathBuf> {
+    built("build/integration/pmdscope-reflector")
+}
+
+/// The generator.
+pub fn generator() -> Result<PathBuf> {
+    built("build/integration/pmdscope-generator")
+}
+
+fn built(path: &str) -> Result<PathBuf> {
+    let path = root().join(path);
+    ensure!(path.exists(), "{} does not exist: run `make build` first", path.display());
+    Ok(path)
+}

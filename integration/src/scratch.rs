@@ -1,0 +1,93 @@
+//! A directory, a unique DPDK file-prefix stem, and the removal of everything DPDK leaves behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+const RUNTIME_ROOT: &str = "/var/run/dpdk";
+const HUGEPAGES: &str = "/dev/hugepages";
+/// Hugepages of 2 MiB that a pair of apps and one more need.
+const PAGES_NEEDED: u64 = 256;
+
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// Memory that the DPDK processes run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// 2 MiB hugepages.
+    Huge,
+    /// Ordinary pages (`--no-huge`).
+    Ordinary,
+}
+
+impl Memory {
+    /// Hugepages when enough are free, ordinary pages otherwise.
+    pub fn available() -> Self {
+        let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+            .unwrap_or(0);
+        if free >= PAGES_NEEDED { Self::Huge } else { Self::Ordinary }
+    }
+}
+
+/// Scratch space of one test or demo. Dropping it removes files, runtime directories and
+/// hugepage files of every prefix it named.
+pub struct Scratch {
+    dir: TempDir,
+    stem: String,
+}
+
+impl Scratch {
+    /// A new, empty one.
+    pub fn new() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("pmdscope-").tempdir().context("scratch")?;
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { dir, stem: format!("pmdx{}x{serial}", std::process::id()) })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path in the directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A DPDK file-prefix that nobody else uses.
+    pub fn prefix(&self, role: &str) -> String {
+        format!("{}{role}", self.stem)
+    }
+
+    /// Files in DPDK's hugepage directory that belong to this scratch.
+    pub fn hugepage_files(&self) -> Vec<PathBuf> {
+        self.entries(HUGEPAGES)
+    }
+
+    fn entries(&self, dir: &str) -> Vec<PathBuf> {
+        fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.stem))
+            .map(|entry| entry.path())
+            .collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for file in self.hugepage_files() {
+            let _ = fs::remove_file(file);
+        }
+        // The EAL never removes the runtime directory of a prefix.
+        for dir in self.entries(RUNTIME_ROOT) {
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Injected faults show up where an operator looks.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_integration::pair::{Pair, PairOptions};
+use pmdscope_integration::scratch::Scratch;
+use serde_json::Value;
+
+use crate::support::{pmdscope, pmdscope_json};
+
+pub(crate) fn finding(scratch: &Scratch) -> Result<()> {
+    let options =
+        PairOptions { leak: Some("1/64".to_owned()), mbufs: 8191, ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    let generator = pair.generate(scratch, &["--rate", "20000"])?;
+    sleep(Duration::from_secs(1));
+    let before = in_use(scratch, pair.app())?;
+    sleep(Duration::from_secs(3));
+    let after = in_use(scratch, pair.app())?;
+    ensure!(after > before + 100, "in use went from {before} to {after}");
+
+    let text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[1])?;
+    ensure!(text.contains("pool_exhausting"), "{text}");
+    ensure!(text.contains("reflector_pool"), "{text}");
+    drop(generator);
+    Ok(())
+}
+
+fn in_use(scratch: &Scratch, app: &str) -> Result<u64> {
+    let top = top(scratch, app)?;
+    let pools = top["apps"][0]["model"]["sample"]["pools"].as_array().context("pools")?;
+    pools
+        .iter()
+        .find(|pool| pool["name"] == "reflector_pool")
+        .and_then(|pool| pool["occupancy"]["in_use"].as_u64())
+        .with_context(|| format!("no in-use count of reflector_pool in {top:#}"))
+}
+
+pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions { stall: Some("5000/50".to_owned()), ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    sleep(Duration::from_secs(2));
+    let top = top(scratch, pair.app())?;
+    let lcore = &top["apps"][0]["model"]["sample"]["lcores"][0];
+    ensure!(lcore["stalls"].as_u64().is_some_and(|stalls| stalls >= 10), "{lcore:#}");
+    ensure!(lcore["gap_max_us"].as_u64().is_some_and(|gap| gap >= 5000), "{lcore:#}");
+    Ok(())
+}
+
+fn top(scratch: &Scratch, app: &str) -> Result<Value> {
+    pmdscope_json(scratch, &["top", "-a", app, "--once", "--json", "-i", "0.5"], &[0])
+}

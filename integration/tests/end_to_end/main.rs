@@ -1,0 +1,44 @@
+//! End-to-end tests: real DPDK processes, judged by tshark, capinfos and DPDK's own tools.
+//!
+//! A test that cannot run here is reported as ignored, with a SKIP line that says why.
+
+mod capture;
+mod harm;
+mod leak;
+mod stock;
+mod support;
+mod telemetry;
+mod traffic;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use crate::support::{Needs, trial};
+
+fn trials() -> Vec<Trial> {
+    vec![
+        trial("generator_and_reflector_agree_over_virtio", Needs::Apps, traffic::virtio),
+        trial("generator_and_reflector_agree_over_memif", Needs::Apps, traffic::memif),
+        trial("no_usable_port_is_an_error", Needs::Apps, traffic::no_ports),
+        trial("capture_agrees_with_generator_over_virtio", Needs::Wireshark, capture::virtio),
+        trial("capture_agrees_with_generator_over_memif", Needs::Wireshark, capture::memif),
+        trial("capture_takes_filter_count_snaplen", Needs::Wireshark, capture::options),
+        trial("capture_streams_to_standard_output", Needs::Wireshark, capture::stream),
+        trial("dpdk_tools_read_every_page", Needs::DpdkTools, telemetry::dpdk_tools),
+        trial("top_agrees_with_generator", Needs::Apps, telemetry::top),
+        trial("ls_names_live_apps_only", Needs::Apps, telemetry::ls),
+        trial("injected_leak_becomes_a_finding", Needs::Apps, leak::finding),
+        trial("injected_stall_is_counted", Needs::Apps, leak::stall),
+        trial("killed_capture_disarms_within_a_second", Needs::DpdkTools, harm::killed_capture),
+        trial("stopped_capture_costs_no_packets", Needs::DpdkTools, harm::stopped_capture),
+        trial("stock_testpmd_is_seen", Needs::Testpmd, stock::testpmd),
+    ]
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Two poll loops fill two cores: side by side the tests would only measure each other.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials()).exit_code()
+}

@@ -1,0 +1,44 @@
+//! An app that knows nothing of pmdscope: Debian's own dpdk-testpmd.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::scratch::Scratch;
+
+use crate::support::{LIMIT, pmdscope, pmdscope_json};
+
+pub(crate) fn testpmd(scratch: &Scratch) -> Result<()> {
+    let app = scratch.prefix("t");
+    let mut command = Command::new("dpdk-testpmd");
+    command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &app]);
+    command.args(["--vdev", "net_null0", "--", "--no-mlockall", "--total-num-mbufs=4096"]);
+    command.args(["--forward-mode=macswap", "--auto-start", "--stats-period=1"]);
+    let testpmd = Process::spawn("testpmd", &mut command, scratch.dir())?;
+    let socket = format!("/var/run/dpdk/{app}/dpdk_telemetry.v2");
+    wait_until("testpmd's telemetry", LIMIT, || {
+        Ok(std::fs::exists(&socket)? && testpmd.output().contains("Port statistics"))
+    })?;
+
+    let list = pmdscope_json(scratch, &["ls", "--json"], &[0])?;
+    let listed = list["apps"].as_array().into_iter().flatten().find(|entry| entry["name"] == app);
+    ensure!(listed.is_some_and(|entry| entry["level"] == 0), "{list:#}");
+
+    let top = pmdscope_json(scratch, &["top", "-a", &app, "--once", "--json"], &[0])?;
+    let model = &top["apps"][0]["model"];
+    ensure!(model["ports"][0]["rx_pps"].as_f64().is_some_and(|pps| pps > 1000.0), "{top:#}");
+    ensure!(model["sample"]["library"].is_null(), "{top:#}");
+
+    let text = pmdscope(scratch, &["top", "-a", &app, "--once"], &[0])?;
+    ensure!(text.contains("net_null0"), "{text}");
+    ensure!(!text.contains('\u{1b}'), "escape codes in: {text}");
+
+    pmdscope(scratch, &["check", "-a", &app], &[0])?;
+    drop(testpmd);
+    wait_until("testpmd to vanish from ls", Duration::from_secs(5), || {
+        let list = pmdscope(scratch, &["ls", "--json"], &[0, 1])?;
+        Ok(!list.contains(&app))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What the tests share: prerequisites, the `pmdscope` command, and JSON look-ups.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::{oracle, programs};
+use serde_json::Value;
+
+/// Longest time that any one step may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a test needs beyond the programs of this repository.
+#[derive(Clone, Copy)]
+pub(crate) enum Needs {
+    /// Two CPUs and root.
+    Apps,
+    /// Also tshark, capinfos and tcpdump.
+    Wireshark,
+    /// Also DPDK's `dpdk-telemetry.py`.
+    DpdkTools,
+    /// Also `dpdk-testpmd`.
+    Testpmd,
+}
+
+impl Needs {
+    /// Why a test with this need cannot run here.
+    fn missing(self) -> Option<String> {
+        let programs: &[&str] = match self {
+            Self::Apps => &[],
+            Self::Wireshark => &["tshark", "capinfos", "tcpdump"],
+            Self::DpdkTools => &["dpdk-telemetry.py"],
+            Self::Testpmd => &["dpdk-testpmd"],
+        };
+        if !rustix::process::geteuid().is_root() {
+            return Some("needs root for /var/run/dpdk".to_owned());
+        }
+        if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+            return Some("needs two CPUs".to_owned());
+        }
+        programs
+            .iter()
+            .find(|program| !oracle::installed(program))
+            .map(|program| format!("{program} is not installed"))
+    }
+}
+
+/// A test that is ignored, loudly, where its needs are not met.
+pub(crate) fn trial(name: &str, needs: Needs, test: fn(&Scratch) -> Result<()>) -> Trial {
+    let missing = needs.missing();
+    if let Some(reason) = &missing {
+        eprintln!("SKIP {name}: {reason}");
+    }
+    Trial::test(name, move || {
+        let scratch = Scratch::new()?;
+        test(&scratch).map_err(|error| format!("{error:?}").into())
+    })
+    .with_ignored_flag(missing.is_some())
+}
+
+/// Runs `pmdscope` and returns its standard output; the exit code must be one of `accepted`.
+pub(crate) fn pmdscope(scratch: &Scratch, args: &[&str], accepted: &[i32]) -> Result<String> {
+    let mut command = Command::new(programs::pmdscope()?);
+    let (code, out, err) = run(command.args(args), scratch.dir(), LIMIT)?;
+    ensure!(accepted.contains(&code), "pmdscope {} ended with {code}:\n{out}{err}", args.join(" "));
+    Ok(out)
+}
+
+/// As [`pmdscope`], for a single JSON document.
+pub(crate) fn pmdscope_json(scratch: &Scratch, args: &[&str], accepted: &[i32]) -> Result<Value> {
+    let text = pmdscope(scratch, args, accepted)?;
+    serde_json::from_str(&text).with_context(|| format!("output of pmdscope: {text}"))
+}
+
+/// Starts a capture into `file` and waits until the app has armed it.
+pub(crate) fn start_capture(
+    scratch: &Scratch,
+    app: &str,
+    file: &Path,
+    args: &[&str],
+) -> Result<Process> {
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["capture", "-i", &format!("{app}:0"), "-w"]).arg(file).args(args);
+    let mut process = Process::spawn("capture", &mut command, scratch.dir())?;
+    wait_until("the capture to be armed", LIMIT, || {
+        if let Some(status) = process.exited()? {
+            anyhow::bail!("capture ended with {status}: {}", process.output());
+        }
+        Ok(tee_sessions(app)? == 1)
+    })?;
+    Ok(process)
+}
+
+/// Captures that are armed in an app, by DPDK's own client.
+pub(crate) fn tee_sessions(app: &str) -> Result<u64> {
+    number(&oracle::dpdk_telemetry(app, "/pmdscope")?, "tee_sessions")
+}
+
+/// An unsigned number in a JSON object.
+pub(crate) fn number(object: &Value, field: &str) -> Result<u64> {
+    object[field].as_u64().with_context(|| format!("no number {field} in {object}"))
+}
+
+/// A column of unsigned numbers in a /pmdscope table.
+pub(crate) fn column(table: &Value, name: &str) -> Result<Vec<u64>> {
+    let values = table[name].as_array().with_context(|| format!("no column {name} in {table}"))?;
+    values.iter().map(|value| value.as_u64().context("not a number")).collect()
+}
+
+/// A column of strings in a /pmdscope table.
+pub(crate) fn text_column<'a>(table: &'a Value, name: &str) -> Result<Vec<&'a str>> {
+    let values = table[name].as_array().with_context(|| format!("no column {name} in {table}"))?;
+    values.iter().map(|value| value.as_str().context("not a string")).collect()
+}

@@ -1,1 +1,0 @@
-//! Starts, watches and always ends the processes of end-to-end tests.
