@@ -1,1 +1,23 @@
 //! Reads capture rings of DPDK apps and writes pcapng.
+//!
+//! [`session`] asks an app for its rings, [`ring`] copies records out of them, [`merge`] puts them
+//! in order, [`clock`] gives them a time, [`pcapng`] makes blocks of them and [`sink`] writes those.
+//! [`pump`] runs all this until it is told to stop. `docs/ring.md` has the rules.
+
+// Lengths are bounded by a ring of 64 MiB or a snap length of 256 KiB long before they are cast;
+// tests cut numbers into bytes.
+#![allow(clippy::cast_possible_truncation)]
+
+pub mod clock;
+pub mod filter;
+pub mod layout;
+pub mod merge;
+mod output;
+pub mod pcapng;
+#[cfg(test)]
+mod producer;
+pub mod pump;
+pub mod records;
+pub mod ring;
+pub mod session;
+pub mod sink;

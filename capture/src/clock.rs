@@ -1,0 +1,171 @@
+//! Turns TSC values into nanoseconds of the wall clock.
+
+use crate::layout::Anchor;
+
+/// Shortest distance of two anchors that a rate is taken from, nanoseconds: reading a clock is
+/// uncertain by some 100 ns, so this keeps the rate within 10 ppm.
+const MIN_BASE_NS: u64 = 10_000_000;
+/// Believable TSC rates, Hz. Outside, the anchors are garbage.
+const RATES_HZ: std::ops::RangeInclusive<u128> = 1_000_000..=100_000_000_000;
+/// A step back of less than this is noise between two anchors; more is the wall clock being set.
+const NOISE_NS: u64 = 1_000_000;
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// The relation of one app's TSC to time: the rate between its two anchors, the wall clock of the
+/// later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    last: Anchor,
+    ticks: u64,
+    nanos: u64,
+}
+
+impl Clock {
+    /// A clock from two anchors; `None` as long as they are too close for a rate, or not believable.
+    pub fn new(first: Anchor, last: Anchor) -> Option<Self> {
+        let nanos = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns >= MIN_BASE_NS)?;
+        let ticks = last.tsc.checked_sub(first.tsc)?;
+        let clock = Self { last, ticks, nanos };
+        RATES_HZ.contains(&clock.hz()).then_some(clock)
+    }
+
+    /// Rate of the TSC, Hz.
+    pub fn hz(&self) -> u128 {
+        u128::from(self.ticks) * NS_PER_S / u128::from(self.nanos)
+    }
+
+    /// Wall clock at a TSC value, nanoseconds since 1970; saturates at both ends of the range.
+    pub fn realtime_ns(&self, tsc: u64) -> u64 {
+        let distance = self.nanos_of(tsc.abs_diff(self.last.tsc));
+        if tsc >= self.last.tsc {
+            self.last.realtime_ns.saturating_add(distance)
+        } else {
+            self.last.realtime_ns.saturating_sub(distance)
+        }
+    }
+
+    /// TSC at a moment of `CLOCK_MONOTONIC_RAW`; saturates at both ends of the range.
+    pub fn tsc_at(&self, raw_ns: u64) -> u64 {
+        let distance = self.ticks_of(raw_ns.abs_diff(self.last.raw_ns));
+        if raw_ns >= self.last.raw_ns {
+            self.last.tsc.saturating_add(distance)
+        } else {
+            self.last.tsc.saturating_sub(distance)
+        }
+    }
+
+    fn nanos_of(&self, ticks: u64) -> u64 {
+        scale(ticks, self.nanos, self.ticks)
+    }
+
+    fn ticks_of(&self, nanos: u64) -> u64 {
+        scale(nanos, self.ticks, self.nanos)
+    }
+}
+
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// Keeps the noise of new anchors from turning packets round, without hiding that the clock was set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Monotone {
+    last_ns: u64,
+}
+
+impl Monotone {
+    /// The time to show for the next packet in TSC order.
+    pub fn settle(&mut self, ns: u64) -> u64 {
+        let back = self.last_ns.saturating_sub(ns);
+        self.last_ns = if back < NOISE_NS { ns.max(self.last_ns) } else { ns };
+        self.last_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: Anchor =
+        Anchor { tsc: 1_000_000, realtime_ns: 1_700_000_000_000_000_000, raw_ns: 5_000_000_000 };
+
+    fn after(seconds: u64, hz: u64) -> Anchor {
+        Anchor {
+            tsc: START.tsc + seconds * hz,
+            realtime_ns: START.realtime_ns + seconds * 1_000_000_000,
+            raw_ns: START.raw_ns + seconds * 1_000_000_000,
+        }
+    }
+
+    #[test]
+    fn a_century_of_ticks_at_3_7_ghz_is_exact() {
+        let hz = 3_700_000_000;
+        let century = 100 * 365 * 86_400;
+        let clock = Clock::new(START, after(century, hz)).unwrap();
+        assert_eq!(clock.hz(), u128::from(hz));
+        let later = START.tsc + (century + 3) * hz + 37;
+        assert_eq!(clock.realtime_ns(later), after(century + 3, hz).realtime_ns + 10);
+        assert_eq!(clock.realtime_ns(START.tsc), START.realtime_ns);
+    }
+
+    #[test]
+    fn a_packet_before_the_last_anchor_counts_backwards() {
+        let clock = Clock::new(START, after(10, 2_599_998_139)).unwrap();
+        assert_eq!(clock.realtime_ns(after(9, 2_599_998_139).tsc), after(9, 1).realtime_ns);
+    }
+
+    #[test]
+    fn the_wall_clock_comes_from_the_last_anchor() {
+        let mut last = after(10, 2_600_000_000);
+        last.realtime_ns += 3_600_000_000_000;
+        let clock = Clock::new(START, last).unwrap();
+        assert_eq!(clock.realtime_ns(last.tsc + 2_600), last.realtime_ns + 1_000);
+    }
+
+    #[test]
+    fn anchors_that_give_no_rate_give_no_clock() {
+        assert!(Clock::new(START, START).is_none());
+        assert!(Clock::new(Anchor::default(), Anchor::default()).is_none());
+        assert!(Clock::new(after(1, 2_600_000_000), START).is_none());
+        assert!(Clock::new(START, after(1, 1)).is_none());
+    }
+
+    #[test]
+    fn noise_is_smoothed_and_a_set_clock_is_shown() {
+        let mut monotone = Monotone::default();
+        assert_eq!(monotone.settle(5_000_000), 5_000_000);
+        assert_eq!(monotone.settle(4_999_900), 5_000_000);
+        assert_eq!(monotone.settle(1_000_000), 1_000_000);
+        assert_eq!(monotone.settle(1_000_001), 1_000_001);
+    }
+
+    proptest! {
+        #[test]
+        fn any_clock_is_total_and_keeps_order(
+            values in any::<[u64; 6]>(), a in any::<u64>(), b in any::<u64>(),
+        ) {
+            let [tsc, realtime_ns, raw_ns, tsc2, realtime2, raw2] = values;
+            let first = Anchor { tsc, realtime_ns, raw_ns };
+            let last = Anchor { tsc: tsc2, realtime_ns: realtime2, raw_ns: raw2 };
+            if let Some(clock) = Clock::new(first, last) {
+                let (low, high) = (a.min(b), a.max(b));
+                prop_assert!(clock.realtime_ns(low) <= clock.realtime_ns(high));
+                prop_assert!(clock.tsc_at(low) <= clock.tsc_at(high));
+            }
+        }
+
+        #[test]
+        fn tsc_and_raw_clock_invert_each_other(
+            hz in 1_000_000_000u64..5_000_000_000, days in 1u64..40_000, ns in 0u64..1_000_000_000_000,
+        ) {
+            let last = after(days * 86_400, hz);
+            let clock = Clock::new(START, last).unwrap();
+            let tsc = clock.tsc_at(last.raw_ns + ns);
+            prop_assert!(clock.realtime_ns(tsc).abs_diff(last.realtime_ns + ns) <= 1);
+        }
+    }
+}

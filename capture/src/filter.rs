@@ -1,0 +1,215 @@
+//! Compiles tcpdump's filter expressions with libpcap.
+#![allow(unsafe_code)] // Calls the C library libpcap.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ptr::NonNull;
+
+use crate::layout::{Insn, MAX_INSNS};
+
+/// `DLT_EN10MB`, Ethernet.
+const DLT_ETHERNET: c_int = 1;
+/// `PCAP_NETMASK_UNKNOWN`.
+const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
+/// Class and mode bits of an instruction, and the loads from a fixed packet offset.
+const CLASS_AND_MODE: u16 = 0xe7;
+const LD_ABS: u16 = 0x20;
+const LDX_MSH: u16 = 0xa1;
+
+/// Why an expression is no filter.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// libpcap does not understand it.
+    #[error("filter expression '{expression}': {reason}{hint}")]
+    Syntax {
+        /// As given.
+        expression: String,
+        /// Of libpcap.
+        reason: String,
+        /// What to do instead, or empty.
+        hint: &'static str,
+    },
+    /// It needs what only the Linux kernel knows of a packet.
+    #[error(
+        "filter expression '{0}' asks for what the kernel knows of a packet, and the kernel does not \
+         see these packets; for a direction use -Q in or -Q out"
+    )]
+    Ancillary(String),
+    /// The program is too long for an app to run on every packet.
+    #[error(
+        "filter expression '{expression}' needs {found} instructions, at most {MAX_INSNS} are allowed"
+    )]
+    TooLong {
+        /// As given.
+        expression: String,
+        /// Instructions.
+        found: usize,
+    },
+    /// libpcap could not start.
+    #[error("libpcap has no memory for a filter")]
+    Memory,
+}
+
+/// `struct pcap`.
+#[repr(C)]
+struct Pcap {
+    _opaque: [u8; 0],
+}
+
+/// `struct bpf_program`.
+#[repr(C)]
+struct Program {
+    len: c_uint,
+    insns: *mut Insn,
+}
+
+#[link(name = "pcap")]
+unsafe extern "C" {
+    fn pcap_open_dead(linktype: c_int, snaplen: c_int) -> *mut Pcap;
+    fn pcap_close(pcap: *mut Pcap);
+    fn pcap_compile(
+        pcap: *mut Pcap,
+        program: *mut Program,
+        expression: *const c_char,
+        optimize: c_int,
+        netmask: c_uint,
+    ) -> c_int;
+    fn pcap_freecode(program: *mut Program);
+    fn pcap_geterr(pcap: *mut Pcap) -> *const c_char;
+}
+
+struct Handle(NonNull<Pcap>);
+
+impl Handle {
+    fn open(snaplen: u32) -> Option<Self> {
+        let snaplen = c_int::try_from(snaplen).unwrap_or(c_int::MAX);
+        // SAFETY: takes plain integers; returns a handle of our own or NULL.
+        NonNull::new(unsafe { pcap_open_dead(DLT_ETHERNET, snaplen) }).map(Self)
+    }
+
+    fn compile(&self, expression: &CStr) -> Result<Vec<Insn>, String> {
+        let mut program = Program { len: 0, insns: std::ptr::null_mut() };
+        // SAFETY: the handle is open, program outlives the call, the expression ends with NUL.
+        let status = unsafe {
+            pcap_compile(self.0.as_ptr(), &raw mut program, expression.as_ptr(), 1, NETMASK_UNKNOWN)
+        };
+        if status != 0 {
+            // SAFETY: the text belongs to the open handle and ends with NUL; it is copied at once.
+            let text = unsafe { CStr::from_ptr(pcap_geterr(self.0.as_ptr())) };
+            return Err(text.to_string_lossy().into_owned());
+        }
+        let insns = if program.insns.is_null() {
+            Vec::new()
+        } else {
+            // SAFETY: after success libpcap has filled in len instructions at insns, which have
+            // the layout of Insn (struct bpf_insn).
+            unsafe { std::slice::from_raw_parts(program.insns, program.len as usize) }.to_vec()
+        };
+        // SAFETY: program was filled by pcap_compile and is freed once; insns is a copy.
+        unsafe { pcap_freecode(&raw mut program) };
+        Ok(insns)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open and nothing uses it any more.
+        unsafe { pcap_close(self.0.as_ptr()) }
+    }
+}
+
+/// Compiles an expression for Ethernet packets. An empty one gives an empty program, which keeps
+/// everything.
+///
+/// # Errors
+/// When libpcap refuses the expression, or an app could not run the program.
+pub fn compile(expression: &str, snaplen: u32) -> Result<Vec<Insn>, FilterError> {
+    if expression.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let syntax = |reason: String| FilterError::Syntax {
+        expression: expression.to_owned(),
+        hint: direction_hint(&reason),
+        reason,
+    };
+    let text = CString::new(expression).map_err(|_| syntax("has a NUL character".to_owned()))?;
+    let handle = Handle::open(snaplen).ok_or(FilterError::Memory)?;
+    let program = handle.compile(&text).map_err(syntax)?;
+    if program.iter().copied().any(is_ancillary) {
+        return Err(FilterError::Ancillary(expression.to_owned()));
+    }
+    if program.len() > MAX_INSNS {
+        return Err(FilterError::TooLong {
+            expression: expression.to_owned(),
+            found: program.len(),
+        });
+    }
+    Ok(program)
+}
+
+fn direction_hint(reason: &str) -> &'static str {
+    if reason.contains("inbound") { " (for a direction use -Q in or -Q out)" } else { "" }
+}
+
+/// Linux gives loads from negative offsets a meaning of its own (`SKF_AD_OFF` and others).
+fn is_ancillary(insn: Insn) -> bool {
+    let load = insn.code & CLASS_AND_MODE;
+    (load == LD_ABS || load == LDX_MSH) && insn.k.cast_signed() < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layout::MAX_SNAPLEN;
+
+    #[test]
+    fn an_expression_becomes_the_program_of_tcpdump() {
+        // As printed by `tcpdump -y EN10MB -ddd ip`.
+        let expected = [(40, 0, 0, 12), (21, 0, 1, 2048), (6, 0, 0, 262_144), (6, 0, 0, 0)];
+        let found = compile("ip", MAX_SNAPLEN).unwrap();
+        assert_eq!(found.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn no_expression_is_no_program() {
+        assert_eq!(compile(" ", MAX_SNAPLEN), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_error_has_the_expression_and_the_reason_of_libpcap() {
+        let error = compile("udp prot 53", MAX_SNAPLEN).unwrap_err().to_string();
+        assert!(error.starts_with("filter expression 'udp prot 53': "), "{error}");
+        assert!(error.contains("syntax error"), "{error}");
+    }
+
+    #[test]
+    fn direction_words_point_to_the_option() {
+        for expression in ["inbound", "outbound and udp"] {
+            let error = compile(expression, MAX_SNAPLEN).unwrap_err().to_string();
+            assert!(error.contains("use -Q in or -Q out"), "{error}");
+        }
+    }
+
+    #[test]
+    fn loads_of_kernel_data_are_recognised() {
+        let load = |code, k| is_ancillary(Insn { code, jt: 0, jf: 0, k });
+        assert!(load(0x28, 0xffff_f004) && load(0x30, 0xffff_f000) && load(0xb1, 0xffff_f000));
+        assert!(!load(0x28, 12) && !load(0x15, 0xffff_ffff) && !load(0x06, 0xffff_ffff));
+    }
+
+    #[test]
+    fn a_program_beyond_the_limit_is_refused() {
+        let ports = (1..400).map(|p| format!("port {}", p * 7)).collect::<Vec<_>>().join(" or ");
+        assert!(matches!(compile(&ports, MAX_SNAPLEN), Err(FilterError::TooLong { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_filter_or_an_error(text in "[a-z0-9 ()&|!<>=.:\\[\\]-]{0,40}") {
+            if let Err(error) = compile(&text, MAX_SNAPLEN) {
+                prop_assert!(error.to_string().contains(&text));
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Merges the records of several rings into one stream in TSC order.
+//!
+//! Each ring is in order by itself. As long as every ring has a record waiting, the earliest one is
+//! next. A ring that is empty may still bring an earlier record, but only one from after the
+//! watermark: the time up to which everything is sure to have been published when the rings were
+//! last read. So an idle ring holds the others back by no more than the reorder window.
+
+use std::ops::ControlFlow;
+
+use crate::layout::Record;
+use crate::records::{RecordError, Records};
+
+/// A merge of rings, each known by its index in order of [`Merge::add`].
+#[derive(Debug, Default)]
+pub struct Merge {
+    lanes: Vec<Records>,
+    newest: u64,
+    late: u64,
+}
+
+impl Merge {
+    /// Adds the records of one more ring.
+    pub fn add(&mut self, records: Records) {
+        self.lanes.push(records);
+    }
+
+    /// The records of one ring, to put more in.
+    pub fn lane(&mut self, index: usize) -> Option<&mut Records> {
+        self.lanes.get_mut(index)
+    }
+
+    /// Packets that came out after a later one, because their ring published them more than the
+    /// reorder window late.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Hands every packet that is next for sure to `each`, with the index of its ring, until `each`
+    /// breaks. Packets after `watermark` stay if a ring is empty.
+    ///
+    /// # Errors
+    /// When a ring holds a broken record.
+    pub fn drain(
+        &mut self,
+        watermark: u64,
+        mut each: impl FnMut(usize, &Record, &[u8]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, RecordError> {
+        while let Some(run) = self.next_run(watermark)? {
+            let Some(lane) = self.lanes.get_mut(run.lane) else { break };
+            while let Some(record) = lane.peek()? {
+                if record.tsc > run.until {
+                    break;
+                }
+                self.late += u64::from(record.tsc < self.newest);
+                self.newest = self.newest.max(record.tsc);
+                let flow = each(run.lane, &record, lane.payload(&record));
+                lane.skip(record.size);
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The ring whose packet is next, and the TSC up to which it stays ahead of all others.
+    fn next_run(&mut self, watermark: u64) -> Result<Option<Run>, RecordError> {
+        let mut first: Option<(usize, u64)> = None;
+        let mut until = u64::MAX;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            match (lane.peek()?.map(|record| record.tsc), first) {
+                (None, _) => until = until.min(watermark),
+                (Some(tsc), Some((_, least))) if tsc >= least => until = until.min(tsc),
+                (Some(tsc), earlier) => {
+                    until = until.min(earlier.map_or(u64::MAX, |(_, tsc)| tsc));
+                    first = Some((index, tsc));
+                }
+            }
+        }
+        Ok(first.filter(|(_, tsc)| *tsc <= until).map(|(lane, _)| Run { lane, until }))
+    }
+}
+
+struct Run {
+    lane: usize,
+    until: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::records::tests::packet;
+
+    fn merge(lanes: &[Vec<u64>]) -> Merge {
+        let mut merge = Merge::default();
+        for (index, times) in lanes.iter().enumerate() {
+            let mut records = Records::new(0, 1 << 20, 1500);
+            for tsc in times {
+                records.input().extend(packet(*tsc, &[index as u8]).1);
+            }
+            merge.add(records);
+        }
+        merge
+    }
+
+    fn drain(merge: &mut Merge, watermark: u64) -> Vec<(usize, u64)> {
+        let mut out = Vec::new();
+        let flow = merge.drain(watermark, |lane, record, payload| {
+            assert_eq!(payload, [lane as u8]);
+            out.push((lane, record.tsc));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(flow, Ok(ControlFlow::Continue(())));
+        out
+    }
+
+    #[test]
+    fn an_empty_ring_holds_back_only_what_is_after_the_watermark() {
+        let mut merge = merge(&[vec![10, 20, 30], vec![]]);
+        assert_eq!(drain(&mut merge, 20), [(0, 10), (0, 20)]);
+        assert_eq!(drain(&mut merge, 29), []);
+        merge.lane(1).unwrap().input().extend(packet(25, &[1]).1);
+        assert_eq!(drain(&mut merge, 29), [(1, 25)]);
+        assert_eq!(drain(&mut merge, 30), [(0, 30)]);
+        assert_eq!(merge.late(), 0);
+    }
+
+    #[test]
+    fn full_rings_need_no_watermark() {
+        let mut merge = merge(&[vec![10, 30], vec![20, 40]]);
+        assert_eq!(drain(&mut merge, 0), [(0, 10), (1, 20), (0, 30)]);
+        assert_eq!(drain(&mut merge, u64::MAX), [(1, 40)]);
+    }
+
+    #[test]
+    fn a_packet_later_than_the_window_is_kept_and_counted() {
+        let mut merge = merge(&[vec![50], vec![]]);
+        assert_eq!(drain(&mut merge, 60), [(0, 50)]);
+        merge.lane(1).unwrap().input().extend(packet(40, &[1]).1);
+        assert_eq!(drain(&mut merge, 70), [(1, 40)]);
+        assert_eq!(merge.late(), 1);
+    }
+
+    #[test]
+    fn a_break_leaves_the_rest() {
+        let mut merge = merge(&[vec![1, 2, 3]]);
+        let flow = merge.drain(u64::MAX, |_, _, _| ControlFlow::Break(()));
+        assert_eq!(flow, Ok(ControlFlow::Break(())));
+        assert_eq!(drain(&mut merge, u64::MAX), [(0, 2), (0, 3)]);
+    }
+
+    proptest! {
+        #[test]
+        fn everything_comes_out_in_order_and_nothing_is_lost(
+            mut lanes in proptest::collection::vec(
+                proptest::collection::vec(0u64..10_000, 0..40), 1..6),
+            mut watermarks in proptest::collection::vec(0u64..10_000, 0..6),
+        ) {
+            for lane in &mut lanes {
+                lane.sort_unstable();
+            }
+            watermarks.sort_unstable();
+            watermarks.push(u64::MAX);
+            let mut merge = merge(&lanes);
+            let out = watermarks.iter().flat_map(|w| drain(&mut merge, *w)).collect::<Vec<_>>();
+            prop_assert!(out.is_sorted_by_key(|(_, tsc)| *tsc));
+            prop_assert_eq!(merge.late(), 0);
+            for (index, lane) in lanes.iter().enumerate() {
+                let mine = out.iter().filter(|(l, _)| *l == index).map(|(_, tsc)| *tsc);
+                prop_assert_eq!(&mine.collect::<Vec<_>>(), lane);
+            }
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Writes the blocks of a pcapng section into a buffer: Ethernet, nanoseconds, host byte order.
+
+use crate::layout::{DIR_RX, DIR_TX};
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const STATISTICS: u32 = 5;
+/// Type of an enhanced packet block.
+pub const PACKET: u32 = 6;
+
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const LINKTYPE_ETHERNET: u16 = 1;
+const NANOSECONDS: u8 = 9;
+
+/// What made the section; empty strings are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// Hardware, for instance a CPU model.
+    pub hardware: String,
+    /// Operating system.
+    pub os: String,
+    /// This program.
+    pub application: String,
+}
+
+/// One interface; empty strings are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Interface<'a> {
+    /// Name to show, `PREFIX:PORT`.
+    pub name: &'a str,
+    /// The device behind it.
+    pub description: &'a str,
+    /// Capture filter, as tcpdump writes it.
+    pub filter: &'a str,
+    /// What a reader must know of its packets.
+    pub comment: &'a str,
+    /// Most bytes kept of a packet.
+    pub snaplen: u32,
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Number of the interface in the section.
+    pub interface: u32,
+    /// Wall clock, nanoseconds since 1970.
+    pub ns: u64,
+    /// Bytes kept.
+    pub data: &'a [u8],
+    /// Bytes on the wire, without FCS.
+    pub len: u32,
+    /// [`DIR_RX`], [`DIR_TX`] or unknown.
+    pub dir: u8,
+    /// Queue of the port.
+    pub queue: u16,
+    /// Packets of this interface lost since the one before.
+    pub dropped: u32,
+    /// Number of the packet in the capture, from 0.
+    pub id: u64,
+}
+
+/// What is known of an interface at the end; `None` is left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Number of the interface in the section.
+    pub interface: u32,
+    /// Begin of the capture, wall clock, nanoseconds.
+    pub start_ns: u64,
+    /// End of the capture, wall clock, nanoseconds.
+    pub end_ns: u64,
+    /// Packets seen.
+    pub received: Option<u64>,
+    /// Packets lost because the capture was too slow.
+    pub dropped: Option<u64>,
+    /// Packets that passed the filter.
+    pub accepted: Option<u64>,
+    /// Packets written to the file.
+    pub delivered: u64,
+}
+
+/// A block being written at the end of a buffer.
+struct Block<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Block<'a> {
+    fn begin(out: &'a mut Vec<u8>, kind: u32) -> Self {
+        let start = out.len();
+        let mut block = Self { out, start };
+        block.u32(kind);
+        block.u32(0);
+        block
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.out.extend_from_slice(&value.to_ne_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.out.extend_from_slice(&value.to_ne_bytes());
+    }
+
+    /// A time stamp: the high half comes first, whatever the byte order.
+    fn time(&mut self, ns: u64) {
+        self.u32((ns >> 32) as u32);
+        self.u32(ns as u32);
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+        let padding = bytes.len().next_multiple_of(4) - bytes.len();
+        self.out.extend_from_slice(&[0; 3][..padding]);
+    }
+
+    fn option(&mut self, code: u16, value: &[u8]) {
+        let value = &value[..value.len().min(usize::from(u16::MAX) - 3)];
+        self.u16(code);
+        self.u16(value.len() as u16);
+        self.padded(value);
+    }
+
+    fn text(&mut self, code: u16, text: &str) {
+        if !text.is_empty() {
+            self.option(code, text.as_bytes());
+        }
+    }
+
+    fn counter(&mut self, code: u16, value: Option<u64>) {
+        if let Some(value) = value {
+            self.option(code, &value.to_ne_bytes());
+        }
+    }
+
+    fn end(self) {
+        let len = (self.out.len() - self.start + 4) as u32;
+        self.out.extend_from_slice(&len.to_ne_bytes());
+        self.out[self.start + 4..self.start + 8].copy_from_slice(&len.to_ne_bytes());
+    }
+
+    fn end_options(mut self) {
+        self.option(0, &[]);
+        self.end();
+    }
+}
+
+/// Appends the section header.
+pub fn write_section(out: &mut Vec<u8>, origin: &Origin) {
+    let mut block = Block::begin(out, SECTION_HEADER);
+    block.u32(BYTE_ORDER_MAGIC);
+    block.u16(1);
+    block.u16(0);
+    block.out.extend_from_slice(&[0xff; 8]); // Length unknown.
+    block.text(2, &origin.hardware);
+    block.text(3, &origin.os);
+    block.text(4, &origin.application);
+    block.end_options();
+}
+
+/// Appends an interface; the first of a section is number 0. Some readers want link type and snap
+/// length to be the same on all interfaces of a section.
+pub fn write_interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
+    let mut block = Block::begin(out, INTERFACE);
+    block.u16(LINKTYPE_ETHERNET);
+    block.u16(0);
+    block.u32(interface.snaplen);
+    block.text(1, interface.comment);
+    block.text(2, interface.name);
+    block.text(3, interface.description);
+    block.option(9, &[NANOSECONDS]);
+    if !interface.filter.is_empty() {
+        block.option(11, &[&[0], interface.filter.as_bytes()].concat());
+    }
+    block.end_options();
+}
+
+/// Appends a packet.
+pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
+    let mut block = Block::begin(out, PACKET);
+    block.u32(packet.interface);
+    block.time(packet.ns);
+    block.u32(packet.data.len() as u32);
+    block.u32(packet.len);
+    block.padded(packet.data);
+    let direction: u32 = match packet.dir {
+        DIR_RX => 1,
+        DIR_TX => 2,
+        _ => 0,
+    };
+    block.option(2, &direction.to_ne_bytes());
+    if packet.dropped > 0 {
+        block.option(4, &u64::from(packet.dropped).to_ne_bytes());
+    }
+    block.option(5, &packet.id.to_ne_bytes());
+    block.option(6, &u32::from(packet.queue).to_ne_bytes());
+    block.end_options();
+}
+
+/// Appends what is known of an interface at the end.
+pub fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    let mut block = Block::begin(out, STATISTICS);
+    block.u32(statistics.interface);
+    block.time(statistics.end_ns);
+    for (code, ns) in [(2, statistics.start_ns), (3, statistics.end_ns)] {
+        block.u16(code);
+        block.u16(8);
+        block.time(ns);
+    }
+    block.counter(4, statistics.received);
+    block.counter(5, statistics.dropped);
+    block.counter(6, statistics.accepted);
+    block.counter(8, Some(statistics.delivered));
+    block.end_options();
+}
+
+/// Type and size of every whole block at the start of `bytes`.
+pub fn whole_blocks(bytes: &[u8]) -> impl Iterator<Item = (u32, usize)> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (kind, after) = rest.split_first_chunk()?;
+        let size = u32::from_ne_bytes(*after.first_chunk()?) as usize;
+        rest = rest.get(size.max(12)..)?;
+        Some((u32::from_ne_bytes(*kind), size))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::layout::MAX_SNAPLEN;
+
+    const NS: u64 = 1_780_000_000_123_456_789;
+
+    fn sample() -> Vec<u8> {
+        let mut out = Vec::new();
+        let origin = Origin {
+            hardware: "some CPU".into(),
+            os: "Linux 6".into(),
+            application: "pmdscope test".into(),
+        };
+        write_section(&mut out, &origin);
+        for name in ["rte:0", "rte:1"] {
+            let interface = Interface {
+                name,
+                description: "net_null0",
+                filter: "udp or arp",
+                comment: "a comment",
+                snaplen: MAX_SNAPLEN,
+            };
+            write_interface(&mut out, &interface);
+        }
+        let data = [0xaa; 61];
+        let packet = Packet {
+            interface: 0,
+            ns: NS,
+            data: &data,
+            len: 61,
+            dir: DIR_RX,
+            queue: 3,
+            dropped: 0,
+            id: 0,
+        };
+        write_packet(&mut out, &packet);
+        let packet = Packet {
+            interface: 1,
+            ns: NS + 1,
+            len: 1500,
+            dir: DIR_TX,
+            queue: 0,
+            dropped: 7,
+            ..packet
+        };
+        write_packet(&mut out, &Packet { id: 1, ..packet });
+        for interface in [0, 1] {
+            write_statistics(
+                &mut out,
+                &Statistics {
+                    interface,
+                    start_ns: NS - 1_000_000_000,
+                    end_ns: NS + 1_000_000_000,
+                    received: Some(1000 + u64::from(interface)),
+                    dropped: Some(7),
+                    accepted: Some(8),
+                    delivered: 1,
+                },
+            );
+        }
+        out
+    }
+
+    /// Output of a tool on the sample, or nothing (said aloud) when it is not installed.
+    fn read_with(tool: &str, args: &[&str]) -> Option<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sample.pcapng");
+        std::fs::write(&file, sample()).unwrap();
+        match Command::new(tool).args(args).arg(&file).env("TZ", "UTC").output() {
+            Err(error) => {
+                eprintln!("SKIP: {tool}: {error}");
+                None
+            }
+            Ok(out) => {
+                assert!(out.status.success(), "{tool}: {}", String::from_utf8_lossy(&out.stderr));
+                Some(String::from_utf8(out.stdout).unwrap())
+            }
+        }
+    }
+
+    #[test]
+    fn tshark_reads_every_field_of_a_packet() {
+        let fields = [
+            "frame.interface_name",
+            "frame.interface_queue",
+            "frame.packet_flags_direction",
+            "frame.drop_count",
+            "frame.packet_id",
+            "frame.len",
+            "frame.cap_len",
+            "frame.time_epoch",
+        ];
+        let mut args = vec!["-T", "fields"];
+        args.extend(fields.iter().flat_map(|field| ["-e", field]));
+        args.push("-r");
+        if let Some(text) = read_with("tshark", &args) {
+            let rows = text.lines().map(|l| l.split('\t').collect::<Vec<_>>()).collect::<Vec<_>>();
+            assert_eq!(
+                rows[0],
+                ["rte:0", "3", "0x00000001", "", "0", "61", "61", "1780000000.123456789"]
+            );
+            assert_eq!(
+                rows[1],
+                ["rte:1", "0", "0x00000002", "7", "1", "1500", "61", "1780000000.123456790"]
+            );
+        }
+    }
+
+    #[test]
+    fn capinfos_reads_origin_interfaces_and_statistics() {
+        if let Some(text) = read_with("capinfos", &[]) {
+            for expected in [
+                "Capture hardware:    some CPU",
+                "Capture oper-sys:    Linux 6",
+                "Capture application: pmdscope test",
+                "Number of interfaces in file: 2",
+                "Name = rte:1",
+                "Description = net_null0",
+                "Filter string = udp or arp",
+                "Time precision = nanoseconds (9)",
+                "Number of stat entries = 1",
+                "Number of packets:   2",
+            ] {
+                assert!(text.contains(expected), "no '{expected}' in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn tcpdump_reads_the_file() {
+        if let Some(text) = read_with("tcpdump", &["-tt", "--nano", "-nr"]) {
+            let packets = text.lines().filter(|line| !line.starts_with(char::is_whitespace));
+            assert_eq!(packets.count(), 2, "{text}");
+            assert!(text.starts_with("1780000000.123456789 "), "{text}");
+        }
+    }
+
+    #[test]
+    fn statistics_have_the_high_word_first() {
+        let mut out = Vec::new();
+        write_statistics(
+            &mut out,
+            &Statistics { start_ns: 0x1_0000_0002, ..Statistics::default() },
+        );
+        let option = [&2u16.to_ne_bytes()[..], &8u16.to_ne_bytes()].concat();
+        assert_eq!(&out[20..24], option);
+        assert_eq!(&out[24..32], [1u32.to_ne_bytes(), 2u32.to_ne_bytes()].concat());
+        assert!(
+            !out.windows(4).any(|w| w == [&5u16.to_ne_bytes()[..], &8u16.to_ne_bytes()].concat())
+        );
+    }
+
+    #[test]
+    fn whole_blocks_stop_before_a_partial_one() {
+        let bytes = sample();
+        let sizes = whole_blocks(&bytes).map(|(_, size)| size).collect::<Vec<_>>();
+        assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (7, bytes.len()));
+        assert_eq!(whole_blocks(&bytes[..bytes.len() - 1]).count(), 6);
+        assert_eq!(whole_blocks(&bytes[..5]).count(), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! Whole captures of a model app, judged by tshark.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+use crate::layout::{Anchor, DIR_RX, DIR_TX, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
+use crate::producer::{Listener, Peer, Producer, message};
+
+const HZ: u64 = 2_500_000_000;
+const RAW_BASE: u64 = 1_000_000_000;
+const WALL_BASE: u64 = 1_780_000_000_000_000_000;
+
+/// An app with a model of its own clock: TSC 0 is one second of raw time.
+struct App {
+    dir: tempfile::TempDir,
+    rings: Vec<Producer>,
+}
+
+/// The TSC of a moment, milliseconds after the app's start.
+fn tsc(ms: u64) -> u64 {
+    ms * HZ / 1000
+}
+
+impl App {
+    fn new(lcores: u16) -> Self {
+        let second =
+            Anchor { tsc: HZ, realtime_ns: WALL_BASE + 1_000_000_000, raw_ns: 2 * RAW_BASE };
+        let first = Anchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE };
+        let rings =
+            (0..lcores).map(|lcore| Producer::new(RING_MIN_SIZE, lcore)).collect::<Vec<_>>();
+        for ring in &rings {
+            ring.anchor(first, second);
+        }
+        Self { dir: tempfile::tempdir().unwrap(), rings }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("out.pcapng")
+    }
+
+    /// Runs a capture; `after` gets the app's end of the session once the rings are handed over.
+    fn capture(
+        &self,
+        settings: Settings,
+        stop: &AtomicBool,
+        after: impl FnOnce(Peer) + Send,
+    ) -> Report {
+        let path = self.dir.path().join("pmdscope.sock");
+        let listener = Listener::bind(&path);
+        let rings = &self.rings;
+        // Mapped memory is not Sync in the model, descriptors are: only those cross to the thread.
+        let fds = rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (peer, _) = listener.accept();
+                peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
+                for (data, tail) in fds {
+                    peer.send(&message(crate::layout::TEE_RING, 0, ""), &[data, tail]);
+                }
+                after(peer);
+            });
+            let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
+            let request = Request {
+                snaplen: 0,
+                sample: 0,
+                ring_size: 0,
+                lease_ms: 0,
+                selects,
+                program: vec![],
+            };
+            let session = Session::open(&path, &request, Duration::from_secs(5)).unwrap();
+            let ports = vec![Port { id: 0, device: "net_model0".into(), selected: true }];
+            let source = Source { app: "model".into(), ports, session };
+            let sink = Sink::create(&self.file()).unwrap();
+            Pump::new(vec![source], settings, sink).run(stop)
+        })
+    }
+}
+
+fn record(port: u16, dir: u8, ms: u64) -> Record {
+    Record { port, dir, queue: 2, tsc: tsc(ms), ..Record::default() }
+}
+
+/// Rows of fields as tshark reads them, or nothing (said aloud) when it is not installed.
+fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
+    let mut command = Command::new("tshark");
+    command.args(["-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));
+    match command.arg("-r").arg(file).output() {
+        Err(error) => {
+            eprintln!("SKIP: tshark: {error}");
+            None
+        }
+        Ok(out) => {
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            let text = String::from_utf8(out.stdout).unwrap();
+            Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+        }
+    }
+}
+
+fn never() -> AtomicBool {
+    AtomicBool::new(false)
+}
+
+#[test]
+fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
+    let mut app = App::new(2);
+    app.rings[0].push(record(0, DIR_RX, 10), &[1; 60]);
+    app.rings[0].push(record(0, DIR_TX, 30), &[3; 64]);
+    app.rings[1].push(record(7, DIR_RX, 20), &[2; 62]);
+    app.rings.iter().for_each(Producer::publish);
+    let report = app.capture(Settings::default(), &never(), drop);
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert_eq!((report.captured, report.rings.records, report.late), (3, 3, 0));
+    assert_eq!(report.ended, ["model"]);
+    let fields = [
+        "frame.time_epoch",
+        "frame.interface_name",
+        "frame.interface_description",
+        "frame.packet_flags_direction",
+        "frame.interface_queue",
+        "frame.len",
+    ];
+    if let Some(rows) = tshark(&app.file(), &fields) {
+        let expected = [
+            ["1780000000.010000000", "model:0", "net_model0", "0x00000001", "2", "60"],
+            ["1780000000.020000000", "model:7", "", "0x00000001", "2", "62"],
+            ["1780000000.030000000", "model:0", "net_model0", "0x00000002", "2", "64"],
+        ];
+        assert_eq!(rows, expected);
+    }
+}
+
+#[test]
+fn the_count_is_exact_and_the_rest_stays_out() {
+    let mut app = App::new(1);
+    for ms in 0..100 {
+        app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);
+    }
+    app.rings[0].publish();
+    let settings = Settings { count: Some(17), packet_buffered: true, ..Settings::default() };
+    let report = app.capture(settings, &never(), std::mem::forget);
+    assert_eq!((report.captured, report.rings.records), (17, 100));
+    if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
+        assert_eq!(rows.len(), 17);
+    }
+}
+
+#[test]
+fn drops_are_in_the_packet_after_the_gap_and_in_the_report() {
+    let mut app = App::new(1);
+    while app.rings[0].push(record(0, DIR_RX, 1), &[0; 1000]) {}
+    app.rings[0].push(record(0, DIR_RX, 1), &[0; 1000]);
+    app.rings[0].publish();
+    let mut producer = app.rings.pop().unwrap();
+    let (data, tail) = producer.fds();
+    let mut ring = Ring::map(data, tail).unwrap();
+    let mut records = Records::new(0, ring.data_size(), MAX_SNAPLEN);
+    ring.read(records.input()).unwrap();
+    producer.push(record(0, DIR_RX, 2), &[0; 60]);
+    producer.publish();
+    app.rings.push(producer);
+    let report = app.capture(Settings::default(), &never(), drop);
+    assert_eq!(report.rings.dropped, 2);
+    assert_eq!(report.dropped, [("model:0".to_owned(), 2)]);
+    if let Some(rows) = tshark(&app.file(), &["frame.drop_count"]) {
+        assert_eq!(rows, [["2"]]);
+    }
+}
+
+#[test]
+fn a_broken_record_ends_the_capture_and_leaves_what_came_before() {
+    let mut app = App::new(1);
+    app.rings[0].push(record(0, DIR_RX, 1), &[0; 60]);
+    app.rings[0].poke(crate::layout::RING_HEADER_SIZE + 96, &[9; 64]);
+    app.rings[0].set_head(160);
+    let report = app.capture(Settings::default(), &never(), std::mem::forget);
+    assert!(matches!(report.failure, Some(Failure::Record(_))), "{:?}", report.failure);
+    assert_eq!(report.captured, 1);
+    if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
+        assert_eq!(rows, [["1"]]);
+    }
+}
+
+#[test]
+fn an_end_with_an_error_is_a_failure_after_everything_was_written() {
+    let mut app = App::new(1);
+    app.rings[0].push(record(0, DIR_RX, 1), &[0; 60]);
+    app.rings[0].publish();
+    let report = app.capture(Settings::default(), &never(), |peer| {
+        peer.send(&message(TEE_END, 110, "the ring was not read for 5 s"), &[]);
+    });
+    let failure = report.failure.unwrap().to_string();
+    assert_eq!(failure, "model ended the capture: the ring was not read for 5 s");
+    assert_eq!(report.captured, 1);
+}
+
+#[test]
+fn stop_and_duration_end_an_idle_capture() {
+    let app = App::new(1);
+    let report = app.capture(Settings::default(), &AtomicBool::new(true), std::mem::forget);
+    assert!(report.failure.is_none() && report.captured == 0);
+    let app = App::new(1);
+    let settings = Settings { duration: Some(Duration::from_millis(50)), ..Settings::default() };
+    let begin = Instant::now();
+    let report = app.capture(settings, &never(), std::mem::forget);
+    assert!(report.failure.is_none() && begin.elapsed() >= Duration::from_millis(50));
+    assert_eq!(report.nb_rings, 1);
+    if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
+        assert!(rows.is_empty());
+    }
+}

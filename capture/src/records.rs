@@ -1,0 +1,275 @@
+//! The stream of records of one ring, parsed from bytes that were copied out of it.
+
+use crate::layout::{RECORD_PACKET, RECORD_PAD, RECORD_SIZE, RING_ALIGN, Record};
+
+/// How a record breaks the rules of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Not a multiple of the alignment, or shorter than its header.
+    #[error("record at {position} has a size of {size} bytes")]
+    Size {
+        /// Ring position.
+        position: u64,
+        /// The size it states.
+        size: u32,
+    },
+    /// Reaches beyond what was published, or across the end of the ring.
+    #[error("record at {position} of {size} bytes has only {room} bytes of room")]
+    Bounds {
+        /// Ring position.
+        position: u64,
+        /// The size it states.
+        size: u32,
+        /// Bytes up to the end of the ring or of what was published.
+        room: usize,
+    },
+    /// More packet bytes than the record, the snap length or the packet's own length allow.
+    #[error("record at {position} of {size} bytes says {caplen} bytes of a packet of {len}")]
+    Lengths {
+        /// Ring position.
+        position: u64,
+        /// The size it states.
+        size: u32,
+        /// The captured length it states.
+        caplen: u32,
+        /// The packet length it states.
+        len: u32,
+    },
+}
+
+/// Records in the order of their ring. Broken input is an error, once and for good.
+#[derive(Debug)]
+pub struct Records {
+    bytes: Vec<u8>,
+    read: usize,
+    position: u64,
+    data_size: u32,
+    snaplen: u32,
+}
+
+impl Records {
+    /// A stream that starts at a position of a ring of `data_size` bytes, a power of two.
+    pub fn new(position: u64, data_size: u32, snaplen: u32) -> Self {
+        Self { bytes: Vec::new(), read: 0, position, data_size, snaplen }
+    }
+
+    /// Bytes that were put in and not yet read.
+    pub fn pending(&self) -> usize {
+        self.bytes.len() - self.read
+    }
+
+    /// Where to append whole records, as they come out of the ring.
+    pub fn input(&mut self) -> &mut Vec<u8> {
+        if self.read == self.bytes.len() {
+            self.bytes.clear();
+            self.read = 0;
+        } else if self.read > self.bytes.len() / 2 {
+            self.bytes.drain(..self.read);
+            self.read = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// The next packet, without taking it; `None` when everything was read. Padding and unknown
+    /// types are passed over.
+    ///
+    /// # Errors
+    /// When the bytes are no valid record.
+    pub fn peek(&mut self) -> Result<Option<Record>, RecordError> {
+        while self.pending() > 0 {
+            let (size, kind) = self.check_frame()?;
+            if kind == RECORD_PACKET {
+                return self.check_packet(size).map(Some);
+            }
+            self.skip(size);
+        }
+        Ok(None)
+    }
+
+    /// The bytes of the packet that [`Records::peek`] returned.
+    pub fn payload(&self, record: &Record) -> &[u8] {
+        let start = self.read + RECORD_SIZE;
+        self.bytes.get(start..start + record.caplen as usize).unwrap_or_default()
+    }
+
+    /// Goes past a record that [`Records::peek`] returned.
+    pub fn skip(&mut self, size: u32) {
+        self.read = (self.read + size as usize).min(self.bytes.len());
+        self.position += u64::from(size);
+    }
+
+    fn check_frame(&self) -> Result<(u32, u8), RecordError> {
+        let position = self.position;
+        let to_ring_end = u64::from(self.data_size) - position % u64::from(self.data_size);
+        let room = self.pending().min(to_ring_end as usize);
+        let frame = self.bytes[self.read..].first_chunk();
+        let Some((size, kind)) = frame.map(|bytes| Record::parse_size_and_kind(*bytes)) else {
+            return Err(RecordError::Bounds { position, size: RING_ALIGN, room });
+        };
+        let least = if kind == RECORD_PAD { RING_ALIGN } else { RECORD_SIZE as u32 };
+        if size < least || !size.is_multiple_of(RING_ALIGN) {
+            return Err(RecordError::Size { position, size });
+        }
+        if size as usize > room {
+            return Err(RecordError::Bounds { position, size, room });
+        }
+        Ok((size, kind))
+    }
+
+    fn check_packet(&self, size: u32) -> Result<Record, RecordError> {
+        let position = self.position;
+        let room = self.pending();
+        let header = self.bytes[self.read..].first_chunk();
+        let record =
+            header.map(Record::parse).ok_or(RecordError::Bounds { position, size, room })?;
+        let Record { caplen, len, .. } = record;
+        if caplen > size - RECORD_SIZE as u32 || caplen > self.snaplen || caplen > len {
+            return Err(RecordError::Lengths { position, size, caplen, len });
+        }
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The bytes of a record, as a producer writes them.
+    pub(crate) fn encode(record: &Record, payload: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(record.size.to_ne_bytes());
+        out.extend([record.kind, record.dir]);
+        out.extend(record.flags.to_ne_bytes());
+        out.extend(record.caplen.to_ne_bytes());
+        out.extend(record.len.to_ne_bytes());
+        out.extend(record.port.to_ne_bytes());
+        out.extend(record.queue.to_ne_bytes());
+        out.extend(record.gap.to_ne_bytes());
+        out.extend(record.tsc.to_ne_bytes());
+        out.extend(payload);
+        out.resize(record.size as usize, 0);
+        out
+    }
+
+    /// A packet record of the right size for its payload.
+    pub(crate) fn packet(tsc: u64, payload: &[u8]) -> (Record, Vec<u8>) {
+        let caplen = payload.len() as u32;
+        let size = (RECORD_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);
+        let record = Record {
+            size,
+            kind: RECORD_PACKET,
+            dir: 1,
+            caplen,
+            len: caplen,
+            tsc,
+            ..Record::default()
+        };
+        (record, encode(&record, payload))
+    }
+
+    const RING: u32 = 1 << 16;
+
+    fn read_all(records: &mut Records) -> Result<Vec<(Record, Vec<u8>)>, RecordError> {
+        let mut found = Vec::new();
+        while let Some(record) = records.peek()? {
+            found.push((record, records.payload(&record).to_vec()));
+            records.skip(record.size);
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn padding_and_unknown_types_are_passed_over() {
+        let mut records = Records::new(u64::from(RING) - 128, RING, 1500);
+        let (record, bytes) = packet(7, b"hello");
+        let unknown = Record { size: 48, kind: 77, ..Record::default() };
+        let pad = Record { size: 32, kind: RECORD_PAD, ..Record::default() };
+        records.input().extend([encode(&unknown, &[]), bytes.clone(), encode(&pad, &[])].concat());
+        records.input().extend(bytes);
+        let hello = (record, b"hello".to_vec());
+        assert_eq!(read_all(&mut records), Ok(vec![hello.clone(), hello]));
+    }
+
+    #[test]
+    fn a_record_across_the_end_of_the_ring_is_refused() {
+        let mut records = Records::new(u64::from(RING) - 32, RING, 1500);
+        records.input().extend(packet(7, b"hello").1);
+        assert_eq!(
+            records.peek(),
+            Err(RecordError::Bounds { position: u64::from(RING) - 32, size: 48, room: 32 })
+        );
+    }
+
+    #[test]
+    fn lengths_that_contradict_each_other_are_refused() {
+        let (good, _) = packet(7, b"hello");
+        let bad = [
+            Record { caplen: 17, len: 17, ..good },
+            Record { len: 4, ..good },
+            Record { caplen: u32::MAX, len: u32::MAX, ..good },
+        ];
+        for record in bad {
+            let mut records = Records::new(0, RING, 1500);
+            records.input().extend(encode(&record, b"hello"));
+            assert!(matches!(records.peek(), Err(RecordError::Lengths { .. })), "{record:?}");
+        }
+        let mut records = Records::new(0, RING, 4);
+        records.input().extend(encode(&good, b"hello"));
+        assert!(
+            matches!(records.peek(), Err(RecordError::Lengths { .. })),
+            "beyond the snap length"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic_and_never_loop(
+            bytes in proptest::collection::vec(any::<u8>(), 0..4096),
+            position in 0u64..1 << 40,
+        ) {
+            let mut records = Records::new(position, RING, 1500);
+            records.input().extend(bytes);
+            let _ = read_all(&mut records);
+        }
+
+        #[test]
+        fn one_spoilt_byte_never_panics_or_reads_beyond(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..20),
+            at in any::<prop::sample::Index>(),
+            value in any::<u8>(),
+        ) {
+            let mut bytes = payloads.iter().flat_map(|p| packet(1, p).1).collect::<Vec<_>>();
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+            let total = bytes.len();
+            let mut records = Records::new(0, RING, 1500);
+            records.input().extend(bytes);
+            if let Ok(found) = read_all(&mut records) {
+                prop_assert!(found.iter().all(|(r, p)| p.len() == r.caplen as usize));
+                prop_assert!(found.iter().map(|(r, _)| r.size as usize).sum::<usize>() <= total);
+            }
+        }
+
+        #[test]
+        fn packets_come_out_as_they_went_in_whatever_the_batches(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..60),
+            batch in 1usize..10,
+        ) {
+            let mut records = Records::new(0, RING, 1500);
+            let mut found = Vec::new();
+            for chunk in payloads.chunks(batch) {
+                for payload in chunk {
+                    records.input().extend(packet(1, payload).1);
+                }
+                if let Some(record) = records.peek().unwrap() {
+                    found.push(records.payload(&record).to_vec());
+                    records.skip(record.size);
+                }
+            }
+            found.extend(read_all(&mut records).unwrap().into_iter().map(|(_, payload)| payload));
+            prop_assert_eq!(found, payloads);
+        }
+    }
+}

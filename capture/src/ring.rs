@@ -1,0 +1,473 @@
+//! One mapped capture ring: the only code that touches memory shared with an app.
+//!
+//! Bytes are copied out before anyone looks at them, so a producer that changes its mind
+//! can spoil its own capture and nothing else.
+#![allow(unsafe_code)] // Reads and writes memory that another process maps.
+
+use std::fs::File;
+use std::iter::Sum;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::SealFlags;
+
+use crate::layout::{
+    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, Anchor, DROPPED, FEATURE_GAPS, FILTERED, HEAD, PORT_DROPPED,
+    RECORD_SIZE, RECORDS, RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC, RING_MAX_SIZE, RING_MIN_SIZE,
+    RING_PORTS, RingHeader, SAMPLED_OUT, TAIL_SIZE, VERSION,
+};
+
+/// Tries to read the anchors between two writes before giving up until the next round.
+const SEQLOCK_TRIES: usize = 64;
+
+/// Why a ring cannot be used, or can no longer be.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// A descriptor could not be examined or mapped.
+    #[error("cannot map the {what} of a capture ring: {source}")]
+    Map {
+        /// "data" or "tail".
+        what: &'static str,
+        /// Of the system.
+        source: std::io::Error,
+    },
+    /// The memory could be taken away while mapped.
+    #[error("the {0} of a capture ring is not sealed against shrinking")]
+    Unsealed(&'static str),
+    /// Too small for what its header says.
+    #[error("the {what} of a capture ring has {found} bytes, {expected} are needed")]
+    Short {
+        /// "data" or "tail".
+        what: &'static str,
+        /// Size of the descriptor, bytes.
+        found: u64,
+        /// Size needed, bytes.
+        expected: u64,
+    },
+    /// Not a ring, or one of another version.
+    #[error("a capture ring has {field} {found:#x}, this pmdscope needs {expected}")]
+    Header {
+        /// Field of the header.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+        /// What it ought to be.
+        expected: &'static str,
+    },
+    /// The producer broke the rules of head.
+    #[error(
+        "the head of lcore {lcore}'s capture ring went from {from} to {to}: the ring is broken"
+    )]
+    Head {
+        /// Producing lcore.
+        lcore: u16,
+        /// Where reading had come to.
+        from: u64,
+        /// The new head.
+        to: u64,
+    },
+}
+
+/// What a ring has counted since it was made, packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Written to the ring.
+    pub records: u64,
+    /// Lost because the ring was full.
+    pub dropped: u64,
+    /// Refused by the filter.
+    pub filtered: u64,
+    /// Left out by sampling.
+    pub sampled_out: u64,
+}
+
+impl Counters {
+    /// Packets that the filter let through, kept or not.
+    pub fn passed_filter(&self) -> u64 {
+        self.records.saturating_add(self.dropped).saturating_add(self.sampled_out)
+    }
+}
+
+impl Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(rings: I) -> Self {
+        rings.fold(Self::default(), |sum, ring| Self {
+            records: sum.records.saturating_add(ring.records),
+            dropped: sum.dropped.saturating_add(ring.dropped),
+            filtered: sum.filtered.saturating_add(ring.filtered),
+            sampled_out: sum.sampled_out.saturating_add(ring.sampled_out),
+        })
+    }
+}
+
+/// A ring of one producing lcore, read by this process.
+#[derive(Debug)]
+pub struct Ring {
+    data: MmapRaw,
+    tail: MmapRaw,
+    header: RingHeader,
+    consumed: u64,
+}
+
+impl Ring {
+    /// Maps a ring from its two descriptors and checks everything about it that stays as it is.
+    ///
+    /// # Errors
+    /// When the descriptors are not a ring that can be read without risk to this process.
+    pub fn map(data: OwnedFd, tail: OwnedFd) -> Result<Self, RingError> {
+        let (data, tail) = (File::from(data), File::from(tail));
+        let data_len = check_memfd("data", &data, RING_HEADER_SIZE as u64)?;
+        check_memfd("tail", &tail, TAIL_SIZE as u64)?;
+        let header = read_header(&data)?;
+        check_header(&header)?;
+        let expected = RING_HEADER_SIZE as u64 + u64::from(header.data_size);
+        if data_len < expected {
+            return Err(RingError::Short { what: "data", found: data_len, expected });
+        }
+        let map_len = RING_HEADER_SIZE + header.data_size as usize;
+        let data = MmapOptions::new()
+            .len(map_len)
+            .map_raw_read_only(&data)
+            .map_err(|source| RingError::Map { what: "data", source })?;
+        let tail = MmapOptions::new()
+            .len(TAIL_SIZE)
+            .map_raw(&tail)
+            .map_err(|source| RingError::Map { what: "tail", source })?;
+        let mut ring = Self { data, tail, header, consumed: 0 };
+        ring.consumed = ring.tail_word().load(Ordering::Relaxed);
+        ring.available()?;
+        Ok(ring)
+    }
+
+    /// The producing lcore.
+    pub fn lcore(&self) -> u16 {
+        self.header.lcore
+    }
+
+    /// Bytes of the data area, a power of two.
+    pub fn data_size(&self) -> u32 {
+        self.header.data_size
+    }
+
+    /// Most bytes that the producer copies of one packet.
+    pub fn snaplen(&self) -> u32 {
+        self.header.snaplen
+    }
+
+    /// The producer counts drops per port and per gap.
+    pub fn counts_gaps(&self) -> bool {
+        self.header.features & FEATURE_GAPS != 0
+    }
+
+    /// Bytes read so far; the ring position of the next byte to read.
+    pub fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Appends everything published to `out`, gives the room back to the producer, and returns the
+    /// number of bytes.
+    ///
+    /// # Errors
+    /// When head went back or is further ahead than the ring is large. The ring is useless then.
+    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, RingError> {
+        let available = self.available()?;
+        if available == 0 {
+            return Ok(0);
+        }
+        let size = self.header.data_size as usize;
+        let start = (self.consumed % size as u64) as usize;
+        let first = available.min(size - start);
+        self.copy_out(start, first, out);
+        self.copy_out(0, available - first, out);
+        self.consumed += available as u64;
+        self.tail_word().store(self.consumed, Ordering::Release);
+        Ok(available)
+    }
+
+    /// What the producer has counted.
+    pub fn counters(&self) -> Counters {
+        let load = |at| self.word(at).load(Ordering::Relaxed);
+        Counters {
+            records: load(RECORDS),
+            dropped: load(DROPPED),
+            filtered: load(FILTERED),
+            sampled_out: load(SAMPLED_OUT),
+        }
+    }
+
+    /// Packets of one port lost because the ring was full; `None` when that is not counted.
+    pub fn port_dropped(&self, port: u16) -> Option<u64> {
+        (self.counts_gaps() && usize::from(port) < RING_PORTS)
+            .then(|| self.word(PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
+    }
+
+    /// Changes when the anchors do.
+    pub fn anchor_seq(&self) -> u32 {
+        self.seq().load(Ordering::Acquire)
+    }
+
+    /// The first and the latest anchor; `None` while they are being written.
+    pub fn anchors(&self) -> Option<(Anchor, Anchor)> {
+        for _ in 0..SEQLOCK_TRIES {
+            let before = self.seq().load(Ordering::Acquire);
+            let anchors = (self.anchor(0), self.anchor(1));
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && before == self.seq().load(Ordering::Relaxed) {
+                return Some(anchors);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    fn available(&self) -> Result<usize, RingError> {
+        let head = self.word(HEAD).load(Ordering::Acquire);
+        match head.checked_sub(self.consumed) {
+            Some(bytes)
+                if bytes <= u64::from(self.header.data_size)
+                    && bytes.is_multiple_of(u64::from(RING_ALIGN)) =>
+            {
+                Ok(bytes as usize)
+            }
+            _ => Err(RingError::Head { lcore: self.lcore(), from: self.consumed, to: head }),
+        }
+    }
+
+    fn copy_out(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
+        let end = out.len() + len;
+        out.reserve(len);
+        // SAFETY: callers keep offset + len within data_size, which `map` checked to be mapped;
+        // `reserve` made room for len bytes, all of which are written before set_len. The producer
+        // does not write bytes between tail and head; if it does all the same, what arrives is
+        // arbitrary bytes, which every reader of `out` must expect.
+        unsafe {
+            let from = self.data.as_ptr().add(RING_HEADER_SIZE + offset);
+            from.copy_to_nonoverlapping(out.as_mut_ptr().add(out.len()), len);
+            out.set_len(end);
+        }
+    }
+
+    fn anchor(&self, index: usize) -> Anchor {
+        let at = ANCHORS + index * ANCHOR_SIZE;
+        let load = |at| self.word(at).load(Ordering::Relaxed);
+        Anchor { tsc: load(at), realtime_ns: load(at + 8), raw_ns: load(at + 16) }
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: offset is one of the constants of `layout`, a multiple of 8 within the mapped
+        // header page; the mapping lives as long as self. It is read-only: callers only load.
+        unsafe { AtomicU64::from_ptr(self.data.as_ptr().add(offset).cast_mut().cast()) }
+    }
+
+    fn seq(&self) -> &AtomicU32 {
+        // SAFETY: as in `word`; ANCHOR_SEQ is a multiple of 4 within the header.
+        unsafe { AtomicU32::from_ptr(self.data.as_ptr().add(ANCHOR_SEQ).cast_mut().cast()) }
+    }
+
+    fn tail_word(&self) -> &AtomicU64 {
+        // SAFETY: the tail mapping is page-aligned, writable, at least 8 bytes long and lives as
+        // long as self.
+        unsafe { AtomicU64::from_ptr(self.tail.as_mut_ptr().cast()) }
+    }
+}
+
+/// A mapping faults when its file shrinks, so a file that may shrink is not mapped.
+fn check_memfd(what: &'static str, file: &File, expected: u64) -> Result<u64, RingError> {
+    let found = file.metadata().map_err(|source| RingError::Map { what, source })?.len();
+    if found < expected {
+        return Err(RingError::Short { what, found, expected });
+    }
+    match rustix::fs::fcntl_get_seals(file.as_fd()) {
+        Ok(seals) if seals.contains(SealFlags::SHRINK) => Ok(found),
+        _ => Err(RingError::Unsealed(what)),
+    }
+}
+
+fn read_header(data: &File) -> Result<RingHeader, RingError> {
+    let mut bytes = [0; RingHeader::SIZE];
+    std::os::unix::fs::FileExt::read_exact_at(data, &mut bytes, 0)
+        .map_err(|source| RingError::Map { what: "data", source })?;
+    Ok(RingHeader::parse(&bytes))
+}
+
+fn check_header(header: &RingHeader) -> Result<(), RingError> {
+    let size = header.data_size;
+    let size_ok = size.is_power_of_two() && (RING_MIN_SIZE..=RING_MAX_SIZE).contains(&size);
+    let checks = [
+        ("magic", u64::from(header.magic), header.magic == RING_MAGIC, "0x52444d50 (PMDR)"),
+        ("version", header.version.into(), header.version == VERSION, "1"),
+        (
+            "header size",
+            header.header_size.into(),
+            usize::from(header.header_size) == RING_HEADER_SIZE,
+            "4096",
+        ),
+        (
+            "record size",
+            header.record_size.into(),
+            usize::from(header.record_size) == RECORD_SIZE,
+            "32",
+        ),
+        ("data size", size.into(), size_ok, "a power of two from 64 KiB to 64 MiB"),
+    ];
+    match checks.into_iter().find(|(_, _, ok, _)| !ok) {
+        None => Ok(()),
+        Some((field, found, _, expected)) => Err(RingError::Header { field, found, expected }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layout::Record;
+    use crate::producer::Producer;
+    use crate::records::Records;
+
+    const SIZE: u32 = RING_MIN_SIZE;
+
+    fn map(producer: &Producer) -> Result<Ring, RingError> {
+        let (data, tail) = producer.fds();
+        Ring::map(data, tail)
+    }
+
+    fn memfd(len: u64, seals: SealFlags) -> OwnedFd {
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("test", flags).unwrap();
+        rustix::fs::ftruncate(&fd, len).unwrap();
+        rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+        fd
+    }
+
+    #[test]
+    fn a_ring_that_could_fault_is_refused() {
+        let good = Producer::new(SIZE, 1);
+        let (data, tail) = good.fds();
+        let unsealed = memfd(4096, SealFlags::GROW);
+        assert!(matches!(Ring::map(data, unsealed), Err(RingError::Unsealed("tail"))));
+        let (data, _) = good.fds();
+        let empty = memfd(0, SealFlags::SHRINK);
+        assert!(matches!(Ring::map(data, empty), Err(RingError::Short { what: "tail", .. })));
+        let short = memfd(8192, SealFlags::SHRINK);
+        let mut header = [0; RingHeader::SIZE];
+        std::os::unix::fs::FileExt::read_exact_at(&good.data, &mut header, 0).unwrap();
+        let file = File::from(short);
+        std::os::unix::fs::FileExt::write_all_at(&file, &header, 0).unwrap();
+        assert!(matches!(Ring::map(file.into(), tail), Err(RingError::Short { what: "data", .. })));
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_memfd_is_refused() {
+        let (_, tail) = Producer::new(SIZE, 1).fds();
+        let file = File::open("/dev/null").unwrap();
+        assert!(Ring::map(file.into(), tail).is_err());
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let (_, tail) = Producer::new(SIZE, 1).fds();
+        assert!(Ring::map(reader.into(), tail).is_err());
+    }
+
+    #[test]
+    fn a_head_that_jumps_or_goes_back_is_an_error() {
+        let mut producer = Producer::new(SIZE, 1);
+        let mut ring = map(&producer).unwrap();
+        let mut out = Vec::new();
+        producer.set_head(64);
+        assert_eq!(ring.read(&mut out).unwrap(), 64);
+        for head in [48, 65, 64 + u64::from(SIZE) + 16, u64::MAX] {
+            producer.set_head(head);
+            assert!(matches!(ring.read(&mut out), Err(RingError::Head { from: 64, .. })), "{head}");
+        }
+        assert_eq!(out.len(), 64);
+    }
+
+    #[test]
+    fn anchors_are_not_read_while_they_are_written() {
+        let producer = Producer::new(SIZE, 1);
+        let ring = map(&producer).unwrap();
+        let last = Anchor { tsc: 5, realtime_ns: 6, raw_ns: 7 };
+        producer.anchor(Anchor::default(), last);
+        assert_eq!(ring.anchors(), Some((Anchor::default(), last)));
+        producer.poke(ANCHOR_SEQ, &3u32.to_ne_bytes());
+        assert_eq!(ring.anchors(), None);
+    }
+
+    #[test]
+    fn two_threads_lose_nothing_that_was_not_counted() {
+        const PACKETS: u32 = 300_000;
+        let mut producer = Producer::new(SIZE, 1);
+        let mut ring = map(&producer).unwrap();
+        let writer = std::thread::spawn(move || {
+            for id in 0..PACKETS {
+                let payload = vec![id as u8; (id % 1400) as usize];
+                producer.push(Record { tsc: id.into(), ..Record::default() }, &payload);
+                if id % 7 == 0 {
+                    producer.publish();
+                }
+                if id % 64 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            producer.publish();
+            producer
+        });
+        let mut records = Records::new(0, SIZE, 1500);
+        let (mut read, mut lost) = (0u64, 0u64);
+        let mut next = 0;
+        loop {
+            let finished = writer.is_finished();
+            let got = ring.read(records.input()).unwrap();
+            while let Some(record) = records.peek().unwrap() {
+                let id = record.tsc as u32;
+                assert_eq!(id, next + record.gap);
+                assert_eq!(record.caplen, id % 1400);
+                assert!(records.payload(&record).iter().all(|byte| *byte == id as u8));
+                (next, read, lost) = (id + 1, read + 1, lost + u64::from(record.gap));
+                records.skip(record.size);
+            }
+            if finished && got == 0 {
+                break;
+            }
+        }
+        let producer = writer.join().unwrap();
+        let counters = ring.counters();
+        assert_eq!(counters.records, read);
+        assert_eq!(read + counters.dropped, u64::from(PACKETS));
+        assert_eq!(
+            counters.dropped - lost,
+            u64::from(PACKETS - next),
+            "the gap that nothing follows"
+        );
+        assert_eq!(ring.port_dropped(0), Some(counters.dropped));
+        assert_eq!(ring.port_dropped(32), None);
+        assert_eq!(producer.tail(), ring.consumed());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_header_is_a_ring_or_an_error(
+            spoilt in proptest::collection::vec((0usize..RingHeader::SIZE, any::<u8>()), 0..4),
+            head in any::<u64>(),
+            content in proptest::collection::vec(any::<u8>(), 256),
+        ) {
+            let mut producer = Producer::new(SIZE, 1);
+            producer.poke(RING_HEADER_SIZE, &content);
+            producer.set_head(head % (2 * u64::from(SIZE)));
+            for (offset, byte) in spoilt {
+                producer.poke(offset, &[byte]);
+            }
+            if let Ok(mut ring) = map(&producer) {
+                let mut records = Records::new(0, ring.data_size(), ring.snaplen());
+                let read = ring.read(records.input()).unwrap();
+                prop_assert!(read <= ring.data_size() as usize);
+                while let Ok(Some(record)) = records.peek() {
+                    records.skip(record.size);
+                }
+                ring.counters();
+                ring.anchors();
+            }
+        }
+    }
+}

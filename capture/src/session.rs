@@ -1,0 +1,319 @@
+//! A capture session with one app: the request, the rings it hands over, and its end.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use crate::layout::{
+    MAX_INSNS, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END, TEE_REFUSE,
+    TEE_RING,
+};
+use crate::ring::{Ring, RingError};
+
+/// How long to wait before asking again for a place in a full backlog.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// With this an app says that it ends orderly.
+const SHUTDOWN: i32 = Errno::SHUTDOWN.raw_os_error();
+
+/// Why there is no session, or no longer one.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Nothing listens.
+    #[error(
+        "no capture socket at {}: the app has ended, or runs without libpmdscope or with \
+         PMDSCOPE_F_NO_TEE", .0.display()
+    )]
+    Absent(PathBuf),
+    /// The socket may not be used.
+    #[error("no permission for {}: run as the app's user or as root, or in its capture group", .0.display())]
+    Permission(PathBuf),
+    /// Too many selections or instructions.
+    #[error("a capture has at most {MAX_SELECTS} interfaces and {MAX_INSNS} filter instructions")]
+    TooLarge,
+    /// The app said no.
+    #[error("the app refused the capture: {}", reason(.text, *.code))]
+    Refused {
+        /// errno.
+        code: i32,
+        /// Reason for people, may be empty.
+        text: String,
+    },
+    /// The app did not answer in time.
+    #[error("the app did not answer within {} s: its control thread is stuck or starved", .0.as_secs())]
+    Timeout(Duration),
+    /// The app closed without an answer.
+    #[error("the app closed the connection without an answer")]
+    Closed,
+    /// The app does not keep to the protocol.
+    #[error("the app sent something that is no capture message: {0}")]
+    Protocol(&'static str),
+    /// A ring is unusable.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The system failed.
+    #[error("capture socket: {0}")]
+    Socket(#[from] Errno),
+}
+
+fn reason(text: &str, code: i32) -> String {
+    if text.is_empty() { Errno::from_raw_os_error(code).to_string() } else { text.to_owned() }
+}
+
+/// What an app has to say during a session.
+#[derive(Debug)]
+pub enum Event {
+    /// One more lcore polls; this is its ring.
+    Ring(Ring),
+    /// The app ended the session because something went wrong; the reason for people.
+    Ended(String),
+    /// The app has ended, orderly or not.
+    Gone,
+}
+
+/// An armed capture. Dropping it disarms.
+#[derive(Debug)]
+pub struct Session {
+    socket: OwnedFd,
+    id: u32,
+}
+
+impl Session {
+    /// Connects, asks and waits for the answer.
+    ///
+    /// # Errors
+    /// When nobody listens, may not be asked, refuses, or does not answer within `timeout`.
+    pub fn open(path: &Path, request: &Request, timeout: Duration) -> Result<Self, SessionError> {
+        let datagram = request.encode().ok_or(SessionError::TooLarge)?;
+        let deadline = Instant::now() + timeout;
+        let socket = connect(path, deadline, timeout)?;
+        rustix::net::send(&socket, &datagram, SendFlags::NOSIGNAL)?;
+        wait_readable(&socket, deadline, timeout)?;
+        match receive(&socket)? {
+            Some((Message { kind: TEE_ACCEPT, value, .. }, _)) => Ok(Self { socket, id: value }),
+            Some((Message { kind: TEE_REFUSE, value, text }, _)) => {
+                Err(SessionError::Refused { code: value.cast_signed(), text })
+            }
+            Some(_) => Err(SessionError::Protocol("neither ACCEPT nor REFUSE")),
+            None => Err(SessionError::Closed),
+        }
+    }
+
+    /// The number that the app gave the session.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The next thing that the app has said; `None` when there is nothing. Never blocks.
+    ///
+    /// # Errors
+    /// When the app breaks the protocol or hands over an unusable ring.
+    pub fn next_event(&mut self) -> Result<Option<Event>, SessionError> {
+        let (message, fds) = match receive(&self.socket) {
+            Ok(Some(received)) => received,
+            Ok(None) | Err(SessionError::Socket(Errno::CONNRESET)) => return Ok(Some(Event::Gone)),
+            Err(SessionError::Socket(Errno::AGAIN | Errno::INTR)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match (message.kind, <[OwnedFd; 2]>::try_from(fds)) {
+            (TEE_RING, Ok([data, tail])) => Ok(Some(Event::Ring(Ring::map(data, tail)?))),
+            (TEE_RING, Err(_)) => Err(SessionError::Protocol("a ring without its two descriptors")),
+            (TEE_END, _) if matches!(message.value.cast_signed(), 0 | SHUTDOWN) => {
+                Ok(Some(Event::Gone))
+            }
+            (TEE_END, _) => {
+                let text = reason(&message.text, message.value.cast_signed());
+                Ok(Some(Event::Ended(text)))
+            }
+            _ => Err(SessionError::Protocol("neither RING nor END")),
+        }
+    }
+}
+
+fn connect(path: &Path, deadline: Instant, timeout: Duration) -> Result<OwnedFd, SessionError> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(socket),
+            Err(Errno::NOENT | Errno::CONNREFUSED) => {
+                return Err(SessionError::Absent(path.into()));
+            }
+            Err(Errno::ACCESS | Errno::PERM) => return Err(SessionError::Permission(path.into())),
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY),
+            Err(Errno::AGAIN) => return Err(SessionError::Timeout(timeout)),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn wait_readable(
+    socket: &OwnedFd,
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<(), SessionError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| SessionError::Timeout(timeout))?;
+        match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(SessionError::Timeout(timeout)),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// One message with its descriptors; `None` at end of file.
+fn receive(socket: &OwnedFd) -> Result<Option<(Message, Vec<OwnedFd>)>, SessionError> {
+    let mut bytes = [0; MESSAGE_SIZE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+    )?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(SessionError::Protocol("too long, or with too many descriptors"));
+    }
+    let message = Message::parse(&bytes[..received.bytes]);
+    let message = message.ok_or(SessionError::Protocol("wrong size, magic or version"))?;
+    Ok(Some((message, fds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layout::{RING_MIN_SIZE, Select};
+    use crate::producer::{Listener, Peer, Producer, message};
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn request() -> Request {
+        let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
+        Request { snaplen: 0, sample: 0, ring_size: 0, lease_ms: 0, selects, program: vec![] }
+    }
+
+    /// Opens a session with an app that answers as told.
+    fn open_with(answer: impl FnOnce(Peer) + Send) -> Result<Session, SessionError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pmdscope.sock");
+        let listener = Listener::bind(&path);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (peer, bytes) = listener.accept();
+                assert_eq!(Some(bytes), request().encode());
+                answer(peer);
+            });
+            Session::open(&path, &request(), TIMEOUT)
+        })
+    }
+
+    fn event_after(answer: impl FnOnce(&Peer) + Send) -> Result<Option<Event>, SessionError> {
+        let mut kept = None;
+        let mut session = open_with(|peer| {
+            peer.send(&message(TEE_ACCEPT, 9, ""), &[]);
+            answer(&peer);
+            kept = Some(peer);
+        })?;
+        assert_eq!(session.id(), 9);
+        session.next_event()
+    }
+
+    #[test]
+    fn a_ring_comes_with_its_two_descriptors() {
+        let ring = Producer::new(RING_MIN_SIZE, 3);
+        let event = event_after(|peer| peer.send_ring(&ring)).unwrap();
+        assert!(matches!(event, Some(Event::Ring(ring)) if ring.lcore() == 3));
+        let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &[&ring.data]));
+        assert!(matches!(event, Err(SessionError::Protocol(_))));
+        let fds = [&ring.data, &ring.tail, &ring.data];
+        let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &fds));
+        assert!(matches!(event, Err(SessionError::Protocol(_))));
+    }
+
+    #[test]
+    fn silence_is_no_event_and_close_is_the_end() {
+        assert!(matches!(event_after(|_| ()), Ok(None)));
+        let mut session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, ""), &[])).unwrap();
+        assert!(matches!(session.next_event(), Ok(Some(Event::Gone))));
+    }
+
+    #[test]
+    fn an_end_has_a_reason_even_without_text() {
+        let event = event_after(|peer| peer.send(&message(TEE_END, 110, ""), &[])).unwrap();
+        let Some(Event::Ended(text)) = event else { panic!("{event:?}") };
+        assert!(text.contains("timed out"), "{text}");
+        for orderly in [0, SHUTDOWN.cast_unsigned()] {
+            let event = event_after(|peer| peer.send(&message(TEE_END, orderly, "bye"), &[]));
+            assert!(matches!(event, Ok(Some(Event::Gone))));
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_words_of_the_app() {
+        let error = open_with(|peer| peer.send(&message(TEE_REFUSE, 22, "no such port"), &[]));
+        let text = error.unwrap_err().to_string();
+        assert_eq!(text, "the app refused the capture: no such port");
+    }
+
+    #[test]
+    fn an_app_that_says_nothing_is_waited_for_no_longer_than_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pmdscope.sock");
+        let _listener = Listener::bind(&path);
+        let begin = Instant::now();
+        let result = Session::open(&path, &request(), Duration::from_millis(50));
+        assert!(matches!(result, Err(SessionError::Timeout(_))));
+        assert!(begin.elapsed() >= Duration::from_millis(50));
+    }
+
+    #[test]
+    fn nobody_there_and_no_answer_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pmdscope.sock");
+        let result = Session::open(&path, &request(), TIMEOUT);
+        assert!(matches!(result, Err(SessionError::Absent(_))));
+        drop(Listener::bind(&path));
+        let result = Session::open(&path, &request(), TIMEOUT);
+        assert!(matches!(result, Err(SessionError::Absent(_))));
+        assert!(matches!(open_with(drop), Err(SessionError::Closed)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_answer_is_a_session_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 1..300),
+            head in any::<bool>(),
+        ) {
+            let mut answer = message(TEE_ACCEPT, 1, "");
+            answer.splice(if head { 0..bytes.len().min(8) } else { 8..MESSAGE_SIZE }, bytes);
+            let _ = open_with(|peer| peer.send(&answer, &[]));
+        }
+    }
+}
