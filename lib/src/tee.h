@@ -23,7 +23,7 @@
 
 struct pmdscope_tee;
 
-/* The armed sessions, or NULL. Replaced as a whole, never changed in place. */
+/* The captures, or NULL while none is armed. */
 extern struct pmdscope_tee *pmdscope_tee_armed;
 
 /* Copy a burst into every session that selects it. Out of line: captures are rare. */
@@ -38,6 +38,8 @@ pmdscope_tee_burst(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf *
 		return;
 	pmdscope_tee_copy(port, queue, dir, pkts, nb_pkts);
 }
+
+/* The rest is not for lcores. conf has its defaults filled in. */
 
 /*
  * Open the capture socket in the runtime directory and add it to the epoll set of

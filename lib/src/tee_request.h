@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_TEE_REQUEST_H
+#define PMDSCOPE_TEE_REQUEST_H
+
+/* Requests of consumers: bytes from outside, checked to the last bit. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_ethdev.h>
+
+#include "filter.h"
+#include "pmdscope_ring.h"
+
+/* Largest valid request, bytes. */
+#define PMDSCOPE_TEE_REQUEST_MAX (sizeof(struct pmdscope_tee_request) + \
+		PMDSCOPE_TEE_MAX_SELECTS * sizeof(struct pmdscope_tee_select) + \
+		PMDSCOPE_TEE_MAX_INSNS * sizeof(struct pmdscope_insn))
+
+/* A checked request with its defaults filled in. */
+struct pmdscope_tee_spec {
+	uint32_t snaplen;
+	uint32_t sample;    /* Keep 1 packet in this many; at least 1. */
+	uint32_t ring_size; /* Bytes, a power of two. */
+	uint32_t lease_ms;
+	struct pmdscope_filter filter;
+	/* PMDSCOPE_DIR_* selected, by port and queue: one load tells. */
+	uint8_t dirs[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
+};
+
+/* 0, or a negative errno with the reason for people in why, naming the field. */
+int pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec *spec,
+		char *why, size_t why_size);
+
+#endif /* PMDSCOPE_TEE_REQUEST_H */
