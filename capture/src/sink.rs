@@ -26,9 +26,6 @@ pub enum SinkError {
         /// Of the system.
         source: io::Error,
     },
-    /// Standard output is a terminal.
-    #[error("pcapng is not for a terminal: use -w FILE, or -w - | tcpdump -r -")]
-    Terminal,
     /// The reader of the pipe has gone.
     #[error("the reader of {name} has gone")]
     Closed {
@@ -54,7 +51,7 @@ impl SinkError {
     pub fn lost(&self) -> u64 {
         match self {
             Self::Closed { lost, .. } | Self::Write { lost, .. } => *lost,
-            Self::Open { .. } | Self::Terminal => 0,
+            Self::Open { .. } => 0,
         }
     }
 }
@@ -83,15 +80,12 @@ impl Sink {
         Ok(Self::new(Some(file), path.display().to_string(), owned))
     }
 
-    /// Standard output, unless it is a terminal.
+    /// Standard output.
     ///
     /// # Errors
-    /// When it is a terminal, or closed.
+    /// When it is closed.
     pub fn stdout() -> Result<Self, SinkError> {
         let stdout = io::stdout();
-        if io::IsTerminal::is_terminal(&stdout) {
-            return Err(SinkError::Terminal);
-        }
         let open = |source| SinkError::Open { path: "-".into(), source };
         let file = stdout.as_fd().try_clone_to_owned().map_err(open)?;
         Ok(Self::new(Some(file.into()), "standard output".to_owned(), false))
