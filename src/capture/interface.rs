@@ -143,7 +143,7 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
     if text == "any" {
         return Some(Target::ALL);
     }
-    let is_meant = |port: &&PortSample| port.device == text || text.parse() == Ok(port.id);
+    let is_meant = |port: &&PortSample| port.device == text || port.id.to_string() == text;
     ports.iter().find(is_meant).map(|port| Target { port: Some(port.id), queue: None })
 }
 
