@@ -30,6 +30,9 @@
 extern "C" {
 #endif
 
+/* The library is built with hidden symbols; what this header declares is its interface. */
+#pragma GCC visibility push(default)
+
 /** Version of the library, as "major.minor.patch". */
 #define PMDSCOPE_VERSION "0.1.0"
 
@@ -40,7 +43,9 @@ extern "C" {
 struct pmdscope_conf {
 	/** Time between two samples of pools and rings, milliseconds, 10 to 10000. Default 100. */
 	uint32_t sample_ms;
-	/** Length of the window of high-water marks, milliseconds, 100 to 60000. Default 1000. */
+	/** Length of the window of high-water marks, milliseconds, 100 to 60000. Default 1000.
+	 * Raised to sample_ms where that is longer: a window holds at least one sample.
+	 */
 	uint32_t window_ms;
 	/** A gap between two polls of at least this many microseconds, 1 to 10000000, is a stall.
 	 * Default 1000.
@@ -59,8 +64,15 @@ struct pmdscope_conf {
 /** Buckets of the poll-gap histogram: under 1 us, then [2^(i-1), 2^i) us, the last open-ended. */
 #define PMDSCOPE_GAP_BUCKETS 24
 
+/** A high-water mark over fixed windows, with one writer. */
+struct pmdscope_window {
+	uint64_t id;   /**< Number of the window that max belongs to. */
+	uint64_t max;  /**< Highest value in that window. */
+	uint64_t prev; /**< Highest value in the window before it. */
+};
+
 /** What one polling lcore has seen. Written by that lcore alone; read by the control thread. */
-struct pmdscope_lcore {
+struct __rte_cache_aligned pmdscope_lcore {
 	uint64_t last_tsc;   /**< TSC at the last poll, 0 before the first. */
 	uint64_t polls;      /**< Calls of pmdscope_poll(). */
 	uint64_t busy_polls; /**< Polls that received at least one packet. */
@@ -68,21 +80,23 @@ struct pmdscope_lcore {
 	uint64_t gap_max;    /**< Longest gap between two polls, TSC cycles. */
 	uint64_t gap_max_tsc; /**< TSC at the end of the longest gap. */
 	uint64_t stalls;     /**< Gaps of at least pmdscope_conf::stall_us. */
-	uint64_t window;     /**< Window that gap_window_max belongs to. */
-	uint64_t gap_window_max;  /**< Longest gap in that window, TSC cycles. */
-	uint64_t gap_window_prev; /**< Longest gap in the window before it, TSC cycles. */
-	uint64_t gaps[PMDSCOPE_GAP_BUCKETS]; /**< Histogram of gaps; bucket 0 is derived from polls. */
+	struct pmdscope_window gap_window; /**< Longest gap by window, TSC cycles. */
+	/** Histogram of gaps. Bucket 0 is derived from polls; gaps[0] counts polls without a gap. */
+	uint64_t gaps[PMDSCOPE_GAP_BUCKETS];
 	int32_t tid;         /**< Kernel thread id, 0 before the first poll. */
 	uint32_t tee_seq;    /**< Odd while the lcore copies packets for a capture. */
-} __rte_cache_aligned;
+};
 
 /** Per-lcore state, indexed by rte_lcore_id(). For pmdscope_poll(); not for applications. */
 extern struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
 
-/** TSC cycles in 1 us once the library runs, UINT64_MAX otherwise. For pmdscope_poll(). */
+/**
+ * Shortest gap that the cold half of pmdscope_poll() sees, TSC cycles: 1 us while the library
+ * runs, 0 in its first moment so that every polling lcore registers, UINT64_MAX otherwise.
+ */
 extern uint64_t pmdscope_gap_min;
 
-/** Cold half of pmdscope_poll(): files a gap of 1 us or more. Not for applications. */
+/** Cold half of pmdscope_poll(): registers the lcore, files a gap. Not for applications. */
 void pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap);
 
 /** Cold half of pmdscope_poll(): counts a poll of a thread without an lcore id. */
@@ -149,6 +163,8 @@ pmdscope_poll(uint16_t nb_rx)
 	if (gap >= pmdscope_gap_min)
 		pmdscope_poll_gap(lc, now, gap);
 }
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <time.h>
+
+#include <rte_cycles.h>
+
+#include "clock.h"
+
+#define NS_PER_SEC UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+#define ANCHOR_TRIES 16
+/* A rate over a shorter span than this is too coarse to be told. */
+#define HZ_MIN_SPAN_NS (100 * NS_PER_MS)
+
+static struct pmdscope_anchor first_anchor;
+static struct pmdscope_anchor last_anchor;
+static uint64_t measured_hz;
+
+static uint64_t
+clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* Of several tries, the one that the least time went by in: it was not interrupted. */
+static struct pmdscope_anchor
+take_anchor(void)
+{
+	struct pmdscope_anchor best = {0};
+	uint64_t best_width = UINT64_MAX;
+	unsigned int i;
+
+	for (i = 0; i < ANCHOR_TRIES; i++) {
+		const uint64_t before = rte_rdtsc_precise();
+		const uint64_t realtime_ns = clock_ns(CLOCK_REALTIME);
+		const uint64_t raw_ns = clock_ns(CLOCK_MONOTONIC_RAW);
+		const uint64_t width = rte_rdtsc_precise() - before;
+
+		if (width < best_width) {
+			best_width = width;
+			best = (struct pmdscope_anchor){
+				.tsc = before + width / 2,
+				.realtime_ns = realtime_ns,
+				.raw_ns = raw_ns,
+			};
+		}
+	}
+	return best;
+}
+
+void
+pmdscope_clock_start(void)
+{
+	first_anchor = take_anchor();
+	last_anchor = first_anchor;
+	measured_hz = 0;
+}
+
+int
+pmdscope_clock_tick(void)
+{
+	const uint64_t age = clock_ns(CLOCK_MONOTONIC_RAW) - last_anchor.raw_ns;
+	uint64_t cycles, ns;
+
+	if (age < (measured_hz == 0 ? HZ_MIN_SPAN_NS : NS_PER_SEC))
+		return 0;
+
+	last_anchor = take_anchor();
+	cycles = last_anchor.tsc - first_anchor.tsc;
+	ns = last_anchor.raw_ns - first_anchor.raw_ns;
+	measured_hz = (uint64_t)((unsigned __int128)cycles * NS_PER_SEC / ns);
+	return 1;
+}
+
+const struct pmdscope_anchor *
+pmdscope_clock_first(void)
+{
+	return &first_anchor;
+}
+
+const struct pmdscope_anchor *
+pmdscope_clock_last(void)
+{
+	return &last_anchor;
+}
+
+uint64_t
+pmdscope_clock_hz(void)
+{
+	return measured_hz;
+}
+
+static uint64_t
+best_hz(void)
+{
+	return measured_hz != 0 ? measured_hz : rte_get_tsc_hz();
+}
+
+uint64_t
+pmdscope_clock_realtime_ns(uint64_t tsc)
+{
+	const __int128 cycles = (int64_t)(tsc - last_anchor.tsc);
+
+	return (uint64_t)(last_anchor.realtime_ns + cycles * (__int128)NS_PER_SEC / best_hz());
+}
+
+uint64_t
+pmdscope_clock_us(uint64_t cycles)
+{
+	return (uint64_t)((unsigned __int128)cycles * 1000000 / best_hz());
+}

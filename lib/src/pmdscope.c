@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_lcore.h>
+#include <rte_thread.h>
+#include <rte_version.h>
+
+#include "clock.h"
+#include "lcore.h"
+#include "log.h"
+#include "pool.h"
+#include "queue.h"
+#include "ring.h"
+#include "state.h"
+#include "tee.h"
+#include "telemetry.h"
+#include "window.h"
+
+#define THREAD_NAME "pmdscope"
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_SEC UINT64_C(1000000000)
+#define DISCOVER_NS (200 * NS_PER_MS)
+#define EVENTS_MAX 16
+
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+typedef rte_thread_t thread_t;
+typedef uint32_t thread_ret_t;
+#else
+typedef pthread_t thread_t;
+typedef void *thread_ret_t;
+#endif
+
+int pmdscope_logtype;
+uint64_t pmdscope_window_now = 1;
+
+struct pmdscope_state pmdscope_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct {
+	thread_t thread;
+	int epfd;
+	int timer;
+	int wake; /* Readable once the thread shall end. */
+	uint64_t window_start_ns;
+	uint64_t discovered_ns;
+} control;
+
+static uint64_t
+monotonic_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* One step at most, so that each window has a sample; a late one is not made up for. */
+static void
+advance_window(uint64_t now)
+{
+	const uint64_t length = pmdscope_state.conf.window_ms * NS_PER_MS;
+
+	if (now - control.window_start_ns < length)
+		return;
+	control.window_start_ns += length;
+	if (now - control.window_start_ns >= length)
+		control.window_start_ns = now;
+	__atomic_store_n(&pmdscope_window_now, pmdscope_window_now + 1, __ATOMIC_RELAXED);
+}
+
+static void
+tick(void)
+{
+	const uint64_t now = monotonic_ns();
+
+	pmdscope_clock_tick();
+	advance_window(now);
+	pmdscope_lcore_tick();
+	if (now - control.discovered_ns >= DISCOVER_NS) {
+		control.discovered_ns = now;
+		pmdscope_queue_discover();
+		pmdscope_queue_reclaim();
+		pmdscope_state.shares_cpu = pmdscope_lcore_shares_cpu();
+	}
+	pmdscope_pool_sample();
+	pmdscope_ring_sample();
+	if ((pmdscope_state.conf.flags & PMDSCOPE_F_NO_TEE) == 0)
+		pmdscope_tee_tick();
+}
+
+/* False when the thread shall end. */
+static bool
+dispatch(const struct epoll_event *event)
+{
+	uint64_t expirations;
+
+	if (event->data.ptr == &control.wake)
+		return false;
+	if (event->data.ptr != NULL)
+		pmdscope_tee_event(event->data.ptr, event->events);
+	else if (read(control.timer, &expirations, sizeof(expirations)) > 0)
+		tick();
+	return true;
+}
+
+static thread_ret_t
+control_main(void *arg __rte_unused)
+{
+	struct epoll_event events[EVENTS_MAX];
+	bool go_on = true;
+
+	while (go_on) {
+		int n = epoll_wait(control.epfd, events, EVENTS_MAX, -1);
+		int i;
+
+		pthread_mutex_lock(&pmdscope_state.lock);
+		for (i = 0; i < n && go_on; i++)
+			go_on = dispatch(&events[i]);
+		pthread_mutex_unlock(&pmdscope_state.lock);
+	}
+	return (thread_ret_t)0;
+}
+
+static int
+thread_start(void)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return -rte_thread_create_control(&control.thread, THREAD_NAME, control_main, NULL);
+#else
+	return rte_ctrl_thread_create(&control.thread, THREAD_NAME, NULL, control_main, NULL);
+#endif
+}
+
+static void
+thread_stop(void)
+{
+	const uint64_t one = 1;
+
+	/* Cannot fail: the counter is at 0 and the descriptor ours. */
+	while (write(control.wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	rte_thread_join(control.thread, NULL);
+#else
+	pthread_join(control.thread, NULL);
+#endif
+}
+
+static void
+close_fds(void)
+{
+	const int fds[] = {control.epfd, control.timer, control.wake};
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static int
+watch(int fd, void *ptr)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = ptr};
+
+	return epoll_ctl(control.epfd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int
+open_fds(uint32_t sample_ms)
+{
+	const struct timespec period = {
+		.tv_sec = sample_ms / 1000,
+		.tv_nsec = sample_ms % 1000 * (long)NS_PER_MS,
+	};
+	const struct itimerspec spec = {.it_interval = period, .it_value = period};
+	int ret = 0;
+
+	control.epfd = epoll_create1(EPOLL_CLOEXEC);
+	control.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	control.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (control.epfd < 0 || control.timer < 0 || control.wake < 0 ||
+			timerfd_settime(control.timer, 0, &spec, NULL) != 0 ||
+			watch(control.timer, NULL) != 0 ||
+			watch(control.wake, &control.wake) != 0) {
+		ret = -errno;
+		close_fds();
+	}
+	return ret;
+}
+
+/* Give a field that is 0 its default; false when it is out of range. */
+static bool
+settle(const char *name, uint32_t *value, uint32_t by_default, uint32_t min, uint32_t max)
+{
+	if (*value == 0)
+		*value = by_default;
+	if (*value >= min && *value <= max)
+		return true;
+	PMDSCOPE_LOG(ERR, "%s is %u, must be %u to %u", name, *value, min, max);
+	return false;
+}
+
+static int
+settle_conf(const struct pmdscope_conf *given, struct pmdscope_conf *conf)
+{
+	*conf = (struct pmdscope_conf){0};
+	if (given != NULL)
+		*conf = *given;
+	if (!settle("sample_ms", &conf->sample_ms, 100, 10, 10000) ||
+			!settle("window_ms", &conf->window_ms, 1000, 100, 60000) ||
+			!settle("stall_us", &conf->stall_us, 1000, 1, 10000000) ||
+			!settle("tee_sessions", &conf->tee_sessions, 4, 1, 8) ||
+			!settle("tee_session_mb", &conf->tee_session_mb, 64, 1, 1024))
+		return -EINVAL;
+	if ((conf->flags & ~PMDSCOPE_F_NO_TEE) != 0) {
+		PMDSCOPE_LOG(ERR, "flags %#x are not known", conf->flags & ~PMDSCOPE_F_NO_TEE);
+		return -EINVAL;
+	}
+	conf->window_ms = RTE_MAX(conf->window_ms, conf->sample_ms);
+	return 0;
+}
+
+static void
+start_parts(void)
+{
+	const struct pmdscope_conf *conf = &pmdscope_state.conf;
+
+	pmdscope_clock_start();
+	control.window_start_ns = monotonic_ns();
+	control.discovered_ns = control.window_start_ns;
+	pmdscope_lcore_start(conf->stall_us);
+	pmdscope_queue_start();
+	pmdscope_pool_sample();
+	pmdscope_ring_sample();
+	if ((conf->flags & PMDSCOPE_F_NO_TEE) == 0)
+		pmdscope_tee_start(conf, control.epfd);
+}
+
+static void
+stop_parts(void)
+{
+	if ((pmdscope_state.conf.flags & PMDSCOPE_F_NO_TEE) == 0)
+		pmdscope_tee_stop();
+	pmdscope_queue_stop();
+	pmdscope_lcore_stop();
+	pmdscope_pool_stop();
+	pmdscope_ring_stop();
+	close_fds();
+}
+
+/* State lock held; the control thread waits for it before it does anything. */
+static int
+start(const struct pmdscope_conf *given)
+{
+	int ret;
+
+	if (pmdscope_state.running)
+		return -EALREADY;
+	ret = settle_conf(given, &pmdscope_state.conf);
+	if (ret == 0)
+		ret = open_fds(pmdscope_state.conf.sample_ms);
+	if (ret != 0)
+		return ret;
+	start_parts();
+	ret = thread_start();
+	if (ret != 0) {
+		PMDSCOPE_LOG(ERR, "the control thread could not start: %s", strerror(-ret));
+		stop_parts();
+		return ret;
+	}
+	pmdscope_state.running = true;
+	pmdscope_rows_changed();
+	ret = pmdscope_telemetry_register();
+	if (ret != 0)
+		PMDSCOPE_LOG(WARNING, "no telemetry: %s", strerror(-ret));
+	return 0;
+}
+
+int
+pmdscope_init(const struct pmdscope_conf *conf)
+{
+	int ret;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return -ENOTSUP;
+	pthread_mutex_lock(&pmdscope_state.lock);
+	if (pmdscope_logtype == 0)
+		pmdscope_logtype = rte_log_register_type_and_pick_level("pmdscope",
+				RTE_LOG_NOTICE);
+	ret = start(conf);
+	pthread_mutex_unlock(&pmdscope_state.lock);
+	return ret;
+}
+
+void
+pmdscope_fini(void)
+{
+	bool was_running;
+
+	pthread_mutex_lock(&pmdscope_state.lock);
+	was_running = pmdscope_state.running;
+	pmdscope_state.running = false;
+	pthread_mutex_unlock(&pmdscope_state.lock);
+	if (!was_running)
+		return;
+
+	/* The thread may need the lock to come to its end. */
+	thread_stop();
+	pthread_mutex_lock(&pmdscope_state.lock);
+	stop_parts();
+	pthread_mutex_unlock(&pmdscope_state.lock);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_common.h>
+#include <rte_telemetry.h>
+#include <rte_version.h>
+
+#include "clock.h"
+#include "lcore.h"
+#include "page.h"
+#include "pool.h"
+#include "queue.h"
+#include "ring.h"
+#include "state.h"
+#include "tee.h"
+#include "telemetry.h"
+
+#define PREFIX "/pmdscope"
+
+static const struct pmdscope_table *const tables[] = {
+	&pmdscope_pool_table,
+	&pmdscope_queue_table,
+	&pmdscope_ring_table,
+	&pmdscope_lcore_table,
+	&pmdscope_tee_table,
+};
+
+static const struct pmdscope_table *
+table_of(const char *cmd)
+{
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(tables); i++)
+		if (strcmp(cmd + strlen(PREFIX "/"), tables[i]->name) == 0)
+			return tables[i];
+	return NULL;
+}
+
+static int
+handle_table(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct pmdscope_table *table = table_of(cmd);
+	int ret = -ENODEV;
+
+	pthread_mutex_lock(&pmdscope_state.lock);
+	if (pmdscope_state.running && table != NULL)
+		ret = pmdscope_page_render(table, params, d);
+	pthread_mutex_unlock(&pmdscope_state.lock);
+	return ret;
+}
+
+/* State lock held. */
+static void
+render_info(struct rte_tel_data *d, struct rte_tel_data *names)
+{
+	const struct pmdscope_conf *conf = &pmdscope_state.conf;
+	char socket[PMDSCOPE_TEXT_MAX];
+
+	pmdscope_text(socket, pmdscope_tee_socket_path());
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "schema", PMDSCOPE_SCHEMA);
+	rte_tel_data_add_dict_string(d, "version", PMDSCOPE_VERSION);
+	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
+	rte_tel_data_add_dict_int(d, "pid", getpid());
+	pmdscope_dict_u64(d, "tsc_hz", pmdscope_clock_hz());
+	pmdscope_dict_u64(d, "start_realtime_ns", pmdscope_clock_first()->realtime_ns);
+	pmdscope_dict_u64(d, "sample_ms", conf->sample_ms);
+	pmdscope_dict_u64(d, "window_ms", conf->window_ms);
+	pmdscope_dict_u64(d, "stall_us", conf->stall_us);
+	pmdscope_dict_u64(d, "generation", pmdscope_generation());
+	rte_tel_data_add_dict_container(d, "tables", names, 0);
+	rte_tel_data_add_dict_string(d, "tee_socket", socket);
+	pmdscope_dict_u64(d, "tee_sessions", pmdscope_tee_nb_sessions());
+	pmdscope_dict_u64(d, "foreign_polls", pmdscope_foreign_polls());
+	pmdscope_dict_u64(d, "foreign_bursts", pmdscope_tee_foreign_bursts());
+	pmdscope_dict_u64(d, "control_shares_poll_cpu", pmdscope_state.shares_cpu);
+	pmdscope_dict_u64(d, "abandoned_bytes", pmdscope_tee_abandoned_bytes());
+}
+
+static int
+handle_info(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+{
+	struct rte_tel_data *names;
+	int ret = -ENODEV;
+	unsigned int i;
+
+	if (params != NULL && params[0] != '\0')
+		return -EINVAL;
+	names = rte_tel_data_alloc();
+	if (names == NULL)
+		return -ENOMEM;
+	rte_tel_data_start_array(names, RTE_TEL_STRING_VAL);
+	for (i = 0; i < RTE_DIM(tables); i++)
+		rte_tel_data_add_array_string(names, tables[i]->name);
+
+	pthread_mutex_lock(&pmdscope_state.lock);
+	if (pmdscope_state.running) {
+		render_info(d, names);
+		ret = 0;
+	}
+	pthread_mutex_unlock(&pmdscope_state.lock);
+	if (ret != 0)
+		rte_tel_data_free(names);
+	return ret;
+}
+
+int
+pmdscope_telemetry_register(void)
+{
+	static bool registered;
+	char cmd[PMDSCOPE_TEXT_MAX];
+	unsigned int i;
+	int ret;
+
+	if (registered)
+		return 0;
+	ret = rte_telemetry_register_cmd(PREFIX, handle_info,
+			"About libpmdscope in this app. No parameters");
+	for (i = 0; ret == 0 && i < RTE_DIM(tables); i++) {
+		snprintf(cmd, sizeof(cmd), PREFIX "/%s", tables[i]->name);
+		ret = rte_telemetry_register_cmd(cmd, handle_table, tables[i]->help);
+	}
+	registered = ret == 0;
+	return ret;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/* Callbacks on ports that come, change and go, also under a worker that polls flat-out. */
+
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_mbuf.h>
+
+#include "pmdscope.h"
+#include "test.h"
+
+#define BURST 32
+
+static const struct pmdscope_conf conf = {.sample_ms = 10, .window_ms = 100};
+static struct rte_mempool *pool;
+
+static uint16_t
+plug(const char *name, const char *args)
+{
+	uint16_t port;
+
+	CHECK(rte_eal_hotplug_add("vdev", name, args) == 0);
+	CHECK(rte_eth_dev_get_port_by_name(name, &port) == 0);
+	return port;
+}
+
+static void
+configure(uint16_t port, uint16_t nb_queues)
+{
+	const struct rte_eth_conf eth_conf = {0};
+	uint16_t q;
+
+	CHECK(rte_eth_dev_configure(port, nb_queues, nb_queues, &eth_conf) == 0);
+	for (q = 0; q < nb_queues; q++) {
+		CHECK(rte_eth_rx_queue_setup(port, q, 256, SOCKET_ID_ANY, NULL, pool) == 0);
+		CHECK(rte_eth_tx_queue_setup(port, q, 256, SOCKET_ID_ANY, NULL) == 0);
+	}
+	CHECK(rte_eth_dev_start(port) == 0);
+}
+
+static void
+unplug(const char *name, uint16_t port)
+{
+	CHECK(rte_eth_dev_stop(port) == 0);
+	CHECK(rte_eal_hotplug_remove("vdev", name) == 0);
+}
+
+static unsigned int
+nb_rows(void)
+{
+	return (unsigned int)tel_u64(tel_ask("/pmdscope/queues", ""), "total");
+}
+
+/* Row of a queue in a table that fits a page. */
+static unsigned int
+row_of(const char *body, uint16_t port, uint16_t queue, const char *dir)
+{
+	unsigned int i;
+
+	for (i = 0; i < json_len(json_get(body, "port")); i++)
+		if (tel_cell(body, "port", i) == port && tel_cell(body, "queue", i) == queue &&
+				tel_cell_is(body, "dir", i, dir))
+			return i;
+	fprintf(stderr, "no row for port %u queue %u %s\n", port, queue, dir);
+	exit(1);
+}
+
+static uint64_t
+cell(uint16_t port, uint16_t queue, const char *dir, const char *column)
+{
+	const char *body = tel_ask("/pmdscope/queues", "");
+
+	return tel_cell(body, column, row_of(body, port, queue, dir));
+}
+
+static bool
+has_callbacks(uint16_t port)
+{
+	return rte_eth_fp_ops[port].rxq.clbk[0] != NULL || rte_eth_fp_ops[port].txq.clbk[0] != NULL;
+}
+
+/* Receive and send on. */
+static void
+forward(uint16_t port, uint16_t queue, uint16_t nb)
+{
+	struct rte_mbuf *pkts[BURST];
+	uint16_t nb_rx = rte_eth_rx_burst(port, queue, pkts, nb);
+
+	CHECK(rte_eth_tx_burst(port, queue, pkts, nb_rx) == nb_rx);
+}
+
+static void
+test_counts(void)
+{
+	static const uint16_t sizes[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 32};
+	static const uint64_t buckets[] = {1, 1, 2, 2, 2, 2, 0, 0};
+	const uint16_t port = plug("net_null0", "size=100");
+	const char *body;
+	unsigned int i, row, packets = 0;
+
+	configure(port, 2);
+	WAIT_FOR(nb_rows() == 4);
+	for (i = 0; i < RTE_DIM(sizes); i++) {
+		forward(port, 1, sizes[i]);
+		packets += sizes[i];
+	}
+	CHECK(rte_eth_rx_burst(port, 1, NULL, 0) == 0);
+	CHECK_U64(cell(port, 1, "rx", "polls"), RTE_DIM(sizes) + 1);
+	CHECK_U64(cell(port, 1, "rx", "empty"), 1);
+	CHECK_U64(cell(port, 1, "rx", "packets"), packets);
+	CHECK_U64(cell(port, 1, "rx", "bytes"), packets * 100);
+	CHECK_U64(cell(port, 1, "tx", "polls"), RTE_DIM(sizes));
+	CHECK_U64(cell(port, 1, "tx", "packets"), packets);
+	CHECK_U64(cell(port, 0, "rx", "polls"), 0);
+
+	body = tel_ask("/pmdscope/queues", "");
+	row = row_of(body, port, 1, "rx");
+	CHECK(tel_cell_is(body, "device", row, "net_null0"));
+	CHECK_U64(tel_u64(body, "bursts_buckets"), RTE_DIM(buckets));
+	for (i = 0; i < RTE_DIM(buckets); i++)
+		CHECK_U64(tel_cell(body, "bursts", row * RTE_DIM(buckets) + i), buckets[i]);
+	/* net_null tells neither: not supported, and so nothing is claimed. */
+	CHECK_U64(tel_cell(body, "depth_supported", row), 0);
+	CHECK_U64(tel_u64(body, "depths_buckets"), 13);
+	CHECK_U64(tel_cell(body, "depths", row * 13), 0);
+	CHECK_U64(tel_cell(body, "descriptors", row), 0);
+	unplug("net_null0", port);
+	WAIT_FOR(nb_rows() == 0);
+}
+
+/* Queues come with a reconfiguration; those that go lose their row once others are polled. */
+static void
+test_reconfigure(void)
+{
+	const uint16_t port = plug("net_null0", "");
+	uint16_t q;
+
+	configure(port, 1);
+	WAIT_FOR(nb_rows() == 2);
+	forward(port, 0, 1);
+	CHECK(rte_eth_dev_stop(port) == 0);
+	configure(port, 4);
+	WAIT_FOR(nb_rows() == 8);
+	CHECK(rte_eth_dev_stop(port) == 0);
+	configure(port, 2);
+	WAIT_FOR((forward(port, 0, 1), nb_rows()) == 4);
+	CHECK(rte_eth_dev_stop(port) == 0);
+	configure(port, 4);
+	WAIT_FOR(nb_rows() == 8);
+	/* Each burst is counted once, whatever happened to the queue. */
+	for (q = 1; q < 4; q++) {
+		forward(port, q, 7);
+		CHECK_U64(cell(port, q, "rx", "polls"), 1);
+		CHECK_U64(cell(port, q, "tx", "packets"), 7);
+	}
+	unplug("net_null0", port);
+	WAIT_FOR(nb_rows() == 0);
+}
+
+/* Ports that come and go, some too fast to be seen, leave nothing behind. */
+static void
+test_hotplug(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 20; i++) {
+		const uint16_t port = plug("net_null0", "");
+
+		configure(port, 4);
+		if (i % 4 == 0) {
+			WAIT_FOR(nb_rows() == 8);
+			forward(port, 3, BURST);
+			CHECK_U64(cell(port, 3, "rx", "polls"), 1);
+		}
+		unplug("net_null0", port);
+		if (i % 8 == 0)
+			WAIT_FOR(nb_rows() == 0);
+	}
+	/* A port in the same place has no callback until it is discovered anew. */
+	WAIT_FOR(nb_rows() == 0);
+	pmdscope_fini();
+	i = plug("net_null0", "");
+	configure((uint16_t)i, 1);
+	CHECK(!has_callbacks((uint16_t)i));
+	CHECK(pmdscope_init(&conf) == 0);
+	CHECK(has_callbacks((uint16_t)i));
+	unplug("net_null0", (uint16_t)i);
+}
+
+/* 64 queues: more rows than a page holds. */
+static void
+test_many_queues(void)
+{
+	const uint16_t port = plug("net_null0", "");
+	bool seen[2][64] = {{false}};
+	unsigned int offset = 0, i, pages = 0;
+	uint16_t q;
+	bool more;
+
+	configure(port, 64);
+	WAIT_FOR(nb_rows() == 128);
+	for (q = 0; q < 64; q++)
+		forward(port, q, (uint16_t)(1 + q % BURST));
+	do {
+		char params[16];
+		const char *page;
+
+		snprintf(params, sizeof(params), "%u", offset);
+		page = tel_ask("/pmdscope/queues", params);
+		for (i = 0; i < json_len(json_get(page, "queue")); i++) {
+			const unsigned int queue = (unsigned int)tel_cell(page, "queue", i);
+			const bool tx = tel_cell_is(page, "dir", i, "tx");
+
+			CHECK(queue < 64 && !seen[tx][queue]);
+			seen[tx][queue] = true;
+			CHECK_U64(tel_cell(page, "packets", i), 1 + queue % BURST);
+		}
+		offset += i;
+		pages++;
+		more = json_get(page, "next") != NULL;
+	} while (more);
+	CHECK_U64(offset, 128);
+	CHECK(pages > 1);
+	unplug("net_null0", port);
+	WAIT_FOR(nb_rows() == 0);
+}
+
+static volatile bool stop;
+
+static int
+forward_forever(void *arg)
+{
+	const uint16_t port = *(const uint16_t *)arg;
+
+	while (!stop) {
+		forward(port, 0, BURST);
+		pmdscope_poll(BURST);
+	}
+	return 0;
+}
+
+/* The library starts and stops under a worker that never pauses. */
+static void
+test_busy(void)
+{
+	const uint16_t port = plug("net_null0", "");
+	unsigned int i;
+
+	configure(port, 1);
+	pmdscope_fini();
+	CHECK(rte_eal_remote_launch(forward_forever, (void *)(uintptr_t)&port,
+				rte_get_next_lcore(-1, 1, 0)) == 0);
+	for (i = 0; i < 10; i++) {
+		CHECK(pmdscope_init(&conf) == 0);
+		CHECK(has_callbacks(port));
+		WAIT_FOR(cell(port, 0, "rx", "packets") != 0);
+		pmdscope_fini();
+		CHECK(!has_callbacks(port));
+	}
+	stop = true;
+	rte_eal_mp_wait_lcore();
+	unplug("net_null0", port);
+}
+
+int
+main(void)
+{
+	test_eal("0@(0,1),1@(0,1)");
+	pool = rte_pktmbuf_pool_create("pool", 4095, 64, 0, 2048, SOCKET_ID_ANY);
+	CHECK(pool != NULL);
+	CHECK(pmdscope_init(&conf) == 0);
+	test_counts();
+	test_reconfigure();
+	test_hotplug();
+	test_many_queues();
+	test_busy();
+	pmdscope_fini();
+	rte_eal_cleanup();
+	return 0;
+}
