@@ -1,1 +1,274 @@
-//! Talks to one telemetry socket.
+//! Talks to one telemetry socket: one request at a time, each with a deadline.
+//!
+//! A reply names its command but not its parameters, so a reply that comes after its deadline could be
+//! taken for the answer to the next request. Therefore a timeout closes the connection for good.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with, sockopt,
+};
+use serde::de::DeserializeOwned;
+
+use crate::deadline::Deadline;
+use crate::endpoint::{Endpoint, PoolName, PortId, RingName};
+use crate::error::Error;
+use crate::reply::{self, Banner};
+
+/// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.
+const BANNER_BYTES: usize = 16384;
+
+/// DPDK cuts lists at this number of entries without a word.
+pub(crate) const LIST_LIMIT: usize = 512;
+
+/// A process, told apart from a later one with the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process id on this host; 0 when the app lives in a pid namespace that we cannot see.
+    pub pid: u32,
+    /// Start of the process, clock ticks since boot; 0 when `/proc` does not tell.
+    pub start_ticks: u64,
+}
+
+/// A connection to one app.
+#[derive(Debug)]
+pub struct Client {
+    /// `None` once the connection is closed.
+    socket: Option<OwnedFd>,
+    banner: Banner,
+    peer: Peer,
+    buffer: Vec<u8>,
+    requests: u32,
+    reply_bytes: usize,
+}
+
+impl Client {
+    /// Connects and reads the banner.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Permission`], [`Error::Busy`] (all connections of the app are
+    /// taken), [`Error::Timeout`] (a stopped app), [`Error::Malformed`] (not a DPDK app).
+    pub fn connect(socket: &Path, deadline: Deadline) -> Result<Self, Error> {
+        let socket = open(socket, deadline)?;
+        let peer = peer_of(&socket);
+        let mut buffer = vec![0; BANNER_BYTES];
+        let bytes = match receive(&socket, &mut buffer, deadline, "waiting for the banner") {
+            // DPDK accepts one connection too many and closes it at once.
+            Ok([]) | Err(Error::Closed) => return Err(Error::Busy),
+            other => other?,
+        };
+        let banner = reply::banner(bytes)?;
+        let longest = usize::try_from(banner.max_output_len).unwrap_or(BANNER_BYTES);
+        buffer.resize(longest.max(BANNER_BYTES), 0);
+        Ok(Self { socket: Some(socket), banner, peer, buffer, requests: 0, reply_bytes: 0 })
+    }
+
+    /// What the app said at first.
+    pub fn banner(&self) -> &Banner {
+        &self.banner
+    }
+
+    /// The process at the other end.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Requests made so far.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Whether the connection is open and nothing unexpected arrived on it.
+    pub fn is_usable(&self) -> bool {
+        self.socket.as_ref().is_some_and(is_quiet)
+    }
+
+    /// The last reply is so long that DPDK may have dropped its end.
+    pub(crate) fn reply_nearly_full(&self) -> bool {
+        self.reply_bytes as u64 + 128 >= self.banner.max_output_len
+    }
+
+    /// Asks `endpoint` and parses the reply as `T`.
+    ///
+    /// # Errors
+    /// [`Error::Null`] when the app answers null; [`Error::Timeout`], [`Error::Closed`],
+    /// [`Error::Mismatch`] and [`Error::Io`] close the connection for good; the others concern this
+    /// request alone.
+    pub fn request<T: DeserializeOwned>(
+        &mut self,
+        endpoint: &Endpoint,
+        deadline: Deadline,
+    ) -> Result<T, Error> {
+        let result = self.exchange(endpoint, deadline);
+        if result.as_ref().is_err_and(Error::ends_connection) {
+            self.socket = None;
+        }
+        result
+    }
+
+    /// Ids of the ports.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn ports(&mut self, deadline: Deadline) -> Result<Vec<PortId>, Error> {
+        let mut ids: Vec<u16> = self.request(&Endpoint::EthdevList, deadline)?;
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids.into_iter().map(PortId).collect())
+    }
+
+    /// Names of the mempools.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn pools(&mut self, deadline: Deadline) -> Result<Vec<PoolName>, Error> {
+        Ok(self.names(&Endpoint::MempoolList, deadline)?.into_iter().map(PoolName).collect())
+    }
+
+    /// Names of the software rings; only DPDK since 24.03 has the list.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn rings(&mut self, deadline: Deadline) -> Result<Vec<RingName>, Error> {
+        Ok(self.names(&Endpoint::RingList, deadline)?.into_iter().map(RingName).collect())
+    }
+
+    fn names(&mut self, list: &Endpoint, deadline: Deadline) -> Result<Vec<String>, Error> {
+        let mut names: Vec<String> = self.request(list, deadline)?;
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn exchange<T: DeserializeOwned>(
+        &mut self,
+        endpoint: &Endpoint,
+        deadline: Deadline,
+    ) -> Result<T, Error> {
+        let request = endpoint.request()?;
+        let socket = self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(Error::Closed)?;
+        self.requests += 1;
+        transmit(socket, request.as_bytes(), deadline)?;
+        let bytes = receive(socket, &mut self.buffer, deadline, "waiting for a reply")?;
+        self.reply_bytes = bytes.len();
+        if bytes.is_empty() {
+            return Err(Error::Closed);
+        }
+        reply::reply(bytes, endpoint.command())
+    }
+}
+
+fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, Error> {
+    let address = SocketAddrUnix::new(path).map_err(|e| Error::io("bad socket path", e))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|e| Error::io("cannot create a socket", e))?;
+    // EAGAIN: DPDK's backlog of one is full for the moment, or the app is stopped.
+    let attempt = || match connect(&socket, &address) {
+        Ok(()) => Ok(Some(())),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(errno) => Err(Error::io("cannot connect", errno)),
+    };
+    deadline.retry(attempt)?.ok_or(Error::Timeout("connecting"))?;
+    Ok(socket)
+}
+
+/// Nothing to read, and not closed.
+fn is_quiet(socket: &OwnedFd) -> bool {
+    let mut byte = [0];
+    matches!(
+        recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT),
+        Err(Errno::AGAIN | Errno::INTR)
+    )
+}
+
+fn transmit(socket: &OwnedFd, bytes: &[u8], deadline: Deadline) -> Result<(), Error> {
+    loop {
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => await_event(socket, PollFlags::OUT, deadline, "sending")?,
+            Err(errno) => return Err(Error::io("cannot send", errno)),
+        }
+    }
+}
+
+/// One message; empty at the end of the connection.
+fn receive<'a>(
+    socket: &OwnedFd,
+    buffer: &'a mut [u8],
+    deadline: Deadline,
+    action: &'static str,
+) -> Result<&'a [u8], Error> {
+    let bytes = loop {
+        await_event(socket, PollFlags::IN, deadline, action)?;
+        match recv(socket, &mut *buffer, RecvFlags::TRUNC) {
+            Ok((_, bytes)) => break bytes,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(Error::io("cannot receive", errno)),
+        }
+    };
+    buffer.get(..bytes).ok_or(Error::Truncated { bytes })
+}
+
+fn await_event(
+    socket: &OwnedFd,
+    events: PollFlags,
+    deadline: Deadline,
+    action: &'static str,
+) -> Result<(), Error> {
+    match deadline.wait(socket, events) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Timeout(action)),
+        Err(errno) => Err(Error::io("cannot wait for the socket", errno)),
+    }
+}
+
+fn peer_of(socket: &OwnedFd) -> Peer {
+    let pid = sockopt::socket_peercred(socket)
+        .ok()
+        .and_then(|cred| u32::try_from(cred.pid.as_raw_nonzero().get()).ok())
+        .unwrap_or(0);
+    Peer { pid, start_ticks: start_ticks(pid).unwrap_or(0) }
+}
+
+/// Start time of a process, clock ticks since boot.
+fn start_ticks(pid: u32) -> Option<u64> {
+    stat_start_ticks(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Field 22 of `/proc/PID/stat`; the name in field 2 may hold spaces and parentheses.
+fn stat_start_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(22 - 3)?.parse().ok()
+}
+
+/// Executable of a process, when it may be read.
+pub(crate) fn exe(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn start_time_is_field_22_whatever_the_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 4711 1000 99";
+        assert_eq!(stat_start_ticks(stat), Some(4711));
+        assert!(start_ticks(std::process::id()).is_some_and(|ticks| ticks > 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_stat_text_parses_or_fails(stat: String) {
+            let _ = stat_start_ticks(&stat);
+        }
+    }
+}

@@ -1,1 +1,331 @@
 //! Finds running DPDK apps.
+//!
+//! EAL never removes its runtime directories, so a directory proves nothing: an app runs when its
+//! socket accepts a connection, or when the lock on its `config` file is held.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::deadline::Deadline;
+use crate::error::Error;
+
+/// Name of the telemetry socket; further in-memory instances append `:N`.
+const SOCKET: &str = "dpdk_telemetry.v2";
+
+/// Where and how to look.
+#[derive(Clone, Debug)]
+pub struct DiscoverOptions {
+    /// Directories that may hold `dpdk/<prefix>`.
+    pub roots: Vec<PathBuf>,
+    /// Also list directories that no app uses any more.
+    pub stale: bool,
+    /// How long to wait for each app to say who it is.
+    pub timeout: Duration,
+}
+
+impl Default for DiscoverOptions {
+    /// The directories in which EAL puts its runtime files, for any user it may run as.
+    fn default() -> Self {
+        let from_env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let roots = [
+            from_env("RUNTIME_DIRECTORY"),
+            Some("/var/run".into()),
+            from_env("XDG_RUNTIME_DIR"),
+            Some("/tmp".into()),
+        ];
+        Self {
+            roots: roots.into_iter().flatten().collect(),
+            stale: false,
+            timeout: Duration::from_millis(300),
+        }
+    }
+}
+
+/// A DPDK app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct App {
+    /// File-prefix, with `:N` behind it for further in-memory instances.
+    pub name: String,
+    /// Runtime directory.
+    pub dir: PathBuf,
+    /// Telemetry socket, whether or not it exists.
+    pub socket: PathBuf,
+    /// Process id on this host; `None` when unknown.
+    pub pid: Option<u32>,
+    /// DPDK version, as "DPDK 22.11.11"; `None` when unknown.
+    pub dpdk_version: Option<String>,
+    /// Whether it can be asked.
+    #[serde(flatten)]
+    pub state: AppState,
+}
+
+/// Whether an app can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", content = "reason", rename_all = "snake_case")]
+pub enum AppState {
+    /// Its telemetry socket answers.
+    Live,
+    /// It runs, but without telemetry: nothing can be known of it.
+    NoTelemetry,
+    /// It has ended and left its files behind.
+    Stale,
+    /// It may run, but cannot be asked.
+    Unreachable(Unreachable),
+}
+
+/// Why an app cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unreachable {
+    /// It belongs to another user.
+    Permission,
+    /// Its socket refuses, and its lock cannot be read.
+    Refused,
+    /// It accepts, and says nothing: stopped or overloaded.
+    Timeout,
+    /// All of its telemetry connections are taken.
+    Busy,
+    /// What answers does not speak DPDK's telemetry protocol.
+    Protocol,
+}
+
+impl Unreachable {
+    /// What that means, and what to do next.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Permission => "permission denied: run as root or as the user of the app",
+            Self::Refused => "its socket refuses connections: check whether the app still runs",
+            Self::Timeout => "it does not answer in time: check whether the app is stopped",
+            Self::Busy => "its 10 telemetry connections are taken: close other telemetry clients",
+            Self::Protocol => "what listens there does not speak DPDK telemetry: check the path",
+        }
+    }
+}
+
+/// No single app could be chosen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FindError {
+    /// No app runs.
+    #[error("no running DPDK app under {}{}", paths(.roots, "dpdk"), unreadable_hint(.unreadable))]
+    NoApp {
+        /// Where it was looked for.
+        roots: Vec<PathBuf>,
+        /// Directories that could not be read.
+        unreadable: Vec<PathBuf>,
+    },
+    /// No app has this name.
+    #[error("no DPDK app is named {name:?}; running: {}", names(.running))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        running: Vec<App>,
+    },
+    /// No name was given, or several runtime directories have the same one.
+    #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
+    Several(Vec<App>),
+    /// The app runs without a telemetry socket.
+    #[error("{} runs without telemetry; start it without --no-telemetry", .0.name)]
+    NoTelemetry(App),
+    /// The app cannot be asked.
+    #[error("cannot ask {}: {}", .0.name, .1.advice())]
+    Unreachable(App, Unreachable),
+}
+
+fn paths(roots: &[PathBuf], leaf: &str) -> String {
+    let paths: Vec<_> = roots.iter().map(|root| root.join(leaf).display().to_string()).collect();
+    paths.join(", ")
+}
+
+fn unreadable_hint(dirs: &[PathBuf]) -> String {
+    match dirs {
+        [] => "; start one, or run as the user of the app".into(),
+        dirs => format!("; cannot read {}: run as root", paths(dirs, "")),
+    }
+}
+
+/// Names; with the directory where a name is not unique, since that is accepted as a name too.
+fn names(apps: &[App]) -> String {
+    let unique = |app: &App| apps.iter().filter(|other| other.name == app.name).count() == 1;
+    let name = |app: &App| {
+        if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
+    };
+    let names: Vec<_> = apps.iter().map(name).collect();
+    names.join(", ")
+}
+
+/// The apps on this machine, by name.
+pub fn discover(options: &DiscoverOptions) -> Vec<App> {
+    let mut apps: Vec<App> = runtime_dirs(options)
+        .iter()
+        .flat_map(|dir| instances(dir, options.timeout))
+        .filter(|app| options.stale || app.state != AppState::Stale)
+        .collect();
+    apps.sort_by(|a, b| (&a.name, &a.dir).cmp(&(&b.name, &b.dir)));
+    apps
+}
+
+/// The one live app with this file-prefix (and `:N`) or runtime directory; without a name, the only
+/// live app.
+///
+/// # Errors
+/// When there is none, when there are several, or when it cannot be asked.
+pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<App, FindError> {
+    let running = discover(&DiscoverOptions { stale: false, ..options.clone() });
+    if running.is_empty() && name.is_none() {
+        let (roots, unreadable) = (options.roots.clone(), unreadable(options));
+        return Err(FindError::NoApp { roots, unreadable });
+    }
+    let mut matching: Vec<App> = match name {
+        Some(name) => running.iter().filter(|app| app.is_called(name)).cloned().collect(),
+        None => running.clone(),
+    };
+    if matching.iter().any(|app| app.state == AppState::Live) {
+        matching.retain(|app| app.state == AppState::Live);
+    }
+    match (matching.pop(), matching.is_empty()) {
+        (Some(app), true) => app.live(),
+        (Some(app), false) => {
+            matching.push(app);
+            Err(FindError::Several(matching))
+        }
+        (None, _) => Err(FindError::Unknown { name: name.unwrap_or_default().into(), running }),
+    }
+}
+
+impl App {
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.dir == Path::new(name) || self.socket == Path::new(name)
+    }
+
+    fn live(self) -> Result<Self, FindError> {
+        match self.state {
+            AppState::Live => Ok(self),
+            AppState::NoTelemetry => Err(FindError::NoTelemetry(self)),
+            AppState::Unreachable(reason) => Err(FindError::Unreachable(self, reason)),
+            AppState::Stale => Err(FindError::Unknown { name: self.name, running: Vec::new() }),
+        }
+    }
+}
+
+/// Directories of roots that exist and cannot be listed.
+fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
+    let denied = |dir: &PathBuf| {
+        fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+    };
+    options.roots.iter().map(|root| root.join("dpdk")).filter(denied).collect()
+}
+
+/// All `dpdk/<prefix>` directories; each once, though roots may be links to each other.
+fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
+    let mut seen = BTreeSet::new();
+    let mut dirs = Vec::new();
+    for root in &options.roots {
+        let Ok(entries) = fs::read_dir(root.join("dpdk")) else { continue };
+        for dir in entries.flatten().map(|entry| entry.path()) {
+            // EAL makes no links; following those of others would lead a root user anywhere.
+            let Ok(metadata) = fs::symlink_metadata(&dir) else { continue };
+            if metadata.is_dir() && seen.insert((metadata.dev(), metadata.ino())) {
+                dirs.push(dir);
+            }
+        }
+    }
+    dirs
+}
+
+/// The apps of one runtime directory: one per socket, or one for the directory.
+fn instances(dir: &Path, timeout: Duration) -> Vec<App> {
+    let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+        return Vec::new();
+    };
+    let app = |name: String, socket: &str, state| App {
+        name,
+        dir: dir.into(),
+        socket: dir.join(socket),
+        pid: None,
+        dpdk_version: None,
+        state,
+    };
+    let Ok(entries) = fs::read_dir(dir) else {
+        return vec![app(prefix, SOCKET, AppState::Unreachable(Unreachable::Permission))];
+    };
+    let files = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut apps: Vec<App> = files
+        .filter_map(|file| {
+            let suffix = instance_suffix(&file)?;
+            Some(probe(app(format!("{prefix}{suffix}"), &file, AppState::Stale), timeout))
+        })
+        .collect();
+    // In-memory apps have no lock; a lock without a live socket is an app without telemetry.
+    if !apps.iter().any(|app| app.name == prefix) {
+        apps.push(app(prefix.clone(), SOCKET, AppState::Stale));
+    }
+    let lock = primary_lock(dir);
+    for app in apps.iter_mut().filter(|app| app.name == prefix && app.state == AppState::Stale) {
+        (app.state, app.pid) = unanswered(&lock);
+    }
+    apps
+}
+
+/// `""` for the first instance, `":N"` for further ones, `None` for another file.
+fn instance_suffix(file: &str) -> Option<&str> {
+    let suffix = file.strip_prefix(SOCKET)?;
+    let number = suffix.strip_prefix(':').is_some_and(|n| n.parse::<u32>().is_ok());
+    (suffix.is_empty() || number).then_some(suffix)
+}
+
+/// Connects and reads the banner. DPDK before 22.11.5 leaks a connection when a client leaves before
+/// the banner, so waiting for it is also a courtesy.
+fn probe(mut app: App, timeout: Duration) -> App {
+    app.state = match Client::connect(&app.socket, Deadline::after(timeout)) {
+        Ok(client) => {
+            app.pid = Some(client.peer().pid).filter(|pid| *pid > 0);
+            app.dpdk_version = Some(client.banner().version.clone());
+            AppState::Live
+        }
+        Err(Error::Refused) => AppState::Stale,
+        Err(Error::Permission) => AppState::Unreachable(Unreachable::Permission),
+        Err(Error::Timeout(_)) => AppState::Unreachable(Unreachable::Timeout),
+        Err(Error::Busy) => AppState::Unreachable(Unreachable::Busy),
+        Err(_) => AppState::Unreachable(Unreachable::Protocol),
+    };
+    app
+}
+
+/// State of an app whose socket is missing or refuses.
+fn unanswered(lock: &io::Result<Option<u32>>) -> (AppState, Option<u32>) {
+    match lock {
+        Ok(Some(pid)) => (AppState::NoTelemetry, Some(*pid).filter(|pid| *pid > 0)),
+        Ok(None) => (AppState::Stale, None),
+        Err(_) => (AppState::Unreachable(Unreachable::Refused), None),
+    }
+}
+
+/// Who holds the lock of a primary process on `config`; 0 for a process that we cannot see.
+fn primary_lock(dir: &Path) -> io::Result<Option<u32>> {
+    // Not blocking, for what is a FIFO in a directory that anybody may write.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let config = match open(dir.join("config"), flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
+    let holder = fcntl_getlk(&config, &Flock::from(FlockType::WriteLock))?;
+    Ok(holder.map(|lock| {
+        lock.pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).unwrap_or(0)
+    }))
+}
+
+#[cfg(test)]
+#[path = "discover_tests.rs"]
+mod tests;

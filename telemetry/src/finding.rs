@@ -1,6 +1,13 @@
 //! Lints over a model: what is wrong, the evidence, the threshold, and what to do next.
 
+use std::fmt::Write;
+use std::time::Duration;
+
 use serde::Serialize;
+
+use crate::discover::{App, AppState};
+use crate::model::{LcoreRates, Model, PoolTrend};
+use crate::sample::{LcoreSample, PoolSample};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,3 +39,248 @@ pub struct Finding {
     /// What to do next.
     pub advice: String,
 }
+
+/// Where the lints draw their lines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// Share of a pool in use that is worth a warning, 0 to 1.
+    pub pool_used: f64,
+    /// Share of a pool in use that is critical, 0 to 1.
+    pub pool_used_critical: f64,
+    /// Time to exhaustion of a pool that is worth a warning, seconds.
+    pub pool_left_s: f64,
+    /// Time to exhaustion of a pool that is critical, seconds.
+    pub pool_left_critical_s: f64,
+    /// Packets missed per second that are tolerated.
+    pub rx_missed_ps: f64,
+    /// Time without a poll that is tolerated.
+    pub idle: Duration,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            pool_used: 0.90,
+            pool_used_critical: 0.98,
+            pool_left_s: 300.0,
+            pool_left_critical_s: 60.0,
+            rx_missed_ps: 0.0,
+            idle: Duration::from_secs(1),
+        }
+    }
+}
+
+/// All that is wrong with the app of `model`, worst first.
+pub fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(no_ports(model));
+    findings.extend(pool_exhausting(model, thresholds));
+    findings.extend(rx_missed(model, thresholds));
+    findings.extend(no_polling(model, thresholds));
+    sort(&mut findings);
+    findings
+}
+
+/// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
+pub fn judge_unasked(app: &App) -> Option<Finding> {
+    let (lint, evidence, threshold, advice) = match app.state {
+        AppState::Live | AppState::Stale => return None,
+        AppState::NoTelemetry => (
+            "telemetry_off",
+            match app.pid {
+                Some(pid) => format!("process {pid} runs without a telemetry socket"),
+                None => "it runs without a telemetry socket".into(),
+            },
+            "a running app has a telemetry socket",
+            "start it without --no-telemetry".into(),
+        ),
+        AppState::Unreachable(reason) => (
+            "unreachable",
+            format!("{} gives no answer", app.socket.display()),
+            "a running app answers on its telemetry socket",
+            reason.advice().into(),
+        ),
+    };
+    Some(Finding {
+        lint,
+        severity: Severity::Warning,
+        app: app.name.clone(),
+        subject: String::new(),
+        evidence,
+        threshold: threshold.into(),
+        advice,
+    })
+}
+
+/// Orders findings: worst first, then by app, lint and subject.
+pub fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| (std::cmp::Reverse(f.severity), f.app.clone(), f.lint);
+        key(a).cmp(&key(b)).then_with(|| a.subject.cmp(&b.subject))
+    });
+}
+
+fn no_ports(model: &Model) -> Option<Finding> {
+    let ports = &model.sample.ports;
+    // A port that could not be read may well be there, and started.
+    if model.sample.failed("/ethdev/") || ports.iter().any(|port| port.started) {
+        return None;
+    }
+    let (evidence, advice) = match ports.len() {
+        0 => (
+            "the app has no ports and can neither receive nor send".into(),
+            "check that the NIC is bound to a DPDK driver (dpdk-devbind.py --status) and that the \
+             app's -a, -b and --vdev options name it",
+        ),
+        count => (
+            format!("none of the app's {count} ports is started"),
+            "check the app's log for a failed rte_eth_dev_start(); a port passes no packets before",
+        ),
+    };
+    let threshold = "at least one started port";
+    Some(finding(model, "no_ports", Severity::Critical, "", evidence, threshold, advice))
+}
+
+fn pool_exhausting<'a>(
+    model: &'a Model,
+    thresholds: &'a Thresholds,
+) -> impl Iterator<Item = Finding> + 'a {
+    let pools = model.sample.pools.iter().zip(&model.pools);
+    pools.filter_map(|(pool, trend)| exhausting(model, pool, trend, thresholds))
+}
+
+fn exhausting(
+    model: &Model,
+    pool: &PoolSample,
+    trend: &PoolTrend,
+    thresholds: &Thresholds,
+) -> Option<Finding> {
+    let (occupancy, used) = (pool.occupancy?, trend.used_ratio?);
+    let left = trend.exhausted_in_s;
+    let below = |limit: f64| left.is_some_and(|left| left < limit);
+    if used < thresholds.pool_used && !below(thresholds.pool_left_s) {
+        return None;
+    }
+    let critical = used >= thresholds.pool_used_critical || below(thresholds.pool_left_critical_s);
+    let mut evidence =
+        format!("{} of {} objects ({:.1} %) in use", occupancy.in_use, pool.size, used * 100.0);
+    if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
+        let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
+    }
+    let threshold = format!(
+        "{:.0} % in use, or exhausted within {:.0} s",
+        thresholds.pool_used * 100.0,
+        thresholds.pool_left_s
+    );
+    let advice = match left {
+        Some(_) => "look for buffers that are not freed; a queue that only fills looks the same",
+        None => {
+            "enlarge the pool, or shorten the queues and descriptor rings that hold its objects"
+        }
+    };
+    let severity = if critical { Severity::Critical } else { Severity::Warning };
+    Some(finding(model, "pool_exhausting", severity, &pool.name, evidence, &threshold, advice))
+}
+
+fn rx_missed<'a>(
+    model: &'a Model,
+    thresholds: &'a Thresholds,
+) -> impl Iterator<Item = Finding> + 'a {
+    model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
+        let missed = rates.rx_missed_ps.filter(|rate| *rate > thresholds.rx_missed_ps)?;
+        let mut evidence = format!("{missed:.1} packets/s missed by the NIC");
+        if let Some(pps) = rates.rx_pps {
+            let _ = write!(evidence, ", {pps:.1}/s received");
+        }
+        if let Some(nombuf) = rates.rx_nombuf_ps.filter(|rate| *rate > 0.0) {
+            let _ = write!(evidence, ", {nombuf:.1}/s buffer allocations failed");
+        }
+        let threshold = format!("more than {} missed packets/s", thresholds.rx_missed_ps);
+        let advice = "the app polls too slowly or too seldom: look for stalls and busy lcores, add \
+                      queues, or enlarge the receive ring";
+        let severity = Severity::Critical;
+        Some(finding(model, "rx_missed", severity, &port.device, evidence, &threshold, advice))
+    })
+}
+
+/// Only libpmdscope tells whether an app polls; of a stock app nothing is known.
+fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
+    let sample = &model.sample;
+    let Some(library) = &sample.library else { return Vec::new() };
+    if sample.failed("/pmdscope/lcores") {
+        return Vec::new();
+    }
+    let threshold = format!("{} ms without a poll", thresholds.idle.as_millis());
+    let advice = "the poll loop has ended, is blocked, or does not call pmdscope_poll(): look at the \
+                  thread's stack (gdb, or /proc/PID/task/TID/stack)";
+    if sample.lcores.is_empty() {
+        let age_ns = sample.realtime_ns.saturating_sub(library.start_realtime_ns);
+        let started = sample.ports.iter().any(|port| port.started);
+        let expected = started && u128::from(age_ns) > thresholds.idle.as_nanos();
+        let evidence = "ports are started, but no lcore has ever polled: pmdscope_poll() is never \
+                        called, or the loop is dead";
+        let critical = Severity::Critical;
+        let finding =
+            finding(model, "no_polling", critical, "", evidence.into(), &threshold, advice);
+        return expected.then_some(finding).into_iter().collect();
+    }
+    let silent: Vec<_> = sample
+        .lcores
+        .iter()
+        .zip(&model.lcores)
+        .filter_map(|(lcore, rates)| Some((lcore, silence(model, lcore, rates, thresholds)?)))
+        .collect();
+    let all = silent.len() == sample.lcores.len();
+    let severity = if all { Severity::Critical } else { Severity::Warning };
+    let of = |(lcore, silence): (&LcoreSample, Duration)| {
+        let evidence = format!(
+            "lcore {} (thread {}) has not polled for {:.1} s, after {} polls",
+            lcore.lcore,
+            lcore.tid,
+            silence.as_secs_f64(),
+            lcore.polls
+        );
+        let subject = format!("lcore {}", lcore.lcore);
+        finding(model, "no_polling", severity, &subject, evidence, &threshold, advice)
+    };
+    silent.into_iter().map(of).collect()
+}
+
+/// How long an lcore has not polled, when that is too long: by its own clock, or because its counter
+/// stood still between the two samples.
+fn silence(
+    model: &Model,
+    lcore: &LcoreSample,
+    rates: &LcoreRates,
+    thresholds: &Thresholds,
+) -> Option<Duration> {
+    let still = rates.polls_ps.is_some_and(|rate| rate <= 0.0);
+    let unmoved = model.interval_s.filter(|_| still).unwrap_or(0.0);
+    let unmoved = Duration::try_from_secs_f64(unmoved).unwrap_or(Duration::MAX);
+    let silence = Duration::from_micros(lcore.idle_us).max(unmoved);
+    (silence > thresholds.idle).then_some(silence)
+}
+
+fn finding(
+    model: &Model,
+    lint: &'static str,
+    severity: Severity,
+    subject: &str,
+    evidence: String,
+    threshold: &str,
+    advice: &str,
+) -> Finding {
+    Finding {
+        lint,
+        severity,
+        app: model.sample.app.name.clone(),
+        subject: subject.into(),
+        evidence,
+        threshold: threshold.into(),
+        advice: advice.into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "finding_tests.rs"]
+mod tests;

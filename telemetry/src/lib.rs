@@ -3,10 +3,44 @@
 //! The data flows one way: [`discover`] finds apps, [`client`] talks to one,
 //! [`collect`] turns its replies into a [`sample::Sample`], [`model::Model`]
 //! derives rates from two samples, and [`finding`] judges the model.
+//!
+//! ```no_run
+//! use std::{thread::sleep, time::Duration};
+//!
+//! use pmdscope_telemetry::discover::{self, DiscoverOptions};
+//! use pmdscope_telemetry::{Collector, Thresholds, Tracker, finding};
+//!
+//! let app = discover::find(None, &DiscoverOptions::default())?;
+//! let mut collector = Collector::new(app);
+//! let mut tracker = Tracker::default();
+//! loop {
+//!     let sample = collector.collect(Duration::from_secs(1))?;
+//!     let model = tracker.update(sample);
+//!     for finding in finding::judge(&model, &Thresholds::default()) {
+//!         println!("{}: {}; {}", finding.lint, finding.evidence, finding.advice);
+//!     }
+//!     sleep(Duration::from_secs(1));
+//! }
+//! # #[allow(unreachable_code)]
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod client;
 pub mod collect;
+pub mod deadline;
 pub mod discover;
+pub mod endpoint;
+pub mod error;
 pub mod finding;
+pub mod lock;
 pub mod model;
+mod reply;
 pub mod sample;
+mod table;
+mod trend;
+
+pub use collect::Collector;
+pub use error::Error;
+pub use finding::Thresholds;
+pub use model::Tracker;
+pub use reply::Banner;

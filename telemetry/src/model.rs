@@ -1,8 +1,12 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::Serialize;
 
-use crate::sample::{Direction, Sample};
+use crate::sample::{Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample};
+use crate::trend::Trend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,3 +105,215 @@ pub struct LcoreRates {
     /// Stalls.
     pub stalls_ps: Option<f64>,
 }
+
+/// How far back trends look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrendOptions {
+    /// Length of the window.
+    pub window: Duration,
+    /// Most points that are kept, at least 1.
+    pub points: usize,
+}
+
+impl Default for TrendOptions {
+    fn default() -> Self {
+        Self { window: Duration::from_secs(30), points: 600 }
+    }
+}
+
+/// Turns the successive samples of one app into models.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    options: TrendOptions,
+    last: Option<Sample>,
+    trends: BTreeMap<String, Trend>,
+}
+
+impl Tracker {
+    /// A tracker that has seen nothing yet.
+    pub fn new(options: TrendOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// The model of `sample`, given the samples before it.
+    ///
+    /// A sample that is not newer than the last one (the same again, or a recording that was put
+    /// together from two boots) gives no rates.
+    pub fn update(&mut self, sample: Sample) -> Model {
+        let last = self.last.take();
+        let restarted = last.as_ref().is_some_and(|last| !last.app.same_process(&sample.app));
+        let last = last.filter(|_| !restarted);
+        let elapsed_ns = last
+            .as_ref()
+            .and_then(|last| sample.monotonic_ns.checked_sub(last.monotonic_ns))
+            .filter(|ns| *ns > 0);
+        let backwards = last.is_some() && elapsed_ns.is_none();
+        if restarted || backwards {
+            self.trends.clear();
+        }
+        let interval = elapsed_ns
+            .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
+        let model = Model {
+            interval_s: interval.as_ref().map(|interval| interval.seconds),
+            restarted,
+            ports: sample.ports.iter().map(|port| port_rates(port, interval.as_ref())).collect(),
+            queues: queue_rates(&sample.queues, interval.as_ref()),
+            pools: self.pool_trends(&sample),
+            lcores: sample.lcores.iter().map(|l| lcore_rates(l, interval.as_ref())).collect(),
+            sample,
+        };
+        self.last = Some(model.sample.clone());
+        model
+    }
+
+    fn pool_trends(&mut self, sample: &Sample) -> Vec<PoolTrend> {
+        self.trends.retain(|name, _| sample.pools.iter().any(|pool| pool.name == *name));
+        sample.pools.iter().map(|pool| self.pool_trend(pool, sample.monotonic_ns)).collect()
+    }
+
+    fn pool_trend(&mut self, pool: &PoolSample, now_ns: u64) -> PoolTrend {
+        let Some(occupancy) = pool.occupancy else {
+            return PoolTrend { name: pool.name.clone(), ..PoolTrend::default() };
+        };
+        let trend = self.trends.entry(pool.name.clone()).or_default();
+        trend.push(now_ns, occupancy.in_use, self.options.window, self.options.points);
+        let slope = trend.slope();
+        let rising = slope.filter(|slope| trend.rises(*slope, pool.size));
+        let left = pool.size.saturating_sub(occupancy.in_use);
+        PoolTrend {
+            name: pool.name.clone(),
+            used_ratio: ratio(occupancy.in_use, pool.size),
+            slope_ps: slope,
+            exhausted_in_s: rising.map(|slope| left as f64 / slope),
+            history: trend.values().collect(),
+        }
+    }
+}
+
+/// The sample before, and the time since.
+struct Interval<'a> {
+    last: &'a Sample,
+    seconds: f64,
+}
+
+impl Interval<'_> {
+    /// Growth per second; `None` when the counter went backwards.
+    fn rate(&self, now: u64, before: u64) -> Option<f64> {
+        Some(now.checked_sub(before)? as f64 / self.seconds)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
+    let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
+    let before = interval.and_then(|i| Some((i, i.last.ports.iter().find(same)?)));
+    let Some((interval, before)) = before else {
+        return PortRates { id: port.id, ..PortRates::default() };
+    };
+    let (now, before) = (&port.stats, &before.stats);
+    let mut reset = false;
+    let mut rate = |now, before| {
+        let rate = interval.rate(now, before);
+        reset |= rate.is_none();
+        rate
+    };
+    let rates = PortRates {
+        id: port.id,
+        rx_pps: rate(now.rx_packets, before.rx_packets),
+        tx_pps: rate(now.tx_packets, before.tx_packets),
+        rx_bps: rate(now.rx_bytes, before.rx_bytes).map(bits),
+        tx_bps: rate(now.tx_bytes, before.tx_bytes).map(bits),
+        rx_missed_ps: rate(now.rx_missed, before.rx_missed),
+        rx_errors_ps: rate(now.rx_errors, before.rx_errors),
+        tx_errors_ps: rate(now.tx_errors, before.tx_errors),
+        rx_nombuf_ps: rate(now.rx_nombuf, before.rx_nombuf),
+        reset: false,
+    };
+    PortRates { reset, ..rates }
+}
+
+fn bits(bytes: f64) -> f64 {
+    bytes * 8.0
+}
+
+fn queue_rates(queues: &[QueueSample], interval: Option<&Interval<'_>>) -> Vec<QueueRates> {
+    let deltas: Vec<_> = queues.iter().map(|queue| queue_delta(queue, interval)).collect();
+    let mut totals: BTreeMap<(u16, Direction), u64> = BTreeMap::new();
+    for (queue, delta) in queues.iter().zip(&deltas) {
+        let packets = delta.as_ref().and_then(|delta| delta.packets).unwrap_or(0);
+        let total = totals.entry((queue.port, queue.direction)).or_default();
+        *total = total.saturating_add(packets);
+    }
+    let rates = queues.iter().zip(deltas).map(|(queue, delta)| {
+        let total = totals.get(&(queue.port, queue.direction)).copied().unwrap_or(0);
+        delta.unwrap_or_default().rates(queue, total)
+    });
+    rates.collect()
+}
+
+/// What a queue did in an interval; `None` per counter that was reset.
+#[derive(Default)]
+struct QueueDelta {
+    seconds: f64,
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    polls: Option<u64>,
+    empty: Option<u64>,
+}
+
+fn queue_delta(queue: &QueueSample, interval: Option<&Interval<'_>>) -> Option<QueueDelta> {
+    let key = |queue: &QueueSample| (queue.port, queue.queue, queue.direction);
+    let interval = interval?;
+    let before = interval.last.queues.iter().find(|before| key(before) == key(queue))?;
+    Some(QueueDelta {
+        seconds: interval.seconds,
+        packets: queue.packets.checked_sub(before.packets),
+        bytes: queue.bytes.checked_sub(before.bytes),
+        polls: queue.polls.checked_sub(before.polls),
+        empty: queue.empty.checked_sub(before.empty),
+    })
+}
+
+impl QueueDelta {
+    fn rates(&self, queue: &QueueSample, port_packets: u64) -> QueueRates {
+        let per_second = |count: Option<u64>| Some(count? as f64 / self.seconds);
+        // The app counts while it is read, so the difference can be off by a burst.
+        let busy = self.polls.zip(self.empty).and_then(|(polls, empty)| polls.checked_sub(empty));
+        QueueRates {
+            port: queue.port,
+            queue: queue.queue,
+            direction: queue.direction,
+            pps: per_second(self.packets),
+            bps: per_second(self.bytes).map(bits),
+            polls_ps: per_second(self.polls),
+            busy_ratio: busy.zip(self.polls).and_then(|(busy, polls)| ratio(busy, polls)),
+            mean_burst: self.packets.zip(busy).and_then(|(packets, busy)| ratio(packets, busy)),
+            share: self.packets.and_then(|packets| ratio(packets, port_packets)),
+        }
+    }
+}
+
+fn lcore_rates(lcore: &LcoreSample, interval: Option<&Interval<'_>>) -> LcoreRates {
+    let same = |before: &&LcoreSample| before.lcore == lcore.lcore;
+    let before = interval.and_then(|i| Some((i, i.last.lcores.iter().find(same)?)));
+    let Some((interval, before)) = before else {
+        return LcoreRates { lcore: lcore.lcore, ..LcoreRates::default() };
+    };
+    let polls = lcore.polls.checked_sub(before.polls);
+    let busy = lcore.busy_polls.checked_sub(before.busy_polls);
+    LcoreRates {
+        lcore: lcore.lcore,
+        polls_ps: interval.rate(lcore.polls, before.polls),
+        pps: interval.rate(lcore.packets, before.packets),
+        // The app counts while it is read, so the ratio could exceed 1 by a hair.
+        busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
+        stalls_ps: interval.rate(lcore.stalls, before.stalls),
+    }
+}
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

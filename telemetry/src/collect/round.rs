@@ -1,0 +1,135 @@
+//! One round of requests: collects the failures of parts, and stops asking once the connection is lost.
+
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
+
+use crate::client::{Client, LIST_LIMIT};
+use crate::deadline::Deadline;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+
+/// A request is made this often when the reply is null or about something else: so long as other
+/// programs ask the same app, DPDK may mix up the parameters (see [`crate::lock`]).
+const ATTEMPTS: u32 = 2;
+
+pub(super) struct Round<'a> {
+    client: &'a mut Client,
+    deadline: Deadline,
+    requests_before: u32,
+    answered: bool,
+    lost: Option<Error>,
+    partial: Vec<String>,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(client: &'a mut Client, deadline: Deadline) -> Self {
+        let requests_before = client.requests();
+        Self { client, deadline, requests_before, answered: false, lost: None, partial: Vec::new() }
+    }
+
+    /// Requests made in this round.
+    pub(super) fn requests(&self) -> u32 {
+        self.client.requests() - self.requests_before
+    }
+
+    /// Names a part that failed.
+    pub(super) fn note(&mut self, part: impl Display, reason: impl Display) {
+        self.partial.push(format!("{part}: {reason}"));
+    }
+
+    /// The parts that failed.
+    ///
+    /// # Errors
+    /// The loss of the connection, when it came before any answer.
+    pub(super) fn finish(self) -> Result<Vec<String>, Error> {
+        match self.lost {
+            Some(error) if !self.answered => Err(error),
+            _ => Ok(self.partial),
+        }
+    }
+
+    /// Asks, and names the part when that fails.
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, endpoint: &Endpoint) -> Option<T> {
+        let asked = self.request(endpoint);
+        self.keep(endpoint, asked)
+    }
+
+    /// As [`Round::ask`], for a reply that says what it is about; `subject` must accept it.
+    pub(super) fn ask_about<T: DeserializeOwned>(
+        &mut self,
+        endpoint: &Endpoint,
+        subject: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let asked = self.request_about(endpoint, subject);
+        self.keep(endpoint, asked)
+    }
+
+    /// Runs a listing; names the part when it fails or may have been cut.
+    pub(super) fn list<T>(
+        &mut self,
+        endpoint: &Endpoint,
+        list: impl FnOnce(&mut Client, Deadline) -> Result<Vec<T>, Error>,
+    ) -> Option<Vec<T>> {
+        let listed = match self.lost {
+            Some(_) => Err(Error::Closed),
+            None => list(self.client, self.deadline),
+        };
+        let items = self.keep(endpoint, listed)?;
+        if items.len() >= LIST_LIMIT || self.client.reply_nearly_full() {
+            self.note(
+                endpoint,
+                format!("DPDK may have cut the list after {} entries", items.len()),
+            );
+        }
+        Some(items)
+    }
+
+    /// The last reply is so long that DPDK may have dropped its end.
+    pub(super) fn reply_nearly_full(&self) -> bool {
+        self.client.reply_nearly_full()
+    }
+
+    /// Asks once.
+    pub(super) fn request<T: DeserializeOwned>(&mut self, endpoint: &Endpoint) -> Result<T, Error> {
+        if self.lost.is_some() {
+            return Err(Error::Closed);
+        }
+        self.client.request(endpoint, self.deadline)
+    }
+
+    /// Asks for something that exists, so that null or another subject deserves a second attempt.
+    pub(super) fn request_about<T: DeserializeOwned>(
+        &mut self,
+        endpoint: &Endpoint,
+        subject: impl Fn(&T) -> bool,
+    ) -> Result<T, Error> {
+        let mut last = Error::Null;
+        for _ in 0..ATTEMPTS {
+            match self.request(endpoint) {
+                Ok(reply) if subject(&reply) => return Ok(reply),
+                Ok(_) => last = Error::Mismatch { got: "another object".into() },
+                Err(Error::Null) => last = Error::Null,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// Gives the value, or names the part. Once the connection is lost, only its loss is named.
+    pub(super) fn keep<T>(&mut self, part: impl Display, asked: Result<T, Error>) -> Option<T> {
+        match asked {
+            Ok(value) => {
+                self.answered = true;
+                Some(value)
+            }
+            Err(error) => {
+                if self.lost.is_none() {
+                    self.note(part, &error);
+                    self.lost = (!self.client.is_usable()).then_some(error);
+                }
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Tests of the discovery without any app; see tests/ for those with one.
+
+use std::fs::File;
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn options(root: &Path) -> DiscoverOptions {
+    DiscoverOptions { roots: vec![root.into()], stale: false, timeout: Duration::from_millis(50) }
+}
+
+fn runtime_dir(root: &Path, prefix: &str) -> PathBuf {
+    let dir = root.join("dpdk").join(prefix);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+#[test]
+fn what_apps_left_behind_is_listed_only_on_request() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = runtime_dir(root.path(), "ended");
+    File::create(dir.join("config")).unwrap();
+    File::create(dir.join(SOCKET)).unwrap();
+    runtime_dir(root.path(), "empty");
+    File::create(root.path().join("dpdk/file")).unwrap();
+    symlink(&dir, root.path().join("dpdk/link")).unwrap();
+    let mut options = options(root.path());
+    assert_eq!(discover(&options), []);
+    options.stale = true;
+    let stale: Vec<_> = discover(&options).into_iter().map(|app| (app.name, app.state)).collect();
+    assert_eq!(stale, [("empty".into(), AppState::Stale), ("ended".into(), AppState::Stale)]);
+}
+
+#[test]
+fn a_root_given_twice_is_searched_once() {
+    let root = tempfile::tempdir().unwrap();
+    runtime_dir(root.path(), "app");
+    symlink(root.path(), root.path().join("again")).unwrap();
+    let mut options = options(root.path());
+    options.roots.push(root.path().join("again"));
+    options.roots.push("/nonexistent".into());
+    assert_eq!(runtime_dirs(&options).len(), 1);
+}
+
+#[test]
+fn nothing_to_find_is_an_error_that_says_where() {
+    let root = tempfile::tempdir().unwrap();
+    let error = find(None, &options(root.path())).unwrap_err();
+    assert!(error.to_string().contains(&root.path().join("dpdk").display().to_string()), "{error}");
+    let error = find(Some("x"), &options(root.path())).unwrap_err();
+    assert!(error.to_string().contains("\"x\""), "{error}");
+}
+
+#[test]
+fn in_memory_instances_are_told_from_other_files() {
+    assert_eq!(instance_suffix("dpdk_telemetry.v2"), Some(""));
+    assert_eq!(instance_suffix("dpdk_telemetry.v2:12"), Some(":12"));
+    for other in ["dpdk_telemetry.v2:", "dpdk_telemetry.v2:x", "dpdk_telemetry.v1", "config"] {
+        assert_eq!(instance_suffix(other), None, "{other}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_file_name_is_told(name: String) {
+        let _ = instance_suffix(&name);
+    }
+}

@@ -1,0 +1,162 @@
+//! The only requests that are ever made of an app.
+//!
+//! DPDK has telemetry commands that crash the app on an unknown id, that change its state, or that
+//! touch the hardware. So there is no way to send free text: a request is an [`Endpoint`], and the
+//! ids in it can only come from the app's own lists.
+
+use std::fmt;
+
+use crate::error::Error;
+
+/// Longest request that DPDK reads whole, bytes.
+const MAX_REQUEST: usize = 1023;
+
+/// A port id from `/ethdev/list`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortId(pub(crate) u16);
+
+/// A pool name from `/mempool/list`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PoolName(pub(crate) String);
+
+/// A ring name from `/ring/list`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RingName(pub(crate) String);
+
+/// A table of libpmdscope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Mempools.
+    Pools,
+    /// Queues of ports.
+    Queues,
+    /// Software rings.
+    Rings,
+    /// Polling lcores.
+    Lcores,
+    /// Rings of capture sessions.
+    Tee,
+}
+
+impl Table {
+    /// Its name in the `tables` list of `/pmdscope`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pools => "pools",
+            Self::Queues => "queues",
+            Self::Rings => "rings",
+            Self::Lcores => "lcores",
+            Self::Tee => "tee",
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Self::Pools => "/pmdscope/pools",
+            Self::Queues => "/pmdscope/queues",
+            Self::Rings => "/pmdscope/rings",
+            Self::Lcores => "/pmdscope/lcores",
+            Self::Tee => "/pmdscope/tee",
+        }
+    }
+}
+
+/// A request that is safe to make of any DPDK app since 21.11.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// The commands that this app knows.
+    Commands,
+    /// Arguments of the EAL.
+    EalParams,
+    /// Port ids.
+    EthdevList,
+    /// Configuration of a port.
+    EthdevInfo(PortId),
+    /// Basic counters of a port.
+    EthdevStats(PortId),
+    /// Extended counters of a port.
+    EthdevXstats(PortId),
+    /// Link of a port.
+    EthdevLinkStatus(PortId),
+    /// Pool names.
+    MempoolList,
+    /// One pool.
+    MempoolInfo(PoolName),
+    /// Ring names, since DPDK 24.03.
+    RingList,
+    /// One ring, since DPDK 24.03.
+    RingInfo(RingName),
+    /// libpmdscope itself.
+    Library,
+    /// The page of a libpmdscope table that starts at this row.
+    Page(Table, u64),
+}
+
+impl Endpoint {
+    /// The command, which is also the one key of its reply.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Self::Commands => "/",
+            Self::EalParams => "/eal/params",
+            Self::EthdevList => "/ethdev/list",
+            Self::EthdevInfo(_) => "/ethdev/info",
+            Self::EthdevStats(_) => "/ethdev/stats",
+            Self::EthdevXstats(_) => "/ethdev/xstats",
+            Self::EthdevLinkStatus(_) => "/ethdev/link_status",
+            Self::MempoolList => "/mempool/list",
+            Self::MempoolInfo(_) => "/mempool/info",
+            Self::RingList => "/ring/list",
+            Self::RingInfo(_) => "/ring/info",
+            Self::Library => "/pmdscope",
+            Self::Page(table, _) => table.command(),
+        }
+    }
+
+    /// The bytes to send.
+    pub(crate) fn request(&self) -> Result<String, Error> {
+        let request = self.to_string();
+        if request.len() > MAX_REQUEST {
+            return Err(Error::Oversized { bytes: request.len() });
+        }
+        Ok(request)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = self.command();
+        match self {
+            Self::EthdevInfo(port)
+            | Self::EthdevStats(port)
+            | Self::EthdevXstats(port)
+            | Self::EthdevLinkStatus(port) => write!(f, "{command},{}", port.0),
+            Self::MempoolInfo(pool) => write!(f, "{command},{}", pool.0),
+            Self::RingInfo(ring) => write!(f, "{command},{}", ring.0),
+            Self::Page(_, offset) if *offset > 0 => write!(f, "{command},{offset}"),
+            _ => f.write_str(command),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_spelled_as_dpdk_reads_them() {
+        let pool = Endpoint::MempoolInfo(PoolName("mb_pool_0".into()));
+        assert_eq!(pool.request().unwrap(), "/mempool/info,mb_pool_0");
+        assert_eq!(Endpoint::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
+        assert_eq!(Endpoint::Page(Table::Pools, 0).request().unwrap(), "/pmdscope/pools");
+        assert_eq!(Endpoint::Page(Table::Tee, 40).request().unwrap(), "/pmdscope/tee,40");
+    }
+
+    #[test]
+    fn a_request_that_dpdk_would_cut_is_refused() {
+        let fits = "x".repeat(MAX_REQUEST - "/ring/info,".len());
+        assert!(Endpoint::RingInfo(RingName(fits.clone())).request().is_ok());
+        let error = Endpoint::RingInfo(RingName(fits + "x")).request().unwrap_err();
+        assert!(matches!(error, Error::Oversized { bytes: 1024 }));
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong between a tool and one app.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Why a request, a connection or a round failed. None of these harms the app.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing listens on the socket.
+    #[error("nothing listens on the telemetry socket; the app has ended or is starting")]
+    Refused,
+    /// The kernel denies access to the socket.
+    #[error("permission denied; run as root or as the user of the app")]
+    Permission,
+    /// The app did not answer in time.
+    #[error("timed out while {0}; the app may be stopped or overloaded, or the deadline too short")]
+    Timeout(&'static str),
+    /// The app closed the connection before its banner: all of its connections are taken.
+    #[error("no free telemetry connection (DPDK has 10); close other telemetry clients")]
+    Busy,
+    /// Another pmdscope tool was asking the app all the time.
+    #[error("another pmdscope tool was asking this app for the whole time; try again")]
+    Locked,
+    /// The app closed the connection, or an earlier error did.
+    #[error("the connection is closed; the app has ended or restarts")]
+    Closed,
+    /// The app answered `null`: it refuses, does not know the command, or the object is gone.
+    #[error("the app answered null: the object is gone or the request not supported")]
+    Null,
+    /// The reply is not what the protocol promises.
+    #[error("malformed reply: {0}")]
+    Malformed(String),
+    /// The reply is about something else than what was asked.
+    #[error("the reply is about {got:?}; another telemetry client disturbs this app")]
+    Mismatch {
+        /// What the reply is about.
+        got: String,
+    },
+    /// The reply did not fit into the buffer that the banner asks for.
+    #[error("the reply of {bytes} bytes is longer than the app announced")]
+    Truncated {
+        /// Real size of the reply.
+        bytes: usize,
+    },
+    /// The request is longer than DPDK accepts (1023 bytes).
+    #[error("the request is {bytes} bytes long, DPDK accepts 1023")]
+    Oversized {
+        /// Size of the request.
+        bytes: usize,
+    },
+    /// A table changed each time that it was read.
+    #[error("the table changed while it was read, {attempts} times")]
+    Unstable {
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// The app has a libpmdscope with another contract.
+    #[error("libpmdscope speaks schema {0}, this tool knows 1; use tools of the same release")]
+    Schema(u64),
+    /// Another error of the operating system.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps an error of the operating system; those with a meaning of their own get their class.
+    pub(crate) fn io(action: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::CONNREFUSED | Errno::NOENT => Self::Refused,
+            Errno::ACCESS | Errno::PERM => Self::Permission,
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Self::Closed,
+            other => Self::Io { action, source: other.into() },
+        }
+    }
+
+    /// The connection cannot be used any more after this error.
+    pub(crate) fn ends_connection(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::Closed | Self::Io { .. } | Self::Mismatch { .. })
+    }
+}

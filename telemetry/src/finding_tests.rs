@@ -1,0 +1,188 @@
+//! Tests of the findings.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::discover::Unreachable;
+use crate::model::{Tracker, TrendOptions};
+use crate::sample::tests::{empty_sample, pool, port};
+use crate::sample::{LibrarySample, Sample};
+
+fn healthy() -> Sample {
+    let mut sample = empty_sample();
+    sample.monotonic_ns = 1_000_000_000;
+    sample.ports = vec![port(0, 0)];
+    sample
+}
+
+fn second_later(sample: &Sample) -> Sample {
+    let mut sample = sample.clone();
+    sample.monotonic_ns += 1_000_000_000;
+    sample
+}
+
+/// Findings after the last of these samples.
+fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
+    let mut tracker = Tracker::new(TrendOptions::default());
+    let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
+    judge(&model, &Thresholds::default())
+}
+
+fn lints(findings: &[Finding]) -> Vec<(&'static str, Severity, &str)> {
+    findings.iter().map(|f| (f.lint, f.severity, f.subject.as_str())).collect()
+}
+
+#[test]
+fn a_healthy_app_has_no_findings() {
+    assert_eq!(judged([healthy(), second_later(&healthy())]), []);
+}
+
+#[test]
+fn no_ports_is_loud_unless_the_ports_could_not_be_read() {
+    let mut sample = healthy();
+    sample.ports.clear();
+    assert_eq!(lints(&judged([sample.clone()])), [("no_ports", Severity::Critical, "")]);
+    sample.partial = vec!["/ethdev/info,0: timed out".into()];
+    assert_eq!(judged([sample]), []);
+    let mut stopped = healthy();
+    stopped.ports[0].started = false;
+    let findings = judged([stopped]);
+    assert_eq!(lints(&findings), [("no_ports", Severity::Critical, "")]);
+    assert!(findings[0].evidence.contains("1 ports"), "{findings:?}");
+}
+
+#[test]
+fn a_pool_is_judged_by_its_share_in_use() {
+    let with = |in_use| {
+        let mut sample = healthy();
+        sample.pools = vec![pool("mb", 1000, in_use)];
+        judged([sample])
+    };
+    assert_eq!(with(899), []);
+    assert_eq!(lints(&with(900)), [("pool_exhausting", Severity::Warning, "mb")]);
+    assert_eq!(lints(&with(980)), [("pool_exhausting", Severity::Critical, "mb")]);
+    assert!(with(980)[0].evidence.starts_with("980 of 1000 objects (98.0 %) in use"));
+}
+
+#[test]
+fn a_pool_is_judged_by_its_time_left() {
+    let leak = |per_second: u64| {
+        let samples = (1..=10).map(|second| {
+            let mut sample = healthy();
+            sample.monotonic_ns = second * 1_000_000_000;
+            sample.pools = vec![pool("mb", 10_000, second * per_second)];
+            sample
+        });
+        judged(samples.collect::<Vec<_>>())
+    };
+    assert_eq!(leak(10), []);
+    assert_eq!(lints(&leak(40)), [("pool_exhausting", Severity::Warning, "mb")]);
+    let findings = leak(200);
+    assert_eq!(lints(&findings), [("pool_exhausting", Severity::Critical, "mb")]);
+    assert!(
+        findings[0].evidence.ends_with("growing by 200.0/s, exhausted in 40 s"),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn missed_packets_count_from_the_second_sample_on() {
+    let mut sample = healthy();
+    sample.ports[0].stats.rx_missed = 500;
+    assert_eq!(judged([sample.clone()]), []);
+    assert_eq!(judged([sample.clone(), second_later(&sample)]), []);
+    let mut more = second_later(&sample);
+    more.ports[0].stats.rx_missed = 742;
+    more.ports[0].stats.rx_nombuf = 5;
+    let findings = judged([sample, more]);
+    assert_eq!(lints(&findings), [("rx_missed", Severity::Critical, "net_null0")]);
+    assert!(findings[0].evidence.contains("242.0 packets/s missed"), "{findings:?}");
+    assert!(findings[0].evidence.contains("5.0/s buffer allocations failed"), "{findings:?}");
+}
+
+fn linked(idle_us: &[u64]) -> Sample {
+    let mut sample = healthy();
+    let start_realtime_ns = sample.realtime_ns - 10_000_000_000;
+    sample.library = Some(LibrarySample { start_realtime_ns, ..LibrarySample::default() });
+    let lcore = |(lcore, idle_us): (u32, &u64)| LcoreSample {
+        lcore,
+        polls: 5,
+        idle_us: *idle_us,
+        ..LcoreSample::default()
+    };
+    sample.lcores = (1..).zip(idle_us).map(lcore).collect();
+    sample
+}
+
+#[test]
+fn an_lcore_that_does_not_poll_is_found_and_all_of_them_are_critical() {
+    assert_eq!(judged([linked(&[3, 1_000_000])]), []);
+    let some = judged([linked(&[3, 1_000_001])]);
+    assert_eq!(lints(&some), [("no_polling", Severity::Warning, "lcore 2")]);
+    let all = judged([linked(&[2_000_000, 1_000_001])]);
+    assert_eq!(
+        lints(&all),
+        [
+            ("no_polling", Severity::Critical, "lcore 1"),
+            ("no_polling", Severity::Critical, "lcore 2")
+        ]
+    );
+}
+
+#[test]
+fn polls_that_stand_still_are_found_whatever_the_idle_time_says() {
+    let mut later = linked(&[3]);
+    later.monotonic_ns += 3_000_000_000;
+    let findings = judged([linked(&[3]), later.clone()]);
+    assert_eq!(lints(&findings), [("no_polling", Severity::Critical, "lcore 1")]);
+    assert!(findings[0].evidence.contains("for 3.0 s"), "{findings:?}");
+    later.lcores[0].polls += 1;
+    assert_eq!(judged([linked(&[3]), later]), []);
+}
+
+#[test]
+fn an_app_that_never_polled_is_found_once_it_had_time_to() {
+    let never = linked(&[]);
+    let findings = judged([never.clone()]);
+    assert_eq!(lints(&findings), [("no_polling", Severity::Critical, "")]);
+    let mut young = never.clone();
+    young.library.as_mut().unwrap().start_realtime_ns = young.realtime_ns;
+    assert_eq!(judged([young]), []);
+    let mut unread = never;
+    unread.partial = vec!["/pmdscope/lcores: malformed reply".into()];
+    assert_eq!(judged([unread]), []);
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let mut sample = linked(&[3, 2_000_000]);
+    sample.pools = vec![pool("b", 100, 99), pool("a", 100, 99)];
+    let findings = judged([sample]);
+    assert_eq!(
+        lints(&findings),
+        [
+            ("pool_exhausting", Severity::Critical, "a"),
+            ("pool_exhausting", Severity::Critical, "b"),
+            ("no_polling", Severity::Warning, "lcore 2")
+        ]
+    );
+}
+
+#[test]
+fn apps_that_cannot_be_asked_are_findings() {
+    let app = |state| App {
+        name: "app".into(),
+        dir: PathBuf::from("/run/dpdk/app"),
+        socket: PathBuf::from("/run/dpdk/app/dpdk_telemetry.v2"),
+        pid: Some(7),
+        dpdk_version: None,
+        state,
+    };
+    assert_eq!(judge_unasked(&app(AppState::Live)), None);
+    assert_eq!(judge_unasked(&app(AppState::Stale)), None);
+    let off = judge_unasked(&app(AppState::NoTelemetry)).unwrap();
+    assert_eq!((off.lint, off.severity), ("telemetry_off", Severity::Warning));
+    assert!(off.evidence.contains("process 7"), "{off:?}");
+    let stopped = judge_unasked(&app(AppState::Unreachable(Unreachable::Timeout))).unwrap();
+    assert_eq!(stopped.lint, "unreachable");
+}

@@ -1,0 +1,106 @@
+//! Keeps the tools of this project from asking one app at the same time.
+//!
+//! Before 26.07, the telemetry threads of a DPDK app share the state of one `strtok()`: two clients
+//! that ask at the same moment may get the reply to each other's parameters, that is, the counters of
+//! another port. Nothing in the reply tells. So each tool holds an exclusive `flock()` on
+//! `<runtime dir>/pmdscope.lock` for the short time of one round. The directory itself will not do:
+//! DPDK locks it while an app starts, and a tool must not make an app wait.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
+
+use crate::deadline::Deadline;
+use crate::error::Error;
+
+/// Name of the lock file in the runtime directory of an app.
+pub const LOCK_FILE: &str = "pmdscope.lock";
+
+/// The lock file of one app, not yet locked.
+#[derive(Debug)]
+pub struct AppLock(OwnedFd);
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub struct Guard<'a>(&'a AppLock);
+
+impl AppLock {
+    /// Opens the lock file in `dir` and creates it where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Permission`] or [`Error::Io`] where there is no such file and none can be created,
+    /// for instance on a read-only mount. Callers go on without the lock, and say so.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(LOCK_FILE);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let created = open(&path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
+        // An existing file serves even where no file can be created.
+        let fd = match created {
+            Err(Errno::ROFS | Errno::ACCESS) => open(&path, flags, Mode::empty()),
+            other => other,
+        };
+        fd.map(Self).map_err(|errno| Error::io("cannot create the lock file", errno))
+    }
+
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when other tools held it until the deadline.
+    pub fn hold(&self, deadline: Deadline) -> Result<Guard<'_>, Error> {
+        let attempt = || match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Guard(self))),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+            Err(errno) => Err(Error::io("cannot lock the lock file", errno)),
+        };
+        deadline.retry(attempt)?.ok_or(Error::Locked)
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // Cannot fail on an open file; and the kernel unlocks when the process ends.
+        let _ = flock(&self.0.0, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_millis(30))
+    }
+
+    #[test]
+    fn one_tool_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (AppLock::open(dir.path()).unwrap(), AppLock::open(dir.path()).unwrap());
+        let held = a.hold(soon()).unwrap();
+        let began = Instant::now();
+        assert!(matches!(b.hold(soon()), Err(Error::Locked)));
+        assert!(began.elapsed() >= Duration::from_millis(30));
+        drop(held);
+        assert!(b.hold(soon()).is_ok());
+    }
+
+    #[test]
+    fn the_file_is_private_and_links_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        AppLock::open(dir.path()).unwrap();
+        let path = dir.path().join(LOCK_FILE);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
+        assert!(AppLock::open(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error() {
+        assert!(AppLock::open(Path::new("/nonexistent")).is_err());
+    }
+}

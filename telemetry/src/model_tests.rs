@@ -1,0 +1,167 @@
+//! Tests of the model.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::sample::tests::{empty_sample, pool, port, queue};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A sample `seconds` after boot with one port that has received `packets`.
+fn at(seconds: u64, packets: u64) -> Sample {
+    let mut sample = empty_sample();
+    sample.monotonic_ns = seconds * SECOND;
+    sample.ports = vec![port(0, packets)];
+    sample
+}
+
+#[test]
+fn rates_are_per_second_of_the_monotonic_clock() {
+    let mut tracker = Tracker::default();
+    let first = tracker.update(at(10, 1000));
+    assert_eq!((first.interval_s, first.restarted), (None, false));
+    assert_eq!(first.ports[0].rx_pps, None);
+    let second = tracker.update(at(12, 3000));
+    assert_eq!(second.interval_s, Some(2.0));
+    assert_eq!(second.ports[0].rx_pps, Some(1000.0));
+    assert_eq!(second.ports[0].rx_bps, Some(1000.0 * 64.0 * 8.0));
+    assert!(!second.ports[0].reset);
+}
+
+#[test]
+fn a_counter_that_went_back_has_no_rate_and_the_others_keep_theirs() {
+    let mut tracker = Tracker::default();
+    let mut before = at(1, 1000);
+    before.ports[0].stats.rx_missed = 7;
+    tracker.update(before);
+    let model = tracker.update(at(2, 1500));
+    assert_eq!(model.ports[0].rx_missed_ps, None);
+    assert_eq!(model.ports[0].rx_pps, Some(500.0));
+    assert!(model.ports[0].reset);
+}
+
+#[test]
+fn a_restart_starts_everything_afresh() {
+    let mut tracker = Tracker::default();
+    let mut before = at(1, 1000);
+    before.pools = vec![pool("p", 100, 5)];
+    tracker.update(before);
+    let mut after = at(2, 5000);
+    after.app.start_ticks += 1;
+    after.pools = vec![pool("p", 100, 6)];
+    let model = tracker.update(after);
+    assert!(model.restarted);
+    assert_eq!((model.interval_s, model.ports[0].rx_pps), (None, None));
+    assert!(!model.ports[0].reset);
+    assert_eq!(model.pools[0].history, [6]);
+    let mut next = at(3, 6000);
+    next.app.start_ticks += 1;
+    assert_eq!(tracker.update(next).ports[0].rx_pps, Some(1000.0));
+}
+
+#[test]
+fn the_same_or_an_older_sample_gives_no_rates() {
+    let mut tracker = Tracker::default();
+    tracker.update(at(5, 1000));
+    for again in [at(5, 1000), at(5, 2000), at(4, 3000)] {
+        let model = tracker.update(again);
+        assert_eq!((model.interval_s, model.ports[0].rx_pps), (None, None));
+    }
+    assert_eq!(tracker.update(at(5, 3100)).ports[0].rx_pps, Some(100.0));
+}
+
+#[test]
+fn ports_may_come_go_and_change_their_device() {
+    let mut tracker = Tracker::default();
+    tracker.update(at(1, 1000));
+    let mut none = at(2, 0);
+    none.ports.clear();
+    assert!(tracker.update(none).ports.is_empty());
+    assert_eq!(tracker.update(at(3, 2000)).ports[0].rx_pps, None);
+    let mut replaced = at(4, 3000);
+    replaced.ports[0].device = "net_other".into();
+    replaced.ports.push(port(1, 5));
+    let model = tracker.update(replaced);
+    assert_eq!(
+        model.ports.iter().map(|p| (p.id, p.rx_pps)).collect::<Vec<_>>(),
+        [(0, None), (1, None)]
+    );
+}
+
+#[test]
+fn queues_share_the_packets_of_their_port_and_direction() {
+    let at = |seconds, first: [u64; 3], second: [u64; 3]| {
+        let mut sample = at(seconds, 0);
+        sample.queues = vec![queue(0, first), queue(1, second)];
+        sample
+    };
+    let mut tracker = Tracker::default();
+    tracker.update(at(1, [100, 90, 10], [100, 100, 0]));
+    let model = tracker.update(at(2, [200, 110, 250], [1100, 1090, 80]));
+    let [first, second] = &model.queues[..] else { panic!("two queues") };
+    assert_eq!((first.pps, second.pps), (Some(240.0), Some(80.0)));
+    assert_eq!((first.share, second.share), (Some(0.75), Some(0.25)));
+    assert_eq!((first.busy_ratio, second.busy_ratio), (Some(0.8), Some(0.01)));
+    assert_eq!((first.mean_burst, second.mean_burst), (Some(3.0), Some(8.0)));
+    let idle = tracker.update(at(3, [200, 110, 250], [1100, 1090, 80]));
+    assert_eq!((idle.queues[0].share, idle.queues[0].busy_ratio), (None, None));
+    assert_eq!(idle.queues[0].pps, Some(0.0));
+}
+
+#[test]
+fn a_leaking_pool_has_a_time_left_and_an_unknown_one_has_nothing() {
+    let mut tracker = Tracker::default();
+    let mut last = None;
+    for second in 1..=10 {
+        let mut sample = at(second, 0);
+        sample.pools = vec![pool("leaking", 2000, 100 * second), pool("unknown", 2000, 0)];
+        sample.pools[1].occupancy = None;
+        last = Some(tracker.update(sample));
+    }
+    let pools = last.unwrap().pools;
+    assert_eq!(pools[0].slope_ps, Some(100.0));
+    assert_eq!(pools[0].exhausted_in_s, Some(10.0));
+    assert_eq!(pools[0].used_ratio, Some(0.5));
+    assert_eq!(pools[0].history.len(), 10);
+    assert_eq!(pools[1], PoolTrend { name: "unknown".into(), ..PoolTrend::default() });
+}
+
+proptest! {
+    #[test]
+    fn rates_are_never_negative_and_never_above_what_was_counted(
+        series in prop::collection::vec((1_u64..10_000_000_000, any::<u64>(), any::<bool>()), 2..12)
+    ) {
+        let mut tracker = Tracker::default();
+        let (mut now, mut last): (u64, Option<u64>) = (1, None);
+        for (step_ns, counter, grows) in series {
+            now += step_ns;
+            let counter = if grows { last.unwrap_or(0).saturating_add(counter >> 32) } else { counter };
+            let mut sample = at(0, counter);
+            sample.monotonic_ns = now;
+            let rates = tracker.update(sample).ports.remove(0);
+            let most = last.and_then(|last| counter.checked_sub(last)).map(|d| d as f64 / (step_ns as f64 / 1e9));
+            prop_assert_eq!(rates.rx_pps, most);
+            prop_assert!(rates.rx_pps.is_none_or(|rate| rate >= 0.0 && rate.is_finite()));
+            prop_assert_eq!(rates.reset, last.is_some_and(|last| counter < last));
+            last = Some(counter);
+        }
+    }
+
+    #[test]
+    fn any_series_of_pools_gives_finite_numbers(
+        series in prop::collection::vec((0_u64..5_000_000_000, any::<u64>(), any::<u64>()), 1..40)
+    ) {
+        let mut tracker = Tracker::default();
+        let mut now = 1;
+        for (step_ns, size, in_use) in series {
+            now += step_ns;
+            let mut sample = at(0, 0);
+            sample.monotonic_ns = now;
+            sample.pools = vec![pool("p", size, in_use)];
+            let trend = tracker.update(sample).pools.remove(0);
+            prop_assert!(trend.slope_ps.is_none_or(f64::is_finite));
+            prop_assert!(trend.exhausted_in_s.is_none_or(|s| s >= 0.0 && s.is_finite()));
+            prop_assert!(trend.used_ratio.is_none_or(|r| r >= 0.0 && r.is_finite()));
+        }
+    }
+}

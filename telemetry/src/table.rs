@@ -1,0 +1,305 @@
+//! Turns the column tables of libpmdscope into rows (see docs/telemetry.md).
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::sample::{
+    Direction, HighWater, LcoreSample, Occupancy, PoolSample, QueueSample, RingSample, TeeSample,
+};
+
+/// The schema of tables that this code reads.
+pub(crate) const SCHEMA: u64 = 1;
+
+/// More rows than any app has; bounds the work that a broken app can cause.
+const MAX_ROWS: u64 = 1 << 16;
+
+/// Columns with a length of their own.
+const SPARSE_PREFIX: &str = "caches_";
+
+/// One page of a table.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) generation: u64,
+    pub(crate) total: u64,
+    /// First row of the next page; `None` on the last page.
+    pub(crate) next: Option<u64>,
+    rows: Vec<Map<String, Value>>,
+    sparse: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    schema: u64,
+    generation: u64,
+    offset: u64,
+    total: u64,
+    next: Option<u64>,
+}
+
+impl Page {
+    /// Checks the header and the length of every column, and transposes.
+    pub(crate) fn parse(columns: &Map<String, Value>) -> Result<Self, Error> {
+        let header: Header = shape(Value::Object(columns.clone()))?;
+        let count = header.rows()?;
+        let mut page = Self {
+            generation: header.generation,
+            total: header.total,
+            next: header.next,
+            rows: vec![Map::new(); count],
+            sparse: Map::new(),
+        };
+        for (name, column) in columns {
+            if let Value::Array(values) = column {
+                page.add_column(name, values, columns.get(&format!("{name}_buckets")))?;
+            }
+        }
+        Ok(page)
+    }
+
+    fn add_column(
+        &mut self,
+        name: &str,
+        values: &[Value],
+        buckets: Option<&Value>,
+    ) -> Result<(), Error> {
+        if let Some(name) = name.strip_prefix(SPARSE_PREFIX) {
+            self.sparse.insert(name.into(), values.into());
+            return Ok(());
+        }
+        let width = buckets.map_or(Some(1), |b| usize::try_from(b.as_u64()?).ok());
+        let fits = width.is_some_and(|width| {
+            width > 0 && self.rows.len().checked_mul(width) == Some(values.len())
+        });
+        let (Some(width), true) = (width, fits) else {
+            return Err(Error::Malformed(format!(
+                "column {name} has {} values for {} rows",
+                values.len(),
+                self.rows.len()
+            )));
+        };
+        for (row, cell) in self.rows.iter_mut().zip(values.chunks_exact(width)) {
+            let cell = match (buckets, cell) {
+                (None, [value]) => value.clone(),
+                (_, values) => values.into(),
+            };
+            row.insert(name.into(), cell);
+        }
+        Ok(())
+    }
+
+    fn rows<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
+        self.rows.into_iter().map(|row| shape(Value::Object(row))).collect()
+    }
+}
+
+impl Header {
+    /// Number of rows on the page, when the header makes sense.
+    fn rows(&self) -> Result<usize, Error> {
+        if self.schema != SCHEMA {
+            return Err(Error::Schema(self.schema));
+        }
+        let end = self.next.unwrap_or(self.total);
+        let last_or_advances = self.next.is_none_or(|next| next > self.offset && next < self.total);
+        if self.total > MAX_ROWS || !last_or_advances {
+            return Err(Error::Malformed(format!(
+                "page from {} to {end} of {} rows",
+                self.offset, self.total
+            )));
+        }
+        end.checked_sub(self.offset).and_then(|rows| usize::try_from(rows).ok()).ok_or_else(|| {
+            Error::Malformed(format!("page starts at {} of {} rows", self.offset, self.total))
+        })
+    }
+}
+
+fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
+    serde_json::from_value(value).map_err(|e| Error::Malformed(e.to_string()))
+}
+
+/// A row type that a page can be read into.
+pub(crate) trait FromPage: Sized {
+    /// The rows of the page, in its order.
+    fn from_page(page: Page) -> Result<Vec<Self>, Error>;
+}
+
+#[derive(Deserialize)]
+struct PoolRow {
+    name: String,
+    socket: i64,
+    size: u64,
+    element_bytes: u64,
+    cache_size: u64,
+    common: u64,
+    cached: u64,
+    in_use: u64,
+    in_use_window_max: u64,
+    in_use_max: u64,
+}
+
+impl From<PoolRow> for PoolSample {
+    fn from(row: PoolRow) -> Self {
+        let PoolRow { common, cached, in_use, .. } = row;
+        Self {
+            name: row.name,
+            size: row.size,
+            element_bytes: row.element_bytes,
+            cache_size: row.cache_size,
+            socket: row.socket,
+            occupancy: Some(Occupancy { common, cached, in_use }),
+            high_water: Some(HighWater { window: row.in_use_window_max, ever: row.in_use_max }),
+            lcore_caches: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Caches {
+    row: Vec<usize>,
+    lcore: Vec<u32>,
+    objects: Vec<u64>,
+}
+
+impl FromPage for PoolSample {
+    fn from_page(mut page: Page) -> Result<Vec<Self>, Error> {
+        let caches: Caches = shape(Value::Object(std::mem::take(&mut page.sparse)))?;
+        let rows = page.rows::<PoolRow>()?;
+        let mut pools: Vec<Self> = rows.into_iter().map(Self::from).collect();
+        let entries = caches.row.len();
+        if caches.lcore.len() != entries || caches.objects.len() != entries {
+            return Err(Error::Malformed("columns caches_* differ in length".into()));
+        }
+        let cells = caches.lcore.into_iter().zip(caches.objects);
+        for (row, (lcore, objects)) in caches.row.into_iter().zip(cells) {
+            let pool = pools
+                .get_mut(row)
+                .ok_or_else(|| Error::Malformed(format!("caches_row {row} is not on the page")))?;
+            pool.lcore_caches.insert(lcore, objects);
+        }
+        Ok(pools)
+    }
+}
+
+#[derive(Deserialize)]
+struct QueueRow {
+    port: u16,
+    queue: u16,
+    dir: Direction,
+    polls: u64,
+    empty: u64,
+    packets: u64,
+    bytes: u64,
+    depth_supported: u64,
+    depth: u64,
+    depth_window_max: u64,
+    depth_max: u64,
+    descriptors: u64,
+    bursts: Vec<u64>,
+    depths: Vec<u64>,
+}
+
+impl From<QueueRow> for QueueSample {
+    fn from(row: QueueRow) -> Self {
+        let depth_known = row.depth_supported != 0;
+        let high_water = HighWater { window: row.depth_window_max, ever: row.depth_max };
+        Self {
+            port: row.port,
+            queue: row.queue,
+            direction: row.dir,
+            polls: row.polls,
+            empty: row.empty,
+            packets: row.packets,
+            bytes: row.bytes,
+            depth: depth_known.then_some(row.depth),
+            depth_high_water: depth_known.then_some(high_water),
+            descriptors: (row.descriptors > 0).then_some(row.descriptors),
+            bursts: row.bursts,
+            depths: row.depths,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RingRow {
+    name: String,
+    capacity: u64,
+    used: u64,
+    used_window_max: u64,
+    used_max: u64,
+}
+
+impl From<RingRow> for RingSample {
+    fn from(row: RingRow) -> Self {
+        Self {
+            name: row.name,
+            capacity: row.capacity,
+            used: row.used,
+            high_water: Some(HighWater { window: row.used_window_max, ever: row.used_max }),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct TeeRow {
+    session: u64,
+    pid: u64,
+    armed: u64,
+    lcore: u32,
+    ring_bytes: u64,
+    used_bytes: u64,
+    records: u64,
+    dropped: u64,
+    filtered: u64,
+    sampled_out: u64,
+}
+
+impl From<TeeRow> for TeeSample {
+    fn from(row: TeeRow) -> Self {
+        Self {
+            session: row.session,
+            pid: row.pid,
+            armed: row.armed != 0,
+            lcore: row.lcore,
+            ring_bytes: row.ring_bytes,
+            used_bytes: row.used_bytes,
+            records: row.records,
+            dropped: row.dropped,
+            filtered: row.filtered,
+            sampled_out: row.sampled_out,
+        }
+    }
+}
+
+fn convert<Row: DeserializeOwned, Sample: From<Row>>(page: Page) -> Result<Vec<Sample>, Error> {
+    Ok(page.rows::<Row>()?.into_iter().map(Sample::from).collect())
+}
+
+impl FromPage for QueueSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        convert::<QueueRow, Self>(page)
+    }
+}
+
+impl FromPage for RingSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        convert::<RingRow, Self>(page)
+    }
+}
+
+impl FromPage for LcoreSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        page.rows()
+    }
+}
+
+impl FromPage for TeeSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        convert::<TeeRow, Self>(page)
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

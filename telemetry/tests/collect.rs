@@ -1,0 +1,279 @@
+//! The collector against recorded and synthetic replies.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod support;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pmdscope_telemetry::deadline::Deadline;
+use pmdscope_telemetry::lock::AppLock;
+use pmdscope_telemetry::sample::{Occupancy, Sample};
+use pmdscope_telemetry::{Collector, Error};
+use support::{FakeApp, Recording};
+
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+fn collect(recording: &Recording) -> Sample {
+    let app = FakeApp::replay(recording);
+    Collector::new(app.app()).collect(TIMEOUT).unwrap()
+}
+
+#[test]
+fn testpmd_with_two_ports() {
+    let sample = collect(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    assert_eq!(sample.app.dpdk_version, "DPDK 22.11.11");
+    assert_eq!(sample.app.eal_args[0], "dpdk-testpmd");
+    let [first, second] = &sample.ports[..] else { panic!("{:?}", sample.ports) };
+    assert_eq!((first.id, first.device.as_str(), first.started), (0, "net_null0", true));
+    assert_eq!((first.link_up, first.link_mbps, first.mtu), (Some(true), Some(10_000), 1500));
+    assert_eq!((first.rx_queues, first.tx_queues, first.numa_node), (2, 2, 0));
+    assert_eq!((first.stats.rx_packets, first.stats.tx_packets), (16_920_896, 16_085_312));
+    assert_eq!(first.xstats["rx_q1_packets"], 8_461_472);
+    assert_eq!((first.xstats.len(), first.xstats_truncated), (18, false));
+    assert_eq!(second.stats.rx_packets, 16_917_312);
+    let [pool] = &sample.pools[..] else { panic!("{:?}", sample.pools) };
+    assert_eq!((pool.name.as_str(), pool.size, pool.element_bytes), ("mb_pool_0", 2048, 2368));
+    assert_eq!((pool.occupancy, pool.cache_size, pool.socket), (None, 250, 0));
+    assert!(sample.library.is_none() && sample.rings.is_empty() && sample.lcores.is_empty());
+}
+
+#[test]
+fn testpmd_without_ports_is_a_complete_sample() {
+    let sample = collect(&Recording::read("dpdk-22.11/testpmd-no-ports.jsonl"));
+    assert!(sample.ports.is_empty() && sample.partial.is_empty(), "{:?}", sample.partial);
+    assert_eq!(sample.pools.len(), 1);
+}
+
+#[test]
+fn sixty_four_queues() {
+    let sample = collect(&Recording::read("dpdk-22.11/testpmd-64-queues.jsonl"));
+    assert_eq!((sample.ports[0].rx_queues, sample.ports[0].xstats.len()), (64, 88));
+    assert!(!sample.ports[0].xstats_truncated);
+}
+
+#[test]
+fn later_rounds_keep_the_connection_and_ask_less() {
+    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    let mut collector = Collector::new(app.app());
+    let first = collector.collect(TIMEOUT).unwrap();
+    let second = collector.collect(TIMEOUT).unwrap();
+    // Commands, EAL arguments, lists of ports and pools, four a port, one a pool; then lists and ports.
+    assert_eq!((first.requests, second.requests), (13, 10));
+    assert_eq!((first.pools, first.app), (second.pools, second.app));
+    assert!(second.monotonic_ns > first.monotonic_ns);
+}
+
+#[test]
+fn a_part_that_fails_is_named_and_the_rest_remains() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl")
+        .with("/ethdev/stats,0", "garbage")
+        .with("/ethdev/link_status,1", r#"{"/ethdev/link_status":null}"#)
+        .with("/ethdev/xstats,1", r#"{"/ethdev/xstats":{"a":-1}}"#);
+    let sample = collect(&recording);
+    assert_eq!(sample.ports.iter().map(|port| port.id).collect::<Vec<_>>(), [1]);
+    assert_eq!((sample.ports[0].link_up, sample.ports[0].xstats.len()), (None, 0));
+    assert_eq!(sample.pools.len(), 1);
+    let failed: Vec<_> = sample.partial.iter().map(|p| p.split(": ").next().unwrap()).collect();
+    assert_eq!(failed, ["/ethdev/stats,0", "/ethdev/xstats,1", "/ethdev/link_status,1"]);
+}
+
+#[test]
+fn a_reply_about_another_port_is_asked_again() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let wrong = AtomicU32::new(1);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match request {
+            "/ethdev/info,0" if wrong.swap(0, Ordering::Relaxed) == 1 => {
+                recording.answer("/ethdev/info,1")
+            }
+            other => recording.answer(other),
+        });
+    });
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.ports[0].device.as_str(), sample.partial.len()), ("net_null0", 0));
+}
+
+#[test]
+fn a_port_that_always_answers_for_another_is_left_out() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let other = recording.answer("/ethdev/info,1");
+    let sample = collect(&recording.with("/ethdev/info,0", &other));
+    assert_eq!(sample.ports.iter().map(|port| port.id).collect::<Vec<_>>(), [1]);
+    assert!(sample.partial[0].starts_with("/ethdev/info,0: "), "{:?}", sample.partial);
+}
+
+#[test]
+fn counters_that_contradict_each_other_are_asked_again() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let wrong = AtomicU32::new(1);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match request {
+            "/ethdev/stats,1" if wrong.swap(0, Ordering::Relaxed) == 1 => {
+                recording.answer("/ethdev/stats,0")
+            }
+            other => recording.answer(other),
+        });
+    });
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!(sample.ports[1].stats.rx_packets, 16_917_312);
+}
+
+#[test]
+fn extended_counters_at_the_limit_are_flagged() {
+    let entries: Vec<_> = (0..256).map(|i| format!(r#""c{i}":{i}"#)).collect();
+    let full = format!(r#"{{"/ethdev/xstats":{{{}}}}}"#, entries.join(","));
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let sample = collect(&recording.with("/ethdev/xstats,0", &full));
+    assert!(sample.ports[0].xstats_truncated && !sample.ports[1].xstats_truncated);
+    assert_eq!(sample.ports[0].xstats.len(), 256);
+}
+
+#[test]
+fn newer_dpdk_tells_pool_counts_and_rings() {
+    let sample = collect(&Recording::read("synthetic/dpdk-24.11-pool-counts-and-rings.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let parts = Occupancy { common: 1500, cached: 48, in_use: 500 };
+    assert_eq!(sample.pools[0].occupancy, Some(parts));
+    let [ring] = &sample.rings[..] else { panic!("{:?}", sample.rings) };
+    assert_eq!((ring.name.as_str(), ring.capacity, ring.used), ("work", 1023, 17));
+}
+
+#[test]
+fn tables_of_libpmdscope_are_read_page_by_page() {
+    let sample = collect(&Recording::read("synthetic/pmdscope-two-pages.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let names: Vec<_> = sample.pools.iter().map(|pool| pool.name.as_str()).collect();
+    assert_eq!(names, ["clones", "mb_pool", "z_last"]);
+    assert_eq!(sample.pools[1].lcore_caches, [(1, 183), (3, 200)].into());
+    let library = sample.library.unwrap();
+    assert_eq!((library.version.as_str(), library.tee_socket), ("0.1.0", None));
+    assert_eq!(sample.lcores[0].gaps, [5, 6, 7]);
+    assert!(sample.queues.is_empty());
+}
+
+/// Serves the pools with a generation that `generation` gives for each page.
+fn changing(generation: impl Fn(u32) -> u32 + Send + 'static) -> FakeApp {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let pages = AtomicU32::new(0);
+    FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            let reply = recording.answer(request);
+            if !request.starts_with("/pmdscope/pools") {
+                return reply;
+            }
+            let page = pages.fetch_add(1, Ordering::Relaxed);
+            reply.replace(r#""generation":3"#, &format!(r#""generation":{}"#, generation(page)))
+        });
+    })
+}
+
+#[test]
+fn a_table_that_changes_between_pages_is_read_again() {
+    let app = changing(|page| page.min(2));
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.pools.len(), sample.partial.len()), (3, 0), "{:?}", sample.partial);
+}
+
+#[test]
+fn a_table_that_never_settles_is_given_up() {
+    let app = changing(|page| page);
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert!(sample.pools.is_empty() && sample.lcores.len() == 1);
+    assert!(sample.partial[0].starts_with("/pmdscope/pools: the table changed"));
+}
+
+#[test]
+fn an_unknown_schema_falls_back_to_what_stock_apps_tell() {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let other = recording.answer("/pmdscope").replace(r#""schema":1"#, r#""schema":9"#);
+    let sample = collect(&recording.with("/pmdscope", &other));
+    assert!(sample.library.is_none());
+    assert_eq!(sample.pools.len(), 1);
+    assert!(sample.partial[0].starts_with("/pmdscope: libpmdscope speaks schema 9"));
+}
+
+#[test]
+fn a_restarted_app_is_connected_again_within_the_round() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let connections = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&connections);
+    let app = FakeApp::start(move |connection| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        connection.send(support::BANNER);
+        // As many requests as a first round makes, then the app ends.
+        for _ in 0..13 {
+            let Some(request) = connection.receive() else { return };
+            connection.send(recording.answer(&request));
+        }
+    });
+    let mut collector = Collector::new(app.app());
+    for _ in 0..3 {
+        assert_eq!(collector.collect(TIMEOUT).unwrap().ports.len(), 2);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn losing_the_connection_midway_keeps_what_was_learned() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let app = FakeApp::start(move |connection| {
+        connection.send(support::BANNER);
+        for _ in 0..7 {
+            let Some(request) = connection.receive() else { return };
+            connection.send(recording.answer(&request));
+        }
+    });
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.ports.len(), sample.pools.len()), (1, 0));
+    assert_eq!(sample.partial.len(), 1, "{:?}", sample.partial);
+    assert!(sample.failed("/ethdev/"));
+}
+
+#[test]
+fn an_app_that_never_answers_is_an_error_within_the_deadline() {
+    let app = FakeApp::start(|connection| {
+        connection.send(support::BANNER);
+        while connection.receive().is_some() {}
+    });
+    let began = std::time::Instant::now();
+    let error = Collector::new(app.app()).collect(Duration::from_millis(80)).unwrap_err();
+    assert!(matches!(error, Error::Timeout(_)), "{error}");
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+#[test]
+fn two_tools_never_ask_at_the_same_time() {
+    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    let other_tool = AppLock::open(app.dir()).unwrap();
+    let held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
+    let mut collector = Collector::new(app.app());
+    let error = collector.collect(Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error, Error::Locked), "{error}");
+    drop(held);
+    collector.collect(TIMEOUT).unwrap();
+    assert!(other_tool.hold(Deadline::after(TIMEOUT)).is_ok(), "held beyond the round");
+}
+
+#[test]
+fn a_stock_app_is_never_asked_for_what_may_harm_it() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            log.lock().unwrap().push(request.to_owned());
+            recording.answer(request)
+        });
+    });
+    Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let harmless = ["/", "/eal/params", "/ethdev/list", "/mempool/list", "/mempool/info,mb_pool_0"];
+    for request in asked.lock().unwrap().iter() {
+        let port =
+            request.starts_with("/ethdev/") && (request.ends_with(",0") || request.ends_with(",1"));
+        assert!(harmless.contains(&request.as_str()) || port, "{request}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Discovery and collection against a real `dpdk-testpmd`; skipped where it is not installed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions, FindError, discover, find};
+use pmdscope_telemetry::{Collector, Error, Thresholds, Tracker, finding};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const TESTPMD: &str = "/usr/bin/dpdk-testpmd";
+const START: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_millis(400);
+
+fn main() {
+    let missing = skip_when(!Path::new(TESTPMD).exists(), "dpdk-testpmd is not installed");
+    let few_pages = skip_when(free_hugepages() < 64, "--in-memory needs 64 free 2 MiB hugepages");
+    let trials = [
+        ("an_app_is_followed_through_stop_continue_and_kill", follow as fn() -> _, missing),
+        ("an_app_without_telemetry_is_told", without_telemetry, missing),
+        ("an_app_without_ports_is_a_finding", without_ports, missing),
+        ("in_memory_instances_are_told_apart", in_memory, missing || few_pages),
+    ];
+    let trials = trials.map(|(name, test, skip)| Trial::test(name, test).with_ignored_flag(skip));
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
+}
+
+fn skip_when(skip: bool, reason: &str) -> bool {
+    if skip {
+        eprintln!("SKIP: {reason}");
+    }
+    skip
+}
+
+fn free_hugepages() -> u32 {
+    let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+    std::fs::read_to_string(free).ok().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Runtime directories of their own, so that neither other apps nor other tests are seen.
+struct Host {
+    root: TempDir,
+}
+
+/// A running testpmd with two null ports; killed when dropped.
+struct Testpmd(Child);
+
+impl Host {
+    fn new() -> Result<Self, Failed> {
+        Ok(Self { root: tempfile::tempdir()? })
+    }
+
+    /// `eal` decides on the kind of memory, `--no-huge` or `--in-memory`.
+    fn start(&self, eal: &[&str], devices: usize) -> Result<Testpmd, Failed> {
+        let vdevs = (0..devices).map(|i| format!("--vdev=net_null{i}"));
+        let child = Command::new(TESTPMD)
+            .env("RUNTIME_DIRECTORY", self.root.path())
+            .args(["-l", "0-1", "--no-pci", "-m", "64", "--file-prefix", "pmd"])
+            .args(eal)
+            .args(vdevs)
+            .args(["--", "-i", "--total-num-mbufs=2048"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Testpmd(child))
+    }
+
+    fn options(&self) -> DiscoverOptions {
+        DiscoverOptions {
+            roots: vec![self.root.path().into()],
+            stale: false,
+            timeout: Duration::from_millis(200),
+        }
+    }
+
+    /// Waits until the apps are as `ready` wants them.
+    fn await_apps(&self, ready: impl Fn(&[App]) -> bool) -> Result<Vec<App>, Failed> {
+        let began = Instant::now();
+        loop {
+            let apps = discover(&self.options());
+            if ready(&apps) {
+                return Ok(apps);
+            }
+            if began.elapsed() > START {
+                return Err(format!("gave up waiting, apps are {apps:?}").into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the app answers and has started its ports.
+    fn await_started(&self, ports: usize) -> Result<Collector, Failed> {
+        let app = self.await_apps(all_live)?.remove(0);
+        let mut collector = Collector::new(app);
+        let began = Instant::now();
+        loop {
+            let started = collector.collect(DEADLINE).is_ok_and(|sample| {
+                sample.ports.iter().filter(|port| port.started).count() == ports
+                    && !sample.pools.is_empty()
+            });
+            if started {
+                return Ok(collector);
+            }
+            if began.elapsed() > START {
+                return Err("gave up waiting for the ports".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn all_live(apps: &[App]) -> bool {
+    !apps.is_empty() && apps.iter().all(|app| app.state == AppState::Live)
+}
+
+impl Testpmd {
+    fn signal(&self, signal: Signal) -> Result<(), Failed> {
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or("bad pid")?;
+        Ok(kill_process(pid, signal)?)
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn follow() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let testpmd = host.start(&["--no-huge"], 2)?;
+    let mut collector = host.await_started(2)?;
+    let found = find(None, &host.options())?;
+    assert_eq!((found.name.as_str(), found.pid), ("pmd", Some(testpmd.0.id())));
+
+    let sample = collector.collect(DEADLINE)?;
+    assert_eq!(sample.partial, Vec::<String>::new());
+    assert_eq!(sample.app.pid, testpmd.0.id());
+    assert!(sample.app.start_ticks > 0);
+    assert_eq!(sample.app.exe.as_deref().map(PathBuf::from), Some(std::fs::canonicalize(TESTPMD)?));
+    assert!(sample.app.eal_args.contains(&"--vdev=net_null1".into()));
+    let devices: Vec<_> = sample.ports.iter().map(|port| port.device.as_str()).collect();
+    assert_eq!(devices, ["net_null0", "net_null1"]);
+    assert_eq!(sample.pools[0].size, 2048);
+
+    stop_and_continue(&testpmd, &mut collector)?;
+    kill(&host, testpmd, &mut collector)
+}
+
+fn stop_and_continue(testpmd: &Testpmd, collector: &mut Collector) -> Result<(), Failed> {
+    testpmd.signal(Signal::STOP)?;
+    // First over the kept connection, then over a new one.
+    for _ in 0..2 {
+        let began = Instant::now();
+        let stopped = collector.collect(DEADLINE);
+        assert!(matches!(stopped, Err(Error::Timeout(_))), "{stopped:?}");
+        assert!(began.elapsed() < DEADLINE + Duration::from_millis(300), "{:?}", began.elapsed());
+    }
+    testpmd.signal(Signal::CONT)?;
+    let sample = collector.collect(Duration::from_secs(5))?;
+    assert_eq!((sample.ports.len(), sample.partial.len()), (2, 0));
+    Ok(())
+}
+
+fn kill(host: &Host, testpmd: Testpmd, collector: &mut Collector) -> Result<(), Failed> {
+    drop(testpmd);
+    let socket = &collector.app().socket;
+    assert!(socket.exists(), "a killed app leaves its socket behind");
+    assert_eq!(discover(&host.options()), []);
+    assert!(matches!(find(None, &host.options()), Err(FindError::NoApp { .. })));
+    let all = discover(&DiscoverOptions { stale: true, ..host.options() });
+    assert_eq!(all[0].state, AppState::Stale);
+    let gone = collector.collect(DEADLINE);
+    assert!(matches!(gone, Err(Error::Refused)), "{gone:?}");
+
+    let again = host.start(&["--no-huge"], 2)?;
+    host.await_started(2)?;
+    assert_eq!(collector.collect(DEADLINE)?.app.pid, again.0.id());
+    Ok(())
+}
+
+fn without_telemetry() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let testpmd = host.start(&["--no-huge", "--no-telemetry"], 1)?;
+    let apps = host.await_apps(|apps| !apps.is_empty())?;
+    assert_eq!((apps[0].state, apps[0].pid), (AppState::NoTelemetry, Some(testpmd.0.id())));
+    let found = find(None, &host.options());
+    assert!(matches!(found, Err(FindError::NoTelemetry(_))), "{found:?}");
+    assert_eq!(finding::judge_unasked(&apps[0]).map(|f| f.lint), Some("telemetry_off"));
+    Ok(())
+}
+
+fn in_memory() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let first = host.start(&["--in-memory"], 1)?;
+    host.await_apps(all_live)?;
+    let second = host.start(&["--in-memory"], 1)?;
+    let apps = host.await_apps(|apps| apps.len() == 2 && all_live(apps))?;
+    let found: Vec<_> = apps.iter().map(|app| (app.name.as_str(), app.pid)).collect();
+    assert_eq!(found, [("pmd", Some(first.0.id())), ("pmd:1", Some(second.0.id()))]);
+    assert!(matches!(find(None, &host.options()), Err(FindError::Several(_))));
+    assert_eq!(find(Some("pmd:1"), &host.options())?.pid, Some(second.0.id()));
+    Ok(())
+}
+
+fn without_ports() -> Result<(), Failed> {
+    let host = Host::new()?;
+    let _testpmd = host.start(&["--no-huge"], 0)?;
+    let mut collector = host.await_started(0)?;
+    let model = Tracker::default().update(collector.collect(DEADLINE)?);
+    let lints: Vec<_> = finding::judge(&model, &Thresholds::default());
+    assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), ["no_ports"]);
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! A stand-in for the telemetry socket of an app, scripted by each test.
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    unreachable_pub,
+    reason = "test code, of which each program uses its part"
+)]
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
+    listen, recv, send, socket_with,
+};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+pub const BANNER: &str = r#"{"version":"DPDK 22.11.11","pid":4711,"max_output_len":16384}"#;
+
+/// A runtime directory with a listening telemetry socket.
+pub struct FakeApp {
+    root: TempDir,
+    dir: PathBuf,
+    listener: Arc<OwnedFd>,
+}
+
+/// The app's side of one connection.
+pub struct Connection(OwnedFd);
+
+impl Connection {
+    pub fn send(&self, bytes: impl AsRef<[u8]>) {
+        // The client may have left already; that is for the client's side of the test to judge.
+        let _ = send(&self.0, bytes.as_ref(), SendFlags::NOSIGNAL);
+    }
+
+    /// The next request; `None` when the client has left.
+    pub fn receive(&self) -> Option<String> {
+        let mut buffer = [0; 2048];
+        let (bytes, _) = recv(&self.0, &mut buffer, RecvFlags::empty()).ok()?;
+        (bytes > 0).then(|| String::from_utf8(buffer[..bytes].to_vec()).unwrap())
+    }
+
+    /// Sends the banner, then answers each request with what `answer` returns for it.
+    pub fn serve(&self, mut answer: impl FnMut(&str) -> String) {
+        self.send(BANNER);
+        while let Some(request) = self.receive() {
+            self.send(answer(&request));
+        }
+    }
+}
+
+impl FakeApp {
+    /// Listens and never accepts, as a stopped app does.
+    pub fn stopped() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dpdk/fake");
+        std::fs::create_dir_all(&dir).unwrap();
+        let listener = listener(&dir.join("dpdk_telemetry.v2"));
+        Self { root, dir, listener: Arc::new(listener) }
+    }
+
+    /// Runs `behave` for each connection, one after the other.
+    pub fn start(mut behave: impl FnMut(Connection) + Send + 'static) -> Self {
+        let app = Self::stopped();
+        let listener = Arc::clone(&app.listener);
+        thread::spawn(move || {
+            while let Ok(connection) = accept(&*listener) {
+                behave(Connection(connection));
+            }
+        });
+        app
+    }
+
+    /// Answers every request from a recording; a request that is not in it is answered with null.
+    pub fn replay(recording: &Recording) -> Self {
+        let recording = recording.clone();
+        Self::start(move |connection| connection.serve(|request| recording.answer(request)))
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("dpdk_telemetry.v2")
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn discovery(&self) -> DiscoverOptions {
+        DiscoverOptions {
+            roots: vec![self.root.path().into()],
+            stale: false,
+            timeout: Duration::from_millis(100),
+        }
+    }
+
+    pub fn app(&self) -> App {
+        App {
+            name: "fake".into(),
+            dir: self.dir.clone(),
+            socket: self.socket(),
+            pid: None,
+            dpdk_version: None,
+            state: AppState::Live,
+        }
+    }
+}
+
+fn listener(path: &Path) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    listen(&socket, 1).unwrap();
+    socket
+}
+
+#[derive(Clone, Deserialize)]
+struct Exchange {
+    request: Option<String>,
+    reply: String,
+}
+
+/// Requests and replies as recorded by data/record.py, in order.
+#[derive(Clone)]
+pub struct Recording(VecDeque<Exchange>);
+
+impl Recording {
+    pub fn read(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let lines = std::fs::read_to_string(path).unwrap();
+        Self(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    /// Replaces the reply to `request`, or adds it.
+    pub fn with(mut self, request: &str, reply: &str) -> Self {
+        self.0.retain(|exchange| exchange.request.as_deref() != Some(request));
+        self.0.push_back(Exchange { request: Some(request.into()), reply: reply.into() });
+        self
+    }
+
+    pub fn answer(&self, request: &str) -> String {
+        let known = self.0.iter().find(|exchange| exchange.request.as_deref() == Some(request));
+        known.map_or_else(
+            || format!(r#"{{"{}":null}}"#, request.split(',').next().unwrap_or_default()),
+            |exchange| exchange.reply.clone(),
+        )
+    }
+}
