@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/* The capture socket and its consumers, well-behaved and not. One thread, the main lcore. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_random.h>
+
+#include "clock.h"
+#include "tee.h"
+#include "tee_capture.h"
+#include "tee_slots.h"
+#include "tee_test.h"
+
+static void
+offer(unsigned int n, uint32_t len)
+{
+	struct rte_mbuf *pkt = test_packet(len, 0, 2048);
+
+	while (n-- > 0)
+		pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
+	rte_pktmbuf_free(pkt);
+}
+
+static void
+expect_refusal(const void *buf, size_t len, int error, const char *text)
+{
+	struct pmdscope_tee_message message;
+	const int fd = test_connect();
+	int fds[2];
+
+	CHECK(send(fd, buf, len, MSG_NOSIGNAL) == (ssize_t)len);
+	message = test_expect(fd, PMDSCOPE_TEE_REFUSE);
+	if (message.value != (uint32_t)error || strstr(message.text, text) == NULL)
+		fprintf(stderr, "%u \"%s\", expected %d \"%s\"\n", message.value, message.text, error,
+				text);
+	CHECK(message.value == (uint32_t)error && strstr(message.text, text) != NULL);
+	CHECK(test_receive(fd, fds).kind == 0);
+	close(fd);
+}
+
+static void
+expect_bad_field(struct request req, int error, const char *text)
+{
+	const size_t len = offsetof(struct request, insns) + req.hdr.nb_insns * sizeof(req.insns[0]);
+
+	expect_refusal(&req, len, error, text);
+}
+
+#define BAD(field, value, error, text) \
+	do { \
+		struct request bad = test_request(); \
+		bad.field = (value); \
+		expect_bad_field(bad, error, text); \
+	} while (0)
+
+static void
+test_refusals(void)
+{
+	static uint8_t big[65536];
+	struct request req = test_request();
+	unsigned int i, j;
+
+	BAD(hdr.magic, 0, EINVAL, "magic");
+	BAD(hdr.version, 2, EPROTONOSUPPORT, "version: 2, the app speaks 1");
+	BAD(hdr.hdr_size, 31, EINVAL, "hdr_size");
+	BAD(hdr.snaplen, 262145, EINVAL, "snaplen");
+	BAD(hdr.ring_size, 65537, EINVAL, "ring_size");
+	BAD(hdr.ring_size, 32768, EINVAL, "ring_size");
+	BAD(hdr.ring_size, 1U << 27, EINVAL, "ring_size");
+	BAD(hdr.reserved, 1, EINVAL, "reserved");
+	BAD(hdr.nb_selects, 0, EINVAL, "nb_selects");
+	BAD(hdr.nb_selects, 65, EINVAL, "nb_selects");
+	BAD(hdr.nb_selects, 2, EMSGSIZE, "bytes");
+	BAD(select.port, RTE_MAX_ETHPORTS, EINVAL, "selects[0].port");
+	BAD(select.queue, RTE_MAX_QUEUES_PER_PORT, EINVAL, "selects[0].queue");
+	BAD(select.dirs, 0, EINVAL, "selects[0].dirs");
+	BAD(select.dirs, 4, EINVAL, "selects[0].dirs");
+	BAD(select.reserved, 7, EINVAL, "selects[0].reserved");
+	BAD(hdr.nb_insns, 1, EINVAL, "filter instruction 0");
+	req.hdr.nb_insns = 513;
+	expect_refusal(&req, sizeof(req), EINVAL, "nb_insns");
+	expect_refusal(&req, 1, EMSGSIZE, "1 bytes");
+	expect_refusal(big, sizeof(big), EINVAL, "magic");
+	memcpy(big, &(struct request){.hdr = test_request().hdr}, sizeof(req.hdr));
+	expect_refusal(big, sizeof(big), EMSGSIZE, "65536 bytes");
+
+	for (i = 0; i < 300; i++) {
+		const size_t len = 1 + rte_rand_max(6000);
+
+		for (j = 0; j < len; j++)
+			big[j] = (uint8_t)rte_rand();
+		expect_refusal(big, len, len < sizeof(req.hdr) ? EMSGSIZE : EINVAL, "");
+	}
+	CHECK(pmdscope_tee_nb_sessions() == 0);
+}
+
+static void
+test_descriptors(void)
+{
+	const struct request req = test_request();
+	struct reader r;
+	char path[64];
+	int fd, again;
+	size_t size;
+
+	fd = test_attach(&req, &r);
+	size = PMDSCOPE_RING_HDR_SIZE + r.hdr->data_size;
+	CHECK(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, r.data_fd, 0) == MAP_FAILED);
+	CHECK(mprotect((void *)(uintptr_t)r.hdr, size, PROT_READ | PROT_WRITE) < 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", r.data_fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	if (again >= 0) {
+		CHECK(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) == MAP_FAILED);
+		CHECK(pwrite(again, "x", 1, 0) < 0 && ftruncate(again, 0) < 0);
+		CHECK(ftruncate(again, 1 << 30) < 0);
+		CHECK(fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) < 0);
+		close(again);
+	}
+	CHECK(pwrite(r.data_fd, "x", 1, 0) < 0 && ftruncate(r.data_fd, 0) < 0);
+	CHECK(fcntl(r.data_fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+	CHECK(ftruncate(r.tail_fd, 0) < 0 && ftruncate(r.tail_fd, 1 << 20) < 0);
+	CHECK(fcntl(r.tail_fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+	CHECK((fcntl(r.data_fd, F_GETFL) & O_ACCMODE) == O_RDONLY);
+
+	/* A hole in the tail reads as 0: the tail goes back, nothing worse. */
+	offer(10, 100);
+	while (test_next(&r) != NULL)
+		;
+	test_release(&r);
+	offer(1, 100);
+	CHECK(fallocate(r.tail_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0);
+	offer(1, 100);
+	test_pump(1);
+	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
+	close(fd);
+	test_unmap(&r);
+	test_pump(5);
+}
+
+/* Tails that break the rules stop the ring for good and end the session. */
+static void
+test_hostile_tail(void)
+{
+	const struct request req = test_request();
+	struct pmdscope_tee_message message;
+	struct reader r;
+	uint64_t head, step;
+	int fd;
+
+	for (step = 0; step < 3; step++) {
+		fd = test_attach(&req, &r);
+		offer(10, 100);
+		head = r.hdr->head;
+		while (test_next(&r) != NULL)
+			;
+		test_release(&r);
+		offer(1, 100);
+		r.tail->tail = step == 0 ? head - 16 : step == 1 ? head + 100000 : UINT64_MAX;
+		offer(5, 100);
+		r.tail->tail = head;
+		offer(5, 100);
+		CHECK(r.hdr->records == 11 && r.hdr->dropped == 10);
+		CHECK(pmdscope_tee_nb_sessions() == 1);
+		pmdscope_tee_tick();
+		CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_table.count() == 1);
+		message = test_expect(fd, PMDSCOPE_TEE_END);
+		CHECK(message.value == EPROTO && strstr(message.text, "tail") != NULL);
+		close(fd);
+		test_unmap(&r);
+		test_pump(5);
+		CHECK(pmdscope_tee_table.count() == 0);
+	}
+}
+
+static void
+test_lease(void)
+{
+	struct request req = test_request();
+	struct reader r;
+	uint64_t start;
+	int fd;
+
+	req.hdr.lease_ms = 600;
+	fd = test_attach(&req, &r);
+	/* Read, or not full: stays. */
+	offer(10, 1000);
+	test_pump(700);
+	CHECK(pmdscope_tee_nb_sessions() == 1);
+	offer(100, 1000);
+	start = pmdscope_tee_now_ms();
+	CHECK(r.hdr->dropped > 0);
+	test_pump(200);
+	CHECK(test_next(&r) != NULL);
+	test_release(&r);
+	offer(100, 1000);
+	test_pump(200);
+	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == ETIMEDOUT);
+	CHECK(pmdscope_tee_now_ms() - start >= 800);
+	CHECK(pmdscope_tee_nb_sessions() == 0);
+	offer(1, 1000);
+	close(fd);
+	test_unmap(&r);
+	test_pump(5);
+}
+
+/* Limits of sessions, of waiting connections and of memory, each with its own words. */
+static void
+test_limits(void)
+{
+	struct request req = test_request();
+	struct pmdscope_tee_message message;
+	struct reader r[3], big;
+	int fds[16], fd;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		fds[i] = test_attach(&req, &r[i]);
+	expect_refusal(&req, offsetof(struct request, insns), EBUSY, "tee_sessions");
+	/* All of them get every packet. */
+	offer(7, 100);
+	for (i = 0; i < 3; i++)
+		CHECK(r[i].hdr->records == 7);
+	CHECK(pmdscope_tee_table.count() == 3);
+	/* One that has ended gives way to a new one. */
+	r[1].tail->tail = 1 << 20;
+	offer(1, 100);
+	pmdscope_tee_tick();
+	CHECK(test_expect(fds[1], PMDSCOPE_TEE_END).value == EPROTO);
+	fd = test_attach(&req, &big);
+	test_unmap(&big);
+	close(fd);
+	for (i = 0; i < 3; i++) {
+		close(fds[i]);
+		test_unmap(&r[i]);
+	}
+	test_pump(5);
+	CHECK(pmdscope_tee_nb_sessions() == 0);
+
+	req.hdr.ring_size = PMDSCOPE_RING_MAX_SIZE;
+	fd = test_connect();
+	test_send(fd, &req);
+	message = test_expect(fd, PMDSCOPE_TEE_ACCEPT);
+	CHECK(strstr(message.text, "ring_size reduced to 8388608") != NULL);
+	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_RING);
+	test_map(&big, fds);
+	CHECK(big.hdr->data_size == 8 << 20);
+	test_unmap(&big);
+	close(fd);
+	test_pump(5);
+
+	for (i = 0; i < 8; i++)
+		fds[i] = test_connect();
+	test_pump(20);
+	fd = test_connect();
+	CHECK(test_expect(fd, PMDSCOPE_TEE_REFUSE).value == EBUSY);
+	close(fd);
+	for (i = 0; i < 8; i++)
+		CHECK(test_expect(fds[i], PMDSCOPE_TEE_REFUSE).value == ETIMEDOUT);
+	for (i = 0; i < 8; i++)
+		close(fds[i]);
+	test_pump(5);
+}
+
+/* Without descriptors the control thread neither spins nor gives up. */
+static void
+test_no_descriptors(void)
+{
+	struct rlimit old, none;
+	const struct request req = test_request();
+	struct reader r;
+	unsigned int i;
+	int fd, last, client;
+
+	client = test_connect();
+	CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0);
+	none = old;
+	/* The lowest free descriptor becomes the limit. */
+	last = dup(0);
+	close(last);
+	none.rlim_cur = (rlim_t)last;
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	test_pump_events(5);
+	const uint64_t start = pmdscope_tee_now_ms();
+	for (i = 0; i < 5; i++)
+		test_pump_events(20);
+	CHECK(pmdscope_tee_now_ms() - start >= 90);
+	/* A request that finds none for its rings is told so. */
+	none.rlim_cur = (rlim_t)last + 1;
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	test_pump(5);
+	test_send(client, &req);
+	CHECK(test_expect(client, PMDSCOPE_TEE_REFUSE).value == EMFILE);
+	CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
+	close(client);
+	fd = test_attach(&req, &r);
+	close(fd);
+	test_unmap(&r);
+	test_pump(5);
+}
+
+/* An lcore that begins late gets its ring at a tick; what it dropped until then is counted. */
+static void
+test_late_lcore(void)
+{
+	const struct request req = test_request();
+	const struct pmdscope_record *rec;
+	struct pmdscope_tee_message message;
+	struct reader r;
+	int fds[2], fd;
+
+	/* As if nobody had polled or been seen yet. */
+	pmdscope_lcores[rte_lcore_id()].polls = 0;
+	pmdscope_tee_slots.seen[rte_lcore_id()] = 0;
+	fd = test_connect();
+	test_send(fd, &req);
+	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
+	offer(13, 100);
+	message = test_receive(fd, fds);
+	CHECK(message.kind == PMDSCOPE_TEE_RING);
+	test_map(&r, fds);
+	offer(1, 100);
+	rec = test_next(&r);
+	CHECK(rec != NULL && rec->gap == 13);
+	CHECK(r.hdr->records == 1 && r.hdr->dropped == 13 && r.hdr->port_dropped[0] == 13);
+	pmdscope_lcores[rte_lcore_id()].polls = 1;
+	close(fd);
+	test_unmap(&r);
+	test_pump(5);
+}
+
+/* kill -9 of a consumer disarms by its end-of-file, without any tick. */
+static void
+test_killed(void)
+{
+	const struct request req = test_request();
+	struct pmdscope_tee_message message;
+	unsigned int i;
+	pid_t pid;
+	char c;
+	int ready[2];
+
+	CHECK(pipe(ready) == 0);
+	const int fd = test_connect();
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		test_send(fd, &req);
+		while (recv(fd, &message, sizeof(message), 0) <= 0 ||
+				message.kind != PMDSCOPE_TEE_RING)
+			;
+		if (write(ready[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(fd);
+	fcntl(ready[0], F_SETFL, O_NONBLOCK);
+	while (read(ready[0], &c, 1) != 1)
+		test_pump(5);
+	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+	for (i = 0; i < 10 && pmdscope_tee_nb_sessions() > 0; i++)
+		test_pump_events(10);
+	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_armed == NULL);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+/* Another user is refused, unless it is in the group. */
+static int
+connect_as(uid_t uid, gid_t gid, gid_t extra)
+{
+	struct pmdscope_tee_message message = {0};
+	const struct request req = test_request();
+	struct pollfd pfd = {.events = POLLIN};
+	int status, fd;
+	const pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (setgroups(1, &extra) < 0 || setgid(gid) < 0 || setuid(uid) < 0)
+			_exit(99);
+		fd = test_connect();
+		send(fd, &req, offsetof(struct request, insns), MSG_NOSIGNAL);
+		pfd.fd = fd;
+		if (poll(&pfd, 1, 2000) != 1 || recv(fd, &message, sizeof(message), 0) < 0)
+			_exit(98);
+		_exit(message.kind == PMDSCOPE_TEE_REFUSE ? (int)message.value : 0);
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		test_pump(5);
+	test_pump(5);
+	CHECK(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void
+open_to_all(const char *path)
+{
+	char dir[PATH_MAX];
+	char *slash;
+
+	/* So that the peer check is what decides, not the file system. */
+	CHECK(chmod(path, 0666) == 0);
+	snprintf(dir, sizeof(dir), "%s", path);
+	while ((slash = strrchr(dir, '/')) != dir) {
+		*slash = '\0';
+		if (access(dir, W_OK) == 0 && strstr(dir, "dpdk") != NULL)
+			CHECK(chmod(dir, 0711) == 0);
+	}
+}
+
+static void
+test_credentials(void)
+{
+	struct stat st;
+
+	CHECK(stat(pmdscope_tee_socket_path(), &st) == 0);
+	CHECK((st.st_mode & 0777) == 0600);
+	if (geteuid() != 0) {
+		printf("not root: other users are not tried\n");
+		return;
+	}
+	open_to_all(pmdscope_tee_socket_path());
+	CHECK(connect_as(65534, 65534, 65534) == EACCES);
+	CHECK(connect_as(0, 0, 0) == 0);
+	test_tee_stop();
+	test_tee_start_group("adm");
+	CHECK(stat(pmdscope_tee_socket_path(), &st) == 0);
+	CHECK((st.st_mode & 0777) == 0660 && st.st_gid == getgrnam("adm")->gr_gid);
+	open_to_all(pmdscope_tee_socket_path());
+	CHECK(connect_as(65534, 65534, 65534) == EACCES);
+	CHECK(connect_as(65534, st.st_gid, 65534) == 0);
+	CHECK(connect_as(65534, 65534, st.st_gid) == 0);
+	test_tee_stop();
+	test_tee_start_group("no-such-group");
+	CHECK(stat(pmdscope_tee_socket_path(), &st) == 0 && (st.st_mode & 0777) == 0600);
+}
+
+/* The names of live apps are left alone, those of dead ones are taken over. */
+static void
+test_names(void)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	char second[sizeof(addr.sun_path) + 2];
+	char name[sizeof(addr.sun_path)];
+	int other;
+
+	snprintf(name, sizeof(name), "%s", pmdscope_tee_socket_path());
+	memcpy(addr.sun_path, name, sizeof(name));
+	snprintf(second, sizeof(second), "%s:1", name);
+	test_tee_stop();
+	CHECK(access(name, F_OK) < 0);
+
+	other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(bind(other, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(other, 1) == 0);
+	test_tee_start(3, 8);
+	CHECK(strcmp(pmdscope_tee_socket_path(), second) == 0);
+	test_tee_stop();
+	CHECK(access(second, F_OK) < 0 && access(name, F_OK) == 0);
+
+	close(other);
+	test_tee_start(3, 8);
+	CHECK(strcmp(pmdscope_tee_socket_path(), name) == 0);
+	/* Somebody else's socket under our name stays. */
+	CHECK(unlink(name) == 0);
+	other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(bind(other, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	test_tee_stop();
+	CHECK(unlink(name) == 0);
+	close(other);
+
+	/* So does a file that is no socket. */
+	other = open(name, O_CREAT | O_CLOEXEC | O_WRONLY, 0600);
+	test_tee_start(3, 8);
+	CHECK(strcmp(pmdscope_tee_socket_path(), second) == 0 && access(name, F_OK) == 0);
+	close(other);
+	CHECK(unlink(name) == 0);
+}
+
+static void
+test_protocol(void)
+{
+	struct request req = test_request();
+	struct reader r;
+	int fd, fds[2];
+
+	/* A second message ends the session. */
+	fd = test_attach(&req, &r);
+	test_send(fd, &req);
+	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
+	CHECK(test_receive(fd, fds).kind == 0);
+	close(fd);
+	test_unmap(&r);
+	/* Gone before its answer. */
+	fd = test_connect();
+	test_send(fd, &req);
+	close(fd);
+	test_pump(10);
+	fd = test_connect();
+	close(fd);
+	test_pump(10);
+	CHECK(pmdscope_tee_nb_sessions() == 0);
+}
+
+static void
+test_anchors(void)
+{
+	const struct request req = test_request();
+	struct reader r;
+	uint64_t tsc;
+	const int fd = test_attach(&req, &r);
+
+	CHECK(r.hdr->anchor_seq != 0 && r.hdr->anchor_seq % 2 == 0);
+	CHECK(r.hdr->first.tsc != 0 && r.hdr->first.realtime_ns != 0 && r.hdr->first.raw_ns != 0);
+	tsc = r.hdr->last.tsc;
+	usleep(1100000);
+	CHECK(pmdscope_clock_tick());
+	pmdscope_tee_tick();
+	CHECK(r.hdr->last.tsc > tsc && r.hdr->last.tsc == pmdscope_clock_last()->tsc);
+	CHECK(r.hdr->anchor_seq % 2 == 0);
+	close(fd);
+	test_unmap(&r);
+	test_pump(5);
+}
+
+static void *
+foreign(void *arg)
+{
+	offer(3, 60);
+	return arg;
+}
+
+static void
+test_foreign(void)
+{
+	const struct request req = test_request();
+	const uint64_t before = pmdscope_tee_foreign_bursts();
+	struct reader r;
+	pthread_t thread;
+	const int fd = test_attach(&req, &r);
+
+	CHECK(pthread_create(&thread, NULL, foreign, NULL) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(pmdscope_tee_foreign_bursts() == before + 3 && r.hdr->records == 0);
+	close(fd);
+	test_unmap(&r);
+	test_pump(5);
+}
+
+/* Stopping tells consumers; what was published stays readable. */
+static void
+test_shutdown(void)
+{
+	const struct request req = test_request();
+	struct reader r;
+	unsigned int n = 0;
+	int fds[2];
+	const int fd = test_attach(&req, &r);
+
+	offer(20, 100);
+	test_tee_stop();
+	CHECK(pmdscope_tee_armed == NULL);
+	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_END);
+	CHECK(test_receive(fd, fds).kind == 0);
+	while (test_next(&r) != NULL)
+		n++;
+	CHECK(n == 20);
+	close(fd);
+	test_unmap(&r);
+}
+
+int
+main(void)
+{
+	unsigned int fds;
+
+	test_eal("tee_server", 1);
+	fds = test_open_fds();
+	test_tee_start(3, 8);
+	test_refusals();
+	test_descriptors();
+	test_hostile_tail();
+	test_lease();
+	test_limits();
+	test_no_descriptors();
+	test_late_lcore();
+	test_killed();
+	test_protocol();
+	test_anchors();
+	test_foreign();
+	test_names();
+	test_credentials();
+	test_shutdown();
+	CHECK(pmdscope_tee_abandoned_bytes() == 0);
+	CHECK(test_open_fds() == fds);
+	rte_eal_cleanup();
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef TEE_TEST_H
+#define TEE_TEST_H
+
+/* A consumer in C, and the control thread's part, for the tests of the tee. */
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include "pmdscope_ring.h"
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, \
+					#condition); \
+			exit(EXIT_FAILURE); \
+		} \
+	} while (0)
+
+/* One ring as a consumer maps it. */
+struct reader {
+	int data_fd, tail_fd;
+	const struct pmdscope_ring_hdr *hdr;
+	struct pmdscope_ring_tail *tail;
+	uint64_t pos;
+};
+
+/* A request that selects everything. */
+struct request {
+	struct pmdscope_tee_request hdr;
+	struct pmdscope_tee_select select;
+	struct pmdscope_insn insns[8];
+};
+
+/* Start the EAL without hugepages, with this many lcores (0, 1, ...). */
+void test_eal(const char *name, unsigned int nb_lcores);
+extern struct rte_mempool *test_pool;
+
+void test_tee_start(unsigned int sessions, unsigned int session_mb);
+void test_tee_start_group(const char *group);
+void test_tee_stop(void);
+/* Serve the socket for about so long, and tick. */
+void test_pump(unsigned int ms);
+/* Serve the socket without a tick. */
+void test_pump_events(unsigned int ms);
+
+int test_connect(void);
+struct request test_request(void);
+/* Send the request with this many instructions. */
+void test_send(int fd, const struct request *req);
+/* The next message, pumping meanwhile; kind 0 at end-of-file. fds is -1 where none came. */
+struct pmdscope_tee_message test_receive(int fd, int fds[2]);
+/* Expect this kind of message. */
+struct pmdscope_tee_message test_expect(int fd, uint16_t kind);
+
+/* Connect, request, and map the ring of the main lcore, which polls. The socket. */
+int test_attach(const struct request *req, struct reader *reader);
+void test_map(struct reader *reader, const int fds[2]);
+void test_unmap(struct reader *reader);
+
+/* The next packet record, or NULL; checks the rules of the ring. Valid until test_release(). */
+const struct pmdscope_record *test_next(struct reader *reader);
+/* Tell the producer what has been read. */
+void test_release(struct reader *reader);
+
+/* A packet of len bytes, byte i being (uint8_t)(seed + i), cut into segments of at most seg. */
+struct rte_mbuf *test_packet(uint32_t len, uint8_t seed, uint16_t seg);
+
+unsigned int test_open_fds(void);
+
+#endif /* TEE_TEST_H */
