@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef APP_H
+#define APP_H
+
+/* What both applications share from the first argument to the last cleanup. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_ethdev.h>
+#include <rte_mempool.h>
+
+#include "json.h"
+#include "lane.h"
+#include "options.h"
+
+/* Largest --burst, and so the size of the arrays that hold one. */
+#define APP_MAX_BURST 256
+#define APP_MAX_QUEUES 64
+
+#define APP_EXIT_OK 0
+#define APP_EXIT_FAILED 1
+#define APP_EXIT_USAGE 2
+
+struct app_options {
+	uint32_t queues;
+	uint32_t burst;
+	uint32_t descriptors;
+	uint32_t mbufs; /* 0: as many as the ports and lcores can hold, and some to spare */
+	uint64_t duration_ms;
+	uint64_t interval_ms;
+	const char *json;
+	bool quiet;
+};
+
+#define APP_OPTIONS_DEFAULT \
+	{ \
+		.queues = 1, .burst = 32, .descriptors = 1024, .interval_ms = 1000 \
+	}
+
+/* Entries of an option table that fill a struct app_options with static storage. */
+#define APP_OPTION_SPECS(o) \
+	{"queues", "N", "queue pairs per port (1)", option_u32, &(o).queues, 1, APP_MAX_QUEUES}, \
+	{"burst", "N", "packets per RX or TX call (32)", option_u32, &(o).burst, 1, \
+			APP_MAX_BURST}, \
+	{"descriptors", "N", "descriptors per queue (1024)", option_u32, &(o).descriptors, 8, \
+			32768}, \
+	{"mbufs", "N", "size of the packet pool (what the ports need)", option_u32, &(o).mbufs, \
+			64, 16777215}, \
+	{"duration", "S", "end after S seconds (run until a signal)", option_seconds, \
+			&(o).duration_ms, 1, 1000000000}, \
+	{"interval", "S", "seconds between statistics (1)", option_seconds, &(o).interval_ms, \
+			10, 3600000}, \
+	{"json", "FILE", "write the final summary to FILE as JSON", option_output, &(o).json, 0, \
+			0}, \
+	{"quiet", NULL, "print only the summary and errors", option_flag, &(o).quiet, 0, 0}
+
+struct app {
+	const char *pool_name;
+	const struct app_options *options;
+	/* Ports must have their link up within so long; 0: do not wait. */
+	uint64_t wait_link_ms;
+
+	/* Set by app_open(). */
+	struct rte_mempool *pool;
+	uint16_t ports[RTE_MAX_ETHPORTS];
+	unsigned int nb_ports;
+	unsigned int nb_started;
+	struct lanes lanes;
+};
+
+/*
+ * Split the arguments at "--", parse the application's and leave the EAL's in argc.
+ * Returns -1 to go on, otherwise an exit code: help was printed or an error reported.
+ */
+int app_parse(int *argc, char **argv, const struct option_spec *specs, unsigned int nb_specs,
+		void (*help)(FILE *out));
+
+/* Start EAL, ports and libpmdscope. 0, or an exit code, reported, with nothing left open. */
+int app_open(struct app *app, int argc, char **argv);
+
+/*
+ * Run lcore_main on every lcore, the main one included, and report at each interval.
+ * Returns 0 when all have ended, or a negative errno, reported.
+ */
+int app_run(struct app *app, int (*lcore_main)(void *), void *arg,
+		void (*report)(uint64_t elapsed_ns, uint64_t span_ns));
+
+/* Stop and close the ports. Returns how many packets the pool still misses. */
+unsigned int app_stop(struct app *app);
+
+/* Free the pool and end EAL. */
+void app_close(struct app *app);
+
+/* The members every summary begins with. */
+void app_json(struct json *json, const struct app *app, double duration_s);
+
+/* Write the summary and report a failure. 0 or a negative errno. */
+int app_json_save(struct json *json, const struct app *app);
+
+/* A number per second as text, such as "200.0k". Returns text. */
+const char *app_rate(double per_second, char text[16]);
+
+#endif /* APP_H */

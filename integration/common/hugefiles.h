@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef HUGEFILES_H
+#define HUGEFILES_H
+
+/*
+ * DPDK leaves its files in hugetlbfs behind, and with them the hugepages stay taken. A
+ * program that is done gives them back. (--huge-unlink=always would as well, but then no
+ * secondary process can attach.)
+ */
+
+#include <stddef.h>
+
+struct hugefiles;
+
+/* Note which mapped files are this process's own: named PREFIXmap_N. NULL if there are none. */
+struct hugefiles *hugefiles_note(const char *prefix);
+
+/* As hugefiles_note(), from a file with the format of /proc/self/maps. */
+struct hugefiles *hugefiles_read(const char *maps, const char *prefix);
+
+/* Remove the files that are still the ones noted. Returns how many; frees the notes. */
+size_t hugefiles_remove(struct hugefiles *files);
+
+#endif /* HUGEFILES_H */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef JSON_H
+#define JSON_H
+
+/* Writes one JSON object into memory, then to a file in one step. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct json {
+	FILE *out;
+	char *text;
+	size_t size;
+	bool first; /* No member yet in the object being written. */
+};
+
+/* 0, or -ENOMEM. */
+int json_begin(struct json *json);
+
+void json_u64(struct json *json, const char *key, uint64_t value);
+/* Three decimals; null for what is not a finite number. */
+void json_f64(struct json *json, const char *key, double value);
+void json_str(struct json *json, const char *key, const char *value);
+void json_null(struct json *json, const char *key);
+/* A member that is itself an object, until json_close(). */
+void json_open(struct json *json, const char *key);
+void json_close(struct json *json);
+
+/*
+ * Close the object and put it at path by renaming a finished file: a reader sees all of it
+ * or none. Frees the memory in any case. 0, or a negative errno; path is then untouched.
+ */
+int json_save(struct json *json, const char *path);
+
+#endif /* JSON_H */

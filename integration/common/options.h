@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+/* Command lines described by a table, from which parsing, errors and --help all come. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct option_spec {
+	const char *name;
+	/* What --help calls the value; NULL for an option without one. */
+	const char *value;
+	const char *help;
+	/* Store text (NULL without a value) in field. On failure report and return -EINVAL. */
+	int (*parse)(const struct option_spec *spec, const char *text);
+	void *field;
+	/* Smallest and largest number, in the unit of the field. */
+	uint64_t min;
+	uint64_t max;
+};
+
+/* Parsers; the comment names the type of the field. */
+int option_flag(const struct option_spec *spec, const char *text);    /* bool */
+int option_u32(const struct option_spec *spec, const char *text);     /* uint32_t */
+int option_u64(const struct option_spec *spec, const char *text);     /* uint64_t */
+int option_rate(const struct option_spec *spec, const char *text);    /* uint64_t; 1500k, 2M */
+int option_seconds(const struct option_spec *spec, const char *text); /* uint64_t, milliseconds */
+int option_text(const struct option_spec *spec, const char *text);    /* const char * */
+int option_output(const struct option_spec *spec, const char *text);  /* const char * */
+
+/* A decimal number in [min, max] that ends at end_char. False if it is not; *end after it. */
+bool option_number(const char *text, char end_char, uint64_t min, uint64_t max, uint64_t *number,
+		const char **end);
+
+/* Report on stderr that a value is bad, and what would be good. Returns -EINVAL. */
+int option_refuse(const struct option_spec *spec, const char *text, const char *wanted, ...)
+		__attribute__((format(printf, 3, 4)));
+
+enum options_result {
+	OPTIONS_OK,
+	OPTIONS_HELP,
+	OPTIONS_BAD, /* Already reported. */
+};
+
+/* Options may take this many entries in a table. */
+#define OPTIONS_MAX 48
+
+/* Parse argv[1..argc); "--help" and "-h" are understood in addition to the table. */
+enum options_result options_parse(const struct option_spec *specs, unsigned int nb_specs, int argc,
+		char **argv);
+
+/* Where the application's own arguments begin: the index of the first "--", or argc. */
+int options_split(int argc, char **argv);
+
+/* One paragraph per option. */
+void options_help(FILE *out, const struct option_spec *specs, unsigned int nb_specs);
+
+#endif /* OPTIONS_H */

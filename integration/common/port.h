@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PORT_H
+#define PORT_H
+
+/* Ports, brought up and taken down. Each failure is reported with what to do about it. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mempool.h>
+
+/* Device name of a port, for messages. */
+const char *port_name(uint16_t port);
+
+/* Configure and start a port with so many queue pairs. 0 or a negative errno, reported. */
+int port_start(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_mempool *pool);
+
+bool port_link_up(uint16_t port);
+
+void port_stop(uint16_t port);
+void port_close(uint16_t port);
+
+#endif /* PORT_H */
