@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pmdscope_telemetry::deadline::Deadline;
 use pmdscope_telemetry::lock::AppLock;
-use pmdscope_telemetry::sample::{Occupancy, Sample};
+use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
 use pmdscope_telemetry::{Collector, Error};
 use support::{FakeApp, Recording};
 
@@ -139,6 +139,37 @@ fn newer_dpdk_tells_pool_counts_and_rings() {
     assert_eq!(sample.pools[0].occupancy, Some(parts));
     let [ring] = &sample.rings[..] else { panic!("{:?}", sample.rings) };
     assert_eq!((ring.name.as_str(), ring.capacity, ring.used), ("work", 1023, 17));
+}
+
+#[test]
+fn an_app_with_libpmdscope() {
+    let sample = collect(&Recording::read("dpdk-22.11/pmdscope-reflector.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let [pool] = &sample.pools[..] else { panic!("{:?}", sample.pools) };
+    let parts = Occupancy { common: 7615, cached: 531, in_use: 45 };
+    assert_eq!((pool.occupancy, pool.size), (Some(parts), 8191));
+    assert_eq!(pool.lcore_caches, [(0, 256), (1, 275)].into());
+    let rows: Vec<_> = sample.queues.iter().map(|q| (q.direction, q.queue, q.packets)).collect();
+    let (first, second) = (95_616_512, 34_284_768);
+    let of = |direction| [(direction, 0, first), (direction, 1, second)];
+    assert_eq!(rows, [of(Direction::Rx), of(Direction::Tx)].concat());
+    assert_eq!((sample.queues[0].depth, sample.queues[0].descriptors), (None, None));
+    assert_eq!((sample.queues[0].bursts.len(), sample.queues[0].depths.len()), (8, 13));
+    assert_eq!(sample.queues[0].bursts[5], sample.queues[0].polls);
+    let lcores: Vec<_> =
+        sample.lcores.iter().map(|l| (l.lcore, l.role.as_str(), l.polls)).collect();
+    assert_eq!(lcores, [(0, "main", 2_988_078), (1, "worker", 1_071_399)]);
+    assert!(sample.library.is_some_and(|library| library.control_shares_poll_cpu));
+}
+
+#[test]
+fn sixty_four_queues_of_libpmdscope_come_in_four_pages() {
+    let sample = collect(&Recording::read("dpdk-22.11/pmdscope-64-queues.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let rx: Vec<_> = sample.queues.iter().take(64).map(|q| (q.direction, q.queue)).collect();
+    assert_eq!(rx, (0..64).map(|queue| (Direction::Rx, queue)).collect::<Vec<_>>());
+    assert_eq!((sample.queues.len(), sample.ports[0].rx_queues), (128, 64));
+    assert!(sample.queues.iter().all(|queue| queue.packets > 0));
 }
 
 #[test]
