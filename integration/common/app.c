@@ -94,12 +94,14 @@ find_ports(struct app *app)
 	uint16_t port;
 
 	RTE_ETH_FOREACH_DEV(port)
-		app->ports[app->nb_ports++] = port;
+	app->ports[app->nb_ports++] = port;
 	if (app->nb_ports > 0)
 		return 0;
-	complain("no port to use. Before --, pass a virtual device such as "
-		 "--vdev net_vhost0,iface=/tmp/pmdscope.sock or --vdev net_memif0,role=server, or "
-		 "bind a NIC to vfio-pci (dpdk-devbind.py) and pass -a ADDRESS\n");
+	complain("no port to use. If a device was passed before --, its driver's message above says "
+		 "why it is missing (a client wants its server to run first). If none was, pass a "
+		 "virtual one such as --vdev net_vhost0,iface=/tmp/pmdscope.sock or --vdev "
+		 "net_memif0,role=server, or bind a NIC to vfio-pci (dpdk-devbind.py) and pass -a "
+		 "ADDRESS\n");
 	return -ENODEV;
 }
 
@@ -110,7 +112,7 @@ pool_need(const struct app *app)
 	const struct app_options *o = app->options;
 
 	return app->nb_ports * o->queues * 2 * (o->descriptors + o->burst) +
-			rte_lcore_count() * (POOL_CACHE + POOL_CACHE / 2);
+	       rte_lcore_count() * (POOL_CACHE + POOL_CACHE / 2);
 }
 
 static int
@@ -142,7 +144,7 @@ deal_lanes(struct app *app)
 	int rc;
 
 	RTE_LCORE_FOREACH(lcore)
-		lcores[nb_lcores++] = lcore;
+	lcores[nb_lcores++] = lcore;
 	rc = lanes_deal(&app->lanes, app->ports, app->nb_ports, app->options->queues, lcores,
 			nb_lcores);
 	if (rc != 0)

@@ -27,7 +27,7 @@ is_ours(const char *path, const char *prefix)
 	const size_t len = strlen(prefix);
 
 	return name != NULL && strncmp(name + 1, prefix, len) == 0 &&
-			strncmp(name + 1 + len, "map_", 4) == 0;
+	       strncmp(name + 1 + len, "map_", 4) == 0;
 }
 
 static struct hugefiles *

@@ -21,7 +21,7 @@ struct lane {
 };
 
 struct lanes {
-	/* Lanes of one lcore stand together: lane[first[lcore]] up to first[lcore] + count[lcore]. */
+	/* Lanes of one lcore stand together, from first[lcore] on. */
 	struct lane *lane;
 	unsigned int nb_lanes;
 	unsigned int first[RTE_MAX_LCORE];

@@ -89,7 +89,8 @@ option_rate(const struct option_spec *spec, const char *text)
 	if (!option_number(text, unit == 1 ? '\0' : last, 0, spec->max / unit, &number, NULL) ||
 			number * unit < spec->min)
 		return option_refuse(spec, text,
-				"a whole number from %" PRIu64 " to %" PRIu64 ", such as 200000, 200k "
+				"a whole number from %" PRIu64 " to %" PRIu64
+				", such as 200000, 200k "
 				"or 2M",
 				spec->min, spec->max);
 	*(uint64_t *)spec->field = number * unit;

@@ -54,7 +54,8 @@ packet_check_guards(const struct packet *packet)
 static inline void
 packet_check_checksums(const struct rte_mbuf *m, int ipv6)
 {
-	const uint8_t *l3 = rte_pktmbuf_mtod_offset(m, const uint8_t *, sizeof(struct rte_ether_hdr));
+	const uint8_t *l3 =
+			rte_pktmbuf_mtod_offset(m, const uint8_t *, sizeof(struct rte_ether_hdr));
 	struct rte_ipv4_hdr v4;
 
 	if (ipv6) {

@@ -48,7 +48,7 @@ port_conf(const struct rte_eth_dev_info *info, uint16_t queues)
 {
 	struct rte_eth_conf conf = {0};
 	const uint64_t hash = info->flow_type_rss_offloads &
-			(RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
+			      (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
 
 	/* Virtual links keep queue i of one side tied to queue i of the other; NICs must spread. */
 	if (queues > 1 && hash != 0) {
@@ -111,8 +111,8 @@ port_start(uint16_t port, uint16_t queues, uint16_t descriptors, struct rte_memp
 	rc = rte_eth_dev_start(port);
 	if (rc != 0)
 		return port_failed(port, "rte_eth_dev_start", rc,
-				"See the driver's own message above; virtio_user needs "
-				"--single-file-segments in the EAL arguments");
+				"See the driver's message above. A client wants its server to run "
+				"first; virtio_user wants --single-file-segments");
 	rc = rte_eth_promiscuous_enable(port);
 	if (rc != 0 && rc != -ENOTSUP)
 		fprintf(stderr,

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef LATENCY_H
+#define LATENCY_H
+
+/*
+ * A log-linear histogram over all 64-bit values: each power of two is split into 64 buckets,
+ * so a percentile is off by 0.8 % at most. Minimum, maximum and mean are exact.
+ */
+
+#include <stdint.h>
+
+#define LATENCY_SUB_BITS 6
+#define LATENCY_SUBS (1U << LATENCY_SUB_BITS)
+#define LATENCY_BUCKETS ((64 - LATENCY_SUB_BITS + 1) * LATENCY_SUBS)
+
+struct latency {
+	uint64_t buckets[LATENCY_BUCKETS];
+	uint64_t min;
+	uint64_t max;
+	unsigned __int128 sum; /* Whole only for its writer. */
+};
+
+void latency_clear(struct latency *latency);
+
+/* One writer; others may merge at the same time and miss at most the latest values. */
+void latency_add(struct latency *latency, uint64_t value);
+
+/* Add the buckets and extremes of from, and its sum, which is right once its writer has ended. */
+void latency_merge(struct latency *into, const struct latency *from);
+
+/* Take away an earlier state of the same histogram. Extremes and sum are left alone. */
+void latency_subtract(struct latency *from, const struct latency *earlier);
+
+uint64_t latency_count(const struct latency *latency);
+
+/* The value that a share of all values (0 to 1) does not exceed; 0 when empty. */
+uint64_t latency_percentile(const struct latency *latency, double share);
+
+/* 0 when empty. */
+double latency_mean(const struct latency *latency);
+
+#endif /* LATENCY_H */

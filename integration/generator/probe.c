@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <netinet/in.h>
+#include <string.h>
+
+#include <rte_ip.h>
+#include <rte_udp.h>
+
+#include "probe.h"
+
+#define HOP_LIMIT 64
+
+static uint32_t
+ip_size(bool ipv6)
+{
+	return ipv6 ? sizeof(struct rte_ipv6_hdr) : sizeof(struct rte_ipv4_hdr);
+}
+
+static uint32_t
+udp_offset(bool ipv6)
+{
+	return sizeof(struct rte_ether_hdr) + ip_size(ipv6);
+}
+
+uint16_t
+probe_min_frame(bool ipv6)
+{
+	return (uint16_t)(udp_offset(ipv6) + sizeof(struct rte_udp_hdr) +
+			  sizeof(struct probe_header));
+}
+
+/* Sum of 16-bit words as they lie in memory; size is even. */
+static uint32_t
+sum_words(const void *data, size_t size)
+{
+	const uint8_t *bytes = data;
+	uint32_t sum = 0;
+	uint16_t word;
+	size_t i;
+
+	for (i = 0; i < size; i += sizeof(word)) {
+		memcpy(&word, bytes + i, sizeof(word));
+		sum += word;
+	}
+	return sum;
+}
+
+static uint16_t
+fold(uint32_t sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+static void
+write_ip(uint8_t *at, const struct probe_path *path)
+{
+	struct rte_ipv4_hdr v4 = {
+			.version_ihl = RTE_IPV4_VHL_DEF,
+			.fragment_offset = rte_cpu_to_be_16(RTE_IPV4_HDR_DF_FLAG),
+			.time_to_live = HOP_LIMIT,
+			.next_proto_id = IPPROTO_UDP,
+	};
+	struct rte_ipv6_hdr v6 = {
+			.vtc_flow = rte_cpu_to_be_32(UINT32_C(6) << 28),
+			.proto = IPPROTO_UDP,
+			.hop_limits = HOP_LIMIT,
+	};
+
+	if (path->ipv6) {
+		memcpy(&v6.src_addr, path->src_ip, sizeof(v6.src_addr));
+		memcpy(&v6.dst_addr, path->dst_ip, sizeof(v6.dst_addr));
+		memcpy(at, &v6, sizeof(v6));
+	} else {
+		memcpy(&v4.src_addr, path->src_ip, sizeof(v4.src_addr));
+		memcpy(&v4.dst_addr, path->dst_ip, sizeof(v4.dst_addr));
+		memcpy(at, &v4, sizeof(v4));
+	}
+}
+
+void
+probe_template(struct probe_template *template, const struct probe_path *path)
+{
+	const rte_be16_t proto = rte_cpu_to_be_16(IPPROTO_UDP);
+	const rte_be32_t magic = rte_cpu_to_be_32(PROBE_MAGIC);
+	const struct rte_udp_hdr udp = {.dst_port = rte_cpu_to_be_16(PROBE_DST_PORT)};
+	const struct rte_ether_hdr eth = {
+			.src_addr = path->src_mac,
+			.dst_addr = path->dst_mac,
+			.ether_type = rte_cpu_to_be_16(
+					path->ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4),
+	};
+	uint8_t *ip = template->frame + sizeof(eth);
+	uint8_t *l4 = template->frame + udp_offset(path->ipv6);
+	const size_t address = path->ipv6 ? 16 : 4;
+
+	memset(template, 0, sizeof(*template));
+	template->ipv6 = path->ipv6;
+	memcpy(template->frame, &eth, sizeof(eth));
+	write_ip(ip, path);
+	memcpy(l4, &udp, sizeof(udp));
+	memcpy(l4 + sizeof(udp), &magic, sizeof(magic));
+
+	template->ip_sum = sum_words(ip, ip_size(path->ipv6));
+	template->udp_sum = sum_words(path->src_ip, address) + sum_words(path->dst_ip, address) +
+			    proto + udp.dst_port + sum_words(&magic, sizeof(magic));
+}
+
+static void
+finish_ip(const struct probe_template *template, uint8_t *at, uint16_t udp_size)
+{
+	struct rte_ipv4_hdr *v4 = (struct rte_ipv4_hdr *)at;
+	struct rte_ipv6_hdr *v6 = (struct rte_ipv6_hdr *)at;
+
+	if (template->ipv6) {
+		v6->payload_len = rte_cpu_to_be_16(udp_size);
+	} else {
+		v4->total_length = rte_cpu_to_be_16((uint16_t)(udp_size + sizeof(*v4)));
+		v4->hdr_checksum = fold(template->ip_sum + v4->total_length);
+	}
+}
+
+void
+probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size, uint16_t flow,
+		const struct probe *probe)
+{
+	const uint32_t l4 = udp_offset(template->ipv6);
+	const uint16_t udp_size = (uint16_t)(size - l4);
+	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
+	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)(frame + l4);
+	struct probe_header *header = (struct probe_header *)(udp + 1);
+
+	memcpy(frame, template->frame, size);
+	m->data_len = size;
+	m->pkt_len = size;
+
+	finish_ip(template, frame + sizeof(struct rte_ether_hdr), udp_size);
+	header->run = rte_cpu_to_be_16(probe->run);
+	header->lane = rte_cpu_to_be_16(probe->lane);
+	header->seq = rte_cpu_to_be_64(probe->seq);
+	header->tsc = rte_cpu_to_be_64(probe->tsc);
+	udp->src_port = rte_cpu_to_be_16((uint16_t)(PROBE_SRC_PORT + flow));
+	udp->dgram_len = rte_cpu_to_be_16(udp_size);
+	/* The length counts twice: in the UDP header and in the pseudo-header. */
+	udp->dgram_cksum = fold(template->udp_sum + udp->src_port + 2 * (uint32_t)udp->dgram_len +
+				sum_words(&header->run, sizeof(*header) - sizeof(header->magic)));
+	if (udp->dgram_cksum == 0)
+		udp->dgram_cksum = 0xffff;
+}
+
+static bool
+is_udp(const uint8_t *ip, bool ipv6)
+{
+	const struct rte_ipv4_hdr *v4 = (const struct rte_ipv4_hdr *)ip;
+	const struct rte_ipv6_hdr *v6 = (const struct rte_ipv6_hdr *)ip;
+
+	if (ipv6)
+		return v6->proto == IPPROTO_UDP;
+	return v4->version_ihl == RTE_IPV4_VHL_DEF && v4->next_proto_id == IPPROTO_UDP;
+}
+
+bool
+probe_read(const struct rte_mbuf *m, bool ipv6, struct probe *probe)
+{
+	const rte_be16_t type = rte_cpu_to_be_16(ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
+	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
+	const struct probe_header *header;
+
+	if (rte_pktmbuf_data_len(m) < probe_min_frame(ipv6) || eth->ether_type != type ||
+			!is_udp((const uint8_t *)(eth + 1), ipv6))
+		return false;
+	header = rte_pktmbuf_mtod_offset(m, const struct probe_header *,
+			udp_offset(ipv6) + sizeof(struct rte_udp_hdr));
+	if (header->magic != rte_cpu_to_be_32(PROBE_MAGIC))
+		return false;
+	probe->run = rte_be_to_cpu_16(header->run);
+	probe->lane = rte_be_to_cpu_16(header->lane);
+	probe->seq = rte_be_to_cpu_64(header->seq);
+	probe->tsc = rte_be_to_cpu_64(header->tsc);
+	return true;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef SEQUENCE_H
+#define SEQUENCE_H
+
+/*
+ * Follows one stream of sequence numbers, which begins at 0, in bounded memory: a bitmap of
+ * the last SEQUENCE_WINDOW numbers tells a packet out of order from a second copy.
+ */
+
+#include <stdint.h>
+
+#define SEQUENCE_WINDOW 65536 /* A power of two, at least 64. */
+
+struct sequence {
+	uint64_t next; /* One more than the highest number seen. */
+	uint64_t received; /* Different packets, the late ones included. */
+	uint64_t duplicates; /* Second copies. */
+	uint64_t reordered; /* Came after a packet with a higher number (RFC 4737). */
+	uint64_t late; /* Older than the window: out of order, or a copy; nobody can tell. */
+	uint64_t seen[SEQUENCE_WINDOW / 64];
+};
+
+enum sequence_verdict {
+	SEQUENCE_NEW,
+	SEQUENCE_REORDERED,
+	SEQUENCE_DUPLICATE,
+	SEQUENCE_LATE,
+};
+
+/* Count a packet. A sequence of zero bytes is one that has seen nothing. */
+enum sequence_verdict sequence_see(struct sequence *sequence, uint64_t number);
+
+#endif /* SEQUENCE_H */

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "check.h"
+#include "sequence.h"
+
+static struct sequence s;
+
+static void
+restart(uint64_t next)
+{
+	memset(&s, 0, sizeof(s));
+	s.next = next;
+}
+
+static void
+check_counts(uint64_t received, uint64_t duplicates, uint64_t reordered, uint64_t late)
+{
+	CHECK_EQ(s.received, received);
+	CHECK_EQ(s.duplicates, duplicates);
+	CHECK_EQ(s.reordered, reordered);
+	CHECK_EQ(s.late, late);
+}
+
+/* Several windows long, so that every bit is used again. */
+static void
+test_in_order(void)
+{
+	uint64_t i;
+
+	restart(0);
+	for (i = 0; i < 3 * SEQUENCE_WINDOW + 5; i++)
+		CHECK_EQ(sequence_see(&s, i), SEQUENCE_NEW);
+	check_counts(3 * SEQUENCE_WINDOW + 5, 0, 0, 0);
+}
+
+static void
+test_disorder(uint64_t base)
+{
+	restart(base);
+	CHECK_EQ(sequence_see(&s, base + 0), SEQUENCE_NEW);
+	CHECK_EQ(sequence_see(&s, base + 3), SEQUENCE_NEW); /* 1 and 2 missing */
+	CHECK_EQ(sequence_see(&s, base + 2), SEQUENCE_REORDERED);
+	CHECK_EQ(sequence_see(&s, base + 2), SEQUENCE_DUPLICATE);
+	CHECK_EQ(sequence_see(&s, base + 3), SEQUENCE_DUPLICATE);
+	CHECK_EQ(sequence_see(&s, base + 4), SEQUENCE_NEW);
+	check_counts(4, 2, 1, 0);
+}
+
+static void
+test_window_edge(void)
+{
+	restart(0);
+	sequence_see(&s, SEQUENCE_WINDOW);
+	CHECK_EQ(sequence_see(&s, 1), SEQUENCE_REORDERED);
+	CHECK_EQ(sequence_see(&s, 0), SEQUENCE_LATE);
+	CHECK_EQ(sequence_see(&s, UINT64_C(1) << 40), SEQUENCE_NEW);
+	CHECK_EQ(sequence_see(&s, (UINT64_C(1) << 40) - SEQUENCE_WINDOW + 1), SEQUENCE_REORDERED);
+	check_counts(5, 0, 2, 1);
+}
+
+/* Against a table of everything ever seen, under loss, copies and disorder. */
+static void
+test_against_table(void)
+{
+	enum { NUMBERS = 400000, SPREAD = 1000 };
+	static bool seen[NUMBERS];
+	uint64_t random = 99, highest = 0, received = 0, duplicates = 0, reordered = 0;
+	bool any = false;
+	uint64_t i, number;
+
+	restart(0);
+	for (i = 0; i + SPREAD < NUMBERS; i += check_random(&random) % 3) {
+		number = i + check_random(&random) % SPREAD;
+		if (seen[number]) {
+			duplicates++;
+			CHECK_EQ(sequence_see(&s, number), SEQUENCE_DUPLICATE);
+			continue;
+		}
+		received++;
+		CHECK_EQ(sequence_see(&s, number),
+				any && number < highest ? SEQUENCE_REORDERED : SEQUENCE_NEW);
+		reordered += any && number < highest;
+		highest = any && number < highest ? highest : number;
+		any = seen[number] = true;
+	}
+	CHECK(duplicates > 1000 && reordered > 1000);
+	check_counts(received, duplicates, reordered, 0);
+}
+
+int
+main(void)
+{
+	test_in_order();
+	test_disorder(0);
+	test_disorder(SEQUENCE_WINDOW - 2);
+	test_disorder(UINT64_MAX - 1); /* The numbers themselves wrap. */
+	test_window_edge();
+	test_against_table();
+	return 0;
+}

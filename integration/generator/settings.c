@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pacer.h"
+#include "settings.h"
+
+/* Addresses set aside for benchmarks: RFC 2544 and RFC 5180. */
+#define SRC_IPV4 "198.18.0.1"
+#define DST_IPV4 "198.19.0.1"
+#define SRC_IPV6 "2001:2::1"
+#define DST_IPV6 "2001:2::2"
+
+#define DEFAULT_SIZE 128
+
+struct settings settings = {
+		.app = APP_OPTIONS_DEFAULT,
+		.flows = 1,
+		.wait_link_ms = 5000,
+		.own_src_mac = true,
+		/* Locally administered. */
+		.path.dst_mac = {.addr_bytes = {0x02, 'p', 'm', 'd', 's', 2}},
+};
+
+/* As given; what is right depends on --ipv6, which may come later. */
+static const char *size_text, *src_ip, *dst_ip;
+
+static int
+parse_mac(const struct option_spec *spec, const char *text)
+{
+	struct rte_ether_addr *mac = spec->field;
+
+	if (rte_ether_unformat_addr(text, mac) != 0)
+		return option_refuse(spec, text, "a MAC address such as 02:00:00:00:00:01");
+	if (mac == &settings.path.src_mac) {
+		settings.own_src_mac = false;
+		if (rte_is_multicast_ether_addr(mac))
+			return option_refuse(
+					spec, text, "an address that can send: it is multicast");
+	}
+	return 0;
+}
+
+static const struct option_spec specs[] = {
+		APP_OPTION_SPECS(settings.app),
+		{"rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)",
+				option_rate, &settings.rate, 0, PACER_MAX_RATE},
+		{"count", "N", "end after N packets have been sent (no limit)", option_u64,
+				&settings.count, 1, UINT64_C(1) << 62},
+		{"size", "BYTES|A-B",
+				"frame size without FCS, or all sizes from A to B in turn (128)",
+				option_text, &size_text, 0, 0},
+		{"flows", "N", "number of UDP source ports (1)", option_u32, &settings.flows, 1,
+				PROBE_MAX_FLOWS},
+		{"ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0},
+		{"src-mac", "MAC", "sender (the port's own address)", parse_mac,
+				&settings.path.src_mac, 0, 0},
+		{"dst-mac", "MAC", "receiver (02:70:6d:64:73:02)", parse_mac,
+				&settings.path.dst_mac, 0, 0},
+		{"src-ip", "ADDRESS", "sender (" SRC_IPV4 ", " SRC_IPV6 ")", option_text, &src_ip,
+				0, 0},
+		{"dst-ip", "ADDRESS", "receiver (" DST_IPV4 ", " DST_IPV6 ")", option_text, &dst_ip,
+				0, 0},
+		{"wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
+				&settings.wait_link_ms, 0, 3600000},
+};
+
+static const struct option_spec *
+spec_of(const char *name)
+{
+	unsigned int i = 0;
+
+	while (strcmp(specs[i].name, name) != 0)
+		i++;
+	return &specs[i];
+}
+
+static int
+read_ip(const char *name, const char *text, uint8_t *address)
+{
+	if (inet_pton(settings.path.ipv6 ? AF_INET6 : AF_INET, text, address) == 1)
+		return 0;
+	return option_refuse(spec_of(name), text,
+			settings.path.ipv6 ? "an IPv6 address, as --ipv6 asks for"
+					   : "an IPv4 address; --ipv6 sends IPv6");
+}
+
+static int
+read_size(const char *text)
+{
+	const uint16_t least = RTE_MAX(probe_min_frame(settings.path.ipv6), PROBE_MIN_FRAME);
+	uint64_t min, max;
+	const char *rest = text;
+
+	if (strchr(text, '-') != NULL) {
+		if (!option_number(text, '-', least, PROBE_MAX_FRAME, &min, &rest))
+			goto refuse;
+	} else {
+		min = least;
+	}
+	if (!option_number(rest, '\0', min, PROBE_MAX_FRAME, &max, NULL))
+		goto refuse;
+	settings.min_size = (uint16_t)(rest == text ? max : min);
+	settings.max_size = (uint16_t)max;
+	return 0;
+
+refuse:
+	return option_refuse(spec_of("size"), text,
+			"BYTES or A-B within %u (the headers of %s, UDP and probe) to %u", least,
+			settings.path.ipv6 ? "IPv6" : "IPv4", PROBE_MAX_FRAME);
+}
+
+static void
+help(FILE *out)
+{
+	fputs("Usage: pmdscope-generator [EAL options] -- [options]\n\n"
+	      "Sends UDP packets with a sequence number and a time stamp from every queue of every\n"
+	      "port, and counts what comes back: loss, copies, reordering and latency. On SIGINT or\n"
+	      "SIGTERM it stops sending, waits for the last packets and prints a summary.\n\n"
+	      "Options:\n",
+			out);
+	options_help(out, specs, RTE_DIM(specs));
+	fputs("\nExamples:\n"
+	      "  pmdscope-generator -l 1 --no-pci --file-prefix generator --single-file-segments \\\n"
+	      "      --vdev net_virtio_user0,path=/tmp/pmdscope.sock,queues=2 \\\n"
+	      "      -- --queues 2 --rate 200k\n"
+	      "  pmdscope-generator -l 1 -a 0000:3b:00.1 -- --count 1000000 --size 66-1514 \\\n"
+	      "      --json summary.json\n"
+	      "  pmdscope-generator --no-huge -m 256 --no-pci --vdev net_memif0,role=client \\\n"
+	      "      -- --rate 1M --flows 64 --duration 10\n\n"
+	      "Exit status: 0 if packets came back, 1 if none did or on failure, 2 on a usage error.\n",
+			out);
+}
+
+int
+settings_parse(int *argc, char **argv)
+{
+	const struct probe_path *path = &settings.path;
+	const int rc = app_parse(argc, argv, specs, RTE_DIM(specs), help);
+	char default_size[8];
+
+	if (rc >= 0)
+		return rc;
+	snprintf(default_size, sizeof(default_size), "%d", DEFAULT_SIZE);
+	if (read_size(size_text != NULL ? size_text : default_size) != 0 ||
+			read_ip("src-ip",
+					src_ip != NULL ? src_ip
+					: path->ipv6   ? SRC_IPV6
+						       : SRC_IPV4,
+					settings.path.src_ip) != 0 ||
+			read_ip("dst-ip",
+					dst_ip != NULL ? dst_ip
+					: path->ipv6   ? DST_IPV6
+						       : DST_IPV4,
+					settings.path.dst_ip) != 0)
+		return APP_EXIT_USAGE;
+	return -1;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+/* The command line of the generator. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "app.h"
+#include "probe.h"
+
+struct settings {
+	struct app_options app;
+	uint64_t rate; /* Packets per second over all queues; 0: as fast as possible. */
+	uint64_t count; /* End after so many packets; 0: no limit. */
+	uint16_t min_size;
+	uint16_t max_size;
+	uint32_t flows;
+	uint64_t wait_link_ms;
+	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
+	struct probe_path path;
+};
+
+extern struct settings settings;
+
+/* As app_parse(), and fills settings. */
+int settings_parse(int *argc, char **argv);
+
+#endif /* SETTINGS_H */

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_random.h>
+
+#include <pmdscope.h>
+
+#include "control.h"
+#include "counter.h"
+#include "settings.h"
+#include "worker.h"
+
+static const struct app *app;
+static struct sender *senders; /* One for each lane, in the order of app->lanes. */
+static struct worker *workers[RTE_MAX_LCORE];
+static uint16_t run;
+static uint64_t silence_cycles;
+
+static void
+create_sender(unsigned int index)
+{
+	struct probe_path path = settings.path;
+	const uint16_t port = app->lanes.lane[index].port;
+	const uint64_t nb_lanes = app->lanes.nb_lanes;
+	struct sender *sender = &senders[index];
+
+	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
+		rte_eth_random_addr(path.src_mac.addr_bytes);
+	probe_template(&sender->template, &path);
+	sender->size = settings.min_size;
+	/* Shares differ by one packet at most and add up. */
+	sender->quota = settings.count == 0 ? UINT64_MAX
+					    : settings.count / nb_lanes +
+							      (index < settings.count % nb_lanes);
+}
+
+static int
+create_worker(unsigned int lcore)
+{
+	struct worker *worker = rte_zmalloc("worker", sizeof(*worker), RTE_CACHE_LINE_SIZE);
+
+	if (worker == NULL)
+		return -ENOMEM;
+	workers[lcore] = worker;
+	latency_clear(&worker->latency);
+	/* Only the pages of lanes whose packets arrive here are ever written. */
+	worker->sequences = calloc(app->lanes.nb_lanes, sizeof(*worker->sequences));
+	return worker->sequences != NULL ? 0 : -ENOMEM;
+}
+
+int
+workers_create(const struct app *of)
+{
+	unsigned int i, lcore;
+	int rc = 0;
+
+	app = of;
+	run = (uint16_t)rte_rand();
+	senders = rte_calloc("senders", app->lanes.nb_lanes, sizeof(*senders), RTE_CACHE_LINE_SIZE);
+	if (senders == NULL)
+		rc = -ENOMEM;
+	for (i = 0; rc == 0 && i < app->lanes.nb_lanes; i++)
+		create_sender(i);
+	RTE_LCORE_FOREACH(lcore)
+	if (rc == 0)
+		rc = create_worker(lcore);
+	if (rc != 0)
+		fprintf(stderr, "%s: no memory for %u queues; give the EAL more (-m MIB)\n",
+				program_invocation_short_name, app->lanes.nb_lanes);
+	return rc;
+}
+
+void
+workers_destroy(void)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+	{
+		if (workers[lcore] != NULL)
+			free(workers[lcore]->sequences);
+		rte_free(workers[lcore]);
+		workers[lcore] = NULL;
+	}
+	rte_free(senders);
+	senders = NULL;
+}
+
+void
+workers_start(uint64_t tsc_hz, uint64_t now)
+{
+	unsigned int i;
+
+	silence_cycles = tsc_hz;
+	for (i = 0; i < app->lanes.nb_lanes; i++)
+		if (settings.rate != 0)
+			pacer_start(&senders[i].pacer, settings.rate, app->lanes.nb_lanes,
+					settings.app.burst, tsc_hz, now);
+}
+
+/* How many new packets may be offered, given the room in the burst. */
+static uint32_t
+allowance(struct sender *sender, uint64_t now)
+{
+	const uint64_t room = RTE_MIN(sender->quota - sender->built,
+			(uint64_t)(settings.app.burst - sender->nb_pending));
+
+	if (settings.rate == 0)
+		return (uint32_t)room;
+	return pacer_ready(&sender->pacer, now, (uint32_t)room);
+}
+
+/* Put so many new probes behind the pending ones. */
+static void
+build(struct sender *sender, uint32_t n, uint64_t now)
+{
+	struct rte_mbuf **pkts = &sender->pending[sender->nb_pending];
+	struct probe probe = {
+			.run = run,
+			.lane = (uint16_t)(sender - senders),
+			.seq = sender->built,
+			.tsc = now,
+	};
+	uint32_t i;
+
+	for (i = 0; i < n; i++, probe.seq++) {
+		probe_write(&sender->template, pkts[i], sender->size, sender->flow, &probe);
+		sender->flow = sender->flow + 1u < settings.flows ? sender->flow + 1 : 0;
+		sender->size = sender->size < settings.max_size ? sender->size + 1
+								: settings.min_size;
+	}
+	sender->nb_pending += n;
+	/* The receiver, perhaps on another lcore, accepts no number from beyond this. */
+	__atomic_store_n(&sender->built, probe.seq, __ATOMIC_RELEASE);
+}
+
+static uint64_t
+bytes_of(struct rte_mbuf *const *pkts, uint16_t n)
+{
+	uint64_t bytes = 0;
+	uint16_t i;
+
+	for (i = 0; i < n; i++)
+		bytes += pkts[i]->pkt_len;
+	return bytes;
+}
+
+/* Offer what is pending; what the NIC does not take stays, in order. */
+static void
+offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t now,
+		struct worker *worker)
+{
+	const uint16_t offered = sender->nb_pending;
+	/* Counted first: once taken, a packet is not ours to look at. */
+	const uint64_t bytes = bytes_of(sender->pending, offered);
+	const uint16_t sent = rte_eth_tx_burst(lane->port, lane->queue, sender->pending, offered);
+	const uint16_t left = offered - sent;
+
+	if (sent > 0) {
+		sender->nb_pending = left;
+		memmove(sender->pending, &sender->pending[sent], left * sizeof(sender->pending[0]));
+		counter_add(&worker->sent, sent);
+		counter_add(&worker->sent_bytes, bytes - bytes_of(sender->pending, left));
+		if (worker->first_send == 0)
+			counter_set(&worker->first_send, now);
+		counter_set(&worker->last_send, rte_rdtsc());
+	}
+	counter_add(&worker->tx_short, RTE_MIN((uint32_t)left, nb_new));
+}
+
+static void
+send_on(const struct lane *lane, struct sender *sender, uint64_t now, struct worker *worker)
+{
+	uint32_t n = allowance(sender, now);
+
+	if (n > 0 && rte_pktmbuf_alloc_bulk(app->pool, &sender->pending[sender->nb_pending], n) !=
+					0) {
+		counter_add(&worker->no_mbuf, 1);
+		n = 0;
+	}
+	if (n > 0) {
+		build(sender, n, now);
+		if (settings.rate != 0)
+			pacer_spend(&sender->pacer, n);
+	}
+	if (sender->nb_pending > 0)
+		offer(lane, sender, n, now, worker);
+}
+
+/* True if the packet is a probe that had not arrived before. */
+static bool
+receive_probe(const struct rte_mbuf *m, uint64_t now, struct worker *worker)
+{
+	struct probe probe;
+	enum sequence_verdict verdict;
+
+	if (!probe_read(m, settings.path.ipv6, &probe) || probe.run != run ||
+			probe.lane >= app->lanes.nb_lanes ||
+			probe.seq >= __atomic_load_n(&senders[probe.lane].built,
+						     __ATOMIC_ACQUIRE)) {
+		counter_add(&worker->foreign, 1);
+		return false;
+	}
+	verdict = sequence_see(&worker->sequences[probe.lane], probe.seq);
+	if (verdict == SEQUENCE_DUPLICATE)
+		return false;
+	/* The TSCs of two sockets may differ by a little more than the trip took. */
+	latency_add(&worker->latency, (int64_t)(now - probe.tsc) > 0 ? now - probe.tsc : 0);
+	return true;
+}
+
+/* Returns the packets received, and in *fresh whether one of them was new. */
+static uint16_t
+receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
+{
+	struct rte_mbuf *pkts[APP_MAX_BURST];
+	const uint16_t nb_rx = rte_eth_rx_burst(
+			lane->port, lane->queue, pkts, (uint16_t)settings.app.burst);
+	uint64_t now;
+	uint16_t i;
+
+	if (nb_rx == 0)
+		return 0;
+	now = rte_rdtsc();
+	for (i = 0; i < nb_rx; i++)
+		*fresh |= receive_probe(pkts[i], now, worker);
+	rte_pktmbuf_free_bulk(pkts, nb_rx);
+	return nb_rx;
+}
+
+/* One round over the lanes of this lcore. False when all of them have sent their share. */
+static bool
+send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
+{
+	bool more = false, fresh = false;
+	uint16_t nb_rx = 0;
+	unsigned int i;
+
+	for (i = 0; i < nb_lanes; i++) {
+		struct sender *sender = &senders[first + i - app->lanes.lane];
+
+		nb_rx += receive_on(&first[i], worker, &fresh);
+		send_on(&first[i], sender, rte_rdtsc(), worker);
+		more |= sender->built < sender->quota || sender->nb_pending > 0;
+	}
+	pmdscope_poll(nb_rx);
+	return more;
+}
+
+static uint64_t
+received_by(const struct worker *worker)
+{
+	uint64_t received = 0;
+	unsigned int lane;
+
+	for (lane = 0; lane < app->lanes.nb_lanes; lane++)
+		received += counter_read(&worker->sequences[lane].received);
+	return received;
+}
+
+/* True once all lcores have stopped sending and everything sent is back. */
+static bool
+all_returned(void)
+{
+	uint64_t sent = 0, received = 0;
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+	{
+		if (app->lanes.count[lcore] == 0)
+			continue;
+		if (__atomic_load_n(&workers[lcore]->stopped, __ATOMIC_ACQUIRE) == 0)
+			return false;
+		sent += counter_read(&workers[lcore]->sent);
+		received += received_by(workers[lcore]);
+	}
+	return received >= sent;
+}
+
+/* Receive until all is back or nothing new has come for a second. */
+static void
+drain(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
+{
+	uint64_t now = rte_rdtsc(), last_fresh = now;
+	uint16_t nb_rx;
+	unsigned int i;
+	bool fresh;
+
+	while (now - last_fresh < silence_cycles && !all_returned()) {
+		nb_rx = 0;
+		fresh = false;
+		for (i = 0; i < nb_lanes; i++)
+			nb_rx += receive_on(&first[i], worker, &fresh);
+		pmdscope_poll(nb_rx);
+		now = rte_rdtsc();
+		if (fresh)
+			last_fresh = now;
+	}
+}
+
+int
+worker_main(void *arg)
+{
+	const unsigned int lcore = rte_lcore_id();
+	const struct lane *first = &app->lanes.lane[app->lanes.first[lcore]];
+	const unsigned int nb_lanes = app->lanes.count[lcore];
+	struct worker *worker = workers[lcore];
+
+	(void)arg;
+	if (nb_lanes == 0)
+		return 0;
+	while (!control_stopping() && send_and_receive(first, nb_lanes, worker))
+		;
+	__atomic_store_n(&worker->stopped, rte_rdtsc(), __ATOMIC_RELEASE);
+	drain(first, nb_lanes, worker);
+	return 0;
+}
+
+static void
+add_sequences(struct totals *sum, const struct worker *worker)
+{
+	unsigned int lane;
+
+	for (lane = 0; lane < app->lanes.nb_lanes; lane++) {
+		const struct sequence *sequence = &worker->sequences[lane];
+
+		sum->received += counter_read(&sequence->received);
+		sum->duplicates += counter_read(&sequence->duplicates);
+		sum->reordered += counter_read(&sequence->reordered);
+		sum->late += counter_read(&sequence->late);
+	}
+}
+
+struct totals
+workers_total(void)
+{
+	struct totals sum = {.first_send = UINT64_MAX};
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+	{
+		const struct worker *worker = workers[lcore];
+
+		/* Received before sent: a moment must not show more back than went out. */
+		add_sequences(&sum, worker);
+		sum.foreign += counter_read(&worker->foreign);
+	}
+	RTE_LCORE_FOREACH(lcore)
+	{
+		const struct worker *worker = workers[lcore];
+		const uint64_t first_send = counter_read(&worker->first_send);
+
+		sum.sent += counter_read(&worker->sent);
+		sum.sent_bytes += counter_read(&worker->sent_bytes);
+		sum.tx_short += counter_read(&worker->tx_short);
+		sum.no_mbuf += counter_read(&worker->no_mbuf);
+		if (first_send != 0)
+			sum.first_send = RTE_MIN(sum.first_send, first_send);
+		sum.last_send = RTE_MAX(sum.last_send, counter_read(&worker->last_send));
+		sum.stopped = RTE_MAX(sum.stopped, counter_read(&worker->stopped));
+	}
+	return sum;
+}
+
+void
+workers_latency(struct latency *latency)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+	latency_merge(latency, &workers[lcore]->latency);
+}
+
+void
+workers_free_pending(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < app->lanes.nb_lanes; i++) {
+		rte_pktmbuf_free_bulk(senders[i].pending, senders[i].nb_pending);
+		senders[i].nb_pending = 0;
+	}
+}

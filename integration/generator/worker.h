@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef WORKER_H
+#define WORKER_H
+
+/* The poll loops of the generator: each lcore sends on its lanes and receives on them. */
+
+#include <stdint.h>
+
+#include "app.h"
+#include "latency.h"
+#include "pacer.h"
+#include "probe.h"
+#include "sequence.h"
+
+/* The sending half of a lane. Only its lcore writes it. */
+struct sender {
+	uint64_t built; /* Sequence numbers given out; the last nb_pending are not sent yet. */
+	uint64_t quota;
+	struct pacer pacer;
+	struct rte_mbuf *pending[APP_MAX_BURST]; /* Oldest first. */
+	uint16_t nb_pending;
+	uint16_t flow;
+	uint16_t size;
+	struct probe_template template;
+} __rte_cache_aligned;
+
+/* What one lcore has seen. Only that lcore writes it. */
+struct worker {
+	uint64_t sent;
+	uint64_t sent_bytes;
+	uint64_t tx_short; /* Packets that the NIC did not take at once; offered again. */
+	uint64_t no_mbuf; /* Times that the pool was empty. */
+	uint64_t foreign; /* Received, but no probe of this run. */
+	uint64_t first_send; /* TSC before the first and after the last packet; 0: none. */
+	uint64_t last_send;
+	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */
+	struct latency latency;
+	struct sequence *sequences; /* One for each lane of the generator. */
+} __rte_cache_aligned;
+
+/* Totals over all lcores at one moment. */
+struct totals {
+	uint64_t sent;
+	uint64_t sent_bytes;
+	uint64_t tx_short;
+	uint64_t no_mbuf;
+	uint64_t received; /* Without second copies. */
+	uint64_t duplicates;
+	uint64_t reordered;
+	uint64_t late;
+	uint64_t foreign;
+	uint64_t first_send;
+	uint64_t last_send;
+	uint64_t stopped;
+};
+
+/* Set up lanes and lcores. 0, or -ENOMEM, reported. */
+int workers_create(const struct app *app);
+
+/* Begin to count time and credit. Right before the lcores are launched. */
+void workers_start(uint64_t tsc_hz, uint64_t now);
+
+int worker_main(void *arg);
+
+struct totals workers_total(void);
+
+/* Merge the latencies of all lcores into a cleared histogram. */
+void workers_latency(struct latency *latency);
+
+/* Give back what was never sent. After all lcores have ended. */
+void workers_free_pending(void);
+
+void workers_destroy(void);
+
+#endif /* WORKER_H */
