@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+
+#include "check.h"
+#include "leak.h"
+#include "stall.h"
+
+#define SKIP 77
+#define BURST 32
+
+/* As the reflector sends: TX takes so many of a burst, the rest are freed. */
+static void
+send_burst(struct rte_mempool *pool, struct leak *leak, uint16_t taken)
+{
+	struct rte_mbuf *pkts[BURST];
+	uint16_t i;
+
+	CHECK_EQ(rte_pktmbuf_alloc_bulk(pool, pkts, BURST), 0);
+	for (i = 0; i < taken; i++)
+		rte_pktmbuf_free(pkts[i]);
+	if (leak_due(leak))
+		leak_free_unsent(pkts, taken, BURST);
+	else
+		rte_pktmbuf_free_bulk(&pkts[taken], BURST - taken);
+}
+
+/* One packet in each N bursts, however many of the burst TX took. */
+static void
+test_leak(struct rte_mempool *pool)
+{
+	struct leak leak = {.every = 10}, none = {0};
+	unsigned int i;
+
+	for (i = 1; i <= 500; i++) {
+		send_burst(pool, &none, BURST / 2);
+		CHECK_EQ(rte_mempool_in_use_count(pool), (i - 1) / 10);
+		send_burst(pool, &leak, (uint16_t)(i * 7 % BURST));
+		CHECK_EQ(rte_mempool_in_use_count(pool), i / 10);
+	}
+}
+
+static void
+test_stall(void)
+{
+	const uint64_t hz = rte_get_tsc_hz();
+	uint64_t begin = rte_rdtsc(), spent;
+	struct stall stall = stall_start(2000, 10, hz, begin), none = stall_start(0, 0, hz, begin);
+	unsigned int stalls = 0;
+
+	while (stalls < 3) {
+		const uint64_t before = rte_rdtsc();
+
+		CHECK(!stall_when_due(&none));
+		if (!stall_when_due(&stall))
+			continue;
+		stalls++;
+		CHECK(rte_rdtsc() - before >= hz / 500);
+	}
+	spent = rte_rdtsc() - begin;
+	CHECK(spent >= hz * 32 / 1000);
+}
+
+int
+main(void)
+{
+	char *argv[] = {(char[]){"faults_test"}, (char[]){"--no-huge"}, (char[]){"-m"},
+			(char[]){"32"}, (char[]){"--no-pci"}, (char[]){"--no-shconf"},
+			(char[]){"--no-telemetry"}};
+	struct rte_mempool *pool;
+
+	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {
+		CHECK(rte_errno != EINVAL);
+		printf("skipped: rte_eal_init: %s\n", rte_strerror(rte_errno));
+		return SKIP;
+	}
+	pool = rte_pktmbuf_pool_create("pool", 1023, 64, 0, 256, (int)rte_socket_id());
+	CHECK(pool != NULL);
+	test_leak(pool);
+	test_stall();
+	rte_mempool_free(pool);
+	rte_eal_cleanup();
+	return 0;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/* pmdscope-reflector: sends every packet back where it came from. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+
+#include <pmdscope.h>
+
+#include "app.h"
+#include "clock.h"
+#include "control.h"
+#include "counter.h"
+#include "leak.h"
+#include "reflect.h"
+#include "stall.h"
+
+#define POOL_NAME "reflector_pool"
+
+struct reflector_options {
+	struct app_options app;
+	uint32_t leak_every;
+	uint64_t stall_us;
+	uint64_t stall_every_ms;
+};
+
+/* Written by one lcore, read by the control thread. */
+struct reflector_stats {
+	uint64_t rx;
+	uint64_t rx_bytes;
+	uint64_t tx;
+	uint64_t dropped; /* Not taken by TX, freed. */
+	uint64_t other; /* Only MAC addresses swapped. */
+	uint64_t runts; /* Too short to send, freed. */
+	uint64_t leaked;
+	uint64_t stalls;
+} __rte_cache_aligned;
+
+static struct reflector_options options = {.app = APP_OPTIONS_DEFAULT};
+static struct app app = {.pool_name = POOL_NAME, .options = &options.app};
+static struct reflector_stats stats[RTE_MAX_LCORE];
+static struct rte_ether_addr port_mac[RTE_MAX_ETHPORTS];
+static uint64_t tsc_hz;
+
+/* "1/N" */
+static int
+parse_leak(const struct option_spec *spec, const char *text)
+{
+	const char *every;
+	uint64_t one, n;
+
+	if (!option_number(text, '/', 1, 1, &one, &every) ||
+			!option_number(every, '\0', spec->min, spec->max, &n, NULL))
+		return option_refuse(spec, text, "1/N with N from %" PRIu64 " to %" PRIu64,
+				spec->min, spec->max);
+	options.leak_every = (uint32_t)n;
+	return 0;
+}
+
+/* "US/MS" */
+static int
+parse_stall(const struct option_spec *spec, const char *text)
+{
+	const char *every;
+	uint64_t us, ms;
+
+	if (!option_number(text, '/', 1, 10000000, &us, &every) ||
+			!option_number(every, '\0', 1, 3600000, &ms, NULL) || us >= ms * 1000)
+		return option_refuse(spec, text,
+				"US/MS, a stall of up to 10000000 microseconds every MS milliseconds, "
+				"shorter than those");
+	options.stall_us = us;
+	options.stall_every_ms = ms;
+	return 0;
+}
+
+static const struct option_spec specs[] = {
+		APP_OPTION_SPECS(options.app),
+		{"inject-leak", "1/N", "leak one packet in every N bursts", parse_leak, NULL, 1,
+				UINT32_MAX},
+		{"inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
+				parse_stall, NULL, 0, 0},
+};
+
+static void
+help(FILE *out)
+{
+	fputs("Usage: pmdscope-reflector [EAL options] -- [options]\n\n"
+	      "Sends every packet back out of the port and queue it came in on, with MAC addresses,\n"
+	      "IP addresses and UDP or TCP ports swapped. Ends on SIGINT or SIGTERM.\n\n"
+	      "Options:\n",
+			out);
+	options_help(out, specs, RTE_DIM(specs));
+	fputs("\nExamples:\n"
+	      "  pmdscope-reflector -l 0 --no-pci --file-prefix reflector \\\n"
+	      "      --vdev net_vhost0,iface=/tmp/pmdscope.sock,queues=2 -- --queues 2\n"
+	      "  pmdscope-reflector -l 1,2 -a 0000:3b:00.0 -- --queues 2 --json summary.json\n"
+	      "  pmdscope-reflector --no-huge -m 256 --no-pci --vdev net_memif0,role=server \\\n"
+	      "      -- --inject-leak 1/1000\n\n"
+	      "Exit status: 0 after a clean end, 1 on failure, 2 on a usage error.\n",
+			out);
+}
+
+/* Turn a burst round; runts are freed and left out. Returns the packets to send. */
+static uint16_t
+reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		struct reflector_stats *st)
+{
+	uint64_t bytes = 0, other = 0;
+	uint16_t i, nb_out = 0;
+	enum reflect_kind kind;
+
+	for (i = 0; i < nb_pkts; i++) {
+		bytes += rte_pktmbuf_pkt_len(pkts[i]);
+		kind = reflect_packet(pkts[i], &port_mac[lane->port]);
+		if (unlikely(kind == REFLECT_RUNT)) {
+			rte_pktmbuf_free(pkts[i]);
+			continue;
+		}
+		other += kind == REFLECT_OTHER;
+		pkts[nb_out++] = pkts[i];
+	}
+	counter_add(&st->rx, nb_pkts);
+	counter_add(&st->rx_bytes, bytes);
+	counter_add(&st->other, other);
+	counter_add(&st->runts, nb_pkts - nb_out);
+	return nb_out;
+}
+
+static void
+send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, struct leak *leak,
+		struct reflector_stats *st)
+{
+	/* The leak is in the handling of what TX refuses, so make sure that there is some. */
+	const bool leaks = leak_due(leak);
+	const uint16_t sent = rte_eth_tx_burst(lane->port, lane->queue, pkts, nb_pkts - leaks);
+
+	counter_add(&st->tx, sent);
+	if (unlikely(leaks)) {
+		leak_free_unsent(pkts, sent, nb_pkts);
+		counter_add(&st->leaked, 1);
+		counter_add(&st->dropped, nb_pkts - sent - 1);
+	} else if (unlikely(sent < nb_pkts)) {
+		rte_pktmbuf_free_bulk(&pkts[sent], nb_pkts - sent);
+		counter_add(&st->dropped, nb_pkts - sent);
+	}
+}
+
+static int
+lcore_main(void *arg)
+{
+	const unsigned int lcore = rte_lcore_id();
+	const struct lane *lane = &app.lanes.lane[app.lanes.first[lcore]];
+	const struct lane *const end = lane + app.lanes.count[lcore];
+	const uint16_t burst = (uint16_t)options.app.burst;
+	struct reflector_stats *st = &stats[lcore];
+	struct stall stall =
+			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
+	struct leak leak = {.every = options.leak_every};
+	struct rte_mbuf *pkts[APP_MAX_BURST];
+	uint16_t nb_rx, nb_out, polled;
+	const struct lane *l;
+
+	(void)arg;
+	if (lane == end)
+		return 0;
+	while (!control_stopping()) {
+		polled = 0;
+		for (l = lane; l < end; l++) {
+			nb_rx = rte_eth_rx_burst(l->port, l->queue, pkts, burst);
+			if (nb_rx == 0)
+				continue;
+			polled += nb_rx;
+			nb_out = reflect_burst(l, pkts, nb_rx, st);
+			if (likely(nb_out > 0))
+				send_burst(l, pkts, nb_out, &leak, st);
+		}
+		pmdscope_poll(polled);
+		if (unlikely(stall_when_due(&stall)))
+			counter_add(&st->stalls, 1);
+	}
+	return 0;
+}
+
+static struct reflector_stats
+total(void)
+{
+	struct reflector_stats sum = {0};
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+	{
+		sum.rx += counter_read(&stats[lcore].rx);
+		sum.rx_bytes += counter_read(&stats[lcore].rx_bytes);
+		sum.tx += counter_read(&stats[lcore].tx);
+		sum.dropped += counter_read(&stats[lcore].dropped);
+		sum.other += counter_read(&stats[lcore].other);
+		sum.runts += counter_read(&stats[lcore].runts);
+		sum.leaked += counter_read(&stats[lcore].leaked);
+		sum.stalls += counter_read(&stats[lcore].stalls);
+	}
+	return sum;
+}
+
+static void
+report(uint64_t elapsed_ns, uint64_t span_ns)
+{
+	static struct reflector_stats last;
+	const struct reflector_stats now = total();
+	const double span_s = (double)span_ns / 1e9;
+	char rx[16], tx[16];
+
+	if (!options.app.quiet)
+		printf("%6.1f s  rx %s pps  tx %s pps  dropped %" PRIu64
+		       "  pool %u/%u in use  leaked "
+		       "%" PRIu64 "\n",
+				(double)elapsed_ns / 1e9,
+				app_rate((double)(now.rx - last.rx) / span_s, rx),
+				app_rate((double)(now.tx - last.tx) / span_s, tx), now.dropped,
+				rte_mempool_in_use_count(app.pool), app.pool->size, now.leaked);
+	last = now;
+}
+
+static void
+print_summary(const struct reflector_stats *sum, double duration_s, unsigned int in_use)
+{
+	printf("reflected %" PRIu64 " of %" PRIu64 " packets (%" PRIu64 " bytes) in %.1f s: "
+	       "%" PRIu64 " dropped, %" PRIu64 " runts, %" PRIu64 " not IP, %" PRIu64 " stalls; "
+	       "%" PRIu64 " leaked, %u missing from the pool\n",
+			sum->tx, sum->rx, sum->rx_bytes, duration_s, sum->dropped, sum->runts,
+			sum->other, sum->stalls, sum->leaked, in_use);
+}
+
+static int
+save_summary(const struct reflector_stats *sum, double duration_s, unsigned int in_use)
+{
+	struct json json;
+
+	if (json_begin(&json) != 0)
+		return -1;
+	app_json(&json, &app, duration_s);
+	json_u64(&json, "received", sum->rx);
+	json_u64(&json, "received_bytes", sum->rx_bytes);
+	json_u64(&json, "sent", sum->tx);
+	json_u64(&json, "dropped", sum->dropped);
+	json_u64(&json, "runts", sum->runts);
+	json_u64(&json, "not_ip", sum->other);
+	json_u64(&json, "stalls", sum->stalls);
+	json_u64(&json, "leaked", sum->leaked);
+	json_open(&json, "pool");
+	json_str(&json, "name", POOL_NAME);
+	json_u64(&json, "size", app.pool->size);
+	json_u64(&json, "in_use_end", in_use);
+	json_close(&json);
+	return app_json_save(&json, &app);
+}
+
+static void
+read_port_macs(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < app.nb_ports; i++)
+		if (rte_eth_macaddr_get(app.ports[i], &port_mac[app.ports[i]]) != 0)
+			rte_eth_random_addr(port_mac[app.ports[i]].addr_bytes);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct reflector_stats sum;
+	struct moment start, end;
+	unsigned int in_use;
+	double duration_s;
+	int rc;
+
+	rc = app_parse(&argc, argv, specs, RTE_DIM(specs), help);
+	if (rc >= 0)
+		return rc;
+	rc = app_open(&app, argc, argv);
+	if (rc != 0)
+		return rc;
+	read_port_macs();
+	tsc_hz = clock_measure_hz();
+
+	start = clock_now();
+	rc = app_run(&app, lcore_main, NULL, report);
+	end = clock_now();
+
+	in_use = app_stop(&app);
+	sum = total();
+	duration_s = (double)(end.monotonic_ns - start.monotonic_ns) / 1e9;
+	print_summary(&sum, duration_s, in_use);
+	if (options.app.json != NULL && save_summary(&sum, duration_s, in_use) != 0)
+		rc = -1;
+	app_close(&app);
+	return rc == 0 ? APP_EXIT_OK : APP_EXIT_FAILED;
+}
