@@ -91,6 +91,8 @@ struct pmdscope_ring_tail {
 
 /** Record types. */
 #define PMDSCOPE_RECORD_PACKET 1
+/** A lost mbuf: struct pmdscope_leak stands between header and bytes, and is not part of caplen. */
+#define PMDSCOPE_RECORD_LEAK 2
 /** Fills the ring up to its end; only size and type are valid. */
 #define PMDSCOPE_RECORD_PAD 0xff
 
@@ -115,6 +117,28 @@ struct pmdscope_record {
 	uint16_t queue;       /**< Queue of that port. */
 	uint32_t gap;         /**< Packets of this port dropped since its last record in this ring. */
 	uint64_t tsc;         /**< TSC when the burst was seen. */
+};
+
+/** How an mbuf was lost. */
+#define PMDSCOPE_LEAK_LOST 1    /**< Held by nobody, never freed. */
+#define PMDSCOPE_LEAK_TX_LOST 2 /**< Given to a NIC for sending, never came back. */
+#define PMDSCOPE_LEAK_PINNED 3  /**< Kept by a lost clone. */
+
+/** Longest name of a pool in a record, bytes with the NUL. */
+#define PMDSCOPE_LEAK_POOL_SIZE 32U
+
+/**
+ * What is known of a lost mbuf. The record around it tells the last stamp:
+ * port, queue and dir (PMDSCOPE_TEE_ANY, PMDSCOPE_TEE_ANY and 0 where the stamp
+ * has none), and tsc.
+ */
+struct pmdscope_leak {
+	uint64_t mbuf;        /**< Its address in the app. */
+	uint64_t age_ms;      /**< Time since it was last seen to move. */
+	uint32_t site;        /**< Site id, as in the telemetry table of sites. */
+	uint8_t kind;         /**< PMDSCOPE_LEAK_*. */
+	uint8_t reserved[11];
+	char pool[PMDSCOPE_LEAK_POOL_SIZE]; /**< Name of its pool, NUL-terminated. */
 };
 
 /** Any port, any queue in a struct pmdscope_tee_select. */
@@ -153,8 +177,11 @@ struct pmdscope_tee_request {
 	uint32_t lease_ms;    /**< Disarm when a full ring is not read for so long; 0 means 5000. */
 	uint16_t nb_selects;  /**< 1 to PMDSCOPE_TEE_MAX_SELECTS. */
 	uint16_t nb_insns;    /**< 0 (everything) to PMDSCOPE_TEE_MAX_INSNS. */
-	uint32_t reserved;    /**< 0. */
+	uint32_t flags;       /**< PMDSCOPE_TEE_F_*; 0 for traffic. */
 };
+
+/** Send lost mbufs instead of traffic: at most `sample` (0 means 8) for each site, then END. */
+#define PMDSCOPE_TEE_F_LEAKED (1U << 0)
 
 /** Kinds of messages to a consumer. */
 #define PMDSCOPE_TEE_ACCEPT 1 /**< The capture is armed; value is the session id. */

@@ -69,8 +69,8 @@ check_settings(const struct pmdscope_tee_request *req, const struct reason *why)
 			req->ring_size > PMDSCOPE_RING_MAX_SIZE))
 		return refuse(why, -EINVAL, "ring_size: %u, must be a power of two, %u to %u",
 				req->ring_size, PMDSCOPE_RING_MIN_SIZE, PMDSCOPE_RING_MAX_SIZE);
-	if (req->reserved != 0)
-		return refuse(why, -EINVAL, "reserved: %u, must be 0", req->reserved);
+	if (req->flags != 0)
+		return refuse(why, -EINVAL, "flags: %#x, not known", req->flags);
 	return 0;
 }
 

@@ -76,6 +76,13 @@ AT(pmdscope_record, queue, 18);
 AT(pmdscope_record, gap, 20);
 AT(pmdscope_record, tsc, 24);
 
+SIZE(pmdscope_leak, 64);
+AT(pmdscope_leak, mbuf, 0);
+AT(pmdscope_leak, age_ms, 8);
+AT(pmdscope_leak, site, 16);
+AT(pmdscope_leak, kind, 20);
+AT(pmdscope_leak, pool, 32);
+
 SIZE(pmdscope_tee_select, 8);
 AT(pmdscope_tee_select, port, 0);
 AT(pmdscope_tee_select, queue, 2);
@@ -98,7 +105,7 @@ AT(pmdscope_tee_request, ring_size, 16);
 AT(pmdscope_tee_request, lease_ms, 20);
 AT(pmdscope_tee_request, nb_selects, 24);
 AT(pmdscope_tee_request, nb_insns, 26);
-AT(pmdscope_tee_request, reserved, 28);
+AT(pmdscope_tee_request, flags, 28);
 
 SIZE(pmdscope_tee_message, 128);
 AT(pmdscope_tee_message, magic, 0);

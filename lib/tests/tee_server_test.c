@@ -83,7 +83,7 @@ test_refusals(void)
 	BAD(hdr.ring_size, 65537, EINVAL, "ring_size");
 	BAD(hdr.ring_size, 32768, EINVAL, "ring_size");
 	BAD(hdr.ring_size, 1U << 27, EINVAL, "ring_size");
-	BAD(hdr.reserved, 1, EINVAL, "reserved");
+	BAD(hdr.flags, 1U << 31, EINVAL, "flags");
 	BAD(hdr.nb_selects, 0, EINVAL, "nb_selects");
 	BAD(hdr.nb_selects, 65, EINVAL, "nb_selects");
 	BAD(hdr.nb_selects, 2, EMSGSIZE, "bytes");
