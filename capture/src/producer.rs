@@ -64,11 +64,16 @@ impl Producer {
 
     /// Writes both anchors under the seqlock.
     pub(crate) fn anchor(&self, first: Anchor, last: Anchor) {
-        let words =
-            [first.tsc, first.realtime_ns, first.raw_ns, last.tsc, last.realtime_ns, last.raw_ns];
-        self.poke(ANCHOR_SEQ, &1u32.to_ne_bytes());
-        self.poke(ANCHORS, &words.map(u64::to_ne_bytes).concat());
-        self.poke(ANCHOR_SEQ, &2u32.to_ne_bytes());
+        Self::write_anchors(&self.data, first, last);
+    }
+
+    /// As [`Producer::anchor`], from another thread.
+    pub(crate) fn write_anchors(data: &File, first: Anchor, last: Anchor) {
+        let triple = |a: Anchor| [a.tsc, a.realtime_ns, a.raw_ns].map(u64::to_ne_bytes).concat();
+        let put = |offset: usize, bytes: &[u8]| data.write_all_at(bytes, offset as u64).unwrap();
+        put(ANCHOR_SEQ, &1u32.to_ne_bytes());
+        put(ANCHORS, &[triple(first), triple(last)].concat());
+        put(ANCHOR_SEQ, &2u32.to_ne_bytes());
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {

@@ -45,7 +45,7 @@ fn statistics(report: &Report) -> Vec<String> {
     let there = optional.iter().filter(|(count, _)| *count > 0);
     lines.extend(there.map(|(count, what)| format!("{count} packets {what}")));
     if report.nb_rings == 0 {
-        lines.push("no lcore of the app polled these queues".to_owned());
+        lines.push("no lcore of the app polls".to_owned());
     }
     lines
 }
@@ -117,6 +117,6 @@ mod tests {
         assert!(lines[2].starts_with("3 packets dropped by full capture rings (rte:0 1, rte:1 2)"));
         assert_eq!(lines[3], "2 packets left out by sampling");
         assert_eq!(lines[4], "3 packets lost because they could not be written");
-        assert_eq!(lines[5], "no lcore of the app polled these queues");
+        assert_eq!(lines[5], "no lcore of the app polls");
     }
 }
