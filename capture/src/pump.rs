@@ -17,7 +17,7 @@ use crate::sink::{Sink, SinkError};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
-const REORDER_WINDOW: Duration = Duration::from_millis(10);
+pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
 /// Pauses between looks at idle rings.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(10);

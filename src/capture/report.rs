@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pmdscope_capture::pump::Report;
+use pmdscope_capture::pump::{REORDER_WINDOW, Report};
 
 use super::interface::{Running, Wanted, capture_socket};
 use super::say;
@@ -37,10 +37,12 @@ fn statistics(report: &Report) -> Vec<String> {
             places(&report.dropped)
         ),
     ];
+    let window = REORDER_WINDOW.as_millis();
+    let late = format!("out of order: their lcore was interrupted for more than {window} ms");
     let optional = [
         (rings.sampled_out, "left out by sampling"),
         (report.unwritten, "lost because they could not be written"),
-        (report.late, "out of order: their lcore was interrupted for more than 10 ms"),
+        (report.late, late.as_str()),
     ];
     let there = optional.iter().filter(|(count, _)| *count > 0);
     lines.extend(there.map(|(count, what)| format!("{count} packets {what}")));
