@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketType,
@@ -178,7 +179,10 @@ impl Peer {
             assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         }
         let bytes = [IoSlice::new(bytes)];
-        rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL).unwrap();
+        match rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::PIPE) => {} // A consumer may go at any time.
+            sent => assert!(sent.is_ok(), "{sent:?}"),
+        }
     }
 
     pub(crate) fn send_ring(&self, ring: &Producer) {
