@@ -106,7 +106,8 @@ queue_create(uint16_t port, enum pmdscope_dir dir, uint16_t queue)
 
 /*
  * Put a callback on a queue. False when the port does not have it: DPDK says so as it adds a
- * callback, which spares us asking the driver of a port that may be about to close.
+ * callback, which spares us asking the driver of a port that may be about to close. The object
+ * stays for the next try.
  */
 static bool
 adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
@@ -117,6 +118,8 @@ adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
 		q = queue_create(id, dir, queue);
 		if (q == NULL)
 			return false;
+		port->queues[dir][queue] = q;
+		port->nb_queues[dir] = RTE_MAX(port->nb_queues[dir], queue + 1U);
 	}
 	/* One that could not be removed comes off if, and only if, the queue is back. */
 	if (!uninstall(q))
@@ -127,12 +130,8 @@ adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
 			PMDSCOPE_LOG(WARNING, "DPDK was built without RTE_ETHDEV_RXTX_CALLBACKS: "
 				"queues cannot be observed");
 		}
-		if (port->queues[dir][queue] == NULL)
-			rte_free(q);
 		return false;
 	}
-	port->queues[dir][queue] = q;
-	port->nb_queues[dir] = RTE_MAX(port->nb_queues[dir], queue + 1U);
 	q->present = true;
 	rows_stale = true;
 	return true;

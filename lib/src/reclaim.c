@@ -3,8 +3,8 @@
  */
 
 #include <stdlib.h>
+#include <unistd.h>
 
-#include <rte_cycles.h>
 #include <rte_malloc.h>
 
 #include "lcore.h"
@@ -75,7 +75,7 @@ pmdscope_reclaim_all(unsigned int wait_ms)
 	for (ms = 0; !pmdscope_grace_over(&grace); ms++) {
 		if (ms >= wait_ms)
 			return false;
-		rte_delay_us_sleep(1000);
+		usleep(1000);
 	}
 	free_items(&waiting);
 	free_items(&fresh);
