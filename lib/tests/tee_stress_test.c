@@ -23,7 +23,7 @@
 #define WORKERS 2
 #define BURST 32
 
-/* What the workers do. */
+/* What the workers do, and what they have done once they were stopped. */
 static int running;
 static uint64_t offered[RTE_MAX_LCORE];
 
@@ -32,6 +32,7 @@ produce(void *arg)
 {
 	const unsigned int lcore = rte_lcore_id();
 	struct rte_mbuf *pkts[BURST];
+	uint64_t total = 0;
 	unsigned int i, n;
 
 	for (i = 0; i < BURST; i++)
@@ -39,8 +40,9 @@ produce(void *arg)
 	for (n = 0; __atomic_load_n(&running, __ATOMIC_ACQUIRE); n++) {
 		pmdscope_tee_burst((uint16_t)(lcore % 2), 0, n % 2 == 0 ? PMDSCOPE_DIR_RX :
 				PMDSCOPE_DIR_TX, pkts, BURST);
-		__atomic_store_n(&offered[lcore], offered[lcore] + BURST, __ATOMIC_RELEASE);
+		total += BURST;
 	}
+	__atomic_store_n(&offered[lcore], total, __ATOMIC_RELEASE);
 	rte_pktmbuf_free_bulk(pkts, BURST);
 	(void)arg;
 	return 0;
@@ -49,11 +51,7 @@ produce(void *arg)
 static void
 start_workers(void)
 {
-	unsigned int lcore;
-
 	__atomic_store_n(&running, 1, __ATOMIC_RELEASE);
-	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
-		__atomic_store_n(&offered[lcore], 0, __ATOMIC_RELEASE);
 	rte_eal_mp_remote_launch(produce, NULL, SKIP_MAIN);
 }
 
