@@ -134,6 +134,11 @@ pub(super) fn queues(world: &World) -> Table {
     }
     note_level_0(&mut table, world, "queue depth and rates:");
     note_unsupported_depth(&mut table, world);
+    if !table.rows.is_empty() {
+        table
+            .notes
+            .push("tx: offered to the NIC; what it refuses counts at each attempt".to_owned());
+    }
     table
 }
 
