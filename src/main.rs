@@ -1,3 +1,102 @@
 //! pmdscope: tcpdump, netstat and top for NICs that the kernel can no longer see.
 
-fn main() {}
+mod capture;
+mod check;
+mod completions;
+mod ls;
+mod output;
+mod session;
+mod top;
+mod watch;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use pmdscope_capture::filter::FilterError;
+
+/// Exit code of a command that failed or found something.
+const FAILED: u8 = 1;
+
+/// Exit code of a command that was called in a wrong way.
+const USAGE: u8 = 2;
+
+#[derive(Parser)]
+#[command(name = "pmdscope", version, about, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 all is well, 1 found something or failed, 2 wrong usage.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Ls(ls::Args),
+    Top(top::Args),
+    Check(check::Args),
+    Capture(capture::Args),
+    Completions(completions::Args),
+}
+
+/// The arguments make sense one by one, but not here.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) &'static str);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn main() -> ExitCode {
+    run(Cli::parse().command).unwrap_or_else(|error| {
+        eprintln!("pmdscope: error: {error:#}");
+        let usage = error.is::<Usage>() || error.is::<FilterError>();
+        ExitCode::from(if usage { USAGE } else { FAILED })
+    })
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Ls(args) => ls::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Capture(args) => capture::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_of_every_command() {
+        let mut cli = Cli::command().term_width(100);
+        assert_snapshot!("help", cli.render_long_help());
+        cli.build();
+        for command in cli.get_subcommands_mut().filter(|c| c.get_name() != "help") {
+            let name = format!("help_{}", command.get_name());
+            assert_snapshot!(name, command.render_long_help());
+        }
+    }
+
+    #[test]
+    fn usage_errors_have_their_own_exit_code() {
+        for wrong in [&["top", "-n", "0"][..], &["top", "-i", "0.01"], &["check", "--for", "x"]] {
+            let error = Cli::try_parse_from(["pmdscope"].iter().chain(wrong)).err().unwrap();
+            assert_eq!(error.exit_code(), i32::from(USAGE), "{wrong:?}");
+        }
+    }
+}

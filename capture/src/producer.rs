@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketType,
@@ -64,11 +65,16 @@ impl Producer {
 
     /// Writes both anchors under the seqlock.
     pub(crate) fn anchor(&self, first: Anchor, last: Anchor) {
-        let words =
-            [first.tsc, first.realtime_ns, first.raw_ns, last.tsc, last.realtime_ns, last.raw_ns];
-        self.poke(ANCHOR_SEQ, &1u32.to_ne_bytes());
-        self.poke(ANCHORS, &words.map(u64::to_ne_bytes).concat());
-        self.poke(ANCHOR_SEQ, &2u32.to_ne_bytes());
+        Self::write_anchors(&self.data, first, last);
+    }
+
+    /// As [`Producer::anchor`], from another thread.
+    pub(crate) fn write_anchors(data: &File, first: Anchor, last: Anchor) {
+        let triple = |a: Anchor| [a.tsc, a.realtime_ns, a.raw_ns].map(u64::to_ne_bytes).concat();
+        let put = |offset: usize, bytes: &[u8]| data.write_all_at(bytes, offset as u64).unwrap();
+        put(ANCHOR_SEQ, &1u32.to_ne_bytes());
+        put(ANCHORS, &[triple(first), triple(last)].concat());
+        put(ANCHOR_SEQ, &2u32.to_ne_bytes());
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -173,7 +179,10 @@ impl Peer {
             assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         }
         let bytes = [IoSlice::new(bytes)];
-        rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL).unwrap();
+        match rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::PIPE) => {} // A consumer may go at any time.
+            sent => assert!(sent.is_ok(), "{sent:?}"),
+        }
     }
 
     pub(crate) fn send_ring(&self, ring: &Producer) {

@@ -17,7 +17,7 @@ use crate::sink::{Sink, SinkError};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
-const REORDER_WINDOW: Duration = Duration::from_millis(10);
+pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
 /// Pauses between looks at idle rings.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
@@ -25,6 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// How long an app may take to measure its clock after its start.
 const CLOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait at the end for a clock that is not known yet: anchors come once a second.
+const CLOCK_WAIT: Duration = Duration::from_millis(1500);
 /// Records held back per ring by the merge; beyond, the ring is left to count drops.
 const LANE_MAX: usize = 64 << 20;
 
@@ -78,12 +80,12 @@ impl Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// A session broke.
-    #[error("{app}: {error}")]
+    #[error("the capture from {app} broke")]
     Session {
         /// App.
         app: String,
         /// What happened.
-        error: SessionError,
+        source: SessionError,
     },
     /// The app ended the session with an error.
     #[error("{app} ended the capture: {reason}")]
@@ -94,15 +96,15 @@ pub enum Failure {
         reason: String,
     },
     /// A ring broke.
-    #[error("{app}: {error}")]
+    #[error("the capture from {app} broke")]
     Ring {
         /// App.
         app: String,
         /// What happened.
-        error: RingError,
+        source: RingError,
     },
     /// A ring held a broken record.
-    #[error("a capture ring is broken: {0}")]
+    #[error("a capture ring is broken")]
     Record(#[from] RecordError),
     /// An app's clock gives no rate.
     #[error(
@@ -123,7 +125,7 @@ pub struct Report {
     pub rings: Counters,
     /// Packets dropped because the rings were full, by interface; only where there were any.
     pub dropped: Vec<(String, u64)>,
-    /// Packets collected and then not written.
+    /// Packets collected and then not written, though there was a reader.
     pub unwritten: u64,
     /// Packets published so late that they are out of order.
     pub late: u64,
@@ -258,7 +260,7 @@ impl Pump {
             if records.pending() < LANE_MAX {
                 let read = lane.ring.read(records.input());
                 let app = &self.apps[lane.source].source.app;
-                got |= read.map_err(|error| Failure::Ring { app: app.clone(), error })? > 0;
+                got |= read.map_err(|source| Failure::Ring { app: app.clone(), source })? > 0;
             }
         }
         Ok(got)
@@ -297,7 +299,7 @@ impl Pump {
                     Ok(Some(Event::Ended(reason))) => {
                         return Err(Failure::Ended { app: name, reason });
                     }
-                    Err(error) => return Err(Failure::Session { app: name, error }),
+                    Err(source) => return Err(Failure::Session { app: name, source }),
                 }
             }
         }
@@ -329,26 +331,41 @@ impl Pump {
     }
 
     fn sweep(&mut self) -> Result<(), Failure> {
+        self.await_clocks();
         let read = self.read_rings().map(|_| ());
         self.drain(u64::MAX).and(read)
     }
 
+    /// A capture may end before its app has measured its clock.
+    fn await_clocks(&mut self) {
+        let deadline = Instant::now() + CLOCK_WAIT;
+        let apps = &self.apps;
+        let waits = |lane: &mut Lane| {
+            lane.refresh_clock();
+            lane.clock.is_none() && apps[lane.source].running && lane.ring.counters().records > 0
+        };
+        while self.lanes.iter_mut().any(waits) && Instant::now() < deadline {
+            std::thread::sleep(PAUSE_MAX);
+        }
+    }
+
     fn report(self, failure: Option<Failure>) -> Report {
         let rings = self.lanes.iter().map(|lane| lane.ring.counters()).sum();
-        let unwritten = match &failure {
+        let failed_write = match &failure {
             Some(Failure::Sink(error)) => error.lost(),
             _ => 0,
         };
+        let failure = failure.filter(|f| !matches!(f, Failure::Sink(SinkError::Closed { .. })));
         let lanes = self.lanes.iter().map(|lane| (lane.source, &lane.ring)).collect::<Vec<_>>();
         Report {
-            captured: self.output.packets() - unwritten,
+            captured: self.output.packets() - failed_write,
             rings,
             dropped: self.output.dropped(&lanes),
-            unwritten,
+            unwritten: if failure.is_some() { failed_write } else { 0 },
             late: self.merge.late(),
             nb_rings: self.lanes.len(),
             ended: self.ended,
-            failure: failure.filter(|f| !matches!(f, Failure::Sink(SinkError::Closed { .. }))),
+            failure,
         }
     }
 }

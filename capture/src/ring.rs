@@ -25,7 +25,7 @@ const SEQLOCK_TRIES: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// A descriptor could not be examined or mapped.
-    #[error("cannot map the {what} of a capture ring: {source}")]
+    #[error("cannot map the {what} of a capture ring")]
     Map {
         /// "data" or "tail".
         what: &'static str,

@@ -60,7 +60,7 @@ pub enum SessionError {
     #[error(transparent)]
     Ring(#[from] RingError),
     /// The system failed.
-    #[error("capture socket: {0}")]
+    #[error("the capture socket failed")]
     Socket(#[from] Errno),
 }
 

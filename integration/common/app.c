@@ -21,9 +21,11 @@
 #include "control.h"
 #include "hugefiles.h"
 #include "port.h"
+#include "quiesce.h"
 
 #define POOL_CACHE 256
 #define POOL_MIN 8191
+#define QUIESCE_MS 500
 
 #define complain(...) \
 	do { \
@@ -315,7 +317,9 @@ app_close(struct app *app)
 
 	lanes_free(&app->lanes);
 	rte_mempool_free(app->pool);
-	rte_eal_cleanup();
+	/* A request that takes longer is stuck: rather leave the cleanup to the kernel. */
+	if (quiesce_telemetry(rte_eal_get_runtime_dir(), QUIESCE_MS))
+		rte_eal_cleanup();
 	hugefiles_remove(files);
 }
 

@@ -59,7 +59,7 @@ struct pmdscope_ring_hdr {
 	uint16_t record_size; /**< sizeof(struct pmdscope_record). */
 	uint16_t lcore;       /**< The lcore that produces. */
 	uint32_t features;    /**< PMDSCOPE_RING_F_*. */
-	uint32_t snaplen;     /**< Most bytes copied of one packet. */
+	uint32_t snaplen;     /**< Most bytes copied of one packet; less than half of data_size. */
 	uint8_t reserved0[40];
 
 	/* offset 64: clock, written about once a second by the control thread */
@@ -72,9 +72,9 @@ struct pmdscope_ring_hdr {
 	/* offset 128: written by the producer once per burst */
 	uint64_t head;        /**< Bytes ever written; store-release after whole records. */
 	uint64_t records;     /**< Packet records ever written. */
-	uint64_t dropped;     /**< Packets not recorded because the ring was full. */
+	uint64_t dropped;     /**< Packets not recorded: the ring was full, or not there yet. */
 	uint64_t filtered;    /**< Packets that the filter refused. */
-	uint64_t sampled_out; /**< Packets left out by 1-in-N sampling. */
+	uint64_t sampled_out; /**< Packets that passed the filter, left out by 1-in-N sampling. */
 	uint8_t reserved3[24];
 
 	/* offset 192 */

@@ -152,14 +152,16 @@ pmdscope_foreign_polls(void)
 bool
 pmdscope_lcore_shares_cpu(void)
 {
-	cpu_set_t mine, common;
+	cpu_set_t mine, theirs, common;
 	unsigned int i;
 
 	if (pthread_getaffinity_np(pthread_self(), sizeof(mine), &mine) != 0)
 		return false;
 	for (i = 0; i < nb_rows; i++) {
-		const rte_cpuset_t theirs = rte_lcore_cpuset(rows[i]);
+		const pid_t tid = __atomic_load_n(&pmdscope_lcores[rows[i]].tid, __ATOMIC_RELAXED);
 
+		if (sched_getaffinity(tid, sizeof(theirs), &theirs) != 0)
+			continue;
 		CPU_AND(&common, &mine, &theirs);
 		if (CPU_COUNT(&common) != 0)
 			return true;

@@ -9,77 +9,20 @@
 #include <string.h>
 #include <time.h>
 
-#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 
-#include "lcore.h"
+#include "burst.h"
 #include "log.h"
 #include "queue.h"
-#include "tee.h"
+#include "reclaim.h"
 #include "window.h"
-
-#define BURST_BUCKETS 8
-#define DEPTH_BUCKETS 13
-
-/* The driver is asked for a depth once in so many bursts that received, and full bursts. */
-#define DEPTH_EVERY_BUSY 64
-#define DEPTH_EVERY_FULL 8
-/* What rarely changes is asked of the driver once in so many polls; a power of two. */
-#define ASK_EVERY (1U << 20)
 
 /* Longest wait for lcores to leave the callbacks in pmdscope_fini(). */
 #define STOP_WAIT_MS 200
 /* Longest wait of a thread that closes a port; see on_port_event(). */
 #define EVENT_WAIT_MS 100
-
-enum dir {
-	RX,
-	TX,
-	NB_DIRS,
-};
-
-enum depth_state {
-	DEPTH_UNKNOWN,
-	DEPTH_SUPPORTED,
-	DEPTH_UNSUPPORTED,
-};
-
-/* Counters of one queue and direction; the lcore that polls the queue writes them. */
-struct counters {
-	uint64_t polls;
-	uint64_t empty;
-	uint64_t packets;
-	uint64_t bytes;
-	uint64_t bursts[BURST_BUCKETS];
-	/* Samples of bursts that received; those of depth 0 are the empty polls. */
-	uint64_t depths[DEPTH_BUCKETS];
-	struct pmdscope_window depth_window;
-	uint64_t depth_max;
-	uint32_t depth;
-	uint32_t depth_state;
-	uint32_t busy_left;
-	uint32_t full_left;
-	uint32_t descriptors;
-};
-
-struct __rte_cache_aligned queue {
-	struct counters n;
-	/* The rest belongs to the control side. */
-	uint16_t port;
-	uint16_t queue;
-	enum dir dir;
-	/* The port has this queue: it is a row. */
-	bool present;
-	uint64_t polls_seen;
-	/*
-	 * Our callback. DPDK removes one only from a queue that the port has at that moment, and
-	 * keeps the others over reconfiguration, even for the next port in the same place. So it
-	 * stays here until it could be removed, and the object with it.
-	 */
-	const struct rte_eth_rxtx_callback *callback;
-};
 
 struct port {
 	char device[RTE_ETH_NAME_MAX_LEN];
@@ -87,8 +30,8 @@ struct port {
 	/* Set by on_port_event(): being destroyed; has been since the last discovery. */
 	uint8_t gone;
 	uint8_t replaced;
-	struct queue *queues[NB_DIRS][RTE_MAX_QUEUES_PER_PORT];
-	unsigned int nb_queues[NB_DIRS]; /* Objects, present or not. */
+	struct pmdscope_queue *queues[PMDSCOPE_NB_DIRS][RTE_MAX_QUEUES_PER_PORT];
+	unsigned int nb_queues[PMDSCOPE_NB_DIRS]; /* Objects, present or not. */
 };
 
 /*
@@ -99,238 +42,56 @@ static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct port ports[RTE_MAX_ETHPORTS];
 
 /* Present queues, by port, direction and number. Guarded by the state lock. */
-static struct queue **rows;
+static struct pmdscope_queue **rows;
 static unsigned int nb_rows;
 static bool rows_stale;
 
-/* Removed callbacks: new ones, and those whose grace period runs. Guarded by ports_lock. */
-struct graveyard {
-	void **items;
-	unsigned int nb;
-	unsigned int capacity;
-};
-
-static struct graveyard fresh, waiting;
-static struct pmdscope_grace waiting_grace;
-
 static bool unsupported; /* This DPDK was built without callbacks. */
-
-static void
-reset_counters(struct queue *q)
-{
-	q->n = (struct counters){.busy_left = 1, .full_left = 1};
-	q->polls_seen = 0;
-}
-
-/* 1, 2, 3-4, 5-8, ... packets. */
-static inline unsigned int
-burst_bucket(uint16_t nb)
-{
-	const uint32_t n = ((uint32_t)nb - 1) << 1 | 1;
-
-	return RTE_MIN(31U - (unsigned int)__builtin_clz(n), BURST_BUCKETS - 1U);
-}
-
-/* 1, 2-3, 4-7, ... packets. */
-static inline unsigned int
-depth_bucket(uint32_t depth)
-{
-	return RTE_MIN(32U - (unsigned int)__builtin_clz(depth), DEPTH_BUCKETS - 1U);
-}
-
-static inline void
-count_burst(struct counters *n, struct rte_mbuf **pkts, uint16_t nb)
-{
-	uint64_t bytes = 0;
-	uint16_t i;
-
-	for (i = 0; i < nb; i++)
-		bytes += pkts[i]->pkt_len;
-	n->packets += nb;
-	n->bytes += bytes;
-	n->bursts[burst_bucket(nb)]++;
-}
-
-/* Here and not on the control thread: only the lcore that polls a queue knows that it is there. */
-static __rte_noinline void
-ask_rx(struct queue *q)
-{
-	struct rte_eth_rxq_info info;
-
-	pmdscope_lcore_bursts();
-	if (rte_eth_rx_queue_info_get(q->port, q->queue, &info) == 0)
-		q->n.descriptors = info.nb_desc;
-}
-
-static __rte_noinline void
-ask_tx(struct queue *q)
-{
-	struct rte_eth_txq_info info;
-
-	pmdscope_lcore_bursts();
-	if (rte_eth_tx_queue_info_get(q->port, q->queue, &info) == 0)
-		q->n.descriptors = info.nb_desc;
-}
-
-/*
- * On the polling lcore as well: vhost counts under a lock that its data path only tries, so that
- * a count from elsewhere would cost the app a burst.
- */
-static __rte_noinline void
-sample_depth(struct queue *q, uint16_t nb_rx)
-{
-	struct counters *n = &q->n;
-	const int left = rte_eth_rx_queue_count(q->port, q->queue);
-
-	if (left < 0) {
-		if (left == -ENOTSUP)
-			n->depth_state = DEPTH_UNSUPPORTED;
-		return;
-	}
-	n->depth_state = DEPTH_SUPPORTED;
-	n->depth = (uint32_t)left + nb_rx;
-	n->depths[depth_bucket(n->depth)]++;
-	if (n->depth > n->depth_max)
-		n->depth_max = n->depth;
-	pmdscope_window_note(&n->depth_window, n->depth);
-}
-
-static inline bool
-depth_is_due(struct counters *n, bool full)
-{
-	bool due = false;
-
-	if (--n->busy_left == 0) {
-		n->busy_left = DEPTH_EVERY_BUSY;
-		due = true;
-	}
-	if (full && --n->full_left == 0) {
-		n->full_left = DEPTH_EVERY_FULL;
-		due = true;
-	}
-	return due;
-}
-
-static uint16_t
-on_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx, uint16_t max_pkts,
-		void *arg)
-{
-	struct queue *q = arg;
-	struct counters *n = &q->n;
-
-	if (unlikely((n->polls++ & (ASK_EVERY - 1)) == 0))
-		ask_rx(q);
-	if (nb_rx == 0) {
-		n->empty++;
-		n->depth = 0;
-		return 0;
-	}
-	count_burst(n, pkts, nb_rx);
-	if (n->depth_state != DEPTH_UNSUPPORTED && depth_is_due(n, nb_rx == max_pkts))
-		sample_depth(q, nb_rx);
-	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
-	return nb_rx;
-}
-
-static uint16_t
-on_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg)
-{
-	struct queue *q = arg;
-	struct counters *n = &q->n;
-
-	if (unlikely((n->polls++ & (ASK_EVERY - 1)) == 0))
-		ask_tx(q);
-	if (nb_pkts == 0) {
-		n->empty++;
-		return 0;
-	}
-	count_burst(n, pkts, nb_pkts);
-	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
-	return nb_pkts;
-}
-
-/* What cannot be remembered is lost: a callback of 64 bytes. */
-static void
-bury(const struct rte_eth_rxtx_callback *callback)
-{
-	if (fresh.nb == fresh.capacity) {
-		const unsigned int capacity = fresh.capacity == 0 ? 16 : 2 * fresh.capacity;
-		void **items = realloc(fresh.items, capacity * sizeof(*items));
-
-		if (items == NULL)
-			return;
-		fresh.items = items;
-		fresh.capacity = capacity;
-	}
-	fresh.items[fresh.nb++] = (void *)(uintptr_t)callback;
-}
-
-static void
-free_waiting(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < waiting.nb; i++)
-		rte_free(waiting.items[i]);
-	waiting.nb = 0;
-}
-
-static void
-begin_waiting(void)
-{
-	const struct graveyard empty = waiting;
-
-	waiting = fresh;
-	fresh = empty;
-	pmdscope_grace_begin(&waiting_grace);
-}
 
 void
 pmdscope_queue_reclaim(void)
 {
 	pthread_mutex_lock(&ports_lock);
-	if (waiting.nb != 0 && pmdscope_grace_over(&waiting_grace))
-		free_waiting();
-	if (waiting.nb == 0 && fresh.nb != 0)
-		begin_waiting();
+	pmdscope_reclaim_tick();
 	pthread_mutex_unlock(&ports_lock);
 }
 
 /* False when the queue already has a callback or cannot have one, with rte_errno set. */
 static bool
-install(struct queue *q)
+install(struct pmdscope_queue *q)
 {
-	if (q->dir == RX)
-		q->callback = rte_eth_add_first_rx_callback(q->port, q->queue, on_rx, q);
+	if (q->dir == PMDSCOPE_RX)
+		q->callback = rte_eth_add_first_rx_callback(q->port, q->queue,
+				pmdscope_burst_rx, q);
 	else
-		q->callback = rte_eth_add_tx_callback(q->port, q->queue, on_tx, q);
+		q->callback = rte_eth_add_tx_callback(q->port, q->queue, pmdscope_burst_tx, q);
 	return q->callback != NULL;
 }
 
 /* False when DPDK cannot remove it now, because the port has fewer queues. */
 static bool
-uninstall(struct queue *q)
+uninstall(struct pmdscope_queue *q)
 {
 	int ret;
 
 	if (q->callback == NULL)
 		return true;
-	if (q->dir == RX)
+	if (q->dir == PMDSCOPE_RX)
 		ret = rte_eth_remove_rx_callback(q->port, q->queue, q->callback);
 	else
 		ret = rte_eth_remove_tx_callback(q->port, q->queue, q->callback);
 	if (ret != 0)
 		return false;
-	bury(q->callback);
+	pmdscope_reclaim_later((void *)(uintptr_t)q->callback);
 	q->callback = NULL;
 	return true;
 }
 
-static struct queue *
-queue_create(uint16_t port, enum dir dir, uint16_t queue)
+static struct pmdscope_queue *
+queue_create(uint16_t port, enum pmdscope_dir dir, uint16_t queue)
 {
-	struct queue *q = rte_zmalloc_socket("pmdscope_queue", sizeof(*q), RTE_CACHE_LINE_SIZE,
-			rte_eth_dev_socket_id(port));
+	struct pmdscope_queue *q = rte_zmalloc_socket("pmdscope_queue", sizeof(*q),
+			RTE_CACHE_LINE_SIZE, rte_eth_dev_socket_id(port));
 
 	if (q == NULL)
 		q = rte_zmalloc("pmdscope_queue", sizeof(*q), RTE_CACHE_LINE_SIZE);
@@ -339,23 +100,26 @@ queue_create(uint16_t port, enum dir dir, uint16_t queue)
 	q->port = port;
 	q->queue = queue;
 	q->dir = dir;
-	reset_counters(q);
+	pmdscope_counters_reset(q);
 	return q;
 }
 
 /*
  * Put a callback on a queue. False when the port does not have it: DPDK says so as it adds a
- * callback, which spares us asking the driver of a port that may be about to close.
+ * callback, which spares us asking the driver of a port that may be about to close. The object
+ * stays for the next try.
  */
 static bool
-adopt(struct port *port, uint16_t id, enum dir dir, uint16_t queue)
+adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
 {
-	struct queue *q = port->queues[dir][queue];
+	struct pmdscope_queue *q = port->queues[dir][queue];
 
 	if (q == NULL) {
 		q = queue_create(id, dir, queue);
 		if (q == NULL)
 			return false;
+		port->queues[dir][queue] = q;
+		port->nb_queues[dir] = RTE_MAX(port->nb_queues[dir], queue + 1U);
 	}
 	/* One that could not be removed comes off if, and only if, the queue is back. */
 	if (!uninstall(q))
@@ -366,24 +130,20 @@ adopt(struct port *port, uint16_t id, enum dir dir, uint16_t queue)
 			PMDSCOPE_LOG(WARNING, "DPDK was built without RTE_ETHDEV_RXTX_CALLBACKS: "
 				"queues cannot be observed");
 		}
-		if (port->queues[dir][queue] == NULL)
-			rte_free(q);
 		return false;
 	}
-	port->queues[dir][queue] = q;
-	port->nb_queues[dir] = RTE_MAX(port->nb_queues[dir], queue + 1U);
 	q->present = true;
 	rows_stale = true;
 	return true;
 }
 
 static void
-adopt_all(struct port *port, uint16_t id, enum dir dir)
+adopt_all(struct port *port, uint16_t id, enum pmdscope_dir dir)
 {
 	uint16_t i;
 
 	for (i = 0; i < RTE_MAX_QUEUES_PER_PORT; i++) {
-		const struct queue *q = port->queues[dir][i];
+		const struct pmdscope_queue *q = port->queues[dir][i];
 
 		if (q != NULL && q->present)
 			continue;
@@ -399,9 +159,9 @@ may_have_shrunk(struct port *port)
 	bool polled = false, silent = false;
 	unsigned int dir, i;
 
-	for (dir = 0; dir < NB_DIRS; dir++) {
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++) {
 		for (i = 0; i < port->nb_queues[dir]; i++) {
-			struct queue *q = port->queues[dir][i];
+			struct pmdscope_queue *q = port->queues[dir][i];
 			uint64_t polls;
 
 			if (q == NULL || !q->present)
@@ -418,12 +178,12 @@ may_have_shrunk(struct port *port)
 }
 
 static void
-drop_rows(struct port *port, enum dir dir, unsigned int from)
+drop_rows(struct port *port, enum pmdscope_dir dir, unsigned int from)
 {
 	unsigned int i;
 
 	for (i = from; i < port->nb_queues[dir]; i++) {
-		struct queue *q = port->queues[dir][i];
+		struct pmdscope_queue *q = port->queues[dir][i];
 
 		if (q == NULL || !q->present)
 			continue;
@@ -440,8 +200,8 @@ follow_shrinking(struct port *port, uint16_t id)
 
 	if (!may_have_shrunk(port) || rte_eth_dev_info_get(id, &info) != 0)
 		return;
-	drop_rows(port, RX, info.nb_rx_queues);
-	drop_rows(port, TX, info.nb_tx_queues);
+	drop_rows(port, PMDSCOPE_RX, info.nb_rx_queues);
+	drop_rows(port, PMDSCOPE_TX, info.nb_tx_queues);
 }
 
 /* Another device in the same place starts from 0. */
@@ -451,11 +211,11 @@ forget(struct port *port)
 	unsigned int dir, i;
 
 	port->known = false;
-	for (dir = 0; dir < NB_DIRS; dir++) {
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++) {
 		drop_rows(port, dir, 0);
 		for (i = 0; i < port->nb_queues[dir]; i++)
 			if (port->queues[dir][i] != NULL)
-				reset_counters(port->queues[dir][i]);
+				pmdscope_counters_reset(port->queues[dir][i]);
 	}
 }
 
@@ -471,8 +231,8 @@ discover(struct port *port, uint16_t id)
 			return;
 		port->known = true;
 	}
-	adopt_all(port, id, RX);
-	adopt_all(port, id, TX);
+	adopt_all(port, id, PMDSCOPE_RX);
+	adopt_all(port, id, PMDSCOPE_TX);
 	follow_shrinking(port, id);
 }
 
@@ -480,19 +240,19 @@ static void
 rebuild_rows(void)
 {
 	unsigned int id, dir, i, n = 0;
-	struct queue **grown;
+	struct pmdscope_queue **grown;
 
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
-		n += ports[id].nb_queues[RX] + ports[id].nb_queues[TX];
+		n += ports[id].nb_queues[PMDSCOPE_RX] + ports[id].nb_queues[PMDSCOPE_TX];
 	grown = realloc(rows, RTE_MAX(n, 1U) * sizeof(*rows));
 	if (grown == NULL)
 		return;
 	rows = grown;
 	nb_rows = 0;
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
-		for (dir = 0; dir < NB_DIRS; dir++)
+		for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
 			for (i = 0; i < ports[id].nb_queues[dir]; i++) {
-				struct queue *q = ports[id].queues[dir][i];
+				struct pmdscope_queue *q = ports[id].queues[dir][i];
 
 				if (q != NULL && q->present)
 					rows[nb_rows++] = q;
@@ -540,7 +300,7 @@ on_port_event(uint16_t id, enum rte_eth_event_type event, void *arg __rte_unused
 	if (event == RTE_ETH_EVENT_DESTROY) {
 		__atomic_store_n(&port->gone, 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&port->replaced, 1, __ATOMIC_RELEASE);
-		for (dir = 0; locked && dir < NB_DIRS; dir++)
+		for (dir = 0; locked && dir < PMDSCOPE_NB_DIRS; dir++)
 			for (i = 0; i < port->nb_queues[dir]; i++)
 				if (port->queues[dir][i] != NULL)
 					uninstall(port->queues[dir][i]);
@@ -583,9 +343,9 @@ uninstall_port(struct port *port, uint16_t id)
 {
 	unsigned int dir, i;
 
-	for (dir = 0; dir < NB_DIRS; dir++)
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
 		for (i = 0; i < port->nb_queues[dir]; i++) {
-			struct queue *q = port->queues[dir][i];
+			struct pmdscope_queue *q = port->queues[dir][i];
 
 			if (q == NULL)
 				continue;
@@ -601,30 +361,15 @@ free_queues(struct port *port)
 {
 	unsigned int dir, i;
 
-	for (dir = 0; dir < NB_DIRS; dir++)
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
 		for (i = 0; i < port->nb_queues[dir]; i++) {
-			struct queue *q = port->queues[dir][i];
+			struct pmdscope_queue *q = port->queues[dir][i];
 
 			if (q == NULL || q->callback != NULL)
 				continue;
 			port->queues[dir][i] = NULL;
 			rte_free(q);
 		}
-}
-
-/* What is not free by the end of the wait stays for the next pmdscope_init(). */
-static bool
-wait_for_lcores(void)
-{
-	unsigned int ms;
-
-	pmdscope_grace_begin(&waiting_grace);
-	for (ms = 0; ms < STOP_WAIT_MS; ms++) {
-		if (pmdscope_grace_over(&waiting_grace))
-			return true;
-		rte_delay_us_sleep(1000);
-	}
-	return false;
 }
 
 void
@@ -636,10 +381,8 @@ pmdscope_queue_stop(void)
 	pthread_mutex_lock(&ports_lock);
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
 		uninstall_port(&ports[id], id);
-	if (wait_for_lcores()) {
-		free_waiting();
-		begin_waiting();
-		free_waiting();
+	/* What is not free by then stays for the next pmdscope_init(). */
+	if (pmdscope_reclaim_all(STOP_WAIT_MS)) {
 		for (id = 0; id < RTE_MAX_ETHPORTS; id++)
 			free_queues(&ports[id]);
 	} else {
@@ -684,8 +427,8 @@ static const struct pmdscope_column columns[] = {
 	[COL_DEPTH_WINDOW_MAX] = {"depth_window_max", PMDSCOPE_COLUMN_U64, 1},
 	[COL_DEPTH_MAX] = {"depth_max", PMDSCOPE_COLUMN_U64, 1},
 	[COL_DESCRIPTORS] = {"descriptors", PMDSCOPE_COLUMN_U64, 1},
-	[COL_BURSTS] = {"bursts", PMDSCOPE_COLUMN_U64, BURST_BUCKETS},
-	[COL_DEPTHS] = {"depths", PMDSCOPE_COLUMN_U64, DEPTH_BUCKETS},
+	[COL_BURSTS] = {"bursts", PMDSCOPE_COLUMN_U64, PMDSCOPE_BURST_BUCKETS},
+	[COL_DEPTHS] = {"depths", PMDSCOPE_COLUMN_U64, PMDSCOPE_DEPTH_BUCKETS},
 };
 
 static unsigned int
@@ -701,39 +444,39 @@ load(const uint64_t *counter)
 }
 
 static void
-fill_depth(const struct counters *n, struct pmdscope_row *row)
+fill_depth(const struct pmdscope_counters *n, struct pmdscope_row *row)
 {
 	unsigned int i;
 
-	if (__atomic_load_n(&n->depth_state, __ATOMIC_RELAXED) != DEPTH_SUPPORTED)
+	if (__atomic_load_n(&n->depth_state, __ATOMIC_RELAXED) != PMDSCOPE_DEPTH_SUPPORTED)
 		return;
 	pmdscope_row_u64(row, COL_DEPTH_SUPPORTED, 0, 1);
 	pmdscope_row_u64(row, COL_DEPTH, 0, __atomic_load_n(&n->depth, __ATOMIC_RELAXED));
 	pmdscope_row_u64(row, COL_DEPTH_WINDOW_MAX, 0, pmdscope_window_last(&n->depth_window));
 	pmdscope_row_u64(row, COL_DEPTH_MAX, 0, load(&n->depth_max));
 	pmdscope_row_u64(row, COL_DEPTHS, 0, load(&n->empty));
-	for (i = 1; i < DEPTH_BUCKETS; i++)
+	for (i = 1; i < PMDSCOPE_DEPTH_BUCKETS; i++)
 		pmdscope_row_u64(row, COL_DEPTHS, i, load(&n->depths[i]));
 }
 
 static void
 queue_fill(unsigned int row_index, struct pmdscope_row *row)
 {
-	const struct queue *q = rows[row_index];
-	const struct counters *n = &q->n;
+	const struct pmdscope_queue *q = rows[row_index];
+	const struct pmdscope_counters *n = &q->n;
 	unsigned int i;
 
 	pmdscope_row_u64(row, COL_PORT, 0, q->port);
 	pmdscope_row_str(row, COL_DEVICE, ports[q->port].device);
 	pmdscope_row_u64(row, COL_QUEUE, 0, q->queue);
-	pmdscope_row_str(row, COL_DIR, q->dir == RX ? "rx" : "tx");
+	pmdscope_row_str(row, COL_DIR, q->dir == PMDSCOPE_RX ? "rx" : "tx");
 	pmdscope_row_u64(row, COL_POLLS, 0, load(&n->polls));
 	pmdscope_row_u64(row, COL_EMPTY, 0, load(&n->empty));
 	pmdscope_row_u64(row, COL_PACKETS, 0, load(&n->packets));
 	pmdscope_row_u64(row, COL_BYTES, 0, load(&n->bytes));
 	pmdscope_row_u64(row, COL_DESCRIPTORS, 0,
 			__atomic_load_n(&n->descriptors, __ATOMIC_RELAXED));
-	for (i = 0; i < BURST_BUCKETS; i++)
+	for (i = 0; i < PMDSCOPE_BURST_BUCKETS; i++)
 		pmdscope_row_u64(row, COL_BURSTS, i, load(&n->bursts[i]));
 	fill_depth(n, row);
 }

@@ -74,7 +74,7 @@ struct pmdscope_tee_capture {
 /* A disarmed capture without rings; NULL without memory. */
 struct pmdscope_tee_capture *pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec);
 
-/* Give an lcore its ring; may be done while armed. 0 or a negative errno, with *step as of rings. */
+/* Give an lcore its ring, armed or not. 0 or a negative errno, with *step as of rings. */
 int pmdscope_tee_capture_add_ring(struct pmdscope_tee_capture *capture, unsigned int lcore,
 		const char **step);
 

@@ -26,7 +26,7 @@ void pmdscope_tee_socket_close(int fd);
 /* May the process behind a connection capture? Its pid is set in any case. */
 bool pmdscope_tee_socket_allows(int fd, pid_t *pid);
 
-/* Send a message; text is cut to fit. 0 or a negative errno, -EAGAIN when the peer does not read. */
+/* Send a message, its text cut to fit. 0 or a negative errno: -EAGAIN from a peer that is slow. */
 int pmdscope_tee_send(int fd, uint16_t kind, uint32_t value, const char *text);
 
 /* Send the RING message of an lcore with its descriptors, then close them here. */

@@ -160,6 +160,92 @@ test_reconfigure(void)
 	WAIT_FOR(nb_rows() == 0);
 }
 
+static uint32_t waiting;
+
+static uint32_t
+tell_waiting(void *rxq __rte_unused)
+{
+	return waiting;
+}
+
+/* No virtual device counts here, so the test does in the driver's place. */
+static void
+test_depth(void)
+{
+	const uint16_t port = plug("net_null0", "");
+	uint64_t samples = 0;
+	const char *body;
+	unsigned int i;
+
+	configure(port, 1);
+	WAIT_FOR(nb_rows() == 2);
+	rte_eth_fp_ops[port].rx_queue_count = tell_waiting;
+	CHECK(rte_eth_rx_burst(port, 0, NULL, 0) == 0);
+	/* Not known before the driver has been asked, and that is at the first packet. */
+	CHECK_U64(cell(port, 0, "rx", "depth_supported"), 0);
+	waiting = 990;
+	forward(port, 0, 10);
+	CHECK_U64(cell(port, 0, "rx", "depth_supported"), 1);
+	CHECK_U64(cell(port, 0, "rx", "depth"), 1000);
+	waiting = 0;
+	for (i = 0; i < 640; i++)
+		forward(port, 0, 1);
+	CHECK_U64(cell(port, 0, "rx", "depth"), 1);
+	CHECK(rte_eth_rx_burst(port, 0, NULL, 0) == 0);
+	CHECK_U64(cell(port, 0, "rx", "depth"), 0);
+	CHECK_U64(cell(port, 0, "rx", "depth_max"), 1000);
+	WAIT_FOR(cell(port, 0, "rx", "depth_window_max") == 0);
+
+	body = tel_ask("/pmdscope/queues", "");
+	CHECK_U64(tel_cell(body, "depths", 0), 2);
+	CHECK_U64(tel_cell(body, "depths", 10), 1);
+	/* net_null fills each burst: every 8th full one, and every 64th. */
+	for (i = 1; i < 13; i++)
+		samples += tel_cell(body, "depths", i);
+	CHECK_U64(samples, 1 + 640 / 8);
+	CHECK_U64(cell(port, 0, "tx", "depth_supported"), 0);
+	unplug("net_null0", port);
+	WAIT_FOR(nb_rows() == 0);
+}
+
+/*
+ * DPDK does not let go of a callback on a queue that the port no longer has (as after the close
+ * of many drivers): the next port in the same place takes it over, and counts once.
+ */
+static void
+test_leftover(void)
+{
+	uint16_t port = plug("net_null0", ""), q;
+
+	configure(port, 4);
+	WAIT_FOR(nb_rows() == 8);
+	CHECK(rte_eth_dev_stop(port) == 0);
+	configure(port, 1);
+	unplug("net_null0", port);
+	WAIT_FOR(nb_rows() == 0);
+	port = plug("net_null1", "");
+	configure(port, 4);
+	WAIT_FOR(nb_rows() == 8);
+	for (q = 0; q < 4; q++) {
+		forward(port, q, 5);
+		CHECK_U64(cell(port, q, "rx", "packets"), 5);
+		CHECK_U64(cell(port, q, "tx", "polls"), 1);
+	}
+	CHECK(tel_cell_is(tel_ask("/pmdscope/queues", ""), "device", 0, "net_null1"));
+	/* The same over a stop of the library. */
+	CHECK(rte_eth_dev_stop(port) == 0);
+	configure(port, 1);
+	pmdscope_fini();
+	CHECK(rte_eth_dev_stop(port) == 0);
+	configure(port, 4);
+	CHECK(pmdscope_init(&conf) == 0);
+	CHECK_U64(nb_rows(), 8);
+	forward(port, 3, 5);
+	CHECK_U64(cell(port, 3, "rx", "packets"), 5);
+	unplug("net_null1", port);
+	WAIT_FOR(nb_rows() == 0);
+}
+
 /* Ports that come and go, some too fast to be seen, leave nothing behind. */
 static void
 test_hotplug(void)
@@ -273,7 +359,9 @@ main(void)
 	CHECK(pool != NULL);
 	CHECK(pmdscope_init(&conf) == 0);
 	test_counts();
+	test_depth();
 	test_reconfigure();
+	test_leftover();
 	test_hotplug();
 	test_many_queues();
 	test_busy();

@@ -33,7 +33,7 @@ check_bytes(const struct pmdscope_record *rec, uint32_t len, uint32_t caplen, ui
 		CHECK(bytes[i] == (uint8_t)(seed + i));
 }
 
-/* Ten times round the ring with random sizes and segmentations: every byte arrives, PADs fill up. */
+/* Ten times round the ring with random sizes and segmentations: every byte arrives. */
 static void
 test_wrap(void)
 {

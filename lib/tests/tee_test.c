@@ -25,9 +25,10 @@ static int epfd = -1;
 void
 test_eal(const char *name, unsigned int nb_lcores)
 {
-	char prefix[64], lcores[128];
-	char *argv[] = {strdup(name), strdup("--no-huge"), strdup("--no-pci"), strdup("--no-shconf"),
-		strdup("--no-telemetry"), strdup("-m"), strdup("64"), lcores, prefix};
+	static char no_huge[] = "--no-huge", no_pci[] = "--no-pci", no_shconf[] = "--no-shconf";
+	static char no_telemetry[] = "--no-telemetry", mb[] = "-m64";
+	char self[64], prefix[64], lcores[128];
+	char *argv[] = {self, no_huge, no_pci, no_shconf, no_telemetry, mb, lcores, prefix};
 	unsigned int i;
 	int len = 0;
 
@@ -35,6 +36,7 @@ test_eal(const char *name, unsigned int nb_lcores)
 	for (i = 0; i < nb_lcores; i++)
 		len += snprintf(lcores + len, sizeof(lcores) - (size_t)len, "%s%u@(0-%ld)",
 				i == 0 ? "--lcores=" : ",", i, sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	snprintf(self, sizeof(self), "%s", name);
 	snprintf(prefix, sizeof(prefix), "--file-prefix=%s_%d", name, (int)getpid());
 	CHECK(rte_eal_init(RTE_DIM(argv), argv) >= 0);
 	test_pool = rte_pktmbuf_pool_create("test", 2047, 0, 0, 2048 + RTE_PKTMBUF_HEADROOM,

@@ -81,7 +81,7 @@ pub(super) fn resolve(interfaces: &[String], app: Option<&str>) -> anyhow::Resul
     let mut wanted = BTreeMap::new();
     for interface in interfaces {
         let (prefix, port) = split_app(interface, &names);
-        let name = prefix.or(app);
+        let name = prefix.or(app).or_else(|| guess_app(interface, &names));
         let found = match wanted.entry(name) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(want(name)?),
@@ -117,6 +117,12 @@ fn split_app<'a>(interface: &'a str, apps: &[&'a str]) -> (Option<&'a str>, &'a 
         Some(len) => (Some(&interface[..len]), &interface[len + 1..]),
         None => (None, interface),
     }
+}
+
+/// What must be meant for an app where the only one cannot be.
+fn guess_app<'a>(interface: &'a str, apps: &[&str]) -> Option<&'a str> {
+    let (prefix, _) = interface.split_once(':').filter(|_| apps.len() != 1)?;
+    Some(prefix)
 }
 
 /// `any`, a device name or a number, with a queue behind it or not.
@@ -234,6 +240,13 @@ mod tests {
         assert_eq!(split_app("refl:0000:03:00.0", &apps), (Some("refl"), "0000:03:00.0"));
         assert_eq!(split_app("0000:03:00.0", &apps), (None, "0000:03:00.0"));
         assert_eq!(split_app("réfl:0", &apps), (None, "réfl:0"));
+    }
+
+    #[test]
+    fn an_unknown_app_is_asked_for_unless_only_one_runs() {
+        assert_eq!(guess_app("refl:0", &["a", "b"]), Some("refl"));
+        assert_eq!(guess_app("any", &["a", "b"]), None);
+        assert_eq!(guess_app("0000:03:00.0", &["a"]), None);
     }
 
     #[test]

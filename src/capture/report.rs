@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pmdscope_capture::pump::Report;
+use pmdscope_capture::pump::{REORDER_WINDOW, Report};
 
 use super::interface::{Running, Wanted, capture_socket};
 use super::say;
@@ -37,15 +37,17 @@ fn statistics(report: &Report) -> Vec<String> {
             places(&report.dropped)
         ),
     ];
+    let window = REORDER_WINDOW.as_millis();
+    let late = format!("out of order: their lcore was interrupted for more than {window} ms");
     let optional = [
         (rings.sampled_out, "left out by sampling"),
         (report.unwritten, "lost because they could not be written"),
-        (report.late, "out of order: their lcore was interrupted for more than 10 ms"),
+        (report.late, late.as_str()),
     ];
     let there = optional.iter().filter(|(count, _)| *count > 0);
     lines.extend(there.map(|(count, what)| format!("{count} packets {what}")));
     if report.nb_rings == 0 {
-        lines.push("no lcore of the app polled these queues".to_owned());
+        lines.push("no lcore of the app polls".to_owned());
     }
     lines
 }
@@ -117,6 +119,6 @@ mod tests {
         assert!(lines[2].starts_with("3 packets dropped by full capture rings (rte:0 1, rte:1 2)"));
         assert_eq!(lines[3], "2 packets left out by sampling");
         assert_eq!(lines[4], "3 packets lost because they could not be written");
-        assert_eq!(lines[5], "no lcore of the app polled these queues");
+        assert_eq!(lines[5], "no lcore of the app polls");
     }
 }

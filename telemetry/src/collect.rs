@@ -78,7 +78,7 @@ impl Collector {
         }
         let mut sample = session.facts.sample(&mut round);
         sample.requests = round.requests();
-        sample.partial = round.finish()?;
+        sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.session = Some(session);

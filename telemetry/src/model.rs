@@ -167,7 +167,10 @@ impl Tracker {
     }
 
     fn pool_trends(&mut self, sample: &Sample) -> Vec<PoolTrend> {
-        self.trends.retain(|name, _| sample.pools.iter().any(|pool| pool.name == *name));
+        // A pool that could not be read this time keeps its history.
+        if !sample.failed("/mempool/") && !sample.failed("/pmdscope") {
+            self.trends.retain(|name, _| sample.pools.iter().any(|pool| pool.name == *name));
+        }
         sample.pools.iter().map(|pool| self.pool_trend(pool, sample.monotonic_ns)).collect()
     }
 

@@ -126,6 +126,23 @@ fn a_leaking_pool_has_a_time_left_and_an_unknown_one_has_nothing() {
     assert_eq!(pools[1], PoolTrend { name: "unknown".into(), ..PoolTrend::default() });
 }
 
+#[test]
+fn a_pool_keeps_its_history_when_it_was_not_read_but_not_when_it_is_gone() {
+    let with_pool = |seconds| {
+        let mut sample = at(seconds, 0);
+        sample.pools = vec![pool("p", 100, seconds)];
+        sample
+    };
+    let mut unread = at(2, 0);
+    unread.partial = vec!["/mempool/list: timed out".into()];
+    let mut tracker = Tracker::default();
+    tracker.update(with_pool(1));
+    tracker.update(unread);
+    assert_eq!(tracker.update(with_pool(3)).pools[0].history, [1, 3]);
+    tracker.update(at(4, 0));
+    assert_eq!(tracker.update(with_pool(5)).pools[0].history, [5]);
+}
+
 proptest! {
     #[test]
     fn rates_are_never_negative_and_never_above_what_was_counted(

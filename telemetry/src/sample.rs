@@ -41,6 +41,11 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Whether the app told anything but lists of names.
+    pub(crate) fn tells_anything(&self) -> bool {
+        !self.ports.is_empty() || !self.pools.is_empty() || self.library.is_some()
+    }
+
     /// Whether something below `command` could not be read, so that its absence proves nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))

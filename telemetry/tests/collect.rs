@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pmdscope_telemetry::deadline::Deadline;
-use pmdscope_telemetry::lock::AppLock;
+use pmdscope_telemetry::lock::{AppLock, LOCK_FILE};
 use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
-use pmdscope_telemetry::{Collector, Error};
+use pmdscope_telemetry::{Collector, Error, Thresholds, Tracker, finding};
 use support::{FakeApp, Recording};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -217,6 +217,15 @@ fn a_table_that_never_settles_is_given_up() {
 }
 
 #[test]
+fn a_page_of_another_offset_is_never_taken() {
+    let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
+    let first = recording.answer("/pmdscope/pools").replace(r#""next":2,"#, "");
+    let sample = collect(&recording.with("/pmdscope/pools,2", &first));
+    assert!(sample.pools.is_empty(), "{:?}", sample.pools);
+    assert!(sample.partial[0].starts_with("/pmdscope/pools: the reply is about"));
+}
+
+#[test]
 fn an_unknown_schema_falls_back_to_what_stock_apps_tell() {
     let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
     let other = recording.answer("/pmdscope").replace(r#""schema":1"#, r#""schema":9"#);
@@ -260,8 +269,41 @@ fn losing_the_connection_midway_keeps_what_was_learned() {
     });
     let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports.len(), sample.pools.len()), (1, 0));
-    assert_eq!(sample.partial.len(), 1, "{:?}", sample.partial);
-    assert!(sample.failed("/ethdev/"));
+    let failed: Vec<_> = sample.partial.iter().map(|p| p.split(": ").next().unwrap()).collect();
+    assert_eq!(failed, ["/ethdev/info,1", "/mempool/list"]);
+}
+
+#[test]
+fn losing_the_connection_before_any_number_is_an_error() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let app = FakeApp::start(move |connection| {
+        connection.send(support::BANNER);
+        for _ in 0..3 {
+            let Some(request) = connection.receive() else { return };
+            connection.send(recording.answer(&request));
+        }
+    });
+    let lost = Collector::new(app.app()).collect(TIMEOUT);
+    assert!(matches!(lost, Err(Error::Closed)), "{lost:?}");
+}
+
+#[test]
+fn losing_the_connection_before_the_lcores_is_no_proof_of_no_polling() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-reflector.jsonl");
+    let app = FakeApp::start(move |connection| {
+        connection.send(support::BANNER);
+        while let Some(request) = connection.receive() {
+            if request == "/pmdscope/queues" {
+                return;
+            }
+            connection.send(recording.answer(&request));
+        }
+    });
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert!(sample.library.is_some() && sample.lcores.is_empty());
+    assert!(sample.failed("/pmdscope/lcores"), "{:?}", sample.partial);
+    let model = Tracker::default().update(sample);
+    assert_eq!(finding::judge(&model, &Thresholds::default()), []);
 }
 
 #[test]
@@ -287,6 +329,31 @@ fn two_tools_never_ask_at_the_same_time() {
     drop(held);
     collector.collect(TIMEOUT).unwrap();
     assert!(other_tool.hold(Deadline::after(TIMEOUT)).is_ok(), "held beyond the round");
+}
+
+#[test]
+fn without_the_lock_the_sample_says_so() {
+    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    std::fs::create_dir(app.dir().join(LOCK_FILE)).unwrap();
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.ports.len(), sample.partial.len()), (2, 1));
+    assert!(sample.partial[0].starts_with("lock: cannot create the lock file"));
+}
+
+#[test]
+fn a_null_for_an_object_on_the_list_is_asked_again() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let nulls = AtomicU32::new(1);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match request {
+            "/ethdev/stats,0" if nulls.swap(0, Ordering::Relaxed) == 1 => {
+                r#"{"/ethdev/stats":null}"#.into()
+            }
+            other => recording.answer(other),
+        });
+    });
+    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    assert_eq!((sample.ports.len(), sample.partial.len()), (2, 0), "{:?}", sample.partial);
 }
 
 #[test]

@@ -121,6 +121,16 @@ impl Testpmd {
         let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or("bad pid")?;
         Ok(kill_process(pid, signal)?)
     }
+
+    /// A signal stops the threads one by one, each when it next runs.
+    fn all_stopped(&self) -> Result<bool, Failed> {
+        let mut stopped = true;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
+            let stat = std::fs::read_to_string(task?.path().join("stat"))?;
+            stopped &= stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'));
+        }
+        Ok(stopped)
+    }
 }
 
 impl Drop for Testpmd {
@@ -153,6 +163,9 @@ fn follow() -> Result<(), Failed> {
 
 fn stop_and_continue(testpmd: &Testpmd, collector: &mut Collector) -> Result<(), Failed> {
     testpmd.signal(Signal::STOP)?;
+    while !testpmd.all_stopped()? {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     // First over the kept connection, then over a new one.
     for _ in 0..2 {
         let began = Instant::now();

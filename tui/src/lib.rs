@@ -1,1 +1,25 @@
 //! Terminal views over the telemetry model.
+//!
+//! [`world::World`] folds news from the sampling side; [`tables`] turns it into tables;
+//! [`screen::render`] draws them on a terminal and [`report`] prints them without one.
+//! Keys become [`action::Action`]s that change the [`view::View`]. Only [`run`] and [`terminal`]
+//! touch a terminal.
+
+pub mod action;
+mod detail;
+#[cfg(test)]
+mod fixture;
+pub mod graph;
+pub mod number;
+mod overlay;
+pub mod pace;
+pub mod report;
+pub mod run;
+pub mod screen;
+pub mod subject;
+pub mod table;
+pub mod tables;
+pub mod terminal;
+pub mod theme;
+pub mod view;
+pub mod world;

@@ -22,15 +22,17 @@ fn tsc(ms: u64) -> u64 {
     ms * HZ / 1000
 }
 
+fn second() -> Anchor {
+    Anchor { tsc: HZ, realtime_ns: WALL_BASE + 1_000_000_000, raw_ns: 2 * RAW_BASE }
+}
+
 impl App {
     fn new(lcores: u16) -> Self {
-        let second =
-            Anchor { tsc: HZ, realtime_ns: WALL_BASE + 1_000_000_000, raw_ns: 2 * RAW_BASE };
         let first = Anchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE };
         let rings =
             (0..lcores).map(|lcore| Producer::new(RING_MIN_SIZE, lcore)).collect::<Vec<_>>();
         for ring in &rings {
-            ring.anchor(first, second);
+            ring.anchor(first, second());
         }
         Self { dir: tempfile::tempdir().unwrap(), rings }
     }
@@ -210,4 +212,21 @@ fn stop_and_duration_end_an_idle_capture() {
     if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
         assert!(rows.is_empty());
     }
+}
+
+#[test]
+fn a_clock_that_comes_late_is_waited_for() {
+    let mut app = App::new(1);
+    app.rings[0].anchor(Anchor::default(), Anchor::default());
+    app.rings[0].push(record(0, DIR_RX, 1), &[0; 60]);
+    app.rings[0].publish();
+    let data = app.rings[0].data.try_clone().unwrap();
+    let settings = Settings { duration: Some(Duration::from_millis(20)), ..Settings::default() };
+    let report = app.capture(settings, &never(), move |peer| {
+        std::thread::sleep(Duration::from_millis(300));
+        Producer::write_anchors(&data, Anchor { raw_ns: RAW_BASE, ..Anchor::default() }, second());
+        std::mem::forget(peer);
+    });
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert_eq!(report.captured, 1);
 }

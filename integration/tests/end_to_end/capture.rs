@@ -49,7 +49,7 @@ fn agrees(scratch: &Scratch, link: Link) -> Result<()> {
         ensure!(time + 1_000_000 >= last_time, "packet {expected} at {time} after {last_time}");
         last_time = time;
     }
-    ensure!(bytes == number(&sent, "tx_bytes")?, "{bytes} bytes; {sent}");
+    ensure!(bytes == number(&sent, "sent_bytes")?, "{bytes} bytes; {sent}");
     // The last packet was sent before it was seen; allow a stolen CPU, not a wrong epoch.
     let late = last_time.saturating_sub(number(&sent, "last_send_ns")?);
     ensure!(late < 2_000_000_000, "the last packet was captured {late} ns after it was sent");
@@ -69,16 +69,16 @@ fn strictly_monotonic(packets: &[Vec<String>]) -> Result<()> {
 pub(crate) fn options(scratch: &Scratch) -> Result<()> {
     let file = scratch.path("some.pcapng");
     let pair = Pair::start(scratch, PairOptions::default())?;
-    let arguments = ["-c", "500", "-s", "64", "-Q", "in", "udp and src port 10003"];
+    let arguments = ["-c", "500", "-s", "64", "-Q", "in", "udp and src port 49155"];
     let mut capture = start_capture(scratch, pair.app(), &file, &arguments)?;
-    let arguments = ["--rate", "50000", "--flows", "16", "--src-port", "10000", "--size", "256"];
+    let arguments = ["--rate", "50000", "--flows", "16", "--size", "256"];
     let generator = pair.generate(scratch, &arguments)?;
     capture.finish(LIMIT)?;
     generator.stop()?;
 
     let packets = tshark_fields(&file, &["udp.srcport", "frame.cap_len", "frame.len"])?;
     ensure!(packets.len() == 500, "{} packets", packets.len());
-    ensure!(packets.iter().all(|packet| packet == &["10003", "64", "256"]), "{:?}", packets[0]);
+    ensure!(packets.iter().all(|packet| packet == &["49155", "64", "256"]), "{:?}", packets[0]);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn testpmd(scratch: &Scratch) -> Result<()> {
     })?;
 
     let list = pmdscope_json(scratch, &["ls", "--json"], &[0])?;
-    let listed = list["apps"].as_array().into_iter().flatten().find(|entry| entry["name"] == app);
+    let listed = list["apps"].as_array().into_iter().flatten().find(|entry| entry["app"] == app);
     ensure!(listed.is_some_and(|entry| entry["level"] == 0), "{list:#}");
 
     let top = pmdscope_json(scratch, &["top", "-a", &app, "--once", "--json"], &[0])?;

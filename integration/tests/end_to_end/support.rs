@@ -57,7 +57,7 @@ pub(crate) fn trial(name: &str, needs: Needs, test: fn(&Scratch) -> Result<()>) 
     }
     Trial::test(name, move || {
         let scratch = Scratch::new()?;
-        test(&scratch).map_err(|error| format!("{error:?}").into())
+        test(&scratch).map_err(|error| format!("{error:#}").into())
     })
     .with_ignored_flag(missing.is_some())
 }

@@ -82,7 +82,7 @@ pub(crate) fn top(scratch: &Scratch) -> Result<()> {
     ensure!(number(&top, "schema")? == 1, "{top}");
     let model = &top["apps"][0]["model"];
     let shown = model["ports"][0]["rx_pps"].as_f64().with_context(|| format!("{top:#}"))?;
-    let sent = summary["achieved_pps"].as_f64().with_context(|| format!("{summary:#}"))?;
+    let sent = summary["rate_achieved"].as_f64().with_context(|| format!("{summary:#}"))?;
     let deviation = (shown - sent).abs() / sent;
     ensure!(deviation < 0.02, "top shows {shown:.0} pps, the generator sent {sent:.0}");
     let depth = &model["sample"]["queues"][0]["depth_high_water"]["ever"];
@@ -108,5 +108,5 @@ pub(crate) fn ls(scratch: &Scratch) -> Result<()> {
 fn names(scratch: &Scratch) -> Result<Vec<String>> {
     let list = pmdscope_json(scratch, &["ls", "--json"], &[0, 1])?;
     let apps = list["apps"].as_array().with_context(|| format!("{list}"))?;
-    Ok(apps.iter().filter_map(|app| app["name"].as_str().map(str::to_owned)).collect())
+    Ok(apps.iter().filter_map(|app| app["app"].as_str().map(str::to_owned)).collect())
 }

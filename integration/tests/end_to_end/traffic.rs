@@ -33,10 +33,10 @@ fn round_trip(scratch: &Scratch, link: Link) -> Result<()> {
     ensure!(number(&sent, "sent")? == PACKETS, "{sent}");
     ensure!(number(&sent, "received")? + number(&sent, "lost")? == PACKETS, "{sent}");
     ensure!(number(&sent, "duplicates")? == 0 && number(&sent, "reordered")? == 0, "{sent}");
-    ensure!(number(&sent, "pool_in_use")? == 0, "the generator kept mbufs: {sent}");
+    ensure!(number(&sent["pool"], "in_use_end")? == 0, "the generator kept mbufs: {sent}");
     // A packet that the generator lost must be one that the reflector could not send.
-    ensure!(number(&reflected, "rx_packets")? == PACKETS, "{reflected}");
-    ensure!(number(&reflected, "tx_dropped")? == number(&sent, "lost")?, "{reflected} {sent}");
+    ensure!(number(&reflected, "received")? == PACKETS, "{reflected}");
+    ensure!(number(&reflected, "dropped")? == number(&sent, "lost")?, "{reflected} {sent}");
     Ok(())
 }
 

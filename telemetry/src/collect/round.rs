@@ -17,7 +17,6 @@ pub(super) struct Round<'a> {
     client: &'a mut Client,
     deadline: Deadline,
     requests_before: u32,
-    answered: bool,
     lost: Option<Error>,
     partial: Vec<String>,
 }
@@ -25,7 +24,7 @@ pub(super) struct Round<'a> {
 impl<'a> Round<'a> {
     pub(super) fn new(client: &'a mut Client, deadline: Deadline) -> Self {
         let requests_before = client.requests();
-        Self { client, deadline, requests_before, answered: false, lost: None, partial: Vec::new() }
+        Self { client, deadline, requests_before, lost: None, partial: Vec::new() }
     }
 
     /// Requests made in this round.
@@ -41,10 +40,10 @@ impl<'a> Round<'a> {
     /// The parts that failed.
     ///
     /// # Errors
-    /// The loss of the connection, when it came before any answer.
-    pub(super) fn finish(self) -> Result<Vec<String>, Error> {
+    /// The loss of the connection, when nothing had been `learned` before.
+    pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, Error> {
         match self.lost {
-            Some(error) if !self.answered => Err(error),
+            Some(error) if !learned => Err(error),
             _ => Ok(self.partial),
         }
     }
@@ -116,20 +115,17 @@ impl<'a> Round<'a> {
         Err(last)
     }
 
-    /// Gives the value, or names the part. Once the connection is lost, only its loss is named.
+    /// Gives the value, or names the part: also each part that is no longer asked because the
+    /// connection is lost, so that nobody takes its absence for an answer.
     pub(super) fn keep<T>(&mut self, part: impl Display, asked: Result<T, Error>) -> Option<T> {
         match asked {
-            Ok(value) => {
-                self.answered = true;
-                Some(value)
-            }
+            Ok(value) => return Some(value),
+            Err(_) if self.lost.is_some() => self.note(part, "not asked, the connection was lost"),
             Err(error) => {
-                if self.lost.is_none() {
-                    self.note(part, &error);
-                    self.lost = (!self.client.is_usable()).then_some(error);
-                }
-                None
+                self.note(part, &error);
+                self.lost = (!self.client.is_usable()).then_some(error);
             }
         }
+        None
     }
 }

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+
+#include <rte_ethdev.h>
+
+#include "burst.h"
+#include "lcore.h"
+#include "tee.h"
+#include "window.h"
+
+/* The driver is asked for a depth once in so many bursts that received, and full bursts. */
+#define DEPTH_EVERY_BUSY 64
+#define DEPTH_EVERY_FULL 8
+/* What rarely changes is asked of the driver once in so many polls; a power of two. */
+#define ASK_EVERY (1U << 20)
+
+void
+pmdscope_counters_reset(struct pmdscope_queue *q)
+{
+	q->n = (struct pmdscope_counters){.busy_left = 1, .full_left = 1};
+	q->polls_seen = 0;
+}
+
+/* 1, 2, 3-4, 5-8, ... packets. */
+static inline unsigned int
+burst_bucket(uint16_t nb)
+{
+	const uint32_t n = ((uint32_t)nb - 1) << 1 | 1;
+
+	return RTE_MIN(31U - (unsigned int)__builtin_clz(n), PMDSCOPE_BURST_BUCKETS - 1U);
+}
+
+/* 1, 2-3, 4-7, ... packets. */
+static inline unsigned int
+depth_bucket(uint32_t depth)
+{
+	return RTE_MIN(32U - (unsigned int)__builtin_clz(depth), PMDSCOPE_DEPTH_BUCKETS - 1U);
+}
+
+static inline void
+count_burst(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
+{
+	uint64_t bytes = 0;
+	uint16_t i;
+
+	for (i = 0; i < nb; i++)
+		bytes += pkts[i]->pkt_len;
+	n->packets += nb;
+	n->bytes += bytes;
+	n->bursts[burst_bucket(nb)]++;
+}
+
+/* Here and not on the control thread: only the lcore that polls a queue knows that it is there. */
+static __rte_noinline void
+ask_rx(struct pmdscope_queue *q)
+{
+	struct rte_eth_rxq_info info;
+
+	pmdscope_lcore_bursts();
+	if (rte_eth_rx_queue_info_get(q->port, q->queue, &info) == 0)
+		q->n.descriptors = info.nb_desc;
+}
+
+static __rte_noinline void
+ask_tx(struct pmdscope_queue *q)
+{
+	struct rte_eth_txq_info info;
+
+	pmdscope_lcore_bursts();
+	if (rte_eth_tx_queue_info_get(q->port, q->queue, &info) == 0)
+		q->n.descriptors = info.nb_desc;
+}
+
+/*
+ * On the polling lcore as well: vhost counts under a lock that its data path only tries, so that
+ * a count from elsewhere would cost the app a burst.
+ */
+static __rte_noinline void
+sample_depth(struct pmdscope_queue *q, uint16_t nb_rx)
+{
+	struct pmdscope_counters *n = &q->n;
+	const int left = rte_eth_rx_queue_count(q->port, q->queue);
+
+	if (left < 0) {
+		if (left == -ENOTSUP)
+			n->depth_state = PMDSCOPE_DEPTH_UNSUPPORTED;
+		return;
+	}
+	n->depth_state = PMDSCOPE_DEPTH_SUPPORTED;
+	n->depth = (uint32_t)left + nb_rx;
+	n->depths[depth_bucket(n->depth)]++;
+	if (n->depth > n->depth_max)
+		n->depth_max = n->depth;
+	pmdscope_window_note(&n->depth_window, n->depth);
+}
+
+static inline bool
+depth_is_due(struct pmdscope_counters *n, bool full)
+{
+	bool due = false;
+
+	if (--n->busy_left == 0) {
+		n->busy_left = DEPTH_EVERY_BUSY;
+		due = true;
+	}
+	if (full && --n->full_left == 0) {
+		n->full_left = DEPTH_EVERY_FULL;
+		due = true;
+	}
+	return due;
+}
+
+uint16_t
+pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx,
+		uint16_t max_pkts, void *arg)
+{
+	struct pmdscope_queue *q = arg;
+	struct pmdscope_counters *n = &q->n;
+
+	if (unlikely((n->polls++ & (ASK_EVERY - 1)) == 0))
+		ask_rx(q);
+	if (nb_rx == 0) {
+		n->empty++;
+		n->depth = 0;
+		return 0;
+	}
+	count_burst(n, pkts, nb_rx);
+	if (n->depth_state != PMDSCOPE_DEPTH_UNSUPPORTED && depth_is_due(n, nb_rx == max_pkts))
+		sample_depth(q, nb_rx);
+	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
+	return nb_rx;
+}
+
+uint16_t
+pmdscope_burst_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		void *arg)
+{
+	struct pmdscope_queue *q = arg;
+	struct pmdscope_counters *n = &q->n;
+
+	if (unlikely((n->polls++ & (ASK_EVERY - 1)) == 0))
+		ask_tx(q);
+	if (nb_pkts == 0) {
+		n->empty++;
+		return 0;
+	}
+	count_burst(n, pkts, nb_pkts);
+	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
+	return nb_pkts;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_BURST_H
+#define PMDSCOPE_BURST_H
+
+/* The ethdev callbacks and what they count: the fast path. */
+
+#include <stdbool.h>
+
+#include <rte_ethdev.h>
+
+#include "pmdscope.h"
+
+#define PMDSCOPE_BURST_BUCKETS 8
+#define PMDSCOPE_DEPTH_BUCKETS 13
+
+enum pmdscope_dir {
+	PMDSCOPE_RX,
+	PMDSCOPE_TX,
+	PMDSCOPE_NB_DIRS,
+};
+
+enum pmdscope_depth_state {
+	PMDSCOPE_DEPTH_UNKNOWN,
+	PMDSCOPE_DEPTH_SUPPORTED,
+	PMDSCOPE_DEPTH_UNSUPPORTED,
+};
+
+/* Counters of one queue and direction; the lcore that polls the queue writes them. */
+struct pmdscope_counters {
+	uint64_t polls;
+	uint64_t empty;
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
+	/* Samples of bursts that received; those of depth 0 are the empty polls. */
+	uint64_t depths[PMDSCOPE_DEPTH_BUCKETS];
+	struct pmdscope_window depth_window;
+	uint64_t depth_max;
+	uint32_t depth;
+	uint32_t depth_state;
+	uint32_t busy_left;
+	uint32_t full_left;
+	uint32_t descriptors;
+};
+
+struct __rte_cache_aligned pmdscope_queue {
+	struct pmdscope_counters n;
+	/* The rest belongs to the control side. */
+	uint16_t port;
+	uint16_t queue;
+	enum pmdscope_dir dir;
+	/* The port has this queue: it is a row. */
+	bool present;
+	uint64_t polls_seen;
+	/*
+	 * Our callback. DPDK removes one only from a queue that the port has at that moment, and
+	 * keeps the others over reconfiguration, even for the next port in the same place. So it
+	 * stays here until it could be removed, and the object with it.
+	 */
+	const struct rte_eth_rxtx_callback *callback;
+};
+
+/* Start from 0; the lcore that polls the queue should not do so now. */
+void pmdscope_counters_reset(struct pmdscope_queue *q);
+
+/* The callbacks; arg is a struct pmdscope_queue. */
+uint16_t pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx,
+		uint16_t max_pkts, void *arg);
+uint16_t pmdscope_burst_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts,
+		uint16_t nb_pkts, void *arg);
+
+#endif /* PMDSCOPE_BURST_H */

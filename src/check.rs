@@ -1,0 +1,186 @@
+//! `pmdscope check`: is everything well? For people, cron and probes.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_tui::world::{AppState, Status, World, severity_word};
+use serde::Serialize;
+
+use crate::session::{AppArg, Rounds};
+use crate::{FAILED, output};
+
+/// Version of the JSON; raised when a field changes its meaning.
+const CHECK_SCHEMA: u32 = 1;
+
+/// Time between two samples.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Look for trouble: dead ports, missed packets, draining pools, stuck poll loops
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope check                        all apps, two samples one second apart
+  pmdscope check -a reflector --for 30  also finds slow leaks
+  pmdscope check --json | jq .ok
+
+Exit codes: 0 no finding; 1 a finding of severity warning or critical, an app
+that cannot be asked, or no app at all; 2 wrong usage. Findings of severity info
+are printed and do not count.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    app: AppArg,
+
+    /// Watch that long before judging, 1 to 3600; longer finds slower trouble
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut rounds = Rounds::start(&args.app)?;
+    let mut next = Instant::now();
+    rounds.sample();
+    for _ in 0..args.seconds {
+        next += STEP;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        rounds.sample();
+    }
+    let verdict = Verdict::of(&rounds.world);
+    if args.json {
+        output::print_json(&verdict)?;
+    } else {
+        output::print(&verdict.text(&rounds.world))?;
+    }
+    Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+#[derive(Serialize)]
+struct Verdict<'a> {
+    schema: u32,
+    ok: bool,
+    apps: Vec<Judged<'a>>,
+}
+
+#[derive(Serialize)]
+struct Judged<'a> {
+    app: &'a str,
+    #[serde(flatten)]
+    status: &'a Status,
+    findings: &'a [Finding],
+}
+
+impl<'a> Verdict<'a> {
+    fn of(world: &'a World) -> Self {
+        let bad = |app: &AppState| {
+            app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
+        };
+        let judged = |app: &'a AppState| Judged {
+            app: &app.name,
+            status: &app.status,
+            findings: &app.findings,
+        };
+        Self {
+            schema: CHECK_SCHEMA,
+            ok: !world.apps.iter().any(bad),
+            apps: world.apps.iter().map(judged).collect(),
+        }
+    }
+
+    fn text(&self, world: &World) -> String {
+        let mut out = String::new();
+        for app in &self.apps {
+            for finding in app.findings {
+                out += &finding_text(finding);
+            }
+        }
+        if out.is_empty() {
+            let ports: usize = world.models().map(|(_, model)| model.sample.ports.len()).sum();
+            let apps = self.apps.len();
+            let _ =
+                writeln!(out, "ok: {}, {}, no findings", some(apps, "app"), some(ports, "port"));
+        }
+        out
+    }
+}
+
+fn some(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn finding_text(finding: &Finding) -> String {
+    let about = format!("{} {}", finding.app, finding.subject);
+    format!(
+        "{}: {}: {}: {}\n    threshold: {}\n    what to do: {}\n",
+        about.trim_end(),
+        severity_word(finding.severity),
+        finding.lint,
+        finding.evidence,
+        finding.threshold,
+        finding.advice
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use pmdscope_tui::world::Event;
+
+    use super::*;
+
+    fn finding(severity: Severity) -> Finding {
+        Finding {
+            lint: "rx_missed",
+            severity,
+            app: "reflector".to_owned(),
+            subject: "net_vhost0".to_owned(),
+            evidence: "412 packets/s missed".to_owned(),
+            threshold: "more than 0 missed packets/s".to_owned(),
+            advice: "look for stalls".to_owned(),
+        }
+    }
+
+    fn lost(finding: Option<Finding>) -> World {
+        let mut world = World::default();
+        let (app, reason) = ("reflector".to_owned(), "timed out".to_owned());
+        world.apply(Event::Lost { app, reason, finding });
+        world
+    }
+
+    #[test]
+    fn findings_are_printed_with_threshold_and_advice() {
+        let world = lost(Some(finding(Severity::Critical)));
+        assert_snapshot!(Verdict::of(&world).text(&world));
+    }
+
+    #[test]
+    fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
+        let mut world = lost(None);
+        assert!(!Verdict::of(&world).ok);
+        world.apps[0].status = Status::Live;
+        assert!(Verdict::of(&world).ok);
+        assert_eq!(Verdict::of(&world).text(&world), "ok: 1 app, 0 ports, no findings\n");
+        for (severity, ok) in
+            [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
+        {
+            world.apps[0].findings = vec![finding(severity)];
+            assert_eq!(Verdict::of(&world).ok, ok, "{severity:?}");
+        }
+    }
+
+    #[test]
+    fn json_has_schema_verdict_and_reasons() {
+        let world = lost(Some(finding(Severity::Warning)));
+        let json = serde_json::to_value(Verdict::of(&world)).unwrap();
+        assert_eq!((&json["schema"], &json["ok"]), (&1.into(), &false.into()));
+        assert_eq!(json["apps"][0]["reason"], "timed out");
+        assert_eq!(json["apps"][0]["findings"][0]["severity"], "warning");
+    }
+}

@@ -1,0 +1,218 @@
+//! `pmdscope ls`: which DPDK apps run, and what they can tell.
+
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::Result;
+use pmdscope_telemetry::Collector;
+use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions};
+use pmdscope_telemetry::sample::Sample;
+use pmdscope_tui::number::{UNKNOWN, known, seconds};
+use pmdscope_tui::report;
+use pmdscope_tui::subject::Subject;
+use pmdscope_tui::table::{Cell, Column, Table};
+use pmdscope_tui::theme::Theme;
+use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::output;
+use crate::session::{ROUND_TIMEOUT, obstacle};
+
+/// Version of the JSON; raised when a field changes its meaning.
+const LS_SCHEMA: u32 = 1;
+
+/// List DPDK apps: version, level of instrumentation, ports, uptime
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope ls            running apps
+  pmdscope ls --all      also what ended apps have left behind
+  pmdscope ls --json | jq -r .apps[].app
+
+Level 0 is a stock app; level 1 is linked with libpmdscope, and also tells
+queue depths, pool occupancy and stalls.")]
+pub(crate) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Also list apps that have ended and left files behind
+    #[arg(long)]
+    all: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let options = DiscoverOptions { stale: args.all, ..DiscoverOptions::default() };
+    let found = discover::discover(&options);
+    if found.is_empty() {
+        discover::find(None, &options)?;
+    }
+    let apps = ask_all(found);
+    if args.json {
+        output::print_json(&Listing { schema: LS_SCHEMA, apps: &apps })?;
+    } else {
+        output::print(&report::table_text(&table(&apps), Theme::default()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    schema: u32,
+    apps: &'a [Entry],
+}
+
+/// One line of the list.
+#[derive(Debug, Serialize)]
+struct Entry {
+    app: String,
+    pid: Option<u32>,
+    dpdk_version: Option<String>,
+    level: Option<u8>,
+    ports_started: Option<usize>,
+    ports: Option<usize>,
+    uptime_s: Option<f64>,
+    state: &'static str,
+    reason: Option<String>,
+}
+
+/// Asks all apps at once, so that stuck ones cost one timeout together.
+fn ask_all(apps: Vec<App>) -> Vec<Entry> {
+    thread::scope(|scope| {
+        let asked: Vec<_> = apps.into_iter().map(|app| scope.spawn(|| ask(app))).collect();
+        asked.into_iter().filter_map(|entry| entry.join().ok()).collect()
+    })
+}
+
+fn ask(app: App) -> Entry {
+    let mut entry = Entry {
+        app: app.name.clone(),
+        pid: app.pid,
+        dpdk_version: app.dpdk_version.clone(),
+        level: None,
+        ports_started: None,
+        ports: None,
+        uptime_s: None,
+        state: state_word(app.state),
+        reason: obstacle(app.state).map(str::to_owned),
+    };
+    if app.state == AppState::Live {
+        match Collector::new(app).collect(ROUND_TIMEOUT) {
+            Ok(sample) => entry.learn(&sample),
+            Err(error) => (entry.state, entry.reason) = ("unreachable", Some(error.to_string())),
+        }
+    }
+    entry
+}
+
+impl Entry {
+    fn learn(&mut self, sample: &Sample) {
+        self.level = Some(u8::from(sample.library.is_some()));
+        self.ports_started = Some(sample.ports.iter().filter(|port| port.started).count());
+        self.ports = Some(sample.ports.len());
+        self.uptime_s = uptime_s(sample.app.start_ticks);
+        self.reason = sample.partial.first().map(|part| format!("partly: {part}"));
+    }
+}
+
+fn state_word(state: AppState) -> &'static str {
+    match state {
+        AppState::Live => "live",
+        AppState::NoTelemetry => "no telemetry",
+        AppState::Stale => "ended",
+        AppState::Unreachable(_) => "unreachable",
+    }
+}
+
+/// Seconds since a process started; its start is counted from boot, sleep included.
+fn uptime_s(start_ticks: u64) -> Option<f64> {
+    let now = clock_gettime(ClockId::Boottime);
+    let started_s = start_ticks as f64 / clock_ticks_per_second() as f64;
+    let now_s = now.tv_sec as f64 + now.tv_nsec as f64 / 1e9;
+    (start_ticks > 0).then(|| (now_s - started_s).max(0.0))
+}
+
+fn table(apps: &[Entry]) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("PID"),
+        Column::text("DPDK"),
+        Column::text("Level"),
+        Column::number("Ports"),
+        Column::number("Uptime"),
+        Column::text("State"),
+    ];
+    let mut table = Table::new("Apps", columns);
+    for app in apps {
+        table.push(Subject::App { app: app.app.clone() }, false, cells(app));
+    }
+    table
+}
+
+fn cells(app: &Entry) -> Vec<Cell> {
+    let version = app.dpdk_version.as_deref().unwrap_or(UNKNOWN);
+    let level = match app.level {
+        Some(0) => "0 stock",
+        Some(_) => "1 linked",
+        None => UNKNOWN,
+    };
+    let ports = app.ports_started.zip(app.ports);
+    let state = match &app.reason {
+        Some(reason) => format!("{}: {reason}", app.state),
+        None => app.state.to_owned(),
+    };
+    vec![
+        Cell::text(&app.app),
+        Cell::text(known(app.pid, |pid| pid.to_string())),
+        Cell::text(version.trim_start_matches("DPDK ")),
+        Cell::text(level),
+        Cell::text(known(ports, |(started, all)| format!("{started}/{all}"))),
+        Cell::text(known(app.uptime_s, seconds)),
+        Cell::text(state),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use insta::assert_snapshot;
+    use pmdscope_telemetry::discover::Unreachable;
+
+    use super::*;
+
+    fn app(name: &str, state: AppState) -> App {
+        let (dir, socket) = (PathBuf::from("/nowhere"), PathBuf::from("/nowhere/socket"));
+        App { name: name.to_owned(), dir, socket, pid: None, dpdk_version: None, state }
+    }
+
+    #[test]
+    fn every_state_is_told_with_its_reason() {
+        let states = [
+            AppState::NoTelemetry,
+            AppState::Stale,
+            AppState::Unreachable(Unreachable::Permission),
+            AppState::Live,
+        ];
+        let mut apps = ask_all(states.into_iter().map(|state| app("app", state)).collect());
+        apps.push(Entry {
+            app: "reflector".to_owned(),
+            pid: Some(4242),
+            dpdk_version: Some("DPDK 22.11.11".to_owned()),
+            level: Some(1),
+            ports_started: Some(1),
+            ports: Some(2),
+            uptime_s: Some(3_725.0),
+            state: "live",
+            reason: None,
+        });
+        assert_snapshot!(report::table_text(&table(&apps), Theme::default()));
+    }
+
+    #[test]
+    fn a_process_without_a_start_has_no_uptime() {
+        assert_eq!(uptime_s(0), None);
+        assert!(uptime_s(1).is_some_and(|seconds| seconds > 0.0));
+    }
+}

@@ -1,0 +1,126 @@
+//! `pmdscope top` on a pseudo-terminal: it takes the screen, and gives it back however it ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ENTER_SCREEN: &str = "\x1b[?1049h";
+const LEAVE_SCREEN: &str = "\x1b[?1049l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+/// `top` under script(1), which records what it writes to its terminal.
+struct Recorded {
+    script: Child,
+    directory: PathBuf,
+}
+
+impl Recorded {
+    fn start(test: &str, environment: &str) -> Self {
+        let directory =
+            std::env::temp_dir().join(format!("pmdscope_{test}_{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let command = format!(
+            "stty rows 24 cols 80; echo $$ >{0}/pid; {environment} exec {1} top",
+            directory.display(),
+            env!("CARGO_BIN_EXE_pmdscope")
+        );
+        let script = Command::new("script")
+            .args(["--quiet", "--flush", "--return", "--command", &command])
+            .arg(directory.join("out"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("script(1) of the package bsdutils");
+        let recorded = Self { script, directory };
+        recorded.wait_for("help  q quit");
+        recorded
+    }
+
+    fn output(&self) -> String {
+        let bytes = fs::read(self.directory.join("out")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn wait_for(&self, text: &str) {
+        let start = Instant::now();
+        while !self.output().contains(text) {
+            let waited = start.elapsed();
+            assert!(waited < Duration::from_secs(20), "no {text:?} in {:?}", self.output());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        let input = self.script.stdin.as_mut().unwrap();
+        input.write_all(keys.as_bytes()).unwrap();
+        input.flush().unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = read(&self.directory.join("pid"));
+        assert!(Command::new("kill").args(["-s", name, pid.trim()]).status().unwrap().success());
+    }
+
+    /// Waits for the end, and returns what was written.
+    fn finish(mut self) -> String {
+        assert!(self.script.wait().unwrap().success());
+        self.output()
+    }
+}
+
+impl Drop for Recorded {
+    /// Ends what a failed test leaves running: script(1) takes its program along.
+    fn drop(&mut self) {
+        if self.script.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = Command::new("kill").arg(self.script.id().to_string()).status();
+            let _ = self.script.wait();
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+fn assert_given_back(output: &str) {
+    let entered = output.find(ENTER_SCREEN).expect("takes the alternate screen");
+    let rest = &output[entered..];
+    let left = rest.find(LEAVE_SCREEN).expect("leaves the alternate screen");
+    assert!(rest[left..].contains(SHOW_CURSOR), "shows the cursor: {:?}", &rest[left..]);
+    assert!(!rest[left..].contains(ENTER_SCREEN));
+}
+
+#[test]
+fn q_gives_the_terminal_back() {
+    let mut top = Recorded::start("quit", "");
+    top.press("q");
+    assert_given_back(&top.finish());
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    for name in ["TERM", "INT", "HUP"] {
+        let top = Recorded::start(&format!("signal_{name}"), "");
+        top.signal(name);
+        assert_given_back(&top.finish());
+    }
+}
+
+#[test]
+fn without_colours_the_overlay_still_works_and_nothing_resets_attributes_alone() {
+    let mut top = Recorded::start("mono", "NO_COLOR=1");
+    top.press("?");
+    top.wait_for("column:word");
+    top.press("q");
+    let output = top.finish();
+    assert_given_back(&output);
+    assert!(!output.contains("\x1b[;m"), "the trap of crossterm with NO_COLOR");
+    let colours = (30..38).chain(90..98).map(|code| format!("\x1b[{code}m"));
+    assert!(colours.into_iter().all(|code| !output.contains(&code)));
+    assert!(!output.contains("\x1b[38;5;"));
+}

@@ -1,0 +1,350 @@
+//! Key → [`Action`] → [`update`]: everything the user can do, without a terminal.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::subject::Subject;
+use crate::table::Sort;
+use crate::view::{Mode, Tab, View};
+use crate::world::{Baseline, World};
+
+/// Shortest and longest sampling interval, milliseconds.
+pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
+
+/// Steps of the interval keys, milliseconds.
+const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+
+/// Longest filter.
+const FILTER_MAX: usize = 64;
+
+/// Where the selection or an overlay goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    /// One row up.
+    Up,
+    /// One row down.
+    Down,
+    /// One page up.
+    PageUp,
+    /// One page down.
+    PageDown,
+    /// First row.
+    Top,
+    /// Last row.
+    Bottom,
+}
+
+/// All that the user can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Leave.
+    Quit,
+    /// Show or hide the keys.
+    Help,
+    /// Show a page.
+    Go(Tab),
+    /// Show the next page.
+    Next,
+    /// Show the previous page.
+    Previous,
+    /// Move the selection, or scroll an overlay.
+    Move(Motion),
+    /// Select one row.
+    Select(Subject),
+    /// Show the details of the selected row.
+    Open,
+    /// Close an overlay, else clear the filter, else unselect.
+    Back,
+    /// Sort the selected table by its next column.
+    Sort,
+    /// Turn the order round.
+    Invert,
+    /// Type a filter.
+    Filter,
+    /// Add a character to the filter.
+    Type(char),
+    /// Take the last character off the filter.
+    Erase,
+    /// Keep the filter.
+    Accept,
+    /// Freeze or unfreeze the values.
+    Pause,
+    /// Count totals from now on.
+    Mark,
+    /// Count totals from the start again.
+    Unmark,
+    /// Sample more often.
+    Faster,
+    /// Sample less often.
+    Slower,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Leave.
+    Quit,
+}
+
+/// One line of the key table: what the help shows is what the keys do.
+#[derive(Debug)]
+pub struct Binding {
+    /// As the help names the keys.
+    pub label: &'static str,
+    /// What the help says.
+    pub help: &'static str,
+    keys: &'static [(KeyCode, Action)],
+}
+
+const fn key(character: char) -> KeyCode {
+    KeyCode::Char(character)
+}
+
+/// The keys of [`Mode::Browse`]; overlays obey those for moving, leaving and help too.
+pub const BINDINGS: &[Binding] = &[
+    Binding {
+        label: "1-4",
+        help: "overview, ports and queues, pools and leaks, lcores",
+        keys: &[
+            (key('1'), Action::Go(Tab::Overview)),
+            (key('2'), Action::Go(Tab::Ports)),
+            (key('3'), Action::Go(Tab::Pools)),
+            (key('4'), Action::Go(Tab::Lcores)),
+        ],
+    },
+    Binding {
+        label: "Tab S-Tab",
+        help: "next, previous page",
+        keys: &[(KeyCode::Tab, Action::Next), (KeyCode::BackTab, Action::Previous)],
+    },
+    Binding {
+        label: "j k arrows",
+        help: "select a row",
+        keys: &[
+            (key('j'), Action::Move(Motion::Down)),
+            (KeyCode::Down, Action::Move(Motion::Down)),
+            (key('k'), Action::Move(Motion::Up)),
+            (KeyCode::Up, Action::Move(Motion::Up)),
+        ],
+    },
+    Binding {
+        label: "g G PgUp PgDn",
+        help: "first, last row; a page up, down",
+        keys: &[
+            (key('g'), Action::Move(Motion::Top)),
+            (KeyCode::Home, Action::Move(Motion::Top)),
+            (key('G'), Action::Move(Motion::Bottom)),
+            (KeyCode::End, Action::Move(Motion::Bottom)),
+            (KeyCode::PageUp, Action::Move(Motion::PageUp)),
+            (KeyCode::PageDown, Action::Move(Motion::PageDown)),
+        ],
+    },
+    Binding {
+        label: "Enter Esc",
+        help: "details of the row; back",
+        keys: &[(KeyCode::Enter, Action::Open), (KeyCode::Esc, Action::Back)],
+    },
+    Binding {
+        label: "s I",
+        help: "sort the selected table by the next column; invert",
+        keys: &[(key('s'), Action::Sort), (key('I'), Action::Invert)],
+    },
+    Binding {
+        label: "/",
+        help: "filter rows: word, !word, column:word",
+        keys: &[(key('/'), Action::Filter)],
+    },
+    Binding {
+        label: "space",
+        help: "pause the display; sampling goes on",
+        keys: &[(key(' '), Action::Pause)],
+    },
+    Binding {
+        label: "z Z",
+        help: "count totals from now; from the start again",
+        keys: &[(key('z'), Action::Mark), (key('Z'), Action::Unmark)],
+    },
+    Binding {
+        label: "+ -",
+        help: "longer, shorter sampling interval",
+        keys: &[(key('+'), Action::Slower), (key('='), Action::Slower), (key('-'), Action::Faster)],
+    },
+    Binding {
+        label: "? h",
+        help: "this help",
+        keys: &[(key('?'), Action::Help), (key('h'), Action::Help), (KeyCode::F(1), Action::Help)],
+    },
+    Binding { label: "q ^C", help: "quit", keys: &[(key('q'), Action::Quit)] },
+];
+
+/// What a key means in the mode that the view is in.
+pub fn action_of(event: KeyEvent, mode: &Mode) -> Option<Action> {
+    if event.kind == KeyEventKind::Release {
+        return None;
+    }
+    if event.modifiers.contains(KeyModifiers::CONTROL) {
+        return control_action(event.code);
+    }
+    if matches!(mode, Mode::Filter { .. }) {
+        return typing_action(event.code);
+    }
+    let keys = BINDINGS.iter().flat_map(|binding| binding.keys);
+    keys.clone().find(|(code, _)| *code == event.code).map(|(_, action)| action.clone())
+}
+
+fn control_action(code: KeyCode) -> Option<Action> {
+    match code {
+        KeyCode::Char('c') => Some(Action::Quit),
+        KeyCode::Char('d') => Some(Action::Move(Motion::PageDown)),
+        KeyCode::Char('u') => Some(Action::Move(Motion::PageUp)),
+        _ => None,
+    }
+}
+
+fn typing_action(code: KeyCode) -> Option<Action> {
+    match code {
+        KeyCode::Char(character) => Some(Action::Type(character)),
+        KeyCode::Backspace => Some(Action::Erase),
+        KeyCode::Enter => Some(Action::Accept),
+        KeyCode::Esc => Some(Action::Back),
+        _ => None,
+    }
+}
+
+/// Carries out an action.
+pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
+    match action {
+        Action::Quit => return Flow::Quit,
+        Action::Help => toggle_help(view),
+        Action::Go(tab) => go(view, tab),
+        Action::Next => go(view, view.tab.step(1)),
+        Action::Previous => go(view, view.tab.step(Tab::ALL.len() - 1)),
+        Action::Move(motion) => travel(view, motion, world),
+        Action::Select(subject) => {
+            view.selected.insert(view.tab, subject);
+        }
+        Action::Open => open(view, world),
+        Action::Back => back(view),
+        Action::Sort => sort(view, world),
+        Action::Invert => invert(view, world),
+        Action::Filter => view.mode = Mode::Filter { before: view.filter.clone() },
+        Action::Type(character) if view.filter.len() < FILTER_MAX => view.filter.push(character),
+        Action::Type(_) => {}
+        Action::Erase => {
+            view.filter.pop();
+        }
+        Action::Accept => view.mode = Mode::Browse,
+        Action::Pause => view.paused = !view.paused,
+        Action::Mark => view.baseline = Baseline::mark(world),
+        Action::Unmark => view.baseline = Baseline::default(),
+        Action::Faster => faster(view),
+        Action::Slower => slower(view),
+    }
+    Flow::Continue
+}
+
+fn toggle_help(view: &mut View) {
+    view.mode = if view.mode == Mode::Help { Mode::Browse } else { Mode::Help };
+    view.scroll = 0;
+}
+
+fn go(view: &mut View, tab: Tab) {
+    view.tab = tab;
+    view.mode = Mode::Browse;
+}
+
+fn open(view: &mut View, world: &World) {
+    if view.selected().is_none() {
+        travel(view, Motion::Top, world);
+    }
+    if let (Mode::Browse, Some(subject)) = (&view.mode, view.selected().cloned()) {
+        view.mode = Mode::Detail(subject);
+        view.scroll = 0;
+    }
+}
+
+fn back(view: &mut View) {
+    match std::mem::take(&mut view.mode) {
+        Mode::Filter { before } => view.filter = before,
+        Mode::Help | Mode::Detail(_) => {}
+        Mode::Browse if !view.filter.is_empty() => view.filter.clear(),
+        Mode::Browse => {
+            view.selected.remove(&view.tab);
+        }
+    }
+}
+
+fn travel(view: &mut View, motion: Motion, world: &World) {
+    let page = usize::from(view.height.saturating_sub(6)).max(1);
+    if view.mode != Mode::Browse {
+        view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, world));
+        return;
+    }
+    let rows: Vec<Subject> =
+        view.tables(world).into_iter().flat_map(|t| t.rows).map(|row| row.subject).collect();
+    let now = view.selected().and_then(|selected| rows.iter().position(|row| row == selected));
+    let next = match now {
+        Some(now) => moved(now, motion, page, rows.len()),
+        None if motion == Motion::Bottom => rows.len().saturating_sub(1),
+        None => 0,
+    };
+    if let Some(subject) = rows.into_iter().nth(next) {
+        view.selected.insert(view.tab, subject);
+    }
+}
+
+fn moved(now: usize, motion: Motion, page: usize, length: usize) -> usize {
+    let next = match motion {
+        Motion::Up => now.saturating_sub(1),
+        Motion::Down => now + 1,
+        Motion::PageUp => now.saturating_sub(page),
+        Motion::PageDown => now + page,
+        Motion::Top => 0,
+        Motion::Bottom => length,
+    };
+    next.min(length.saturating_sub(1))
+}
+
+/// Goes from the table's own order through its columns, and back.
+fn sort(view: &mut View, world: &World) {
+    let Some((title, columns)) = selected_table(view, world) else { return };
+    match view.sort.get(title).map_or(0, |sort| sort.column + 1) {
+        column if column < columns => {
+            view.sort.insert(title, Sort { column, descending: true });
+        }
+        _ => {
+            view.sort.remove(title);
+        }
+    }
+}
+
+fn invert(view: &mut View, world: &World) {
+    let Some((title, _)) = selected_table(view, world) else { return };
+    let sort = view.sort.entry(title).or_insert(Sort { column: 0, descending: false });
+    sort.descending = !sort.descending;
+}
+
+/// The table that holds the selected row, else the first with rows: its title and columns.
+fn selected_table(view: &View, world: &World) -> Option<(&'static str, usize)> {
+    let tables = view.tables(world);
+    let holds = |subject: &Subject| {
+        tables.iter().find(|table| table.rows.iter().any(|row| row.subject == *subject))
+    };
+    let table = view.selected().and_then(holds);
+    let table = table.or_else(|| tables.iter().find(|table| !table.rows.is_empty()))?;
+    Some((table.title, table.columns.len()))
+}
+
+fn slower(view: &mut View) {
+    let next = INTERVALS.iter().find(|&&ms| ms > view.interval_ms);
+    view.interval_ms = next.copied().unwrap_or(view.interval_ms);
+}
+
+fn faster(view: &mut View) {
+    let next = INTERVALS.iter().rev().find(|&&ms| ms < view.interval_ms);
+    view.interval_ms = next.copied().unwrap_or(view.interval_ms);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Keys and what they do.
+
+use super::*;
+use crate::fixture;
+
+fn press(view: &mut View, world: &World, keys: &str) -> Flow {
+    let mut flow = Flow::Continue;
+    for character in keys.chars() {
+        let code = match character {
+            '\n' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            '\t' => KeyCode::Tab,
+            '\x08' => KeyCode::Backspace,
+            other => KeyCode::Char(other),
+        };
+        let event = KeyEvent::new(code, KeyModifiers::NONE);
+        if let Some(action) = action_of(event, &view.mode) {
+            flow = update(view, action, world);
+        }
+    }
+    flow
+}
+
+fn selected(view: &View) -> String {
+    view.selected().map(Subject::title).unwrap_or_default()
+}
+
+#[test]
+fn no_key_has_two_meanings() {
+    let codes: Vec<_> = BINDINGS.iter().flat_map(|b| b.keys).map(|(code, _)| *code).collect();
+    let distinct: std::collections::HashSet<_> = codes.iter().collect();
+    assert_eq!(codes.len(), distinct.len());
+}
+
+#[test]
+fn digits_and_tab_turn_pages() {
+    let (mut view, world) = (fixture::view(), fixture::world());
+    press(&mut view, &world, "3");
+    assert_eq!(view.tab, Tab::Pools);
+    press(&mut view, &world, "\t\t");
+    assert_eq!(view.tab, Tab::Overview);
+    update(&mut view, Action::Previous, &world);
+    assert_eq!(view.tab, Tab::Lcores);
+}
+
+#[test]
+fn selection_stays_in_bounds_and_follows_its_subject() {
+    let (mut view, mut world) = (fixture::view(), fixture::world());
+    press(&mut view, &world, "kk");
+    assert_eq!(selected(&view), "app reflector");
+    press(&mut view, &world, "j");
+    assert_eq!(selected(&view), "app testpmd");
+    press(&mut view, &world, "Gjjj");
+    assert_eq!(selected(&view), "rx_missed: reflector net_vhost0");
+    world.apply(fixture::sampled(fixture::leaking(), Vec::new()));
+    press(&mut view, &world, "j");
+    assert_eq!(selected(&view), "app reflector", "a vanished row falls back to the first");
+}
+
+#[test]
+fn filter_is_typed_kept_undone_and_cleared() {
+    let (mut view, world) = (fixture::view(), fixture::world());
+    press(&mut view, &world, "/qtest\x08t");
+    assert_eq!(view.filter, "qtest");
+    press(&mut view, &world, "\x1b");
+    assert_eq!(view.filter, "");
+    press(&mut view, &world, "/testpmd\n");
+    assert_eq!(view.mode, Mode::Browse);
+    assert_eq!(view.tables(&world)[0].rows.len(), 1);
+    press(&mut view, &world, "\x1b");
+    assert_eq!(view.tables(&world)[0].rows.len(), 2);
+}
+
+#[test]
+fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
+    let (mut view, world) = (View { tab: Tab::Ports, ..fixture::view() }, fixture::world());
+    press(&mut view, &world, "s");
+    assert_eq!(view.sort.get("Ports"), Some(&Sort { column: 0, descending: true }));
+    press(&mut view, &world, "I");
+    assert_eq!(view.sort.get("Ports"), Some(&Sort { column: 0, descending: false }));
+    let columns = view.tables(&world)[0].columns.len();
+    for _ in 0..columns {
+        press(&mut view, &world, "s");
+    }
+    assert_eq!(view.sort.get("Ports"), None);
+    press(&mut view, &world, "Gs");
+    assert!(view.sort.contains_key("Software rings"));
+}
+
+#[test]
+fn interval_moves_within_its_limits() {
+    let (mut view, world) = (fixture::view(), fixture::world());
+    press(&mut view, &world, "+");
+    assert_eq!(view.interval_ms, 2_000);
+    press(&mut view, &world, &"+".repeat(20));
+    assert_eq!(view.interval_ms, *INTERVAL_MS.end());
+    press(&mut view, &world, &"-".repeat(20));
+    assert_eq!(view.interval_ms, *INTERVAL_MS.start());
+}
+
+#[test]
+fn overlays_scroll_and_close() {
+    let (mut view, world) = (fixture::view(), fixture::world());
+    press(&mut view, &world, "?jj");
+    assert_eq!((&view.mode, view.scroll), (&Mode::Help, 2));
+    press(&mut view, &world, "G");
+    assert_eq!(view.scroll, crate::overlay::length(&view, &world) - 1);
+    press(&mut view, &world, "\x1b\n");
+    assert_eq!(view.mode, Mode::Detail(Subject::App { app: "reflector".to_owned() }));
+    press(&mut view, &world, "\x1b");
+    assert_eq!(view.mode, Mode::Browse);
+}
+
+#[test]
+fn quits_from_everywhere_but_typing() {
+    let (mut view, world) = (fixture::view(), fixture::world());
+    assert_eq!(press(&mut view, &world, "?q"), Flow::Quit);
+    assert_eq!(press(&mut view, &world, "\x1b/q"), Flow::Continue);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(action_of(interrupt, &view.mode), Some(Action::Quit));
+    let mut release = interrupt;
+    release.kind = KeyEventKind::Release;
+    assert_eq!(action_of(release, &view.mode), None);
+}

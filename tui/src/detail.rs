@@ -1,0 +1,277 @@
+//! All that is known about one row, as lines.
+
+use std::fmt::Display;
+
+use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::model::{Model, PoolTrend};
+use pmdscope_telemetry::sample::{
+    HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample,
+    TeeSample,
+};
+use ratatui::text::{Line, Span};
+
+use crate::graph::{burst_labels, doubling_labels, histogram};
+use crate::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, signed};
+use crate::subject::Subject;
+use crate::tables::lcores::time_of_day;
+use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
+use crate::theme::Tone;
+use crate::view::View;
+use crate::world::{AppState, World, severity_word};
+
+/// Columns of the bars of a histogram.
+const BAR: usize = 40;
+
+/// The details of `subject`, or that it is gone.
+pub(crate) fn lines(subject: &Subject, view: &View, world: &World) -> Vec<Line<'static>> {
+    let mut page = Page { view, lines: Vec::new() };
+    let app = world.find(subject.app());
+    let found = app.and_then(|app| page.subject(subject, app, world.now_ns));
+    if found.is_none() {
+        page.text("no longer there", Tone::Dim);
+    }
+    page.lines
+}
+
+struct Page<'a> {
+    view: &'a View,
+    lines: Vec<Line<'static>>,
+}
+
+impl Page<'_> {
+    fn subject(&mut self, subject: &Subject, app: &AppState, now_ns: u64) -> Option<()> {
+        if app.stale() {
+            let age = known(app.age_s(now_ns), seconds);
+            self.text(&format!("old values: last heard of {age} ago"), Tone::Warn);
+        }
+        if let Subject::App { .. } = subject {
+            self.app(app);
+            return Some(());
+        }
+        if let Subject::Finding { lint, about, .. } = subject {
+            let mut findings = app.findings.iter();
+            self.finding(findings.find(|f| f.lint == *lint && f.subject == *about)?);
+            return Some(());
+        }
+        self.part(subject, app.model.as_ref()?)
+    }
+
+    fn part(&mut self, subject: &Subject, model: &Model) -> Option<()> {
+        let sample = &model.sample;
+        match subject {
+            Subject::App { .. } | Subject::Finding { .. } => return None,
+            Subject::Port { port, .. } => {
+                self.port(sample.ports.iter().find(|p| p.id == *port)?);
+            }
+            Subject::Queue { port, queue, direction, .. } => {
+                let same = |q: &&QueueSample| {
+                    (q.port, q.queue, q.direction) == (*port, *queue, *direction)
+                };
+                self.queue(sample.queues.iter().find(same)?);
+            }
+            Subject::Ring { ring, .. } => {
+                self.ring(sample.rings.iter().find(|r| r.name == *ring)?);
+            }
+            Subject::Pool { pool, .. } => {
+                let index = sample.pools.iter().position(|p| p.name == *pool)?;
+                self.pool(&sample.pools[index], model.pools.get(index));
+            }
+            Subject::Lcore { lcore, .. } => {
+                self.lcore(sample.lcores.iter().find(|l| l.lcore == *lcore)?);
+            }
+            Subject::Tee { session, lcore, .. } => {
+                let same = |t: &&TeeSample| (t.session, t.lcore) == (*session, *lcore);
+                self.tee(sample.tee.iter().find(same)?);
+            }
+        }
+        Some(())
+    }
+
+    fn app(&mut self, app: &AppState) {
+        let Some(model) = &app.model else {
+            self.text("no answer yet", Tone::Dim);
+            return;
+        };
+        let sample = &model.sample;
+        self.field("process", sample.app.pid);
+        self.field("executable", sample.app.exe.as_deref().unwrap_or(UNKNOWN));
+        self.field("DPDK", &sample.app.dpdk_version);
+        self.field("EAL arguments", sample.app.eal_args.join(" "));
+        let cost = format!("{} in {} requests", nanos(sample.duration_ns), sample.requests);
+        self.field("last scrape", cost);
+        for part in &sample.partial {
+            self.field("failed part", part);
+        }
+        match &sample.library {
+            Some(library) => self.library(library),
+            None => self.field("queues, lcores", NEEDS_LIBRARY),
+        }
+    }
+
+    fn library(&mut self, library: &LibrarySample) {
+        self.heading("libpmdscope");
+        self.field("version", &library.version);
+        let since = time_of_day(library.start_realtime_ns, &self.view.zone);
+        self.field("running since", since);
+        let hertz = (library.tsc_hz > 0).then(|| count(library.tsc_hz));
+        self.field("TSC, Hz", hertz.as_deref().unwrap_or("not measured yet"));
+        self.field("sampling", format!("every {} ms", library.sample_ms));
+        self.field("window", format!("{} ms", library.window_ms));
+        self.field("stall from", micros(library.stall_us));
+        self.field("capture socket", library.tee_socket.as_deref().unwrap_or("none"));
+        self.field("foreign polls", count(library.foreign_polls));
+        self.field("foreign bursts", count(library.foreign_bursts));
+        self.field("abandoned", bytes(library.abandoned_bytes));
+        if library.control_shares_poll_cpu {
+            self.text("the control thread may run on the CPU of a polling lcore", Tone::Warn);
+        }
+    }
+
+    fn finding(&mut self, finding: &Finding) {
+        self.field("severity", severity_word(finding.severity));
+        self.field("app", &finding.app);
+        if !finding.subject.is_empty() {
+            self.field("about", &finding.subject);
+        }
+        self.field("evidence", &finding.evidence);
+        self.field("threshold", &finding.threshold);
+        self.field("what to do", &finding.advice);
+    }
+
+    fn port(&mut self, port: &PortSample) {
+        self.field("device", &port.device);
+        self.field("MTU", port.mtu);
+        self.field("queues", format!("{} rx, {} tx", port.rx_queues, port.tx_queues));
+        self.field("NUMA node", numa(port.numa_node));
+        let stats = &port.stats;
+        self.field("received", format!("{} packets", count(stats.rx_packets)));
+        self.field("", format!("{} bytes", count(stats.rx_bytes)));
+        self.field("sent", format!("{} packets", count(stats.tx_packets)));
+        self.field("", format!("{} bytes", count(stats.tx_bytes)));
+        self.field("missed", count(stats.rx_missed));
+        self.field("receive errors", count(stats.rx_errors));
+        self.field("send errors", count(stats.tx_errors));
+        self.field("no buffer", count(stats.rx_nombuf));
+        self.heading("extended counters that are not zero");
+        if port.xstats_truncated {
+            self.text("incomplete: DPDK cut its reply", Tone::Warn);
+        }
+        for (name, &value) in port.xstats.iter().filter(|(_, value)| **value > 0) {
+            self.wide_field(name, count(value));
+        }
+    }
+
+    fn queue(&mut self, queue: &QueueSample) {
+        self.field("packets", count(queue.packets));
+        self.field("bytes", count(queue.bytes));
+        self.field("polls", count(queue.polls));
+        self.field("empty polls", count(queue.empty));
+        self.field("depth", queue.depth.map_or_else(|| UNSUPPORTED.to_owned(), count));
+        self.high_water(queue.depth_high_water);
+        self.field("descriptors", queue.descriptors.map_or_else(|| UNSUPPORTED.to_owned(), count));
+        self.heading("packets per burst that was not empty");
+        self.histogram(&burst_labels(), &queue.bursts);
+        self.heading("packets waiting when a burst began");
+        if queue.depth.is_some() {
+            self.histogram(&doubling_labels("0", queue.depths.len(), ""), &queue.depths);
+        } else {
+            self.text("the driver does not tell", Tone::Dim);
+        }
+    }
+
+    fn ring(&mut self, ring: &RingSample) {
+        self.field("used", count(ring.used));
+        self.field("capacity", count(ring.capacity));
+        self.high_water(ring.high_water);
+    }
+
+    fn pool(&mut self, pool: &PoolSample, trend: Option<&PoolTrend>) {
+        self.field("objects", count(pool.size));
+        self.field("of", format!("{} each", bytes(pool.element_bytes)));
+        self.field("cache limit", format!("{} per lcore", count(pool.cache_size)));
+        self.field("NUMA node", numa(pool.socket));
+        match pool.occupancy {
+            Some(parts) => {
+                self.field("in use", count(parts.in_use));
+                self.field("free in caches", count(parts.cached));
+                self.field("free in common", count(parts.common));
+            }
+            None => self.field("occupancy", NEEDS_LIBRARY),
+        }
+        self.high_water(pool.high_water);
+        if let Some(trend) = trend {
+            self.field("growth per s", known(trend.slope_ps, signed));
+            self.field("empty in", known(trend.exhausted_in_s, seconds));
+        }
+        if !pool.lcore_caches.is_empty() {
+            self.heading("objects in the cache of each lcore");
+        }
+        for (lcore, &objects) in &pool.lcore_caches {
+            self.field(&format!("lcore {lcore}"), count(objects));
+        }
+    }
+
+    fn lcore(&mut self, lcore: &LcoreSample) {
+        self.field("role", &lcore.role);
+        self.field("thread", lcore.tid);
+        self.field("polls", count(lcore.polls));
+        self.field("busy polls", count(lcore.busy_polls));
+        self.field("packets", count(lcore.packets));
+        self.field("idle for", micros(lcore.idle_us));
+        let at = time_of_day(lcore.gap_max_realtime_ns, &self.view.zone);
+        self.field("worst gap", format!("{} at {at}", micros(lcore.gap_max_us)));
+        self.field("stalls", count(lcore.stalls));
+        self.heading("time between two turns of the poll loop");
+        self.histogram(&doubling_labels("<1us", lcore.gaps.len(), "us"), &lcore.gaps);
+    }
+
+    fn tee(&mut self, tee: &TeeSample) {
+        self.field("process", tee.pid);
+        self.field("state", if tee.armed { "armed" } else { "disarmed" });
+        self.field("packets", count(tee.records));
+        self.field("dropped", count(tee.dropped));
+        self.field("filtered out", count(tee.filtered));
+        self.field("sampled out", count(tee.sampled_out));
+        self.field("ring", format!("{} of {}", bytes(tee.used_bytes), bytes(tee.ring_bytes)));
+    }
+
+    fn high_water(&mut self, high: Option<HighWater>) {
+        let text = high.map_or_else(
+            || UNSUPPORTED.to_owned(),
+            |high| format!("{} in the last window, {} ever", count(high.window), count(high.ever)),
+        );
+        self.field("highest", text);
+    }
+
+    fn histogram(&mut self, labels: &[String], counts: &[u64]) {
+        for line in histogram(labels, counts, BAR, self.view.theme) {
+            self.text(&line, Tone::Plain);
+        }
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.lines.push(Line::default());
+        self.text(text, Tone::Title);
+    }
+
+    fn field(&mut self, label: &str, value: impl Display) {
+        self.labelled(format!("{label:<15}"), value);
+    }
+
+    fn wide_field(&mut self, label: &str, value: impl Display) {
+        self.labelled(format!("{label:<32}"), value);
+    }
+
+    fn labelled(&mut self, label: String, value: impl Display) {
+        let label = Span::styled(label, self.view.theme.style(Tone::Label));
+        self.lines.push(Line::from(vec![label, Span::raw(format!(" {value}"))]));
+    }
+
+    fn text(&mut self, text: &str, tone: Tone) {
+        self.lines.push(Line::styled(text.to_owned(), self.view.theme.style(tone)));
+    }
+}
+
+fn numa(node: i64) -> String {
+    if node < 0 { UNKNOWN.to_owned() } else { node.to_string() }
+}

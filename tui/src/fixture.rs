@@ -1,0 +1,299 @@
+//! Apps for tests: one with the library that leaks, one stock app.
+
+use std::collections::BTreeMap;
+
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, PortRates, QueueRates};
+use pmdscope_telemetry::sample::{
+    AppIdentity, Direction, HighWater, LcoreSample, LibrarySample, Occupancy, PoolSample,
+    PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, TeeSample,
+};
+
+use crate::theme::Theme;
+use crate::view::View;
+use crate::world::{Event, World};
+
+/// 2026-01-02 03:04:05 UTC.
+const REALTIME_NS: u64 = 1_767_323_045_000_000_000;
+
+/// Monotonic clock of the samples.
+pub(crate) const MONOTONIC_NS: u64 = 500_000_000_000;
+
+/// A view in UTC with the default theme.
+pub(crate) fn view() -> View {
+    View::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC)
+}
+
+/// Both apps, just heard of.
+pub(crate) fn world() -> World {
+    let mut world = World { now_ns: MONOTONIC_NS + 200_000_000, ..World::default() };
+    world.apply(sampled(leaking(), leaking_findings()));
+    world.apply(sampled(stock(), Vec::new()));
+    world
+}
+
+/// Only the app of that name.
+pub(crate) fn world_of(model: Model, findings: Vec<Finding>) -> World {
+    let mut world = World { now_ns: MONOTONIC_NS + 200_000_000, ..World::default() };
+    world.apply(sampled(model, findings));
+    world
+}
+
+/// News of a sample.
+pub(crate) fn sampled(model: Model, findings: Vec<Finding>) -> Event {
+    Event::Sampled { app: model.sample.app.name.clone(), model: Box::new(model), findings }
+}
+
+fn sample(name: &str, pid: u32) -> Sample {
+    Sample {
+        schema: SAMPLE_SCHEMA,
+        realtime_ns: REALTIME_NS,
+        monotonic_ns: MONOTONIC_NS,
+        duration_ns: 1_240_000,
+        requests: 14,
+        app: AppIdentity {
+            name: name.to_owned(),
+            pid,
+            start_ticks: 1000,
+            dpdk_version: "DPDK 22.11.11".to_owned(),
+            exe: Some(format!("/usr/bin/{name}")),
+            eal_args: vec![
+                name.to_owned(),
+                "--no-pci".to_owned(),
+                "-m".to_owned(),
+                "64".to_owned(),
+            ],
+        },
+        ports: Vec::new(),
+        pools: Vec::new(),
+        queues: Vec::new(),
+        rings: Vec::new(),
+        lcores: Vec::new(),
+        tee: Vec::new(),
+        library: None,
+        partial: Vec::new(),
+    }
+}
+
+fn port(id: u16, device: &str, queues: u16) -> PortSample {
+    PortSample {
+        id,
+        device: device.to_owned(),
+        started: true,
+        link_up: Some(true),
+        link_mbps: Some(10_000),
+        mtu: 1500,
+        rx_queues: queues,
+        tx_queues: queues,
+        numa_node: -1,
+        stats: PortStats {
+            rx_packets: 1_234_567_890,
+            tx_packets: 1_234_000_000,
+            rx_bytes: 74_074_073_400,
+            tx_bytes: 74_040_000_000,
+            rx_missed: 4_711,
+            ..PortStats::default()
+        },
+        xstats: BTreeMap::from([
+            ("rx_q0_packets".to_owned(), 617_283_945),
+            ("rx_undersize_errors".to_owned(), 0),
+        ]),
+        xstats_truncated: false,
+    }
+}
+
+fn port_rates(id: u16) -> PortRates {
+    PortRates {
+        id,
+        rx_pps: Some(14_200_000.0),
+        tx_pps: Some(14_150_000.0),
+        rx_bps: Some(6_816_000_000.0),
+        tx_bps: Some(6_792_000_000.0),
+        rx_missed_ps: Some(412.0),
+        rx_errors_ps: Some(0.0),
+        tx_errors_ps: Some(0.0),
+        rx_nombuf_ps: Some(0.0),
+        reset: false,
+    }
+}
+
+fn queue(queue: u16, direction: Direction) -> QueueSample {
+    let rx = direction == Direction::Rx;
+    QueueSample {
+        port: 0,
+        queue,
+        direction,
+        polls: 90_000_000,
+        empty: 30_000_000,
+        packets: 617_283_945,
+        bytes: 37_037_036_700,
+        depth: rx.then_some(17),
+        depth_high_water: rx.then_some(HighWater { window: 800, ever: 1024 }),
+        descriptors: rx.then_some(1024),
+        bursts: vec![10, 20, 40, 80, 160, 59_000_000, 0, 0],
+        depths: if rx { vec![50, 10, 10, 20, 40, 10, 0, 0, 0, 3, 2, 1, 0] } else { vec![0; 13] },
+    }
+}
+
+fn queue_rates(queue: u16, direction: Direction) -> QueueRates {
+    QueueRates {
+        port: 0,
+        queue,
+        direction,
+        pps: Some(7_100_000.0),
+        bps: Some(3_408_000_000.0),
+        polls_ps: Some(900_000.0),
+        busy_ratio: Some(0.66),
+        mean_burst: Some(11.8),
+        share: Some(0.5),
+    }
+}
+
+fn pool(in_use: u64, cached: u64) -> PoolSample {
+    PoolSample {
+        name: "reflector_rx".to_owned(),
+        size: 16_383,
+        element_bytes: 2_304,
+        cache_size: 512,
+        socket: 0,
+        occupancy: Some(Occupancy { common: 16_383 - in_use - cached, cached, in_use }),
+        high_water: Some(HighWater { window: in_use, ever: in_use + 40 }),
+        lcore_caches: BTreeMap::from([(1, cached)]),
+    }
+}
+
+fn lcore(id: u32) -> LcoreSample {
+    LcoreSample {
+        lcore: id,
+        role: "worker".to_owned(),
+        tid: 4300 + u64::from(id),
+        polls: 90_000_000,
+        busy_polls: 60_000_000,
+        packets: 617_283_945,
+        idle_us: 0,
+        gap_window_max_us: 48,
+        gap_max_us: 2_310,
+        gap_max_realtime_ns: REALTIME_NS - 61_000_000_000,
+        stalls: 3,
+        gaps: vec![89_000_000, 900_000, 90_000, 9_000, 900, 90, 9, 0, 0, 0, 0, 1, 2, 0],
+    }
+}
+
+fn lcore_rates(id: u32) -> LcoreRates {
+    LcoreRates {
+        lcore: id,
+        polls_ps: Some(900_000.0),
+        pps: Some(7_100_000.0),
+        busy_ratio: Some(0.66),
+        stalls_ps: Some(0.0),
+    }
+}
+
+/// An app with the library whose pool is draining.
+pub(crate) fn leaking() -> Model {
+    let directions = [Direction::Rx, Direction::Tx];
+    let queues: Vec<_> = directions.into_iter().flat_map(|d| [(0, d), (1, d)]).collect();
+    let mut sample = sample("reflector", 4242);
+    sample.ports = vec![port(0, "net_vhost0", 2)];
+    sample.queues = queues.iter().map(|&(q, d)| queue(q, d)).collect();
+    sample.pools = vec![pool(9_000, 300)];
+    let ring = RingSample {
+        name: "to_stage2".to_owned(),
+        capacity: 1023,
+        used: 12,
+        high_water: Some(HighWater { window: 90, ever: 1000 }),
+    };
+    sample.rings = vec![ring];
+    sample.lcores = vec![lcore(1), lcore(2)];
+    let tee = TeeSample {
+        session: 7,
+        pid: 5151,
+        armed: true,
+        lcore: 1,
+        ring_bytes: 1 << 20,
+        used_bytes: 4096,
+        records: 1_000_000,
+        dropped: 12,
+        filtered: 500,
+        sampled_out: 0,
+    };
+    sample.tee = vec![tee];
+    sample.library = Some(LibrarySample {
+        version: "0.1.0".to_owned(),
+        tsc_hz: 2_399_998_123,
+        start_realtime_ns: REALTIME_NS - 3_600_000_000_000,
+        sample_ms: 100,
+        window_ms: 5_000,
+        stall_us: 1_000,
+        tee_socket: Some("/var/run/dpdk/reflector/pmdscope.sock".to_owned()),
+        ..LibrarySample::default()
+    });
+    let trend = PoolTrend {
+        name: "reflector_rx".to_owned(),
+        used_ratio: Some(9_000.0 / 16_383.0),
+        slope_ps: Some(412.0),
+        exhausted_in_s: Some(17.9),
+        history: (0..20).map(|step| 800 + step * 431).collect(),
+    };
+    Model {
+        sample,
+        interval_s: Some(1.0),
+        restarted: false,
+        ports: vec![port_rates(0)],
+        queues: queues.iter().map(|&(q, d)| queue_rates(q, d)).collect(),
+        pools: vec![trend],
+        lcores: vec![lcore_rates(1), lcore_rates(2)],
+    }
+}
+
+/// The findings of [`leaking`].
+pub(crate) fn leaking_findings() -> Vec<Finding> {
+    let finding = |lint, severity, subject: &str, evidence: &str| Finding {
+        lint,
+        severity,
+        app: "reflector".to_owned(),
+        subject: subject.to_owned(),
+        evidence: evidence.to_owned(),
+        threshold: "growth that empties the pool within 10 minutes".to_owned(),
+        advice: "look for packets that are neither sent nor freed".to_owned(),
+    };
+    vec![
+        finding("rx_missed", Severity::Warning, "net_vhost0", "412 packets/s missed by the NIC"),
+        finding(
+            "pool_exhausting",
+            Severity::Critical,
+            "reflector_rx",
+            "in use grows by 412/s, empty in 17.9 s (9000 of 16383 in use)",
+        ),
+    ]
+}
+
+/// [`leaking`], when nothing is left.
+pub(crate) fn exhausted() -> Model {
+    let mut model = leaking();
+    model.sample.pools = vec![pool(16_383, 0)];
+    model.pools[0].used_ratio = Some(1.0);
+    model.pools[0].slope_ps = Some(0.0);
+    model.pools[0].exhausted_in_s = None;
+    model.ports[0].rx_pps = Some(0.0);
+    model.ports[0].tx_pps = Some(0.0);
+    model
+}
+
+/// A stock app on a DPDK without pool occupancy, after its first sample.
+pub(crate) fn stock() -> Model {
+    let mut sample = sample("testpmd", 777);
+    sample.ports = vec![port(0, "net_null0", 1)];
+    sample.pools = vec![PoolSample { occupancy: None, high_water: None, ..pool(0, 0) }];
+    sample.pools[0].name = "mb_pool_0".to_owned();
+    sample.pools[0].lcore_caches.clear();
+    Model {
+        sample,
+        interval_s: None,
+        restarted: false,
+        ports: vec![PortRates { id: 0, ..PortRates::default() }],
+        queues: Vec::new(),
+        pools: vec![PoolTrend { name: "mb_pool_0".to_owned(), ..PoolTrend::default() }],
+        lcores: Vec::new(),
+    }
+}

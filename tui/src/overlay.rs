@@ -1,0 +1,87 @@
+//! The windows over a page: help, and the details of one row.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
+
+use crate::action::BINDINGS;
+use crate::detail;
+use crate::theme::Tone;
+use crate::view::{Mode, View};
+use crate::world::World;
+
+const LEGEND: [&str; 6] = [
+    "!value   outside of what is healthy",
+    "-        not known, for instance a rate before the second sample",
+    "n/a      the driver, or the app without libpmdscope, cannot tell",
+    "High     highest in the last complete window; Ever: since the start",
+    "Gap      longest time between two turns of a poll loop in that window",
+    "Split    objects in use, in caches of lcores, and free in common",
+];
+
+/// Draws the overlay of the current mode, if there is one.
+pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &World) {
+    let title = match &view.mode {
+        Mode::Browse | Mode::Filter { .. } => return,
+        Mode::Help => " Keys ".to_owned(),
+        Mode::Detail(subject) => format!(" {} ", subject.title()),
+    };
+    let lines = lines(view, world);
+    let area = window(area, lines.len());
+    let border = if view.theme.ascii { ASCII_BORDER } else { BorderType::Plain.to_border_set() };
+    let block = Block::bordered()
+        .border_set(border)
+        .title(Span::styled(title, view.theme.style(Tone::Title)))
+        .title_bottom(" Esc closes ")
+        .padding(Padding::horizontal(1));
+    let scroll = u16::try_from(view.scroll).unwrap_or(u16::MAX);
+    let text = Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)).block(block);
+    frame.render_widget(Clear, area);
+    frame.render_widget(text, area);
+}
+
+const ASCII_BORDER: ratatui::symbols::border::Set<'static> = ratatui::symbols::border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
+/// Number of lines of the current overlay.
+pub(crate) fn length(view: &View, world: &World) -> usize {
+    lines(view, world).len()
+}
+
+fn lines(view: &View, world: &World) -> Vec<Line<'static>> {
+    match &view.mode {
+        Mode::Help => help(view),
+        Mode::Detail(subject) => detail::lines(subject, view, world),
+        Mode::Browse | Mode::Filter { .. } => Vec::new(),
+    }
+}
+
+fn help(view: &View) -> Vec<Line<'static>> {
+    let label = view.theme.style(Tone::Label);
+    let keys = BINDINGS.iter().map(|binding| {
+        Line::from(vec![
+            Span::styled(format!("{:<14}", binding.label), label),
+            Span::raw(format!(" {}", binding.help)),
+        ])
+    });
+    let legend = LEGEND.iter().map(|&line| Line::raw(line));
+    keys.chain([Line::default()]).chain(legend).collect()
+}
+
+/// As large as needed, as small as must be.
+fn window(area: Rect, lines: usize) -> Rect {
+    let width = area.width.min(100).max(area.width.saturating_sub(8).min(100));
+    let height = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
+    let x = area.x + (area.width - width) / 2;
+    let y = area.y + (area.height - height) / 2;
+    Rect { x, y, width, height }
+}

@@ -1,0 +1,282 @@
+//! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
+
+use pmdscope_telemetry::model::PortRates;
+use pmdscope_telemetry::sample::PortSample;
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::number::{known, nanos, si};
+use crate::overlay;
+use crate::subject::Subject;
+use crate::table::Table;
+use crate::tables::apps::{lost, severity_look, sum};
+use crate::tables::lcores::time_of_day;
+use crate::tables::ports::{rx_bps, tx_bps};
+use crate::theme::{Theme, Tone};
+use crate::view::{Mode, Tab, View};
+use crate::world::{World, severity_word};
+
+/// Where things are on a screen. Small screens lose the decoration first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Layout {
+    header: Option<Rect>,
+    tabs: Option<Rect>,
+    banner: Option<Rect>,
+    body: Rect,
+    footer: Option<Rect>,
+}
+
+impl Layout {
+    fn of(area: Rect) -> Self {
+        let mut rest = area;
+        let mut take_top = |least: u16| {
+            (area.height >= least).then(|| {
+                let line = Rect { height: 1, ..rest };
+                rest = Rect { y: rest.y + 1, height: rest.height - 1, ..rest };
+                line
+            })
+        };
+        let (header, tabs, banner) = (take_top(6), take_top(4), take_top(8));
+        let footer = (area.height >= 10).then(|| {
+            rest.height -= 1;
+            Rect { y: rest.y + rest.height, height: 1, ..rest }
+        });
+        Self { header, tabs, banner, body: rest, footer }
+    }
+}
+
+/// Draws everything.
+pub fn render(frame: &mut Frame, view: &View, world: &World) {
+    let layout = Layout::of(frame.area());
+    let mut line = |area: Option<Rect>, line: Line<'static>| {
+        if let Some(area) = area {
+            frame.render_widget(line, area);
+        }
+    };
+    line(layout.header, header(view, world, layout.body.width));
+    line(layout.tabs, tabs(view).0);
+    line(layout.banner, banner(view, world));
+    line(layout.footer, footer(view));
+    for (line, y) in body(view, world, layout.body).into_iter().zip(layout.body.y..) {
+        frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
+    }
+    overlay::draw(frame, layout.body, view, world);
+}
+
+/// What a click hits.
+pub enum Hit {
+    /// The name of a page.
+    Tab(Tab),
+    /// A row.
+    Row(Subject),
+}
+
+/// What is drawn at `position` on a screen of `area`.
+pub fn hit(area: Rect, position: Position, view: &View, world: &World) -> Option<Hit> {
+    let layout = Layout::of(area);
+    if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
+        let (_, ends) = tabs(view);
+        let index = ends.iter().position(|&end| usize::from(position.x) < end)?;
+        return Some(Hit::Tab(Tab::ALL[index]));
+    }
+    if !layout.body.contains(position) {
+        return None;
+    }
+    let line = usize::from(position.y - layout.body.y);
+    body(view, world, layout.body).into_iter().nth(line)?.subject.map(Hit::Row)
+}
+
+fn header(view: &View, world: &World, width: u16) -> Line<'static> {
+    let left = format!("pmdscope  {}", totals(world, width >= 110));
+    let right = clock(view, world);
+    let used = left.chars().count() + right.chars().count();
+    let gap = usize::from(width).saturating_sub(used).max(1);
+    let mut line = Line::from(vec![
+        Span::styled(left, view.theme.style(Tone::Title)),
+        Span::raw(" ".repeat(gap)),
+    ]);
+    let tone = if view.paused { Tone::Warn } else { Tone::Plain };
+    line.push_span(Span::styled(right, view.theme.style(tone)));
+    line
+}
+
+/// Sums over the apps that answer.
+fn totals(world: &World, with_bits: bool) -> String {
+    let live = || world.models().filter(|(app, _)| !app.stale()).map(|(_, model)| model);
+    let ports: usize = live().map(|model| model.sample.ports.len()).sum();
+    let total = |of: fn(&PortSample, &PortRates) -> Option<f64>| {
+        let sum = live().filter_map(|model| sum(model, of)).reduce(|a, b| a + b);
+        known(sum, si)
+    };
+    let direction = |name: &str, pps: String, bps: String| {
+        let bits = if with_bits { format!(" {bps} bit/s") } else { String::new() };
+        format!("{name} {pps} pps{bits}")
+    };
+    let received = direction("rx", total(|_, rates| rates.rx_pps), total(rx_bps));
+    let sent = direction("tx", total(|_, rates| rates.tx_pps), total(tx_bps));
+    format!("{}, {}  {received}  {sent}", plural(world.apps.len(), "app"), plural(ports, "port"))
+}
+
+pub(crate) fn plural(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Interval, own cost and time of the newest sample.
+fn clock(view: &View, world: &World) -> String {
+    let paused = if view.paused { "PAUSED  " } else { "" };
+    let every = interval(view.interval_ms);
+    let newest = world.models().map(|(_, model)| model.sample.realtime_ns).max();
+    let live = world.models().filter(|(app, _)| !app.stale());
+    let cost = live.map(|(_, model)| model.sample.duration_ns).reduce(|a, b| a + b);
+    let time = time_of_day(newest.unwrap_or(0), &view.zone);
+    format!("{paused}scrape {}/{every} {time}", known(cost, nanos))
+}
+
+fn interval(ms: u64) -> String {
+    if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
+}
+
+/// The line of tabs, and where the name of each ends.
+fn tabs(view: &View) -> (Line<'static>, Vec<usize>) {
+    let mut line = Line::default();
+    let mut ends = Vec::new();
+    for (index, tab) in Tab::ALL.into_iter().enumerate() {
+        let name = format!("{} {}", index + 1, tab.title());
+        let (text, style) = if tab == view.tab {
+            (format!("[{name}]"), view.theme.style(Tone::Title))
+        } else {
+            (format!(" {name} "), view.theme.style(Tone::Plain))
+        };
+        line.push_span(Span::styled(text, style));
+        line.push_span(" ");
+        ends.push(line.width());
+    }
+    (line, ends)
+}
+
+/// The worst news, on every page.
+fn banner(view: &View, world: &World) -> Line<'static> {
+    let findings = world.findings();
+    let (text, tone) = match findings.first() {
+        Some((app, finding)) => {
+            let (sign, tone) = severity_look(finding.severity, view);
+            let severity = severity_word(finding.severity);
+            let others = findings.len() - 1;
+            let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
+            let about = format!("{} {}", finding.app, finding.subject);
+            let age = if app.stale() { lost(app, world.now_ns) + ": " } else { String::new() };
+            let evidence = &finding.evidence;
+            (format!("{sign}{severity}{more}: {}: {age}{evidence}", about.trim_end()), tone)
+        }
+        None if world.apps.is_empty() => (String::new(), Tone::Dim),
+        None => ("no findings".to_owned(), Tone::Good),
+    };
+    Line::styled(text, view.theme.style(tone))
+}
+
+fn footer(view: &View) -> Line<'static> {
+    let cursor = if view.theme.ascii { "_" } else { "▏" };
+    match &view.mode {
+        Mode::Filter { .. } => {
+            Line::raw(format!("/{}{cursor}  Enter keeps, Esc undoes", view.filter))
+        }
+        _ if !view.filter.is_empty() => {
+            let text = format!("filter: {}  (Esc clears, / edits)", view.filter);
+            Line::styled(text, view.theme.style(Tone::Warn))
+        }
+        _ => {
+            let keys =
+                "? help  q quit  1-4 pages  Enter details  s sort  / filter  space pause  z mark";
+            Line::styled(keys, view.theme.style(Tone::Dim))
+        }
+    }
+}
+
+/// One line of the body.
+struct BodyLine {
+    text: Line<'static>,
+    subject: Option<Subject>,
+    /// Index of the line with the column headings above a row.
+    header: Option<usize>,
+}
+
+impl BodyLine {
+    fn plain(text: Line<'static>) -> Self {
+        Self { text, subject: None, header: None }
+    }
+}
+
+/// The visible lines: the selected row stays in sight, and its column headings too.
+fn body(view: &View, world: &World, area: Rect) -> Vec<BodyLine> {
+    let mut lines = document(view, world, usize::from(area.width));
+    let height = usize::from(area.height);
+    let selected = view.selected();
+    let cursor =
+        lines.iter().position(|line| line.subject.is_some() && line.subject.as_ref() == selected);
+    if let Some(cursor) = cursor {
+        let text = std::mem::take(&mut lines[cursor].text);
+        lines[cursor].text = text.patch_style(Theme::selected());
+    }
+    let last = lines.len().saturating_sub(height);
+    let offset = cursor.unwrap_or(0).saturating_sub(height / 2).min(last);
+    if let Some(header) = lines.get(offset).and_then(|line| line.header)
+        && header < offset
+        && cursor != Some(offset)
+    {
+        lines[offset] = BodyLine::plain(lines[header].text.clone());
+    }
+    lines.into_iter().skip(offset).take(height).collect()
+}
+
+/// All lines of a page.
+fn document(view: &View, world: &World, width: usize) -> Vec<BodyLine> {
+    let mut lines = Vec::new();
+    for table in view.tables(world) {
+        if !table.rows.is_empty() || !table.notes.is_empty() {
+            append(&mut lines, &table, view, width);
+        }
+    }
+    if lines.is_empty() {
+        return placeholder(view, world);
+    }
+    lines
+}
+
+fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
+    if !lines.is_empty() {
+        lines.push(BodyLine::plain(Line::default()));
+    }
+    let theme = view.theme;
+    let title = Span::styled(table.title, theme.style(Tone::Title));
+    let remark = Span::styled(format!("  {}", table.remark), theme.style(Tone::Warn));
+    lines.push(BodyLine::plain(Line::from(vec![title, remark])));
+    if !table.rows.is_empty() {
+        let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
+        let header = Some(lines.len());
+        lines.push(BodyLine::plain(drawn.header));
+        for (text, row) in drawn.rows.into_iter().zip(&table.rows) {
+            lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
+        }
+    }
+    for note in &table.notes {
+        lines.push(BodyLine::plain(Line::styled(note.clone(), theme.style(Tone::Dim))));
+    }
+}
+
+/// Instead of an empty page: why it is empty.
+fn placeholder(view: &View, world: &World) -> Vec<BodyLine> {
+    let text = if !view.filter.is_empty() {
+        "No row matches the filter."
+    } else if !world.apps.is_empty() {
+        "Nothing to show here yet."
+    } else if world.advice.is_empty() {
+        "Looking for DPDK apps ..."
+    } else {
+        &world.advice
+    };
+    text.lines().map(|line| BodyLine::plain(Line::raw(line.to_owned()))).collect()
+}
+
+#[cfg(test)]
+mod tests;

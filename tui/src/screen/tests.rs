@@ -1,0 +1,183 @@
+//! What users see, on several sizes of terminals.
+
+use insta::assert_snapshot;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+
+use super::*;
+use crate::action::{Action, Motion, update};
+use crate::fixture;
+use crate::world::Event;
+
+fn draw(width: u16, height: u16, view: &View, world: &World) -> Buffer {
+    let view = &View { height, ..view.clone() };
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| render(frame, view, world)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn text(width: u16, height: u16, view: &View, world: &World) -> String {
+    let buffer = draw(width, height, view, world);
+    let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn on(tab: Tab) -> View {
+    View { tab, ..fixture::view() }
+}
+
+#[test]
+fn every_page_on_every_size() {
+    let world = fixture::world();
+    for tab in Tab::ALL {
+        for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+            let name = format!("{tab:?}_{width}x{height}").to_lowercase();
+            assert_snapshot!(name, text(width, height, &on(tab), &world));
+        }
+    }
+}
+
+#[test]
+fn mono_and_ascii() {
+    let mut view = on(Tab::Pools);
+    view.theme = Theme { mono: true, ascii: true };
+    assert_snapshot!(text(100, 20, &view, &fixture::world()));
+}
+
+#[test]
+fn mono_uses_no_colour_and_still_shows_the_selection() {
+    let world = fixture::world();
+    for tab in Tab::ALL {
+        let mut view = on(tab);
+        view.theme.mono = true;
+        update(&mut view, Action::Move(Motion::Top), &world);
+        let buffer = draw(120, 40, &view, &world);
+        let plain = |c: &Color| *c == Color::Reset;
+        assert!(buffer.content().iter().all(|cell| plain(&cell.fg) && plain(&cell.bg)));
+        let selected = buffer.content().iter().filter(|c| c.modifier.contains(Modifier::REVERSED));
+        assert_eq!(selected.count(), 120);
+    }
+}
+
+#[test]
+fn help() {
+    let mut view = fixture::view();
+    update(&mut view, Action::Help, &fixture::world());
+    assert_snapshot!(text(80, 24, &view, &fixture::world()));
+}
+
+#[test]
+fn details_of_every_kind_of_row() {
+    let world = fixture::world();
+    for tab in Tab::ALL {
+        let mut view = on(tab);
+        update(&mut view, Action::Move(Motion::Top), &world);
+        for (index, _) in view.tables(&world).iter().flat_map(|table| &table.rows).enumerate() {
+            update(&mut view, Action::Open, &world);
+            let name = format!("detail_{tab:?}_{index}").to_lowercase();
+            assert_snapshot!(name, text(100, 44, &view, &world));
+            update(&mut view, Action::Back, &world);
+            update(&mut view, Action::Move(Motion::Down), &world);
+        }
+    }
+}
+
+#[test]
+fn no_app() {
+    let mut world = World::default();
+    assert_snapshot!("looking", text(80, 10, &fixture::view(), &world));
+    world.apply(Event::NoApps { advice: "no DPDK app found in /run/dpdk\nstart one".to_owned() });
+    assert_snapshot!("no_app", text(80, 10, &fixture::view(), &world));
+}
+
+#[test]
+fn stock_app_says_what_it_cannot_show() {
+    let world = fixture::world_of(fixture::stock(), Vec::new());
+    let pages = [Tab::Ports, Tab::Pools, Tab::Lcores].map(|tab| text(100, 14, &on(tab), &world));
+    assert_snapshot!(pages.join("----\n"));
+}
+
+#[test]
+fn lost_app_is_dimmed_with_its_age() {
+    let mut world = fixture::world();
+    world.apply(Event::Lost {
+        app: "reflector".to_owned(),
+        reason: "connection refused".to_owned(),
+        finding: fixture::leaking_findings().pop(),
+    });
+    world.now_ns += 12_000_000_000;
+    assert_snapshot!(text(100, 24, &fixture::view(), &world));
+    let buffer = draw(100, 24, &on(Tab::Ports), &world);
+    let row = (0..24).find(|&y| buffer[(0, y)].symbol() == "r" && y > 3).unwrap();
+    assert!((0..9).all(|x| buffer[(x, row)].modifier.contains(Modifier::DIM)));
+}
+
+#[test]
+fn exhausted_pool() {
+    let world = fixture::world_of(fixture::exhausted(), fixture::leaking_findings());
+    assert_snapshot!(text(80, 12, &on(Tab::Pools), &world));
+}
+
+#[test]
+fn totals_are_counted_from_the_mark() {
+    let mut view = on(Tab::Ports);
+    let mut world = fixture::world_of(fixture::leaking(), Vec::new());
+    update(&mut view, Action::Mark, &world);
+    let mut later = fixture::leaking();
+    later.sample.ports[0].stats.rx_packets += 1_500;
+    later.sample.ports[0].stats.rx_missed += 3;
+    world.apply(fixture::sampled(later, Vec::new()));
+    assert_snapshot!(text(140, 12, &view, &world));
+}
+
+#[test]
+fn long_tables_keep_selection_and_headings_in_sight() {
+    let mut model = fixture::leaking();
+    let first = (model.sample.queues[0].clone(), model.queues[0].clone());
+    for queue in 2..90 {
+        let (mut sample, mut rates) = first.clone();
+        (sample.queue, rates.queue) = (queue, queue);
+        model.sample.queues.push(sample);
+        model.queues.push(rates);
+    }
+    let world = fixture::world_of(model, Vec::new());
+    let mut view = on(Tab::Ports);
+    for _ in 0..40 {
+        update(&mut view, Action::Move(Motion::Down), &world);
+    }
+    assert_snapshot!(text(80, 16, &view, &world));
+}
+
+#[test]
+fn every_size_is_drawn() {
+    let world = fixture::world();
+    for width in [1, 2, 7, 20, 33] {
+        for height in 1..14 {
+            for tab in Tab::ALL {
+                let mut view = on(tab);
+                update(&mut view, Action::Move(Motion::Bottom), &world);
+                let drawn = text(width, height, &view, &world);
+                assert!(!drawn.trim().is_empty(), "{width}x{height} {tab:?}");
+                update(&mut view, Action::Open, &world);
+                draw(width, height, &view, &world);
+            }
+        }
+    }
+}
+
+#[test]
+fn clicks_hit_what_is_drawn() {
+    let (view, world) = (fixture::view(), fixture::world());
+    let area = Rect::new(0, 0, 80, 24);
+    let at = |x, y| hit(area, Position { x, y }, &view, &world);
+    let screen = text(80, 24, &view, &world);
+    let line =
+        |word: &str| u16::try_from(screen.lines().position(|l| l.starts_with(word)).unwrap());
+    let row = line("testpmd").unwrap();
+    assert!(matches!(at(3, row), Some(Hit::Row(Subject::App { app })) if app == "testpmd"));
+    assert!(matches!(at(14, 1), Some(Hit::Tab(Tab::Ports))));
+    assert!(at(3, 23).is_none());
+    assert!(at(79, 1).is_none());
+}

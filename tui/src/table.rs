@@ -1,0 +1,407 @@
+//! Tables that fit any width: columns are dropped by priority, never the whole table.
+//!
+//! The same table is drawn on a terminal and printed as plain text.
+
+use std::cmp::Ordering;
+
+use ratatui::text::{Line, Span};
+
+use crate::graph::Graph;
+use crate::subject::Subject;
+use crate::theme::{Theme, Tone};
+
+/// Where the text of a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    align: Align,
+    priority: u8,
+    flex: Option<usize>,
+}
+
+impl Column {
+    /// A column of words.
+    pub const fn text(title: &'static str) -> Self {
+        Self { title, align: Align::Left, priority: 0, flex: None }
+    }
+
+    /// A column of numbers.
+    pub const fn number(title: &'static str) -> Self {
+        Self { title, align: Align::Right, priority: 0, flex: None }
+    }
+
+    /// May be dropped when space is short; the highest priority goes first. 0 stays always.
+    #[must_use]
+    pub const fn drop_at(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Shrinks down to `least` characters before anything is dropped, and takes what is left over.
+    #[must_use]
+    pub const fn flex(mut self, least: usize) -> Self {
+        self.flex = Some(least);
+        self
+    }
+
+    /// Heading.
+    pub const fn title(&self) -> &'static str {
+        self.title
+    }
+}
+
+/// One value.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    text: String,
+    tone: Tone,
+    number: Option<f64>,
+    graph: Option<Graph>,
+}
+
+impl Cell {
+    /// A word.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A number as `text`, sorted by `number`; unknown numbers come last.
+    pub fn number(number: Option<f64>, text: impl Into<String>) -> Self {
+        Self { text: text.into(), number, ..Self::default() }
+    }
+
+    /// A graph that fills its column; `text` stands for it in filters.
+    pub fn graph(graph: Graph) -> Self {
+        Self { graph: Some(graph), ..Self::default() }
+    }
+
+    /// Says what the value means.
+    #[must_use]
+    pub fn tone(mut self, tone: Tone) -> Self {
+        self.tone = tone;
+        self
+    }
+
+    /// Puts a sign before the value: a tone alone is lost on those who see no colours.
+    #[must_use]
+    pub fn flag(mut self) -> Self {
+        self.text.insert(0, '!');
+        self
+    }
+
+    fn width(&self) -> usize {
+        self.graph.as_ref().map_or_else(|| width(&self.text), |_| Graph::WIDTH)
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self.number, other.number) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            (Some(_), None) => Ordering::Greater,
+            (None, Some(_)) => Ordering::Less,
+            (None, None) => self.text.cmp(&other.text),
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What the row is about.
+    pub subject: Subject,
+    /// One cell per column.
+    pub cells: Vec<Cell>,
+    /// The values are old: drawn dimmed.
+    pub stale: bool,
+}
+
+/// Order of the rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    /// Index of the column.
+    pub column: usize,
+    /// Highest first.
+    pub descending: bool,
+}
+
+/// A titled table with notes below.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Heading; also names the table in the settings of the view.
+    pub title: &'static str,
+    /// Added to the heading, for instance what totals are counted from.
+    pub remark: &'static str,
+    /// Columns.
+    pub columns: Vec<Column>,
+    /// Rows.
+    pub rows: Vec<Row>,
+    /// What the table does not show, and why.
+    pub notes: Vec<String>,
+}
+
+/// A table cut into lines.
+#[derive(Debug)]
+pub struct Lines {
+    /// Column headings.
+    pub header: Line<'static>,
+    /// One line per row.
+    pub rows: Vec<Line<'static>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(title: &'static str, columns: Vec<Column>) -> Self {
+        Self { title, remark: "", columns, rows: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, subject: Subject, stale: bool, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(Row { subject, cells, stale });
+    }
+
+    /// Takes out a column that says the same in all rows.
+    pub fn hide_column(&mut self, title: &str) {
+        if let Some(index) = self.columns.iter().position(|column| column.title == title) {
+            self.columns.remove(index);
+            for row in &mut self.rows {
+                row.cells.remove(index);
+            }
+        }
+    }
+
+    /// Sorts the rows; equal rows keep their order. Unknown values come last either way.
+    pub fn sort(&mut self, sort: Sort) {
+        let Some(numeric) = self.columns.get(sort.column).map(|c| c.align == Align::Right) else {
+            return;
+        };
+        self.rows.sort_by(|a, b| {
+            let (a, b) = (&a.cells[sort.column], &b.cells[sort.column]);
+            let unknown = numeric && (a.number.is_none() || b.number.is_none());
+            if unknown || sort.descending { b.compare(a) } else { a.compare(b) }
+        });
+    }
+
+    /// Keeps the rows that match every word of `filter`: `word`, `!word`, `column:word`.
+    pub fn filter(&mut self, filter: &str) {
+        let columns = std::mem::take(&mut self.columns);
+        self.rows.retain(|row| filter.split_whitespace().all(|term| matches(row, &columns, term)));
+        self.columns = columns;
+    }
+
+    /// Lays the table out in `width` characters, or as wide as it likes.
+    pub fn lines(&self, width: Option<usize>, theme: Theme, sort: Option<Sort>) -> Lines {
+        let widths = self.widths(width);
+        let header = self.header(&widths, theme, sort);
+        let rows = self.rows.iter().map(|row| line(row, &self.columns, &widths, theme)).collect();
+        Lines { header, rows }
+    }
+
+    /// Width of each column; `None` for those dropped.
+    fn widths(&self, available: Option<usize>) -> Vec<Option<usize>> {
+        let natural: Vec<usize> = (0..self.columns.len()).map(|c| self.natural(c)).collect();
+        let Some(available) = available else {
+            return natural.into_iter().map(Some).collect();
+        };
+        let mut kept: Vec<Option<usize>> = std::iter::zip(&self.columns, &natural)
+            .map(|(column, &natural)| Some(column.flex.map_or(natural, |least| least.min(natural))))
+            .collect();
+        while total(&kept) > available {
+            let candidate = (0..kept.len())
+                .filter(|&c| kept[c].is_some() && self.columns[c].priority > 0)
+                .max_by_key(|&c| self.columns[c].priority);
+            let Some(column) = candidate else { break };
+            kept[column] = None;
+        }
+        let mut spare = available.saturating_sub(total(&kept));
+        for (column, width) in kept.iter_mut().enumerate() {
+            if let (Some(width), Some(_)) = (width, self.columns[column].flex) {
+                let grow = natural[column].saturating_sub(*width).min(spare);
+                *width += grow;
+                spare -= grow;
+            }
+        }
+        kept
+    }
+
+    fn natural(&self, column: usize) -> usize {
+        // One more for the mark of the sorted column.
+        let title = width(self.columns[column].title) + 1;
+        self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
+    }
+
+    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<Sort>) -> Line<'static> {
+        let shown = self.columns.iter().zip(widths).enumerate();
+        let spans = shown.filter_map(|(index, (column, width))| {
+            let mark = sort.filter(|sort| sort.column == index);
+            let mark = mark.map_or(' ', |sort| theme.sort_marks()[usize::from(sort.descending)]);
+            let title = match column.align {
+                Align::Left => format!("{}{mark}", column.title),
+                Align::Right => format!("{mark}{}", column.title),
+            };
+            let text = fit(&title, (*width)?, column.align, theme);
+            Some(Span::styled(text, theme.style(Tone::Label)))
+        });
+        joined(spans)
+    }
+}
+
+/// Width of a text on a terminal. Our own texts are narrow; names from outside are made printable.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown: Vec<usize> = widths.iter().flatten().copied().collect();
+    shown.iter().sum::<usize>() + shown.len().saturating_sub(1)
+}
+
+fn matches(row: &Row, columns: &[Column], term: &str) -> bool {
+    if let Some(rest) = term.strip_prefix('!') {
+        return rest.is_empty() || !matches(row, columns, rest);
+    }
+    let holds = |cell: &Cell, word: &str| cell.text.to_lowercase().contains(&word.to_lowercase());
+    if let Some((key, word)) = term.split_once(':') {
+        let column = columns.iter().position(|c| c.title.eq_ignore_ascii_case(key));
+        if let Some(column) = column {
+            return holds(&row.cells[column], word);
+        }
+    }
+    row.cells.iter().any(|cell| holds(cell, term))
+}
+
+fn line(row: &Row, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> Line<'static> {
+    let spans = row.cells.iter().zip(columns).zip(widths).filter_map(|((cell, column), width)| {
+        let width = (*width)?;
+        let text = match &cell.graph {
+            Some(graph) => graph.draw(width, theme),
+            None => fit(&cell.text, width, column.align, theme),
+        };
+        let tone = if row.stale { Tone::Dim } else { cell.tone };
+        Some(Span::styled(text, theme.style(tone)))
+    });
+    joined(spans)
+}
+
+fn joined(spans: impl Iterator<Item = Span<'static>>) -> Line<'static> {
+    let mut line = Line::default();
+    for (index, span) in spans.enumerate() {
+        if index > 0 {
+            line.push_span(" ");
+        }
+        line.push_span(span);
+    }
+    line
+}
+
+/// Pads or cuts `text` to `width`, and makes control characters harmless.
+fn fit(text: &str, width: usize, align: Align, theme: Theme) -> String {
+    let mut clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if clean.chars().count() > width {
+        clean = clean.chars().take(width.saturating_sub(1)).collect();
+        if width > 0 {
+            clean.push(theme.ellipsis());
+        }
+    }
+    match align {
+        Align::Left => format!("{clean:<width$}"),
+        Align::Right => format!("{clean:>width$}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let columns = vec![
+            Column::text("Name"),
+            Column::number("Size").drop_at(2),
+            Column::number("Used").drop_at(1),
+            Column::text("Remark").flex(4),
+        ];
+        let mut table = Table::new("Pools", columns);
+        for (name, size, used) in [("a", 10, Some(7)), ("b", 200, None), ("c", 30, Some(30))] {
+            let cells = vec![
+                Cell::text(name),
+                Cell::number(Some(f64::from(size)), size.to_string()),
+                Cell::number(used.map(f64::from), crate::number::known(used, |u| u.to_string())),
+                Cell::text("held by the app"),
+            ];
+            table.push(Subject::App { app: name.to_owned() }, false, cells);
+        }
+        table
+    }
+
+    fn names(table: &Table) -> String {
+        table.rows.iter().map(|row| row.cells[0].text.as_str()).collect()
+    }
+
+    fn text(table: &Table, width: Option<usize>) -> Vec<String> {
+        let lines = table.lines(width, Theme { mono: true, ascii: true }, None);
+        std::iter::once(lines.header).chain(lines.rows).map(|line| line.to_string()).collect()
+    }
+
+    #[test]
+    fn drops_by_priority_and_shrinks_flexible_columns_first() {
+        assert_eq!(text(&table(), None)[1], "a        10     7 held by the app");
+        assert_eq!(text(&table(), Some(24))[1], "a        10     7 held ~");
+        assert_eq!(text(&table(), Some(18))[1], "a         7 held ~");
+        assert_eq!(text(&table(), Some(10))[1], "a     hel~");
+    }
+
+    #[test]
+    fn every_line_has_the_width_of_the_header() {
+        for width in 10..60 {
+            let lines = text(&table(), Some(width));
+            let lengths: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
+            assert!(lengths.iter().all(|&l| l == lengths[0] && l <= width), "{width}: {lengths:?}");
+        }
+    }
+
+    #[test]
+    fn sorts_unknown_values_last_both_ways() {
+        let mut table = table();
+        table.sort(Sort { column: 2, descending: true });
+        assert_eq!(names(&table), "cab");
+        table.sort(Sort { column: 2, descending: false });
+        assert_eq!(names(&table), "acb");
+        table.sort(Sort { column: 9, descending: false });
+        assert_eq!(names(&table), "acb");
+    }
+
+    #[test]
+    fn filters_by_word_negation_and_column() {
+        for (filter, left) in [
+            ("", "abc"),
+            ("HELD", "abc"),
+            ("!200", "ac"),
+            ("size:30", "c"),
+            ("used:30 name:c", "c"),
+        ] {
+            let mut table = table();
+            table.filter(filter);
+            assert_eq!(names(&table), left, "{filter}");
+        }
+    }
+
+    #[test]
+    fn control_characters_never_reach_the_terminal() {
+        assert_eq!(fit("a\x1b[2Jb", 8, Align::Left, Theme::default()), "a?[2Jb  ");
+    }
+
+    #[test]
+    fn hides_a_column() {
+        let mut table = table();
+        table.hide_column("Size");
+        assert_eq!(text(&table, Some(80))[1], "a         7 held by the app");
+    }
+}

@@ -1,0 +1,170 @@
+//! Overview: apps and their findings.
+
+use pmdscope_telemetry::finding::Severity;
+use pmdscope_telemetry::model::{Model, PortRates};
+
+use pmdscope_telemetry::sample::PortSample;
+
+use super::ports::{rx_bps, tx_bps};
+use super::{alarm, app_cell, bad_rate, rate, share};
+use crate::number::{UNKNOWN, known, micros, nanos, seconds};
+use crate::subject::Subject;
+use crate::table::{Cell, Column, Table};
+use crate::theme::Tone;
+use crate::view::View;
+use crate::world::{AppState, Status, World, severity_word};
+
+/// Pools fuller than this are marked; the findings judge more finely.
+const POOL_NEARLY_USED: f64 = 0.9;
+
+/// One row per app.
+pub(super) fn apps(world: &World) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("PID").drop_at(6),
+        Column::text("DPDK").drop_at(8),
+        Column::number("Lvl").drop_at(4),
+        Column::number("Ports"),
+        Column::number("RX pps"),
+        Column::number("TX pps"),
+        Column::number("RX bit/s").drop_at(7),
+        Column::number("TX bit/s").drop_at(7),
+        Column::number("Miss/s"),
+        Column::number("Pool").drop_at(2),
+        Column::number("Gap").drop_at(5),
+        Column::number("Scrape").drop_at(9),
+        Column::text("State").flex(16),
+    ];
+    let mut table = Table::new("Apps", columns);
+    for app in &world.apps {
+        let subject = Subject::App { app: app.name.clone() };
+        table.push(subject, app.stale(), app_cells(app, world.now_ns));
+    }
+    table
+}
+
+fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
+    let state = state(app, now_ns);
+    let Some(model) = &app.model else {
+        let mut cells = vec![app_cell(app)];
+        cells.resize_with(13, || Cell::text(UNKNOWN));
+        cells.push(state);
+        return cells;
+    };
+    let sample = &model.sample;
+    let version = sample.app.dpdk_version.trim_start_matches("DPDK ").to_owned();
+    let level = app.level().map(f64::from);
+    vec![
+        app_cell(app),
+        Cell::number(Some(f64::from(sample.app.pid)), sample.app.pid.to_string()),
+        Cell::text(version),
+        Cell::number(level, known(level, |l| l.to_string())),
+        ports_started(model),
+        rate(sum(model, |_, rates| rates.rx_pps)),
+        rate(sum(model, |_, rates| rates.tx_pps)),
+        rate(sum(model, rx_bps)),
+        rate(sum(model, tx_bps)),
+        bad_rate(sum(model, |_, rates| rates.rx_missed_ps)),
+        fullest_pool(model),
+        longest_gap(model),
+        Cell::number(Some(sample.duration_ns as f64), nanos(sample.duration_ns)),
+        state,
+    ]
+}
+
+/// The sum over all ports whose value is known; unknown when none is.
+pub(crate) fn sum(
+    model: &Model,
+    of: impl Fn(&PortSample, &PortRates) -> Option<f64>,
+) -> Option<f64> {
+    let ports = model.sample.ports.iter().zip(&model.ports);
+    ports.filter_map(|(port, rates)| of(port, rates)).reduce(|a, b| a + b)
+}
+
+fn ports_started(model: &Model) -> Cell {
+    let ports = &model.sample.ports;
+    let started = ports.iter().filter(|port| port.started).count();
+    let cell = Cell::number(Some(started as f64), format!("{started}/{}", ports.len()));
+    alarm(cell, started < ports.len() || ports.is_empty(), Tone::Bad)
+}
+
+fn fullest_pool(model: &Model) -> Cell {
+    let fullest = model.pools.iter().filter_map(|pool| pool.used_ratio).reduce(f64::max);
+    alarm(share(fullest), fullest.is_some_and(|r| r >= POOL_NEARLY_USED), Tone::Bad)
+}
+
+fn longest_gap(model: &Model) -> Cell {
+    let gap = model.sample.lcores.iter().map(|lcore| lcore.gap_window_max_us).max();
+    Cell::number(gap.map(|us| us as f64), known(gap, micros))
+}
+
+/// What there is to say about how fresh the numbers are.
+fn state(app: &AppState, now_ns: u64) -> Cell {
+    match &app.status {
+        Status::Waiting => Cell::text("waiting for an answer").tone(Tone::Dim),
+        Status::Lost { reason } => {
+            Cell::text(format!("{}: {reason}", lost(app, now_ns))).tone(Tone::Bad)
+        }
+        Status::Live => live_state(app),
+    }
+}
+
+/// Since when an app that does not answer was not heard of.
+pub(crate) fn lost(app: &AppState, now_ns: u64) -> String {
+    app.age_s(now_ns).map_or_else(|| "no answer".to_owned(), |s| format!("lost {} ago", seconds(s)))
+}
+
+fn live_state(app: &AppState) -> Cell {
+    let Some(model) = &app.model else { return Cell::text("live") };
+    if model.restarted {
+        Cell::text("restarted").tone(Tone::Warn)
+    } else if model.ports.iter().any(|port| port.reset) {
+        Cell::text("live, counters reset").tone(Tone::Warn)
+    } else if let Some(part) = model.sample.partial.first() {
+        Cell::text(format!("live, partly: {part}")).tone(Tone::Warn)
+    } else {
+        Cell::text("live").tone(Tone::Good)
+    }
+}
+
+/// One row per finding, worst first.
+pub(super) fn findings(world: &World, view: &View) -> Table {
+    let columns = vec![
+        Column::text("Severity"),
+        Column::text("App").drop_at(1),
+        Column::text("What").drop_at(3),
+        Column::text("About").drop_at(2),
+        Column::text("Evidence").flex(20),
+    ];
+    let mut table = Table::new("Findings", columns);
+    for (app, finding) in world.findings() {
+        let (sign, tone) = severity_look(finding.severity, view);
+        let subject = Subject::Finding {
+            app: app.name.clone(),
+            lint: finding.lint,
+            about: finding.subject.clone(),
+        };
+        let cells = vec![
+            Cell::text(format!("{sign}{}", severity_word(finding.severity))).tone(tone),
+            app_cell(app),
+            Cell::text(finding.lint),
+            Cell::text(&finding.subject),
+            Cell::text(&finding.evidence).tone(tone),
+        ];
+        table.push(subject, app.stale(), cells);
+    }
+    if table.rows.is_empty() && world.apps.iter().any(|app| app.model.is_some()) {
+        table.notes.push("none".to_owned());
+    }
+    table
+}
+
+/// Sign and tone of a severity.
+pub(crate) fn severity_look(severity: Severity, view: &View) -> (&'static str, Tone) {
+    let [critical, warning, info] = view.theme.signs();
+    match severity {
+        Severity::Critical => (critical, Tone::Bad),
+        Severity::Warning => (warning, Tone::Warn),
+        Severity::Info => (info, Tone::Plain),
+    }
+}

@@ -1,0 +1,126 @@
+//! Poll loops, and the captures that look at their packets.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use pmdscope_telemetry::model::LcoreRates;
+use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
+
+use super::{alarm, app_cell, bad_count, note_level_0, number, rate, share};
+use crate::number::{UNKNOWN, bytes, micros, si};
+use crate::subject::Subject;
+use crate::table::{Cell, Column, Table};
+use crate::theme::Tone;
+use crate::view::View;
+use crate::world::{AppState, World};
+
+/// One row per lcore that polls through the library.
+pub(super) fn lcores(world: &World, view: &View) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Lcore"),
+        Column::text("Role").drop_at(3),
+        Column::number("Busy"),
+        Column::number("Polls/s"),
+        Column::number("pps"),
+        Column::number("Idle for").drop_at(2),
+        Column::number("Gap"),
+        Column::number("Worst gap"),
+        Column::text("at").drop_at(1),
+        Column::number("Stalls"),
+        Column::number("Stalls/s").drop_at(4),
+    ];
+    let mut table = Table::new("Lcores", columns);
+    for (app, model) in world.models() {
+        let stall_us = model.sample.library.as_ref().map(|library| library.stall_us);
+        for (lcore, rates) in model.sample.lcores.iter().zip(&model.lcores) {
+            let subject = Subject::Lcore { app: app.name.clone(), lcore: lcore.lcore };
+            let cells = lcore_cells(app, lcore, rates, stall_us, &view.zone);
+            table.push(subject, app.stale(), cells);
+        }
+    }
+    note_level_0(&mut table, world, "busy share, gaps and stalls:");
+    table
+}
+
+fn lcore_cells(
+    app: &AppState,
+    lcore: &LcoreSample,
+    rates: &LcoreRates,
+    stall_us: Option<u64>,
+    zone: &TimeZone,
+) -> Vec<Cell> {
+    let gap = |us: u64| {
+        let stalled = stall_us.is_some_and(|stall| us >= stall);
+        alarm(Cell::number(Some(us as f64), micros(us)), stalled, Tone::Warn)
+    };
+    vec![
+        app_cell(app),
+        Cell::number(Some(f64::from(lcore.lcore)), lcore.lcore.to_string()),
+        Cell::text(&lcore.role),
+        share(rates.busy_ratio),
+        rate(rates.polls_ps),
+        rate(rates.pps),
+        gap(lcore.idle_us),
+        gap(lcore.gap_window_max_us),
+        gap(lcore.gap_max_us),
+        Cell::text(time_of_day(lcore.gap_max_realtime_ns, zone)),
+        bad_count(lcore.stalls, si(lcore.stalls as f64)),
+        alarm(rate(rates.stalls_ps), rates.stalls_ps.is_some_and(|s| s > 0.0), Tone::Warn),
+    ]
+}
+
+/// Wall clock in the given zone; 0 means never.
+pub(crate) fn time_of_day(realtime_ns: u64, zone: &TimeZone) -> String {
+    if realtime_ns == 0 {
+        return UNKNOWN.to_owned();
+    }
+    Timestamp::from_nanosecond(i128::from(realtime_ns)).map_or_else(
+        |_| UNKNOWN.to_owned(),
+        |time| time.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string(),
+    )
+}
+
+/// One row per ring of a capture session.
+pub(super) fn captures(world: &World) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Session"),
+        Column::number("PID"),
+        Column::number("Lcore"),
+        Column::text("State"),
+        Column::number("Packets"),
+        Column::number("Dropped"),
+        Column::number("Filtered").drop_at(1),
+        Column::number("Sampled out").drop_at(2),
+        Column::number("Ring").drop_at(3),
+        Column::number("Filled"),
+    ];
+    let mut table = Table::new("Captures", columns);
+    for (app, model) in world.models() {
+        for tee in &model.sample.tee {
+            let subject =
+                Subject::Tee { app: app.name.clone(), session: tee.session, lcore: tee.lcore };
+            table.push(subject, app.stale(), capture_cells(app, tee));
+        }
+    }
+    table
+}
+
+fn capture_cells(app: &AppState, tee: &TeeSample) -> Vec<Cell> {
+    let filled = (tee.ring_bytes > 0).then(|| tee.used_bytes as f64 / tee.ring_bytes as f64);
+    let state =
+        if tee.armed { Cell::text("armed") } else { Cell::text("disarmed").tone(Tone::Warn) };
+    vec![
+        app_cell(app),
+        Cell::number(Some(tee.session as f64), tee.session.to_string()),
+        Cell::number(Some(tee.pid as f64), tee.pid.to_string()),
+        Cell::number(Some(f64::from(tee.lcore)), tee.lcore.to_string()),
+        state,
+        number(tee.records),
+        bad_count(tee.dropped, si(tee.dropped as f64)),
+        number(tee.filtered),
+        number(tee.sampled_out),
+        Cell::number(Some(tee.ring_bytes as f64), bytes(tee.ring_bytes)),
+        share(filled),
+    ]
+}

@@ -1,0 +1,95 @@
+//! Mempools: where the buffers are, and when they run out.
+
+use pmdscope_telemetry::model::PoolTrend;
+use pmdscope_telemetry::sample::{Occupancy, PoolSample};
+
+use super::{
+    NEEDS_LIBRARY, UNSUPPORTED, alarm, app_cell, note_level_0, number, number_or, rate, share,
+};
+use crate::graph::Graph;
+use crate::number::{known, seconds, signed};
+use crate::subject::Subject;
+use crate::table::{Cell, Column, Table};
+use crate::theme::Tone;
+use crate::world::{AppState, World};
+
+/// Pools that run out sooner than this are marked.
+const SOON_S: f64 = 600.0;
+
+/// One row per pool.
+pub(super) fn pools(world: &World) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::text("Pool").flex(12),
+        Column::number("Size"),
+        Column::number("In use"),
+        Column::number("Used"),
+        Column::number("Cached").drop_at(3),
+        Column::number("Common").drop_at(3),
+        Column::number("High").drop_at(4),
+        Column::number("Ever").drop_at(2),
+        Column::number("Growth/s"),
+        Column::number("Empty in"),
+        Column::text("Split").flex(8).drop_at(1),
+        Column::text("Trend").flex(8).drop_at(5),
+    ];
+    let mut table = Table::new("Pools", columns);
+    for (app, model) in world.models() {
+        for (pool, trend) in model.sample.pools.iter().zip(&model.pools) {
+            let subject = Subject::Pool { app: app.name.clone(), pool: pool.name.clone() };
+            table.push(subject, app.stale(), pool_cells(app, pool, trend));
+        }
+    }
+    let unknown = world.models().any(|(_, m)| m.sample.pools.iter().any(|p| p.occupancy.is_none()));
+    if unknown {
+        note_level_0(&mut table, world, "pool occupancy:");
+    }
+    table
+}
+
+fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {
+    let part = |of: fn(Occupancy) -> u64| number_or(pool.occupancy.map(of), UNSUPPORTED);
+    let full = trend.used_ratio.is_some_and(|ratio| ratio >= 1.0);
+    let soon = trend.exhausted_in_s.is_some_and(|s| s < SOON_S);
+    let empty_in = match trend.exhausted_in_s {
+        _ if full => Cell::number(Some(0.0), "empty"),
+        eta => Cell::number(eta, known(eta, seconds)),
+    };
+    vec![
+        app_cell(app),
+        Cell::text(&pool.name),
+        number(pool.size),
+        part(|o| o.in_use),
+        alarm(share(trend.used_ratio), full, Tone::Bad),
+        part(|o| o.cached),
+        part(|o| o.common),
+        number_or(pool.high_water.map(|high| high.window), UNSUPPORTED),
+        number_or(pool.high_water.map(|high| high.ever), UNSUPPORTED),
+        growth(trend),
+        alarm(empty_in, full || soon, Tone::Bad),
+        split(pool),
+        spark(pool, trend),
+    ]
+}
+
+fn growth(trend: &PoolTrend) -> Cell {
+    let cell = Cell::number(trend.slope_ps, known(trend.slope_ps, signed));
+    if trend.exhausted_in_s.is_some() { cell.tone(Tone::Warn) } else { cell }
+}
+
+fn split(pool: &PoolSample) -> Cell {
+    match pool.occupancy {
+        Some(parts) => {
+            let graph = Graph::Bar { used: parts.in_use, cached: parts.cached, size: pool.size };
+            Cell::graph(graph)
+        }
+        None => Cell::text(NEEDS_LIBRARY).tone(Tone::Dim),
+    }
+}
+
+fn spark(pool: &PoolSample, trend: &PoolTrend) -> Cell {
+    match trend.history.as_slice() {
+        [] => rate(None),
+        history => Cell::graph(Graph::Spark { values: history.to_vec(), top: pool.size }),
+    }
+}

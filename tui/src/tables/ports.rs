@@ -1,0 +1,215 @@
+//! Ports, their queues, and software rings.
+
+use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
+use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
+
+use super::{
+    UNSUPPORTED, alarm, app_cell, bad_count, bad_rate, note_level_0, number, number_or, rate, share,
+};
+use crate::graph::Graph;
+use crate::number::si;
+use crate::subject::{Subject, direction_word};
+use crate::table::{Cell, Column, Table};
+use crate::theme::Tone;
+use crate::view::View;
+use crate::world::{AppState, World};
+
+/// One row per port.
+pub(super) fn ports(world: &World, view: &View) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Port"),
+        Column::text("Device").flex(6).drop_at(4),
+        Column::text("Link"),
+        Column::number("RX pps"),
+        Column::number("TX pps"),
+        Column::number("RX bit/s").drop_at(3),
+        Column::number("TX bit/s").drop_at(3),
+        Column::number("Miss/s"),
+        Column::number("Missed").drop_at(2),
+        Column::number("RXerr/s").drop_at(5),
+        Column::number("TXerr/s").drop_at(5),
+        Column::number("Nombuf/s").drop_at(1),
+        Column::number("RX total").drop_at(6),
+        Column::number("TX total").drop_at(6),
+    ];
+    let mut table = Table::new("Ports", columns);
+    if !view.baseline.is_empty() {
+        table.remark = "totals since the mark";
+    }
+    for (app, model) in world.models() {
+        for (port, rates) in model.sample.ports.iter().zip(&model.ports) {
+            let subject = Subject::Port { app: app.name.clone(), port: port.id };
+            let totals = totals(port, view.baseline.of(&model.sample));
+            table.push(subject, app.stale(), port_cells(app, port, rates, totals));
+        }
+    }
+    table
+}
+
+/// Counters since the mark, or since the app started; the latter also when they were reset since.
+fn totals(port: &PortSample, baseline: Option<&Sample>) -> PortStats {
+    let then = baseline.and_then(|sample| sample.ports.iter().find(|p| p.device == port.device));
+    let then = then.map(|port| port.stats).unwrap_or_default();
+    let now = port.stats;
+    let since = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
+    PortStats {
+        rx_packets: since(now.rx_packets, then.rx_packets),
+        tx_packets: since(now.tx_packets, then.tx_packets),
+        rx_missed: since(now.rx_missed, then.rx_missed),
+        ..now
+    }
+}
+
+fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
+    vec![
+        app_cell(app),
+        Cell::number(Some(f64::from(port.id)), port.id.to_string()),
+        Cell::text(&port.device),
+        link(port),
+        rate(rates.rx_pps),
+        rate(rates.tx_pps),
+        rate(rx_bps(port, rates)),
+        rate(tx_bps(port, rates)),
+        bad_rate(rates.rx_missed_ps),
+        bad_count(sum.rx_missed, si(sum.rx_missed as f64)),
+        bad_rate(rates.rx_errors_ps),
+        bad_rate(rates.tx_errors_ps),
+        bad_rate(rates.rx_nombuf_ps),
+        number(sum.rx_packets),
+        number(sum.tx_packets),
+    ]
+}
+
+/// Bits received per second; unknown where the driver counts packets but no bytes, as `net_null`.
+pub(crate) fn rx_bps(port: &PortSample, rates: &PortRates) -> Option<f64> {
+    rates.rx_bps.filter(|_| port.stats.rx_packets == 0 || port.stats.rx_bytes > 0)
+}
+
+/// Bits sent per second, as [`rx_bps`].
+pub(crate) fn tx_bps(port: &PortSample, rates: &PortRates) -> Option<f64> {
+    rates.tx_bps.filter(|_| port.stats.tx_packets == 0 || port.stats.tx_bytes > 0)
+}
+
+fn link(port: &PortSample) -> Cell {
+    match (port.started, port.link_up, port.link_mbps) {
+        (false, _, _) => Cell::text("stopped").tone(Tone::Bad),
+        (true, Some(false), _) => Cell::text("down").tone(Tone::Bad),
+        (true, Some(true), Some(mbps)) => Cell::text(format!("up {}", si(mbps as f64 * 1e6))),
+        (true, Some(true), None) => Cell::text("up"),
+        (true, None, _) => Cell::text("unknown").tone(Tone::Dim),
+    }
+}
+
+/// One row per queue of apps with the library.
+pub(super) fn queues(world: &World) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Port"),
+        Column::number("Queue"),
+        Column::text("Dir"),
+        Column::number("pps"),
+        Column::number("bit/s").drop_at(3),
+        Column::number("Share").drop_at(5),
+        Column::number("Depth"),
+        Column::number("High"),
+        Column::number("Ever").drop_at(1),
+        Column::number("Of"),
+        Column::text("Fill").flex(6).drop_at(6),
+        Column::number("Busy"),
+        Column::number("Burst").drop_at(2),
+        Column::number("Polls/s").drop_at(4),
+    ];
+    let mut table = Table::new("Queues", columns);
+    for (app, model) in world.models() {
+        for (queue, rates) in model.sample.queues.iter().zip(&model.queues) {
+            let subject = Subject::Queue {
+                app: app.name.clone(),
+                port: queue.port,
+                queue: queue.queue,
+                direction: queue.direction,
+            };
+            table.push(subject, app.stale(), queue_cells(app, queue, rates));
+        }
+    }
+    note_level_0(&mut table, world, "queue depth and rates:");
+    note_unsupported_depth(&mut table, world);
+    if !table.rows.is_empty() {
+        table
+            .notes
+            .push("tx: offered to the NIC; what it refuses counts at each attempt".to_owned());
+    }
+    table
+}
+
+fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates) -> Vec<Cell> {
+    vec![
+        app_cell(app),
+        Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
+        Cell::number(Some(f64::from(queue.queue)), queue.queue.to_string()),
+        Cell::text(direction_word(queue.direction)),
+        rate(rates.pps),
+        rate(rates.bps),
+        share(rates.share),
+        number_or(queue.depth, UNSUPPORTED),
+        high(queue.depth_high_water.map(|high| high.window), queue.descriptors),
+        high(queue.depth_high_water.map(|high| high.ever), queue.descriptors),
+        number_or(queue.descriptors, UNSUPPORTED),
+        filled(queue.depth, queue.descriptors),
+        share(rates.busy_ratio),
+        rate(rates.mean_burst),
+        rate(rates.polls_ps),
+    ]
+}
+
+/// A high-water mark; marked when it reached three quarters of the ring.
+fn high(value: Option<u64>, size: Option<u64>) -> Cell {
+    let near = value.zip(size).is_some_and(|(v, size)| size > 0 && v >= size - size / 4);
+    alarm(number_or(value, UNSUPPORTED), near, Tone::Warn)
+}
+
+fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
+    match (used, size) {
+        (Some(used), Some(size)) => Cell::graph(Graph::Bar { used, cached: 0, size }),
+        _ => Cell::text(UNSUPPORTED).tone(Tone::Dim),
+    }
+}
+
+fn note_unsupported_depth(table: &mut Table, world: &World) {
+    let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
+    if world.models().any(|(_, model)| silent(model)) {
+        table.notes.push(format!("{UNSUPPORTED}: the driver does not tell"));
+    }
+}
+
+/// One row per software ring.
+pub(super) fn rings(world: &World) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::text("Ring"),
+        Column::number("Used"),
+        Column::number("High"),
+        Column::number("Ever").drop_at(1),
+        Column::number("Of"),
+        Column::text("Fill").flex(6).drop_at(2),
+    ];
+    let mut table = Table::new("Software rings", columns);
+    for (app, model) in world.models() {
+        for ring in &model.sample.rings {
+            let subject = Subject::Ring { app: app.name.clone(), ring: ring.name.clone() };
+            let mark =
+                |of: fn(HighWater) -> u64| high(ring.high_water.map(of), Some(ring.capacity));
+            let cells = vec![
+                app_cell(app),
+                Cell::text(&ring.name),
+                number(ring.used),
+                mark(|high| high.window),
+                mark(|high| high.ever),
+                number(ring.capacity),
+                filled(Some(ring.used), Some(ring.capacity)),
+            ];
+            table.push(subject, app.stale(), cells);
+        }
+    }
+    table
+}

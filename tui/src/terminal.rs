@@ -1,0 +1,80 @@
+//! Takes the terminal, and gives it back whatever happens: on return, on error and on panic.
+
+use std::io::{self, Stdout, Write};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::cursor::Show;
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
+use crossterm::execute;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::backend::CrosstermBackend;
+
+/// The terminal is ours and must be given back.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A terminal that gives itself back when dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    /// Draws.
+    pub inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Terminal {
+    /// Switches to the alternate screen and raw mode.
+    ///
+    /// # Errors
+    ///
+    /// When standard output or input is no terminal, or does not obey.
+    pub fn take(mouse: bool) -> io::Result<Self> {
+        restore_on_panic();
+        // Our theme obeys NO_COLOR itself. Left to it, crossterm 0.29 would reset bold and reverse
+        // wherever it leaves out a colour, and with them the selection.
+        crossterm::style::force_color_output(true);
+        enable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        let taken = enter(mouse);
+        if taken.is_err() {
+            restore();
+        }
+        taken
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn enter(mouse: bool) -> io::Result<Terminal> {
+    let mut out = io::stdout();
+    execute!(out, EnterAlternateScreen)?;
+    if mouse {
+        execute!(out, EnableMouseCapture)?;
+    }
+    Ok(Terminal { inner: ratatui::Terminal::new(CrosstermBackend::new(out))? })
+}
+
+/// Gives the terminal back if it is taken. Errors are of no use here: there is nowhere to show them.
+fn restore() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let mut out = io::stdout();
+        let _ = execute!(out, DisableMouseCapture, LeaveAlternateScreen, Show);
+        let _ = out.flush();
+        let _ = disable_raw_mode();
+    }
+}
+
+fn restore_on_panic() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            restore();
+            print(info);
+        }));
+    });
+}

@@ -1,0 +1,194 @@
+//! All apps as last heard of: what the views draw and the reports print.
+
+use std::collections::BTreeMap;
+
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::Sample;
+use serde::Serialize;
+
+/// News from the sampling side.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An app was found, or found again.
+    Found {
+        /// File-prefix.
+        app: String,
+    },
+    /// An app answered.
+    Sampled {
+        /// File-prefix.
+        app: String,
+        /// Its state.
+        model: Box<Model>,
+        /// What is wrong with it.
+        findings: Vec<Finding>,
+    },
+    /// An app did not answer; the sampling side goes on trying.
+    Lost {
+        /// File-prefix.
+        app: String,
+        /// Why.
+        reason: String,
+        /// The same, judged.
+        finding: Option<Finding>,
+    },
+    /// An app that never answered is gone.
+    Gone {
+        /// File-prefix.
+        app: String,
+    },
+    /// Where apps were looked for without finding one, and what to do next.
+    NoApps {
+        /// A sentence or more.
+        advice: String,
+    },
+}
+
+/// Whether an app answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Status {
+    /// Found, not heard of yet.
+    Waiting,
+    /// Answered last time.
+    Live,
+    /// Did not answer last time.
+    Lost {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One app.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AppState {
+    /// File-prefix.
+    #[serde(rename = "app")]
+    pub name: String,
+    /// Whether it answers.
+    #[serde(flatten)]
+    pub status: Status,
+    /// The last answer; older than now when the app is lost.
+    pub model: Option<Model>,
+    /// Findings of the last answer, or about its absence.
+    pub findings: Vec<Finding>,
+}
+
+impl AppState {
+    /// The values shown are not those of now.
+    pub fn stale(&self) -> bool {
+        self.status != Status::Live
+    }
+
+    /// 1 for an app with libpmdscope, 0 for a stock app; `None` before the first answer.
+    pub fn level(&self) -> Option<u8> {
+        self.model.as_ref().map(|model| u8::from(model.sample.library.is_some()))
+    }
+
+    /// Seconds since the last answer.
+    pub fn age_s(&self, now_ns: u64) -> Option<f64> {
+        let heard = self.model.as_ref()?.sample.monotonic_ns;
+        Some(now_ns.saturating_sub(heard) as f64 / 1e9)
+    }
+}
+
+/// All apps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct World {
+    /// By name.
+    pub apps: Vec<AppState>,
+    /// Monotonic clock, nanoseconds: the present for ages.
+    pub now_ns: u64,
+    /// Shown when there is no app.
+    pub advice: String,
+}
+
+impl World {
+    /// Takes in one piece of news.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Found { app } => {
+                self.app(app);
+            }
+            Event::Sampled { app, model, findings } => {
+                let state = self.app(app);
+                state.status = Status::Live;
+                state.model = Some(*model);
+                state.findings = findings;
+            }
+            Event::Lost { app, reason, finding } => {
+                let state = self.app(app);
+                state.status = Status::Lost { reason };
+                state.findings = finding.into_iter().collect();
+            }
+            Event::Gone { app } => self.apps.retain(|state| state.name != app),
+            Event::NoApps { advice } => self.advice = advice,
+        }
+    }
+
+    /// The app of that name.
+    pub fn find(&self, name: &str) -> Option<&AppState> {
+        self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// Findings of all apps, worst first.
+    pub fn findings(&self) -> Vec<(&AppState, &Finding)> {
+        let apps = self.apps.iter();
+        let mut all: Vec<_> = apps.flat_map(|a| a.findings.iter().map(move |f| (a, f))).collect();
+        all.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
+        all
+    }
+
+    /// Apps with their newest answer.
+    pub fn models(&self) -> impl Iterator<Item = (&AppState, &Model)> {
+        self.apps.iter().filter_map(|app| Some((app, app.model.as_ref()?)))
+    }
+
+    fn app(&mut self, name: String) -> &mut AppState {
+        let index = match self.apps.binary_search_by(|app| app.name.cmp(&name)) {
+            Ok(index) => index,
+            Err(index) => {
+                let app =
+                    AppState { name, status: Status::Waiting, model: None, findings: Vec::new() };
+                self.apps.insert(index, app);
+                index
+            }
+        };
+        &mut self.apps[index]
+    }
+}
+
+/// The samples that totals are counted from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Baseline {
+    samples: BTreeMap<String, Sample>,
+}
+
+impl Baseline {
+    /// Counts from now on.
+    pub fn mark(world: &World) -> Self {
+        let samples = world.models().map(|(app, model)| (app.name.clone(), model.sample.clone()));
+        Self { samples: samples.collect() }
+    }
+
+    /// The marked sample of that app, unless it was restarted since.
+    pub fn of(&self, now: &Sample) -> Option<&Sample> {
+        let then = self.samples.get(&now.app.name)?;
+        then.app.same_process(&now.app).then_some(then)
+    }
+
+    /// Nothing is marked.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+}
+
+/// A severity in one word.
+pub fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Critical => "critical",
+    }
+}
