@@ -13,7 +13,8 @@
  * iteration of every poll loop, and pmdscope_fini() before rte_eal_cleanup().
  * Ports, queues, mempools and rings are found without further calls. The
  * results are served on the DPDK telemetry socket under /pmdscope, and packets
- * on a socket of their own; see docs/telemetry.md and docs/ring.md.
+ * on a socket of their own; see docs/telemetry.md and docs/ring.md. How lost mbufs
+ * are found is told in docs/leaks.md; pmdscope_trace.h adds source lines to that.
  *
  * The fast path (pmdscope_poll() and the ethdev callbacks) allocates nothing,
  * takes no lock, makes no system call and logs nothing.
@@ -25,6 +26,7 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 #include <rte_lcore.h>
+#include <rte_mbuf.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +40,13 @@ extern "C" {
 
 /** Do not offer packets to capture tools: no socket, no copying. */
 #define PMDSCOPE_F_NO_TEE (1U << 0)
+
+/** When the leak ledger has mbufs stamped. */
+enum pmdscope_leak_mode {
+	PMDSCOPE_LEAK_AUTO,   /**< When the counts of a pool make it suspicious, or on demand. */
+	PMDSCOPE_LEAK_ALWAYS, /**< From pmdscope_init() to pmdscope_fini(). */
+	PMDSCOPE_LEAK_NEVER,  /**< Counts only, and arming on demand is refused. */
+};
 
 /** Settings of pmdscope_init(). A field that is 0 (or NULL) takes its default. */
 struct pmdscope_conf {
@@ -59,6 +68,16 @@ struct pmdscope_conf {
 	const char *tee_group;
 	/** PMDSCOPE_F_* flags. */
 	uint32_t flags;
+	/** When mbufs are stamped. Default PMDSCOPE_LEAK_AUTO. */
+	enum pmdscope_leak_mode leak_mode;
+	/** How long an mbuf may be held before it is suspect, milliseconds, 100 to 3600000; a stage
+	 * that is seen to hold them longer, and to let them go, is given more. Default 1000.
+	 */
+	uint32_t leak_hold_ms;
+	/** Time between two walks over the mbufs while they are stamped, milliseconds, 50 to 60000.
+	 * Default 250. Raised to sample_ms where that is longer.
+	 */
+	uint32_t leak_walk_ms;
 };
 
 /** Buckets of the poll-gap histogram: under 1 us, then [2^(i-1), 2^i) us, the last open-ended. */
@@ -162,6 +181,155 @@ pmdscope_poll(uint16_t nb_rx)
 	lc->packets += nb_rx;
 	if (gap >= pmdscope_gap_min)
 		pmdscope_poll_gap(lc, now, gap);
+}
+
+/**
+ * @name Stamps
+ * Who had an mbuf last, and when: 8 bytes in a dynamic field of every mbuf. From the high bits:
+ * 32 bits of epoch, 2 of class, 14 of site, 6 of port, 10 of queue. Not for applications, which
+ * use pmdscope_mark() and pmdscope_trace.h.
+ * @{
+ */
+#define PMDSCOPE_STAMP_APP (UINT64_C(1) << 30)  /**< The app has it. */
+#define PMDSCOPE_STAMP_TX (UINT64_C(2) << 30)   /**< Given to a NIC for sending. */
+#define PMDSCOPE_STAMP_FREE (UINT64_C(3) << 30) /**< Given back. */
+#define PMDSCOPE_STAMP_CLASS (UINT64_C(3) << 30) /**< Mask of the class. */
+#define PMDSCOPE_STAMP_SITE_SHIFT 16 /**< Of the site; 0 where no line and no stage is known. */
+#define PMDSCOPE_STAMP_SITE (UINT64_C(0x3fff) << PMDSCOPE_STAMP_SITE_SHIFT) /**< Its mask. */
+#define PMDSCOPE_STAMP_ORIGIN UINT64_C(0xffff)  /**< Mask of port and queue. */
+#define PMDSCOPE_STAMP_NOWHERE UINT64_C(0xffff) /**< Origin: of no port. */
+/** Origin of a FREE stamp: one of several references was given back. */
+#define PMDSCOPE_STAMP_SHARED UINT64_C(0xfffe)
+
+/** What every stamp needs, in one cache line that is rarely written. */
+struct __rte_cache_aligned pmdscope_stamps {
+	uint64_t now;    /**< The epoch, in its place, while stamps are armed; otherwise 0. */
+	uint64_t offset; /**< Of the stamp in struct rte_mbuf. */
+};
+
+/** The one instance. */
+extern struct pmdscope_stamps pmdscope_stamps;
+
+/** The gate of all stamps: the epoch in its place, 0 while nothing is to be stamped. */
+static inline uint64_t
+pmdscope_stamp_now(void)
+{
+	return __atomic_load_n(&pmdscope_stamps.now, __ATOMIC_RELAXED);
+}
+
+/** Where an mbuf has its stamp; only while stamps are armed. */
+static inline uint64_t *
+pmdscope_stamp_of(struct rte_mbuf *m)
+{
+	return (uint64_t *)((uintptr_t)m + (uintptr_t)pmdscope_stamps.offset);
+}
+
+/** The last stamp of an mbuf; only while stamps are armed. */
+static inline uint64_t
+pmdscope_stamp_get(struct rte_mbuf *m)
+{
+	return __atomic_load_n(pmdscope_stamp_of(m), __ATOMIC_RELAXED);
+}
+
+/** Stamp one segment. */
+static inline void
+pmdscope_stamp_seg(struct rte_mbuf *m, uint64_t stamp)
+{
+	__atomic_store_n(pmdscope_stamp_of(m), stamp, __ATOMIC_RELAXED);
+}
+
+/** Stamp all segments of a packet. */
+static inline void
+pmdscope_stamp_packet(struct rte_mbuf *m, uint64_t stamp)
+{
+	pmdscope_stamp_seg(m, stamp);
+	if (unlikely(m->nb_segs > 1))
+		for (m = m->next; m != NULL; m = m->next)
+			pmdscope_stamp_seg(m, stamp);
+}
+
+/** One wrapped call in the source. Static: it is there before the first packet. */
+struct pmdscope_site {
+	const char *file;
+	const char *function;
+	const char *operation; /**< What is called, in short. */
+	uint32_t line;
+	uint32_t id; /**< Given at the first armed call; 0 before. */
+};
+
+/**
+ * Give a site its number. Once per site, on whichever thread stamps there first; lock-free. The
+ * strings are copied, so that the code may be unloaded.
+ */
+uint32_t pmdscope_site_register(struct pmdscope_site *site);
+
+/** What an mbuf that is already FREE by its stamp was about to be used for. */
+enum pmdscope_misuse {
+	PMDSCOPE_MISUSE_FREE,
+	PMDSCOPE_MISUSE_TX,
+};
+
+/**
+ * The rare call of an mbuf whose stamp says that it is free: counts it when the mbuf is indeed in
+ * its pool. Only looks; bounded work, and that only a few times per epoch.
+ */
+void pmdscope_trace_misuse(const struct rte_mbuf *m, uint64_t stamp, enum pmdscope_misuse misuse);
+/** @} */
+
+/**
+ * Name a stage of the application: a place where it holds mbufs, such as a reassembly queue.
+ *
+ * Not for the fast path: call it once and keep the number.
+ *
+ * @param name
+ *   Of the stage, at most 63 bytes. Copied. The same name gives the same number.
+ * @return
+ *   The stage, above 0; otherwise -EINVAL for a name that is empty or too long, -ENOSPC when
+ *   there are too many stages and call sites. Works before pmdscope_init() as well.
+ */
+int pmdscope_stage(const char *name);
+
+/**
+ * Let a stage keep mbufs for any time: they are never called leaked there.
+ *
+ * @param stage
+ *   From pmdscope_stage().
+ * @return
+ *   0, or -EINVAL when there is no such stage.
+ */
+int pmdscope_stage_hold(int stage);
+
+/**
+ * Note that packets are in a stage now. Costs a load and a branch while stamps are disarmed.
+ *
+ * @param pkts
+ *   Packets that the caller owns.
+ * @param nb_pkts
+ *   Their number.
+ * @param stage
+ *   From pmdscope_stage(); a negative one is ignored, so that its error need not be checked.
+ */
+static inline void
+pmdscope_mark_bulk(struct rte_mbuf **pkts, unsigned int nb_pkts, int stage)
+{
+	const uint64_t now = pmdscope_stamp_now();
+	unsigned int i;
+	uint64_t stamp;
+
+	if (likely(now == 0) || unlikely(stage <= 0))
+		return;
+	stamp = now | PMDSCOPE_STAMP_APP |
+		(((uint64_t)stage << PMDSCOPE_STAMP_SITE_SHIFT) & PMDSCOPE_STAMP_SITE);
+	for (i = 0; i < nb_pkts; i++)
+		pmdscope_stamp_packet(pkts[i], stamp |
+				(pmdscope_stamp_get(pkts[i]) & PMDSCOPE_STAMP_ORIGIN));
+}
+
+/** As pmdscope_mark_bulk() for one packet. */
+static inline void
+pmdscope_mark(struct rte_mbuf *m, int stage)
+{
+	pmdscope_mark_bulk(&m, 1, stage);
 }
 
 #pragma GCC visibility pop

@@ -8,6 +8,7 @@
 
 #include "burst.h"
 #include "lcore.h"
+#include "stamp.h"
 #include "tee.h"
 #include "window.h"
 
@@ -60,8 +61,10 @@ ask_rx(struct pmdscope_queue *q)
 	struct rte_eth_rxq_info info;
 
 	pmdscope_lcore_bursts();
-	if (rte_eth_rx_queue_info_get(q->port, q->queue, &info) == 0)
+	if (rte_eth_rx_queue_info_get(q->port, q->queue, &info) == 0) {
 		q->n.descriptors = info.nb_desc;
+		__atomic_store_n(&q->n.pool, info.mp, __ATOMIC_RELAXED);
+	}
 }
 
 static __rte_noinline void
@@ -130,6 +133,7 @@ pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 	count_burst(n, pkts, nb_rx);
 	if (n->depth_state != PMDSCOPE_DEPTH_UNSUPPORTED && depth_is_due(n, nb_rx == max_pkts))
 		sample_depth(q, nb_rx);
+	pmdscope_stamp_rx(port, queue, pkts, nb_rx);
 	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
 	return nb_rx;
 }
@@ -148,6 +152,7 @@ pmdscope_burst_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 		return 0;
 	}
 	count_burst(n, pkts, nb_pkts);
+	pmdscope_stamp_tx(port, queue, pkts, nb_pkts);
 	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
 	return nb_pkts;
 }

@@ -44,6 +44,8 @@ struct pmdscope_counters {
 	uint32_t busy_left;
 	uint32_t full_left;
 	uint32_t descriptors;
+	/* That a receive queue takes its mbufs from, where the driver tells; never followed. */
+	const struct rte_mempool *pool;
 };
 
 struct __rte_cache_aligned pmdscope_queue {

@@ -220,13 +220,20 @@ settle_conf(const struct pmdscope_conf *given, struct pmdscope_conf *conf)
 			!settle("window_ms", &conf->window_ms, 1000, 100, 60000) ||
 			!settle("stall_us", &conf->stall_us, 1000, 1, 10000000) ||
 			!settle("tee_sessions", &conf->tee_sessions, 4, 1, 8) ||
-			!settle("tee_session_mb", &conf->tee_session_mb, 64, 1, 1024))
+			!settle("tee_session_mb", &conf->tee_session_mb, 64, 1, 1024) ||
+			!settle("leak_hold_ms", &conf->leak_hold_ms, 1000, 100, 3600000) ||
+			!settle("leak_walk_ms", &conf->leak_walk_ms, 250, 50, 60000))
 		return -EINVAL;
+	if (conf->leak_mode > PMDSCOPE_LEAK_NEVER) {
+		PMDSCOPE_LOG(ERR, "leak_mode %u is not known", (unsigned int)conf->leak_mode);
+		return -EINVAL;
+	}
 	if ((conf->flags & ~PMDSCOPE_F_NO_TEE) != 0) {
 		PMDSCOPE_LOG(ERR, "flags %#x are not known", conf->flags & ~PMDSCOPE_F_NO_TEE);
 		return -EINVAL;
 	}
 	conf->window_ms = RTE_MAX(conf->window_ms, conf->sample_ms);
+	conf->leak_walk_ms = RTE_MAX(conf->leak_walk_ms, conf->sample_ms);
 	return 0;
 }
 
