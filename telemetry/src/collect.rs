@@ -12,9 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::client::{Client, exe};
 use crate::deadline::Deadline;
 use crate::discover::App;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{ArmTime, Endpoint};
 use crate::error::Error;
 use crate::lock::AppLock;
+use crate::reply::Armed;
 use crate::sample::{AppIdentity, PoolSample, RingSample, SAMPLE_SCHEMA, Sample};
 use round::Round;
 
@@ -68,10 +69,7 @@ impl Collector {
         let deadline = Deadline::after(timeout);
         let unlocked = self.open_lock().err();
         let guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = match self.session.take().filter(|kept| kept.client.is_usable()) {
-            Some(kept) => kept,
-            None => Session::start(&self.app, deadline)?,
-        };
+        let mut session = Session::resume(self.session.take(), &self.app, deadline)?;
         let mut round = Round::new(&mut session.client, deadline);
         if let Some(error) = unlocked {
             round.note("lock", &error);
@@ -85,6 +83,21 @@ impl Collector {
         Ok(sample)
     }
 
+    /// Arms or disarms the stamps of the app's leak ledger, within `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Null`] when the app has no ledger; else as [`Collector::collect`].
+    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<Armed, Error> {
+        let deadline = Deadline::after(timeout);
+        // Without the lock another tool may disturb this request; it would fail, not go astray.
+        let _ = self.open_lock();
+        let _guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
+        let mut session = Session::resume(self.session.take(), &self.app, deadline)?;
+        let answer = session.client.request(&Endpoint::Arm(time), deadline);
+        self.session = Some(session);
+        answer
+    }
+
     fn open_lock(&mut self) -> Result<(), Error> {
         if self.lock.is_none() {
             self.lock = Some(AppLock::open(&self.app.dir)?);
@@ -94,6 +107,14 @@ impl Collector {
 }
 
 impl Session {
+    /// The connection of the last round where it is still good, else a new one.
+    fn resume(kept: Option<Self>, app: &App, deadline: Deadline) -> Result<Self, Error> {
+        match kept.filter(|kept| kept.client.is_usable()) {
+            Some(kept) => Ok(kept),
+            None => Self::start(app, deadline),
+        }
+    }
+
     fn start(app: &App, deadline: Deadline) -> Result<Self, Error> {
         let client = Client::connect(&app.socket, deadline)?;
         let peer = client.peer();
@@ -139,6 +160,9 @@ impl Facts {
             rings: tables.rings,
             lcores: tables.lcores,
             tee: tables.tee,
+            ledger: tables.ledger,
+            sites: tables.sites,
+            stages: tables.stages,
             library: tables.library,
             partial: Vec::new(),
         }

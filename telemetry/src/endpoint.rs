@@ -23,6 +23,23 @@ pub struct PoolName(pub(crate) String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RingName(pub(crate) String);
 
+/// For how long to arm the stamps of the leak ledger, seconds; 0 disarms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArmTime(u32);
+
+impl ArmTime {
+    /// Longest time, seconds.
+    pub const MAX: u32 = 86_400;
+
+    /// Disarms.
+    pub const NONE: Self = Self(0);
+
+    /// So many seconds; `None` beyond [`ArmTime::MAX`].
+    pub fn seconds(seconds: u32) -> Option<Self> {
+        (seconds <= Self::MAX).then_some(Self(seconds))
+    }
+}
+
 /// A table of libpmdscope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
@@ -36,6 +53,12 @@ pub enum Table {
     Lcores,
     /// Rings of capture sessions.
     Tee,
+    /// Ledgers of mbuf pools.
+    Leaks,
+    /// Sites that lost mbufs.
+    Sites,
+    /// Places that hold mbufs.
+    Stages,
 }
 
 impl Table {
@@ -47,6 +70,9 @@ impl Table {
             Self::Rings => "rings",
             Self::Lcores => "lcores",
             Self::Tee => "tee",
+            Self::Leaks => "leaks",
+            Self::Sites => "sites",
+            Self::Stages => "stages",
         }
     }
 
@@ -57,6 +83,9 @@ impl Table {
             Self::Rings => "/pmdscope/rings",
             Self::Lcores => "/pmdscope/lcores",
             Self::Tee => "/pmdscope/tee",
+            Self::Leaks => "/pmdscope/leaks",
+            Self::Sites => "/pmdscope/sites",
+            Self::Stages => "/pmdscope/stages",
         }
     }
 }
@@ -91,6 +120,9 @@ pub enum Endpoint {
     Library,
     /// The page of a libpmdscope table that starts at this row.
     Page(Table, u64),
+    /// Arms or disarms the stamps of the leak ledger: the one request that changes something, and
+    /// nothing but how fast leaks are found.
+    Arm(ArmTime),
 }
 
 impl Endpoint {
@@ -110,6 +142,7 @@ impl Endpoint {
             Self::RingInfo(_) => "/ring/info",
             Self::Library => "/pmdscope",
             Self::Page(table, _) => table.command(),
+            Self::Arm(_) => "/pmdscope/arm",
         }
     }
 
@@ -133,6 +166,7 @@ impl fmt::Display for Endpoint {
             | Self::EthdevLinkStatus(port) => write!(f, "{command},{}", port.0),
             Self::MempoolInfo(pool) => write!(f, "{command},{}", pool.0),
             Self::RingInfo(ring) => write!(f, "{command},{}", ring.0),
+            Self::Arm(time) => write!(f, "{command},{}", time.0),
             Self::Page(_, offset) if *offset > 0 => write!(f, "{command},{offset}"),
             _ => f.write_str(command),
         }
@@ -150,6 +184,10 @@ mod tests {
         assert_eq!(Endpoint::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
         assert_eq!(Endpoint::Page(Table::Pools, 0).request().unwrap(), "/pmdscope/pools");
         assert_eq!(Endpoint::Page(Table::Tee, 40).request().unwrap(), "/pmdscope/tee,40");
+        let arm = |seconds| ArmTime::seconds(seconds).map(|t| Endpoint::Arm(t).to_string());
+        assert_eq!(arm(60).as_deref(), Some("/pmdscope/arm,60"));
+        assert_eq!(Endpoint::Arm(ArmTime::NONE).to_string(), "/pmdscope/arm,0");
+        assert_eq!(arm(86_401), None);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Lints over a model: what is wrong, the evidence, the threshold, and what to do next.
 
+mod loss;
+
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -74,6 +76,7 @@ impl Default for Thresholds {
 pub fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(no_ports(model));
+    findings.extend(loss::losses(model));
     findings.extend(pool_exhausting(model, thresholds));
     findings.extend(rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
@@ -167,13 +170,25 @@ fn exhausting(
     if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
         let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
     }
+    let top_site = loss::top_site(model, &pool.name);
+    if let Some(site) = &top_site {
+        let _ = write!(evidence, "; {site}");
+    }
     let threshold = format!(
         "{:.0} % in use, or exhausted within {:.0} s",
         thresholds.pool_used * 100.0,
         thresholds.pool_left_s
     );
     let advice = match left {
-        Some(_) => "look for buffers that are not freed; a queue that only fills looks the same",
+        _ if top_site.is_some() => "stop the leak first: see its finding, and pmdscope leaks",
+        Some(_) if model.sample.library.is_none() => {
+            "look for buffers that are not freed; to learn where, link the app with libpmdscope \
+             (level 1: queue or stage; level 2: source line). A queue that only fills looks the same"
+        }
+        Some(_) => {
+            "look for buffers that are not freed, and at pmdscope leaks --explain; a queue that only \
+             fills looks the same"
+        }
         None => {
             "enlarge the pool, or shorten the queues and descriptor rings that hold its objects"
         }

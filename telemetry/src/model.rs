@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::leak::LedgerSample;
+use crate::loss::{LedgerRates, Losses, SiteRates};
 use crate::sample::{Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample};
 use crate::trend::Trend;
 
@@ -25,6 +27,10 @@ pub struct Model {
     pub pools: Vec<PoolTrend>,
     /// Derived per lcore, in the order of `sample.lcores`.
     pub lcores: Vec<LcoreRates>,
+    /// Derived per ledger, in the order of `sample.ledger`.
+    pub ledger: Vec<LedgerRates>,
+    /// Derived per site, in the order of `sample.sites`.
+    pub sites: Vec<SiteRates>,
 }
 
 /// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
@@ -75,7 +81,7 @@ pub struct QueueRates {
     pub share: Option<f64>,
 }
 
-/// Trend of one pool.
+/// Trend of one pool. Growth and time left are libpmdscope's where it has a ledger of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PoolTrend {
     /// Name.
@@ -127,6 +133,7 @@ pub struct Tracker {
     options: TrendOptions,
     last: Option<Sample>,
     trends: BTreeMap<String, Trend>,
+    losses: Losses,
 }
 
 impl Tracker {
@@ -150,9 +157,11 @@ impl Tracker {
         let backwards = last.is_some() && elapsed_ns.is_none();
         if restarted || backwards {
             self.trends.clear();
+            self.losses.clear();
         }
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
+        let (ledger, sites) = self.losses.update(&sample, self.options);
         let model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
@@ -160,6 +169,8 @@ impl Tracker {
             queues: queue_rates(&sample.queues, interval.as_ref()),
             pools: self.pool_trends(&sample),
             lcores: sample.lcores.iter().map(|l| lcore_rates(l, interval.as_ref())).collect(),
+            ledger,
+            sites,
             sample,
         };
         self.last = Some(model.sample.clone());
@@ -171,10 +182,19 @@ impl Tracker {
         if !sample.failed("/mempool/") && !sample.failed("/pmdscope") {
             self.trends.retain(|name, _| sample.pools.iter().any(|pool| pool.name == *name));
         }
-        sample.pools.iter().map(|pool| self.pool_trend(pool, sample.monotonic_ns)).collect()
+        let trends = sample.pools.iter().map(|pool| {
+            let ledger = sample.ledger.iter().find(|ledger| ledger.name == pool.name);
+            self.pool_trend(pool, ledger, sample.monotonic_ns)
+        });
+        trends.collect()
     }
 
-    fn pool_trend(&mut self, pool: &PoolSample, now_ns: u64) -> PoolTrend {
+    fn pool_trend(
+        &mut self,
+        pool: &PoolSample,
+        ledger: Option<&LedgerSample>,
+        now_ns: u64,
+    ) -> PoolTrend {
         let Some(occupancy) = pool.occupancy else {
             return PoolTrend { name: pool.name.clone(), ..PoolTrend::default() };
         };
@@ -186,8 +206,11 @@ impl Tracker {
         PoolTrend {
             name: pool.name.clone(),
             used_ratio: ratio(occupancy.in_use, pool.size),
-            slope_ps: slope,
-            exhausted_in_s: rising.map(|slope| left as f64 / slope),
+            slope_ps: ledger.map(LedgerSample::slope_ps).or(slope),
+            exhausted_in_s: match ledger {
+                Some(ledger) => ledger.exhausted_in_ms.map(|ms| ms as f64 / 1000.0),
+                None => rising.map(|slope| left as f64 / slope),
+            },
             history: trend.values().collect(),
         }
     }

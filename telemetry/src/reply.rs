@@ -9,6 +9,7 @@ use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 
 use crate::error::Error;
+use crate::leak::LedgerMode;
 
 /// Largest reply that an app may announce; far above DPDK's 16 KiB.
 const MAX_OUTPUT: u64 = 16 << 20;
@@ -252,6 +253,15 @@ pub(crate) struct Library {
     pub(crate) foreign_bursts: u64,
     pub(crate) control_shares_poll_cpu: u64,
     pub(crate) abandoned_bytes: u64,
+}
+
+/// `/pmdscope/arm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Armed {
+    /// 1 while stamps are written.
+    pub armed: u64,
+    /// When stamps are written.
+    pub mode: LedgerMode,
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::leak::{LedgerSample, SiteSample, StageSample};
+
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
 pub const SAMPLE_SCHEMA: u32 = 1;
 
@@ -34,6 +36,15 @@ pub struct Sample {
     pub lcores: Vec<LcoreSample>,
     /// Capture sessions and their rings.
     pub tee: Vec<TeeSample>,
+    /// Ledgers of mbuf pools, by name; libpmdscope only.
+    #[serde(default)]
+    pub ledger: Vec<LedgerSample>,
+    /// Sites that lost or misused mbufs, most lost first; libpmdscope only.
+    #[serde(default)]
+    pub sites: Vec<SiteSample>,
+    /// Places that hold mbufs, by name; libpmdscope only.
+    #[serde(default)]
+    pub stages: Vec<StageSample>,
     /// What libpmdscope said of itself; `None` for a stock app (level 0).
     pub library: Option<LibrarySample>,
     /// Parts of the round that failed, as "endpoint: reason". The rest of the sample is valid.
@@ -322,6 +333,9 @@ pub(crate) mod tests {
             rings: Vec::new(),
             lcores: Vec::new(),
             tee: Vec::new(),
+            ledger: Vec::new(),
+            sites: Vec::new(),
+            stages: Vec::new(),
             library: None,
             partial: Vec::new(),
         }

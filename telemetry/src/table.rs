@@ -89,8 +89,17 @@ impl Page {
         Ok(())
     }
 
-    fn rows<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
+    pub(crate) fn rows<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
         self.rows.into_iter().map(|row| shape(Value::Object(row))).collect()
+    }
+
+    /// The rows, read as `Row` and turned into samples.
+    pub(crate) fn convert<Row, Sample>(self) -> Result<Vec<Sample>, Error>
+    where
+        Row: DeserializeOwned,
+        Sample: From<Row>,
+    {
+        Ok(self.rows::<Row>()?.into_iter().map(Sample::from).collect())
     }
 }
 
@@ -272,19 +281,15 @@ impl From<TeeRow> for TeeSample {
     }
 }
 
-fn convert<Row: DeserializeOwned, Sample: From<Row>>(page: Page) -> Result<Vec<Sample>, Error> {
-    Ok(page.rows::<Row>()?.into_iter().map(Sample::from).collect())
-}
-
 impl FromPage for QueueSample {
     fn from_page(page: Page) -> Result<Vec<Self>, Error> {
-        convert::<QueueRow, Self>(page)
+        page.convert::<QueueRow, Self>()
     }
 }
 
 impl FromPage for RingSample {
     fn from_page(page: Page) -> Result<Vec<Self>, Error> {
-        convert::<RingRow, Self>(page)
+        page.convert::<RingRow, Self>()
     }
 }
 
@@ -296,7 +301,7 @@ impl FromPage for LcoreSample {
 
 impl FromPage for TeeSample {
     fn from_page(page: Page) -> Result<Vec<Self>, Error> {
-        convert::<TeeRow, Self>(page)
+        page.convert::<TeeRow, Self>()
     }
 }
 

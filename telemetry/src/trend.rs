@@ -47,6 +47,13 @@ impl Trend {
         (self.points.len() >= MIN_POINTS).then(|| median(&mut slopes(&self.thinned())))?
     }
 
+    /// Growth per second from the oldest value to the newest; `None` for fewer than two, or a fall.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.points.front()?, self.points.back()?);
+        let seconds = last.0.checked_sub(first.0).filter(|ns| *ns > 0)? as f64 / 1e9;
+        Some(last.1.checked_sub(first.1)? as f64 / seconds)
+    }
+
     /// Whether `slope` is a rise that goes on: no chance, not tiny against `whole`, and seen in the
     /// later half of the window as well. The last condition tells a leak from a step to a new level.
     pub(crate) fn rises(&self, slope: f64, whole: u64) -> bool {
@@ -173,6 +180,13 @@ mod tests {
         assert!(trend.thinned().len() <= MAX_SLOPE_POINTS);
         let slope = trend.slope().unwrap();
         assert!((slope - 1e9).abs() < 1.0, "{slope}");
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_whole_window() {
+        assert_eq!(trend([7]).rate(), None);
+        assert_eq!(trend([7, 7, 27]).rate(), Some(10.0));
+        assert_eq!(trend([7, 3]).rate(), None);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
+use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
 use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, HighWater, LcoreSample, LibrarySample, Occupancy, PoolSample,
@@ -70,6 +72,9 @@ fn sample(name: &str, pid: u32) -> Sample {
         rings: Vec::new(),
         lcores: Vec::new(),
         tee: Vec::new(),
+        ledger: Vec::new(),
+        sites: Vec::new(),
+        stages: Vec::new(),
         library: None,
         partial: Vec::new(),
     }
@@ -162,6 +167,74 @@ fn pool(in_use: u64, cached: u64) -> PoolSample {
     }
 }
 
+/// The ledger of [`pool`] with 9,000 in use.
+fn ledger() -> LedgerSample {
+    LedgerSample {
+        name: "reflector_rx".to_owned(),
+        size: 16_383,
+        common: 7_083,
+        cached: 300,
+        rx_posted: 1_024,
+        tx_pending: 512,
+        rings: 12,
+        held: 87,
+        leaked: 7_360,
+        unplaced: 5,
+        prearm: 287,
+        armed: true,
+        slope_milli: 412_000,
+        exhausted_in_ms: Some(17_900),
+        first_leak_realtime_ns: REALTIME_NS - 18_000_000_000,
+        walks: 41,
+        walk_us: 35,
+        ..LedgerSample::default()
+    }
+}
+
+fn site(id: u32, site: &str, function: &str, count: u64) -> SiteSample {
+    SiteSample {
+        pool: "reflector_rx".to_owned(),
+        site: site.to_owned(),
+        function: function.to_owned(),
+        operation: if function.is_empty() { String::new() } else { "rx".to_owned() },
+        kind: SiteKind::Leak,
+        id,
+        count,
+        events: count,
+        oldest_ms: 17_200,
+        newest_ms: 90,
+        first_realtime_ns: REALTIME_NS - 18_000_000_000,
+    }
+}
+
+fn sites() -> Vec<SiteSample> {
+    let double_free = SiteSample {
+        kind: SiteKind::DoubleFree,
+        operation: "free".to_owned(),
+        ..site(40, "app_fwd.c:48", "retry", 0)
+    };
+    vec![
+        site(18, "app_fwd.c:18", "forward", 7_073),
+        site(0, "before arming", "", 287),
+        SiteSample { events: 3, ..double_free },
+    ]
+}
+
+fn site_rates(site: &SiteSample, rate_ps: Option<f64>) -> SiteRates {
+    SiteRates { pool: site.pool.clone(), id: site.id, kind: site.kind, rate_ps }
+}
+
+fn stages() -> Vec<StageSample> {
+    let stage = |stage: &str, held, hold, bound_ms, longest_ms| StageSample {
+        stage: stage.to_owned(),
+        held,
+        hold,
+        bound_ms,
+        longest_ms,
+    };
+    vec![stage("reassembly", 80, true, 0, 29_000), stage("rx port 0 queue 0", 7, false, 1_000, 3)]
+}
+
 fn lcore(id: u32) -> LcoreSample {
     LcoreSample {
         lcore: id,
@@ -205,6 +278,9 @@ pub(crate) fn leaking() -> Model {
     };
     sample.rings = vec![ring];
     sample.lcores = vec![lcore(1), lcore(2)];
+    sample.ledger = vec![ledger()];
+    sample.sites = sites();
+    sample.stages = stages();
     let tee = TeeSample {
         session: 7,
         pid: 5151,
@@ -235,6 +311,13 @@ pub(crate) fn leaking() -> Model {
         exhausted_in_s: Some(17.9),
         history: (0..20).map(|step| 800 + step * 431).collect(),
     };
+    let losses = LedgerRates {
+        pool: "reflector_rx".to_owned(),
+        leaked_ps: Some(412.0),
+        history: (0..20).map(|step| step * 387).collect(),
+    };
+    let rates = [Some(412.0), Some(0.0), None];
+    let sites = sample.sites.iter().zip(rates).map(|(site, rate)| site_rates(site, rate)).collect();
     Model {
         sample,
         interval_s: Some(1.0),
@@ -243,6 +326,8 @@ pub(crate) fn leaking() -> Model {
         queues: queues.iter().map(|&(q, d)| queue_rates(q, d)).collect(),
         pools: vec![trend],
         lcores: vec![lcore_rates(1), lcore_rates(2)],
+        ledger: vec![losses],
+        sites,
     }
 }
 
@@ -257,8 +342,18 @@ pub(crate) fn leaking_findings() -> Vec<Finding> {
         threshold: "growth that empties the pool within 10 minutes".to_owned(),
         advice: "look for packets that are neither sent nor freed".to_owned(),
     };
+    let leak = Finding {
+        advice: "look for a path after this line that frees nothing".to_owned(),
+        ..finding(
+            "leak",
+            Severity::Critical,
+            "reflector_rx app_fwd.c:18",
+            "7073 mbufs lost at app_fwd.c:18 forward(), after rx, 412.0/s",
+        )
+    };
     vec![
         finding("rx_missed", Severity::Warning, "net_vhost0", "412 packets/s missed by the NIC"),
+        leak,
         finding(
             "pool_exhausting",
             Severity::Critical,
@@ -295,5 +390,7 @@ pub(crate) fn stock() -> Model {
         queues: Vec::new(),
         pools: vec![PoolTrend { name: "mb_pool_0".to_owned(), ..PoolTrend::default() }],
         lcores: Vec::new(),
+        ledger: Vec::new(),
+        sites: Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::endpoint::{Endpoint, Table};
 use crate::error::Error;
+use crate::leak::{LedgerSample, SiteSample, StageSample};
 use crate::reply::Library;
 use crate::sample::{LcoreSample, LibrarySample, PoolSample, QueueSample, RingSample, TeeSample};
 use crate::table::{FromPage, Page, SCHEMA};
@@ -20,6 +21,9 @@ pub(super) struct Tables {
     pub(super) rings: Vec<RingSample>,
     pub(super) lcores: Vec<LcoreSample>,
     pub(super) tee: Vec<TeeSample>,
+    pub(super) ledger: Vec<LedgerSample>,
+    pub(super) sites: Vec<SiteSample>,
+    pub(super) stages: Vec<StageSample>,
 }
 
 /// Reads the tables; `None` when libpmdscope does not answer, so that the app must pass for stock.
@@ -33,6 +37,9 @@ pub(super) fn read(round: &mut Round<'_>) -> Option<Tables> {
         rings: rows(round, Table::Rings, served(Table::Rings)),
         lcores: rows(round, Table::Lcores, served(Table::Lcores)),
         tee: rows(round, Table::Tee, served(Table::Tee)),
+        ledger: rows(round, Table::Leaks, served(Table::Leaks)),
+        sites: rows(round, Table::Sites, served(Table::Sites)),
+        stages: rows(round, Table::Stages, served(Table::Stages)),
         library: Some(library_sample(library)),
     };
     tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -40,6 +47,14 @@ pub(super) fn read(round: &mut Round<'_>) -> Option<Tables> {
     tables.rings.sort_by(|a, b| a.name.cmp(&b.name));
     tables.lcores.sort_by_key(|lcore| lcore.lcore);
     tables.tee.sort_by_key(|tee| (tee.session, tee.lcore));
+    tables.ledger.sort_by(|a, b| a.name.cmp(&b.name));
+    tables
+        .sites
+        .sort_by(|a, b| (b.count, b.events).cmp(&(a.count, a.events)).then(a.id.cmp(&b.id)));
+    tables.stages.sort_by(|a, b| a.stage.cmp(&b.stage));
+    for imbalance in tables.ledger.iter().filter_map(LedgerSample::imbalance) {
+        round.note(Endpoint::Page(Table::Leaks, 0), imbalance);
+    }
     Some(tables)
 }
 

@@ -1,0 +1,271 @@
+//! Lints over the leak ledger: lost and misused mbufs, and where.
+
+use std::fmt::Write;
+
+use super::{Finding, Severity, finding};
+use crate::leak::{LedgerSample, SiteKind, SiteSample};
+use crate::loss::SiteRates;
+use crate::model::Model;
+
+/// The site of mbufs that were lost before stamps were written.
+const BEFORE_ARMING: &str = "before arming";
+
+/// All that the ledger proves.
+pub(super) fn losses(model: &Model) -> Vec<Finding> {
+    let sites = model.sample.sites.iter().zip(&model.sites);
+    let mut findings: Vec<_> =
+        sites.filter_map(|(site, rates)| site_finding(model, site, rates)).collect();
+    for row in &model.sample.ledger {
+        findings.extend(unplaced_losses(model, row));
+        findings.extend(uncounted(model, row, SiteKind::DoubleFree, row.double_frees));
+        findings.extend(uncounted(model, row, SiteKind::UseAfterFree, row.use_after_frees));
+    }
+    findings
+}
+
+/// The site that has lost most of a pool, in words.
+pub(super) fn top_site(model: &Model, pool: &str) -> Option<String> {
+    let mut sites = model.sample.sites.iter();
+    let top = sites.find(|site| site.pool == pool && site.kind.is_loss() && site.count > 0)?;
+    Some(format!("most lost at {} ({} mbufs)", top.place(), top.count))
+}
+
+fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<Finding> {
+    let found = if site.kind.is_loss() { site.count } else { site.events };
+    if found == 0 {
+        return None;
+    }
+    let mut evidence = what_happened(site, found);
+    if let Some(rate) = rates.rate_ps.filter(|rate| *rate > 0.0) {
+        let _ = write!(evidence, ", {rate:.1}/s");
+    }
+    if site.kind.is_loss() {
+        let _ = write!(evidence, ", the oldest {:.1} s ago", site.oldest_ms as f64 / 1000.0);
+        if let Some(left) = pool_left_s(model, &site.pool) {
+            let _ = write!(evidence, "; the pool is empty in {left:.0} s");
+        }
+    }
+    let subject = format!("{} {}", site.pool, site.site);
+    Some(mbuf_finding(model, site.kind, &subject, evidence, advice(site)))
+}
+
+fn what_happened(site: &SiteSample, found: u64) -> String {
+    let place = site.place();
+    let (mbufs, are) =
+        if found == 1 { ("1 mbuf".into(), "is") } else { (format!("{found} mbufs"), "are") };
+    match site.kind {
+        SiteKind::Leak if site.site == BEFORE_ARMING => {
+            format!("{mbufs} lost before stamps were written")
+        }
+        SiteKind::Leak => format!("{mbufs} lost at {place}, after {}", site.operation),
+        SiteKind::TxLost => format!("{mbufs} given to TX at {place} and never back"),
+        SiteKind::Pinned => format!("{mbufs} last seen at {place} {are} kept by leaked clones"),
+        SiteKind::DoubleFree => format!("{mbufs} freed again at {place}"),
+        SiteKind::UseAfterFree => format!("{mbufs} used after free at {place}"),
+    }
+}
+
+fn advice(site: &SiteSample) -> &'static str {
+    match site.kind {
+        SiteKind::Leak if site.site == BEFORE_ARMING => {
+            "mbufs that are lost from now on will have a site; look again in a few seconds"
+        }
+        SiteKind::Leak if site.function.is_empty() => {
+            "look for a path behind this queue or stage that neither sends, queues nor frees; build \
+             with -include pmdscope_trace.h to get file and line, and see the packets with pmdscope \
+             leaks --write FILE.pcapng"
+        }
+        SiteKind::Leak => {
+            "look for a path after this line that neither sends, queues nor frees the mbuf; see the \
+             packets with pmdscope leaks --write FILE.pcapng"
+        }
+        SiteKind::TxLost => {
+            "free, or send again, what rte_eth_tx_burst() did not take (pkts[sent..n]); if the app \
+             does, the driver keeps them"
+        }
+        SiteKind::Pinned => "free the clones: the site that leaks them has the operation clone",
+        SiteKind::DoubleFree => {
+            "an mbuf that was freed, or sent, must not be freed again: look for an error path behind \
+             a successful send or free"
+        }
+        SiteKind::UseAfterFree => {
+            "an mbuf belongs to its pool once it was freed or sent: keep no pointer to it, or take a \
+             reference before"
+        }
+    }
+}
+
+/// Losses that have no row among the sites: of a pool that is too empty for proof, or of sites that
+/// could not be read.
+fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
+    let sited = model
+        .sample
+        .sites
+        .iter()
+        .any(|site| site.pool == row.name && site.kind.is_loss() && site.count > 0);
+    let evidence = match (row.leaked, row.lost_at_least) {
+        _ if sited => return None,
+        (0, 0) => return None,
+        (0, least) => {
+            format!("at least {least} of {} mbufs lost; too few are free to tell which", row.size)
+        }
+        (leaked, _) => {
+            format!("{leaked} of {} mbufs lost, their sites could not be read", row.size)
+        }
+    };
+    let advice = "see where the pool's mbufs are with pmdscope leaks --explain; a restart frees them, \
+                  and with stamps always on (mode always) the next loss has a site";
+    Some(mbuf_finding(model, SiteKind::Leak, &row.name, evidence, advice))
+}
+
+/// Misuse that the ledger counts and no site names.
+fn uncounted(model: &Model, row: &LedgerSample, kind: SiteKind, events: u64) -> Option<Finding> {
+    let sited = |site: &SiteSample| site.pool == row.name && site.kind == kind;
+    if events == 0 || model.sample.sites.iter().any(sited) {
+        return None;
+    }
+    let what = if kind == SiteKind::DoubleFree { "freed again" } else { "used after free" };
+    let evidence = format!("{what}: {events} times; the site is not known");
+    let advice = "build with -include pmdscope_trace.h (level 2) to get file and line";
+    Some(mbuf_finding(model, kind, &row.name, evidence, advice))
+}
+
+fn pool_left_s(model: &Model, pool: &str) -> Option<f64> {
+    model.pools.iter().find(|trend| trend.name == pool)?.exhausted_in_s
+}
+
+fn mbuf_finding(
+    model: &Model,
+    kind: SiteKind,
+    subject: &str,
+    evidence: String,
+    advice: &str,
+) -> Finding {
+    let (lint, threshold) = match kind {
+        SiteKind::DoubleFree => ("double_free", "every mbuf is freed once"),
+        SiteKind::UseAfterFree => ("use_after_free", "no mbuf is used after it was freed"),
+        _ => ("leak", "every mbuf comes back to its pool"),
+    };
+    finding(model, lint, Severity::Critical, subject, evidence, threshold, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Thresholds, judge};
+    use crate::leak::tests::{ledger, site};
+    use crate::model::Tracker;
+    use crate::sample::tests::{empty_sample, pool, port};
+    use crate::sample::{LibrarySample, Sample};
+
+    fn linked() -> Sample {
+        let mut sample = empty_sample();
+        sample.monotonic_ns = 1_000_000_000;
+        sample.ports = vec![port(0, 0)];
+        sample.library = Some(LibrarySample {
+            start_realtime_ns: sample.realtime_ns,
+            ..LibrarySample::default()
+        });
+        sample
+    }
+
+    fn judged(sample: Sample) -> Vec<Finding> {
+        judge(&Tracker::default().update(sample), &Thresholds::default())
+    }
+
+    fn sited(site: SiteSample) -> Finding {
+        let mut findings = judged(Sample { sites: vec![site], ..linked() });
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        findings.remove(0)
+    }
+
+    #[test]
+    fn a_leak_has_its_line_rate_age_and_time_left() {
+        let mut tracker = Tracker::default();
+        let at = |seconds: u64, lost: u64| {
+            let mut sample = linked();
+            sample.monotonic_ns = seconds * 1_000_000_000;
+            sample.pools = vec![pool("mb", 1000, 500)];
+            sample.ledger = vec![ledger("mb", lost)];
+            sample.ledger[0].exhausted_in_ms = Some(3_600_000);
+            sample.sites = vec![site("mb", 18, SiteKind::Leak, lost)];
+            sample
+        };
+        tracker.update(at(1, 10));
+        let findings = judge(&tracker.update(at(2, 22)), &Thresholds::default());
+        let [leak] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((leak.lint, leak.severity), ("leak", Severity::Critical));
+        assert_eq!(leak.subject, "mb app.c:18");
+        assert_eq!(
+            leak.evidence,
+            "22 mbufs lost at app.c:18 forward(), after rx, 12.0/s, the oldest 2.0 s ago; \
+             the pool is empty in 3600 s"
+        );
+        assert!(leak.advice.contains("pmdscope leaks --write"));
+    }
+
+    #[test]
+    fn each_kind_of_site_has_its_lint_and_words() {
+        let cases = [
+            (SiteKind::TxLost, "leak", "5 mbufs given to TX at"),
+            (SiteKind::Pinned, "leak", "are kept by leaked clones"),
+            (SiteKind::DoubleFree, "double_free", "5 mbufs freed again at app.c:7 forward()"),
+            (SiteKind::UseAfterFree, "use_after_free", "5 mbufs used after free at"),
+        ];
+        for (kind, lint, words) in cases {
+            let finding = sited(site("mb", 7, kind, 5));
+            assert_eq!((finding.lint, finding.severity), (lint, Severity::Critical));
+            assert!(finding.evidence.contains(words), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_site_without_a_line_says_how_to_get_one() {
+        let level_1 = SiteSample {
+            site: "rx port 0 queue 1".into(),
+            function: String::new(),
+            ..site("mb", 1, SiteKind::Leak, 1)
+        };
+        let finding = sited(level_1.clone());
+        assert!(finding.evidence.starts_with("1 mbuf lost at rx port 0 queue 1, after rx,"));
+        assert!(finding.advice.contains("pmdscope_trace.h"));
+        let early = sited(SiteSample { site: BEFORE_ARMING.into(), ..level_1 });
+        assert!(early.evidence.starts_with("1 mbuf lost before stamps were written"), "{early:?}");
+    }
+
+    #[test]
+    fn a_site_that_recovered_is_no_finding() {
+        let site = SiteSample { count: 0, events: 9, ..site("mb", 1, SiteKind::Leak, 0) };
+        assert_eq!(judged(Sample { sites: vec![site], ..linked() }), []);
+    }
+
+    #[test]
+    fn losses_without_a_site_are_told_by_pool() {
+        let mut sample = linked();
+        sample.ledger = vec![ledger("mb", 0)];
+        assert_eq!(judged(sample.clone()), []);
+        sample.ledger[0].lost_at_least = 300;
+        sample.ledger[0].use_after_frees = 2;
+        let findings = judged(sample.clone());
+        assert_eq!(findings.iter().map(|f| f.lint).collect::<Vec<_>>(), ["leak", "use_after_free"]);
+        assert!(findings[0].evidence.starts_with("at least 300 of 1000 mbufs lost"));
+        sample.ledger[0].leaked = 7;
+        assert!(judged(sample.clone())[0].evidence.starts_with("7 of 1000 mbufs lost"));
+        sample.sites = vec![site("mb", 1, SiteKind::Leak, 7)];
+        assert_eq!(judged(sample)[0].subject, "mb app.c:1");
+    }
+
+    #[test]
+    fn an_exhausting_pool_names_its_worst_site() {
+        let mut sample = linked();
+        sample.pools = vec![pool("mb", 1000, 950)];
+        sample.sites =
+            vec![site("other", 1, SiteKind::Leak, 900), site("mb", 2, SiteKind::Leak, 800)];
+        let findings = judged(sample);
+        let pool = findings.iter().find(|f| f.lint == "pool_exhausting").unwrap();
+        assert!(
+            pool.evidence.ends_with("; most lost at app.c:2 forward() (800 mbufs)"),
+            "{pool:?}"
+        );
+    }
+}

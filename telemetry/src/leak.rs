@@ -1,0 +1,327 @@
+//! What libpmdscope tells about leaks: the ledger of each pool, the sites that lost mbufs, the stages.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::table::{FromPage, Page};
+
+/// When the stamps that name sites are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LedgerMode {
+    /// When mbufs go missing, and on demand.
+    #[default]
+    Auto,
+    /// All the time.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl fmt::Display for LedgerMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        })
+    }
+}
+
+/// Where the mbufs of one pool are. The parts add up to the size, see [`LedgerSample::parts`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerSample {
+    /// Name of the pool.
+    pub name: String,
+    /// Mbufs.
+    pub size: u64,
+    /// Free in the common ring.
+    pub common: u64,
+    /// Free in per-lcore caches.
+    pub cached: u64,
+    /// Given to a NIC's receive ring.
+    pub rx_posted: u64,
+    /// Given to a NIC for sending and not yet back.
+    pub tx_pending: u64,
+    /// In software rings.
+    pub rings: u64,
+    /// Held by the app, not suspected.
+    pub held: u64,
+    /// Confirmed lost.
+    pub leaked: u64,
+    /// In use, place not known: all of it while the stamps are disarmed.
+    pub unplaced: u64,
+    /// Lower bound of lost mbufs when the pool is too empty for proof, else 0.
+    pub lost_at_least: u64,
+    /// Of `leaked`, lost before the stamps were armed: their site is not known.
+    pub prearm: u64,
+    /// Stamps are written now.
+    pub armed: bool,
+    /// When stamps are written.
+    pub mode: LedgerMode,
+    /// Growth of the in-use count over the library's window, mbufs per 1000 s.
+    pub slope_milli: i64,
+    /// Time until the pool is empty at that slope, milliseconds; `None` when it does not grow.
+    pub exhausted_in_ms: Option<u64>,
+    /// Wall clock when the first leak was confirmed; 0 when none was.
+    pub first_leak_realtime_ns: u64,
+    /// Completed walks over the pool.
+    pub walks: u64,
+    /// CPU time of the last walk, microseconds.
+    pub walk_us: u64,
+    /// Double frees that stamps revealed, since start.
+    pub double_frees: u64,
+    /// Uses after free that stamps revealed, since start.
+    pub use_after_frees: u64,
+}
+
+/// One of the places where an mbuf can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Free in the common ring.
+    Common,
+    /// Free in per-lcore caches.
+    Cached,
+    /// Given to a NIC's receive ring.
+    RxPosted,
+    /// Given to a NIC for sending.
+    TxPending,
+    /// In software rings.
+    Rings,
+    /// Held by the app.
+    Held,
+    /// Confirmed lost.
+    Leaked,
+    /// In use, place not known.
+    Unplaced,
+}
+
+impl Place {
+    /// Its name in `/pmdscope/leaks`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Common => "common",
+            Self::Cached => "cached",
+            Self::RxPosted => "rx_posted",
+            Self::TxPending => "tx_pending",
+            Self::Rings => "rings",
+            Self::Held => "held",
+            Self::Leaked => "leaked",
+            Self::Unplaced => "unplaced",
+        }
+    }
+}
+
+impl LedgerSample {
+    /// The mbufs in each place, in the order in which a ledger is read.
+    pub fn parts(&self) -> [(Place, u64); 8] {
+        [
+            (Place::Common, self.common),
+            (Place::Cached, self.cached),
+            (Place::RxPosted, self.rx_posted),
+            (Place::TxPending, self.tx_pending),
+            (Place::Rings, self.rings),
+            (Place::Held, self.held),
+            (Place::Leaked, self.leaked),
+            (Place::Unplaced, self.unplaced),
+        ]
+    }
+
+    /// The sum of the parts, which ought to be the size.
+    pub fn sum(&self) -> u64 {
+        self.parts().iter().fold(0, |sum, (_, part)| sum.saturating_add(*part))
+    }
+
+    /// How the parts fail to add up; `None` when they do.
+    pub fn imbalance(&self) -> Option<String> {
+        let (sum, size) = (self.sum(), self.size);
+        (sum != size)
+            .then(|| format!("the ledger of {} adds up to {sum} of {size} mbufs", self.name))
+    }
+
+    /// Growth of the in-use count, mbufs per second, as the library has it.
+    pub fn slope_ps(&self) -> f64 {
+        self.slope_milli as f64 / 1000.0
+    }
+}
+
+/// What happened to mbufs at a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SiteKind {
+    /// Held by nobody, never freed.
+    Leak,
+    /// Given to TX, never came back.
+    TxLost,
+    /// Kept by a leaked clone.
+    Pinned,
+    /// Freed again.
+    DoubleFree,
+    /// Used after it was freed.
+    UseAfterFree,
+}
+
+impl SiteKind {
+    /// Mbufs are missing, rather than misused.
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::Leak | Self::TxLost | Self::Pinned)
+    }
+}
+
+impl fmt::Display for SiteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leak => "leak",
+            Self::TxLost => "tx_lost",
+            Self::Pinned => "pinned",
+            Self::DoubleFree => "double_free",
+            Self::UseAfterFree => "use_after_free",
+        })
+    }
+}
+
+/// A place in the app that has lost mbufs of a pool, or misused them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteSample {
+    /// Name of the pool.
+    pub pool: String,
+    /// `file:line` at level 2; a queue or stage at level 1.
+    pub site: String,
+    /// Function; empty at level 1.
+    pub function: String,
+    /// What was done there last: `rx`, `alloc`, `clone`, `tx`, `free`, ...
+    pub operation: String,
+    /// What happened.
+    pub kind: SiteKind,
+    /// Id of the site, as in leak records of the capture ring.
+    pub id: u32,
+    /// Mbufs lost here now.
+    pub count: u64,
+    /// Ever found here; never goes back.
+    pub events: u64,
+    /// Time since the first of these mbufs was last seen to move, milliseconds.
+    pub oldest_ms: u64,
+    /// Time since the last of these mbufs was last seen to move, milliseconds.
+    pub newest_ms: u64,
+    /// Wall clock when the first was confirmed.
+    pub first_realtime_ns: u64,
+}
+
+impl SiteSample {
+    /// The site with its function, as people read it.
+    pub fn place(&self) -> String {
+        if self.function.is_empty() {
+            self.site.clone()
+        } else {
+            format!("{} {}()", self.site, self.function)
+        }
+    }
+}
+
+/// A place where mbufs stay for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageSample {
+    /// Name.
+    pub stage: String,
+    /// Mbufs whose last stamp is of this stage.
+    pub held: u64,
+    /// It may keep mbufs for any time (`pmdscope_stage_hold()`).
+    pub hold: bool,
+    /// Learned residence bound, milliseconds: held for longer is suspect.
+    pub bound_ms: u64,
+    /// Longest residence that ended well, milliseconds.
+    pub longest_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct LedgerRow {
+    name: String,
+    size: u64,
+    common: u64,
+    cached: u64,
+    rx_posted: u64,
+    tx_pending: u64,
+    rings: u64,
+    held: u64,
+    leaked: u64,
+    unplaced: u64,
+    lost_at_least: u64,
+    prearm: u64,
+    armed: u64,
+    mode: LedgerMode,
+    slope_milli: i64,
+    exhausted_in_ms: u64,
+    first_leak_realtime_ns: u64,
+    walks: u64,
+    walk_us: u64,
+    double_frees: u64,
+    use_after_frees: u64,
+}
+
+impl From<LedgerRow> for LedgerSample {
+    fn from(row: LedgerRow) -> Self {
+        Self {
+            name: row.name,
+            size: row.size,
+            common: row.common,
+            cached: row.cached,
+            rx_posted: row.rx_posted,
+            tx_pending: row.tx_pending,
+            rings: row.rings,
+            held: row.held,
+            leaked: row.leaked,
+            unplaced: row.unplaced,
+            lost_at_least: row.lost_at_least,
+            prearm: row.prearm,
+            armed: row.armed != 0,
+            mode: row.mode,
+            slope_milli: row.slope_milli,
+            exhausted_in_ms: (row.exhausted_in_ms > 0).then_some(row.exhausted_in_ms),
+            first_leak_realtime_ns: row.first_leak_realtime_ns,
+            walks: row.walks,
+            walk_us: row.walk_us,
+            double_frees: row.double_frees,
+            use_after_frees: row.use_after_frees,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct StageRow {
+    stage: String,
+    held: u64,
+    hold: u64,
+    bound_ms: u64,
+    longest_ms: u64,
+}
+
+impl From<StageRow> for StageSample {
+    fn from(row: StageRow) -> Self {
+        let StageRow { stage, held, hold, bound_ms, longest_ms } = row;
+        Self { stage, held, hold: hold != 0, bound_ms, longest_ms }
+    }
+}
+
+impl FromPage for LedgerSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        page.convert::<LedgerRow, Self>()
+    }
+}
+
+impl FromPage for SiteSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        page.rows()
+    }
+}
+
+impl FromPage for StageSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        page.convert::<StageRow, Self>()
+    }
+}
+
+#[cfg(test)]
+#[path = "leak_tests.rs"]
+pub(crate) mod tests;
