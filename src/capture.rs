@@ -197,6 +197,7 @@ fn open(args: &Args, wanted: &Wanted, program: &[Insn]) -> anyhow::Result<Source
         lease_ms: 0,
         selects: wanted.targets.iter().map(select).collect(),
         program: program.to_vec(),
+        flags: 0,
     };
     let session = Session::open(&wanted.socket, &request, TIMEOUT)
         .with_context(|| format!("cannot capture from {}", wanted.app))?;

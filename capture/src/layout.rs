@@ -50,6 +50,8 @@ pub const FEATURE_GAPS: u32 = 1;
 pub const RECORD_SIZE: usize = 32;
 /// Record type: a packet.
 pub const RECORD_PACKET: u8 = 1;
+/// Record type: a lost mbuf; [`Leak`] stands between header and bytes.
+pub const RECORD_LEAK: u8 = 2;
 /// Record type: fills the ring up to its end.
 pub const RECORD_PAD: u8 = 0xff;
 /// Direction: received by the app.
@@ -58,6 +60,17 @@ pub const DIR_RX: u8 = 1;
 pub const DIR_TX: u8 = 2;
 /// Record flag: offered to the NIC, not known to be taken.
 pub const RECORD_ATTEMPT: u16 = 1;
+
+/// Bytes that describe a lost mbuf.
+pub const LEAK_SIZE: usize = 64;
+/// Offset of the name of the pool in them; its bytes go to the end.
+pub const LEAK_POOL: usize = 32;
+/// Kind of a lost mbuf: held by nobody.
+pub const LEAK_LOST: u8 = 1;
+/// Kind of a lost mbuf: given to TX, never came back.
+pub const LEAK_TX_LOST: u8 = 2;
+/// Kind of a lost mbuf: kept by a lost clone.
+pub const LEAK_PINNED: u8 = 3;
 
 /// Any port or any queue.
 pub const ANY: u16 = 0xffff;
@@ -68,6 +81,8 @@ pub const MAX_INSNS: usize = 512;
 /// Largest (and default) snap length, bytes.
 pub const MAX_SNAPLEN: u32 = 262_144;
 
+/// Request flag: send lost mbufs instead of traffic.
+pub const TEE_LEAKED: u32 = 1;
 /// Bytes of a request's header.
 pub const REQUEST_SIZE: usize = 32;
 /// Bytes of a message to the consumer.
@@ -194,6 +209,40 @@ impl Record {
     }
 }
 
+/// What is known of a lost mbuf, beside the [`Record`] of its last stamp.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leak {
+    /// Its address in the app.
+    pub mbuf: u64,
+    /// Time since it was last seen to move, milliseconds.
+    pub age_ms: u64,
+    /// Site id, as in the telemetry table of sites.
+    pub site: u32,
+    /// `LEAK_LOST`, `LEAK_TX_LOST`, `LEAK_PINNED` or unknown.
+    pub kind: u8,
+    /// Name of its pool.
+    pub pool: String,
+}
+
+impl Leak {
+    /// Reads the fields; judges none.
+    pub fn parse(bytes: &[u8; LEAK_SIZE]) -> Self {
+        Self {
+            mbuf: u64_at(bytes, 0),
+            age_ms: u64_at(bytes, 8),
+            site: u32_at(bytes, 16),
+            kind: bytes[20],
+            pool: text(&bytes[LEAK_POOL..]),
+        }
+    }
+}
+
+/// Text up to a NUL, made printable.
+fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).replace(|c: char| c.is_control(), " ")
+}
+
 /// Queues to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Select {
@@ -220,7 +269,7 @@ pub struct Insn {
 }
 
 /// What a consumer asks of an app.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Most bytes of a packet, 1 to [`MAX_SNAPLEN`]; 0 means the latter.
     pub snaplen: u32,
@@ -234,6 +283,8 @@ pub struct Request {
     pub selects: Vec<Select>,
     /// Filter, up to [`MAX_INSNS`]; empty keeps everything.
     pub program: Vec<Insn>,
+    /// [`TEE_LEAKED`] or 0.
+    pub flags: u32,
 }
 
 impl Request {
@@ -253,7 +304,7 @@ impl Request {
         }
         out.extend(selects.to_ne_bytes());
         out.extend(insns.to_ne_bytes());
-        out.extend([0; 4]);
+        out.extend(self.flags.to_ne_bytes());
         for select in &self.selects {
             for word in [select.port, select.queue, select.dirs, 0] {
                 out.extend(word.to_ne_bytes());
@@ -286,158 +337,10 @@ impl Message {
         if u32_at(bytes, 0) != TEE_MAGIC || u16_at(bytes, 4) != VERSION {
             return None;
         }
-        let text = bytes[16..].split(|byte| *byte == 0).next().unwrap_or_default();
-        let text = String::from_utf8_lossy(text).replace(|c: char| c.is_control(), " ");
-        Some(Self { kind: u16_at(bytes, 6), value: u32_at(bytes, 8), text })
+        Some(Self { kind: u16_at(bytes, 6), value: u32_at(bytes, 8), text: text(&bytes[16..]) })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fmt::Write;
-    use std::process::Command;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Every size and offset that this file hard-codes, as C expressions on `pmdscope_ring.h`.
-    const GOLDEN: &[(&str, usize)] = &[
-        ("PMDSCOPE_RING_MAGIC", RING_MAGIC as usize),
-        ("PMDSCOPE_TEE_MAGIC", TEE_MAGIC as usize),
-        ("PMDSCOPE_RING_VERSION", VERSION as usize),
-        ("PMDSCOPE_RING_HDR_SIZE", RING_HEADER_SIZE),
-        ("PMDSCOPE_RING_ALIGN", RING_ALIGN as usize),
-        ("PMDSCOPE_RING_MIN_SIZE", RING_MIN_SIZE as usize),
-        ("PMDSCOPE_RING_MAX_SIZE", RING_MAX_SIZE as usize),
-        ("PMDSCOPE_RING_PORTS", RING_PORTS),
-        ("PMDSCOPE_RING_F_GAPS", FEATURE_GAPS as usize),
-        ("PMDSCOPE_RECORD_PACKET", RECORD_PACKET as usize),
-        ("PMDSCOPE_RECORD_PAD", RECORD_PAD as usize),
-        ("PMDSCOPE_DIR_RX", DIR_RX as usize),
-        ("PMDSCOPE_DIR_TX", DIR_TX as usize),
-        ("PMDSCOPE_RECORD_F_ATTEMPT", RECORD_ATTEMPT as usize),
-        ("PMDSCOPE_TEE_ANY", ANY as usize),
-        ("PMDSCOPE_TEE_MAX_SELECTS", MAX_SELECTS),
-        ("PMDSCOPE_TEE_MAX_INSNS", MAX_INSNS),
-        ("PMDSCOPE_TEE_ACCEPT", TEE_ACCEPT as usize),
-        ("PMDSCOPE_TEE_REFUSE", TEE_REFUSE as usize),
-        ("PMDSCOPE_TEE_RING", TEE_RING as usize),
-        ("PMDSCOPE_TEE_END", TEE_END as usize),
-        ("sizeof(struct pmdscope_ring_hdr)", RING_HEADER_USED),
-        ("offsetof(struct pmdscope_ring_hdr, version)", 4),
-        ("offsetof(struct pmdscope_ring_hdr, hdr_size)", 6),
-        ("offsetof(struct pmdscope_ring_hdr, data_size)", 8),
-        ("offsetof(struct pmdscope_ring_hdr, record_size)", 12),
-        ("offsetof(struct pmdscope_ring_hdr, lcore)", 14),
-        ("offsetof(struct pmdscope_ring_hdr, features)", 16),
-        ("offsetof(struct pmdscope_ring_hdr, snaplen)", 20),
-        ("offsetof(struct pmdscope_ring_hdr, anchor_seq)", ANCHOR_SEQ),
-        ("offsetof(struct pmdscope_ring_hdr, first)", ANCHORS),
-        ("offsetof(struct pmdscope_ring_hdr, last)", ANCHORS + ANCHOR_SIZE),
-        ("offsetof(struct pmdscope_ring_hdr, head)", HEAD),
-        ("offsetof(struct pmdscope_ring_hdr, records)", RECORDS),
-        ("offsetof(struct pmdscope_ring_hdr, dropped)", DROPPED),
-        ("offsetof(struct pmdscope_ring_hdr, filtered)", FILTERED),
-        ("offsetof(struct pmdscope_ring_hdr, sampled_out)", SAMPLED_OUT),
-        ("offsetof(struct pmdscope_ring_hdr, port_dropped)", PORT_DROPPED),
-        ("sizeof(struct pmdscope_anchor)", ANCHOR_SIZE),
-        ("offsetof(struct pmdscope_anchor, realtime_ns)", 8),
-        ("offsetof(struct pmdscope_anchor, raw_ns)", 16),
-        ("sizeof(struct pmdscope_ring_tail)", TAIL_SIZE),
-        ("sizeof(struct pmdscope_record)", RECORD_SIZE),
-        ("offsetof(struct pmdscope_record, type)", 4),
-        ("offsetof(struct pmdscope_record, dir)", 5),
-        ("offsetof(struct pmdscope_record, flags)", 6),
-        ("offsetof(struct pmdscope_record, caplen)", 8),
-        ("offsetof(struct pmdscope_record, len)", 12),
-        ("offsetof(struct pmdscope_record, port)", 16),
-        ("offsetof(struct pmdscope_record, queue)", 18),
-        ("offsetof(struct pmdscope_record, gap)", 20),
-        ("offsetof(struct pmdscope_record, tsc)", 24),
-        ("sizeof(struct pmdscope_tee_select)", 8),
-        ("sizeof(struct pmdscope_insn)", size_of::<Insn>()),
-        ("offsetof(struct pmdscope_insn, k)", 4),
-        ("sizeof(struct pmdscope_tee_request)", REQUEST_SIZE),
-        ("offsetof(struct pmdscope_tee_request, nb_selects)", 24),
-        ("offsetof(struct pmdscope_tee_request, nb_insns)", 26),
-        ("sizeof(struct pmdscope_tee_message)", MESSAGE_SIZE),
-        ("offsetof(struct pmdscope_tee_message, kind)", 6),
-        ("offsetof(struct pmdscope_tee_message, value)", 8),
-        ("offsetof(struct pmdscope_tee_message, text)", 16),
-    ];
-
-    #[test]
-    fn layout_agrees_with_the_c_header() {
-        let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../lib/include/pmdscope_ring.h");
-        let mut source = format!("#include <stddef.h>\n#include \"{header}\"\n");
-        for (expression, value) in GOLDEN {
-            writeln!(source, "_Static_assert(({expression}) == {value}, \"{expression}\");")
-                .unwrap();
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("golden.c");
-        std::fs::write(&file, source).unwrap();
-        match Command::new("cc").arg("-fsyntax-only").arg("-std=c11").arg(&file).output() {
-            Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr)),
-            Err(error) => eprintln!("SKIP: no C compiler: {error}"),
-        }
-    }
-
-    #[test]
-    fn request_is_header_selects_and_instructions() {
-        let request = Request {
-            snaplen: 128,
-            sample: 10,
-            ring_size: 1 << 20,
-            lease_ms: 0,
-            selects: vec![Select { port: 3, queue: ANY, dirs: 3 }],
-            program: vec![Insn { code: 6, jt: 1, jf: 2, k: 0x0102_0304 }],
-        };
-        let bytes = request.encode().unwrap();
-        assert_eq!(bytes.len(), REQUEST_SIZE + 16);
-        assert_eq!(&bytes[24..28], [1u16.to_ne_bytes(), 1u16.to_ne_bytes()].concat());
-        assert_eq!(&bytes[32..40], [3u16, ANY, 3, 0].map(u16::to_ne_bytes).concat());
-        assert_eq!(&bytes[40..44], [6u16.to_ne_bytes(), [1, 2]].concat());
-        assert_eq!(&bytes[44..], 0x0102_0304_u32.to_ne_bytes());
-    }
-
-    #[test]
-    fn request_beyond_the_limits_is_not_encoded() {
-        let insn = Insn { code: 6, jt: 0, jf: 0, k: 0 };
-        let mut request = Request {
-            snaplen: 0,
-            sample: 0,
-            ring_size: 0,
-            lease_ms: 0,
-            selects: vec![],
-            program: vec![insn; MAX_INSNS],
-        };
-        assert!(request.encode().is_some());
-        request.program.push(insn);
-        assert!(request.encode().is_none());
-    }
-
-    proptest! {
-        #[test]
-        fn any_datagram_is_a_message_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let message = Message::parse(&bytes);
-            prop_assert!(message.is_none() || bytes.len() == MESSAGE_SIZE);
-        }
-
-        #[test]
-        fn message_text_ends_at_nul_and_has_no_control_characters(
-            text in proptest::collection::vec(any::<u8>(), 112),
-        ) {
-            let mut bytes = TEE_MAGIC.to_ne_bytes().to_vec();
-            bytes.extend(VERSION.to_ne_bytes());
-            bytes.extend(TEE_REFUSE.to_ne_bytes());
-            bytes.extend(13u32.to_ne_bytes());
-            bytes.extend([0; 4]);
-            bytes.extend(&text);
-            let message = Message::parse(&bytes).unwrap();
-            prop_assert_eq!((message.kind, message.value), (TEE_REFUSE, 13));
-            prop_assert!(!message.text.contains(char::is_control));
-        }
-    }
-}
+#[path = "layout_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! [`session`] asks an app for its rings, [`ring`] copies records out of them, [`merge`] puts them
 //! in order, [`clock`] gives them a time, [`pcapng`] makes blocks of them and [`sink`] writes those.
-//! [`pump`] runs all this until it is told to stop. `docs/ring.md` has the rules.
+//! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told to stop. `docs/ring.md` has the rules.
 
 // Lengths are bounded by a ring of 64 MiB or a snap length of 256 KiB long before they are cast;
 // tests cut numbers into bytes.
@@ -11,6 +11,7 @@
 pub mod clock;
 pub mod filter;
 pub mod layout;
+pub mod leak;
 pub mod merge;
 mod output;
 pub mod pcapng;

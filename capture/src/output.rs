@@ -122,9 +122,10 @@ impl Output {
             data,
             len: record.len,
             dir: record.dir,
-            queue: record.queue,
+            queue: Some(record.queue),
             dropped: record.gap,
             id: self.packets,
+            comment: "",
         };
         pcapng::write_packet(self.sink.buffer(), &packet);
         self.packets += 1;
@@ -197,7 +198,7 @@ fn dropped_of(interface: &Counted, rings: &[(usize, &Ring)]) -> Option<u64> {
         .try_fold(0, |sum: u64, dropped| Some(sum.saturating_add(dropped?)))
 }
 
-fn origin() -> Origin {
+pub(crate) fn origin() -> Origin {
     let proc = |file| std::fs::read_to_string(file).unwrap_or_default();
     let cpuinfo = proc("/proc/cpuinfo");
     let model =

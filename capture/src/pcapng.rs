@@ -51,12 +51,14 @@ pub struct Packet<'a> {
     pub len: u32,
     /// [`DIR_RX`], [`DIR_TX`] or unknown.
     pub dir: u8,
-    /// Queue of the port.
-    pub queue: u16,
+    /// Queue of the port, where it is known.
+    pub queue: Option<u16>,
     /// Packets of this interface lost since the one before.
     pub dropped: u32,
     /// Number of the packet in the capture, from 0.
     pub id: u64,
+    /// What to say about this packet; empty is left out.
+    pub comment: &'a str,
 }
 
 /// What is known of an interface at the end; `None` is left out.
@@ -187,12 +189,15 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
         DIR_TX => 2,
         _ => 0,
     };
+    block.text(1, packet.comment);
     block.option(2, &direction.to_ne_bytes());
     if packet.dropped > 0 {
         block.option(4, &u64::from(packet.dropped).to_ne_bytes());
     }
     block.option(5, &packet.id.to_ne_bytes());
-    block.option(6, &u32::from(packet.queue).to_ne_bytes());
+    if let Some(queue) = packet.queue {
+        block.option(6, &u32::from(queue).to_ne_bytes());
+    }
     block.end_options();
 }
 
@@ -258,9 +263,10 @@ mod tests {
             data: &data,
             len: 61,
             dir: DIR_RX,
-            queue: 3,
+            queue: Some(3),
             dropped: 0,
             id: 0,
+            comment: "",
         };
         write_packet(&mut out, &packet);
         let packet = Packet {
@@ -268,7 +274,7 @@ mod tests {
             ns: NS + 1,
             len: 1500,
             dir: DIR_TX,
-            queue: 0,
+            queue: Some(0),
             dropped: 7,
             ..packet
         };

@@ -103,24 +103,29 @@ impl Producer {
     pub(crate) fn push(&mut self, record: Record, payload: &[u8]) -> bool {
         let caplen = payload.len() as u32;
         let size = (RECORD_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);
+        let len = record.len.max(caplen);
+        self.push_raw(Record { size, kind: RECORD_PACKET, caplen, len, ..record }, payload)
+    }
+
+    /// As [`Producer::push`], for a record that is complete but for its gap.
+    pub(crate) fn push_raw(&mut self, record: Record, payload: &[u8]) -> bool {
+        let size = u64::from(record.size);
         let left = self.size - self.head % self.size;
-        let pad = if u64::from(size) > left { left } else { 0 };
-        if self.head + pad + u64::from(size) - self.tail() > self.size {
+        let pad = if size > left { left } else { 0 };
+        if self.head + pad + size - self.tail() > self.size {
             self.gap += 1;
             self.word(DROPPED).fetch_add(1, Ordering::Relaxed);
             self.word(PORT_DROPPED + 8 * usize::from(record.port)).fetch_add(1, Ordering::Relaxed);
             return false;
         }
         if pad > 0 {
-            let record = Record { size: pad as u32, kind: RECORD_PAD, ..Record::default() };
-            let filler = encode(&Record { size: 32, ..record }, &[]);
+            let filler = Record { size: 32, kind: RECORD_PAD, ..Record::default() };
+            let filler = encode(&filler, &[]);
             self.write(&[&(pad as u32).to_ne_bytes()[..], &filler[4..8]].concat());
             self.head += pad - 8;
         }
-        let len = record.len.max(caplen);
         let gap = std::mem::take(&mut self.gap);
-        let record = Record { size, kind: RECORD_PACKET, caplen, len, gap, ..record };
-        self.write(&encode(&record, payload));
+        self.write(&encode(&Record { gap, ..record }, payload));
         self.word(RECORDS).fetch_add(1, Ordering::Relaxed);
         true
     }

@@ -1,6 +1,8 @@
 //! The stream of records of one ring, parsed from bytes that were copied out of it.
 
-use crate::layout::{RECORD_PACKET, RECORD_PAD, RECORD_SIZE, RING_ALIGN, Record};
+use crate::layout::{
+    LEAK_SIZE, Leak, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SIZE, RING_ALIGN, Record,
+};
 
 /// How a record breaks the rules of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,12 +47,23 @@ pub struct Records {
     position: u64,
     data_size: u32,
     snaplen: u32,
+    /// Type of the records to read; others are passed over.
+    kind: u8,
+    /// Bytes before the packet.
+    head: usize,
 }
 
 impl Records {
     /// A stream that starts at a position of a ring of `data_size` bytes, a power of two.
     pub fn new(position: u64, data_size: u32, snaplen: u32) -> Self {
-        Self { bytes: Vec::new(), read: 0, position, data_size, snaplen }
+        let (kind, head) = (RECORD_PACKET, RECORD_SIZE);
+        Self { bytes: Vec::new(), read: 0, position, data_size, snaplen, kind, head }
+    }
+
+    /// As [`Records::new`], for lost mbufs instead of captured packets.
+    pub fn of_leaks(position: u64, data_size: u32, snaplen: u32) -> Self {
+        let (kind, head) = (RECORD_LEAK, RECORD_SIZE + LEAK_SIZE);
+        Self { kind, head, ..Self::new(position, data_size, snaplen) }
     }
 
     /// Bytes that were put in and not yet read.
@@ -70,15 +83,15 @@ impl Records {
         &mut self.bytes
     }
 
-    /// The next packet, without taking it; `None` when everything was read. Padding and unknown
-    /// types are passed over.
+    /// The next record, without taking it; `None` when everything was read. Padding and other types
+    /// are passed over.
     ///
     /// # Errors
     /// When the bytes are no valid record.
     pub fn peek(&mut self) -> Result<Option<Record>, RecordError> {
         while self.pending() > 0 {
             let (size, kind) = self.check_frame()?;
-            if kind == RECORD_PACKET {
+            if kind == self.kind {
                 return self.check_packet(size).map(Some);
             }
             self.skip(size);
@@ -88,8 +101,14 @@ impl Records {
 
     /// The bytes of the packet that [`Records::peek`] returned.
     pub fn payload(&self, record: &Record) -> &[u8] {
-        let start = self.read + RECORD_SIZE;
+        let start = self.read + self.head;
         self.bytes.get(start..start + record.caplen as usize).unwrap_or_default()
+    }
+
+    /// What is known of the lost mbuf that [`Records::peek`] returned; `None` for a packet.
+    pub fn leak(&self) -> Option<Leak> {
+        let bytes = self.bytes.get(self.read + RECORD_SIZE..self.read + self.head)?;
+        Some(Leak::parse(bytes.try_into().ok()?))
     }
 
     /// Goes past a record that [`Records::peek`] returned.
@@ -123,7 +142,8 @@ impl Records {
         let record =
             header.map(Record::parse).ok_or(RecordError::Bounds { position, size, room })?;
         let Record { caplen, len, .. } = record;
-        if caplen > size - RECORD_SIZE as u32 || caplen > self.snaplen || caplen > len {
+        let most = size.checked_sub(self.head as u32);
+        if most.is_none_or(|most| caplen > most) || caplen > self.snaplen || caplen > len {
             return Err(RecordError::Lengths { position, size, caplen, len });
         }
         Ok(record)

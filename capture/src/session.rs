@@ -214,7 +214,7 @@ mod tests {
 
     fn request() -> Request {
         let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
-        Request { snaplen: 0, sample: 0, ring_size: 0, lease_ms: 0, selects, program: vec![] }
+        Request { selects, ..Request::default() }
     }
 
     /// Opens a session with an app that answers as told.

@@ -181,9 +181,10 @@ mod tests {
                 data: &[7; 60],
                 len: 60,
                 dir: 1,
-                queue: 0,
+                queue: Some(0),
                 dropped: 0,
                 id,
+                comment: "",
             };
             write_packet(sink.buffer(), &packet);
         }

@@ -63,14 +63,7 @@ impl App {
                 after(peer);
             });
             let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
-            let request = Request {
-                snaplen: 0,
-                sample: 0,
-                ring_size: 0,
-                lease_ms: 0,
-                selects,
-                program: vec![],
-            };
+            let request = Request { selects, ..Request::default() };
             let session = Session::open(&path, &request, Duration::from_secs(5)).unwrap();
             let ports = vec![Port { id: 0, device: "net_model0".into(), selected: true }];
             let source = Source { app: "model".into(), ports, session };

@@ -1,0 +1,234 @@
+//! Leaked packets: asks an app for the mbufs that it lost, and writes them to a file.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::clock::Clock;
+use crate::layout::{ANY, LEAK_SIZE, Leak, MAX_SNAPLEN, Record};
+use crate::output::origin;
+use crate::pcapng::{self, Interface, Packet, Statistics};
+use crate::records::{RecordError, Records};
+use crate::ring::{Ring, RingError};
+use crate::session::{Event, Session, SessionError};
+use crate::sink::{Sink, SinkError};
+
+/// Pause between looks at the ring.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// More than any app sends; bounds the memory that a broken app can cost.
+const MAX_BYTES: usize = 256 << 20;
+
+/// Why the leaked packets could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LeakError {
+    /// The session broke.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The app gave up.
+    #[error("the app ended the dump: {0}")]
+    Ended(String),
+    /// The ring broke.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// A record is broken.
+    #[error("the ring of leaked packets is broken")]
+    Record(#[from] RecordError),
+    /// The app did not come to an end.
+    #[error("the app did not send all leaked packets within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// The app sent far too much.
+    #[error("the app sent more than {} MiB of leaked packets", MAX_BYTES >> 20)]
+    TooMuch,
+}
+
+/// One lost mbuf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostMbuf {
+    /// What the app knows of it.
+    pub leak: Leak,
+    /// Port of its last stamp.
+    pub port: Option<u16>,
+    /// Queue of its last stamp.
+    pub queue: Option<u16>,
+    /// Direction of its last stamp: `DIR_RX`, `DIR_TX`, or neither.
+    pub dir: u8,
+    /// Wall clock of its last stamp, nanoseconds.
+    pub ns: u64,
+    /// Bytes of the packet on the wire.
+    pub len: u32,
+    /// Bytes that could be read.
+    pub data: Vec<u8>,
+}
+
+/// All that an app sent.
+#[derive(Debug, Default)]
+pub struct LeakDump {
+    /// By time.
+    pub mbufs: Vec<LostMbuf>,
+    /// Mbufs that did not fit into the ring.
+    pub dropped: u64,
+}
+
+/// Reads the answer to a request for leaked packets up to its end.
+///
+/// # Errors
+/// When the app breaks the protocol, gives up, or does not end within `timeout`.
+pub fn receive(mut session: Session, timeout: Duration) -> Result<LeakDump, LeakError> {
+    let deadline = Instant::now() + timeout;
+    let mut lanes: Vec<Lane> = Vec::new();
+    let mut gone = false;
+    while !gone {
+        gone = listen(&mut session, &mut lanes)?;
+        for lane in &mut lanes {
+            lane.read()?;
+        }
+        if !gone && Instant::now() >= deadline {
+            return Err(LeakError::Timeout(timeout));
+        }
+        if !gone {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    let mut dump = LeakDump::default();
+    for lane in &mut lanes {
+        dump.dropped += lane.ring.counters().dropped;
+        lane.parse(&mut dump.mbufs)?;
+    }
+    dump.mbufs.sort_by_key(|mbuf| mbuf.ns);
+    Ok(dump)
+}
+
+/// Takes in what the app says; true once it has said all.
+fn listen(session: &mut Session, lanes: &mut Vec<Lane>) -> Result<bool, LeakError> {
+    loop {
+        match session.next_event()? {
+            None => return Ok(false),
+            Some(Event::Ring(ring)) => lanes.push(Lane::new(ring)),
+            Some(Event::Gone) => return Ok(true),
+            Some(Event::Ended(reason)) => return Err(LeakError::Ended(reason)),
+        }
+    }
+}
+
+/// One ring and what came out of it.
+struct Lane {
+    ring: Ring,
+    records: Records,
+}
+
+impl Lane {
+    fn new(ring: Ring) -> Self {
+        let records = Records::of_leaks(ring.consumed(), ring.data_size(), MAX_SNAPLEN);
+        Self { ring, records }
+    }
+
+    fn read(&mut self) -> Result<(), LeakError> {
+        self.ring.read(self.records.input())?;
+        if self.records.pending() > MAX_BYTES { Err(LeakError::TooMuch) } else { Ok(()) }
+    }
+
+    fn parse(&mut self, mbufs: &mut Vec<LostMbuf>) -> Result<(), LeakError> {
+        let clock = self.ring.anchors().and_then(|(first, last)| Clock::new(first, last));
+        let now_ns = wall_clock_ns();
+        while let Some(record) = self.records.peek()? {
+            if let Some(leak) = self.records.leak() {
+                let ns = time_of(&record, &leak, clock.as_ref(), now_ns);
+                mbufs.push(lost(&record, leak, ns, self.records.payload(&record)));
+            }
+            self.records.skip(record.size);
+        }
+        Ok(())
+    }
+}
+
+/// The time of the last stamp; an app that has not measured its clock yet still tells the age.
+fn time_of(record: &Record, leak: &Leak, clock: Option<&Clock>, now_ns: u64) -> u64 {
+    match clock {
+        Some(clock) if record.tsc > 0 => clock.realtime_ns(record.tsc),
+        _ => now_ns.saturating_sub(leak.age_ms.saturating_mul(1_000_000)),
+    }
+}
+
+fn lost(record: &Record, leak: Leak, ns: u64, data: &[u8]) -> LostMbuf {
+    let known = |id: u16| (id != ANY).then_some(id);
+    LostMbuf {
+        leak,
+        port: known(record.port),
+        queue: known(record.queue),
+        dir: record.dir,
+        ns,
+        len: record.len,
+        data: data.to_vec(),
+    }
+}
+
+fn wall_clock_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Writes a file with one interface per pool and a comment on every packet.
+///
+/// # Errors
+/// When the target refuses.
+pub fn write(
+    sink: &mut Sink,
+    app: &str,
+    mbufs: &[LostMbuf],
+    comment: impl Fn(&LostMbuf) -> String,
+) -> Result<(), SinkError> {
+    pcapng::write_section(sink.buffer(), &origin());
+    let mut pools: Vec<&str> = mbufs.iter().map(|mbuf| mbuf.leak.pool.as_str()).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    for pool in &pools {
+        write_pool(sink, app, pool);
+    }
+    let mut written = vec![0; pools.len()];
+    for (id, mbuf) in mbufs.iter().enumerate() {
+        let Ok(interface) = pools.binary_search(&mbuf.leak.pool.as_str()) else { continue };
+        written[interface] += 1;
+        let packet = Packet {
+            interface: interface as u32,
+            ns: mbuf.ns,
+            data: &mbuf.data,
+            len: mbuf.len,
+            dir: mbuf.dir,
+            queue: mbuf.queue,
+            dropped: 0,
+            id: id as u64,
+            comment: &comment(mbuf),
+        };
+        pcapng::write_packet(sink.buffer(), &packet);
+        sink.settle()?;
+    }
+    let times = || mbufs.iter().map(|mbuf| mbuf.ns);
+    for (interface, delivered) in written.into_iter().enumerate() {
+        let statistics = Statistics {
+            interface: interface as u32,
+            start_ns: times().min().unwrap_or(0),
+            end_ns: times().max().unwrap_or(0),
+            delivered,
+            ..Statistics::default()
+        };
+        pcapng::write_statistics(sink.buffer(), &statistics);
+    }
+    sink.flush()
+}
+
+fn write_pool(sink: &mut Sink, app: &str, pool: &str) {
+    let interface = Interface {
+        name: &format!("{app}:{pool}"),
+        description: &format!("mbuf pool {pool} of {app}"),
+        filter: "",
+        comment: "Packets in mbufs that the app has lost. Each is shown at the time when it was \
+                  last seen to move.",
+        snaplen: MAX_SNAPLEN,
+    };
+    pcapng::write_interface(sink.buffer(), &interface);
+}
+
+const _: () = assert!(LEAK_SIZE.is_multiple_of(16), "packet bytes stay aligned");
+
+#[cfg(test)]
+#[path = "leak_tests.rs"]
+mod tests;
