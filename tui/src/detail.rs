@@ -3,6 +3,8 @@
 use std::fmt::Display;
 
 use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::leak::{SiteSample, StageSample};
+use pmdscope_telemetry::loss::SiteRates;
 use pmdscope_telemetry::model::{Model, PoolTrend};
 use pmdscope_telemetry::sample::{
     HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample,
@@ -11,9 +13,11 @@ use pmdscope_telemetry::sample::{
 use ratatui::text::{Line, Span};
 
 use crate::graph::{burst_labels, doubling_labels, histogram};
-use crate::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, signed};
+use crate::ledger::{explain, stage_ms};
+use crate::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
 use crate::subject::Subject;
 use crate::tables::lcores::time_of_day;
+use crate::tables::leaks::pool_left_s;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
 use crate::theme::Tone;
 use crate::view::View;
@@ -53,7 +57,12 @@ impl Page<'_> {
             self.finding(findings.find(|f| f.lint == *lint && f.subject == *about)?);
             return Some(());
         }
-        self.part(subject, app.model.as_ref()?)
+        self.part(subject, app.model.as_ref()?)?;
+        if let Subject::Site { pool, site, .. } = subject {
+            let about = format!("{pool} {site}");
+            self.advice(app.findings.iter().find(|finding| finding.subject == about));
+        }
+        Some(())
     }
 
     fn part(&mut self, subject: &Subject, model: &Model) -> Option<()> {
@@ -75,6 +84,20 @@ impl Page<'_> {
             Subject::Pool { pool, .. } => {
                 let index = sample.pools.iter().position(|p| p.name == *pool)?;
                 self.pool(&sample.pools[index], model.pools.get(index));
+            }
+            Subject::Ledger { pool, .. } => {
+                let ledger = sample.ledger.iter().find(|ledger| ledger.name == *pool)?;
+                for line in explain(ledger, &sample.stages) {
+                    self.text(&line, Tone::Plain);
+                }
+            }
+            Subject::Site { pool, id, kind, .. } => {
+                let same = |s: &SiteSample| (&s.pool, s.id, s.kind) == (pool, *id, *kind);
+                let index = sample.sites.iter().position(same)?;
+                self.site(&sample.sites[index], model.sites.get(index), model);
+            }
+            Subject::Stage { stage, .. } => {
+                self.stage(sample.stages.iter().find(|s| s.stage == *stage)?);
             }
             Subject::Lcore { lcore, .. } => {
                 self.lcore(sample.lcores.iter().find(|l| l.lcore == *lcore)?);
@@ -136,6 +159,43 @@ impl Page<'_> {
         self.field("evidence", &finding.evidence);
         self.field("threshold", &finding.threshold);
         self.field("what to do", &finding.advice);
+    }
+
+    fn advice(&mut self, finding: Option<&Finding>) {
+        if let Some(finding) = finding {
+            self.field("evidence", &finding.evidence);
+            self.field("what to do", &finding.advice);
+        }
+    }
+
+    fn site(&mut self, site: &SiteSample, rates: Option<&SiteRates>, model: &Model) {
+        self.field("site", &site.site);
+        self.field("function", if site.function.is_empty() { UNKNOWN } else { &site.function });
+        self.field("after", if site.operation.is_empty() { UNKNOWN } else { &site.operation });
+        self.field("kind", site.kind);
+        self.field("pool", &site.pool);
+        if site.kind.is_loss() {
+            self.field("lost now", count(site.count));
+        }
+        self.field("ever found", count(site.events));
+        self.field("per second", known(rates.and_then(|rates| rates.rate_ps), si));
+        if site.kind.is_loss() {
+            self.field("oldest", format!("{} ago", seconds(site.oldest_ms as f64 / 1000.0)));
+            self.field("newest", format!("{} ago", seconds(site.newest_ms as f64 / 1000.0)));
+            self.field("pool empty in", known(pool_left_s(model, &site.pool), seconds));
+        }
+        let first = time_of_day(site.first_realtime_ns, &self.view.zone);
+        self.field("first confirmed", first);
+    }
+
+    fn stage(&mut self, stage: &StageSample) {
+        self.field("held now", count(stage.held));
+        self.field("longest", stage_ms(stage.longest_ms));
+        if stage.hold {
+            self.field("suspect after", "never: declared with pmdscope_stage_hold()");
+        } else {
+            self.field("suspect after", stage_ms(stage.bound_ms));
+        }
     }
 
     fn port(&mut self, port: &PortSample) {

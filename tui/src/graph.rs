@@ -1,5 +1,8 @@
 //! Bars, sparklines and histograms, drawn with characters.
 
+use pmdscope_telemetry::leak::Place;
+
+use crate::ledger;
 use crate::theme::Theme;
 
 /// A picture in a table cell.
@@ -13,6 +16,11 @@ pub enum Graph {
         cached: u64,
         /// All objects.
         size: u64,
+    },
+    /// The mbufs of a pool by where they are, each place with a sign of its own.
+    Ledger {
+        /// Mbufs in each place.
+        parts: Vec<(Place, u64)>,
     },
     /// A curve over time, oldest first, from 0 to `top`.
     Spark {
@@ -31,6 +39,7 @@ impl Graph {
     pub fn draw(&self, width: usize, theme: Theme) -> String {
         match self {
             Self::Bar { used, cached, size } => bar(*used, *cached, *size, width, theme),
+            Self::Ledger { parts } => ledger::bar(parts, width, theme),
             Self::Spark { values, top } => spark(values, *top, width, theme),
         }
     }

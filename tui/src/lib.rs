@@ -10,6 +10,7 @@ mod detail;
 #[cfg(test)]
 mod fixture;
 pub mod graph;
+pub mod ledger;
 pub mod number;
 mod overlay;
 pub mod pace;

@@ -1,5 +1,6 @@
 //! What a row, a selection or a detail view is about. Stays the same from sample to sample.
 
+use pmdscope_telemetry::leak::SiteKind;
 use pmdscope_telemetry::sample::Direction;
 
 /// One thing of one app.
@@ -18,6 +19,12 @@ pub enum Subject {
     Ring { app: String, ring: String },
     /// A mempool.
     Pool { app: String, pool: String },
+    /// The ledger of a mempool.
+    Ledger { app: String, pool: String },
+    /// A site that lost mbufs of a pool.
+    Site { app: String, pool: String, id: u32, kind: SiteKind, site: String },
+    /// A place that keeps mbufs for a while.
+    Stage { app: String, stage: String },
     /// A polling lcore.
     Lcore { app: String, lcore: u32 },
     /// A ring of a capture session.
@@ -34,6 +41,9 @@ impl Subject {
             | Self::Queue { app, .. }
             | Self::Ring { app, .. }
             | Self::Pool { app, .. }
+            | Self::Ledger { app, .. }
+            | Self::Site { app, .. }
+            | Self::Stage { app, .. }
             | Self::Lcore { app, .. }
             | Self::Tee { app, .. } => app,
         }
@@ -51,6 +61,9 @@ impl Subject {
             }
             Self::Ring { app, ring } => format!("ring {ring} of {app}"),
             Self::Pool { app, pool } => format!("pool {pool} of {app}"),
+            Self::Ledger { app, pool } => format!("ledger of pool {pool} of {app}"),
+            Self::Site { app, kind, site, .. } => format!("{kind} at {site} of {app}"),
+            Self::Stage { app, stage } => format!("stage {stage} of {app}"),
             Self::Lcore { app, lcore } => format!("lcore {lcore} of {app}"),
             Self::Tee { app, session, lcore } => {
                 format!("capture {session} of {app}, lcore {lcore}")

@@ -2,6 +2,7 @@
 
 pub(crate) mod apps;
 pub(crate) mod lcores;
+pub mod leaks;
 mod pools;
 pub(crate) mod ports;
 
@@ -25,7 +26,12 @@ pub fn of(tab: Tab, world: &World, view: &View) -> Vec<Table> {
     let mut tables = match tab {
         Tab::Overview => overview(world, view),
         Tab::Ports => vec![ports::ports(world, view), ports::queues(world), ports::rings(world)],
-        Tab::Pools => vec![pools::pools(world)],
+        Tab::Pools => vec![
+            pools::pools(world),
+            leaks::ledgers(world, view.theme),
+            leaks::sites(world),
+            leaks::stages(world),
+        ],
         Tab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
     };
     if tab != Tab::Overview && world.apps.len() == 1 {

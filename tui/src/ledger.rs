@@ -1,0 +1,224 @@
+//! The ledger of a pool in words, line by line, and the signs of its bar.
+
+use std::fmt::Write;
+
+use pmdscope_telemetry::leak::{LedgerSample, Place, StageSample};
+
+use crate::number::{UNKNOWN, count, seconds, signed};
+use crate::theme::Theme;
+
+/// Parts in the order in which a bar shows them: what is wrong comes first.
+const BAR_ORDER: [Place; 8] = [
+    Place::Leaked,
+    Place::Unplaced,
+    Place::Held,
+    Place::Rings,
+    Place::TxPending,
+    Place::RxPosted,
+    Place::Cached,
+    Place::Common,
+];
+
+/// The sign that stands for a place in bars. All differ, also without colours.
+fn sign(place: Place, theme: Theme) -> char {
+    let [held, cached, common] = theme.bar();
+    match place {
+        Place::Leaked => '!',
+        Place::Unplaced => '?',
+        Place::Held => held,
+        Place::Rings => 'o',
+        Place::TxPending => '>',
+        Place::RxPosted => '<',
+        Place::Cached => cached,
+        Place::Common => common,
+    }
+}
+
+/// What the signs of a bar mean, in one line.
+pub(crate) fn legend(theme: Theme) -> String {
+    let each = BAR_ORDER.map(|place| format!("{} {}", sign(place, theme), short(place)));
+    each.join("  ")
+}
+
+fn short(place: Place) -> &'static str {
+    match place {
+        Place::Leaked => "leaked",
+        Place::Unplaced => "unplaced",
+        Place::Held => "held",
+        Place::Rings => "rings",
+        Place::TxPending => "tx",
+        Place::RxPosted => "rx",
+        Place::Cached => "cached",
+        Place::Common => "free",
+    }
+}
+
+/// The parts of a pool as a bar of `width` characters. A part that is not empty is always seen, if
+/// there are as many characters as parts.
+pub(crate) fn bar(parts: &[(Place, u64)], width: usize, theme: Theme) -> String {
+    let of = |place| parts.iter().find(|(p, _)| *p == place).map_or(0, |(_, part)| *part);
+    let present: Vec<_> = BAR_ORDER
+        .map(|place| (place, of(place)))
+        .into_iter()
+        .filter(|(_, part)| *part > 0)
+        .collect();
+    let total: u128 = present.iter().map(|(_, part)| u128::from(*part)).sum();
+    let free_columns = width.saturating_sub(present.len()) as u128;
+    let (mut before, mut bar) = (0, String::new());
+    for (place, part) in present {
+        let after = before + u128::from(part);
+        let more = (after * free_columns / total).saturating_sub(before * free_columns / total);
+        let columns = 1 + usize::try_from(more).unwrap_or(0);
+        bar.extend(std::iter::repeat_n(sign(place, theme), columns));
+        before = after;
+    }
+    bar.chars().chain(std::iter::repeat(' ')).take(width).collect()
+}
+
+/// What it means that an mbuf is there.
+fn meaning(place: Place, ledger: &LedgerSample) -> &'static str {
+    match place {
+        Place::Common => "free, in the common ring of the pool",
+        Place::Cached => "free, in the caches of lcores",
+        Place::RxPosted => "given to a NIC to receive into",
+        Place::TxPending => "given to a NIC for sending, not back yet",
+        Place::Rings => "waiting in software rings",
+        Place::Held => "held by the app, not suspected",
+        Place::Leaked => "lost: never freed, and in no queue, ring or cache",
+        Place::Unplaced if ledger.armed => "in use, but in no place that is known",
+        Place::Unplaced => "in use; where is not known while no stamps are written",
+    }
+}
+
+/// The ledger line by line, with its sum and its trend.
+pub fn explain(ledger: &LedgerSample, stages: &[StageSample]) -> Vec<String> {
+    let stamps = if ledger.armed { "stamps are written" } else { "no stamps are written" };
+    let mut lines = vec![
+        format!("{}: {} mbufs; {stamps} (mode {})", ledger.name, count(ledger.size), ledger.mode),
+        String::new(),
+    ];
+    for (index, (place, part)) in ledger.parts().into_iter().enumerate() {
+        let plus = if index == 0 { ' ' } else { '+' };
+        lines.push(format!(
+            "{plus} {:>10}  {:<10}  {}",
+            count(part),
+            place.name(),
+            meaning(place, ledger)
+        ));
+    }
+    lines.push(format!("= {:>10}  {}", count(ledger.sum()), sum_line(ledger)));
+    lines.push(String::new());
+    lines.extend(remarks(ledger));
+    lines.extend(holders(stages));
+    lines
+}
+
+fn sum_line(ledger: &LedgerSample) -> String {
+    match ledger.imbalance() {
+        None => "all mbufs of the pool".to_owned(),
+        Some(_) => format!("does not add up to the size of {}", count(ledger.size)),
+    }
+}
+
+fn remarks(ledger: &LedgerSample) -> Vec<String> {
+    let mut trend = format!("growth of what is in use: {}/s", signed(ledger.slope_ps()));
+    if let Some(ms) = ledger.exhausted_in_ms {
+        let _ = write!(trend, ", empty in {}", seconds(ms as f64 / 1000.0));
+    }
+    let mut lines = vec![trend];
+    let counted = [
+        (ledger.prearm, "of the lost were lost before stamps were written: no site"),
+        (ledger.lost_at_least, "are lost at least; the pool is too empty to tell which"),
+        (ledger.double_frees, "times an mbuf was freed that was free"),
+        (ledger.use_after_frees, "times an mbuf was used after it was freed"),
+    ];
+    let there = counted.into_iter().filter(|(number, _)| *number > 0);
+    lines.extend(there.map(|(number, what)| format!("{} {what}", count(number))));
+    lines.push(format!(
+        "{} walks so far, the last took {} us",
+        count(ledger.walks),
+        ledger.walk_us
+    ));
+    lines
+}
+
+/// Stages that hold mbufs of any pool.
+fn holders(stages: &[StageSample]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for stage in stages.iter().filter(|stage| stage.held > 0) {
+        if lines.is_empty() {
+            lines.extend([String::new(), "stages that hold mbufs, of all pools:".to_owned()]);
+        }
+        lines.push(format!(
+            "  {:>10}  {:<24}  {}",
+            count(stage.held),
+            stage.stage,
+            patience(stage)
+        ));
+    }
+    lines
+}
+
+fn patience(stage: &StageSample) -> String {
+    let longest = stage_ms(stage.longest_ms);
+    if stage.hold {
+        format!("may keep them; longest so far {longest}")
+    } else {
+        format!("suspect after {}; longest so far {longest}", stage_ms(stage.bound_ms))
+    }
+}
+
+/// A residence, or that there was none.
+pub(crate) fn stage_ms(ms: u64) -> String {
+    match ms {
+        0 => UNKNOWN.to_owned(),
+        1..10_000 => format!("{ms}ms"),
+        _ => seconds(ms as f64 / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::fixture;
+
+    const ASCII: Theme = Theme { mono: true, ascii: true };
+
+    #[test]
+    fn every_part_is_seen_and_has_a_sign_of_its_own() {
+        let parts = [
+            (Place::Common, 10_000),
+            (Place::Cached, 300),
+            (Place::RxPosted, 1),
+            (Place::TxPending, 1),
+            (Place::Rings, 1),
+            (Place::Held, 1),
+            (Place::Leaked, 1),
+            (Place::Unplaced, 1),
+        ];
+        assert_eq!(bar(&parts, 16, ASCII), "!?#o><=.........");
+        assert_eq!(bar(&parts, 4, ASCII), "!?#o");
+        assert_eq!(bar(&parts[..1], 4, ASCII), "....");
+        assert_eq!(bar(&[(Place::Common, 50), (Place::Leaked, 50)], 10, ASCII), "!!!!!.....");
+        assert_eq!(bar(&[], 3, ASCII), "   ");
+        assert_eq!(bar(&[(Place::Held, u64::MAX), (Place::Common, u64::MAX)], 4, ASCII), "##..");
+        for theme in [ASCII, Theme::default()] {
+            let mut signs = BAR_ORDER.map(|place| sign(place, theme));
+            signs.sort_unstable();
+            assert!(signs.windows(2).all(|pair| pair[0] != pair[1]), "{signs:?}");
+        }
+    }
+
+    #[test]
+    fn a_ledger_is_explained_line_by_line() {
+        let model = fixture::leaking();
+        let sample = &model.sample;
+        let armed = explain(&sample.ledger[0], &sample.stages).join("\n");
+        let mut ledger = sample.ledger[0].clone();
+        (ledger.unplaced, ledger.held, ledger.armed) = (ledger.held + 5, 0, false);
+        let disarmed = explain(&ledger, &[]).join("\n");
+        assert_snapshot!(format!("{armed}\n----\n{disarmed}"));
+    }
+}
