@@ -1,6 +1,6 @@
 //! `pmdscope capture`: tcpdump for ports that the kernel does not see.
 
-mod interface;
+pub(crate) mod interface;
 mod report;
 
 use std::io::{self, IsTerminal, Write};

@@ -3,6 +3,7 @@
 mod capture;
 mod check;
 mod completions;
+mod leaks;
 mod ls;
 mod output;
 mod session;
@@ -35,6 +36,7 @@ enum Command {
     Ls(ls::Args),
     Top(top::Args),
     Check(check::Args),
+    Leaks(leaks::Args),
     Capture(capture::Args),
     Completions(completions::Args),
 }
@@ -64,6 +66,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Leaks(args) => leaks::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

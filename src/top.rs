@@ -118,7 +118,7 @@ fn utf8_locale() -> bool {
 }
 
 /// Parses seconds.
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let range = "must be a number of seconds from 0.1 to 60";
     let seconds: f64 = text.parse().map_err(|_| range.to_owned())?;
     if (0.1..=60.0).contains(&seconds) {

@@ -60,10 +60,10 @@ impl Wanted {
 
 /// An app and what it tells of itself.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) app: App,
+pub(crate) struct Running {
+    pub(crate) app: App,
     /// `None` when it cannot be asked.
-    pub(super) sample: Option<Sample>,
+    pub(crate) sample: Option<Sample>,
 }
 
 /// All running apps.
@@ -174,7 +174,7 @@ fn ask(app: App) -> Running {
 }
 
 /// Where the app offers its packets: where it says, seen from here, or where it ought to be.
-pub(super) fn capture_socket(running: &Running) -> anyhow::Result<PathBuf> {
+pub(crate) fn capture_socket(running: &Running) -> anyhow::Result<PathBuf> {
     let Running { app, sample } = running;
     let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
     let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::sample::Sample;
 use crate::table::{FromPage, Page};
 
 /// When the stamps that name sites are written.
@@ -233,6 +234,21 @@ pub struct StageSample {
     pub bound_ms: u64,
     /// Longest residence that ended well, milliseconds.
     pub longest_ms: u64,
+}
+
+impl Sample {
+    /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.
+    pub fn has_leaks(&self) -> bool {
+        let of_pool = |ledger: &LedgerSample| {
+            [ledger.leaked, ledger.lost_at_least, ledger.double_frees, ledger.use_after_frees]
+                .iter()
+                .any(|count| *count > 0)
+        };
+        let at_site = |site: &SiteSample| {
+            if site.kind.is_loss() { site.count > 0 } else { site.events > 0 }
+        };
+        self.ledger.iter().any(of_pool) || self.sites.iter().any(at_site)
+    }
 }
 
 #[derive(Deserialize)]

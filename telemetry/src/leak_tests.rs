@@ -111,6 +111,20 @@ fn sites_and_stages_keep_their_names() {
 }
 
 #[test]
+fn a_trend_is_no_leak_and_a_recovered_site_neither() {
+    let mut sample = crate::sample::tests::empty_sample();
+    let recovered = SiteSample { count: 0, events: 9, ..site("mb", 1, SiteKind::Leak, 0) };
+    sample.sites = vec![recovered];
+    sample.ledger = vec![LedgerSample { slope_milli: 1_000_000, ..ledger("mb", 0) }];
+    assert!(!sample.has_leaks());
+    sample.ledger[0].lost_at_least = 1;
+    assert!(sample.has_leaks());
+    sample.ledger.clear();
+    sample.sites = vec![SiteSample { events: 1, ..site("mb", 1, SiteKind::DoubleFree, 0) }];
+    assert!(sample.has_leaks());
+}
+
+#[test]
 fn an_unknown_mode_or_kind_is_an_error_and_no_guess() {
     let mut wrong = columns(leaks());
     wrong.insert("mode".into(), json!(["auto", "maybe"]));

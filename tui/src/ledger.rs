@@ -134,11 +134,10 @@ fn remarks(ledger: &LedgerSample) -> Vec<String> {
     ];
     let there = counted.into_iter().filter(|(number, _)| *number > 0);
     lines.extend(there.map(|(number, what)| format!("{} {what}", count(number))));
-    lines.push(format!(
-        "{} walks so far, the last took {} us",
-        count(ledger.walks),
-        ledger.walk_us
-    ));
+    lines.push(match ledger.walks {
+        0 => "no walk over its mbufs so far".to_owned(),
+        walks => format!("{} walks so far, the last took {} us", count(walks), ledger.walk_us),
+    });
     lines
 }
 

@@ -7,7 +7,7 @@ use pmdscope_telemetry::model::Model;
 use super::{alarm, app_cell, bad_rate, note_level_0, number, rate};
 use crate::graph::Graph;
 use crate::ledger::{legend, stage_ms};
-use crate::number::{known, seconds, si};
+use crate::number::{count, known, seconds, si};
 use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};
 use crate::theme::{Theme, Tone};
@@ -106,7 +106,7 @@ fn site_cells(app: &AppState, model: &Model, site: &SiteSample, rates: &SiteRate
         app_cell(app),
         Cell::text(&site.pool),
         Cell::text(site.kind.to_string()),
-        alarm(number(found), found > 0, Tone::Bad),
+        alarm(Cell::number(Some(found as f64), count(found)), found > 0, Tone::Bad),
         rate(rates.rate_ps),
         Cell::number(oldest, known(oldest, seconds)),
         Cell::number(left, known(left, seconds)),

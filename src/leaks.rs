@@ -1,0 +1,209 @@
+//! `pmdscope leaks`: which line loses mbufs, how fast, and what the lost packets look like.
+
+mod arm;
+mod packets;
+mod report;
+
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use pmdscope_telemetry::discover::{self, App, DiscoverOptions};
+use pmdscope_telemetry::sample::Sample;
+use pmdscope_tui::world::World;
+
+use crate::session::{AppArg, Rounds};
+use crate::{FAILED, output, top};
+
+/// Samples from which on a trend of our own is believed.
+const TREND_SAMPLES: u32 = 5;
+
+/// Clears a terminal before the next report.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// Find lost mbufs: which pool, how fast, since when, which line of source
+#[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // one per flag of the command line
+#[command(group = clap::ArgGroup::new("act").multiple(false))]
+#[command(after_help = "\
+Examples:
+  pmdscope leaks                             one row per site that loses mbufs
+  pmdscope leaks -a reflector --explain      where every mbuf of each pool is
+  pmdscope leaks --write leaked.pcapng -N 4  the lost packets, with a comment each
+
+Level 0 (a stock app, DPDK 23.03 or newer) shows which pool drains and when it is
+empty, level 1 (libpmdscope) also the queue or stage that loses mbufs, level 2
+(built with pmdscope_trace.h) the line of source.
+
+Exit codes: 0 no leak; 1 leaks, or something failed; 2 wrong usage.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    app: AppArg,
+
+    /// Report again and again
+    #[arg(long)]
+    watch: bool,
+
+    /// Seconds between two samples, 0.1 to 60
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = top::interval)]
+    interval: Duration,
+
+    /// Print JSON, one document per line
+    #[arg(long)]
+    json: bool,
+
+    /// Write lost packets as pcapng, or to standard output for -
+    #[arg(long, value_name = "FILE", group = "act", conflicts_with_all = ["watch", "json"])]
+    write: Option<PathBuf>,
+
+    /// Packets to write for each site, 1 to 4096
+    #[arg(short = 'N', value_name = "PER_SITE", default_value_t = 8, requires = "write",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    per_site: u32,
+
+    /// Print the ledger line by line, of all pools or of one
+    #[arg(long, value_name = "POOL", num_args = 0..=1, group = "act",
+          conflicts_with_all = ["watch", "json"])]
+    #[allow(clippy::option_option)] // not given, given without a pool, with one
+    explain: Option<Option<String>>,
+
+    /// Write stamps for so long, 1 to 86400 seconds, also in an app that does so only by need
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60",
+          group = "act", conflicts_with_all = ["watch", "json"],
+          value_parser = clap::value_parser!(u32).range(1..=86400))]
+    arm: Option<u32>,
+
+    /// Stop writing stamps
+    #[arg(long, group = "act", conflicts_with_all = ["watch", "json"])]
+    disarm: bool,
+
+    /// Print whether and when stamps are written
+    #[arg(long, group = "act", conflicts_with_all = ["watch", "json"])]
+    mode: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(seconds) = args.arm.or(args.disarm.then_some(0)) {
+        return arm::run(&args.app, seconds);
+    }
+    if let Some(path) = &args.write {
+        return packets::run(&args.app, path, args.per_site);
+    }
+    let mut rounds = Rounds::start(&args.app)?;
+    let mut next = Instant::now();
+    rounds.sample();
+    if let Some(pool) = &args.explain {
+        return explain(&rounds.world, pool.as_deref());
+    }
+    if args.mode {
+        output::print(&report::modes(&rounds.world))?;
+        return Ok(verdict(&rounds.world));
+    }
+    for _ in 1..samples(&rounds.world) {
+        wait(&mut next, args.interval);
+        rounds.sample();
+    }
+    while print(args, &rounds.world)? && args.watch {
+        wait(&mut next, args.interval);
+        rounds.sample();
+    }
+    Ok(verdict(&rounds.world))
+}
+
+/// Keeps the pace of the clock instead of adding the time of each round.
+fn wait(next: &mut Instant, interval: Duration) {
+    *next += interval;
+    thread::sleep(next.saturating_duration_since(Instant::now()));
+}
+
+/// Samples before the first report: libpmdscope has its trends, those of a stock app are our own.
+fn samples(world: &World) -> u32 {
+    let watched = |sample: &Sample| {
+        sample.ledger.is_empty() && sample.pools.iter().any(|pool| pool.occupancy.is_some())
+    };
+    if world.models().any(|(_, model)| watched(&model.sample)) { TREND_SAMPLES } else { 2 }
+}
+
+/// Prints a report; false when nobody reads it.
+fn print(args: &Args, world: &World) -> Result<bool> {
+    if args.json {
+        return output::print_json(&report::Document::of(world));
+    }
+    let clear = if args.watch && stdout().is_terminal() { CLEAR } else { "" };
+    output::print(&format!("{clear}{}", report::text(world)))
+}
+
+fn explain(world: &World, pool: Option<&str>) -> Result<ExitCode> {
+    let text = report::explain(world, pool);
+    if text.is_empty() {
+        let names: Vec<_> = report::pools(world).collect();
+        match (pool, names.is_empty()) {
+            (Some(pool), false) => {
+                bail!("there is no pool {pool:?} with a ledger; there is {}", names.join(", "))
+            }
+            _ => bail!("{}", report::why_no_ledger(world)),
+        }
+    }
+    output::print(&text)?;
+    Ok(verdict(world))
+}
+
+/// 1 for leaks, and for apps that cannot say whether they have any.
+fn verdict(world: &World) -> ExitCode {
+    let leaks = world.models().any(|(_, model)| model.sample.has_leaks());
+    let silent = world.apps.iter().any(pmdscope_tui::world::AppState::stale);
+    if leaks || silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
+}
+
+/// The one app that is meant.
+fn the_app(chosen: &AppArg) -> Result<App> {
+    Ok(discover::find(chosen.app.as_deref(), &DiscoverOptions::default())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &str) -> Result<Args, clap::Error> {
+        Cli::try_parse_from([&["leaks"], &*words.split(' ').collect::<Vec<_>>()].concat())
+            .map(|cli| cli.args)
+    }
+
+    #[test]
+    fn optional_values_have_defaults() {
+        assert_eq!(parse("--arm").unwrap().arm, Some(60));
+        assert_eq!(parse("--arm 5 -a x").unwrap().arm, Some(5));
+        assert_eq!(parse("-a x --explain").unwrap().explain, Some(None));
+        assert_eq!(parse("--explain mb").unwrap().explain, Some(Some("mb".into())));
+        assert_eq!(parse("--write x").unwrap().per_site, 8);
+    }
+
+    #[test]
+    fn contradictions_and_values_out_of_range_are_refused() {
+        let wrong = [
+            "--arm 0",
+            "--arm 86401",
+            "--arm --disarm",
+            "--write x -N 0",
+            "-N 4",
+            "--write x --json",
+            "--explain --watch",
+            "--mode --arm",
+            "-i 0.01",
+        ];
+        for words in wrong {
+            assert!(parse(words).is_err(), "{words}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `--write`: the lost packets of an app as a file.
+
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use pmdscope_capture::layout::{
+    ANY, DIR_RX, DIR_TX, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, Request, Select, TEE_LEAKED,
+};
+use pmdscope_capture::leak::{self, LeakDump, LostMbuf};
+use pmdscope_capture::session::Session;
+use pmdscope_capture::sink::{Sink, SinkError};
+use pmdscope_telemetry::Collector;
+use pmdscope_telemetry::leak::SiteSample;
+use pmdscope_telemetry::sample::Sample;
+use pmdscope_tui::number::count;
+
+use super::{report, the_app};
+use crate::capture::interface::{Running, capture_socket};
+use crate::session::{AppArg, ROUND_TIMEOUT};
+use crate::{FAILED, Usage};
+
+/// How long the app may take to send everything.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Writes at most `per_site` packets of each site.
+pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCode> {
+    let to_stdout = path == Path::new("-");
+    if to_stdout && stdout().is_terminal() {
+        return Err(Usage("pcapng is not for a terminal: give --write FILE").into());
+    }
+    let app = the_app(chosen)?;
+    let name = app.name.clone();
+    let sample = Collector::new(app.clone())
+        .collect(ROUND_TIMEOUT)
+        .with_context(|| format!("cannot ask {name}"))?;
+    if sample.ledger.is_empty() {
+        bail!("{name}: {}", report::why_no_ledger_of(&sample));
+    }
+    let lost: u64 = sample.ledger.iter().map(|ledger| ledger.leaked).sum();
+    if lost == 0 {
+        eprintln!("pmdscope: {name} has lost no mbufs, so there is nothing to write");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let socket = capture_socket(&Running { app, sample: Some(sample.clone()) })?;
+    let session = Session::open(&socket, &request(per_site), TIMEOUT);
+    let dump = session
+        .map_err(leak::LeakError::from)
+        .and_then(|session| leak::receive(session, TIMEOUT))
+        .with_context(|| format!("cannot get the lost packets of {name}"))?;
+    let mut sink = if to_stdout { Sink::stdout()? } else { Sink::create(path)? };
+    match leak::write(&mut sink, &name, &dump.mbufs, |mbuf| comment(mbuf, &sample)) {
+        Err(SinkError::Closed { .. }) => {}
+        written => written?,
+    }
+    eprintln!("pmdscope: {}", summary(&dump, lost, path, to_stdout));
+    Ok(ExitCode::from(FAILED))
+}
+
+fn request(per_site: u32) -> Request {
+    let everything = Select { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
+    Request { sample: per_site, selects: vec![everything], flags: TEE_LEAKED, ..Request::default() }
+}
+
+/// Site, function, age, pool, kind and address of an mbuf.
+fn comment(mbuf: &LostMbuf, sample: &Sample) -> String {
+    let leak = &mbuf.leak;
+    let known = sample.sites.iter().filter(|site| site.id == leak.site && site.pool == leak.pool);
+    let kind = kind_word(leak.kind);
+    let site = known.clone().find(|site| site.kind.to_string() == kind).or(known.clone().next());
+    let place = site.map_or_else(|| format!("site {}", leak.site), SiteSample::place);
+    let after = site.map(|site| site.operation.as_str()).filter(|operation| !operation.is_empty());
+    let after = after.map_or(String::new(), |operation| format!(" after {operation}"));
+    format!(
+        "{kind} at {place}{after}, {:.1} s ago, pool {}, mbuf {:#x}",
+        leak.age_ms as f64 / 1000.0,
+        leak.pool,
+        leak.mbuf
+    )
+}
+
+fn kind_word(kind: u8) -> String {
+    match kind {
+        LEAK_LOST => "leak".into(),
+        LEAK_TX_LOST => "tx_lost".into(),
+        LEAK_PINNED => "pinned".into(),
+        other => format!("loss of kind {other}"),
+    }
+}
+
+fn summary(dump: &LeakDump, lost: u64, path: &Path, to_stdout: bool) -> String {
+    let mut sites: Vec<_> = dump.mbufs.iter().map(|m| (&m.leak.pool, m.leak.site)).collect();
+    sites.sort_unstable();
+    sites.dedup();
+    let target = if to_stdout { "standard output".into() } else { path.display().to_string() };
+    let full = match dump.dropped {
+        0 => String::new(),
+        dropped => format!("; {} more did not fit into the ring", count(dropped)),
+    };
+    format!(
+        "{} packets of {} sites written to {target}, of {} lost mbufs{full}",
+        count(dump.mbufs.len() as u64),
+        sites.len(),
+        count(lost)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use pmdscope_capture::layout::Leak;
+
+    use super::*;
+    use crate::leaks::report::tests::leaking;
+
+    fn mbuf(site: u32, kind: u8) -> LostMbuf {
+        let pool = "mb_pool".to_owned();
+        LostMbuf {
+            leak: Leak { mbuf: 0x1_4000_0880, age_ms: 1_520, site, kind, pool },
+            port: Some(0),
+            queue: Some(1),
+            dir: DIR_RX,
+            ns: 1,
+            len: 60,
+            data: vec![0; 60],
+        }
+    }
+
+    #[test]
+    fn a_comment_says_where_when_and_which() {
+        assert_eq!(
+            comment(&mbuf(18, LEAK_LOST), &leaking()),
+            "leak at app_fwd.c:18 forward() after rx, 1.5 s ago, pool mb_pool, mbuf 0x140000880"
+        );
+        assert_eq!(
+            comment(&mbuf(999, 9), &leaking()),
+            "loss of kind 9 at site 999, 1.5 s ago, pool mb_pool, mbuf 0x140000880"
+        );
+    }
+
+    #[test]
+    fn the_summary_counts_packets_and_sites_and_what_is_missing() {
+        let mbufs = vec![mbuf(1, 1), mbuf(1, 1), mbuf(2, 1)];
+        let mut dump = LeakDump { mbufs, dropped: 0 };
+        let path = Path::new("x.pcapng");
+        assert_eq!(
+            summary(&dump, 1047, path, false),
+            "3 packets of 2 sites written to x.pcapng, of 1,047 lost mbufs"
+        );
+        dump.dropped = 7;
+        assert!(summary(&dump, 1047, path, true).ends_with("; 7 more did not fit into the ring"));
+    }
+}

@@ -1,0 +1,276 @@
+//! What `pmdscope leaks` prints.
+
+use std::fmt::Write;
+
+use pmdscope_telemetry::leak::{LedgerSample, StageSample};
+use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
+use pmdscope_telemetry::model::{Model, PoolTrend};
+use pmdscope_telemetry::sample::{PoolSample, Sample};
+use pmdscope_tui::ledger;
+use pmdscope_tui::number::{UNKNOWN, count, known, percent, seconds, signed};
+use pmdscope_tui::report::table_text;
+use pmdscope_tui::subject::Subject;
+use pmdscope_tui::table::{Cell, Column, Table};
+use pmdscope_tui::tables::leaks::sites;
+use pmdscope_tui::theme::Theme;
+use pmdscope_tui::world::{AppState, Status, World};
+use serde::Serialize;
+
+/// Version of the JSON; raised when a field changes its meaning.
+const LEAKS_SCHEMA: u32 = 1;
+
+/// What more instrumentation would tell.
+const LEVELS: &str = "where mbufs are lost needs libpmdscope: level 1 names the queue or stage, \
+                      level 2 the line of source";
+
+/// One moment of all ledgers, as JSON.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    schema: u32,
+    /// Some app has leaks.
+    leaks: bool,
+    apps: Vec<AppLeaks<'a>>,
+}
+
+#[derive(Serialize)]
+struct AppLeaks<'a> {
+    app: &'a str,
+    #[serde(flatten)]
+    status: &'a Status,
+    level: Option<u8>,
+    leaks: bool,
+    ledger: Vec<Ledger<'a>>,
+    sites: Vec<Site<'a>>,
+    stages: &'a [StageSample],
+    pools: &'a [PoolTrend],
+    partial: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Ledger<'a> {
+    #[serde(flatten)]
+    sample: &'a LedgerSample,
+    leaked_ps: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Site<'a> {
+    #[serde(flatten)]
+    sample: &'a pmdscope_telemetry::leak::SiteSample,
+    rate_ps: Option<f64>,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(world: &'a World) -> Self {
+        let leaks = world.models().any(|(_, model)| model.sample.has_leaks());
+        Self { schema: LEAKS_SCHEMA, leaks, apps: world.apps.iter().map(AppLeaks::of).collect() }
+    }
+}
+
+impl<'a> AppLeaks<'a> {
+    fn of(app: &'a AppState) -> Self {
+        let model = app.model.as_ref();
+        let ledger = |(sample, rates): (&'a LedgerSample, &LedgerRates)| Ledger {
+            sample,
+            leaked_ps: rates.leaked_ps,
+        };
+        let site = |(sample, rates): (_, &SiteRates)| Site { sample, rate_ps: rates.rate_ps };
+        Self {
+            app: &app.name,
+            status: &app.status,
+            level: app.level(),
+            leaks: model.is_some_and(|model| model.sample.has_leaks()),
+            ledger: model.map_or_else(Vec::new, |m| {
+                m.sample.ledger.iter().zip(&m.ledger).map(ledger).collect()
+            }),
+            sites: model
+                .map_or_else(Vec::new, |m| m.sample.sites.iter().zip(&m.sites).map(site).collect()),
+            stages: model.map_or(&[], |m| &m.sample.stages),
+            pools: model.map_or(&[], |m| &m.pools),
+            partial: model.map_or(&[], |m| &m.sample.partial),
+        }
+    }
+}
+
+/// Sites, what has no site, and what stock apps tell.
+pub(super) fn text(world: &World) -> String {
+    let mut out = String::new();
+    let mut add = |mut table: Table| {
+        if world.apps.len() == 1 {
+            table.hide_column("App");
+        }
+        if !table.rows.is_empty() {
+            let gap = if out.is_empty() { "" } else { "\n" };
+            let _ = write!(out, "{gap}{}", table_text(&table, Theme::default()));
+        }
+    };
+    add(sites(world));
+    add(drains(world));
+    for app in &world.apps {
+        for note in notes(app) {
+            let _ = writeln!(out, "{}: {note}", app.name);
+        }
+    }
+    out
+}
+
+/// Pools without a ledger whose occupancy is known.
+fn drains(world: &World) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::text("Pool"),
+        Column::number("Size"),
+        Column::number("In use"),
+        Column::number("Used"),
+        Column::number("Growth/s"),
+        Column::number("Empty in"),
+    ];
+    let mut table = Table::new("Pools", columns);
+    for (app, model) in world.models().filter(|(_, model)| model.sample.ledger.is_empty()) {
+        for (pool, trend) in model.sample.pools.iter().zip(&model.pools) {
+            let subject = Subject::Pool { app: app.name.clone(), pool: pool.name.clone() };
+            if let Some(cells) = drain_cells(app, pool, trend) {
+                table.push(subject, app.stale(), cells);
+            }
+        }
+    }
+    table
+}
+
+fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec<Cell>> {
+    let in_use = pool.occupancy?.in_use;
+    Some(vec![
+        Cell::text(&app.name),
+        Cell::text(&pool.name),
+        Cell::text(count(pool.size)),
+        Cell::text(count(in_use)),
+        Cell::text(known(trend.used_ratio, percent)),
+        Cell::text(known(trend.slope_ps, signed)),
+        Cell::text(known(trend.exhausted_in_s, seconds)),
+    ])
+}
+
+/// What the tables do not say about an app.
+fn notes(app: &AppState) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Status::Lost { reason } = &app.status {
+        notes.push(reason.clone());
+    }
+    let Some(model) = &app.model else { return notes };
+    let sample = &model.sample;
+    notes.extend(sample.partial.iter().map(|part| format!("not known: {part}")));
+    if sample.ledger.is_empty() {
+        notes.push(level_note(model));
+        return notes;
+    }
+    for ledger in &sample.ledger {
+        notes.extend(ledger_notes(ledger));
+    }
+    if !sample.has_leaks() {
+        notes.push(clean_note(&sample.ledger));
+    }
+    notes
+}
+
+fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (name, size) = (&ledger.name, count(ledger.size));
+    if ledger.unplaced > 0 {
+        let why = if ledger.armed {
+            "in use, and in no place that is known".to_owned()
+        } else {
+            format!("no stamps are written now (mode {}); --arm finds out", ledger.mode)
+        };
+        notes.push(format!("{} of {size} mbufs of {name} unplaced: {why}", count(ledger.unplaced)));
+    }
+    if ledger.lost_at_least > 0 {
+        let least = count(ledger.lost_at_least);
+        notes.push(format!(
+            "at least {least} of {size} mbufs of {name} lost; too few are free to tell which"
+        ));
+    }
+    notes
+}
+
+fn clean_note(ledgers: &[LedgerSample]) -> String {
+    let mbufs: u64 = ledgers.iter().map(|ledger| ledger.size).sum();
+    let pools = ledgers.len();
+    let plural = if pools == 1 { "" } else { "s" };
+    format!("no leaks in {pools} pool{plural} of {} mbufs", count(mbufs))
+}
+
+/// Why an app has no ledger, and what it tells instead.
+fn level_note(model: &Model) -> String {
+    let sample = &model.sample;
+    let counted = sample.pools.iter().any(|pool| pool.occupancy.is_some());
+    match (&sample.library, counted) {
+        (Some(_), _) => why_no_ledger_of(sample),
+        (None, true) => format!("a stock app (level 0) tells growth only; {LEVELS}"),
+        (None, false) => format!(
+            "a stock app (level 0) on {}: in-use counts of pools need DPDK 23.03; {LEVELS}",
+            sample.app.dpdk_version
+        ),
+    }
+}
+
+/// Why an app has no ledger.
+pub(super) fn why_no_ledger_of(sample: &Sample) -> String {
+    match &sample.library {
+        None => format!("runs without libpmdscope; {LEVELS}"),
+        Some(_) if sample.failed("/pmdscope/leaks") => {
+            format!("the ledger could not be read: {}", sample.partial.join("; "))
+        }
+        Some(library) => format!(
+            "no leak ledger: its libpmdscope {} is too old, or it has no mbuf pool",
+            library.version
+        ),
+    }
+}
+
+/// Why no app has a ledger.
+pub(super) fn why_no_ledger(world: &World) -> String {
+    let why = world.apps.iter().map(|app| match &app.model {
+        Some(model) => format!("{}: {}", app.name, why_no_ledger_of(&model.sample)),
+        None => format!("{}: does not answer", app.name),
+    });
+    why.collect::<Vec<_>>().join("\n")
+}
+
+/// Names of pools with a ledger.
+pub(super) fn pools(world: &World) -> impl Iterator<Item = &str> {
+    world.models().flat_map(|(_, model)| &model.sample.ledger).map(|ledger| ledger.name.as_str())
+}
+
+/// The ledgers line by line; empty when there is none of that name.
+pub(super) fn explain(world: &World, pool: Option<&str>) -> String {
+    let mut out = String::new();
+    for (app, model) in world.models() {
+        let meant = |ledger: &&LedgerSample| pool.is_none_or(|pool| ledger.name == pool);
+        for ledger in model.sample.ledger.iter().filter(meant) {
+            let gap = if out.is_empty() { "" } else { "\n" };
+            let _ = write!(out, "{gap}{} ", app.name);
+            for line in ledger::explain(ledger, &model.sample.stages) {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+    out
+}
+
+/// Whether and when stamps are written, one line per app.
+pub(super) fn modes(world: &World) -> String {
+    let mut out = String::new();
+    for app in &world.apps {
+        let ledger = app.model.as_ref().and_then(|model| model.sample.ledger.first());
+        let mode = ledger.map_or(UNKNOWN.to_owned(), |ledger| {
+            let stamps = if ledger.armed { "stamps are written" } else { "no stamps are written" };
+            format!("mode {}, {stamps}", ledger.mode)
+        });
+        let _ = writeln!(out, "{}: {mode}", app.name);
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,178 @@
+//! Reports as printed.
+
+use insta::assert_snapshot;
+use pmdscope_telemetry::Tracker;
+use pmdscope_telemetry::leak::{SiteKind, SiteSample};
+use pmdscope_telemetry::sample::{AppIdentity, LibrarySample, Occupancy, SAMPLE_SCHEMA};
+use pmdscope_tui::world::Event;
+
+use super::*;
+
+fn app(name: &str, level: u8) -> Sample {
+    Sample {
+        schema: SAMPLE_SCHEMA,
+        realtime_ns: 1_767_323_045_000_000_000,
+        monotonic_ns: 1_000_000_000,
+        duration_ns: 1_000_000,
+        requests: 9,
+        app: AppIdentity {
+            name: name.to_owned(),
+            pid: 7,
+            start_ticks: 70,
+            dpdk_version: "DPDK 22.11.11".to_owned(),
+            ..AppIdentity::default()
+        },
+        ports: Vec::new(),
+        pools: Vec::new(),
+        queues: Vec::new(),
+        rings: Vec::new(),
+        lcores: Vec::new(),
+        tee: Vec::new(),
+        ledger: Vec::new(),
+        sites: Vec::new(),
+        stages: Vec::new(),
+        library: (level > 0)
+            .then(|| LibrarySample { version: "0.1.0".to_owned(), ..LibrarySample::default() }),
+        partial: Vec::new(),
+    }
+}
+
+fn pool(name: &str, in_use: Option<u64>) -> PoolSample {
+    let occupancy = in_use.map(|in_use| Occupancy { common: 16_383 - in_use, cached: 0, in_use });
+    PoolSample { name: name.to_owned(), size: 16_383, occupancy, ..PoolSample::default() }
+}
+
+fn ledger(leaked: u64, unplaced: u64) -> LedgerSample {
+    LedgerSample {
+        name: "mb_pool".to_owned(),
+        size: 16_383,
+        common: 12_000 - leaked - unplaced,
+        cached: 383,
+        rx_posted: 3_000,
+        tx_pending: 900,
+        held: 100,
+        leaked,
+        unplaced,
+        armed: unplaced == 0,
+        slope_milli: 412_000,
+        exhausted_in_ms: Some(25_100),
+        ..LedgerSample::default()
+    }
+}
+
+fn site(id: u32, place: &str, function: &str, kind: SiteKind, count: u64) -> SiteSample {
+    SiteSample {
+        pool: "mb_pool".to_owned(),
+        site: place.to_owned(),
+        function: function.to_owned(),
+        operation: "rx".to_owned(),
+        kind,
+        id,
+        count,
+        events: count,
+        oldest_ms: 1_520,
+        newest_ms: 30,
+        first_realtime_ns: 1_767_323_043_000_000_000,
+    }
+}
+
+/// A level 2 app that leaks.
+pub(crate) fn leaking() -> Sample {
+    let mut sample = app("reflector", 1);
+    sample.pools = vec![pool("mb_pool", Some(4_000))];
+    sample.ledger = vec![ledger(1_040, 0)];
+    sample.sites = vec![
+        site(18, "app_fwd.c:18", "forward", SiteKind::Leak, 1_025),
+        site(3, "tx port 0 queue 1", "", SiteKind::TxLost, 15),
+        site(48, "app_fwd.c:48", "retry", SiteKind::DoubleFree, 2),
+    ];
+    sample
+}
+
+/// All these apps, each sampled at the given in-use counts a second apart.
+fn world(apps: &[Sample], in_use: &[u64]) -> World {
+    let mut world = World::default();
+    for app in apps {
+        let mut tracker = Tracker::default();
+        for (second, in_use) in (1..).zip(in_use) {
+            let mut sample = app.clone();
+            sample.monotonic_ns = second * 1_000_000_000;
+            for occupancy in sample.pools.iter_mut().filter_map(|pool| pool.occupancy.as_mut()) {
+                occupancy.in_use = *in_use;
+            }
+            for site in sample.sites.iter_mut().filter(|site| site.id == 18) {
+                site.events += second * 412;
+            }
+            let model = Box::new(tracker.update(sample));
+            let name = app.app.name.clone();
+            world.apply(Event::Sampled { app: name, model, findings: Vec::new() });
+        }
+    }
+    world
+}
+
+#[test]
+fn one_row_per_site_and_notes_below() {
+    let mut sample = leaking();
+    sample.ledger[0].lost_at_least = 31;
+    let world = world(&[sample], &[4_000, 4_412]);
+    assert_snapshot!(text(&world));
+}
+
+#[test]
+fn several_apps_of_all_levels() {
+    let mut stock = app("testpmd", 0);
+    stock.pools = vec![pool("mb_pool_0", Some(0))];
+    let mut old = app("old", 0);
+    old.pools = vec![pool("mb_pool_0", None)];
+    let mut ungrown = app("ungrown", 1);
+    ungrown.pools = vec![pool("mb_pool_0", None)];
+    let mut clean = app("clean", 1);
+    clean.ledger = vec![ledger(0, 250)];
+    let world = world(&[leaking(), stock, old, ungrown, clean], &[1000, 1100, 1200, 1300, 1400]);
+    assert_snapshot!(text(&world));
+}
+
+#[test]
+fn an_app_without_leaks_says_so() {
+    let mut clean = app("clean", 1);
+    clean.ledger = vec![ledger(0, 0)];
+    assert_eq!(text(&world(&[clean], &[1])), "clean: no leaks in 1 pool of 16,383 mbufs\n");
+}
+
+#[test]
+fn a_ledger_is_explained_and_others_are_named() {
+    let world = world(&[leaking()], &[4_000]);
+    assert_snapshot!(explain(&world, Some("mb_pool")));
+    assert_eq!(explain(&world, Some("other")), "");
+    assert_eq!(pools(&world).collect::<Vec<_>>(), ["mb_pool"]);
+}
+
+#[test]
+fn modes_are_told_by_app() {
+    let mut disarmed = app("disarmed", 1);
+    disarmed.ledger = vec![ledger(0, 250)];
+    let world = world(&[leaking(), disarmed, app("stock", 0)], &[1]);
+    assert_eq!(
+        modes(&world),
+        "disarmed: mode auto, no stamps are written\nreflector: mode auto, stamps are written\n\
+         stock: -\n"
+    );
+    assert!(why_no_ledger(&world).contains("stock: runs without libpmdscope"));
+}
+
+#[test]
+fn json_has_schema_ledger_sites_and_rates() {
+    let world = world(&[leaking(), app("stock", 0)], &[4_000, 4_412]);
+    let json = serde_json::to_value(Document::of(&world)).unwrap();
+    assert_eq!((&json["schema"], &json["leaks"]), (&1.into(), &true.into()));
+    let [leaking, stock] = [&json["apps"][0], &json["apps"][1]];
+    assert_eq!((&leaking["app"], &leaking["level"]), (&"reflector".into(), &1.into()));
+    assert_eq!(leaking["ledger"][0]["leaked"], 1_040);
+    assert_eq!(leaking["sites"][0]["site"], "app_fwd.c:18");
+    assert_eq!(leaking["sites"][0]["rate_ps"], 412.0);
+    assert_eq!(leaking["sites"][1]["kind"], "tx_lost");
+    assert_eq!(leaking["pools"][0]["exhausted_in_s"], 25.1);
+    assert_eq!((&stock["leaks"], &stock["level"]), (&false.into(), &0.into()));
+    assert_eq!(stock["ledger"], serde_json::json!([]));
+}
