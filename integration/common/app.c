@@ -145,8 +145,12 @@ deal_lanes(struct app *app)
 	unsigned int lcores[RTE_MAX_LCORE], nb_lcores = 0, lcore;
 	int rc;
 
-	RTE_LCORE_FOREACH(lcore)
+	/* The main lcore first: it is the one that there always is. */
+	lcores[nb_lcores++] = rte_get_main_lcore();
+	RTE_LCORE_FOREACH_WORKER(lcore)
 	lcores[nb_lcores++] = lcore;
+	if (app->nb_pollers != 0)
+		nb_lcores = RTE_MIN(nb_lcores, app->nb_pollers);
 	rc = lanes_deal(&app->lanes, app->ports, app->nb_ports, app->options->queues, lcores,
 			nb_lcores);
 	if (rc != 0)
@@ -237,9 +241,9 @@ print_layout(const struct app *app)
 
 /* The application works without being watched. */
 static void
-start_pmdscope(void)
+start_pmdscope(const struct app *app)
 {
-	const int rc = pmdscope_init(NULL);
+	const int rc = pmdscope_init(app->pmdscope);
 
 	if (rc != 0)
 		complain("running without pmdscope: pmdscope_init: %s\n", rte_strerror(-rc));
@@ -260,7 +264,7 @@ app_open(struct app *app, int argc, char **argv)
 	if (rc == 0)
 		rc = start_ports(app);
 	if (rc == 0) {
-		start_pmdscope();
+		start_pmdscope(app);
 		print_layout(app);
 		rc = app->wait_link_ms != 0 ? wait_for_links(app) : 0;
 	}

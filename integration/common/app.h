@@ -13,6 +13,8 @@
 #include <rte_ethdev.h>
 #include <rte_mempool.h>
 
+#include <pmdscope.h>
+
 #include "json.h"
 #include "lane.h"
 #include "options.h"
@@ -63,6 +65,10 @@ struct app_options {
 struct app {
 	const char *pool_name;
 	const struct app_options *options;
+	/* Settings of libpmdscope; NULL: its defaults. */
+	const struct pmdscope_conf *pmdscope;
+	/* So many lcores poll the ports, from the main one on; 0: all. */
+	unsigned int nb_pollers;
 	/* Ports must have their link up within so long; 0: do not wait. */
 	uint64_t wait_link_ms;
 

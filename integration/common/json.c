@@ -26,11 +26,17 @@ put_string(FILE *out, const char *s)
 }
 
 static void
-put_key(struct json *json, const char *key)
+put_comma(struct json *json)
 {
 	if (!json->first)
 		fputc(',', json->out);
 	json->first = false;
+}
+
+static void
+put_key(struct json *json, const char *key)
+{
+	put_comma(json);
 	put_string(json->out, key);
 	fputc(':', json->out);
 }
@@ -90,6 +96,28 @@ void
 json_close(struct json *json)
 {
 	fputc('}', json->out);
+	json->first = false;
+}
+
+void
+json_open_list(struct json *json, const char *key)
+{
+	put_key(json, key);
+	fputc('[', json->out);
+	json->first = true;
+}
+
+void
+json_item(struct json *json, const char *value)
+{
+	put_comma(json);
+	put_string(json->out, value);
+}
+
+void
+json_close_list(struct json *json)
+{
+	fputc(']', json->out);
 	json->first = false;
 }
 

@@ -16,7 +16,7 @@ struct json {
 	FILE *out;
 	char *text;
 	size_t size;
-	bool first; /* No member yet in the object being written. */
+	bool first; /* No member yet in the object or list being written. */
 };
 
 /* 0, or -ENOMEM. */
@@ -30,6 +30,10 @@ void json_null(struct json *json, const char *key);
 /* A member that is itself an object, until json_close(). */
 void json_open(struct json *json, const char *key);
 void json_close(struct json *json);
+/* A member that is a list of strings, until json_close_list(). */
+void json_open_list(struct json *json, const char *key);
+void json_item(struct json *json, const char *value);
+void json_close_list(struct json *json);
 
 /*
  * Close the object and put it at path by renaming a finished file: a reader sees all of it

@@ -25,13 +25,21 @@ fill(struct json *json)
 	json_close(json);
 	json_f64(json, "nan", NAN);
 	json_null(json, "none");
+	json_open_list(json, "list");
+	json_item(json, "a");
+	json_item(json, "\"");
+	json_close_list(json);
+	json_open_list(json, "nothing");
+	json_close_list(json);
+	json_u64(json, "end", 0);
 }
 
 static void
 test_content(const char *path)
 {
 	const char *wanted = "{\"big\":18446744073709551615,\"in\":{\"odd\":\"a\\\"b\\\\c\\u000a\","
-			     "\"rate\":1.500},\"empty\":{},\"nan\":null,\"none\":null}\n";
+			     "\"rate\":1.500},\"empty\":{},\"nan\":null,\"none\":null,"
+			     "\"list\":[\"a\",\"\\\"\"],\"nothing\":[],\"end\":0}\n";
 	char text[512] = {0};
 	struct json json;
 	FILE *file;

@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "leak.h"
+#include "schedule.h"
 #include "stall.h"
 
 #define SKIP 77
@@ -17,7 +18,7 @@
 
 /* As the reflector sends: TX takes so many of a burst, the rest are freed. */
 static void
-send_burst(struct rte_mempool *pool, struct leak *leak, uint16_t taken)
+send_burst(struct rte_mempool *pool, struct schedule *leak, uint16_t taken)
 {
 	struct rte_mbuf *pkts[BURST];
 	uint16_t i;
@@ -25,7 +26,7 @@ send_burst(struct rte_mempool *pool, struct leak *leak, uint16_t taken)
 	CHECK_EQ(rte_pktmbuf_alloc_bulk(pool, pkts, BURST), 0);
 	for (i = 0; i < taken; i++)
 		rte_pktmbuf_free(pkts[i]);
-	if (leak_due(leak))
+	if (schedule_due(leak))
 		leak_free_unsent(pkts, taken, BURST);
 	else
 		rte_pktmbuf_free_bulk(&pkts[taken], BURST - taken);
@@ -35,7 +36,7 @@ send_burst(struct rte_mempool *pool, struct leak *leak, uint16_t taken)
 static void
 test_leak(struct rte_mempool *pool)
 {
-	struct leak leak = {.every = 10}, none = {0};
+	struct schedule leak = {.every = 10}, none = {0};
 	unsigned int i;
 
 	for (i = 1; i <= 500; i++) {

@@ -4,6 +4,7 @@
 
 /* pmdscope-reflector: sends every packet back where it came from. */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,13 +21,15 @@
 #include "counter.h"
 #include "leak.h"
 #include "reflect.h"
+#include "refuse.h"
+#include "schedule.h"
 #include "stall.h"
 
 #define POOL_NAME "reflector_pool"
 
 struct reflector_options {
 	struct app_options app;
-	uint32_t leak_every;
+	struct schedule leak;
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
 };
@@ -49,18 +52,11 @@ static struct reflector_stats stats[RTE_MAX_LCORE];
 static struct rte_ether_addr port_mac[RTE_MAX_ETHPORTS];
 static uint64_t tsc_hz;
 
-/* "1/N" */
 static int
 parse_leak(const struct option_spec *spec, const char *text)
 {
-	const char *every;
-	uint64_t one, n;
-
-	if (!option_number(text, '/', 1, 1, &one, &every) ||
-			!option_number(every, '\0', spec->min, spec->max, &n, NULL))
-		return option_refuse(spec, text, "1/N with N from %" PRIu64 " to %" PRIu64,
-				spec->min, spec->max);
-	options.leak_every = (uint32_t)n;
+	if (!schedule_parse(&options.leak, text))
+		return option_refuse(spec, text, SCHEDULE_WANTED);
 	return 0;
 }
 
@@ -83,8 +79,9 @@ parse_stall(const struct option_spec *spec, const char *text)
 
 static const struct option_spec specs[] = {
 		APP_OPTION_SPECS(options.app),
-		{"inject-leak", "1/N", "leak one packet in every N bursts", parse_leak, NULL, 1,
-				UINT32_MAX},
+		{"inject-leak", SCHEDULE_VALUE,
+				"leak one packet in every N bursts, or one per lcore", parse_leak,
+				NULL, 0, 0},
 		{"inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
 				parse_stall, NULL, 0, 0},
 };
@@ -135,22 +132,25 @@ reflect_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts,
 }
 
 static void
-send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, struct leak *leak,
+send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, struct schedule *leak,
 		struct reflector_stats *st)
 {
-	/* The leak is in the handling of what TX refuses, so make sure that there is some. */
-	const bool leaks = leak_due(leak);
-	const uint16_t sent = rte_eth_tx_burst(lane->port, lane->queue, pkts, nb_pkts - leaks);
+	uint16_t sent;
 
-	counter_add(&st->tx, sent);
-	if (unlikely(leaks)) {
-		leak_free_unsent(pkts, sent, nb_pkts);
+	if (unlikely(schedule_due(leak))) {
+		/* The leak is in the handling of what TX refuses, so make sure that there is some. */
+		refuse_next = true;
+		sent = leak_send(lane->port, lane->queue, pkts, nb_pkts);
 		counter_add(&st->leaked, 1);
 		counter_add(&st->dropped, nb_pkts - sent - 1);
-	} else if (unlikely(sent < nb_pkts)) {
-		rte_pktmbuf_free_bulk(&pkts[sent], nb_pkts - sent);
-		counter_add(&st->dropped, nb_pkts - sent);
+	} else {
+		sent = rte_eth_tx_burst(lane->port, lane->queue, pkts, nb_pkts);
+		if (unlikely(sent < nb_pkts)) {
+			rte_pktmbuf_free_bulk(&pkts[sent], nb_pkts - sent);
+			counter_add(&st->dropped, nb_pkts - sent);
+		}
 	}
+	counter_add(&st->tx, sent);
 }
 
 static int
@@ -163,7 +163,7 @@ lcore_main(void *arg)
 	struct reflector_stats *st = &stats[lcore];
 	struct stall stall =
 			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
-	struct leak leak = {.every = options.leak_every};
+	struct schedule leak = options.leak;
 	struct rte_mbuf *pkts[APP_MAX_BURST];
 	uint16_t nb_rx, nb_out, polled;
 	const struct lane *l;
@@ -262,6 +262,17 @@ save_summary(const struct reflector_stats *sum, double duration_s, unsigned int 
 	return app_json_save(&json, &app);
 }
 
+static int
+prepare_leak(void)
+{
+	const int rc = options.leak.every != 0 ? refuse_install(&app.lanes) : 0;
+
+	if (rc != 0)
+		fprintf(stderr, "%s: --inject-leak: no TX callback: %s\n",
+				program_invocation_short_name, strerror(-rc));
+	return rc;
+}
+
 static void
 read_port_macs(void)
 {
@@ -290,8 +301,10 @@ main(int argc, char **argv)
 	read_port_macs();
 	tsc_hz = clock_measure_hz();
 
+	rc = prepare_leak();
 	start = clock_now();
-	rc = app_run(&app, lcore_main, NULL, report);
+	if (rc == 0)
+		rc = app_run(&app, lcore_main, NULL, report);
 	end = clock_now();
 
 	in_use = app_stop(&app);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef REFUSE_H
+#define REFUSE_H
+
+/*
+ * TX queues that look full on demand, also where the device takes everything. The last packet
+ * of a burst is kept from the driver, so rte_eth_tx_burst() itself returns one less, as
+ * it does when a descriptor is wanting.
+ */
+
+#include <stdbool.h>
+
+#include "lane.h"
+
+/* The next rte_eth_tx_burst() of this thread on an installed queue refuses its last packet. */
+extern __thread bool refuse_next;
+
+/*
+ * Once the ports run, and after pmdscope_init(): a full ring refuses what callbacks have
+ * already seen. Queues lose it with their port. 0 or a negative errno.
+ */
+int refuse_install(const struct lanes *lanes);
+
+#endif /* REFUSE_H */

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <string.h>
+
+#include <rte_ethdev.h>
+
+#include "counter.h"
+#include "faults.h"
+#include "refuse.h"
+
+#define BATCH 4
+
+struct fault faults[NB_FAULTS] = {
+		[FAULT_TX_REJECT] = {.name = "tx-reject", .lost_packets = 1},
+		[FAULT_OFF_BY_ONE] = {.name = "off-by-one", .lost_packets = 1},
+		[FAULT_EARLY_RETURN] = {.name = "early-return", .lost_packets = 1},
+		/* A clone that is never freed keeps the packet it refers to. */
+		[FAULT_CLONE] = {.name = "clone", .lost_packets = 1, .lost_clones = 1},
+		[FAULT_SEGMENT] = {.name = "segment", .lost_packets = 1},
+		[FAULT_RING_OVERFLOW] = {.name = "ring-overflow", .lost_packets = 1},
+		[FAULT_DOUBLE_QUEUE] = {.name = "double-queue", .lost_packets = 1},
+		[FAULT_DOUBLE_FREE] = {.name = "double-free"},
+		[FAULT_USE_AFTER_FREE] = {.name = "use-after-free"},
+};
+
+bool
+faults_parse(const char *text)
+{
+	const size_t size = strcspn(text, ":");
+	struct schedule schedule = {.every = 1};
+	unsigned int i;
+
+	if (text[size] == ':' && !schedule_parse(&schedule, text + size + 1))
+		return false;
+	for (i = 0; i < NB_FAULTS; i++) {
+		if (strlen(faults[i].name) != size || strncmp(faults[i].name, text, size) != 0)
+			continue;
+		faults[i].schedule = schedule;
+		return true;
+	}
+	return false;
+}
+
+uint64_t
+faults_lost_packets(void)
+{
+	uint64_t lost = 0;
+	unsigned int i;
+
+	for (i = 0; i < NB_FAULTS; i++)
+		lost += faults[i].lost_packets * counter_read(&faults[i].truth.injected);
+	return lost;
+}
+
+uint64_t
+faults_lost_clones(void)
+{
+	uint64_t lost = 0;
+	unsigned int i;
+
+	for (i = 0; i < NB_FAULTS; i++)
+		lost += faults[i].lost_clones * counter_read(&faults[i].truth.injected);
+	return lost;
+}
+
+/* Give a fresh mbuf content by which it is known again. */
+static void
+fill(struct rte_mbuf *m, char content)
+{
+	memset(rte_pktmbuf_append(m, TRUTH_BYTES), content, TRUTH_BYTES);
+}
+
+/*
+ * Forgotten after a failed send: the statistics hear of the packet that TX refused, the pool
+ * does not. The most common of all, because TX refuses nothing until the day it does.
+ */
+static void
+tx_reject(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
+{
+	uint16_t sent;
+
+	refuse_next = true;
+	sent = TRUTH_SITE(truth, rte_eth_tx_burst(pipe->port, pipe->queue, &m, 1));
+	if (sent < 1)
+		TRUTH_FAULT(truth, m); /* Missing: rte_pktmbuf_free(m) */
+}
+
+/*
+ * Off by one in giving back a batch: buffers for answers are taken in bulk, none is needed, and
+ * the loop that recycles them ends early. dperf lost part of a batch like this.
+ */
+static void
+off_by_one(struct truth *truth, struct rte_mempool *packets)
+{
+	struct rte_mbuf *pkts[BATCH];
+	uint16_t i;
+
+	if (TRUTH_SITE(truth, rte_pktmbuf_alloc_bulk(packets, pkts, BATCH)) != 0)
+		return;
+	fill(pkts[BATCH - 1], 'B');
+	TRUTH_FAULT(truth, pkts[BATCH - 1]); /* Wrong: the bound of the loop below */
+	for (i = 0; i < BATCH - 1; i++)
+		rte_pktmbuf_free(pkts[i]);
+}
+
+/*
+ * Early return from a parser that owns what it refuses. One of its ways out does not free:
+ * Suricata's DPDK capture had such a "continue", F-Stack such a checksum error.
+ */
+static void
+early_return(struct truth *truth, struct rte_mbuf *m)
+{
+	if (TRUTH_SITE(truth, rte_pktmbuf_linearize(m)) != 0) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	TRUTH_FAULT(truth, m); /* Missing: rte_pktmbuf_free(m) */
+}
+
+/*
+ * A lost clone: made for a mirror port that is down, and dropped on the floor. VPP's SPAN had
+ * it. The clone keeps a reference, so the original does not come back either.
+ */
+static void
+lost_clone(struct truth *truth, struct rte_mbuf *m, struct rte_mempool *clones)
+{
+	struct rte_mbuf *copy;
+
+	copy = TRUTH_SITE(truth, rte_pktmbuf_clone(m, clones));
+	if (copy != NULL)
+		TRUTH_FAULT(truth, copy); /* Missing: rte_pktmbuf_free(copy) */
+}
+
+/*
+ * A lost tail: the trailer that was chained to a packet is cut off again by resetting the
+ * head, as F-Stack did on an error path. The segment behind it is nobody's from then on.
+ */
+static void
+lost_segment(struct truth *truth, struct rte_mbuf *m, struct rte_mempool *packets)
+{
+	struct rte_mbuf *tail = rte_pktmbuf_alloc(packets);
+
+	if (tail == NULL)
+		return;
+	fill(tail, 'T');
+	if (TRUTH_SITE(truth, rte_pktmbuf_chain(m, tail)) != 0) {
+		rte_pktmbuf_free(tail);
+		return;
+	}
+	TRUTH_FAULT(truth, tail); /* Missing: rte_pktmbuf_free(tail) */
+	m->pkt_len = m->data_len;
+	m->nb_segs = 1;
+	m->next = NULL;
+}
+
+/*
+ * Ring overflow: the consumer hangs, its ring refuses, and the producer counts instead of frees.
+ * Putting packets on a ring leaves no stamp: their site is where they were received.
+ */
+static void
+ring_overflow(struct truth *truth, struct rte_ring *ring, struct rte_mbuf *m)
+{
+	if (rte_ring_sp_enqueue(ring, m) != 0)
+		TRUTH_FAULT(truth, m); /* Missing: rte_pktmbuf_free(m) */
+}
+
+/*
+ * Double queue ownership: a packet waits for TX and, at the same time, for its
+ * acknowledgement. Two owners need one reference more; this takes one for each, and forgets
+ * the one it came with. Both owners then free it rightly, and still it is not free.
+ */
+static void
+double_queue(struct truth *truth, struct rte_ring *unacked, struct rte_mbuf *m)
+{
+	if (rte_ring_sp_enqueue(unacked, m) != 0)
+		return;
+	rte_mbuf_refcnt_update(m, 2);
+	TRUTH_FAULT(truth, m); /* Wrong: one reference too many */
+}
+
+/* The acknowledgement comes when the sender is done: one owner and the forgotten one are left. */
+static void
+acknowledge(struct truth *truth, struct rte_ring *unacked)
+{
+	struct rte_mbuf *m;
+
+	if (likely(rte_ring_sc_dequeue(unacked, (void **)&m) != 0))
+		return;
+	if (rte_mbuf_refcnt_read(m) > 2)
+		rte_ring_sp_enqueue(unacked, m);
+	else
+		TRUTH_SITE(truth, rte_pktmbuf_free(m));
+}
+
+/* Two owners, one packet, no second reference: an error path frees what its caller frees again. */
+static void
+double_free(struct truth *truth, struct rte_mbuf *m)
+{
+	rte_pktmbuf_free(m);
+	TRUTH_FAULT(truth, m); /* Wrong: it was freed above */
+	TRUTH_SITE(truth, rte_pktmbuf_free(m));
+}
+
+/*
+ * A pool that holds a packet twice gives it to two owners, and the harm spreads beyond what a
+ * test of the finding wants. Both copies lie on top of this lcore's cache: one is taken away.
+ */
+static void
+double_free_contained(struct truth *truth, struct rte_mempool *packets, struct rte_mbuf *m)
+{
+	struct rte_mempool_cache *cache = rte_mempool_default_cache(packets, rte_lcore_id());
+	void *first, *second;
+
+	if (cache == NULL)
+		return;
+	rte_mempool_cache_flush(cache, packets);
+	double_free(truth, m);
+	if (rte_mempool_get(packets, &first) != 0)
+		return;
+	if (rte_mempool_get(packets, &second) == 0 && second != first)
+		rte_mempool_put(packets, second);
+	rte_mempool_put(packets, first);
+}
+
+/* Use after free: the error path frees the packet, and then falls through to sending it. */
+static void
+use_after_free(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
+{
+	rte_pktmbuf_free(m);
+	TRUTH_FAULT(truth, m); /* Wrong: it was freed above */
+	TRUTH_SITE(truth, rte_eth_tx_burst(pipe->port, pipe->queue, &m, 1));
+}
+
+/*
+ * TX refuses the packet, or its driver would free it again. It lies on top of this lcore's cache
+ * and goes through proper hands once, so that nothing takes it for the app's from here on.
+ */
+static void
+use_after_free_contained(struct truth *truth, const struct pipe *pipe, struct rte_mbuf *m)
+{
+	struct rte_mempool *pool = m->pool;
+
+	refuse_next = true;
+	use_after_free(truth, pipe, m);
+	rte_pktmbuf_free(rte_pktmbuf_alloc(pool));
+}
+
+static bool
+due(enum fault_kind kind)
+{
+	return unlikely(schedule_due(&faults[kind].schedule));
+}
+
+uint16_t
+faults_rx(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts)
+{
+	if (nb_pkts > 0 && due(FAULT_RING_OVERFLOW))
+		ring_overflow(&faults[FAULT_RING_OVERFLOW].truth, pipe->stuck, pkts[--nb_pkts]);
+	return nb_pkts;
+}
+
+uint16_t
+faults_work(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, struct rte_mbuf **kept,
+		uint16_t *nb_kept)
+{
+	*nb_kept = 0;
+	acknowledge(&faults[FAULT_DOUBLE_QUEUE].truth, pipe->unacked);
+	if (nb_pkts > 0 && due(FAULT_OFF_BY_ONE))
+		off_by_one(&faults[FAULT_OFF_BY_ONE].truth, pipe->packets);
+	if (nb_pkts > 0 && due(FAULT_EARLY_RETURN))
+		early_return(&faults[FAULT_EARLY_RETURN].truth, pkts[--nb_pkts]);
+	if (nb_pkts > 0 && due(FAULT_CLONE)) {
+		kept[(*nb_kept)++] = pkts[--nb_pkts];
+		lost_clone(&faults[FAULT_CLONE].truth, pkts[nb_pkts], pipe->clones);
+	}
+	if (nb_pkts > 0 && due(FAULT_SEGMENT)) {
+		kept[(*nb_kept)++] = pkts[--nb_pkts];
+		lost_segment(&faults[FAULT_SEGMENT].truth, pkts[nb_pkts], pipe->packets);
+	}
+	if (nb_pkts > 0 && due(FAULT_DOUBLE_QUEUE)) {
+		kept[(*nb_kept)++] = pkts[--nb_pkts];
+		double_queue(&faults[FAULT_DOUBLE_QUEUE].truth, pipe->unacked, pkts[nb_pkts]);
+	}
+	if (nb_pkts > 0 && due(FAULT_DOUBLE_FREE))
+		double_free_contained(
+				&faults[FAULT_DOUBLE_FREE].truth, pipe->packets, pkts[--nb_pkts]);
+	return nb_pkts;
+}
+
+uint16_t
+faults_tx(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts)
+{
+	/* What fails to be sent shall be one mbuf: chains and clones are more. */
+	if (nb_pkts > 0 && pipe_packet_plain(pkts[nb_pkts - 1]) && due(FAULT_TX_REJECT))
+		tx_reject(&faults[FAULT_TX_REJECT].truth, pipe, pkts[--nb_pkts]);
+	if (nb_pkts > 0 && pipe_packet_plain(pkts[nb_pkts - 1]) && due(FAULT_USE_AFTER_FREE))
+		use_after_free_contained(
+				&faults[FAULT_USE_AFTER_FREE].truth, pipe, pkts[--nb_pkts]);
+	return nb_pkts;
+}
