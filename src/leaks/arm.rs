@@ -7,6 +7,7 @@ use pmdscope_telemetry::endpoint::ArmTime;
 use pmdscope_telemetry::leak::LedgerMode;
 use pmdscope_telemetry::{Collector, Error};
 
+use super::report::why_no_ledger_of;
 use super::the_app;
 use crate::output;
 use crate::session::{AppArg, ROUND_TIMEOUT};
@@ -16,22 +17,28 @@ pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
     let time = ArmTime::seconds(seconds).context("at most a day")?;
     let app = the_app(chosen)?;
     let name = app.name.clone();
-    let answer = match Collector::new(app).arm(time, ROUND_TIMEOUT) {
-        Err(Error::Null) => bail!(
-            "{name} writes no stamps: it runs without libpmdscope, or with one that has no leak ledger"
-        ),
+    let mut collector = Collector::new(app);
+    let answer = match collector.arm(time, ROUND_TIMEOUT) {
+        Err(Error::Null) => bail!("{name}: {}", refusal(&mut collector)?),
         other => other.with_context(|| format!("cannot switch the stamps of {name}"))?,
     };
     match (seconds, answer.armed, answer.mode) {
         (0, 0, _) => output::print(&format!("{name}: no stamps are written\n"))?,
         (0, _, mode) => bail!("{name}: stamps are still written: its mode is {mode}"),
-        (_, 0, LedgerMode::Never) => {
-            bail!("{name} never writes stamps: it was started with the mode never")
-        }
-        (_, 0, mode) => bail!("{name}: the stamps were not armed (mode {mode})"),
+        (_, 0, mode) => bail!("{name}: no stamps are written all the same: its mode is {mode}"),
         (seconds, _, mode) => output::print(&format!(
             "{name}: stamps are written for the next {seconds} s (mode {mode})\n"
         ))?,
     };
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why an app did not obey.
+fn refusal(collector: &mut Collector) -> Result<String> {
+    let sample = collector.collect(ROUND_TIMEOUT)?;
+    Ok(match sample.ledger.first().map(|ledger| ledger.mode) {
+        None => why_no_ledger_of(&sample),
+        Some(LedgerMode::Never) => "it was told never to write stamps (mode never)".to_owned(),
+        Some(_) => "it refuses to switch its stamps; its log says why".to_owned(),
+    })
 }
