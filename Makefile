@@ -8,7 +8,7 @@ CARGO ?= cargo
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench lint format install clean clean-hugepages
+.PHONY: help setup build demo test bench bench-leaks lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: setup build ## run every test: unit, C, and end to end on real DPDK proces
 
 bench: setup build ## measure against named peers; prints ratios with their spread
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+
+bench-leaks: setup build ## measure what the leak ledger costs, against DPDK's mbuf history
+	meson test -C $(BUILD) --no-rebuild --benchmark --verbose --suite leaks
 
 lint: ## formatting, clippy, licences and sources of dependencies
 	$(CARGO) fmt --all --check
