@@ -23,6 +23,7 @@ pmdscope_counters_reset(struct pmdscope_queue *q)
 {
 	q->n = (struct pmdscope_counters){.busy_left = 1, .full_left = 1};
 	q->polls_seen = 0;
+	q->turnover = (struct pmdscope_turnover){0};
 }
 
 /* 1, 2, 3-4, 5-8, ... packets. */

@@ -12,6 +12,7 @@
 #include <rte_ethdev.h>
 
 #include "pmdscope.h"
+#include "turnover.h"
 
 #define PMDSCOPE_BURST_BUCKETS 8
 #define PMDSCOPE_DEPTH_BUCKETS 13
@@ -57,6 +58,7 @@ struct __rte_cache_aligned pmdscope_queue {
 	/* The port has this queue: it is a row. */
 	bool present;
 	uint64_t polls_seen;
+	struct pmdscope_turnover turnover;
 	/*
 	 * Our callback. DPDK removes one only from a queue that the port has at that moment, and
 	 * keeps the others over reconfiguration, even for the next port in the same place. So it

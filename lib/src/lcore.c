@@ -180,8 +180,8 @@ pmdscope_grace_begin(struct pmdscope_grace *grace)
 }
 
 /* The lcore cannot be in a burst now, whatever its poll counter says. */
-static bool
-is_idle(unsigned int lcore)
+bool
+pmdscope_lcore_is_idle(unsigned int lcore)
 {
 	const enum rte_lcore_role_t role = rte_eal_lcore_role(lcore);
 
@@ -208,7 +208,7 @@ pmdscope_grace_over(const struct pmdscope_grace *grace)
 		const uint64_t polls = __atomic_load_n(&pmdscope_lcores[i].polls,
 				__ATOMIC_ACQUIRE);
 
-		if (polls == grace->polls[i] && !is_idle(i))
+		if (polls == grace->polls[i] && !pmdscope_lcore_is_idle(i))
 			return false;
 	}
 	return true;

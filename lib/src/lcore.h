@@ -30,6 +30,9 @@ bool pmdscope_lcore_shares_cpu(void);
 /* This thread runs ethdev callbacks. Rarely called, from the callbacks. */
 void pmdscope_lcore_bursts(void);
 
+/* The lcore cannot be in a burst now, whatever its poll counter says. */
+bool pmdscope_lcore_is_idle(unsigned int lcore);
+
 /* Where every lcore stood when something was unlinked that it may still use. */
 struct pmdscope_grace {
 	uint64_t polls[RTE_MAX_LCORE];

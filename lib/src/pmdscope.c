@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "lcore.h"
+#include "ledger.h"
 #include "log.h"
 #include "pool.h"
 #include "queue.h"
@@ -32,6 +33,8 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define DISCOVER_NS (200 * NS_PER_MS)
 #define EVENTS_MAX 16
+/* Between two slices of a walk over the mbufs. */
+#define SLICE_PAUSE_MS 4
 
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
 typedef rte_thread_t thread_t;
@@ -94,6 +97,7 @@ tick(void)
 	}
 	pmdscope_pool_sample();
 	pmdscope_ring_sample();
+	pmdscope_ledger_tick(now);
 	if ((pmdscope_state.conf.flags & PMDSCOPE_F_NO_TEE) == 0)
 		pmdscope_tee_tick();
 }
@@ -118,14 +122,18 @@ control_main(void *arg __rte_unused)
 {
 	struct epoll_event events[EVENTS_MAX];
 	bool go_on = true;
+	int timeout = -1;
 
 	while (go_on) {
-		int n = epoll_wait(control.epfd, events, EVENTS_MAX, -1);
+		int n = epoll_wait(control.epfd, events, EVENTS_MAX, timeout);
 		int i;
 
 		pthread_mutex_lock(&pmdscope_state.lock);
+		if (n == 0)
+			pmdscope_ledger_slice();
 		for (i = 0; i < n && go_on; i++)
 			go_on = dispatch(&events[i]);
+		timeout = pmdscope_ledger_busy() ? SLICE_PAUSE_MS : -1;
 		pthread_mutex_unlock(&pmdscope_state.lock);
 	}
 	return (thread_ret_t)0;
@@ -249,6 +257,7 @@ start_parts(void)
 	pmdscope_queue_start();
 	pmdscope_pool_sample();
 	pmdscope_ring_sample();
+	pmdscope_ledger_start(conf);
 	if ((conf->flags & PMDSCOPE_F_NO_TEE) == 0)
 		pmdscope_tee_start(conf, control.epfd);
 }
@@ -258,6 +267,7 @@ stop_parts(void)
 {
 	if ((pmdscope_state.conf.flags & PMDSCOPE_F_NO_TEE) == 0)
 		pmdscope_tee_stop();
+	pmdscope_ledger_stop();
 	pmdscope_queue_stop();
 	pmdscope_lcore_stop();
 	pmdscope_pool_stop();

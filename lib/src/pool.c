@@ -2,7 +2,10 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <string.h>
+
 #include <rte_eal_memconfig.h>
+#include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_tailq.h>
 
@@ -18,6 +21,8 @@ TAILQ_HEAD(pool_list, rte_tailq_entry);
 struct pool {
 	struct pmdscope_track track; /* of in_use */
 	int socket;
+	bool mbufs;
+	bool readable;
 	uint32_t size;
 	uint32_t element_bytes;
 	uint32_t cache_size;
@@ -52,10 +57,30 @@ common_count(const struct rte_mempool *mp)
 	return rte_mempool_get_ops(mp->ops_index)->get_count(mp);
 }
 
+bool
+pmdscope_pool_is_readable(const struct rte_mempool *mp)
+{
+	return strncmp(rte_mempool_get_ops(mp->ops_index)->name, "ring_", strlen("ring_")) == 0 &&
+		mp->pool_data != NULL;
+}
+
+/* Mbufs know their pool. */
+static bool
+has_mbufs(const struct rte_mempool *mp)
+{
+	const struct rte_mempool_objhdr *hdr = STAILQ_FIRST(&mp->elt_list);
+
+	return hdr != NULL && mp->elt_size >= sizeof(struct rte_mbuf) &&
+		mp->private_data_size >= sizeof(struct rte_pktmbuf_pool_private) &&
+		((const struct rte_mbuf *)(hdr + 1))->pool == mp;
+}
+
 static void
 sample(struct pool *pool, const struct rte_mempool *mp)
 {
 	pool->socket = mp->socket_id;
+	pool->mbufs = has_mbufs(mp);
+	pool->readable = pmdscope_pool_is_readable(mp);
 	pool->size = mp->populated_size;
 	pool->element_bytes = mp->header_size + mp->elt_size + mp->trailer_size;
 	pool->cache_size = mp->cache_size;
@@ -91,6 +116,45 @@ pmdscope_pool_sample(void)
 	}
 	rte_mcfg_tailq_read_unlock();
 	pmdscope_track_sweep(&pools);
+}
+
+struct rte_mempool *
+pmdscope_pool_find(const void *address, const char *name)
+{
+	struct pool_list *list = (struct pool_list *)rte_eal_tailq_lookup(POOL_TAILQ);
+	struct rte_tailq_entry *entry;
+
+	if (list == NULL)
+		return NULL;
+	TAILQ_FOREACH(entry, list, next) {
+		struct rte_mempool *mp = entry->data;
+
+		if (mp == address && strcmp(mp->name, name) == 0 &&
+				(mp->flags & RTE_MEMPOOL_F_POOL_CREATED) != 0)
+			return mp;
+	}
+	return NULL;
+}
+
+bool
+pmdscope_pool_get(unsigned int i, struct pmdscope_pool_counts *counts)
+{
+	const struct pool *pool;
+
+	if (i >= pools.nb)
+		return false;
+	pool = pmdscope_track_item(&pools, i);
+	*counts = (struct pmdscope_pool_counts){
+		.address = pool->track.address,
+		.name = pool->track.name,
+		.mbufs = pool->mbufs,
+		.readable = pool->readable,
+		.size = pool->size,
+		.common = pool->common,
+		.cached = pool->cached,
+		.in_use = pool->in_use,
+	};
+	return true;
 }
 
 void

@@ -32,6 +32,9 @@ struct port {
 	uint8_t replaced;
 	struct pmdscope_queue *queues[PMDSCOPE_NB_DIRS][RTE_MAX_QUEUES_PER_PORT];
 	unsigned int nb_queues[PMDSCOPE_NB_DIRS]; /* Objects, present or not. */
+	/* By the driver: packets sent, and how many more that was than the time before. */
+	uint64_t opackets;
+	uint64_t sent;
 };
 
 /*
@@ -393,6 +396,57 @@ pmdscope_queue_stop(void)
 	free(rows);
 	rows = NULL;
 	nb_rows = 0;
+}
+
+struct pmdscope_queue *
+pmdscope_queue_row(unsigned int i)
+{
+	return i < nb_rows ? rows[i] : NULL;
+}
+
+const struct pmdscope_queue *
+pmdscope_queue_tx(unsigned int port, unsigned int queue)
+{
+	const struct pmdscope_queue *q;
+
+	if (port >= RTE_MAX_ETHPORTS || queue >= RTE_MAX_QUEUES_PER_PORT)
+		return NULL;
+	q = ports[port].queues[PMDSCOPE_TX][queue];
+	return q != NULL && q->present ? q : NULL;
+}
+
+/* The driver is asked only while the app uses the port, so not while it closes it. */
+static void
+ask_sent(struct port *port, uint16_t id)
+{
+	struct rte_eth_stats stats;
+
+	if (!port->known || __atomic_load_n(&port->gone, __ATOMIC_ACQUIRE))
+		return;
+	if (rte_eth_stats_get(id, &stats) != 0) {
+		port->sent = UINT64_MAX;
+		return;
+	}
+	port->sent = stats.opackets >= port->opackets ? stats.opackets - port->opackets : 0;
+	port->opackets = stats.opackets;
+}
+
+void
+pmdscope_queue_ask_sent(void)
+{
+	uint16_t id;
+
+	for (id = 0; id < RTE_MAX_ETHPORTS; id++) {
+		pthread_mutex_lock(&ports_lock);
+		ask_sent(&ports[id], id);
+		pthread_mutex_unlock(&ports_lock);
+	}
+}
+
+uint64_t
+pmdscope_queue_sent(unsigned int port)
+{
+	return ports[port].sent;
 }
 
 enum {

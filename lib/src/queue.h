@@ -7,6 +7,8 @@
 
 /* Queues of ethdev ports: the callbacks on them and what these count. */
 
+#include <stdint.h>
+
 #include "page.h"
 
 /* /pmdscope/queues. */
@@ -20,5 +22,16 @@ void pmdscope_queue_discover(void);
 void pmdscope_queue_reclaim(void);
 /* Remove all callbacks; waits at most 200 ms for the lcores to leave them. */
 void pmdscope_queue_stop(void);
+
+struct pmdscope_queue;
+
+/* The queue of a row, NULL behind the last. */
+struct pmdscope_queue *pmdscope_queue_row(unsigned int i);
+/* A transmit queue that its port has now, or NULL. */
+const struct pmdscope_queue *pmdscope_queue_tx(unsigned int port, unsigned int queue);
+/* Ask the drivers of all ports that have sent something how much that was. */
+void pmdscope_queue_ask_sent(void);
+/* Packets that the port has sent between the last two times; UINT64_MAX when it does not tell. */
+uint64_t pmdscope_queue_sent(unsigned int port);
 
 #endif /* PMDSCOPE_QUEUE_H */

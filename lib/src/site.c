@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_common.h>
 #include <rte_string_fns.h>
 
 #include "pmdscope.h"
@@ -62,6 +63,19 @@ publish(struct pmdscope_site_info *info)
 	__atomic_store_n(&info->ready, true, __ATOMIC_RELEASE);
 }
 
+static bool
+is_source(const char *operation)
+{
+	static const char *const sources[] = {"rx_burst", "alloc", "alloc_bulk", "raw_alloc", "clone",
+		"copy"};
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(sources); i++)
+		if (strcmp(operation, sources[i]) == 0)
+			return true;
+	return false;
+}
+
 /* Not snprintf(): this may be the first packet of a poll loop. */
 static void
 describe(struct pmdscope_site_info *info, const struct pmdscope_site *site)
@@ -88,6 +102,7 @@ describe(struct pmdscope_site_info *info, const struct pmdscope_site *site)
 	strlcpy(info->function, site->function, sizeof(info->function));
 	strlcpy(info->operation, site->operation, sizeof(info->operation));
 	info->hold = strcmp(site->operation, "tx_buffer") == 0;
+	info->source = is_source(site->operation);
 }
 
 /* Of two threads that register a site at once, one has its place for nothing. */

@@ -24,6 +24,7 @@ struct pmdscope_site_info {
 	char operation[24];
 	bool stage;
 	bool hold;                    /* May keep mbufs for any time. */
+	bool source;                  /* Mbufs come into being here: where they were before is open. */
 	bool ready;
 };
 

@@ -23,6 +23,18 @@
 #define PMDSCOPE_STAMP_PORT(stamp) ((unsigned int)((stamp) >> 10 & 0x3f))
 #define PMDSCOPE_STAMP_QUEUE(stamp) ((unsigned int)((stamp) & 0x3ff))
 
+/*
+ * What a stamp tells of the place: its site, or else direction, port and queue. The id of rows in
+ * /pmdscope/sites and of leak records.
+ */
+static inline uint32_t
+pmdscope_stamp_place(uint64_t stamp)
+{
+	if ((stamp & PMDSCOPE_STAMP_SITE) != 0)
+		return (uint32_t)(stamp & PMDSCOPE_STAMP_SITE);
+	return (uint32_t)(stamp & (PMDSCOPE_STAMP_CLASS | PMDSCOPE_STAMP_ORIGIN));
+}
+
 static inline uint64_t
 pmdscope_stamp_origin(uint16_t port, uint16_t queue)
 {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,10 +14,13 @@
 
 #include "clock.h"
 #include "lcore.h"
+#include "ledger.h"
+#include "loss.h"
 #include "page.h"
 #include "pool.h"
 #include "queue.h"
 #include "ring.h"
+#include "stage.h"
 #include "state.h"
 #include "tee.h"
 #include "telemetry.h"
@@ -29,6 +33,9 @@ static const struct pmdscope_table *const tables[] = {
 	&pmdscope_ring_table,
 	&pmdscope_lcore_table,
 	&pmdscope_tee_table,
+	&pmdscope_ledger_table,
+	&pmdscope_loss_table,
+	&pmdscope_stage_table,
 };
 
 static const struct pmdscope_table *
@@ -110,6 +117,43 @@ handle_info(const char *cmd __rte_unused, const char *params, struct rte_tel_dat
 	return ret;
 }
 
+#define ARM_SECONDS_MAX 86400
+
+/* Digits only, and in range. */
+static int
+parse_seconds(const char *params, uint32_t *seconds)
+{
+	const size_t len = params == NULL ? 0 : strlen(params);
+
+	if (len == 0 || len > strlen(RTE_STR(ARM_SECONDS_MAX)) ||
+			strspn(params, "0123456789") != len)
+		return -EINVAL;
+	*seconds = (uint32_t)strtoul(params, NULL, 10);
+	return *seconds <= ARM_SECONDS_MAX ? 0 : -EINVAL;
+}
+
+static int
+handle_arm(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+{
+	uint32_t seconds;
+	int ret;
+
+	ret = parse_seconds(params, &seconds);
+	if (ret != 0)
+		return ret;
+	ret = -ENODEV;
+	pthread_mutex_lock(&pmdscope_state.lock);
+	if (pmdscope_state.running)
+		ret = pmdscope_ledger_arm(seconds);
+	if (ret == 0) {
+		rte_tel_data_start_dict(d);
+		pmdscope_dict_u64(d, "armed", pmdscope_ledger_armed());
+		rte_tel_data_add_dict_string(d, "mode", pmdscope_ledger_mode_name());
+	}
+	pthread_mutex_unlock(&pmdscope_state.lock);
+	return ret;
+}
+
 int
 pmdscope_telemetry_register(void)
 {
@@ -122,6 +166,9 @@ pmdscope_telemetry_register(void)
 		return 0;
 	ret = rte_telemetry_register_cmd(PREFIX, handle_info,
 			"About libpmdscope in this app. No parameters");
+	if (ret == 0)
+		ret = rte_telemetry_register_cmd(PREFIX "/arm", handle_arm,
+				"Stamp mbufs for a while. Parameters: int seconds");
 	for (i = 0; ret == 0 && i < RTE_DIM(tables); i++) {
 		snprintf(cmd, sizeof(cmd), PREFIX "/%s", tables[i]->name);
 		ret = rte_telemetry_register_cmd(cmd, handle_table, tables[i]->help);

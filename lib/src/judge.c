@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include "clock.h"
+#include "judge.h"
+#include "loss.h"
+#include "site.h"
+#include "stage.h"
+#include "stamp.h"
+
+/* Of the free objects, one in so many is asked in each walk who freed it. */
+#define ASK_FREE_EVERY 16
+/* So many must have been asked before their answer counts. */
+#define TRACED_FREES_MIN 64
+/* A pool with less than this part of it free can prove nothing by turnover. */
+#define EMPTY_PART 32
+
+/* Another proof, from a later walk, is needed on top of the first. */
+#define HITS_NEEDED 1
+
+static uint64_t
+stamp_class(uint64_t stamp)
+{
+	return stamp & PMDSCOPE_STAMP_CLASS;
+}
+
+static bool
+is_shared(uint64_t stamp)
+{
+	return stamp_class(stamp) == PMDSCOPE_STAMP_FREE &&
+		(stamp & PMDSCOPE_STAMP_ORIGIN) == PMDSCOPE_STAMP_SHARED;
+}
+
+/* Somebody holds it, as far as the stamp goes. */
+static bool
+is_held(uint64_t stamp)
+{
+	return stamp_class(stamp) == PMDSCOPE_STAMP_APP || is_shared(stamp);
+}
+
+static bool
+is_stale(const struct pmdscope_trial *trial, uint64_t stamp)
+{
+	return stamp == 0 || (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - trial->armed_epoch) < 0;
+}
+
+static uint32_t
+age_of(const struct pmdscope_trial *trial, uint64_t stamp)
+{
+	const int32_t age = (int32_t)(trial->epoch - PMDSCOPE_STAMP_EPOCH(stamp));
+
+	return age > 0 ? (uint32_t)age : 0;
+}
+
+static uint64_t
+load_stamp(uintptr_t object)
+{
+	return pmdscope_stamp_get((struct rte_mbuf *)object);
+}
+
+static bool
+is_empty(uint32_t nb_free, uint32_t size)
+{
+	return nb_free * (uint64_t)EMPTY_PART < size;
+}
+
+void
+pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_pool_counts *counts = &ledger->counts;
+
+	pmdscope_turnover_proof(&trial->proof, ledger->address, trial->walk);
+	trial->strict = is_empty(counts->common + counts->cached, counts->size) &&
+		ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
+	ledger->counting = (struct pmdscope_parts){0};
+}
+
+/*
+ * A residence at the place of the old stamp is over, if the mbuf was not somewhere else before the
+ * new stamp, unseen: on its way to a NIC and back, that is.
+ */
+static void
+learn(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	struct pmdscope_stage *stage;
+
+	if (mark->first == 0 || mark->stale || stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP)
+		return;
+	stage = pmdscope_stage_get(pmdscope_stamp_place(mark->stamp));
+	if (stage != NULL)
+		pmdscope_stage_learn(stage, age_of(trial, mark->stamp));
+}
+
+static bool
+comes_from_elsewhere(uint64_t stamp)
+{
+	const struct pmdscope_site_info *info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(stamp));
+
+	if (info != NULL)
+		return info->source && stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+	return stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+}
+
+/* It is free now. Received again in between, it was not held all the time. */
+static void
+learn_freed(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uint64_t stamp)
+{
+	if (stamp == mark->stamp || !comes_from_elsewhere(stamp))
+		learn(trial, mark);
+}
+
+/* It was taken for lost, and is not. */
+static void
+withdraw(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+{
+	learn(trial, mark);
+	mark->kind = PMDSCOPE_LOSS_NONE;
+	mark->freed = 0;
+}
+
+static void
+count_lost(struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	struct pmdscope_loss *loss = pmdscope_loss_get(ledger->id,
+			mark->stale ? 0 : pmdscope_stamp_place(mark->stamp), mark->kind);
+
+	ledger->counting.leaked++;
+	ledger->counting.prearm += mark->stale;
+	if (loss != NULL)
+		pmdscope_loss_count(loss, mark->since_ms);
+}
+
+/* Frees that no call site stamps leave the app's stamp on what is free. */
+static void
+ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		uintptr_t object)
+{
+	const uint64_t stamp = load_stamp(object);
+
+	if (is_stale(trial, stamp))
+		return;
+	if (stamp_class(stamp) == PMDSCOPE_STAMP_APP)
+		ledger->untraced_frees++;
+	else
+		ledger->traced_frees++;
+}
+
+/* The walk has met it somewhere. */
+static void
+judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark, uintptr_t object)
+{
+	struct pmdscope_parts *parts = &ledger->counting;
+	const enum pmdscope_where where = (enum pmdscope_where)mark->where;
+
+	/* A cache may show an object that is not in it any more: twice it does not. */
+	if (mark->kind != PMDSCOPE_LOSS_NONE && where == PMDSCOPE_WHERE_CACHE && !mark->freed) {
+		mark->freed = 1;
+		count_lost(ledger, mark);
+		return;
+	}
+	if (mark->kind != PMDSCOPE_LOSS_NONE)
+		withdraw(trial, mark);
+	else if (where != PMDSCOPE_WHERE_RING && mark->first != 0)
+		learn_freed(trial, mark, load_stamp(object));
+	parts->common += where == PMDSCOPE_WHERE_COMMON;
+	parts->cached += where == PMDSCOPE_WHERE_CACHE;
+	parts->rings += where == PMDSCOPE_WHERE_RING;
+	mark->first = 0;
+	mark->hits = 0;
+	mark->sent = 0;
+	mark->freed = 0;
+}
+
+/* It is missed from now on, with this stamp. */
+static void
+miss(const struct pmdscope_trial *trial, struct pmdscope_mark *mark, uint64_t stamp)
+{
+	mark->stamp = stamp;
+	mark->first = trial->walk;
+	mark->hits = 0;
+	mark->sent = 0;
+	mark->stale = is_stale(trial, stamp);
+	mark->since_ms = trial->clock_ms;
+	if (!mark->stale)
+		mark->since_ms -= age_of(trial, stamp) * trial->epoch_ms;
+}
+
+static void
+account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
+{
+	if (mark->stale)
+		parts->rx_posted++;
+	else if (is_held(mark->stamp))
+		parts->held++;
+	else if (stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+		parts->tx_pending++;
+	else
+		parts->rx_posted++;
+}
+
+/* --- Clones ---------------------------------------------------------------------------- */
+
+#define PIN(walk, alive) ((uint16_t)((walk) << 1 | (alive)))
+#define PIN_WALK(pin) ((pin) >> 1)
+
+static struct pmdscope_mark *
+find_any(uintptr_t object)
+{
+	struct pmdscope_ledger *ledger;
+	struct pmdscope_mark *mark;
+	unsigned int i;
+
+	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++) {
+		if (!ledger->walking)
+			continue;
+		mark = pmdscope_index_find(&ledger->index, object);
+		if (mark != NULL)
+			return mark;
+	}
+	return NULL;
+}
+
+/* A clone keeps the mbuf whose data it shares. Its fields may be changing: nothing is followed. */
+static void
+pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uintptr_t object)
+{
+	const struct rte_mbuf *m = (const struct rte_mbuf *)object;
+	const uint16_t lives = PIN(trial->walk, 1);
+	struct pmdscope_mark *direct;
+
+	if (!RTE_MBUF_CLONED(m) || m->priv_size > m->buf_len + UINT16_MAX)
+		return;
+	direct = find_any((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
+	if (direct == NULL || direct == mark || direct->pin == lives)
+		return;
+	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(trial->walk, 0);
+}
+
+/* A clone was met in this walk or the last. */
+static bool
+is_pinned(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	const uint16_t now = PIN_WALK(PIN(trial->walk, 0));
+	const uint16_t then = PIN_WALK(PIN(trial->walk - 1, 0));
+
+	return mark->pin != 0 && (PIN_WALK(mark->pin) == now || PIN_WALK(mark->pin) == then);
+}
+
+/* --- Verdict --------------------------------------------------------------------------- */
+
+/* It has been missed for longer than is usual at its place. */
+static bool
+is_overdue(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
+		const struct pmdscope_stage *stage)
+{
+	if (mark->stale)
+		return trial->walk - mark->first > trial->hold_walks || mark->hits != 0;
+	return stage != NULL && !pmdscope_stage_holds(stage) &&
+		age_of(trial, mark->stamp) > stage->bound;
+}
+
+/* It cannot be in a queue of a NIC. */
+static bool
+is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+{
+	if (mark->stale)
+		return mark->first <= trial->proof.all_turned;
+	if (stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
+		if (!pmdscope_turnover_sent(PMDSCOPE_STAMP_PORT(mark->stamp),
+				PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
+			return false;
+		/* Sent; now it may have been posted for receiving. */
+		mark->sent = 1;
+		mark->first = trial->walk;
+		return false;
+	}
+	if (pmdscope_proof_stamped(&trial->proof, mark->first))
+		return true;
+	/* Of an empty pool nothing moves; but what is traced is not posted with the app's stamp. */
+	return trial->strict && stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
+		PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
+}
+
+static enum pmdscope_loss_kind
+kind_of(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	if (is_pinned(trial, mark))
+		return PMDSCOPE_LOSS_PINNED;
+	if (!mark->stale && stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+		return PMDSCOPE_LOSS_TX;
+	return PMDSCOPE_LOSS_LEAK;
+}
+
+static void
+convict(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark)
+{
+	struct pmdscope_loss *loss;
+
+	mark->kind = (uint8_t)kind_of(trial, mark);
+	loss = pmdscope_loss_get(ledger->id, mark->stale ? 0 : pmdscope_stamp_place(mark->stamp),
+			mark->kind);
+	if (loss != NULL)
+		pmdscope_loss_event(loss);
+	pmdscope_ledger_found(ledger);
+}
+
+/* True when it is found to be lost in this walk. */
+static bool
+try_mark(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark, const struct pmdscope_stage *stage)
+{
+	if ((is_pinned(trial, mark) && (mark->pin & 1) != 0) || !is_overdue(trial, mark, stage))
+		return false;
+	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
+	if (trial->walk == mark->first || !is_in_no_queue(trial, mark))
+		return false;
+	if (mark->hits < HITS_NEEDED) {
+		mark->hits++;
+		mark->first = trial->walk;
+		return false;
+	}
+	convict(trial, ledger, mark);
+	return true;
+}
+
+static void
+judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark, uintptr_t object)
+{
+	const uint64_t stamp = load_stamp(object);
+	struct pmdscope_stage *stage = NULL;
+
+	if (mark->kind != PMDSCOPE_LOSS_NONE && stamp == mark->stamp) {
+		mark->freed = 0;
+		pin_direct(trial, mark, object);
+		count_lost(ledger, mark);
+		return;
+	}
+	if (mark->kind != PMDSCOPE_LOSS_NONE)
+		withdraw(trial, mark);
+	if (stamp != mark->stamp && !comes_from_elsewhere(stamp))
+		learn(trial, mark);
+	if (mark->first < trial->armed_walk || stamp != mark->stamp)
+		miss(trial, mark, stamp);
+	if (!mark->stale && stamp_class(stamp) != 0)
+		stage = pmdscope_stage_get(pmdscope_stamp_place(stamp));
+	if (stage != NULL && (is_held(stamp) || stamp_class(stamp) == PMDSCOPE_STAMP_TX))
+		stage->counted++;
+	if (try_mark(trial, ledger, mark, stage)) {
+		pin_direct(trial, mark, object);
+		count_lost(ledger, mark);
+		return;
+	}
+	pin_direct(trial, mark, object);
+	account(&ledger->counting, mark);
+}
+
+void
+pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i)
+{
+	struct pmdscope_mark *mark = &ledger->index.marks[i];
+	const uintptr_t object = pmdscope_index_object(&ledger->index, i, &ledger->chunk_at);
+
+	if (trial->aborted) {
+		mark->where = PMDSCOPE_WHERE_NONE;
+	} else if (mark->where != PMDSCOPE_WHERE_NONE) {
+		if (trial->armed && (mark->where != PMDSCOPE_WHERE_RING) &&
+				i % ASK_FREE_EVERY == trial->walk % ASK_FREE_EVERY)
+			ask_who_freed(trial, ledger, object);
+		judge_met(trial, ledger, mark, object);
+		mark->where = PMDSCOPE_WHERE_NONE;
+	} else if (trial->armed) {
+		judge_missed(trial, ledger, mark, object);
+	} else if (mark->kind != PMDSCOPE_LOSS_NONE) {
+		count_lost(ledger, mark);
+	}
+}
+
+void
+pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	struct pmdscope_parts *parts = &ledger->counting;
+
+	if (trial->aborted)
+		return;
+	if (is_empty(parts->common + parts->cached, ledger->index.nb_objects) &&
+			parts->suspects > trial->proof.may_hold)
+		parts->lost_at_least = parts->suspects - (uint32_t)trial->proof.may_hold;
+	ledger->parts = *parts;
+	ledger->placed = trial->armed;
+	ledger->walks++;
+	ledger->walk_us = pmdscope_clock_us(ledger->walk_cycles);
+	pmdscope_loss_publish(ledger->id);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_string_fns.h>
+
+#include "clock.h"
+#include "ledger.h"
+#include "log.h"
+#include "loss.h"
+#include "progress.h"
+#include "stage.h"
+#include "stamp.h"
+#include "walk.h"
+
+#define MS_PER_SEC UINT64_C(1000)
+/* In mode auto, stamps stay armed for so long after the last news. */
+#define QUIET_MS (15 * MS_PER_SEC)
+
+static struct {
+	enum pmdscope_leak_mode mode;
+	bool stamps;           /* There is room for them in struct rte_mbuf. */
+	bool armed;
+	uint64_t asked_until;  /* Armed on demand until then, 0: not. */
+	uint64_t news_ms;      /* Last reason to be armed. */
+	uint64_t walked_ms;    /* When the last walk began. */
+	uint32_t walk_ms;
+	unsigned int last_id;
+	struct pmdscope_ledger **items;
+	unsigned int nb;
+	unsigned int capacity;
+} ledgers;
+
+static uint64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * MS_PER_SEC + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+uint32_t
+pmdscope_ledger_clock_ms(void)
+{
+	return (uint32_t)now_ms();
+}
+
+struct pmdscope_ledger *
+pmdscope_ledger_get(unsigned int i)
+{
+	return i < ledgers.nb ? ledgers.items[i] : NULL;
+}
+
+const char *
+pmdscope_ledger_pool_name(unsigned int id)
+{
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++)
+		if (ledgers.items[i]->id == id)
+			return ledgers.items[i]->name;
+	return "";
+}
+
+void
+pmdscope_ledger_found(struct pmdscope_ledger *ledger)
+{
+	ledgers.news_ms = now_ms();
+	if (ledger->first_leak_realtime_ns == 0)
+		ledger->first_leak_realtime_ns = pmdscope_clock_realtime_ns(rte_rdtsc());
+}
+
+/* --- Following the pools --------------------------------------------------------------- */
+
+static struct pmdscope_ledger *
+find(const struct pmdscope_pool_counts *counts)
+{
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++)
+		if (ledgers.items[i]->address == counts->address &&
+				strcmp(ledgers.items[i]->name, counts->name) == 0)
+			return ledgers.items[i];
+	return NULL;
+}
+
+static struct pmdscope_ledger *
+add(const struct pmdscope_pool_counts *counts)
+{
+	struct pmdscope_ledger *ledger;
+
+	if (ledgers.nb == ledgers.capacity) {
+		const unsigned int capacity = ledgers.capacity == 0 ? 8 : 2 * ledgers.capacity;
+		struct pmdscope_ledger **items = realloc(ledgers.items, capacity * sizeof(*items));
+
+		if (items == NULL)
+			return NULL;
+		ledgers.items = items;
+		ledgers.capacity = capacity;
+	}
+	ledger = calloc(1, sizeof(*ledger));
+	if (ledger == NULL)
+		return NULL;
+	ledger->address = counts->address;
+	strlcpy(ledger->name, counts->name, sizeof(ledger->name));
+	ledger->id = ++ledgers.last_id;
+	ledgers.items[ledgers.nb++] = ledger;
+	pmdscope_rows_changed();
+	return ledger;
+}
+
+static void
+ledger_free(struct pmdscope_ledger *ledger)
+{
+	pmdscope_loss_forget(ledger->id);
+	pmdscope_index_free(&ledger->index);
+	free(ledger);
+}
+
+static void
+sweep(void)
+{
+	unsigned int i, kept = 0;
+
+	for (i = 0; i < ledgers.nb; i++) {
+		if (ledgers.items[i]->seen)
+			ledgers.items[kept++] = ledgers.items[i];
+		else
+			ledger_free(ledgers.items[i]);
+	}
+	if (kept != ledgers.nb)
+		pmdscope_rows_changed();
+	ledgers.nb = kept;
+}
+
+/* Between walks: a walk counts through the ledgers. */
+static void
+follow_pools(void)
+{
+	struct pmdscope_pool_counts counts;
+	struct pmdscope_ledger *ledger;
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++)
+		ledgers.items[i]->seen = false;
+	for (i = 0; pmdscope_pool_get(i, &counts); i++) {
+		if (!counts.mbufs)
+			continue;
+		ledger = find(&counts);
+		if (ledger == NULL)
+			ledger = add(&counts);
+		if (ledger != NULL)
+			ledger->seen = true;
+	}
+	sweep();
+}
+
+/* True when a pool is seen to grow. */
+static bool
+note_counts(uint64_t now)
+{
+	struct pmdscope_pool_counts counts;
+	struct pmdscope_ledger *ledger;
+	bool grows = false;
+	unsigned int i;
+
+	for (i = 0; pmdscope_pool_get(i, &counts); i++) {
+		ledger = find(&counts);
+		if (ledger == NULL)
+			continue;
+		counts.name = ledger->name;
+		ledger->counts = counts;
+		if (pmdscope_trend_note(&ledger->trend, now, counts.in_use))
+			grows |= pmdscope_trend_grows(&ledger->trend);
+	}
+	return grows;
+}
+
+static void
+note_misuse(void)
+{
+	struct pmdscope_misuse_event event;
+	struct pmdscope_ledger *ledger;
+	struct pmdscope_loss *loss;
+	unsigned int i;
+	bool is_free;
+
+	while (pmdscope_stamp_misuse_next(&event)) {
+		for (i = 0; i < ledgers.nb && ledgers.items[i]->address != event.pool; i++)
+			;
+		if (i == ledgers.nb)
+			continue;
+		ledger = ledgers.items[i];
+		is_free = event.misuse == PMDSCOPE_MISUSE_FREE;
+		ledger->double_frees += is_free;
+		ledger->use_after_frees += !is_free;
+		ledgers.news_ms = now_ms();
+		loss = pmdscope_loss_get(ledger->id, pmdscope_stamp_place(event.stamp), is_free ?
+				PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
+		if (loss != NULL)
+			pmdscope_loss_event(loss);
+	}
+}
+
+/* --- Arming ---------------------------------------------------------------------------- */
+
+static void
+arm(const char *why)
+{
+	if (ledgers.armed)
+		return;
+	PMDSCOPE_LOG(INFO, "stamps armed: %s", why);
+	pmdscope_stamp_advance();
+	pmdscope_stamp_arm();
+	pmdscope_walk_arm();
+	ledgers.armed = true;
+}
+
+static void
+disarm(void)
+{
+	if (!ledgers.armed)
+		return;
+	PMDSCOPE_LOG(INFO, "stamps disarmed");
+	pmdscope_stamp_disarm();
+	ledgers.armed = false;
+}
+
+static void
+decide(uint64_t now, bool grows)
+{
+	if (grows)
+		ledgers.news_ms = now;
+	if (ledgers.asked_until != 0 && now >= ledgers.asked_until) {
+		ledgers.asked_until = 0;
+		ledgers.news_ms = 0;
+	}
+	if (!ledgers.stamps || ledgers.mode == PMDSCOPE_LEAK_NEVER)
+		return;
+	if (ledgers.mode == PMDSCOPE_LEAK_ALWAYS)
+		arm("always");
+	else if (ledgers.asked_until != 0)
+		arm("on demand");
+	else if (grows)
+		arm("a pool loses mbufs");
+	else if (now - ledgers.news_ms >= QUIET_MS)
+		disarm();
+}
+
+int
+pmdscope_ledger_arm(uint32_t seconds)
+{
+	const uint64_t now = now_ms();
+
+	if (ledgers.mode == PMDSCOPE_LEAK_NEVER)
+		return -EPERM;
+	if (!ledgers.stamps)
+		return -ENODEV;
+	ledgers.asked_until = seconds == 0 ? 0 : now + seconds * MS_PER_SEC;
+	if (seconds != 0)
+		arm("on demand");
+	else if (ledgers.mode == PMDSCOPE_LEAK_AUTO)
+		disarm();
+	return 0;
+}
+
+bool
+pmdscope_ledger_armed(void)
+{
+	return ledgers.armed;
+}
+
+const char *
+pmdscope_ledger_mode_name(void)
+{
+	static const char *const names[] = {
+		[PMDSCOPE_LEAK_AUTO] = "auto",
+		[PMDSCOPE_LEAK_ALWAYS] = "always",
+		[PMDSCOPE_LEAK_NEVER] = "never",
+	};
+
+	return names[ledgers.mode];
+}
+
+/* --- Life ------------------------------------------------------------------------------ */
+
+/* Lost mbufs are followed after the stamps are disarmed: they may be freed after all. */
+static bool
+has_lost(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++)
+		if (ledgers.items[i]->parts.leaked != 0)
+			return true;
+	return false;
+}
+
+void
+pmdscope_ledger_tick(uint64_t now_ns)
+{
+	const uint64_t now = now_ns / 1000000;
+	const bool moving = pmdscope_progress_made(now);
+
+	if (!pmdscope_walk_busy())
+		follow_pools();
+	note_misuse();
+	decide(now, note_counts(now));
+	if (moving)
+		pmdscope_stamp_advance();
+	if (moving && (ledgers.armed || has_lost()) && now - ledgers.walked_ms >= ledgers.walk_ms &&
+			!pmdscope_walk_busy()) {
+		ledgers.walked_ms = now;
+		pmdscope_walk_begin();
+	}
+	pmdscope_walk_slice();
+}
+
+bool
+pmdscope_ledger_busy(void)
+{
+	return pmdscope_walk_busy();
+}
+
+void
+pmdscope_ledger_slice(void)
+{
+	pmdscope_walk_slice();
+}
+
+void
+pmdscope_ledger_start(const struct pmdscope_conf *conf)
+{
+	const uint32_t hold = (conf->leak_hold_ms + conf->sample_ms - 1) / conf->sample_ms;
+	const struct pmdscope_walk_conf walk_conf = {
+		.epoch_ms = conf->sample_ms,
+		.hold_walks = conf->leak_hold_ms / conf->leak_walk_ms + 1,
+	};
+
+	ledgers.mode = conf->leak_mode;
+	ledgers.walk_ms = conf->leak_walk_ms;
+	ledgers.stamps = conf->leak_mode != PMDSCOPE_LEAK_NEVER && pmdscope_stamp_start() == 0;
+	ledgers.asked_until = 0;
+	ledgers.news_ms = 0;
+	ledgers.walked_ms = 0;
+	pmdscope_progress_start();
+	pmdscope_stage_start(hold, conf->sample_ms);
+	pmdscope_walk_start(&walk_conf);
+}
+
+void
+pmdscope_ledger_stop(void)
+{
+	unsigned int i;
+
+	disarm();
+	pmdscope_walk_stop();
+	for (i = 0; i < ledgers.nb; i++)
+		ledger_free(ledgers.items[i]);
+	free(ledgers.items);
+	ledgers.items = NULL;
+	ledgers.nb = 0;
+	ledgers.capacity = 0;
+	pmdscope_loss_stop();
+	pmdscope_stage_stop();
+}
+
+/* --- /pmdscope/leaks ------------------------------------------------------------------- */
+
+enum {
+	NAME, SIZE, COMMON, CACHED, RX_POSTED, TX_PENDING, RINGS, HELD, LEAKED, UNPLACED,
+	LOST_AT_LEAST, PREARM, ARMED, MODE, READABLE, SLOPE_MILLI, EXHAUSTED_IN_MS, FIRST_LEAK, WALKS,
+	WALK_US, DOUBLE_FREES, USE_AFTER_FREES,
+};
+
+static const struct pmdscope_column columns[] = {
+	[NAME] = {"name", PMDSCOPE_COLUMN_STR, 1},
+	[SIZE] = {"size", PMDSCOPE_COLUMN_U64, 1},
+	[COMMON] = {"common", PMDSCOPE_COLUMN_U64, 1},
+	[CACHED] = {"cached", PMDSCOPE_COLUMN_U64, 1},
+	[RX_POSTED] = {"rx_posted", PMDSCOPE_COLUMN_U64, 1},
+	[TX_PENDING] = {"tx_pending", PMDSCOPE_COLUMN_U64, 1},
+	[RINGS] = {"rings", PMDSCOPE_COLUMN_U64, 1},
+	[HELD] = {"held", PMDSCOPE_COLUMN_U64, 1},
+	[LEAKED] = {"leaked", PMDSCOPE_COLUMN_U64, 1},
+	[UNPLACED] = {"unplaced", PMDSCOPE_COLUMN_U64, 1},
+	[LOST_AT_LEAST] = {"lost_at_least", PMDSCOPE_COLUMN_U64, 1},
+	[PREARM] = {"prearm", PMDSCOPE_COLUMN_U64, 1},
+	[ARMED] = {"armed", PMDSCOPE_COLUMN_U64, 1},
+	[MODE] = {"mode", PMDSCOPE_COLUMN_STR, 1},
+	[READABLE] = {"readable", PMDSCOPE_COLUMN_U64, 1},
+	[SLOPE_MILLI] = {"slope_milli", PMDSCOPE_COLUMN_INT, 1},
+	[EXHAUSTED_IN_MS] = {"exhausted_in_ms", PMDSCOPE_COLUMN_U64, 1},
+	[FIRST_LEAK] = {"first_leak_realtime_ns", PMDSCOPE_COLUMN_U64, 1},
+	[WALKS] = {"walks", PMDSCOPE_COLUMN_U64, 1},
+	[WALK_US] = {"walk_us", PMDSCOPE_COLUMN_U64, 1},
+	[DOUBLE_FREES] = {"double_frees", PMDSCOPE_COLUMN_U64, 1},
+	[USE_AFTER_FREES] = {"use_after_frees", PMDSCOPE_COLUMN_U64, 1},
+};
+
+static unsigned int
+ledger_count(void)
+{
+	return ledgers.nb;
+}
+
+/* By the last walk; or, without one, by the counts. */
+static void
+fill_parts(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
+{
+	const struct pmdscope_pool_counts *counts = &ledger->counts;
+	const struct pmdscope_parts *parts = &ledger->parts;
+	uint32_t leaked;
+
+	if (!ledger->placed || !ledgers.armed) {
+		leaked = RTE_MIN(parts->leaked, counts->in_use);
+		pmdscope_row_u64(row, SIZE, 0, counts->size);
+		pmdscope_row_u64(row, COMMON, 0, counts->common);
+		pmdscope_row_u64(row, CACHED, 0, counts->cached);
+		pmdscope_row_u64(row, LEAKED, 0, leaked);
+		pmdscope_row_u64(row, UNPLACED, 0, counts->in_use - leaked);
+		pmdscope_row_u64(row, PREARM, 0, RTE_MIN(parts->prearm, leaked));
+		return;
+	}
+	pmdscope_row_u64(row, SIZE, 0, ledger->index.nb_objects);
+	pmdscope_row_u64(row, COMMON, 0, parts->common);
+	pmdscope_row_u64(row, CACHED, 0, parts->cached);
+	pmdscope_row_u64(row, RX_POSTED, 0, parts->rx_posted);
+	pmdscope_row_u64(row, TX_PENDING, 0, parts->tx_pending);
+	pmdscope_row_u64(row, RINGS, 0, parts->rings);
+	pmdscope_row_u64(row, HELD, 0, parts->held);
+	pmdscope_row_u64(row, LEAKED, 0, parts->leaked);
+	pmdscope_row_u64(row, PREARM, 0, parts->prearm);
+	pmdscope_row_u64(row, LOST_AT_LEAST, 0, parts->lost_at_least);
+}
+
+static void
+fill_trend(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
+{
+	const int64_t slope = pmdscope_trend_slope_milli(&ledger->trend);
+	const uint64_t left = ledger->counts.common + ledger->counts.cached;
+
+	pmdscope_row_int(row, SLOPE_MILLI, (int)RTE_MAX(RTE_MIN(slope, INT32_MAX), INT32_MIN));
+	if (slope > 0)
+		pmdscope_row_u64(row, EXHAUSTED_IN_MS, 0, left * 1000000 / (uint64_t)slope);
+}
+
+static void
+ledger_fill(unsigned int i, struct pmdscope_row *row)
+{
+	const struct pmdscope_ledger *ledger = ledgers.items[i];
+
+	pmdscope_row_str(row, NAME, ledger->name);
+	fill_parts(ledger, row);
+	fill_trend(ledger, row);
+	pmdscope_row_u64(row, ARMED, 0, ledgers.armed);
+	pmdscope_row_str(row, MODE, pmdscope_ledger_mode_name());
+	pmdscope_row_u64(row, READABLE, 0, ledger->counts.readable && !ledger->lost_memory);
+	pmdscope_row_u64(row, FIRST_LEAK, 0, ledger->first_leak_realtime_ns);
+	pmdscope_row_u64(row, WALKS, 0, ledger->walks);
+	pmdscope_row_u64(row, WALK_US, 0, ledger->walk_us);
+	pmdscope_row_u64(row, DOUBLE_FREES, 0, ledger->double_frees);
+	pmdscope_row_u64(row, USE_AFTER_FREES, 0, ledger->use_after_frees);
+}
+
+const struct pmdscope_table pmdscope_ledger_table = {
+	.name = "leaks",
+	.help = "Where the mbufs of each pool are. Parameters: int offset",
+	.columns = columns,
+	.nb_columns = RTE_DIM(columns),
+	.count = ledger_count,
+	.fill = ledger_fill,
+};

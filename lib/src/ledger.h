@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_LEDGER_H
+#define PMDSCOPE_LEDGER_H
+
+/*
+ * The leak ledger: where the mbufs of every pool are, and when to stamp them (docs/leaks.md).
+ * Control thread and tables, with the state lock held.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mempool.h>
+
+#include "index.h"
+#include "page.h"
+#include "pmdscope.h"
+#include "pool.h"
+#include "trend.h"
+
+/* /pmdscope/leaks. */
+extern const struct pmdscope_table pmdscope_ledger_table;
+
+/* Where the objects are, by one walk. */
+struct pmdscope_parts {
+	uint32_t common, cached, rx_posted, tx_pending, rings, held, leaked;
+	uint32_t prearm; /* Of leaked. */
+	uint32_t suspects; /* Held for too long, with no proof. */
+	uint32_t lost_at_least;
+};
+
+/* One pool of mbufs. */
+struct pmdscope_ledger {
+	const void *address;
+	char name[RTE_MEMZONE_NAMESIZE];
+	unsigned int id; /* Never used twice. */
+	bool seen;
+	struct pmdscope_pool_counts counts;
+	struct pmdscope_trend trend;
+	uint64_t first_leak_realtime_ns;
+	uint64_t double_frees, use_after_frees;
+
+	/* The walker's. */
+	struct pmdscope_index index;
+	bool lost_memory;             /* No memory for an index. */
+	bool walking;                 /* Part of the present walk. */
+	bool placed;                  /* parts are of this arming. */
+	struct pmdscope_parts parts;  /* Of the last complete walk. */
+	struct pmdscope_parts counting;
+	uint32_t ring_at;
+	uint32_t mark_at;
+	unsigned int chunk_at;
+	uint64_t walks, walk_cycles, walk_us;
+	/* Free objects by their stamp: of traced frees, and of others. */
+	uint64_t traced_frees, untraced_frees;
+};
+
+void pmdscope_ledger_start(const struct pmdscope_conf *conf);
+void pmdscope_ledger_stop(void);
+/* Once per sample, after the pools. */
+void pmdscope_ledger_tick(uint64_t now_ns);
+/* A walk is under way: call pmdscope_ledger_slice() soon. */
+bool pmdscope_ledger_busy(void);
+/* A bounded piece of the walk. */
+void pmdscope_ledger_slice(void);
+
+/* Arm for so long, or disarm with 0. 0, or -EPERM in mode never, -ENODEV without stamps. */
+int pmdscope_ledger_arm(uint32_t seconds);
+bool pmdscope_ledger_armed(void);
+const char *pmdscope_ledger_mode_name(void);
+
+/* The walker's clock: real time, milliseconds; wraps around. */
+uint32_t pmdscope_ledger_clock_ms(void);
+const char *pmdscope_ledger_pool_name(unsigned int id);
+/* The ledgers, NULL behind the last. */
+struct pmdscope_ledger *pmdscope_ledger_get(unsigned int i);
+/* A mbuf was found to be lost just now. */
+void pmdscope_ledger_found(struct pmdscope_ledger *ledger);
+
+#endif /* PMDSCOPE_LEDGER_H */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_LOSS_H
+#define PMDSCOPE_LOSS_H
+
+/*
+ * What was found, by pool and place: /pmdscope/sites. Control thread and tables, with the state
+ * lock held.
+ */
+
+#include <stdint.h>
+
+#include "page.h"
+
+enum pmdscope_loss_kind {
+	PMDSCOPE_LOSS_NONE,
+	PMDSCOPE_LOSS_LEAK,
+	PMDSCOPE_LOSS_TX,
+	PMDSCOPE_LOSS_PINNED,
+	PMDSCOPE_LOSS_DOUBLE_FREE,
+	PMDSCOPE_LOSS_USE_AFTER_FREE,
+};
+
+/* /pmdscope/sites. */
+extern const struct pmdscope_table pmdscope_loss_table;
+
+/* One row. */
+struct pmdscope_loss {
+	unsigned int pool; /* Of pmdscope_ledger_id(). */
+	uint32_t place;
+	enum pmdscope_loss_kind kind;
+	uint64_t count;
+	uint64_t events;
+	uint32_t oldest_ms; /* On the walker's clock. */
+	uint32_t newest_ms;
+	uint64_t first_realtime_ns;
+	/* As far as the present walk has come. */
+	uint64_t counted;
+	uint32_t oldest;
+	uint32_t newest;
+};
+
+/* The row of a place, a new one if need be; NULL without memory. */
+struct pmdscope_loss *pmdscope_loss_get(unsigned int pool, uint32_t place,
+		enum pmdscope_loss_kind kind);
+/* One more event, just found. */
+void pmdscope_loss_event(struct pmdscope_loss *loss);
+/* The walk has met a lost mbuf that last moved then. */
+void pmdscope_loss_count(struct pmdscope_loss *loss, uint32_t since_ms);
+/* The walk over this pool is complete. */
+void pmdscope_loss_publish(unsigned int pool);
+/* The pool is gone. */
+void pmdscope_loss_forget(unsigned int pool);
+void pmdscope_loss_stop(void);
+
+#endif /* PMDSCOPE_LOSS_H */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_PROGRESS_H
+#define PMDSCOPE_PROGRESS_H
+
+/*
+ * Whether the app's pollers move. Time in which one of them stands still (a debugger, a starved
+ * CPU) does not count as time that mbufs are held. Control thread.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void pmdscope_progress_start(void);
+/* All pollers have polled since the last call, but for those that have ended. */
+bool pmdscope_progress_made(uint64_t now_ms);
+
+#endif /* PMDSCOPE_PROGRESS_H */

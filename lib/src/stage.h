@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_STAGE_H
+#define PMDSCOPE_STAGE_H
+
+/*
+ * Where mbufs are held, by the place in their stamps, and for how long that is usual. Control
+ * thread and tables, with the state lock held. Times are in epochs.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "page.h"
+
+/* /pmdscope/stages. */
+extern const struct pmdscope_table pmdscope_stage_table;
+
+struct pmdscope_stage {
+	uint32_t place;   /* Of pmdscope_stamp_place(). */
+	uint32_t held;    /* Mbufs, as of the last walk. */
+	uint32_t counted; /* In the present walk. */
+	uint32_t bound;   /* Held for longer is suspect. */
+	uint32_t longest; /* Longest residence that ended well. */
+};
+
+/* bound is where every stage starts. */
+void pmdscope_stage_start(uint32_t bound, uint32_t epoch_ms);
+void pmdscope_stage_stop(void);
+/* The stage of a place, a new one if need be; NULL without memory. */
+struct pmdscope_stage *pmdscope_stage_get(uint32_t place);
+bool pmdscope_stage_holds(const struct pmdscope_stage *stage);
+/* A residence has ended: the bound of the stage allows for twice as much. */
+void pmdscope_stage_learn(struct pmdscope_stage *stage, uint32_t residence);
+/* The walk is over: what it counted is what is held. */
+void pmdscope_stage_publish(void);
+
+/* Name and operation of a place. */
+void pmdscope_place_name(uint32_t place, char name[PMDSCOPE_TEXT_MAX]);
+const char *pmdscope_place_operation(uint32_t place);
+
+#endif /* PMDSCOPE_STAGE_H */

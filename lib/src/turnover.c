@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <string.h>
+
+#include "burst.h"
+#include "queue.h"
+#include "turnover.h"
+
+/* Descriptors of a queue whose driver does not tell. */
+#define DESCRIPTORS_UNKNOWN 4096
+/* Mbufs that drivers keep beside the descriptors, to refill or free by the batch. */
+#define SLACK 512
+
+static uint64_t
+capacity(const struct pmdscope_queue *q)
+{
+	const uint32_t descriptors = __atomic_load_n(&q->n.descriptors, __ATOMIC_RELAXED);
+
+	return (descriptors != 0 ? descriptors : DESCRIPTORS_UNKNOWN) + SLACK;
+}
+
+/* Packets that came out since the counter was last read. */
+static uint64_t
+take_progress(struct pmdscope_queue *q)
+{
+	const uint64_t packets = __atomic_load_n(&q->n.packets, __ATOMIC_RELAXED);
+	uint64_t delta = packets - q->turnover.packets;
+
+	if (packets < q->turnover.packets)
+		delta = 0;
+	q->turnover.packets = packets;
+	/* What is offered to a NIC that sends nothing stays in its queue. */
+	if (q->dir == PMDSCOPE_TX && delta != 0)
+		delta = RTE_MIN(delta, pmdscope_queue_sent(q->port));
+	return delta;
+}
+
+static void
+begin_queue(struct pmdscope_queue *q, uint32_t walk)
+{
+	struct pmdscope_turnover *t = &q->turnover;
+	const uint64_t delta = take_progress(q);
+	uint32_t next;
+
+	if (t->born == 0) {
+		*t = (struct pmdscope_turnover){.born = walk, .moved = walk, .packets = t->packets};
+		return;
+	}
+	t->progress += delta;
+	if (delta != 0)
+		t->moved = walk;
+	next = RTE_MAX(t->turned + 1, t->born);
+	if (walk > PMDSCOPE_TURNOVER_WALKS)
+		next = RTE_MAX(next, walk - PMDSCOPE_TURNOVER_WALKS + 1);
+	for (; next < walk; next++) {
+		if (t->progress - t->at_end[next % PMDSCOPE_TURNOVER_WALKS] < capacity(q))
+			break;
+		t->turned = next;
+	}
+}
+
+void
+pmdscope_turnover_begin(uint32_t walk)
+{
+	struct pmdscope_queue *q;
+	unsigned int i;
+
+	pmdscope_queue_ask_sent();
+	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++)
+		begin_queue(q, walk);
+}
+
+/* The walk took time: what came out meanwhile is progress as well. */
+void
+pmdscope_turnover_end(uint32_t walk)
+{
+	struct pmdscope_queue *q;
+	unsigned int i;
+
+	pmdscope_queue_ask_sent();
+	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
+		struct pmdscope_turnover *t = &q->turnover;
+		const uint64_t delta = take_progress(q);
+
+		if (t->born == 0)
+			continue;
+		t->progress += delta;
+		if (delta != 0)
+			t->moved = walk;
+		t->at_end[walk % PMDSCOPE_TURNOVER_WALKS] = t->progress;
+	}
+}
+
+/* The driver may not tell where a queue takes its mbufs from. */
+static bool
+feeds_on(const struct pmdscope_queue *q, const void *pool)
+{
+	const void *known = __atomic_load_n(&q->n.pool, __ATOMIC_RELAXED);
+
+	return q->dir == PMDSCOPE_RX && (known == NULL || known == pool);
+}
+
+/*
+ * A queue that has not turned over since the object was first missed may hold it, unless nothing
+ * came out of it since before then: what comes out is all that a queue replaces.
+ */
+static bool
+may_hold(const struct pmdscope_turnover *t, uint32_t first)
+{
+	return t->turned < first && t->moved + 1 >= first;
+}
+
+static void
+add_queue(struct pmdscope_proof *proof, const struct pmdscope_queue *q)
+{
+	const struct pmdscope_turnover *t = &q->turnover;
+	uint32_t back;
+
+	for (back = 0; back < PMDSCOPE_TURNOVER_WALKS && back < proof->walk; back++)
+		if (may_hold(t, proof->walk - back))
+			proof->gone[back] = false;
+	if (t->turned + PMDSCOPE_TURNOVER_WALKS <= proof->walk)
+		proof->gone_from = RTE_MAX(proof->gone_from, t->moved + 2);
+	if (t->turned + 1 < proof->walk)
+		proof->may_hold += capacity(q) - SLACK;
+	proof->all_turned = RTE_MIN(proof->all_turned, t->turned);
+}
+
+void
+pmdscope_turnover_proof(struct pmdscope_proof *proof, const void *pool, uint32_t walk)
+{
+	const struct pmdscope_queue *q;
+	unsigned int i;
+
+	*proof = (struct pmdscope_proof){.walk = walk, .all_turned = walk};
+	memset(proof->gone, true, sizeof(proof->gone));
+	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
+		if (feeds_on(q, pool))
+			add_queue(proof, q);
+		/* Whose mbufs a transmit queue holds is not known; one never used holds none. */
+		if (q->dir == PMDSCOPE_TX && q->turnover.packets != 0)
+			proof->all_turned = RTE_MIN(proof->all_turned, q->turnover.turned);
+	}
+}
+
+bool
+pmdscope_proof_stamped(const struct pmdscope_proof *proof, uint32_t first)
+{
+	const uint32_t back = proof->walk - first;
+
+	return back < PMDSCOPE_TURNOVER_WALKS ? proof->gone[back] : first >= proof->gone_from;
+}
+
+bool
+pmdscope_turnover_sent(unsigned int port, unsigned int queue, uint32_t first)
+{
+	const struct pmdscope_queue *q = pmdscope_queue_tx(port, queue);
+
+	/* A queue that is gone has given back what it had. */
+	return q == NULL || q->turnover.turned >= first;
+}
