@@ -187,14 +187,16 @@ over(unsigned int set, enum variant v, enum variant than)
 	return quartiles(delta);
 }
 
-/* The stamps alone: what arming adds to a library that is linked anyway. */
+/* The ledger alone, in a library that is linked anyway. */
 static const struct {
 	const char *name;
-	enum variant armed;
-	enum variant disarmed;
-} stamps[] = {
-		{"level1_stamps", LEVEL1_ARMED, LEVEL1_DISARMED},
-		{"level2_stamps", LEVEL2_ARMED, LEVEL2_DISARMED},
+	const char *what;
+	enum variant v;
+	enum variant than;
+} parts[] = {
+		{"level2_gates", "disarmed call sites", LEVEL2_DISARMED, LEVEL1_DISARMED},
+		{"level1_stamps", "armed over disarmed", LEVEL1_ARMED, LEVEL1_DISARMED},
+		{"level2_stamps", "armed over disarmed", LEVEL2_ARMED, LEVEL2_DISARMED},
 };
 
 /* The peer to all of level 2, and, like with like, to its stamps. */
@@ -228,9 +230,8 @@ print_set(unsigned int set)
 			q.median, q.low, q.high, variants[BASE].what);
 	for (v = BASE + 1; v < NB_VARIANTS; v++)
 		print_row(variants[v].name, over(set, v, BASE), variants[v].what);
-	for (i = 0; i < RTE_DIM(stamps); i++)
-		print_row(stamps[i].name, over(set, stamps[i].armed, stamps[i].disarmed),
-				"armed over disarmed");
+	for (i = 0; i < RTE_DIM(parts); i++)
+		print_row(parts[i].name, over(set, parts[i].v, parts[i].than), parts[i].what);
 	printf("  history / level2_armed: %.1f; history / level2_stamps: %.1f\n", ratio_all(set),
 			ratio_stamps(set));
 }
@@ -265,9 +266,8 @@ save(void)
 		put_quartiles(&json, variants[BASE].name, quartiles(cycles[set][BASE]));
 		for (v = BASE + 1; v < NB_VARIANTS; v++)
 			put_quartiles(&json, variants[v].name, over(set, v, BASE));
-		for (i = 0; i < RTE_DIM(stamps); i++)
-			put_quartiles(&json, stamps[i].name,
-					over(set, stamps[i].armed, stamps[i].disarmed));
+		for (i = 0; i < RTE_DIM(parts); i++)
+			put_quartiles(&json, parts[i].name, over(set, parts[i].v, parts[i].than));
 		json_f64(&json, "history_to_level2_armed", ratio_all(set));
 		json_f64(&json, "history_to_level2_stamps", ratio_stamps(set));
 		json_close(&json);
