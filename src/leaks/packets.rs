@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use pmdscope_capture::layout::{
     ANY, DIR_RX, DIR_TX, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, Request, Select, TEE_LEAKED,
 };
-use pmdscope_capture::leak::{self, LeakDump, LostMbuf};
+use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
 use pmdscope_capture::sink::{Sink, SinkError};
 use pmdscope_telemetry::Collector;
@@ -47,9 +47,9 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
     let socket = capture_socket(&Running { app, sample: Some(sample.clone()) })?;
     let session = Session::open(&socket, &request(per_site), TIMEOUT);
     let dump = session
-        .map_err(leak::LeakError::from)
+        .map_err(LeakError::from)
         .and_then(|session| leak::receive(session, TIMEOUT))
-        .with_context(|| format!("cannot get the lost packets of {name}"))?;
+        .with_context(|| no_packets(&name, &sample))?;
     let mut sink = if to_stdout { Sink::stdout()? } else { Sink::create(path)? };
     match leak::write(&mut sink, &name, &dump.mbufs, |mbuf| comment(mbuf, &sample)) {
         Err(SinkError::Closed { .. }) => {}
@@ -57,6 +57,11 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
     }
     eprintln!("pmdscope: {}", summary(&dump, lost, path, to_stdout));
     Ok(ExitCode::from(FAILED))
+}
+
+fn no_packets(name: &str, sample: &Sample) -> String {
+    let version = sample.library.as_ref().map_or("", |library| &library.version);
+    format!("cannot get the lost packets of {name} (libpmdscope {version})")
 }
 
 fn request(per_site: u32) -> Request {

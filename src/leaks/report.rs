@@ -11,7 +11,7 @@ use pmdscope_tui::number::{UNKNOWN, count, known, percent, seconds, signed};
 use pmdscope_tui::report::table_text;
 use pmdscope_tui::subject::Subject;
 use pmdscope_tui::table::{Cell, Column, Table};
-use pmdscope_tui::tables::leaks::sites;
+use pmdscope_tui::tables::leaks::{Paths, sites};
 use pmdscope_tui::theme::Theme;
 use pmdscope_tui::world::{AppState, Status, World};
 use serde::Serialize;
@@ -104,7 +104,7 @@ pub(super) fn text(world: &World) -> String {
             let _ = write!(out, "{gap}{}", table_text(&table, Theme::default()));
         }
     };
-    add(sites(world));
+    add(sites(world, Paths::Full));
     add(drains(world));
     for app in &world.apps {
         for note in notes(app) {
@@ -175,6 +175,9 @@ fn notes(app: &AppState) -> Vec<String> {
 fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
     let mut notes = Vec::new();
     let (name, size) = (&ledger.name, count(ledger.size));
+    if ledger.opaque {
+        notes.push(format!("losses of {name} are only counted: its common pool is no rte_ring"));
+    }
     if ledger.unplaced > 0 {
         let why = if ledger.armed {
             "in use, and in no place that is known".to_owned()
@@ -196,7 +199,12 @@ fn clean_note(ledgers: &[LedgerSample]) -> String {
     let mbufs: u64 = ledgers.iter().map(|ledger| ledger.size).sum();
     let pools = ledgers.len();
     let plural = if pools == 1 { "" } else { "s" };
-    format!("no leaks in {pools} pool{plural} of {} mbufs", count(mbufs))
+    let (known, watched) = if ledgers.iter().all(|ledger| ledger.armed) {
+        ("", "")
+    } else {
+        (" known", "; without stamps only their number is watched")
+    };
+    format!("no leaks{known} in {pools} pool{plural} of {} mbufs{watched}", count(mbufs))
 }
 
 /// Why an app has no ledger, and what it tells instead.

@@ -62,6 +62,10 @@ pub struct LedgerSample {
     pub armed: bool,
     /// When stamps are written.
     pub mode: LedgerMode,
+    /// The free mbufs cannot be told one by one (the common pool is no `rte_ring`): losses are only
+    /// counted, and all that is in use is unplaced.
+    #[serde(default)]
+    pub opaque: bool,
     /// Growth of the in-use count over the library's window, mbufs per 1000 s.
     pub slope_milli: i64,
     /// Time until the pool is empty at that slope, milliseconds; `None` when it does not grow.
@@ -142,6 +146,11 @@ impl LedgerSample {
             .then(|| format!("the ledger of {} adds up to {sum} of {size} mbufs", self.name))
     }
 
+    /// Mbufs of this pool are lost for sure.
+    pub fn loses(&self) -> bool {
+        self.leaked > 0 || self.lost_at_least > 0
+    }
+
     /// Growth of the in-use count, mbufs per second, as the library has it.
     pub fn slope_ps(&self) -> f64 {
         self.slope_milli as f64 / 1000.0
@@ -213,10 +222,27 @@ pub struct SiteSample {
 impl SiteSample {
     /// The site with its function, as people read it.
     pub fn place(&self) -> String {
+        self.with_function(&self.site)
+    }
+
+    /// As [`SiteSample::place`], without the directories of a source file.
+    pub fn brief_place(&self) -> String {
+        self.with_function(self.brief_site())
+    }
+
+    /// The site without the directories of a source file.
+    pub fn brief_site(&self) -> &str {
         if self.function.is_empty() {
-            self.site.clone()
+            return &self.site;
+        }
+        self.site.rsplit('/').next().unwrap_or(&self.site)
+    }
+
+    fn with_function(&self, site: &str) -> String {
+        if self.function.is_empty() {
+            site.to_owned()
         } else {
-            format!("{} {}()", self.site, self.function)
+            format!("{site} {}()", self.function)
         }
     }
 }
@@ -240,9 +266,7 @@ impl Sample {
     /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.
     pub fn has_leaks(&self) -> bool {
         let of_pool = |ledger: &LedgerSample| {
-            [ledger.leaked, ledger.lost_at_least, ledger.double_frees, ledger.use_after_frees]
-                .iter()
-                .any(|count| *count > 0)
+            ledger.loses() || ledger.double_frees > 0 || ledger.use_after_frees > 0
         };
         let at_site = |site: &SiteSample| {
             if site.kind.is_loss() { site.count > 0 } else { site.events > 0 }
@@ -267,6 +291,7 @@ struct LedgerRow {
     prearm: u64,
     armed: u64,
     mode: LedgerMode,
+    readable: Option<u64>,
     slope_milli: i64,
     exhausted_in_ms: u64,
     first_leak_realtime_ns: u64,
@@ -293,6 +318,7 @@ impl From<LedgerRow> for LedgerSample {
             prearm: row.prearm,
             armed: row.armed != 0,
             mode: row.mode,
+            opaque: row.readable == Some(0),
             slope_milli: row.slope_milli,
             exhausted_in_ms: (row.exhausted_in_ms > 0).then_some(row.exhausted_in_ms),
             first_leak_realtime_ns: row.first_leak_realtime_ns,

@@ -55,7 +55,7 @@ fn leaks() -> Value {
         "common": [12000, 1000], "cached": [383, 0], "rx_posted": [1024, 0],
         "tx_pending": [512, 0], "rings": [64, 0], "held": [1376, 23], "leaked": [1024, 0],
         "unplaced": [0, 0], "lost_at_least": [0, 0], "prearm": [7, 0], "armed": [1, 0],
-        "mode": ["auto", "never"], "slope_milli": [412_000, -3], "exhausted_in_ms": [30_055, 0],
+        "mode": ["auto", "never"], "readable": [1, 0], "slope_milli": [412_000, -3], "exhausted_in_ms": [30_055, 0],
         "first_leak_realtime_ns": [1_767_323_045_000_000_000_u64, 0], "walks": [40, 41],
         "walk_us": [35, 2], "double_frees": [0, 1], "use_after_frees": [0, 0]
     })
@@ -87,7 +87,10 @@ fn a_ledger_adds_up_and_keeps_its_trend() {
     assert_eq!((pool.armed, pool.mode, pool.prearm), (true, LedgerMode::Auto, 7));
     assert_eq!((clones.armed, clones.mode), (false, LedgerMode::Never));
     assert_eq!((clones.slope_ps(), clones.exhausted_in_ms), (-0.003, None));
-    assert_eq!(clones.double_frees, 1);
+    assert_eq!((clones.double_frees, clones.opaque, pool.opaque), (1, true, false));
+    let mut older = columns(leaks());
+    older.remove("readable");
+    assert!(read::<LedgerSample>(older.into()).unwrap().iter().all(|ledger| !ledger.opaque));
 }
 
 #[test]
@@ -104,6 +107,11 @@ fn sites_and_stages_keep_their_names() {
     let sites: Vec<SiteSample> = read(sites()).unwrap();
     assert_eq!(sites[0].place(), "app_fwd.c:18 forward()");
     assert_eq!(sites[1].place(), "tx port 0 queue 1");
+    let deep = SiteSample { site: "src/net/fwd.c:7".into(), ..sites[0].clone() };
+    assert_eq!((deep.brief_site(), deep.brief_place().as_str()), ("fwd.c:7", "fwd.c:7 forward()"));
+    assert_eq!(deep.place(), "src/net/fwd.c:7 forward()");
+    let stage = SiteSample { site: "stage rx/tx".into(), ..sites[1].clone() };
+    assert_eq!(stage.brief_place(), "stage rx/tx");
     assert_eq!((sites[0].kind, sites[1].kind), (SiteKind::Leak, SiteKind::TxLost));
     let stages: Vec<StageSample> = read(stages()).unwrap();
     assert_eq!((stages[0].hold, stages[1].hold), (false, true));

@@ -166,9 +166,12 @@ mod tests {
         sample.pools = vec![pool("mb", 1000, 400), pool("plain", 1000, 1)];
         sample.ledger[0].slope_milli = 2_500;
         sample.ledger[0].exhausted_in_ms = Some(240_000);
+        let mut burst = sample.clone();
         let model = tracker.update(sample);
         assert_eq!(model.pools[0].slope_ps, Some(2.5));
         assert_eq!(model.pools[0].exhausted_in_s, Some(240.0));
+        burst.ledger[0].leaked = 0;
+        assert_eq!(Tracker::default().update(burst).pools[0].exhausted_in_s, None);
         assert_eq!((model.pools[1].slope_ps, model.pools[1].exhausted_in_s), (None, None));
     }
 

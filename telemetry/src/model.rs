@@ -208,7 +208,11 @@ impl Tracker {
             used_ratio: ratio(occupancy.in_use, pool.size),
             slope_ps: ledger.map(LedgerSample::slope_ps).or(slope),
             exhausted_in_s: match ledger {
-                Some(ledger) => ledger.exhausted_in_ms.map(|ms| ms as f64 / 1000.0),
+                // A burst has a slope as well: only a proven loss needs no trend of our own.
+                Some(ledger) => ledger
+                    .exhausted_in_ms
+                    .filter(|_| ledger.loses() || rising.is_some())
+                    .map(|ms| ms as f64 / 1000.0),
                 None => rising.map(|slope| left as f64 / slope),
             },
             history: trend.values().collect(),

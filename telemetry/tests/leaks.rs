@@ -63,6 +63,28 @@ fn ledger_sites_and_stages_are_collected_and_judged() {
 }
 
 #[test]
+fn a_pipeline_that_leaks_and_frees_twice_is_told_line_by_line() {
+    let sample = collect(&Recording::read("dpdk-22.11/pmdscope-leaking.jsonl"));
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let [clones, packets] = &sample.ledger[..] else { panic!("{:?}", sample.ledger) };
+    assert_eq!((clones.leaked, clones.sum()), (0, 8191));
+    assert_eq!((packets.leaked, packets.rings, packets.double_frees), (88, 1023, 18));
+    assert_eq!((packets.mode, packets.armed, packets.opaque), (LedgerMode::Always, true, false));
+    let sites = sample.sites.iter().map(|site| (site.brief_place(), site.kind, site.count));
+    let expected = [
+        ("faults.c:115 early_return()".to_owned(), SiteKind::Leak, 59),
+        ("faults.c:85 tx_reject()".to_owned(), SiteKind::Leak, 29),
+        ("faults.c:203 double_free()".to_owned(), SiteKind::DoubleFree, 18),
+    ];
+    assert_eq!(sites.collect::<Vec<_>>(), expected);
+    assert_eq!(sample.stages.iter().map(|stage| stage.held).sum::<u64>(), 27);
+    let model = Tracker::default().update(sample);
+    let findings = finding::judge(&model, &Thresholds::default());
+    let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
+    assert_eq!(lints, ["double_free", "leak", "leak"]);
+}
+
+#[test]
 fn a_ledger_that_does_not_add_up_is_shown_and_named() {
     let wrong = LEAKS.replace(r#""held":[90]"#, r#""held":[95]"#);
     let sample = collect(&leaking().with("/pmdscope/leaks", &wrong));

@@ -59,8 +59,8 @@ impl Page<'_> {
         }
         self.part(subject, app.model.as_ref()?)?;
         if let Subject::Site { pool, site, .. } = subject {
-            let about = format!("{pool} {site}");
-            self.advice(app.findings.iter().find(|finding| finding.subject == about));
+            let about = |f: &&Finding| f.subject.starts_with(pool) && f.evidence.contains(site);
+            self.advice(app.findings.iter().find(about));
         }
         Some(())
     }

@@ -126,6 +126,9 @@ fn remarks(ledger: &LedgerSample) -> Vec<String> {
         let _ = write!(trend, ", empty in {}", seconds(ms as f64 / 1000.0));
     }
     let mut lines = vec![trend];
+    if ledger.opaque {
+        lines.push("losses are only counted: the common pool is no rte_ring".into());
+    }
     let counted = [
         (ledger.prearm, "of the lost were lost before stamps were written: no site"),
         (ledger.lost_at_least, "are lost at least; the pool is too empty to tell which"),

@@ -27,7 +27,7 @@ pub(super) fn losses(model: &Model) -> Vec<Finding> {
 pub(super) fn top_site(model: &Model, pool: &str) -> Option<String> {
     let mut sites = model.sample.sites.iter();
     let top = sites.find(|site| site.pool == pool && site.kind.is_loss() && site.count > 0)?;
-    Some(format!("most lost at {} ({} mbufs)", top.place(), top.count))
+    Some(format!("most lost at {} ({} mbufs)", top.brief_place(), top.count))
 }
 
 fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<Finding> {
@@ -45,7 +45,7 @@ fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<F
             let _ = write!(evidence, "; the pool is empty in {left:.0} s");
         }
     }
-    let subject = format!("{} {}", site.pool, site.site);
+    let subject = format!("{} {}", site.pool, site.brief_site());
     Some(mbuf_finding(model, site.kind, &subject, evidence, advice(site)))
 }
 
@@ -57,6 +57,7 @@ fn what_happened(site: &SiteSample, found: u64) -> String {
         SiteKind::Leak if site.site == BEFORE_ARMING => {
             format!("{mbufs} lost before stamps were written")
         }
+        SiteKind::Leak if site.operation.is_empty() => format!("{mbufs} lost at {place}"),
         SiteKind::Leak => format!("{mbufs} lost at {place}, after {}", site.operation),
         SiteKind::TxLost => format!("{mbufs} given to TX at {place} and never back"),
         SiteKind::Pinned => format!("{mbufs} last seen at {place} {are} kept by leaked clones"),

@@ -65,8 +65,17 @@ fn ledger_cells(app: &AppState, ledger: &LedgerSample, rates: &LedgerRates) -> V
     ]
 }
 
+/// How much of the name of a source file to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paths {
+    /// Its last part.
+    Brief,
+    /// All that is known.
+    Full,
+}
+
 /// One row per site that lost or misused mbufs.
-pub fn sites(world: &World) -> Table {
+pub fn sites(world: &World, paths: Paths) -> Table {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(8).drop_at(2),
@@ -81,7 +90,9 @@ pub fn sites(world: &World) -> Table {
     let mut table = Table::new("Leak sites", columns);
     for (app, model) in world.models() {
         for (site, rates) in model.sample.sites.iter().zip(&model.sites) {
-            table.push(subject(app, site), app.stale(), site_cells(app, model, site, rates));
+            let place = if paths == Paths::Full { site.place() } else { site.brief_place() };
+            let cells = site_cells(app, model, (site, rates), place);
+            table.push(subject(app, site), app.stale(), cells);
         }
     }
     table
@@ -97,7 +108,12 @@ fn subject(app: &AppState, site: &SiteSample) -> Subject {
     }
 }
 
-fn site_cells(app: &AppState, model: &Model, site: &SiteSample, rates: &SiteRates) -> Vec<Cell> {
+fn site_cells(
+    app: &AppState,
+    model: &Model,
+    (site, rates): (&SiteSample, &SiteRates),
+    place: String,
+) -> Vec<Cell> {
     let loss = site.kind.is_loss();
     let found = if loss { site.count } else { site.events };
     let oldest = loss.then_some(site.oldest_ms as f64 / 1000.0);
@@ -111,7 +127,7 @@ fn site_cells(app: &AppState, model: &Model, site: &SiteSample, rates: &SiteRate
         Cell::number(oldest, known(oldest, seconds)),
         Cell::number(left, known(left, seconds)),
         Cell::text(&site.operation),
-        Cell::text(site.place()).tone(if found > 0 { Tone::Bad } else { Tone::Dim }),
+        Cell::text(place).tone(if found > 0 { Tone::Bad } else { Tone::Dim }),
     ]
 }
 

@@ -6,6 +6,7 @@ pub mod leaks;
 mod pools;
 pub(crate) mod ports;
 
+use self::leaks::Paths;
 use crate::number::{known, si};
 use crate::table::{Cell, Table};
 use crate::theme::Tone;
@@ -29,7 +30,7 @@ pub fn of(tab: Tab, world: &World, view: &View) -> Vec<Table> {
         Tab::Pools => vec![
             pools::pools(world),
             leaks::ledgers(world, view.theme),
-            leaks::sites(world),
+            leaks::sites(world, Paths::Brief),
             leaks::stages(world),
         ],
         Tab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
