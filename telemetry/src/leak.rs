@@ -211,9 +211,9 @@ pub struct SiteSample {
     pub count: u64,
     /// Ever found here; never goes back.
     pub events: u64,
-    /// Time since the first of these mbufs was last seen to move, milliseconds.
+    /// Time since the first of these mbufs was last seen to move, or was misused, milliseconds.
     pub oldest_ms: u64,
-    /// Time since the last of these mbufs was last seen to move, milliseconds.
+    /// Time since the last of these mbufs was last seen to move, or was misused, milliseconds.
     pub newest_ms: u64,
     /// Wall clock when the first was confirmed.
     pub first_realtime_ns: u64,

@@ -180,10 +180,10 @@ impl Page<'_> {
         self.field("ever found", count(site.events));
         self.field("per second", known(rates.and_then(|rates| rates.rate_ps), si));
         if site.kind.is_loss() {
-            self.field("oldest", format!("{} ago", seconds(site.oldest_ms as f64 / 1000.0)));
-            self.field("newest", format!("{} ago", seconds(site.newest_ms as f64 / 1000.0)));
             self.field("pool empty in", known(pool_left_s(model, &site.pool), seconds));
         }
+        self.field("oldest", format!("{} ago", seconds(site.oldest_ms as f64 / 1000.0)));
+        self.field("newest", format!("{} ago", seconds(site.newest_ms as f64 / 1000.0)));
         let first = time_of_day(site.first_realtime_ns, &self.view.zone);
         self.field("first confirmed", first);
     }

@@ -39,11 +39,9 @@ fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<F
     if let Some(rate) = rates.rate_ps.filter(|rate| *rate > 0.0) {
         let _ = write!(evidence, ", {rate:.1}/s");
     }
-    if site.kind.is_loss() {
-        let _ = write!(evidence, ", the oldest {:.1} s ago", site.oldest_ms as f64 / 1000.0);
-        if let Some(left) = pool_left_s(model, &site.pool) {
-            let _ = write!(evidence, "; the pool is empty in {left:.0} s");
-        }
+    let _ = write!(evidence, ", the oldest {:.1} s ago", site.oldest_ms as f64 / 1000.0);
+    if let Some(left) = pool_left_s(model, &site.pool).filter(|_| site.kind.is_loss()) {
+        let _ = write!(evidence, "; the pool is empty in {left:.0} s");
     }
     let subject = format!("{} {}", site.pool, site.brief_site());
     Some(mbuf_finding(model, site.kind, &subject, evidence, advice(site)))

@@ -116,7 +116,7 @@ fn site_cells(
 ) -> Vec<Cell> {
     let loss = site.kind.is_loss();
     let found = if loss { site.count } else { site.events };
-    let oldest = loss.then_some(site.oldest_ms as f64 / 1000.0);
+    let oldest = (found > 0).then_some(site.oldest_ms as f64 / 1000.0);
     let left = if loss { pool_left_s(model, &site.pool) } else { None };
     vec![
         app_cell(app),
