@@ -5,10 +5,11 @@ BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
+SOAK_SECONDS ?= 7200
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-leaks lint format install clean clean-hugepages
+.PHONY: help setup build demo test bench bench-leaks soak lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +37,9 @@ bench: setup build ## measure against named peers; prints ratios with their spre
 
 bench-leaks: setup build ## measure what the leak ledger costs, against DPDK's mbuf history
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose --suite leaks
+
+soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
+	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
 
 lint: ## formatting, clippy, licences and sources of dependencies
 	$(CARGO) fmt --all --check
