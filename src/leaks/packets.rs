@@ -13,7 +13,7 @@ use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
 use pmdscope_capture::sink::{Sink, SinkError};
 use pmdscope_telemetry::Collector;
-use pmdscope_telemetry::leak::SiteSample;
+use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_tui::number::count;
 
@@ -72,14 +72,18 @@ fn request(per_site: u32) -> Request {
 /// Site, function, age, pool, kind and address of an mbuf.
 fn comment(mbuf: &LostMbuf, sample: &Sample) -> String {
     let leak = &mbuf.leak;
-    let known = sample.sites.iter().filter(|site| site.id == leak.site && site.pool == leak.pool);
     let kind = kind_word(leak.kind);
-    let site = known.clone().find(|site| site.kind.to_string() == kind).or(known.clone().next());
-    let place = site.map_or_else(|| format!("site {}", leak.site), SiteSample::place);
+    let same = |site: &&SiteSample| site.id == leak.site && site.pool == leak.pool;
+    let site = sample.sites.iter().find(same);
+    let place = match site {
+        Some(site) if site.site == BEFORE_ARMING => "before stamps were written".to_owned(),
+        Some(site) => format!("at {}", site.place()),
+        None => format!("at site {}", leak.site),
+    };
     let after = site.map(|site| site.operation.as_str()).filter(|operation| !operation.is_empty());
     let after = after.map_or(String::new(), |operation| format!(" after {operation}"));
     format!(
-        "{kind} at {place}{after}, {:.1} s ago, pool {}, mbuf {:#x}",
+        "{kind} {place}{after}, {:.1} s ago, pool {}, mbuf {:#x}",
         leak.age_ms as f64 / 1000.0,
         leak.pool,
         leak.mbuf
@@ -96,7 +100,8 @@ fn kind_word(kind: u8) -> String {
 }
 
 fn summary(dump: &LeakDump, lost: u64, path: &Path, to_stdout: bool) -> String {
-    let mut sites: Vec<_> = dump.mbufs.iter().map(|m| (&m.leak.pool, m.leak.site)).collect();
+    let site = |mbuf: &LostMbuf| (mbuf.leak.pool.clone(), mbuf.leak.site, mbuf.leak.kind);
+    let mut sites: Vec<_> = dump.mbufs.iter().map(site).collect();
     sites.sort_unstable();
     sites.dedup();
     let target = if to_stdout { "standard output".into() } else { path.display().to_string() };
@@ -137,6 +142,10 @@ mod tests {
         assert_eq!(
             comment(&mbuf(18, LEAK_LOST), &leaking()),
             "leak at app_fwd.c:18 forward() after rx, 1.5 s ago, pool mb_pool, mbuf 0x140000880"
+        );
+        assert_eq!(
+            comment(&mbuf(0, LEAK_TX_LOST), &leaking()),
+            "tx_lost before stamps were written, 1.5 s ago, pool mb_pool, mbuf 0x140000880"
         );
         assert_eq!(
             comment(&mbuf(999, 9), &leaking()),

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use pmdscope_telemetry::Tracker;
-use pmdscope_telemetry::leak::{SiteKind, SiteSample};
+use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteKind, SiteSample};
 use pmdscope_telemetry::sample::{AppIdentity, LibrarySample, Occupancy, SAMPLE_SCHEMA};
 use pmdscope_tui::world::Event;
 
@@ -84,6 +84,7 @@ pub(crate) fn leaking() -> Sample {
     sample.sites = vec![
         site(18, "app_fwd.c:18", "forward", SiteKind::Leak, 1_025),
         site(3, "tx port 0 queue 1", "", SiteKind::TxLost, 15),
+        SiteSample { operation: String::new(), ..site(0, BEFORE_ARMING, "", SiteKind::Leak, 7) },
         site(48, "app_fwd.c:48", "retry", SiteKind::DoubleFree, 2),
     ];
     sample

@@ -8,6 +8,9 @@ use crate::error::Error;
 use crate::sample::Sample;
 use crate::table::{FromPage, Page};
 
+/// The site of mbufs that were lost before stamps were written.
+pub const BEFORE_ARMING: &str = "before arming";
+
 /// When the stamps that name sites are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

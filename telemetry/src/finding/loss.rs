@@ -3,12 +3,9 @@
 use std::fmt::Write;
 
 use super::{Finding, Severity, finding};
-use crate::leak::{LedgerSample, SiteKind, SiteSample};
+use crate::leak::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample};
 use crate::loss::SiteRates;
 use crate::model::Model;
-
-/// The site of mbufs that were lost before stamps were written.
-const BEFORE_ARMING: &str = "before arming";
 
 /// All that the ledger proves.
 pub(super) fn losses(model: &Model) -> Vec<Finding> {
