@@ -161,6 +161,14 @@ pmdscope_index_find(const struct pmdscope_index *index, uintptr_t object)
 	return mark;
 }
 
+bool
+pmdscope_index_contains(const struct pmdscope_index *index, uintptr_t addr, size_t len)
+{
+	const struct pmdscope_chunk *chunk = find_chunk(index, addr);
+
+	return chunk != NULL && len <= chunk->hi - addr;
+}
+
 uintptr_t
 pmdscope_index_object(const struct pmdscope_index *index, uint32_t i, unsigned int *chunk)
 {

@@ -11,6 +11,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <rte_mempool.h>
@@ -68,6 +69,9 @@ void pmdscope_index_free(struct pmdscope_index *index);
 
 /* The mark of an object, NULL when the address is not one of this pool. */
 struct pmdscope_mark *pmdscope_index_find(const struct pmdscope_index *index, uintptr_t object);
+
+/* These bytes are memory of the pool. */
+bool pmdscope_index_contains(const struct pmdscope_index *index, uintptr_t addr, size_t len);
 
 /* Address of the object of mark i, which lies at or behind *chunk; advances *chunk. */
 uintptr_t pmdscope_index_object(const struct pmdscope_index *index, uint32_t i,

@@ -232,6 +232,17 @@ disarm(void)
 	ledgers.armed = false;
 }
 
+/* Only growth from now on arms again. */
+static void
+disarm_for_good(void)
+{
+	unsigned int i;
+
+	disarm();
+	for (i = 0; i < ledgers.nb; i++)
+		ledgers.items[i]->trend = (struct pmdscope_trend){0};
+}
+
 static void
 decide(uint64_t now, bool grows)
 {
@@ -266,7 +277,7 @@ pmdscope_ledger_arm(uint32_t seconds)
 	if (seconds != 0)
 		arm("on demand");
 	else if (ledgers.mode == PMDSCOPE_LEAK_AUTO)
-		disarm();
+		disarm_for_good();
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "tee.h"
 #include "tee_capture.h"
+#include "tee_producer.h"
 #include "tee_slots.h"
 
 struct pmdscope_tee *pmdscope_tee_armed;
@@ -35,42 +36,6 @@ add_relaxed(uint64_t *counter, uint32_t n)
 		__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
-/* Take note of what the consumer has read. False when nothing may be written (any more). */
-static bool
-accept_tail(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring)
-{
-	uint64_t tail;
-
-	if (ring == NULL || unlikely(p->broken))
-		return false;
-	tail = __atomic_load_n(&ring->tail->tail, __ATOMIC_ACQUIRE);
-	if (unlikely(tail < p->tail || tail > p->head)) {
-		__atomic_store_n(&p->broken, 1, __ATOMIC_RELAXED);
-		return false;
-	}
-	__atomic_store_n(&p->tail, tail, __ATOMIC_RELAXED);
-	return true;
-}
-
-/* Room for a contiguous record of this size behind *head; NULL when the ring is full. */
-static inline struct pmdscope_record *
-reserve(const struct pmdscope_tee_ring *ring, uint64_t tail, uint64_t *head, uint32_t size)
-{
-	const uint64_t at = *head & (ring->size - 1);
-	const uint64_t left = ring->size - at;
-	const uint64_t pad = size > left ? left : 0;
-	struct pmdscope_record *rec = (struct pmdscope_record *)(ring->data + at);
-
-	if (unlikely(*head - tail + pad + size > ring->size))
-		return NULL;
-	if (likely(pad == 0))
-		return rec;
-	rec->size = (uint32_t)pad;
-	rec->type = PMDSCOPE_RECORD_PAD;
-	*head += pad;
-	return (struct pmdscope_record *)ring->data;
-}
-
 static inline uint32_t
 record_size(uint32_t caplen)
 {
@@ -85,7 +50,7 @@ write_record(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ri
 		uint64_t *head)
 {
 	uint32_t caplen = RTE_MIN(pkt->len, RTE_MIN(keep, ring->snaplen));
-	struct pmdscope_record *rec = reserve(ring, p->tail, head, record_size(caplen));
+	struct pmdscope_record *rec = pmdscope_tee_reserve(ring, p->tail, head, record_size(caplen));
 
 	if (rec == NULL)
 		return false;
@@ -163,7 +128,7 @@ copy_burst(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p
 		const struct origin *o, struct rte_mbuf **pkts, uint16_t nb_pkts)
 {
 	const struct pmdscope_tee_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
-	const bool writable = accept_tail(p, ring);
+	const bool writable = pmdscope_tee_accept_tail(p, ring);
 	struct delta d = {.head = p->head};
 	struct pmdscope_packet pkt;
 	uint32_t keep = UINT32_MAX;

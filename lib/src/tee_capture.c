@@ -76,7 +76,8 @@ pmdscope_tee_capture_add_ring(struct pmdscope_tee_capture *capture, unsigned int
 {
 	struct pmdscope_tee_ring *ring;
 
-	ring = pmdscope_tee_ring_create(lcore, capture->spec.ring_size, capture->spec.snaplen, step);
+	ring = pmdscope_tee_ring_create(capture->spec.leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore,
+			capture->spec.ring_size, capture->spec.snaplen, step);
 	if (ring == NULL)
 		return -errno;
 	capture->nb_rings++;
@@ -93,6 +94,7 @@ capture_free(struct pmdscope_tee_capture *capture)
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
 		if (capture->producers[lcore].ring != NULL)
 			pmdscope_tee_ring_free(capture->producers[lcore].ring);
+	free(capture->leaks);
 	free(capture);
 }
 

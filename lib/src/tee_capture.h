@@ -23,6 +23,12 @@
 #include "tee_request.h"
 #include "tee_ring.h"
 
+/*
+ * The "lcore" of the ring of a capture of lost mbufs: it is written by the control thread, and
+ * stands in place 0 of the capture's producers.
+ */
+#define PMDSCOPE_TEE_LCORE_CONTROL 0xffffU
+
 /* Captures that may be armed at once. */
 #define PMDSCOPE_TEE_SLOTS 8
 
@@ -44,6 +50,9 @@ struct pmdscope_tee_producer {
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS];
 } __rte_cache_aligned;
 
+/* How far a capture of lost mbufs has come; tee_leak.c. */
+struct pmdscope_tee_leaks;
+
 /* What the control thread remembers about a producer. */
 struct pmdscope_tee_watch {
 	uint64_t tail;     /* When it last moved... */
@@ -63,6 +72,7 @@ struct pmdscope_tee_capture {
 	uint64_t max_bytes; /* That its rings may take. */
 	bool lacks_ring;    /* Of an lcore that began late; logged. */
 	struct pmdscope_tee_watch watch[RTE_MAX_LCORE];
+	struct pmdscope_tee_leaks *leaks; /* Of a capture of lost mbufs. */
 
 	/* Once retired. */
 	struct pmdscope_tee_capture *next;

@@ -14,6 +14,8 @@
 #define SNAPLEN_MAX 262144U
 #define RING_SIZE_DEFAULT (1U << 20)
 #define LEASE_MS_DEFAULT 5000U
+/* Lost mbufs per site. */
+#define LEAKED_DEFAULT 8
 
 struct reason {
 	char *text;
@@ -69,7 +71,7 @@ check_settings(const struct pmdscope_tee_request *req, const struct reason *why)
 			req->ring_size > PMDSCOPE_RING_MAX_SIZE))
 		return refuse(why, -EINVAL, "ring_size: %u, must be a power of two, %u to %u",
 				req->ring_size, PMDSCOPE_RING_MIN_SIZE, PMDSCOPE_RING_MAX_SIZE);
-	if (req->flags != 0)
+	if ((req->flags & ~PMDSCOPE_TEE_F_LEAKED) != 0)
 		return refuse(why, -EINVAL, "flags: %#x, not known", req->flags);
 	return 0;
 }
@@ -137,7 +139,10 @@ pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec
 		apply_select(&select, spec);
 	}
 	spec->snaplen = req.snaplen != 0 ? req.snaplen : SNAPLEN_MAX;
+	spec->leaked = (req.flags & PMDSCOPE_TEE_F_LEAKED) != 0;
 	spec->sample = RTE_MAX(req.sample, 1U);
+	if (spec->leaked && req.sample == 0)
+		spec->sample = LEAKED_DEFAULT;
 	spec->ring_size = req.ring_size != 0 ? req.ring_size : RING_SIZE_DEFAULT;
 	spec->lease_ms = req.lease_ms != 0 ? req.lease_ms : LEASE_MS_DEFAULT;
 	return pmdscope_filter_load(&spec->filter, p, req.nb_insns, text, text_size);

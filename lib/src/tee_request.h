@@ -7,6 +7,7 @@
 
 /* Requests of consumers: bytes from outside, checked to the last bit. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,9 +24,10 @@
 /* A checked request with its defaults filled in. */
 struct pmdscope_tee_spec {
 	uint32_t snaplen;
-	uint32_t sample;    /* Keep 1 packet in this many; at least 1. */
+	uint32_t sample;    /* Keep 1 packet in this many; or so many lost mbufs per site. At least 1. */
 	uint32_t ring_size; /* Bytes, a power of two. */
 	uint32_t lease_ms;
+	bool leaked;        /* Lost mbufs and not traffic. */
 	struct pmdscope_filter filter;
 	/* PMDSCOPE_DIR_* selected, by port and queue: one load tells. */
 	uint8_t dirs[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];

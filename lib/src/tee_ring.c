@@ -61,10 +61,11 @@ create_memfd(const char *name)
 static void
 prefer_node(void *addr, size_t len, unsigned int lcore)
 {
-	const unsigned int node = rte_lcore_to_socket_id(lcore);
+	/* That of the control thread is no lcore's. */
+	const unsigned int node = lcore < RTE_MAX_LCORE ? rte_lcore_to_socket_id(lcore) : 0;
 	const unsigned long mask = 1UL << (node % (sizeof(mask) * CHAR_BIT));
 
-	if (node < sizeof(mask) * CHAR_BIT)
+	if (lcore < RTE_MAX_LCORE && node < sizeof(mask) * CHAR_BIT)
 		syscall(SYS_mbind, addr, len, MPOL_PREFERRED, &mask, sizeof(mask) * CHAR_BIT + 1, 0);
 }
 

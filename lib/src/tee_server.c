@@ -20,6 +20,7 @@
 #include "log.h"
 #include "tee.h"
 #include "tee_capture.h"
+#include "tee_leak.h"
 #include "tee_session.h"
 #include "tee_socket.h"
 
@@ -127,7 +128,7 @@ send_rings(struct conn *conn)
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
 		ring = conn->capture->producers[lcore].ring;
 		if (ring != NULL && ring->data_fd >= 0 &&
-				pmdscope_tee_send_ring(conn->fd, lcore, ring) < 0)
+				pmdscope_tee_send_ring(conn->fd, ring->hdr->lcore, ring) < 0)
 			return;
 	}
 }
@@ -313,10 +314,13 @@ tick_session(struct conn *conn, uint64_t now)
 	char why[PMDSCOPE_TEE_TEXT];
 	const int error = pmdscope_tee_session_tick(conn->capture, now, why, sizeof(why));
 
-	if (error != 0)
+	if (error != 0) {
 		session_end(conn, error, why);
-	else
-		send_rings(conn);
+		return;
+	}
+	send_rings(conn);
+	if (conn->capture->spec.leaked && pmdscope_tee_leak_tick(conn->capture))
+		session_end(conn, 0, "all lost mbufs are written");
 }
 
 void
@@ -462,7 +466,8 @@ table_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_u64(row, SESSION, 0, conn->capture->id);
 	pmdscope_row_u64(row, PID, 0, (uint64_t)conn->pid);
 	pmdscope_row_u64(row, ARMED, 0, conn->armed);
-	pmdscope_row_u64(row, LCORE, 0, lcore);
+	pmdscope_row_u64(row, LCORE, 0, conn->capture->spec.leaked ? PMDSCOPE_TEE_LCORE_CONTROL :
+			lcore);
 	if (p->ring != NULL) {
 		pmdscope_row_u64(row, RING_BYTES, 0, p->ring->size);
 		pmdscope_row_u64(row, USED_BYTES, 0, used_bytes(p));

@@ -9,6 +9,7 @@
 
 #include "log.h"
 #include "page.h"
+#include "tee_leak.h"
 #include "tee_session.h"
 
 /* Give an lcore its row in /pmdscope/tee. */
@@ -35,7 +36,7 @@ count_polling(void)
 static int
 fit_rings(struct pmdscope_tee_spec *spec, uint64_t max_bytes, char *text, size_t size)
 {
-	const unsigned int rings = RTE_MAX(count_polling(), 1U);
+	const unsigned int rings = spec->leaked ? 1 : RTE_MAX(count_polling(), 1U);
 	const uint32_t asked_size = spec->ring_size, asked_snaplen = spec->snaplen;
 
 	while (spec->ring_size > PMDSCOPE_RING_MIN_SIZE &&
@@ -77,6 +78,23 @@ add_rings(struct pmdscope_tee_capture *capture, char *why, size_t size)
 	return 0;
 }
 
+/* The one ring of a capture of lost mbufs. */
+static int
+add_leak_ring(struct pmdscope_tee_capture *capture, char *why, size_t size)
+{
+	const char *step = "malloc";
+	int ret = -ENOMEM;
+
+	capture->leaks = pmdscope_tee_leak_create();
+	if (capture->leaks != NULL)
+		ret = pmdscope_tee_capture_add_ring(capture, 0, &step);
+	if (ret < 0)
+		snprintf(why, size, "ring of lost mbufs: %s: %s", step, strerror(-ret));
+	else
+		list(capture, 0);
+	return ret;
+}
+
 int
 pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes,
 		struct pmdscope_tee_capture **result, char *text, size_t size)
@@ -93,8 +111,8 @@ pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes,
 		return -ENOMEM;
 	}
 	capture->max_bytes = max_bytes;
-	ret = add_rings(capture, text, size);
-	if (ret == 0 && !pmdscope_tee_capture_arm(capture)) {
+	ret = spec->leaked ? add_leak_ring(capture, text, size) : add_rings(capture, text, size);
+	if (ret == 0 && !spec->leaked && !pmdscope_tee_capture_arm(capture)) {
 		snprintf(text, size, "no free slot for a capture");
 		ret = -EBUSY;
 	}
@@ -168,7 +186,7 @@ pmdscope_tee_session_tick(struct pmdscope_tee_capture *capture, uint64_t now_ms,
 
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
 		if (capture->producers[lcore].ring == NULL) {
-			if (pmdscope_tee_lcore_polls(lcore))
+			if (!capture->spec.leaked && pmdscope_tee_lcore_polls(lcore))
 				add_late_ring(capture, lcore);
 			continue;
 		}

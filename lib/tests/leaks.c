@@ -58,12 +58,12 @@ work(void *arg __rte_unused)
 }
 
 static void
-start_port(uint16_t port)
+start_port(uint16_t port, uint16_t nb_rx)
 {
 	const struct rte_eth_conf conf = {0};
 
-	CHECK(rte_eth_dev_configure(port, 1, 1, &conf) == 0);
-	CHECK(rte_eth_rx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL, app.pool) == 0);
+	CHECK(rte_eth_dev_configure(port, nb_rx, 1, &conf) == 0);
+	CHECK(nb_rx == 0 || rte_eth_rx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL, app.pool) == 0);
 	CHECK(rte_eth_tx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL) == 0);
 	CHECK(rte_eth_dev_start(port) == 0);
 }
@@ -90,8 +90,8 @@ start_app(void)
 	app.stage = pmdscope_stage("reassembly");
 	CHECK(app.stage > 0);
 	leak_file = leak_traced_file();
-	start_port(app.port);
-	start_port(app.full_port);
+	start_port(app.port, 1);
+	start_port(app.full_port, 0);
 	worker = rte_get_next_lcore(-1, 1, 0);
 	CHECK(rte_eal_remote_launch(work, NULL, worker) == 0);
 }
@@ -233,13 +233,213 @@ test_traced(void)
 	check_sum("pool");
 }
 
-int
-main(void)
+/* Without call sites: the queue is named, and the call for the rest. */
+static void
+test_plain(void)
 {
+	plain = true;
+	restart(&always);
+	expect_no_leak(700);
+	lose(LEAK_RX, 3);
+	WAIT_FOR(has_site("pool", "rx port 0 queue 0", "leak", 3));
+	lose(LEAK_UNSENT, 2);
+	rte_delay_us_sleep(1000000);
+	/* Given to a NIC that sends nothing: there they may be. */
+	CHECK_U64(ledger("pool", "leaked"), 3);
+	CHECK(ledger("pool", "tx_pending") >= 2);
+	lose(LEAK_MARKED, 2);
+	WAIT_FOR(has_site("pool", "stage reassembly", "leak", 2));
+	lose(LEAK_CLONE, 2);
+	WAIT_FOR(ledger("clones", "leaked") == 2);
+	check_sum("pool");
+	plain = false;
+}
+
+/* Held for long, and let go: no leak, or one that is taken back and not claimed again. */
+static void
+test_hold(void)
+{
+	struct rte_mbuf *held[300];
+	const int stage = pmdscope_stage("queue");
+	const int keeper = pmdscope_stage("keeper");
+	unsigned int i;
+
+	restart(&always);
+	CHECK(pmdscope_stage("") == -EINVAL);
+	CHECK(pmdscope_stage_hold(0) == -EINVAL && pmdscope_stage_hold(9999) == -EINVAL);
+	CHECK(keeper != stage && pmdscope_stage("queue") == stage);
+	CHECK(pmdscope_stage_hold(keeper) == 0);
+	CHECK(rte_pktmbuf_alloc_bulk(app.pool, held, 300) == 0);
+	pmdscope_mark_bulk(held, 300, keeper);
+	expect_no_leak(2000);
+	WAIT_FOR(ledger("pool", "held") >= 300);
+
+	pmdscope_mark_bulk(held, 300, stage);
+	WAIT_FOR(has_site("pool", "stage queue", "leak", 300));
+	for (i = 0; i < 300; i++)
+		rte_pktmbuf_free(held[i]);
+	WAIT_FOR(ledger("pool", "leaked") == 0);
+	CHECK_U64(site("pool", "stage queue", "leak", "events"), 300);
+}
+
+/* In a software ring nothing is lost, however long. */
+static void
+test_ring(void)
+{
+	struct rte_ring *r = rte_ring_create("waiting", 512, SOCKET_ID_ANY, 0);
+	const int stage = pmdscope_stage("ring");
+	struct rte_mbuf *m;
+	unsigned int i;
+
+	CHECK(r != NULL);
+	restart(&always);
+	for (i = 0; i < 200; i++) {
+		m = rte_pktmbuf_alloc(app.pool);
+		CHECK(m != NULL);
+		pmdscope_mark(m, stage);
+		CHECK(rte_ring_enqueue(r, m) == 0);
+	}
+	expect_no_leak(1500);
+	CHECK_U64(ledger("pool", "rings"), 200);
+	while (rte_ring_dequeue(r, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+	rte_ring_free(r);
+}
+
+/* Traffic that stops and goes, and a poller that stands still with packets in its hands. */
+static void
+test_pauses(void)
+{
+	struct rte_mbuf *held[32];
+	const int stage = pmdscope_stage("pause");
+	unsigned int i;
+
+	restart(&always);
+	for (i = 0; i < 8; i++) {
+		idle = !idle;
+		expect_no_leak(i % 3 * 300 + 50);
+	}
+	idle = false;
+	CHECK(rte_pktmbuf_alloc_bulk(app.pool, held, 32) == 0);
+	pmdscope_mark_bulk(held, 32, stage);
+	paused = true;
+	expect_no_leak(2500);
+	rte_pktmbuf_free_bulk(held, 32);
+	paused = false;
+	expect_no_leak(1500);
+}
+
+/* Stamps by need: counts alone arm them, and what was lost before is told as such. */
+static void
+test_auto(void)
+{
+	static const struct pmdscope_conf conf = {
+		.sample_ms = 50,
+		.leak_hold_ms = 500,
+		.leak_walk_ms = 100,
+	};
+
+	restart(&conf);
+	CHECK_U64(ledger("pool", "armed"), 0);
+	CHECK(tel_cell_is(ask("leaks"), "mode", 0, "auto"));
+	check_sum("pool");
+	every = 16384;
+	kind = LEAK_RX;
+	nb_leaks = 100000;
+	WAIT_FOR(ledger("pool", "armed") == 1);
+	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > 0);
+	WAIT_FOR(ledger("pool", "prearm") > 0);
+	CHECK((int)ledger("pool", "slope_milli") > 0);
+	CHECK(ledger("pool", "exhausted_in_ms") > 0);
+	nb_leaks = 0;
+	every = 64;
+	/* They stay known after that. */
+	CHECK(tel_ask("/pmdscope/arm", "0") != NULL);
+	rte_delay_us_sleep(300000);
+	CHECK_U64(ledger("pool", "armed"), 0);
+	CHECK(ledger("pool", "leaked") > 0);
+	check_sum("pool");
+}
+
+static void
+test_arm(void)
+{
+	static const struct pmdscope_conf on_demand = {
+		.sample_ms = 50,
+		.leak_hold_ms = 500,
+		.leak_walk_ms = 100,
+	};
+	static const struct pmdscope_conf never = {.leak_mode = PMDSCOPE_LEAK_NEVER};
+	static const char *const bad[] = {"", "x", "-1", "86401", "1 ", "999999999999"};
+	unsigned int i;
+
+	restart(&never);
+	CHECK(tel_ask("/pmdscope/arm", "5") == NULL);
+	CHECK_U64(pmdscope_stamp_now(), 0);
+	restart(&on_demand);
+	for (i = 0; i < RTE_DIM(bad); i++)
+		CHECK(tel_ask("/pmdscope/arm", bad[i]) == NULL);
+	CHECK_U64(pmdscope_stamp_now(), 0);
+	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "1"), "armed"), 1);
+	CHECK(pmdscope_stamp_now() != 0);
+	WAIT_FOR(pmdscope_stamp_now() == 0);
+	/* A single one, lost long before. */
+	lose(LEAK_RX, 1);
+	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
+	WAIT_FOR(has_site("pool", "before arming", "leak", 1));
+	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "0"), "armed"), 0);
+}
+
+/* Pools come and go while they are walked. */
+static void
+test_churn(void)
+{
+	const uint64_t end = rte_get_tsc_cycles() + rte_get_tsc_hz();
+	struct rte_mempool *mp;
+	struct rte_mbuf *m;
+
+	restart(&always);
+	while (rte_get_tsc_cycles() < end) {
+		mp = rte_pktmbuf_pool_create("churn", 255, 32, 32, 512, SOCKET_ID_ANY);
+		CHECK(mp != NULL);
+		m = rte_pktmbuf_alloc(mp);
+		rte_delay_us_sleep((unsigned int)rte_rdtsc() % 60000);
+		rte_pktmbuf_free(m);
+		rte_mempool_free(mp);
+	}
+	WAIT_FOR(tel_find(ask("leaks"), "name", "churn") < 0);
+	CHECK_U64(ledger("pool", "leaked") + ledger("clones", "leaked"), 0);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} tests[] = {
+	{"hold", test_hold},
+	{"ring", test_ring},
+	{"pauses", test_pauses},
+	{"churn", test_churn},
+	{"arm", test_arm},
+	{"auto", test_auto},
+	{"plain", test_plain},
+	{"traced", test_traced},
+};
+
+/* One test a process: what one has lost, the next would find. */
+int
+main(int argc, char **argv)
+{
+	unsigned int i, ran = 0;
+
 	test_eal("0@(0,1),1@(0,1)");
 	CHECK(pmdscope_init(&always) == 0);
 	start_app();
-	test_traced();
+	for (i = 0; i < RTE_DIM(tests); i++)
+		if (argc == 2 && strcmp(argv[1], tests[i].name) == 0) {
+			tests[i].run();
+			ran++;
+		}
+	CHECK(ran == 1);
 	stop = true;
 	rte_eal_mp_wait_lcore();
 	pmdscope_fini();

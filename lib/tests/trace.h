@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef TRACE_H
+#define TRACE_H
+
+/* Every wrapped call, each on a line of its own, for a test that is compiled without the macros. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+struct trace_env {
+	struct rte_mempool *pool;
+	uint16_t port;      /* Takes and gives packets. */
+	uint16_t full_port; /* Takes none. */
+};
+
+/* What a call leaves behind. */
+struct trace_result {
+	struct rte_mbuf *m;   /* The mbuf to look at; its memory is still there. */
+	unsigned int line;
+	const char *operation;
+	uint64_t stamp_class;
+};
+
+/* Make call i; false behind the last. In C++ the same calls stand in templates. */
+bool trace_call(unsigned int i, const struct trace_env *env, struct trace_result *result);
+bool trace_call_cxx(unsigned int i, const struct trace_env *env, struct trace_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TRACE_H */
