@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use pmdscope_telemetry::discover::{self, App, DiscoverOptions};
+use pmdscope_telemetry::leak::LedgerSample;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_tui::world::World;
 
@@ -38,7 +39,8 @@ Level 0 (a stock app, DPDK 23.03 or newer) shows which pool drains and when it i
 empty, level 1 (libpmdscope) also the queue or stage that loses mbufs, level 2
 (built with pmdscope_trace.h) the line of source.
 
-Exit codes: 0 no leak; 1 leaks, or something failed; 2 wrong usage.")]
+Exit codes: 0 no leak; 1 leaks, a pool that is empty for no known reason, or
+something failed; 2 wrong usage.")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
@@ -151,9 +153,11 @@ fn explain(world: &World, pool: Option<&str>) -> Result<ExitCode> {
     Ok(verdict(world))
 }
 
-/// 1 for leaks, and for apps that cannot say whether they have any.
+/// 1 for leaks, and for apps and pools that cannot say whether they have any.
 fn verdict(world: &World) -> ExitCode {
-    let leaks = world.models().any(|(_, model)| model.sample.has_leaks());
+    let bad =
+        |sample: &Sample| sample.has_leaks() || sample.ledger.iter().any(LedgerSample::starves);
+    let leaks = world.models().any(|(_, model)| bad(&model.sample));
     let silent = world.apps.iter().any(pmdscope_tui::world::AppState::stale);
     if leaks || silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
 }

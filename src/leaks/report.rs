@@ -166,7 +166,7 @@ fn notes(app: &AppState) -> Vec<String> {
     for ledger in &sample.ledger {
         notes.extend(ledger_notes(ledger));
     }
-    if !sample.has_leaks() {
+    if !sample.has_leaks() && !sample.ledger.iter().any(LedgerSample::starves) {
         notes.push(clean_note(&sample.ledger));
     }
     notes
@@ -177,6 +177,13 @@ fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
     let (name, size) = (&ledger.name, count(ledger.size));
     if ledger.opaque {
         notes.push(format!("losses of {name} are only counted: its common pool is no rte_ring"));
+    }
+    if ledger.starves() {
+        let free = count(ledger.common.saturating_add(ledger.cached));
+        notes.push(format!(
+            "only {free} of {size} mbufs of {name} are free, and it is not proven whether the others \
+             are lost: with stamps written from the start (mode always) it would be"
+        ));
     }
     if ledger.unplaced > 0 {
         let why = if ledger.armed {

@@ -142,6 +142,16 @@ fn an_app_without_leaks_says_so() {
 }
 
 #[test]
+fn a_pool_that_is_empty_for_no_known_reason_is_not_called_clean() {
+    let mut empty = app("empty", 1);
+    empty.ledger = vec![ledger(0, 0)];
+    (empty.ledger[0].common, empty.ledger[0].cached, empty.ledger[0].held) = (0, 31, 12_452);
+    let text = text(&world(&[empty], &[1]));
+    assert!(text.starts_with("empty: only 31 of 16,383 mbufs of mb_pool are free"), "{text}");
+    assert!(!text.contains("no leaks"), "{text}");
+}
+
+#[test]
 fn a_ledger_is_explained_and_others_are_named() {
     let world = world(&[leaking()], &[4_000]);
     assert_snapshot!(explain(&world, Some("mb_pool")));

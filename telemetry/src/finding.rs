@@ -190,7 +190,8 @@ fn exhausting(
              fills looks the same"
         }
         None => {
-            "enlarge the pool, or shorten the queues and descriptor rings that hold its objects"
+            "if it never recovers, its buffers are lost: see pmdscope leaks; else enlarge the pool, \
+             or shorten the queues and descriptor rings that hold its objects"
         }
     };
     let severity = if critical { Severity::Critical } else { Severity::Warning };

@@ -154,6 +154,12 @@ impl LedgerSample {
         self.leaked > 0 || self.lost_at_least > 0
     }
 
+    /// Hardly an mbuf is free, and none is proven to be lost: what does not move proves nothing.
+    pub fn starves(&self) -> bool {
+        let free = self.common.saturating_add(self.cached);
+        !self.loses() && free < self.size.div_ceil(50)
+    }
+
     /// Growth of the in-use count, mbufs per second, as the library has it.
     pub fn slope_ps(&self) -> f64 {
         self.slope_milli as f64 / 1000.0

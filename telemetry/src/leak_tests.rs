@@ -133,6 +133,19 @@ fn a_trend_is_no_leak_and_a_recovered_site_neither() {
 }
 
 #[test]
+fn a_pool_starves_when_nearly_all_is_in_use_for_no_known_reason() {
+    let mut pool = ledger("mb", 0);
+    assert!(!pool.starves());
+    (pool.common, pool.cached) = (19, 0);
+    assert!(pool.starves());
+    pool.cached = 1;
+    assert!(!pool.starves());
+    (pool.cached, pool.leaked) = (0, 1);
+    assert!(!pool.starves());
+    assert!(!LedgerSample::default().starves());
+}
+
+#[test]
 fn an_unknown_mode_or_kind_is_an_error_and_no_guess() {
     let mut wrong = columns(leaks());
     wrong.insert("mode".into(), json!(["auto", "maybe"]));
