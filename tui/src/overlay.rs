@@ -20,6 +20,12 @@ const LEGEND: [&str; 6] = [
     "Split    objects in use, in caches of lcores, and free in common",
 ];
 
+/// Columns of the borders of a window and of the space within.
+const FRAME: usize = 4;
+
+/// Columns that lines may lose because they are wrapped between words.
+const RAGGED: usize = 8;
+
 /// Draws the overlay of the current mode, if there is one.
 pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &World) {
     let title = match &view.mode {
@@ -28,7 +34,7 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &World) {
         Mode::Detail(subject) => format!(" {} ", subject.title()),
     };
     let lines = lines(view, world);
-    let area = window(area, lines.len());
+    let area = window(area, &lines);
     let border = if view.theme.ascii { ASCII_BORDER } else { BorderType::Plain.to_border_set() };
     let block = Block::bordered()
         .border_set(border)
@@ -78,9 +84,11 @@ fn help(view: &View) -> Vec<Line<'static>> {
 }
 
 /// As large as needed, as small as must be.
-fn window(area: Rect, lines: usize) -> Rect {
+fn window(area: Rect, lines: &[Line]) -> Rect {
     let width = area.width.min(100).max(area.width.saturating_sub(8).min(100));
-    let height = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
+    let columns = usize::from(width).saturating_sub(FRAME + RAGGED).max(1);
+    let rows: usize = lines.iter().map(|line| line.width().div_ceil(columns).max(1)).sum();
+    let height = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
     Rect { x, y, width, height }

@@ -85,6 +85,22 @@ fn details_of_every_kind_of_row() {
 }
 
 #[test]
+fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
+    let world = fixture::world_of(fixture::leaking(), fixture::leaking_findings());
+    let mut view = on(Tab::Pools);
+    let rows = view.tables(&world).into_iter().flat_map(|table| table.rows);
+    let site = rows.map(|row| row.subject).find(|row| matches!(row, Subject::Site { .. })).unwrap();
+    update(&mut view, Action::Select(site), &world);
+    update(&mut view, Action::Open, &world);
+    let screen = text(80, 24, &view, &world);
+    assert!(screen.contains("frees nothing"), "{screen}");
+    assert_snapshot!("leak_80x24", screen);
+    view.theme = Theme { mono: true, ascii: true };
+    update(&mut view, Action::Back, &world);
+    assert_snapshot!("leaks_ascii_80x24", text(80, 24, &view, &world));
+}
+
+#[test]
 fn no_app() {
     let mut world = World::default();
     assert_snapshot!("looking", text(80, 10, &fixture::view(), &world));
