@@ -234,7 +234,7 @@ pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
 	const uint16_t lives = PIN(trial->walk, 1);
 	struct pmdscope_mark *direct;
 
-	if (!RTE_MBUF_CLONED(m) || m->priv_size > m->buf_len + UINT16_MAX)
+	if (!RTE_MBUF_CLONED(m))
 		return;
 	direct = find_any((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
 	if (direct == NULL || direct == mark || direct->pin == lives)

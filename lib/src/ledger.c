@@ -260,7 +260,7 @@ decide(uint64_t now, bool grows)
 		arm("on demand");
 	else if (grows)
 		arm("a pool loses mbufs");
-	else if (now - ledgers.news_ms >= QUIET_MS)
+	else if (now >= ledgers.news_ms + QUIET_MS)
 		disarm();
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
@@ -23,6 +24,8 @@
 #define STOP_WAIT_MS 200
 /* Longest wait of a thread that closes a port; see on_port_event(). */
 #define EVENT_WAIT_MS 100
+/* A port that is not polled for so long is not asked. */
+#define POLLED_US 50
 
 struct port {
 	char device[RTE_ETH_NAME_MAX_LEN];
@@ -32,7 +35,8 @@ struct port {
 	uint8_t replaced;
 	struct pmdscope_queue *queues[PMDSCOPE_NB_DIRS][RTE_MAX_QUEUES_PER_PORT];
 	unsigned int nb_queues[PMDSCOPE_NB_DIRS]; /* Objects, present or not. */
-	/* By the driver: packets sent, and how many more that was than the time before. */
+	/* Packets offered; sent, by the driver; and how many more that was than the time before. */
+	uint64_t offered;
 	uint64_t opackets;
 	uint64_t sent;
 };
@@ -415,14 +419,60 @@ pmdscope_queue_tx(unsigned int port, unsigned int queue)
 	return q != NULL && q->present ? q : NULL;
 }
 
-/* The driver is asked only while the app uses the port, so not while it closes it. */
+static uint64_t
+load(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+/* Of all queues of the port that are there. */
+static void
+sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
+{
+	const struct pmdscope_queue *q;
+	unsigned int dir, i;
+
+	*polls = 0;
+	*offered = 0;
+	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++)
+		for (i = 0; i < port->nb_queues[dir]; i++) {
+			q = port->queues[dir][i];
+			if (q == NULL || !q->present)
+				continue;
+			*polls += load(&q->n.polls);
+			if (dir == PMDSCOPE_TX)
+				*offered += load(&q->n.packets);
+		}
+}
+
+/*
+ * The app is in its poll loop this moment, so that it does not close the port: drivers do not
+ * expect questions while they do.
+ */
+static bool
+is_polled_now(const struct port *port, uint64_t polls)
+{
+	const uint64_t until = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * POLLED_US;
+	uint64_t now, offered;
+
+	do
+		sum_port(port, &now, &offered);
+	while (now == polls && rte_rdtsc() < until);
+	return now != polls;
+}
+
 static void
 ask_sent(struct port *port, uint16_t id)
 {
 	struct rte_eth_stats stats;
+	uint64_t polls, offered;
 
-	if (!port->known || __atomic_load_n(&port->gone, __ATOMIC_ACQUIRE))
+	sum_port(port, &polls, &offered);
+	port->sent = 0;
+	if (!port->known || __atomic_load_n(&port->gone, __ATOMIC_ACQUIRE) ||
+			offered == port->offered || !is_polled_now(port, polls))
 		return;
+	port->offered = offered;
 	if (rte_eth_stats_get(id, &stats) != 0) {
 		port->sent = UINT64_MAX;
 		return;
@@ -489,12 +539,6 @@ static unsigned int
 queue_count(void)
 {
 	return nb_rows;
-}
-
-static uint64_t
-load(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
 static void

@@ -55,7 +55,7 @@ begin_queue(struct pmdscope_queue *q, uint32_t walk)
 	if (walk > PMDSCOPE_TURNOVER_WALKS)
 		next = RTE_MAX(next, walk - PMDSCOPE_TURNOVER_WALKS + 1);
 	for (; next < walk; next++) {
-		if (t->progress - t->at_end[next % PMDSCOPE_TURNOVER_WALKS] < capacity(q))
+		if (t->progress < t->at_end[next % PMDSCOPE_TURNOVER_WALKS] + capacity(q))
 			break;
 		t->turned = next;
 	}
@@ -72,24 +72,19 @@ pmdscope_turnover_begin(uint32_t walk)
 		begin_queue(q, walk);
 }
 
-/* The walk took time: what came out meanwhile is progress as well. */
+/* The walk took time: what has come out meanwhile, at most, is not to be counted twice. */
 void
 pmdscope_turnover_end(uint32_t walk)
 {
 	struct pmdscope_queue *q;
 	unsigned int i;
 
-	pmdscope_queue_ask_sent();
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
 		struct pmdscope_turnover *t = &q->turnover;
-		const uint64_t delta = take_progress(q);
+		const uint64_t packets = __atomic_load_n(&q->n.packets, __ATOMIC_RELAXED);
 
-		if (t->born == 0)
-			continue;
-		t->progress += delta;
-		if (delta != 0)
-			t->moved = walk;
-		t->at_end[walk % PMDSCOPE_TURNOVER_WALKS] = t->progress;
+		t->at_end[walk % PMDSCOPE_TURNOVER_WALKS] = t->progress +
+				(packets > t->packets ? packets - t->packets : 0);
 	}
 }
 

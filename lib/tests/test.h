@@ -62,11 +62,11 @@ test_remove_dir(void)
 
 /* Start the EAL on these lcores, without hugepages and devices, in a directory of its own. */
 static inline void
-test_eal(const char *lcores)
+test_eal_mb(const char *lcores, const char *megabytes)
 {
 	char *argv[] = {(char *)(uintptr_t)"test", (char *)(uintptr_t)"--no-huge",
 		(char *)(uintptr_t)"--no-pci", (char *)(uintptr_t)"--no-shconf",
-		(char *)(uintptr_t)"-m", (char *)(uintptr_t)"64",
+		(char *)(uintptr_t)"-m", (char *)(uintptr_t)megabytes,
 		(char *)(uintptr_t)"--file-prefix", (char *)(uintptr_t)TEST_PREFIX,
 		(char *)(uintptr_t)"--lcores", (char *)(uintptr_t)lcores,
 		(char *)(uintptr_t)"--log-level=lib.eal:error", NULL};
@@ -75,6 +75,12 @@ test_eal(const char *lcores)
 	atexit(test_remove_dir);
 	setenv("RUNTIME_DIRECTORY", test_dir, 1);
 	CHECK(rte_eal_init(RTE_DIM(argv) - 1, argv) >= 0);
+}
+
+static inline void
+test_eal(const char *lcores)
+{
+	test_eal_mb(lcores, "64");
 }
 
 /* Wait until cond holds, 5 s at most. */
