@@ -6,14 +6,13 @@
 
 #include <rte_mbuf.h>
 
-#include "clock.h"
 #include "judge.h"
 #include "loss.h"
 #include "site.h"
 #include "stage.h"
 #include "stamp.h"
 
-/* Of the free objects, one in so many is asked in each walk who freed it. */
+/* All objects in caches are asked in each walk who freed them; of the others one in so many. */
 #define ASK_FREE_EVERY 16
 /* So many must have been asked before their answer counts. */
 #define TRACED_FREES_MIN 64
@@ -142,7 +141,8 @@ ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger
 {
 	const uint64_t stamp = load_stamp(object);
 
-	if (is_stale(trial, stamp))
+	/* Of this epoch: it may have been free, and be in use again. */
+	if (is_stale(trial, stamp) || age_of(trial, stamp) == 0)
 		return;
 	if (stamp_class(stamp) == PMDSCOPE_STAMP_APP)
 		ledger->untraced_frees++;
@@ -371,8 +371,9 @@ pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uin
 	if (trial->aborted) {
 		mark->where = PMDSCOPE_WHERE_NONE;
 	} else if (mark->where != PMDSCOPE_WHERE_NONE) {
-		if (trial->armed && (mark->where != PMDSCOPE_WHERE_RING) &&
-				i % ASK_FREE_EVERY == trial->walk % ASK_FREE_EVERY)
+		if (trial->armed && (mark->where == PMDSCOPE_WHERE_CACHE ||
+				(mark->where == PMDSCOPE_WHERE_COMMON &&
+				i % ASK_FREE_EVERY == trial->walk % ASK_FREE_EVERY)))
 			ask_who_freed(trial, ledger, object);
 		judge_met(trial, ledger, mark, object);
 		mark->where = PMDSCOPE_WHERE_NONE;
@@ -396,6 +397,5 @@ pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 	ledger->parts = *parts;
 	ledger->placed = trial->armed;
 	ledger->walks++;
-	ledger->walk_us = pmdscope_clock_us(ledger->walk_cycles);
 	pmdscope_loss_publish(ledger->id);
 }

@@ -222,6 +222,8 @@ step_pool(struct pmdscope_ledger *ledger, step_fn step)
 		done = step(ledger, mp);
 	rte_mcfg_tailq_read_unlock();
 	ledger->walk_cycles += rte_rdtsc() - start;
+	if (done && step == step_judge)
+		ledger->walk_us = pmdscope_clock_us(ledger->walk_cycles);
 	return done;
 }
 

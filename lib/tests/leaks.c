@@ -414,6 +414,38 @@ test_large(void)
 	rte_mempool_free(mp);
 }
 
+/* Lose all there is: nothing moves any more that could prove anything. */
+static void
+exhaust(void)
+{
+	restart(&always);
+	expect_no_leak(700);
+	every = 1;
+	kind = LEAK_RX;
+	nb_leaks = UINT32_MAX;
+	WAIT_FOR(rte_mempool_avail_count(app.pool) < LEAK_BURST);
+}
+
+static void
+test_exhausted(void)
+{
+	/* Frees are traced: what a call site had last cannot be posted. */
+	exhaust();
+	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > POOL_SIZE * 9 / 10);
+	check_sum("pool");
+}
+
+/* The driver does not tell what it may hold: 4096 are assumed. */
+static void
+test_exhausted_plain(void)
+{
+	plain = true;
+	exhaust();
+	WAIT_FOR(ledger("pool", "lost_at_least") > (POOL_SIZE - 4096) * 9 / 10);
+	CHECK(ledger("pool", "lost_at_least") <= POOL_SIZE - 4096);
+	check_sum("pool");
+}
+
 /* Held for long, and let go: no leak, or one that is taken back and not claimed again. */
 static void
 test_hold(void)
@@ -584,6 +616,8 @@ static const struct {
 	{"traced", test_traced},
 	{"dump", test_dump},
 	{"large", test_large},
+	{"exhausted", test_exhausted},
+	{"exhausted_plain", test_exhausted_plain},
 };
 
 /* One test a process: what one has lost, the next would find. */
