@@ -59,9 +59,9 @@ impl Pair {
     pub fn start(scratch: &Scratch, options: PairOptions) -> Result<Self> {
         let memory = Memory::available();
         let socket = scratch.path("link.sock");
-        let reflector_prefix = scratch.prefix("r");
+        let reflector_prefix = scratch.prefix("reflector");
         let mut command = Command::new(programs::reflector()?);
-        eal(&mut command, 1, &reflector_prefix, memory);
+        eal(&mut command, "1@1", &reflector_prefix, memory);
         command.args(["--vdev", &reflector_device(options.link, options.queues, &socket)]);
         command.args(["--", "--queues", &options.queues.to_string()]);
         command.args(["--mbufs", &options.mbufs.to_string()]);
@@ -80,7 +80,7 @@ impl Pair {
             }
             Ok(std::fs::exists(&telemetry)? && std::fs::exists(&socket)?)
         })?;
-        let generator_prefix = scratch.prefix("g");
+        let generator_prefix = scratch.prefix("generator");
         Ok(Self { reflector, options, memory, socket, generator_prefix, reflector_prefix })
     }
 
@@ -98,7 +98,7 @@ impl Pair {
     pub fn generate(&self, scratch: &Scratch, args: &[&str]) -> Result<Generator> {
         let json = scratch.path("generator.json");
         let mut command = Command::new(programs::generator()?);
-        eal(&mut command, 0, &self.generator_prefix, self.memory);
+        eal(&mut command, "0@0", &self.generator_prefix, self.memory);
         command.args(["--vdev", &self.generator_device()]);
         if self.options.link == Link::Virtio {
             // vhost-user passes one descriptor per memory segment, and takes eight at most.
@@ -159,9 +159,9 @@ fn reflector_device(link: Link, queues: u16, socket: &std::path::Path) -> String
     }
 }
 
-/// EAL arguments of a process with one polling lcore on `cpu`.
-pub fn eal(command: &mut Command, cpu: u32, prefix: &str, memory: Memory) {
-    command.args(["--lcores", &format!("{cpu}@{cpu}"), "--no-pci", "--file-prefix", prefix]);
+/// EAL arguments of a process with these lcores, for instance `0@0,1@1`.
+pub fn eal(command: &mut Command, lcores: &str, prefix: &str, memory: Memory) {
+    command.args(["--lcores", lcores, "--no-pci", "--file-prefix", prefix]);
     command.args(["-m", "128"]);
     if memory == Memory::Ordinary {
         command.arg("--no-huge");

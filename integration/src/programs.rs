@@ -24,6 +24,11 @@ pub fn generator() -> Result<PathBuf> {
     built("build/integration/pmdscope-generator")
 }
 
+/// The pipeline that loses mbufs on demand.
+pub fn pipeline() -> Result<PathBuf> {
+    built("build/integration/pmdscope-pipeline")
+}
+
 fn built(path: &str) -> Result<PathBuf> {
     let path = root().join(path);
     ensure!(path.exists(), "{} does not exist: run `make build` first", path.display());

@@ -5,6 +5,7 @@
 mod capture;
 mod harm;
 mod leak;
+mod ledger;
 mod stock;
 mod support;
 mod telemetry;
@@ -30,6 +31,15 @@ fn trials() -> Vec<Trial> {
         trial("ls_names_live_apps_only", Needs::Apps, telemetry::ls),
         trial("injected_leak_becomes_a_finding", Needs::Apps, leak::finding),
         trial("injected_stall_is_counted", Needs::Apps, leak::stall),
+        trial("frequent_leaks_are_named", Needs::Wireshark, ledger::often),
+        trial("rare_leaks_are_named", Needs::Wireshark, ledger::seldom),
+        trial("a_single_lost_mbuf_is_named", Needs::Wireshark, ledger::once),
+        trial("leaks_are_named_by_need", Needs::Apps, ledger::by_need),
+        trial("a_single_lost_mbuf_is_missed_by_need", Needs::Apps, ledger::single_by_need),
+        trial("misuse_of_mbufs_is_a_finding", Needs::Apps, ledger::misuse),
+        trial("steady_traffic_has_no_leak", Needs::Apps, ledger::steady),
+        trial("bursty_traffic_has_no_leak", Needs::Apps, ledger::bursty),
+        trial("idle_minute_has_no_leak", Needs::Apps, ledger::idle),
         trial("killed_capture_disarms_within_a_second", Needs::DpdkTools, harm::killed_capture),
         trial("stopped_capture_costs_no_packets", Needs::DpdkTools, harm::stopped_capture),
         trial("stock_testpmd_is_seen", Needs::Testpmd, stock::testpmd),
