@@ -53,19 +53,19 @@ static const struct {
 	bool linked; /* With the library running. */
 	bool armed;
 } variants[NB_VARIANTS] = {
-		[BASE] = {"base", "the loop without pmdscope", loop_plain, false, false},
-		[AGAIN] = {"again", "the same once more: noise", loop_plain, false, false},
-		[COPY] = {"copy", "the same elsewhere in memory: noise of placement", loop_copy,
-				false, false},
-		[LEVEL1_DISARMED] = {"level1_disarmed", "callbacks and pmdscope_poll()",
-				loop_linked, true, false},
-		[LEVEL2_DISARMED] = {"level2_disarmed", "and -include pmdscope_trace.h",
-				loop_traced, true, false},
-		[LEVEL1_ARMED] = {"level1_armed", "callbacks that stamp", loop_linked, true, true},
-		[LEVEL2_ARMED] = {"level2_armed", "callbacks and call sites that stamp",
-				loop_traced, true, true},
-		[HISTORY] = {"history", "peer: the algorithm of DPDK 25.11's mbuf history",
-				loop_history, false, false},
+	[BASE] = { "base", "the loop without pmdscope", loop_plain, false, false },
+	[AGAIN] = { "again", "the same once more: noise", loop_plain, false, false },
+	[COPY] = { "copy", "the same elsewhere in memory: noise of placement", loop_copy, false,
+			false },
+	[LEVEL1_DISARMED] = { "level1_disarmed", "callbacks and pmdscope_poll()", loop_linked, true,
+			false },
+	[LEVEL2_DISARMED] = { "level2_disarmed", "and -include pmdscope_trace.h", loop_traced, true,
+			false },
+	[LEVEL1_ARMED] = { "level1_armed", "callbacks that stamp", loop_linked, true, true },
+	[LEVEL2_ARMED] = { "level2_armed", "callbacks and call sites that stamp", loop_traced, true,
+			true },
+	[HISTORY] = { "history", "peer: the algorithm of DPDK 25.11's mbuf history", loop_history,
+			false, false },
 };
 
 static const struct {
@@ -74,8 +74,8 @@ static const struct {
 	uint16_t descriptors;
 	unsigned int mbufs;
 } sets[] = {
-		{"fits_l2", "256 + 256 descriptors, 2047 mbufs", 256, 2047},
-		{"beyond_l2", "8192 + 8192 descriptors, 32767 mbufs", 8192, 32767},
+	{ "fits_l2", "256 + 256 descriptors, 2047 mbufs", 256, 2047 },
+	{ "beyond_l2", "8192 + 8192 descriptors, 32767 mbufs", 8192, 32767 },
 };
 
 static uint32_t rounds = 61, window_bursts = 8000;
@@ -84,12 +84,10 @@ static struct nic nics[RTE_DIM(sets)];
 static double cycles[RTE_DIM(sets)][NB_VARIANTS][MAX_ROUNDS];
 
 static const struct option_spec specs[] = {
-		{"rounds", "N", "windows of every variant (61)", option_u32, &rounds, 3,
-				MAX_ROUNDS},
-		{"bursts", "N", "bursts of 32 packets in a window (8000)", option_u32,
-				&window_bursts, 100, 10000000},
-		{"json", "FILE", "write the results to FILE as JSON", option_output, &json_path, 0,
-				0},
+	{ "rounds", "N", "windows of every variant (61)", option_u32, &rounds, 3, MAX_ROUNDS },
+	{ "bursts", "N", "bursts of 32 packets in a window (8000)", option_u32, &window_bursts, 100,
+			10000000 },
+	{ "json", "FILE", "write the results to FILE as JSON", option_output, &json_path, 0, 0 },
 };
 
 static void
@@ -138,7 +136,8 @@ static void
 windows_linked(unsigned int round, enum pmdscope_leak_mode mode)
 {
 	const struct pmdscope_conf conf = {
-			.sample_ms = 10, .flags = PMDSCOPE_F_NO_TEE, .leak_mode = mode};
+		.sample_ms = 10, .flags = PMDSCOPE_F_NO_TEE, .leak_mode = mode
+	};
 	const uint64_t settled = rte_rdtsc() + rte_get_tsc_hz() * SETTLE_MS / 1000;
 	const int rc = pmdscope_init(&conf);
 
@@ -171,8 +170,8 @@ quartiles(const double *values)
 
 	memcpy(sorted, values, rounds * sizeof(*values));
 	qsort(sorted, rounds, sizeof(*sorted), by_value);
-	return (struct quartiles){
-			sorted[rounds / 4], sorted[rounds / 2], sorted[rounds - 1 - rounds / 4]};
+	return (struct quartiles){ sorted[rounds / 4], sorted[rounds / 2],
+		sorted[rounds - 1 - rounds / 4] };
 }
 
 /* What one variant costs over another, window by window of the same round. */
@@ -194,9 +193,9 @@ static const struct {
 	enum variant v;
 	enum variant than;
 } parts[] = {
-		{"level2_gates", "disarmed call sites", LEVEL2_DISARMED, LEVEL1_DISARMED},
-		{"level1_stamps", "armed over disarmed", LEVEL1_ARMED, LEVEL1_DISARMED},
-		{"level2_stamps", "armed over disarmed", LEVEL2_ARMED, LEVEL2_DISARMED},
+	{ "level2_gates", "disarmed call sites", LEVEL2_DISARMED, LEVEL1_DISARMED },
+	{ "level1_stamps", "armed over disarmed", LEVEL1_ARMED, LEVEL1_DISARMED },
+	{ "level2_stamps", "armed over disarmed", LEVEL2_ARMED, LEVEL2_DISARMED },
 };
 
 /* The peer to all of level 2, and, like with like, to its stamps. */
@@ -278,9 +277,9 @@ save(void)
 static void
 open_nics(void)
 {
-	const struct rte_mbuf_dynfield history = {.name = "bench_history",
-			.size = sizeof(uint64_t),
-			.align = sizeof(uint64_t)};
+	const struct rte_mbuf_dynfield history = {
+		.name = "bench_history", .size = sizeof(uint64_t), .align = sizeof(uint64_t)
+	};
 	unsigned int set;
 	int rc;
 

@@ -52,7 +52,7 @@ shuffle(struct rte_mempool *pool)
 static int
 start_port(struct nic *nic, const char *name)
 {
-	const struct rte_eth_conf conf = {0};
+	const struct rte_eth_conf conf = { 0 };
 	const int socket = (int)rte_socket_id();
 	int rc = rte_eth_from_rings(name, &nic->rx, 1, &nic->tx, 1, (unsigned int)socket);
 
@@ -77,7 +77,7 @@ nic_open(struct nic *nic, const char *name, uint16_t descriptors, unsigned int m
 	const int socket = (int)rte_socket_id();
 	char text[RTE_RING_NAMESIZE];
 
-	*nic = (struct nic){.descriptors = descriptors};
+	*nic = (struct nic){ .descriptors = descriptors };
 	nic->pool = rte_pktmbuf_pool_create(
 			name, mbufs, POOL_CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE, socket);
 	snprintf(text, sizeof(text), "%s_rx", name);

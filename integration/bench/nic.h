@@ -23,7 +23,7 @@
 struct nic {
 	uint16_t port;
 	uint16_t descriptors; /* Of each direction, a power of 2. */
-	bool history; /* Mark allocation and free as DPDK 25.11's mbuf history does. */
+	bool history;	      /* Mark allocation and free as DPDK 25.11's mbuf history does. */
 	struct rte_mempool *pool;
 	struct rte_ring *rx;
 	struct rte_ring *tx;

@@ -14,12 +14,12 @@ schedule_parse(struct schedule *schedule, const char *text)
 	uint64_t one, n;
 
 	if (strcmp(text, "once") == 0) {
-		*schedule = (struct schedule){.every = 1, .once = true};
+		*schedule = (struct schedule){ .every = 1, .once = true };
 		return true;
 	}
 	if (!option_number(text, '/', 1, 1, &one, &every) ||
 			!option_number(every, '\0', 1, SCHEDULE_MAX, &n, NULL))
 		return false;
-	*schedule = (struct schedule){.every = n};
+	*schedule = (struct schedule){ .every = n };
 	return true;
 }

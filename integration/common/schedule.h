@@ -14,7 +14,7 @@
 #define SCHEDULE_MAX (UINT64_C(1) << 31)
 
 struct schedule {
-	uint64_t every; /* In one burst of so many; 0: never (again). */
+	uint64_t every;	 /* In one burst of so many; 0: never (again). */
 	uint64_t bursts; /* Counted since the last one. */
 	bool once;
 };

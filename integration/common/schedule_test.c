@@ -9,7 +9,7 @@
 static void
 test_every(uint64_t n)
 {
-	struct schedule schedule = {.every = n};
+	struct schedule schedule = { .every = n };
 	uint64_t burst;
 
 	for (burst = 1; burst <= 5 * n + 3; burst++)
@@ -32,7 +32,7 @@ test_largest(void)
 static void
 test_once_and_never(void)
 {
-	struct schedule once, never = {0};
+	struct schedule once, never = { 0 };
 	unsigned int burst, due = 0;
 
 	CHECK(schedule_parse(&once, "once"));
@@ -45,10 +45,10 @@ test_once_and_never(void)
 static void
 test_parse(void)
 {
-	static const char *const bad[] = {"", "1", "/", "1/", "1/0", "0/5", "2/5", "1/2147483649",
-			"1/-1", "1/ 5", " 1/5", "1/5x", "1/18446744073709551617", "Once", "once ",
-			"1/once"};
-	struct schedule schedule = {.every = 77};
+	static const char *const bad[] = { "", "1", "/", "1/", "1/0", "0/5", "2/5", "1/2147483649",
+		"1/-1", "1/ 5", " 1/5", "1/5x", "1/18446744073709551617", "Once", "once ",
+		"1/once" };
+	struct schedule schedule = { .every = 77 };
 	unsigned int i;
 
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

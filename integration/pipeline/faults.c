@@ -13,23 +13,23 @@
 #define BATCH 4
 
 struct fault faults[NB_FAULTS] = {
-		[FAULT_TX_REJECT] = {.name = "tx-reject", .lost_packets = 1},
-		[FAULT_OFF_BY_ONE] = {.name = "off-by-one", .lost_packets = 1},
-		[FAULT_EARLY_RETURN] = {.name = "early-return", .lost_packets = 1},
-		/* A clone that is never freed keeps the packet it refers to. */
-		[FAULT_CLONE] = {.name = "clone", .lost_packets = 1, .lost_clones = 1},
-		[FAULT_SEGMENT] = {.name = "segment", .lost_packets = 1},
-		[FAULT_RING_OVERFLOW] = {.name = "ring-overflow", .lost_packets = 1},
-		[FAULT_DOUBLE_QUEUE] = {.name = "double-queue", .lost_packets = 1},
-		[FAULT_DOUBLE_FREE] = {.name = "double-free"},
-		[FAULT_USE_AFTER_FREE] = {.name = "use-after-free"},
+	[FAULT_TX_REJECT] = { .name = "tx-reject", .lost_packets = 1 },
+	[FAULT_OFF_BY_ONE] = { .name = "off-by-one", .lost_packets = 1 },
+	[FAULT_EARLY_RETURN] = { .name = "early-return", .lost_packets = 1 },
+	/* A clone that is never freed keeps the packet it refers to. */
+	[FAULT_CLONE] = { .name = "clone", .lost_packets = 1, .lost_clones = 1 },
+	[FAULT_SEGMENT] = { .name = "segment", .lost_packets = 1 },
+	[FAULT_RING_OVERFLOW] = { .name = "ring-overflow", .lost_packets = 1 },
+	[FAULT_DOUBLE_QUEUE] = { .name = "double-queue", .lost_packets = 1 },
+	[FAULT_DOUBLE_FREE] = { .name = "double-free" },
+	[FAULT_USE_AFTER_FREE] = { .name = "use-after-free" },
 };
 
 bool
 faults_parse(const char *text)
 {
 	const size_t size = strcspn(text, ":");
-	struct schedule schedule = {.every = 1};
+	struct schedule schedule = { .every = 1 };
 	unsigned int i;
 
 	if (text[size] == ':' && !schedule_parse(&schedule, text + size + 1))

@@ -52,7 +52,7 @@ forget_faults(void)
 	unsigned int i;
 
 	for (i = 0; i < NB_FAULTS; i++) {
-		faults[i].schedule = (struct schedule){0};
+		faults[i].schedule = (struct schedule){ 0 };
 		memset(&faults[i].truth, 0, sizeof(faults[i].truth));
 	}
 }
@@ -108,9 +108,9 @@ test_all_at_once(void)
 static void
 test_parse(void)
 {
-	static const char *const bad[] = {"", ":1/5", "clon", "clones", "clone:", "clone:1/",
-			"clone:1/0", "clone:2/5", "clone:1/2147483649", "clone:once:once",
-			"clone:1/5:once", "Clone", "clone 1/5"};
+	static const char *const bad[] = { "", ":1/5", "clon", "clones", "clone:", "clone:1/",
+		"clone:1/0", "clone:2/5", "clone:1/2147483649", "clone:once:once", "clone:1/5:once",
+		"Clone", "clone 1/5" };
 	unsigned int i;
 
 	forget_faults();
@@ -144,11 +144,11 @@ open_lane(void)
 int
 main(void)
 {
-	static const char *const names[] = {"ring-overflow", "off-by-one", "early-return", "clone",
-			"segment", "double-queue", "double-free"};
-	char *argv[] = {(char[]){"faults_test"}, (char[]){"--no-huge"}, (char[]){"-m"},
-			(char[]){"32"}, (char[]){"--no-pci"}, (char[]){"--no-shconf"},
-			(char[]){"--no-telemetry"}};
+	static const char *const names[] = { "ring-overflow", "off-by-one", "early-return", "clone",
+		"segment", "double-queue", "double-free" };
+	char *argv[] = { (char[]){ "faults_test" }, (char[]){ "--no-huge" }, (char[]){ "-m" },
+		(char[]){ "32" }, (char[]){ "--no-pci" }, (char[]){ "--no-shconf" },
+		(char[]){ "--no-telemetry" } };
 	unsigned int i;
 
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {

@@ -47,15 +47,15 @@ struct pipeline_options {
 };
 
 static struct pipeline_options options = {
-		.app = APP_OPTIONS_DEFAULT,
-		.faults_after_ms = 1000,
-		.ring = 1024,
+	.app = APP_OPTIONS_DEFAULT,
+	.faults_after_ms = 1000,
+	.ring = 1024,
 };
 static struct app app = {
-		.pool_name = POOL_NAME,
-		.options = &options.app,
-		.pmdscope = &options.pmdscope,
-		.nb_pollers = 1,
+	.pool_name = POOL_NAME,
+	.options = &options.app,
+	.pmdscope = &options.pmdscope,
+	.nb_pollers = 1,
 };
 static struct pipe *pipes;
 static struct rte_mempool *clones;
@@ -85,9 +85,9 @@ static int
 parse_leak_mode(const struct option_spec *spec, const char *text)
 {
 	static const char *const names[] = {
-			[PMDSCOPE_LEAK_AUTO] = "auto",
-			[PMDSCOPE_LEAK_ALWAYS] = "always",
-			[PMDSCOPE_LEAK_NEVER] = "never",
+		[PMDSCOPE_LEAK_AUTO] = "auto",
+		[PMDSCOPE_LEAK_ALWAYS] = "always",
+		[PMDSCOPE_LEAK_NEVER] = "never",
 	};
 	unsigned int mode;
 
@@ -116,30 +116,30 @@ parse_ring(const struct option_spec *spec, const char *text)
 }
 
 static const struct option_spec specs[] = {
-		APP_OPTION_SPECS(options.app),
-		{"fault", "NAME[:WHEN]",
-				"lose or misuse a packet in one of N bursts (:1/N), in every one, or "
-				"once (:once); may be given several times",
-				parse_fault, NULL, 0, 0},
-		{"fault-after", "S", "let the first S seconds pass without faults (1)",
-				option_seconds, &options.faults_after_ms, 0, 1000000000},
-		{"pattern", "NAME",
-				"traffic is steady, bursty (on and off at random) or idle:S (5 s on, S "
-				"s off) (steady)",
-				parse_pattern, NULL, 0, 0},
-		{"rate", "PPS", "take in at most so many packets per second (no limit)",
-				option_rate, &options.rate, 1, PACER_MAX_RATE},
-		{"hold", "MS", "keep one packet in 1024 for MS milliseconds, as a declared stage",
-				option_u64, &options.hold_ms, 1, 3600000},
-		{"mix", NULL, "clone, chain and drop some packets, properly", option_flag,
-				&options.mix, 0, 0},
-		{"stamp-packets", NULL,
-				"write numbered packets over those received, as net_null's are blank",
-				option_flag, &options.stamp, 0, 0},
-		{"ring", "N", "size of the software rings, a power of 2 (1024)", parse_ring, NULL,
-				64, 65536},
-		{"leak-mode", "MODE", "when mbufs are stamped: auto, always or never (auto)",
-				parse_leak_mode, NULL, 0, 0},
+	APP_OPTION_SPECS(options.app),
+	{ "fault", "NAME[:WHEN]",
+			"lose or misuse a packet in one of N bursts (:1/N), in every one, or "
+			"once (:once); may be given several times",
+			parse_fault, NULL, 0, 0 },
+	{ "fault-after", "S", "let the first S seconds pass without faults (1)", option_seconds,
+			&options.faults_after_ms, 0, 1000000000 },
+	{ "pattern", "NAME",
+			"traffic is steady, bursty (on and off at random) or idle:S (5 s on, S "
+			"s off) (steady)",
+			parse_pattern, NULL, 0, 0 },
+	{ "rate", "PPS", "take in at most so many packets per second (no limit)", option_rate,
+			&options.rate, 1, PACER_MAX_RATE },
+	{ "hold", "MS", "keep one packet in 1024 for MS milliseconds, as a declared stage",
+			option_u64, &options.hold_ms, 1, 3600000 },
+	{ "mix", NULL, "clone, chain and drop some packets, properly", option_flag, &options.mix, 0,
+			0 },
+	{ "stamp-packets", NULL,
+			"write numbered packets over those received, as net_null's are blank",
+			option_flag, &options.stamp, 0, 0 },
+	{ "ring", "N", "size of the software rings, a power of 2 (1024)", parse_ring, NULL, 64,
+			65536 },
+	{ "leak-mode", "MODE", "when mbufs are stamped: auto, always or never (auto)",
+			parse_leak_mode, NULL, 0, 0 },
 };
 
 static void
@@ -199,7 +199,7 @@ lcore_main(void *arg)
 static struct pipe_stats
 total(void)
 {
-	struct pipe_stats sum = {0};
+	struct pipe_stats sum = { 0 };
 	unsigned int lcore;
 
 	RTE_LCORE_FOREACH(lcore)
@@ -324,15 +324,15 @@ open_pipe(struct pipe *pipe, unsigned int number)
 	const uint64_t now = rte_rdtsc();
 
 	*pipe = (struct pipe){
-			.port = lane->port,
-			.queue = lane->queue,
-			.number = (uint16_t)number,
-			.packets = app.pool,
-			.clones = clones,
-			.in = open_ring("rx_to_worker", number, options.ring),
-			.out = open_ring("worker_to_tx", number, options.ring),
-			.unacked = open_ring("unacked", number, UNACKED_SIZE),
-			.pattern = options.pattern,
+		.port = lane->port,
+		.queue = lane->queue,
+		.number = (uint16_t)number,
+		.packets = app.pool,
+		.clones = clones,
+		.in = open_ring("rx_to_worker", number, options.ring),
+		.out = open_ring("worker_to_tx", number, options.ring),
+		.unacked = open_ring("unacked", number, UNACKED_SIZE),
+		.pattern = options.pattern,
 	};
 	if (pipe->in == NULL || pipe->out == NULL || pipe->unacked == NULL)
 		return -rte_errno;
@@ -401,13 +401,13 @@ open_stages(void)
 	tsc_hz = clock_measure_hz();
 	stages_prepare();
 	stages_options = (struct stages_options){
-			.burst = (uint16_t)options.app.burst,
-			.stamp = options.stamp,
-			.mix = options.mix,
-			.paced = options.rate != 0,
-			.faults_from = rte_rdtsc() + options.faults_after_ms * tsc_hz / 1000,
-			.worker_stage = pmdscope_stage("worker"),
-			.hold_stage = pmdscope_stage("hold"),
+		.burst = (uint16_t)options.app.burst,
+		.stamp = options.stamp,
+		.mix = options.mix,
+		.paced = options.rate != 0,
+		.faults_from = rte_rdtsc() + options.faults_after_ms * tsc_hz / 1000,
+		.worker_stage = pmdscope_stage("worker"),
+		.hold_stage = pmdscope_stage("hold"),
 	};
 	pmdscope_stage_hold(stages_options.hold_stage);
 	rc = open_pipes();

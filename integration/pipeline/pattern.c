@@ -15,12 +15,12 @@ pattern_parse(struct pattern *pattern, const char *text)
 	uint64_t seconds;
 
 	if (strcmp(text, "steady") == 0)
-		*pattern = (struct pattern){.kind = PATTERN_STEADY};
+		*pattern = (struct pattern){ .kind = PATTERN_STEADY };
 	else if (strcmp(text, "bursty") == 0)
-		*pattern = (struct pattern){.kind = PATTERN_BURSTY};
+		*pattern = (struct pattern){ .kind = PATTERN_BURSTY };
 	else if (strncmp(text, "idle:", 5) == 0 &&
 			option_number(text + 5, '\0', 1, MAX_IDLE_S, &seconds, NULL))
-		*pattern = (struct pattern){.kind = PATTERN_IDLE, .idle_ms = seconds * 1000};
+		*pattern = (struct pattern){ .kind = PATTERN_IDLE, .idle_ms = seconds * 1000 };
 	else
 		return false;
 	return true;

@@ -13,7 +13,7 @@
 enum pattern_kind {
 	PATTERN_STEADY,
 	PATTERN_BURSTY, /* On and off in turn, each for a random time. */
-	PATTERN_IDLE, /* On for PATTERN_BUSY_MS, off for idle_ms, and so on. */
+	PATTERN_IDLE,	/* On for PATTERN_BUSY_MS, off for idle_ms, and so on. */
 };
 
 /* Shortest and longest phase of PATTERN_BURSTY. */

@@ -108,9 +108,9 @@ test_late(void)
 static void
 test_parse(void)
 {
-	static const char *const bad[] = {"", "Steady", "steady ", "idle", "idle:", "idle:0",
-			"idle:-1", "idle:1.5", "idle:86401", "idle:5s", "bursty:1"};
-	struct pattern pattern = {.idle_ms = 77};
+	static const char *const bad[] = { "", "Steady", "steady ", "idle", "idle:", "idle:0",
+		"idle:-1", "idle:1.5", "idle:86401", "idle:5s", "bursty:1" };
+	struct pattern pattern = { .idle_ms = 77 };
 	unsigned int i;
 
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -27,9 +27,9 @@ struct pipe {
 	struct rte_mempool *packets;
 	struct rte_mempool *clones;
 
-	struct rte_ring *in; /* RX to worker. */
-	struct rte_ring *out; /* Worker to TX. */
-	struct rte_ring *stuck; /* To a consumer that hangs: always full. */
+	struct rte_ring *in;	  /* RX to worker. */
+	struct rte_ring *out;	  /* Worker to TX. */
+	struct rte_ring *stuck;	  /* To a consumer that hangs: always full. */
 	struct rte_ring *unacked; /* Sent, and kept to be sent again. */
 	struct hold hold;
 
@@ -38,7 +38,7 @@ struct pipe {
 	struct pacer pacer;
 	uint64_t seq;
 	/* Of the worker. */
-	uint64_t bursts; /* That held packets. */
+	uint64_t bursts;     /* That held packets. */
 	uint32_t since_hold; /* Packets since the last that was held. */
 };
 
@@ -46,9 +46,9 @@ struct pipe {
 struct pipe_stats {
 	uint64_t rx;
 	uint64_t tx;
-	uint64_t rx_dropped; /* Ring to the worker full. */
+	uint64_t rx_dropped;   /* Ring to the worker full. */
 	uint64_t work_dropped; /* Ring to TX full, or dropped by --mix. */
-	uint64_t tx_dropped; /* Not taken by TX. */
+	uint64_t tx_dropped;   /* Not taken by TX. */
 	uint64_t runts;
 	uint64_t clones; /* Sent besides the packets received. */
 	uint64_t chains;

@@ -32,11 +32,11 @@ void
 stages_prepare(void)
 {
 	const struct probe_path path = {
-			/* Locally administered; addresses set aside for benchmarks. */
-			.src_mac = {.addr_bytes = {0x02, 'p', 'm', 'd', 's', 1}},
-			.dst_mac = {.addr_bytes = {0x02, 'p', 'm', 'd', 's', 2}},
-			.src_ip = {198, 18, 0, 1},
-			.dst_ip = {198, 19, 0, 1},
+		/* Locally administered; addresses set aside for benchmarks. */
+		.src_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 1 } },
+		.dst_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 2 } },
+		.src_ip = { 198, 18, 0, 1 },
+		.dst_ip = { 198, 19, 0, 1 },
 	};
 
 	probe_template(&probe_headers, &path);
@@ -46,7 +46,7 @@ static void
 stamp(struct pipe *pipe, struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t now)
 {
 	const uint16_t size = RTE_MAX(probe_min_frame(false), PROBE_MIN_FRAME);
-	struct probe probe = {.lane = pipe->number, .tsc = now};
+	struct probe probe = { .lane = pipe->number, .tsc = now };
 	uint16_t i;
 
 	for (i = 0; i < nb_pkts; i++) {

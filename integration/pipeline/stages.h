@@ -15,7 +15,7 @@
 struct stages_options {
 	uint16_t burst;
 	bool stamp; /* Make every packet received a probe of the generator's kind. */
-	bool mix; /* Clone, chain and drop some packets, as applications do. */
+	bool mix;   /* Clone, chain and drop some packets, as applications do. */
 	bool paced;
 	uint64_t faults_from; /* TSC before which no fault happens. */
 	/* Stages of the leak ledger. */

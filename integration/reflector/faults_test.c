@@ -36,7 +36,7 @@ send_burst(struct rte_mempool *pool, struct schedule *leak, uint16_t taken)
 static void
 test_leak(struct rte_mempool *pool)
 {
-	struct schedule leak = {.every = 10}, none = {0};
+	struct schedule leak = { .every = 10 }, none = { 0 };
 	unsigned int i;
 
 	for (i = 1; i <= 500; i++) {
@@ -71,9 +71,9 @@ test_stall(void)
 int
 main(void)
 {
-	char *argv[] = {(char[]){"faults_test"}, (char[]){"--no-huge"}, (char[]){"-m"},
-			(char[]){"32"}, (char[]){"--no-pci"}, (char[]){"--no-shconf"},
-			(char[]){"--no-telemetry"}};
+	char *argv[] = { (char[]){ "faults_test" }, (char[]){ "--no-huge" }, (char[]){ "-m" },
+		(char[]){ "32" }, (char[]){ "--no-pci" }, (char[]){ "--no-shconf" },
+		(char[]){ "--no-telemetry" } };
 	struct rte_mempool *pool;
 
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {

@@ -40,14 +40,14 @@ struct reflector_stats {
 	uint64_t rx_bytes;
 	uint64_t tx;
 	uint64_t dropped; /* Not taken by TX, freed. */
-	uint64_t other; /* Only MAC addresses swapped. */
-	uint64_t runts; /* Too short to send, freed. */
+	uint64_t other;	  /* Only MAC addresses swapped. */
+	uint64_t runts;	  /* Too short to send, freed. */
 	uint64_t leaked;
 	uint64_t stalls;
 } __rte_cache_aligned;
 
-static struct reflector_options options = {.app = APP_OPTIONS_DEFAULT};
-static struct app app = {.pool_name = POOL_NAME, .options = &options.app};
+static struct reflector_options options = { .app = APP_OPTIONS_DEFAULT };
+static struct app app = { .pool_name = POOL_NAME, .options = &options.app };
 static struct reflector_stats stats[RTE_MAX_LCORE];
 static struct rte_ether_addr port_mac[RTE_MAX_ETHPORTS];
 static uint64_t tsc_hz;
@@ -78,12 +78,11 @@ parse_stall(const struct option_spec *spec, const char *text)
 }
 
 static const struct option_spec specs[] = {
-		APP_OPTION_SPECS(options.app),
-		{"inject-leak", SCHEDULE_VALUE,
-				"leak one packet in every N bursts, or one per lcore", parse_leak,
-				NULL, 0, 0},
-		{"inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
-				parse_stall, NULL, 0, 0},
+	APP_OPTION_SPECS(options.app),
+	{ "inject-leak", SCHEDULE_VALUE, "leak one packet in every N bursts, or one per lcore",
+			parse_leak, NULL, 0, 0 },
+	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
+			parse_stall, NULL, 0, 0 },
 };
 
 static void
@@ -192,7 +191,7 @@ lcore_main(void *arg)
 static struct reflector_stats
 total(void)
 {
-	struct reflector_stats sum = {0};
+	struct reflector_stats sum = { 0 };
 	unsigned int lcore;
 
 	RTE_LCORE_FOREACH(lcore)

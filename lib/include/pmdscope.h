@@ -92,18 +92,18 @@ struct pmdscope_window {
 
 /** What one polling lcore has seen. Written by that lcore alone; read by the control thread. */
 struct __rte_cache_aligned pmdscope_lcore {
-	uint64_t last_tsc;   /**< TSC at the last poll, 0 before the first. */
-	uint64_t polls;      /**< Calls of pmdscope_poll(). */
-	uint64_t busy_polls; /**< Polls that received at least one packet. */
-	uint64_t packets;    /**< Sum of nb_rx over all polls. */
-	uint64_t gap_max;    /**< Longest gap between two polls, TSC cycles. */
-	uint64_t gap_max_tsc; /**< TSC at the end of the longest gap. */
-	uint64_t stalls;     /**< Gaps of at least pmdscope_conf::stall_us. */
+	uint64_t last_tsc;		   /**< TSC at the last poll, 0 before the first. */
+	uint64_t polls;			   /**< Calls of pmdscope_poll(). */
+	uint64_t busy_polls;		   /**< Polls that received at least one packet. */
+	uint64_t packets;		   /**< Sum of nb_rx over all polls. */
+	uint64_t gap_max;		   /**< Longest gap between two polls, TSC cycles. */
+	uint64_t gap_max_tsc;		   /**< TSC at the end of the longest gap. */
+	uint64_t stalls;		   /**< Gaps of at least pmdscope_conf::stall_us. */
 	struct pmdscope_window gap_window; /**< Longest gap by window, TSC cycles. */
 	/** Histogram of gaps. Bucket 0 is derived from polls; gaps[0] counts polls without a gap. */
 	uint64_t gaps[PMDSCOPE_GAP_BUCKETS];
-	int32_t tid;         /**< Kernel thread id, 0 before the first poll. */
-	uint32_t tee_seq;    /**< Odd while the lcore copies packets for a capture. */
+	int32_t tid;	  /**< Kernel thread id, 0 before the first poll. */
+	uint32_t tee_seq; /**< Odd while the lcore copies packets for a capture. */
 };
 
 /** Per-lcore state, indexed by rte_lcore_id(). For pmdscope_poll(); not for applications. */
@@ -190,20 +190,20 @@ pmdscope_poll(uint16_t nb_rx)
  * use pmdscope_mark() and pmdscope_trace.h.
  * @{
  */
-#define PMDSCOPE_STAMP_APP (UINT64_C(1) << 30)  /**< The app has it. */
-#define PMDSCOPE_STAMP_TX (UINT64_C(2) << 30)   /**< Given to a NIC for sending. */
-#define PMDSCOPE_STAMP_FREE (UINT64_C(3) << 30) /**< Given back. */
+#define PMDSCOPE_STAMP_APP (UINT64_C(1) << 30)	 /**< The app has it. */
+#define PMDSCOPE_STAMP_TX (UINT64_C(2) << 30)	 /**< Given to a NIC for sending. */
+#define PMDSCOPE_STAMP_FREE (UINT64_C(3) << 30)	 /**< Given back. */
 #define PMDSCOPE_STAMP_CLASS (UINT64_C(3) << 30) /**< Mask of the class. */
 #define PMDSCOPE_STAMP_SITE_SHIFT 16 /**< Of the site; 0 where no line and no stage is known. */
 #define PMDSCOPE_STAMP_SITE (UINT64_C(0x3fff) << PMDSCOPE_STAMP_SITE_SHIFT) /**< Its mask. */
-#define PMDSCOPE_STAMP_ORIGIN UINT64_C(0xffff)  /**< Mask of port and queue. */
+#define PMDSCOPE_STAMP_ORIGIN UINT64_C(0xffff)	/**< Mask of port and queue. */
 #define PMDSCOPE_STAMP_NOWHERE UINT64_C(0xffff) /**< Origin: of no port. */
 /** Origin of a FREE stamp: one of several references was given back. */
 #define PMDSCOPE_STAMP_SHARED UINT64_C(0xfffe)
 
 /** What every stamp needs, in one cache line that is rarely written. */
 struct __rte_cache_aligned pmdscope_stamps {
-	uint64_t now;    /**< The epoch, in its place, while stamps are armed; otherwise 0. */
+	uint64_t now;	 /**< The epoch, in its place, while stamps are armed; otherwise 0. */
 	uint64_t offset; /**< Of the stamp in struct rte_mbuf. */
 };
 
@@ -321,8 +321,8 @@ pmdscope_mark_bulk(struct rte_mbuf **pkts, unsigned int nb_pkts, int stage)
 	stamp = now | PMDSCOPE_STAMP_APP |
 		(((uint64_t)stage << PMDSCOPE_STAMP_SITE_SHIFT) & PMDSCOPE_STAMP_SITE);
 	for (i = 0; i < nb_pkts; i++)
-		pmdscope_stamp_packet(pkts[i], stamp |
-				(pmdscope_stamp_get(pkts[i]) & PMDSCOPE_STAMP_ORIGIN));
+		pmdscope_stamp_packet(pkts[i],
+				stamp | (pmdscope_stamp_get(pkts[i]) & PMDSCOPE_STAMP_ORIGIN));
 }
 
 /** As pmdscope_mark_bulk() for one packet. */

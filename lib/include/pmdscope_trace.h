@@ -50,10 +50,12 @@
 #endif
 
 /* Not in a linker section: compilers put those of inline functions and templates elsewhere. */
-#define PMDSCOPE_SITE(op) (__extension__({ \
-	static struct pmdscope_site pmdscope_site_ = {__FILE__, __func__, op, __LINE__, 0}; \
-	&pmdscope_site_; \
-}))
+#define PMDSCOPE_SITE(op) \
+	(__extension__({ \
+		static struct pmdscope_site pmdscope_site_ = { __FILE__, __func__, op, __LINE__, \
+			0 }; \
+		&pmdscope_site_; \
+	}))
 
 /* A stamp of this site without its origin. */
 static inline uint64_t
@@ -89,7 +91,7 @@ pmdscope_trace_take(struct rte_mbuf *m, struct pmdscope_site *site)
 
 	if (unlikely(now != 0) && m != NULL)
 		pmdscope_stamp_packet(m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-				PMDSCOPE_STAMP_NOWHERE);
+							 PMDSCOPE_STAMP_NOWHERE);
 }
 
 /* A segment whose stamp says FREE, and not because it was shared. */
@@ -97,7 +99,7 @@ static inline int
 pmdscope_trace_is_free(uint64_t stamp)
 {
 	return unlikely((stamp & PMDSCOPE_STAMP_CLASS) == PMDSCOPE_STAMP_FREE) &&
-		(stamp & PMDSCOPE_STAMP_ORIGIN) != PMDSCOPE_STAMP_SHARED;
+	       (stamp & PMDSCOPE_STAMP_ORIGIN) != PMDSCOPE_STAMP_SHARED;
 }
 
 /* One reference to a segment is given back, the last or another. */
@@ -114,8 +116,10 @@ pmdscope_trace_release(struct rte_mbuf *m, uint64_t stamp)
 		pmdscope_trace_misuse(m, stamp, PMDSCOPE_MISUSE_FREE);
 	if (unlikely(RTE_MBUF_CLONED(m))) {
 		direct = rte_mbuf_from_indirect(m);
-		pmdscope_stamp_seg(direct, stamp | (rte_mbuf_refcnt_read(direct) == 1 ?
-				PMDSCOPE_STAMP_NOWHERE : PMDSCOPE_STAMP_SHARED));
+		pmdscope_stamp_seg(direct,
+				stamp | (rte_mbuf_refcnt_read(direct) == 1
+									? PMDSCOPE_STAMP_NOWHERE
+									: PMDSCOPE_STAMP_SHARED));
 	}
 	pmdscope_stamp_seg(m, stamp | PMDSCOPE_STAMP_NOWHERE);
 }
@@ -145,7 +149,7 @@ pmdscope_trace_raw_alloc(struct rte_mempool *mp, struct pmdscope_site *site)
 
 	if (unlikely(now != 0) && m != NULL)
 		pmdscope_stamp_seg(m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-				PMDSCOPE_STAMP_NOWHERE);
+						      PMDSCOPE_STAMP_NOWHERE);
 	return m;
 }
 
@@ -159,7 +163,7 @@ pmdscope_trace_alloc_bulk(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsig
 	if (unlikely(now != 0) && ret == 0)
 		pmdscope_trace_stamp_all(mbufs, count,
 				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-				PMDSCOPE_STAMP_NOWHERE);
+						PMDSCOPE_STAMP_NOWHERE);
 	return ret;
 }
 
@@ -190,8 +194,9 @@ pmdscope_trace_chain(struct rte_mbuf *head, struct rte_mbuf *tail, struct pmdsco
 
 	if (unlikely(now != 0) && ret == 0)
 		for (; tail != NULL; tail = tail->next)
-			pmdscope_stamp_seg(tail, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-					PMDSCOPE_STAMP_NOWHERE);
+			pmdscope_stamp_seg(
+					tail, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
+							      PMDSCOPE_STAMP_NOWHERE);
 	return ret;
 }
 
@@ -205,7 +210,8 @@ pmdscope_trace_attach(struct rte_mbuf *mi, struct rte_mbuf *m, struct pmdscope_s
 
 static inline void
 pmdscope_trace_attach_extbuf(struct rte_mbuf *m, void *buf_addr, rte_iova_t buf_iova,
-		uint16_t buf_len, struct rte_mbuf_ext_shared_info *shinfo, struct pmdscope_site *site)
+		uint16_t buf_len, struct rte_mbuf_ext_shared_info *shinfo,
+		struct pmdscope_site *site)
 {
 	rte_pktmbuf_attach_extbuf(m, buf_addr, buf_iova, buf_len, shinfo);
 	pmdscope_trace_take(m, site);
@@ -222,12 +228,13 @@ pmdscope_trace_detach(struct rte_mbuf *m, struct pmdscope_site *site)
 		if (RTE_MBUF_CLONED(m)) {
 			direct = rte_mbuf_from_indirect(m);
 			pmdscope_stamp_seg(direct,
-				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE) |
-				(rte_mbuf_refcnt_read(direct) == 1 ? PMDSCOPE_STAMP_NOWHERE :
-				PMDSCOPE_STAMP_SHARED));
+					pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE) |
+							(rte_mbuf_refcnt_read(direct) == 1
+											? PMDSCOPE_STAMP_NOWHERE
+											: PMDSCOPE_STAMP_SHARED));
 		}
 		pmdscope_stamp_seg(m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-				PMDSCOPE_STAMP_NOWHERE);
+						      PMDSCOPE_STAMP_NOWHERE);
 	}
 	rte_pktmbuf_detach(m);
 }
@@ -250,7 +257,7 @@ pmdscope_trace_raw_free(struct rte_mbuf *m, struct pmdscope_site *site)
 
 	if (unlikely(now != 0))
 		pmdscope_stamp_seg(m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE) |
-				PMDSCOPE_STAMP_NOWHERE);
+						      PMDSCOPE_STAMP_NOWHERE);
 	rte_mbuf_raw_free(m);
 }
 
@@ -270,8 +277,8 @@ pmdscope_trace_free(struct rte_mbuf *m, struct pmdscope_site *site)
 	const uint64_t now = pmdscope_stamp_now();
 
 	if (unlikely(now != 0))
-		pmdscope_trace_release_chain(m,
-				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE));
+		pmdscope_trace_release_chain(
+				m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE));
 	rte_pktmbuf_free(m);
 }
 
@@ -298,8 +305,8 @@ pmdscope_trace_linearize(struct rte_mbuf *m, struct pmdscope_site *site)
 	int ret;
 
 	if (unlikely(now != 0))
-		pmdscope_trace_release_chain(m->next,
-				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE));
+		pmdscope_trace_release_chain(
+				m->next, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_FREE));
 	ret = rte_pktmbuf_linearize(m);
 	if (unlikely(now != 0))
 		pmdscope_trace_take(m, site);
@@ -316,7 +323,7 @@ pmdscope_trace_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, u
 	if (unlikely(now != 0) && nb != 0)
 		pmdscope_trace_stamp_all(pkts, nb,
 				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-				pmdscope_trace_origin(port, queue));
+						pmdscope_trace_origin(port, queue));
 	return nb;
 }
 
@@ -344,8 +351,8 @@ pmdscope_trace_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, u
 	if (likely(now == 0))
 		return rte_eth_tx_burst(port, queue, pkts, nb_pkts);
 	origin = pmdscope_trace_origin(port, queue);
-	pmdscope_trace_offer(pkts, nb_pkts,
-			pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_TX) | origin);
+	pmdscope_trace_offer(
+			pkts, nb_pkts, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_TX) | origin);
 	nb = rte_eth_tx_burst(port, queue, pkts, nb_pkts);
 	if (unlikely(nb < nb_pkts))
 		pmdscope_trace_stamp_all(pkts + nb, nb_pkts - nb,
@@ -371,8 +378,8 @@ pmdscope_trace_tx_buffer_flush(uint16_t port, uint16_t queue, struct rte_eth_dev
 	nb = pmdscope_trace_tx_burst(port, queue, buffer->pkts, length, site);
 	buffer->length = 0;
 	if (unlikely(nb != length))
-		buffer->error_callback(&buffer->pkts[nb], (uint16_t)(length - nb),
-				buffer->error_userdata);
+		buffer->error_callback(
+				&buffer->pkts[nb], (uint16_t)(length - nb), buffer->error_userdata);
 	return nb;
 }
 
@@ -386,7 +393,7 @@ pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_bu
 	if (likely(now == 0))
 		return rte_eth_tx_buffer(port, queue, buffer, m);
 	pmdscope_stamp_packet(m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-			pmdscope_trace_origin(port, queue));
+						 pmdscope_trace_origin(port, queue));
 	buffer->pkts[buffer->length++] = m;
 	if (buffer->length < buffer->size)
 		return 0;

@@ -24,7 +24,7 @@ fingerprint(const struct rte_mempool *mp)
 	uint64_t hash = mix((uintptr_t)mp->pool_data, mp->populated_size);
 
 	STAILQ_FOREACH(chunk, &mp->mem_list, next)
-		hash = mix(mix(hash, (uintptr_t)chunk->addr), chunk->len);
+	hash = mix(mix(hash, (uintptr_t)chunk->addr), chunk->len);
 	return hash;
 }
 
@@ -39,7 +39,7 @@ pmdscope_index_free(struct pmdscope_index *index)
 {
 	free(index->chunks);
 	free(index->marks);
-	*index = (struct pmdscope_index){0};
+	*index = (struct pmdscope_index){ 0 };
 }
 
 static int
@@ -62,7 +62,8 @@ collect_chunks(struct pmdscope_index *index, const struct rte_mempool *mp)
 	index->chunks = calloc(mp->nb_mem_chunks, sizeof(*index->chunks));
 	if (index->chunks == NULL)
 		return false;
-	STAILQ_FOREACH(memory, &mp->mem_list, next) {
+	STAILQ_FOREACH(memory, &mp->mem_list, next)
+	{
 		if (i == mp->nb_mem_chunks)
 			return false;
 		index->chunks[i].lo = (uintptr_t)memory->addr;

@@ -26,12 +26,12 @@ enum pmdscope_where {
 
 /* 24 bytes: there may be millions. */
 struct pmdscope_mark {
-	uint64_t stamp;    /* Last one seen. */
-	uint32_t at;       /* Place in the chunk, in units of 8 bytes; 0: no object. */
-	uint32_t first;    /* Walk that first missed it with this stamp. */
+	uint64_t stamp;	   /* Last one seen. */
+	uint32_t at;	   /* Place in the chunk, in units of 8 bytes; 0: no object. */
+	uint32_t first;	   /* Walk that first missed it with this stamp. */
 	uint32_t since_ms; /* When it was last seen to move, on the walker's clock. */
-	uint16_t pin;      /* Walk that met a clone of it, and whether that one is alive. */
-	uint8_t where;     /* In the present walk. */
+	uint16_t pin;	   /* Walk that met a clone of it, and whether that one is alive. */
+	uint8_t where;	   /* In the present walk. */
 	uint8_t hits : 2;
 	uint8_t kind : 3;  /* Of the loss, 0 while there is none. */
 	uint8_t sent : 1;  /* Its transmit queue has turned over. */
@@ -74,7 +74,7 @@ struct pmdscope_mark *pmdscope_index_find(const struct pmdscope_index *index, ui
 bool pmdscope_index_contains(const struct pmdscope_index *index, uintptr_t addr, size_t len);
 
 /* Address of the object of mark i, which lies at or behind *chunk; advances *chunk. */
-uintptr_t pmdscope_index_object(const struct pmdscope_index *index, uint32_t i,
-		unsigned int *chunk);
+uintptr_t
+pmdscope_index_object(const struct pmdscope_index *index, uint32_t i, unsigned int *chunk);
 
 #endif /* PMDSCOPE_INDEX_H */

@@ -32,7 +32,7 @@ static bool
 is_shared(uint64_t stamp)
 {
 	return stamp_class(stamp) == PMDSCOPE_STAMP_FREE &&
-		(stamp & PMDSCOPE_STAMP_ORIGIN) == PMDSCOPE_STAMP_SHARED;
+	       (stamp & PMDSCOPE_STAMP_ORIGIN) == PMDSCOPE_STAMP_SHARED;
 }
 
 /* Somebody holds it, as far as the stamp goes. */
@@ -75,8 +75,8 @@ pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledge
 
 	pmdscope_turnover_proof(&trial->proof, ledger->address, trial->walk);
 	trial->strict = is_empty(counts->common + counts->cached, counts->size) &&
-		ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
-	ledger->counting = (struct pmdscope_parts){0};
+			ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
+	ledger->counting = (struct pmdscope_parts){ 0 };
 }
 
 /*
@@ -136,8 +136,7 @@ count_lost(struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 
 /* Frees that no call site stamps leave the app's stamp on what is free. */
 static void
-ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
-		uintptr_t object)
+ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uintptr_t object)
 {
 	const uint64_t stamp = load_stamp(object);
 
@@ -262,7 +261,7 @@ is_overdue(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
 	if (mark->stale)
 		return trial->walk - mark->first > trial->hold_walks || mark->hits != 0;
 	return stage != NULL && !pmdscope_stage_holds(stage) &&
-		age_of(trial, mark->stamp) > stage->bound;
+	       age_of(trial, mark->stamp) > stage->bound;
 }
 
 /* It cannot be in a queue of a NIC. */
@@ -273,7 +272,7 @@ is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
 		return mark->first <= trial->proof.all_turned;
 	if (stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
 		if (!pmdscope_turnover_sent(PMDSCOPE_STAMP_PORT(mark->stamp),
-				PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
+				    PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
 			return false;
 		/* Sent; now it may have been posted for receiving. */
 		mark->sent = 1;
@@ -284,7 +283,7 @@ is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
 		return true;
 	/* Of an empty pool nothing moves; but what is traced is not posted with the app's stamp. */
 	return trial->strict && stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
-		PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
+	       PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
 }
 
 static enum pmdscope_loss_kind
@@ -371,9 +370,11 @@ pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uin
 	if (trial->aborted) {
 		mark->where = PMDSCOPE_WHERE_NONE;
 	} else if (mark->where != PMDSCOPE_WHERE_NONE) {
-		if (trial->armed && (mark->where == PMDSCOPE_WHERE_CACHE ||
-				(mark->where == PMDSCOPE_WHERE_COMMON &&
-				i % ASK_FREE_EVERY == trial->walk % ASK_FREE_EVERY)))
+		if (trial->armed &&
+				(mark->where == PMDSCOPE_WHERE_CACHE ||
+						(mark->where == PMDSCOPE_WHERE_COMMON &&
+								i % ASK_FREE_EVERY ==
+										trial->walk % ASK_FREE_EVERY)))
 			ask_who_freed(trial, ledger, object);
 		judge_met(trial, ledger, mark, object);
 		mark->where = PMDSCOPE_WHERE_NONE;

@@ -16,16 +16,16 @@
 /* What is the same for all objects of a walk. */
 struct pmdscope_trial {
 	uint32_t walk;
-	uint32_t epoch;      /* When it began. */
+	uint32_t epoch; /* When it began. */
 	uint32_t clock_ms;
 	bool armed;
-	bool aborted; /* Arming has changed meanwhile: nothing is judged. */
+	bool aborted;	      /* Arming has changed meanwhile: nothing is judged. */
 	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
 	uint32_t armed_walk;  /* What was missed in walks before is forgotten. */
 	uint32_t epoch_ms;
 	uint32_t hold_walks;
 	struct pmdscope_proof proof; /* Of the pool that is judged. */
-	bool strict; /* Its free set is empty, and all its frees are traced. */
+	bool strict;		     /* Its free set is empty, and all its frees are traced. */
 };
 
 /* The objects of a pool: begin, each mark that has an object, end. Tailq lock held. */

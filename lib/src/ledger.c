@@ -24,11 +24,11 @@
 
 static struct {
 	enum pmdscope_leak_mode mode;
-	bool stamps;           /* There is room for them in struct rte_mbuf. */
+	bool stamps; /* There is room for them in struct rte_mbuf. */
 	bool armed;
-	uint64_t asked_until;  /* Armed on demand until then, 0: not. */
-	uint64_t news_ms;      /* Last reason to be armed. */
-	uint64_t walked_ms;    /* When the last walk began. */
+	uint64_t asked_until; /* Armed on demand until then, 0: not. */
+	uint64_t news_ms;     /* Last reason to be armed. */
+	uint64_t walked_ms;   /* When the last walk began. */
 	uint32_t walk_ms;
 	unsigned int last_id;
 	struct pmdscope_ledger **items;
@@ -201,8 +201,8 @@ note_misuse(void)
 		ledger->double_frees += is_free;
 		ledger->use_after_frees += !is_free;
 		ledgers.news_ms = now_ms();
-		loss = pmdscope_loss_get(ledger->id, pmdscope_stamp_place(event.stamp), is_free ?
-				PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
+		loss = pmdscope_loss_get(ledger->id, pmdscope_stamp_place(event.stamp),
+				is_free ? PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
 		if (loss != NULL)
 			pmdscope_loss_event(loss);
 	}
@@ -240,7 +240,7 @@ disarm_for_good(void)
 
 	disarm();
 	for (i = 0; i < ledgers.nb; i++)
-		ledgers.items[i]->trend = (struct pmdscope_trend){0};
+		ledgers.items[i]->trend = (struct pmdscope_trend){ 0 };
 }
 
 static void
@@ -385,34 +385,53 @@ pmdscope_ledger_stop(void)
 /* --- /pmdscope/leaks ------------------------------------------------------------------- */
 
 enum {
-	NAME, SIZE, COMMON, CACHED, RX_POSTED, TX_PENDING, RINGS, HELD, LEAKED, UNPLACED,
-	LOST_AT_LEAST, PREARM, ARMED, MODE, READABLE, SLOPE_MILLI, EXHAUSTED_IN_MS, FIRST_LEAK, WALKS,
-	WALK_US, DOUBLE_FREES, USE_AFTER_FREES,
+	NAME,
+	SIZE,
+	COMMON,
+	CACHED,
+	RX_POSTED,
+	TX_PENDING,
+	RINGS,
+	HELD,
+	LEAKED,
+	UNPLACED,
+	LOST_AT_LEAST,
+	PREARM,
+	ARMED,
+	MODE,
+	READABLE,
+	SLOPE_MILLI,
+	EXHAUSTED_IN_MS,
+	FIRST_LEAK,
+	WALKS,
+	WALK_US,
+	DOUBLE_FREES,
+	USE_AFTER_FREES,
 };
 
 static const struct pmdscope_column columns[] = {
-	[NAME] = {"name", PMDSCOPE_COLUMN_STR, 1},
-	[SIZE] = {"size", PMDSCOPE_COLUMN_U64, 1},
-	[COMMON] = {"common", PMDSCOPE_COLUMN_U64, 1},
-	[CACHED] = {"cached", PMDSCOPE_COLUMN_U64, 1},
-	[RX_POSTED] = {"rx_posted", PMDSCOPE_COLUMN_U64, 1},
-	[TX_PENDING] = {"tx_pending", PMDSCOPE_COLUMN_U64, 1},
-	[RINGS] = {"rings", PMDSCOPE_COLUMN_U64, 1},
-	[HELD] = {"held", PMDSCOPE_COLUMN_U64, 1},
-	[LEAKED] = {"leaked", PMDSCOPE_COLUMN_U64, 1},
-	[UNPLACED] = {"unplaced", PMDSCOPE_COLUMN_U64, 1},
-	[LOST_AT_LEAST] = {"lost_at_least", PMDSCOPE_COLUMN_U64, 1},
-	[PREARM] = {"prearm", PMDSCOPE_COLUMN_U64, 1},
-	[ARMED] = {"armed", PMDSCOPE_COLUMN_U64, 1},
-	[MODE] = {"mode", PMDSCOPE_COLUMN_STR, 1},
-	[READABLE] = {"readable", PMDSCOPE_COLUMN_U64, 1},
-	[SLOPE_MILLI] = {"slope_milli", PMDSCOPE_COLUMN_INT, 1},
-	[EXHAUSTED_IN_MS] = {"exhausted_in_ms", PMDSCOPE_COLUMN_U64, 1},
-	[FIRST_LEAK] = {"first_leak_realtime_ns", PMDSCOPE_COLUMN_U64, 1},
-	[WALKS] = {"walks", PMDSCOPE_COLUMN_U64, 1},
-	[WALK_US] = {"walk_us", PMDSCOPE_COLUMN_U64, 1},
-	[DOUBLE_FREES] = {"double_frees", PMDSCOPE_COLUMN_U64, 1},
-	[USE_AFTER_FREES] = {"use_after_frees", PMDSCOPE_COLUMN_U64, 1},
+	[NAME] = { "name", PMDSCOPE_COLUMN_STR, 1 },
+	[SIZE] = { "size", PMDSCOPE_COLUMN_U64, 1 },
+	[COMMON] = { "common", PMDSCOPE_COLUMN_U64, 1 },
+	[CACHED] = { "cached", PMDSCOPE_COLUMN_U64, 1 },
+	[RX_POSTED] = { "rx_posted", PMDSCOPE_COLUMN_U64, 1 },
+	[TX_PENDING] = { "tx_pending", PMDSCOPE_COLUMN_U64, 1 },
+	[RINGS] = { "rings", PMDSCOPE_COLUMN_U64, 1 },
+	[HELD] = { "held", PMDSCOPE_COLUMN_U64, 1 },
+	[LEAKED] = { "leaked", PMDSCOPE_COLUMN_U64, 1 },
+	[UNPLACED] = { "unplaced", PMDSCOPE_COLUMN_U64, 1 },
+	[LOST_AT_LEAST] = { "lost_at_least", PMDSCOPE_COLUMN_U64, 1 },
+	[PREARM] = { "prearm", PMDSCOPE_COLUMN_U64, 1 },
+	[ARMED] = { "armed", PMDSCOPE_COLUMN_U64, 1 },
+	[MODE] = { "mode", PMDSCOPE_COLUMN_STR, 1 },
+	[READABLE] = { "readable", PMDSCOPE_COLUMN_U64, 1 },
+	[SLOPE_MILLI] = { "slope_milli", PMDSCOPE_COLUMN_INT, 1 },
+	[EXHAUSTED_IN_MS] = { "exhausted_in_ms", PMDSCOPE_COLUMN_U64, 1 },
+	[FIRST_LEAK] = { "first_leak_realtime_ns", PMDSCOPE_COLUMN_U64, 1 },
+	[WALKS] = { "walks", PMDSCOPE_COLUMN_U64, 1 },
+	[WALK_US] = { "walk_us", PMDSCOPE_COLUMN_U64, 1 },
+	[DOUBLE_FREES] = { "double_frees", PMDSCOPE_COLUMN_U64, 1 },
+	[USE_AFTER_FREES] = { "use_after_frees", PMDSCOPE_COLUMN_U64, 1 },
 };
 
 static unsigned int

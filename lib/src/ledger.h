@@ -27,7 +27,7 @@ extern const struct pmdscope_table pmdscope_ledger_table;
 /* Where the objects are, by one walk. */
 struct pmdscope_parts {
 	uint32_t common, cached, rx_posted, tx_pending, rings, held, leaked;
-	uint32_t prearm; /* Of leaked. */
+	uint32_t prearm;   /* Of leaked. */
 	uint32_t suspects; /* Held for too long, with no proof. */
 	uint32_t lost_at_least;
 };
@@ -45,10 +45,10 @@ struct pmdscope_ledger {
 
 	/* The walker's. */
 	struct pmdscope_index index;
-	bool lost_memory;             /* No memory for an index. */
-	bool walking;                 /* Part of the present walk. */
-	bool placed;                  /* parts are of this arming. */
-	struct pmdscope_parts parts;  /* Of the last complete walk. */
+	bool lost_memory;	     /* No memory for an index. */
+	bool walking;		     /* Part of the present walk. */
+	bool placed;		     /* parts are of this arming. */
+	struct pmdscope_parts parts; /* Of the last complete walk. */
 	struct pmdscope_parts counting;
 	uint32_t ring_at;
 	uint32_t mark_at;

@@ -40,7 +40,7 @@ append(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind)
 		losses = items;
 		capacity = grown;
 	}
-	losses[nb_losses] = (struct pmdscope_loss){.pool = pool, .place = place, .kind = kind};
+	losses[nb_losses] = (struct pmdscope_loss){ .pool = pool, .place = place, .kind = kind };
 	pmdscope_rows_changed();
 	return &losses[nb_losses++];
 }
@@ -64,7 +64,7 @@ static bool
 is_misuse(const struct pmdscope_loss *loss)
 {
 	return loss->kind == PMDSCOPE_LOSS_DOUBLE_FREE ||
-		loss->kind == PMDSCOPE_LOSS_USE_AFTER_FREE;
+	       loss->kind == PMDSCOPE_LOSS_USE_AFTER_FREE;
 }
 
 void
@@ -132,21 +132,31 @@ pmdscope_loss_stop(void)
 }
 
 enum {
-	POOL, SITE, FUNCTION, OPERATION, KIND, ID, COUNT, EVENTS, OLDEST_MS, NEWEST_MS, FIRST,
+	POOL,
+	SITE,
+	FUNCTION,
+	OPERATION,
+	KIND,
+	ID,
+	COUNT,
+	EVENTS,
+	OLDEST_MS,
+	NEWEST_MS,
+	FIRST,
 };
 
 static const struct pmdscope_column columns[] = {
-	[POOL] = {"pool", PMDSCOPE_COLUMN_STR, 1},
-	[SITE] = {"site", PMDSCOPE_COLUMN_STR, 1},
-	[FUNCTION] = {"function", PMDSCOPE_COLUMN_STR, 1},
-	[OPERATION] = {"operation", PMDSCOPE_COLUMN_STR, 1},
-	[KIND] = {"kind", PMDSCOPE_COLUMN_STR, 1},
-	[ID] = {"id", PMDSCOPE_COLUMN_U64, 1},
-	[COUNT] = {"count", PMDSCOPE_COLUMN_U64, 1},
-	[EVENTS] = {"events", PMDSCOPE_COLUMN_U64, 1},
-	[OLDEST_MS] = {"oldest_ms", PMDSCOPE_COLUMN_U64, 1},
-	[NEWEST_MS] = {"newest_ms", PMDSCOPE_COLUMN_U64, 1},
-	[FIRST] = {"first_realtime_ns", PMDSCOPE_COLUMN_U64, 1},
+	[POOL] = { "pool", PMDSCOPE_COLUMN_STR, 1 },
+	[SITE] = { "site", PMDSCOPE_COLUMN_STR, 1 },
+	[FUNCTION] = { "function", PMDSCOPE_COLUMN_STR, 1 },
+	[OPERATION] = { "operation", PMDSCOPE_COLUMN_STR, 1 },
+	[KIND] = { "kind", PMDSCOPE_COLUMN_STR, 1 },
+	[ID] = { "id", PMDSCOPE_COLUMN_U64, 1 },
+	[COUNT] = { "count", PMDSCOPE_COLUMN_U64, 1 },
+	[EVENTS] = { "events", PMDSCOPE_COLUMN_U64, 1 },
+	[OLDEST_MS] = { "oldest_ms", PMDSCOPE_COLUMN_U64, 1 },
+	[NEWEST_MS] = { "newest_ms", PMDSCOPE_COLUMN_U64, 1 },
+	[FIRST] = { "first_realtime_ns", PMDSCOPE_COLUMN_U64, 1 },
 };
 
 static const char *const kinds[] = {

@@ -43,8 +43,8 @@ struct pmdscope_loss {
 };
 
 /* The row of a place, a new one if need be; NULL without memory. */
-struct pmdscope_loss *pmdscope_loss_get(unsigned int pool, uint32_t place,
-		enum pmdscope_loss_kind kind);
+struct pmdscope_loss *
+pmdscope_loss_get(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind);
 /* One more event, just found. */
 void pmdscope_loss_event(struct pmdscope_loss *loss);
 /* The walk has met a lost mbuf that last moved then. */

@@ -32,7 +32,7 @@ struct pool {
 	uint32_t caches[RTE_MAX_LCORE];
 };
 
-static struct pmdscope_tracks pools = {.item_size = sizeof(struct pool)};
+static struct pmdscope_tracks pools = { .item_size = sizeof(struct pool) };
 
 /* The caches are read while their lcores use them: the sum is right only to a burst or two. */
 static uint32_t
@@ -61,7 +61,7 @@ bool
 pmdscope_pool_is_readable(const struct rte_mempool *mp)
 {
 	return strncmp(rte_mempool_get_ops(mp->ops_index)->name, "ring_", strlen("ring_")) == 0 &&
-		mp->pool_data != NULL;
+	       mp->pool_data != NULL;
 }
 
 /* Mbufs know their pool. */
@@ -71,8 +71,8 @@ has_mbufs(const struct rte_mempool *mp)
 	const struct rte_mempool_objhdr *hdr = STAILQ_FIRST(&mp->elt_list);
 
 	return hdr != NULL && mp->elt_size >= sizeof(struct rte_mbuf) &&
-		mp->private_data_size >= sizeof(struct rte_pktmbuf_pool_private) &&
-		((const struct rte_mbuf *)(hdr + 1))->pool == mp;
+	       mp->private_data_size >= sizeof(struct rte_pktmbuf_pool_private) &&
+	       ((const struct rte_mbuf *)(hdr + 1))->pool == mp;
 }
 
 static void
@@ -103,7 +103,8 @@ pmdscope_pool_sample(void)
 	if (list == NULL)
 		return;
 	rte_mcfg_tailq_read_lock();
-	TAILQ_FOREACH(entry, list, next) {
+	TAILQ_FOREACH(entry, list, next)
+	{
 		const struct rte_mempool *mp = entry->data;
 		struct pool *pool;
 
@@ -126,7 +127,8 @@ pmdscope_pool_find(const void *address, const char *name)
 
 	if (list == NULL)
 		return NULL;
-	TAILQ_FOREACH(entry, list, next) {
+	TAILQ_FOREACH(entry, list, next)
+	{
 		struct rte_mempool *mp = entry->data;
 
 		if (mp == address && strcmp(mp->name, name) == 0 &&
@@ -180,19 +182,19 @@ enum {
 };
 
 static const struct pmdscope_column columns[] = {
-	[COL_NAME] = {"name", PMDSCOPE_COLUMN_STR, 1},
-	[COL_SOCKET] = {"socket", PMDSCOPE_COLUMN_INT, 1},
-	[COL_SIZE] = {"size", PMDSCOPE_COLUMN_U64, 1},
-	[COL_ELEMENT_BYTES] = {"element_bytes", PMDSCOPE_COLUMN_U64, 1},
-	[COL_CACHE_SIZE] = {"cache_size", PMDSCOPE_COLUMN_U64, 1},
-	[COL_COMMON] = {"common", PMDSCOPE_COLUMN_U64, 1},
-	[COL_CACHED] = {"cached", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IN_USE] = {"in_use", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IN_USE_WINDOW_MAX] = {"in_use_window_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IN_USE_MAX] = {"in_use_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_CACHES_ROW] = {"caches_row", PMDSCOPE_COLUMN_LIST, 1},
-	[COL_CACHES_LCORE] = {"caches_lcore", PMDSCOPE_COLUMN_LIST, 1},
-	[COL_CACHES_OBJECTS] = {"caches_objects", PMDSCOPE_COLUMN_LIST, 1},
+	[COL_NAME] = { "name", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_SOCKET] = { "socket", PMDSCOPE_COLUMN_INT, 1 },
+	[COL_SIZE] = { "size", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_ELEMENT_BYTES] = { "element_bytes", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_CACHE_SIZE] = { "cache_size", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_COMMON] = { "common", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_CACHED] = { "cached", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IN_USE] = { "in_use", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IN_USE_WINDOW_MAX] = { "in_use_window_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IN_USE_MAX] = { "in_use_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_CACHES_ROW] = { "caches_row", PMDSCOPE_COLUMN_LIST, 1 },
+	[COL_CACHES_LCORE] = { "caches_lcore", PMDSCOPE_COLUMN_LIST, 1 },
+	[COL_CACHES_OBJECTS] = { "caches_objects", PMDSCOPE_COLUMN_LIST, 1 },
 };
 
 static unsigned int

@@ -26,7 +26,7 @@ void
 pmdscope_progress_start(void)
 {
 	memset(lcores, 0, sizeof(lcores));
-	queues = (struct poller){0};
+	queues = (struct poller){ 0 };
 }
 
 /* False while it stands still and has not ended. */
@@ -67,7 +67,7 @@ pmdscope_progress_made(uint64_t now_ms)
 			continue;
 		registered = true;
 		all &= moves(&lcores[i], __atomic_load_n(&lc->polls, __ATOMIC_RELAXED), now_ms) ||
-			pmdscope_lcore_is_idle(i);
+		       pmdscope_lcore_is_idle(i);
 	}
 	return registered ? all : moves(&queues, count_queue_polls(), now_ms);
 }

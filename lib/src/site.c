@@ -20,7 +20,7 @@
 #define FILE_MAX (PMDSCOPE_TEXT_MAX - 12)
 
 static struct pmdscope_site_info sites[PMDSCOPE_SITES_MAX] = {
-	[SITE_OTHER] = {.name = "other sites", .operation = "other", .ready = true},
+	[SITE_OTHER] = { .name = "other sites", .operation = "other", .ready = true },
 };
 static uint32_t nb_sites = 1;
 
@@ -52,7 +52,7 @@ take_place(void)
 
 	while (id < SITE_OTHER)
 		if (__atomic_compare_exchange_n(&nb_sites, &id, id + 1, false, __ATOMIC_RELAXED,
-				__ATOMIC_RELAXED))
+				    __ATOMIC_RELAXED))
 			return id;
 	return 0;
 }
@@ -66,8 +66,8 @@ publish(struct pmdscope_site_info *info)
 static bool
 is_source(const char *operation)
 {
-	static const char *const sources[] = {"rx_burst", "alloc", "alloc_bulk", "raw_alloc", "clone",
-		"copy"};
+	static const char *const sources[] = { "rx_burst", "alloc", "alloc_bulk", "raw_alloc",
+		"clone", "copy" };
 	unsigned int i;
 
 	for (i = 0; i < RTE_DIM(sources); i++)
@@ -116,8 +116,8 @@ pmdscope_site_register(struct pmdscope_site *site)
 	else
 		describe(&sites[id], site);
 	publish(&sites[id]);
-	if (!__atomic_compare_exchange_n(&site->id, &others, id, false, __ATOMIC_RELAXED,
-			__ATOMIC_RELAXED))
+	if (!__atomic_compare_exchange_n(
+			    &site->id, &others, id, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return others;
 	return id;
 }

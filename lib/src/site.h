@@ -20,11 +20,11 @@
 
 struct pmdscope_site_info {
 	char name[PMDSCOPE_TEXT_MAX]; /* "file:line", or "stage NAME". */
-	char function[64];            /* Empty for a stage. */
+	char function[64];	      /* Empty for a stage. */
 	char operation[24];
 	bool stage;
-	bool hold;                    /* May keep mbufs for any time. */
-	bool source;                  /* Mbufs come into being here: where they were before is open. */
+	bool hold;   /* May keep mbufs for any time. */
+	bool source; /* Mbufs come into being here: where they were before is open. */
 	bool ready;
 };
 

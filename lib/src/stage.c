@@ -52,7 +52,7 @@ append(uint32_t place, uint32_t slot)
 		stages = items;
 		capacity = grown;
 	}
-	stages[nb_stages] = (struct pmdscope_stage){.place = place, .bound = start_bound};
+	stages[nb_stages] = (struct pmdscope_stage){ .place = place, .bound = start_bound };
 	slots[slot] = ++nb_stages;
 	pmdscope_rows_changed();
 	return &stages[nb_stages - 1];
@@ -137,15 +137,19 @@ pmdscope_place_operation(uint32_t place)
 }
 
 enum {
-	STAGE, HELD, HOLD, BOUND_MS, LONGEST_MS,
+	STAGE,
+	HELD,
+	HOLD,
+	BOUND_MS,
+	LONGEST_MS,
 };
 
 static const struct pmdscope_column columns[] = {
-	[STAGE] = {"stage", PMDSCOPE_COLUMN_STR, 1},
-	[HELD] = {"held", PMDSCOPE_COLUMN_U64, 1},
-	[HOLD] = {"hold", PMDSCOPE_COLUMN_U64, 1},
-	[BOUND_MS] = {"bound_ms", PMDSCOPE_COLUMN_U64, 1},
-	[LONGEST_MS] = {"longest_ms", PMDSCOPE_COLUMN_U64, 1},
+	[STAGE] = { "stage", PMDSCOPE_COLUMN_STR, 1 },
+	[HELD] = { "held", PMDSCOPE_COLUMN_U64, 1 },
+	[HOLD] = { "hold", PMDSCOPE_COLUMN_U64, 1 },
+	[BOUND_MS] = { "bound_ms", PMDSCOPE_COLUMN_U64, 1 },
+	[LONGEST_MS] = { "longest_ms", PMDSCOPE_COLUMN_U64, 1 },
 };
 
 static unsigned int

@@ -19,10 +19,10 @@
 extern const struct pmdscope_table pmdscope_stage_table;
 
 struct pmdscope_stage {
-	uint32_t place;   /* Of pmdscope_stamp_place(). */
-	uint32_t held;    /* Mbufs, as of the last walk. */
+	uint32_t place;	  /* Of pmdscope_stamp_place(). */
+	uint32_t held;	  /* Mbufs, as of the last walk. */
 	uint32_t counted; /* In the present walk. */
-	uint32_t bound;   /* Held for longer is suspect. */
+	uint32_t bound;	  /* Held for longer is suspect. */
 	uint32_t longest; /* Longest residence that ended well. */
 };
 

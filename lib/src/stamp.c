@@ -46,8 +46,10 @@ pmdscope_stamp_start(void)
 	const int offset = rte_mbuf_dynfield_register(&field);
 
 	if (offset < 0) {
-		PMDSCOPE_LOG(WARNING, "leaks are only counted: no room for a stamp of 8 bytes in "
-			"struct rte_mbuf: %s", strerror(rte_errno));
+		PMDSCOPE_LOG(WARNING,
+				"leaks are only counted: no room for a stamp of 8 bytes in "
+				"struct rte_mbuf: %s",
+				strerror(rte_errno));
 		return -rte_errno;
 	}
 	pmdscope_stamps.offset = (uint64_t)offset;
@@ -122,16 +124,17 @@ in_ring(const struct rte_mempool *mp, const void *obj)
 
 	if (strncmp(rte_mempool_get_ops(mp->ops_index)->name, "ring_", strlen("ring_")) != 0 ||
 			(r->prod.sync_type != RTE_RING_SYNC_ST &&
-			r->prod.sync_type != RTE_RING_SYNC_MT) ||
+					r->prod.sync_type != RTE_RING_SYNC_MT) ||
 			(r->cons.sync_type != RTE_RING_SYNC_ST &&
-			r->cons.sync_type != RTE_RING_SYNC_MT))
+					r->cons.sync_type != RTE_RING_SYNC_MT))
 		return false;
 	tail = __atomic_load_n(&r->prod.tail, __ATOMIC_ACQUIRE);
 	for (i = tail - 1; tail - i <= LOOK_BACK; i--) {
 		if ((int32_t)(i - __atomic_load_n(&r->cons.head, __ATOMIC_ACQUIRE)) < 0)
 			return false;
 		if (slots[i & r->mask] == obj &&
-				(int32_t)(i - __atomic_load_n(&r->cons.head, __ATOMIC_ACQUIRE)) >= 0)
+				(int32_t)(i - __atomic_load_n(&r->cons.head, __ATOMIC_ACQUIRE)) >=
+						0)
 			return true;
 	}
 	return false;
@@ -146,8 +149,8 @@ file(const struct pmdscope_misuse_event *event)
 	do {
 		if (__atomic_load_n(&events.full[head % EVENTS_MAX], __ATOMIC_ACQUIRE))
 			return;
-	} while (!__atomic_compare_exchange_n(&events.head, &head, head + 1, false,
-			__ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(
+			&events.head, &head, head + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	events.items[head % EVENTS_MAX] = *event;
 	__atomic_store_n(&events.full[head % EVENTS_MAX], 1, __ATOMIC_RELEASE);
 }

@@ -19,9 +19,9 @@
 
 #define PMDSCOPE_STAMP_EPOCH(stamp) ((uint32_t)((stamp) >> 32))
 #define PMDSCOPE_STAMP_SITE_ID(stamp) \
-	((unsigned int)(((stamp) & PMDSCOPE_STAMP_SITE) >> PMDSCOPE_STAMP_SITE_SHIFT))
+	((unsigned int)(((stamp)&PMDSCOPE_STAMP_SITE) >> PMDSCOPE_STAMP_SITE_SHIFT))
 #define PMDSCOPE_STAMP_PORT(stamp) ((unsigned int)((stamp) >> 10 & 0x3f))
-#define PMDSCOPE_STAMP_QUEUE(stamp) ((unsigned int)((stamp) & 0x3ff))
+#define PMDSCOPE_STAMP_QUEUE(stamp) ((unsigned int)((stamp)&0x3ff))
 
 /*
  * What a stamp tells of the place: its site, or else direction, port and queue. The id of rows in

@@ -216,7 +216,7 @@ read_marks(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *l
 	}
 	for (; leaks->mark < end; leaks->mark++)
 		if (!offer(capture, ledger, &index->marks[leaks->mark],
-				pmdscope_index_object(index, leaks->mark, &leaks->chunk)))
+				    pmdscope_index_object(index, leaks->mark, &leaks->chunk)))
 			return false;
 	return true;
 }

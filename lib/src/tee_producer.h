@@ -33,8 +33,8 @@ pmdscope_tee_accept_tail(struct pmdscope_tee_producer *p, const struct pmdscope_
 
 /* Room for a contiguous record of this size behind *head; NULL when the ring is full. */
 static inline struct pmdscope_record *
-pmdscope_tee_reserve(const struct pmdscope_tee_ring *ring, uint64_t tail, uint64_t *head,
-		uint32_t size)
+pmdscope_tee_reserve(
+		const struct pmdscope_tee_ring *ring, uint64_t tail, uint64_t *head, uint32_t size)
 {
 	const uint64_t at = *head & (ring->size - 1);
 	const uint64_t left = ring->size - at;

@@ -17,17 +17,18 @@
 #include "pmdscope_ring.h"
 
 /* Largest valid request, bytes. */
-#define PMDSCOPE_TEE_REQUEST_MAX (sizeof(struct pmdscope_tee_request) + \
-		PMDSCOPE_TEE_MAX_SELECTS * sizeof(struct pmdscope_tee_select) + \
-		PMDSCOPE_TEE_MAX_INSNS * sizeof(struct pmdscope_insn))
+#define PMDSCOPE_TEE_REQUEST_MAX \
+	(sizeof(struct pmdscope_tee_request) + \
+			PMDSCOPE_TEE_MAX_SELECTS * sizeof(struct pmdscope_tee_select) + \
+			PMDSCOPE_TEE_MAX_INSNS * sizeof(struct pmdscope_insn))
 
 /* A checked request with its defaults filled in. */
 struct pmdscope_tee_spec {
 	uint32_t snaplen;
-	uint32_t sample;    /* Keep 1 packet in this many; or so many lost mbufs per site. At least 1. */
+	uint32_t sample; /* Keep 1 packet in this many; or so many lost mbufs per site. At least 1. */
 	uint32_t ring_size; /* Bytes, a power of two. */
 	uint32_t lease_ms;
-	bool leaked;        /* Lost mbufs and not traffic. */
+	bool leaked; /* Lost mbufs and not traffic. */
 	struct pmdscope_filter filter;
 	/* PMDSCOPE_DIR_* selected, by port and queue: one load tells. */
 	uint8_t dirs[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];

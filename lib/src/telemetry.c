@@ -164,8 +164,8 @@ pmdscope_telemetry_register(void)
 
 	if (registered)
 		return 0;
-	ret = rte_telemetry_register_cmd(PREFIX, handle_info,
-			"About libpmdscope in this app. No parameters");
+	ret = rte_telemetry_register_cmd(
+			PREFIX, handle_info, "About libpmdscope in this app. No parameters");
 	if (ret == 0)
 		ret = rte_telemetry_register_cmd(PREFIX "/arm", handle_arm,
 				"Stamp mbufs for a while. Parameters: int seconds");

@@ -86,7 +86,7 @@ pmdscope_trend_slope_milli(const struct pmdscope_trend *trend)
 	for (j = 1; j < nb_points(scale); j++)
 		for (i = 0; i < j; i++)
 			slopes[n++] = ((int64_t)point(scale, j) - (int64_t)point(scale, i)) *
-					1000000 / ((int64_t)(j - i) * step_ms);
+				      1000000 / ((int64_t)(j - i) * step_ms);
 	if (n == 0)
 		return 0;
 	qsort(slopes, n, sizeof(slopes[0]), ascending);
@@ -104,7 +104,7 @@ scale_grows(const struct pmdscope_trend_scale *scale)
 	for (j = 1; j < POINTS; j++)
 		for (i = 0; i < j; i++)
 			balance += (point(scale, j) > point(scale, i)) -
-					(point(scale, j) < point(scale, i));
+				   (point(scale, j) < point(scale, i));
 	return balance >= GROWING_PAIRS;
 }
 

@@ -23,8 +23,8 @@
 
 struct pmdscope_trend_scale {
 	uint64_t points[PMDSCOPE_TREND_POINTS]; /* A ring. */
-	uint32_t nb;     /* Points ever. */
-	uint32_t joined; /* Finer points in low. */
+	uint32_t nb;				/* Points ever. */
+	uint32_t joined;			/* Finer points in low. */
 	uint64_t low;
 };
 

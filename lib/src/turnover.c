@@ -45,7 +45,9 @@ begin_queue(struct pmdscope_queue *q, uint32_t walk)
 	uint32_t next;
 
 	if (t->born == 0) {
-		*t = (struct pmdscope_turnover){.born = walk, .moved = walk, .packets = t->packets};
+		*t = (struct pmdscope_turnover){
+			.born = walk, .moved = walk, .packets = t->packets
+		};
 		return;
 	}
 	t->progress += delta;
@@ -83,8 +85,8 @@ pmdscope_turnover_end(uint32_t walk)
 		struct pmdscope_turnover *t = &q->turnover;
 		const uint64_t packets = __atomic_load_n(&q->n.packets, __ATOMIC_RELAXED);
 
-		t->at_end[walk % PMDSCOPE_TURNOVER_WALKS] = t->progress +
-				(packets > t->packets ? packets - t->packets : 0);
+		t->at_end[walk % PMDSCOPE_TURNOVER_WALKS] =
+				t->progress + (packets > t->packets ? packets - t->packets : 0);
 	}
 }
 
@@ -129,7 +131,7 @@ pmdscope_turnover_proof(struct pmdscope_proof *proof, const void *pool, uint32_t
 	const struct pmdscope_queue *q;
 	unsigned int i;
 
-	*proof = (struct pmdscope_proof){.walk = walk, .all_turned = walk};
+	*proof = (struct pmdscope_proof){ .walk = walk, .all_turned = walk };
 	memset(proof->gone, true, sizeof(proof->gone));
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
 		if (feeds_on(q, pool))

@@ -19,11 +19,11 @@
 /* Of one queue. */
 struct pmdscope_turnover {
 	uint64_t at_end[PMDSCOPE_TURNOVER_WALKS]; /* Progress at the end of each walk. */
-	uint64_t progress; /* Packets that have come out. */
-	uint64_t packets;  /* The queue's counter when it was last read. */
-	uint32_t born;     /* Walk that met the queue first; 0: none yet. */
-	uint32_t moved;    /* Last walk, or the time after it, in which packets came out. */
-	uint32_t turned;   /* What was in the queue at the end of this walk has come out. */
+	uint64_t progress;			  /* Packets that have come out. */
+	uint64_t packets;			  /* The queue's counter when it was last read. */
+	uint32_t born;				  /* Walk that met the queue first; 0: none yet. */
+	uint32_t moved;	 /* Last walk, or the time after it, in which packets came out. */
+	uint32_t turned; /* What was in the queue at the end of this walk has come out. */
 };
 
 /* Begin a walk, from 1 upwards: read what has come out. End one: remember it. */

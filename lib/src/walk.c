@@ -29,18 +29,18 @@
 
 enum phase {
 	IDLE,
-	FREE,   /* Caches and common ring of each pool. */
-	RINGS,  /* Software rings. */
-	MOVED,  /* What has come to caches and common ring meanwhile. */
+	FREE,  /* Caches and common ring of each pool. */
+	RINGS, /* Software rings. */
+	MOVED, /* What has come to caches and common ring meanwhile. */
 	JUDGE,
 };
 
 static struct {
 	enum phase phase;
-	unsigned int pool;       /* Number of the ledger that is looked at. */
-	unsigned int ring;       /* Number of the memzone that is looked at, and how far. */
+	unsigned int pool; /* Number of the ledger that is looked at. */
+	unsigned int ring; /* Number of the memzone that is looked at, and how far. */
 	uint32_t ring_done;
-	uint64_t until;          /* TSC at the end of the slice. */
+	uint64_t until; /* TSC at the end of the slice. */
 	struct pmdscope_trial trial;
 } walk;
 
@@ -99,8 +99,10 @@ meet_common(struct pmdscope_ledger *ledger, const struct rte_mempool *mp)
 	for (left = tail - ledger->ring_at; left != 0 && (int32_t)left > 0;
 			left = tail - ledger->ring_at) {
 		for (i = 0; i < RTE_MIN(left, (uint32_t)BATCH); i++)
-			meet(ledger, __atomic_load_n(&slots[(ledger->ring_at + i) & r->mask],
-					__ATOMIC_RELAXED), PMDSCOPE_WHERE_COMMON);
+			meet(ledger,
+					__atomic_load_n(&slots[(ledger->ring_at + i) & r->mask],
+							__ATOMIC_RELAXED),
+					PMDSCOPE_WHERE_COMMON);
 		ledger->ring_at += i;
 		if (time_is_up())
 			return ledger->ring_at == tail;
@@ -274,13 +276,14 @@ meet_ring(const struct rte_ring *r, size_t len)
 	const size_t words = (len - sizeof(*r)) / r->size / sizeof(void *);
 	void *const *slots = (void *const *)&r[1];
 	const uint32_t head = __atomic_load_n(&r->cons.tail, __ATOMIC_ACQUIRE);
-	const uint32_t used = RTE_MIN(__atomic_load_n(&r->prod.tail, __ATOMIC_ACQUIRE) - head,
-			r->size);
+	const uint32_t used =
+			RTE_MIN(__atomic_load_n(&r->prod.tail, __ATOMIC_ACQUIRE) - head, r->size);
 	size_t w;
 
 	for (; walk.ring_done < used; walk.ring_done++) {
 		for (w = 0; w < words; w++)
-			meet_any(__atomic_load_n(&slots[((head + walk.ring_done) & r->mask) * words + w],
+			meet_any(__atomic_load_n(
+					&slots[((head + walk.ring_done) & r->mask) * words + w],
 					__ATOMIC_RELAXED));
 		if (walk.ring_done % BATCH == BATCH - 1 && time_is_up())
 			return false;
@@ -305,7 +308,8 @@ visit_ring(const struct rte_memzone *mz, void *arg)
 		return;
 	if (strncmp(mz->name, RTE_RING_MZ_PREFIX, strlen(RTE_RING_MZ_PREFIX)) == 0 &&
 			r->memzone == mz &&
-			strncmp(r->name, RTE_MEMPOOL_MZ_PREFIX, strlen(RTE_MEMPOOL_MZ_PREFIX)) != 0 &&
+			strncmp(r->name, RTE_MEMPOOL_MZ_PREFIX, strlen(RTE_MEMPOOL_MZ_PREFIX)) !=
+					0 &&
 			!meet_ring(r, mz->len))
 		search->up = true;
 	else
@@ -316,7 +320,7 @@ visit_ring(const struct rte_memzone *mz, void *arg)
 static bool
 phase_rings(void)
 {
-	struct ring_search search = {0};
+	struct ring_search search = { 0 };
 
 	rte_memzone_walk(visit_ring, &search);
 	return !search.up;

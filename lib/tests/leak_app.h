@@ -31,12 +31,12 @@ enum leak_kind {
 
 struct leak_app {
 	uint16_t port;
-	uint16_t full_port;          /* Takes no packets. */
+	uint16_t full_port; /* Takes no packets. */
 	int stage;
 	struct rte_mempool *pool;
 	struct rte_mempool *clones;
-	struct rte_ring *ring;       /* Full. */
-	struct rte_mbuf *lost;       /* The last one. */
+	struct rte_ring *ring; /* Full. */
+	struct rte_mbuf *lost; /* The last one. */
 	uint64_t packets;
 };
 

@@ -65,10 +65,11 @@ work(void *arg __rte_unused)
 static void
 start_port(uint16_t port, uint16_t nb_rx)
 {
-	const struct rte_eth_conf conf = {0};
+	const struct rte_eth_conf conf = { 0 };
 
 	CHECK(rte_eth_dev_configure(port, nb_rx, 1, &conf) == 0);
-	CHECK(nb_rx == 0 || rte_eth_rx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL, app.pool) == 0);
+	CHECK(nb_rx == 0 ||
+			rte_eth_rx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL, app.pool) == 0);
 	CHECK(rte_eth_tx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL) == 0);
 	CHECK(rte_eth_dev_start(port) == 0);
 }
@@ -124,8 +125,8 @@ ledger(const char *pool, const char *column)
 static void
 check_sum(const char *pool)
 {
-	static const char *const parts[] = {"common", "cached", "rx_posted", "tx_pending", "rings",
-		"held", "leaked", "unplaced"};
+	static const char *const parts[] = { "common", "cached", "rx_posted", "tx_pending", "rings",
+		"held", "leaked", "unplaced" };
 	const char *body = ask("leaks");
 	const int row = tel_find(body, "name", pool);
 	uint64_t sum = 0;
@@ -265,7 +266,7 @@ test_plain(void)
 static int
 tee_connect(void)
 {
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	const char *path = json_get(tel_ask("/pmdscope", ""), "tee_socket");
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -285,9 +286,11 @@ tee_receive(int fd, uint16_t expected, int fds[2])
 		char space[CMSG_SPACE(2 * sizeof(int))];
 	} control;
 	struct pmdscope_tee_message message;
-	struct iovec iov = {.iov_base = &message, .iov_len = sizeof(message)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-		.msg_controllen = sizeof(control)};
+	struct iovec iov = { .iov_base = &message, .iov_len = sizeof(message) };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control) };
 
 	CHECK(recvmsg(fd, &msg, MSG_CMSG_CLOEXEC) == sizeof(message));
 	CHECK_U64(message.kind, expected);
@@ -387,7 +390,8 @@ test_dump(void)
 static void
 test_large(void)
 {
-	struct rte_mempool *mp = rte_pktmbuf_pool_create("large", 1000000, 256, 0, 0, SOCKET_ID_ANY);
+	struct rte_mempool *mp =
+			rte_pktmbuf_pool_create("large", 1000000, 256, 0, 0, SOCKET_ID_ANY);
 	const int stage = pmdscope_stage("large");
 	struct rte_mbuf *m;
 	uint64_t now, last, longest = 0, end;
@@ -560,8 +564,8 @@ test_arm(void)
 		.leak_hold_ms = 500,
 		.leak_walk_ms = 100,
 	};
-	static const struct pmdscope_conf never = {.leak_mode = PMDSCOPE_LEAK_NEVER};
-	static const char *const bad[] = {"", "x", "-1", "86401", "1 ", "999999999999"};
+	static const struct pmdscope_conf never = { .leak_mode = PMDSCOPE_LEAK_NEVER };
+	static const char *const bad[] = { "", "x", "-1", "86401", "1 ", "999999999999" };
 	unsigned int i;
 
 	restart(&never);
@@ -606,18 +610,18 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
-	{"hold", test_hold},
-	{"ring", test_ring},
-	{"pauses", test_pauses},
-	{"churn", test_churn},
-	{"arm", test_arm},
-	{"auto", test_auto},
-	{"plain", test_plain},
-	{"traced", test_traced},
-	{"dump", test_dump},
-	{"large", test_large},
-	{"exhausted", test_exhausted},
-	{"exhausted_plain", test_exhausted_plain},
+	{ "hold", test_hold },
+	{ "ring", test_ring },
+	{ "pauses", test_pauses },
+	{ "churn", test_churn },
+	{ "arm", test_arm },
+	{ "auto", test_auto },
+	{ "plain", test_plain },
+	{ "traced", test_traced },
+	{ "dump", test_dump },
+	{ "large", test_large },
+	{ "exhausted", test_exhausted },
+	{ "exhausted_plain", test_exhausted_plain },
 };
 
 /* One test a process: what one has lost, the next would find. */

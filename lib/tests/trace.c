@@ -15,15 +15,15 @@
 #include "test.h"
 #include "trace.h"
 
-static const struct pmdscope_conf never = {.leak_mode = PMDSCOPE_LEAK_NEVER};
-static const struct pmdscope_conf always = {.leak_mode = PMDSCOPE_LEAK_ALWAYS, .sample_ms = 10};
+static const struct pmdscope_conf never = { .leak_mode = PMDSCOPE_LEAK_NEVER };
+static const struct pmdscope_conf always = { .leak_mode = PMDSCOPE_LEAK_ALWAYS, .sample_ms = 10 };
 
 static struct trace_env env;
 
 static uint16_t
 ring_port(const char *name, bool full)
 {
-	const struct rte_eth_conf conf = {0};
+	const struct rte_eth_conf conf = { 0 };
 	struct rte_ring *r = rte_ring_create(name, 256, SOCKET_ID_ANY, 0);
 	int port;
 
@@ -53,8 +53,9 @@ check_call(const struct trace_result *r, const char *file)
 			strcmp(info->operation, r->operation) != 0 ||
 			strlen(info->name) < strlen(expected) ||
 			strcmp(info->name + strlen(info->name) - strlen(expected), expected) != 0) {
-		fprintf(stderr, "%s at %s: stamp %#" PRIx64 " of %s at %s\n", r->operation, expected,
-			stamp, info == NULL ? "?" : info->operation, info == NULL ? "?" : info->name);
+		fprintf(stderr, "%s at %s: stamp %#" PRIx64 " of %s at %s\n", r->operation,
+				expected, stamp, info == NULL ? "?" : info->operation,
+				info == NULL ? "?" : info->name);
 		exit(1);
 	}
 }

@@ -17,13 +17,13 @@ extern "C" {
 
 struct trace_env {
 	struct rte_mempool *pool;
-	uint16_t port;      /* Takes and gives packets. */
+	uint16_t port;	    /* Takes and gives packets. */
 	uint16_t full_port; /* Takes none. */
 };
 
 /* What a call leaves behind. */
 struct trace_result {
-	struct rte_mbuf *m;   /* The mbuf to look at; its memory is still there. */
+	struct rte_mbuf *m; /* The mbuf to look at; its memory is still there. */
 	unsigned int line;
 	const char *operation;
 	uint64_t stamp_class;

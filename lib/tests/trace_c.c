@@ -13,9 +13,7 @@
 #include "trace.h"
 
 #define NAME(name) call_##name
-#define CALL(name) \
-	static void \
-	call_##name(const struct trace_env *env, struct trace_result *r)
+#define CALL(name) static void call_##name(const struct trace_env *env, struct trace_result *r)
 #define TRACE_CALL trace_call
 
 #include "trace_calls.h"

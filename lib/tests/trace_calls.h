@@ -7,8 +7,7 @@
  * each call: CALL(name) opens a function of (env, r) that returns nothing.
  */
 
-#define HERE(op, cl) \
-	(r->line = __LINE__, r->operation = (op), r->stamp_class = PMDSCOPE_STAMP_##cl)
+#define HERE(op, cl) (r->line = __LINE__, r->operation = (op), r->stamp_class = PMDSCOPE_STAMP_##cl)
 
 CALL(alloc)
 {
@@ -116,7 +115,7 @@ CALL(free_clone)
 
 CALL(free_bulk)
 {
-	struct rte_mbuf *m[2] = {NULL, rte_pktmbuf_alloc(env->pool)};
+	struct rte_mbuf *m[2] = { NULL, rte_pktmbuf_alloc(env->pool) };
 
 	r->m = m[1];
 	HERE("free_bulk", FREE), rte_pktmbuf_free_bulk(m, 2);
@@ -188,7 +187,7 @@ CALL(attach_extbuf)
 	static uint64_t space[64];
 	uint16_t len = sizeof(space);
 	struct rte_mbuf_ext_shared_info *shinfo =
-		rte_pktmbuf_ext_shinfo_init_helper(space, &len, free_ext, NULL);
+			rte_pktmbuf_ext_shinfo_init_helper(space, &len, free_ext, NULL);
 
 	r->m = rte_pktmbuf_alloc(env->pool);
 	HERE("attach_extbuf", APP), rte_pktmbuf_attach_extbuf(r->m, space, 0, len, shinfo);
@@ -197,10 +196,27 @@ CALL(attach_extbuf)
 typedef void (*call_fn)(const struct trace_env *env, struct trace_result *r);
 
 static const call_fn calls[] = {
-	NAME(alloc), NAME(raw_alloc), NAME(alloc_bulk), NAME(clone), NAME(copy), NAME(chain),
-	NAME(attach), NAME(detach), NAME(detach_direct), NAME(prefree_seg), NAME(raw_free),
-	NAME(free_seg), NAME(free_packet), NAME(free_clone), NAME(free_bulk), NAME(linearize),
-	NAME(rx), NAME(tx), NAME(unsent), NAME(tx_buffer), NAME(tx_buffer_flush),
+	NAME(alloc),
+	NAME(raw_alloc),
+	NAME(alloc_bulk),
+	NAME(clone),
+	NAME(copy),
+	NAME(chain),
+	NAME(attach),
+	NAME(detach),
+	NAME(detach_direct),
+	NAME(prefree_seg),
+	NAME(raw_free),
+	NAME(free_seg),
+	NAME(free_packet),
+	NAME(free_clone),
+	NAME(free_bulk),
+	NAME(linearize),
+	NAME(rx),
+	NAME(tx),
+	NAME(unsent),
+	NAME(tx_buffer),
+	NAME(tx_buffer_flush),
 	NAME(attach_extbuf),
 };
 
