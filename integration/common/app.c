@@ -276,9 +276,9 @@ app_run(struct app *app, int (*lcore_main)(void *), void *arg,
 		void (*report)(uint64_t elapsed_ns, uint64_t span_ns))
 {
 	const struct control control = {
-			.interval_ms = app->options->interval_ms,
-			.duration_ms = app->options->duration_ms,
-			.report = report,
+		.interval_ms = app->options->interval_ms,
+		.duration_ms = app->options->duration_ms,
+		.report = report,
 	};
 	int rc = control_start(&control);
 

@@ -43,19 +43,19 @@ struct app_options {
 
 /* Entries of an option table that fill a struct app_options with static storage. */
 #define APP_OPTION_SPECS(o) \
-	{"queues", "N", "queue pairs per port (1)", option_u32, &(o).queues, 1, APP_MAX_QUEUES}, \
-			{"burst", "N", "packets per RX or TX call (32)", option_u32, &(o).burst, \
-					1, APP_MAX_BURST}, \
-			{"descriptors", "N", "descriptors per queue (1024)", option_u32, \
-					&(o).descriptors, 8, 32768}, \
-			{"mbufs", "N", "size of the packet pool (what the ports need)", \
-					option_u32, &(o).mbufs, 64, 16777215}, \
-			{"duration", "S", "end after S seconds (run until a signal)", \
-					option_seconds, &(o).duration_ms, 1, 1000000000}, \
-			{"interval", "S", "seconds between statistics (1)", option_seconds, \
-					&(o).interval_ms, 10, 3600000}, \
-			{"json", "FILE", "write the final summary to FILE as JSON", option_output, \
-					&(o).json, 0, 0}, \
+	{ "queues", "N", "queue pairs per port (1)", option_u32, &(o).queues, 1, APP_MAX_QUEUES }, \
+			{ "burst", "N", "packets per RX or TX call (32)", option_u32, &(o).burst, \
+				1, APP_MAX_BURST }, \
+			{ "descriptors", "N", "descriptors per queue (1024)", option_u32, \
+				&(o).descriptors, 8, 32768 }, \
+			{ "mbufs", "N", "size of the packet pool (what the ports need)", \
+				option_u32, &(o).mbufs, 64, 16777215 }, \
+			{ "duration", "S", "end after S seconds (run until a signal)", \
+				option_seconds, &(o).duration_ms, 1, 1000000000 }, \
+			{ "interval", "S", "seconds between statistics (1)", option_seconds, \
+				&(o).interval_ms, 10, 3600000 }, \
+			{ "json", "FILE", "write the final summary to FILE as JSON", \
+				option_output, &(o).json, 0, 0 }, \
 	{ \
 		"quiet", NULL, "print only the summary and errors", option_flag, &(o).quiet, 0, 0 \
 	}

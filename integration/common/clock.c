@@ -20,7 +20,7 @@ read_ns(clockid_t id)
 struct moment
 clock_now(void)
 {
-	struct moment best = {0}, now;
+	struct moment best = { 0 }, now;
 	uint64_t before, span, best_span = UINT64_MAX;
 	int i;
 
@@ -54,7 +54,7 @@ clock_measure_hz(void)
 	struct moment from = clock_now(), to;
 
 	do {
-		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 		to = clock_now();
 	} while (to.monotonic_ns - from.monotonic_ns < NS_PER_S / 10);
 	return clock_hz(&from, &to);

@@ -13,7 +13,7 @@
 struct moment {
 	uint64_t tsc;
 	uint64_t monotonic_ns; /* CLOCK_MONOTONIC */
-	uint64_t realtime_ns; /* CLOCK_REALTIME */
+	uint64_t realtime_ns;  /* CLOCK_REALTIME */
 };
 
 /* Read all three clocks as closely together as an undisturbed run of a few tries gets. */

@@ -55,7 +55,7 @@ test_garbage(void)
 int
 main(void)
 {
-	static const char *const others[] = {"appmapX", "otherappmap_0", "appmap_7"};
+	static const char *const others[] = { "appmapX", "otherappmap_0", "appmap_7" };
 	unsigned int i;
 
 	CHECK(mkdtemp(dir) != NULL);

@@ -38,7 +38,7 @@ put_key(struct json *json, const char *key)
 int
 json_begin(struct json *json)
 {
-	*json = (struct json){.first = true};
+	*json = (struct json){ .first = true };
 	json->out = open_memstream(&json->text, &json->size);
 	if (json->out == NULL)
 		return -ENOMEM;

@@ -32,7 +32,7 @@ test_content(const char *path)
 {
 	const char *wanted = "{\"big\":18446744073709551615,\"in\":{\"odd\":\"a\\\"b\\\\c\\u000a\","
 			     "\"rate\":1.500},\"empty\":{},\"nan\":null,\"none\":null}\n";
-	char text[512] = {0};
+	char text[512] = { 0 };
 	struct json json;
 	FILE *file;
 

@@ -25,9 +25,9 @@ lanes_deal(struct lanes *lanes, const uint16_t *ports, unsigned int nb_ports, un
 		lanes->first[lcores[i]] = at;
 		for (n = i; n < nb_lanes; n += nb_lcores)
 			lanes->lane[at++] = (struct lane){
-					.port = ports[n / queues],
-					.queue = (uint16_t)(n % queues),
-					.lcore = lcores[i],
+				.port = ports[n / queues],
+				.queue = (uint16_t)(n % queues),
+				.lcore = lcores[i],
 			};
 		lanes->count[lcores[i]] = at - lanes->first[lcores[i]];
 	}

@@ -11,9 +11,9 @@
 static void
 check_deal(unsigned int nb_ports, unsigned int queues, unsigned int nb_lcores)
 {
-	const uint16_t ports[] = {3, 0, 7, 9};
-	const unsigned int lcores[] = {1, 2, 5, 127, 64};
-	unsigned int seen[10][8] = {{0}}, least = UINT32_MAX, most = 0, i, j;
+	const uint16_t ports[] = { 3, 0, 7, 9 };
+	const unsigned int lcores[] = { 1, 2, 5, 127, 64 };
+	unsigned int seen[10][8] = { { 0 } }, least = UINT32_MAX, most = 0, i, j;
 	struct lanes lanes;
 
 	CHECK_EQ(lanes_deal(&lanes, ports, nb_ports, queues, lcores, nb_lcores), 0);

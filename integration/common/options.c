@@ -143,7 +143,7 @@ option_output(const struct option_spec *spec, const char *text)
 enum options_result
 options_parse(const struct option_spec *specs, unsigned int nb_specs, int argc, char **argv)
 {
-	struct option longopts[OPTIONS_MAX + 2] = {0};
+	struct option longopts[OPTIONS_MAX + 2] = { 0 };
 	unsigned int i;
 	int index, opt;
 
@@ -153,7 +153,7 @@ options_parse(const struct option_spec *specs, unsigned int nb_specs, int argc, 
 		longopts[i].name = specs[i].name;
 		longopts[i].has_arg = specs[i].value != NULL ? required_argument : no_argument;
 	}
-	longopts[nb_specs] = (struct option){"help", no_argument, NULL, 'h'};
+	longopts[nb_specs] = (struct option){ "help", no_argument, NULL, 'h' };
 
 	opterr = 0;
 	optind = 0;

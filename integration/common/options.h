@@ -25,13 +25,13 @@ struct option_spec {
 };
 
 /* Parsers; the comment names the type of the field. */
-int option_flag(const struct option_spec *spec, const char *text); /* bool */
-int option_u32(const struct option_spec *spec, const char *text); /* uint32_t */
-int option_u64(const struct option_spec *spec, const char *text); /* uint64_t */
-int option_rate(const struct option_spec *spec, const char *text); /* uint64_t; 1500k, 2M */
+int option_flag(const struct option_spec *spec, const char *text);    /* bool */
+int option_u32(const struct option_spec *spec, const char *text);     /* uint32_t */
+int option_u64(const struct option_spec *spec, const char *text);     /* uint64_t */
+int option_rate(const struct option_spec *spec, const char *text);    /* uint64_t; 1500k, 2M */
 int option_seconds(const struct option_spec *spec, const char *text); /* uint64_t, milliseconds */
-int option_text(const struct option_spec *spec, const char *text); /* const char * */
-int option_output(const struct option_spec *spec, const char *text); /* const char * */
+int option_text(const struct option_spec *spec, const char *text);    /* const char * */
+int option_output(const struct option_spec *spec, const char *text);  /* const char * */
 
 /* A decimal number in [min, max] that ends at end_char. False if it is not; *end after it. */
 bool option_number(const char *text, char end_char, uint64_t min, uint64_t max, uint64_t *number,

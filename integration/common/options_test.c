@@ -14,19 +14,19 @@ static uint64_t count, rate, wait_ms;
 static const char *name, *out;
 
 static const struct option_spec specs[] = {
-		{"quiet", NULL, "", option_flag, &quiet, 0, 0},
-		{"queues", "N", "", option_u32, &queues, 1, 64},
-		{"count", "N", "", option_u64, &count, 0, UINT64_MAX},
-		{"rate", "PPS", "", option_rate, &rate, 1, 1000000000},
-		{"wait", "S", "", option_seconds, &wait_ms, 10, 5000},
-		{"name", "NAME", "", option_text, &name, 0, 0},
-		{"out", "FILE", "", option_output, &out, 0, 0},
+	{ "quiet", NULL, "", option_flag, &quiet, 0, 0 },
+	{ "queues", "N", "", option_u32, &queues, 1, 64 },
+	{ "count", "N", "", option_u64, &count, 0, UINT64_MAX },
+	{ "rate", "PPS", "", option_rate, &rate, 1, 1000000000 },
+	{ "wait", "S", "", option_seconds, &wait_ms, 10, 5000 },
+	{ "name", "NAME", "", option_text, &name, 0, 0 },
+	{ "out", "FILE", "", option_output, &out, 0, 0 },
 };
 
 static enum options_result
 parse(const char *a, const char *b)
 {
-	char *argv[] = {(char[]){"test"}, strdup(a), b != NULL ? strdup(b) : NULL, NULL};
+	char *argv[] = { (char[]){ "test" }, strdup(a), b != NULL ? strdup(b) : NULL, NULL };
 	const enum options_result result = options_parse(
 			specs, sizeof(specs) / sizeof(specs[0]), b != NULL ? 3 : 2, argv);
 
@@ -63,38 +63,38 @@ static void
 test_bad(void)
 {
 	static const char *const bad[][2] = {
-			{"--queues", "0"},
-			{"--queues", "65"},
-			{"--queues", "-1"},
-			{"--queues", " 1"},
-			{"--queues", "+1"},
-			{"--queues", "1x"},
-			{"--queues", ""},
-			{"--queues", "4294967297"},
-			{"--queues", NULL},
-			{"--count", "18446744073709551616"},
-			{"--count", "1e3"},
-			{"--rate", "0"},
-			{"--rate", "k"},
-			{"--rate", "1001M"},
-			{"--rate", "2G"},
-			{"--rate", "18446744073709551615k"},
-			{"--rate", ""},
-			{"--wait", "nan"},
-			{"--wait", "inf"},
-			{"--wait", "0"},
-			{"--wait", "5.1"},
-			{"--wait", "1s"},
-			{"--wait", "-1"},
-			{"--name", ""},
-			{"--out", "/nonexistent/x"},
-			{"--out", "/tmp/"},
-			{"--nosuch", NULL},
-			{"--qu", NULL},
-			{"stray", NULL},
-			{"--quiet", "stray"},
-			{"--quiet=1", NULL},
-			{"-x", NULL},
+		{ "--queues", "0" },
+		{ "--queues", "65" },
+		{ "--queues", "-1" },
+		{ "--queues", " 1" },
+		{ "--queues", "+1" },
+		{ "--queues", "1x" },
+		{ "--queues", "" },
+		{ "--queues", "4294967297" },
+		{ "--queues", NULL },
+		{ "--count", "18446744073709551616" },
+		{ "--count", "1e3" },
+		{ "--rate", "0" },
+		{ "--rate", "k" },
+		{ "--rate", "1001M" },
+		{ "--rate", "2G" },
+		{ "--rate", "18446744073709551615k" },
+		{ "--rate", "" },
+		{ "--wait", "nan" },
+		{ "--wait", "inf" },
+		{ "--wait", "0" },
+		{ "--wait", "5.1" },
+		{ "--wait", "1s" },
+		{ "--wait", "-1" },
+		{ "--name", "" },
+		{ "--out", "/nonexistent/x" },
+		{ "--out", "/tmp/" },
+		{ "--nosuch", NULL },
+		{ "--qu", NULL },
+		{ "stray", NULL },
+		{ "--quiet", "stray" },
+		{ "--quiet=1", NULL },
+		{ "-x", NULL },
 	};
 	unsigned int i;
 
@@ -136,7 +136,7 @@ static void
 test_split(void)
 {
 	char app[] = "app", eal[] = "-l", cores[] = "0", dashes[] = "--", own[] = "--x";
-	char *with[] = {app, eal, cores, dashes, own}, *without[] = {app, eal, cores};
+	char *with[] = { app, eal, cores, dashes, own }, *without[] = { app, eal, cores };
 
 	CHECK_EQ(options_split(5, with), 3);
 	CHECK_EQ(options_split(3, without), 3);

@@ -46,7 +46,7 @@ check_queues(uint16_t port, const struct rte_eth_dev_info *info, uint16_t queues
 static struct rte_eth_conf
 port_conf(const struct rte_eth_dev_info *info, uint16_t queues)
 {
-	struct rte_eth_conf conf = {0};
+	struct rte_eth_conf conf = { 0 };
 	const uint64_t hash = info->flow_type_rss_offloads &
 			      (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
 

@@ -15,7 +15,7 @@
 static bool
 is_below(int fd, const char *path_prefix)
 {
-	struct sockaddr_un name = {0};
+	struct sockaddr_un name = { 0 };
 	socklen_t len = sizeof(name) - 1;
 
 	return getsockname(fd, (struct sockaddr *)&name, &len) == 0 && name.sun_family == AF_UNIX &&
@@ -63,7 +63,7 @@ quiesce_telemetry(const char *runtime_dir, unsigned int timeout_ms)
 	for (waited_ms = 0; shut_down(path_prefix) > 0; waited_ms++) {
 		if (waited_ms == timeout_ms)
 			return false;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
 	return true;
 }

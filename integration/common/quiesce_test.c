@@ -28,7 +28,7 @@ serve(void *arg)
 static int
 open_socket(const char *path, bool server)
 {
-	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	int rc;
 

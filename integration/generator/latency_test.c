@@ -33,7 +33,7 @@ check_close(uint64_t seen, uint64_t exact)
 static void
 test_percentiles(unsigned int max_bits)
 {
-	static const double shares[] = {0, 0.001, 0.5, 0.9, 0.99, 0.999, 1};
+	static const double shares[] = { 0, 0.001, 0.5, 0.9, 0.99, 0.999, 1 };
 	uint64_t random = 17;
 	long double sum = 0;
 	unsigned int i;
@@ -62,8 +62,8 @@ test_percentiles(unsigned int max_bits)
 static void
 test_single(void)
 {
-	static const uint64_t edges[] = {
-			0, 1, 63, 64, 127, 128, 129, 1 << 20, UINT64_MAX - 1, UINT64_MAX};
+	static const uint64_t edges[] = { 0, 1, 63, 64, 127, 128, 129, 1 << 20, UINT64_MAX - 1,
+		UINT64_MAX };
 	unsigned int i;
 
 	for (i = 0; i < sizeof(edges) / sizeof(edges[0]); i++) {

@@ -27,7 +27,7 @@ struct summary {
 	unsigned int in_use;
 };
 
-static struct app app = {.pool_name = POOL_NAME, .options = &settings.app};
+static struct app app = { .pool_name = POOL_NAME, .options = &settings.app };
 static uint64_t tsc_hz;
 static struct latency latency; /* Of the whole run; only for the summary. */
 
@@ -66,7 +66,7 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 static struct summary
 summarise(const struct moment *start, const struct moment *end, unsigned int in_use)
 {
-	struct summary s = {.totals = workers_total(), .in_use = in_use};
+	struct summary s = { .totals = workers_total(), .in_use = in_use };
 
 	latency_clear(&latency);
 	workers_latency(&latency);

@@ -10,7 +10,7 @@
 static void
 bucket_start(struct bucket *bucket, uint64_t rate, uint64_t price, uint64_t cap, uint64_t now)
 {
-	*bucket = (struct bucket){.rate = rate, .price = price, .cap = cap, .last = now};
+	*bucket = (struct bucket){ .rate = rate, .price = price, .cap = cap, .last = now };
 }
 
 static void

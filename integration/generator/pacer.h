@@ -18,9 +18,9 @@
 #include <stdint.h>
 
 struct bucket {
-	uint64_t rate; /* Credit per cycle. */
+	uint64_t rate;	/* Credit per cycle. */
 	uint64_t price; /* Credit per packet. */
-	uint64_t cap; /* Most credit that is kept. */
+	uint64_t cap;	/* Most credit that is kept. */
 	uint64_t credit;
 	uint64_t last; /* TSC up to which credit has been given. */
 };

@@ -31,7 +31,7 @@ run(struct pacer *pacer, uint64_t *now, double seconds, uint64_t max_step, uint6
 static void
 test_accuracy(void)
 {
-	static const uint64_t rates[] = {1, 7, 1000, 199999, 200000, 1000003};
+	static const uint64_t rates[] = { 1, 7, 1000, 199999, 200000, 1000003 };
 	uint64_t random = 42, start = UINT64_C(1) << 63, now;
 	struct pacer pacer;
 	unsigned int i;
@@ -90,7 +90,7 @@ test_pause(void)
 static void
 test_long_pause(void)
 {
-	static const uint64_t pauses[] = {100, UINT64_C(3000000000)};
+	static const uint64_t pauses[] = { 100, UINT64_C(3000000000) };
 	struct pacer pacer;
 	uint64_t random = 5, now, sent;
 	unsigned int i;

@@ -59,15 +59,15 @@ static void
 write_ip(uint8_t *at, const struct probe_path *path)
 {
 	struct rte_ipv4_hdr v4 = {
-			.version_ihl = RTE_IPV4_VHL_DEF,
-			.fragment_offset = rte_cpu_to_be_16(RTE_IPV4_HDR_DF_FLAG),
-			.time_to_live = HOP_LIMIT,
-			.next_proto_id = IPPROTO_UDP,
+		.version_ihl = RTE_IPV4_VHL_DEF,
+		.fragment_offset = rte_cpu_to_be_16(RTE_IPV4_HDR_DF_FLAG),
+		.time_to_live = HOP_LIMIT,
+		.next_proto_id = IPPROTO_UDP,
 	};
 	struct rte_ipv6_hdr v6 = {
-			.vtc_flow = rte_cpu_to_be_32(UINT32_C(6) << 28),
-			.proto = IPPROTO_UDP,
-			.hop_limits = HOP_LIMIT,
+		.vtc_flow = rte_cpu_to_be_32(UINT32_C(6) << 28),
+		.proto = IPPROTO_UDP,
+		.hop_limits = HOP_LIMIT,
 	};
 
 	if (path->ipv6) {
@@ -86,12 +86,12 @@ probe_template(struct probe_template *template, const struct probe_path *path)
 {
 	const rte_be16_t proto = rte_cpu_to_be_16(IPPROTO_UDP);
 	const rte_be32_t magic = rte_cpu_to_be_32(PROBE_MAGIC);
-	const struct rte_udp_hdr udp = {.dst_port = rte_cpu_to_be_16(PROBE_DST_PORT)};
+	const struct rte_udp_hdr udp = { .dst_port = rte_cpu_to_be_16(PROBE_DST_PORT) };
 	const struct rte_ether_hdr eth = {
-			.src_addr = path->src_mac,
-			.dst_addr = path->dst_mac,
-			.ether_type = rte_cpu_to_be_16(
-					path->ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4),
+		.src_addr = path->src_mac,
+		.dst_addr = path->dst_mac,
+		.ether_type = rte_cpu_to_be_16(
+				path->ipv6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4),
 	};
 	uint8_t *ip = template->frame + sizeof(eth);
 	uint8_t *l4 = template->frame + udp_offset(path->ipv6);

@@ -27,10 +27,10 @@
 /* What follows the UDP header. All fields big-endian; the rest of the payload is zero. */
 struct probe_header {
 	rte_be32_t magic;
-	rte_be16_t run; /* Tells the packets of this run from those of an earlier one. */
+	rte_be16_t run;	 /* Tells the packets of this run from those of an earlier one. */
 	rte_be16_t lane; /* Sending queue, counted over all ports. */
-	rte_be64_t seq; /* From 0, per lane. */
-	rte_be64_t tsc; /* When the packet was first offered to the NIC. */
+	rte_be64_t seq;	 /* From 0, per lane. */
+	rte_be64_t tsc;	 /* When the packet was first offered to the NIC. */
 } __attribute__((packed));
 
 /* Who talks to whom. */

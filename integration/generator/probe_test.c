@@ -13,7 +13,7 @@ static struct packet packet;
 static struct probe_path
 random_path(bool ipv6, uint64_t *random)
 {
-	struct probe_path path = {.ipv6 = ipv6};
+	struct probe_path path = { .ipv6 = ipv6 };
 	unsigned int i;
 
 	for (i = 0; i < 16; i++) {
@@ -43,10 +43,10 @@ test_round_trip(bool ipv6)
 		const struct rte_udp_hdr *udp;
 
 		wanted = (struct probe){
-				.run = (uint16_t)check_random(&random),
-				.lane = (uint16_t)check_random(&random),
-				.seq = check_random(&random),
-				.tsc = check_random(&random),
+			.run = (uint16_t)check_random(&random),
+			.lane = (uint16_t)check_random(&random),
+			.seq = check_random(&random),
+			.tsc = check_random(&random),
 		};
 		flow = (uint16_t)(check_random(&random) % PROBE_MAX_FLOWS);
 		m = packet_reset(&packet, 0);
@@ -70,9 +70,9 @@ test_round_trip(bool ipv6)
 static void
 test_zero_checksum(void)
 {
-	struct probe_path path = {.src_ip = {198, 18, 0, 1}, .dst_ip = {198, 19, 0, 1}};
+	struct probe_path path = { .src_ip = { 198, 18, 0, 1 }, .dst_ip = { 198, 19, 0, 1 } };
 	struct probe_template template;
-	struct probe probe = {0};
+	struct probe probe = { 0 };
 	bool met = false;
 	uint32_t low;
 
@@ -98,7 +98,7 @@ static void
 test_outside_bytes(bool ipv6)
 {
 	struct probe_template template;
-	struct probe probe = {.run = 1}, seen;
+	struct probe probe = { .run = 1 }, seen;
 	uint64_t random = 5;
 	const struct probe_path path = random_path(ipv6, &random);
 	unsigned int round, i;

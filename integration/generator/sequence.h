@@ -15,11 +15,11 @@
 #define SEQUENCE_WINDOW 65536 /* A power of two, at least 64. */
 
 struct sequence {
-	uint64_t next; /* One more than the highest number seen. */
-	uint64_t received; /* Different packets, the late ones included. */
+	uint64_t next;	     /* One more than the highest number seen. */
+	uint64_t received;   /* Different packets, the late ones included. */
 	uint64_t duplicates; /* Second copies. */
-	uint64_t reordered; /* Came after a packet with a higher number (RFC 4737). */
-	uint64_t late; /* Older than the window: out of order, or a copy; nobody can tell. */
+	uint64_t reordered;  /* Came after a packet with a higher number (RFC 4737). */
+	uint64_t late;	     /* Older than the window: out of order, or a copy; nobody can tell. */
 	uint64_t seen[SEQUENCE_WINDOW / 64];
 };
 

@@ -19,12 +19,12 @@
 #define DEFAULT_SIZE 128
 
 struct settings settings = {
-		.app = APP_OPTIONS_DEFAULT,
-		.flows = 1,
-		.wait_link_ms = 5000,
-		.own_src_mac = true,
-		/* Locally administered. */
-		.path.dst_mac = {.addr_bytes = {0x02, 'p', 'm', 'd', 's', 2}},
+	.app = APP_OPTIONS_DEFAULT,
+	.flows = 1,
+	.wait_link_ms = 5000,
+	.own_src_mac = true,
+	/* Locally administered. */
+	.path.dst_mac = { .addr_bytes = { 0x02, 'p', 'm', 'd', 's', 2 } },
 };
 
 /* As given; what is right depends on --ipv6, which may come later. */
@@ -47,27 +47,25 @@ parse_mac(const struct option_spec *spec, const char *text)
 }
 
 static const struct option_spec specs[] = {
-		APP_OPTION_SPECS(settings.app),
-		{"rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)",
-				option_rate, &settings.rate, 0, PACER_MAX_RATE},
-		{"count", "N", "end after N packets have been sent (no limit)", option_u64,
-				&settings.count, 1, UINT64_C(1) << 62},
-		{"size", "BYTES|A-B",
-				"frame size without FCS, or all sizes from A to B in turn (128)",
-				option_text, &size_text, 0, 0},
-		{"flows", "N", "number of UDP source ports (1)", option_u32, &settings.flows, 1,
-				PROBE_MAX_FLOWS},
-		{"ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0},
-		{"src-mac", "MAC", "sender (the port's own address)", parse_mac,
-				&settings.path.src_mac, 0, 0},
-		{"dst-mac", "MAC", "receiver (02:70:6d:64:73:02)", parse_mac,
-				&settings.path.dst_mac, 0, 0},
-		{"src-ip", "ADDRESS", "sender (" SRC_IPV4 ", " SRC_IPV6 ")", option_text, &src_ip,
-				0, 0},
-		{"dst-ip", "ADDRESS", "receiver (" DST_IPV4 ", " DST_IPV6 ")", option_text, &dst_ip,
-				0, 0},
-		{"wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
-				&settings.wait_link_ms, 0, 3600000},
+	APP_OPTION_SPECS(settings.app),
+	{ "rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)", option_rate,
+			&settings.rate, 0, PACER_MAX_RATE },
+	{ "count", "N", "end after N packets have been sent (no limit)", option_u64,
+			&settings.count, 1, UINT64_C(1) << 62 },
+	{ "size", "BYTES|A-B", "frame size without FCS, or all sizes from A to B in turn (128)",
+			option_text, &size_text, 0, 0 },
+	{ "flows", "N", "number of UDP source ports (1)", option_u32, &settings.flows, 1,
+			PROBE_MAX_FLOWS },
+	{ "ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0 },
+	{ "src-mac", "MAC", "sender (the port's own address)", parse_mac, &settings.path.src_mac, 0,
+			0 },
+	{ "dst-mac", "MAC", "receiver (02:70:6d:64:73:02)", parse_mac, &settings.path.dst_mac, 0,
+			0 },
+	{ "src-ip", "ADDRESS", "sender (" SRC_IPV4 ", " SRC_IPV6 ")", option_text, &src_ip, 0, 0 },
+	{ "dst-ip", "ADDRESS", "receiver (" DST_IPV4 ", " DST_IPV6 ")", option_text, &dst_ip, 0,
+			0 },
+	{ "wait-link", "S", "wait for the link so long, 0: not at all (5)", option_seconds,
+			&settings.wait_link_ms, 0, 3600000 },
 };
 
 static const struct option_spec *

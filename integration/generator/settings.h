@@ -15,7 +15,7 @@
 
 struct settings {
 	struct app_options app;
-	uint64_t rate; /* Packets per second over all queues; 0: as fast as possible. */
+	uint64_t rate;	/* Packets per second over all queues; 0: as fast as possible. */
 	uint64_t count; /* End after so many packets; 0: no limit. */
 	uint16_t min_size;
 	uint16_t max_size;

@@ -126,10 +126,10 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 {
 	struct rte_mbuf **pkts = &sender->pending[sender->nb_pending];
 	struct probe probe = {
-			.run = run,
-			.lane = (uint16_t)(sender - senders),
-			.seq = sender->built,
-			.tsc = now,
+		.run = run,
+		.lane = (uint16_t)(sender - senders),
+		.seq = sender->built,
+		.tsc = now,
 	};
 	uint32_t i;
 
@@ -344,7 +344,7 @@ add_sequences(struct totals *sum, const struct worker *worker)
 struct totals
 workers_total(void)
 {
-	struct totals sum = {.first_send = UINT64_MAX};
+	struct totals sum = { .first_send = UINT64_MAX };
 	unsigned int lcore;
 
 	RTE_LCORE_FOREACH(lcore)

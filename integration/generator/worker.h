@@ -31,9 +31,9 @@ struct sender {
 struct worker {
 	uint64_t sent;
 	uint64_t sent_bytes;
-	uint64_t tx_short; /* Packets that the NIC did not take at once; offered again. */
-	uint64_t no_mbuf; /* Times that the pool was empty. */
-	uint64_t foreign; /* Received, but no probe of this run. */
+	uint64_t tx_short;   /* Packets that the NIC did not take at once; offered again. */
+	uint64_t no_mbuf;    /* Times that the pool was empty. */
+	uint64_t foreign;    /* Received, but no probe of this run. */
 	uint64_t first_send; /* TSC before the first and after the last packet; 0: none. */
 	uint64_t last_send;
 	uint64_t stopped; /* TSC when it stopped sending; 0: still sending. */

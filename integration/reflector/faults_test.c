@@ -35,7 +35,7 @@ send_burst(struct rte_mempool *pool, struct leak *leak, uint16_t taken)
 static void
 test_leak(struct rte_mempool *pool)
 {
-	struct leak leak = {.every = 10}, none = {0};
+	struct leak leak = { .every = 10 }, none = { 0 };
 	unsigned int i;
 
 	for (i = 1; i <= 500; i++) {
@@ -70,9 +70,9 @@ test_stall(void)
 int
 main(void)
 {
-	char *argv[] = {(char[]){"faults_test"}, (char[]){"--no-huge"}, (char[]){"-m"},
-			(char[]){"32"}, (char[]){"--no-pci"}, (char[]){"--no-shconf"},
-			(char[]){"--no-telemetry"}};
+	char *argv[] = { (char[]){ "faults_test" }, (char[]){ "--no-huge" }, (char[]){ "-m" },
+		(char[]){ "32" }, (char[]){ "--no-pci" }, (char[]){ "--no-shconf" },
+		(char[]){ "--no-telemetry" } };
 	struct rte_mempool *pool;
 
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0) {

@@ -37,14 +37,14 @@ struct reflector_stats {
 	uint64_t rx_bytes;
 	uint64_t tx;
 	uint64_t dropped; /* Not taken by TX, freed. */
-	uint64_t other; /* Only MAC addresses swapped. */
-	uint64_t runts; /* Too short to send, freed. */
+	uint64_t other;	  /* Only MAC addresses swapped. */
+	uint64_t runts;	  /* Too short to send, freed. */
 	uint64_t leaked;
 	uint64_t stalls;
 } __rte_cache_aligned;
 
-static struct reflector_options options = {.app = APP_OPTIONS_DEFAULT};
-static struct app app = {.pool_name = POOL_NAME, .options = &options.app};
+static struct reflector_options options = { .app = APP_OPTIONS_DEFAULT };
+static struct app app = { .pool_name = POOL_NAME, .options = &options.app };
 static struct reflector_stats stats[RTE_MAX_LCORE];
 static struct rte_ether_addr port_mac[RTE_MAX_ETHPORTS];
 static uint64_t tsc_hz;
@@ -82,11 +82,11 @@ parse_stall(const struct option_spec *spec, const char *text)
 }
 
 static const struct option_spec specs[] = {
-		APP_OPTION_SPECS(options.app),
-		{"inject-leak", "1/N", "leak one packet in every N bursts", parse_leak, NULL, 1,
-				UINT32_MAX},
-		{"inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
-				parse_stall, NULL, 0, 0},
+	APP_OPTION_SPECS(options.app),
+	{ "inject-leak", "1/N", "leak one packet in every N bursts", parse_leak, NULL, 1,
+			UINT32_MAX },
+	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
+			parse_stall, NULL, 0, 0 },
 };
 
 static void
@@ -163,7 +163,7 @@ lcore_main(void *arg)
 	struct reflector_stats *st = &stats[lcore];
 	struct stall stall =
 			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
-	struct leak leak = {.every = options.leak_every};
+	struct leak leak = { .every = options.leak_every };
 	struct rte_mbuf *pkts[APP_MAX_BURST];
 	uint16_t nb_rx, nb_out, polled;
 	const struct lane *l;
@@ -192,7 +192,7 @@ lcore_main(void *arg)
 static struct reflector_stats
 total(void)
 {
-	struct reflector_stats sum = {0};
+	struct reflector_stats sum = { 0 };
 	unsigned int lcore;
 
 	RTE_LCORE_FOREACH(lcore)

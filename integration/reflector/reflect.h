@@ -19,9 +19,9 @@
 #include <rte_mbuf.h>
 
 enum reflect_kind {
-	REFLECT_IP, /* Turned round at every layer there is. */
+	REFLECT_IP,    /* Turned round at every layer there is. */
 	REFLECT_OTHER, /* Not IP, or cut short: MAC addresses only. */
-	REFLECT_RUNT, /* Shorter than an Ethernet header: not touched, not fit to be sent. */
+	REFLECT_RUNT,  /* Shorter than an Ethernet header: not touched, not fit to be sent. */
 };
 
 /* own is the sender of the answer to a multicast frame, whose address cannot be a source. */

@@ -14,19 +14,19 @@
 
 #define IPV4_UDP (sizeof(struct rte_ether_hdr) + sizeof(struct rte_ipv4_hdr))
 
-static const struct rte_ether_addr own = {.addr_bytes = {2, 0, 0, 0, 0, 9}};
+static const struct rte_ether_addr own = { .addr_bytes = { 2, 0, 0, 0, 0, 9 } };
 static const struct probe_path v4 = {
-		.src_mac = {.addr_bytes = {2, 0, 0, 0, 0, 1}},
-		.dst_mac = {.addr_bytes = {2, 0, 0, 0, 0, 2}},
-		.src_ip = {198, 18, 0, 1},
-		.dst_ip = {198, 19, 0, 1},
+	.src_mac = { .addr_bytes = { 2, 0, 0, 0, 0, 1 } },
+	.dst_mac = { .addr_bytes = { 2, 0, 0, 0, 0, 2 } },
+	.src_ip = { 198, 18, 0, 1 },
+	.dst_ip = { 198, 19, 0, 1 },
 };
 static struct packet packet;
 
 static struct rte_mbuf *
 make(const struct probe_path *path)
 {
-	const struct probe probe = {.run = 3, .seq = 77, .tsc = 123456789};
+	const struct probe probe = { .run = 3, .seq = 77, .tsc = 123456789 };
 	struct probe_template template;
 
 	probe_template(&template, path);
@@ -103,7 +103,7 @@ static void
 test_vlan(void)
 {
 	struct rte_mbuf *m = make(&v4);
-	const uint8_t tags[] = {0x88, 0xa8, 0, 1, 0x81, 0, 0, 2};
+	const uint8_t tags[] = { 0x88, 0xa8, 0, 1, 0x81, 0, 0, 2 };
 	uint8_t plain[200], *data;
 
 	reflect_packet(m, &own);
@@ -152,7 +152,8 @@ test_not_ip(void)
 static void
 test_outside_bytes(void)
 {
-	static const uint8_t types[][2] = {{8, 0}, {0x86, 0xdd}, {0x81, 0}, {0x88, 0xa8}, {8, 6}};
+	static const uint8_t types[][2] = { { 8, 0 }, { 0x86, 0xdd }, { 0x81, 0 }, { 0x88, 0xa8 },
+		{ 8, 6 } };
 	uint8_t before[PACKET_ROOM];
 	uint64_t random = 23;
 	unsigned int round, i;

@@ -16,16 +16,16 @@
 struct stall {
 	uint64_t cycles; /* Length; 0: never stall. */
 	uint64_t period; /* From one stall's start to the next one's, cycles. */
-	uint64_t due; /* TSC of the next. */
+	uint64_t due;	 /* TSC of the next. */
 };
 
 static inline struct stall
 stall_start(uint64_t us, uint64_t every_ms, uint64_t hz, uint64_t now)
 {
 	return (struct stall){
-			.cycles = us * hz / 1000000,
-			.period = every_ms * hz / 1000,
-			.due = now + every_ms * hz / 1000,
+		.cycles = us * hz / 1000000,
+		.period = every_ms * hz / 1000,
+		.due = now + every_ms * hz / 1000,
 	};
 }
 

@@ -38,8 +38,8 @@ build_chain(struct rte_mbuf *chain, const uint8_t *data, size_t size, uint8_t se
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint64_t flags[] = {0, RTE_MBUF_F_RX_VLAN_STRIPPED, RTE_MBUF_F_TX_VLAN,
-		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED};
+	static const uint64_t flags[] = { 0, RTE_MBUF_F_RX_VLAN_STRIPPED, RTE_MBUF_F_TX_VLAN,
+		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED };
 	static struct pmdscope_filter filter;
 	static uint8_t copy[4096 + 8];
 	struct rte_mbuf chain[SEGMENTS_MAX], *seg;
@@ -53,8 +53,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	insns_size = RTE_MIN((size_t)data[0] * sizeof(struct pmdscope_insn), size - 4);
 	insns_size -= insns_size % sizeof(struct pmdscope_insn);
 	if (size - 4 - insns_size > 4096 || insns_size == 0 ||
-			pmdscope_filter_load(&filter, data + 4, insns_size / sizeof(struct pmdscope_insn),
-					why, sizeof(why)) < 0)
+			pmdscope_filter_load(&filter, data + 4,
+					insns_size / sizeof(struct pmdscope_insn), why,
+					sizeof(why)) < 0)
 		return 0;
 
 	build_chain(chain, data + 4 + insns_size, size - 4 - insns_size, RTE_MAX(data[1], 1));

@@ -31,7 +31,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	require(ret == 0 && size <= PMDSCOPE_TEE_REQUEST_MAX);
 	require(spec.snaplen >= 1 && spec.snaplen <= 262144 && spec.sample >= 1);
-	require(spec.ring_size >= PMDSCOPE_RING_MIN_SIZE && spec.ring_size <= PMDSCOPE_RING_MAX_SIZE);
+	require(spec.ring_size >= PMDSCOPE_RING_MIN_SIZE &&
+			spec.ring_size <= PMDSCOPE_RING_MAX_SIZE);
 	require((spec.ring_size & (spec.ring_size - 1)) == 0 && spec.lease_ms >= 1);
 	return 0;
 }

@@ -73,18 +73,18 @@ struct pmdscope_window {
 
 /** What one polling lcore has seen. Written by that lcore alone; read by the control thread. */
 struct __rte_cache_aligned pmdscope_lcore {
-	uint64_t last_tsc;   /**< TSC at the last poll, 0 before the first. */
-	uint64_t polls;      /**< Calls of pmdscope_poll(). */
-	uint64_t busy_polls; /**< Polls that received at least one packet. */
-	uint64_t packets;    /**< Sum of nb_rx over all polls. */
-	uint64_t gap_max;    /**< Longest gap between two polls, TSC cycles. */
-	uint64_t gap_max_tsc; /**< TSC at the end of the longest gap. */
-	uint64_t stalls;     /**< Gaps of at least pmdscope_conf::stall_us. */
+	uint64_t last_tsc;		   /**< TSC at the last poll, 0 before the first. */
+	uint64_t polls;			   /**< Calls of pmdscope_poll(). */
+	uint64_t busy_polls;		   /**< Polls that received at least one packet. */
+	uint64_t packets;		   /**< Sum of nb_rx over all polls. */
+	uint64_t gap_max;		   /**< Longest gap between two polls, TSC cycles. */
+	uint64_t gap_max_tsc;		   /**< TSC at the end of the longest gap. */
+	uint64_t stalls;		   /**< Gaps of at least pmdscope_conf::stall_us. */
 	struct pmdscope_window gap_window; /**< Longest gap by window, TSC cycles. */
 	/** Histogram of gaps. Bucket 0 is derived from polls; gaps[0] counts polls without a gap. */
 	uint64_t gaps[PMDSCOPE_GAP_BUCKETS];
-	int32_t tid;         /**< Kernel thread id, 0 before the first poll. */
-	uint32_t tee_seq;    /**< Odd while the lcore copies packets for a capture. */
+	int32_t tid;	  /**< Kernel thread id, 0 before the first poll. */
+	uint32_t tee_seq; /**< Odd while the lcore copies packets for a capture. */
 };
 
 /** Per-lcore state, indexed by rte_lcore_id(). For pmdscope_poll(); not for applications. */

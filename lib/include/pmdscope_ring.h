@@ -40,7 +40,7 @@ extern "C" {
 
 /** A (TSC, wall clock, raw monotonic clock) triple taken at one moment. */
 struct pmdscope_anchor {
-	uint64_t tsc;         /**< Time-stamp counter, cycles. */
+	uint64_t tsc;	      /**< Time-stamp counter, cycles. */
 	uint64_t realtime_ns; /**< CLOCK_REALTIME, nanoseconds. */
 	uint64_t raw_ns;      /**< CLOCK_MONOTONIC_RAW, nanoseconds. */
 };
@@ -52,25 +52,25 @@ struct pmdscope_anchor {
  * anchor_seq: odd while they are written; read it before and after.
  */
 struct pmdscope_ring_hdr {
-	uint32_t magic;       /**< PMDSCOPE_RING_MAGIC. */
+	uint32_t magic;	      /**< PMDSCOPE_RING_MAGIC. */
 	uint16_t version;     /**< PMDSCOPE_RING_VERSION. */
 	uint16_t hdr_size;    /**< PMDSCOPE_RING_HDR_SIZE. */
 	uint32_t data_size;   /**< Bytes of data behind the header, a power of two. */
 	uint16_t record_size; /**< sizeof(struct pmdscope_record). */
-	uint16_t lcore;       /**< The lcore that produces. */
+	uint16_t lcore;	      /**< The lcore that produces. */
 	uint32_t features;    /**< PMDSCOPE_RING_F_*. */
 	uint32_t snaplen;     /**< Most bytes copied of one packet; less than half of data_size. */
 	uint8_t reserved0[40];
 
 	/* offset 64: clock, written about once a second by the control thread */
-	uint32_t anchor_seq;  /**< Seqlock of the two anchors. */
+	uint32_t anchor_seq; /**< Seqlock of the two anchors. */
 	uint32_t reserved1;
 	struct pmdscope_anchor first; /**< Taken when the library started. */
 	struct pmdscope_anchor last;  /**< The latest. */
 	uint8_t reserved2[8];
 
 	/* offset 128: written by the producer once per burst */
-	uint64_t head;        /**< Bytes ever written; store-release after whole records. */
+	uint64_t head;	      /**< Bytes ever written; store-release after whole records. */
 	uint64_t records;     /**< Packet records ever written. */
 	uint64_t dropped;     /**< Packets not recorded: the ring was full, or not there yet. */
 	uint64_t filtered;    /**< Packets that the filter refused. */
@@ -86,7 +86,7 @@ struct pmdscope_ring_hdr {
 
 /** Content of the one-page tail memfd; the consumer writes it. */
 struct pmdscope_ring_tail {
-	uint64_t tail;        /**< Bytes ever consumed; store-release; never above head. */
+	uint64_t tail; /**< Bytes ever consumed; store-release; never above head. */
 };
 
 /** Record types. */
@@ -105,16 +105,16 @@ struct pmdscope_ring_tail {
 
 /** One record; caplen bytes of packet follow, then padding up to size. */
 struct pmdscope_record {
-	uint32_t size;        /**< Bytes of the record with header and padding. */
-	uint8_t type;         /**< PMDSCOPE_RECORD_*. */
-	uint8_t dir;          /**< PMDSCOPE_DIR_*. */
-	uint16_t flags;       /**< PMDSCOPE_RECORD_F_*. */
-	uint32_t caplen;      /**< Bytes copied. */
-	uint32_t len;         /**< Bytes of the packet on the wire, without FCS. */
-	uint16_t port;        /**< DPDK port id. */
-	uint16_t queue;       /**< Queue of that port. */
-	uint32_t gap;         /**< Packets of this port dropped since its last record in this ring. */
-	uint64_t tsc;         /**< TSC when the burst was seen. */
+	uint32_t size;	 /**< Bytes of the record with header and padding. */
+	uint8_t type;	 /**< PMDSCOPE_RECORD_*. */
+	uint8_t dir;	 /**< PMDSCOPE_DIR_*. */
+	uint16_t flags;	 /**< PMDSCOPE_RECORD_F_*. */
+	uint32_t caplen; /**< Bytes copied. */
+	uint32_t len;	 /**< Bytes of the packet on the wire, without FCS. */
+	uint16_t port;	 /**< DPDK port id. */
+	uint16_t queue;	 /**< Queue of that port. */
+	uint32_t gap;	 /**< Packets of this port dropped since its last record in this ring. */
+	uint64_t tsc;	 /**< TSC when the burst was seen. */
 };
 
 /** Any port, any queue in a struct pmdscope_tee_select. */
@@ -125,10 +125,10 @@ struct pmdscope_record {
 
 /** Which queues to copy from. */
 struct pmdscope_tee_select {
-	uint16_t port;        /**< Port id, or PMDSCOPE_TEE_ANY. */
-	uint16_t queue;       /**< Queue, or PMDSCOPE_TEE_ANY. */
-	uint16_t dirs;        /**< Bit set of PMDSCOPE_DIR_*. */
-	uint16_t reserved;    /**< 0. */
+	uint16_t port;	   /**< Port id, or PMDSCOPE_TEE_ANY. */
+	uint16_t queue;	   /**< Queue, or PMDSCOPE_TEE_ANY. */
+	uint16_t dirs;	   /**< Bit set of PMDSCOPE_DIR_*. */
+	uint16_t reserved; /**< 0. */
 };
 
 /** One classic BPF instruction, as libpcap's struct bpf_insn. */
@@ -144,16 +144,16 @@ struct pmdscope_insn {
  * this header, nb_selects struct pmdscope_tee_select, nb_insns struct pmdscope_insn.
  */
 struct pmdscope_tee_request {
-	uint32_t magic;       /**< PMDSCOPE_TEE_MAGIC. */
-	uint16_t version;     /**< PMDSCOPE_RING_VERSION. */
-	uint16_t hdr_size;    /**< sizeof(struct pmdscope_tee_request). */
-	uint32_t snaplen;     /**< 1 to 262144; 0 means 262144. */
-	uint32_t sample;      /**< Keep 1 packet in this many; 0 and 1 keep all. */
-	uint32_t ring_size;   /**< Bytes per ring, a power of two; 0 means 1 MiB. */
-	uint32_t lease_ms;    /**< Disarm when a full ring is not read for so long; 0 means 5000. */
-	uint16_t nb_selects;  /**< 1 to PMDSCOPE_TEE_MAX_SELECTS. */
-	uint16_t nb_insns;    /**< 0 (everything) to PMDSCOPE_TEE_MAX_INSNS. */
-	uint32_t reserved;    /**< 0. */
+	uint32_t magic;	     /**< PMDSCOPE_TEE_MAGIC. */
+	uint16_t version;    /**< PMDSCOPE_RING_VERSION. */
+	uint16_t hdr_size;   /**< sizeof(struct pmdscope_tee_request). */
+	uint32_t snaplen;    /**< 1 to 262144; 0 means 262144. */
+	uint32_t sample;     /**< Keep 1 packet in this many; 0 and 1 keep all. */
+	uint32_t ring_size;  /**< Bytes per ring, a power of two; 0 means 1 MiB. */
+	uint32_t lease_ms;   /**< Disarm when a full ring is not read for so long; 0 means 5000. */
+	uint16_t nb_selects; /**< 1 to PMDSCOPE_TEE_MAX_SELECTS. */
+	uint16_t nb_insns;   /**< 0 (everything) to PMDSCOPE_TEE_MAX_INSNS. */
+	uint32_t reserved;   /**< 0. */
 };
 
 /** Kinds of messages to a consumer. */
@@ -170,12 +170,12 @@ struct pmdscope_tee_request {
  * lcore starts to poll. END, or end-of-file when the app is gone, closes.
  */
 struct pmdscope_tee_message {
-	uint32_t magic;       /**< PMDSCOPE_TEE_MAGIC. */
-	uint16_t version;     /**< PMDSCOPE_RING_VERSION. */
-	uint16_t kind;        /**< PMDSCOPE_TEE_*. */
-	uint32_t value;       /**< By kind. */
+	uint32_t magic;	  /**< PMDSCOPE_TEE_MAGIC. */
+	uint16_t version; /**< PMDSCOPE_RING_VERSION. */
+	uint16_t kind;	  /**< PMDSCOPE_TEE_*. */
+	uint32_t value;	  /**< By kind. */
 	uint32_t reserved;
-	char text[112];       /**< Reason for people, NUL-terminated, may be empty. */
+	char text[112]; /**< Reason for people, NUL-terminated, may be empty. */
 };
 
 #ifdef __cplusplus

@@ -20,7 +20,7 @@
 void
 pmdscope_counters_reset(struct pmdscope_queue *q)
 {
-	q->n = (struct pmdscope_counters){.busy_left = 1, .full_left = 1};
+	q->n = (struct pmdscope_counters){ .busy_left = 1, .full_left = 1 };
 	q->polls_seen = 0;
 }
 
@@ -135,8 +135,8 @@ pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 }
 
 uint16_t
-pmdscope_burst_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
-		void *arg)
+pmdscope_burst_tx(
+		uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg)
 {
 	struct pmdscope_queue *q = arg;
 	struct pmdscope_counters *n = &q->n;

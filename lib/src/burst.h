@@ -69,7 +69,7 @@ void pmdscope_counters_reset(struct pmdscope_queue *q);
 /* The callbacks; arg is a struct pmdscope_queue. */
 uint16_t pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx,
 		uint16_t max_pkts, void *arg);
-uint16_t pmdscope_burst_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts,
-		uint16_t nb_pkts, void *arg);
+uint16_t pmdscope_burst_tx(
+		uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts, void *arg);
 
 #endif /* PMDSCOPE_BURST_H */

@@ -31,7 +31,7 @@ clock_ns(clockid_t id)
 static struct pmdscope_anchor
 take_anchor(void)
 {
-	struct pmdscope_anchor best = {0};
+	struct pmdscope_anchor best = { 0 };
 	uint64_t best_width = UINT64_MAX;
 	unsigned int i;
 

@@ -207,7 +207,7 @@ uint32_t
 pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_packet *pkt)
 {
 	const struct pmdscope_insn *insn;
-	uint32_t mem[BPF_MEMWORDS] = {0};
+	uint32_t mem[BPF_MEMWORDS] = { 0 };
 	uint32_t a = 0, x = 0, v;
 
 	/* Jumps go forward and the last instruction returns: validated. */
@@ -222,7 +222,8 @@ pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_
 		case BPF_LD | BPF_W | BPF_IND:
 		case BPF_LD | BPF_H | BPF_IND:
 		case BPF_LD | BPF_B | BPF_IND:
-			if (!pmdscope_packet_load(pkt, (uint64_t)x + insn->k, width(insn->code), &a))
+			if (!pmdscope_packet_load(
+					    pkt, (uint64_t)x + insn->k, width(insn->code), &a))
 				return 0;
 			continue;
 		case BPF_LDX | BPF_B | BPF_MSH:

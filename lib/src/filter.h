@@ -29,7 +29,7 @@ int pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsi
 		char *why, size_t why_size);
 
 /* Bytes to keep of the packet; 0 refuses it. The filter has at least one instruction. */
-uint32_t pmdscope_filter_run(const struct pmdscope_filter *filter,
-		const struct pmdscope_packet *pkt);
+uint32_t
+pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_packet *pkt);
 
 #endif /* PMDSCOPE_FILTER_H */

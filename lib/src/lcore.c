@@ -47,7 +47,7 @@ adopt(struct pmdscope_lcore *lc, int32_t tid)
 		lc->gap_max = 0;
 		lc->gap_max_tsc = 0;
 		lc->stalls = 0;
-		lc->gap_window = (struct pmdscope_window){0};
+		lc->gap_window = (struct pmdscope_window){ 0 };
 		memset(lc->gaps, 0, sizeof(lc->gaps));
 	}
 	lc->gaps[0]++;
@@ -192,7 +192,7 @@ is_idle(unsigned int lcore)
 		return true;
 	/* The EAL keeps a state only for threads that it launches functions on. */
 	return role != ROLE_NON_EAL && lcore != rte_get_main_lcore() &&
-			rte_eal_get_lcore_state(lcore) == WAIT;
+	       rte_eal_get_lcore_state(lcore) == WAIT;
 }
 
 bool
@@ -205,8 +205,7 @@ pmdscope_grace_over(const struct pmdscope_grace *grace)
 			__atomic_load_n(&bursting[RTE_MAX_LCORE], __ATOMIC_RELAXED) != 0)
 		return false;
 	for (i = 0; i < RTE_MAX_LCORE; i++) {
-		const uint64_t polls = __atomic_load_n(&pmdscope_lcores[i].polls,
-				__ATOMIC_ACQUIRE);
+		const uint64_t polls = __atomic_load_n(&pmdscope_lcores[i].polls, __ATOMIC_ACQUIRE);
 
 		if (polls == grace->polls[i] && !is_idle(i))
 			return false;
@@ -230,18 +229,18 @@ enum {
 };
 
 static const struct pmdscope_column columns[] = {
-	[COL_LCORE] = {"lcore", PMDSCOPE_COLUMN_U64, 1},
-	[COL_ROLE] = {"role", PMDSCOPE_COLUMN_STR, 1},
-	[COL_TID] = {"tid", PMDSCOPE_COLUMN_U64, 1},
-	[COL_POLLS] = {"polls", PMDSCOPE_COLUMN_U64, 1},
-	[COL_BUSY_POLLS] = {"busy_polls", PMDSCOPE_COLUMN_U64, 1},
-	[COL_PACKETS] = {"packets", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IDLE_US] = {"idle_us", PMDSCOPE_COLUMN_U64, 1},
-	[COL_GAP_WINDOW_MAX_US] = {"gap_window_max_us", PMDSCOPE_COLUMN_U64, 1},
-	[COL_GAP_MAX_US] = {"gap_max_us", PMDSCOPE_COLUMN_U64, 1},
-	[COL_GAP_MAX_REALTIME_NS] = {"gap_max_realtime_ns", PMDSCOPE_COLUMN_U64, 1},
-	[COL_STALLS] = {"stalls", PMDSCOPE_COLUMN_U64, 1},
-	[COL_GAPS] = {"gaps", PMDSCOPE_COLUMN_U64, PMDSCOPE_GAP_BUCKETS},
+	[COL_LCORE] = { "lcore", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_ROLE] = { "role", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_TID] = { "tid", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_POLLS] = { "polls", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_BUSY_POLLS] = { "busy_polls", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_PACKETS] = { "packets", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IDLE_US] = { "idle_us", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_GAP_WINDOW_MAX_US] = { "gap_window_max_us", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_GAP_MAX_US] = { "gap_max_us", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_GAP_MAX_REALTIME_NS] = { "gap_max_realtime_ns", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_STALLS] = { "stalls", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_GAPS] = { "gaps", PMDSCOPE_COLUMN_U64, PMDSCOPE_GAP_BUCKETS },
 };
 
 static unsigned int
@@ -284,15 +283,15 @@ lcore_fill(unsigned int i, struct pmdscope_row *row)
 	const struct pmdscope_lcore *lc = &pmdscope_lcores[lcore];
 	const uint64_t gap_max = __atomic_load_n(&lc->gap_max, __ATOMIC_ACQUIRE);
 	const uint64_t gap_max_tsc = __atomic_load_n(&lc->gap_max_tsc, __ATOMIC_RELAXED);
-	const int64_t idle = (int64_t)(rte_rdtsc() -
-			__atomic_load_n(&lc->last_tsc, __ATOMIC_RELAXED));
+	const int64_t idle =
+			(int64_t)(rte_rdtsc() - __atomic_load_n(&lc->last_tsc, __ATOMIC_RELAXED));
 
 	pmdscope_row_u64(row, COL_LCORE, 0, lcore);
 	pmdscope_row_str(row, COL_ROLE, role_name(lcore));
 	pmdscope_row_u64(row, COL_TID, 0, (uint64_t)lc->tid);
 	fill_gaps(lc, row);
-	pmdscope_row_u64(row, COL_BUSY_POLLS, 0,
-			__atomic_load_n(&lc->busy_polls, __ATOMIC_RELAXED));
+	pmdscope_row_u64(
+			row, COL_BUSY_POLLS, 0, __atomic_load_n(&lc->busy_polls, __ATOMIC_RELAXED));
 	pmdscope_row_u64(row, COL_PACKETS, 0, __atomic_load_n(&lc->packets, __ATOMIC_RELAXED));
 	pmdscope_row_u64(row, COL_IDLE_US, 0, idle > 0 ? pmdscope_clock_us((uint64_t)idle) : 0);
 	pmdscope_row_u64(row, COL_GAP_WINDOW_MAX_US, 0,

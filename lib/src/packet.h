@@ -30,7 +30,7 @@ struct pmdscope_packet {
 	const struct rte_mbuf *mbuf;
 	const uint8_t *data; /* Of the first segment. */
 	uint32_t data_len;
-	uint32_t len;     /* With the tags. */
+	uint32_t len;	  /* With the tags. */
 	uint32_t tag_len; /* 0, 4 or 8. */
 	uint8_t tags[8];
 };
@@ -51,10 +51,10 @@ pmdscope_packet_tag(struct pmdscope_packet *pkt, uint16_t tpid, uint16_t tci)
 static inline void
 pmdscope_packet_init(struct pmdscope_packet *pkt, const struct rte_mbuf *mbuf, uint8_t dir)
 {
-	const uint64_t vlan = dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_VLAN_STRIPPED :
-						       RTE_MBUF_F_TX_VLAN;
-	const uint64_t qinq = dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_QINQ_STRIPPED :
-						       RTE_MBUF_F_TX_QINQ;
+	const uint64_t vlan =
+			dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_VLAN_STRIPPED : RTE_MBUF_F_TX_VLAN;
+	const uint64_t qinq =
+			dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_QINQ_STRIPPED : RTE_MBUF_F_TX_QINQ;
 
 	pkt->mbuf = mbuf;
 	pkt->data = rte_pktmbuf_mtod(mbuf, const uint8_t *);
@@ -107,7 +107,8 @@ pmdscope_packet_copy(const struct pmdscope_packet *pkt, uint8_t *dst, uint32_t l
 	part = RTE_MIN(len - done, pkt->tag_len);
 	memcpy(dst + done, pkt->tags, part);
 	done += part;
-	return done + pmdscope_packet_segments(pkt->mbuf, PMDSCOPE_TAG_OFFSET, dst + done, len - done);
+	return done +
+	       pmdscope_packet_segments(pkt->mbuf, PMDSCOPE_TAG_OFFSET, dst + done, len - done);
 }
 
 /* One byte of the packet; false beyond its end. */
@@ -135,8 +136,8 @@ pmdscope_packet_byte(const struct pmdscope_packet *pkt, uint64_t off, uint8_t *b
 
 /* A big-endian number of 1, 2 or 4 bytes of the packet; false beyond its end. */
 static inline bool
-pmdscope_packet_load(const struct pmdscope_packet *pkt, uint64_t off, uint32_t width,
-		uint32_t *value)
+pmdscope_packet_load(
+		const struct pmdscope_packet *pkt, uint64_t off, uint32_t width, uint32_t *value)
 {
 	const uint64_t end = off + width;
 	uint32_t sum = 0;
@@ -145,10 +146,10 @@ pmdscope_packet_load(const struct pmdscope_packet *pkt, uint64_t off, uint32_t w
 	if (likely(end <= pkt->data_len && (pkt->tag_len == 0 || end <= PMDSCOPE_TAG_OFFSET))) {
 		const uint8_t *p = pkt->data + off;
 
-		*value = width == 1 ? p[0] :
-			 width == 2 ? (uint32_t)p[0] << 8 | p[1] :
-				      (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
-						(uint32_t)p[2] << 8 | p[3];
+		*value = width == 1   ? p[0]
+			 : width == 2 ? (uint32_t)p[0] << 8 | p[1]
+				      : (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
+							 (uint32_t)p[2] << 8 | p[3];
 		return true;
 	}
 	for (; off < end; off++) {

@@ -233,7 +233,7 @@ u64_cost(uint64_t value)
 static size_t
 int_cost(int value)
 {
-	return value < 0 ? 1 + u64_cost((uint64_t)-(int64_t)value) : u64_cost((uint64_t)value);
+	return value < 0 ? 1 + u64_cost((uint64_t) - (int64_t)value) : u64_cost((uint64_t)value);
 }
 
 static size_t
@@ -261,7 +261,7 @@ string_cost(const char *s)
 static size_t
 frame_cost(const struct pmdscope_table *table)
 {
-	static const char *const fields[] = {"schema", "generation", "offset", "total", "next"};
+	static const char *const fields[] = { "schema", "generation", "offset", "total", "next" };
 	size_t n = strlen("{\"/pmdscope/\":{}}") + strlen(table->name);
 	unsigned int i;
 
@@ -381,8 +381,8 @@ page_start(struct page *page, const struct pmdscope_table *table)
 	if (page->containers == NULL)
 		return -ENOMEM;
 	for (c = 0; c < table->nb_columns; c++)
-		rte_tel_data_start_array(page->containers->of[c],
-				value_type(table->columns[c].type));
+		rte_tel_data_start_array(
+				page->containers->of[c], value_type(table->columns[c].type));
 	return 0;
 }
 
@@ -422,8 +422,7 @@ parse_offset(const char *params, unsigned int *offset)
 }
 
 int
-pmdscope_page_render(const struct pmdscope_table *table, const char *params,
-		struct rte_tel_data *d)
+pmdscope_page_render(const struct pmdscope_table *table, const char *params, struct rte_tel_data *d)
 {
 	static struct pmdscope_row row; /* 17 KiB, and under the state lock: not on the stack */
 	const unsigned int total = table->count();

@@ -41,8 +41,8 @@ struct pmdscope_column {
 struct pmdscope_row;
 
 /* Set value i (below the column's width) of a U64 column. Unset values are 0. */
-void pmdscope_row_u64(struct pmdscope_row *row, unsigned int column, unsigned int i,
-		uint64_t value);
+void
+pmdscope_row_u64(struct pmdscope_row *row, unsigned int column, unsigned int i, uint64_t value);
 /* Set an INT column. */
 void pmdscope_row_int(struct pmdscope_row *row, unsigned int column, int value);
 /* Set a STR column; cut at 127 bytes. Unset strings are empty. */
@@ -86,7 +86,7 @@ void pmdscope_text(char text[PMDSCOPE_TEXT_MAX], const char *value);
  * calling thread must turn into JSON before it renders another page. Caller holds the state lock.
  * Returns 0, -EINVAL for a bad offset, -ENOMEM.
  */
-int pmdscope_page_render(const struct pmdscope_table *table, const char *params,
-		struct rte_tel_data *d);
+int pmdscope_page_render(
+		const struct pmdscope_table *table, const char *params, struct rte_tel_data *d);
 
 #endif /* PMDSCOPE_PAGE_H */

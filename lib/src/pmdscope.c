@@ -44,7 +44,7 @@ typedef void *thread_ret_t;
 int pmdscope_logtype;
 uint64_t pmdscope_window_now = 1;
 
-struct pmdscope_state pmdscope_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct pmdscope_state pmdscope_state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
 	thread_t thread;
@@ -159,7 +159,7 @@ thread_stop(void)
 static void
 close_fds(void)
 {
-	const int fds[] = {control.epfd, control.timer, control.wake};
+	const int fds[] = { control.epfd, control.timer, control.wake };
 	unsigned int i;
 
 	for (i = 0; i < RTE_DIM(fds); i++)
@@ -170,7 +170,7 @@ close_fds(void)
 static int
 watch(int fd, void *ptr)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = ptr};
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = ptr };
 
 	return epoll_ctl(control.epfd, EPOLL_CTL_ADD, fd, &event);
 }
@@ -182,7 +182,7 @@ open_fds(uint32_t sample_ms)
 		.tv_sec = sample_ms / 1000,
 		.tv_nsec = sample_ms % 1000 * (long)NS_PER_MS,
 	};
-	const struct itimerspec spec = {.it_interval = period, .it_value = period};
+	const struct itimerspec spec = { .it_interval = period, .it_value = period };
 	int ret = 0;
 
 	control.epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -213,7 +213,7 @@ settle(const char *name, uint32_t *value, uint32_t by_default, uint32_t min, uin
 static int
 settle_conf(const struct pmdscope_conf *given, struct pmdscope_conf *conf)
 {
-	*conf = (struct pmdscope_conf){0};
+	*conf = (struct pmdscope_conf){ 0 };
 	if (given != NULL)
 		*conf = *given;
 	if (!settle("sample_ms", &conf->sample_ms, 100, 10, 10000) ||
@@ -295,8 +295,7 @@ pmdscope_init(const struct pmdscope_conf *conf)
 		return -ENOTSUP;
 	pthread_mutex_lock(&pmdscope_state.lock);
 	if (pmdscope_logtype == 0)
-		pmdscope_logtype = rte_log_register_type_and_pick_level("pmdscope",
-				RTE_LOG_NOTICE);
+		pmdscope_logtype = rte_log_register_type_and_pick_level("pmdscope", RTE_LOG_NOTICE);
 	ret = start(conf);
 	pthread_mutex_unlock(&pmdscope_state.lock);
 	return ret;

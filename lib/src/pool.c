@@ -27,7 +27,7 @@ struct pool {
 	uint32_t caches[RTE_MAX_LCORE];
 };
 
-static struct pmdscope_tracks pools = {.item_size = sizeof(struct pool)};
+static struct pmdscope_tracks pools = { .item_size = sizeof(struct pool) };
 
 /* The caches are read while their lcores use them: the sum is right only to a burst or two. */
 static uint32_t
@@ -78,7 +78,8 @@ pmdscope_pool_sample(void)
 	if (list == NULL)
 		return;
 	rte_mcfg_tailq_read_lock();
-	TAILQ_FOREACH(entry, list, next) {
+	TAILQ_FOREACH(entry, list, next)
+	{
 		const struct rte_mempool *mp = entry->data;
 		struct pool *pool;
 
@@ -116,19 +117,19 @@ enum {
 };
 
 static const struct pmdscope_column columns[] = {
-	[COL_NAME] = {"name", PMDSCOPE_COLUMN_STR, 1},
-	[COL_SOCKET] = {"socket", PMDSCOPE_COLUMN_INT, 1},
-	[COL_SIZE] = {"size", PMDSCOPE_COLUMN_U64, 1},
-	[COL_ELEMENT_BYTES] = {"element_bytes", PMDSCOPE_COLUMN_U64, 1},
-	[COL_CACHE_SIZE] = {"cache_size", PMDSCOPE_COLUMN_U64, 1},
-	[COL_COMMON] = {"common", PMDSCOPE_COLUMN_U64, 1},
-	[COL_CACHED] = {"cached", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IN_USE] = {"in_use", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IN_USE_WINDOW_MAX] = {"in_use_window_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_IN_USE_MAX] = {"in_use_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_CACHES_ROW] = {"caches_row", PMDSCOPE_COLUMN_LIST, 1},
-	[COL_CACHES_LCORE] = {"caches_lcore", PMDSCOPE_COLUMN_LIST, 1},
-	[COL_CACHES_OBJECTS] = {"caches_objects", PMDSCOPE_COLUMN_LIST, 1},
+	[COL_NAME] = { "name", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_SOCKET] = { "socket", PMDSCOPE_COLUMN_INT, 1 },
+	[COL_SIZE] = { "size", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_ELEMENT_BYTES] = { "element_bytes", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_CACHE_SIZE] = { "cache_size", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_COMMON] = { "common", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_CACHED] = { "cached", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IN_USE] = { "in_use", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IN_USE_WINDOW_MAX] = { "in_use_window_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_IN_USE_MAX] = { "in_use_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_CACHES_ROW] = { "caches_row", PMDSCOPE_COLUMN_LIST, 1 },
+	[COL_CACHES_LCORE] = { "caches_lcore", PMDSCOPE_COLUMN_LIST, 1 },
+	[COL_CACHES_OBJECTS] = { "caches_objects", PMDSCOPE_COLUMN_LIST, 1 },
 };
 
 static unsigned int

@@ -61,8 +61,8 @@ static bool
 install(struct pmdscope_queue *q)
 {
 	if (q->dir == PMDSCOPE_RX)
-		q->callback = rte_eth_add_first_rx_callback(q->port, q->queue,
-				pmdscope_burst_rx, q);
+		q->callback = rte_eth_add_first_rx_callback(
+				q->port, q->queue, pmdscope_burst_rx, q);
 	else
 		q->callback = rte_eth_add_tx_callback(q->port, q->queue, pmdscope_burst_tx, q);
 	return q->callback != NULL;
@@ -128,7 +128,7 @@ adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
 		if (rte_errno == ENOTSUP && !unsupported) {
 			unsupported = true;
 			PMDSCOPE_LOG(WARNING, "DPDK was built without RTE_ETHDEV_RXTX_CALLBACKS: "
-				"queues cannot be observed");
+					      "queues cannot be observed");
 		}
 		return false;
 	}
@@ -322,10 +322,10 @@ pmdscope_queue_start(void)
 		__atomic_store_n(&ports[id].gone, 0, __ATOMIC_RELEASE);
 		__atomic_store_n(&ports[id].replaced, 1, __ATOMIC_RELEASE);
 	}
-	if (rte_eth_dev_callback_register(RTE_ETH_ALL, RTE_ETH_EVENT_DESTROY, on_port_event,
-				NULL) != 0 ||
-			rte_eth_dev_callback_register(RTE_ETH_ALL, RTE_ETH_EVENT_NEW,
-				on_port_event, NULL) != 0)
+	if (rte_eth_dev_callback_register(
+			    RTE_ETH_ALL, RTE_ETH_EVENT_DESTROY, on_port_event, NULL) != 0 ||
+			rte_eth_dev_callback_register(
+					RTE_ETH_ALL, RTE_ETH_EVENT_NEW, on_port_event, NULL) != 0)
 		PMDSCOPE_LOG(WARNING, "no memory to follow ports as they come and go");
 	pmdscope_queue_discover();
 }
@@ -387,7 +387,7 @@ pmdscope_queue_stop(void)
 			free_queues(&ports[id]);
 	} else {
 		PMDSCOPE_LOG(NOTICE, "an lcore may still be in a burst: the memory of the queues "
-			"is kept");
+				     "is kept");
 	}
 	pthread_mutex_unlock(&ports_lock);
 	free(rows);
@@ -414,21 +414,21 @@ enum {
 };
 
 static const struct pmdscope_column columns[] = {
-	[COL_PORT] = {"port", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DEVICE] = {"device", PMDSCOPE_COLUMN_STR, 1},
-	[COL_QUEUE] = {"queue", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DIR] = {"dir", PMDSCOPE_COLUMN_STR, 1},
-	[COL_POLLS] = {"polls", PMDSCOPE_COLUMN_U64, 1},
-	[COL_EMPTY] = {"empty", PMDSCOPE_COLUMN_U64, 1},
-	[COL_PACKETS] = {"packets", PMDSCOPE_COLUMN_U64, 1},
-	[COL_BYTES] = {"bytes", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DEPTH_SUPPORTED] = {"depth_supported", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DEPTH] = {"depth", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DEPTH_WINDOW_MAX] = {"depth_window_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DEPTH_MAX] = {"depth_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_DESCRIPTORS] = {"descriptors", PMDSCOPE_COLUMN_U64, 1},
-	[COL_BURSTS] = {"bursts", PMDSCOPE_COLUMN_U64, PMDSCOPE_BURST_BUCKETS},
-	[COL_DEPTHS] = {"depths", PMDSCOPE_COLUMN_U64, PMDSCOPE_DEPTH_BUCKETS},
+	[COL_PORT] = { "port", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DEVICE] = { "device", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_QUEUE] = { "queue", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DIR] = { "dir", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_POLLS] = { "polls", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_EMPTY] = { "empty", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_PACKETS] = { "packets", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_BYTES] = { "bytes", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DEPTH_SUPPORTED] = { "depth_supported", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DEPTH] = { "depth", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DEPTH_WINDOW_MAX] = { "depth_window_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DEPTH_MAX] = { "depth_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_DESCRIPTORS] = { "descriptors", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_BURSTS] = { "bursts", PMDSCOPE_COLUMN_U64, PMDSCOPE_BURST_BUCKETS },
+	[COL_DEPTHS] = { "depths", PMDSCOPE_COLUMN_U64, PMDSCOPE_DEPTH_BUCKETS },
 };
 
 static unsigned int

@@ -81,7 +81,7 @@ pmdscope_reclaim_all(unsigned int wait_ms)
 	free_items(&fresh);
 	free(waiting.items);
 	free(fresh.items);
-	waiting = (struct graveyard){0};
-	fresh = (struct graveyard){0};
+	waiting = (struct graveyard){ 0 };
+	fresh = (struct graveyard){ 0 };
 	return true;
 }

@@ -20,7 +20,7 @@ struct ring {
 	enum rte_ring_sync_type consumers;
 };
 
-static struct pmdscope_tracks rings = {.item_size = sizeof(struct ring)};
+static struct pmdscope_tracks rings = { .item_size = sizeof(struct ring) };
 
 static bool
 has_prefix(const char *s, const char *prefix)
@@ -76,13 +76,13 @@ enum {
 };
 
 static const struct pmdscope_column columns[] = {
-	[COL_NAME] = {"name", PMDSCOPE_COLUMN_STR, 1},
-	[COL_CAPACITY] = {"capacity", PMDSCOPE_COLUMN_U64, 1},
-	[COL_USED] = {"used", PMDSCOPE_COLUMN_U64, 1},
-	[COL_USED_WINDOW_MAX] = {"used_window_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_USED_MAX] = {"used_max", PMDSCOPE_COLUMN_U64, 1},
-	[COL_PRODUCERS] = {"producers", PMDSCOPE_COLUMN_STR, 1},
-	[COL_CONSUMERS] = {"consumers", PMDSCOPE_COLUMN_STR, 1},
+	[COL_NAME] = { "name", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_CAPACITY] = { "capacity", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_USED] = { "used", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_USED_WINDOW_MAX] = { "used_window_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_USED_MAX] = { "used_max", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_PRODUCERS] = { "producers", PMDSCOPE_COLUMN_STR, 1 },
+	[COL_CONSUMERS] = { "consumers", PMDSCOPE_COLUMN_STR, 1 },
 };
 
 static unsigned int

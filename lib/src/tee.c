@@ -74,8 +74,8 @@ reserve(const struct pmdscope_tee_ring *ring, uint64_t tail, uint64_t *head, uin
 static inline uint32_t
 record_size(uint32_t caplen)
 {
-	return RTE_ALIGN_CEIL((uint32_t)sizeof(struct pmdscope_record) + caplen,
-			PMDSCOPE_RING_ALIGN);
+	return RTE_ALIGN_CEIL(
+			(uint32_t)sizeof(struct pmdscope_record) + caplen, PMDSCOPE_RING_ALIGN);
 }
 
 /* Write a record of at most `keep` bytes; false when the ring is full. */
@@ -95,7 +95,7 @@ write_record(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ri
 	rec->type = PMDSCOPE_RECORD_PACKET;
 	rec->dir = o->dir;
 	rec->flags = (o->dir == PMDSCOPE_DIR_TX ? PMDSCOPE_RECORD_F_ATTEMPT : 0) |
-			(pkt->tag_len != 0 ? PMDSCOPE_RECORD_F_VLAN : 0);
+		     (pkt->tag_len != 0 ? PMDSCOPE_RECORD_F_VLAN : 0);
 	rec->caplen = caplen;
 	rec->len = pkt->len;
 	rec->port = o->port;
@@ -153,7 +153,8 @@ publish(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring,
 	if (unlikely(hdr->dropped != p->dropped)) {
 		__atomic_store_n(&hdr->dropped, p->dropped, __ATOMIC_RELAXED);
 		for (i = 0; i < PMDSCOPE_RING_PORTS; i++)
-			__atomic_store_n(&hdr->port_dropped[i], p->port_dropped[i], __ATOMIC_RELAXED);
+			__atomic_store_n(&hdr->port_dropped[i], p->port_dropped[i],
+					__ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&hdr->head, d->head, __ATOMIC_RELEASE);
 }
@@ -164,7 +165,7 @@ copy_burst(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p
 {
 	const struct pmdscope_tee_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
 	const bool writable = accept_tail(p, ring);
-	struct delta d = {.head = p->head};
+	struct delta d = { .head = p->head };
 	struct pmdscope_packet pkt;
 	uint32_t keep = UINT32_MAX;
 	uint16_t i;
@@ -193,7 +194,7 @@ pmdscope_tee_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **
 		uint16_t nb_pkts)
 {
 	const unsigned int lcore = rte_lcore_id();
-	struct origin origin = {.port = port, .queue = queue, .dir = dir};
+	struct origin origin = { .port = port, .queue = queue, .dir = dir };
 	struct pmdscope_tee_capture *capture;
 	unsigned int i;
 

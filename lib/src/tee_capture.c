@@ -51,7 +51,7 @@ bool
 pmdscope_tee_lcore_polls(unsigned int lcore)
 {
 	return __atomic_load_n(&pmdscope_lcores[lcore].polls, __ATOMIC_RELAXED) != 0 ||
-			__atomic_load_n(&pmdscope_tee_slots.seen[lcore], __ATOMIC_RELAXED) != 0;
+	       __atomic_load_n(&pmdscope_tee_slots.seen[lcore], __ATOMIC_RELAXED) != 0;
 }
 
 struct pmdscope_tee_capture *
@@ -59,8 +59,8 @@ pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 {
 	struct pmdscope_tee_capture *capture;
 
-	capture = aligned_alloc(RTE_CACHE_LINE_SIZE,
-			RTE_ALIGN_CEIL(sizeof(*capture), RTE_CACHE_LINE_SIZE));
+	capture = aligned_alloc(
+			RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(sizeof(*capture), RTE_CACHE_LINE_SIZE));
 	if (capture == NULL)
 		return NULL;
 	memset(capture, 0, sizeof(*capture));
@@ -71,12 +71,13 @@ pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 }
 
 int
-pmdscope_tee_capture_add_ring(struct pmdscope_tee_capture *capture, unsigned int lcore,
-		const char **step)
+pmdscope_tee_capture_add_ring(
+		struct pmdscope_tee_capture *capture, unsigned int lcore, const char **step)
 {
 	struct pmdscope_tee_ring *ring;
 
-	ring = pmdscope_tee_ring_create(lcore, capture->spec.ring_size, capture->spec.snaplen, step);
+	ring = pmdscope_tee_ring_create(
+			lcore, capture->spec.ring_size, capture->spec.snaplen, step);
 	if (ring == NULL)
 		return -errno;
 	capture->nb_rings++;
@@ -138,8 +139,8 @@ unused(struct pmdscope_tee_capture *capture)
 		if (!barrier())
 			return false;
 		for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
-			capture->seqs[lcore] = __atomic_load_n(&pmdscope_lcores[lcore].tee_seq,
-					__ATOMIC_ACQUIRE);
+			capture->seqs[lcore] = __atomic_load_n(
+					&pmdscope_lcores[lcore].tee_seq, __ATOMIC_ACQUIRE);
 		capture->fenced = true;
 	}
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {

@@ -33,22 +33,22 @@
  */
 struct pmdscope_tee_producer {
 	struct pmdscope_tee_ring *ring; /* NULL: every packet is dropped, and counted. */
-	uint64_t head; /* Authoritative; that of the ring header is a copy. */
-	uint64_t tail; /* The last one accepted. */
+	uint64_t head;			/* Authoritative; that of the ring header is a copy. */
+	uint64_t tail;			/* The last one accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
 	uint32_t sample_skip; /* Packets to leave out before the next is kept. */
-	uint8_t wanted;       /* The lcore has seen a burst of a selected queue. */
-	uint8_t full;         /* The last burst did not fit. */
-	uint8_t broken;       /* The tail broke the rules; nothing is written any more. */
+	uint8_t wanted;	      /* The lcore has seen a burst of a selected queue. */
+	uint8_t full;	      /* The last burst did not fit. */
+	uint8_t broken;	      /* The tail broke the rules; nothing is written any more. */
 	uint32_t gap[RTE_MAX_ETHPORTS];
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS];
 } __rte_cache_aligned;
 
 /* What the control thread remembers about a producer. */
 struct pmdscope_tee_watch {
-	uint64_t tail;     /* When it last moved... */
+	uint64_t tail;	   /* When it last moved... */
 	uint64_t since_ms; /* ...or since when it stands still at a full ring; 0 when neither. */
-	bool listed;       /* Has a row in /pmdscope/tee. */
+	bool listed;	   /* Has a row in /pmdscope/tee. */
 };
 
 struct pmdscope_tee_capture {
@@ -59,7 +59,7 @@ struct pmdscope_tee_capture {
 	uint64_t id;
 	unsigned int slot;
 	unsigned int nb_rings;
-	uint64_t bytes;     /* Memory of the capture and its rings. */
+	uint64_t bytes;	    /* Memory of the capture and its rings. */
 	uint64_t max_bytes; /* That its rings may take. */
 	bool lacks_ring;    /* Of an lcore that began late; logged. */
 	struct pmdscope_tee_watch watch[RTE_MAX_LCORE];
@@ -67,7 +67,7 @@ struct pmdscope_tee_capture {
 	/* Once retired. */
 	struct pmdscope_tee_capture *next;
 	uint64_t retired_ms;
-	bool fenced;                   /* seqs were taken behind a barrier. */
+	bool fenced; /* seqs were taken behind a barrier. */
 	uint32_t seqs[RTE_MAX_LCORE];
 };
 
@@ -75,8 +75,8 @@ struct pmdscope_tee_capture {
 struct pmdscope_tee_capture *pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec);
 
 /* Give an lcore its ring, armed or not. 0 or a negative errno, with *step as of rings. */
-int pmdscope_tee_capture_add_ring(struct pmdscope_tee_capture *capture, unsigned int lcore,
-		const char **step);
+int pmdscope_tee_capture_add_ring(
+		struct pmdscope_tee_capture *capture, unsigned int lcore, const char **step);
 
 /* Let the lcores find it in a free slot; false when none is. */
 bool pmdscope_tee_capture_arm(struct pmdscope_tee_capture *capture);

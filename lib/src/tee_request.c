@@ -20,8 +20,8 @@ struct reason {
 	size_t size;
 };
 
-static __rte_format_printf(3, 4) int
-refuse(const struct reason *why, int error, const char *format, ...)
+static __rte_format_printf(3, 4) int refuse(
+		const struct reason *why, int error, const char *format, ...)
 {
 	va_list ap;
 
@@ -52,7 +52,7 @@ check_frame(const struct pmdscope_tee_request *req, size_t len, const struct rea
 		return refuse(why, -EINVAL, "nb_insns: %u, at most %u", req->nb_insns,
 				PMDSCOPE_TEE_MAX_INSNS);
 	expected = sizeof(*req) + req->nb_selects * sizeof(struct pmdscope_tee_select) +
-			req->nb_insns * sizeof(struct pmdscope_insn);
+		   req->nb_insns * sizeof(struct pmdscope_insn);
 	if (len != expected)
 		return refuse(why, -EMSGSIZE, "%zu bytes, %zu by nb_selects and nb_insns", len,
 				expected);
@@ -65,8 +65,8 @@ check_settings(const struct pmdscope_tee_request *req, const struct reason *why)
 	if (req->snaplen > SNAPLEN_MAX)
 		return refuse(why, -EINVAL, "snaplen: %u, at most %u", req->snaplen, SNAPLEN_MAX);
 	if (req->ring_size != 0 && (!rte_is_power_of_2(req->ring_size) ||
-			req->ring_size < PMDSCOPE_RING_MIN_SIZE ||
-			req->ring_size > PMDSCOPE_RING_MAX_SIZE))
+						   req->ring_size < PMDSCOPE_RING_MIN_SIZE ||
+						   req->ring_size > PMDSCOPE_RING_MAX_SIZE))
 		return refuse(why, -EINVAL, "ring_size: %u, must be a power of two, %u to %u",
 				req->ring_size, PMDSCOPE_RING_MIN_SIZE, PMDSCOPE_RING_MAX_SIZE);
 	if (req->reserved != 0)
@@ -84,7 +84,8 @@ check_select(const struct pmdscope_tee_select *select, unsigned int i, const str
 		return refuse(why, -EINVAL, "selects[%u].queue: %u, the app's limit is %u", i,
 				select->queue, RTE_MAX_QUEUES_PER_PORT - 1);
 	if (select->dirs == 0 || (select->dirs & ~(PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX)) != 0)
-		return refuse(why, -EINVAL, "selects[%u].dirs: %#x, must be 1 to 3", i, select->dirs);
+		return refuse(why, -EINVAL, "selects[%u].dirs: %#x, must be 1 to 3", i,
+				select->dirs);
 	if (select->reserved != 0)
 		return refuse(why, -EINVAL, "selects[%u].reserved: %u, must be 0", i,
 				select->reserved);
@@ -110,7 +111,7 @@ int
 pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec *spec, char *text,
 		size_t text_size)
 {
-	const struct reason why = {.text = text, .size = text_size};
+	const struct reason why = { .text = text, .size = text_size };
 	const uint8_t *p = buf;
 	struct pmdscope_tee_select select;
 	struct pmdscope_tee_request req;

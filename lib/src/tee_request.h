@@ -16,9 +16,10 @@
 #include "pmdscope_ring.h"
 
 /* Largest valid request, bytes. */
-#define PMDSCOPE_TEE_REQUEST_MAX (sizeof(struct pmdscope_tee_request) + \
-		PMDSCOPE_TEE_MAX_SELECTS * sizeof(struct pmdscope_tee_select) + \
-		PMDSCOPE_TEE_MAX_INSNS * sizeof(struct pmdscope_insn))
+#define PMDSCOPE_TEE_REQUEST_MAX \
+	(sizeof(struct pmdscope_tee_request) + \
+			PMDSCOPE_TEE_MAX_SELECTS * sizeof(struct pmdscope_tee_select) + \
+			PMDSCOPE_TEE_MAX_INSNS * sizeof(struct pmdscope_insn))
 
 /* A checked request with its defaults filled in. */
 struct pmdscope_tee_spec {

@@ -65,7 +65,8 @@ prefer_node(void *addr, size_t len, unsigned int lcore)
 	const unsigned long mask = 1UL << (node % (sizeof(mask) * CHAR_BIT));
 
 	if (node < sizeof(mask) * CHAR_BIT)
-		syscall(SYS_mbind, addr, len, MPOL_PREFERRED, &mask, sizeof(mask) * CHAR_BIT + 1, 0);
+		syscall(SYS_mbind, addr, len, MPOL_PREFERRED, &mask, sizeof(mask) * CHAR_BIT + 1,
+				0);
 }
 
 /* Fill the page table, or the first bursts would. */

@@ -50,7 +50,7 @@ static struct {
 	uint64_t max_bytes;
 	uint64_t last_id;
 	struct conn conns[CONNS_MAX];
-} server = {.listen_fd = -1};
+} server = { .listen_fd = -1 };
 
 /* Parsed into here rather than onto the control thread's stack. */
 static struct pmdscope_tee_spec request_spec;
@@ -170,8 +170,8 @@ session_open(struct conn *conn, const void *buf, size_t len, char *text, size_t 
 	if (ret == 0)
 		ret = make_room(text, size);
 	if (ret == 0)
-		ret = pmdscope_tee_session_open(&request_spec, server.max_bytes, &conn->capture, text,
-				size);
+		ret = pmdscope_tee_session_open(
+				&request_spec, server.max_bytes, &conn->capture, text, size);
 	if (ret < 0)
 		return ret;
 	conn->capture->id = ++server.last_id;
@@ -239,7 +239,7 @@ free_conn(void)
 static void
 conn_open(int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
 	struct conn *conn = free_conn();
 	pid_t pid;
 
@@ -250,7 +250,7 @@ conn_open(int fd)
 		pmdscope_tee_send(fd, PMDSCOPE_TEE_REFUSE, EBUSY, "too many connections wait");
 	} else {
 		event.data.ptr = conn;
-		*conn = (struct conn){.fd = fd, .pid = pid, .since_ms = pmdscope_tee_now_ms()};
+		*conn = (struct conn){ .fd = fd, .pid = pid, .since_ms = pmdscope_tee_now_ms() };
 		if (epoll_ctl(server.epfd, EPOLL_CTL_ADD, fd, &event) == 0)
 			return;
 		conn->fd = -1;
@@ -335,7 +335,8 @@ pmdscope_tee_tick(void)
 		conn = &server.conns[i];
 		if (conn->armed)
 			tick_session(conn, now);
-		else if (conn->fd >= 0 && conn->capture == NULL && now - conn->since_ms >= PENDING_MS)
+		else if (conn->fd >= 0 && conn->capture == NULL &&
+				now - conn->since_ms >= PENDING_MS)
 			conn_refuse(conn, -ETIMEDOUT, "no request within 2 seconds");
 	}
 }
@@ -343,7 +344,7 @@ pmdscope_tee_tick(void)
 int
 pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server};
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server };
 	unsigned int i;
 	int fd, ret;
 
@@ -357,7 +358,7 @@ pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd)
 		return ret;
 	}
 	for (i = 0; i < CONNS_MAX; i++)
-		server.conns[i] = (struct conn){.fd = -1};
+		server.conns[i] = (struct conn){ .fd = -1 };
 	server.listen_fd = fd;
 	server.epfd = epfd;
 	server.paused = false;
@@ -370,7 +371,7 @@ pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd)
 void
 pmdscope_tee_stop(void)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
+	const struct timespec pause = { .tv_nsec = 1000000 };
 	unsigned int i;
 
 	if (server.listen_fd < 0)
@@ -423,20 +424,29 @@ table_count(void)
 }
 
 enum {
-	SESSION, PID, ARMED, LCORE, RING_BYTES, USED_BYTES, RECORDS, DROPPED, FILTERED, SAMPLED_OUT,
+	SESSION,
+	PID,
+	ARMED,
+	LCORE,
+	RING_BYTES,
+	USED_BYTES,
+	RECORDS,
+	DROPPED,
+	FILTERED,
+	SAMPLED_OUT,
 };
 
 static const struct pmdscope_column columns[] = {
-	[SESSION] = {"session", PMDSCOPE_COLUMN_U64, 1},
-	[PID] = {"pid", PMDSCOPE_COLUMN_U64, 1},
-	[ARMED] = {"armed", PMDSCOPE_COLUMN_U64, 1},
-	[LCORE] = {"lcore", PMDSCOPE_COLUMN_U64, 1},
-	[RING_BYTES] = {"ring_bytes", PMDSCOPE_COLUMN_U64, 1},
-	[USED_BYTES] = {"used_bytes", PMDSCOPE_COLUMN_U64, 1},
-	[RECORDS] = {"records", PMDSCOPE_COLUMN_U64, 1},
-	[DROPPED] = {"dropped", PMDSCOPE_COLUMN_U64, 1},
-	[FILTERED] = {"filtered", PMDSCOPE_COLUMN_U64, 1},
-	[SAMPLED_OUT] = {"sampled_out", PMDSCOPE_COLUMN_U64, 1},
+	[SESSION] = { "session", PMDSCOPE_COLUMN_U64, 1 },
+	[PID] = { "pid", PMDSCOPE_COLUMN_U64, 1 },
+	[ARMED] = { "armed", PMDSCOPE_COLUMN_U64, 1 },
+	[LCORE] = { "lcore", PMDSCOPE_COLUMN_U64, 1 },
+	[RING_BYTES] = { "ring_bytes", PMDSCOPE_COLUMN_U64, 1 },
+	[USED_BYTES] = { "used_bytes", PMDSCOPE_COLUMN_U64, 1 },
+	[RECORDS] = { "records", PMDSCOPE_COLUMN_U64, 1 },
+	[DROPPED] = { "dropped", PMDSCOPE_COLUMN_U64, 1 },
+	[FILTERED] = { "filtered", PMDSCOPE_COLUMN_U64, 1 },
+	[SAMPLED_OUT] = { "sampled_out", PMDSCOPE_COLUMN_U64, 1 },
 };
 
 /* What the consumer has not read, as far as its tail can be believed. */

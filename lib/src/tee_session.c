@@ -42,15 +42,19 @@ fit_rings(struct pmdscope_tee_spec *spec, uint64_t max_bytes, char *text, size_t
 			rings * (uint64_t)spec->ring_size > max_bytes)
 		spec->ring_size /= 2;
 	if (rings * (uint64_t)spec->ring_size > max_bytes) {
-		snprintf(text, size, "ring_size: %u lcores do not fit the app's limit of %" PRIu64
-				" MiB (tee_session_mb)", rings, max_bytes >> 20);
+		snprintf(text, size,
+				"ring_size: %u lcores do not fit the app's limit of %" PRIu64
+				" MiB (tee_session_mb)",
+				rings, max_bytes >> 20);
 		return -ENOMEM;
 	}
 	spec->snaplen = pmdscope_tee_ring_snaplen(spec->ring_size, spec->snaplen);
 	text[0] = '\0';
 	if (spec->ring_size < asked_size)
-		snprintf(text, size, "ring_size reduced to %u: %u lcores share %" PRIu64
-				" MiB (tee_session_mb)", spec->ring_size, rings, max_bytes >> 20);
+		snprintf(text, size,
+				"ring_size reduced to %u: %u lcores share %" PRIu64
+				" MiB (tee_session_mb)",
+				spec->ring_size, rings, max_bytes >> 20);
 	else if (spec->snaplen < asked_snaplen)
 		snprintf(text, size, "snaplen reduced to %u: half of ring_size", spec->snaplen);
 	return 0;
@@ -69,7 +73,8 @@ add_rings(struct pmdscope_tee_capture *capture, char *why, size_t size)
 			continue;
 		ret = pmdscope_tee_capture_add_ring(capture, lcore, &step);
 		if (ret < 0) {
-			snprintf(why, size, "ring of lcore %u: %s: %s", lcore, step, strerror(-ret));
+			snprintf(why, size, "ring of lcore %u: %s: %s", lcore, step,
+					strerror(-ret));
 			return ret;
 		}
 		list(capture, lcore);
@@ -131,7 +136,8 @@ tick_ring(struct pmdscope_tee_capture *capture, unsigned int lcore, uint64_t now
 	const struct pmdscope_tee_producer *p = &capture->producers[lcore];
 
 	if (__atomic_load_n(&p->broken, __ATOMIC_RELAXED)) {
-		snprintf(why, size, "lcore %u: the consumer's tail went back or beyond head", lcore);
+		snprintf(why, size, "lcore %u: the consumer's tail went back or beyond head",
+				lcore);
 		return EPROTO;
 	}
 	if (lease_expired(&capture->watch[lcore], p, capture->spec.lease_ms, now_ms)) {
@@ -154,14 +160,16 @@ add_late_ring(struct pmdscope_tee_capture *capture, unsigned int lcore)
 	if ((capture->nb_rings + 1) * (uint64_t)capture->spec.ring_size <= capture->max_bytes)
 		ret = pmdscope_tee_capture_add_ring(capture, lcore, &step);
 	if (ret < 0 && !capture->lacks_ring)
-		PMDSCOPE_LOG(WARNING, "capture %" PRIu64 ": no ring for lcore %u, its packets count "
-				"as dropped: %s: %s", capture->id, lcore, step, strerror(-ret));
+		PMDSCOPE_LOG(WARNING,
+				"capture %" PRIu64 ": no ring for lcore %u, its packets count "
+				"as dropped: %s: %s",
+				capture->id, lcore, step, strerror(-ret));
 	capture->lacks_ring |= ret < 0;
 }
 
 int
-pmdscope_tee_session_tick(struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why,
-		size_t size)
+pmdscope_tee_session_tick(
+		struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why, size_t size)
 {
 	unsigned int lcore;
 	int error;

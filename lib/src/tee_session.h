@@ -26,7 +26,7 @@ int pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes
  * Refresh the anchors and give rings to lcores that began to poll. 0, or the positive errno that
  * the capture has to end with and the reason in why.
  */
-int pmdscope_tee_session_tick(struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why,
-		size_t size);
+int pmdscope_tee_session_tick(
+		struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why, size_t size);
 
 #endif /* PMDSCOPE_TEE_SESSION_H */

@@ -91,7 +91,7 @@ is_stale(const struct sockaddr_un *addr)
 	if (fd < 0)
 		return false;
 	stale = connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0 &&
-			errno == ECONNREFUSED;
+		errno == ECONNREFUSED;
 	close(fd);
 	return stale;
 }
@@ -100,7 +100,7 @@ is_stale(const struct sockaddr_un *addr)
 static int
 bind_free_name(int fd, const char *dir)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	char suffix[16] = "";
 	unsigned int i;
 	int len;
@@ -140,8 +140,10 @@ warn_unreachable(const char *path)
 		return;
 	if (st.st_gid == socket_group && (st.st_mode & S_IXGRP) != 0)
 		return;
-	PMDSCOPE_LOG(WARNING, "tee_group cannot reach the capture socket; "
-			"run: chgrp %u %s && chmod g+x %s", (unsigned int)socket_group, path, path);
+	PMDSCOPE_LOG(WARNING,
+			"tee_group cannot reach the capture socket; "
+			"run: chgrp %u %s && chmod g+x %s",
+			(unsigned int)socket_group, path, path);
 }
 
 /* Nobody can connect before listen(), so the order leaves no gap. */
@@ -157,8 +159,10 @@ set_access(const char *dir)
 		return 0;
 	if (chown(socket_path, (uid_t)-1, socket_group) < 0 ||
 			chmod(socket_path, S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) < 0) {
-		PMDSCOPE_LOG(ERR, "%s: cannot give it to tee_group: %s; "
-				"only this user and root may capture", socket_path, strerror(errno));
+		PMDSCOPE_LOG(ERR,
+				"%s: cannot give it to tee_group: %s; "
+				"only this user and root may capture",
+				socket_path, strerror(errno));
 		socket_group = NO_GROUP;
 		return 0;
 	}
@@ -248,8 +252,7 @@ pmdscope_tee_socket_allows(int fd, pid_t *pid)
 	*pid = peer.pid;
 	if (peer.uid == 0 || peer.uid == geteuid())
 		return true;
-	return socket_group != NO_GROUP &&
-			(peer.gid == socket_group || in_group(fd, socket_group));
+	return socket_group != NO_GROUP && (peer.gid == socket_group || in_group(fd, socket_group));
 }
 
 static int
@@ -261,7 +264,7 @@ send_message(int fd, uint16_t kind, uint32_t value, const char *text, void *cont
 		.kind = kind,
 		.value = value,
 	};
-	struct iovec iov = {.iov_base = &message, .iov_len = sizeof(message)};
+	struct iovec iov = { .iov_base = &message, .iov_len = sizeof(message) };
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -282,11 +285,11 @@ pmdscope_tee_send(int fd, uint16_t kind, uint32_t value, const char *text)
 int
 pmdscope_tee_send_ring(int fd, unsigned int lcore, struct pmdscope_tee_ring *ring)
 {
-	const int fds[2] = {ring->data_fd, ring->tail_fd};
+	const int fds[2] = { ring->data_fd, ring->tail_fd };
 	union {
 		char buf[CMSG_SPACE(sizeof(fds))];
 		struct cmsghdr align;
-	} control = {0};
+	} control = { 0 };
 	struct cmsghdr *cmsg = &control.align;
 	int ret;
 

@@ -120,8 +120,8 @@ pmdscope_telemetry_register(void)
 
 	if (registered)
 		return 0;
-	ret = rte_telemetry_register_cmd(PREFIX, handle_info,
-			"About libpmdscope in this app. No parameters");
+	ret = rte_telemetry_register_cmd(
+			PREFIX, handle_info, "About libpmdscope in this app. No parameters");
 	for (i = 0; ret == 0 && i < RTE_DIM(tables); i++) {
 		snprintf(cmd, sizeof(cmd), PREFIX "/%s", tables[i]->name);
 		ret = rte_telemetry_register_cmd(cmd, handle_table, tables[i]->help);

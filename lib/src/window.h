@@ -38,8 +38,7 @@ pmdscope_window_last(const struct pmdscope_window *w)
 	const uint64_t id = __atomic_load_n(&w->id, __ATOMIC_ACQUIRE);
 	const uint64_t max = __atomic_load_n(&w->max, __ATOMIC_ACQUIRE);
 
-	if (id + 1 == pmdscope_window_now &&
-			__atomic_load_n(&w->id, __ATOMIC_RELAXED) == id)
+	if (id + 1 == pmdscope_window_now && __atomic_load_n(&w->id, __ATOMIC_RELAXED) == id)
 		return max;
 	/* Either the writer is in the present window, or it has been silent for a whole one. */
 	if (__atomic_load_n(&w->id, __ATOMIC_RELAXED) == pmdscope_window_now)

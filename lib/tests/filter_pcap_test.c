@@ -18,22 +18,71 @@
 #define SNAPLEN 262144
 
 static const char *const expressions[] = {
-	"ip", "ip6", "arp", "rarp", "tcp", "udp", "icmp", "icmp6", "vlan", "vlan 100", "mpls",
-	"host 10.0.0.1", "src host 10.0.0.2", "dst net 10.0.0.0/30", "net 10", "not net 10.0.0.0/29",
-	"ip6 host fd00::1", "src net fd00::/64", "port 53", "udp port 53", "tcp port 80",
-	"src port 443", "dst portrange 1-1023", "not port 22", "tcp[tcpflags] & tcp-syn != 0",
-	"tcp[tcpflags] & (tcp-syn|tcp-fin) != 0", "tcp[13] == 18", "icmp[icmptype] == icmp-echo",
-	"ip[8] < 64", "ip[6:2] & 0x1fff != 0", "ip[6:2] & 0x2000 != 0", "udp[8:4] = 0x01020304",
-	"tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420", "ether host 02:00:00:00:00:01",
-	"ether broadcast", "ether multicast", "ether proto 0x88cc", "ether[0] & 1 = 1", "len > 100",
-	"less 64", "greater 500", "ip proto 47", "ip6 proto 17", "vlan and tcp port 80",
-	"vlan 100 and vlan 200", "vlan and host 10.0.0.1 and udp", "not vlan and udp",
+	"ip",
+	"ip6",
+	"arp",
+	"rarp",
+	"tcp",
+	"udp",
+	"icmp",
+	"icmp6",
+	"vlan",
+	"vlan 100",
+	"mpls",
+	"host 10.0.0.1",
+	"src host 10.0.0.2",
+	"dst net 10.0.0.0/30",
+	"net 10",
+	"not net 10.0.0.0/29",
+	"ip6 host fd00::1",
+	"src net fd00::/64",
+	"port 53",
+	"udp port 53",
+	"tcp port 80",
+	"src port 443",
+	"dst portrange 1-1023",
+	"not port 22",
+	"tcp[tcpflags] & tcp-syn != 0",
+	"tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+	"tcp[13] == 18",
+	"icmp[icmptype] == icmp-echo",
+	"ip[8] < 64",
+	"ip[6:2] & 0x1fff != 0",
+	"ip[6:2] & 0x2000 != 0",
+	"udp[8:4] = 0x01020304",
+	"tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420",
+	"ether host 02:00:00:00:00:01",
+	"ether broadcast",
+	"ether multicast",
+	"ether proto 0x88cc",
+	"ether[0] & 1 = 1",
+	"len > 100",
+	"less 64",
+	"greater 500",
+	"ip proto 47",
+	"ip6 proto 17",
+	"vlan and tcp port 80",
+	"vlan 100 and vlan 200",
+	"vlan and host 10.0.0.1 and udp",
+	"not vlan and udp",
 	"ip host 10.0.0.1 and (tcp port 80 or tcp port 443) and not src port 22",
 	"(udp and port 53) or (tcp and (port 80 or port 8080 or port 443)) or icmp or arp",
-	"ip[2:2] - ((ip[0] & 0xf) << 2) > 100", "ip[2:2] / 3 = 20", "ip[2:2] % 7 = 3",
-	"ip[8] * 2 = 128", "ip[8] ^ 64 = 0", "ip[1] << 3 = 0", "udp[4:2] | 1 = 61", "ip[-1 + 10] = 6",
-	"ether[14 + (ether[14] & 0xf) * 4] = 0", "ip[ip[8]] = 0", "1500 - len > 1000",
-	"sctp port 3868", "pppoes and ip", "llc", "geneve", "portrange 8000-8100 or portrange 50-60",
+	"ip[2:2] - ((ip[0] & 0xf) << 2) > 100",
+	"ip[2:2] / 3 = 20",
+	"ip[2:2] % 7 = 3",
+	"ip[8] * 2 = 128",
+	"ip[8] ^ 64 = 0",
+	"ip[1] << 3 = 0",
+	"udp[4:2] | 1 = 61",
+	"ip[-1 + 10] = 6",
+	"ether[14 + (ether[14] & 0xf) * 4] = 0",
+	"ip[ip[8]] = 0",
+	"1500 - len > 1000",
+	"sctp port 3868",
+	"pppoes and ip",
+	"llc",
+	"geneve",
+	"portrange 8000-8100 or portrange 50-60",
 };
 
 struct packet {
@@ -56,8 +105,8 @@ pick(const unsigned int *from, unsigned int n)
 }
 
 #define PICK(...) \
-	pick((const unsigned int[]){__VA_ARGS__}, \
-			RTE_DIM(((const unsigned int[]){__VA_ARGS__})))
+	pick((const unsigned int[]){ __VA_ARGS__ }, \
+			RTE_DIM(((const unsigned int[]){ __VA_ARGS__ })))
 
 static uint8_t *
 put_ipv4(uint8_t *p, unsigned int proto)
@@ -70,8 +119,8 @@ put_ipv4(uint8_t *p, unsigned int proto)
 	put16(p + 6, PICK(0, 0, 0, 0x4000, 0x2000, 0x2001, 0x10));
 	p[8] = (uint8_t)PICK(1, 63, 64, 65, 255);
 	p[9] = (uint8_t)proto;
-	memcpy(p + 12, (uint8_t[]){10, 0, 0, (uint8_t)PICK(1, 2, 3, 9)}, 4);
-	memcpy(p + 16, (uint8_t[]){(uint8_t)PICK(10, 10, 11), 0, 0, (uint8_t)PICK(1, 2, 7)}, 4);
+	memcpy(p + 12, (uint8_t[]){ 10, 0, 0, (uint8_t)PICK(1, 2, 3, 9) }, 4);
+	memcpy(p + 16, (uint8_t[]){ (uint8_t)PICK(10, 10, 11), 0, 0, (uint8_t)PICK(1, 2, 7) }, 4);
 	return p + 20 + 4 * options;
 }
 
@@ -117,7 +166,7 @@ make_packet(struct packet *pkt)
 	if (rte_rand_max(16) == 0)
 		return;
 	memset(p, rte_rand_max(8) == 0 ? 0xff : 2, 6);
-	memcpy(p + 6, (uint8_t[]){2, 0, 0, 0, 0, (uint8_t)PICK(1, 2)}, 6);
+	memcpy(p + 6, (uint8_t[]){ 2, 0, 0, 0, 0, (uint8_t)PICK(1, 2) }, 6);
 	p += 12;
 	for (tags = PICK(0, 0, 0, 1, 1, 2); tags > 0; tags--) {
 		p = put16(p, PICK(0x8100, 0x8100, 0x88a8));
@@ -155,8 +204,8 @@ to_stripped_mbuf(const struct packet *pkt, uint8_t dir, bool whole)
 	memcpy(rest.bytes + 12, pkt->bytes + 16, sizeof(rest.bytes) - 16);
 	m = to_mbuf(rest.bytes, pkt->len - 4, whole);
 	m->vlan_tci = (uint16_t)(pkt->bytes[14] << 8 | pkt->bytes[15]);
-	m->ol_flags |= dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED :
-						RTE_MBUF_F_TX_VLAN;
+	m->ol_flags |= dir == PMDSCOPE_DIR_RX ? RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED
+					      : RTE_MBUF_F_TX_VLAN;
 	return m;
 }
 
@@ -170,8 +219,8 @@ compare(const char *expression, const struct pmdscope_filter *filter, struct rte
 	pmdscope_packet_init(&view, m, dir);
 	got = pmdscope_filter_run(filter, &view);
 	if (got != expected)
-		fprintf(stderr, "\"%s\" on %u bytes, %s: %u, libpcap says %u\n", expression, view.len,
-				form, got, expected);
+		fprintf(stderr, "\"%s\" on %u bytes, %s: %u, libpcap says %u\n", expression,
+				view.len, form, got, expected);
 	CHECK(got == expected);
 	rte_pktmbuf_free(m);
 }
@@ -209,8 +258,10 @@ test_expression(const char *expression, const struct packet *packets, int optimi
 		fprintf(stderr, "\"%s\": %s\n", expression, pcap_geterr(pcap));
 		exit(EXIT_FAILURE);
 	}
-	_Static_assert(sizeof(struct bpf_insn) == sizeof(struct pmdscope_insn), "instruction layout");
-	if (pmdscope_filter_load(&filter, program.bf_insns, program.bf_len, why, sizeof(why)) != 0) {
+	_Static_assert(sizeof(struct bpf_insn) == sizeof(struct pmdscope_insn),
+			"instruction layout");
+	if (pmdscope_filter_load(&filter, program.bf_insns, program.bf_len, why, sizeof(why)) !=
+			0) {
 		fprintf(stderr, "\"%s\": %s\n", expression, why);
 		exit(EXIT_FAILURE);
 	}
@@ -225,7 +276,8 @@ test_expression(const char *expression, const struct packet *packets, int optimi
 static void
 test_arithmetic(const struct packet *packets)
 {
-	static const uint16_t ops[] = {0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x90, 0xa0};
+	static const uint16_t ops[] = { 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x90,
+		0xa0 };
 	struct pmdscope_filter filter;
 	struct bpf_insn insns[6];
 	char why[112];
@@ -235,13 +287,14 @@ test_arithmetic(const struct packet *packets)
 		const uint16_t op = ops[rte_rand_max(RTE_DIM(ops))];
 		const bool by_x = rte_rand_max(2);
 
-		insns[0] = (struct bpf_insn){0x30, 0, 0, (bpf_u_int32)rte_rand_max(8)}; /* ldb */
-		insns[1] = (struct bpf_insn){0x07, 0, 0, 0};                            /* tax */
-		insns[2] = (struct bpf_insn){0x20, 0, 0, 0};                            /* ld [0] */
-		insns[3] = (struct bpf_insn){(u_short)(0x04 | op | (by_x ? 8 : 0)), 0, 0,
-			(bpf_u_int32)(1 + rte_rand_max(31))};
-		insns[4] = (struct bpf_insn){rte_rand_max(2) ? 0x84 : 0x04, 0, 0, 0}; /* neg, add #0 */
-		insns[5] = (struct bpf_insn){0x16, 0, 0, 0};                          /* ret a */
+		insns[0] = (struct bpf_insn){ 0x30, 0, 0, (bpf_u_int32)rte_rand_max(8) }; /* ldb */
+		insns[1] = (struct bpf_insn){ 0x07, 0, 0, 0 };				  /* tax */
+		insns[2] = (struct bpf_insn){ 0x20, 0, 0, 0 }; /* ld [0] */
+		insns[3] = (struct bpf_insn){ (u_short)(0x04 | op | (by_x ? 8 : 0)), 0, 0,
+			(bpf_u_int32)(1 + rte_rand_max(31)) };
+		insns[4] = (struct bpf_insn){ rte_rand_max(2) ? 0x84 : 0x04, 0, 0,
+			0 };				       /* neg, add #0 */
+		insns[5] = (struct bpf_insn){ 0x16, 0, 0, 0 }; /* ret a */
 		CHECK(pmdscope_filter_load(&filter, insns, RTE_DIM(insns), why, sizeof(why)) == 0);
 		compare_forms("arithmetic", &filter, insns, &packets[i]);
 	}

@@ -15,12 +15,12 @@
 enum { COL_ID, COL_NAME, COL_SIGNED, COL_HIST, COL_LIST_ROW, COL_LIST_VALUE };
 
 static const struct pmdscope_column columns[] = {
-	{"id", PMDSCOPE_COLUMN_U64, 1},
-	{"name", PMDSCOPE_COLUMN_STR, 1},
-	{"signed", PMDSCOPE_COLUMN_INT, 1},
-	{"hist", PMDSCOPE_COLUMN_U64, BUCKETS},
-	{"list_row", PMDSCOPE_COLUMN_LIST, 1},
-	{"list_value", PMDSCOPE_COLUMN_LIST, 1},
+	{ "id", PMDSCOPE_COLUMN_U64, 1 },
+	{ "name", PMDSCOPE_COLUMN_STR, 1 },
+	{ "signed", PMDSCOPE_COLUMN_INT, 1 },
+	{ "hist", PMDSCOPE_COLUMN_U64, BUCKETS },
+	{ "list_row", PMDSCOPE_COLUMN_LIST, 1 },
+	{ "list_value", PMDSCOPE_COLUMN_LIST, 1 },
 };
 
 /* How far the rows go towards the limits; changed between the runs. */
@@ -85,7 +85,7 @@ check_page(const char *page, unsigned int offset, unsigned int n)
 	CHECK_U64(json_len(json_get(page, "list_value")), n * list_length);
 	for (i = 0; i < n; i++) {
 		CHECK_U64(tel_cell(page, "id", i), offset + i);
-		CHECK_U64(tel_cell(page, "signed", i), (uint64_t)-(int64_t)(offset + i));
+		CHECK_U64(tel_cell(page, "signed", i), (uint64_t) - (int64_t)(offset + i));
 		for (k = 0; k < BUCKETS; k++)
 			CHECK_U64(tel_cell(page, "hist", i * BUCKETS + k), big - k);
 		for (k = 0; k < list_length; k++) {
@@ -152,8 +152,19 @@ static void
 test_bad_offsets(void)
 {
 	static const char *const bad[] = {
-		"x", "-1", "+1", " 1", "1 ", "0x1", "1,2", "1.5", "10", "99", "4294967296",
-		"18446744073709551616", "000000000000000000000000000001",
+		"x",
+		"-1",
+		"+1",
+		" 1",
+		"1 ",
+		"0x1",
+		"1,2",
+		"1.5",
+		"10",
+		"99",
+		"4294967296",
+		"18446744073709551616",
+		"000000000000000000000000000001",
 	};
 	unsigned int i;
 

@@ -14,7 +14,7 @@
 
 #define BURST 32
 
-static const struct pmdscope_conf conf = {.sample_ms = 10, .window_ms = 100};
+static const struct pmdscope_conf conf = { .sample_ms = 10, .window_ms = 100 };
 static struct rte_mempool *pool;
 
 static uint16_t
@@ -30,7 +30,7 @@ plug(const char *name, const char *args)
 static void
 configure(uint16_t port, uint16_t nb_queues)
 {
-	const struct rte_eth_conf eth_conf = {0};
+	const struct rte_eth_conf eth_conf = { 0 };
 	uint16_t q;
 
 	CHECK(rte_eth_dev_configure(port, nb_queues, nb_queues, &eth_conf) == 0);
@@ -95,8 +95,8 @@ forward(uint16_t port, uint16_t queue, uint16_t nb)
 static void
 test_counts(void)
 {
-	static const uint16_t sizes[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 32};
-	static const uint64_t buckets[] = {1, 1, 2, 2, 2, 2, 0, 0};
+	static const uint16_t sizes[] = { 1, 2, 3, 4, 5, 8, 9, 16, 17, 32 };
+	static const uint64_t buckets[] = { 1, 1, 2, 2, 2, 2, 0, 0 };
 	const uint16_t port = plug("net_null0", "size=100");
 	const char *body;
 	unsigned int i, row, packets = 0;
@@ -281,7 +281,7 @@ static void
 test_many_queues(void)
 {
 	const uint16_t port = plug("net_null0", "");
-	bool seen[2][64] = {{false}};
+	bool seen[2][64] = { { false } };
 	unsigned int offset = 0, i, pages = 0;
 	uint16_t q;
 	bool more;
@@ -338,7 +338,7 @@ test_busy(void)
 	configure(port, 1);
 	pmdscope_fini();
 	CHECK(rte_eal_remote_launch(forward_forever, (void *)(uintptr_t)&port,
-				rte_get_next_lcore(-1, 1, 0)) == 0);
+			      rte_get_next_lcore(-1, 1, 0)) == 0);
 	for (i = 0; i < 10; i++) {
 		CHECK(pmdscope_init(&conf) == 0);
 		CHECK(has_callbacks(port));

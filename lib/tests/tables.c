@@ -15,15 +15,20 @@
 #define POOL_SIZE 1023
 #define CACHE_SIZE 32
 
-static const struct pmdscope_conf conf = {.sample_ms = 10, .window_ms = 100};
+static const struct pmdscope_conf conf = { .sample_ms = 10, .window_ms = 100 };
 
 static void
 test_conf(void)
 {
 	static const struct pmdscope_conf bad[] = {
-		{.sample_ms = 9}, {.sample_ms = 10001}, {.window_ms = 99}, {.window_ms = 60001},
-		{.stall_us = 10000001}, {.tee_sessions = 9}, {.tee_session_mb = 1025},
-		{.flags = 1U << 31},
+		{ .sample_ms = 9 },
+		{ .sample_ms = 10001 },
+		{ .window_ms = 99 },
+		{ .window_ms = 60001 },
+		{ .stall_us = 10000001 },
+		{ .tee_sessions = 9 },
+		{ .tee_session_mb = 1025 },
+		{ .flags = 1U << 31 },
 	};
 	unsigned int i;
 
@@ -85,15 +90,16 @@ check_sums(void)
 
 	CHECK(row >= 0);
 	CHECK_U64(tel_cell(pools, "common", i) + tel_cell(pools, "cached", i) +
-			tel_cell(pools, "in_use", i), POOL_SIZE);
+					tel_cell(pools, "in_use", i),
+			POOL_SIZE);
 	CHECK_U64(tel_cell(pools, "size", i), POOL_SIZE);
 }
 
 static void
 test_pool(void)
 {
-	struct rte_mempool *mp = rte_pktmbuf_pool_create("pool", POOL_SIZE, CACHE_SIZE, 0, 2048,
-			SOCKET_ID_ANY);
+	struct rte_mempool *mp = rte_pktmbuf_pool_create(
+			"pool", POOL_SIZE, CACHE_SIZE, 0, 2048, SOCKET_ID_ANY);
 	struct rte_mbuf *mbufs[700];
 	const char *pools;
 	unsigned int i;

@@ -46,8 +46,8 @@ test_wrap(void)
 
 	for (; r.pos < 10 * (uint64_t)PMDSCOPE_RING_MIN_SIZE; n++) {
 		len = 1 + (uint32_t)rte_rand_max(9000);
-		offer(3, 7, PMDSCOPE_DIR_RX, test_packet(len, (uint8_t)n,
-				(uint16_t)(1 + rte_rand_max(2048))));
+		offer(3, 7, PMDSCOPE_DIR_RX,
+				test_packet(len, (uint8_t)n, (uint16_t)(1 + rte_rand_max(2048))));
 		rec = test_next(&r);
 		CHECK(rec != NULL);
 		check_bytes(rec, len, len, (uint8_t)n);
@@ -70,7 +70,7 @@ test_overflow(void)
 	struct request req = test_request();
 	const struct pmdscope_record *rec;
 	struct rte_mbuf *burst[BURST];
-	uint64_t got[2] = {0}, gaps[2] = {0}, sent[2] = {0};
+	uint64_t got[2] = { 0 }, gaps[2] = { 0 }, sent[2] = { 0 };
 	struct reader r;
 	unsigned int i, round;
 	const int fd = test_attach(&req, &r);
@@ -85,7 +85,8 @@ test_overflow(void)
 		if (round % 40 != 39)
 			continue;
 		while ((rec = test_next(&r)) != NULL) {
-			CHECK(rec->flags == PMDSCOPE_RECORD_F_ATTEMPT && rec->dir == PMDSCOPE_DIR_TX);
+			CHECK(rec->flags == PMDSCOPE_RECORD_F_ATTEMPT &&
+					rec->dir == PMDSCOPE_DIR_TX);
 			got[rec->port]++;
 			gaps[rec->port] += rec->gap;
 		}
@@ -137,7 +138,7 @@ test_sample(void)
 static void
 test_snaplen(void)
 {
-	const struct pmdscope_insn keep_50 = {.code = 0x06, .k = 50};
+	const struct pmdscope_insn keep_50 = { .code = 0x06, .k = 50 };
 	struct request req = test_request();
 	const struct pmdscope_record *rec;
 	struct reader r;
@@ -188,7 +189,7 @@ test_snaplen(void)
 static void
 test_vlan(void)
 {
-	static const uint8_t qinq[] = {0x88, 0xa8, 0x0b, 0xcd, 0x81, 0x00, 0xe1, 0x23};
+	static const uint8_t qinq[] = { 0x88, 0xa8, 0x0b, 0xcd, 0x81, 0x00, 0xe1, 0x23 };
 	struct request req = test_request();
 	const struct pmdscope_record *rec;
 	const uint8_t *bytes;
@@ -244,15 +245,18 @@ test_selects(void)
 		uint8_t dir;
 		int hit;
 	} bursts[] = {
-		{2, 5, PMDSCOPE_DIR_RX, 1}, {2, 5, PMDSCOPE_DIR_TX, 0}, {2, 4, PMDSCOPE_DIR_RX, 0},
-		{3, 5, PMDSCOPE_DIR_RX, 0}, {RTE_MAX_ETHPORTS - 1, 9, PMDSCOPE_DIR_TX, 0},
+		{ 2, 5, PMDSCOPE_DIR_RX, 1 },
+		{ 2, 5, PMDSCOPE_DIR_TX, 0 },
+		{ 2, 4, PMDSCOPE_DIR_RX, 0 },
+		{ 3, 5, PMDSCOPE_DIR_RX, 0 },
+		{ RTE_MAX_ETHPORTS - 1, 9, PMDSCOPE_DIR_TX, 0 },
 	};
 	struct request req = test_request();
 	struct reader r;
 	unsigned int i;
 	int fd;
 
-	req.select = (struct pmdscope_tee_select){.port = 2, .queue = 5, .dirs = PMDSCOPE_DIR_RX};
+	req.select = (struct pmdscope_tee_select){ .port = 2, .queue = 5, .dirs = PMDSCOPE_DIR_RX };
 	fd = test_attach(&req, &r);
 	for (i = 0; i < RTE_DIM(bursts); i++) {
 		offer(bursts[i].port, bursts[i].queue, bursts[i].dir, test_packet(60, 0, 60));
@@ -261,8 +265,9 @@ test_selects(void)
 	close(fd);
 	test_unmap(&r);
 
-	req.select = (struct pmdscope_tee_select){.port = PMDSCOPE_TEE_ANY, .queue = 9,
-		.dirs = PMDSCOPE_DIR_TX};
+	req.select = (struct pmdscope_tee_select){
+		.port = PMDSCOPE_TEE_ANY, .queue = 9, .dirs = PMDSCOPE_DIR_TX
+	};
 	fd = test_attach(&req, &r);
 	for (i = 0; i < RTE_DIM(bursts); i++) {
 		offer(bursts[i].port, bursts[i].queue, bursts[i].dir, test_packet(60, 0, 60));
@@ -303,10 +308,10 @@ test_filter_counts(void)
 	int fd;
 
 	/* ldb [0]; jset #1; ret #0 or #262144: keeps odd seeds. */
-	req.insns[0] = (struct pmdscope_insn){.code = 0x30, .k = 0};
-	req.insns[1] = (struct pmdscope_insn){.code = 0x45, .k = 1, .jt = 1};
-	req.insns[2] = (struct pmdscope_insn){.code = 0x06, .k = 0};
-	req.insns[3] = (struct pmdscope_insn){.code = 0x06, .k = 262144};
+	req.insns[0] = (struct pmdscope_insn){ .code = 0x30, .k = 0 };
+	req.insns[1] = (struct pmdscope_insn){ .code = 0x45, .k = 1, .jt = 1 };
+	req.insns[2] = (struct pmdscope_insn){ .code = 0x06, .k = 0 };
+	req.insns[3] = (struct pmdscope_insn){ .code = 0x06, .k = 262144 };
 	req.hdr.nb_insns = 4;
 	fd = test_attach(&req, &r);
 	for (i = 0; i < 21; i++)

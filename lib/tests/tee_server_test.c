@@ -47,8 +47,8 @@ expect_refusal(const void *buf, size_t len, int error, const char *text)
 	CHECK(send(fd, buf, len, MSG_NOSIGNAL) == (ssize_t)len);
 	message = test_expect(fd, PMDSCOPE_TEE_REFUSE);
 	if (message.value != (uint32_t)error || strstr(message.text, text) == NULL)
-		fprintf(stderr, "%u \"%s\", expected %d \"%s\"\n", message.value, message.text, error,
-				text);
+		fprintf(stderr, "%u \"%s\", expected %d \"%s\"\n", message.value, message.text,
+				error, text);
 	CHECK(message.value == (uint32_t)error && strstr(message.text, text) != NULL);
 	CHECK(test_receive(fd, fds).kind == 0);
 	close(fd);
@@ -57,7 +57,8 @@ expect_refusal(const void *buf, size_t len, int error, const char *text)
 static void
 expect_bad_field(struct request req, int error, const char *text)
 {
-	const size_t len = offsetof(struct request, insns) + req.hdr.nb_insns * sizeof(req.insns[0]);
+	const size_t len =
+			offsetof(struct request, insns) + req.hdr.nb_insns * sizeof(req.insns[0]);
 
 	expect_refusal(&req, len, error, text);
 }
@@ -97,7 +98,7 @@ test_refusals(void)
 	expect_refusal(&req, sizeof(req), EINVAL, "nb_insns");
 	expect_refusal(&req, 1, EMSGSIZE, "1 bytes");
 	expect_refusal(big, sizeof(big), EINVAL, "magic");
-	memcpy(big, &(struct request){.hdr = test_request().hdr}, sizeof(req.hdr));
+	memcpy(big, &(struct request){ .hdr = test_request().hdr }, sizeof(req.hdr));
 	expect_refusal(big, sizeof(big), EMSGSIZE, "65536 bytes");
 
 	for (i = 0; i < 300; i++) {
@@ -386,9 +387,9 @@ test_killed(void)
 static int
 connect_as(uid_t uid, gid_t gid, gid_t extra)
 {
-	struct pmdscope_tee_message message = {0};
+	struct pmdscope_tee_message message = { 0 };
 	const struct request req = test_request();
-	struct pollfd pfd = {.events = POLLIN};
+	struct pollfd pfd = { .events = POLLIN };
 	int status, fd;
 	const pid_t pid = fork();
 
@@ -457,7 +458,7 @@ test_credentials(void)
 static void
 test_names(void)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	char second[sizeof(addr.sun_path) + 2];
 	char name[sizeof(addr.sun_path)];
 	int other;

@@ -38,8 +38,8 @@ produce(void *arg)
 	for (i = 0; i < BURST; i++)
 		pkts[i] = test_packet(60 + i * 40, (uint8_t)i, i % 4 == 3 ? 100 : 2048);
 	for (n = 0; __atomic_load_n(&running, __ATOMIC_ACQUIRE); n++) {
-		pmdscope_tee_burst((uint16_t)(lcore % 2), 0, n % 2 == 0 ? PMDSCOPE_DIR_RX :
-				PMDSCOPE_DIR_TX, pkts, BURST);
+		pmdscope_tee_burst((uint16_t)(lcore % 2), 0,
+				n % 2 == 0 ? PMDSCOPE_DIR_RX : PMDSCOPE_DIR_TX, pkts, BURST);
 		total += BURST;
 	}
 	__atomic_store_n(&offered[lcore], total, __ATOMIC_RELEASE);
@@ -102,8 +102,9 @@ wait_until_freed(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < 200 && (pmdscope_tee_retired_bytes() != 0 ||
-			pmdscope_tee_nb_sessions() != 0); i++)
+	for (i = 0; i < 200 &&
+			(pmdscope_tee_retired_bytes() != 0 || pmdscope_tee_nb_sessions() != 0);
+			i++)
 		test_pump(10);
 	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_retired_bytes() == 0);
 	CHECK(pmdscope_tee_abandoned_bytes() == 0);
@@ -127,7 +128,7 @@ test_accounting(void)
 	const struct request req = test_request();
 	const struct pmdscope_record *rec;
 	struct reader r[1 + WORKERS];
-	uint64_t got[1 + WORKERS] = {0}, gaps[1 + WORKERS] = {0};
+	uint64_t got[1 + WORKERS] = { 0 }, gaps[1 + WORKERS] = { 0 };
 	const uint64_t end = pmdscope_tee_now_ms() + 1000;
 	bool last = false;
 	unsigned int i;
@@ -158,7 +159,8 @@ test_accounting(void)
 		CHECK(got[i] + r[i].hdr->dropped == nb_offered(i));
 		CHECK(r[i].hdr->port_dropped[i % 2] == r[i].hdr->dropped);
 		CHECK(gaps[i] <= r[i].hdr->dropped);
-		printf("lcore %u: %" PRIu64 " offered, %" PRIu64 " read\n", i, nb_offered(i), got[i]);
+		printf("lcore %u: %" PRIu64 " offered, %" PRIu64 " read\n", i, nb_offered(i),
+				got[i]);
 	}
 	detach(fd, r);
 	wait_until_freed();
@@ -270,9 +272,9 @@ test_many(void)
 
 			CHECK(hdr->records > 0);
 			/* RX, TX, both: the bursts take turns. */
-			CHECK(i % 3 == 2 ? seen == nb_offered(j) :
-					seen >= nb_offered(j) / 2 - BURST &&
-					seen <= nb_offered(j) / 2 + BURST);
+			CHECK(i % 3 == 2 ? seen == nb_offered(j)
+					 : seen >= nb_offered(j) / 2 - BURST &&
+									seen <= nb_offered(j) / 2 + BURST);
 			while (test_next(&r[i][j]) != NULL)
 				;
 		}

@@ -28,7 +28,7 @@ test_eal(const char *name, unsigned int nb_lcores)
 	static char no_huge[] = "--no-huge", no_pci[] = "--no-pci", no_shconf[] = "--no-shconf";
 	static char no_telemetry[] = "--no-telemetry", mb[] = "-m64";
 	char self[64], prefix[64], lcores[128];
-	char *argv[] = {self, no_huge, no_pci, no_shconf, no_telemetry, mb, lcores, prefix};
+	char *argv[] = { self, no_huge, no_pci, no_shconf, no_telemetry, mb, lcores, prefix };
 	unsigned int i;
 	int len = 0;
 
@@ -39,8 +39,8 @@ test_eal(const char *name, unsigned int nb_lcores)
 	snprintf(self, sizeof(self), "%s", name);
 	snprintf(prefix, sizeof(prefix), "--file-prefix=%s_%d", name, (int)getpid());
 	CHECK(rte_eal_init(RTE_DIM(argv), argv) >= 0);
-	test_pool = rte_pktmbuf_pool_create("test", 2047, 0, 0, 2048 + RTE_PKTMBUF_HEADROOM,
-			SOCKET_ID_ANY);
+	test_pool = rte_pktmbuf_pool_create(
+			"test", 2047, 0, 0, 2048 + RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
 	CHECK(test_pool != NULL);
 }
 
@@ -58,13 +58,14 @@ start(const struct pmdscope_conf *conf)
 void
 test_tee_start(unsigned int sessions, unsigned int session_mb)
 {
-	start(&(struct pmdscope_conf){.tee_sessions = sessions, .tee_session_mb = session_mb});
+	start(&(struct pmdscope_conf){ .tee_sessions = sessions, .tee_session_mb = session_mb });
 }
 
 void
 test_tee_start_group(const char *group)
 {
-	start(&(struct pmdscope_conf){.tee_sessions = 3, .tee_session_mb = 8, .tee_group = group});
+	start(&(struct pmdscope_conf){
+			.tee_sessions = 3, .tee_session_mb = 8, .tee_group = group });
 }
 
 void
@@ -103,7 +104,7 @@ int
 test_connect(void)
 {
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 
 	CHECK(fd >= 0);
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", pmdscope_tee_socket_path());
@@ -133,7 +134,8 @@ test_request(void)
 void
 test_send(int fd, const struct request *req)
 {
-	const size_t len = offsetof(struct request, insns) + req->hdr.nb_insns * sizeof(req->insns[0]);
+	const size_t len =
+			offsetof(struct request, insns) + req->hdr.nb_insns * sizeof(req->insns[0]);
 
 	CHECK(send(fd, req, len, MSG_NOSIGNAL) == (ssize_t)len);
 }
@@ -141,13 +143,13 @@ test_send(int fd, const struct request *req)
 struct pmdscope_tee_message
 test_receive(int fd, int fds[2])
 {
-	struct pmdscope_tee_message message = {0};
-	struct iovec iov = {.iov_base = &message, .iov_len = sizeof(message)};
+	struct pmdscope_tee_message message = { 0 };
+	struct iovec iov = { .iov_base = &message, .iov_len = sizeof(message) };
 	union {
 		char buf[CMSG_SPACE(2 * sizeof(int))];
 		struct cmsghdr align;
 	} control;
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct cmsghdr *cmsg;
 	unsigned int tries;
 	ssize_t len = -1;
@@ -162,7 +164,7 @@ test_receive(int fd, int fds[2])
 	}
 	fds[0] = fds[1] = -1;
 	if (len <= 0)
-		return (struct pmdscope_tee_message){0};
+		return (struct pmdscope_tee_message){ 0 };
 	CHECK(len == sizeof(message) && message.magic == PMDSCOPE_TEE_MAGIC);
 	CHECK(message.version == PMDSCOPE_RING_VERSION && message.reserved == 0);
 	CHECK(memchr(message.text, '\0', sizeof(message.text)) != NULL);
@@ -182,7 +184,8 @@ test_expect(int fd, uint16_t kind)
 
 	message = test_receive(fd, fds);
 	if (message.kind != kind)
-		fprintf(stderr, "message %u \"%s\", expected %u\n", message.kind, message.text, kind);
+		fprintf(stderr, "message %u \"%s\", expected %u\n", message.kind, message.text,
+				kind);
 	CHECK(message.kind == kind);
 	CHECK(fds[0] < 0);
 	return message;
@@ -202,8 +205,8 @@ test_map(struct reader *reader, const int fds[2])
 	reader->hdr = mremap((void *)(uintptr_t)reader->hdr, PMDSCOPE_RING_HDR_SIZE, len,
 			MREMAP_MAYMOVE);
 	CHECK(reader->hdr != MAP_FAILED);
-	reader->tail = mmap(NULL, sizeof(*reader->tail), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1],
-			0);
+	reader->tail = mmap(
+			NULL, sizeof(*reader->tail), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
 	CHECK(reader->tail != MAP_FAILED);
 	reader->pos = 0;
 	CHECK(reader->hdr->magic == PMDSCOPE_RING_MAGIC);

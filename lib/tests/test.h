@@ -38,7 +38,7 @@
 		const uint64_t a_ = (actual), e_ = (expected); \
 		if (a_ != e_) { \
 			fprintf(stderr, "%s:%d: %s is %" PRIu64 ", not %" PRIu64 "\n", __FILE__, \
-				__LINE__, #actual, a_, e_); \
+					__LINE__, #actual, a_, e_); \
 			exit(1); \
 		} \
 	} while (0)
@@ -48,7 +48,7 @@ static char test_dir[] = "/tmp/pmdscope-test-XXXXXX";
 static inline void
 test_remove_dir(void)
 {
-	static const char *const leaves[] = {"/dpdk/" TEST_PREFIX, "/dpdk", ""};
+	static const char *const leaves[] = { "/dpdk/" TEST_PREFIX, "/dpdk", "" };
 	char path[128];
 	unsigned int i;
 
@@ -64,12 +64,12 @@ test_remove_dir(void)
 static inline void
 test_eal(const char *lcores)
 {
-	char *argv[] = {(char *)(uintptr_t)"test", (char *)(uintptr_t)"--no-huge",
-		(char *)(uintptr_t)"--no-pci", (char *)(uintptr_t)"--no-shconf",
-		(char *)(uintptr_t)"-m", (char *)(uintptr_t)"64",
-		(char *)(uintptr_t)"--file-prefix", (char *)(uintptr_t)TEST_PREFIX,
-		(char *)(uintptr_t)"--lcores", (char *)(uintptr_t)lcores,
-		(char *)(uintptr_t)"--log-level=lib.eal:error", NULL};
+	char *argv[] = { (char *)(uintptr_t) "test", (char *)(uintptr_t) "--no-huge",
+		(char *)(uintptr_t) "--no-pci", (char *)(uintptr_t) "--no-shconf",
+		(char *)(uintptr_t) "-m", (char *)(uintptr_t) "64",
+		(char *)(uintptr_t) "--file-prefix", (char *)(uintptr_t)TEST_PREFIX,
+		(char *)(uintptr_t) "--lcores", (char *)(uintptr_t)lcores,
+		(char *)(uintptr_t) "--log-level=lib.eal:error", NULL };
 
 	CHECK(mkdtemp(test_dir) != NULL);
 	atexit(test_remove_dir);
@@ -84,7 +84,7 @@ test_eal(const char *lcores)
 		while (!(cond)) { \
 			if (++tries_ > 1000) { \
 				fprintf(stderr, "%s:%d: not in 5 s: %s\n", __FILE__, __LINE__, \
-					#cond); \
+						#cond); \
 				exit(1); \
 			} \
 			rte_delay_us_sleep(5000); \
@@ -144,7 +144,7 @@ json_get(const char *s, const char *key)
 	while (*s == '"') {
 		const char *end = json_string_end(s);
 		const bool match = (size_t)(end - s) == strlen(key) + 2 &&
-				strncmp(s + 1, key, strlen(key)) == 0;
+				   strncmp(s + 1, key, strlen(key)) == 0;
 
 		if (match)
 			return end + 1;
@@ -185,12 +185,12 @@ json_len(const char *s)
 static inline int
 tel_connect(void)
 {
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	char banner[1024];
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/dpdk/" TEST_PREFIX "/dpdk_telemetry.v2",
-		test_dir);
+			test_dir);
 	CHECK(connect(fd, (struct sockaddr *)&sun, sizeof(sun)) == 0);
 	CHECK(read(fd, banner, sizeof(banner)) > 0);
 	return fd;
