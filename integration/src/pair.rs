@@ -59,7 +59,7 @@ impl Pair {
     pub fn start(scratch: &Scratch, options: PairOptions) -> Result<Self> {
         let memory = Memory::available();
         let socket = scratch.path("link.sock");
-        let reflector_prefix = scratch.prefix("r");
+        let reflector_prefix = scratch.prefix("reflector");
         let mut command = Command::new(programs::reflector()?);
         eal(&mut command, 1, &reflector_prefix, memory);
         command.args(["--vdev", &reflector_device(options.link, options.queues, &socket)]);
@@ -80,7 +80,7 @@ impl Pair {
             }
             Ok(std::fs::exists(&telemetry)? && std::fs::exists(&socket)?)
         })?;
-        let generator_prefix = scratch.prefix("g");
+        let generator_prefix = scratch.prefix("generator");
         Ok(Self { reflector, options, memory, socket, generator_prefix, reflector_prefix })
     }
 

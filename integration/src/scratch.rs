@@ -1,5 +1,6 @@
-//! A directory, a unique DPDK file-prefix stem, and the removal of everything DPDK leaves behind.
+//! A directory, unique DPDK file-prefixes, and the removal of everything DPDK leaves behind.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,8 +25,11 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Hugepages when enough are free, ordinary pages otherwise.
+    /// Hugepages when enough are free, ordinary pages otherwise or when `PMDSCOPE_NO_HUGE` is set.
     pub fn available() -> Self {
+        if std::env::var_os("PMDSCOPE_NO_HUGE").is_some() {
+            return Self::Ordinary;
+        }
         let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
             .ok()
             .and_then(|text| text.trim().parse::<u64>().ok())
@@ -38,15 +42,19 @@ impl Memory {
 /// hugepage files of every prefix it named.
 pub struct Scratch {
     dir: TempDir,
-    stem: String,
+    suffix: String,
+    prefixes: RefCell<Vec<String>>,
 }
 
 impl Scratch {
     /// A new, empty one.
     pub fn new() -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("pmdscope-").tempdir().context("scratch")?;
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { dir, stem: format!("pmdx{}x{serial}", std::process::id()) })
+        let suffix = match SERIAL.fetch_add(1, Ordering::Relaxed) {
+            0 => std::process::id().to_string(),
+            serial => format!("{}.{serial}", std::process::id()),
+        };
+        Ok(Self { dir, suffix, prefixes: RefCell::default() })
     }
 
     /// The directory.
@@ -61,20 +69,20 @@ impl Scratch {
 
     /// A DPDK file-prefix that nobody else uses.
     pub fn prefix(&self, role: &str) -> String {
-        format!("{}{role}", self.stem)
+        let prefix = format!("{role}-{}", self.suffix);
+        self.prefixes.borrow_mut().push(prefix.clone());
+        prefix
     }
 
     /// Files in DPDK's hugepage directory that belong to this scratch.
     pub fn hugepage_files(&self) -> Vec<PathBuf> {
-        self.entries(HUGEPAGES)
-    }
-
-    fn entries(&self, dir: &str) -> Vec<PathBuf> {
-        fs::read_dir(dir)
+        let prefixes = self.prefixes.borrow();
+        let ours = |name: &str| prefixes.iter().any(|p| name.starts_with(&format!("{p}map_")));
+        fs::read_dir(HUGEPAGES)
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.stem))
+            .filter(|entry| ours(&entry.file_name().to_string_lossy()))
             .map(|entry| entry.path())
             .collect()
     }
@@ -86,8 +94,8 @@ impl Drop for Scratch {
             let _ = fs::remove_file(file);
         }
         // The EAL never removes the runtime directory of a prefix.
-        for dir in self.entries(RUNTIME_ROOT) {
-            let _ = fs::remove_dir_all(dir);
+        for prefix in self.prefixes.borrow().iter() {
+            let _ = fs::remove_dir_all(Path::new(RUNTIME_ROOT).join(prefix));
         }
     }
 }

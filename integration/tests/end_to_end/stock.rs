@@ -10,7 +10,7 @@ use pmdscope_integration::scratch::Scratch;
 use crate::support::{LIMIT, pmdscope, pmdscope_json};
 
 pub(crate) fn testpmd(scratch: &Scratch) -> Result<()> {
-    let app = scratch.prefix("t");
+    let app = scratch.prefix("testpmd");
     let mut command = Command::new("dpdk-testpmd");
     command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &app]);
     command.args(["--vdev", "net_null0", "--", "--no-mlockall", "--total-num-mbufs=4096"]);

@@ -43,7 +43,7 @@ fn round_trip(scratch: &Scratch, link: Link) -> Result<()> {
 pub(crate) fn no_ports(scratch: &Scratch) -> Result<()> {
     for program in [programs::reflector()?, programs::generator()?] {
         let mut command = Command::new(program);
-        eal(&mut command, 1, &scratch.prefix("n"), Memory::available());
+        eal(&mut command, 1, &scratch.prefix("portless"), Memory::available());
         let (code, _, err) = run(&mut command, scratch.dir(), LIMIT)?;
         ensure!(code == 1, "exit status {code}: {err}");
         ensure!(err.contains("--vdev"), "the error does not say what to do: {err}");
