@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use pmdscope_integration::oracle::dpdk_telemetry;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, wait_until};
@@ -32,8 +32,7 @@ pub(crate) fn killed_capture(scratch: &Scratch) -> Result<()> {
         })?;
     }
 
-    let after = packets_per_second(pair.app())?;
-    ensure!(after > before * 0.9, "{before:.0} pps before the kills, {after:.0} after");
+    forwards_as_before(pair.app(), before)?;
     let free_after = open_files(&pair.reflector)?;
     ensure!(free_after == free_before, "open files went from {free_before} to {free_after}");
     let about = dpdk_telemetry(pair.app(), "/pmdscope")?;
@@ -56,8 +55,7 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
         let tee = dpdk_telemetry(pair.app(), "/pmdscope/tee")?;
         Ok(column(&tee, "dropped")?.iter().sum::<u64>() > 0)
     })?;
-    let during = packets_per_second(pair.app())?;
-    ensure!(during > before * 0.9, "{before:.0} pps before, {during:.0} with a full ring");
+    forwards_as_before(pair.app(), before)?;
     // The lease runs out and the app lets the dead session go by itself.
     wait_until("the lease to run out", Duration::from_secs(15), || {
         let tee = dpdk_telemetry(pair.app(), "/pmdscope/tee")?;
@@ -67,6 +65,19 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
     generator.stop()?;
     pair.reflector.interrupt()?;
     Ok(())
+}
+
+/// The rate is back; a machine that was busy elsewhere gets a few seconds.
+fn forwards_as_before(app: &str, before: f64) -> Result<()> {
+    let mut rates = Vec::new();
+    for _ in 0..5 {
+        let rate = packets_per_second(app)?;
+        if rate > before * 0.95 {
+            return Ok(());
+        }
+        rates.push(rate);
+    }
+    bail!("{before:.0} pps before, then {rates:.0?}")
 }
 
 /// Packets that the app receives per second, over one second, by DPDK's own counters.
