@@ -47,7 +47,7 @@ command -v apt-get >/dev/null || {
 # shellcheck disable=SC2086 # a list of names
 apt_install $packages
 # Debian 12 keeps a recent Rust beside its stable one, for the browsers it builds.
-rust_is_recent || apt_install cargo-web rustc-web rustfmt-web rust-clippy-web
+rust_is_recent || apt_install cargo-web rustc-web
 rust_is_recent || {
 	echo "setup: need Rust $rust_needed or newer, found: $(cargo --version 2>&1 || true)" >&2
 	exit 1

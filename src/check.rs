@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::finding::{self, Finding, Severity};
 use pmdscope_tui::world::{AppState, Status, World, severity_word};
 use serde::Serialize;
 
@@ -16,14 +16,14 @@ use crate::{FAILED, output};
 /// Version of the JSON; raised when a field changes its meaning.
 const CHECK_SCHEMA: u32 = 1;
 
-/// Time between two samples.
-const STEP: Duration = Duration::from_secs(1);
+/// Time between two samples. A trend wants several, and trouble in any interval counts.
+const STEP: Duration = Duration::from_millis(250);
 
 /// Look for trouble: dead ports, missed packets, draining pools, stuck poll loops
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pmdscope check                        all apps, two samples one second apart
+  pmdscope check                        all apps, four samples a second for two seconds
   pmdscope check -a reflector --for 30  also finds slow leaks
   pmdscope check --json | jq .ok
 
@@ -34,8 +34,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
 
-    /// Watch that long before judging, 1 to 3600; longer finds slower trouble
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1,
+    /// Watch that long, 1 to 3600, and report all that was found meanwhile; longer finds slower
+    /// trouble
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 2,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
@@ -46,13 +47,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut rounds = Rounds::start(&args.app)?;
+    let mut seen = Seen::default();
+    let end = Instant::now() + Duration::from_secs(args.seconds);
     let mut next = Instant::now();
     rounds.sample();
-    for _ in 0..args.seconds {
+    while next < end {
+        seen.note(&rounds.world);
         next += STEP;
         thread::sleep(next.saturating_duration_since(Instant::now()));
         rounds.sample();
     }
+    seen.add_to(&mut rounds.world);
     let verdict = Verdict::of(&rounds.world);
     if args.json {
         output::print_json(&verdict)?;
@@ -60,6 +65,34 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output::print(&verdict.text(&rounds.world))?;
     }
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Findings of earlier samples, the newest of each app, lint and subject.
+#[derive(Default)]
+struct Seen(Vec<Finding>);
+
+impl Seen {
+    fn note(&mut self, world: &World) {
+        for finding in world.apps.iter().flat_map(|app| &app.findings) {
+            self.0.retain(|earlier| !same(earlier, finding));
+            self.0.push(finding.clone());
+        }
+    }
+
+    /// Trouble that has passed is still trouble of the time that was watched.
+    fn add_to(self, world: &mut World) {
+        for app in &mut world.apps {
+            let past = self.0.iter().filter(|past| past.app == app.name);
+            let past: Vec<_> =
+                past.filter(|past| !app.findings.iter().any(|now| same(now, past))).collect();
+            app.findings.extend(past.into_iter().cloned());
+            finding::sort(&mut app.findings);
+        }
+    }
+}
+
+fn same(one: &Finding, other: &Finding) -> bool {
+    (&one.app, one.lint, &one.subject) == (&other.app, other.lint, &other.subject)
 }
 
 #[derive(Serialize)]
@@ -173,6 +206,20 @@ mod tests {
             world.apps[0].findings = vec![finding(severity)];
             assert_eq!(Verdict::of(&world).ok, ok, "{severity:?}");
         }
+    }
+
+    #[test]
+    fn trouble_that_has_passed_is_reported() {
+        let mut world = lost(Some(finding(Severity::Warning)));
+        let mut seen = Seen::default();
+        seen.note(&world);
+        world.apps[0].status = Status::Live;
+        world.apps[0].findings =
+            vec![Finding { lint: "no_polling", ..finding(Severity::Critical) }];
+        seen.add_to(&mut world);
+        let lints: Vec<_> = world.apps[0].findings.iter().map(|f| f.lint).collect();
+        assert_eq!(lints, ["no_polling", "rx_missed"]);
+        assert!(!Verdict::of(&world).ok);
     }
 
     #[test]

@@ -306,7 +306,7 @@ main(void)
 	static struct packet packets[PACKETS];
 	unsigned int i;
 
-	test_eal("filter", 1);
+	test_tee_eal(1);
 	for (i = 0; i < PACKETS; i++)
 		make_packet(&packets[i]);
 	for (i = 0; i < RTE_DIM(expressions); i++) {

@@ -18,22 +18,21 @@
 #endif
 
 /* The line of the statement is that of this kind. */
-#define AT(kind) lines[kind] = __LINE__
+/* Carry out a call, and note its line. */
+#define AT(kind, call) (lines[kind] = __LINE__, (call))
 
 static unsigned int lines[LEAK_KINDS];
 
 static void
 lose_clone(struct leak_app *app, struct rte_mbuf *m)
 {
-	AT(LEAK_CLONE);
-	app->lost = rte_pktmbuf_clone(m, app->clones);
+	app->lost = AT(LEAK_CLONE, rte_pktmbuf_clone(m, app->clones));
 }
 
 static void
 lose_tail(struct leak_app *app, struct rte_mbuf *m)
 {
-	AT(LEAK_TAIL);
-	struct rte_mbuf *tail = rte_pktmbuf_alloc(app->pool);
+	struct rte_mbuf *tail = AT(LEAK_TAIL, rte_pktmbuf_alloc(app->pool));
 
 	if (tail == NULL)
 		return;
@@ -48,8 +47,7 @@ lose_tail(struct leak_app *app, struct rte_mbuf *m)
 static void
 lose_unsent(struct leak_app *app, struct rte_mbuf *m)
 {
-	AT(LEAK_UNSENT);
-	if (rte_eth_tx_burst(app->full_port, 0, &m, 1) == 0)
+	if (AT(LEAK_UNSENT, rte_eth_tx_burst(app->full_port, 0, &m, 1)) == 0)
 		app->lost = m;
 }
 
@@ -57,16 +55,14 @@ static void
 free_twice(struct rte_mbuf *m)
 {
 	rte_pktmbuf_free(m);
-	AT(LEAK_DOUBLE_FREE);
-	rte_pktmbuf_free(m);
+	AT(LEAK_DOUBLE_FREE, rte_pktmbuf_free(m));
 }
 
 static void
 send_freed(struct leak_app *app, struct rte_mbuf *m)
 {
 	rte_pktmbuf_free(m);
-	AT(LEAK_USE_AFTER_FREE);
-	rte_eth_tx_burst(app->full_port, 0, &m, 1);
+	AT(LEAK_USE_AFTER_FREE, rte_eth_tx_burst(app->full_port, 0, &m, 1));
 }
 
 /* What is left of the burst. */
@@ -113,8 +109,7 @@ NAME(poll)(struct leak_app *app, enum leak_kind kind)
 	struct rte_mbuf *pkts[LEAK_BURST];
 	uint16_t nb_rx, nb, nb_tx;
 
-	AT(LEAK_RX);
-	nb_rx = rte_eth_rx_burst(app->port, 0, pkts, LEAK_BURST);
+	nb_rx = AT(LEAK_RX, rte_eth_rx_burst(app->port, 0, pkts, LEAK_BURST));
 	nb = nb_rx == 0 ? 0 : misbehave(app, kind, pkts, nb_rx);
 	nb_tx = rte_eth_tx_burst(app->port, 0, pkts, nb);
 	if (nb_tx < nb)

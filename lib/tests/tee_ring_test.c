@@ -325,7 +325,7 @@ test_filter_counts(void)
 int
 main(void)
 {
-	test_eal("tee_ring", 1);
+	test_tee_eal(1);
 	test_tee_start(4, 64);
 	test_wrap();
 	test_overflow();

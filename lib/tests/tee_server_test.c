@@ -422,7 +422,7 @@ open_to_all(const char *path)
 	snprintf(dir, sizeof(dir), "%s", path);
 	while ((slash = strrchr(dir, '/')) != dir) {
 		*slash = '\0';
-		if (access(dir, W_OK) == 0 && strstr(dir, "dpdk") != NULL)
+		if (strstr(dir, getenv("RUNTIME_DIRECTORY")) != NULL)
 			CHECK(chmod(dir, 0711) == 0);
 	}
 }
@@ -592,7 +592,7 @@ main(void)
 {
 	unsigned int fds;
 
-	test_eal("tee_server", 1);
+	test_tee_eal(1);
 	fds = test_open_fds();
 	test_tee_start(3, 8);
 	test_refusals();

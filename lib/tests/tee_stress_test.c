@@ -309,7 +309,7 @@ main(void)
 {
 	unsigned int i;
 
-	test_eal("tee_stress", 1 + WORKERS);
+	test_tee_eal(1 + WORKERS);
 	test_tee_start(4, 64);
 	for (i = 1; i <= WORKERS; i++)
 		pmdscope_lcores[i].polls = 1;

@@ -23,22 +23,17 @@ struct rte_mempool *test_pool;
 static int epfd = -1;
 
 void
-test_eal(const char *name, unsigned int nb_lcores)
+test_tee_eal(unsigned int nb_lcores)
 {
-	static char no_huge[] = "--no-huge", no_pci[] = "--no-pci", no_shconf[] = "--no-shconf";
-	static char no_telemetry[] = "--no-telemetry", mb[] = "-m64";
-	char self[64], prefix[64], lcores[128];
-	char *argv[] = { self, no_huge, no_pci, no_shconf, no_telemetry, mb, lcores, prefix };
+	char lcores[128];
 	unsigned int i;
 	int len = 0;
 
 	/* All on all CPUs: there may be more lcores than CPUs. */
 	for (i = 0; i < nb_lcores; i++)
 		len += snprintf(lcores + len, sizeof(lcores) - (size_t)len, "%s%u@(0-%ld)",
-				i == 0 ? "--lcores=" : ",", i, sysconf(_SC_NPROCESSORS_ONLN) - 1);
-	snprintf(self, sizeof(self), "%s", name);
-	snprintf(prefix, sizeof(prefix), "--file-prefix=%s_%d", name, (int)getpid());
-	CHECK(rte_eal_init(RTE_DIM(argv), argv) >= 0);
+				i == 0 ? "" : ",", i, sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	test_eal(lcores);
 	test_pool = rte_pktmbuf_pool_create(
 			"test", 2047, 0, 0, 2048 + RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
 	CHECK(test_pool != NULL);

@@ -8,22 +8,11 @@
 /* A consumer in C, and the control thread's part, for the tests of the tee. */
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <rte_mbuf.h>
 
 #include "pmdscope_ring.h"
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, \
-					#condition); \
-			exit(EXIT_FAILURE); \
-		} \
-	} while (0)
+#include "test.h"
 
 /* One ring as a consumer maps it. */
 struct reader {
@@ -40,8 +29,8 @@ struct request {
 	struct pmdscope_insn insns[8];
 };
 
-/* Start the EAL without hugepages, with this many lcores (0, 1, ...). */
-void test_eal(const char *name, unsigned int nb_lcores);
+/* test_eal() with this many lcores (0, 1, ...), and a pool. */
+void test_tee_eal(unsigned int nb_lcores);
 extern struct rte_mempool *test_pool;
 
 void test_tee_start(unsigned int sessions, unsigned int session_mb);

@@ -48,15 +48,15 @@ static char test_dir[] = "/tmp/pmdscope-test-XXXXXX";
 static inline void
 test_remove_dir(void)
 {
-	static const char *const leaves[] = { "/dpdk/" TEST_PREFIX, "/dpdk", "" };
+	static const char *const leaves[] = { "/dpdk/" TEST_PREFIX "/dpdk_telemetry.v2",
+		"/dpdk/" TEST_PREFIX "/pmdscope.sock", "/dpdk/" TEST_PREFIX "/pmdscope.sock:1",
+		"/dpdk/" TEST_PREFIX, "/dpdk", "" };
 	char path[128];
 	unsigned int i;
 
-	snprintf(path, sizeof(path), "%s/dpdk/" TEST_PREFIX "/dpdk_telemetry.v2", test_dir);
-	unlink(path);
 	for (i = 0; i < RTE_DIM(leaves); i++) {
 		snprintf(path, sizeof(path), "%s%s", test_dir, leaves[i]);
-		rmdir(path);
+		remove(path);
 	}
 }
 

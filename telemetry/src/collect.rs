@@ -20,7 +20,7 @@ use crate::sample::{AppIdentity, PoolSample, RingSample, SAMPLE_SCHEMA, Sample};
 use round::Round;
 
 /// How often a stock app is asked again whether it has initialised libpmdscope by now.
-const COMMANDS_AGE: Duration = Duration::from_secs(5);
+const COMMANDS_AGE: Duration = Duration::from_millis(900);
 
 /// Gathers samples of one app over a kept connection, and connects again when the app restarts.
 #[derive(Debug)]

@@ -42,9 +42,9 @@ pub struct PortRates {
     pub rx_pps: Option<f64>,
     /// Packets sent.
     pub tx_pps: Option<f64>,
-    /// Bits received, without FCS, preamble and gap.
+    /// Bits received, without FCS, preamble and gap; `None` for a driver that counts no bytes.
     pub rx_bps: Option<f64>,
-    /// Bits sent.
+    /// Bits sent; `None` for a driver that counts no bytes.
     pub tx_bps: Option<f64>,
     /// Packets missed by the NIC.
     pub rx_missed_ps: Option<f64>,
@@ -254,8 +254,12 @@ fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
         id: port.id,
         rx_pps: rate(now.rx_packets, before.rx_packets),
         tx_pps: rate(now.tx_packets, before.tx_packets),
-        rx_bps: rate(now.rx_bytes, before.rx_bytes).map(bits),
-        tx_bps: rate(now.tx_bytes, before.tx_bytes).map(bits),
+        rx_bps: rate(now.rx_bytes, before.rx_bytes)
+            .filter(|_| counts_bytes(now.rx_packets, now.rx_bytes))
+            .map(bits),
+        tx_bps: rate(now.tx_bytes, before.tx_bytes)
+            .filter(|_| counts_bytes(now.tx_packets, now.tx_bytes))
+            .map(bits),
         rx_missed_ps: rate(now.rx_missed, before.rx_missed),
         rx_errors_ps: rate(now.rx_errors, before.rx_errors),
         tx_errors_ps: rate(now.tx_errors, before.tx_errors),
@@ -263,6 +267,11 @@ fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
         reset: false,
     };
     PortRates { reset, ..rates }
+}
+
+/// Some drivers, `net_null` for one, count packets and leave the bytes at 0.
+fn counts_bytes(packets: u64, bytes: u64) -> bool {
+    packets == 0 || bytes > 0
 }
 
 fn bits(bytes: f64) -> f64 {

@@ -41,6 +41,19 @@ fn a_counter_that_went_back_has_no_rate_and_the_others_keep_theirs() {
 }
 
 #[test]
+fn a_driver_that_counts_no_bytes_has_no_bit_rate() {
+    let mut tracker = Tracker::default();
+    let mut model = tracker.update(at(1, 0));
+    for seconds in 2..4 {
+        let mut sample = at(seconds, seconds * 1000);
+        sample.ports[0].stats.rx_bytes = 0;
+        model = tracker.update(sample);
+    }
+    assert_eq!((model.ports[0].rx_pps, model.ports[0].rx_bps), (Some(1000.0), None));
+    assert_eq!(model.ports[0].tx_bps, Some(0.0));
+}
+
+#[test]
 fn a_restart_starts_everything_afresh() {
     let mut tracker = Tracker::default();
     let mut before = at(1, 1000);

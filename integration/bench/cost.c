@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * What observing costs, in TSC cycles per forwarded packet.
+ *
+ * One lcore swaps the MAC addresses of packets between net_null queues. Short windows
+ * of every variant follow each other in one process, so that what the machine does to
+ * one it does to all; each is compared with the base window of its own round.
+ *
+ *   base      the loop without pmdscope
+ *   again     the same once more: the noise of this measurement
+ *   linked    with libpmdscope, no capture attached
+ *   tee       as linked, and a capture copies RX and TX, 64 bytes a packet
+ *   pdump     the peer: rte_pcapng_copy() into a pool and rte_ring_enqueue_burst(), which is
+ *             what the callbacks of DPDK's pdump do in an app while dpdk-dumpcap runs
+ */
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <rte_pcapng.h>
+#include <rte_ring.h>
+
+#include <pmdscope.h>
+#include <pmdscope_ring.h>
+
+#define BURST 32
+#define ROUNDS 41
+#define WINDOW_BURSTS 20000U
+#define SNAPLEN 64
+#define POOL_SIZE 16383
+#define PDUMP_RING 2048
+#define PORT 0
+
+enum variant { BASE, AGAIN, LINKED, TEE, PDUMP, NB_VARIANTS };
+
+static const char *const names[NB_VARIANTS] = { "base", "again", "linked", "tee", "pdump" };
+
+static double cycles[NB_VARIANTS][ROUNDS];
+
+/* Ordered by the main lcore, carried out by the worker, one window at a time. */
+static volatile enum variant order;
+static volatile uint32_t ordered, done;
+static volatile double result;
+static volatile bool quit;
+
+static void
+fail(const char *what, int error)
+{
+	fprintf(stderr, "cost: %s: %s\n", what, strerror(error < 0 ? -error : error));
+	exit(1);
+}
+
+static __rte_always_inline uint16_t
+forward(void)
+{
+	struct rte_mbuf *pkts[BURST];
+	struct rte_ether_hdr *eth;
+	struct rte_ether_addr swap;
+	uint16_t nb_rx, nb_tx, i;
+
+	nb_rx = rte_eth_rx_burst(PORT, 0, pkts, BURST);
+	for (i = 0; i < nb_rx; i++) {
+		eth = rte_pktmbuf_mtod(pkts[i], struct rte_ether_hdr *);
+		swap = eth->src_addr;
+		eth->src_addr = eth->dst_addr;
+		eth->dst_addr = swap;
+	}
+	nb_tx = rte_eth_tx_burst(PORT, 0, pkts, nb_rx);
+	if (unlikely(nb_tx < nb_rx))
+		rte_pktmbuf_free_bulk(pkts + nb_tx, nb_rx - nb_tx);
+	return nb_rx;
+}
+
+static __rte_noinline uint64_t
+window_without(void)
+{
+	uint64_t packets = 0;
+	uint32_t i;
+
+	for (i = 0; i < WINDOW_BURSTS; i++)
+		packets += forward();
+	return packets;
+}
+
+static __rte_noinline uint64_t
+window_with(void)
+{
+	uint64_t packets = 0;
+	uint16_t nb_rx;
+	uint32_t i;
+
+	for (i = 0; i < WINDOW_BURSTS; i++) {
+		nb_rx = forward();
+		pmdscope_poll(nb_rx);
+		packets += nb_rx;
+	}
+	return packets;
+}
+
+static int
+worker(void *arg __rte_unused)
+{
+	uint64_t start, packets;
+	bool with;
+
+	while (!quit) {
+		if (ordered == done) {
+			rte_pause();
+			continue;
+		}
+		with = order == LINKED || order == TEE;
+		/* The first pass warms caches and predictors after the change of variant. */
+		packets = with ? window_with() : window_without();
+		start = rte_rdtsc_precise();
+		packets = with ? window_with() : window_without();
+		result = (double)(rte_rdtsc_precise() - start) / packets;
+		done = ordered;
+	}
+	return 0;
+}
+
+/* A capture client that takes part in the protocol and only moves the tail. */
+struct consumer {
+	int sock;
+	const struct pmdscope_ring_hdr *hdr;
+	struct pmdscope_ring_tail *tail;
+	uint64_t lost;
+};
+
+static int
+receive(int sock, struct pmdscope_tee_message *message, int fds[2])
+{
+	char control[CMSG_SPACE(2 * sizeof(int))];
+	struct iovec iov = { .iov_base = message, .iov_len = sizeof(*message) };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control) };
+	struct cmsghdr *cmsg;
+
+	if (recvmsg(sock, &msg, 0) != sizeof(*message))
+		return -EPROTO;
+	cmsg = CMSG_FIRSTHDR(&msg);
+	if (cmsg != NULL)
+		memcpy(fds, CMSG_DATA(cmsg), 2 * sizeof(int));
+	return message->kind;
+}
+
+static void
+consumer_open(struct consumer *consumer)
+{
+	struct {
+		struct pmdscope_tee_request request;
+		struct pmdscope_tee_select select;
+	} ask = {
+		.request = { .magic = PMDSCOPE_TEE_MAGIC,
+				.version = PMDSCOPE_RING_VERSION,
+				.hdr_size = sizeof(struct pmdscope_tee_request),
+				.snaplen = SNAPLEN,
+				.nb_selects = 1 },
+		.select = { .port = PORT,
+				.queue = PMDSCOPE_TEE_ANY,
+				.dirs = PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX },
+	};
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct pmdscope_tee_message message;
+	int kind, fds[2] = { -1, -1 };
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/pmdscope.sock",
+			rte_eal_get_runtime_dir());
+	consumer->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (connect(consumer->sock, (struct sockaddr *)&address, sizeof(address)) < 0)
+		fail(address.sun_path, errno);
+	if (send(consumer->sock, &ask, sizeof(ask), 0) != sizeof(ask))
+		fail("capture request", errno);
+	while ((kind = receive(consumer->sock, &message, fds)) == PMDSCOPE_TEE_ACCEPT)
+		;
+	if (kind != PMDSCOPE_TEE_RING)
+		fail("no capture ring", EPROTO);
+	consumer->hdr = mmap(NULL, sizeof(*consumer->hdr), PROT_READ, MAP_SHARED, fds[0], 0);
+	consumer->tail = mmap(NULL, sizeof(*consumer->tail), PROT_READ | PROT_WRITE, MAP_SHARED,
+			fds[1], 0);
+	if (consumer->hdr == MAP_FAILED || consumer->tail == MAP_FAILED)
+		fail("map the capture ring", errno);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void
+consumer_drain(struct consumer *consumer)
+{
+	__atomic_store_n(&consumer->tail->tail,
+			__atomic_load_n(&consumer->hdr->head, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+	consumer->lost = consumer->hdr->dropped;
+}
+
+static void
+consumer_close(struct consumer *consumer)
+{
+	close(consumer->sock);
+	munmap((void *)(uintptr_t)consumer->hdr, sizeof(*consumer->hdr));
+	munmap(consumer->tail, sizeof(*consumer->tail));
+}
+
+/* The peer, with the ring and pool that dpdk-dumpcap makes. pdump refuses to serve a primary. */
+static struct rte_ring *pdump_ring;
+static struct rte_mempool *pdump_pool;
+
+static void
+pdump_copy(uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		enum rte_pcapng_direction direction)
+{
+	const uint64_t now = rte_get_tsc_cycles();
+	struct rte_mbuf *copies[BURST];
+	unsigned int sent, n = 0;
+	uint16_t i;
+
+	for (i = 0; i < nb_pkts; i++) {
+		copies[n] = rte_pcapng_copy(
+				PORT, queue, pkts[i], pdump_pool, SNAPLEN, now, direction);
+		n += copies[n] != NULL;
+	}
+	sent = rte_ring_enqueue_burst(pdump_ring, (void *)copies, n, NULL);
+	rte_pktmbuf_free_bulk(copies + sent, n - sent);
+}
+
+static uint16_t
+pdump_rx(uint16_t port __rte_unused, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		uint16_t max_pkts __rte_unused, void *arg __rte_unused)
+{
+	pdump_copy(queue, pkts, nb_pkts, RTE_PCAPNG_DIRECTION_IN);
+	return nb_pkts;
+}
+
+static uint16_t
+pdump_tx(uint16_t port __rte_unused, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		void *arg __rte_unused)
+{
+	pdump_copy(queue, pkts, nb_pkts, RTE_PCAPNG_DIRECTION_OUT);
+	return nb_pkts;
+}
+
+static void
+pdump_drain(void)
+{
+	struct rte_mbuf *pkts[BURST];
+	unsigned int nb;
+
+	while ((nb = rte_ring_dequeue_burst(pdump_ring, (void **)pkts, BURST, NULL)) > 0)
+		rte_pktmbuf_free_bulk(pkts, nb);
+}
+
+static void
+pdump_create(void)
+{
+	pdump_ring = rte_ring_create("bench_pdump", PDUMP_RING, SOCKET_ID_ANY, 0);
+	pdump_pool = rte_pktmbuf_pool_create("bench_pdump", 2 * PDUMP_RING - 1, 256, 0,
+			rte_pcapng_mbuf_size(SNAPLEN), SOCKET_ID_ANY);
+	if (pdump_ring == NULL || pdump_pool == NULL)
+		fail("pdump ring and pool", rte_errno);
+}
+
+static double
+measure(enum variant variant)
+{
+	const struct rte_eth_rxtx_callback *rx = NULL, *tx = NULL;
+	struct consumer consumer = { 0 };
+	int ret;
+
+	if (variant == LINKED || variant == TEE) {
+		ret = pmdscope_init(NULL);
+		if (ret < 0)
+			fail("pmdscope_init", ret);
+		/* One turn so that the lcore is known to poll and gets its ring. */
+		order = LINKED;
+		ordered++;
+		while (ordered != done)
+			rte_pause();
+	}
+	if (variant == TEE)
+		consumer_open(&consumer);
+	if (variant == PDUMP) {
+		rx = rte_eth_add_first_rx_callback(PORT, 0, pdump_rx, NULL);
+		tx = rte_eth_add_tx_callback(PORT, 0, pdump_tx, NULL);
+		if (rx == NULL || tx == NULL)
+			fail("callbacks of the peer", rte_errno);
+	}
+
+	order = variant;
+	ordered++;
+	while (ordered != done) {
+		if (variant == TEE)
+			consumer_drain(&consumer);
+		else if (variant == PDUMP)
+			pdump_drain();
+		else
+			rte_pause();
+	}
+
+	if (variant == TEE)
+		consumer_close(&consumer);
+	if (variant == PDUMP) {
+		/* The worker idles between windows: nobody is in the callbacks. */
+		rte_eth_remove_rx_callback(PORT, 0, rx);
+		rte_eth_remove_tx_callback(PORT, 0, tx);
+		pdump_drain();
+	}
+	if (variant == LINKED || variant == TEE)
+		pmdscope_fini();
+	return result;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+report(void)
+{
+	double delta[NB_VARIANTS][ROUNDS], base[ROUNDS];
+	enum variant v;
+	int i;
+
+	memcpy(base, cycles[BASE], sizeof(base));
+	qsort(base, ROUNDS, sizeof(double), by_value);
+	printf("base: %.1f cycles/packet [%.1f .. %.1f], %d windows of %u packets each\n",
+			base[ROUNDS / 2], base[ROUNDS / 4], base[ROUNDS * 3 / 4], ROUNDS,
+			WINDOW_BURSTS * BURST);
+	printf("%-8s %28s\n", "variant", "cycles/packet over base");
+	for (v = AGAIN; v < NB_VARIANTS; v++) {
+		for (i = 0; i < ROUNDS; i++)
+			delta[v][i] = cycles[v][i] - cycles[BASE][i];
+		qsort(delta[v], ROUNDS, sizeof(double), by_value);
+		printf("%-8s %+8.2f  [%+.2f .. %+.2f]\n", names[v], delta[v][ROUNDS / 2],
+				delta[v][ROUNDS / 4], delta[v][ROUNDS * 3 / 4]);
+	}
+	printf("ratio pdump/tee: %.1f\n", delta[PDUMP][ROUNDS / 2] / delta[TEE][ROUNDS / 2]);
+}
+
+static void
+start_port(void)
+{
+	struct rte_eth_conf conf = { 0 };
+	struct rte_mempool *pool;
+	int ret;
+
+	pool = rte_pktmbuf_pool_create(
+			"bench", POOL_SIZE, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE, rte_socket_id());
+	if (pool == NULL)
+		fail("mbuf pool", rte_errno);
+	ret = rte_eth_dev_configure(PORT, 1, 1, &conf);
+	if (ret == 0)
+		ret = rte_eth_rx_queue_setup(PORT, 0, 1024, rte_socket_id(), NULL, pool);
+	if (ret == 0)
+		ret = rte_eth_tx_queue_setup(PORT, 0, 1024, rte_socket_id(), NULL);
+	if (ret == 0)
+		ret = rte_eth_dev_start(PORT);
+	if (ret < 0)
+		fail("start net_null0", ret);
+}
+
+int
+main(int argc, char **argv)
+{
+	unsigned int lcore;
+	enum variant v;
+	int ret, i;
+
+	ret = rte_eal_init(argc, argv);
+	if (ret < 0)
+		fail("rte_eal_init", rte_errno);
+	lcore = rte_get_next_lcore(-1, 1, 0);
+	if (lcore == RTE_MAX_LCORE || rte_eth_dev_count_avail() == 0) {
+		fprintf(stderr, "cost: needs two lcores and --vdev net_null0\n");
+		return 2;
+	}
+	start_port();
+	pdump_create();
+
+	rte_eal_remote_launch(worker, NULL, lcore);
+	for (i = 0; i < ROUNDS; i++)
+		for (v = 0; v < NB_VARIANTS; v++)
+			cycles[v][i] = measure(v);
+	quit = true;
+	rte_eal_wait_lcore(lcore);
+	report();
+
+	rte_eth_dev_stop(PORT);
+	rte_eal_cleanup();
+	return 0;
+}
