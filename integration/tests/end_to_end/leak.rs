@@ -24,6 +24,7 @@ pub(crate) fn finding(scratch: &Scratch) -> Result<()> {
     let text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[1])?;
     ensure!(text.contains("pool_exhausting"), "{text}");
     ensure!(text.contains("reflector_pool"), "{text}");
+    ensure!(text.contains("leak.c:"), "no line of source: {text}");
     drop(generator);
     Ok(())
 }
