@@ -15,14 +15,17 @@
 /* The driver is asked for a depth once in so many bursts that received, and full bursts. */
 #define DEPTH_EVERY_BUSY 64
 #define DEPTH_EVERY_FULL 8
+/* Lengths are summed once in so many bursts with packets; a power of two. */
+#define LENGTHS_EVERY 16
 /* What rarely changes is asked of the driver once in so many polls; a power of two. */
 #define ASK_EVERY (1U << 20)
 
 void
 pmdscope_counters_reset(struct pmdscope_queue *q)
 {
-	q->n = (struct pmdscope_counters){ .busy_left = 1, .full_left = 1 };
+	q->n = (struct pmdscope_counters){ .lengths_left = 1, .busy_left = 1, .full_left = 1 };
 	q->polls_seen = 0;
+	q->bytes = 0;
 	q->turnover = (struct pmdscope_turnover){ 0 };
 }
 
@@ -42,17 +45,65 @@ depth_bucket(uint32_t depth)
 	return RTE_MIN(32U - (unsigned int)__builtin_clz(depth), PMDSCOPE_DEPTH_BUCKETS - 1U);
 }
 
-static inline void
-count_burst(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
+/*
+ * The app may not have looked at the mbufs yet, and may never: reading all of them would cost more
+ * than all the rest here. Of each LENGTHS_EVERY bursts a random one is sampled: traffic that repeats
+ * itself hides nothing, and the share of the sampled does not drift.
+ */
+static __rte_noinline void
+sample_lengths(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
 {
+	const uint32_t busy = n->lengths_seq | 1;
 	uint64_t bytes = 0;
+	uint32_t slot;
 	uint16_t i;
 
 	for (i = 0; i < nb; i++)
 		bytes += pkts[i]->pkt_len;
+	__atomic_store_n(&n->lengths_seq, busy, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	__atomic_store_n(&n->sampled_packets, n->sampled_packets + nb, __ATOMIC_RELAXED);
+	__atomic_store_n(&n->sampled_bytes, n->sampled_bytes + bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&n->lengths_seq, busy + 1, __ATOMIC_RELEASE);
+	n->lengths_random = n->lengths_random * 1664525 + 1013904223;
+	slot = n->lengths_random >> 16 & (LENGTHS_EVERY - 1);
+	n->lengths_left = LENGTHS_EVERY + slot - n->lengths_slot;
+	n->lengths_slot = slot;
+}
+
+static inline void
+count_burst(struct pmdscope_counters *n, struct rte_mbuf **pkts, uint16_t nb)
+{
+	if (unlikely(--n->lengths_left == 0))
+		sample_lengths(n, pkts, nb);
 	n->packets += nb;
-	n->bytes += bytes;
 	n->bursts[burst_bucket(nb)]++;
+}
+
+/* False while the lcore is at it, which is rare and short. */
+static bool
+read_lengths(const struct pmdscope_counters *n, uint64_t *packets, uint64_t *bytes)
+{
+	const uint32_t seq = __atomic_load_n(&n->lengths_seq, __ATOMIC_ACQUIRE);
+
+	*packets = __atomic_load_n(&n->sampled_packets, __ATOMIC_RELAXED);
+	*bytes = __atomic_load_n(&n->sampled_bytes, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return (seq & 1) == 0 && __atomic_load_n(&n->lengths_seq, __ATOMIC_RELAXED) == seq;
+}
+
+uint64_t
+pmdscope_queue_bytes(struct pmdscope_queue *q)
+{
+	uint64_t packets, bytes, estimate;
+
+	if (!read_lengths(&q->n, &packets, &bytes) || packets == 0)
+		return q->bytes;
+	estimate = (uint64_t)((unsigned __int128)__atomic_load_n(&q->n.packets, __ATOMIC_RELAXED) *
+			      bytes / packets);
+	/* Short packets after long ones pull the mean down, but no counter goes back. */
+	q->bytes = RTE_MAX(q->bytes, estimate);
+	return q->bytes;
 }
 
 /* Here and not on the control thread: only the lcore that polls a queue knows that it is there. */

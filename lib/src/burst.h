@@ -31,19 +31,26 @@ enum pmdscope_depth_state {
 
 /* Counters of one queue and direction; the lcore that polls the queue writes them. */
 struct pmdscope_counters {
+	/* What every burst touches, in two cache lines. */
 	uint64_t polls;
 	uint64_t empty;
 	uint64_t packets;
-	uint64_t bytes;
+	uint32_t lengths_left; /* Bursts to the next sample of lengths; as the next two. */
+	uint32_t busy_left;
+	uint32_t full_left;
+	uint32_t depth_state;
 	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
+	/* Of the bursts whose lengths were summed; lengths_seq is odd while these two change. */
+	uint64_t sampled_packets;
+	uint64_t sampled_bytes;
+	uint32_t lengths_seq;
+	uint32_t lengths_random;
+	uint32_t lengths_slot;
 	/* Samples of bursts that received; those of depth 0 are the empty polls. */
 	uint64_t depths[PMDSCOPE_DEPTH_BUCKETS];
 	struct pmdscope_window depth_window;
 	uint64_t depth_max;
 	uint32_t depth;
-	uint32_t depth_state;
-	uint32_t busy_left;
-	uint32_t full_left;
 	uint32_t descriptors;
 	/* That a receive queue takes its mbufs from, where the driver tells; never followed. */
 	const struct rte_mempool *pool;
@@ -58,6 +65,7 @@ struct __rte_cache_aligned pmdscope_queue {
 	/* The port has this queue: it is a row. */
 	bool present;
 	uint64_t polls_seen;
+	uint64_t bytes; /* Highest estimate so far. */
 	struct pmdscope_turnover turnover;
 	/*
 	 * Our callback. DPDK removes one only from a queue that the port has at that moment, and
@@ -69,6 +77,12 @@ struct __rte_cache_aligned pmdscope_queue {
 
 /* Start from 0; the lcore that polls the queue should not do so now. */
 void pmdscope_counters_reset(struct pmdscope_queue *q);
+
+/*
+ * Bytes of all packets, by the mean length of those that were sampled; never goes back. State lock
+ * held.
+ */
+uint64_t pmdscope_queue_bytes(struct pmdscope_queue *q);
 
 /* The callbacks; arg is a struct pmdscope_queue. */
 uint16_t pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_rx,

@@ -560,7 +560,7 @@ fill_depth(const struct pmdscope_counters *n, struct pmdscope_row *row)
 static void
 queue_fill(unsigned int row_index, struct pmdscope_row *row)
 {
-	const struct pmdscope_queue *q = rows[row_index];
+	struct pmdscope_queue *q = rows[row_index];
 	const struct pmdscope_counters *n = &q->n;
 	unsigned int i;
 
@@ -571,7 +571,7 @@ queue_fill(unsigned int row_index, struct pmdscope_row *row)
 	pmdscope_row_u64(row, COL_POLLS, 0, load(&n->polls));
 	pmdscope_row_u64(row, COL_EMPTY, 0, load(&n->empty));
 	pmdscope_row_u64(row, COL_PACKETS, 0, load(&n->packets));
-	pmdscope_row_u64(row, COL_BYTES, 0, load(&n->bytes));
+	pmdscope_row_u64(row, COL_BYTES, 0, pmdscope_queue_bytes(q));
 	pmdscope_row_u64(row, COL_DESCRIPTORS, 0,
 			__atomic_load_n(&n->descriptors, __ATOMIC_RELAXED));
 	for (i = 0; i < PMDSCOPE_BURST_BUCKETS; i++)

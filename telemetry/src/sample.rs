@@ -203,7 +203,8 @@ pub struct QueueSample {
     pub empty: u64,
     /// Packets.
     pub packets: u64,
-    /// Bytes, without FCS.
+    /// Bytes without FCS, estimated from the lengths in one burst of each 16; never goes back.
+    /// [`PortStats`] has what the NIC counted.
     pub bytes: u64,
     /// Waiting packets when a burst began: last sample; `None` where the driver cannot tell.
     pub depth: Option<u64>,

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/* The bytes of a queue are estimated: how well, for traffic that makes it hard. */
+
+#include <stdlib.h>
+
+#include "burst.h"
+#include "test.h"
+
+#define BURST 32
+#define NB_BURSTS 200000
+
+static struct pmdscope_queue queue;
+static struct rte_mbuf mbufs[BURST];
+static struct rte_mbuf *pkts[BURST];
+static uint64_t packets, bytes, estimated;
+
+static void
+restart(void)
+{
+	unsigned int i;
+
+	queue = (struct pmdscope_queue){ .dir = PMDSCOPE_TX };
+	pmdscope_counters_reset(&queue);
+	queue.n.polls = 1; /* There is no port to ask at the first poll. */
+	for (i = 0; i < BURST; i++)
+		pkts[i] = &mbufs[i];
+	packets = bytes = estimated = 0;
+}
+
+/* Sends, and looks each time: no look shows less than the one before. */
+static void
+send_burst(uint16_t nb, uint32_t length)
+{
+	uint64_t now;
+	uint16_t i;
+
+	for (i = 0; i < nb; i++)
+		mbufs[i].pkt_len = length;
+	CHECK(pmdscope_burst_tx(0, 0, pkts, nb, &queue) == nb);
+	packets += nb;
+	bytes += (uint64_t)nb * length;
+	now = pmdscope_queue_bytes(&queue);
+	CHECK(now >= estimated);
+	estimated = now;
+}
+
+static void
+check_error(uint64_t estimate, uint64_t truth, unsigned int percent)
+{
+	const uint64_t error = estimate > truth ? estimate - truth : truth - estimate;
+
+	if (error * 100 > truth * percent) {
+		fprintf(stderr, "estimated %" PRIu64 " bytes of %" PRIu64 "\n", estimate, truth);
+		exit(1);
+	}
+}
+
+static uint16_t
+some_packets(void)
+{
+	return (uint16_t)(1 + rand() % BURST);
+}
+
+/* One length is exact at every moment, whatever the bursts. */
+static void
+test_constant(void)
+{
+	unsigned int i;
+
+	restart();
+	CHECK_U64(pmdscope_queue_bytes(&queue), 0);
+	for (i = 0; i < NB_BURSTS; i++) {
+		send_burst(i % 3 == 0 ? 0 : some_packets(), 100);
+		CHECK_U64(estimated, packets * 100);
+	}
+	pmdscope_counters_reset(&queue);
+	CHECK_U64(pmdscope_queue_bytes(&queue), 0);
+}
+
+/* Long packets come in long bursts, and every so many bursts; 16 is the distance of samples. */
+static void
+test_periodic(void)
+{
+	static const unsigned int periods[] = { 2, 3, 8, 16, 32 };
+	unsigned int p, i;
+
+	for (p = 0; p < RTE_DIM(periods); p++) {
+		restart();
+		for (i = 0; i < NB_BURSTS; i++)
+			send_burst(i % periods[p] == 0 ? BURST : 4,
+					i % periods[p] == 0 ? 1500 : 64);
+		check_error(estimated, bytes, 5);
+	}
+}
+
+static void
+test_mixed(void)
+{
+	static const uint32_t lengths[] = { 64, 64, 64, 64, 64, 64, 64, 594, 594, 594, 594, 1518 };
+	unsigned int i;
+
+	restart();
+	for (i = 0; i < NB_BURSTS; i++)
+		send_burst(some_packets(), lengths[(unsigned int)rand() % RTE_DIM(lengths)]);
+	check_error(estimated, bytes, 5);
+}
+
+/* What came before does not spoil what comes now. */
+static void
+test_change(void)
+{
+	uint64_t bytes_before, estimated_before;
+	unsigned int i;
+
+	restart();
+	for (i = 0; i < NB_BURSTS; i++)
+		send_burst(BURST, 1500);
+	bytes_before = bytes;
+	estimated_before = estimated;
+	for (i = 0; i < NB_BURSTS; i++)
+		send_burst(BURST, 64);
+	check_error(estimated - estimated_before, bytes - bytes_before, 5);
+	check_error(estimated, bytes, 1);
+}
+
+int
+main(void)
+{
+	srand(1);
+	test_constant();
+	test_periodic();
+	test_mixed();
+	test_change();
+	return 0;
+}
