@@ -223,7 +223,7 @@ impl Page<'_> {
 
     fn queue(&mut self, queue: &QueueSample) {
         self.field("packets", count(queue.packets));
-        self.field("bytes", count(queue.bytes));
+        self.field("bytes", format!("~{}", count(queue.bytes)));
         self.field("polls", count(queue.polls));
         self.field("empty polls", count(queue.empty));
         self.field("depth", queue.depth.map_or_else(|| UNSUPPORTED.to_owned(), count));

@@ -109,7 +109,7 @@ pub(super) fn queues(world: &World) -> Table {
         Column::number("Queue"),
         Column::text("Dir"),
         Column::number("pps"),
-        Column::number("bit/s").drop_at(3),
+        Column::number("~bit/s").drop_at(3),
         Column::number("Share").drop_at(5),
         Column::number("Depth"),
         Column::number("High"),
@@ -138,6 +138,7 @@ pub(super) fn queues(world: &World) -> Table {
         table
             .notes
             .push("tx: offered to the NIC; what it refuses counts at each attempt".to_owned());
+        table.notes.push("~: estimated from one burst in 16".to_owned());
     }
     table
 }
