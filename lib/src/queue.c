@@ -18,7 +18,6 @@
 #include "log.h"
 #include "queue.h"
 #include "reclaim.h"
-#include "window.h"
 
 /* Longest wait for lcores to leave the callbacks in pmdscope_fini(). */
 #define STOP_WAIT_MS 200
@@ -408,6 +407,18 @@ pmdscope_queue_row(unsigned int i)
 	return i < nb_rows ? rows[i] : NULL;
 }
 
+unsigned int
+pmdscope_queue_rows(void)
+{
+	return nb_rows;
+}
+
+const char *
+pmdscope_queue_device(const struct pmdscope_queue *q)
+{
+	return ports[q->port].device;
+}
+
 const struct pmdscope_queue *
 pmdscope_queue_tx(unsigned int port, unsigned int queue)
 {
@@ -417,12 +428,6 @@ pmdscope_queue_tx(unsigned int port, unsigned int queue)
 		return NULL;
 	q = ports[port].queues[PMDSCOPE_TX][queue];
 	return q != NULL && q->present ? q : NULL;
-}
-
-static uint64_t
-load(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
 /* Of all queues of the port that are there. */
@@ -439,9 +444,9 @@ sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 			q = port->queues[dir][i];
 			if (q == NULL || !q->present)
 				continue;
-			*polls += load(&q->n.polls);
+			*polls += __atomic_load_n(&q->n.polls, __ATOMIC_RELAXED);
 			if (dir == PMDSCOPE_TX)
-				*offered += load(&q->n.packets);
+				*offered += __atomic_load_n(&q->n.packets, __ATOMIC_RELAXED);
 		}
 }
 
@@ -498,92 +503,3 @@ pmdscope_queue_sent(unsigned int port)
 {
 	return ports[port].sent;
 }
-
-enum {
-	COL_PORT,
-	COL_DEVICE,
-	COL_QUEUE,
-	COL_DIR,
-	COL_POLLS,
-	COL_EMPTY,
-	COL_PACKETS,
-	COL_BYTES,
-	COL_DEPTH_SUPPORTED,
-	COL_DEPTH,
-	COL_DEPTH_WINDOW_MAX,
-	COL_DEPTH_MAX,
-	COL_DESCRIPTORS,
-	COL_BURSTS,
-	COL_DEPTHS,
-};
-
-static const struct pmdscope_column columns[] = {
-	[COL_PORT] = { "port", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DEVICE] = { "device", PMDSCOPE_COLUMN_STR, 1 },
-	[COL_QUEUE] = { "queue", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DIR] = { "dir", PMDSCOPE_COLUMN_STR, 1 },
-	[COL_POLLS] = { "polls", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_EMPTY] = { "empty", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_PACKETS] = { "packets", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_BYTES] = { "bytes", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DEPTH_SUPPORTED] = { "depth_supported", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DEPTH] = { "depth", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DEPTH_WINDOW_MAX] = { "depth_window_max", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DEPTH_MAX] = { "depth_max", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_DESCRIPTORS] = { "descriptors", PMDSCOPE_COLUMN_U64, 1 },
-	[COL_BURSTS] = { "bursts", PMDSCOPE_COLUMN_U64, PMDSCOPE_BURST_BUCKETS },
-	[COL_DEPTHS] = { "depths", PMDSCOPE_COLUMN_U64, PMDSCOPE_DEPTH_BUCKETS },
-};
-
-static unsigned int
-queue_count(void)
-{
-	return nb_rows;
-}
-
-static void
-fill_depth(const struct pmdscope_counters *n, struct pmdscope_row *row)
-{
-	unsigned int i;
-
-	if (__atomic_load_n(&n->depth_state, __ATOMIC_RELAXED) != PMDSCOPE_DEPTH_SUPPORTED)
-		return;
-	pmdscope_row_u64(row, COL_DEPTH_SUPPORTED, 0, 1);
-	pmdscope_row_u64(row, COL_DEPTH, 0, __atomic_load_n(&n->depth, __ATOMIC_RELAXED));
-	pmdscope_row_u64(row, COL_DEPTH_WINDOW_MAX, 0, pmdscope_window_last(&n->depth_window));
-	pmdscope_row_u64(row, COL_DEPTH_MAX, 0, load(&n->depth_max));
-	pmdscope_row_u64(row, COL_DEPTHS, 0, load(&n->empty));
-	for (i = 1; i < PMDSCOPE_DEPTH_BUCKETS; i++)
-		pmdscope_row_u64(row, COL_DEPTHS, i, load(&n->depths[i]));
-}
-
-static void
-queue_fill(unsigned int row_index, struct pmdscope_row *row)
-{
-	struct pmdscope_queue *q = rows[row_index];
-	const struct pmdscope_counters *n = &q->n;
-	unsigned int i;
-
-	pmdscope_row_u64(row, COL_PORT, 0, q->port);
-	pmdscope_row_str(row, COL_DEVICE, ports[q->port].device);
-	pmdscope_row_u64(row, COL_QUEUE, 0, q->queue);
-	pmdscope_row_str(row, COL_DIR, q->dir == PMDSCOPE_RX ? "rx" : "tx");
-	pmdscope_row_u64(row, COL_POLLS, 0, load(&n->polls));
-	pmdscope_row_u64(row, COL_EMPTY, 0, load(&n->empty));
-	pmdscope_row_u64(row, COL_PACKETS, 0, load(&n->packets));
-	pmdscope_row_u64(row, COL_BYTES, 0, pmdscope_queue_bytes(q));
-	pmdscope_row_u64(row, COL_DESCRIPTORS, 0,
-			__atomic_load_n(&n->descriptors, __ATOMIC_RELAXED));
-	for (i = 0; i < PMDSCOPE_BURST_BUCKETS; i++)
-		pmdscope_row_u64(row, COL_BURSTS, i, load(&n->bursts[i]));
-	fill_depth(n, row);
-}
-
-const struct pmdscope_table pmdscope_queue_table = {
-	.name = "queues",
-	.help = "Queues: polls, packets, depth. Parameters: int offset",
-	.columns = columns,
-	.nb_columns = RTE_DIM(columns),
-	.count = queue_count,
-	.fill = queue_fill,
-};

@@ -25,8 +25,12 @@ void pmdscope_queue_stop(void);
 
 struct pmdscope_queue;
 
+/* Queues that are there now. */
+unsigned int pmdscope_queue_rows(void);
 /* The queue of a row, NULL behind the last. */
 struct pmdscope_queue *pmdscope_queue_row(unsigned int i);
+/* The name of its port. */
+const char *pmdscope_queue_device(const struct pmdscope_queue *q);
 /* A transmit queue that its port has now, or NULL. */
 const struct pmdscope_queue *pmdscope_queue_tx(unsigned int port, unsigned int queue);
 /* Ask the drivers of all ports that have sent something how much that was. */
