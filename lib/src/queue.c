@@ -15,6 +15,7 @@
 #include <rte_malloc.h>
 
 #include "burst.h"
+#include "callback.h"
 #include "log.h"
 #include "queue.h"
 #include "reclaim.h"
@@ -62,54 +63,6 @@ pmdscope_queue_reclaim(void)
 	pthread_mutex_unlock(&ports_lock);
 }
 
-/* False when the queue already has a callback or cannot have one, with rte_errno set. */
-static bool
-install(struct pmdscope_queue *q)
-{
-	if (q->dir == PMDSCOPE_RX)
-		q->callback = rte_eth_add_first_rx_callback(
-				q->port, q->queue, pmdscope_burst_rx, q);
-	else
-		q->callback = rte_eth_add_tx_callback(q->port, q->queue, pmdscope_burst_tx, q);
-	return q->callback != NULL;
-}
-
-/* False when DPDK cannot remove it now, because the port has fewer queues. */
-static bool
-uninstall(struct pmdscope_queue *q)
-{
-	int ret;
-
-	if (q->callback == NULL)
-		return true;
-	if (q->dir == PMDSCOPE_RX)
-		ret = rte_eth_remove_rx_callback(q->port, q->queue, q->callback);
-	else
-		ret = rte_eth_remove_tx_callback(q->port, q->queue, q->callback);
-	if (ret != 0)
-		return false;
-	pmdscope_reclaim_later((void *)(uintptr_t)q->callback);
-	q->callback = NULL;
-	return true;
-}
-
-static struct pmdscope_queue *
-queue_create(uint16_t port, enum pmdscope_dir dir, uint16_t queue)
-{
-	struct pmdscope_queue *q = rte_zmalloc_socket("pmdscope_queue", sizeof(*q),
-			RTE_CACHE_LINE_SIZE, rte_eth_dev_socket_id(port));
-
-	if (q == NULL)
-		q = rte_zmalloc("pmdscope_queue", sizeof(*q), RTE_CACHE_LINE_SIZE);
-	if (q == NULL)
-		return NULL;
-	q->port = port;
-	q->queue = queue;
-	q->dir = dir;
-	pmdscope_counters_reset(q);
-	return q;
-}
-
 /*
  * Put a callback on a queue. False when the port does not have it: DPDK says so as it adds a
  * callback, which spares us asking the driver of a port that may be about to close. The object
@@ -121,16 +74,16 @@ adopt(struct port *port, uint16_t id, enum pmdscope_dir dir, uint16_t queue)
 	struct pmdscope_queue *q = port->queues[dir][queue];
 
 	if (q == NULL) {
-		q = queue_create(id, dir, queue);
+		q = pmdscope_queue_create(id, dir, queue);
 		if (q == NULL)
 			return false;
 		port->queues[dir][queue] = q;
 		port->nb_queues[dir] = RTE_MAX(port->nb_queues[dir], queue + 1U);
 	}
 	/* One that could not be removed comes off if, and only if, the queue is back. */
-	if (!uninstall(q))
+	if (!pmdscope_callback_remove(q))
 		return false;
-	if (!install(q)) {
+	if (!pmdscope_callback_add(q)) {
 		if (rte_errno == ENOTSUP && !unsupported) {
 			unsupported = true;
 			PMDSCOPE_LOG(WARNING, "DPDK was built without RTE_ETHDEV_RXTX_CALLBACKS: "
@@ -309,7 +262,7 @@ on_port_event(uint16_t id, enum rte_eth_event_type event, void *arg __rte_unused
 		for (dir = 0; locked && dir < PMDSCOPE_NB_DIRS; dir++)
 			for (i = 0; i < port->nb_queues[dir]; i++)
 				if (port->queues[dir][i] != NULL)
-					uninstall(port->queues[dir][i]);
+					pmdscope_callback_remove(port->queues[dir][i]);
 	} else {
 		__atomic_store_n(&port->gone, 0, __ATOMIC_RELEASE);
 	}
@@ -357,7 +310,7 @@ uninstall_port(struct port *port, uint16_t id)
 				continue;
 			q->present = false;
 			if (rte_eth_dev_is_valid_port(id))
-				uninstall(q);
+				pmdscope_callback_remove(q);
 		}
 }
 
