@@ -35,10 +35,11 @@ struct pmdscope_counters {
 	uint64_t polls;
 	uint64_t empty;
 	uint64_t packets;
-	uint32_t lengths_left; /* Bursts to the next sample of lengths; as the next two. */
+	uint32_t lengths_left; /* Bursts to the next sample: of lengths; of depth, in two ways. */
 	uint32_t busy_left;
 	uint32_t full_left;
 	uint32_t depth_state;
+	uint32_t depth;
 	uint64_t bursts[PMDSCOPE_BURST_BUCKETS];
 	/* Of the bursts whose lengths were summed; lengths_seq is odd while these two change. */
 	uint64_t sampled_packets;
@@ -50,7 +51,6 @@ struct pmdscope_counters {
 	uint64_t depths[PMDSCOPE_DEPTH_BUCKETS];
 	struct pmdscope_window depth_window;
 	uint64_t depth_max;
-	uint32_t depth;
 	uint32_t descriptors;
 	/* That a receive queue takes its mbufs from, where the driver tells; never followed. */
 	const struct rte_mempool *pool;
