@@ -195,8 +195,8 @@ tel_connect(void)
 	char banner[1024];
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/dpdk/" TEST_PREFIX "/dpdk_telemetry.v2",
-			test_dir);
+	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/dpdk_telemetry.v2",
+			rte_eal_get_runtime_dir());
 	CHECK(connect(fd, (struct sockaddr *)&sun, sizeof(sun)) == 0);
 	CHECK(read(fd, banner, sizeof(banner)) > 0);
 	return fd;

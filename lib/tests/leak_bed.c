@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "leak_bed.h"
+#include "test.h"
+
+#define TEXT_MAX 128
+
+const struct pmdscope_conf always = {
+	.sample_ms = 50,
+	.leak_mode = PMDSCOPE_LEAK_ALWAYS,
+	.leak_hold_ms = 500,
+	.leak_walk_ms = 100,
+};
+
+struct leak_app app;
+unsigned int worker;
+volatile struct leak_orders orders = { .every = 64 };
+
+/* The traced app's source, as in /pmdscope/sites. */
+static const char *leak_file;
+
+static int
+work(void *arg __rte_unused)
+{
+	unsigned int bursts = 0;
+
+	while (!orders.stop) {
+		enum leak_kind now = LEAK_NONE;
+		uint16_t nb = 0;
+
+		while (orders.paused && !orders.stop)
+			;
+		if (orders.nb_leaks > 0 && ++bursts % orders.every == 0)
+			now = orders.kind;
+		if (!orders.idle)
+			nb = orders.plain ? leak_plain_poll(&app, now)
+					  : leak_traced_poll(&app, now);
+		if (nb > 0 && now != LEAK_NONE)
+			orders.nb_leaks--;
+		pmdscope_poll(nb);
+	}
+	return 0;
+}
+
+static void
+start_port(uint16_t port, uint16_t nb_rx)
+{
+	const struct rte_eth_conf conf = { 0 };
+
+	CHECK(rte_eth_dev_configure(port, nb_rx, 1, &conf) == 0);
+	CHECK(nb_rx == 0 ||
+			rte_eth_rx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL, app.pool) == 0);
+	CHECK(rte_eth_tx_queue_setup(port, 0, 256, SOCKET_ID_ANY, NULL) == 0);
+	CHECK(rte_eth_dev_start(port) == 0);
+}
+
+void
+start_app(void)
+{
+	struct rte_ring *full = rte_ring_create("full_tx", 64, SOCKET_ID_ANY, 0);
+	int port;
+
+	app.pool = rte_pktmbuf_pool_create("pool", POOL_SIZE, 128, 64, 2048, SOCKET_ID_ANY);
+	app.clones = rte_pktmbuf_pool_create("clones", 1023, 32, 0, 0, SOCKET_ID_ANY);
+	app.ring = rte_ring_create("full", 64, SOCKET_ID_ANY, 0);
+	CHECK(app.pool != NULL && app.clones != NULL && app.ring != NULL && full != NULL);
+	while (rte_ring_enqueue(app.ring, full) == 0)
+		;
+	while (rte_ring_enqueue(full, app.ring) == 0)
+		;
+	CHECK(rte_eal_hotplug_add("vdev", "net_null0", "size=64") == 0);
+	CHECK(rte_eth_dev_get_port_by_name("net_null0", &app.port) == 0);
+	port = rte_eth_from_rings("full", &full, 1, &full, 1, SOCKET_ID_ANY);
+	CHECK(port >= 0);
+	app.full_port = (uint16_t)port;
+	app.stage = pmdscope_stage("reassembly");
+	CHECK(app.stage > 0);
+	leak_file = leak_traced_file();
+	start_port(app.port, 1);
+	start_port(app.full_port, 0);
+	worker = rte_get_next_lcore(-1, 1, 0);
+	CHECK(rte_eal_remote_launch(work, NULL, worker) == 0);
+}
+
+void
+stop_app(void)
+{
+	orders.stop = true;
+	rte_eal_mp_wait_lcore();
+}
+
+const char *
+ask(const char *table)
+{
+	char cmd[64];
+
+	snprintf(cmd, sizeof(cmd), "/pmdscope/%s", table);
+	return tel_ask(cmd, "");
+}
+
+uint64_t
+ledger(const char *pool, const char *column)
+{
+	const char *body = ask("leaks");
+	const int row = tel_find(body, "name", pool);
+
+	CHECK(row >= 0);
+	return tel_cell(body, column, (unsigned int)row);
+}
+
+void
+check_sum(const char *pool)
+{
+	static const char *const parts[] = { "common", "cached", "rx_posted", "tx_pending", "rings",
+		"held", "leaked", "unplaced" };
+	const char *body = ask("leaks");
+	const int row = tel_find(body, "name", pool);
+	uint64_t sum = 0;
+	unsigned int i;
+
+	CHECK(row >= 0);
+	for (i = 0; i < RTE_DIM(parts); i++)
+		sum += tel_cell(body, parts[i], (unsigned int)row);
+	CHECK_U64(sum, tel_cell(body, "size", (unsigned int)row));
+}
+
+uint64_t
+site(const char *pool, const char *name, const char *what, const char *column)
+{
+	const char *body = ask("sites");
+	const char *names = json_get(body, "site");
+	unsigned int i;
+
+	for (i = 0; i < json_len(names); i++)
+		if (tel_cell_is(body, "site", i, name) && tel_cell_is(body, "pool", i, pool) &&
+				tel_cell_is(body, "kind", i, what))
+			return tel_cell(body, column, i);
+	return 0;
+}
+
+uint64_t
+all_leaked(void)
+{
+	return ledger("pool", "leaked") + ledger("clones", "leaked");
+}
+
+bool
+has_site(const char *pool, const char *name, const char *what, uint64_t nb)
+{
+	return site(pool, name, what, "count") == nb;
+}
+
+const char *
+line_of(enum leak_kind k)
+{
+	static char name[TEXT_MAX];
+
+	snprintf(name, sizeof(name), "%s:%u", leak_file, leak_traced_line(k));
+	return name;
+}
+
+void
+lose(enum leak_kind k, unsigned int nb)
+{
+	orders.kind = k;
+	orders.nb_leaks = nb;
+	WAIT_FOR(orders.nb_leaks == 0);
+}
+
+void
+restart(const struct pmdscope_conf *conf)
+{
+	pmdscope_fini();
+	CHECK(pmdscope_init(conf) == 0);
+	WAIT_FOR(tel_find(ask("leaks"), "name", "clones") >= 0);
+}
+
+void
+expect_no_leak(unsigned int ms)
+{
+	unsigned int i;
+
+	for (i = 0; i < ms; i += 50) {
+		rte_delay_us_sleep(50000);
+		check_sum("pool");
+	}
+	CHECK_U64(all_leaked(), 0);
+	CHECK_U64(tel_u64(ask("sites"), "total"), 0);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef LEAK_BED_H
+#define LEAK_BED_H
+
+/* What the tests of the leak ledger share: the app under test and questions to the library. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "leak_app.h"
+#include "pmdscope.h"
+
+#define POOL_SIZE 8191
+
+/* Stamps from the start, and soon sure. */
+extern const struct pmdscope_conf always;
+
+extern struct leak_app app;
+/* The lcore that runs it. */
+extern unsigned int worker;
+
+/* Orders to the worker. */
+struct leak_orders {
+	bool stop, idle, plain, paused;
+	enum leak_kind kind;
+	unsigned int nb_leaks; /* Still to be made, one every so many bursts. */
+	unsigned int every;
+};
+extern volatile struct leak_orders orders;
+
+void start_app(void);
+void stop_app(void);
+
+/* A table of the library. */
+const char *ask(const char *table);
+uint64_t ledger(const char *pool, const char *column);
+/* The parts add up to the pool. */
+void check_sum(const char *pool);
+/* Lost or misused mbufs at a site, 0 when there is no such row. */
+uint64_t site(const char *pool, const char *name, const char *what, const char *column);
+bool has_site(const char *pool, const char *name, const char *what, uint64_t nb);
+uint64_t all_leaked(void);
+/* Where the traced app lost it, as the ledger names it. */
+const char *line_of(enum leak_kind k);
+
+/* Have the app lose so many, and wait until it has. */
+void lose(enum leak_kind k, unsigned int nb);
+void restart(const struct pmdscope_conf *conf);
+/* Run clean for so long. */
+void expect_no_leak(unsigned int ms);
+
+/* leak_dump.c: the bytes of what was lost. */
+void test_dump(void);
+
+#endif /* LEAK_BED_H */
