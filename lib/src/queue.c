@@ -25,7 +25,7 @@
 /* Longest wait of a thread that closes a port; see on_port_event(). */
 #define EVENT_WAIT_MS 100
 /* A port that is not polled for so long is not asked. */
-#define POLLED_US 50
+#define POLLED_US 200
 
 struct port {
 	char device[RTE_ETH_NAME_MAX_LEN];
@@ -405,7 +405,7 @@ sum_port(const struct port *port, uint64_t *polls, uint64_t *offered)
 
 /*
  * The app is in its poll loop this moment, so that it does not close the port: drivers do not
- * expect questions while they do.
+ * expect questions while they do. Sleeping, this thread keeps no poller from its CPU.
  */
 static bool
 is_polled_now(const struct port *port, uint64_t polls)
@@ -413,9 +413,10 @@ is_polled_now(const struct port *port, uint64_t polls)
 	const uint64_t until = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * POLLED_US;
 	uint64_t now, offered;
 
-	do
+	do {
+		rte_delay_us_sleep(1);
 		sum_port(port, &now, &offered);
-	while (now == polls && rte_rdtsc() < until);
+	} while (now == polls && rte_rdtsc() < until);
 	return now != polls;
 }
 
