@@ -31,7 +31,8 @@ struct pmdscope_mark {
 	uint32_t first;	   /* Walk that first missed it with this stamp. */
 	uint32_t since_ms; /* When it was last seen to move, on the walker's clock. */
 	uint16_t pin;	   /* Walk that met a clone of it, and whether that one is alive. */
-	uint8_t where;	   /* In the present walk. */
+	uint8_t where : 7; /* In the present walk. */
+	uint8_t met : 1;   /* Some walk has met it. */
 	uint8_t hits : 2;
 	uint8_t kind : 3;  /* Of the loss, 0 while there is none. */
 	uint8_t sent : 1;  /* Its transmit queue has turned over. */

@@ -18,6 +18,15 @@
 #define TRACED_FREES_MIN 64
 /* A pool with less than this part of it free can prove nothing by turnover. */
 #define EMPTY_PART 32
+/* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
+#define MISSING_HOLDS 4
+/* Nobody is missed by chance for more walks than this, nor do we wait for longer. */
+#define MISSING_WALKS_MAX 240
+
+/* Walks within which a queue has turned over if packets flow through it. */
+#define USUAL_WALKS 8
+/* A queue that is refilled by the batch may be so far from full. */
+#define USUAL_SLACK 512
 
 /* Another proof, from a later walk, is needed on top of the first. */
 #define HITS_NEEDED 1
@@ -62,10 +71,41 @@ load_stamp(uintptr_t object)
 	return pmdscope_stamp_get((struct rte_mbuf *)object);
 }
 
-static bool
-is_empty(uint32_t nb_free, uint32_t size)
+bool
+pmdscope_judge_empty(uint32_t nb_free, uint32_t size)
 {
 	return nb_free * (uint64_t)EMPTY_PART < size;
+}
+
+/*
+ * An object in use may come and go between the walks. When so many of a pool are not met, one is
+ * met in none of this many walks only if it does not move.
+ */
+static uint32_t
+walks_by_chance(uint32_t nb_missed, uint32_t size)
+{
+	double expected = nb_missed;
+	uint32_t walks = 1;
+
+	for (; size != 0 && expected > 0.05 && walks < MISSING_WALKS_MAX; walks++)
+		expected *= (double)nb_missed / size;
+	return walks;
+}
+
+/* Arming is cheap: half the bound is enough for a suspicion. A verdict takes more. */
+static uint32_t
+patience_for(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_parts *last = &ledger->parts;
+	const uint32_t size = ledger->index.nb_objects;
+	const uint32_t known = last->common + last->cached + last->rings + last->leaked +
+			       last->missing;
+	uint32_t walks = MISSING_HOLDS * trial->hold_walks;
+
+	if (!trial->armed)
+		walks = RTE_MAX(trial->hold_walks / 2,
+				walks_by_chance(size - RTE_MIN(known, size), size)) - 1;
+	return RTE_MAX(walks, RTE_MIN(2 * ledger->longest_missing, MISSING_WALKS_MAX));
 }
 
 void
@@ -74,9 +114,21 @@ pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledge
 	const struct pmdscope_pool_counts *counts = &ledger->counts;
 
 	pmdscope_turnover_proof(&trial->proof, ledger->address, trial->walk);
-	trial->strict = is_empty(counts->common + counts->cached, counts->size) &&
+	trial->strict = pmdscope_judge_empty(counts->common + counts->cached, counts->size) &&
 			ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
+	trial->patience = patience_for(trial, ledger);
 	ledger->counting = (struct pmdscope_parts){ 0 };
+}
+
+/*
+ * Without a stamp, and missed for too long. What no walk has ever met was out before the first one:
+ * posted to a NIC, or set aside by the app, as far as can be known.
+ */
+static bool
+is_missing(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	return mark->met && mark->stale && mark->first != 0 &&
+	       (trial->walk - mark->first > trial->patience || mark->hits != 0);
 }
 
 /*
@@ -103,6 +155,17 @@ comes_from_elsewhere(uint64_t stamp)
 	if (info != NULL)
 		return info->source && stamp_class(stamp) == PMDSCOPE_STAMP_APP;
 	return stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+}
+
+/* An object without a stamp is back, that was taken for missing. */
+static void
+learn_missing(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		const struct pmdscope_mark *mark)
+{
+	const uint32_t walks = (trial->clock_ms - mark->since_ms) / trial->walk_ms;
+
+	if (mark->kind != PMDSCOPE_LOSS_NONE || mark->first <= trial->proof.all_turned)
+		ledger->longest_missing = RTE_MAX(ledger->longest_missing, walks);
 }
 
 /* It is free now. Received again in between, it was not held all the time. */
@@ -163,9 +226,11 @@ judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 		count_lost(ledger, mark);
 		return;
 	}
+	if (is_missing(trial, mark))
+		learn_missing(trial, ledger, mark);
 	if (mark->kind != PMDSCOPE_LOSS_NONE)
 		withdraw(trial, mark);
-	else if (where != PMDSCOPE_WHERE_RING && mark->first != 0)
+	else if (trial->armed && where != PMDSCOPE_WHERE_RING && mark->first != 0)
 		learn_freed(trial, mark, load_stamp(object));
 	parts->common += where == PMDSCOPE_WHERE_COMMON;
 	parts->cached += where == PMDSCOPE_WHERE_CACHE;
@@ -174,20 +239,24 @@ judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 	mark->hits = 0;
 	mark->sent = 0;
 	mark->freed = 0;
+	mark->met = 1;
 }
 
 /* It is missed from now on, with this stamp. */
 static void
 miss(const struct pmdscope_trial *trial, struct pmdscope_mark *mark, uint64_t stamp)
 {
+	const bool unseen = mark->first != 0 && mark->stale;
+
 	mark->stamp = stamp;
 	mark->first = trial->walk;
 	mark->hits = 0;
 	mark->sent = 0;
-	mark->stale = is_stale(trial, stamp);
-	mark->since_ms = trial->clock_ms;
+	mark->stale = !trial->armed || is_stale(trial, stamp);
 	if (!mark->stale)
-		mark->since_ms -= age_of(trial, stamp) * trial->epoch_ms;
+		mark->since_ms = trial->clock_ms - age_of(trial, stamp) * trial->epoch_ms;
+	else if (!unseen)
+		mark->since_ms = trial->clock_ms;
 }
 
 static void
@@ -259,7 +328,7 @@ is_overdue(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
 		const struct pmdscope_stage *stage)
 {
 	if (mark->stale)
-		return trial->walk - mark->first > trial->hold_walks || mark->hits != 0;
+		return is_missing(trial, mark);
 	return stage != NULL && !pmdscope_stage_holds(stage) &&
 	       age_of(trial, mark->stamp) > stage->bound;
 }
@@ -317,6 +386,7 @@ try_mark(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 {
 	if ((is_pinned(trial, mark) && (mark->pin & 1) != 0) || !is_overdue(trial, mark, stage))
 		return false;
+	ledger->counting.missing += mark->stale;
 	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
 	if (trial->walk == mark->first || !is_in_no_queue(trial, mark))
 		return false;
@@ -361,6 +431,17 @@ judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 	account(&ledger->counting, mark);
 }
 
+/* While nothing is stamped: missing for long, and in no queue, it is a reason to arm. */
+static void
+suspect(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark)
+{
+	if (mark->first == 0 || !mark->stale)
+		miss(trial, mark, 0);
+	ledger->counting.missing += is_missing(trial, mark) &&
+				    mark->first <= trial->proof.all_turned;
+}
+
 void
 pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i)
 {
@@ -382,7 +463,42 @@ pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uin
 		judge_missed(trial, ledger, mark, object);
 	} else if (mark->kind != PMDSCOPE_LOSS_NONE) {
 		count_lost(ledger, mark);
+	} else {
+		suspect(trial, ledger, mark);
 	}
+}
+
+/*
+ * Receive queues through which packets flow are full while there are free mbufs: they hold no more
+ * than what is in use then, and never will.
+ */
+static void
+note_usual(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_parts *parts = &ledger->counting;
+	const uint32_t nb_free = parts->common + parts->cached;
+
+	if (trial->proof.rx_turned + USUAL_WALKS < trial->walk ||
+			pmdscope_judge_empty(nb_free, ledger->index.nb_objects))
+		return;
+	ledger->usual = ledger->index.nb_objects - RTE_MIN(nb_free + parts->rings,
+			ledger->index.nb_objects) + USUAL_SLACK;
+	ledger->usual_walk = trial->walk;
+}
+
+/* What was never stamped may also wait in a transmit queue. */
+static uint32_t
+lost_at_least(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_parts *parts = &ledger->counting;
+	const struct pmdscope_proof *proof = &trial->proof;
+	const uint64_t unsent = RTE_MIN(proof->may_send, (uint64_t)parts->missing);
+	uint64_t posted = proof->may_hold;
+	const uint64_t overdue = parts->suspects + parts->missing - unsent;
+
+	if (ledger->usual_walk > proof->rx_born)
+		posted = RTE_MIN(posted, (uint64_t)ledger->usual);
+	return overdue > posted ? (uint32_t)(overdue - posted) : 0;
 }
 
 void
@@ -392,9 +508,9 @@ pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 
 	if (trial->aborted)
 		return;
-	if (is_empty(parts->common + parts->cached, ledger->index.nb_objects) &&
-			parts->suspects > trial->proof.may_hold)
-		parts->lost_at_least = parts->suspects - (uint32_t)trial->proof.may_hold;
+	if (trial->armed && pmdscope_judge_empty(parts->common + parts->cached, ledger->index.nb_objects))
+		parts->lost_at_least = lost_at_least(trial, ledger);
+	note_usual(trial, ledger);
 	ledger->parts = *parts;
 	ledger->placed = trial->armed;
 	ledger->walks++;

@@ -23,14 +23,19 @@ struct pmdscope_trial {
 	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
 	uint32_t armed_walk;  /* What was missed in walks before is forgotten. */
 	uint32_t epoch_ms;
+	uint32_t walk_ms;
 	uint32_t hold_walks;
 	struct pmdscope_proof proof; /* Of the pool that is judged. */
 	bool strict;		     /* Its free set is empty, and all its frees are traced. */
+	uint32_t patience;	     /* Walks that its objects without a stamp may be missing. */
 };
 
 /* The objects of a pool: begin, each mark that has an object, end. Tailq lock held. */
 void pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
 void pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i);
 void pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
+
+/* So few are free that a pool of this size turns nothing over. */
+bool pmdscope_judge_empty(uint32_t nb_free, uint32_t size);
 
 #endif /* PMDSCOPE_JUDGE_H */

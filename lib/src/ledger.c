@@ -10,6 +10,7 @@
 #include <rte_string_fns.h>
 
 #include "clock.h"
+#include "judge.h"
 #include "ledger.h"
 #include "log.h"
 #include "loss.h"
@@ -21,6 +22,13 @@
 #define MS_PER_SEC UINT64_C(1000)
 /* In mode auto, stamps stay armed for so long after the last news. */
 #define QUIET_MS (15 * MS_PER_SEC)
+/* Or for so many times the bound of residence, if that is longer. */
+#define QUIET_HOLDS 12
+/* The first pause after arming in vain, and the longest. */
+#define PAUSE_MS (30 * MS_PER_SEC)
+#define PAUSE_MAX_MS (3600 * MS_PER_SEC)
+/* Unarmed, the walks may take this part of a CPU. */
+#define UNARMED_PART 50
 
 static struct {
 	enum pmdscope_leak_mode mode;
@@ -30,6 +38,7 @@ static struct {
 	uint64_t news_ms;     /* Last reason to be armed. */
 	uint64_t walked_ms;   /* When the last walk began. */
 	uint32_t walk_ms;
+	uint64_t quiet_ms;
 	unsigned int last_id;
 	struct pmdscope_ledger **items;
 	unsigned int nb;
@@ -72,6 +81,7 @@ void
 pmdscope_ledger_found(struct pmdscope_ledger *ledger)
 {
 	ledgers.news_ms = now_ms();
+	ledger->suspicion = (struct pmdscope_suspicion){ 0 };
 	if (ledger->first_leak_realtime_ns == 0)
 		ledger->first_leak_realtime_ns = pmdscope_clock_realtime_ns(rte_rdtsc());
 }
@@ -219,6 +229,7 @@ arm(const char *why)
 	pmdscope_stamp_advance();
 	pmdscope_stamp_arm();
 	pmdscope_walk_arm();
+	ledgers.walked_ms = 0;
 	ledgers.armed = true;
 }
 
@@ -232,15 +243,76 @@ disarm(void)
 	ledgers.armed = false;
 }
 
-/* Only growth from now on arms again. */
+/* Mbufs are missing, or hardly any are left. */
+static bool
+is_suspicious(const struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_pool_counts *counts = &ledger->counts;
+
+	return ledger->parts.missing != 0 ||
+	       pmdscope_judge_empty(counts->common + counts->cached, counts->size);
+}
+
+/* True when a pool is suspicious for which that was not in vain a short time ago. */
+static bool
+suspect(uint64_t now)
+{
+	bool found = false;
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++) {
+		struct pmdscope_ledger *ledger = ledgers.items[i];
+
+		if (ledger->suspicion.tried || now < ledger->suspicion.not_before ||
+				!is_suspicious(ledger))
+			continue;
+		ledger->suspicion.tried = true;
+		found = true;
+	}
+	return found;
+}
+
+/* The armed time is over: where nothing was found, wait for longer each time. */
 static void
-disarm_for_good(void)
+give_up(uint64_t now)
+{
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++) {
+		struct pmdscope_suspicion *s = &ledgers.items[i]->suspicion;
+
+		if (!s->tried)
+			continue;
+		s->tried = false;
+		s->pause_ms = RTE_MIN(RTE_MAX(2 * s->pause_ms, PAUSE_MS), PAUSE_MAX_MS);
+		s->not_before = now + s->pause_ms;
+	}
+}
+
+/* Somebody wants it so: only growth from now on arms again, and after a pause suspicion. */
+static void
+disarm_for_good(uint64_t now)
 {
 	unsigned int i;
 
 	disarm();
-	for (i = 0; i < ledgers.nb; i++)
+	for (i = 0; i < ledgers.nb; i++) {
 		ledgers.items[i]->trend = (struct pmdscope_trend){ 0 };
+		ledgers.items[i]->suspicion.tried = true;
+	}
+	give_up(now);
+}
+
+static void
+arm_by_suspicion(uint64_t now)
+{
+	if (!ledgers.armed && suspect(now)) {
+		ledgers.news_ms = now;
+		arm("mbufs are missing from a pool");
+	} else if (ledgers.armed && now >= ledgers.news_ms + ledgers.quiet_ms) {
+		disarm();
+		give_up(now);
+	}
 }
 
 static void
@@ -260,8 +332,8 @@ decide(uint64_t now, bool grows)
 		arm("on demand");
 	else if (grows)
 		arm("a pool loses mbufs");
-	else if (now >= ledgers.news_ms + QUIET_MS)
-		disarm();
+	else
+		arm_by_suspicion(now);
 }
 
 int
@@ -277,7 +349,7 @@ pmdscope_ledger_arm(uint32_t seconds)
 	if (seconds != 0)
 		arm("on demand");
 	else if (ledgers.mode == PMDSCOPE_LEAK_AUTO)
-		disarm_for_good();
+		disarm_for_good(now);
 	return 0;
 }
 
@@ -301,16 +373,21 @@ pmdscope_ledger_mode_name(void)
 
 /* --- Life ------------------------------------------------------------------------------ */
 
-/* Lost mbufs are followed after the stamps are disarmed: they may be freed after all. */
-static bool
-has_lost(void)
+/*
+ * From walk to walk. Unarmed they go on, at their ease: they see what is missing, and whether lost
+ * mbufs are freed after all.
+ */
+static uint64_t
+walk_pause_ms(void)
 {
+	uint64_t walk_us = 0;
 	unsigned int i;
 
+	if (ledgers.armed)
+		return ledgers.walk_ms;
 	for (i = 0; i < ledgers.nb; i++)
-		if (ledgers.items[i]->parts.leaked != 0)
-			return true;
-	return false;
+		walk_us += ledgers.items[i]->walk_us;
+	return RTE_MAX((uint64_t)ledgers.walk_ms, UNARMED_PART * walk_us / 1000);
 }
 
 void
@@ -325,8 +402,8 @@ pmdscope_ledger_tick(uint64_t now_ns)
 	decide(now, note_counts(now));
 	if (moving)
 		pmdscope_stamp_advance();
-	if (moving && (ledgers.armed || has_lost()) && now - ledgers.walked_ms >= ledgers.walk_ms &&
-			!pmdscope_walk_busy()) {
+	if (moving && ledgers.stamps &&
+			now - ledgers.walked_ms >= walk_pause_ms() && !pmdscope_walk_busy()) {
 		ledgers.walked_ms = now;
 		pmdscope_walk_begin();
 	}
@@ -351,12 +428,14 @@ pmdscope_ledger_start(const struct pmdscope_conf *conf)
 	const uint32_t hold = (conf->leak_hold_ms + conf->sample_ms - 1) / conf->sample_ms;
 	const struct pmdscope_walk_conf walk_conf = {
 		.epoch_ms = conf->sample_ms,
+		.walk_ms = conf->leak_walk_ms,
 		.hold_walks = conf->leak_hold_ms / conf->leak_walk_ms + 1,
 	};
 
 	ledgers.mode = conf->leak_mode;
 	ledgers.walk_ms = conf->leak_walk_ms;
 	ledgers.stamps = conf->leak_mode != PMDSCOPE_LEAK_NEVER && pmdscope_stamp_start() == 0;
+	ledgers.quiet_ms = RTE_MAX(QUIET_MS, QUIET_HOLDS * (uint64_t)conf->leak_hold_ms);
 	ledgers.asked_until = 0;
 	ledgers.news_ms = 0;
 	ledgers.walked_ms = 0;
@@ -477,7 +556,7 @@ fill_trend(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
 	const uint64_t left = ledger->counts.common + ledger->counts.cached;
 
 	pmdscope_row_int(row, SLOPE_MILLI, (int)RTE_MAX(RTE_MIN(slope, INT32_MAX), INT32_MIN));
-	if (slope > 0)
+	if (slope > 0 && pmdscope_trend_grows(&ledger->trend))
 		pmdscope_row_u64(row, EXHAUSTED_IN_MS, 0, left * 1000000 / (uint64_t)slope);
 }
 

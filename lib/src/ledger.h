@@ -29,7 +29,15 @@ struct pmdscope_parts {
 	uint32_t common, cached, rx_posted, tx_pending, rings, held, leaked;
 	uint32_t prearm;   /* Of leaked. */
 	uint32_t suspects; /* Held for too long, with no proof. */
+	uint32_t missing;  /* The same, but without a stamp: nobody knows where. */
 	uint32_t lost_at_least;
+};
+
+/* Arming because mbufs are missing. In vain, it is tried again ever more seldom. */
+struct pmdscope_suspicion {
+	bool tried;	  /* Armed for this pool, and nothing was found yet. */
+	uint64_t not_before; /* ms */
+	uint64_t pause_ms;
 };
 
 /* One pool of mbufs. */
@@ -40,6 +48,7 @@ struct pmdscope_ledger {
 	bool seen;
 	struct pmdscope_pool_counts counts;
 	struct pmdscope_trend trend;
+	struct pmdscope_suspicion suspicion;
 	uint64_t first_leak_realtime_ns;
 	uint64_t double_frees, use_after_frees;
 
@@ -50,6 +59,11 @@ struct pmdscope_ledger {
 	bool placed;		     /* parts are of this arming. */
 	struct pmdscope_parts parts; /* Of the last complete walk. */
 	struct pmdscope_parts counting;
+	/* In use when its receive queues were last known to be full, and in which walk. */
+	uint32_t usual;
+	uint32_t usual_walk;
+	/* Walks for which an object without a stamp was missing that came back. */
+	uint32_t longest_missing;
 	uint32_t ring_at;
 	uint32_t mark_at;
 	unsigned int chunk_at;

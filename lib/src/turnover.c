@@ -23,7 +23,7 @@ capacity(const struct pmdscope_queue *q)
 
 /* Packets that came out since the counter was last read. */
 static uint64_t
-take_progress(struct pmdscope_queue *q)
+take_progress(struct pmdscope_queue *q, bool ask_drivers)
 {
 	const uint64_t packets = __atomic_load_n(&q->n.packets, __ATOMIC_RELAXED);
 	uint64_t delta = packets - q->turnover.packets;
@@ -32,16 +32,16 @@ take_progress(struct pmdscope_queue *q)
 		delta = 0;
 	q->turnover.packets = packets;
 	/* What is offered to a NIC that sends nothing stays in its queue. */
-	if (q->dir == PMDSCOPE_TX && delta != 0)
+	if (ask_drivers && q->dir == PMDSCOPE_TX && delta != 0)
 		delta = RTE_MIN(delta, pmdscope_queue_sent(q->port));
 	return delta;
 }
 
 static void
-begin_queue(struct pmdscope_queue *q, uint32_t walk)
+begin_queue(struct pmdscope_queue *q, uint32_t walk, bool ask_drivers)
 {
 	struct pmdscope_turnover *t = &q->turnover;
-	const uint64_t delta = take_progress(q);
+	const uint64_t delta = take_progress(q, ask_drivers);
 	uint32_t next;
 
 	if (t->born == 0) {
@@ -64,14 +64,15 @@ begin_queue(struct pmdscope_queue *q, uint32_t walk)
 }
 
 void
-pmdscope_turnover_begin(uint32_t walk)
+pmdscope_turnover_begin(uint32_t walk, bool ask_drivers)
 {
 	struct pmdscope_queue *q;
 	unsigned int i;
 
-	pmdscope_queue_ask_sent();
+	if (ask_drivers)
+		pmdscope_queue_ask_sent();
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++)
-		begin_queue(q, walk);
+		begin_queue(q, walk, ask_drivers);
 }
 
 /* The walk took time: what has come out meanwhile, at most, is not to be counted twice. */
@@ -123,6 +124,8 @@ add_queue(struct pmdscope_proof *proof, const struct pmdscope_queue *q)
 	if (t->turned + 1 < proof->walk)
 		proof->may_hold += capacity(q) - SLACK;
 	proof->all_turned = RTE_MIN(proof->all_turned, t->turned);
+	proof->rx_turned = RTE_MIN(proof->rx_turned, t->turned);
+	proof->rx_born = RTE_MAX(proof->rx_born, t->born);
 }
 
 void
@@ -131,14 +134,19 @@ pmdscope_turnover_proof(struct pmdscope_proof *proof, const void *pool, uint32_t
 	const struct pmdscope_queue *q;
 	unsigned int i;
 
-	*proof = (struct pmdscope_proof){ .walk = walk, .all_turned = walk };
+	*proof = (struct pmdscope_proof){
+		.walk = walk, .all_turned = walk, .rx_turned = walk
+	};
 	memset(proof->gone, true, sizeof(proof->gone));
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
 		if (feeds_on(q, pool))
 			add_queue(proof, q);
 		/* Whose mbufs a transmit queue holds is not known; one never used holds none. */
-		if (q->dir == PMDSCOPE_TX && q->turnover.packets != 0)
-			proof->all_turned = RTE_MIN(proof->all_turned, q->turnover.turned);
+		if (q->dir != PMDSCOPE_TX || q->turnover.packets == 0)
+			continue;
+		proof->all_turned = RTE_MIN(proof->all_turned, q->turnover.turned);
+		if (q->turnover.turned + 1 < walk)
+			proof->may_send += capacity(q) - SLACK;
 	}
 }
 

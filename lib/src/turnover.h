@@ -26,8 +26,11 @@ struct pmdscope_turnover {
 	uint32_t turned; /* What was in the queue at the end of this walk has come out. */
 };
 
-/* Begin a walk, from 1 upwards: read what has come out. End one: remember it. */
-void pmdscope_turnover_begin(uint32_t walk);
+/*
+ * Begin a walk, from 1 upwards: read what has come out. End one: remember it. Unless the drivers
+ * are asked, what was offered is taken for sent: good enough to suspect, not to convict.
+ */
+void pmdscope_turnover_begin(uint32_t walk, bool ask_drivers);
 void pmdscope_turnover_end(uint32_t walk);
 
 /* For one pool in one walk: what can no longer be in a receive queue. */
@@ -41,6 +44,11 @@ struct pmdscope_proof {
 	uint32_t all_turned;
 	/* Most objects that the queues that have not turned over may hold. */
 	uint64_t may_hold;
+	/* What its receive queues had before this walk has come out of all; newest of them. */
+	uint32_t rx_turned;
+	uint32_t rx_born;
+	/* The same of transmit queues, of whatever pool. */
+	uint64_t may_send;
 };
 
 /* The pool is not followed. */

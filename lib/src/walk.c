@@ -379,7 +379,7 @@ pmdscope_walk_begin(void)
 	walk.trial.aborted = false;
 	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++)
 		ledger->walking = false;
-	pmdscope_turnover_begin(walk.trial.walk);
+	pmdscope_turnover_begin(walk.trial.walk, walk.trial.armed);
 	walk.pool = 0;
 	walk.ring = 0;
 	walk.ring_done = 0;
@@ -413,6 +413,7 @@ void
 pmdscope_walk_start(const struct pmdscope_walk_conf *conf)
 {
 	walk.trial.epoch_ms = conf->epoch_ms;
+	walk.trial.walk_ms = conf->walk_ms;
 	walk.trial.hold_walks = conf->hold_walks;
 	walk.phase = IDLE;
 }

@@ -13,6 +13,7 @@
 /* What the walks need to know about time. */
 struct pmdscope_walk_conf {
 	uint32_t epoch_ms;   /* Length of an epoch. */
+	uint32_t walk_ms;    /* From walk to walk. */
 	uint32_t hold_walks; /* Walks that take as long as the residence bound. */
 };
 
