@@ -291,6 +291,40 @@ test_churn(void)
 	CHECK_U64(ledger("pool", "leaked") + ledger("clones", "leaked"), 0);
 }
 
+static const struct pmdscope_conf by_need = {
+	.sample_ms = 50,
+	.leak_hold_ms = 500,
+	.leak_walk_ms = 100,
+};
+
+/* A single one is missed, whether anything is stamped at that moment or not. */
+static void
+test_auto_single(void)
+{
+	restart(&by_need);
+	expect_no_leak(1500);
+	lose(LEAK_RX, 1);
+	WAIT_FOR(all_leaked() == 1);
+	CHECK(has_site("pool", "before arming", "leak", ledger("pool", "prearm")));
+	CHECK(has_site("pool", line_of(LEAK_RX), "leak", 1 - ledger("pool", "prearm")));
+	check_sum("pool");
+}
+
+/* All at once, before anything is stamped. */
+static void
+test_auto_exhausted(void)
+{
+	restart(&by_need);
+	expect_no_leak(1500);
+	CHECK_U64(ledger("pool", "exhausted_in_ms"), 0);
+	orders.every = 1;
+	orders.kind = LEAK_RX;
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(ledger("pool", "armed") == 1);
+	WAIT_FOR(ledger("pool", "lost_at_least") > 0 || all_leaked() > 0);
+	check_sum("pool");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -301,6 +335,8 @@ static const struct {
 	{ "churn", test_churn },
 	{ "arm", test_arm },
 	{ "auto", test_auto },
+	{ "auto_single", test_auto_single },
+	{ "auto_exhausted", test_auto_exhausted },
 	{ "plain", test_plain },
 	{ "traced", test_traced },
 	{ "dump", test_dump },
