@@ -96,7 +96,7 @@ find_ports(struct app *app)
 	uint16_t port;
 
 	RTE_ETH_FOREACH_DEV(port)
-	app->ports[app->nb_ports++] = port;
+		app->ports[app->nb_ports++] = port;
 	if (app->nb_ports > 0)
 		return 0;
 	complain("no port to use. If a device was passed before --, its driver's message above says "
@@ -148,7 +148,7 @@ deal_lanes(struct app *app)
 	/* The main lcore first: it is the one that there always is. */
 	lcores[nb_lcores++] = rte_get_main_lcore();
 	RTE_LCORE_FOREACH_WORKER(lcore)
-	lcores[nb_lcores++] = lcore;
+		lcores[nb_lcores++] = lcore;
 	if (app->nb_pollers != 0)
 		nb_lcores = RTE_MIN(nb_lcores, app->nb_pollers);
 	rc = lanes_deal(&app->lanes, app->ports, app->nb_ports, app->options->queues, lcores,

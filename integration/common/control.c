@@ -115,8 +115,7 @@ leave_lcores(pthread_attr_t *attr)
 	cpu_set_t others = process_cpus;
 	unsigned int lcore, cpu;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		const cpu_set_t polled = rte_lcore_cpuset(lcore);
 
 		for (cpu = 0; cpu < CPU_SETSIZE; cpu++)

@@ -72,8 +72,8 @@ workers_create(const struct app *of)
 	for (i = 0; rc == 0 && i < app->lanes.nb_lanes; i++)
 		create_sender(i);
 	RTE_LCORE_FOREACH(lcore)
-	if (rc == 0)
-		rc = create_worker(lcore);
+		if (rc == 0)
+			rc = create_worker(lcore);
 	if (rc != 0)
 		fprintf(stderr, "%s: no memory for %u queues; give the EAL more (-m MIB)\n",
 				program_invocation_short_name, app->lanes.nb_lanes);
@@ -85,8 +85,7 @@ workers_destroy(void)
 {
 	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		if (workers[lcore] != NULL)
 			free(workers[lcore]->sequences);
 		rte_free(workers[lcore]);
@@ -275,8 +274,7 @@ all_returned(void)
 	uint64_t sent = 0, received = 0;
 	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		if (app->lanes.count[lcore] == 0)
 			continue;
 		if (__atomic_load_n(&workers[lcore]->stopped, __ATOMIC_ACQUIRE) == 0)
@@ -347,16 +345,14 @@ workers_total(void)
 	struct totals sum = { .first_send = UINT64_MAX };
 	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = workers[lcore];
 
 		/* Received before sent: a moment must not show more back than went out. */
 		add_sequences(&sum, worker);
 		sum.foreign += counter_read(&worker->foreign);
 	}
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		const struct worker *worker = workers[lcore];
 		const uint64_t first_send = counter_read(&worker->first_send);
 
@@ -378,7 +374,7 @@ workers_latency(struct latency *latency)
 	unsigned int lcore;
 
 	RTE_LCORE_FOREACH(lcore)
-	latency_merge(latency, &workers[lcore]->latency);
+		latency_merge(latency, &workers[lcore]->latency);
 }
 
 void

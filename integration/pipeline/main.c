@@ -202,8 +202,7 @@ total(void)
 	struct pipe_stats sum = { 0 };
 	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		sum.rx += counter_read(&stats[lcore].rx);
 		sum.tx += counter_read(&stats[lcore].tx);
 		sum.rx_dropped += counter_read(&stats[lcore].rx_dropped);

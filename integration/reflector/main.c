@@ -194,8 +194,7 @@ total(void)
 	struct reflector_stats sum = { 0 };
 	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore)
-	{
+	RTE_LCORE_FOREACH(lcore) {
 		sum.rx += counter_read(&stats[lcore].rx);
 		sum.rx_bytes += counter_read(&stats[lcore].rx_bytes);
 		sum.tx += counter_read(&stats[lcore].tx);

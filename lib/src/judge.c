@@ -98,13 +98,14 @@ patience_for(const struct pmdscope_trial *trial, const struct pmdscope_ledger *l
 {
 	const struct pmdscope_parts *last = &ledger->parts;
 	const uint32_t size = ledger->index.nb_objects;
-	const uint32_t known = last->common + last->cached + last->rings + last->leaked +
-			       last->missing;
+	const uint32_t known =
+			last->common + last->cached + last->rings + last->leaked + last->missing;
 	uint32_t walks = MISSING_HOLDS * trial->hold_walks;
 
 	if (!trial->armed)
 		walks = RTE_MAX(trial->hold_walks / 2,
-				walks_by_chance(size - RTE_MIN(known, size), size)) - 1;
+					walks_by_chance(size - RTE_MIN(known, size), size)) -
+			1;
 	return RTE_MAX(walks, RTE_MIN(2 * ledger->longest_missing, MISSING_WALKS_MAX));
 }
 
@@ -277,23 +278,6 @@ account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
 #define PIN(walk, alive) ((uint16_t)((walk) << 1 | (alive)))
 #define PIN_WALK(pin) ((pin) >> 1)
 
-static struct pmdscope_mark *
-find_any(uintptr_t object)
-{
-	struct pmdscope_ledger *ledger;
-	struct pmdscope_mark *mark;
-	unsigned int i;
-
-	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++) {
-		if (!ledger->walking)
-			continue;
-		mark = pmdscope_index_find(&ledger->index, object);
-		if (mark != NULL)
-			return mark;
-	}
-	return NULL;
-}
-
 /* A clone keeps the mbuf whose data it shares. Its fields may be changing: nothing is followed. */
 static void
 pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uintptr_t object)
@@ -304,7 +288,7 @@ pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
 
 	if (!RTE_MBUF_CLONED(m))
 		return;
-	direct = find_any((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
+	direct = pmdscope_ledger_find_mark((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
 	if (direct == NULL || direct == mark || direct->pin == lives)
 		return;
 	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(trial->walk, 0);
@@ -438,8 +422,8 @@ suspect(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 {
 	if (mark->first == 0 || !mark->stale)
 		miss(trial, mark, 0);
-	ledger->counting.missing += is_missing(trial, mark) &&
-				    mark->first <= trial->proof.all_turned;
+	ledger->counting.missing +=
+			is_missing(trial, mark) && mark->first <= trial->proof.all_turned;
 }
 
 void
@@ -481,8 +465,8 @@ note_usual(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 	if (trial->proof.rx_turned + USUAL_WALKS < trial->walk ||
 			pmdscope_judge_empty(nb_free, ledger->index.nb_objects))
 		return;
-	ledger->usual = ledger->index.nb_objects - RTE_MIN(nb_free + parts->rings,
-			ledger->index.nb_objects) + USUAL_SLACK;
+	ledger->usual = ledger->index.nb_objects -
+			RTE_MIN(nb_free + parts->rings, ledger->index.nb_objects) + USUAL_SLACK;
 	ledger->usual_walk = trial->walk;
 }
 
@@ -508,7 +492,8 @@ pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 
 	if (trial->aborted)
 		return;
-	if (trial->armed && pmdscope_judge_empty(parts->common + parts->cached, ledger->index.nb_objects))
+	if (trial->armed && pmdscope_judge_empty(parts->common + parts->cached,
+					    ledger->index.nb_objects))
 		parts->lost_at_least = lost_at_least(trial, ledger);
 	note_usual(trial, ledger);
 	ledger->parts = *parts;

@@ -66,6 +66,18 @@ pmdscope_ledger_get(unsigned int i)
 	return i < ledgers.nb ? ledgers.items[i] : NULL;
 }
 
+struct pmdscope_mark *
+pmdscope_ledger_find_mark(uintptr_t object)
+{
+	struct pmdscope_mark *mark = NULL;
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb && mark == NULL; i++)
+		if (ledgers.items[i]->walking)
+			mark = pmdscope_index_find(&ledgers.items[i]->index, object);
+	return mark;
+}
+
 const char *
 pmdscope_ledger_pool_name(unsigned int id)
 {
@@ -402,8 +414,8 @@ pmdscope_ledger_tick(uint64_t now_ns)
 	decide(now, note_counts(now));
 	if (moving)
 		pmdscope_stamp_advance();
-	if (moving && ledgers.stamps &&
-			now - ledgers.walked_ms >= walk_pause_ms() && !pmdscope_walk_busy()) {
+	if (moving && ledgers.stamps && now - ledgers.walked_ms >= walk_pause_ms() &&
+			!pmdscope_walk_busy()) {
 		ledgers.walked_ms = now;
 		pmdscope_walk_begin();
 	}
@@ -460,129 +472,3 @@ pmdscope_ledger_stop(void)
 	pmdscope_loss_stop();
 	pmdscope_stage_stop();
 }
-
-/* --- /pmdscope/leaks ------------------------------------------------------------------- */
-
-enum {
-	NAME,
-	SIZE,
-	COMMON,
-	CACHED,
-	RX_POSTED,
-	TX_PENDING,
-	RINGS,
-	HELD,
-	LEAKED,
-	UNPLACED,
-	LOST_AT_LEAST,
-	PREARM,
-	ARMED,
-	MODE,
-	READABLE,
-	SLOPE_MILLI,
-	EXHAUSTED_IN_MS,
-	FIRST_LEAK,
-	WALKS,
-	WALK_US,
-	DOUBLE_FREES,
-	USE_AFTER_FREES,
-};
-
-static const struct pmdscope_column columns[] = {
-	[NAME] = { "name", PMDSCOPE_COLUMN_STR, 1 },
-	[SIZE] = { "size", PMDSCOPE_COLUMN_U64, 1 },
-	[COMMON] = { "common", PMDSCOPE_COLUMN_U64, 1 },
-	[CACHED] = { "cached", PMDSCOPE_COLUMN_U64, 1 },
-	[RX_POSTED] = { "rx_posted", PMDSCOPE_COLUMN_U64, 1 },
-	[TX_PENDING] = { "tx_pending", PMDSCOPE_COLUMN_U64, 1 },
-	[RINGS] = { "rings", PMDSCOPE_COLUMN_U64, 1 },
-	[HELD] = { "held", PMDSCOPE_COLUMN_U64, 1 },
-	[LEAKED] = { "leaked", PMDSCOPE_COLUMN_U64, 1 },
-	[UNPLACED] = { "unplaced", PMDSCOPE_COLUMN_U64, 1 },
-	[LOST_AT_LEAST] = { "lost_at_least", PMDSCOPE_COLUMN_U64, 1 },
-	[PREARM] = { "prearm", PMDSCOPE_COLUMN_U64, 1 },
-	[ARMED] = { "armed", PMDSCOPE_COLUMN_U64, 1 },
-	[MODE] = { "mode", PMDSCOPE_COLUMN_STR, 1 },
-	[READABLE] = { "readable", PMDSCOPE_COLUMN_U64, 1 },
-	[SLOPE_MILLI] = { "slope_milli", PMDSCOPE_COLUMN_INT, 1 },
-	[EXHAUSTED_IN_MS] = { "exhausted_in_ms", PMDSCOPE_COLUMN_U64, 1 },
-	[FIRST_LEAK] = { "first_leak_realtime_ns", PMDSCOPE_COLUMN_U64, 1 },
-	[WALKS] = { "walks", PMDSCOPE_COLUMN_U64, 1 },
-	[WALK_US] = { "walk_us", PMDSCOPE_COLUMN_U64, 1 },
-	[DOUBLE_FREES] = { "double_frees", PMDSCOPE_COLUMN_U64, 1 },
-	[USE_AFTER_FREES] = { "use_after_frees", PMDSCOPE_COLUMN_U64, 1 },
-};
-
-static unsigned int
-ledger_count(void)
-{
-	return ledgers.nb;
-}
-
-/* By the last walk; or, without one, by the counts. */
-static void
-fill_parts(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
-{
-	const struct pmdscope_pool_counts *counts = &ledger->counts;
-	const struct pmdscope_parts *parts = &ledger->parts;
-	uint32_t leaked;
-
-	if (!ledger->placed || !ledgers.armed) {
-		leaked = RTE_MIN(parts->leaked, counts->in_use);
-		pmdscope_row_u64(row, SIZE, 0, counts->size);
-		pmdscope_row_u64(row, COMMON, 0, counts->common);
-		pmdscope_row_u64(row, CACHED, 0, counts->cached);
-		pmdscope_row_u64(row, LEAKED, 0, leaked);
-		pmdscope_row_u64(row, UNPLACED, 0, counts->in_use - leaked);
-		pmdscope_row_u64(row, PREARM, 0, RTE_MIN(parts->prearm, leaked));
-		return;
-	}
-	pmdscope_row_u64(row, SIZE, 0, ledger->index.nb_objects);
-	pmdscope_row_u64(row, COMMON, 0, parts->common);
-	pmdscope_row_u64(row, CACHED, 0, parts->cached);
-	pmdscope_row_u64(row, RX_POSTED, 0, parts->rx_posted);
-	pmdscope_row_u64(row, TX_PENDING, 0, parts->tx_pending);
-	pmdscope_row_u64(row, RINGS, 0, parts->rings);
-	pmdscope_row_u64(row, HELD, 0, parts->held);
-	pmdscope_row_u64(row, LEAKED, 0, parts->leaked);
-	pmdscope_row_u64(row, PREARM, 0, parts->prearm);
-	pmdscope_row_u64(row, LOST_AT_LEAST, 0, parts->lost_at_least);
-}
-
-static void
-fill_trend(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
-{
-	const int64_t slope = pmdscope_trend_slope_milli(&ledger->trend);
-	const uint64_t left = ledger->counts.common + ledger->counts.cached;
-
-	pmdscope_row_int(row, SLOPE_MILLI, (int)RTE_MAX(RTE_MIN(slope, INT32_MAX), INT32_MIN));
-	if (slope > 0 && pmdscope_trend_grows(&ledger->trend))
-		pmdscope_row_u64(row, EXHAUSTED_IN_MS, 0, left * 1000000 / (uint64_t)slope);
-}
-
-static void
-ledger_fill(unsigned int i, struct pmdscope_row *row)
-{
-	const struct pmdscope_ledger *ledger = ledgers.items[i];
-
-	pmdscope_row_str(row, NAME, ledger->name);
-	fill_parts(ledger, row);
-	fill_trend(ledger, row);
-	pmdscope_row_u64(row, ARMED, 0, ledgers.armed);
-	pmdscope_row_str(row, MODE, pmdscope_ledger_mode_name());
-	pmdscope_row_u64(row, READABLE, 0, ledger->counts.readable && !ledger->lost_memory);
-	pmdscope_row_u64(row, FIRST_LEAK, 0, ledger->first_leak_realtime_ns);
-	pmdscope_row_u64(row, WALKS, 0, ledger->walks);
-	pmdscope_row_u64(row, WALK_US, 0, ledger->walk_us);
-	pmdscope_row_u64(row, DOUBLE_FREES, 0, ledger->double_frees);
-	pmdscope_row_u64(row, USE_AFTER_FREES, 0, ledger->use_after_frees);
-}
-
-const struct pmdscope_table pmdscope_ledger_table = {
-	.name = "leaks",
-	.help = "Where the mbufs of each pool are. Parameters: int offset",
-	.columns = columns,
-	.nb_columns = RTE_DIM(columns),
-	.count = ledger_count,
-	.fill = ledger_fill,
-};

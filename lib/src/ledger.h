@@ -35,7 +35,7 @@ struct pmdscope_parts {
 
 /* Arming because mbufs are missing. In vain, it is tried again ever more seldom. */
 struct pmdscope_suspicion {
-	bool tried;	  /* Armed for this pool, and nothing was found yet. */
+	bool tried;	     /* Armed for this pool, and nothing was found yet. */
 	uint64_t not_before; /* ms */
 	uint64_t pause_ms;
 };
@@ -91,7 +91,9 @@ uint32_t pmdscope_ledger_clock_ms(void);
 const char *pmdscope_ledger_pool_name(unsigned int id);
 /* The ledgers, NULL behind the last. */
 struct pmdscope_ledger *pmdscope_ledger_get(unsigned int i);
-/* A mbuf was found to be lost just now. */
+/* The mark of an object in the pools that take part in the present walk, NULL for any other. */
+struct pmdscope_mark *pmdscope_ledger_find_mark(uintptr_t object);
+/* An mbuf was found to be lost just now. */
 void pmdscope_ledger_found(struct pmdscope_ledger *ledger);
 
 #endif /* PMDSCOPE_LEDGER_H */

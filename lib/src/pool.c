@@ -103,8 +103,7 @@ pmdscope_pool_sample(void)
 	if (list == NULL)
 		return;
 	rte_mcfg_tailq_read_lock();
-	TAILQ_FOREACH(entry, list, next)
-	{
+	TAILQ_FOREACH(entry, list, next) {
 		const struct rte_mempool *mp = entry->data;
 		struct pool *pool;
 
@@ -127,8 +126,7 @@ pmdscope_pool_find(const void *address, const char *name)
 
 	if (list == NULL)
 		return NULL;
-	TAILQ_FOREACH(entry, list, next)
-	{
+	TAILQ_FOREACH(entry, list, next) {
 		struct rte_mempool *mp = entry->data;
 
 		if (mp == address && strcmp(mp->name, name) == 0 &&

@@ -134,9 +134,7 @@ pmdscope_turnover_proof(struct pmdscope_proof *proof, const void *pool, uint32_t
 	const struct pmdscope_queue *q;
 	unsigned int i;
 
-	*proof = (struct pmdscope_proof){
-		.walk = walk, .all_turned = walk, .rx_turned = walk
-	};
+	*proof = (struct pmdscope_proof){ .walk = walk, .all_turned = walk, .rx_turned = walk };
 	memset(proof->gone, true, sizeof(proof->gone));
 	for (i = 0; (q = pmdscope_queue_row(i)) != NULL; i++) {
 		if (feeds_on(q, pool))

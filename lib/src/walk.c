@@ -250,20 +250,10 @@ phase_pools(step_fn step)
 static void
 meet_any(const void *object)
 {
-	struct pmdscope_ledger *ledger;
-	struct pmdscope_mark *mark;
-	unsigned int i;
+	struct pmdscope_mark *mark = pmdscope_ledger_find_mark((uintptr_t)object);
 
-	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++) {
-		if (!ledger->walking)
-			continue;
-		mark = pmdscope_index_find(&ledger->index, (uintptr_t)object);
-		if (mark == NULL)
-			continue;
-		if (mark->where == PMDSCOPE_WHERE_NONE)
-			mark->where = PMDSCOPE_WHERE_RING;
-		return;
-	}
+	if (mark != NULL && mark->where == PMDSCOPE_WHERE_NONE)
+		mark->where = PMDSCOPE_WHERE_RING;
 }
 
 /*
