@@ -43,7 +43,7 @@ pub(crate) fn once(scratch: &Scratch) -> Result<()> {
 }
 
 /// With stamps from the start, every fault is found, its line named and its packet dumped. Without,
-/// the line of a single mbuf cannot be known: see [`by_need`].
+/// the line of a single mbuf cannot be known: see [`often_by_need`].
 fn matrix(scratch: &Scratch, when: &str) -> Result<()> {
     let mut seconds = Vec::new();
     let mut failed = Vec::new();
@@ -89,10 +89,18 @@ fn found(scratch: &Scratch, fault: &str, when: &str) -> Result<f64> {
 
 /// By default stamps are written only when a pool loses mbufs. What was lost before is counted, what
 /// is lost afterwards is named.
-pub(crate) fn by_need(scratch: &Scratch) -> Result<()> {
+pub(crate) fn often_by_need(scratch: &Scratch) -> Result<()> {
+    by_need(scratch, "1/4096")
+}
+
+pub(crate) fn seldom_by_need(scratch: &Scratch) -> Result<()> {
+    by_need(scratch, "1/131072")
+}
+
+fn by_need(scratch: &Scratch, when: &str) -> Result<()> {
     let mut seconds = Vec::new();
     for fault in FAULTS {
-        let mut pipeline = Pipeline::start(scratch, &["--fault", &format!("{fault}:1/4096")])?;
+        let mut pipeline = Pipeline::start(scratch, &["--fault", &format!("{fault}:{when}")])?;
         let site = pipeline.wait_for_site(scratch).with_context(|| fault.to_owned())?;
         let truth = pipeline.stop()?;
         let fault = &truth["faults"][fault];
@@ -102,7 +110,7 @@ pub(crate) fn by_need(scratch: &Scratch) -> Result<()> {
         let known = number(&site, "first_realtime_ns")?;
         seconds.push(known.saturating_sub(lost) as f64 / 1e9);
     }
-    eprintln!("stamped by need, lost mbufs were named after {seconds:.1?} s");
+    eprintln!("stamped by need, lost mbufs ({when}) were named after {seconds:.1?} s");
     Ok(())
 }
 
