@@ -32,16 +32,16 @@ soak() {
 		--pattern "$1" --leak-mode always --duration "$share" \
 		--json "$scratch/truth.json" >"$scratch/out" 2>"$scratch/errors" &
 	app=$!
-	left=$((share - 5))
+	# By the clock: looking takes time too, and the app ends by itself.
+	end=$(($(date +%s) + share - 5))
 	sleep 3
-	while [ "$left" -gt 0 ]; do
+	while left=$((end - $(date +%s))) && [ "$left" -gt 0 ]; do
 		"$pmdscope" leaks -a "$prefix" >"$scratch/leaks" 2>&1 || {
 			cat "$scratch/leaks" "$scratch/errors"
 			echo "soak: FAILED: pmdscope leaks with $left s of $1 traffic to go"
 			exit 1
 		}
 		sleep "$((left < 10 ? left : 10))"
-		left=$((left - 10))
 	done
 	wait "$app" || {
 		cat "$scratch/errors"

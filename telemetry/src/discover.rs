@@ -157,6 +157,9 @@ fn unreadable_hint(dirs: &[PathBuf]) -> String {
 
 /// Names; with the directory where a name is not unique, since that is accepted as a name too.
 fn names(apps: &[App]) -> String {
+    if apps.is_empty() {
+        return "none".to_owned();
+    }
     let unique = |app: &App| apps.iter().filter(|other| other.name == app.name).count() == 1;
     let name = |app: &App| {
         if unique(app) { app.name.clone() } else { app.dir.display().to_string() }

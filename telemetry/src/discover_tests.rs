@@ -68,3 +68,9 @@ proptest! {
         let _ = instance_suffix(&name);
     }
 }
+
+#[test]
+fn an_unknown_name_says_what_runs_instead() {
+    let error = FindError::Unknown { name: "gone".to_owned(), running: Vec::new() };
+    assert_eq!(error.to_string(), "no DPDK app is named \"gone\"; running: none");
+}
