@@ -14,7 +14,7 @@ app=
 finish() {
 	[ -z "$app" ] || kill "$app" 2>/dev/null || true
 	wait
-	rm -rf "$scratch"
+	rm -rf "$scratch" "/var/run/dpdk/$prefix"
 }
 trap finish EXIT
 trap 'exit 1' INT TERM
