@@ -210,6 +210,13 @@ struct __rte_cache_aligned pmdscope_stamps {
 /** The one instance. */
 extern struct pmdscope_stamps pmdscope_stamps;
 
+/** Origin of a stamp: port and queue, as far as they fit. Not for applications. */
+static inline uint64_t
+pmdscope_stamp_origin(uint16_t port, uint16_t queue)
+{
+	return ((uint64_t)(port & 0x3f) << 10) | (queue & 0x3ff);
+}
+
 /** The gate of all stamps: the epoch in its place, 0 while nothing is to be stamped. */
 static inline uint64_t
 pmdscope_stamp_now(void)

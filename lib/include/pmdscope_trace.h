@@ -68,12 +68,6 @@ pmdscope_trace_stamp(struct pmdscope_site *site, uint64_t now, uint64_t stamp_cl
 	return now | stamp_class | id << PMDSCOPE_STAMP_SITE_SHIFT;
 }
 
-static inline uint64_t
-pmdscope_trace_origin(uint16_t port, uint16_t queue)
-{
-	return ((uint64_t)(port & 0x3f) << 10) | (queue & 0x3ff);
-}
-
 static inline void
 pmdscope_trace_stamp_all(struct rte_mbuf **pkts, unsigned int nb, uint64_t stamp)
 {
@@ -323,7 +317,7 @@ pmdscope_trace_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, u
 	if (unlikely(now != 0) && nb != 0)
 		pmdscope_trace_stamp_all(pkts, nb,
 				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-						pmdscope_trace_origin(port, queue));
+						pmdscope_stamp_origin(port, queue));
 	return nb;
 }
 
@@ -350,7 +344,7 @@ pmdscope_trace_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, u
 
 	if (likely(now == 0))
 		return rte_eth_tx_burst(port, queue, pkts, nb_pkts);
-	origin = pmdscope_trace_origin(port, queue);
+	origin = pmdscope_stamp_origin(port, queue);
 	pmdscope_trace_offer(
 			pkts, nb_pkts, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_TX) | origin);
 	nb = rte_eth_tx_burst(port, queue, pkts, nb_pkts);
@@ -393,7 +387,7 @@ pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_bu
 	if (likely(now == 0))
 		return rte_eth_tx_buffer(port, queue, buffer, m);
 	pmdscope_stamp_packet(m, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) |
-						 pmdscope_trace_origin(port, queue));
+						 pmdscope_stamp_origin(port, queue));
 	buffer->pkts[buffer->length++] = m;
 	if (buffer->length < buffer->size)
 		return 0;

@@ -35,12 +35,6 @@ pmdscope_stamp_place(uint64_t stamp)
 	return (uint32_t)(stamp & (PMDSCOPE_STAMP_CLASS | PMDSCOPE_STAMP_ORIGIN));
 }
 
-static inline uint64_t
-pmdscope_stamp_origin(uint16_t port, uint16_t queue)
-{
-	return ((uint64_t)(port & 0x3f) << 10) | (queue & 0x3ff);
-}
-
 /* Received; a traced call site stamps again afterwards. */
 static inline void
 pmdscope_stamp_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb)
