@@ -42,12 +42,14 @@ test_wrap(void)
 	struct reader r;
 	uint32_t len, n = 0;
 	uint64_t tsc = 0;
+	uint16_t seg;
 	const int fd = test_attach(&req, &r);
 
 	for (; r.pos < 10 * (uint64_t)PMDSCOPE_RING_MIN_SIZE; n++) {
 		len = 1 + (uint32_t)rte_rand_max(9000);
-		offer(3, 7, PMDSCOPE_DIR_RX,
-				test_packet(len, (uint8_t)n, (uint16_t)(1 + rte_rand_max(2048))));
+		/* At least 8 bytes a segment: the pool has 2047 mbufs. */
+		seg = 8 + (uint16_t)rte_rand_max(2041);
+		offer(3, 7, PMDSCOPE_DIR_RX, test_packet(len, (uint8_t)n, seg));
 		rec = test_next(&r);
 		CHECK(rec != NULL);
 		check_bytes(rec, len, len, (uint8_t)n);
