@@ -8,7 +8,6 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,9 +16,10 @@ use pmdscope_capture::filter;
 use pmdscope_capture::layout::{
     ANY, DIR_RX, DIR_TX, Insn, MAX_SNAPLEN, RING_MAX_SIZE, RING_MIN_SIZE, Request, Select,
 };
-use pmdscope_capture::pump::{Pump, Settings, Source};
+use pmdscope_capture::pump::{Control, Pump, Settings, Source};
 use pmdscope_capture::session::Session;
 use pmdscope_capture::sink::Sink;
+use pmdscope_capture::stream::Stream;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::interface::{Target, Wanted};
@@ -143,8 +143,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let snaplen = if args.snapshot_length == 0 { MAX_SNAPLEN } else { args.snapshot_length };
     let program = filter::compile(&expression, snaplen)?;
     let wanted = interface::resolve(&args.interfaces, args.app.as_deref())?;
-    let stop = stop_at_signals()?;
-    capture(args, &wanted, &expression, &program, &stop)
+    let control = stop_at_signals()?;
+    capture(args, &wanted, &expression, &program, &control)
 }
 
 fn capture(
@@ -152,7 +152,7 @@ fn capture(
     wanted: &[Wanted],
     expression: &str,
     program: &[Insn],
-    stop: &AtomicBool,
+    control: &Control,
 ) -> anyhow::Result<ExitCode> {
     let sources = wanted
         .iter()
@@ -165,16 +165,17 @@ fn capture(
     };
     let settings = Settings {
         snaplen: args.snapshot_length,
+        skip: 0,
         count: args.count,
         duration: args.duration,
-        packet_buffered: args.packet_buffered,
         filter: expression.to_owned(),
         outgoing: args.direction != Direction::In,
     };
     if !args.quiet {
         report::started(wanted, settings.effective_snaplen());
     }
-    let report = Pump::new(sources, settings, sink).run(stop);
+    let report = Pump::new(sources, settings, Box::new(Stream::new(sink, args.packet_buffered)))
+        .run(control, &mut ());
     if !args.quiet {
         report::ended(&report);
     }
@@ -201,18 +202,18 @@ fn open(args: &Args, wanted: &Wanted, program: &[Insn]) -> anyhow::Result<Source
     };
     let session = Session::open(&wanted.socket, &request, TIMEOUT)
         .with_context(|| format!("cannot capture from {}", wanted.app))?;
-    Ok(Source { app: wanted.app.clone(), ports: wanted.ports(), session })
+    Ok(Source { app: wanted.app.clone(), ports: wanted.ports(), session, reopen: None })
 }
 
 /// The first signal ends the capture in order, the second at once.
-fn stop_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
+fn stop_at_signals() -> anyhow::Result<Control> {
+    let control = Control::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&control.stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&control.stop)))
             .context("cannot handle signals")?;
     }
-    Ok(stop)
+    Ok(control)
 }
 
 fn parse_ring_size(text: &str) -> Result<u32, String> {

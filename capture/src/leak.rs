@@ -5,11 +5,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::clock::Clock;
 use crate::layout::{ANY, LEAK_SIZE, Leak, MAX_SNAPLEN, Record};
 use crate::output::origin;
-use crate::pcapng::{self, Interface, Packet, Statistics};
+use crate::packet::{ETHERNET, Interface, Packet, Statistics};
 use crate::records::{RecordError, Records};
 use crate::ring::{Ring, RingError};
 use crate::session::{Event, Session, SessionError};
-use crate::sink::{Sink, SinkError};
+use crate::target::{Target, TargetError};
 
 /// Pause between looks at the ring.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -166,28 +166,28 @@ fn wall_clock_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Writes a file with one interface per pool and a comment on every packet.
+/// Writes a section with one interface per pool and a comment on every packet, and finishes.
 ///
 /// # Errors
 /// When the target refuses.
 pub fn write(
-    sink: &mut Sink,
+    target: &mut dyn Target,
     app: &str,
     mbufs: &[LostMbuf],
     comment: impl Fn(&LostMbuf) -> String,
-) -> Result<(), SinkError> {
-    pcapng::write_section(sink.buffer(), &origin());
+) -> Result<(), TargetError> {
+    target.section(&origin())?;
     let mut pools: Vec<&str> = mbufs.iter().map(|mbuf| mbuf.leak.pool.as_str()).collect();
     pools.sort_unstable();
     pools.dedup();
     for pool in &pools {
-        write_pool(sink, app, pool);
+        target.interface(&interface_of(app, pool))?;
     }
     let mut written = vec![0; pools.len()];
     for (id, mbuf) in mbufs.iter().enumerate() {
         let Ok(interface) = pools.binary_search(&mbuf.leak.pool.as_str()) else { continue };
         written[interface] += 1;
-        let packet = Packet {
+        target.packet(&Packet {
             interface: interface as u32,
             ns: mbuf.ns,
             data: &mbuf.data,
@@ -197,34 +197,31 @@ pub fn write(
             dropped: 0,
             id: id as u64,
             comment: &comment(mbuf),
-        };
-        pcapng::write_packet(sink.buffer(), &packet);
-        sink.settle()?;
+        })?;
     }
     let times = || mbufs.iter().map(|mbuf| mbuf.ns);
-    for (interface, delivered) in written.into_iter().enumerate() {
-        let statistics = Statistics {
-            interface: interface as u32,
-            start_ns: times().min().unwrap_or(0),
-            end_ns: times().max().unwrap_or(0),
-            delivered,
-            ..Statistics::default()
-        };
-        pcapng::write_statistics(sink.buffer(), &statistics);
-    }
-    sink.flush()
+    let statistics = |(interface, delivered)| Statistics {
+        interface: interface as u32,
+        start_ns: times().min().unwrap_or(0),
+        end_ns: times().max().unwrap_or(0),
+        delivered,
+        ..Statistics::default()
+    };
+    target.counters(&written.into_iter().enumerate().map(statistics).collect::<Vec<_>>());
+    target.finish()
 }
 
-fn write_pool(sink: &mut Sink, app: &str, pool: &str) {
-    let interface = Interface {
-        name: &format!("{app}:{pool}"),
-        description: &format!("mbuf pool {pool} of {app}"),
-        filter: "",
+fn interface_of(app: &str, pool: &str) -> Interface {
+    Interface {
+        name: format!("{app}:{pool}"),
+        description: format!("mbuf pool {pool} of {app}"),
+        filter: String::new(),
         comment: "Packets in mbufs that the app has lost. Each is shown at the time when it was \
-                  last seen to move.",
+                  last seen to move."
+            .to_owned(),
         snaplen: MAX_SNAPLEN,
-    };
-    pcapng::write_interface(sink.buffer(), &interface);
+        linktype: ETHERNET,
+    }
 }
 
 const _: () = assert!(LEAK_SIZE.is_multiple_of(16), "packet bytes stay aligned");

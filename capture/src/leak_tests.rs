@@ -10,6 +10,8 @@ use crate::layout::{
     TEE_END, TEE_LEAKED,
 };
 use crate::producer::{Listener, Peer, Producer, message};
+use crate::sink::Sink;
+use crate::stream::Stream;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -152,8 +154,9 @@ fn sample() -> Vec<LostMbuf> {
 fn tshark_shows_a_comment_on_every_packet() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leaked.pcapng");
-    let mut sink = Sink::create(&file).unwrap();
-    write(&mut sink, "app", &sample(), |mbuf| format!("lost at site {}", mbuf.leak.site)).unwrap();
+    let mut target = Stream::new(Sink::create(&file).unwrap(), false);
+    write(&mut target, "app", &sample(), |mbuf| format!("lost at site {}", mbuf.leak.site))
+        .unwrap();
     let fields = ["frame.comment", "frame.interface_name", "frame.interface_queue", "frame.len"];
     let mut tshark = Command::new("tshark");
     tshark.args(["-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));

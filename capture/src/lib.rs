@@ -14,6 +14,7 @@ pub mod layout;
 pub mod leak;
 pub mod merge;
 mod output;
+pub mod packet;
 pub mod pcapng;
 #[cfg(test)]
 mod producer;
@@ -22,3 +23,5 @@ pub mod records;
 pub mod ring;
 pub mod session;
 pub mod sink;
+pub mod stream;
+pub mod target;

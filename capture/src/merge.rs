@@ -29,6 +29,16 @@ impl Merge {
         self.lanes.get_mut(index)
     }
 
+    /// Bytes of one ring that have not come out yet.
+    pub fn lane_pending(&self, index: usize) -> usize {
+        self.lanes.get(index).map_or(0, Records::pending)
+    }
+
+    /// Forgets a ring; those after it move up by one.
+    pub fn remove(&mut self, index: usize) {
+        self.lanes.remove(index);
+    }
+
     /// Packets that came out after a later one, because their ring published them more than the
     /// reorder window late.
     pub fn late(&self) -> u64 {

@@ -1,38 +1,38 @@
-//! Turns records into packets of interfaces in a file.
+//! Turns records into packets of interfaces, and hands them to a target.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::clock::{Clock, Monotone};
 use crate::layout::Record;
-use crate::pcapng::{self, Interface, Origin, Packet, Statistics};
+use crate::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
 use crate::pump::{Settings, Source};
 use crate::ring::{Counters, Ring};
-use crate::sink::{Sink, SinkError};
+use crate::target::{Progress, Target, TargetError};
 
 /// Interface of a port that has none yet.
 const NONE: u32 = u32::MAX;
 
-const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC: \
-    one that the NIC refuses and the app offers again is there twice.";
+const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC, unless it \
+    sends with pmdscope_tx_burst(): one that the NIC refuses and the app offers again is there twice.";
 
 #[derive(Debug)]
 struct Counted {
     source: usize,
     port: u16,
     name: String,
+    start_ns: u64,
     packets: u64,
 }
 
-/// A file in the making.
+/// A capture on its way to a target.
 #[derive(Debug)]
 pub(crate) struct Output {
-    sink: Sink,
+    target: Box<dyn Target>,
+    skip: u64,
     limit: u64,
-    packet_buffered: bool,
     snaplen: u32,
     filter: String,
     comment: &'static str,
-    start_ns: u64,
     packets: u64,
     interfaces: Vec<Counted>,
     /// Interface by source and port.
@@ -43,15 +43,14 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(sink: Sink, settings: &Settings) -> Self {
+    pub(crate) fn new(target: Box<dyn Target>, settings: &Settings) -> Self {
         Self {
-            sink,
+            target,
+            skip: settings.skip,
             limit: settings.count.unwrap_or(u64::MAX),
-            packet_buffered: settings.packet_buffered,
             snaplen: settings.effective_snaplen(),
             filter: settings.filter.clone(),
             comment: if settings.outgoing { TX_COMMENT } else { "" },
-            start_ns: wall_clock_ns(),
             packets: 0,
             interfaces: Vec::new(),
             by_port: Vec::new(),
@@ -60,18 +59,42 @@ impl Output {
         }
     }
 
-    /// Writes the head of the file.
-    pub(crate) fn begin(&mut self) -> Result<(), SinkError> {
-        pcapng::write_section(self.sink.buffer(), &origin());
-        self.sink.flush()
+    /// Begins a section with the interfaces that were asked for. `restarted` is the source whose
+    /// counts begin anew.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        sources: impl Iterator<Item = &'a Source>,
+        restarted: Option<usize>,
+    ) -> Result<(), TargetError> {
+        self.target.section(&origin())?;
+        let mut before = std::mem::take(&mut self.interfaces);
+        before.retain(|interface| Some(interface.source) != restarted);
+        self.by_port.clear();
+        self.burst = None;
+        for (index, source) in sources.enumerate() {
+            for port in source.ports.iter().filter(|port| port.selected) {
+                self.add_interface(index, source, port.id)?;
+            }
+        }
+        for old in before {
+            let same = |new: &&mut Counted| (new.source, new.port) == (old.source, old.port);
+            if let Some(new) = self.interfaces.iter_mut().find(same) {
+                (new.start_ns, new.packets) = (old.start_ns, old.packets);
+            }
+        }
+        self.target.flush()
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), SinkError> {
-        self.sink.flush()
+    pub(crate) fn flush(&mut self) -> Result<(), TargetError> {
+        self.target.flush()
     }
 
-    pub(crate) fn reader_gone(&self) -> bool {
-        self.sink.reader_gone()
+    pub(crate) fn finish(&mut self) -> Result<(), TargetError> {
+        self.target.finish()
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.target.progress()
     }
 
     /// Packets put out so far.
@@ -84,26 +107,35 @@ impl Output {
         self.packets >= self.limit
     }
 
-    /// Gives a port an interface and returns its number.
-    pub(crate) fn add_interface(&mut self, source: usize, app: &Source, port: u16) -> u32 {
+    /// The target wants no more.
+    pub(crate) fn done(&mut self) -> bool {
+        self.target.done()
+    }
+
+    fn add_interface(
+        &mut self,
+        source: usize,
+        app: &Source,
+        port: u16,
+    ) -> Result<u32, TargetError> {
         let number = self.interfaces.len() as u32;
         let name = format!("{}:{port}", app.app);
-        let device = app.ports.iter().find(|known| known.id == port).map(|known| &*known.device);
-        let interface = Interface {
-            name: &name,
-            description: device.unwrap_or_default(),
-            filter: &self.filter,
-            comment: self.comment,
+        let device = app.ports.iter().find(|known| known.id == port);
+        self.target.interface(&Interface {
+            name: name.clone(),
+            description: device.map_or(String::new(), |known| known.device.clone()),
+            filter: self.filter.clone(),
+            comment: self.comment.to_owned(),
             snaplen: self.snaplen,
-        };
-        pcapng::write_interface(self.sink.buffer(), &interface);
-        self.interfaces.push(Counted { source, port, name, packets: 0 });
+            linktype: ETHERNET,
+        })?;
+        self.interfaces.push(Counted { source, port, name, start_ns: wall_clock_ns(), packets: 0 });
         let (sources, ports) = (self.by_port.len().max(source + 1), usize::from(port) + 1);
         self.by_port.resize_with(sources, Vec::new);
         let numbers = &mut self.by_port[source];
         numbers.resize(numbers.len().max(ports), NONE);
         numbers[ports - 1] = number;
-        number
+        Ok(number)
     }
 
     /// Puts out one packet.
@@ -114,8 +146,12 @@ impl Output {
         clock: &Clock,
         record: &Record,
         data: &[u8],
-    ) -> Result<(), SinkError> {
-        let interface = self.interface_of(source, app, record.port);
+    ) -> Result<(), TargetError> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(());
+        }
+        let interface = self.interface_of(source, app, record.port)?;
         let packet = Packet {
             interface,
             ns: self.time_of(source, clock, record.tsc),
@@ -123,33 +159,32 @@ impl Output {
             len: record.len,
             dir: record.dir,
             queue: Some(record.queue),
-            dropped: record.gap,
+            dropped: record.gap.into(),
             id: self.packets,
             comment: "",
         };
-        pcapng::write_packet(self.sink.buffer(), &packet);
         self.packets += 1;
         self.interfaces[interface as usize].packets += 1;
-        if self.packet_buffered { self.sink.flush() } else { self.sink.settle() }
+        self.target.packet(&packet)
     }
 
-    /// Writes what the rings have counted for every interface.
-    pub(crate) fn write_statistics(&mut self, rings: &[(usize, &Ring)]) {
+    /// Tells the target what the rings have counted for every interface.
+    pub(crate) fn tell_counters(&mut self, rings: &[(usize, &Ring)]) {
         let end_ns = wall_clock_ns();
-        for number in 0..self.interfaces.len() {
-            let interface = &self.interfaces[number];
+        let statistics = |(number, interface): (usize, &Counted)| {
             let seen = self.seen_by(interface, rings);
-            let statistics = Statistics {
+            Statistics {
                 interface: number as u32,
-                start_ns: self.start_ns,
+                start_ns: interface.start_ns,
                 end_ns,
                 received: seen.map(|seen| seen.passed_filter().saturating_add(seen.filtered)),
                 dropped: dropped_of(interface, rings),
                 accepted: seen.map(|seen| seen.passed_filter()),
                 delivered: interface.packets,
-            };
-            pcapng::write_statistics(self.sink.buffer(), &statistics);
-        }
+            }
+        };
+        let all = self.interfaces.iter().enumerate().map(statistics).collect::<Vec<_>>();
+        self.target.counters(&all);
     }
 
     /// Drops by interface, where there were any.
@@ -161,10 +196,10 @@ impl Output {
         self.interfaces.iter().filter_map(dropped).collect()
     }
 
-    fn interface_of(&mut self, source: usize, app: &Source, port: u16) -> u32 {
+    fn interface_of(&mut self, source: usize, app: &Source, port: u16) -> Result<u32, TargetError> {
         let known = self.by_port.get(source).and_then(|ports| ports.get(usize::from(port)));
         match known {
-            Some(number) if *number != NONE => *number,
+            Some(number) if *number != NONE => Ok(*number),
             _ => self.add_interface(source, app, port),
         }
     }

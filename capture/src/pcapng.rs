@@ -1,6 +1,7 @@
 //! Writes the blocks of a pcapng section into a buffer: Ethernet, nanoseconds, host byte order.
 
 use crate::layout::{DIR_RX, DIR_TX};
+use crate::packet::{Interface, Origin, Packet, Statistics};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -9,76 +10,7 @@ const STATISTICS: u32 = 5;
 pub const PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-const LINKTYPE_ETHERNET: u16 = 1;
 const NANOSECONDS: u8 = 9;
-
-/// What made the section; empty strings are left out.
-#[derive(Clone, Debug, Default)]
-pub struct Origin {
-    /// Hardware, for instance a CPU model.
-    pub hardware: String,
-    /// Operating system.
-    pub os: String,
-    /// This program.
-    pub application: String,
-}
-
-/// One interface; empty strings are left out.
-#[derive(Clone, Debug, Default)]
-pub struct Interface<'a> {
-    /// Name to show, `PREFIX:PORT`.
-    pub name: &'a str,
-    /// The device behind it.
-    pub description: &'a str,
-    /// Capture filter, as tcpdump writes it.
-    pub filter: &'a str,
-    /// What a reader must know of its packets.
-    pub comment: &'a str,
-    /// Most bytes kept of a packet.
-    pub snaplen: u32,
-}
-
-/// One packet.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    /// Number of the interface in the section.
-    pub interface: u32,
-    /// Wall clock, nanoseconds since 1970.
-    pub ns: u64,
-    /// Bytes kept.
-    pub data: &'a [u8],
-    /// Bytes on the wire, without FCS.
-    pub len: u32,
-    /// [`DIR_RX`], [`DIR_TX`] or unknown.
-    pub dir: u8,
-    /// Queue of the port, where it is known.
-    pub queue: Option<u16>,
-    /// Packets of this interface lost since the one before.
-    pub dropped: u32,
-    /// Number of the packet in the capture, from 0.
-    pub id: u64,
-    /// What to say about this packet; empty is left out.
-    pub comment: &'a str,
-}
-
-/// What is known of an interface at the end; `None` is left out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Statistics {
-    /// Number of the interface in the section.
-    pub interface: u32,
-    /// Begin of the capture, wall clock, nanoseconds.
-    pub start_ns: u64,
-    /// End of the capture, wall clock, nanoseconds.
-    pub end_ns: u64,
-    /// Packets seen.
-    pub received: Option<u64>,
-    /// Packets lost because the capture was too slow.
-    pub dropped: Option<u64>,
-    /// Packets that passed the filter.
-    pub accepted: Option<u64>,
-    /// Packets written to the file.
-    pub delivered: u64,
-}
 
 /// A block being written at the end of a buffer.
 struct Block<'a> {
@@ -161,14 +93,14 @@ pub fn write_section(out: &mut Vec<u8>, origin: &Origin) {
 
 /// Appends an interface; the first of a section is number 0. Some readers want link type and snap
 /// length to be the same on all interfaces of a section.
-pub fn write_interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
+pub fn write_interface(out: &mut Vec<u8>, interface: &Interface) {
     let mut block = Block::begin(out, INTERFACE);
-    block.u16(LINKTYPE_ETHERNET);
+    block.u16(interface.linktype);
     block.u16(0);
     block.u32(interface.snaplen);
-    block.text(1, interface.comment);
-    block.text(2, interface.name);
-    block.text(3, interface.description);
+    block.text(1, &interface.comment);
+    block.text(2, &interface.name);
+    block.text(3, &interface.description);
     block.option(9, &[NANOSECONDS]);
     if !interface.filter.is_empty() {
         block.option(11, &[&[0], interface.filter.as_bytes()].concat());
@@ -192,7 +124,7 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
     block.text(1, packet.comment);
     block.option(2, &direction.to_ne_bytes());
     if packet.dropped > 0 {
-        block.option(4, &u64::from(packet.dropped).to_ne_bytes());
+        block.option(4, &packet.dropped.to_ne_bytes());
     }
     block.option(5, &packet.id.to_ne_bytes());
     if let Some(queue) = packet.queue {
@@ -235,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::layout::MAX_SNAPLEN;
+    use crate::packet::ETHERNET;
 
     const NS: u64 = 1_780_000_000_123_456_789;
 
@@ -248,11 +181,12 @@ mod tests {
         write_section(&mut out, &origin);
         for name in ["rte:0", "rte:1"] {
             let interface = Interface {
-                name,
-                description: "net_null0",
-                filter: "udp or arp",
-                comment: "a comment",
+                name: name.into(),
+                description: "net_null0".into(),
+                filter: "udp or arp".into(),
+                comment: "a comment".into(),
                 snaplen: MAX_SNAPLEN,
+                linktype: ETHERNET,
             };
             write_interface(&mut out, &interface);
         }

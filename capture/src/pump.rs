@@ -1,6 +1,9 @@
-//! Runs a capture: moves packets from the rings of one or more apps to a sink until told to stop.
+//! Runs a capture: moves packets from the rings of one or more apps to a target until told to stop.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +16,7 @@ use crate::output::Output;
 use crate::records::{RecordError, Records};
 use crate::ring::{Counters, Ring, RingError};
 use crate::session::{Event, Session, SessionError};
-use crate::sink::{Sink, SinkError};
+use crate::target::{Progress, Target, TargetError};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
@@ -27,11 +30,17 @@ const HOUSEKEEPING: Duration = Duration::from_millis(10);
 const CLOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait at the end for a clock that is not known yet: anchors come once a second.
 const CLOCK_WAIT: Duration = Duration::from_millis(1500);
+/// Time between two looks at the counters.
+const SECOND: Duration = Duration::from_secs(1);
+/// Time between two tries to reach an app that has ended.
+const REOPEN: Duration = Duration::from_millis(200);
 /// Records held back per ring by the merge; beyond, the ring is left to count drops.
 const LANE_MAX: usize = 64 << 20;
 
+/// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
+pub type Reopen = Box<dyn FnMut() -> Option<(Vec<Port>, Session)>>;
+
 /// One app to capture from.
-#[derive(Debug)]
 pub struct Source {
     /// File-prefix of the app.
     pub app: String,
@@ -39,6 +48,14 @@ pub struct Source {
     pub ports: Vec<Port>,
     /// The armed capture.
     pub session: Session,
+    /// How to go on when the app comes back; `None` gives it up.
+    pub reopen: Option<Reopen>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("app", &self.app).finish_non_exhaustive()
+    }
 }
 
 /// A port of an app.
@@ -57,12 +74,12 @@ pub struct Port {
 pub struct Settings {
     /// Most bytes kept of a packet; 0 means 262144.
     pub snaplen: u32,
+    /// Leave out the first packets.
+    pub skip: u64,
     /// Stop after so many packets.
     pub count: Option<u64>,
     /// Stop after so long.
     pub duration: Option<Duration>,
-    /// Write every packet at once.
-    pub packet_buffered: bool,
     /// Filter expression, to be noted in the file.
     pub filter: String,
     /// Outgoing packets are captured, to be explained in the file.
@@ -113,26 +130,55 @@ pub enum Failure {
     Clock(String),
     /// The packets could not be written.
     #[error(transparent)]
-    Sink(#[from] SinkError),
+    Target(#[from] TargetError),
 }
 
-/// What became of a capture.
+/// What others may tell a running capture, from a signal handler or a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    /// End in order.
+    pub stop: Arc<AtomicBool>,
+    /// Bring out what was collected.
+    pub flush: Arc<AtomicBool>,
+    /// Call [`Observer::asked`].
+    pub report: Arc<AtomicBool>,
+}
+
+/// What a running capture tells others. No call may wait.
+pub trait Observer {
+    /// An app has ended, and will be waited for or not.
+    fn ended(&mut self, _app: &str, _awaited: bool) {}
+    /// An app has come back.
+    fn returned(&mut self, _app: &str) {}
+    /// A second has gone by.
+    fn second(&mut self, _report: &Report) {}
+    /// Someone wants to know.
+    fn asked(&mut self, _report: &Report) {}
+}
+
+/// Nobody watches.
+impl Observer for () {}
+
+/// What became of a capture, or has so far.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Packets written.
+    /// Packets put out, without those that could then not be written.
     pub captured: u64,
     /// What the rings counted.
     pub rings: Counters,
     /// Packets dropped because the rings were full, by interface; only where there were any.
     pub dropped: Vec<(String, u64)>,
-    /// Packets collected and then not written, though there was a reader.
+    /// Packets that could not be written though there was a reader, or whose time is not known
+    /// because their app had no clock yet when it died.
     pub unwritten: u64,
     /// Packets published so late that they are out of order.
     pub late: u64,
     /// Rings, which is lcores that polled.
     pub nb_rings: usize,
-    /// Apps that ended meanwhile.
+    /// Apps that ended meanwhile, once for each time.
     pub ended: Vec<String>,
+    /// What the target did.
+    pub progress: Progress,
     /// Why the capture ended early.
     pub failure: Option<Failure>,
 }
@@ -147,6 +193,11 @@ struct Lane {
 }
 
 impl Lane {
+    /// Packets that cannot be read because nobody knows their time.
+    fn untimed(&self) -> u64 {
+        if self.clock.is_some() { 0 } else { self.ring.counters().records }
+    }
+
     /// Takes over new anchors; the old clock stays while they are being written.
     fn refresh_clock(&mut self) {
         let seq = self.ring.anchor_seq();
@@ -161,9 +212,25 @@ impl Lane {
 }
 
 #[derive(Debug)]
+enum State {
+    Running,
+    /// Ended, and to be looked for at this time.
+    Awaited(Instant),
+    Over,
+}
+
+#[derive(Debug)]
 struct App {
     source: Source,
-    running: bool,
+    state: State,
+}
+
+/// What rings that are gone have counted.
+#[derive(Debug, Default)]
+struct Past {
+    rings: Counters,
+    dropped: BTreeMap<String, u64>,
+    untimed: u64,
 }
 
 /// A capture that is about to run.
@@ -174,55 +241,60 @@ pub struct Pump {
     merge: Merge,
     output: Output,
     settings: Settings,
+    past: Past,
+    nb_rings: usize,
     ended: Vec<String>,
 }
 
 impl Pump {
-    /// A capture of sources into a sink.
-    pub fn new(sources: Vec<Source>, settings: Settings, sink: Sink) -> Self {
-        let apps = sources.into_iter().map(|source| App { source, running: true }).collect();
-        let output = Output::new(sink, &settings);
+    /// A capture of sources into a target.
+    pub fn new(sources: Vec<Source>, settings: Settings, target: Box<dyn Target>) -> Self {
+        let app = |source| App { source, state: State::Running };
+        let output = Output::new(target, &settings);
         Self {
-            apps,
+            apps: sources.into_iter().map(app).collect(),
             lanes: Vec::new(),
             merge: Merge::default(),
             output,
             settings,
+            past: Past::default(),
+            nb_rings: 0,
             ended: Vec::new(),
         }
     }
 
-    /// Captures until `stop`, the count, the duration, the end of all apps, or a failure; then
-    /// finishes the file.
-    pub fn run(mut self, stop: &AtomicBool) -> Report {
-        let result = self.start().and_then(|()| self.pump(stop));
+    /// Captures until told to stop, the count, the duration, the end of all apps, or a failure;
+    /// then finishes the target.
+    pub fn run(mut self, control: &Control, observer: &mut dyn Observer) -> Report {
+        let result = self.begin(None).and_then(|()| self.pump(control, observer));
         let result = self.finish(result);
         self.report(result.err())
     }
 
-    fn start(&mut self) -> Result<(), Failure> {
-        self.output.begin()?;
-        for (index, app) in self.apps.iter().enumerate() {
-            for port in app.source.ports.iter().filter(|port| port.selected) {
-                self.output.add_interface(index, &app.source, port.id);
-            }
-        }
-        Ok(self.output.flush()?)
+    fn begin(&mut self, restarted: Option<usize>) -> Result<(), Failure> {
+        Ok(self.output.begin(self.apps.iter().map(|app| &app.source), restarted)?)
     }
 
-    fn pump(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+    fn pump(&mut self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut pause = PAUSE_MIN;
         let mut next_housekeeping = begin;
-        while !stop.load(Ordering::Relaxed) && !self.output.full() {
+        let mut next_second = begin + SECOND;
+        while !control.stop.load(Ordering::Relaxed) && !self.output.full() {
             let now = Instant::now();
             if self.settings.duration.is_some_and(|limit| now - begin >= limit) {
                 break;
             }
             if now >= next_housekeeping {
                 next_housekeeping = now + HOUSEKEEPING;
-                self.keep_house()?;
-                if self.output.reader_gone() || self.apps.iter().all(|app| !app.running) {
+                self.keep_house(observer)?;
+                self.obey(control, observer)?;
+                if now >= next_second {
+                    next_second = now + SECOND;
+                    self.tell_counters();
+                    observer.second(&self.report(None));
+                }
+                if self.output.done() || self.all_over() {
                     break;
                 }
             }
@@ -233,6 +305,16 @@ impl Pump {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
+        if control.flush.swap(false, Ordering::Relaxed) {
+            self.output.flush()?;
+        }
+        if control.report.swap(false, Ordering::Relaxed) {
+            observer.asked(&self.report(None));
         }
         Ok(())
     }
@@ -283,30 +365,75 @@ impl Pump {
         Ok(written?)
     }
 
-    /// Listens to the apps: new rings, ends.
-    fn keep_house(&mut self) -> Result<(), Failure> {
+    /// Listens to the apps: new rings, ends, returns.
+    fn keep_house(&mut self, observer: &mut dyn Observer) -> Result<(), Failure> {
         for index in 0..self.apps.len() {
-            while self.apps[index].running {
-                let app = &mut self.apps[index];
-                let name = app.source.app.clone();
-                match app.source.session.next_event() {
-                    Ok(None) => break,
-                    Ok(Some(Event::Ring(ring))) => self.add_ring(index, ring),
-                    Ok(Some(Event::Gone)) => {
-                        app.running = false;
-                        self.ended.push(name);
-                    }
-                    Ok(Some(Event::Ended(reason))) => {
-                        return Err(Failure::Ended { app: name, reason });
-                    }
-                    Err(source) => return Err(Failure::Session { app: name, source }),
-                }
+            match self.apps[index].state {
+                State::Running => self.listen(index, observer)?,
+                State::Awaited(when) if when <= Instant::now() => self.look_for(index, observer)?,
+                State::Awaited(_) | State::Over => {}
             }
         }
         let stuck = |lane: &&Lane| lane.clock.is_none() && lane.opened.elapsed() > CLOCK_PATIENCE;
-        match self.lanes.iter().find(stuck) {
+        match self.lanes.iter().find(|lane| self.is_running(lane.source) && stuck(lane)) {
             Some(lane) => Err(Failure::Clock(self.apps[lane.source].source.app.clone())),
             None => Ok(()),
+        }
+    }
+
+    fn listen(&mut self, index: usize, observer: &mut dyn Observer) -> Result<(), Failure> {
+        while self.is_running(index) {
+            let app = &mut self.apps[index];
+            let name = app.source.app.clone();
+            match app.source.session.next_event() {
+                Ok(None) => break,
+                Ok(Some(Event::Ring(ring))) => self.add_ring(index, ring),
+                Ok(Some(Event::Gone)) => {
+                    let awaited = app.source.reopen.is_some();
+                    app.state =
+                        if awaited { State::Awaited(Instant::now() + REOPEN) } else { State::Over };
+                    observer.ended(&name, awaited);
+                    self.ended.push(name);
+                }
+                Ok(Some(Event::Ended(reason))) => return Err(Failure::Ended { app: name, reason }),
+                Err(source) => return Err(Failure::Session { app: name, source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with an app that has come back, in a new section. What its last run left in the
+    /// rings belongs to the section before.
+    fn look_for(&mut self, index: usize, observer: &mut dyn Observer) -> Result<(), Failure> {
+        self.apps[index].state = State::Awaited(Instant::now() + REOPEN);
+        let waits = |lane: usize| self.merge.lane_pending(lane) > 0;
+        if (0..self.lanes.len()).any(|lane| self.lanes[lane].source == index && waits(lane)) {
+            return Ok(());
+        }
+        let app = &mut self.apps[index];
+        let Some((ports, session)) = app.source.reopen.as_mut().and_then(|reopen| reopen()) else {
+            return Ok(());
+        };
+        (app.source.ports, app.source.session, app.state) = (ports, session, State::Running);
+        self.tell_counters();
+        self.retire_lanes(index);
+        self.begin(Some(index))?;
+        observer.returned(&self.apps[index].source.app);
+        Ok(())
+    }
+
+    fn retire_lanes(&mut self, source: usize) {
+        let rings = self.rings().into_iter().filter(|(owner, _)| *owner == source);
+        for (name, count) in self.output.dropped(&rings.collect::<Vec<_>>()) {
+            *self.past.dropped.entry(name).or_default() += count;
+        }
+        for index in (0..self.lanes.len()).rev() {
+            if self.lanes[index].source == source {
+                self.merge.remove(index);
+                let lane = self.lanes.remove(index);
+                self.past.untimed += lane.untimed();
+                self.past.rings = [self.past.rings, lane.ring.counters()].into_iter().sum();
+            }
         }
     }
 
@@ -314,20 +441,35 @@ impl Pump {
         let snaplen = self.settings.effective_snaplen();
         self.merge.add(Records::new(ring.consumed(), ring.data_size(), snaplen));
         let opened = Instant::now();
+        self.nb_rings += 1;
         self.lanes.push(Lane { source, ring, clock: None, anchor_seq: 0, opened });
+    }
+
+    fn is_running(&self, app: usize) -> bool {
+        matches!(self.apps[app].state, State::Running)
+    }
+
+    fn all_over(&self) -> bool {
+        self.apps.iter().all(|app| matches!(app.state, State::Over))
+    }
+
+    fn rings(&self) -> Vec<(usize, &Ring)> {
+        self.lanes.iter().map(|lane| (lane.source, &lane.ring)).collect()
+    }
+
+    fn tell_counters(&mut self) {
+        let rings = self.lanes.iter().map(|lane| (lane.source, &lane.ring)).collect::<Vec<_>>();
+        self.output.tell_counters(&rings);
     }
 
     /// Writes what was published up to now, and the statistics. A failure that came before stays
     /// the one to report.
     fn finish(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
-        if matches!(result, Err(Failure::Sink(_))) {
-            return result;
-        }
-        let swept = if self.output.full() { Ok(()) } else { self.sweep() };
-        let rings = self.lanes.iter().map(|lane| (lane.source, &lane.ring)).collect::<Vec<_>>();
-        self.output.write_statistics(&rings);
-        let flushed = self.output.flush().map_err(Failure::from);
-        result.and(swept).and(flushed)
+        let broken = matches!(result, Err(Failure::Target(_)));
+        let swept = if broken || self.output.full() { Ok(()) } else { self.sweep() };
+        self.tell_counters();
+        let finished = self.output.finish().map_err(Failure::from);
+        result.and(swept).and(finished)
     }
 
     fn sweep(&mut self) -> Result<(), Failure> {
@@ -342,30 +484,33 @@ impl Pump {
         let apps = &self.apps;
         let waits = |lane: &mut Lane| {
             lane.refresh_clock();
-            lane.clock.is_none() && apps[lane.source].running && lane.ring.counters().records > 0
+            let running = matches!(apps[lane.source].state, State::Running);
+            running && lane.untimed() > 0
         };
         while self.lanes.iter_mut().any(waits) && Instant::now() < deadline {
             std::thread::sleep(PAUSE_MAX);
         }
     }
 
-    fn report(self, failure: Option<Failure>) -> Report {
-        let rings = self.lanes.iter().map(|lane| lane.ring.counters()).sum();
-        let failed_write = match &failure {
-            Some(Failure::Sink(error)) => error.lost(),
-            _ => 0,
-        };
-        let failure = failure.filter(|f| !matches!(f, Failure::Sink(SinkError::Closed { .. })));
-        let lanes = self.lanes.iter().map(|lane| (lane.source, &lane.ring)).collect::<Vec<_>>();
+    fn report(&self, failure: Option<Failure>) -> Report {
+        let closed = matches!(failure, Some(Failure::Target(TargetError::Closed { .. })));
+        let progress = self.output.progress();
+        let counters = self.lanes.iter().map(|lane| lane.ring.counters());
+        let mut dropped = self.past.dropped.clone();
+        for (name, count) in self.output.dropped(&self.rings()) {
+            *dropped.entry(name).or_default() += count;
+        }
+        let untimed = self.past.untimed + self.lanes.iter().map(Lane::untimed).sum::<u64>();
         Report {
-            captured: self.output.packets() - failed_write,
-            rings,
-            dropped: self.output.dropped(&lanes),
-            unwritten: if failure.is_some() { failed_write } else { 0 },
+            captured: self.output.packets().saturating_sub(progress.lost),
+            rings: counters.chain([self.past.rings]).sum(),
+            dropped: dropped.into_iter().collect(),
+            unwritten: if closed { 0 } else { progress.lost + untimed },
             late: self.merge.late(),
-            nb_rings: self.lanes.len(),
-            ended: self.ended,
-            failure,
+            nb_rings: self.nb_rings,
+            ended: self.ended.clone(),
+            progress,
+            failure: failure.filter(|_| !closed),
         }
     }
 }

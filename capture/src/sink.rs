@@ -6,55 +6,15 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
 
 use crate::pcapng::{self, whole_blocks};
+use crate::target::TargetError;
 
 /// Bytes collected before they are written.
 const BATCH: usize = 256 * 1024;
-
-/// Why packets could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum SinkError {
-    /// The target could not be opened.
-    #[error("cannot write to {}", path.display())]
-    Open {
-        /// As given.
-        path: PathBuf,
-        /// Of the system.
-        source: io::Error,
-    },
-    /// The reader of the pipe has gone.
-    #[error("the reader of {name} has gone")]
-    Closed {
-        /// What was written to.
-        name: String,
-        /// Packets that were not written.
-        lost: u64,
-    },
-    /// The system refused a write.
-    #[error("cannot write to {name}")]
-    Write {
-        /// What was written to.
-        name: String,
-        /// Of the system.
-        source: io::Error,
-        /// Packets that were not written.
-        lost: u64,
-    },
-}
-
-impl SinkError {
-    /// Packets that were collected and then not written.
-    pub fn lost(&self) -> u64 {
-        match self {
-            Self::Closed { lost, .. } | Self::Write { lost, .. } => *lost,
-            Self::Open { .. } => 0,
-        }
-    }
-}
 
 /// A buffered target of blocks.
 #[derive(Debug)]
@@ -65,6 +25,8 @@ pub struct Sink {
     owned: bool,
     /// Bytes of whole blocks in the target.
     written: u64,
+    /// Packets that were collected and then not written.
+    lost: u64,
     buffer: Vec<u8>,
 }
 
@@ -73,8 +35,8 @@ impl Sink {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub fn create(path: &Path) -> Result<Self, SinkError> {
-        let open = |source| SinkError::Open { path: path.to_owned(), source };
+    pub fn create(path: &Path) -> Result<Self, TargetError> {
+        let open = |source| TargetError::Open { path: path.to_owned(), source };
         let file = File::create(path).map_err(open)?;
         let owned = file.metadata().map_err(open)?.is_file();
         Ok(Self::new(Some(file), path.display().to_string(), owned))
@@ -84,9 +46,9 @@ impl Sink {
     ///
     /// # Errors
     /// When it is closed.
-    pub fn stdout() -> Result<Self, SinkError> {
+    pub fn stdout() -> Result<Self, TargetError> {
         let stdout = io::stdout();
-        let open = |source| SinkError::Open { path: "-".into(), source };
+        let open = |source| TargetError::Open { path: "-".into(), source };
         let file = stdout.as_fd().try_clone_to_owned().map_err(open)?;
         Ok(Self::new(Some(file.into()), "standard output".to_owned(), false))
     }
@@ -97,7 +59,7 @@ impl Sink {
     }
 
     fn new(target: Option<File>, name: String, owned: bool) -> Self {
-        Self { target, name, owned, written: 0, buffer: Vec::with_capacity(2 * BATCH) }
+        Self { target, name, owned, written: 0, lost: 0, buffer: Vec::with_capacity(2 * BATCH) }
     }
 
     /// Where to append whole blocks.
@@ -109,7 +71,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`Sink::flush`].
-    pub fn settle(&mut self) -> Result<(), SinkError> {
+    pub fn settle(&mut self) -> Result<(), TargetError> {
         if self.buffer.len() >= BATCH { self.flush() } else { Ok(()) }
     }
 
@@ -117,7 +79,7 @@ impl Sink {
     ///
     /// # Errors
     /// When the reader has gone or the system refuses; the target is of no more use then.
-    pub fn flush(&mut self) -> Result<(), SinkError> {
+    pub fn flush(&mut self) -> Result<(), TargetError> {
         let Some(target) = self.target.as_mut() else {
             self.buffer.clear();
             return Ok(());
@@ -127,6 +89,16 @@ impl Sink {
         self.written += done as u64;
         self.buffer.clear();
         error.map_or(Ok(()), Err)
+    }
+
+    /// Packets that were collected and then not written.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Bytes of whole blocks written.
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
     /// True when nobody will read what is written any more.
@@ -139,19 +111,19 @@ impl Sink {
     }
 
     /// The error of a failed write, after cutting the file back to its last whole block.
-    fn cut_back(&self, done: usize, source: io::Error) -> SinkError {
+    fn cut_back(&mut self, done: usize, source: io::Error) -> TargetError {
         let whole = whole_blocks(&self.buffer[..done]).map(|(_, size)| size).sum::<usize>();
         let lost = whole_blocks(&self.buffer[whole..]).filter(|(kind, _)| *kind == pcapng::PACKET);
-        let lost = lost.count() as u64;
+        self.lost += lost.count() as u64;
         let name = self.name.clone();
         if source.kind() == io::ErrorKind::BrokenPipe {
-            return SinkError::Closed { name, lost };
+            return TargetError::Closed { name };
         }
         if let Some(file) = self.target.as_ref().filter(|_| self.owned) {
             // A file that cannot even be cut is still readable up to its last whole block.
             let _ = file.set_len(self.written + whole as u64);
         }
-        SinkError::Write { name, source, lost }
+        TargetError::Write { name, source }
     }
 }
 
@@ -171,7 +143,8 @@ fn write_out(target: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcapng::{Packet, write_packet};
+    use crate::packet::Packet;
+    use crate::pcapng::write_packet;
 
     fn put(sink: &mut Sink, packets: u64) -> usize {
         for id in 0..packets {
@@ -210,9 +183,9 @@ mod tests {
         };
         put(&mut sink, 3);
         let error = sink.flush().unwrap_err();
-        assert_eq!(error.lost(), 3);
+        assert_eq!(sink.lost, 3);
         assert!(
-            matches!(error, SinkError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+            matches!(error, TargetError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
         );
     }
 
@@ -226,8 +199,8 @@ mod tests {
         put(&mut sink, 3);
         let partial = size + size / 2;
         sink.target.as_mut().unwrap().write_all(&sink.buffer[..partial]).unwrap();
-        let error = sink.cut_back(partial, io::ErrorKind::StorageFull.into());
-        assert_eq!(error.lost(), 2);
+        let _ = sink.cut_back(partial, io::ErrorKind::StorageFull.into());
+        assert_eq!(sink.lost, 2);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * size as u64);
     }
 
@@ -240,7 +213,7 @@ mod tests {
         drop(reader);
         assert!(sink.reader_gone());
         put(&mut sink, 2);
-        assert!(matches!(sink.flush(), Err(SinkError::Closed { lost: 2, .. })));
+        assert!(matches!(sink.flush(), Err(TargetError::Closed { .. })));
     }
 
     #[test]

@@ -11,7 +11,9 @@ use pmdscope_capture::layout::{
 };
 use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
-use pmdscope_capture::sink::{Sink, SinkError};
+use pmdscope_capture::sink::Sink;
+use pmdscope_capture::stream::Stream;
+use pmdscope_capture::target::TargetError;
 use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
 use pmdscope_telemetry::sample::Sample;
@@ -50,9 +52,11 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         .map_err(LeakError::from)
         .and_then(|session| leak::receive(session, TIMEOUT))
         .with_context(|| no_packets(&name, &sample))?;
-    let mut sink = if to_stdout { Sink::stdout()? } else { Sink::create(path)? };
-    match leak::write(&mut sink, &name, &dump.mbufs, |mbuf| comment(mbuf, &sample)) {
-        Err(SinkError::Closed { .. }) => {}
+    let sink = if to_stdout { Sink::stdout()? } else { Sink::create(path)? };
+    match leak::write(&mut Stream::new(sink, false), &name, &dump.mbufs, |mbuf| {
+        comment(mbuf, &sample)
+    }) {
+        Err(TargetError::Closed { .. }) => {}
         written => written?,
     }
     eprintln!("pmdscope: {}", summary(&dump, lost, path, to_stdout));

@@ -6,6 +6,8 @@ use std::process::Command;
 use super::*;
 use crate::layout::{Anchor, DIR_RX, DIR_TX, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
 use crate::producer::{Listener, Peer, Producer, message};
+use crate::sink::Sink;
+use crate::stream::Stream;
 
 const HZ: u64 = 2_500_000_000;
 const RAW_BASE: u64 = 1_000_000_000;
@@ -45,7 +47,7 @@ impl App {
     fn capture(
         &self,
         settings: Settings,
-        stop: &AtomicBool,
+        control: &Control,
         after: impl FnOnce(Peer) + Send,
     ) -> Report {
         let path = self.dir.path().join("pmdscope.sock");
@@ -66,9 +68,9 @@ impl App {
             let request = Request { selects, ..Request::default() };
             let session = Session::open(&path, &request, Duration::from_secs(5)).unwrap();
             let ports = vec![Port { id: 0, device: "net_model0".into(), selected: true }];
-            let source = Source { app: "model".into(), ports, session };
-            let sink = Sink::create(&self.file()).unwrap();
-            Pump::new(vec![source], settings, sink).run(stop)
+            let source = Source { app: "model".into(), ports, session, reopen: None };
+            let stream = Stream::new(Sink::create(&self.file()).unwrap(), false);
+            Pump::new(vec![source], settings, Box::new(stream)).run(control, &mut ())
         })
     }
 }
@@ -94,8 +96,8 @@ fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     }
 }
 
-fn never() -> AtomicBool {
-    AtomicBool::new(false)
+fn never() -> Control {
+    Control::default()
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn the_count_is_exact_and_the_rest_stays_out() {
         app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);
     }
     app.rings[0].publish();
-    let settings = Settings { count: Some(17), packet_buffered: true, ..Settings::default() };
+    let settings = Settings { count: Some(17), ..Settings::default() };
     let report = app.capture(settings, &never(), std::mem::forget);
     assert_eq!((report.captured, report.rings.records), (17, 100));
     if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
@@ -194,7 +196,8 @@ fn an_end_with_an_error_is_a_failure_after_everything_was_written() {
 #[test]
 fn stop_and_duration_end_an_idle_capture() {
     let app = App::new(1);
-    let report = app.capture(Settings::default(), &AtomicBool::new(true), std::mem::forget);
+    let stopped = Control { stop: Arc::new(AtomicBool::new(true)), ..Control::default() };
+    let report = app.capture(Settings::default(), &stopped, std::mem::forget);
     assert!(report.failure.is_none() && report.captured == 0);
     let app = App::new(1);
     let settings = Settings { duration: Some(Duration::from_millis(50)), ..Settings::default() };

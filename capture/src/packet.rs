@@ -1,0 +1,74 @@
+//! Packets and their interfaces, on their way from a ring or a file to a [`crate::target::Target`].
+
+/// Link type of Ethernet.
+pub const ETHERNET: u16 = 1;
+
+/// What made a section; empty strings are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Hardware, for instance a CPU model.
+    pub hardware: String,
+    /// Operating system.
+    pub os: String,
+    /// The program that captured.
+    pub application: String,
+}
+
+/// One interface of a section; empty strings are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name to show, `PREFIX:PORT`.
+    pub name: String,
+    /// The device behind it.
+    pub description: String,
+    /// Capture filter, as tcpdump writes it.
+    pub filter: String,
+    /// What a reader must know of its packets.
+    pub comment: String,
+    /// Most bytes kept of a packet.
+    pub snaplen: u32,
+    /// Link type, as in pcap files; [`ETHERNET`] of every DPDK port.
+    pub linktype: u16,
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Number of the interface in the section.
+    pub interface: u32,
+    /// Wall clock, nanoseconds since 1970.
+    pub ns: u64,
+    /// Bytes kept.
+    pub data: &'a [u8],
+    /// Bytes on the wire, without FCS.
+    pub len: u32,
+    /// [`crate::layout::DIR_RX`], [`crate::layout::DIR_TX`] or unknown.
+    pub dir: u8,
+    /// Queue of the port, where it is known.
+    pub queue: Option<u16>,
+    /// Packets of this interface lost since the one before.
+    pub dropped: u64,
+    /// Number of the packet in the capture, from 0.
+    pub id: u64,
+    /// What to say about this packet; empty is left out.
+    pub comment: &'a str,
+}
+
+/// What is known of an interface since `start_ns`; `None` is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Number of the interface in the section.
+    pub interface: u32,
+    /// Begin of the capture, wall clock, nanoseconds.
+    pub start_ns: u64,
+    /// Time of the counts, wall clock, nanoseconds.
+    pub end_ns: u64,
+    /// Packets seen.
+    pub received: Option<u64>,
+    /// Packets lost because the capture was too slow.
+    pub dropped: Option<u64>,
+    /// Packets that passed the filter.
+    pub accepted: Option<u64>,
+    /// Packets handed to the target.
+    pub delivered: u64,
+}

@@ -1,0 +1,88 @@
+//! Where packets go: files, a decoder, a recorder in memory, or several of them.
+
+// Every method that fails does so with the same few errors, described at `TargetError`.
+#![allow(clippy::missing_errors_doc)]
+
+use std::fmt::Debug;
+use std::io;
+use std::path::PathBuf;
+
+use crate::packet::{Interface, Origin, Packet, Statistics};
+
+/// Why a target takes no more packets.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// It could not be opened.
+    #[error("cannot write to {}", path.display())]
+    Open {
+        /// As given.
+        path: PathBuf,
+        /// Of the system.
+        source: io::Error,
+    },
+    /// Whoever read it has gone: the orderly end of a pipe.
+    #[error("the reader of {name} has gone")]
+    Closed {
+        /// What was written to.
+        name: String,
+    },
+    /// The system refused a write.
+    #[error("cannot write to {name}")]
+    Write {
+        /// What was written to.
+        name: String,
+        /// Of the system.
+        source: io::Error,
+    },
+}
+
+/// How far a target has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Packets that arrived where they should.
+    pub written: u64,
+    /// Packets that were handed over and could not be written, or had to give way.
+    pub lost: u64,
+    /// Bytes in all files so far, as on disk.
+    pub bytes: u64,
+    /// Files begun, 0 where there are none.
+    pub files: u64,
+    /// The file being written.
+    pub file: Option<PathBuf>,
+    /// Why nothing is written at the moment, for instance a full disk.
+    pub waiting: Option<String>,
+}
+
+/// Takes packets. The calls come in this order: `section`, `interface` once or more, then packets
+/// and further interfaces; perhaps another `section`, and so on; at last `finish`. `counters` and
+/// `flush` may come any time after the first `section`.
+///
+/// No call may wait for long: rings overflow meanwhile. A target that cannot keep up loses packets,
+/// counts them, and goes on.
+pub trait Target: Debug {
+    /// Begins a section: interfaces are numbered from 0 again. An app that was restarted begins one.
+    fn section(&mut self, origin: &Origin) -> Result<(), TargetError>;
+
+    /// Adds the next interface of the section.
+    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError>;
+
+    /// Takes a packet of an interface of the section. Times may go back where the clock was set.
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError>;
+
+    /// What is known of the interfaces of the section by now; once a second, before a new section
+    /// and before the end.
+    fn counters(&mut self, statistics: &[Statistics]);
+
+    /// Brings out what was collected: nothing more is waiting right now.
+    fn flush(&mut self) -> Result<(), TargetError>;
+
+    /// True when more packets are of no use: the reader has gone, or the last file is full.
+    fn done(&mut self) -> bool;
+
+    /// How far it has come.
+    fn progress(&self) -> Progress;
+
+    /// Ends it: everything is brought out, files are complete. Only `progress` may follow. It may
+    /// wait for a disk, but not for one that stays full.
+    fn finish(&mut self) -> Result<(), TargetError>;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * pmdscope-capture-app: receives packets at a given rate and tells what each cost. An app as
+ * others are: it embeds libpmdscope and answers dpdk-dumpcap, so that both capture from the same
+ * loop. pmdscope-bench-capture drives it through a socket, one line a command, one JSON object
+ * an answer:
+ *
+ *   pmdscope on|off            start or stop the library
+ *   run DEVICE RATE SIZE MS    receive for so long, RATE packets per second (0: flat out)
+ *
+ * Between windows nothing is received, so that a capture can come and go without losing packets,
+ * and a peer cannot free what a callback still uses.
+ *
+ * A device named "fed..." is a memif server whose client, "feeder...", is fed with packets of
+ * SIZE bytes from the main lcore, which sleeps in between and so shares its CPU.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <rte_pause.h>
+#include <rte_pdump.h>
+
+#include <pmdscope.h>
+
+#include "clock.h"
+#include "port.h"
+
+#define BURST 32
+/* Bursts that a NIC would hold for a lcore that is late: 1024 descriptors. */
+#define BACKLOG 32
+#define DESCRIPTORS 1024
+#define POOL_SIZE 16383
+#define POOL_CACHE 256
+#define FEED_US 250
+#define DRAIN_US 20000
+/* A burst that takes longer was interrupted by more than an interrupt: the lcore lost its CPU. */
+#define LOST_CPU_US 100
+
+struct window {
+	/* Orders. */
+	uint16_t port;
+	bool linked; /* Call pmdscope_poll(). */
+	bool fed;    /* Packets come when they come. */
+	uint64_t interval; /* Cycles from burst to burst; 0: flat out. */
+	bool stop;
+
+	/* Results. */
+	uint64_t packets;
+	uint64_t missed;      /* Packets that a NIC would have had to drop before the app. */
+	uint64_t timed;	      /* Packets of the bursts in cycles. */
+	uint64_t cycles;      /* From before to after a burst, without those that lost their CPU. */
+	uint64_t lost_cpu;    /* Bursts that did. */
+	uint64_t cpu_ns;
+	uint64_t wall_ns;
+};
+
+static struct window window;
+/* Ordered by the main lcore, carried out by the worker, one window at a time. */
+static uint32_t ordered, done;
+static bool quit;
+static uint64_t tsc_hz;
+static bool linked;
+static struct rte_mempool *pool;
+
+static void
+fail(const char *what, int error)
+{
+	fprintf(stderr, "pmdscope-capture-app: %s: %s\n", what, rte_strerror(abs(error)));
+	exit(1);
+}
+
+static uint64_t
+clock_ns_of(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static void
+sleep_us(unsigned int us)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = us * 1000L }, NULL);
+}
+
+/* Give up what is more than a NIC could have kept. Returns when the next burst is due. */
+static uint64_t
+catch_up(struct window *w, uint64_t due, uint64_t now)
+{
+	const uint64_t late = (now - due) / w->interval;
+
+	if (likely(late <= BACKLOG))
+		return due;
+	w->missed += (late - BACKLOG) * BURST;
+	return due + (late - BACKLOG) * w->interval;
+}
+
+static __rte_always_inline void
+receive(struct window *w, const bool polls)
+{
+	const uint64_t lost_cpu = tsc_hz / 1000000 * LOST_CPU_US;
+	uint64_t due = rte_rdtsc(), now, span;
+	struct rte_mbuf *pkts[BURST];
+	uint16_t nb;
+
+	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+		now = rte_rdtsc();
+		if (now < due) {
+			rte_pause();
+			continue;
+		}
+		if (w->interval != 0)
+			due = catch_up(w, due, now) + w->interval;
+		nb = rte_eth_rx_burst(w->port, 0, pkts, BURST);
+		rte_pktmbuf_free_bulk(pkts, nb);
+		if (polls)
+			pmdscope_poll(nb);
+		span = rte_rdtsc() - now;
+		w->packets += nb;
+		if (unlikely(span > lost_cpu)) {
+			w->lost_cpu++;
+		} else if (nb != 0) {
+			w->cycles += span;
+			w->timed += nb;
+		}
+	}
+}
+
+static __rte_noinline void
+receive_plain(struct window *w)
+{
+	receive(w, false);
+}
+
+static __rte_noinline void
+receive_linked(struct window *w)
+{
+	receive(w, true);
+}
+
+static void
+carry_out(struct window *w)
+{
+	const uint64_t cpu = clock_ns_of(CLOCK_THREAD_CPUTIME_ID);
+	const uint64_t wall = clock_ns_of(CLOCK_MONOTONIC);
+
+	if (w->linked)
+		receive_linked(w);
+	else
+		receive_plain(w);
+	w->cpu_ns = clock_ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	w->wall_ns = clock_ns_of(CLOCK_MONOTONIC) - wall;
+}
+
+static int
+worker(void *arg __rte_unused)
+{
+	while (!__atomic_load_n(&quit, __ATOMIC_ACQUIRE)) {
+		if (__atomic_load_n(&ordered, __ATOMIC_ACQUIRE) == done) {
+			/* So that a capture knows this lcore and gives it a ring. */
+			pmdscope_poll(0);
+			sleep_us(1000);
+			continue;
+		}
+		carry_out(&window);
+		__atomic_store_n(&done, done + 1, __ATOMIC_RELEASE);
+	}
+	return 0;
+}
+
+static uint16_t
+allocate(struct rte_mbuf **pkts, uint16_t nb, uint16_t size)
+{
+	uint16_t i;
+
+	if (rte_pktmbuf_alloc_bulk(pool, pkts, nb) != 0)
+		return 0;
+	for (i = 0; i < nb; i++)
+		memset(rte_pktmbuf_append(pkts[i], size), 0x5a, size);
+	return nb;
+}
+
+/* Send what is due up to now; what the link does not take is not offered again. */
+static void
+feed(uint16_t port, uint64_t rate, uint16_t size, uint64_t ms)
+{
+	const uint64_t begin = clock_ns_of(CLOCK_MONOTONIC), end = begin + ms * 1000000;
+	struct rte_mbuf *pkts[BURST];
+	uint64_t now, due, sent = 0;
+	uint16_t nb, taken;
+
+	while ((now = clock_ns_of(CLOCK_MONOTONIC)) < end) {
+		due = (now - begin) * rate / NS_PER_S;
+		for (; sent + BURST <= due; sent += BURST) {
+			nb = allocate(pkts, BURST, size);
+			taken = rte_eth_tx_burst(port, 0, pkts, nb);
+			rte_pktmbuf_free_bulk(&pkts[taken], nb - taken);
+		}
+		sleep_us(FEED_US);
+	}
+	/* What is still in the link. */
+	sleep_us(DRAIN_US);
+}
+
+static void
+answer_window(FILE *control, const struct window *w)
+{
+	fprintf(control,
+			"{\"packets\":%" PRIu64 ",\"missed\":%" PRIu64 ",\"timed\":%" PRIu64
+			",\"cycles\":%" PRIu64 ",\"lost_cpu\":%" PRIu64 ",\"cpu_ns\":%" PRIu64
+			",\"wall_ns\":%" PRIu64 "}\n",
+			w->packets, w->missed, w->timed, w->cycles, w->lost_cpu, w->cpu_ns,
+			w->wall_ns);
+}
+
+static void
+answer_error(FILE *control, const char *what, int error)
+{
+	fprintf(control, "{\"error\":\"%s: %s\"}\n", what, rte_strerror(abs(error)));
+}
+
+static void
+run_window(FILE *control, const char *device, uint64_t rate, uint16_t size, uint64_t ms)
+{
+	uint16_t port, feeder = 0;
+	char name[64];
+	int rc;
+
+	window = (struct window){ .linked = linked, .fed = strncmp(device, "net_memif", 9) == 0 };
+	rc = rte_eth_dev_get_port_by_name(device, &port);
+	if (rc == 0 && window.fed) {
+		/* The client of a pair of memif devices has the next number. */
+		snprintf(name, sizeof(name), "net_memif%d", atoi(device + 9) + 1);
+		rc = rte_eth_dev_get_port_by_name(name, &feeder);
+	}
+	if (rc != 0) {
+		answer_error(control, device, rc);
+		return;
+	}
+	window.port = port;
+	if (!window.fed && rate != 0)
+		window.interval = BURST * tsc_hz / rate;
+	__atomic_store_n(&ordered, ordered + 1, __ATOMIC_RELEASE);
+	if (window.fed)
+		feed(feeder, rate, size, ms);
+	else
+		nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000),
+					  .tv_nsec = (long)(ms % 1000) * 1000000 },
+				NULL);
+	__atomic_store_n(&window.stop, true, __ATOMIC_RELAXED);
+	while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) != ordered)
+		sleep_us(100);
+	answer_window(control, &window);
+}
+
+static void
+link_pmdscope(FILE *control, bool on)
+{
+	int rc = 0;
+
+	if (on && !linked)
+		rc = pmdscope_init(NULL);
+	else if (!on && linked)
+		pmdscope_fini();
+	if (rc != 0) {
+		answer_error(control, "pmdscope_init", rc);
+		return;
+	}
+	linked = on;
+	fprintf(control, "{}\n");
+}
+
+/* Until the other side hangs up. */
+static void
+obey(FILE *control)
+{
+	char line[256], word[64];
+	uint64_t rate, ms;
+	uint16_t size;
+
+	while (fgets(line, sizeof(line), control) != NULL) {
+		if (sscanf(line, "run %63s %" SCNu64 " %" SCNu16 " %" SCNu64, word, &rate, &size,
+				    &ms) == 4)
+			run_window(control, word, rate, size, ms);
+		else if (sscanf(line, "pmdscope %63s", word) == 1)
+			link_pmdscope(control, strcmp(word, "on") == 0);
+		else
+			answer_error(control, "command", EINVAL);
+		fflush(control);
+	}
+}
+
+static FILE *
+open_control(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
+		fail(path, errno);
+	return fdopen(sock, "r+");
+}
+
+static void
+start_ports(void)
+{
+	uint16_t port;
+
+	pool = rte_pktmbuf_pool_create("capture_app", POOL_SIZE, POOL_CACHE, 0,
+			RTE_MBUF_DEFAULT_BUF_SIZE, (int)rte_socket_id());
+	if (pool == NULL)
+		fail("mbuf pool", rte_errno);
+	RTE_ETH_FOREACH_DEV(port)
+		if (port_start(port, 1, DESCRIPTORS, pool) != 0)
+			exit(1);
+}
+
+static void
+close_ports(void)
+{
+	uint16_t port;
+
+	RTE_ETH_FOREACH_DEV(port)
+		port_stop(port);
+	pmdscope_fini();
+	RTE_ETH_FOREACH_DEV(port)
+		port_close(port);
+}
+
+int
+main(int argc, char **argv)
+{
+	const int used = rte_eal_init(argc, argv);
+	unsigned int lcore;
+	FILE *control;
+	int rc;
+
+	if (used < 0)
+		fail("rte_eal_init", rte_errno);
+	lcore = rte_get_next_lcore(-1, 1, 0);
+	if (lcore == RTE_MAX_LCORE || argc - used != 2) {
+		fprintf(stderr, "usage: pmdscope-capture-app EAL-OPTIONS -- SOCKET, two lcores\n");
+		return 2;
+	}
+	control = open_control(argv[used + 1]);
+	if (control == NULL)
+		fail("control socket", errno);
+	rc = rte_pdump_init();
+	if (rc < 0)
+		fail("rte_pdump_init", rte_errno);
+	tsc_hz = clock_measure_hz();
+	start_ports();
+	rte_eal_remote_launch(worker, NULL, lcore);
+	fprintf(control, "{\"tsc_hz\":%" PRIu64 "}\n", tsc_hz);
+	fflush(control);
+
+	obey(control);
+
+	__atomic_store_n(&quit, true, __ATOMIC_RELEASE);
+	rte_eal_wait_lcore(lcore);
+	rte_pdump_uninit();
+	close_ports();
+	fclose(control);
+	rte_eal_cleanup();
+	return 0;
+}
