@@ -19,6 +19,7 @@
 /* What is known of a run once it is over. */
 struct summary {
 	struct totals totals;
+	struct moment start, end; /* Around the run. */
 	uint64_t lost;
 	double duration_s; /* From the start until the last lcore stopped sending. */
 	double rate;
@@ -66,7 +67,9 @@ report(uint64_t elapsed_ns, uint64_t span_ns)
 static struct summary
 summarise(const struct moment *start, const struct moment *end, unsigned int in_use)
 {
-	struct summary s = { .totals = workers_total(), .in_use = in_use };
+	struct summary s = {
+		.totals = workers_total(), .start = *start, .end = *end, .in_use = in_use
+	};
 
 	latency_clear(&latency);
 	workers_latency(&latency);
@@ -105,6 +108,18 @@ print_summary(const struct summary *s)
 		printf("the pool was empty %" PRIu64 " times; raise --mbufs\n", t->no_mbuf);
 	if (s->in_use > 0)
 		printf("%u packets missing from the pool\n", s->in_use);
+}
+
+/* Two moments around the run: with them, the time stamps in the packets can be told exactly. */
+static void
+json_clock(struct json *json, const struct summary *s)
+{
+	json_open(json, "clock");
+	json_u64(json, "start_tsc", s->start.tsc);
+	json_u64(json, "start_ns", s->start.realtime_ns);
+	json_u64(json, "end_tsc", s->end.tsc);
+	json_u64(json, "end_ns", s->end.realtime_ns);
+	json_close(json);
 }
 
 static void
@@ -146,6 +161,7 @@ save_summary(const struct summary *s)
 	json_u64(&json, "first_send_ns", s->first_send_ns);
 	json_u64(&json, "last_send_ns", s->last_send_ns);
 	json_u64(&json, "tsc_hz", tsc_hz);
+	json_clock(&json, s);
 	if (t->received > 0)
 		json_latency(&json);
 	else

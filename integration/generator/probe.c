@@ -124,6 +124,36 @@ finish_ip(const struct probe_template *template, uint8_t *at, uint16_t udp_size)
 }
 
 void
+probe_fill(uint8_t *at, uint32_t size, const struct probe *probe)
+{
+	uint64_t state = (uint64_t)probe->lane << 48 | probe->seq;
+	rte_le64_t word;
+	uint32_t done;
+
+	for (done = 0; done < size; done += sizeof(word)) {
+		uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+
+		z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+		z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+		word = rte_cpu_to_le_64(z ^ (z >> 31));
+		memcpy(at + done, &word, RTE_MIN(sizeof(word), (size_t)(size - done)));
+	}
+}
+
+/* Fill what is behind the probe header. The sum of its words; an odd byte counts as even. */
+static uint32_t
+finish_payload(uint8_t *at, uint32_t size, const struct probe *probe)
+{
+	uint8_t last[2] = { 0 };
+
+	probe_fill(at, size, probe);
+	if (size % 2 == 0)
+		return sum_words(at, size);
+	last[0] = at[size - 1];
+	return sum_words(at, size - 1) + sum_words(last, sizeof(last));
+}
+
+void
 probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t size, uint16_t flow,
 		const struct probe *probe)
 {
@@ -132,6 +162,7 @@ probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t 
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	struct rte_udp_hdr *udp = (struct rte_udp_hdr *)(frame + l4);
 	struct probe_header *header = (struct probe_header *)(udp + 1);
+	uint32_t sum = template->udp_sum;
 
 	memcpy(frame, template->frame, size);
 	m->data_len = size;
@@ -145,7 +176,10 @@ probe_write(const struct probe_template *template, struct rte_mbuf *m, uint16_t 
 	udp->src_port = rte_cpu_to_be_16((uint16_t)(PROBE_SRC_PORT + flow));
 	udp->dgram_len = rte_cpu_to_be_16(udp_size);
 	/* The length counts twice: in the UDP header and in the pseudo-header. */
-	udp->dgram_cksum = fold(template->udp_sum + udp->src_port + 2 * (uint32_t)udp->dgram_len +
+	if (template->fill)
+		sum += finish_payload((uint8_t *)(header + 1),
+				size - l4 - sizeof(*udp) - sizeof(*header), probe);
+	udp->dgram_cksum = fold(sum + udp->src_port + 2 * (uint32_t)udp->dgram_len +
 				sum_words(&header->run, sizeof(*header) - sizeof(header->magic)));
 	if (udp->dgram_cksum == 0)
 		udp->dgram_cksum = 0xffff;

@@ -24,7 +24,7 @@
 
 #define PROBE_MAGIC 0x504d5301 /* "PMS" and the version of this header */
 
-/* What follows the UDP header. All fields big-endian; the rest of the payload is zero. */
+/* What follows the UDP header. All fields big-endian; the rest is zero, or filled. */
 struct probe_header {
 	rte_be32_t magic;
 	rte_be16_t run;	 /* Tells the packets of this run from those of an earlier one. */
@@ -46,6 +46,7 @@ struct probe_path {
 struct probe_template {
 	uint8_t frame[PROBE_MAX_FRAME];
 	bool ipv6;
+	bool fill; /* Payload behind the probe header from probe_fill(), not zero. */
 	/* Sums of the 16-bit words that are the same in every packet. */
 	uint32_t ip_sum;
 	uint32_t udp_sum;
@@ -61,7 +62,14 @@ struct probe {
 /* Smallest frame that holds all headers. */
 uint16_t probe_min_frame(bool ipv6);
 
+/* fill is false afterwards. */
 void probe_template(struct probe_template *template, const struct probe_path *path);
+
+/*
+ * Bytes that no other packet of the run has: words of SplitMix64 from the seed lane << 48 | seq,
+ * little-endian, the last one cut.
+ */
+void probe_fill(uint8_t *at, uint32_t size, const struct probe *probe);
 
 /*
  * Make an empty mbuf a probe of size bytes, from probe_min_frame() to PROBE_MAX_FRAME, with

@@ -29,7 +29,7 @@ random_path(bool ipv6, uint64_t *random)
 
 /* What is written is read again, with right checksums, at every size. */
 static void
-test_round_trip(bool ipv6)
+test_round_trip(bool ipv6, bool fill)
 {
 	const uint16_t least = probe_min_frame(ipv6);
 	struct probe_template template;
@@ -51,6 +51,7 @@ test_round_trip(bool ipv6)
 		flow = (uint16_t)(check_random(&random) % PROBE_MAX_FLOWS);
 		m = packet_reset(&packet, 0);
 		probe_template(&template, &path);
+		template.fill = fill;
 		probe_write(&template, m, size, flow, &wanted);
 
 		CHECK_EQ(m->pkt_len, size);
@@ -130,8 +131,10 @@ main(void)
 {
 	CHECK_EQ(probe_min_frame(false), 66);
 	CHECK_EQ(probe_min_frame(true), 86);
-	test_round_trip(false);
-	test_round_trip(true);
+	test_round_trip(false, false);
+	test_round_trip(true, false);
+	test_round_trip(false, true);
+	test_round_trip(true, true);
 	test_zero_checksum();
 	test_outside_bytes(false);
 	test_outside_bytes(true);

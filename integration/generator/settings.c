@@ -54,6 +54,8 @@ static const struct option_spec specs[] = {
 			&settings.count, 1, UINT64_C(1) << 62 },
 	{ "size", "BYTES|A-B", "frame size without FCS, or all sizes from A to B in turn (128)",
 			option_text, &size_text, 0, 0 },
+	{ "fill", NULL, "fill the payload, differently in each packet", option_flag, &settings.fill,
+			0, 0 },
 	{ "flows", "N", "number of UDP source ports (1)", option_u32, &settings.flows, 1,
 			PROBE_MAX_FLOWS },
 	{ "ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0 },

@@ -20,6 +20,7 @@ struct settings {
 	uint16_t min_size;
 	uint16_t max_size;
 	uint32_t flows;
+	bool fill;
 	uint64_t wait_link_ms;
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */
 	struct probe_path path;

@@ -37,6 +37,7 @@ create_sender(unsigned int index)
 	if (settings.own_src_mac && rte_eth_macaddr_get(port, &path.src_mac) != 0)
 		rte_eth_random_addr(path.src_mac.addr_bytes);
 	probe_template(&sender->template, &path);
+	sender->template.fill = settings.fill;
 	sender->size = settings.min_size;
 	/* Shares differ by one packet at most and add up. */
 	sender->quota = settings.count == 0 ? UINT64_MAX
