@@ -25,6 +25,7 @@
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
 #include <rte_cycles.h>
+#include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 
@@ -90,6 +91,9 @@ struct pmdscope_window {
 	uint64_t prev; /**< Highest value in the window before it. */
 };
 
+struct pmdscope_tee;
+struct pmdscope_tee_offer;
+
 /** What one polling lcore has seen. Written by that lcore alone; read by the control thread. */
 struct __rte_cache_aligned pmdscope_lcore {
 	uint64_t last_tsc;		   /**< TSC at the last poll, 0 before the first. */
@@ -104,6 +108,8 @@ struct __rte_cache_aligned pmdscope_lcore {
 	uint64_t gaps[PMDSCOPE_GAP_BUCKETS];
 	int32_t tid;	  /**< Kernel thread id, 0 before the first poll. */
 	uint32_t tee_seq; /**< Odd while the lcore copies packets for a capture. */
+	/** What pmdscope_tx_burst() is sending while a capture is armed; of the lcore alone. */
+	struct pmdscope_tee_offer *tee_offer;
 };
 
 /** Per-lcore state, indexed by rte_lcore_id(). For pmdscope_poll(); not for applications. */
@@ -181,6 +187,40 @@ pmdscope_poll(uint16_t nb_rx)
 	lc->packets += nb_rx;
 	if (gap >= pmdscope_gap_min)
 		pmdscope_poll_gap(lc, now, gap);
+}
+
+/** The captures, NULL while none is armed. For pmdscope_tx_burst(); not for applications. */
+extern struct pmdscope_tee *pmdscope_tee_armed;
+
+/** pmdscope_tx_burst() while a capture is armed. Not for applications. */
+uint16_t
+pmdscope_tx_captured(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts);
+
+/**
+ * Send packets as rte_eth_tx_burst() does, and let captures tell what was sent.
+ *
+ * A capture sees TX before the NIC does: by rte_eth_tx_burst() alone it records what the app
+ * offers, as attempts. By this call it records what the NIC took; the rest is neither recorded nor
+ * counted. Costs a load and a branch more while no capture is armed. While one is, bursts of more
+ * than 256 packets are offered in parts.
+ *
+ * @param port
+ *   Port id.
+ * @param queue
+ *   Transmit queue, as for rte_eth_tx_burst().
+ * @param pkts
+ *   Packets; those that were taken are the NIC's.
+ * @param nb_pkts
+ *   Their number.
+ * @return
+ *   Packets taken, from the first on.
+ */
+static inline uint16_t
+pmdscope_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts)
+{
+	if (likely(__atomic_load_n(&pmdscope_tee_armed, __ATOMIC_RELAXED) == NULL))
+		return rte_eth_tx_burst(port, queue, pkts, nb_pkts);
+	return pmdscope_tx_captured(port, queue, pkts, nb_pkts);
 }
 
 /**

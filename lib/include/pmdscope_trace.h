@@ -334,24 +334,41 @@ pmdscope_trace_offer(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t stamp)
 	}
 }
 
-static inline uint16_t
-pmdscope_trace_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
-		struct pmdscope_site *site)
+/* rte_eth_tx_burst() or pmdscope_tx_burst(). */
+typedef uint16_t (*pmdscope_trace_send)(uint16_t, uint16_t, struct rte_mbuf **, uint16_t);
+
+static __rte_always_inline uint16_t
+pmdscope_trace_tx_by(pmdscope_trace_send tx, uint16_t port, uint16_t queue, struct rte_mbuf **pkts,
+		uint16_t nb_pkts, struct pmdscope_site *site)
 {
 	const uint64_t now = pmdscope_stamp_now();
 	uint64_t origin;
 	uint16_t nb;
 
 	if (likely(now == 0))
-		return rte_eth_tx_burst(port, queue, pkts, nb_pkts);
+		return tx(port, queue, pkts, nb_pkts);
 	origin = pmdscope_stamp_origin(port, queue);
 	pmdscope_trace_offer(
 			pkts, nb_pkts, pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_TX) | origin);
-	nb = rte_eth_tx_burst(port, queue, pkts, nb_pkts);
+	nb = tx(port, queue, pkts, nb_pkts);
 	if (unlikely(nb < nb_pkts))
 		pmdscope_trace_stamp_all(pkts + nb, nb_pkts - nb,
 				pmdscope_trace_stamp(site, now, PMDSCOPE_STAMP_APP) | origin);
 	return nb;
+}
+
+static inline uint16_t
+pmdscope_trace_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts,
+		struct pmdscope_site *site)
+{
+	return pmdscope_trace_tx_by(rte_eth_tx_burst, port, queue, pkts, nb_pkts, site);
+}
+
+static inline uint16_t
+pmdscope_trace_tx_burst_sent(uint16_t port, uint16_t queue, struct rte_mbuf **pkts,
+		uint16_t nb_pkts, struct pmdscope_site *site)
+{
+	return pmdscope_trace_tx_by(pmdscope_tx_burst, port, queue, pkts, nb_pkts, site);
 }
 
 /*
@@ -417,6 +434,8 @@ pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_bu
 	pmdscope_trace_rx_burst(port, queue, pkts, nb_pkts, PMDSCOPE_SITE("rx_burst"))
 #define rte_eth_tx_burst(port, queue, pkts, nb_pkts) \
 	pmdscope_trace_tx_burst(port, queue, pkts, nb_pkts, PMDSCOPE_SITE("tx_burst"))
+#define pmdscope_tx_burst(port, queue, pkts, nb_pkts) \
+	pmdscope_trace_tx_burst_sent(port, queue, pkts, nb_pkts, PMDSCOPE_SITE("tx_burst"))
 #define rte_eth_tx_buffer(port, queue, buffer, m) \
 	pmdscope_trace_tx_buffer(port, queue, buffer, m, PMDSCOPE_SITE("tx_buffer"))
 #define rte_eth_tx_buffer_flush(port, queue, buffer) \

@@ -8,8 +8,8 @@
 /*
  * The tee: copies packets of a burst into the capture rings of the armed sessions.
  *
- * Fast path: pmdscope_tee_burst(), from the ethdev callbacks. Everything else runs
- * on the control thread (or a telemetry thread) with the state lock held.
+ * Fast path: pmdscope_tee_burst(), from the ethdev callbacks, and pmdscope_tx_captured().
+ * Everything else runs on the control thread (or a telemetry thread) with the state lock held.
  */
 
 #include <stdint.h>
@@ -20,11 +20,6 @@
 #include "page.h"
 #include "pmdscope.h"
 #include "pmdscope_ring.h"
-
-struct pmdscope_tee;
-
-/* The captures, or NULL while none is armed. */
-extern struct pmdscope_tee *pmdscope_tee_armed;
 
 /* Copy a burst into every session that selects it. Out of line: captures are rare. */
 void pmdscope_tee_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,

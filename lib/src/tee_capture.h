@@ -43,8 +43,7 @@ struct pmdscope_tee_producer {
 	uint64_t tail;			/* The last one accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
 	uint32_t sample_skip; /* Packets to leave out before the next is kept. */
-	uint8_t wanted;	      /* The lcore has seen a burst of a selected queue. */
-	uint8_t full;	      /* The last burst did not fit. */
+	uint8_t full;	      /* The last burst that was wanted did not fit. */
 	uint8_t broken;	      /* The tail broke the rules; nothing is written any more. */
 	uint32_t gap[RTE_MAX_ETHPORTS];
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS];

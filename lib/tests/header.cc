@@ -15,7 +15,7 @@ main()
 	conf.flags = PMDSCOPE_F_NO_TEE;
 	if (pmdscope_init(&conf) != 0)
 		return 1;
-	pmdscope_poll(0);
+	pmdscope_poll(pmdscope_tx_burst(0, 0, nullptr, 0));
 	pmdscope_fini();
 	return 0;
 }

@@ -142,6 +142,12 @@ CALL(tx)
 	HERE("tx_burst", TX), rte_eth_tx_burst(env->port, 0, &r->m, 1);
 }
 
+CALL(tx_captured)
+{
+	r->m = rte_pktmbuf_alloc(env->pool);
+	HERE("tx_burst", TX), pmdscope_tx_burst(env->port, 0, &r->m, 1);
+}
+
 CALL(unsent)
 {
 	r->m = rte_pktmbuf_alloc(env->pool);
@@ -214,6 +220,7 @@ static const call_fn calls[] = {
 	NAME(linearize),
 	NAME(rx),
 	NAME(tx),
+	NAME(tx_captured),
 	NAME(unsent),
 	NAME(tx_buffer),
 	NAME(tx_buffer_flush),
