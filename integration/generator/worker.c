@@ -163,7 +163,7 @@ offer(const struct lane *lane, struct sender *sender, uint32_t nb_new, uint64_t 
 	const uint16_t offered = sender->nb_pending;
 	/* Counted first: once taken, a packet is not ours to look at. */
 	const uint64_t bytes = bytes_of(sender->pending, offered);
-	const uint16_t sent = rte_eth_tx_burst(lane->port, lane->queue, sender->pending, offered);
+	const uint16_t sent = pmdscope_tx_burst(lane->port, lane->queue, sender->pending, offered);
 	const uint16_t left = offered - sent;
 
 	if (sent > 0) {

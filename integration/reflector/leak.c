@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#include <rte_ethdev.h>
+#include <pmdscope.h>
 
 #include "leak.h"
 
@@ -20,7 +20,7 @@ leak_free_unsent(struct rte_mbuf **pkts, uint16_t first, uint16_t nb_pkts)
 uint16_t
 leak_send(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb_pkts)
 {
-	const uint16_t sent = rte_eth_tx_burst(port, queue, pkts, nb_pkts);
+	const uint16_t sent = pmdscope_tx_burst(port, queue, pkts, nb_pkts);
 
 	leak_free_unsent(pkts, sent, nb_pkts);
 	return sent;

@@ -143,7 +143,7 @@ send_burst(const struct lane *lane, struct rte_mbuf **pkts, uint16_t nb_pkts, st
 		counter_add(&st->leaked, 1);
 		counter_add(&st->dropped, nb_pkts - sent - 1);
 	} else {
-		sent = rte_eth_tx_burst(lane->port, lane->queue, pkts, nb_pkts);
+		sent = pmdscope_tx_burst(lane->port, lane->queue, pkts, nb_pkts);
 		if (unlikely(sent < nb_pkts)) {
 			rte_pktmbuf_free_bulk(&pkts[sent], nb_pkts - sent);
 			counter_add(&st->dropped, nb_pkts - sent);
