@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr::NonNull;
 
-use crate::layout::{Insn, MAX_INSNS};
+use crate::layout::{Insn, MAX_INSNS, MAX_SNAPLEN};
 
 /// `DLT_EN10MB`, Ethernet.
 const DLT_ETHERNET: c_int = 1;
@@ -75,6 +75,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn pcap_freecode(program: *mut Program);
     fn pcap_geterr(pcap: *mut Pcap) -> *const c_char;
+    fn bpf_filter(insns: *const Insn, packet: *const u8, len: c_uint, caplen: c_uint) -> c_uint;
 }
 
 struct Handle(NonNull<Pcap>);
@@ -146,6 +147,34 @@ pub fn compile(expression: &str, snaplen: u32) -> Result<Vec<Insn>, FilterError>
     Ok(program)
 }
 
+/// A filter that is run here, by libpcap, on packets that were captured already.
+#[derive(Clone, Debug)]
+pub struct OfflineFilter {
+    program: Vec<Insn>,
+}
+
+impl OfflineFilter {
+    /// The filter of an expression for Ethernet packets; an empty one matches everything.
+    ///
+    /// # Errors
+    /// As [`compile`].
+    pub fn new(expression: &str) -> Result<Self, FilterError> {
+        Ok(Self { program: compile(expression, MAX_SNAPLEN)? })
+    }
+
+    /// True for a packet of `len` bytes on the wire, of which `data` was kept. A test beyond what
+    /// was kept fails, as in tcpdump.
+    pub fn matches(&self, data: &[u8], len: u32) -> bool {
+        if self.program.is_empty() {
+            return true;
+        }
+        let caplen = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
+        // SAFETY: the program came from pcap_compile and was not changed; data has caplen bytes, and
+        // libpcap reads no others.
+        unsafe { bpf_filter(self.program.as_ptr(), data.as_ptr(), len, caplen) != 0 }
+    }
+}
+
 fn direction_hint(reason: &str) -> &'static str {
     if reason.contains("inbound") { " (for a direction use -Q in or -Q out)" } else { "" }
 }
@@ -202,6 +231,28 @@ mod tests {
     fn a_program_beyond_the_limit_is_refused() {
         let ports = (1..400).map(|p| format!("port {}", p * 7)).collect::<Vec<_>>().join(" or ");
         assert!(matches!(compile(&ports, MAX_SNAPLEN), Err(FilterError::TooLong { .. })));
+    }
+
+    /// Ethernet, IPv4 and UDP from port 1000 to port 53.
+    fn dns() -> Vec<u8> {
+        let mut frame = vec![0; 42];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        (frame[14], frame[23]) = (0x45, 17);
+        frame[34..38].copy_from_slice(&[3, 232, 0, 53]);
+        frame
+    }
+
+    #[test]
+    fn captured_packets_are_matched() {
+        let matches = |expression, data: &[u8], len| {
+            OfflineFilter::new(expression).unwrap().matches(data, len)
+        };
+        let frame = dns();
+        assert!(matches("udp port 53", &frame, 42) && !matches("tcp", &frame, 42));
+        assert!(matches("", &frame, 42) && matches("", &[], 0));
+        assert!(matches("len >= 1500", &frame, 1500) && !matches("len >= 1500", &frame, 1499));
+        assert!(!matches("udp port 53", &frame[..35], 42), "the port was not kept");
+        assert!(OfflineFilter::new("udp prot 53").is_err());
     }
 
     proptest! {
