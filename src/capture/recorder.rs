@@ -1,0 +1,165 @@
+//! The flight recorder of `pmdscope capture`: its options, and what pulls its trigger.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use pmdscope_capture::recorder::{Opener, Recorder, Settings, Status};
+
+use super::interface::Wanted;
+use super::trigger::{self, Trigger};
+use crate::Usage;
+
+const DEFAULT_BEFORE: Duration = Duration::from_secs(10);
+const DEFAULT_AFTER: Duration = Duration::from_secs(5);
+const DEFAULT_MEMORY: usize = 256 << 20;
+
+/// Options of the flight recorder.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct RecorderArgs {
+    /// Keep the packets of this time in memory and write them when a trigger fires; 10s with
+    /// --trigger. Units are ms, s, m and h; seconds without
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    before: Option<Duration>,
+
+    /// Go on writing for this time after a trigger has fired; 5s without the option
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    after: Option<Duration>,
+
+    /// What fires; repeat for several: the name of a finding of `pmdscope check`, such as rx_missed,
+    /// stall or leak; `filter:EXPRESSION` for a packet; `signal` for SIGUSR2, which fires always, as
+    /// `pmdscope capture trigger` does
+    #[arg(long = "trigger", value_name = "TRIGGER")]
+    triggers: Vec<Trigger>,
+
+    /// End after this many files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_triggers: Option<u64>,
+
+    /// Most memory for the packets before a trigger; 256M without the option
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    memory: Option<usize>,
+}
+
+/// A recorder that is ready for packets, and all that may fire it.
+pub(super) struct Flight {
+    /// Where the packets go.
+    pub(super) target: Recorder,
+    /// What the recorder holds and has done, at any time.
+    pub(super) status: Arc<Status>,
+    /// Fires it as long as this lives.
+    pub(super) triggers: trigger::Watch,
+}
+
+impl RecorderArgs {
+    /// A recorder was asked for.
+    pub(super) fn wanted(&self) -> bool {
+        self.before.is_some() || !self.triggers.is_empty()
+    }
+
+    /// Makes the recorder for `-w FILE`, and starts to watch for its triggers in the apps.
+    ///
+    /// `open` begins the file of an incident; it is called in a thread of the recorder.
+    pub(super) fn start(
+        &self,
+        write: Option<&Path>,
+        wanted: &[Wanted],
+        open: Opener,
+    ) -> anyhow::Result<Flight> {
+        let path = write
+            .filter(|path| *path != Path::new("-"))
+            .ok_or(Usage("a recorder writes one file per incident: name them with -w FILE"))?;
+        let settings = Settings {
+            path: path.to_owned(),
+            before: self.before.unwrap_or(DEFAULT_BEFORE),
+            after: self.after.unwrap_or(DEFAULT_AFTER),
+            memory: self.memory.unwrap_or(DEFAULT_MEMORY),
+            max_incidents: self.max_triggers,
+            filters: trigger::filters(&self.triggers),
+        };
+        let (target, fire) =
+            Recorder::start(settings, open).context("cannot start the recorder")?;
+        let status = target.status();
+        let triggers = trigger::Watch::start(&self.triggers, wanted, &fire)?;
+        Ok(Flight { target, status, triggers })
+    }
+
+    /// Refuses options that make no sense without a recorder.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        let idle = self.after.is_some() || self.max_triggers.is_some() || self.memory.is_some();
+        if idle && !self.wanted() {
+            return Err(Usage(
+                "--after, --max-triggers and --memory are for the flight recorder: add --before or \
+                 --trigger",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A number with ms, s, m or h behind it; seconds without.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("there is no unit {unit:?}: use ms, s, m or h")),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
+    seconds
+        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "not a time from 0 to 24h, such as 500ms, 10s or 5m".to_owned())
+}
+
+/// A number of bytes with K, M or G behind it.
+fn parse_memory(text: &str) -> Result<usize, String> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| *bytes >= pmdscope_capture::recorder::MIN_MEMORY)
+        .ok_or_else(|| "not a number of bytes of at least 16M, such as 512M or 2G".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_time("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("24h"), Ok(Duration::from_secs(86_400)));
+        for bad in ["", "s", "-1s", "25h", "nan", "inf", "1d", "1 s"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn memory_has_units_and_a_least_size() {
+        assert_eq!(parse_memory("512M"), Ok(512 << 20));
+        assert_eq!(parse_memory("2g"), Ok(2 << 30));
+        assert_eq!(parse_memory("16777216"), Ok(16 << 20));
+        for bad in ["", "M", "1K", "16777215", "99999999999G", "512MB"] {
+            assert!(parse_memory(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn options_of_a_recorder_want_a_recorder() {
+        let idle = RecorderArgs { memory: Some(1 << 30), ..RecorderArgs::default() };
+        assert!(idle.check().is_err() && !idle.wanted());
+        let used = RecorderArgs { before: Some(Duration::ZERO), ..idle };
+        assert!(used.check().is_ok() && used.wanted());
+    }
+}
