@@ -26,6 +26,14 @@ pub enum TargetError {
         /// What was written to.
         name: String,
     },
+    /// It cannot take this, whatever the system says.
+    #[error("cannot write to {name}: {reason}")]
+    Refused {
+        /// What was to be written to.
+        name: String,
+        /// What does not go together, and what does.
+        reason: String,
+    },
     /// The system refused a write.
     #[error("cannot write to {name}")]
     Write {
@@ -43,6 +51,8 @@ pub struct Progress {
     pub written: u64,
     /// Packets that were handed over and could not be written, or had to give way.
     pub lost: u64,
+    /// Packets that only a further target did not get, see [`Several`].
+    pub missed: u64,
     /// Bytes in all files so far, as on disk.
     pub bytes: u64,
     /// Files begun, 0 where there are none.
@@ -85,4 +95,155 @@ pub trait Target: Debug {
     /// Ends it: everything is brought out, files are complete. Only `progress` may follow. It may
     /// wait for a disk, but not for one that stays full.
     fn finish(&mut self) -> Result<(), TargetError>;
+}
+
+/// Counts packets and keeps none.
+#[derive(Debug, Default)]
+pub struct Discard {
+    packets: u64,
+}
+
+impl Target for Discard {
+    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), TargetError> {
+        self.packets += 1;
+        Ok(())
+    }
+
+    fn counters(&mut self, _statistics: &[Statistics]) {}
+
+    fn flush(&mut self) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn done(&mut self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { written: self.packets, ..Progress::default() }
+    }
+
+    fn finish(&mut self) -> Result<(), TargetError> {
+        Ok(())
+    }
+}
+
+/// A target among several.
+#[derive(Debug)]
+struct Member {
+    target: Box<dyn Target>,
+    /// It wants no more, or cannot.
+    over: bool,
+    /// Packets that came after it had failed.
+    missed: u64,
+    error: Option<TargetError>,
+}
+
+impl Member {
+    /// Does something to the target unless it is over; an error ends it.
+    fn tell(&mut self, what: impl FnOnce(&mut dyn Target) -> Result<(), TargetError>) {
+        if !self.over
+            && let Err(error) = what(&mut *self.target)
+        {
+            self.over = true;
+            self.error = Some(error);
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| !matches!(error, TargetError::Closed { .. }))
+    }
+}
+
+/// Hands everything to each of several targets. One that fails or wants no more is left alone, and
+/// the others go on; an error comes out when it was the last, or at the end. Progress is that of
+/// the first, which is the one that matters; what the others lost is in `missed`.
+#[derive(Debug)]
+pub struct Several {
+    members: Vec<Member>,
+}
+
+impl Several {
+    /// Targets, the one that matters first.
+    pub fn new(targets: impl IntoIterator<Item = Box<dyn Target>>) -> Self {
+        let member = |target| Member { target, over: false, missed: 0, error: None };
+        Self { members: targets.into_iter().map(member).collect() }
+    }
+
+    fn all(
+        &mut self,
+        what: impl Fn(&mut dyn Target) -> Result<(), TargetError>,
+    ) -> Result<(), TargetError> {
+        self.members.iter_mut().for_each(|member| member.tell(&what));
+        if self.members.iter().all(|member| member.over) { self.error() } else { Ok(()) }
+    }
+
+    /// The worst error that has not come out yet.
+    fn error(&mut self) -> Result<(), TargetError> {
+        let worst = self.members.iter().position(Member::failed);
+        let any = || self.members.iter().position(|member| member.error.is_some());
+        match worst.or_else(any).and_then(|index| self.members[index].error.take()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Target for Several {
+    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+        self.all(|target| target.section(origin))
+    }
+
+    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+        self.all(|target| target.interface(interface))
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+        for member in self.members.iter_mut().filter(|member| member.failed()) {
+            member.missed += 1;
+        }
+        self.all(|target| target.packet(packet))
+    }
+
+    fn counters(&mut self, statistics: &[Statistics]) {
+        for member in self.members.iter_mut().filter(|member| !member.over) {
+            member.target.counters(statistics);
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), TargetError> {
+        self.all(|target| target.flush())
+    }
+
+    fn done(&mut self) -> bool {
+        for member in &mut self.members {
+            member.over = member.over || member.target.done();
+        }
+        self.members.iter().all(|member| member.over)
+    }
+
+    fn progress(&self) -> Progress {
+        let mut members = self.members.iter();
+        let Some(first) = members.next() else { return Progress::default() };
+        let progress = first.target.progress();
+        let missed = members.map(|member| member.missed + member.target.progress().lost).sum();
+        Progress { lost: progress.lost + first.missed, missed, ..progress }
+    }
+
+    fn finish(&mut self) -> Result<(), TargetError> {
+        for member in &mut self.members {
+            // One that has failed may still have a file to complete.
+            let finished = member.target.finish();
+            member.error = member.error.take().or(finished.err());
+        }
+        self.error()
+    }
 }
