@@ -7,18 +7,22 @@ use crate::layout::Anchor;
 const MIN_BASE_NS: u64 = 10_000_000;
 /// Believable TSC rates, Hz. Outside, the anchors are garbage.
 const RATES_HZ: std::ops::RangeInclusive<u128> = 1_000_000..=100_000_000_000;
+/// Most that a wall clock is slewed, nanoseconds per second; more is the wall clock being set.
+const SLEW_MAX: i128 = 1_000_000;
 /// A step back of less than this is noise between two anchors; more is the wall clock being set.
 const NOISE_NS: u64 = 1_000_000;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
 /// The relation of one app's TSC to time: the rate between its two anchors, the wall clock of the
-/// later one.
+/// later one, and how fast the wall clock went lately, which NTP may slew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     last: Anchor,
     ticks: u64,
     nanos: u64,
+    /// Ticks and nanoseconds of the wall clock that go together.
+    wall: (u64, u64),
 }
 
 impl Clock {
@@ -26,8 +30,25 @@ impl Clock {
     pub fn new(first: Anchor, last: Anchor) -> Option<Self> {
         let nanos = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns >= MIN_BASE_NS)?;
         let ticks = last.tsc.checked_sub(first.tsc)?;
-        let clock = Self { last, ticks, nanos };
+        let clock = Self { last, ticks, nanos, wall: (ticks, nanos) };
         RATES_HZ.contains(&clock.hz()).then_some(clock)
+    }
+
+    /// This clock, with the pace of the wall clock since an earlier one of the same app. Where that
+    /// was set meanwhile, its pace is not known.
+    #[must_use]
+    pub fn paced_since(self, earlier: &Self) -> Self {
+        let elapsed = |later: u64, earlier: u64| later.checked_sub(earlier);
+        let ticks = elapsed(self.last.tsc, earlier.last.tsc);
+        let raw = elapsed(self.last.raw_ns, earlier.last.raw_ns).filter(|ns| *ns >= MIN_BASE_NS);
+        let wall = elapsed(self.last.realtime_ns, earlier.last.realtime_ns);
+        let (Some(ticks), Some(raw), Some(wall)) = (ticks, raw, wall) else { return self };
+        let slew = (i128::from(wall) - i128::from(raw)) * NS_PER_S.cast_signed() / i128::from(raw);
+        if ticks == 0 || slew.abs() > SLEW_MAX {
+            self
+        } else {
+            Self { wall: (ticks, wall), ..self }
+        }
     }
 
     /// Rate of the TSC, Hz.
@@ -37,7 +58,8 @@ impl Clock {
 
     /// Wall clock at a TSC value, nanoseconds since 1970; saturates at both ends of the range.
     pub fn realtime_ns(&self, tsc: u64) -> u64 {
-        let distance = self.nanos_of(tsc.abs_diff(self.last.tsc));
+        let (ticks, nanos) = self.wall;
+        let distance = scale(tsc.abs_diff(self.last.tsc), nanos, ticks);
         if tsc >= self.last.tsc {
             self.last.realtime_ns.saturating_add(distance)
         } else {
@@ -47,20 +69,12 @@ impl Clock {
 
     /// TSC at a moment of `CLOCK_MONOTONIC_RAW`; saturates at both ends of the range.
     pub fn tsc_at(&self, raw_ns: u64) -> u64 {
-        let distance = self.ticks_of(raw_ns.abs_diff(self.last.raw_ns));
+        let distance = scale(raw_ns.abs_diff(self.last.raw_ns), self.ticks, self.nanos);
         if raw_ns >= self.last.raw_ns {
             self.last.tsc.saturating_add(distance)
         } else {
             self.last.tsc.saturating_sub(distance)
         }
-    }
-
-    fn nanos_of(&self, ticks: u64) -> u64 {
-        scale(ticks, self.nanos, self.ticks)
-    }
-
-    fn ticks_of(&self, nanos: u64) -> u64 {
-        scale(nanos, self.ticks, self.nanos)
     }
 }
 
@@ -110,6 +124,24 @@ mod tests {
         let later = START.tsc + (century + 3) * hz + 37;
         assert_eq!(clock.realtime_ns(later), after(century + 3, hz).realtime_ns + 10);
         assert_eq!(clock.realtime_ns(START.tsc), START.realtime_ns);
+    }
+
+    #[test]
+    fn a_slewed_wall_clock_is_followed_and_a_set_one_is_not() {
+        let hz = 2_000_000_000;
+        let anchor = |seconds: u64, ahead_ns: u64| {
+            let after = after(seconds, hz);
+            Anchor { realtime_ns: after.realtime_ns + ahead_ns, ..after }
+        };
+        let before = Clock::new(START, anchor(10, 0)).unwrap();
+        let slewed = Clock::new(START, anchor(11, 100_000)).unwrap().paced_since(&before);
+        let half = START.tsc + 10 * hz + hz / 2;
+        assert_eq!(slewed.realtime_ns(half), anchor(10, 500_050_000).realtime_ns);
+        assert_eq!(slewed.realtime_ns(half + hz), anchor(11, 500_150_000).realtime_ns);
+        let set = Clock::new(START, anchor(11, 5_000_000)).unwrap().paced_since(&before);
+        assert_eq!(set.realtime_ns(half), anchor(11, 5_000_000).realtime_ns - 500_000_000);
+        let same = before.paced_since(&before);
+        assert_eq!(same, before);
     }
 
     #[test]

@@ -205,7 +205,8 @@ impl Lane {
             return;
         }
         if let Some(clock) = self.ring.anchors().and_then(|(first, last)| Clock::new(first, last)) {
-            self.clock = Some(clock);
+            let paced = self.clock.map_or(clock, |earlier| clock.paced_since(&earlier));
+            self.clock = Some(paced);
             self.anchor_seq = seq;
         }
     }
