@@ -45,6 +45,8 @@ pub const PORT_DROPPED: usize = 192;
 
 /// The producer counts drops per port and per gap.
 pub const FEATURE_GAPS: u32 = 1;
+/// Records have the time of their packet, not of its burst.
+pub const FEATURE_PACKET_TSC: u32 = 2;
 
 /// Bytes of a record header.
 pub const RECORD_SIZE: usize = 32;
@@ -83,6 +85,8 @@ pub const MAX_SNAPLEN: u32 = 262_144;
 
 /// Request flag: send lost mbufs instead of traffic.
 pub const TEE_LEAKED: u32 = 1;
+/// Request flag: a time for every packet, not for every burst.
+pub const TEE_PACKET_TSC: u32 = 2;
 /// Bytes of a request's header.
 pub const REQUEST_SIZE: usize = 32;
 /// Bytes of a message to the consumer.
@@ -182,7 +186,7 @@ pub struct Record {
     pub queue: u16,
     /// Packets of this port dropped since its last record in this ring.
     pub gap: u32,
-    /// TSC when the burst was seen.
+    /// TSC when the burst was seen, or the packet copied ([`FEATURE_PACKET_TSC`]).
     pub tsc: u64,
 }
 
@@ -283,7 +287,7 @@ pub struct Request {
     pub selects: Vec<Select>,
     /// Filter, up to [`MAX_INSNS`]; empty keeps everything.
     pub program: Vec<Insn>,
-    /// [`TEE_LEAKED`] or 0.
+    /// [`TEE_LEAKED`], [`TEE_PACKET_TSC`] or 0.
     pub flags: u32,
 }
 

@@ -83,6 +83,8 @@ struct pmdscope_ring_hdr {
 
 /** The producer counts drops per port in port_dropped and per gap in pmdscope_record::gap. */
 #define PMDSCOPE_RING_F_GAPS (1U << 0)
+/** pmdscope_record::tsc is of the packet itself; otherwise of its burst. */
+#define PMDSCOPE_RING_F_PACKET_TSC (1U << 1)
 
 /** Content of the one-page tail memfd; the consumer writes it. */
 struct pmdscope_ring_tail {
@@ -116,7 +118,7 @@ struct pmdscope_record {
 	uint16_t port;	 /**< DPDK port id. */
 	uint16_t queue;	 /**< Queue of that port. */
 	uint32_t gap;	 /**< Packets of this port dropped since its last record in this ring. */
-	uint64_t tsc;	 /**< TSC when the burst was seen. */
+	uint64_t tsc; /**< TSC when the burst was seen, or copied (PMDSCOPE_RING_F_PACKET_TSC). */
 };
 
 /** How an mbuf was lost. */
@@ -177,11 +179,13 @@ struct pmdscope_tee_request {
 	uint32_t lease_ms;   /**< Disarm when a full ring is not read for so long; 0 means 5000. */
 	uint16_t nb_selects; /**< 1 to PMDSCOPE_TEE_MAX_SELECTS. */
 	uint16_t nb_insns;   /**< 0 (everything) to PMDSCOPE_TEE_MAX_INSNS. */
-	uint32_t flags;	     /**< PMDSCOPE_TEE_F_*; 0 for traffic. */
+	uint32_t flags;	     /**< One of PMDSCOPE_TEE_F_*, or 0. */
 };
 
 /** Send lost mbufs instead of traffic: at most `sample` (0 means 8) for each site, then END. */
 #define PMDSCOPE_TEE_F_LEAKED (1U << 0)
+/** Read the TSC for every packet and not once per burst; of traffic only. */
+#define PMDSCOPE_TEE_F_PACKET_TSC (1U << 1)
 
 /** Kinds of messages to a consumer. */
 #define PMDSCOPE_TEE_ACCEPT 1 /**< The capture is armed; value is the session id. */

@@ -4,15 +4,19 @@
 
 #include <time.h>
 
+#include <rte_cpuflags.h>
 #include <rte_cycles.h>
 
 #include "clock.h"
+#include "log.h"
 
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 #define ANCHOR_TRIES 16
 /* A rate over a shorter span than this is too coarse to be told. */
 #define HZ_MIN_SPAN_NS (100 * NS_PER_MS)
+/* An anchor may be off by some microseconds in a second; a TSC that is off by more is another. */
+#define HZ_TOLERANCE 1000
 
 static struct pmdscope_anchor first_anchor;
 static struct pmdscope_anchor last_anchor;
@@ -53,24 +57,56 @@ take_anchor(void)
 	return best;
 }
 
+/* Other architectures have a timer in its place that is steady by definition. */
+static void
+warn_unsteady_tsc(void)
+{
+#ifdef RTE_ARCH_X86
+	if (rte_cpu_get_flag_enabled(RTE_CPUFLAG_INVTSC) <= 0)
+		PMDSCOPE_LOG(NOTICE, "this CPU does not promise a steady TSC; "
+				     "times in captures are as good as it is");
+#endif
+}
+
 void
 pmdscope_clock_start(void)
 {
+	warn_unsteady_tsc();
 	first_anchor = take_anchor();
 	last_anchor = first_anchor;
 	measured_hz = 0;
+}
+
+bool
+pmdscope_clock_jumped(
+		const struct pmdscope_anchor *from, const struct pmdscope_anchor *to, uint64_t hz)
+{
+	const uint64_t ns = to->raw_ns - from->raw_ns;
+	const uint64_t cycles = to->tsc - from->tsc;
+	const uint64_t expected = (uint64_t)((unsigned __int128)ns * hz / NS_PER_SEC);
+	const uint64_t off = cycles > expected ? cycles - expected : expected - cycles;
+
+	return to->tsc <= from->tsc || (hz != 0 && off > expected / HZ_TOLERANCE);
 }
 
 int
 pmdscope_clock_tick(void)
 {
 	const uint64_t age = clock_ns(CLOCK_MONOTONIC_RAW) - last_anchor.raw_ns;
+	struct pmdscope_anchor now;
 	uint64_t cycles, ns;
 
 	if (age < (measured_hz == 0 ? HZ_MIN_SPAN_NS : NS_PER_SEC))
 		return 0;
 
-	last_anchor = take_anchor();
+	now = take_anchor();
+	if (pmdscope_clock_jumped(&last_anchor, &now, measured_hz)) {
+		first_anchor = now;
+		last_anchor = now;
+		measured_hz = 0;
+		return 1;
+	}
+	last_anchor = now;
 	cycles = last_anchor.tsc - first_anchor.tsc;
 	ns = last_anchor.raw_ns - first_anchor.raw_ns;
 	measured_hz = (uint64_t)((unsigned __int128)cycles * NS_PER_SEC / ns);

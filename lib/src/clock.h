@@ -7,6 +7,7 @@
 
 /* Ties the TSC to wall-clock and raw monotonic time. Control thread only, but for the readers. */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "pmdscope_ring.h"
@@ -14,8 +15,16 @@
 /* Take the first anchor. */
 void pmdscope_clock_start(void);
 
-/* Take a new last anchor if the present one is older than a second. True when it did. */
+/*
+ * Take a new last anchor if the present one is older than a second. True when it did. When the
+ * TSC is not the one it was, the first anchor is a new one, too, and its rate has to be measured
+ * anew.
+ */
 int pmdscope_clock_tick(void);
+
+/* Between two anchors something else than time went by at this rate (0: unknown). */
+bool pmdscope_clock_jumped(
+		const struct pmdscope_anchor *from, const struct pmdscope_anchor *to, uint64_t hz);
 
 /* The first and the latest anchor. Caller holds the state lock. */
 const struct pmdscope_anchor *pmdscope_clock_first(void);

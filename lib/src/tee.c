@@ -79,9 +79,9 @@ record_size(uint32_t caplen)
 
 /* Write a record of at most `keep` bytes; false when the ring is full. */
 static inline bool
-write_record(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring,
-		const struct origin *o, const struct pmdscope_packet *pkt, uint32_t keep,
-		uint64_t *head)
+write_record(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p,
+		const struct pmdscope_tee_ring *ring, const struct origin *o,
+		const struct pmdscope_packet *pkt, uint32_t keep, uint64_t *head)
 {
 	uint32_t caplen = RTE_MIN(pkt->len, RTE_MIN(keep, ring->snaplen));
 	struct pmdscope_record *rec =
@@ -100,7 +100,7 @@ write_record(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ri
 	rec->port = o->port;
 	rec->queue = o->queue;
 	rec->gap = p->gap[o->port];
-	rec->tsc = o->tsc;
+	rec->tsc = unlikely(spec->packet_tsc) ? rte_rdtsc() : o->tsc;
 	*head += rec->size;
 	return true;
 }
@@ -170,7 +170,8 @@ copy_packet(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *
 		return FILTERED;
 	if (p->sample_skip > 0)
 		return SAMPLED_OUT;
-	return ring != NULL && write_record(p, ring, o, &pkt, keep, head) ? RECORDED : DROPPED;
+	return ring != NULL && write_record(spec, p, ring, o, &pkt, keep, head) ? RECORDED
+										: DROPPED;
 }
 
 /* Published at once, unless it is to wait. */

@@ -74,14 +74,17 @@ int
 pmdscope_tee_capture_add_ring(
 		struct pmdscope_tee_capture *capture, unsigned int lcore, const char **step)
 {
+	const struct pmdscope_tee_spec *spec = &capture->spec;
 	struct pmdscope_tee_ring *ring;
 
-	ring = pmdscope_tee_ring_create(capture->spec.leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore,
-			capture->spec.ring_size, capture->spec.snaplen, step);
+	ring = pmdscope_tee_ring_create(spec->leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore,
+			spec->ring_size, spec->snaplen,
+			PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
+			step);
 	if (ring == NULL)
 		return -errno;
 	capture->nb_rings++;
-	capture->bytes += pmdscope_tee_ring_bytes(capture->spec.ring_size);
+	capture->bytes += pmdscope_tee_ring_bytes(spec->ring_size);
 	__atomic_store_n(&capture->producers[lcore].ring, ring, __ATOMIC_RELEASE);
 	return 0;
 }

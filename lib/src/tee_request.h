@@ -28,7 +28,8 @@ struct pmdscope_tee_spec {
 	uint32_t sample; /* Keep 1 packet in this many; or so many lost mbufs per site. At least 1. */
 	uint32_t ring_size; /* Bytes, a power of two. */
 	uint32_t lease_ms;
-	bool leaked; /* Lost mbufs and not traffic. */
+	bool leaked;	 /* Lost mbufs and not traffic. */
+	bool packet_tsc; /* Not one TSC for a burst. */
 	struct pmdscope_filter filter;
 	/* PMDSCOPE_DIR_* selected, by port and queue: one load tells. */
 	uint8_t dirs[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];

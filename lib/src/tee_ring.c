@@ -131,7 +131,8 @@ reopen_read_only(int *fd)
 }
 
 static int
-create_data(struct pmdscope_tee_ring *ring, unsigned int lcore, const char **step)
+create_data(struct pmdscope_tee_ring *ring, unsigned int lcore, uint32_t features,
+		const char **step)
 {
 	struct pmdscope_ring_hdr *hdr;
 
@@ -151,7 +152,7 @@ create_data(struct pmdscope_tee_ring *ring, unsigned int lcore, const char **ste
 	hdr->data_size = (uint32_t)ring->size;
 	hdr->record_size = sizeof(struct pmdscope_record);
 	hdr->lcore = (uint16_t)lcore;
-	hdr->features = PMDSCOPE_RING_F_GAPS;
+	hdr->features = features;
 	hdr->snaplen = ring->snaplen;
 	ring->hdr = hdr;
 	ring->data = (uint8_t *)hdr + PMDSCOPE_RING_HDR_SIZE;
@@ -171,7 +172,8 @@ create_tail(struct pmdscope_tee_ring *ring, unsigned int lcore, const char **ste
 }
 
 struct pmdscope_tee_ring *
-pmdscope_tee_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, const char **step)
+pmdscope_tee_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, uint32_t features,
+		const char **step)
 {
 	struct pmdscope_tee_ring *ring;
 	int err;
@@ -184,7 +186,7 @@ pmdscope_tee_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, co
 	ring->snaplen = pmdscope_tee_ring_snaplen(size, snaplen);
 	ring->data_fd = -1;
 	ring->tail_fd = -1;
-	if (create_data(ring, lcore, step) == 0 && create_tail(ring, lcore, step) == 0)
+	if (create_data(ring, lcore, features, step) == 0 && create_tail(ring, lcore, step) == 0)
 		return ring;
 	err = errno;
 	pmdscope_tee_ring_free(ring);

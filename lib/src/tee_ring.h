@@ -33,9 +33,12 @@ uint32_t pmdscope_tee_ring_snaplen(uint32_t size, uint32_t snaplen);
 /* Bytes of memory behind a ring of this data size. */
 uint64_t pmdscope_tee_ring_bytes(uint32_t size);
 
-/* Make the ring of an lcore; NULL with errno set and the failed step in *step. */
-struct pmdscope_tee_ring *
-pmdscope_tee_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, const char **step);
+/*
+ * Make the ring of an lcore, with PMDSCOPE_RING_F_* features; NULL with errno set and the failed
+ * step in *step.
+ */
+struct pmdscope_tee_ring *pmdscope_tee_ring_create(unsigned int lcore, uint32_t size,
+		uint32_t snaplen, uint32_t features, const char **step);
 
 /* Close the consumer's descriptors here. */
 void pmdscope_tee_ring_close_fds(struct pmdscope_tee_ring *ring);

@@ -4,7 +4,11 @@
 
 /* What lands in a ring, packet by packet. One thread: the main lcore produces and consumes. */
 
+#include <limits.h>
 #include <unistd.h>
+
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
 
 #include <rte_eal.h>
 #include <rte_random.h>
@@ -301,6 +305,69 @@ test_short_chain(void)
 	test_pump(10);
 }
 
+/* One time for a burst, or one for each of its packets. */
+static void
+test_packet_tsc(void)
+{
+	struct request req = test_request();
+	const struct pmdscope_record *rec;
+	struct rte_mbuf *burst[BURST];
+	struct reader each, once;
+	unsigned int i;
+	uint64_t tsc;
+	int fds[2];
+
+	fds[0] = test_attach(&req, &once);
+	req.hdr.flags = PMDSCOPE_TEE_F_PACKET_TSC;
+	fds[1] = test_attach(&req, &each);
+	CHECK(once.hdr->features == PMDSCOPE_RING_F_GAPS);
+	CHECK(each.hdr->features == (PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_PACKET_TSC));
+	for (i = 0; i < BURST; i++)
+		burst[i] = test_packet(60, 0, 60);
+	tsc = rte_rdtsc();
+	pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, burst, BURST);
+	for (i = 0; i < BURST; i++) {
+		rec = test_next(&each);
+		CHECK(rec != NULL && rec->tsc > tsc);
+		tsc = rec->tsc;
+	}
+	CHECK(tsc < rte_rdtsc());
+	rec = test_next(&once);
+	CHECK(rec != NULL);
+	tsc = rec->tsc;
+	for (i = 1; i < BURST; i++) {
+		rec = test_next(&once);
+		CHECK(rec != NULL && rec->tsc == tsc);
+	}
+	rte_pktmbuf_free_bulk(burst, BURST);
+	close(fds[0]);
+	close(fds[1]);
+	test_unmap(&each);
+	test_unmap(&once);
+	test_pump(10);
+}
+
+/* Ring memory is on the node of its lcore, where the kernel lets us say so. */
+static void
+test_node(void)
+{
+	const struct request req = test_request();
+	unsigned long mask = 0;
+	struct reader r;
+	long ret;
+	int mode = 0;
+	const int fd = test_attach(&req, &r);
+
+	ret = syscall(SYS_get_mempolicy, &mode, &mask, sizeof(mask) * CHAR_BIT, r.hdr, MPOL_F_ADDR);
+	if (ret != 0 || mode == MPOL_DEFAULT)
+		printf("memory policies are not to be had here: %s\n", strerror(errno));
+	else
+		CHECK(mode == MPOL_PREFERRED && mask == 1UL << rte_socket_id());
+	close(fd);
+	test_unmap(&r);
+	test_pump(10);
+}
+
 static void
 test_filter_counts(void)
 {
@@ -336,6 +403,8 @@ main(void)
 	test_vlan();
 	test_selects();
 	test_short_chain();
+	test_packet_tsc();
+	test_node();
 	test_filter_counts();
 	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_abandoned_bytes() == 0);
 	test_tee_stop();

@@ -85,6 +85,7 @@ test_refusals(void)
 	BAD(hdr.ring_size, 32768, EINVAL, "ring_size");
 	BAD(hdr.ring_size, 1U << 27, EINVAL, "ring_size");
 	BAD(hdr.flags, 1U << 31, EINVAL, "flags");
+	BAD(hdr.flags, PMDSCOPE_TEE_F_LEAKED | PMDSCOPE_TEE_F_PACKET_TSC, EINVAL, "flags");
 	BAD(hdr.nb_selects, 0, EINVAL, "nb_selects");
 	BAD(hdr.nb_selects, 65, EINVAL, "nb_selects");
 	BAD(hdr.nb_selects, 2, EMSGSIZE, "bytes");
@@ -520,6 +521,33 @@ test_protocol(void)
 	CHECK(pmdscope_tee_nb_sessions() == 0);
 }
 
+/* A VM that has moved to another host has another TSC. */
+static void
+test_jumps(void)
+{
+	const uint64_t hz = 2600000000, s = 1000000000;
+	const struct pmdscope_anchor from = { .tsc = 50 * hz, .raw_ns = 7 * s };
+	struct pmdscope_anchor to = { .tsc = 51 * hz, .raw_ns = 8 * s };
+
+	CHECK(!pmdscope_clock_jumped(&from, &to, hz));
+	CHECK(!pmdscope_clock_jumped(&from, &to, 0));
+	/* Read 5 us late. */
+	to.tsc += hz / 200000;
+	CHECK(!pmdscope_clock_jumped(&from, &to, hz));
+	/* A faster clock, a reset one, one that has run for longer. */
+	to.tsc = 50 * hz + hz / 26 * 27;
+	CHECK(pmdscope_clock_jumped(&from, &to, hz));
+	to.tsc = 50 * hz;
+	CHECK(pmdscope_clock_jumped(&from, &to, hz) && pmdscope_clock_jumped(&from, &to, 0));
+	to.tsc = 2 * hz;
+	CHECK(pmdscope_clock_jumped(&from, &to, hz));
+	to.tsc = 5000 * hz;
+	CHECK(pmdscope_clock_jumped(&from, &to, hz));
+	/* After a pause of the control thread. */
+	to = (struct pmdscope_anchor){ .tsc = 350 * hz, .raw_ns = 307 * s };
+	CHECK(!pmdscope_clock_jumped(&from, &to, hz));
+}
+
 static void
 test_anchors(void)
 {
@@ -604,6 +632,7 @@ main(void)
 	test_late_lcore();
 	test_killed();
 	test_protocol();
+	test_jumps();
 	test_anchors();
 	test_foreign();
 	test_names();
