@@ -1,5 +1,6 @@
 //! Whole captures of a model app, judged by tshark.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,23 +57,30 @@ impl App {
         // Mapped memory is not Sync in the model, descriptors are: only those cross to the thread.
         let fds = rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
         std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let (peer, _) = listener.accept();
-                peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
-                for (data, tail) in fds {
-                    peer.send(&message(crate::layout::TEE_RING, 0, ""), &[data, tail]);
-                }
-                after(peer);
-            });
-            let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
-            let request = Request { selects, ..Request::default() };
-            let session = Session::open(&path, &request, Duration::from_secs(5)).unwrap();
-            let ports = vec![Port { id: 0, device: "net_model0".into(), selected: true }];
+            scope.spawn(move || after(serve(&listener, &fds)));
+            let (ports, session) = open(&path).unwrap();
             let source = Source { app: "model".into(), ports, session, reopen: None };
             let stream = Stream::new(Sink::create(&self.file()).unwrap(), false);
             Pump::new(vec![source], settings, Box::new(stream)).run(control, &mut ())
         })
     }
+}
+
+/// Takes one consumer and hands it these rings.
+fn serve(listener: &Listener, rings: &[(&File, &File)]) -> Peer {
+    let (peer, _) = listener.accept();
+    peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
+    for (data, tail) in rings {
+        peer.send(&message(crate::layout::TEE_RING, 0, ""), &[data, tail]);
+    }
+    peer
+}
+
+fn open(path: &Path) -> Option<(Vec<Port>, Session)> {
+    let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
+    let request = Request { selects, ..Request::default() };
+    let session = Session::open(path, &request, Duration::from_secs(5)).ok()?;
+    Some((vec![Port { id: 0, device: "net_model0".into(), selected: true }], session))
 }
 
 fn record(port: u16, dir: u8, ms: u64) -> Record {
@@ -126,6 +134,52 @@ fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
             ["1780000000.030000000", "model:0", "net_model0", "0x00000002", "2", "64"],
         ];
         assert_eq!(rows, expected);
+    }
+}
+
+#[derive(Default)]
+struct Witness(Vec<String>);
+
+impl Observer for Witness {
+    fn ended(&mut self, app: &str, awaited: bool) {
+        self.0.push(format!("{app} ended, awaited: {awaited}"));
+    }
+
+    fn returned(&mut self, app: &str) {
+        self.0.push(format!("{app} returned"));
+    }
+}
+
+#[test]
+fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
+    let mut app = App::new(2);
+    app.rings[0].push(record(0, DIR_RX, 10), &[1; 60]);
+    app.rings[1].push(record(0, DIR_RX, 20), &[2; 61]);
+    app.rings.iter().for_each(Producer::publish);
+    let path = app.dir.path().join("pmdscope.sock");
+    let listener = Listener::bind(&path);
+    let fds = app.rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
+    let mut witness = Witness::default();
+    let report = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            drop(serve(&listener, &fds[..1]));
+            std::mem::forget(serve(&listener, &fds[1..]));
+        });
+        let (ports, session) = open(&path).unwrap();
+        let again = path.clone();
+        let reopen: Reopen = Box::new(move || open(&again));
+        let source = Source { app: "model".into(), ports, session, reopen: Some(reopen) };
+        let stream = Stream::new(Sink::create(&app.file()).unwrap(), false);
+        let settings = Settings { count: Some(2), ..Settings::default() };
+        let control = Control::default();
+        Pump::new(vec![source], settings, Box::new(stream)).run(&control, &mut witness)
+    });
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    assert_eq!((report.captured, report.rings.records, report.nb_rings), (2, 2, 2));
+    assert_eq!(witness.0, ["model ended, awaited: true", "model returned"]);
+    let fields = ["frame.section_number", "frame.interface_name", "frame.len"];
+    if let Some(rows) = tshark(&app.file(), &fields) {
+        assert_eq!(rows, [["1", "model:0", "60"], ["2", "model:0", "61"]]);
     }
 }
 
