@@ -9,7 +9,7 @@ SOAK_SECONDS ?= 7200
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-leaks soak lint format install clean clean-hugepages
+.PHONY: help setup build demo test bench bench-leaks bench-capture soak lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: setup build ## measure against named peers; prints ratios with their spre
 
 bench-leaks: setup build ## measure what the leak ledger costs, against DPDK's mbuf history
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose --suite leaks
+
+bench-capture: setup build ## measure captures against dpdk-dumpcap; a quarter of an hour (BENCH_ARGS=--quick)
+	target/release/pmdscope-bench-capture $(BENCH_ARGS)
 
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
 	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)

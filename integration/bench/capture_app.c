@@ -14,8 +14,8 @@
  * Between windows nothing is received, so that a capture can come and go without losing packets,
  * and a peer cannot free what a callback still uses.
  *
- * A device named "fed..." is a memif server whose client, "feeder...", is fed with packets of
- * SIZE bytes from the main lcore, which sleeps in between and so shares its CPU.
+ * A net_memif device is a server whose client has the next number. The main lcore feeds that one
+ * with packets of SIZE bytes and sleeps in between, to share its CPU.
  */
 
 #include <errno.h>
@@ -58,17 +58,17 @@
 struct window {
 	/* Orders. */
 	uint16_t port;
-	bool linked; /* Call pmdscope_poll(). */
-	bool fed;    /* Packets come when they come. */
+	bool linked;	   /* Call pmdscope_poll(). */
+	bool fed;	   /* Packets come when they come. */
 	uint64_t interval; /* Cycles from burst to burst; 0: flat out. */
 	bool stop;
 
 	/* Results. */
 	uint64_t packets;
-	uint64_t missed;      /* Packets that a NIC would have had to drop before the app. */
-	uint64_t timed;	      /* Packets of the bursts in cycles. */
-	uint64_t cycles;      /* From before to after a burst, without those that lost their CPU. */
-	uint64_t lost_cpu;    /* Bursts that did. */
+	uint64_t missed;   /* Packets that a NIC would have had to drop before the app. */
+	uint64_t timed;	   /* Packets of the bursts in cycles. */
+	uint64_t cycles;   /* From before to after a burst, without those that lost their CPU. */
+	uint64_t lost_cpu; /* Bursts that did. */
 	uint64_t cpu_ns;
 	uint64_t wall_ns;
 };

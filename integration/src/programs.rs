@@ -29,6 +29,11 @@ pub fn pipeline() -> Result<PathBuf> {
     built("build/integration/pmdscope-pipeline")
 }
 
+/// The app that the capture benchmark captures from.
+pub fn capture_app() -> Result<PathBuf> {
+    built("build/integration/pmdscope-capture-app")
+}
+
 fn built(path: &str) -> Result<PathBuf> {
     let path = root().join(path);
     ensure!(path.exists(), "{} does not exist: run `make build` first", path.display());

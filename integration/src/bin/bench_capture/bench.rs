@@ -1,0 +1,216 @@
+//! Runs the rounds: every variant in each, so that what the machine does to one it does to all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_integration::scratch::Scratch;
+
+use crate::app::{App, Window};
+use crate::capture::{Captures, Ended, Order, Who, check_count};
+use crate::plan::{Case, Device, Group, Ladder, Rate};
+use crate::traffic::{FILTER, PATTERN, write_pattern};
+
+/// Above this loss, twice in a row, no higher rate is tried.
+const HOPELESS: f64 = 0.05;
+
+/// One capture of one window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// The app's window.
+    pub(crate) window: Window,
+    /// Cycles per packet over the window without anything attached, of the same round.
+    pub(crate) added: f64,
+    /// Packets that passed the filter.
+    pub(crate) offered: u64,
+    /// What became of them.
+    pub(crate) ended: Ended,
+}
+
+impl Sample {
+    /// Share of the offered packets that was not written.
+    pub(crate) fn loss(&self) -> f64 {
+        1.0 - (self.ended.written as f64 / self.offered as f64).min(1.0)
+    }
+
+    /// CPU time of the capturing process per written packet.
+    pub(crate) fn ns_per_packet(&self) -> f64 {
+        self.ended.cpu_ns as f64 / self.ended.written.max(1) as f64
+    }
+}
+
+/// Cycles per packet without a capture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    /// Nothing attached, and no libpmdscope.
+    pub(crate) base: f64,
+    /// The same once more, less the base: the noise.
+    pub(crate) again: f64,
+    /// libpmdscope linked and running, less the base.
+    pub(crate) disarmed: f64,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) plain: BTreeMap<(Device, Rate), Vec<Plain>>,
+    pub(crate) costs: BTreeMap<(Case, Who), Vec<Sample>>,
+    pub(crate) ladders: BTreeMap<(Case, Who), Vec<Sample>>,
+    /// How often the app died during a capture.
+    pub(crate) deaths: BTreeMap<Who, u32>,
+    /// Who had files whose packets capinfos counted as this bench does.
+    pub(crate) checked: BTreeMap<Who, u32>,
+}
+
+/// The app, and what to do with it.
+pub(crate) struct Bench<'a> {
+    captures: Captures<'a>,
+    program: PathBuf,
+    devices: Vec<String>,
+    app: App,
+    /// In tmpfs.
+    file: PathBuf,
+    length: Duration,
+    stop: &'a AtomicBool,
+    pub(crate) results: Results,
+}
+
+impl<'a> Bench<'a> {
+    /// Starts the app. `dir` is a directory in tmpfs.
+    pub(crate) fn new(
+        captures: Captures<'a>,
+        program: PathBuf,
+        dir: &std::path::Path,
+        length: Duration,
+        stop: &'a AtomicBool,
+    ) -> Result<Self> {
+        let devices = devices(captures.scratch)?;
+        let app = App::start(&program, captures.machine, captures.scratch, &devices)?;
+        let file = dir.join("capture.pcapng");
+        let results = Results::default();
+        Ok(Self { captures, program, devices, app, file, length, stop, results })
+    }
+
+    /// One round of costs. Which of the two comes first changes from round to round.
+    pub(crate) fn costs(&mut self, groups: &[Group], round: usize) -> Result<()> {
+        for group in groups {
+            self.app.link(false)?;
+            let base = self.cycles(group)?;
+            let again = self.cycles(group)? - base;
+            for who in order(round) {
+                self.app.link(who == Who::Pmdscope)?;
+                if who == Who::Pmdscope {
+                    let disarmed = self.cycles(group)? - base;
+                    let plain = Plain { base, again, disarmed };
+                    self.results.plain.entry((group.device, group.rate)).or_default().push(plain);
+                }
+                for case in &group.cases {
+                    if let Some(sample) = self.sample(who, case, base)? {
+                        self.results.costs.entry((*case, who)).or_default().push(sample);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One round of rates, each ladder as far up as it makes sense.
+    pub(crate) fn climb(&mut self, ladders: &[Ladder], round: usize) -> Result<()> {
+        for ladder in ladders {
+            for who in order(round) {
+                self.app.link(who == Who::Pmdscope)?;
+                let mut hopeless = 0;
+                for &rate in ladder.rates {
+                    let case = Case { rate, ..ladder.case };
+                    let Some(sample) = self.sample(who, &case, 0.0)? else { break };
+                    let bad = sample.loss() > HOPELESS || !sample.window.kept_up;
+                    hopeless = if bad { hopeless + 1 } else { 0 };
+                    self.results.ladders.entry((case, who)).or_default().push(sample);
+                    if hopeless == 2 {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cycles(&mut self, group: &Group) -> Result<f64> {
+        let (device, size) = (group.device.name(), group.device.size());
+        Ok(self.app.run(device, group.rate, size, self.length)?.cycles)
+    }
+
+    /// One capture; `None` when the app did not survive it.
+    fn sample(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<Sample>> {
+        ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
+        let sample = self.capture(who, case, base);
+        let _ = fs::remove_file(&self.file);
+        if sample.is_ok() || self.app.alive()? {
+            return sample.map(Some).with_context(|| format!("{}: {}", who.name(), case.label()));
+        }
+        *self.results.deaths.entry(who).or_default() += 1;
+        let Captures { machine, scratch, .. } = self.captures;
+        self.app = App::start(&self.program, machine, scratch, &self.devices)?;
+        self.app.link(who == Who::Pmdscope)?;
+        Ok(None)
+    }
+
+    fn capture(&mut self, who: Who, case: &Case, base: f64) -> Result<Sample> {
+        let device = case.device;
+        let order = Order {
+            who,
+            prefix: self.app.prefix(),
+            device: device.name(),
+            snaplen: case.snaplen,
+            filter: device.filtered().then_some(FILTER),
+            file: case.file.then_some(&*self.file),
+        };
+        let capture = self.captures.start(&order)?;
+        let window = self.app.run(device.name(), case.rate, device.size(), self.length)?;
+        let offered = if device.filtered() { window.packets / PATTERN } else { window.packets };
+        let ended = capture.stop(offered, case.file.then_some(&*self.file))?;
+        let checked = self.results.checked.contains_key(&who);
+        if case.file && !checked && check_count(&self.file, ended.written)? {
+            *self.results.checked.entry(who).or_default() += 1;
+        }
+        Ok(Sample { window, added: window.cycles - base, offered, ended })
+    }
+}
+
+fn order(round: usize) -> [Who; 2] {
+    if round.is_multiple_of(2) {
+        [Who::Dumpcap, Who::Pmdscope]
+    } else {
+        [Who::Pmdscope, Who::Dumpcap]
+    }
+}
+
+fn devices(scratch: &Scratch) -> Result<Vec<String>> {
+    let mut devices = Vec::new();
+    for device in Device::ALL {
+        let (name, size) = (device.name(), device.size());
+        match device {
+            Device::Null(_) => devices.push(format!("{name},size={size},copy=1")),
+            Device::Pattern(_) => {
+                let file = scratch.path(&format!("pattern-{size}.pcap"));
+                write_pattern(&file, size)?;
+                devices.push(format!("{name},rx_pcap={},infinite_rx=1", file.display()));
+            }
+            Device::Memif(1500) => {
+                let socket = scratch.path("memif.sock");
+                for role in ["server", "client"] {
+                    let number = u8::from(role == "client");
+                    let socket = socket.display();
+                    devices.push(format!(
+                        "net_memif{number},role={role},socket={socket},socket-abstract=no"
+                    ));
+                }
+            }
+            Device::Memif(_) => {}
+        }
+    }
+    Ok(devices)
+}

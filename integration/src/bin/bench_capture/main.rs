@@ -1,0 +1,177 @@
+//! `make bench-capture`: `pmdscope capture` against `dpdk-dumpcap`, from one app in one run.
+//!
+//! The numbers are for people to read: a slow machine is no failure.
+
+mod app;
+mod bench;
+mod capture;
+mod machine;
+mod plan;
+mod report;
+mod spread;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::oracle::installed;
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::{Memory, Scratch};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::bench::Bench;
+use crate::capture::{Captures, DUMPCAP};
+use crate::machine::Machine;
+
+const HELP: &str = "\
+Usage: pmdscope-bench-capture [options]
+
+Measures `pmdscope capture` and dpdk-dumpcap on one DPDK app, in turns. Needs root, two CPUs and
+hugepages; on fewer it says what is missing and ends with status 0.
+
+  --quick           two minutes instead of a quarter of an hour
+  --rounds N        repeat everything N times (5; with --quick 3)
+  --only WHAT       costs or rates instead of both
+  --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
+  --app FILE        the app (build/integration/pmdscope-capture-app)
+  -- ARGS           further arguments of `pmdscope capture`, such as --ring-size 8M
+";
+/// Where a file is in memory.
+const TMPFS: &str = "/dev/shm";
+const LENGTH: Duration = Duration::from_millis(400);
+
+#[derive(Debug, Default)]
+struct Options {
+    quick: bool,
+    rounds: Option<usize>,
+    only: Option<String>,
+    pmdscope: Option<PathBuf>,
+    app: Option<PathBuf>,
+    args: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("pmdscope-bench-capture: {error:#}; see --help");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pmdscope-bench-capture: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} without a value"));
+        match word.as_str() {
+            "--quick" => options.quick = true,
+            "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
+            "--only" => options.only = Some(value()?),
+            "--pmdscope" => options.pmdscope = Some(value()?.into()),
+            "--app" => options.app = Some(value()?.into()),
+            "--help" | "-h" => return Ok(None),
+            "--" => options.args = words.by_ref().collect(),
+            _ => bail!("unknown option {word}"),
+        }
+    }
+    let only = options.only.as_deref();
+    ensure!(matches!(only, None | Some("costs" | "rates")), "--only is costs or rates");
+    ensure!(options.rounds != Some(0), "--rounds is at least 1");
+    Ok(Some(options))
+}
+
+fn run(options: &Options) -> Result<()> {
+    let machine = match (missing(), Machine::new()?) {
+        (None, Some(machine)) => machine,
+        (reason, _) => {
+            let reason = reason.unwrap_or("one CPU must poll while another captures".into());
+            println!("SKIP: bench-capture: {reason}");
+            return Ok(());
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let scratch = Scratch::new()?;
+    let tmpfs = tempfile::Builder::new().prefix("pmdscope-bench-").tempdir_in(TMPFS)?;
+    let captures = Captures {
+        machine: &machine,
+        scratch: &scratch,
+        pmdscope: options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?,
+        args: options.args.clone(),
+    };
+    let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
+    print_head(&machine, options);
+    let mut bench = Bench::new(captures, app, tmpfs.path(), LENGTH, &stop)?;
+    let text = measure(&mut bench, options, &stop)?;
+    print!("{text}");
+    Ok(())
+}
+
+/// Runs the rounds. What was measured until ^C is still told.
+fn measure(bench: &mut Bench<'_>, options: &Options, stop: &AtomicBool) -> Result<String> {
+    let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
+    let groups = if wants("costs") { plan::groups(options.quick) } else { Vec::new() };
+    let ladders = if wants("rates") { plan::ladders(options.quick) } else { Vec::new() };
+    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 5 });
+    let begin = Instant::now();
+    for round in 0..rounds {
+        let result = bench.costs(&groups, round).and_then(|()| bench.climb(&ladders, round));
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("stopped in round {} of {rounds}", round + 1);
+            break;
+        }
+        result?;
+        eprintln!("round {} of {rounds}: {:.0} s", round + 1, begin.elapsed().as_secs_f64());
+    }
+    Ok(report::tables(&bench.results, &groups, &ladders))
+}
+
+fn print_head(machine: &Machine, options: &Options) {
+    println!("pmdscope capture against {DUMPCAP}, on {}.", machine.describe());
+    let args = options.args.join(" ");
+    println!(
+        "Polling lcore and capture on CPUs of their own; windows of {} ms; pmdscope {}.",
+        LENGTH.as_millis(),
+        if args.is_empty() { "as it is by default".to_owned() } else { format!("with {args}") }
+    );
+}
+
+/// What this machine lacks.
+fn missing() -> Option<String> {
+    if !installed(DUMPCAP) {
+        return Some(format!("{DUMPCAP} is not installed (Debian: package dpdk)"));
+    }
+    if let Some(tool) = ["setsid", "taskset"].into_iter().find(|tool| !installed(tool)) {
+        return Some(format!("{tool} is not installed (Debian: package util-linux)"));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some(format!("not root, which {DUMPCAP} needs to be"));
+    }
+    if Memory::available() == Memory::Ordinary {
+        return Some(format!("too few free hugepages (make setup), which {DUMPCAP} needs"));
+    }
+    let mounted = Command::new("stat").args(["-f", "-c", "%T", TMPFS]).output();
+    let kind = mounted.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    match kind {
+        Ok(kind) if kind == "tmpfs" && Path::new(TMPFS).is_dir() => None,
+        _ => Some(format!("{TMPFS} is no tmpfs")),
+    }
+}
