@@ -31,24 +31,11 @@
 /* Another proof, from a later walk, is needed on top of the first. */
 #define HITS_NEEDED 1
 
-static uint64_t
-stamp_class(uint64_t stamp)
-{
-	return stamp & PMDSCOPE_STAMP_CLASS;
-}
-
-static bool
-is_shared(uint64_t stamp)
-{
-	return stamp_class(stamp) == PMDSCOPE_STAMP_FREE &&
-	       (stamp & PMDSCOPE_STAMP_ORIGIN) == PMDSCOPE_STAMP_SHARED;
-}
-
 /* Somebody holds it, as far as the stamp goes. */
 static bool
 is_held(uint64_t stamp)
 {
-	return stamp_class(stamp) == PMDSCOPE_STAMP_APP || is_shared(stamp);
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP || pmdscope_stamp_is_shared(stamp);
 }
 
 static bool
@@ -141,7 +128,8 @@ learn(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
 {
 	struct pmdscope_stage *stage;
 
-	if (mark->first == 0 || mark->stale || stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP)
+	if (mark->first == 0 || mark->stale ||
+			pmdscope_stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP)
 		return;
 	stage = pmdscope_stage_get(pmdscope_stamp_place(mark->stamp));
 	if (stage != NULL)
@@ -154,8 +142,8 @@ comes_from_elsewhere(uint64_t stamp)
 	const struct pmdscope_site_info *info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(stamp));
 
 	if (info != NULL)
-		return info->source && stamp_class(stamp) == PMDSCOPE_STAMP_APP;
-	return stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+		return info->source && pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
 }
 
 /* An object without a stamp is back, that was taken for missing. */
@@ -207,7 +195,7 @@ ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger
 	/* Of this epoch: it may have been free, and be in use again. */
 	if (is_stale(trial, stamp) || age_of(trial, stamp) == 0)
 		return;
-	if (stamp_class(stamp) == PMDSCOPE_STAMP_APP)
+	if (pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP)
 		ledger->untraced_frees++;
 	else
 		ledger->traced_frees++;
@@ -267,7 +255,7 @@ account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
 		parts->rx_posted++;
 	else if (is_held(mark->stamp))
 		parts->held++;
-	else if (stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+	else if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
 		parts->tx_pending++;
 	else
 		parts->rx_posted++;
@@ -323,7 +311,7 @@ is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
 {
 	if (mark->stale)
 		return mark->first <= trial->proof.all_turned;
-	if (stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
+	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
 		if (!pmdscope_turnover_sent(PMDSCOPE_STAMP_PORT(mark->stamp),
 				    PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
 			return false;
@@ -335,7 +323,7 @@ is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
 	if (pmdscope_proof_stamped(&trial->proof, mark->first))
 		return true;
 	/* Of an empty pool nothing moves; but what is traced is not posted with the app's stamp. */
-	return trial->strict && stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
+	return trial->strict && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
 	       PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
 }
 
@@ -344,7 +332,7 @@ kind_of(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
 {
 	if (is_pinned(trial, mark))
 		return PMDSCOPE_LOSS_PINNED;
-	if (!mark->stale && stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+	if (!mark->stale && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
 		return PMDSCOPE_LOSS_TX;
 	return PMDSCOPE_LOSS_LEAK;
 }
@@ -402,9 +390,9 @@ judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 		learn(trial, mark);
 	if (mark->first < trial->armed_walk || stamp != mark->stamp)
 		miss(trial, mark, stamp);
-	if (!mark->stale && stamp_class(stamp) != 0)
+	if (!mark->stale && pmdscope_stamp_class(stamp) != 0)
 		stage = pmdscope_stage_get(pmdscope_stamp_place(stamp));
-	if (stage != NULL && (is_held(stamp) || stamp_class(stamp) == PMDSCOPE_STAMP_TX))
+	if (stage != NULL && (is_held(stamp) || pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_TX))
 		stage->counted++;
 	if (try_mark(trial, ledger, mark, stage)) {
 		pin_direct(trial, mark, object);

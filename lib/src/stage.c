@@ -111,7 +111,7 @@ void
 pmdscope_place_name(uint32_t place, char name[PMDSCOPE_TEXT_MAX])
 {
 	const struct pmdscope_site_info *info = info_of(place);
-	const uint64_t stamp_class = place & PMDSCOPE_STAMP_CLASS;
+	const uint64_t stamp_class = pmdscope_stamp_class(place);
 
 	if (info != NULL)
 		strlcpy(name, info->name, PMDSCOPE_TEXT_MAX);
@@ -133,7 +133,7 @@ pmdscope_place_operation(uint32_t place)
 		return info->operation;
 	if (place == 0)
 		return "";
-	return (place & PMDSCOPE_STAMP_CLASS) == PMDSCOPE_STAMP_TX ? "tx" : "rx";
+	return pmdscope_stamp_class(place) == PMDSCOPE_STAMP_TX ? "tx" : "rx";
 }
 
 enum {

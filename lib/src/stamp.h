@@ -23,6 +23,21 @@
 #define PMDSCOPE_STAMP_PORT(stamp) ((unsigned int)((stamp) >> 10 & 0x3f))
 #define PMDSCOPE_STAMP_QUEUE(stamp) ((unsigned int)((stamp)&0x3ff))
 
+/* PMDSCOPE_STAMP_APP, _TX or _FREE; 0 of what was never stamped. */
+static inline uint64_t
+pmdscope_stamp_class(uint64_t stamp)
+{
+	return stamp & PMDSCOPE_STAMP_CLASS;
+}
+
+/* One of several references was given back; the others live. */
+static inline bool
+pmdscope_stamp_is_shared(uint64_t stamp)
+{
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_FREE &&
+	       (stamp & PMDSCOPE_STAMP_ORIGIN) == PMDSCOPE_STAMP_SHARED;
+}
+
 /*
  * What a stamp tells of the place: its site, or else direction, port and queue. The id of rows in
  * /pmdscope/sites and of leak records.

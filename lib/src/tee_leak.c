@@ -107,7 +107,7 @@ describe(struct pmdscope_record *rec, const struct pmdscope_ledger *ledger,
 	struct pmdscope_leak *leak = (struct pmdscope_leak *)(rec + 1);
 	const uint64_t origin = mark->stamp & PMDSCOPE_STAMP_ORIGIN;
 	const bool known = !mark->stale && origin < PMDSCOPE_STAMP_SHARED;
-	const bool tx = (mark->stamp & PMDSCOPE_STAMP_CLASS) == PMDSCOPE_STAMP_TX;
+	const bool tx = pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX;
 
 	*leak = (struct pmdscope_leak){
 		.mbuf = (uintptr_t)m,
