@@ -9,6 +9,7 @@
 #![allow(clippy::cast_possible_truncation)]
 
 pub mod clock;
+pub mod decode;
 pub mod file;
 pub mod filter;
 pub mod layout;
