@@ -141,7 +141,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let expression = args.filter.join(" ");
     let snaplen = if args.snapshot_length == 0 { MAX_SNAPLEN } else { args.snapshot_length };
-    let program = filter::compile(&expression, snaplen)?;
+    let compiler = filter::Compiler { snaplen, ..filter::Compiler::default() };
+    let program = compiler.compile_for_app(&expression)?;
     let wanted = interface::resolve(&args.interfaces, args.app.as_deref())?;
     let control = stop_at_signals()?;
     capture(args, &wanted, &expression, &program, &control)

@@ -1,13 +1,14 @@
-//! Compiles tcpdump's filter expressions with libpcap.
+//! Compiles tcpdump's filter expressions with libpcap, prints the programs, and runs them.
 #![allow(unsafe_code)] // Calls the C library libpcap.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::fmt::Write;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use crate::layout::{Insn, MAX_INSNS, MAX_SNAPLEN};
+use crate::packet::ETHERNET;
 
-/// `DLT_EN10MB`, Ethernet.
-const DLT_ETHERNET: c_int = 1;
 /// `PCAP_NETMASK_UNKNOWN`.
 const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 /// Class and mode bits of an instruction, and the loads from a fixed packet offset.
@@ -75,24 +76,25 @@ unsafe extern "C" {
     ) -> c_int;
     fn pcap_freecode(program: *mut Program);
     fn pcap_geterr(pcap: *mut Pcap) -> *const c_char;
+    fn bpf_image(insn: *const Insn, number: c_int) -> *const c_char;
     fn bpf_filter(insns: *const Insn, packet: *const u8, len: c_uint, caplen: c_uint) -> c_uint;
 }
 
 struct Handle(NonNull<Pcap>);
 
 impl Handle {
-    fn open(snaplen: u32) -> Option<Self> {
+    fn open(linktype: u16, snaplen: u32) -> Option<Self> {
         let snaplen = c_int::try_from(snaplen).unwrap_or(c_int::MAX);
         // SAFETY: takes plain integers; returns a handle of our own or NULL.
-        NonNull::new(unsafe { pcap_open_dead(DLT_ETHERNET, snaplen) }).map(Self)
+        NonNull::new(unsafe { pcap_open_dead(dlt(linktype), snaplen) }).map(Self)
     }
 
-    fn compile(&self, expression: &CStr) -> Result<Vec<Insn>, String> {
+    fn compile(&self, expression: &CStr, optimize: bool) -> Result<Vec<Insn>, String> {
+        let (pcap, text) = (self.0.as_ptr(), expression.as_ptr());
         let mut program = Program { len: 0, insns: std::ptr::null_mut() };
         // SAFETY: the handle is open, program outlives the call, the expression ends with NUL.
-        let status = unsafe {
-            pcap_compile(self.0.as_ptr(), &raw mut program, expression.as_ptr(), 1, NETMASK_UNKNOWN)
-        };
+        let status =
+            unsafe { pcap_compile(pcap, &raw mut program, text, optimize.into(), NETMASK_UNKNOWN) };
         if status != 0 {
             // SAFETY: the text belongs to the open handle and ends with NUL; it is copied at once.
             let text = unsafe { CStr::from_ptr(pcap_geterr(self.0.as_ptr())) };
@@ -118,33 +120,107 @@ impl Drop for Handle {
     }
 }
 
-/// Compiles an expression for Ethernet packets. An empty one gives an empty program, which keeps
-/// everything.
-///
-/// # Errors
-/// When libpcap refuses the expression, or an app could not run the program.
-pub fn compile(expression: &str, snaplen: u32) -> Result<Vec<Insn>, FilterError> {
-    if expression.trim().is_empty() {
-        return Ok(Vec::new());
+/// How libpcap numbers a link type in memory, where that differs from files.
+fn dlt(linktype: u16) -> c_int {
+    match linktype {
+        100 => 11, // RFC 1483 ATM
+        101 => 12, // IP without a link layer
+        same => same.into(),
     }
-    let syntax = |reason: String| FilterError::Syntax {
-        expression: expression.to_owned(),
-        hint: direction_hint(&reason),
-        reason,
-    };
-    let text = CString::new(expression).map_err(|_| syntax("has a NUL character".to_owned()))?;
-    let handle = Handle::open(snaplen).ok_or(FilterError::Memory)?;
-    let program = handle.compile(&text).map_err(syntax)?;
-    if program.iter().copied().any(is_ancillary) {
-        return Err(FilterError::Ancillary(expression.to_owned()));
+}
+
+/// What a program depends on besides the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compiler {
+    /// Link type of the packets, as in pcap files.
+    pub linktype: u16,
+    /// Bytes that a packet that passes is cut to, 1 to [`MAX_SNAPLEN`].
+    pub snaplen: u32,
+    /// Let libpcap's optimiser at it.
+    pub optimize: bool,
+}
+
+impl Default for Compiler {
+    fn default() -> Self {
+        Self { linktype: ETHERNET, snaplen: MAX_SNAPLEN, optimize: true }
     }
-    if program.len() > MAX_INSNS {
-        return Err(FilterError::TooLong {
+}
+
+impl Compiler {
+    /// The program of an expression, as tcpdump has it. An empty one keeps everything.
+    ///
+    /// # Errors
+    /// When libpcap refuses the expression, or it asks for what only a kernel knows.
+    pub fn compile(&self, expression: &str) -> Result<Vec<Insn>, FilterError> {
+        let syntax = |reason: String| FilterError::Syntax {
             expression: expression.to_owned(),
-            found: program.len(),
-        });
+            hint: direction_hint(&reason),
+            reason,
+        };
+        let text =
+            CString::new(expression).map_err(|_| syntax("has a NUL character".to_owned()))?;
+        let handle = Handle::open(self.linktype, self.snaplen).ok_or(FilterError::Memory)?;
+        let program = handle.compile(&text, self.optimize).map_err(syntax)?;
+        if program.iter().copied().any(is_ancillary) {
+            return Err(FilterError::Ancillary(expression.to_owned()));
+        }
+        Ok(program)
     }
-    Ok(program)
+
+    /// As [`Compiler::compile`], for an app to run. An empty expression gives an empty program.
+    ///
+    /// # Errors
+    /// Also when the program is too long for an app.
+    pub fn compile_for_app(&self, expression: &str) -> Result<Vec<Insn>, FilterError> {
+        if expression.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let program = self.compile(expression)?;
+        let (expression, found) = (expression.to_owned(), program.len());
+        if found > MAX_INSNS {
+            return Err(FilterError::TooLong { expression, found });
+        }
+        Ok(program)
+    }
+}
+
+/// How to print a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// For people: `tcpdump -d`.
+    Readable,
+    /// As initialisers of C: `tcpdump -dd`.
+    C,
+    /// As numbers, after their count: `tcpdump -ddd`.
+    Decimal,
+}
+
+/// Prints a program exactly as tcpdump does.
+pub fn list(program: &[Insn], listing: Listing) -> String {
+    let mut text = String::new();
+    if listing == Listing::Decimal {
+        let _ = writeln!(text, "{}", program.len());
+    }
+    for (number, insn) in program.iter().enumerate() {
+        let Insn { code, jt, jf, k } = insn;
+        let _ = match listing {
+            Listing::Readable => writeln!(text, "{}", image(insn, number)),
+            Listing::C => writeln!(text, "{{ {code:#x}, {jt}, {jf}, 0x{k:08x} }},"),
+            Listing::Decimal => writeln!(text, "{code} {jt} {jf} {k}"),
+        };
+    }
+    text
+}
+
+/// libpcap's text of an instruction.
+fn image(insn: &Insn, number: usize) -> String {
+    static BUFFER_OF_LIBPCAP: Mutex<()> = Mutex::new(());
+    let number = c_int::try_from(number).unwrap_or(c_int::MAX);
+    let _alone = BUFFER_OF_LIBPCAP.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: insn is a whole instruction; the text, which ends with NUL, lies in a buffer that the
+    // next call overwrites, and is copied before the lock allows one.
+    let text = unsafe { CStr::from_ptr(bpf_image(insn, number)) };
+    text.to_string_lossy().into_owned()
 }
 
 /// A filter that is run here, by libpcap, on packets that were captured already.
@@ -157,9 +233,18 @@ impl OfflineFilter {
     /// The filter of an expression for Ethernet packets; an empty one matches everything.
     ///
     /// # Errors
-    /// As [`compile`].
+    /// As [`Compiler::compile`].
     pub fn new(expression: &str) -> Result<Self, FilterError> {
-        Ok(Self { program: compile(expression, MAX_SNAPLEN)? })
+        Self::compiled(expression, &Compiler::default())
+    }
+
+    /// As [`OfflineFilter::new`], compiled in some way.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile`].
+    pub fn compiled(expression: &str, compiler: &Compiler) -> Result<Self, FilterError> {
+        let all = expression.trim().is_empty();
+        Ok(Self { program: if all { Vec::new() } else { compiler.compile(expression)? } })
     }
 
     /// True for a packet of `len` bytes on the wire, of which `data` was kept. A test beyond what
@@ -187,27 +272,31 @@ fn is_ancillary(insn: Insn) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::MAX_SNAPLEN;
+
+    fn compile(expression: &str) -> Result<Vec<Insn>, FilterError> {
+        Compiler::default().compile_for_app(expression)
+    }
 
     #[test]
     fn an_expression_becomes_the_program_of_tcpdump() {
-        // As printed by `tcpdump -y EN10MB -ddd ip`.
         let expected = [(40, 0, 0, 12), (21, 0, 1, 2048), (6, 0, 0, 262_144), (6, 0, 0, 0)];
-        let found = compile("ip", MAX_SNAPLEN).unwrap();
+        let found = compile("ip").unwrap();
         assert_eq!(found.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn no_expression_is_no_program() {
-        assert_eq!(compile(" ", MAX_SNAPLEN), Ok(vec![]));
+        assert_eq!(compile(" "), Ok(vec![]));
     }
 
     #[test]
     fn an_error_has_the_expression_and_the_reason_of_libpcap() {
-        let error = compile("udp prot 53", MAX_SNAPLEN).unwrap_err().to_string();
+        let error = compile("udp prot 53").unwrap_err().to_string();
         assert!(error.starts_with("filter expression 'udp prot 53': "), "{error}");
         assert!(error.contains("syntax error"), "{error}");
     }
@@ -215,7 +304,7 @@ mod tests {
     #[test]
     fn direction_words_point_to_the_option() {
         for expression in ["inbound", "outbound and udp"] {
-            let error = compile(expression, MAX_SNAPLEN).unwrap_err().to_string();
+            let error = compile(expression).unwrap_err().to_string();
             assert!(error.contains("use -Q in or -Q out"), "{error}");
         }
     }
@@ -230,7 +319,7 @@ mod tests {
     #[test]
     fn a_program_beyond_the_limit_is_refused() {
         let ports = (1..400).map(|p| format!("port {}", p * 7)).collect::<Vec<_>>().join(" or ");
-        assert!(matches!(compile(&ports, MAX_SNAPLEN), Err(FilterError::TooLong { .. })));
+        assert!(matches!(compile(&ports), Err(FilterError::TooLong { .. })));
     }
 
     /// Ethernet, IPv4 and UDP from port 1000 to port 53.
@@ -255,10 +344,53 @@ mod tests {
         assert!(OfflineFilter::new("udp prot 53").is_err());
     }
 
+    #[test]
+    fn programs_are_listed_as_by_tcpdump() {
+        let expressions = [
+            "",
+            "ip",
+            "tcp[tcpflags] & tcp-syn != 0",
+            "net 10.0.0.0/8 and not arp",
+            "vlan 5 and udp port 53",
+            "ip6 proto 17 or len > 1000",
+        ];
+        let listings = [(Listing::Readable, "-d"), (Listing::C, "-dd"), (Listing::Decimal, "-ddd")];
+        for (expression, snaplen, optimize) in
+            expressions.iter().flat_map(|e| [(e, 96, true), (e, MAX_SNAPLEN, false)])
+        {
+            let compiler = Compiler { snaplen, optimize, ..Compiler::default() };
+            let program = compiler.compile(expression).unwrap();
+            for (listing, option) in listings {
+                let mut tcpdump = Command::new("tcpdump");
+                tcpdump.args(["-y", "EN10MB", "-s", &snaplen.to_string(), option]);
+                tcpdump.args((!optimize).then_some("-O")).arg("--").arg(expression);
+                match tcpdump.output() {
+                    Err(error) => return eprintln!("SKIP: tcpdump: {error}"),
+                    Ok(out) => {
+                        let expected = String::from_utf8(out.stdout).unwrap();
+                        assert_eq!(list(&program, listing), expected, "{tcpdump:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_type_changes_the_program() {
+        let of = |linktype| {
+            let compiler = Compiler { linktype, ..Compiler::default() };
+            OfflineFilter::compiled("udp port 53", &compiler)
+        };
+        let (frame, raw_ip) = (dns(), 101);
+        assert!(of(raw_ip).unwrap().matches(&frame[14..], 28));
+        assert!(!of(raw_ip).unwrap().matches(&frame, 42));
+        assert!(of(0x7fff).unwrap_err().to_string().contains("data link type"));
+    }
+
     proptest! {
         #[test]
         fn any_text_is_a_filter_or_an_error(text in "[a-z0-9 ()&|!<>=.:\\[\\]-]{0,40}") {
-            if let Err(error) = compile(&text, MAX_SNAPLEN) {
+            if let Err(error) = compile(&text) {
                 prop_assert!(error.to_string().contains(&text));
             }
         }
