@@ -22,6 +22,7 @@ pub mod pcapng;
 mod producer;
 pub mod pump;
 pub mod records;
+pub mod recorder;
 pub mod ring;
 pub mod session;
 pub mod sink;

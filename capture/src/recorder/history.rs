@@ -1,0 +1,175 @@
+//! The last packets, in a fixed number of blocks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::block::Block;
+use crate::packet::{Interface, Origin, Packet, Statistics};
+
+/// Most blocks, to keep the steps small in which old packets give way.
+const BLOCKS: usize = 1024;
+/// Least bytes of a block: any packet fits.
+const BLOCK_MIN: usize = 512 << 10;
+/// One block in so many is kept free, for packets that come while old ones are being written.
+const RESERVE: usize = 16;
+
+/// A section of which packets are held.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    /// Counts up with every section.
+    pub(super) number: u64,
+    pub(super) origin: Origin,
+    pub(super) interfaces: Vec<Interface>,
+    /// The newest.
+    pub(super) statistics: Vec<Statistics>,
+}
+
+/// A full block, and the section that it belongs to.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) section: u64,
+    pub(super) block: Arc<Block>,
+}
+
+/// What is held. Blocks that a writer still reads keep their memory until it lets go of them.
+#[derive(Debug)]
+pub(super) struct History {
+    keep_ns: u64,
+    free: Vec<Block>,
+    held: VecDeque<Held>,
+    sections: VecDeque<Section>,
+    current: Option<Block>,
+    nb_blocks: usize,
+    held_bytes: u64,
+    /// Everything after this moment is held.
+    complete_since_ns: u64,
+    gave_way: u64,
+}
+
+impl History {
+    /// Room for packets of `keep_ns` in `memory` bytes; `None` when there is no such memory.
+    pub(super) fn new(memory: usize, keep_ns: u64, now_ns: u64) -> Option<Self> {
+        let size = (memory / BLOCKS).max(BLOCK_MIN);
+        let nb_blocks = memory / size;
+        let free = (0..nb_blocks).map(|_| Block::new(size)).collect::<Option<Vec<_>>>()?;
+        Some(Self {
+            keep_ns,
+            free,
+            held: VecDeque::with_capacity(nb_blocks),
+            sections: VecDeque::new(),
+            current: None,
+            nb_blocks,
+            held_bytes: 0,
+            complete_since_ns: now_ns,
+            gave_way: 0,
+        })
+    }
+
+    /// Begins a section; the block of the one before is full from now on.
+    pub(super) fn begin(&mut self, origin: &Origin) {
+        self.seal();
+        let number = self.sections.back().map_or(0, |section| section.number + 1);
+        let origin = origin.clone();
+        let (interfaces, statistics) = (Vec::new(), Vec::new());
+        self.sections.push_back(Section { number, origin, interfaces, statistics });
+        self.forget_sections();
+    }
+
+    /// The section that packets belong to now; `None` before the first.
+    pub(super) fn section(&mut self) -> Option<&mut Section> {
+        self.sections.back_mut()
+    }
+
+    /// The sections of what is held, oldest first; the last is the current one.
+    pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
+        self.sections.iter()
+    }
+
+    /// Full blocks, oldest first.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.held.iter()
+    }
+
+    /// The block that is being filled.
+    pub(super) fn current(&self) -> Option<&Block> {
+        self.current.as_ref()
+    }
+
+    /// Adds a packet to the block that is being filled; false when that is full, or not there.
+    pub(super) fn push(&mut self, packet: &Packet<'_>) -> bool {
+        self.current.as_mut().is_some_and(|block| block.push(packet))
+    }
+
+    /// Declares the block that is being filled to be full.
+    pub(super) fn seal(&mut self) -> Option<&Held> {
+        let block = self.current.take()?;
+        if block.packets() == 0 {
+            self.free.push(block);
+            return None;
+        }
+        self.held_bytes += block.bytes().len() as u64;
+        let section = self.sections.back().map_or(0, |section| section.number);
+        self.held.push_back(Held { section, block: Arc::new(block) });
+        self.held.back()
+    }
+
+    /// Begins a new block, at the cost of the oldest where need be; false when the writer has them
+    /// all.
+    pub(super) fn renew(&mut self, now_ns: u64) -> bool {
+        let horizon = now_ns.saturating_sub(self.keep_ns);
+        let reserve = (self.nb_blocks / RESERVE).max(1);
+        while let Some(oldest) = self.held.front() {
+            let expired = oldest.block.newest_ns() < horizon;
+            if !expired && self.free.len() > reserve {
+                break;
+            }
+            if !self.evict(expired) {
+                break;
+            }
+        }
+        self.current = self.free.pop();
+        self.current.is_some()
+    }
+
+    fn evict(&mut self, expired: bool) -> bool {
+        let Some(Held { section, block }) = self.held.pop_front() else { return false };
+        match Arc::try_unwrap(block) {
+            Ok(mut block) => {
+                self.complete_since_ns = self.complete_since_ns.max(block.newest_ns());
+                self.gave_way += if expired { 0 } else { block.packets() };
+                self.held_bytes -= block.bytes().len() as u64;
+                block.clear();
+                self.free.push(block);
+                self.forget_sections();
+                true
+            }
+            Err(block) => {
+                self.held.push_front(Held { section, block });
+                false
+            }
+        }
+    }
+
+    /// Forgets sections without packets, but for the current one.
+    fn forget_sections(&mut self) {
+        let oldest = self.held.front().map_or(u64::MAX, |held| held.section);
+        while self.sections.len() > 1 && self.sections[0].number < oldest {
+            self.sections.pop_front();
+        }
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn bytes(&self) -> u64 {
+        self.held_bytes + self.current.as_ref().map_or(0, |block| block.bytes().len() as u64)
+    }
+
+    /// The moment after which every packet is held, nanoseconds since 1970.
+    pub(super) fn complete_since_ns(&self) -> u64 {
+        self.complete_since_ns
+    }
+
+    /// Packets that had to go before their time.
+    pub(super) fn gave_way(&self) -> u64 {
+        self.gave_way
+    }
+}

@@ -1,0 +1,122 @@
+//! What a recorder tells of itself while it records.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Settings;
+use super::history::History;
+use crate::output::wall_clock_ns;
+
+/// Numbers of a recorder, at most 10 ms old; costs nothing per packet.
+#[derive(Debug)]
+pub struct Status {
+    memory: u64,
+    before: Duration,
+    held: AtomicU64,
+    complete_since_ns: AtomicU64,
+    gave_way: AtomicU64,
+    lost: AtomicU64,
+    triggers: AtomicU64,
+    recording: AtomicBool,
+    files: Mutex<Vec<PathBuf>>,
+}
+
+impl Status {
+    pub(super) fn new(settings: &Settings, now_ns: u64) -> Self {
+        Self {
+            memory: settings.memory as u64,
+            before: settings.before,
+            held: AtomicU64::new(0),
+            complete_since_ns: AtomicU64::new(now_ns),
+            gave_way: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            triggers: AtomicU64::new(0),
+            recording: AtomicBool::new(false),
+            files: Mutex::default(),
+        }
+    }
+
+    pub(super) fn update(&self, history: &History, lost: u64) {
+        self.held.store(history.bytes(), Ordering::Relaxed);
+        self.complete_since_ns.store(history.complete_since_ns(), Ordering::Relaxed);
+        self.gave_way.store(history.gave_way(), Ordering::Relaxed);
+        self.lost.store(lost, Ordering::Relaxed);
+    }
+
+    pub(super) fn began(&self, file: &Path, triggers: u64) {
+        self.fired(triggers);
+        self.recording.store(true, Ordering::Relaxed);
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(file.to_owned());
+    }
+
+    pub(super) fn fired(&self, triggers: u64) {
+        self.triggers.store(triggers, Ordering::Relaxed);
+    }
+
+    pub(super) fn ended(&self) {
+        self.recording.store(false, Ordering::Relaxed);
+    }
+
+    /// Most memory for packets, bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Memory in use, bytes.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// How far back all packets are held, up to `before`; less in the beginning and where memory is
+    /// short.
+    pub fn covered(&self) -> Duration {
+        let since = self.complete_since_ns.load(Ordering::Relaxed);
+        Duration::from_nanos(wall_clock_ns().saturating_sub(since)).min(self.before)
+    }
+
+    /// How far back packets were to be held.
+    pub fn before(&self) -> Duration {
+        self.before
+    }
+
+    /// Packets that had to go before their time, because memory is short.
+    pub fn gave_way(&self) -> u64 {
+        self.gave_way.load(Ordering::Relaxed)
+    }
+
+    /// Packets that found no memory, because all of it waited to be written.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Triggers that began a file or prolonged one.
+    pub fn triggers(&self) -> u64 {
+        self.triggers.load(Ordering::Relaxed)
+    }
+
+    /// A file is being written.
+    pub fn recording(&self) -> bool {
+        self.recording.load(Ordering::Relaxed)
+    }
+
+    /// Files of all incidents so far, the newest last.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` in an incident.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (covered, before) = (self.covered().as_secs_f64(), self.before.as_secs_f64());
+        let (held, memory) = (self.held().div_ceil(1 << 20), self.memory >> 20);
+        let triggers = self.triggers();
+        let plural = if triggers == 1 { "" } else { "s" };
+        write!(f, "{covered:.1} of {before:.1} s held in {held} of {memory} MiB")?;
+        write!(f, ", {triggers} trigger{plural}")?;
+        if self.recording() { f.write_str(", writing") } else { Ok(()) }
+    }
+}

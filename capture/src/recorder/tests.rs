@@ -1,0 +1,609 @@
+//! Recorders against a plain list of all packets.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::packet::ETHERNET;
+
+/// Far in the future: no incident ends because of the real clock.
+const BASE: u64 = 1 << 62;
+const SECOND: u64 = 1_000_000_000;
+
+/// A packet that owns its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) ns: u64,
+    pub(super) id: u64,
+    pub(super) interface: u32,
+    pub(super) queue: Option<u16>,
+    pub(super) dir: u8,
+    pub(super) len: u32,
+    pub(super) dropped: u64,
+    pub(super) comment: String,
+    pub(super) data: Vec<u8>,
+}
+
+impl Owned {
+    pub(super) fn of(packet: &Packet<'_>) -> Self {
+        Self {
+            ns: packet.ns,
+            id: packet.id,
+            interface: packet.interface,
+            queue: packet.queue,
+            dir: packet.dir,
+            len: packet.len,
+            dropped: packet.dropped,
+            comment: packet.comment.to_owned(),
+            data: packet.data.to_vec(),
+        }
+    }
+
+    pub(super) fn packet(&self) -> Packet<'_> {
+        Packet {
+            interface: self.interface,
+            ns: self.ns,
+            data: &self.data,
+            len: self.len,
+            dir: self.dir,
+            queue: self.queue,
+            dropped: self.dropped,
+            id: self.id,
+            comment: &self.comment,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_packet()(
+        ns: u64,
+        id: u64,
+        interface: u32,
+        queue: Option<u16>,
+        dir in 0..3u8,
+        cut in prop_oneof![3 => Just(0), 1 => any::<u32>()],
+        dropped in prop_oneof![3 => Just(0), 1 => any::<u64>()],
+        comment in prop_oneof![3 => Just(String::new()), 1 => ".{0,20}"],
+        data in prop::collection::vec(any::<u8>(), 0..200),
+    ) -> Owned {
+        let len = (data.len() as u32).saturating_add(cut);
+        Owned { ns, id, interface, queue, dir, len, dropped, comment, data }
+    }
+}
+
+/// Packets of any content, some of them like the ones before.
+pub(super) fn any_packets() -> impl Strategy<Value = Vec<Owned>> {
+    let similar = (any_packet(), 1..4usize).prop_map(|(packet, times)| {
+        let next = |n| Owned { id: packet.id.wrapping_add(n as u64), ..packet.clone() };
+        (0..times).map(next).collect::<Vec<_>>()
+    });
+    prop::collection::vec(similar, 0..20).prop_map(|groups| groups.concat())
+}
+
+/// What a file was given.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    path: PathBuf,
+    /// Application of each section, and its interfaces.
+    sections: Vec<(String, Vec<Interface>)>,
+    /// Packets, with the number of their section in the file.
+    packets: Vec<(usize, Owned)>,
+    counters: Vec<Vec<Statistics>>,
+    complete: bool,
+}
+
+/// All files of a recorder; while the gate is shut, packets wait.
+#[derive(Debug, Default)]
+struct Disk {
+    files: Mutex<Vec<Seen>>,
+    shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Disk {
+    fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+
+    fn opener(self: &Arc<Self>) -> Opener {
+        let disk = Arc::clone(self);
+        Box::new(move |path: &Path| {
+            let seen = Seen { path: path.to_owned(), ..Seen::default() };
+            disk.files.lock().unwrap().push(seen);
+            Ok(Box::new(File(Arc::clone(&disk))))
+        })
+    }
+
+    fn files(&self) -> Vec<Seen> {
+        self.files.lock().unwrap().clone()
+    }
+}
+
+#[derive(Debug)]
+struct File(Arc<Disk>);
+
+impl File {
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        change(self.0.files.lock().unwrap().last_mut().unwrap());
+    }
+}
+
+impl Target for File {
+    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+        self.change(|seen| seen.sections.push((origin.application.clone(), Vec::new())));
+        Ok(())
+    }
+
+    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+        self.change(|seen| seen.sections.last_mut().unwrap().1.push(interface.clone()));
+        Ok(())
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+        let shut = self.0.shut.lock().unwrap();
+        drop(self.0.opened.wait_while(shut, |shut| *shut).unwrap());
+        self.change(|seen| seen.packets.push((seen.sections.len() - 1, Owned::of(packet))));
+        Ok(())
+    }
+
+    fn counters(&mut self, statistics: &[Statistics]) {
+        self.change(|seen| seen.counters.push(statistics.to_vec()));
+    }
+
+    fn flush(&mut self) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn done(&mut self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Progress {
+        let written = self.0.files.lock().unwrap().last().unwrap().packets.len() as u64;
+        Progress { written, ..Progress::default() }
+    }
+
+    fn finish(&mut self) -> Result<(), TargetError> {
+        self.change(|seen| seen.complete = true);
+        Ok(())
+    }
+}
+
+fn settings(before: u64, after: u64) -> Settings {
+    Settings {
+        path: PathBuf::from("/tmp/incident.pcapng"),
+        before: Duration::from_nanos(before),
+        after: Duration::from_nanos(after),
+        memory: MIN_MEMORY,
+        max_incidents: None,
+        filters: Vec::new(),
+    }
+}
+
+fn interface(name: &str) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        description: String::new(),
+        filter: String::new(),
+        comment: "known".to_owned(),
+        snaplen: 262_144,
+        linktype: ETHERNET,
+    }
+}
+
+/// A recorder with a section of one interface, before any packet.
+fn recorder(settings: Settings) -> (Recorder, Fire, Arc<Disk>) {
+    let disk = Arc::<Disk>::default();
+    let (mut recorder, fire) = Recorder::start(settings, disk.opener()).unwrap();
+    section(&mut recorder, "first");
+    (recorder, fire, disk)
+}
+
+fn section(recorder: &mut Recorder, application: &str) {
+    let origin = Origin { application: application.to_owned(), ..Origin::default() };
+    recorder.section(&origin).unwrap();
+    recorder.interface(&interface("rte:0")).unwrap();
+}
+
+fn at(ns: u64) -> Owned {
+    Owned { ns: BASE + ns, id: ns, len: 8, data: ns.to_ne_bytes().to_vec(), ..Owned::default() }
+}
+
+fn send(recorder: &mut Recorder, times: impl IntoIterator<Item = u64>) {
+    for ns in times {
+        recorder.packet(&at(ns).packet()).unwrap();
+    }
+}
+
+/// Waits until the writer has done what it was told.
+fn settle(recorder: &Recorder) {
+    while recorder.writer.backlog() > 0 {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn trigger(name: &str, ns: u64) -> Trigger {
+    Trigger { moment_ns: BASE + ns, ..Trigger::now(name, "why") }
+}
+
+fn times(seen: &Seen) -> Vec<u64> {
+    seen.packets.iter().map(|(_, packet)| packet.ns - BASE).collect()
+}
+
+/// Times of the packets with a comment.
+fn marked(seen: &Seen) -> Vec<u64> {
+    let marked = seen.packets.iter().filter(|(_, packet)| !packet.comment.is_empty());
+    marked.map(|(_, packet)| packet.ns - BASE).collect()
+}
+
+#[test]
+fn before_and_after_are_exact_to_the_nanosecond() {
+    let (mut recorder, fire, disk) = recorder(settings(10, 5));
+    send(&mut recorder, 80..100);
+    assert!(fire.fire(trigger("stall", 100)));
+    send(&mut recorder, 100..120);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!(times(&seen), (90..=105).collect::<Vec<_>>());
+    assert_eq!(marked(&seen), [100]);
+    assert_eq!(seen.packets[10].1.comment, "trigger stall at 2116-02-20T23:53:38.427388004Z: why");
+    assert!(seen.path.to_str().unwrap().ends_with("-1-stall.pcapng"), "{:?}", seen.path);
+    assert!(seen.complete);
+    assert_eq!(recorder.progress().written, 16);
+}
+
+#[test]
+fn a_moment_that_has_passed_is_marked_in_history() {
+    let (mut recorder, fire, disk) = recorder(settings(10, 5));
+    send(&mut recorder, 80..100);
+    fire.fire(trigger("stall", 95));
+    send(&mut recorder, 100..110);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!((times(&seen), marked(&seen)), ((85..=100).collect(), vec![95]));
+}
+
+#[test]
+fn interfaces_tell_the_reason_where_no_packet_can() {
+    let (mut recorder, fire, disk) = recorder(settings(10, 5));
+    send(&mut recorder, 80..100);
+    fire.fire(trigger("no_polling", 100));
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!((times(&seen), marked(&seen)), ((90..100).collect(), vec![]));
+    let comment = &seen.sections[0].1[0].comment;
+    assert!(comment.starts_with("known\ntrigger no_polling at 2116-"), "{comment}");
+}
+
+#[test]
+fn a_trigger_during_an_incident_prolongs_it() {
+    let (mut recorder, fire, disk) = recorder(settings(10, 5));
+    send(&mut recorder, 0..100);
+    fire.fire(trigger("stall", 100));
+    send(&mut recorder, 100..104);
+    fire.fire(trigger("rx_missed", 104));
+    send(&mut recorder, 104..130);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!(times(&seen), (90..=109).collect::<Vec<_>>());
+    assert_eq!(marked(&seen), [100, 104]);
+    let status = recorder.status();
+    assert_eq!((status.triggers(), status.files().len()), (2, 1));
+}
+
+#[test]
+fn triggers_without_end_do_not_make_a_file_without_end() {
+    let (mut recorder, fire, disk) = recorder(settings(0, 5));
+    for ns in 0..1000 {
+        fire.fire(trigger("stall", ns));
+        send(&mut recorder, [ns]);
+        settle(&recorder);
+    }
+    recorder.finish().unwrap();
+    let sizes = disk.files().iter().map(|seen| seen.packets.len()).collect::<Vec<_>>();
+    let (last, others) = sizes.split_last().unwrap();
+    assert!(others.iter().all(|size| *size == 51), "{sizes:?}");
+    assert_eq!(last + others.len() * 51, 1000);
+}
+
+#[test]
+fn incidents_may_share_packets_and_end_after_the_last_allowed() {
+    let (mut recorder, fire, disk) =
+        recorder(Settings { max_incidents: Some(2), ..settings(10, 5) });
+    send(&mut recorder, 0..100);
+    fire.fire(trigger("stall", 100));
+    send(&mut recorder, 100..108);
+    assert!(!recorder.done());
+    fire.fire(trigger("leak", 108));
+    send(&mut recorder, 108..120);
+    assert!(recorder.done());
+    let (reply, answer) = std::sync::mpsc::sync_channel(1);
+    fire.fire(Trigger { reply: Some(reply), ..trigger("stall", 120) });
+    send(&mut recorder, 120..130);
+    assert_eq!(answer.recv(), Ok(Answer::Done));
+    recorder.finish().unwrap();
+    let [first, second] = disk.files().try_into().unwrap();
+    assert_eq!(times(&first), (90..=105).collect::<Vec<_>>());
+    assert_eq!(times(&second), (98..=113).collect::<Vec<_>>());
+    assert!(second.path.to_str().unwrap().ends_with("-2-leak.pcapng"), "{:?}", second.path);
+}
+
+#[test]
+fn history_keeps_the_sections_of_an_app_that_was_restarted() {
+    let (mut recorder, fire, disk) = recorder(settings(50, 20));
+    send(&mut recorder, 0..10);
+    recorder.counters(&[Statistics { delivered: 10, ..Statistics::default() }]);
+    section(&mut recorder, "second");
+    recorder.interface(&interface("rte:1")).unwrap();
+    send(&mut recorder, 10..20);
+    fire.fire(trigger("stall", 20));
+    send(&mut recorder, 20..30);
+    recorder.counters(&[Statistics { delivered: 20, ..Statistics::default() }]);
+    section(&mut recorder, "third");
+    send(&mut recorder, 30..50);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    let names = seen.sections.iter().map(|(name, all)| (name.as_str(), all.len()));
+    assert_eq!(names.collect::<Vec<_>>(), [("first", 1), ("second", 2), ("third", 1)]);
+    let of = |section| seen.packets.iter().filter(|(number, _)| *number == section).count();
+    assert_eq!([of(0), of(1), of(2)], [10, 20, 11]);
+    let delivered = seen.counters.iter().map(|all| all.first().map(|one| one.delivered));
+    assert_eq!(delivered.collect::<Vec<_>>(), [Some(10), Some(20), None]);
+}
+
+#[test]
+fn the_oldest_give_way_and_leave_no_gap() {
+    let (mut recorder, fire, disk) = recorder(settings(SECOND, 0));
+    let data = vec![7; 1500];
+    let total = 40_000;
+    for id in 0..total {
+        let packet = Owned { len: 1500, ..at(id) };
+        recorder.packet(&Packet { data: &data, ..packet.packet() }).unwrap();
+    }
+    recorder.flush().unwrap();
+    let status = recorder.status();
+    assert!(status.held() > 13 << 20 && status.held() <= MIN_MEMORY as u64, "{status}");
+    fire.fire(trigger("signal", total - 1));
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!(times(&seen), (status.gave_way()..total).collect::<Vec<_>>());
+    assert!(seen.packets.iter().all(|(_, packet)| packet.dropped == 0));
+    assert_eq!(status.lost(), 0);
+}
+
+#[test]
+fn what_is_too_old_makes_room_and_is_no_loss() {
+    let (mut recorder, _, _) = recorder(settings(SECOND, 0));
+    let data = vec![7; 1500];
+    for ms in 0..40_000 {
+        let packet = at(ms * 1_000_000);
+        recorder.packet(&Packet { data: &data, len: 1500, ..packet.packet() }).unwrap();
+    }
+    recorder.flush().unwrap();
+    let status = recorder.status();
+    assert_eq!(status.gave_way(), 0);
+    assert!(status.held() < 6 << 20, "{status}");
+    recorder.finish().unwrap();
+}
+
+#[test]
+fn a_disk_that_stands_still_costs_packets_and_each_is_counted() {
+    let (mut recorder, fire, disk) = recorder(settings(SECOND, SECOND));
+    disk.shut(true);
+    fire.fire(trigger("stall", 0));
+    let data = vec![7; 1500];
+    let total = 40_000;
+    for id in 0..total {
+        let dropped = if id % 100 == 0 { 3 } else { 0 };
+        let packet = at(id);
+        let packet = Packet { data: &data, len: 1500, dropped, ..packet.packet() };
+        recorder.packet(&packet).unwrap();
+    }
+    let lost = recorder.progress().lost;
+    assert!(lost > 25_000, "{lost}");
+    disk.shut(false);
+    settle(&recorder);
+    send(&mut recorder, [total]);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!(seen.packets.len() as u64 + lost, total + 1);
+    let dropped = seen.packets.iter().map(|(_, packet)| packet.dropped).sum::<u64>();
+    assert_eq!(dropped, lost + 3 * total / 100);
+}
+
+#[test]
+fn packets_fire_and_are_held_off_for_a_second() {
+    let filters = vec![PacketTrigger::new("ether[0] = 1").unwrap()];
+    let (mut recorder, _, disk) = recorder(Settings { filters, ..settings(10, 5) });
+    let packet = |ns, first: u8| Owned { data: [&[first][..], &[0; 13]].concat(), ..at(ns) };
+    let mut send = |ns, first| recorder.packet(&packet(ns, first).packet()).unwrap();
+    for ns in 0..100 {
+        send(ns, u8::from((50..60).contains(&ns)));
+    }
+    send(SECOND + 49, 1);
+    send(SECOND + 50, 1);
+    recorder.finish().unwrap();
+    let [first, second] = disk.files().try_into().unwrap();
+    assert_eq!((times(&first), marked(&first)), ((40..=55).collect(), vec![50]));
+    assert_eq!(marked(&second), [SECOND + 50]);
+    assert_eq!(times(&second), [SECOND + 49, SECOND + 50]);
+    assert!(first.packets[10].1.comment.ends_with(": packet 50 matches 'ether[0] = 1'"));
+    assert!(first.path.to_str().unwrap().ends_with("-1-filter.pcapng"));
+}
+
+#[test]
+fn an_idle_recorder_ends_the_incident_by_the_clock() {
+    let (mut recorder, fire, disk) = recorder(settings(SECOND, 10_000_000));
+    let now = wall_clock_ns();
+    let packet = Owned { ns: now, ..Owned::default() };
+    recorder.packet(&packet.packet()).unwrap();
+    fire.fire(Trigger::now("signal", ""));
+    recorder.flush().unwrap();
+    assert!(recorder.status().recording());
+    while recorder.status().recording() {
+        std::thread::sleep(Duration::from_millis(1));
+        recorder.flush().unwrap();
+    }
+    let lasted = Duration::from_nanos(wall_clock_ns() - now);
+    assert!(lasted >= GRACE + Duration::from_millis(10), "{lasted:?}");
+    settle(&recorder);
+    let [seen] = disk.files().try_into().unwrap();
+    assert!(seen.complete && seen.packets.len() == 1);
+    recorder.finish().unwrap();
+}
+
+#[test]
+fn an_incident_is_brought_out_while_it_lasts() {
+    let (mut recorder, fire, disk) = recorder(settings(SECOND, SECOND));
+    fire.fire(trigger("signal", 0));
+    let there = || disk.files().first().map_or(0, |seen| seen.packets.len());
+    for round in 1..=3 {
+        send(&mut recorder, [round]);
+        while there() < round as usize {
+            std::thread::sleep(Duration::from_millis(5));
+            recorder.flush().unwrap();
+        }
+    }
+    recorder.finish().unwrap();
+    assert_eq!(times(&disk.files()[0]), [1, 2, 3]);
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_told() {
+    let open: Opener = Box::new(|path| {
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        Err(TargetError::Open { path: path.to_owned(), source })
+    });
+    let (mut recorder, fire) = Recorder::start(settings(10, 5), open).unwrap();
+    section(&mut recorder, "first");
+    fire.fire(trigger("stall", 0));
+    send(&mut recorder, [0]);
+    assert!(matches!(recorder.finish(), Err(TargetError::Open { .. })));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Packet {
+        later: u64,
+        dropped: u64,
+        size: usize,
+    },
+    Section,
+    /// Nanoseconds before the newest packet.
+    Trigger(u64),
+    Flush,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        30 => (0..4u64, prop_oneof![4 => Just(0), 1 => 1..9u64], 0..60usize)
+            .prop_map(|(later, dropped, size)| Step::Packet { later, dropped, size }),
+        1 => Just(Step::Section),
+        1 => (0..60u64).prop_map(Step::Trigger),
+        2 => Just(Step::Flush),
+    ];
+    prop::collection::vec(step, 0..400)
+}
+
+/// The same in the plainest way: a list of all packets, of which each file takes its part.
+#[derive(Default)]
+struct Model {
+    all: Vec<(usize, Owned)>,
+    section: usize,
+    open: Option<Open>,
+    files: Vec<Vec<(usize, Owned)>>,
+}
+
+/// A file, by its times and the packets that it took.
+struct Open {
+    start: u64,
+    first: u64,
+    end: u64,
+    taken: Vec<(usize, Owned)>,
+}
+
+impl Model {
+    fn trigger(&mut self, moment: u64, before: u64, after: u64) {
+        self.open.take_if(|open| moment > open.first + 10 * after).into_iter().for_each(|open| {
+            self.files.push(open.taken);
+        });
+        if let Some(open) = &mut self.open {
+            open.end = open.end.max((moment + after).min(open.first + 10 * after));
+            return;
+        }
+        let (start, end) = (moment - before, moment + after);
+        let within = |(_, packet): &&(usize, Owned)| (start..=end).contains(&packet.ns);
+        let taken = self.all.iter().filter(within).cloned().collect();
+        if self.all.last().is_some_and(|(_, packet)| packet.ns > end) {
+            self.files.push(taken);
+        } else {
+            self.open = Some(Open { start, first: moment, end, taken });
+        }
+    }
+
+    fn packet(&mut self, packet: Owned) {
+        if let Some(open) = self.open.take_if(|open| packet.ns > open.end) {
+            self.files.push(open.taken);
+        }
+        if let Some(open) = self.open.as_mut().filter(|open| packet.ns >= open.start) {
+            open.taken.push((self.section, packet.clone()));
+        }
+        self.all.push((self.section, packet));
+    }
+}
+
+proptest! {
+    #[test]
+    fn files_have_what_a_list_of_all_packets_gives(
+        steps in steps(),
+        before in 0..100u64,
+        after in 0..30u64,
+    ) {
+        let (mut recorder, fire, disk) = recorder(settings(before, after));
+        let mut model = Model::default();
+        let (mut now, mut id) = (1000, 0);
+        for step in steps {
+            match step {
+                Step::Packet { later, dropped, size } => {
+                    now += later;
+                    let data = vec![id as u8; size];
+                    let packet = Owned { id, dropped, data, len: size as u32, ..at(now) };
+                    id += 1;
+                    recorder.packet(&packet.packet()).unwrap();
+                    model.packet(packet);
+                }
+                Step::Section => {
+                    model.section += 1;
+                    section(&mut recorder, &model.section.to_string());
+                }
+                Step::Trigger(ago) => {
+                    fire.fire(trigger("stall", now - ago));
+                    recorder.flush().unwrap();
+                    settle(&recorder);
+                    model.trigger(BASE + now - ago, before, after);
+                }
+                Step::Flush => recorder.flush().unwrap(),
+            }
+        }
+        recorder.finish().unwrap();
+        model.files.extend(model.open.take().map(|open| open.taken));
+        let files = disk.files();
+        prop_assert_eq!(files.len(), model.files.len());
+        for (seen, expected) in files.iter().zip(&model.files) {
+            prop_assert!(seen.complete);
+            let plain = |packet: &Owned| Owned { comment: String::new(), ..packet.clone() };
+            let found = seen.packets.iter().map(|(_, packet)| plain(packet)).collect::<Vec<_>>();
+            let wanted = expected.iter().map(|(_, packet)| packet.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(found, wanted);
+            // Sections are numbered anew in each file, and have the names of their numbers.
+            for ((number, _), (section, _)) in seen.packets.iter().zip(expected) {
+                let name = &seen.sections[*number].0;
+                let expected = if *section == 0 { "first".to_owned() } else { section.to_string() };
+                prop_assert_eq!(name, &expected);
+            }
+        }
+    }
+}

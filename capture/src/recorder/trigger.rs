@@ -1,0 +1,154 @@
+//! What fires a recorder, and what it answers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::writer::Mark;
+use crate::filter::{FilterError, OfflineFilter};
+use crate::output::wall_clock_ns;
+use crate::packet::Packet;
+
+/// Triggers that may wait for the recorder; more at once mean nothing new.
+const WAITING: usize = 64;
+/// Time from one firing of a packet filter to the next.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// Something has happened.
+#[derive(Debug)]
+pub struct Trigger {
+    /// What fired, in lower case, digits and underscores: it becomes part of a file name.
+    pub name: String,
+    /// What has happened, in a sentence; may be empty.
+    pub comment: String,
+    /// When, wall clock, nanoseconds since 1970.
+    pub moment_ns: u64,
+    /// Whom to tell what became of it.
+    pub reply: Option<SyncSender<Answer>>,
+}
+
+/// What became of a trigger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is in this file, which is being written.
+    Writing(PathBuf),
+    /// The last file was written; the recorder takes no more.
+    Done,
+    /// There is no file for it.
+    Failed(String),
+}
+
+impl Trigger {
+    /// A trigger of this moment that wants no answer.
+    pub fn now(name: impl Into<String>, comment: impl Into<String>) -> Self {
+        Self { name: name.into(), comment: comment.into(), moment_ns: wall_clock_ns(), reply: None }
+    }
+
+    pub(super) fn answer(&self, answer: Answer) {
+        if let Some(reply) = &self.reply {
+            // Whoever asked may have gone.
+            let _ = reply.try_send(answer);
+        }
+    }
+
+    /// What the file says of it.
+    pub(super) fn mark(&self) -> Mark {
+        let moment = Timestamp::from_nanosecond(self.moment_ns.into()).unwrap_or(Timestamp::MAX);
+        let colon = if self.comment.is_empty() { "" } else { ": " };
+        let text = format!("trigger {} at {moment:.9}{colon}{}", self.name, self.comment);
+        Mark { ns: self.moment_ns, text }
+    }
+}
+
+/// Fires a recorder, from any thread.
+#[derive(Clone, Debug)]
+pub struct Fire {
+    sender: SyncSender<Trigger>,
+    waits: Arc<AtomicBool>,
+}
+
+impl Fire {
+    /// Fires; false when the recorder has ended, or does not even come to look.
+    pub fn fire(&self, trigger: Trigger) -> bool {
+        let sent = self.sender.try_send(trigger).is_ok();
+        self.waits.store(true, Ordering::Release);
+        sent
+    }
+}
+
+/// The recorder's end.
+#[derive(Debug)]
+pub(super) struct Queue {
+    receiver: Receiver<Trigger>,
+    waits: Arc<AtomicBool>,
+}
+
+pub(super) fn queue() -> (Fire, Queue) {
+    let (sender, receiver) = sync_channel(WAITING);
+    let waits = Arc::<AtomicBool>::default();
+    (Fire { sender, waits: Arc::clone(&waits) }, Queue { receiver, waits })
+}
+
+impl Queue {
+    /// Cheap enough to be asked for every packet.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn next(&self) -> Option<Trigger> {
+        self.waits.store(false, Ordering::Relaxed);
+        self.receiver.try_recv().ok()
+    }
+}
+
+/// A packet that fires.
+#[derive(Clone, Debug)]
+pub struct PacketTrigger {
+    expression: String,
+    filter: OfflineFilter,
+}
+
+impl PacketTrigger {
+    /// Any packet that passes a filter expression.
+    ///
+    /// # Errors
+    /// When the expression is no filter.
+    pub fn new(expression: &str) -> Result<Self, FilterError> {
+        Ok(Self { expression: expression.to_owned(), filter: OfflineFilter::new(expression)? })
+    }
+}
+
+/// A packet trigger, and when it fired.
+#[derive(Debug)]
+pub(super) struct Armed {
+    trigger: PacketTrigger,
+    fired_ns: Option<u64>,
+}
+
+impl Armed {
+    pub(super) fn new(trigger: PacketTrigger) -> Self {
+        Self { trigger, fired_ns: None }
+    }
+
+    /// Fires where the packet matches, and none has within [`HOLD`].
+    pub(super) fn look(&mut self, packet: &Packet<'_>) -> Option<Trigger> {
+        let held = |fired: u64| Duration::from_nanos(packet.ns.abs_diff(fired)) < HOLD;
+        if self.fired_ns.is_some_and(held) {
+            return None;
+        }
+        if !self.trigger.filter.matches(packet.data, packet.len) {
+            return None;
+        }
+        self.fired_ns = Some(packet.ns);
+        Some(Trigger {
+            name: "filter".to_owned(),
+            comment: format!("packet {} matches '{}'", packet.id, self.trigger.expression),
+            moment_ns: packet.ns,
+            reply: None,
+        })
+    }
+}

@@ -1,0 +1,261 @@
+//! The thread that writes incidents: the packets of history and of now, in one order.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::{io, mem, thread};
+
+use super::block::{Block, Reader};
+use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::target::{Progress, Target, TargetError};
+
+/// Begins the file of an incident; called in the writer's thread.
+pub type Opener = Box<dyn FnMut(&Path) -> Result<Box<dyn Target>, TargetError> + Send>;
+
+/// What to say at the first packet at or after a moment.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) ns: u64,
+    pub(super) text: String,
+}
+
+/// What to write next.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A file begins.
+    Begin {
+        path: PathBuf,
+        start_ns: u64,
+        end_ns: u64,
+        mark: Mark,
+    },
+    /// The file goes on for longer.
+    Extend {
+        end_ns: u64,
+        mark: Mark,
+    },
+    Section(Origin),
+    Interface(Interface),
+    /// The records of a block from an offset on.
+    Block {
+        block: Arc<Block>,
+        from: usize,
+    },
+    /// Records of a block that is still being filled; `first` says that they begin it.
+    Part {
+        bytes: Vec<u8>,
+        first: bool,
+    },
+    Counters(Vec<Statistics>),
+    Flush,
+    /// The file is complete.
+    End,
+}
+
+/// What the thread tells.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Of all files.
+    progress: Mutex<Progress>,
+    failure: Mutex<Option<TargetError>>,
+    failed: AtomicBool,
+    /// Messages that wait.
+    backlog: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The recorder's end.
+#[derive(Debug)]
+pub(super) struct Writer {
+    sender: Option<Sender<Message>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(open: Opener) -> io::Result<Self> {
+        let (sender, receiver) = channel();
+        let shared = Arc::<Shared>::default();
+        let told = Arc::clone(&shared);
+        let work = move || Work { open, shared: told, file: None }.run(&receiver);
+        let thread = thread::Builder::new().name("recorder".to_owned()).spawn(work)?;
+        Ok(Self { sender: Some(sender), shared, thread: Some(thread) })
+    }
+
+    pub(super) fn send(&self, message: Message) {
+        if let Some(sender) = &self.sender {
+            self.shared.backlog.fetch_add(1, Ordering::Relaxed);
+            // The thread ends after the sender only.
+            let _ = sender.send(message);
+        }
+    }
+
+    /// Messages that wait.
+    pub(super) fn backlog(&self) -> usize {
+        self.shared.backlog.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing is written any more, told once.
+    pub(super) fn check(&self) -> Result<(), TargetError> {
+        if !self.shared.failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        lock(&self.shared.failure).take().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        lock(&self.shared.progress).clone()
+    }
+
+    /// Waits until everything is written.
+    pub(super) fn finish(&mut self) -> Result<(), TargetError> {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was told on standard error.
+            let _ = thread.join();
+        }
+        self.check()
+    }
+}
+
+#[derive(Debug)]
+struct File {
+    target: Box<dyn Target>,
+    start_ns: u64,
+    end_ns: u64,
+    marks: Vec<Mark>,
+    /// For the interfaces: a file may have no packet at or after the moment.
+    reason: String,
+    reader: Reader,
+}
+
+struct Work {
+    open: Opener,
+    shared: Arc<Shared>,
+    file: Option<File>,
+}
+
+impl Work {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        let mut done = Progress::default();
+        while let Ok(message) = receiver.recv() {
+            // After a failure the messages are let go: they hold the memory of packets.
+            if !self.shared.failed.load(Ordering::Relaxed)
+                && let Err(error) = self.take(message, &mut done)
+            {
+                self.fail(error);
+            }
+            self.shared.backlog.fetch_sub(1, Ordering::Relaxed);
+            self.tell(&done);
+        }
+        if let Some(file) = self.file.take()
+            && let Err(error) = file.finish(&mut done)
+        {
+            self.fail(error);
+        }
+        self.tell(&done);
+    }
+
+    fn fail(&self, error: TargetError) {
+        lock(&self.shared.failure).get_or_insert(error);
+        self.shared.failed.store(true, Ordering::Relaxed);
+    }
+
+    fn tell(&self, done: &Progress) {
+        let now = self.file.as_ref().map(|file| file.target.progress());
+        *lock(&self.shared.progress) = now.map_or_else(|| done.clone(), |now| sum(done, now));
+    }
+
+    fn take(&mut self, message: Message, done: &mut Progress) -> Result<(), TargetError> {
+        if let Message::Begin { path, start_ns, end_ns, mark } = message {
+            let target = (self.open)(&path)?;
+            let (reason, marks) = (mark.text.clone(), vec![mark]);
+            let reader = Reader::default();
+            self.file = Some(File { target, start_ns, end_ns, marks, reason, reader });
+            return Ok(());
+        }
+        if let Message::End = message {
+            return self.file.take().map_or(Ok(()), |file| file.finish(done));
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.take(message))
+    }
+}
+
+/// `now` is of the file being written, `done` of those before.
+fn sum(done: &Progress, now: Progress) -> Progress {
+    Progress {
+        written: done.written + now.written,
+        lost: done.lost + now.lost,
+        missed: done.missed + now.missed,
+        bytes: done.bytes + now.bytes,
+        files: done.files + now.files.max(1),
+        ..now
+    }
+}
+
+impl File {
+    fn take(&mut self, message: Message) -> Result<(), TargetError> {
+        match message {
+            Message::Begin { .. } | Message::End => Ok(()),
+            Message::Extend { end_ns, mark } => {
+                self.end_ns = self.end_ns.max(end_ns);
+                self.marks.push(mark);
+                Ok(())
+            }
+            Message::Section(origin) => self.target.section(&origin),
+            Message::Interface(interface) => self.interface(interface),
+            Message::Block { block, from } => self.write(&block.bytes()[from..], from == 0),
+            Message::Part { bytes, first } => self.write(&bytes, first),
+            Message::Counters(statistics) => {
+                self.target.counters(&statistics);
+                Ok(())
+            }
+            Message::Flush => self.target.flush(),
+        }
+    }
+
+    fn interface(&mut self, mut interface: Interface) -> Result<(), TargetError> {
+        interface.comment = joined(&interface.comment, &self.reason);
+        self.target.interface(&interface)
+    }
+
+    fn write(&mut self, mut bytes: &[u8], first: bool) -> Result<(), TargetError> {
+        if first {
+            self.reader = Reader::default();
+        }
+        while let Some(packet) = self.reader.next(&mut bytes) {
+            if packet.ns < self.start_ns || packet.ns > self.end_ns {
+                continue;
+            }
+            if self.marks.iter().any(|mark| mark.ns <= packet.ns) {
+                let comment = self.due(packet.ns, packet.comment);
+                self.target.packet(&Packet { comment: &comment, ..packet })?;
+            } else {
+                self.target.packet(&packet)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The marks up to a moment, which are done with.
+    fn due(&mut self, ns: u64, comment: &str) -> String {
+        let (due, left) = mem::take(&mut self.marks).into_iter().partition(|mark| mark.ns <= ns);
+        self.marks = left;
+        due.iter().fold(comment.to_owned(), |text, mark: &Mark| joined(&text, &mark.text))
+    }
+
+    fn finish(mut self, done: &mut Progress) -> Result<(), TargetError> {
+        let result = self.target.finish();
+        *done = Progress { waiting: None, ..sum(done, self.target.progress()) };
+        result
+    }
+}
+
+fn joined(one: &str, other: &str) -> String {
+    if one.is_empty() { other.to_owned() } else { format!("{one}\n{other}") }
+}
