@@ -21,6 +21,7 @@ pub mod pcapng;
 #[cfg(test)]
 mod producer;
 pub mod pump;
+pub mod read;
 pub mod records;
 pub mod recorder;
 pub mod ring;

@@ -89,6 +89,12 @@ pub trait Target: Debug {
     /// True when more packets are of no use: the reader has gone, or the last file is full.
     fn done(&mut self) -> bool;
 
+    /// False while a packet would be lost for want of room. Rings cannot wait for room; a source
+    /// that can, such as a file, does.
+    fn ready(&mut self) -> bool {
+        true
+    }
+
     /// How far it has come.
     fn progress(&self) -> Progress;
 
@@ -228,6 +234,10 @@ impl Target for Several {
             member.over = member.over || member.target.done();
         }
         self.members.iter().all(|member| member.over)
+    }
+
+    fn ready(&mut self) -> bool {
+        self.members.iter_mut().all(|member| member.over || member.target.ready())
     }
 
     fn progress(&self) -> Progress {

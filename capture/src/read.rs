@@ -1,0 +1,42 @@
+//! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip or Zstandard.
+//!
+//! A [`Reader`] takes one file apart, a [`Replay`] moves the packets of several into a target. What
+//! could be read of a broken file is delivered before its error.
+
+mod input;
+mod pcap;
+mod pcapng;
+mod reader;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+pub use self::reader::{Item, ReadError, Reader};
+pub use self::replay::{Failure, Replay, Report, Settings};
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Bytes of a file, and how it orders those of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The number of at most 8 bytes.
+    fn number(self, bytes: &[u8]) -> u64 {
+        let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        match self {
+            Self::Little => bytes.iter().rev().fold(0, add),
+            Self::Big => bytes.iter().fold(0, add),
+        }
+    }
+
+    /// The 32-bit number at an offset; 0 beyond the end.
+    fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
+        self.number(bytes.get(at..at + 4).unwrap_or_default()) as u32
+    }
+}

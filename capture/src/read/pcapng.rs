@@ -1,0 +1,266 @@
+//! Blocks of pcapng.
+
+use std::borrow::Cow;
+
+use pcap_parser::{
+    Block, EnhancedPacketBlock, InterfaceDescriptionBlock, InterfaceStatisticsBlock, PcapNGOption,
+    SectionHeaderBlock, SimplePacketBlock, parse_block_be, parse_block_le,
+};
+
+use super::reader::Item;
+use super::{Order, SECOND};
+use crate::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
+use crate::packet::{Interface, Origin, Packet, Statistics};
+
+pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const OLD_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const STATISTICS: u32 = 5;
+const PACKET: u32 = 6;
+const BYTE_ORDER_MAGIC: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
+
+/// Bytes of type and length, in front of every block.
+pub(super) const HEAD_SIZE: usize = 8;
+/// Least bytes of a block, and its alignment.
+pub(super) const BLOCK_MIN: u32 = 12;
+/// Most bytes of a block that is kept: packets are far smaller.
+pub(super) const BLOCK_MAX: u32 = 16 << 20;
+/// Bytes in front of the packet in an old packet block.
+const OLD_HEAD: usize = 28;
+
+const NONSENSE: &str = "a block has no sense";
+
+/// How an interface of the section counts time, and what it keeps.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// `if_tsresol`: digits after the point, with the top bit those of binary numbers.
+    resolution: u8,
+    /// Seconds to be added.
+    offset: i64,
+    snaplen: u32,
+}
+
+impl Known {
+    /// A time stamp in nanoseconds since 1970.
+    fn ns(&self, high: u32, low: u32) -> u64 {
+        let units = u128::from(high) << 32 | u128::from(low);
+        let digits = u32::from(self.resolution & 0x7f);
+        let ns = match (self.resolution & 0x80, digits) {
+            (0, 0..=9) => units * 10_u128.pow(9 - digits),
+            (0, _) => 10_u128.checked_pow(digits - 9).map_or(0, |unit| units / unit),
+            _ => (units * u128::from(SECOND)) >> digits,
+        };
+        let ns = ns.cast_signed() + i128::from(self.offset) * i128::from(SECOND);
+        u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The section being read.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    order: Order,
+    interfaces: Vec<Known>,
+}
+
+impl Section {
+    /// Type and length of a block. A section header may change the byte order, for which its next
+    /// four bytes are needed.
+    pub(super) fn head(&mut self, head: &[u8], magic: &[u8]) -> (u32, u32) {
+        if self.order.u32_at(head, 0) == SECTION_HEADER {
+            let big = magic == BYTE_ORDER_MAGIC;
+            self.order = if big { Order::Big } else { Order::Little };
+        }
+        (self.order.u32_at(head, 0), self.order.u32_at(head, 4))
+    }
+
+    /// Blocks of this type are understood; others may be passed over.
+    pub(super) fn knows(kind: u32) -> bool {
+        matches!(
+            kind,
+            SECTION_HEADER | INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET
+        )
+    }
+
+    /// Takes note of a block before [`Section::item`] is asked for it.
+    pub(super) fn note(&mut self, block: &[u8]) -> Result<(), &'static str> {
+        match self.order.u32_at(block, 0) {
+            SECTION_HEADER => self.interfaces.clear(),
+            INTERFACE => {
+                let Block::InterfaceDescription(interface) = self.parse(block)? else {
+                    return Err(NONSENSE);
+                };
+                let known = self.known(&interface);
+                self.interfaces.push(known);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a whole block says. A comment is put into `comment`.
+    pub(super) fn item<'a>(
+        &self,
+        block: &'a [u8],
+        id: u64,
+        comment: &'a mut String,
+    ) -> Result<Item<'a>, &'static str> {
+        comment.clear();
+        if self.order.u32_at(block, 0) == OLD_PACKET {
+            return self.old_packet(block, id).map(Item::Packet);
+        }
+        match self.parse(block)? {
+            Block::SectionHeader(section) => Ok(Item::Section(origin(&section))),
+            Block::InterfaceDescription(found) => Ok(Item::Interface(self.interface(&found))),
+            Block::EnhancedPacket(found) => self.packet(&found, id, comment).map(Item::Packet),
+            Block::SimplePacket(found) => self.simple_packet(&found, id).map(Item::Packet),
+            Block::InterfaceStatistics(found) => self.statistics(&found).map(Item::Statistics),
+            _ => Ok(Item::Other),
+        }
+    }
+
+    fn parse<'a>(&self, block: &'a [u8]) -> Result<Block<'a>, &'static str> {
+        let parsed = match self.order {
+            Order::Little => parse_block_le(block),
+            Order::Big => parse_block_be(block),
+        };
+        parsed.map(|(_, block)| block).map_err(|_| NONSENSE)
+    }
+
+    fn known(&self, interface: &InterfaceDescriptionBlock<'_>) -> Known {
+        let number = |code| option(&interface.options, code).map(|value| self.order.number(value));
+        let snaplen = if interface.snaplen == 0 { MAX_SNAPLEN } else { interface.snaplen };
+        Known {
+            resolution: number(9).map_or(6, |resolution| resolution as u8),
+            offset: number(14).map_or(0, u64::cast_signed),
+            snaplen: snaplen.min(MAX_SNAPLEN),
+        }
+    }
+
+    fn interface(&self, interface: &InterfaceDescriptionBlock<'_>) -> Interface {
+        let options = &interface.options;
+        // An expression for libpcap; other kinds of filters have no text.
+        let filter = option(options, 11).and_then(|value| value.strip_prefix(&[0]));
+        Interface {
+            name: text(options, 2),
+            description: text(options, 3),
+            filter: filter.map_or(String::new(), |text| clean(text).into_owned()),
+            comment: text(options, 1),
+            snaplen: self.known(interface).snaplen,
+            linktype: u16::try_from(interface.linktype.0).unwrap_or_default(),
+        }
+    }
+
+    fn packet<'a>(
+        &self,
+        packet: &EnhancedPacketBlock<'a>,
+        id: u64,
+        comment: &'a mut String,
+    ) -> Result<Packet<'a>, &'static str> {
+        let number = |code| Some(self.order.number(option(&packet.options, code)?));
+        if let Some(text) = option(&packet.options, 1) {
+            comment.push_str(&clean(text));
+        }
+        let (interface, known) = self.find(packet.if_id)?;
+        Ok(Packet {
+            interface,
+            ns: known.ns(packet.ts_high, packet.ts_low),
+            data: kept(packet.data, packet.caplen)?,
+            len: packet.origlen.max(packet.caplen),
+            dir: match number(2).unwrap_or(0) & 3 {
+                1 => DIR_RX,
+                2 => DIR_TX,
+                _ => 0,
+            },
+            queue: number(6).and_then(|queue| queue.try_into().ok()),
+            dropped: number(4).unwrap_or(0),
+            id: number(5).unwrap_or(id),
+            comment,
+        })
+    }
+
+    /// A packet without anything but its bytes.
+    fn simple_packet<'a>(
+        &self,
+        packet: &SimplePacketBlock<'a>,
+        id: u64,
+    ) -> Result<Packet<'a>, &'static str> {
+        let (interface, known) = self.find(0)?;
+        let caplen = packet.origlen.min(known.snaplen);
+        let data = kept(packet.data, caplen)?;
+        let len = packet.origlen;
+        Ok(Packet { interface, ns: 0, data, len, dir: 0, queue: None, dropped: 0, id, comment: "" })
+    }
+
+    /// A packet in the block that came before the enhanced one.
+    fn old_packet<'a>(&self, block: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
+        let word = |at| self.order.u32_at(block, at);
+        let half = |at: usize| self.order.number(block.get(at..at + 2).unwrap_or_default());
+        let (interface, known) = self.find(half(8) as u32)?;
+        let dropped = Some(half(10)).filter(|dropped| *dropped != 0xffff).unwrap_or(0);
+        let body = block.get(OLD_HEAD..block.len().saturating_sub(4)).ok_or(NONSENSE)?;
+        Ok(Packet {
+            interface,
+            ns: known.ns(word(12), word(16)),
+            data: kept(body, word(20))?,
+            len: word(24).max(word(20)),
+            dir: 0,
+            queue: None,
+            dropped,
+            id,
+            comment: "",
+        })
+    }
+
+    fn statistics(&self, found: &InterfaceStatisticsBlock<'_>) -> Result<Statistics, &'static str> {
+        let (interface, known) = self.find(found.if_id)?;
+        let number = |code| Some(self.order.number(option(&found.options, code)?));
+        let end_ns = known.ns(found.ts_high, found.ts_low);
+        let time = |code| {
+            let value = option(&found.options, code).filter(|value| value.len() == 8)?;
+            Some(known.ns(self.order.u32_at(value, 0), self.order.u32_at(value, 4)))
+        };
+        Ok(Statistics {
+            interface,
+            start_ns: time(2).unwrap_or(end_ns),
+            end_ns: time(3).unwrap_or(end_ns),
+            received: number(4),
+            dropped: number(5),
+            accepted: number(6),
+            delivered: number(8).unwrap_or(0),
+        })
+    }
+
+    fn find(&self, interface: u32) -> Result<(u32, &Known), &'static str> {
+        let known = self.interfaces.get(interface as usize);
+        known.map(|known| (interface, known)).ok_or("a block is of an interface that is not there")
+    }
+}
+
+fn origin(section: &SectionHeaderBlock<'_>) -> Origin {
+    let text = |code| text(&section.options, code);
+    Origin { hardware: text(2), os: text(3), application: text(4) }
+}
+
+/// The bytes kept of a packet, without padding.
+fn kept(data: &[u8], caplen: u32) -> Result<&[u8], &'static str> {
+    let data = data.get(..caplen as usize).ok_or(NONSENSE)?;
+    if caplen > MAX_SNAPLEN { Err("a packet is too long") } else { Ok(data) }
+}
+
+fn option<'o>(options: &'o [PcapNGOption<'_>], code: u16) -> Option<&'o [u8]> {
+    let found = options.iter().find(|option| option.code.0 == code)?;
+    found.value.get(..found.len.into())
+}
+
+fn text(options: &[PcapNGOption<'_>], code: u16) -> String {
+    option(options, code).map_or(String::new(), |text| clean(text).into_owned())
+}
+
+/// Text that harms no terminal; it may end with NUL.
+fn clean(bytes: &[u8]) -> Cow<'_, str> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(harmful) { text.replace(harmful, " ").into() } else { text }
+}

@@ -1,0 +1,272 @@
+//! Takes a capture file apart.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::input::Input;
+use super::pcap::{self, Header};
+use super::pcapng::{self, Section};
+use crate::layout::MAX_SNAPLEN;
+use crate::packet::{Interface, Origin, Packet, Statistics};
+
+/// First bytes of files.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+const PCAP: [u8; 4] = [0xa1, 0xb2, 0xc3, 0xd4];
+const PCAP_NS: [u8; 4] = [0xa1, 0xb2, 0x3c, 0x4d];
+
+/// Why a file cannot be read, or not any further.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refused.
+    #[error("cannot read {name}")]
+    Io {
+        /// The file.
+        name: String,
+        /// Of the system.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{0} is no capture file: it begins neither as pcap nor as pcapng")]
+    Unknown(String),
+    /// Nothing is in it.
+    #[error("{0} is empty: not even the header of a capture file is there")]
+    Empty(String),
+    /// It ends within a block.
+    #[error("{name} is cut off: it ends in the middle of a block, after {packets} whole packets")]
+    Truncated {
+        /// The file.
+        name: String,
+        /// Packets before.
+        packets: u64,
+    },
+    /// It breaks the rules of its format.
+    #[error("{name} is broken after {packets} packets: {reason}")]
+    Broken {
+        /// The file.
+        name: String,
+        /// Packets before.
+        packets: u64,
+        /// For people.
+        reason: String,
+    },
+}
+
+/// What stands in a file.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// A section begins: interfaces are numbered from 0 again.
+    Section(Origin),
+    /// The next interface of the section.
+    Interface(Interface),
+    /// A packet.
+    Packet(Packet<'a>),
+    /// What was counted on an interface.
+    Statistics(Statistics),
+    /// Something else, passed over.
+    Other,
+}
+
+#[derive(Debug)]
+enum Format {
+    /// Its section is item 1, its interface item 2, and packets follow.
+    Pcap {
+        header: Header,
+        begun: usize,
+    },
+    Pcapng(Section),
+}
+
+/// One file. [`Reader::advance`] goes to the next item, [`Reader::item`] looks at it.
+pub struct Reader {
+    name: String,
+    input: Input,
+    format: Format,
+    /// The block or record that was advanced to.
+    block: Vec<u8>,
+    /// Packets before this item.
+    packets: u64,
+    at_packet: bool,
+    comment: String,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Opens a file; `-` is standard input.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no capture file.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let name = match path.to_str() {
+            Some("-") => "standard input".to_owned(),
+            _ => path.display().to_string(),
+        };
+        match Input::open(path) {
+            Ok(input) => Self::begin(name, input),
+            Err(source) => Err(ReadError::Io { name, source }),
+        }
+    }
+
+    /// Reads a file that is open already.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn new(name: &str, bytes: impl Read + 'static) -> Result<Self, ReadError> {
+        let name = name.to_owned();
+        match Input::new(bytes) {
+            Ok(input) => Self::begin(name, input),
+            Err(source) => Err(ReadError::Io { name, source }),
+        }
+    }
+
+    fn begin(name: String, mut input: Input) -> Result<Self, ReadError> {
+        let mut block = Vec::new();
+        if let Err(source) = input.read(4, &mut block) {
+            return Err(ReadError::Io { name, source });
+        }
+        let format = Format::Pcapng(Section::default());
+        let (packets, at_packet, comment) = (0, false, String::new());
+        let mut reader = Self { name, input, format, block, packets, at_packet, comment };
+        let reversed = [3, 2, 1, 0].map(|at| reader.block.get(at).copied().unwrap_or_default());
+        match reader.block.as_slice() {
+            [] => Err(ReadError::Empty(reader.name)),
+            magic if magic == PCAPNG => Ok(reader),
+            magic if [PCAP, PCAP_NS].iter().any(|pcap| magic == pcap || reversed == *pcap) => {
+                reader.read(pcap::HEADER_SIZE - 4)?;
+                let header = Header::parse(&reader.block).map_err(|why| reader.broken(why))?;
+                reader.format = Format::Pcap { header, begun: 0 };
+                Ok(reader)
+            }
+            _ => Err(ReadError::Unknown(reader.name)),
+        }
+    }
+
+    /// True when the next item may have to be waited for, as behind a pipe.
+    pub fn drained(&self) -> bool {
+        self.input.drained()
+    }
+
+    /// Goes to the next item; false at the end of the file.
+    ///
+    /// # Errors
+    /// When the file is cut off or broken here. Nothing comes after an error.
+    pub fn advance(&mut self) -> Result<bool, ReadError> {
+        self.packets += u64::from(std::mem::take(&mut self.at_packet));
+        match &mut self.format {
+            Format::Pcap { begun, .. } if *begun < 2 => {
+                *begun += 1;
+                Ok(true)
+            }
+            Format::Pcap { header, begun } => {
+                *begun = 3;
+                let header = *header;
+                self.advance_record(header)
+            }
+            Format::Pcapng(_) => self.advance_block(),
+        }
+    }
+
+    /// The item that was advanced to.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn item(&mut self) -> Result<Item<'_>, ReadError> {
+        let Self { name, format, block, packets, at_packet, comment, .. } = self;
+        let item = match format {
+            Format::Pcap { begun: 1, .. } => Ok(Item::Section(Origin::default())),
+            Format::Pcap { header, begun: 2 } => Ok(Item::Interface(header.interface())),
+            Format::Pcap { header, .. } => header.packet(block, *packets).map(Item::Packet),
+            Format::Pcapng(_) if block.is_empty() => Ok(Item::Other),
+            Format::Pcapng(section) => section.item(block, *packets, comment),
+        };
+        *at_packet = matches!(item, Ok(Item::Packet(_)));
+        let (name, packets) = (name.clone(), *packets);
+        item.map_err(|reason| ReadError::Broken { name, packets, reason: reason.to_owned() })
+    }
+
+    fn advance_record(&mut self, header: Header) -> Result<bool, ReadError> {
+        self.block.clear();
+        if !self.read_or_end(pcap::RECORD_SIZE)? {
+            return Ok(false);
+        }
+        match header.caplen(&self.block) {
+            caplen @ 0..=MAX_SNAPLEN => self.read(caplen as usize).map(|()| true),
+            caplen => Err(self.broken(format!("a packet claims to have {caplen} bytes"))),
+        }
+    }
+
+    fn advance_block(&mut self) -> Result<bool, ReadError> {
+        // The first four bytes were read to recognise the file.
+        let first = self.block.len() == 4;
+        if first {
+            self.read(pcapng::HEAD_SIZE - 4)?;
+        } else {
+            self.block.clear();
+            if !self.read_or_end(pcapng::HEAD_SIZE)? {
+                return Ok(false);
+            }
+        }
+        if self.block.starts_with(&PCAPNG) {
+            self.read(4)?;
+        }
+        let Format::Pcapng(section) = &mut self.format else { return Ok(false) };
+        let (head, magic) = self.block.split_at(pcapng::HEAD_SIZE);
+        let (kind, size) = section.head(head, magic);
+        if size < pcapng::BLOCK_MIN || size % 4 != 0 {
+            return Err(self.broken(format!("a block claims to have {size} bytes")));
+        }
+        let rest = (size as usize).saturating_sub(self.block.len());
+        if !Section::knows(kind) {
+            self.block.clear();
+            return self.skip(rest as u64).map(|()| true);
+        }
+        if size > pcapng::BLOCK_MAX {
+            return Err(self.broken(format!("a block claims to have {size} bytes")));
+        }
+        self.read(rest)?;
+        let Format::Pcapng(section) = &mut self.format else { return Ok(false) };
+        section.note(&self.block).map_err(|why| self.broken(why.to_owned()))?;
+        Ok(true)
+    }
+
+    /// Appends whole bytes to the block.
+    fn read(&mut self, len: usize) -> Result<(), ReadError> {
+        if len > 0 && !self.read_or_end(len)? {
+            return Err(self.truncated());
+        }
+        Ok(())
+    }
+
+    /// As [`Reader::read`]; false when the file ends here.
+    fn read_or_end(&mut self, len: usize) -> Result<bool, ReadError> {
+        let before = self.block.len();
+        let read = self.input.read(len, &mut self.block);
+        read.map_err(|source| ReadError::Io { name: self.name.clone(), source })?;
+        match self.block.len() - before {
+            0 => Ok(false),
+            read if read == len => Ok(true),
+            _ => Err(self.truncated()),
+        }
+    }
+
+    fn skip(&mut self, len: u64) -> Result<(), ReadError> {
+        match self.input.skip(len) {
+            Ok(skipped) if skipped == len => Ok(()),
+            Ok(_) => Err(self.truncated()),
+            Err(source) => Err(ReadError::Io { name: self.name.clone(), source }),
+        }
+    }
+
+    fn truncated(&self) -> ReadError {
+        ReadError::Truncated { name: self.name.clone(), packets: self.packets }
+    }
+
+    fn broken(&self, reason: String) -> ReadError {
+        ReadError::Broken { name: self.name.clone(), packets: self.packets, reason }
+    }
+}
