@@ -6,6 +6,7 @@ mod completions;
 mod leaks;
 mod ls;
 mod output;
+mod sandbox;
 mod session;
 mod top;
 mod watch;
@@ -39,6 +40,8 @@ enum Command {
     Leaks(leaks::Args),
     Capture(capture::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Sandbox(sandbox::Args),
 }
 
 /// The arguments make sense one by one, but not here.
@@ -69,6 +72,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Leaks(args) => leaks::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Sandbox(args) => sandbox::run(&args),
     }
 }
 
@@ -89,7 +93,7 @@ mod tests {
         let mut cli = Cli::command().term_width(100);
         assert_snapshot!("help", cli.render_long_help());
         cli.build();
-        for command in cli.get_subcommands_mut().filter(|c| c.get_name() != "help") {
+        for command in cli.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
             let name = format!("help_{}", command.get_name());
             assert_snapshot!(name, command.render_long_help());
         }
