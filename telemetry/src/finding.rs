@@ -1,5 +1,6 @@
 //! Lints over a model: what is wrong, the evidence, the threshold, and what to do next.
 
+mod load;
 mod loss;
 
 use std::fmt::Write;
@@ -10,6 +11,21 @@ use serde::Serialize;
 use crate::discover::{App, AppState};
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
+
+/// The stable names of all lints.
+pub const LINTS: [&str; 11] = [
+    "double_free",
+    "leak",
+    "no_polling",
+    "no_ports",
+    "pool_exhausting",
+    "queue_imbalance",
+    "rx_missed",
+    "stall",
+    "telemetry_off",
+    "unreachable",
+    "use_after_free",
+];
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,6 +73,12 @@ pub struct Thresholds {
     pub rx_missed_ps: f64,
     /// Time without a poll that is tolerated.
     pub idle: Duration,
+    /// Stalls per second of one lcore that are tolerated.
+    pub stalls_ps: f64,
+    /// How many times the mean of the others a receive queue may get, above 1.
+    pub queue_ratio: f64,
+    /// Least packets of a port between two samples that say something about its queues.
+    pub queue_packets: f64,
 }
 
 impl Default for Thresholds {
@@ -68,6 +90,9 @@ impl Default for Thresholds {
             pool_left_critical_s: 60.0,
             rx_missed_ps: 0.0,
             idle: Duration::from_secs(1),
+            stalls_ps: 0.0,
+            queue_ratio: 3.0,
+            queue_packets: 1000.0,
         }
     }
 }
@@ -80,6 +105,8 @@ pub fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     findings.extend(pool_exhausting(model, thresholds));
     findings.extend(rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
+    findings.extend(load::stalls(model, thresholds));
+    findings.extend(load::imbalances(model, thresholds));
     sort(&mut findings);
     findings
 }

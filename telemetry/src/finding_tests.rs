@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::discover::Unreachable;
 use crate::model::{Tracker, TrendOptions};
-use crate::sample::tests::{empty_sample, pool, port};
+use crate::sample::tests::{empty_sample, pool, port, queue};
 use crate::sample::{LibrarySample, Sample};
 
 fn healthy() -> Sample {
@@ -29,6 +29,7 @@ fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
 }
 
 fn lints(findings: &[Finding]) -> Vec<(&'static str, Severity, &str)> {
+    assert!(findings.iter().all(|finding| LINTS.contains(&finding.lint)), "{findings:?}");
     findings.iter().map(|f| (f.lint, f.severity, f.subject.as_str())).collect()
 }
 
@@ -152,6 +153,58 @@ fn an_app_that_never_polled_is_found_once_it_had_time_to() {
     let mut unread = never;
     unread.partial = vec!["/pmdscope/lcores: malformed reply".into()];
     assert_eq!(judged([unread]), []);
+}
+
+#[test]
+fn a_stall_is_found_while_stalls_grow() {
+    let mut sample = linked(&[3, 3]);
+    sample.library.as_mut().unwrap().stall_us = 1000;
+    sample.lcores[1].stalls = 7;
+    assert_eq!(judged([sample.clone()]), []);
+    let mut more = second_later(&sample);
+    more.lcores.iter_mut().for_each(|lcore| lcore.polls += 1);
+    assert_eq!(judged([sample.clone(), more.clone()]), []);
+    more.lcores[1].stalls = 9;
+    (more.lcores[1].tid, more.lcores[1].gap_window_max_us) = (42, 5123);
+    let findings = judged([sample, more.clone()]);
+    assert_eq!(lints(&findings), [("stall", Severity::Warning, "lcore 2")]);
+    let evidence = &findings[0].evidence;
+    assert!(evidence.starts_with("lcore 2 (thread 42) stalled 2.0 times/s"), "{evidence}");
+    assert!(evidence.contains("5123 us in the last window"), "{evidence}");
+    assert_eq!(findings[0].threshold, "more than 0 gaps/s of at least 1000 us");
+    let mut after = second_later(&more);
+    after.lcores.iter_mut().for_each(|lcore| lcore.polls += 1);
+    assert_eq!(judged([more, after]), []);
+}
+
+/// Findings after a second in which the queues of port 0 got this many packets.
+fn shared(packets: &[u64], empty_polls: u64) -> Vec<Finding> {
+    let sample = |share: u64, polls, empty| {
+        let queues = (0..).zip(packets);
+        let queues = queues.map(|(number, got)| queue(number, [polls, empty, got * share]));
+        Sample { queues: queues.collect(), ..healthy() }
+    };
+    judged([sample(0, 0, 0), second_later(&sample(1, 1000, empty_polls))])
+}
+
+#[test]
+fn a_queue_that_gets_most_packets_is_found() {
+    assert_eq!(shared(&[1500, 500, 500, 500], 900), []);
+    let findings = shared(&[500, 1501, 500, 500], 900);
+    assert_eq!(lints(&findings), [("queue_imbalance", Severity::Info, "net_null0")]);
+    let evidence = &findings[0].evidence;
+    assert!(evidence.starts_with("queue 1 gets 1501.0 packets/s, 50 % of"), "{evidence}");
+    assert!(evidence.ends_with("the others get 500.0/s on average"), "{evidence}");
+    let busy = shared(&[500, 1501, 500, 500], 100);
+    assert_eq!(lints(&busy), [("queue_imbalance", Severity::Warning, "net_null0")]);
+    assert_eq!(lints(&shared(&[5000, 0], 900)).len(), 1);
+}
+
+#[test]
+fn few_packets_or_one_queue_say_nothing_about_the_balance() {
+    assert_eq!(shared(&[999, 0], 900), []);
+    assert_eq!(shared(&[100_000], 900), []);
+    assert_eq!(shared(&[], 0), []);
 }
 
 #[test]
