@@ -1,5 +1,8 @@
 //! The stream of records of one ring, parsed from bytes that were copied out of it.
 
+// For what every packet goes through: a call would hand each record over in memory, twice.
+#![allow(clippy::inline_always)]
+
 use crate::layout::{
     LEAK_SIZE, Leak, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SIZE, RING_ALIGN, Record,
 };
@@ -88,6 +91,7 @@ impl Records {
     ///
     /// # Errors
     /// When the bytes are no valid record.
+    #[inline(always)]
     pub fn peek(&mut self) -> Result<Option<Record>, RecordError> {
         while self.pending() > 0 {
             let (size, kind) = self.check_frame()?;
@@ -117,6 +121,7 @@ impl Records {
         self.position += u64::from(size);
     }
 
+    #[inline(always)]
     fn check_frame(&self) -> Result<(u32, u8), RecordError> {
         let position = self.position;
         let to_ring_end = u64::from(self.data_size) - position % u64::from(self.data_size);
@@ -135,6 +140,7 @@ impl Records {
         Ok((size, kind))
     }
 
+    #[inline(always)]
     fn check_packet(&self, size: u32) -> Result<Record, RecordError> {
         let position = self.position;
         let room = self.pending();
