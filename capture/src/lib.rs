@@ -20,10 +20,10 @@ pub mod packet;
 pub mod pcapng;
 #[cfg(test)]
 mod producer;
+mod protocol;
 pub mod pump;
-pub mod read;
-pub mod records;
 pub mod recorder;
+pub mod records;
 pub mod ring;
 pub mod session;
 pub mod sink;

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::iter::Sum;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::SealFlags;
@@ -17,6 +17,7 @@ use crate::layout::{
     HEAD, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC,
     RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader, SAMPLED_OUT, TAIL_SIZE, VERSION,
 };
+use crate::protocol::{BadHead, Cursor, read_locked};
 
 /// Tries to read the anchors between two writes before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
@@ -106,7 +107,7 @@ pub struct Ring {
     data: MmapRaw,
     tail: MmapRaw,
     header: RingHeader,
-    consumed: u64,
+    cursor: Cursor,
 }
 
 impl Ring {
@@ -133,9 +134,9 @@ impl Ring {
             .len(TAIL_SIZE)
             .map_raw(&tail)
             .map_err(|source| RingError::Map { what: "tail", source })?;
-        let mut ring = Self { data, tail, header, consumed: 0 };
-        ring.consumed = ring.tail_word().load(Ordering::Relaxed);
-        ring.available()?;
+        let cursor = Cursor::new(tail_word(&tail), header.data_size, RING_ALIGN);
+        let ring = Self { data, tail, header, cursor };
+        ring.cursor.available(word(&ring.data, HEAD)).map_err(|head| ring.bad_head(head))?;
         Ok(ring)
     }
 
@@ -166,7 +167,7 @@ impl Ring {
 
     /// Bytes read so far; the ring position of the next byte to read.
     pub fn consumed(&self) -> u64 {
-        self.consumed
+        self.cursor.consumed()
     }
 
     /// Appends everything published to `out`, gives the room back to the producer, and returns the
@@ -175,23 +176,14 @@ impl Ring {
     /// # Errors
     /// When head went back or is further ahead than the ring is large. The ring is useless then.
     pub fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, RingError> {
-        let available = self.available()?;
-        if available == 0 {
-            return Ok(0);
-        }
-        let size = self.header.data_size as usize;
-        let start = (self.consumed % size as u64) as usize;
-        let first = available.min(size - start);
-        self.copy_out(start, first, out);
-        self.copy_out(0, available - first, out);
-        self.consumed += available as u64;
-        self.tail_word().store(self.consumed, Ordering::Release);
-        Ok(available)
+        let (head, tail) = (word(&self.data, HEAD), tail_word(&self.tail));
+        let copy = |offset, len| copy_out(&self.data, self.header.data_size, offset, len, out);
+        self.cursor.read(head, tail, copy).map_err(|head| self.bad_head(head))
     }
 
     /// What the producer has counted.
     pub fn counters(&self) -> Counters {
-        let load = |at| self.word(at).load(Ordering::Relaxed);
+        let load = |at| word(&self.data, at).load(Ordering::Relaxed);
         Counters {
             records: load(RECORDS),
             dropped: load(DROPPED),
@@ -203,77 +195,68 @@ impl Ring {
     /// Packets of one port lost because the ring was full; `None` when that is not counted.
     pub fn port_dropped(&self, port: u16) -> Option<u64> {
         (self.counts_gaps() && usize::from(port) < RING_PORTS)
-            .then(|| self.word(PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
+            .then(|| word(&self.data, PORT_DROPPED + 8 * usize::from(port)).load(Ordering::Relaxed))
     }
 
     /// Changes when the anchors do.
     pub fn anchor_seq(&self) -> u32 {
-        self.seq().load(Ordering::Acquire)
+        seq_word(&self.data).load(Ordering::Acquire)
     }
 
     /// The first and the latest anchor; `None` while they are being written.
     pub fn anchors(&self) -> Option<(Anchor, Anchor)> {
         for _ in 0..SEQLOCK_TRIES {
-            let before = self.seq().load(Ordering::Acquire);
-            let anchors = (self.anchor(0), self.anchor(1));
-            fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && before == self.seq().load(Ordering::Relaxed) {
-                return Some(anchors);
+            let anchors = read_locked(seq_word(&self.data), || (self.anchor(0), self.anchor(1)));
+            if anchors.is_some() {
+                return anchors;
             }
             std::hint::spin_loop();
         }
         None
     }
 
-    fn available(&self) -> Result<usize, RingError> {
-        let head = self.word(HEAD).load(Ordering::Acquire);
-        match head.checked_sub(self.consumed) {
-            Some(bytes)
-                if bytes <= u64::from(self.header.data_size)
-                    && bytes.is_multiple_of(u64::from(RING_ALIGN)) =>
-            {
-                Ok(bytes as usize)
-            }
-            _ => Err(RingError::Head { lcore: self.lcore(), from: self.consumed, to: head }),
-        }
-    }
-
-    fn copy_out(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
-        let end = out.len() + len;
-        out.reserve(len);
-        // SAFETY: callers keep offset + len within data_size, which `map` checked to be mapped;
-        // `reserve` made room for len bytes, all of which are written before set_len. The producer
-        // does not write bytes between tail and head; if it does all the same, what arrives is
-        // arbitrary bytes, which every reader of `out` must expect.
-        unsafe {
-            let from = self.data.as_ptr().add(RING_HEADER_SIZE + offset);
-            from.copy_to_nonoverlapping(out.as_mut_ptr().add(out.len()), len);
-            out.set_len(end);
-        }
+    fn bad_head(&self, BadHead(to): BadHead) -> RingError {
+        RingError::Head { lcore: self.lcore(), from: self.consumed(), to }
     }
 
     fn anchor(&self, index: usize) -> Anchor {
         let at = ANCHORS + index * ANCHOR_SIZE;
-        let load = |at| self.word(at).load(Ordering::Relaxed);
+        let load = |at| word(&self.data, at).load(Ordering::Relaxed);
         Anchor { tsc: load(at), realtime_ns: load(at + 8), raw_ns: load(at + 16) }
     }
+}
 
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: offset is one of the constants of `layout`, a multiple of 8 within the mapped
-        // header page; the mapping lives as long as self. It is read-only: callers only load.
-        unsafe { AtomicU64::from_ptr(self.data.as_ptr().add(offset).cast_mut().cast()) }
+/// `offset + len` is at most the size of the data area.
+fn copy_out(data: &MmapRaw, size: u32, offset: usize, len: usize, out: &mut Vec<u8>) {
+    debug_assert!(offset + len <= size as usize);
+    let end = out.len() + len;
+    out.reserve(len);
+    // SAFETY: callers keep offset + len within data_size, which `Ring::map` checked to be mapped;
+    // `reserve` made room for len bytes, all of which are written before set_len. The producer
+    // does not write bytes between tail and head; if it does all the same, what arrives is
+    // arbitrary bytes, which every reader of `out` must expect.
+    unsafe {
+        let from = data.as_ptr().add(RING_HEADER_SIZE + offset);
+        from.copy_to_nonoverlapping(out.as_mut_ptr().add(out.len()), len);
+        out.set_len(end);
     }
+}
 
-    fn seq(&self) -> &AtomicU32 {
-        // SAFETY: as in `word`; ANCHOR_SEQ is a multiple of 4 within the header.
-        unsafe { AtomicU32::from_ptr(self.data.as_ptr().add(ANCHOR_SEQ).cast_mut().cast()) }
-    }
+fn word(data: &MmapRaw, offset: usize) -> &AtomicU64 {
+    // SAFETY: offset is one of the constants of `layout`, a multiple of 8 within the mapped
+    // header page; the mapping lives as long as the reference. It is read-only: callers only load.
+    unsafe { AtomicU64::from_ptr(data.as_ptr().add(offset).cast_mut().cast()) }
+}
 
-    fn tail_word(&self) -> &AtomicU64 {
-        // SAFETY: the tail mapping is page-aligned, writable, at least 8 bytes long and lives as
-        // long as self.
-        unsafe { AtomicU64::from_ptr(self.tail.as_mut_ptr().cast()) }
-    }
+fn seq_word(data: &MmapRaw) -> &AtomicU32 {
+    // SAFETY: as in `word`; ANCHOR_SEQ is a multiple of 4 within the header.
+    unsafe { AtomicU32::from_ptr(data.as_ptr().add(ANCHOR_SEQ).cast_mut().cast()) }
+}
+
+fn tail_word(tail: &MmapRaw) -> &AtomicU64 {
+    // SAFETY: the tail mapping is page-aligned, writable, at least 8 bytes long and lives as
+    // long as the reference.
+    unsafe { AtomicU64::from_ptr(tail.as_mut_ptr().cast()) }
 }
 
 /// A mapping faults when its file shrinks, so a file that may shrink is not mapped.

@@ -1,0 +1,100 @@
+//! The consumer's part in the protocol of a ring: which shared word it touches when, and in which
+//! memory order. What the words are made of is left open, so that a model checker can try them all.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// A word that the producer works with at the same time.
+pub(crate) trait Word<T> {
+    fn load(&self, order: Ordering) -> T;
+    fn store(&self, value: T, order: Ordering);
+    fn fence(order: Ordering);
+}
+
+macro_rules! word {
+    ($atomic:ty, $value:ty, $fence:path) => {
+        impl Word<$value> for $atomic {
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+
+            fn fence(order: Ordering) {
+                $fence(order);
+            }
+        }
+    };
+}
+
+word!(AtomicU32, u32, fence);
+word!(AtomicU64, u64, fence);
+
+/// How far a ring has been read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    consumed: u64,
+    size: u64,
+    align: u64,
+}
+
+/// The head that is not where a head can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadHead(pub(crate) u64);
+
+impl Cursor {
+    /// Starts where the last consumer of the ring stopped. `size` and `align` are powers of two.
+    pub(crate) fn new(tail: &impl Word<u64>, size: u32, align: u32) -> Self {
+        let consumed = tail.load(Ordering::Relaxed);
+        Self { consumed, size: size.into(), align: align.into() }
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Bytes that are published and not yet read.
+    pub(crate) fn available(&self, head: &impl Word<u64>) -> Result<usize, BadHead> {
+        let head = head.load(Ordering::Acquire);
+        match head.checked_sub(self.consumed) {
+            Some(bytes) if bytes <= self.size && bytes.is_multiple_of(self.align) => {
+                Ok(bytes as usize)
+            }
+            _ => Err(BadHead(head)),
+        }
+    }
+
+    /// Has all that is available copied, as (offset, length) in the ring, then gives the room back.
+    pub(crate) fn read(
+        &mut self,
+        head: &impl Word<u64>,
+        tail: &impl Word<u64>,
+        mut copy: impl FnMut(usize, usize),
+    ) -> Result<usize, BadHead> {
+        let available = self.available(head)?;
+        if available == 0 {
+            return Ok(0);
+        }
+        let start = self.consumed % self.size;
+        let first = available.min((self.size - start) as usize);
+        copy(start as usize, first);
+        copy(0, available - first);
+        self.consumed += available as u64;
+        tail.store(self.consumed, Ordering::Release);
+        Ok(available)
+    }
+}
+
+/// Reads what a sequence lock guards, by relaxed loads; `None` when it was being written.
+pub(crate) fn read_locked<S: Word<u32>, T>(seq: &S, read: impl FnOnce() -> T) -> Option<T> {
+    let before = seq.load(Ordering::Acquire);
+    let value = read();
+    S::fence(Ordering::Acquire);
+    (before.is_multiple_of(2) && before == seq.load(Ordering::Relaxed)).then_some(value)
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! The protocol under loom: every order in which its accesses can take effect. The producer is that
+//! of `lib/src/tee.c` and `tee_ring.c`, access by access.
+
+use std::sync::atomic::Ordering;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::thread;
+
+use super::*;
+
+word!(AtomicU32, u32, fence);
+word!(AtomicU64, u64, fence);
+
+/// Units of data, each standing for the smallest record.
+const UNITS: usize = 4;
+const UNIT: u64 = 16;
+const SIZE: u64 = UNITS as u64 * UNIT;
+
+/// What fills the ring up to its end.
+const PAD: u64 = u64::MAX;
+
+struct Shared {
+    head: AtomicU64,
+    tail: AtomicU64,
+    dropped: AtomicU64,
+    /// loom fails when one side touches a cell that the other may be at.
+    data: [UnsafeCell<u64>; UNITS],
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            head: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            data: std::array::from_fn(|_| UnsafeCell::new(0)),
+        })
+    }
+
+    #[allow(unsafe_code)] // Cells of loom, which checks each access.
+    fn put(&self, at: u64, value: u64) {
+        // SAFETY: the pointer is that of a live cell; loom fails on a second access to it.
+        self.data[(at % SIZE / UNIT) as usize].with_mut(|cell| unsafe { *cell = value });
+    }
+
+    #[allow(unsafe_code)] // As above.
+    fn get(&self, unit: usize) -> u64 {
+        // SAFETY: as in `put`.
+        self.data[unit].with(|cell| unsafe { *cell })
+    }
+}
+
+/// One lcore. Its head and tail are private.
+struct Producer {
+    head: u64,
+    tail: u64,
+    dropped: u64,
+}
+
+impl Producer {
+    /// A record of so many units, each of them its id; false when there is no room.
+    fn write(&self, ring: &Shared, head: &mut u64, id: u64, units: u64) -> bool {
+        let left = SIZE - *head % SIZE;
+        let size = units * UNIT;
+        let pad = if size > left { left } else { 0 };
+        if *head - self.tail + pad + size > SIZE {
+            return false;
+        }
+        for (length, value) in [(pad, PAD), (size, id)] {
+            for at in (0..length).step_by(UNIT as usize) {
+                ring.put(*head + at, value);
+            }
+            *head += length;
+        }
+        true
+    }
+
+    /// The tail is accepted, records are written, the counters are stored, the head is published.
+    fn burst(&mut self, ring: &Shared, records: &[(u64, u64)]) {
+        let tail = ring.tail.load(Ordering::Acquire);
+        assert!(tail >= self.tail && tail <= self.head, "a tail that breaks the rules");
+        self.tail = tail;
+        let mut head = self.head;
+        for (id, units) in records {
+            if !self.write(ring, &mut head, *id, *units) {
+                self.dropped += 1;
+            }
+        }
+        self.head = head;
+        ring.dropped.store(self.dropped, Ordering::Relaxed);
+        ring.head.store(self.head, Ordering::Release);
+    }
+}
+
+/// Checks that records come whole, in order and once.
+#[derive(Default)]
+struct Seen {
+    ids: Vec<u64>,
+}
+
+impl Seen {
+    fn read(&mut self, ring: &Shared, cursor: &mut Cursor) {
+        let mut units = Vec::new();
+        let copied = cursor.read(&ring.head, &ring.tail, |offset, len| {
+            let first = offset / UNIT as usize;
+            units.extend((first..first + len / UNIT as usize).map(|unit| ring.get(unit)));
+        });
+        assert_eq!(copied.unwrap(), units.len() * UNIT as usize);
+        let mut units = units.into_iter().filter(|unit| *unit != PAD).peekable();
+        while let Some(id) = units.next() {
+            assert!(self.ids.last().is_none_or(|last| id > *last), "{id} after {:?}", self.ids);
+            // Records of odd ids have two units.
+            assert!(id.is_multiple_of(2) || units.next_if_eq(&id).is_some(), "half a record");
+            self.ids.push(id);
+        }
+    }
+}
+
+#[test]
+fn records_arrive_whole_in_order_and_once_under_loom() {
+    let bursts: [&[(u64, u64)]; 4] =
+        [&[(1, 2), (2, 1)], &[(3, 2)], &[(4, 1), (5, 2)], &[(6, 1), (7, 2)]];
+    loom::model(move || {
+        let ring = Shared::new();
+        let producer = thread::spawn({
+            let ring = Arc::clone(&ring);
+            move || {
+                let mut producer = Producer { head: 0, tail: 0, dropped: 0 };
+                for records in bursts {
+                    producer.burst(&ring, records);
+                }
+            }
+        });
+        let mut cursor = Cursor::new(&ring.tail, SIZE as u32, UNIT as u32);
+        let mut seen = Seen::default();
+        for _ in 0..3 {
+            seen.read(&ring, &mut cursor);
+        }
+        producer.join().unwrap();
+        seen.read(&ring, &mut cursor);
+        let dropped = ring.dropped.load(Ordering::Relaxed);
+        assert_eq!(seen.ids.len() as u64 + dropped, 7, "{:?}", seen.ids);
+    });
+}
+
+#[test]
+fn anchors_are_of_one_moment_under_loom() {
+    struct Locked {
+        seq: AtomicU32,
+        words: [AtomicU64; 2],
+    }
+    loom::model(|| {
+        let shared = Arc::new(Locked {
+            seq: AtomicU32::new(0),
+            words: [AtomicU64::new(0), AtomicU64::new(0)],
+        });
+        let writer = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                for moment in 1..=2 {
+                    shared.seq.store(2 * moment - 1, Ordering::Relaxed);
+                    fence(Ordering::Release);
+                    for word in &shared.words {
+                        word.store(moment.into(), Ordering::Relaxed);
+                    }
+                    shared.seq.store(2 * moment, Ordering::Release);
+                }
+            }
+        });
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let read = || read_locked(&shared.seq, || (load(&shared.words[0]), load(&shared.words[1])));
+        if let Some((first, second)) = read() {
+            assert_eq!(first, second);
+        }
+        writer.join().unwrap();
+        assert_eq!(read(), Some((2, 2)), "nobody writes any more");
+    });
+}
