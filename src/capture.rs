@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use pmdscope_capture::file::{FileSettings, Files};
 use pmdscope_capture::filter;
 use pmdscope_capture::layout::{
     ANY, DIR_RX, DIR_TX, Insn, MAX_SNAPLEN, RING_MAX_SIZE, RING_MIN_SIZE, Request, Select,
 };
 use pmdscope_capture::pump::{Control, Pump, Settings, Source};
 use pmdscope_capture::session::Session;
-use pmdscope_capture::sink::Sink;
-use pmdscope_capture::stream::Stream;
+use pmdscope_capture::target::Discard;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::interface::{Target, Wanted};
@@ -159,10 +159,13 @@ fn capture(
         .iter()
         .map(|wanted| open(args, wanted, program))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let sink = match args.write.as_deref() {
-        None => Sink::discard(),
-        Some(path) if path == Path::new("-") => Sink::stdout()?,
-        Some(path) => Sink::create(path)?,
+    let target: Box<dyn pmdscope_capture::target::Target> = match &args.write {
+        None => Box::new(Discard::default()),
+        Some(path) => {
+            let packet_buffered = args.packet_buffered;
+            let settings = FileSettings { packet_buffered, ..FileSettings::new(path) };
+            Box::new(Files::create(&settings)?)
+        }
     };
     let settings = Settings {
         snaplen: args.snapshot_length,
@@ -175,8 +178,7 @@ fn capture(
     if !args.quiet {
         report::started(wanted, settings.effective_snaplen());
     }
-    let report = Pump::new(sources, settings, Box::new(Stream::new(sink, args.packet_buffered)))
-        .run(control, &mut ());
+    let report = Pump::new(sources, settings, target).run(control, &mut ());
     if !args.quiet {
         report::ended(&report);
     }

@@ -1,18 +1,68 @@
-//! Capture files: formats, compression, rotation, and the thread that writes them.
+//! Capture files: formats, compression and rotation.
+//!
+//! [`Files`] makes blocks of packets in the thread of the capture, and never waits there. A second
+//! thread has the files: it compresses, writes, renames and deletes. Where it cannot keep up because
+//! a disk is slow or full, packets are lost and counted.
 
+mod batch;
+mod closed;
+mod codec;
+mod naming;
+mod pcap;
+mod schedule;
+mod section;
 mod settings;
+mod sink;
+mod writer;
 
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use self::batch::{Batch, Queue};
+use self::codec::Codec;
+use self::naming::BadName;
+use self::schedule::{Due, Schedule};
+use self::section::Section;
 pub use self::settings::{Compression, FileEvent, FileSettings, Format, Rotation};
-
+use self::sink::Sink;
+use self::writer::Writer;
 use crate::packet::{Interface, Origin, Packet, Statistics};
-use crate::sink::Sink;
-use crate::stream::Stream;
+use crate::pcapng;
 use crate::target::{Progress, Target, TargetError};
+
+/// How long a disk or a reader may take nothing at the end before it is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A target that writes files, one after the other.
 #[derive(Debug)]
 pub struct Files {
-    stream: Stream,
+    format: Format,
+    packet_buffered: bool,
+    name: String,
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+    /// The reader of a pipe, to notice its end.
+    reader: Option<OwnedFd>,
+    /// The blocks that are being collected.
+    batch: Option<Batch>,
+    section: Section,
+    schedule: Schedule,
+    /// Bytes and packets of the current file, before compression.
+    position: u64,
+    packets: u64,
+    /// Packets in all batches.
+    handed: u64,
+    /// Packets for which there was no room.
+    lost: u64,
+    /// The last file is complete.
+    complete: bool,
+    finished: bool,
 }
 
 impl Files {
@@ -21,42 +71,334 @@ impl Files {
     /// # Errors
     /// When it cannot be opened, or the settings contradict each other.
     pub fn create(settings: &FileSettings) -> Result<Self, TargetError> {
-        let sink =
-            if settings.is_stdout() { Sink::stdout()? } else { Sink::create(&settings.path)? };
-        Ok(Self { stream: Stream::new(sink, settings.packet_buffered) })
+        let refused = |reason| TargetError::Refused { name: name_of(settings), reason };
+        if let Some(reason) = settings.contradiction() {
+            return Err(refused(reason.to_owned()));
+        }
+        let begin_ns = settings.begin_ns.unwrap_or_else(wall_clock_ns);
+        let plan = Schedule::new(settings, begin_ns).map_err(|error| refused(error.to_string()))?;
+        let path = plan.path();
+        let opened = if settings.is_stdout() {
+            Sink::stdout()
+        } else {
+            Sink::open(&path, settings.in_place)
+        };
+        Self::start(settings, plan, opened.map_err(|source| TargetError::Open { path, source })?)
+    }
+
+    /// Writes to something that is open: a pipe or a socket called `name`. Of the settings, `path`
+    /// is not used.
+    ///
+    /// # Errors
+    /// When the settings contradict each other.
+    pub fn onto(file: File, name: &str, settings: &FileSettings) -> Result<Self, TargetError> {
+        let settings = FileSettings { path: "-".into(), ..settings.clone() };
+        let refused = |reason| TargetError::Refused { name: name.to_owned(), reason };
+        if let Some(reason) = settings.contradiction() {
+            return Err(refused(reason.to_owned()));
+        }
+        let plan = Schedule::new(&settings, 0).map_err(|error| refused(error.to_string()))?;
+        Self::start(&settings, plan, Sink::onto(file, name.to_owned()))
+    }
+
+    fn start(settings: &FileSettings, schedule: Schedule, sink: Sink) -> Result<Self, TargetError> {
+        let queue = Arc::new(Queue::default());
+        let (name, reader) = (sink.name().to_owned(), sink.reader());
+        let failed = |source| TargetError::Write { name: name.clone(), source };
+        let compression = settings.compression.unwrap_or_else(|| Compression::of(&settings.path));
+        let codec = Codec::new(compression).map_err(failed)?;
+        let writer = Writer::new(Arc::clone(&queue), settings, codec, sink);
+        let thread = std::thread::Builder::new().name("capture-writer".to_owned());
+        let thread = thread.spawn(|| writer.run()).map_err(failed)?;
+        Ok(Self {
+            format: settings.format,
+            packet_buffered: settings.packet_buffered,
+            name,
+            queue,
+            thread: Some(thread),
+            reader,
+            batch: None,
+            section: Section::default(),
+            schedule,
+            position: 0,
+            packets: 0,
+            handed: 0,
+            lost: 0,
+            complete: false,
+            finished: false,
+        })
+    }
+
+    /// Appends blocks that must not be lost.
+    fn put(&mut self, blocks: &[u8]) {
+        if !self.batch.as_ref().is_some_and(|batch| batch.has_room(blocks.len())) {
+            let next = self.queue.take_anyway(blocks.len());
+            self.hand_over(Some(next));
+        }
+        if let Some(room) = self.batch.as_mut().and_then(|batch| batch.room(blocks.len())) {
+            room.copy_from_slice(blocks);
+            self.position += blocks.len() as u64;
+        }
+    }
+
+    /// Gives the collected blocks to the writer, and goes on with another buffer.
+    fn hand_over(&mut self, next: Option<Batch>) {
+        match std::mem::replace(&mut self.batch, next) {
+            Some(batch) if batch.bytes().is_empty() => self.queue.recycle(batch),
+            Some(batch) => self.queue.write(batch),
+            None => {}
+        }
+    }
+
+    /// Makes room for a packet; false when the writer has all buffers.
+    fn make_room(&mut self, size: usize) -> bool {
+        if self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
+            return true;
+        }
+        let next = self.queue.take(size);
+        let there = next.is_some();
+        if there {
+            self.hand_over(next);
+        }
+        there
+    }
+
+    /// Puts a packet into its file; false when there is no room for it.
+    fn try_packet(&mut self, packet: &Packet<'_>) -> Result<bool, TargetError> {
+        let size = match self.format {
+            // Room for what was lost before.
+            Format::Pcapng => pcapng::packet_size(&Packet { dropped: 1, ..*packet }),
+            Format::Pcap { .. } => pcap::packet_size(packet),
+        };
+        if !self.make_room(size) || !self.rotate_for(packet, size)? {
+            return Ok(false);
+        }
+        if self.complete {
+            return Ok(true);
+        }
+        match self.format {
+            Format::Pcapng => {
+                let Ok((adapted, turn)) = self.section.adapt(packet) else {
+                    return Err(self.refused("the interface of a packet is not known"));
+                };
+                if let Some(blocks) = turn {
+                    self.put(&blocks);
+                }
+                let size = pcapng::packet_size(&adapted);
+                self.put_packet(size, |room| pcapng::put_packet(room, &adapted));
+            }
+            Format::Pcap { nanos } => {
+                self.put_header();
+                self.put_packet(size, |room| pcap::put_packet(room, packet, nanos));
+            }
+        }
+        self.section.delivered(packet);
+        Ok(true)
+    }
+
+    fn put_packet(&mut self, size: usize, fill: impl FnOnce(&mut [u8])) {
+        if !self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
+            let next = self.queue.take_anyway(size);
+            self.hand_over(Some(next));
+        }
+        let Some(batch) = &mut self.batch else { return };
+        let Some(room) = batch.room(size) else { return };
+        fill(room);
+        batch.packets += 1;
+        self.handed += 1;
+        self.packets += 1;
+        self.position += size as u64;
+    }
+
+    /// The header of a classic file, when it can be known: it says the largest snap length.
+    fn put_header(&mut self) {
+        if let Format::Pcap { nanos } = self.format
+            && self.position == 0
+            && let Some((linktype, snaplen)) = self.section.widest()
+        {
+            self.put(&pcap::header(nanos, snaplen, linktype));
+        }
+    }
+
+    /// Begins another file before a packet if it is time; false when there is no room for that.
+    fn rotate_for(&mut self, packet: &Packet<'_>, size: usize) -> Result<bool, TargetError> {
+        let reserve = match self.format {
+            Format::Pcapng => self.section.statistics_size() as u64,
+            Format::Pcap { .. } => 0,
+        };
+        match self.schedule.due(packet.ns, self.position, size as u64, reserve) {
+            Some(Due::BySize) if self.packets == 0 => Ok(true),
+            Some(due) => self.rotate(due, packet.ns),
+            None => Ok(true),
+        }
+    }
+
+    fn rotate(&mut self, due: Due, ns: u64) -> Result<bool, TargetError> {
+        let Some(next) = self.queue.take(0) else { return Ok(false) };
+        self.end_file();
+        self.hand_over(Some(next));
+        let advanced = self.schedule.advance(due, ns);
+        if !advanced.map_err(|BadName(reason)| self.refused(&reason))? {
+            self.complete = true;
+            self.queue.announce_end();
+            return Ok(true);
+        }
+        self.queue.next_file(self.schedule.path());
+        (self.position, self.packets) = (0, 0);
+        match self.format {
+            Format::Pcapng => self.put(&self.section.enter()),
+            Format::Pcap { .. } => self.put_header(),
+        }
+        Ok(true)
+    }
+
+    /// The last blocks of a file.
+    fn end_file(&mut self) {
+        match self.format {
+            Format::Pcapng => {
+                let blocks = self.section.leave();
+                self.put(&blocks);
+            }
+            Format::Pcap { .. } => self.put_header(),
+        }
+    }
+
+    fn refused(&self, reason: &str) -> TargetError {
+        TargetError::Refused { name: self.name.clone(), reason: reason.to_owned() }
+    }
+
+    fn reader_gone(&self) -> bool {
+        let Some(reader) = &self.reader else { return false };
+        let mut fds = [PollFd::new(reader, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut fds, Some(&now)).is_ok()
+            && fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
     }
 }
 
 impl Target for Files {
     fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
-        self.stream.section(origin)
+        self.queue.check()?;
+        let blocks = self.section.begin(origin);
+        if self.format == Format::Pcapng && !self.complete {
+            self.put(&blocks);
+        }
+        Ok(())
     }
 
     fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
-        self.stream.interface(interface)
+        self.queue.check()?;
+        if let Format::Pcap { .. } = self.format
+            && let Some((linktype, snaplen)) = self.section.widest()
+        {
+            if linktype != interface.linktype {
+                return Err(self.refused(&format!(
+                    "a pcap file has one link type, and {} has {} instead of {linktype}: write \
+                     pcapng, or capture from one interface",
+                    interface.name, interface.linktype
+                )));
+            }
+            if self.position > 0 && snaplen < interface.snaplen {
+                return Err(self.refused(&format!(
+                    "a pcap file has one snapshot length, and {} has {} instead of {snaplen}: \
+                     write pcapng",
+                    interface.name, interface.snaplen
+                )));
+            }
+        }
+        let blocks = self.section.add(interface);
+        if self.format == Format::Pcapng && !self.complete {
+            self.put(&blocks);
+        }
+        Ok(())
     }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
-        self.stream.packet(packet)
+        self.queue.check()?;
+        if self.complete {
+            return Ok(());
+        }
+        if !self.try_packet(packet)? {
+            self.lost += 1;
+            self.section.lost(packet);
+        }
+        if self.packet_buffered {
+            self.hand_over(None);
+        }
+        Ok(())
     }
 
     fn counters(&mut self, statistics: &[Statistics]) {
-        self.stream.counters(statistics);
+        self.section.counters(statistics);
     }
 
     fn flush(&mut self) -> Result<(), TargetError> {
-        self.stream.flush()
+        self.queue.check()?;
+        if self.complete {
+            return Ok(());
+        }
+        if self.schedule.is_aligned() {
+            let now_ns = wall_clock_ns();
+            if self.schedule.due_by_clock(now_ns) {
+                self.rotate(Due::ByTime, now_ns)?;
+            }
+        }
+        self.put_header();
+        self.hand_over(None);
+        Ok(())
     }
 
     fn done(&mut self) -> bool {
-        self.stream.done()
+        self.complete || self.queue.is_over() || self.reader_gone()
     }
 
     fn progress(&self) -> Progress {
-        self.stream.progress()
+        let (progress, over) = self.queue.progress();
+        let unwritten = if over || self.finished { self.handed - progress.written } else { 0 };
+        Progress { lost: self.lost + unwritten, ..progress }
     }
 
     fn finish(&mut self) -> Result<(), TargetError> {
-        self.stream.finish()
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        if !self.complete {
+            self.end_file();
+            self.hand_over(None);
+            self.queue.announce_end();
+        }
+        if !self.queue.await_end(PATIENCE) {
+            let source = io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more");
+            return Err(TargetError::Write { name: self.name.clone(), source });
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            return Err(self.refused("the thread that writes has panicked"));
+        }
+        self.queue.check()
     }
 }
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // Whoever wants to know has called it before.
+        let _ = self.finish();
+    }
+}
+
+fn name_of(settings: &FileSettings) -> String {
+    if settings.is_stdout() {
+        "standard output".to_owned()
+    } else {
+        settings.path.display().to_string()
+    }
+}
+
+fn wall_clock_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

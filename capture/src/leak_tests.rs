@@ -5,13 +5,12 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
+use crate::file::{FileSettings, Files};
 use crate::layout::{
     Anchor, DIR_RX, RECORD_LEAK, RECORD_SIZE, RING_ALIGN, RING_MIN_SIZE, Request, TEE_ACCEPT,
     TEE_END, TEE_LEAKED,
 };
 use crate::producer::{Listener, Peer, Producer, message};
-use crate::sink::Sink;
-use crate::stream::Stream;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -154,7 +153,7 @@ fn sample() -> Vec<LostMbuf> {
 fn tshark_shows_a_comment_on_every_packet() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leaked.pcapng");
-    let mut target = Stream::new(Sink::create(&file).unwrap(), false);
+    let mut target = Files::create(&FileSettings::new(&file)).unwrap();
     write(&mut target, "app", &sample(), |mbuf| format!("lost at site {}", mbuf.leak.site))
         .unwrap();
     let fields = ["frame.comment", "frame.interface_name", "frame.interface_queue", "frame.len"];

@@ -1,7 +1,7 @@
 //! Reads capture rings of DPDK apps and writes pcapng.
 //!
 //! [`session`] asks an app for its rings, [`ring`] copies records out of them, [`merge`] puts them
-//! in order, [`clock`] gives them a time, [`pcapng`] makes blocks of them and [`sink`] writes those.
+//! in order, [`clock`] gives them a time, [`file`] writes them.
 //! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told to stop. `docs/ring.md` has the rules.
 
 // Lengths are bounded by a ring of 64 MiB or a snap length of 256 KiB long before they are cast;
@@ -23,10 +23,8 @@ mod producer;
 mod protocol;
 pub mod pump;
 pub mod read;
-pub mod records;
 pub mod recorder;
+pub mod records;
 pub mod ring;
 pub mod session;
-pub mod sink;
-pub mod stream;
 pub mod target;

@@ -6,11 +6,12 @@ use crate::packet::{Interface, Origin, Packet, Statistics};
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
-/// Type of an enhanced packet block.
-pub const PACKET: u32 = 6;
+const PACKET: u32 = 6;
 
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const NANOSECONDS: u8 = 9;
+/// Longest value of an option: padded, its length still has 16 bits.
+const MAX_OPTION: usize = 0xfffc;
 
 /// A block being written at the end of a buffer.
 struct Block<'a> {
@@ -48,7 +49,7 @@ impl<'a> Block<'a> {
     }
 
     fn option(&mut self, code: u16, value: &[u8]) {
-        let value = &value[..value.len().min(usize::from(u16::MAX) - 3)];
+        let value = &value[..value.len().min(MAX_OPTION)];
         self.u16(code);
         self.u16(value.len() as u16);
         self.padded(value);
@@ -108,33 +109,101 @@ pub fn write_interface(out: &mut Vec<u8>, interface: &Interface) {
     block.end_options();
 }
 
+/// First word of an option.
+const fn option(code: u16, len: u16) -> u32 {
+    let ([a, b], [c, d]) = (code.to_ne_bytes(), len.to_ne_bytes());
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+/// Fills a slice from its start.
+struct Fill<'a>(&'a mut [u8]);
+
+impl Fill<'_> {
+    fn words<const N: usize>(&mut self, words: [u32; N]) {
+        let (target, rest) = std::mem::take(&mut self.0).split_at_mut(4 * N);
+        for (target, word) in target.chunks_exact_mut(4).zip(words) {
+            target.copy_from_slice(&word.to_ne_bytes());
+        }
+        self.0 = rest;
+    }
+
+    fn number(&mut self, code: u16, value: u64) {
+        let (target, rest) = std::mem::take(&mut self.0).split_at_mut(12);
+        target[..4].copy_from_slice(&option(code, 8).to_ne_bytes());
+        target[4..].copy_from_slice(&value.to_ne_bytes());
+        self.0 = rest;
+    }
+
+    fn padded(&mut self, bytes: &[u8]) {
+        let size = bytes.len().next_multiple_of(4);
+        let (target, rest) = std::mem::take(&mut self.0).split_at_mut(size);
+        target[bytes.len()..].fill(0);
+        target[..bytes.len()].copy_from_slice(bytes);
+        self.0 = rest;
+    }
+}
+
+fn bounded(text: &str) -> &[u8] {
+    &text.as_bytes()[..text.len().min(MAX_OPTION)]
+}
+
+/// Bytes that a packet takes.
+pub fn packet_size(packet: &Packet<'_>) -> usize {
+    let comment = match bounded(packet.comment).len() {
+        0 => 0,
+        len => 4 + len.next_multiple_of(4),
+    };
+    let dropped = if packet.dropped > 0 { 12 } else { 0 };
+    let queue = if packet.queue.is_some() { 8 } else { 0 };
+    // Head, flags, id, end of options, length.
+    28 + packet.data.len().next_multiple_of(4) + comment + 8 + dropped + 12 + queue + 4 + 4
+}
+
 /// Appends a packet.
 pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
-    let mut block = Block::begin(out, PACKET);
-    block.u32(packet.interface);
-    block.time(packet.ns);
-    block.u32(packet.data.len() as u32);
-    block.u32(packet.len);
-    block.padded(packet.data);
-    let direction: u32 = match packet.dir {
+    let start = out.len();
+    out.resize(start + packet_size(packet), 0);
+    put_packet(&mut out[start..], packet);
+}
+
+/// Puts a packet into exactly [`packet_size`] bytes.
+pub fn put_packet(out: &mut [u8], packet: &Packet<'_>) {
+    let size = out.len() as u32;
+    let mut fill = Fill(out);
+    let (high, low) = ((packet.ns >> 32) as u32, packet.ns as u32);
+    fill.words([PACKET, size, packet.interface, high, low, packet.data.len() as u32, packet.len]);
+    fill.padded(packet.data);
+    let comment = bounded(packet.comment);
+    if !comment.is_empty() {
+        fill.words([option(1, comment.len() as u16)]);
+        fill.padded(comment);
+    }
+    let direction = match packet.dir {
         DIR_RX => 1,
         DIR_TX => 2,
         _ => 0,
     };
-    block.text(1, packet.comment);
-    block.option(2, &direction.to_ne_bytes());
+    fill.words([option(2, 4), direction]);
     if packet.dropped > 0 {
-        block.option(4, &packet.dropped.to_ne_bytes());
+        fill.number(4, packet.dropped);
     }
-    block.option(5, &packet.id.to_ne_bytes());
+    fill.number(5, packet.id);
     if let Some(queue) = packet.queue {
-        block.option(6, &u32::from(queue).to_ne_bytes());
+        fill.words([option(6, 4), queue.into()]);
     }
-    block.end_options();
+    fill.words([option(0, 0), size]);
 }
+
+/// Most bytes of statistics.
+pub const STATISTICS_SIZE: usize = 112;
 
 /// Appends what is known of an interface at the end.
 pub fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    write_losses(out, statistics, 0);
+}
+
+/// The same where `lost` packets were captured and then not written.
+pub fn write_losses(out: &mut Vec<u8>, statistics: &Statistics, lost: u64) {
     let mut block = Block::begin(out, STATISTICS);
     block.u32(statistics.interface);
     block.time(statistics.end_ns);
@@ -146,24 +215,32 @@ pub fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
     block.counter(4, statistics.received);
     block.counter(5, statistics.dropped);
     block.counter(6, statistics.accepted);
+    block.counter(7, (lost > 0).then_some(lost));
     block.counter(8, Some(statistics.delivered));
     block.end_options();
 }
 
-/// Type and size of every whole block at the start of `bytes`.
-pub fn whole_blocks(bytes: &[u8]) -> impl Iterator<Item = (u32, usize)> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let (kind, after) = rest.split_first_chunk()?;
-        let size = u32::from_ne_bytes(*after.first_chunk()?) as usize;
-        rest = rest.get(size.max(12)..)?;
-        Some((u32::from_ne_bytes(*kind), size))
-    })
+/// Bytes and packets of the whole blocks at the start of `bytes`.
+pub fn whole(bytes: &[u8]) -> (usize, u64) {
+    let (mut done, mut packets) = (0, 0);
+    while let Some((kind, rest)) = bytes[done..].split_first_chunk() {
+        let Some(size) = rest.first_chunk().map(|size| u32::from_ne_bytes(*size) as usize) else {
+            break;
+        };
+        if size < 12 || bytes.len() - done < size {
+            break;
+        }
+        done += size;
+        packets += u64::from(u32::from_ne_bytes(*kind) == PACKET);
+    }
+    (done, packets)
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::layout::MAX_SNAPLEN;
@@ -212,7 +289,7 @@ mod tests {
             dropped: 7,
             ..packet
         };
-        write_packet(&mut out, &Packet { id: 1, ..packet });
+        write_packet(&mut out, &Packet { id: 1, comment: "odd", ..packet });
         for interface in [0, 1] {
             write_statistics(
                 &mut out,
@@ -320,11 +397,56 @@ mod tests {
     }
 
     #[test]
+    fn statistics_are_not_larger_than_they_say() {
+        let mut out = Vec::new();
+        let all = Some(1);
+        let statistics =
+            Statistics { received: all, dropped: all, accepted: all, ..Statistics::default() };
+        write_losses(&mut out, &statistics, 1);
+        assert_eq!(out.len(), STATISTICS_SIZE);
+    }
+
+    #[test]
     fn whole_blocks_stop_before_a_partial_one() {
         let bytes = sample();
-        let sizes = whole_blocks(&bytes).map(|(_, size)| size).collect::<Vec<_>>();
-        assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (7, bytes.len()));
-        assert_eq!(whole_blocks(&bytes[..bytes.len() - 1]).count(), 6);
-        assert_eq!(whole_blocks(&bytes[..5]).count(), 0);
+        assert_eq!(whole(&bytes), (bytes.len(), 2));
+        let (most, packets) = whole(&bytes[..bytes.len() - 1]);
+        assert!(packets == 2 && bytes.len() - most <= STATISTICS_SIZE);
+        assert_eq!(whole(&bytes[..5]), (0, 0));
+        assert_eq!(whole(&[0; 64]), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_packet_fills_its_size_whatever_it_is(
+            data in proptest::collection::vec(any::<u8>(), 0..200),
+            comment in ".{0,40}",
+            dropped: u64,
+            id: u64,
+            ns: u64,
+            queue: Option<u16>,
+        ) {
+            let packet = Packet {
+                interface: 3, ns, data: &data, len: 1500, dir: DIR_TX, queue, dropped, id,
+                comment: &comment,
+            };
+            let mut out = vec![0xee; packet_size(&packet)];
+            put_packet(&mut out, &packet);
+            prop_assert_eq!(whole(&out), (out.len(), 1));
+            let (rest, block) = pcap_parser::parse_enhancedpacketblock_le(&out).unwrap();
+            prop_assert!(rest.is_empty());
+            prop_assert_eq!(&block.data[..data.len()], &data[..]);
+            let ts = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+            prop_assert_eq!((ts, block.if_id, block.origlen), (ns, 3, 1500));
+            let value = |code| {
+                let option = block.options.iter().find(|option| option.code.0 == code)?;
+                Some(option.value[..option.len.into()].to_vec())
+            };
+            prop_assert_eq!(value(1), (!comment.is_empty()).then(|| comment.clone().into_bytes()));
+            prop_assert_eq!(value(4), (dropped > 0).then(|| dropped.to_le_bytes().to_vec()));
+            prop_assert_eq!(value(5), Some(id.to_le_bytes().to_vec()));
+            let number = queue.map(|queue| u32::from(queue).to_le_bytes().to_vec());
+            prop_assert_eq!(value(6), number);
+        }
     }
 }

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use pmdscope_capture::file::{FileSettings, Files};
 use pmdscope_capture::layout::{
     ANY, DIR_RX, DIR_TX, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, Request, Select, TEE_LEAKED,
 };
 use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
-use pmdscope_capture::sink::Sink;
-use pmdscope_capture::stream::Stream;
 use pmdscope_capture::target::TargetError;
 use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
@@ -52,10 +51,8 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         .map_err(LeakError::from)
         .and_then(|session| leak::receive(session, TIMEOUT))
         .with_context(|| no_packets(&name, &sample))?;
-    let sink = if to_stdout { Sink::stdout()? } else { Sink::create(path)? };
-    match leak::write(&mut Stream::new(sink, false), &name, &dump.mbufs, |mbuf| {
-        comment(mbuf, &sample)
-    }) {
+    let mut files = Files::create(&FileSettings::new(path))?;
+    match leak::write(&mut files, &name, &dump.mbufs, |mbuf| comment(mbuf, &sample)) {
         Err(TargetError::Closed { .. }) => {}
         written => written?,
     }

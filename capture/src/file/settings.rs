@@ -63,6 +63,24 @@ pub struct Rotation {
     pub count_before_extension: bool,
 }
 
+impl Rotation {
+    /// There is more than one file.
+    pub(super) fn is_on(&self) -> bool {
+        self.bytes.is_some() || self.seconds.is_some()
+    }
+
+    /// Names come again after `files`.
+    pub(super) fn reuses_names(&self) -> bool {
+        let runs_on = self.count_before_extension && self.seconds.is_some();
+        self.files.is_some() && self.bytes.is_some() && !self.bounded && !runs_on
+    }
+
+    /// The capture ends after so many files.
+    pub(super) fn ends_after(&self) -> Option<u32> {
+        self.files.filter(|_| self.bytes.is_none() && !self.bounded)
+    }
+}
+
 /// What happened to files, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileEvent {
@@ -108,8 +126,86 @@ impl FileSettings {
         Self { path: path.into(), ..Self::default() }
     }
 
+    /// What does not go together, and what does.
+    pub(super) fn contradiction(&self) -> Option<&'static str> {
+        let rotation = &self.rotation;
+        let quota = self.quota.unwrap_or(u64::MAX);
+        let checks = [
+            (self.path.as_os_str().is_empty(), "its name is empty"),
+            (
+                self.is_stdout() && rotation.is_on(),
+                "standard output has no further files: give -w FILE",
+            ),
+            (self.is_stdout() && self.command.is_some(), "-z needs -w FILE"),
+            (rotation.bytes == Some(0), "-C needs a size above 0"),
+            (rotation.seconds == Some(0), "-G needs a number of seconds above 0"),
+            (rotation.files == Some(0), "-W needs a number of files above 0"),
+            (rotation.exact && rotation.bytes.is_none(), "an exact size needs -C"),
+            (rotation.aligned && rotation.seconds.is_none(), "aligned files need -G"),
+            (rotation.bounded && rotation.files.is_none(), "a bound of files needs -W"),
+            (
+                self.quota.is_some() && !rotation.is_on(),
+                "a quota deletes complete files, so it needs -C or -G",
+            ),
+            (
+                rotation.bytes.is_some_and(|bytes| bytes > quota / 2),
+                "the size of -C is more than half of the quota: no complete file would remain",
+            ),
+        ];
+        checks.into_iter().find(|(wrong, _)| *wrong).map(|(_, reason)| reason)
+    }
+
     /// Packets go to standard output.
     pub fn is_stdout(&self) -> bool {
         self.path == Path::new("-")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_goes_by_the_extension() {
+        assert_eq!(Compression::of(Path::new("a.gz/x.pcapng")), Compression::None);
+        assert_eq!(Compression::of(Path::new("x.pcapng.gz")), Compression::Gzip);
+        assert_eq!(Compression::of(Path::new("x.zst")), Compression::Zstd);
+        assert_eq!(Compression::of(Path::new("-")), Compression::None);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_a_reason() {
+        let rotation = |change: fn(&mut Rotation)| {
+            let mut settings = FileSettings::new("x");
+            change(&mut settings.rotation);
+            settings
+        };
+        let sized = rotation(|r| r.bytes = Some(1000));
+        let bad = [
+            (FileSettings { path: "-".into(), ..sized.clone() }, "standard output"),
+            (
+                FileSettings {
+                    path: "-".into(),
+                    command: Some("gzip".into()),
+                    ..FileSettings::default()
+                },
+                "-z",
+            ),
+            (FileSettings { quota: Some(1999), ..sized.clone() }, "half"),
+            (FileSettings { quota: Some(2000), ..FileSettings::new("x") }, "-C or -G"),
+            (rotation(|r| r.bytes = Some(0)), "-C"),
+            (rotation(|r| r.seconds = Some(0)), "-G"),
+            (rotation(|r| r.files = Some(0)), "-W"),
+            (rotation(|r| r.exact = true), "-C"),
+            (rotation(|r| r.aligned = true), "-G"),
+            (rotation(|r| r.bounded = true), "-W"),
+            (FileSettings::new(""), "empty"),
+        ];
+        for (settings, expected) in bad {
+            let reason = settings.contradiction().unwrap();
+            assert!(reason.contains(expected), "{expected}: {reason}");
+        }
+        assert_eq!(FileSettings { quota: Some(2000), ..sized }.contradiction(), None);
+        assert_eq!(FileSettings::new("-").contradiction(), None);
     }
 }

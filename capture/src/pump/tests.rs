@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::file::{FileSettings, Files};
 use crate::layout::{Anchor, DIR_RX, DIR_TX, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
 use crate::producer::{Listener, Peer, Producer, message};
-use crate::sink::Sink;
-use crate::stream::Stream;
 
 const HZ: u64 = 2_500_000_000;
 const RAW_BASE: u64 = 1_000_000_000;
@@ -60,8 +61,8 @@ impl App {
             scope.spawn(move || after(serve(&listener, &fds)));
             let (ports, session) = open(&path).unwrap();
             let source = Source { app: "model".into(), ports, session, reopen: None };
-            let stream = Stream::new(Sink::create(&self.file()).unwrap(), false);
-            Pump::new(vec![source], settings, Box::new(stream)).run(control, &mut ())
+            let files = Files::create(&FileSettings::new(self.file())).unwrap();
+            Pump::new(vec![source], settings, Box::new(files)).run(control, &mut ())
         })
     }
 }
@@ -169,10 +170,10 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let again = path.clone();
         let reopen: Reopen = Box::new(move || open(&again));
         let source = Source { app: "model".into(), ports, session, reopen: Some(reopen) };
-        let stream = Stream::new(Sink::create(&app.file()).unwrap(), false);
+        let files = Files::create(&FileSettings::new(app.file())).unwrap();
         let settings = Settings { count: Some(2), ..Settings::default() };
         let control = Control::default();
-        Pump::new(vec![source], settings, Box::new(stream)).run(&control, &mut witness)
+        Pump::new(vec![source], settings, Box::new(files)).run(&control, &mut witness)
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!((report.captured, report.rings.records, report.nb_rings), (2, 2, 2));

@@ -1,0 +1,241 @@
+//! Buffers of blocks, and the queue in which they go to the writer thread.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::target::{Progress, TargetError};
+
+/// Bytes of a buffer: few system calls, and the largest packet with room to spare.
+const BUFFER_SIZE: usize = 512 * 1024;
+/// Buffers in all, which bounds what waits for a disk.
+const MAX_BUFFERS: usize = 64 * 1024 * 1024 / BUFFER_SIZE;
+
+/// Whole blocks on their way to a file.
+#[derive(Debug)]
+pub(super) struct Batch {
+    bytes: Box<[u8]>,
+    used: usize,
+    /// Packets in it.
+    pub packets: u64,
+}
+
+impl Batch {
+    /// Zeroed memory comes untouched from the system: a buffer that is never used costs nothing.
+    fn with_room(size: usize) -> Self {
+        Self { bytes: vec![0; size].into(), used: 0, packets: 0 }
+    }
+
+    /// Where to put the next `size` bytes, unless it is full.
+    pub(super) fn room(&mut self, size: usize) -> Option<&mut [u8]> {
+        let room = self.bytes.get_mut(self.used..)?.get_mut(..size)?;
+        self.used += size;
+        Some(room)
+    }
+
+    pub(super) fn has_room(&self, size: usize) -> bool {
+        self.bytes.len() - self.used >= size
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    fn append(&mut self, other: &Self) -> bool {
+        let Some(room) = self.room(other.used) else { return false };
+        room.copy_from_slice(other.bytes());
+        self.packets += other.packets;
+        true
+    }
+}
+
+/// What the writer thread is to do next.
+#[derive(Debug)]
+pub(super) enum Command {
+    Write(Batch),
+    /// Complete the file and begin another.
+    Next(PathBuf),
+}
+
+/// What the writer thread finds in the queue.
+#[derive(Debug)]
+pub(super) enum Turn {
+    Do(Command),
+    /// Nothing came in time.
+    Idle,
+    /// Nothing will come any more.
+    End,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    commands: VecDeque<Command>,
+    free: Vec<Batch>,
+    /// Buffers that exist.
+    buffers: usize,
+    ending: bool,
+    over: bool,
+    error: Option<TargetError>,
+    progress: Progress,
+}
+
+/// The queue and everything else that both threads know.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Something to do for the writer.
+    work: Condvar,
+    /// The writer has come to its end.
+    end: Condvar,
+    failed: AtomicBool,
+}
+
+impl Queue {
+    /// A thread that panicked leaves numbers behind, and no broken ones.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty buffer of at least `size` bytes; none when all are waiting for the writer.
+    pub(super) fn take(&self, size: usize) -> Option<Batch> {
+        let mut state = self.state();
+        if state.free.is_empty() {
+            if state.buffers == MAX_BUFFERS {
+                return None;
+            }
+            state.buffers += 1;
+            state.free.push(Batch::with_room(BUFFER_SIZE));
+        }
+        if size > BUFFER_SIZE { Some(Batch::with_room(size)) } else { state.free.pop() }
+    }
+
+    /// The same, beyond the bound if need be: for what a file cannot be read without.
+    pub(super) fn take_anyway(&self, size: usize) -> Batch {
+        self.take(size).unwrap_or_else(|| Batch::with_room(size.max(BUFFER_SIZE)))
+    }
+
+    /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.
+    pub(super) fn write(&self, batch: Batch) {
+        let mut state = self.state();
+        let appended = match state.commands.back_mut() {
+            Some(Command::Write(last)) => last.append(&batch),
+            _ => false,
+        };
+        if appended || state.over {
+            recycle(&mut state, batch);
+        } else {
+            state.commands.push_back(Command::Write(batch));
+        }
+        drop(state);
+        self.work.notify_one();
+    }
+
+    pub(super) fn next_file(&self, path: PathBuf) {
+        self.state().commands.push_back(Command::Next(path));
+        self.work.notify_one();
+    }
+
+    /// What to do next, waited for at most so long.
+    pub(super) fn turn(&self, patience: Duration) -> Turn {
+        let idle = |state: &mut State| state.commands.is_empty() && !state.ending;
+        let (mut state, _) = self
+            .work
+            .wait_timeout_while(self.state(), patience, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        match state.commands.pop_front() {
+            Some(command) => Turn::Do(command),
+            None if state.ending => Turn::End,
+            None => Turn::Idle,
+        }
+    }
+
+    /// Waits until it may be worth trying again; false when everything is to end now.
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let running = |state: &mut State| !state.ending;
+        let (state, _) = self
+            .work
+            .wait_timeout_while(self.state(), pause, running)
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.ending
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn recycle(&self, batch: Batch) {
+        recycle(&mut self.state(), batch);
+    }
+
+    /// Changes what is told of the writer.
+    pub(super) fn report(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.state().progress);
+    }
+
+    /// How far the writer has come, and whether it has come to its end.
+    pub(super) fn progress(&self) -> (Progress, bool) {
+        let state = self.state();
+        (state.progress.clone(), state.over)
+    }
+
+    /// The writer has come to its end.
+    pub(super) fn close(&self, error: Option<TargetError>) {
+        let mut state = self.state();
+        state.over = true;
+        state.commands.clear();
+        self.failed.store(error.is_some(), Ordering::Release);
+        state.error = error;
+        self.end.notify_all();
+    }
+
+    /// The writer has gone, in whatever way.
+    pub(super) fn abandon(&self) {
+        self.state().over = true;
+        self.end.notify_all();
+    }
+
+    /// The error that ended the writer, once.
+    pub(super) fn check(&self) -> Result<(), TargetError> {
+        if self.failed.load(Ordering::Acquire) {
+            self.state().error.take().map_or(Ok(()), Err)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// True when nothing will be written any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    /// Nothing will come any more.
+    pub(super) fn announce_end(&self) {
+        self.state().ending = true;
+        self.work.notify_one();
+    }
+
+    /// Waits for the writer's end as long as bytes arrive at least every `patience`; false when they
+    /// stopped before.
+    pub(super) fn await_end(&self, patience: Duration) -> bool {
+        let mut state = self.state();
+        let mut deadline = Instant::now() + patience;
+        while !state.over && Instant::now() < deadline {
+            let bytes = state.progress.bytes;
+            let left = deadline.saturating_duration_since(Instant::now());
+            (state, _) = self
+                .end
+                .wait_timeout(state, left.min(Duration::from_millis(100)))
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.progress.bytes != bytes {
+                deadline = Instant::now() + patience;
+            }
+        }
+        state.over
+    }
+}
+
+fn recycle(state: &mut State, mut batch: Batch) {
+    if batch.bytes.len() == BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
+        (batch.used, batch.packets) = (0, 0);
+        state.free.push(batch);
+    }
+}

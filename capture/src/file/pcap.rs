@@ -1,0 +1,59 @@
+//! Classic pcap, in host byte order.
+
+use crate::packet::Packet;
+
+const MICROSECONDS_MAGIC: u32 = 0xa1b2_c3d4;
+const NANOSECONDS_MAGIC: u32 = 0xa1b2_3c4d;
+
+/// Bytes of a file header.
+const HEADER_SIZE: usize = 24;
+/// Bytes before the data of a packet.
+const RECORD_SIZE: usize = 16;
+
+/// The header of a file.
+pub(super) fn header(nanos: bool, snaplen: u32, linktype: u16) -> Vec<u8> {
+    let magic = if nanos { NANOSECONDS_MAGIC } else { MICROSECONDS_MAGIC };
+    let mut out = magic.to_ne_bytes().to_vec();
+    for version in [2_u16, 4] {
+        out.extend(version.to_ne_bytes());
+    }
+    for word in [0, 0, snaplen, linktype.into()] {
+        out.extend(word.to_ne_bytes());
+    }
+    out
+}
+
+/// Bytes that a packet takes.
+pub(super) fn packet_size(packet: &Packet<'_>) -> usize {
+    RECORD_SIZE + packet.data.len()
+}
+
+/// Puts a packet into exactly [`packet_size`] bytes.
+pub(super) fn put_packet(out: &mut [u8], packet: &Packet<'_>, nanos: bool) {
+    let (seconds, rest) = (packet.ns / 1_000_000_000, (packet.ns % 1_000_000_000) as u32);
+    let fraction = if nanos { rest } else { rest / 1000 };
+    // Seconds are unsigned, and last until 2106.
+    let words = [seconds as u32, fraction, packet.data.len() as u32, packet.len];
+    let (head, data) = out.split_at_mut(RECORD_SIZE);
+    for (target, word) in head.chunks_exact_mut(4).zip(words) {
+        target.copy_from_slice(&word.to_ne_bytes());
+    }
+    data.copy_from_slice(packet.data);
+}
+
+/// Bytes and packets of the whole records at the start of `bytes`; `at_start` of a file.
+pub(super) fn whole(bytes: &[u8], at_start: bool) -> (usize, u64) {
+    let (mut done, mut packets) = (if at_start { HEADER_SIZE } else { 0 }, 0);
+    if done > bytes.len() {
+        return (0, 0);
+    }
+    while let Some(captured) = bytes[done..].get(8..12).and_then(|field| field.first_chunk()) {
+        let size = RECORD_SIZE + u32::from_ne_bytes(*captured) as usize;
+        if bytes.len() - done < size {
+            break;
+        }
+        done += size;
+        packets += 1;
+    }
+    (done, packets)
+}

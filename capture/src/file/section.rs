@@ -1,0 +1,199 @@
+//! The interfaces of a section, what became of their packets, and the blocks that say so.
+
+use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::pcapng;
+
+/// An interface that was announced.
+#[derive(Debug)]
+struct Known {
+    interface: Interface,
+    /// Its number among those of its kind.
+    number: u32,
+    /// Packets of the current stretch: since the interface block was written.
+    delivered: u64,
+    lost: u64,
+    /// Packets lost since the last one that was not.
+    gap: u64,
+    /// What was known last, and at the begin of the current stretch.
+    now: Option<Statistics>,
+    base: Option<Statistics>,
+}
+
+/// Link type and snap length: a pcapng section has one of each, because some readers want that.
+type Kind = (u16, u32);
+
+/// The section that is being captured. In a file it may be in several parts, one after the other
+/// for interfaces of different kinds.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    origin: Origin,
+    known: Vec<Known>,
+    /// The kind whose interfaces the file is at.
+    kind: Option<Kind>,
+    /// What was known last of the interfaces of the section before.
+    before: Vec<(String, Statistics)>,
+    /// Times of the first and last packet of the current stretch.
+    times: Option<(u64, u64)>,
+}
+
+impl Section {
+    /// Begins anew, and gives the blocks for it.
+    pub(super) fn begin(&mut self, origin: &Origin) -> Vec<u8> {
+        let mut out = self.leave();
+        self.origin = origin.clone();
+        let last = |known: Known| known.now.map(|now| (known.interface.name, now));
+        self.before = std::mem::take(&mut self.known).into_iter().filter_map(last).collect();
+        self.kind = None;
+        out.extend(self.enter());
+        out
+    }
+
+    /// Adds an interface, and gives the blocks that the file needs for it.
+    pub(super) fn add(&mut self, interface: &Interface) -> Vec<u8> {
+        let kind = kind_of(interface);
+        let number = self.of_kind(kind).count() as u32;
+        self.known.push(Known {
+            interface: interface.clone(),
+            number,
+            delivered: 0,
+            lost: 0,
+            gap: 0,
+            now: None,
+            base: None,
+        });
+        if self.kind.is_some_and(|current| current != kind) {
+            return self.turn_to(kind);
+        }
+        self.kind = Some(kind);
+        let mut out = Vec::new();
+        pcapng::write_interface(&mut out, interface);
+        out
+    }
+
+    /// The link type and the largest snap length of all interfaces.
+    pub(super) fn widest(&self) -> Option<Kind> {
+        let linktype = self.known.first()?.interface.linktype;
+        Some((linktype, self.known.iter().map(|known| known.interface.snaplen).max()?))
+    }
+
+    /// The packet as it is to be written, and the blocks that the file needs before it.
+    pub(super) fn adapt<'a>(
+        &mut self,
+        packet: &Packet<'a>,
+    ) -> Result<(Packet<'a>, Option<Vec<u8>>), NoInterface> {
+        let known = self.known.get(packet.interface as usize).ok_or(NoInterface)?;
+        let kind = kind_of(&known.interface);
+        let dropped = packet.dropped + known.gap;
+        let packet = Packet { interface: known.number, dropped, ..*packet };
+        let turn = (self.kind != Some(kind)).then(|| self.turn_to(kind));
+        Ok((packet, turn))
+    }
+
+    /// A packet was handed over.
+    pub(super) fn delivered(&mut self, packet: &Packet<'_>) {
+        if let Some(known) = self.known.get_mut(packet.interface as usize) {
+            known.delivered += 1;
+            known.gap = 0;
+        }
+        let first = self.times.map_or(packet.ns, |(first, _)| first);
+        self.times = Some((first, packet.ns));
+    }
+
+    /// A packet was lost, and those before it that it tells of are still to be told of.
+    pub(super) fn lost(&mut self, packet: &Packet<'_>) {
+        if let Some(known) = self.known.get_mut(packet.interface as usize) {
+            known.lost += 1;
+            known.gap += packet.dropped + 1;
+        }
+    }
+
+    pub(super) fn counters(&mut self, statistics: &[Statistics]) {
+        for one in statistics {
+            let Some(known) = self.known.get_mut(one.interface as usize) else { continue };
+            if known.now.is_none() {
+                // Counts of an app that was not restarted go on in a new section.
+                let same = |(name, before): &&(String, Statistics)| {
+                    *name == known.interface.name && before.start_ns == one.start_ns
+                };
+                known.base = self.before.iter().find(same).map(|(_, before)| *before);
+            }
+            known.now = Some(*one);
+        }
+    }
+
+    /// Most bytes of [`Self::leave`].
+    pub(super) fn statistics_size(&self) -> usize {
+        self.known.len() * pcapng::STATISTICS_SIZE
+    }
+
+    /// Blocks that begin a file, or go on in it, with the interfaces of the current kind.
+    pub(super) fn enter(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        pcapng::write_section(&mut out, &self.origin);
+        for known in self.kind.into_iter().flat_map(|kind| self.of_kind(kind)) {
+            pcapng::write_interface(&mut out, &known.interface);
+        }
+        out
+    }
+
+    fn turn_to(&mut self, kind: Kind) -> Vec<u8> {
+        let mut out = self.leave();
+        self.kind = Some(kind);
+        out.extend(self.enter());
+        out
+    }
+
+    /// Blocks that end the current stretch: what is known of the interfaces since its begin.
+    pub(super) fn leave(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let (times, kind) = (self.times.take(), self.kind);
+        for known in self.known.iter_mut().filter(|known| kind == Some(kind_of(&known.interface))) {
+            if let Some(statistics) = known.stretch(times) {
+                pcapng::write_losses(&mut out, &statistics, known.lost);
+            }
+            (known.delivered, known.lost, known.base) = (0, 0, known.now.or(known.base));
+        }
+        out
+    }
+
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Known> {
+        self.known.iter().filter(move |known| kind_of(&known.interface) == kind)
+    }
+}
+
+/// A packet is one of an interface that was not announced.
+#[derive(Debug)]
+pub(super) struct NoInterface;
+
+impl Known {
+    /// What is known since the begin of the stretch. Without new counters it is the packets and
+    /// their times alone.
+    fn stretch(&self, times: Option<(u64, u64)>) -> Option<Statistics> {
+        let (interface, delivered) = (self.number, self.delivered);
+        let Some(now) = self.now.filter(|now| Some(now) != self.base.as_ref()) else {
+            let (start_ns, end_ns) = times.filter(|_| delivered + self.lost > 0)?;
+            return Some(Statistics {
+                interface,
+                start_ns,
+                end_ns,
+                delivered,
+                ..Statistics::default()
+            });
+        };
+        let Some(base) = self.base else { return Some(Statistics { interface, delivered, ..now }) };
+        let since = |now: Option<u64>, base: Option<u64>| Some(now?.saturating_sub(base?));
+        Some(Statistics {
+            interface,
+            start_ns: base.end_ns,
+            end_ns: now.end_ns,
+            received: since(now.received, base.received),
+            dropped: since(now.dropped, base.dropped),
+            accepted: since(now.accepted, base.accepted),
+            delivered,
+        })
+    }
+}
+
+fn kind_of(interface: &Interface) -> Kind {
+    (interface.linktype, interface.snaplen)
+}

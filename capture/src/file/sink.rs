@@ -1,0 +1,240 @@
+//! One open file, pipe or device.
+//!
+//! A regular file is `NAME.part` until it is complete. Where the system takes only a part of what is
+//! written, a regular file is cut back to its last whole block.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::target::TargetError;
+
+/// What is written to.
+#[derive(Debug)]
+pub(super) struct Sink {
+    file: File,
+    /// As people know it.
+    name: String,
+    place: Place,
+    written: u64,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A pipe or a device, or a descriptor that belongs to others.
+    Stream,
+    Regular {
+        path: PathBuf,
+        part: Option<PathBuf>,
+    },
+}
+
+impl Sink {
+    /// Standard output.
+    pub(super) fn stdout() -> io::Result<Self> {
+        let file = io::stdout().as_fd().try_clone_to_owned()?;
+        Ok(Self::onto(file.into(), "standard output".to_owned()))
+    }
+
+    /// Something open, which is never cut or renamed.
+    pub(super) fn onto(file: File, name: String) -> Self {
+        Self { file, name, place: Place::Stream, written: 0 }
+    }
+
+    /// Creates or overwrites a file, or opens a pipe or device.
+    pub(super) fn open(path: &Path, in_place: bool) -> io::Result<Self> {
+        let name = path.display().to_string();
+        match fs::metadata(path) {
+            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(there) if !there.is_file() => {
+                let file = OpenOptions::new().write(true).open(path)?;
+                return Ok(Self::onto(file, name));
+            }
+            _ => {}
+        }
+        // Behind a symbolic link, it is the file that is to be replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let part = (!in_place).then(|| part_of(&path));
+        let file = create_alone(part.as_deref().unwrap_or(&path))?;
+        Ok(Self { file, name, place: Place::Regular { path, part }, written: 0 })
+    }
+
+    /// As people know it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes in it.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The file, unless it is a stream.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Stream => None,
+            Place::Regular { path, .. } => Some(path),
+        }
+    }
+
+    /// A descriptor to learn from when the reader of a stream has gone.
+    pub(super) fn reader(&self) -> Option<std::os::fd::OwnedFd> {
+        match self.place {
+            Place::Stream => self.file.as_fd().try_clone_to_owned().ok(),
+            Place::Regular { .. } => None,
+        }
+    }
+
+    /// Writes `bytes` from `done` on, and moves `done`. After an error, a regular file is cut back
+    /// to where `whole` bytes end.
+    pub(super) fn write(
+        &mut self,
+        bytes: &[u8],
+        done: &mut usize,
+        whole: impl Fn(&[u8]) -> usize,
+    ) -> io::Result<()> {
+        while *done < bytes.len() {
+            let count = match self.file.write(&bytes[*done..]) {
+                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+                result => result,
+            };
+            match count {
+                Ok(count) => {
+                    *done += count;
+                    self.written += count as u64;
+                }
+                Err(error) => {
+                    self.cut_back(bytes, done, whole);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_back(&mut self, bytes: &[u8], done: &mut usize, whole: impl Fn(&[u8]) -> usize) {
+        if matches!(self.place, Place::Stream) {
+            return;
+        }
+        let partial = *done - whole(&bytes[..*done]);
+        let size = self.written - partial as u64;
+        // A file that cannot be cut is still readable up to its last whole block.
+        if self.file.set_len(size).and_then(|()| self.file.seek(SeekFrom::Start(size))).is_ok() {
+            *done -= partial;
+            self.written = size;
+        }
+    }
+
+    /// Completes it; a regular file gets its name.
+    pub(super) fn close(self) -> Result<(), TargetError> {
+        let Place::Regular { path, part: Some(part) } = &self.place else { return Ok(()) };
+        fs::rename(part, path).map_err(|source| TargetError::Write { name: self.name, source })
+    }
+}
+
+/// Where a file is until it is complete.
+fn part_of(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+/// An empty file that no other capture writes.
+fn create_alone(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    // A file system without locks is no reason to write nothing.
+    let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    if locked == Err(rustix::io::Errno::WOULDBLOCK) {
+        let text = "another capture is writing it";
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of 10 bytes.
+    fn tens(bytes: &[u8]) -> usize {
+        bytes.len() / 10 * 10
+    }
+
+    #[test]
+    fn a_file_has_its_name_only_when_it_is_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        fs::write(&path, "old and longer").unwrap();
+        let mut sink = Sink::open(&path, false).unwrap();
+        sink.write(b"new", &mut 0, tens).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old and longer");
+        assert_eq!(fs::read(dir.path().join("out.part")).unwrap(), b"new");
+        sink.close().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn in_place_there_is_no_other_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        fs::write(&path, "old and longer").unwrap();
+        let mut sink = Sink::open(&path, true).unwrap();
+        sink.write(b"new", &mut 0, tens).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        sink.close().unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_and_its_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("out"), dir.path().join("link"));
+        fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink("out", &link).unwrap();
+        let mut sink = Sink::open(&link, false).unwrap();
+        sink.write(b"new", &mut 0, tens).unwrap();
+        sink.close().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn two_captures_do_not_share_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut first = Sink::open(&path, false).unwrap();
+        first.write(b"first", &mut 0, tens).unwrap();
+        let second = Sink::open(&path, false).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
+        first.close().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_partial_block_is_cut_off_and_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut sink = Sink::open(&path, false).unwrap();
+        let bytes = b"0123456789abcdefghij".as_slice();
+        sink.write(&bytes[..15], &mut 0, tens).unwrap();
+        let mut done = 15;
+        sink.cut_back(bytes, &mut done, tens);
+        assert_eq!((done, sink.written()), (10, 10));
+        sink.write(bytes, &mut done, tens).unwrap();
+        sink.close().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+
+    #[test]
+    fn a_directory_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Sink::open(dir.path(), false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+    }
+}

@@ -1,0 +1,204 @@
+//! The thread that writes: it alone waits for disks and readers.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::batch::{Batch, Command, Queue, Turn};
+use super::closed::Closed;
+use super::codec::Codec;
+use super::sink::Sink;
+use super::{FileSettings, Format, pcap};
+use crate::pcapng;
+use crate::target::TargetError;
+
+/// Time between two tries to write to a full disk, and two looks at what runs beside.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Writes what comes through the queue.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+    format: Format,
+    in_place: bool,
+    packet_buffered: bool,
+    codec: Option<Codec>,
+    sink: Option<Sink>,
+    closed: Closed,
+}
+
+impl Writer {
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        settings: &FileSettings,
+        codec: Option<Codec>,
+        sink: Sink,
+    ) -> Self {
+        let mut writer = Self {
+            queue,
+            format: settings.format,
+            in_place: settings.in_place,
+            packet_buffered: settings.packet_buffered,
+            codec,
+            sink: None,
+            closed: Closed::new(settings),
+        };
+        writer.take(sink);
+        writer
+    }
+
+    /// Writes until there is nothing more to come, or nothing more can be written.
+    pub(super) fn run(mut self) {
+        let result = self.work();
+        let closed = self.close();
+        self.queue.close(result.and(closed).err());
+    }
+
+    fn work(&mut self) -> Result<(), TargetError> {
+        loop {
+            match self.queue.turn(RETRY) {
+                Turn::Do(Command::Write(batch)) => self.write(batch)?,
+                Turn::Do(Command::Next(path)) => {
+                    self.end_frame()?;
+                    self.close()?;
+                    self.open(&path)?;
+                }
+                Turn::Idle => {
+                    self.closed.reap();
+                    self.end_due_frame()?;
+                }
+                Turn::End => return self.end_frame(),
+            }
+        }
+    }
+
+    fn write(&mut self, batch: Batch) -> Result<(), TargetError> {
+        let result = match &mut self.codec {
+            None => {
+                let format = self.format;
+                let at_start = self.sink.as_ref().is_some_and(|sink| sink.written() == 0);
+                let whole = |bytes: &[u8]| match format {
+                    Format::Pcapng => pcapng::whole(bytes),
+                    Format::Pcap { .. } => pcap::whole(bytes, at_start),
+                };
+                self.put(batch.bytes(), batch.packets, whole)
+            }
+            Some(codec) => {
+                codec.feed(batch.bytes(), batch.packets);
+                if self.packet_buffered { self.end_frame() } else { self.end_due_frame() }
+            }
+        };
+        self.queue.recycle(batch);
+        result
+    }
+
+    fn end_due_frame(&mut self) -> Result<(), TargetError> {
+        if self.codec.as_ref().is_some_and(Codec::is_due) { self.end_frame() } else { Ok(()) }
+    }
+
+    fn end_frame(&mut self) -> Result<(), TargetError> {
+        let Some(codec) = &mut self.codec else { return Ok(()) };
+        match codec.end() {
+            Ok(None) => Ok(()),
+            Ok(Some((frame, packets))) => self.put(&frame, packets, |_| (0, 0)),
+            Err(source) => {
+                let name = self.sink.as_ref().map_or("", Sink::name).to_owned();
+                Err(TargetError::Write { name, source })
+            }
+        }
+    }
+
+    /// Writes bytes to the current file, and waits where the disk is full. `whole` tells how many of
+    /// them, and of the packets in them, make sense without the rest.
+    fn put(
+        &mut self,
+        bytes: &[u8],
+        packets: u64,
+        whole: impl Fn(&[u8]) -> (usize, u64),
+    ) -> Result<(), TargetError> {
+        let Some(mut sink) = self.sink.take() else { return Ok(()) };
+        let before = sink.written();
+        self.closed.make_room(before + bytes.len() as u64);
+        let mut done = 0;
+        let name = sink.name().to_owned();
+        let result = self.patiently(&name, || sink.write(bytes, &mut done, |bytes| whole(bytes).0));
+        let written = if result.is_ok() { packets } else { whole(&bytes[..done]).1 };
+        let grown = sink.written() - before;
+        self.queue.report(|progress| {
+            progress.written += written;
+            progress.bytes += grown;
+        });
+        self.sink = Some(sink);
+        result.map_err(|source| match source.kind() {
+            io::ErrorKind::BrokenPipe => TargetError::Closed { name },
+            _ => TargetError::Write { name, source },
+        })
+    }
+
+    fn open(&mut self, path: &Path) -> Result<(), TargetError> {
+        self.closed.make_way(path);
+        let in_place = self.in_place;
+        let opened = self.patiently(&path.display().to_string(), || Sink::open(path, in_place));
+        let sink = opened.map_err(|source| TargetError::Open { path: path.to_owned(), source })?;
+        self.take(sink);
+        Ok(())
+    }
+
+    fn take(&mut self, sink: Sink) {
+        let file = sink.path().map(Path::to_owned);
+        self.queue.report(|progress| {
+            progress.files += 1;
+            progress.file = file;
+        });
+        self.sink = Some(sink);
+    }
+
+    /// Completes the current file.
+    fn close(&mut self) -> Result<(), TargetError> {
+        let Some(sink) = self.sink.take() else { return Ok(()) };
+        let file = sink.path().map(Path::to_owned);
+        let size = sink.written();
+        sink.close()?;
+        if let Some(path) = file {
+            self.closed.add(path, size);
+        }
+        Ok(())
+    }
+
+    /// Does something again and again while the disk is full; once more when all is to end.
+    fn patiently<T>(
+        &mut self,
+        name: &str,
+        mut what: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut result = what();
+        let mut waited = false;
+        let mut last = false;
+        while let Err(error) = &result
+            && is_full(error)
+            && !last
+        {
+            let text = format!("cannot write to {name}: {error}");
+            self.queue.report(|progress| progress.waiting = Some(text));
+            waited = true;
+            last = !self.queue.pause(RETRY);
+            self.closed.reap();
+            result = what();
+        }
+        if waited {
+            self.queue.report(|progress| progress.waiting = None);
+        }
+        result
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.abandon();
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
