@@ -27,8 +27,8 @@ pub(super) struct RecorderArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     after: Option<Duration>,
 
-    /// What fires; repeat for several: the name of a finding of `pmdscope check`, such as rx_missed,
-    /// stall or leak; `filter:EXPRESSION` for a packet; `signal` for SIGUSR2, which fires always, as
+    /// What fires; repeat for several: the name of a finding of `pmdscope check`, such as
+    /// `rx_missed`, `stall` or `leak`; `filter:EXPRESSION` for a packet; `signal` for SIGUSR2, which fires always, as
     /// `pmdscope capture trigger` does
     #[arg(long = "trigger", value_name = "TRIGGER")]
     triggers: Vec<Trigger>,

@@ -1,0 +1,229 @@
+//! What fires the flight recorder: findings, packets, a signal, and `pmdscope capture trigger`.
+
+mod edge;
+mod socket;
+
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use pmdscope_capture::recorder::{self, Fire, PacketTrigger};
+use pmdscope_telemetry::discover::{self, App, DiscoverOptions};
+use pmdscope_telemetry::finding::{Finding, LINTS};
+use pmdscope_telemetry::model::Model;
+use pmdscope_tui::world::Event;
+use signal_hook::consts::SIGUSR2;
+use signal_hook::iterator::Signals;
+
+use self::edge::Edges;
+use self::socket::Socket;
+use super::interface::Wanted;
+use super::say;
+use crate::session::Session;
+use crate::{USAGE, output};
+
+/// Time between two looks at the findings of an app.
+const STEP: Duration = Duration::from_millis(200);
+/// In front of the filter expression of a packet trigger.
+const FILTER: &str = "filter:";
+
+/// One value of `--trigger`.
+#[derive(Clone, Debug)]
+pub(super) enum Trigger {
+    /// A new finding of this lint.
+    Finding(&'static str),
+    /// A packet.
+    Packet(PacketTrigger),
+    /// SIGUSR2, which fires in any case.
+    Signal,
+}
+
+impl FromStr for Trigger {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(expression) = text.strip_prefix(FILTER) {
+            if expression.trim().is_empty() {
+                return Err("every packet would fire: give an expression behind filter:".to_owned());
+            }
+            return PacketTrigger::new(expression).map(Self::Packet).map_err(|e| e.to_string());
+        }
+        if text == "signal" {
+            return Ok(Self::Signal);
+        }
+        let known = LINTS.into_iter().find(|lint| *lint == text).map(Self::Finding);
+        known.ok_or_else(|| {
+            format!(
+                "there is no such finding: known are {}; or give filter:EXPRESSION or signal",
+                LINTS.join(", ")
+            )
+        })
+    }
+}
+
+/// The packet triggers among all.
+pub(super) fn filters(triggers: &[Trigger]) -> Vec<PacketTrigger> {
+    let packet = |trigger: &Trigger| match trigger {
+        Trigger::Packet(packet) => Some(packet.clone()),
+        Trigger::Finding(_) | Trigger::Signal => None,
+    };
+    triggers.iter().filter_map(packet).collect()
+}
+
+/// All that may fire a recorder from outside. Its threads end with the process.
+#[derive(Debug)]
+pub(super) struct Watch {
+    _socket: Option<Socket>,
+}
+
+impl Watch {
+    /// Watches the apps for the findings among the triggers, and listens for the signal and for
+    /// `pmdscope capture trigger`.
+    pub(super) fn start(
+        triggers: &[Trigger],
+        wanted: &[Wanted],
+        fire: &Fire,
+    ) -> anyhow::Result<Self> {
+        let lints = triggers.iter().filter_map(|trigger| match trigger {
+            Trigger::Finding(lint) => Some(*lint),
+            Trigger::Packet(_) | Trigger::Signal => None,
+        });
+        let lints = lints.collect::<Vec<_>>();
+        for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
+            let app = discover::find(Some(&wanted.app), &DiscoverOptions::default())?;
+            let (lints, fire) = (lints.clone(), fire.clone());
+            thread::spawn(move || watch_findings(app, &lints, &fire));
+        }
+        listen_for_signal(fire.clone())?;
+        let names = wanted.iter().flat_map(Wanted::names).collect::<Vec<_>>().join(", ");
+        // The recorder is of use without it.
+        let socket = Socket::serve(names, fire.clone())
+            .inspect_err(|error| {
+                say(format_args!(
+                    "pmdscope: capture trigger cannot reach this recorder: {error:#}"
+                ));
+            })
+            .ok();
+        Ok(Self { _socket: socket })
+    }
+}
+
+fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGUSR2]).context("cannot handle SIGUSR2")?;
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            fire.fire(recorder::Trigger::now("signal", "SIGUSR2"));
+        }
+    });
+    Ok(())
+}
+
+fn watch_findings(app: App, lints: &[&'static str], fire: &Fire) {
+    let mut session = Session::new(app);
+    let mut edges = Edges::default();
+    loop {
+        let start = Instant::now();
+        let event = session.sample();
+        let findings = match &event {
+            Event::Sampled { findings, .. } => findings.as_slice(),
+            Event::Lost { finding, .. } => finding.as_slice(),
+            _ => &[],
+        };
+        let watched = findings.iter().filter(|finding| lints.contains(&finding.lint));
+        for finding in edges.news(watched, start) {
+            let model =
+                if let Event::Sampled { model, .. } = &event { Some(&**model) } else { None };
+            fire.fire(fired_by(finding, model));
+        }
+        thread::sleep(STEP.saturating_sub(start.elapsed()));
+    }
+}
+
+fn fired_by(finding: &Finding, model: Option<&Model>) -> recorder::Trigger {
+    let about = format!("{} {}", finding.app, finding.subject);
+    let comment = format!("{}: {}", about.trim_end(), finding.evidence);
+    let now = recorder::Trigger::now(finding.lint, comment);
+    let moment_ns = model.map_or(now.moment_ns, |model| moment_ns(finding, model));
+    recorder::Trigger { moment_ns, ..now }
+}
+
+/// When it happened: at the sample, or where the app has noted the moment, then.
+fn moment_ns(finding: &Finding, model: &Model) -> u64 {
+    let sample = &model.sample;
+    let recent = |ns: u64| {
+        let ago = sample.realtime_ns.checked_sub(ns).map(Duration::from_nanos);
+        ago.zip(model.interval_s).is_some_and(|(ago, interval)| ago.as_secs_f64() <= interval)
+    };
+    let stalled = sample.lcores.iter().filter(|lcore| {
+        finding.lint == "stall" && finding.subject == format!("lcore {}", lcore.lcore)
+    });
+    let noted = stalled.map(|lcore| lcore.gap_max_realtime_ns);
+    noted.filter(|ns| recent(*ns)).max().unwrap_or(sample.realtime_ns)
+}
+
+/// Fire a running flight recorder, and print the name of the file that it writes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope capture trigger
+  pmdscope capture trigger 4711 --comment 'customer complains now'
+
+Exit codes: 0 fired; 1 there is no recorder, or it takes no more; 2 there are
+several and PID was left out.")]
+pub(super) struct TriggerArgs {
+    /// Process id of the recorder; may be left out when this user runs only one
+    #[arg(value_name = "PID")]
+    pid: Option<u32>,
+
+    /// What to say in the file, at the first packet after this moment
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    comment: String,
+}
+
+/// `pmdscope capture trigger`.
+pub(super) fn run(args: &TriggerArgs) -> anyhow::Result<ExitCode> {
+    let recorders = socket::running()?;
+    let chosen = match (args.pid, recorders.as_slice()) {
+        (Some(pid), all) => all
+            .iter()
+            .find(|recorder| recorder.pid == pid)
+            .with_context(|| format!("no flight recorder of this user runs as process {pid}"))?,
+        (None, []) => anyhow::bail!(
+            "this user runs no flight recorder; start one with pmdscope capture --before 10s -w FILE"
+        ),
+        (None, [only]) => only,
+        (None, several) => {
+            say("pmdscope: error: several flight recorders run; name one by its PID:");
+            for recorder in several {
+                say(format_args!("{:>8}  {}", recorder.pid, recorder.describe()));
+            }
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    let file = chosen.fire(&args.comment)?;
+    output::print(&format!("{file}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_have_names() {
+        assert!(matches!("rx_missed".parse(), Ok(Trigger::Finding("rx_missed"))));
+        assert!(matches!("signal".parse(), Ok(Trigger::Signal)));
+        assert!(matches!("filter:udp port 53".parse(), Ok(Trigger::Packet(_))));
+        assert_eq!(filters(&["stall".parse().unwrap(), "filter:arp".parse().unwrap()]).len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_trigger_is_told_what_there_is() {
+        let error = "rx_mised".parse::<Trigger>().unwrap_err();
+        assert!(error.contains("rx_missed, stall") && error.contains("filter:"), "{error}");
+        assert!("filter:udp prot 53".parse::<Trigger>().unwrap_err().contains("syntax error"));
+        assert!("filter: ".parse::<Trigger>().is_err());
+    }
+}

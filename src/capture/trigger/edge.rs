@@ -1,0 +1,79 @@
+//! Findings that are new: a state fires once, when it begins.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::finding::Finding;
+
+/// How long a finding must be gone before it is new again.
+const GONE: Duration = Duration::from_secs(1);
+
+/// The findings of one app, and when each was last there.
+#[derive(Debug, Default)]
+pub(super) struct Edges {
+    /// By lint and subject; `None` before the first look.
+    seen: Option<BTreeMap<(&'static str, String), Instant>>,
+}
+
+impl Edges {
+    /// Those that were not there a moment ago. What the first look finds was there before.
+    pub(super) fn news<'a>(
+        &mut self,
+        findings: impl Iterator<Item = &'a Finding>,
+        now: Instant,
+    ) -> Vec<&'a Finding> {
+        let first = self.seen.is_none();
+        let seen = self.seen.get_or_insert_default();
+        let is_new = |finding: &&Finding| {
+            let before = seen.insert((finding.lint, finding.subject.clone()), now);
+            !first && before.is_none_or(|before| now - before > GONE)
+        };
+        findings.filter(is_new).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmdscope_telemetry::finding::Severity;
+
+    use super::*;
+
+    fn finding(lint: &'static str, subject: &str) -> Finding {
+        Finding {
+            lint,
+            severity: Severity::Warning,
+            app: "app".into(),
+            subject: subject.into(),
+            evidence: String::new(),
+            threshold: String::new(),
+            advice: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_finding_is_new_once_until_it_was_gone_for_a_while() {
+        let (stall, other) = (finding("stall", "lcore 1"), finding("stall", "lcore 2"));
+        let start = Instant::now();
+        let mut edges = Edges::default();
+        let mut news = |ms, findings: &[&Finding]| {
+            let now = start + Duration::from_millis(ms);
+            let new = edges.news(findings.iter().copied(), now);
+            new.iter().map(|finding| finding.subject.clone()).collect::<Vec<_>>()
+        };
+        assert!(news(0, &[&stall]).is_empty(), "it was there before");
+        assert!(news(200, &[&stall]).is_empty());
+        assert_eq!(news(400, &[&stall, &other]), ["lcore 2"]);
+        assert!(news(1200, &[]).is_empty());
+        assert!(news(1400, &[&stall, &other]).is_empty(), "gone for a second only");
+        assert_eq!(news(2401, &[&stall]), ["lcore 1"]);
+    }
+
+    #[test]
+    fn what_comes_after_a_first_look_at_nothing_is_new() {
+        let stall = finding("stall", "lcore 1");
+        let mut edges = Edges::default();
+        let now = Instant::now();
+        assert!(edges.news([].into_iter(), now).is_empty());
+        assert_eq!(edges.news([&stall].into_iter(), now).len(), 1);
+    }
+}

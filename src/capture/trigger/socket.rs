@@ -1,0 +1,285 @@
+//! How `pmdscope capture trigger` reaches recorders: a socket each, in a directory of the user.
+//!
+//! A request is a word, a line feed and for `fire` a comment, up to the end of the stream. The answer
+//! is `ok ` or `error ` and a text.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use pmdscope_capture::recorder::{Answer, Fire, Trigger};
+use rustix::net::sockopt;
+use rustix::process::{Uid, geteuid};
+
+/// Directory of root.
+const ROOT_DIR: &str = "/run/pmdscope";
+/// Names of sockets, around the process id.
+const PREFIX: &str = "recorder-";
+const SUFFIX: &str = ".sock";
+/// Mode bits of those whom a directory of sockets does not concern.
+const OTHERS: u32 = 0o077;
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Most bytes of a request.
+const REQUEST_MAX: u64 = 4096;
+
+const FIRE: &str = "fire";
+const DESCRIBE: &str = "describe";
+
+/// The recorder's end; the name goes away with it.
+#[derive(Debug)]
+pub(super) struct Socket {
+    path: PathBuf,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Socket {
+    /// Answers requests in a thread; `names` says what is recorded.
+    pub(super) fn serve(names: String, fire: Fire) -> anyhow::Result<Self> {
+        Self::serve_in(&own_directory()?, names, fire)
+    }
+
+    fn serve_in(dir: &Path, names: String, fire: Fire) -> anyhow::Result<Self> {
+        make_private(dir)?;
+        let name = format!("{PREFIX}{}", std::process::id());
+        let (path, fresh) = (dir.join(name.clone() + SUFFIX), dir.join(name));
+        let _ = fs::remove_file(&fresh);
+        let listener = UnixListener::bind(&fresh)
+            .with_context(|| format!("cannot make a socket {}", fresh.display()))?;
+        // Under its own name it listens already: who cannot connect to it takes it for stale.
+        fs::rename(&fresh, &path)
+            .with_context(|| format!("cannot make a socket {}", path.display()))?;
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Whoever asks badly, or goes before the answer, gets none.
+                let _ = answer(stream, &names, &fire);
+            }
+        });
+        Ok(Self { path })
+    }
+}
+
+fn answer(mut stream: UnixStream, names: &str, fire: &Fire) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let peer = sockopt::socket_peercred(&stream)?.uid;
+    let answer = if peer == geteuid() || peer == Uid::ROOT {
+        let mut request = String::new();
+        (&stream).take(REQUEST_MAX).read_to_string(&mut request)?;
+        obey(&request, names, fire)
+    } else {
+        Err("the recorder belongs to another user".to_owned())
+    };
+    match answer {
+        Ok(text) => write!(stream, "ok {text}"),
+        Err(text) => write!(stream, "error {text}"),
+    }
+}
+
+fn obey(request: &str, names: &str, fire: &Fire) -> Result<String, String> {
+    match request.split_once('\n') {
+        Some((DESCRIBE, _)) => Ok(names.to_owned()),
+        Some((FIRE, comment)) => {
+            let comment = comment.replace(char::is_control, " ");
+            let (reply, answer) = sync_channel(1);
+            let trigger = Trigger { reply: Some(reply), ..Trigger::now("manual", comment.trim()) };
+            if !fire.fire(trigger) {
+                return Err("the recorder is not listening".to_owned());
+            }
+            match answer.recv_timeout(PATIENCE) {
+                Ok(Answer::Writing(path)) => Ok(absolute(path)),
+                Ok(Answer::Done) => Err("the recorder has written its last file".to_owned()),
+                Ok(Answer::Failed(reason)) => Err(reason),
+                Err(_) => Err("the recorder has ended, or is stuck".to_owned()),
+            }
+        }
+        _ => Err("no such request".to_owned()),
+    }
+}
+
+fn absolute(path: PathBuf) -> String {
+    std::path::absolute(&path).unwrap_or(path).display().to_string()
+}
+
+/// A recorder that runs.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    pub(super) pid: u32,
+    path: PathBuf,
+}
+
+impl Recorder {
+    /// What it records.
+    pub(super) fn describe(&self) -> String {
+        self.ask(DESCRIBE, "").unwrap_or_else(|error| format!("({error:#})"))
+    }
+
+    /// Fires it; the name of the file that it writes.
+    pub(super) fn fire(&self, comment: &str) -> anyhow::Result<String> {
+        ensure!(
+            comment.len() as u64 + (FIRE.len() as u64) < REQUEST_MAX,
+            "the comment is too long: {} bytes are allowed",
+            REQUEST_MAX - FIRE.len() as u64 - 1
+        );
+        self.ask(FIRE, comment)
+    }
+
+    fn ask(&self, word: &str, text: &str) -> anyhow::Result<String> {
+        let answer = self
+            .exchange(&format!("{word}\n{text}"))
+            .with_context(|| format!("the flight recorder of process {} is silent", self.pid))?;
+        match answer.split_once(' ') {
+            Some(("ok", text)) => Ok(text.to_owned()),
+            Some(("error", text)) => bail!("process {}: {text}", self.pid),
+            _ => bail!("process {} does not answer as a flight recorder does", self.pid),
+        }
+    }
+
+    fn exchange(&self, request: &str) -> io::Result<String> {
+        let mut stream = UnixStream::connect(&self.path)?;
+        // The recorder itself may wait as long.
+        stream.set_read_timeout(Some(PATIENCE * 2))?;
+        stream.write_all(request.as_bytes())?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = String::new();
+        stream.take(REQUEST_MAX * 2).read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+/// The recorders of this user; what dead ones have left is removed.
+pub(super) fn running() -> anyhow::Result<Vec<Recorder>> {
+    running_in(&own_directory()?)
+}
+
+fn running_in(dir: &Path) -> anyhow::Result<Vec<Recorder>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", dir.display())),
+    };
+    let recorder = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let pid = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()?;
+        Some(Recorder { pid, path })
+    };
+    let mut found: Vec<_> =
+        entries.flatten().filter_map(|entry| recorder(entry.path())).filter(is_alive).collect();
+    found.sort_by_key(|recorder| recorder.pid);
+    Ok(found)
+}
+
+fn is_alive(recorder: &Recorder) -> bool {
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let dead = UnixStream::connect(&recorder.path).is_err_and(|error| refused(&error));
+    if dead {
+        let _ = fs::remove_file(&recorder.path);
+    }
+    !dead
+}
+
+/// The directory for sockets of this user.
+fn own_directory() -> anyhow::Result<PathBuf> {
+    if geteuid().is_root() {
+        return Ok(PathBuf::from(ROOT_DIR));
+    }
+    let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    dir.map(|dir| Path::new(&dir).join("pmdscope"))
+        .context("XDG_RUNTIME_DIR is not set, so there is no place for sockets of this user")
+}
+
+/// Makes a directory that nobody else can enter.
+fn make_private(dir: &Path) -> anyhow::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("cannot make {}", dir.display()));
+        }
+        _ => {}
+    }
+    let found = fs::symlink_metadata(dir).with_context(|| format!("no {}", dir.display()))?;
+    let others = found.mode() & OTHERS;
+    let private = found.is_dir() && found.uid() == geteuid().as_raw() && others == 0;
+    ensure!(private, "{} is not a directory of this user alone (mode 0700)", dir.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use pmdscope_capture::recorder::{Recorder as Target, Settings};
+    use pmdscope_capture::target::{Discard, Target as _};
+
+    use super::*;
+
+    fn recorder(dir: &Path) -> (Target, Socket) {
+        let settings = Settings {
+            path: PathBuf::from("/x/incident.pcapng"),
+            before: Duration::from_secs(1),
+            after: Duration::from_secs(1),
+            memory: pmdscope_capture::recorder::MIN_MEMORY,
+            max_incidents: Some(1),
+            filters: Vec::new(),
+        };
+        let open = Box::new(|_: &Path| Ok(Box::new(Discard::default()) as _));
+        let (target, fire) = Target::start(settings, open).unwrap();
+        (target, Socket::serve_in(dir, "rte:0".into(), fire).unwrap())
+    }
+
+    #[test]
+    fn a_recorder_is_found_and_fired_and_leaves_no_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("pmdscope");
+        let (mut target, socket) = recorder(&dir);
+        let [found] = running_in(&dir).unwrap().try_into().unwrap();
+        assert_eq!((found.pid, found.describe()), (std::process::id(), "rte:0".into()));
+        let asked = thread::spawn(move || (found.fire("a\tb"), found.exchange("dance\n").unwrap()));
+        while !asked.is_finished() {
+            target.flush().unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (file, refused) = asked.join().unwrap();
+        let file = file.unwrap();
+        assert!(file.starts_with("/x/incident-") && file.ends_with("-1-manual.pcapng"), "{file}");
+        assert_eq!(refused, "error no such request");
+        drop(socket);
+        assert!(running_in(&dir).unwrap().is_empty());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_recorder_that_has_ended_is_told_and_a_stale_name_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("pmdscope");
+        let (target, _socket) = recorder(&dir);
+        drop(target);
+        let stale = dir.join("recorder-1.sock");
+        drop(UnixListener::bind(&stale).unwrap());
+        let [found] = running_in(&dir).unwrap().try_into().unwrap();
+        assert!(!stale.exists());
+        let error = found.fire("").unwrap_err().to_string();
+        assert!(error.ends_with("the recorder is not listening"), "{error}");
+        assert!(found.fire(&"x".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_enter_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let error = make_private(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("mode 0700"), "{error}");
+        assert!(running_in(&dir.path().join("none")).unwrap().is_empty());
+    }
+}
