@@ -93,7 +93,9 @@ mod tests {
         let mut cli = Cli::command().term_width(100);
         assert_snapshot!("help", cli.render_long_help());
         cli.build();
-        for command in cli.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
+        for command in
+            cli.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set())
+        {
             let name = format!("help_{}", command.get_name());
             assert_snapshot!(name, command.render_long_help());
         }

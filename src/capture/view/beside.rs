@@ -1,0 +1,156 @@
+//! A view beside a file.
+
+use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
+use pmdscope_capture::target::{Progress, Target, TargetError};
+
+use crate::capture::say;
+
+/// The file is what the capture is about, and goes on when the view cannot.
+#[derive(Debug)]
+pub(super) struct Beside {
+    pub(super) file: Box<dyn Target>,
+    pub(super) view: Option<Box<dyn Target>>,
+}
+
+impl Beside {
+    /// Does something with the view, if it is still there.
+    fn view(&mut self, act: impl FnOnce(&mut dyn Target) -> Result<(), TargetError>) {
+        let Some(view) = &mut self.view else { return };
+        if act(&mut **view).is_err() || view.done() {
+            self.close_view();
+        }
+    }
+
+    fn close_view(&mut self) {
+        let Some(mut view) = self.view.take() else { return };
+        match view.finish() {
+            Ok(()) | Err(TargetError::Closed { .. }) => {}
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                say(format_args!("pmdscope: no more packets are shown: {error:#}"));
+            }
+        }
+    }
+}
+
+impl Target for Beside {
+    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+        self.view(|view| view.section(origin));
+        self.file.section(origin)
+    }
+
+    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+        self.view(|view| view.interface(interface));
+        self.file.interface(interface)
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+        if let Some(view) = &mut self.view
+            && view.packet(packet).is_err()
+        {
+            self.close_view();
+        }
+        self.file.packet(packet)
+    }
+
+    fn counters(&mut self, statistics: &[Statistics]) {
+        self.file.counters(statistics);
+    }
+
+    fn flush(&mut self) -> Result<(), TargetError> {
+        self.view(|view| view.flush());
+        self.file.flush()
+    }
+
+    fn done(&mut self) -> bool {
+        self.view(|_| Ok(()));
+        self.file.done()
+    }
+
+    fn progress(&self) -> Progress {
+        self.file.progress()
+    }
+
+    fn finish(&mut self) -> Result<(), TargetError> {
+        let finished = self.file.finish();
+        self.close_view();
+        finished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Counts packets; breaks at the given one.
+    #[derive(Debug)]
+    struct Counting {
+        packets: Arc<Mutex<u64>>,
+        breaks_at: u64,
+    }
+
+    impl Target for Counting {
+        fn section(&mut self, _: &Origin) -> Result<(), TargetError> {
+            Ok(())
+        }
+
+        fn interface(&mut self, _: &Interface) -> Result<(), TargetError> {
+            Ok(())
+        }
+
+        fn packet(&mut self, _: &Packet<'_>) -> Result<(), TargetError> {
+            *self.packets.lock().unwrap() += 1;
+            Ok(())
+        }
+
+        fn counters(&mut self, _: &[Statistics]) {}
+
+        fn flush(&mut self) -> Result<(), TargetError> {
+            Ok(())
+        }
+
+        fn done(&mut self) -> bool {
+            *self.packets.lock().unwrap() >= self.breaks_at
+        }
+
+        fn progress(&self) -> Progress {
+            Progress { written: *self.packets.lock().unwrap(), ..Progress::default() }
+        }
+
+        fn finish(&mut self) -> Result<(), TargetError> {
+            let source = std::io::Error::other("broken");
+            let broken = TargetError::Write { name: "view".to_owned(), source };
+            if self.done() { Err(broken) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn the_file_goes_on_without_the_view() {
+        let counts = [Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0))];
+        let target = |index: usize, breaks_at| -> Box<dyn Target> {
+            Box::new(Counting { packets: Arc::clone(&counts[index]), breaks_at })
+        };
+        let mut both = Beside { file: target(0, u64::MAX), view: Some(target(1, 3)) };
+        let packet = Packet {
+            interface: 0,
+            ns: 0,
+            data: &[],
+            len: 0,
+            dir: 0,
+            queue: None,
+            dropped: 0,
+            id: 0,
+            comment: "",
+        };
+        for _ in 0..10 {
+            both.packet(&packet).unwrap();
+            assert!(!both.done());
+        }
+        assert!(both.view.is_none());
+        both.finish().unwrap();
+        assert_eq!(both.progress().written, 10);
+        assert_eq!((*counts[0].lock().unwrap(), *counts[1].lock().unwrap()), (10, 3));
+    }
+}

@@ -1,0 +1,180 @@
+//! A program that turns packets into text.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use pmdscope_capture::target::TargetError;
+
+use super::lines::{append, bring_out};
+use crate::capture::say;
+
+/// Bytes of complaints to remember.
+const COMPLAINTS: usize = 4096;
+/// Longest line; a longer one is cut in pieces.
+const LINE: usize = 1 << 20;
+/// A home that is not there, so that no settings are looked for.
+const NO_HOME: &str = "/usr/nonexistent";
+
+/// Where a program is; root's directories count for everybody.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places =
+        std::env::split_paths(&path).chain(["/usr/bin", "/usr/sbin", "/sbin"].map(Into::into));
+    places.map(|place| place.join(program)).find(|file| file.is_absolute() && file.is_file())
+}
+
+/// How a program is locked in.
+pub(super) struct Cage {
+    /// Without a network.
+    pub(super) offline: bool,
+    /// It has threads.
+    pub(super) threads: bool,
+    /// Say what the system cannot take away.
+    pub(super) tell: bool,
+    /// MiB of memory.
+    pub(super) memory: u32,
+}
+
+impl Cage {
+    /// The program behind `pmdscope sandbox`.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["sandbox", "--memory", &self.memory.to_string()]);
+        let switches =
+            [("--offline", self.offline), ("--threads", self.threads), ("--tell", self.tell)];
+        command.args(switches.iter().filter(|(_, on)| *on).map(|(name, _)| name));
+        command.env("HOME", NO_HOME).env("WIRESHARK_CONFIG_DIR", NO_HOME).arg("--").arg(program);
+        command
+    }
+}
+
+/// Does something with every line; the line break is left out.
+pub(super) type EachLine = Box<dyn FnMut(&mut String, &[u8]) + Send>;
+
+/// A program that was started. Its lines go to standard output.
+pub(super) struct Running {
+    input: Option<ChildStdin>,
+    reader: Option<JoinHandle<Result<(), TargetError>>>,
+}
+
+impl Running {
+    pub(super) fn start(
+        name: &'static str,
+        mut command: Command,
+        each: EachLine,
+        out: Box<dyn Write + Send>,
+    ) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // ^C ends the capture, and the end of the capture ends the program.
+        command.process_group(0);
+        let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let input = child.stdin.take();
+        let (output, complaints) = (child.stdout.take(), child.stderr.take());
+        let complaints = std::thread::spawn(move || complaints.map(collect).unwrap_or_default());
+        let reader = std::thread::spawn(move || {
+            let shown = output.map_or(Ok(()), |output| show(output, each, out));
+            if shown.is_err() {
+                // Nobody reads it; it may have been killed already.
+                let _ = child.kill();
+            }
+            let ended = wait(name, child, complaints);
+            shown.and(ended)
+        });
+        Ok(Self { input, reader: Some(reader) })
+    }
+
+    /// Gives it bytes; waits while it is busy.
+    pub(super) fn feed(&mut self, name: &str, bytes: &[u8]) -> Result<(), TargetError> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        let failed = |source| TargetError::Write { name: name.to_owned(), source };
+        input.write_all(bytes).map_err(failed)
+    }
+
+    pub(super) fn gone(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for its last words.
+    pub(super) fn end(&mut self) -> Result<(), TargetError> {
+        self.input = None;
+        let Some(reader) = self.reader.take() else { return Ok(()) };
+        reader.join().unwrap_or(Ok(()))
+    }
+}
+
+fn show(
+    mut output: ChildStdout,
+    mut each: EachLine,
+    mut out: Box<dyn Write + Send>,
+) -> Result<(), TargetError> {
+    let (mut chunk, mut rest, mut text) = (vec![0; 64 << 10], Vec::new(), String::new());
+    loop {
+        let count = match output.read(&mut chunk) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => 0,
+        };
+        rest.extend_from_slice(&chunk[..count]);
+        let mut done = 0;
+        while let Some(end) = rest[done..].iter().position(|byte| *byte == b'\n') {
+            each(&mut text, &rest[done..done + end]);
+            text.push('\n');
+            done += end + 1;
+        }
+        rest.drain(..done);
+        if !rest.is_empty() && (count == 0 || rest.len() >= LINE) {
+            each(&mut text, &rest);
+            text.push('\n');
+            rest.clear();
+        }
+        bring_out(&mut *out, &mut text)?;
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads what it complains about. What we say ourselves on its behalf is shown at once.
+fn collect(complaints: ChildStderr) -> String {
+    let mut kept = String::new();
+    let mut lines = BufReader::new(complaints);
+    let mut line = Vec::new();
+    while let Ok(1..) = lines.by_ref().take(COMPLAINTS as u64).read_until(b'\n', &mut line) {
+        let mut text = String::new();
+        append(&mut text, line.trim_ascii_end());
+        line.clear();
+        if text.starts_with("pmdscope: ") && !text.contains(" error: ") {
+            say(text);
+        } else if !is_usual(&text) && kept.len() < COMPLAINTS {
+            kept.push_str(if kept.is_empty() { "" } else { "; " });
+            kept.push_str(&text);
+        }
+    }
+    kept
+}
+
+/// Said without any need.
+fn is_usual(line: &str) -> bool {
+    line.is_empty() || line.starts_with("reading from file -") || line.starts_with("Running as ")
+}
+
+fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<(), TargetError> {
+    let failed = |source| TargetError::Write { name: name.to_owned(), source };
+    let status = child.wait().map_err(failed)?;
+    let complaints = complaints.join().unwrap_or_default();
+    match (status.success(), complaints.is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => {
+            say(format_args!("pmdscope: {name} says: {complaints}"));
+            Ok(())
+        }
+        (false, true) => Err(failed(io::Error::other(format!("it ended with {status}")))),
+        (false, false) => {
+            Err(failed(io::Error::other(format!("it ended with {status}: {complaints}"))))
+        }
+    }
+}

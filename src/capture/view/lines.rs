@@ -1,0 +1,97 @@
+//! Lines for a terminal: what stands before a packet, and text that cannot command the terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use pmdscope_capture::decode::Stamps;
+use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_capture::target::TargetError;
+
+use super::stage::Head;
+
+/// Number, time, interface and direction.
+pub(super) struct Prefix {
+    pub(super) number: bool,
+    pub(super) stamps: Stamps,
+    pub(super) named: bool,
+}
+
+impl Prefix {
+    pub(super) fn write(&mut self, out: &mut String, head: &Head, name: &str) {
+        // Writing to a string cannot fail.
+        if self.number {
+            let _ = write!(out, "{:5}  ", head.id.saturating_add(1));
+        }
+        self.stamps.write(out, head.ns);
+        if self.named {
+            let direction = match head.dir {
+                DIR_RX => "In",
+                DIR_TX => "Out",
+                _ => "?",
+            };
+            append(out, name.as_bytes());
+            let padding = 5_usize.saturating_sub(name.chars().count());
+            let _ = write!(out, "{:padding$} {direction:<3} ", "");
+        }
+    }
+}
+
+/// Appends text with everything replaced that a terminal would act upon.
+pub(super) fn append(out: &mut String, text: &[u8]) {
+    for chunk in text.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\t' => out.push('\t'),
+                // Writing to a string cannot fail.
+                letter if letter.is_control() => {
+                    let _ = write!(out, "\\x{:02x}", u32::from(letter));
+                }
+                letter if turns_text(letter) => {
+                    let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
+                }
+                letter => out.push(letter),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+}
+
+/// Marks that make text run in another direction.
+fn turns_text(letter: char) -> bool {
+    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Brings text to standard output at once, and empties it.
+pub(super) fn bring_out(out: &mut dyn Write, text: &mut String) -> Result<(), TargetError> {
+    let result = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    text.clear();
+    result.map_err(|source| {
+        let name = "standard output".to_owned();
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => TargetError::Closed { name },
+            _ => TargetError::Write { name, source },
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(text: &[u8]) -> String {
+        let mut out = String::new();
+        append(&mut out, text);
+        out
+    }
+
+    #[test]
+    fn nothing_commands_the_terminal() {
+        assert_eq!(escaped(b"plain\ttext"), "plain\ttext");
+        assert_eq!(escaped(b"\x1b[31mred\x07\r"), "\\x1b[31mred\\x07\\x0d");
+        assert_eq!(escaped("10.0.0.1 → ä".as_bytes()), "10.0.0.1 → ä");
+        assert_eq!(escaped(b"\xc2\x9b31m \x9b \xff"), "\\x9b31m \\x9b \\xff");
+        assert_eq!(escaped("\u{202e}txt".as_bytes()), "\\u{202e}txt");
+    }
+}
