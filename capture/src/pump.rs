@@ -1,10 +1,11 @@
 //! Runs a capture: moves packets from the rings of one or more apps to a target until told to stop.
 
+mod report;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
@@ -13,10 +14,12 @@ use crate::clock::Clock;
 use crate::layout::{MAX_SNAPLEN, Record};
 use crate::merge::Merge;
 use crate::output::Output;
-use crate::records::{RecordError, Records};
-use crate::ring::{Counters, Ring, RingError};
-use crate::session::{Event, Session, SessionError};
-use crate::target::{Progress, Target, TargetError};
+use crate::records::Records;
+use crate::ring::{Counters, Ring};
+use crate::session::{Event, Session};
+use crate::target::{Target, TargetError};
+
+pub use self::report::{Control, Failure, Observer, Report};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
@@ -91,96 +94,6 @@ impl Settings {
     pub fn effective_snaplen(&self) -> u32 {
         if self.snaplen == 0 { MAX_SNAPLEN } else { self.snaplen }
     }
-}
-
-/// Why a capture ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// A session broke.
-    #[error("the capture from {app} broke")]
-    Session {
-        /// App.
-        app: String,
-        /// What happened.
-        source: SessionError,
-    },
-    /// The app ended the session with an error.
-    #[error("{app} ended the capture: {reason}")]
-    Ended {
-        /// App.
-        app: String,
-        /// Why.
-        reason: String,
-    },
-    /// A ring broke.
-    #[error("the capture from {app} broke")]
-    Ring {
-        /// App.
-        app: String,
-        /// What happened.
-        source: RingError,
-    },
-    /// A ring held a broken record.
-    #[error("a capture ring is broken")]
-    Record(#[from] RecordError),
-    /// An app's clock gives no rate.
-    #[error(
-        "{0}: the clock anchors of its capture ring do not advance; its control thread is stuck"
-    )]
-    Clock(String),
-    /// The packets could not be written.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-}
-
-/// What others may tell a running capture, from a signal handler or a thread.
-#[derive(Clone, Debug, Default)]
-pub struct Control {
-    /// End in order.
-    pub stop: Arc<AtomicBool>,
-    /// Bring out what was collected.
-    pub flush: Arc<AtomicBool>,
-    /// Call [`Observer::asked`].
-    pub report: Arc<AtomicBool>,
-}
-
-/// What a running capture tells others. No call may wait.
-pub trait Observer {
-    /// An app has ended, and will be waited for or not.
-    fn ended(&mut self, _app: &str, _awaited: bool) {}
-    /// An app has come back.
-    fn returned(&mut self, _app: &str) {}
-    /// A second has gone by.
-    fn second(&mut self, _report: &Report) {}
-    /// Someone wants to know.
-    fn asked(&mut self, _report: &Report) {}
-}
-
-/// Nobody watches.
-impl Observer for () {}
-
-/// What became of a capture, or has so far.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Packets put out, without those that could then not be written.
-    pub captured: u64,
-    /// What the rings counted.
-    pub rings: Counters,
-    /// Packets dropped because the rings were full, by interface; only where there were any.
-    pub dropped: Vec<(String, u64)>,
-    /// Packets that could not be written though there was a reader, or whose time is not known
-    /// because their app had no clock yet when it died.
-    pub unwritten: u64,
-    /// Packets published so late that they are out of order.
-    pub late: u64,
-    /// Rings, which is lcores that polled.
-    pub nb_rings: usize,
-    /// Apps that ended meanwhile, once for each time.
-    pub ended: Vec<String>,
-    /// What the target did.
-    pub progress: Progress,
-    /// Why the capture ended early.
-    pub failure: Option<Failure>,
 }
 
 #[derive(Debug)]

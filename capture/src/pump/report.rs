@@ -1,0 +1,99 @@
+//! What a running capture is told, and what it tells.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::records::RecordError;
+use crate::ring::{Counters, RingError};
+use crate::session::SessionError;
+use crate::target::{Progress, TargetError};
+
+/// Why a capture ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A session broke.
+    #[error("the capture from {app} broke")]
+    Session {
+        /// App.
+        app: String,
+        /// What happened.
+        source: SessionError,
+    },
+    /// The app ended the session with an error.
+    #[error("{app} ended the capture: {reason}")]
+    Ended {
+        /// App.
+        app: String,
+        /// Why.
+        reason: String,
+    },
+    /// A ring broke.
+    #[error("the capture from {app} broke")]
+    Ring {
+        /// App.
+        app: String,
+        /// What happened.
+        source: RingError,
+    },
+    /// A ring held a broken record.
+    #[error("a capture ring is broken")]
+    Record(#[from] RecordError),
+    /// An app's clock gives no rate.
+    #[error(
+        "{0}: the clock anchors of its capture ring do not advance; its control thread is stuck"
+    )]
+    Clock(String),
+    /// The packets could not be written.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
+/// What others may tell a running capture, from a signal handler or a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    /// End in order.
+    pub stop: Arc<AtomicBool>,
+    /// Bring out what was collected.
+    pub flush: Arc<AtomicBool>,
+    /// Call [`Observer::asked`].
+    pub report: Arc<AtomicBool>,
+}
+
+/// What a running capture tells others. No call may wait.
+pub trait Observer {
+    /// An app has ended, and will be waited for or not.
+    fn ended(&mut self, _app: &str, _awaited: bool) {}
+    /// An app has come back.
+    fn returned(&mut self, _app: &str) {}
+    /// A second has gone by.
+    fn second(&mut self, _report: &Report) {}
+    /// Someone wants to know.
+    fn asked(&mut self, _report: &Report) {}
+}
+
+/// Nobody watches.
+impl Observer for () {}
+
+/// What became of a capture, or has so far.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Packets put out, without those that could then not be written.
+    pub captured: u64,
+    /// What the rings counted.
+    pub rings: Counters,
+    /// Packets dropped because the rings were full, by interface; only where there were any.
+    pub dropped: Vec<(String, u64)>,
+    /// Packets that could not be written though there was a reader, or whose time is not known
+    /// because their app had no clock yet when it died.
+    pub unwritten: u64,
+    /// Packets published so late that they are out of order.
+    pub late: u64,
+    /// Rings, which is lcores that polled.
+    pub nb_rings: usize,
+    /// Apps that ended meanwhile, once for each time.
+    pub ended: Vec<String>,
+    /// What the target did.
+    pub progress: Progress,
+    /// Why the capture ended early.
+    pub failure: Option<Failure>,
+}
