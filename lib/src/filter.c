@@ -57,6 +57,9 @@ check_jump(const struct pmdscope_insn *insn, uint32_t left)
 {
 	switch (insn->code) {
 	case BPF_JMP | BPF_JA:
+		/* libpcap writes loops for protochain alone. */
+		if (insn->k > INT32_MAX)
+			return "jump backwards; protochain is not available";
 		return insn->k >= left ? "jump out of the program" : NULL;
 	case BPF_JMP | BPF_JEQ | BPF_K:
 	case BPF_JMP | BPF_JGT | BPF_K:
