@@ -33,7 +33,7 @@ static const struct {
 	{ "jump at the end", "instruction 1: jump out", { RET, { .code = 0x15 } }, 2 },
 	{ "jump beyond the end", "instruction 0: jump out", { { .code = 0x05, .k = 2 }, RET, RET },
 			3 },
-	{ "jump back", "instruction 1: jump out", { RET, { .code = 0x05, .k = UINT32_MAX }, RET },
+	{ "jump back", "instruction 1: jump backwards", { RET, { .code = 0x05, .k = UINT32_MAX }, RET },
 			3 },
 	{ "true branch beyond", "instruction 0: jump out", { { .code = 0x15, .jt = 1 }, RET }, 2 },
 	{ "false branch beyond", "instruction 0: jump out", { { .code = 0x2d, .jf = 255 }, RET },

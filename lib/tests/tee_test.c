@@ -294,6 +294,16 @@ test_packet(uint32_t len, uint8_t seed, uint16_t seg_len)
 	return head;
 }
 
+void
+test_offer(unsigned int n, uint32_t len)
+{
+	struct rte_mbuf *pkt = test_packet(len, 0, 2048);
+
+	while (n-- > 0)
+		pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
+	rte_pktmbuf_free(pkt);
+}
+
 unsigned int
 test_open_fds(void)
 {

@@ -63,6 +63,9 @@ void test_release(struct reader *reader);
 /* A packet of len bytes, byte i being (uint8_t)(seed + i), cut into segments of at most seg. */
 struct rte_mbuf *test_packet(uint32_t len, uint8_t seed, uint16_t seg);
 
+/* The lcore receives a packet of len bytes so many times, on port 0 and queue 0. */
+void test_offer(unsigned int n, uint32_t len);
+
 unsigned int test_open_fds(void);
 
 #endif /* TEE_TEST_H */
