@@ -352,6 +352,10 @@ impl Target for Files {
         self.complete || self.queue.is_over() || self.reader_gone()
     }
 
+    fn ready(&mut self) -> bool {
+        self.queue.has_free()
+    }
+
     fn progress(&self) -> Progress {
         let (progress, over) = self.queue.progress();
         let unwritten = if over || self.finished { self.handed - progress.written } else { 0 };

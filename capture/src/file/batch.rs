@@ -116,6 +116,12 @@ impl Queue {
         self.take(size).unwrap_or_else(|| Batch::with_room(size.max(BUFFER_SIZE)))
     }
 
+    /// There is an empty buffer, or nobody will ever write one.
+    pub(super) fn has_free(&self) -> bool {
+        let state = self.state();
+        !state.free.is_empty() || state.buffers < MAX_BUFFERS || state.over
+    }
+
     /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.
     pub(super) fn write(&self, batch: Batch) {
         let mut state = self.state();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use proptest::prelude::*;
 
 use super::*;
+use crate::file::{FileSettings, Files};
 use crate::packet::ETHERNET;
 
 /// Far in the future: no incident ends because of the real clock.
@@ -412,6 +413,28 @@ fn a_disk_that_stands_still_costs_packets_and_each_is_counted() {
     assert_eq!(seen.packets.len() as u64 + lost, total + 1);
     let dropped = seen.packets.iter().map(|(_, packet)| packet.dropped).sum::<u64>();
     assert_eq!(dropped, lost + 3 * total / 100);
+}
+
+#[test]
+fn history_comes_faster_than_a_disk_writes_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.pcapng.zst");
+    let memory = 150 << 20;
+    let open: Opener = Box::new(|path| Ok(Box::new(Files::create(&FileSettings::new(path))?)));
+    let settings = Settings { path, memory, ..settings(SECOND, SECOND) };
+    let (mut recorder, fire) = Recorder::start(settings, open).unwrap();
+    section(&mut recorder, "first");
+    let data = vec![7; 1500];
+    let total = 80_000;
+    for id in 0..total {
+        recorder.packet(&Packet { data: &data, len: 1500, ..at(id).packet() }).unwrap();
+    }
+    fire.fire(trigger("stall", total));
+    recorder.finish().unwrap();
+    let progress = recorder.progress();
+    assert_eq!((progress.written, progress.lost, progress.files), (total, 0, 1));
+    let name = progress.file.unwrap();
+    assert!(name.to_str().unwrap().ends_with("-1-stall.pcapng.zst"), "{name:?}");
 }
 
 #[test]

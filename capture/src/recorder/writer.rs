@@ -5,11 +5,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
 use super::block::{Block, Reader};
 use crate::packet::{Interface, Origin, Packet, Statistics};
 use crate::target::{Progress, Target, TargetError};
+
+/// Bytes of packets between two questions whether the file has room.
+const STRIDE: usize = 256 << 10;
+/// What a packet takes in a file beside its bytes, at most.
+const OVERHEAD: usize = 128;
+/// Time between two such questions while it has none.
+const PAUSE: Duration = Duration::from_micros(500);
+/// How long a disk may take nothing at the end before it is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins the file of an incident; called in the writer's thread.
 pub type Opener = Box<dyn FnMut(&Path) -> Result<Box<dyn Target>, TargetError> + Send>;
@@ -63,6 +73,8 @@ struct Shared {
     failed: AtomicBool,
     /// Messages that wait.
     backlog: AtomicUsize,
+    /// No more messages come.
+    ending: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,6 +126,7 @@ impl Writer {
 
     /// Waits until everything is written.
     pub(super) fn finish(&mut self) -> Result<(), TargetError> {
+        self.shared.ending.store(true, Ordering::Relaxed);
         self.sender = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was told on standard error.
@@ -132,6 +145,9 @@ struct File {
     /// For the interfaces: a file may have no packet at or after the moment.
     reason: String,
     reader: Reader,
+    /// Bytes since the file had room.
+    handed: usize,
+    shared: Arc<Shared>,
 }
 
 struct Work {
@@ -175,8 +191,9 @@ impl Work {
         if let Message::Begin { path, start_ns, end_ns, mark } = message {
             let target = (self.open)(&path)?;
             let (reason, marks) = (mark.text.clone(), vec![mark]);
-            let reader = Reader::default();
-            self.file = Some(File { target, start_ns, end_ns, marks, reason, reader });
+            let (reader, shared) = (Reader::default(), Arc::clone(&self.shared));
+            self.file =
+                Some(File { target, start_ns, end_ns, marks, reason, reader, handed: 0, shared });
             return Ok(());
         }
         if let Message::End = message {
@@ -232,6 +249,7 @@ impl File {
             if packet.ns < self.start_ns || packet.ns > self.end_ns {
                 continue;
             }
+            self.await_room(packet.data.len() + OVERHEAD);
             if self.marks.iter().any(|mark| mark.ns <= packet.ns) {
                 let comment = self.due(packet.ns, packet.comment);
                 self.target.packet(&Packet { comment: &comment, ..packet })?;
@@ -240,6 +258,26 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// Packets in memory can wait for a slow disk. At the end nobody waits for one that stays full.
+    fn await_room(&mut self, size: usize) {
+        self.handed += size;
+        if self.handed < STRIDE {
+            return;
+        }
+        self.handed = 0;
+        let (mut written, mut since) = (0, Instant::now());
+        while !self.target.ready() {
+            let progress = self.target.progress().written;
+            if progress != written || !self.shared.ending.load(Ordering::Relaxed) {
+                (written, since) = (progress, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// The marks up to a moment, which are done with.
