@@ -15,8 +15,9 @@ use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use pmdscope_capture::filter::FilterError;
+use pmdscope_capture::target::TargetError;
 
 /// Exit code of a command that failed or found something.
 const FAILED: u8 = 1;
@@ -38,7 +39,7 @@ enum Command {
     Top(top::Args),
     Check(check::Args),
     Leaks(leaks::Args),
-    Capture(capture::Args),
+    Capture(Box<capture::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Sandbox(sandbox::Args),
@@ -57,11 +58,28 @@ impl fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
-    run(Cli::parse().command).unwrap_or_else(|error| {
+    run(parse().command).unwrap_or_else(|error| {
         eprintln!("pmdscope: error: {error:#}");
-        let usage = error.is::<Usage>() || error.is::<FilterError>();
-        ExitCode::from(if usage { USAGE } else { FAILED })
+        ExitCode::from(if is_misuse(&error) { USAGE } else { FAILED })
     })
+}
+
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let mut cli = Cli::command();
+        cli.build();
+        let called = std::env::args().nth(1).unwrap_or_default();
+        match cli.find_subcommand(called) {
+            Some(command) => capture::suggest(error, command).exit(),
+            None => error.exit(),
+        }
+    })
+}
+
+fn is_misuse(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<TargetError>();
+    let refused = refused.is_some_and(|error| matches!(error, TargetError::Refused { .. }));
+    refused || error.is::<Usage>() || error.is::<FilterError>()
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -78,7 +96,6 @@ fn run(command: Command) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
     use insta::assert_snapshot;
 
     use super::*;

@@ -11,6 +11,8 @@ use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
+use super::say;
+
 /// How long an app may take to tell about itself.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Telemetry socket and capture socket of a first instance; further ones append `:N` to both.
@@ -31,12 +33,16 @@ impl Target {
 }
 
 /// What to capture from one app.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) app: String,
     pub(super) socket: PathBuf,
     pub(super) targets: Vec<Target>,
     known: Vec<PortSample>,
+    /// What it is sure to be found by: its telemetry socket.
+    address: String,
+    /// The ports as they were asked for.
+    asked: Vec<String>,
 }
 
 impl Wanted {
@@ -46,6 +52,25 @@ impl Wanted {
         let port =
             |p: &PortSample| Port { id: p.id, device: p.device.clone(), selected: wanted(p.id) };
         self.known.iter().map(port).collect()
+    }
+
+    /// The same, as it is now that the app has come back; `None` as long as that is not so.
+    pub(super) fn again(&self) -> Option<Self> {
+        let mut now = want(Some(&self.address)).ok()?;
+        for port in &self.asked {
+            now.add(port).ok()?;
+        }
+        // Ports come up one by one when an app starts.
+        (now.known.len() >= self.known.len()).then_some(Self { app: self.app.clone(), ..now })
+    }
+
+    fn add(&mut self, port: &str) -> anyhow::Result<()> {
+        let target = parse_target(port, &self.app, &self.known)?;
+        if !self.targets.contains(&target) {
+            self.targets.push(target);
+            self.asked.push(port.to_owned());
+        }
+        Ok(())
     }
 
     /// The targets as people write them.
@@ -67,39 +92,122 @@ pub(crate) struct Running {
 }
 
 /// All running apps.
-pub(super) fn running() -> Vec<Running> {
+pub(crate) fn running() -> Vec<Running> {
     let apps = discover::discover(&DiscoverOptions::default());
     apps.into_iter().map(ask).collect()
 }
 
-/// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app.
+/// A port of a running app, as `-D` lists it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed<'a> {
+    /// What `-i` takes for it: the port of the only app, or its place in the list.
+    pub(super) number: usize,
+    pub(super) running: &'a Running,
+    pub(super) port: &'a PortSample,
+}
+
+impl Listed<'_> {
+    pub(super) fn name(&self) -> String {
+        format!("{}:{}", self.running.app.name, self.port.id)
+    }
+}
+
+/// All ports of all apps.
+pub(super) fn list(running: &[Running]) -> Vec<Listed<'_>> {
+    let ports = |running| ports_of(running).iter().map(move |port| (running, port));
+    let all = running.iter().flat_map(ports).enumerate();
+    all.map(|(place, (one, port))| {
+        let number = number_of(running.len(), place, port.id);
+        Listed { number, running: one, port }
+    })
+    .collect()
+}
+
+fn number_of(apps: usize, place: usize, port: u16) -> usize {
+    if apps == 1 { port.into() } else { place }
+}
+
+fn ports_of(running: &Running) -> &[PortSample] {
+    running.sample.as_ref().map_or(&[], |sample| &sample.ports)
+}
+
+/// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
+/// without an app is all apps that offer captures.
 pub(super) fn resolve(interfaces: &[String], app: Option<&str>) -> anyhow::Result<Vec<Wanted>> {
     let apps = discover::discover(&DiscoverOptions::default());
     let names = apps.iter().map(|app| app.name.as_str()).collect::<Vec<_>>();
-    let every = [String::from("any")];
-    let interfaces = if interfaces.is_empty() { &every } else { interfaces };
     let mut wanted = BTreeMap::new();
     for interface in interfaces {
-        let (prefix, port) = split_app(interface, &names);
-        let name = prefix.or(app).or_else(|| guess_app(interface, &names));
-        let found = match wanted.entry(name) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(want(name)?),
-        };
-        let target = parse_target(port, &found.app, &found.known)?;
-        if !found.targets.contains(&target) {
-            found.targets.push(target);
+        if interface == "any" && app.is_none() && names.len() > 1 {
+            for name in offering() {
+                add(&mut wanted, Some(name), "any")?;
+            }
+        } else if let Some(listed) = by_number(interface, app, names.len()) {
+            let (prefix, port) = listed?;
+            add(&mut wanted, Some(prefix), &port)?;
+        } else {
+            let (prefix, port) = split_app(interface, &names);
+            let name = prefix.or(app).or_else(|| guess_app(interface, &names));
+            add(&mut wanted, name.map(str::to_owned), port)?;
         }
+    }
+    if interfaces.is_empty() {
+        add(&mut wanted, app.map(str::to_owned), "any")?;
     }
     Ok(merge_same(wanted.into_values()))
 }
 
-/// One app may have been named in two ways, or not at all and by name.
+fn add(
+    wanted: &mut BTreeMap<Option<String>, Wanted>,
+    app: Option<String>,
+    port: &str,
+) -> anyhow::Result<()> {
+    let found = match wanted.entry(app) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => {
+            let found = want(entry.key().as_deref())?;
+            entry.insert(found)
+        }
+    };
+    found.add(port)
+}
+
+/// The apps that `-i any` means; the others are named with what keeps them out.
+fn offering() -> Vec<String> {
+    let mut offering = Vec::new();
+    for running in running() {
+        match capture_socket(&running) {
+            Ok(_) => offering.push(running.app.socket.display().to_string()),
+            Err(error) => say(format_args!("pmdscope: left out: {error:#}")),
+        }
+    }
+    offering
+}
+
+/// App and port of a number in the list of `-D`, where a number alone is no port of the only app.
+fn by_number(
+    interface: &str,
+    app: Option<&str>,
+    apps: usize,
+) -> Option<anyhow::Result<(String, String)>> {
+    let number = interface.parse::<usize>().ok().filter(|_| app.is_none() && apps > 1)?;
+    let running = running();
+    let all = list(&running);
+    let found = all.iter().find(|listed| listed.number == number).map(|listed| {
+        (listed.running.app.socket.display().to_string(), listed.port.id.to_string())
+    });
+    Some(found.ok_or_else(|| anyhow::anyhow!("there is no interface {number} in the list of -D")))
+}
+
+/// One app may have been named in several ways, or not at all and by name.
 fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
     let mut merged: Vec<Wanted> = Vec::new();
     for wanted in all {
         match merged.iter_mut().find(|known| known.socket == wanted.socket) {
-            Some(known) => known.targets.extend(wanted.targets),
+            Some(known) => {
+                known.targets.extend(wanted.targets);
+                known.asked.extend(wanted.asked);
+            }
             None => merged.push(wanted),
         }
     }
@@ -164,7 +272,9 @@ fn want(name: Option<&str>) -> anyhow::Result<Wanted> {
     let running = ask(app);
     let socket = capture_socket(&running)?;
     let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
-    Ok(Wanted { app: running.app.name, socket, targets: Vec::new(), known })
+    let address = running.app.socket.display().to_string();
+    let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
+    Ok(Wanted { app, socket, targets, known, address, asked })
 }
 
 fn ask(app: App) -> Running {
@@ -258,15 +368,24 @@ mod tests {
     }
 
     #[test]
-    fn further_instances_have_sockets_of_the_same_number() {
-        let app = |socket: &str| App {
+    fn numbers_are_ports_of_the_only_app_and_places_among_several() {
+        assert_eq!([number_of(1, 0, 3), number_of(1, 1, 5)], [3, 5]);
+        assert_eq!([number_of(2, 0, 3), number_of(2, 1, 5)], [0, 1]);
+    }
+
+    fn app(socket: &str) -> App {
+        App {
             name: "rte".into(),
             dir: "/run/dpdk/rte".into(),
             socket: format!("/run/dpdk/rte/{socket}").into(),
             pid: None,
             dpdk_version: None,
             state: AppState::Live,
-        };
+        }
+    }
+
+    #[test]
+    fn further_instances_have_sockets_of_the_same_number() {
         let path = |socket: &str| convention(&app(socket));
         assert_eq!(path("dpdk_telemetry.v2"), PathBuf::from("/run/dpdk/rte/pmdscope.sock"));
         assert_eq!(path("dpdk_telemetry.v2:2"), PathBuf::from("/run/dpdk/rte/pmdscope.sock:2"));

@@ -1,10 +1,12 @@
-//! What `pmdscope capture` tells people, in the words of tcpdump.
+//! What `pmdscope capture` tells people at its begin and its end, in the words of tcpdump.
 
-use std::process::ExitCode;
-
+use pmdscope_capture::file::FileEvent;
 use pmdscope_capture::pump::{REORDER_WINDOW, Report};
+use pmdscope_capture::read;
+use pmdscope_capture::target::Progress;
+use pmdscope_tui::number;
 
-use super::interface::{Running, Wanted, capture_socket};
+use super::interface::Wanted;
 use super::say;
 use crate::output;
 
@@ -26,14 +28,59 @@ pub(super) fn ended(report: &Report) {
     }
 }
 
+/// The counters of a capture that runs, as SIGUSR1 has tcpdump tell them.
+pub(super) fn at_once(report: &Report) -> String {
+    format!("pmdscope: {}", statistics(report).join(", "))
+}
+
+/// The same of files that are being read.
+pub(super) fn replayed(report: &read::Report) -> String {
+    let (read, captured) = (packets(report.read), packets(report.captured));
+    format!("pmdscope: {captured} captured, {read} read")
+}
+
+/// A number of packets.
+pub(super) fn packets(count: u64) -> String {
+    format!("{count} packet{}", if count == 1 { "" } else { "s" })
+}
+
+/// What happened to a file, where it is of interest.
+pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
+    match event {
+        FileEvent::Closed(path) if print_names => {
+            let _ = output::print(&format!("{}\n", path.display()));
+        }
+        FileEvent::Closed(_) => {}
+        FileEvent::Deleted(_) if quiet => {}
+        FileEvent::Deleted(path) => say(format_args!("pmdscope: deleted {}", path.display())),
+        FileEvent::Trouble(what) => say(format_args!("pmdscope: {what}")),
+    }
+}
+
+/// Packets that did not arrive, if there are any.
+pub(super) fn unwritten(progress: &Progress) {
+    for line in losses(progress) {
+        say(line);
+    }
+}
+
+fn losses(progress: &Progress) -> Vec<String> {
+    let losses = [
+        (progress.lost, "lost because they could not be written"),
+        (progress.missed, "not shown because the terminal or the decoder was too slow"),
+    ];
+    let there = losses.iter().filter(|(count, _)| *count > 0);
+    there.map(|(count, what)| format!("{} {what}", packets(*count))).collect()
+}
+
 fn statistics(report: &Report) -> Vec<String> {
     let rings = &report.rings;
     let mut lines = vec![
-        format!("{} packets captured", report.captured),
-        format!("{} packets received by filter", rings.passed_filter()),
+        format!("{} captured", packets(report.captured)),
+        format!("{} received by filter", packets(rings.passed_filter())),
         format!(
-            "{} packets dropped by full capture rings{}",
-            rings.dropped,
+            "{} dropped by full capture rings{}",
+            packets(rings.dropped),
             places(&report.dropped)
         ),
     ];
@@ -42,10 +89,18 @@ fn statistics(report: &Report) -> Vec<String> {
     let optional = [
         (rings.sampled_out, "left out by sampling"),
         (report.unwritten, "lost because they could not be written"),
+        (report.progress.missed, "not shown because the terminal or the decoder was too slow"),
         (report.late, late.as_str()),
     ];
     let there = optional.iter().filter(|(count, _)| *count > 0);
-    lines.extend(there.map(|(count, what)| format!("{count} packets {what}")));
+    lines.extend(there.map(|(count, what)| format!("{} {what}", packets(*count))));
+    if report.progress.files > 1 {
+        let bytes = number::bytes(report.progress.bytes);
+        lines.push(format!("{} files, {bytes}", report.progress.files));
+    }
+    if let Some(reason) = &report.progress.waiting {
+        lines.push(format!("{reason} to the end"));
+    }
     if report.nb_rings == 0 {
         lines.push("no lcore of the app polls".to_owned());
     }
@@ -58,32 +113,6 @@ fn places(dropped: &[(String, u64)]) -> String {
         none if none.is_empty() => none,
         places => format!(" ({places}); --ring-size, -s or a filter can help"),
     }
-}
-
-/// `-D`: one line per interface on standard output. Code 1 when there is none.
-pub(super) fn list_interfaces(running: &[Running]) -> anyhow::Result<ExitCode> {
-    let mut lines = Vec::new();
-    for one in running {
-        let Some(sample) = &one.sample else {
-            say(format_args!("pmdscope: {}: cannot be asked for its ports", one.app.name));
-            continue;
-        };
-        let note = if capture_socket(one).is_ok() { "" } else { ", no libpmdscope: no captures" };
-        for port in &sample.ports {
-            let link = match port.link_up {
-                Some(true) => "Up",
-                Some(false) => "Down",
-                None => "link unknown",
-            };
-            lines.push(format!("{}:{} ({}) [{link}{note}]", one.app.name, port.id, port.device));
-        }
-    }
-    if lines.is_empty() {
-        say("pmdscope: no running DPDK app has a port");
-        return Ok(ExitCode::FAILURE);
-    }
-    output::print(&(lines.join("\n") + "\n"))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -103,6 +132,28 @@ mod tests {
                 "0 packets dropped by full capture rings"
             ]
         );
+    }
+
+    #[test]
+    fn one_packet_is_no_plural_and_a_signal_gets_one_line() {
+        let report = Report { captured: 1, nb_rings: 1, ..Report::default() };
+        let expected = "pmdscope: 1 packet captured, 0 packets received by filter, 0 packets \
+                        dropped by full capture rings";
+        assert_eq!(at_once(&report), expected);
+    }
+
+    #[test]
+    fn files_and_what_they_wait_for_are_told() {
+        let waiting = Some("the disk of /tmp was full".into());
+        let progress =
+            Progress { files: 3, bytes: 5 << 20, waiting, missed: 2, ..Progress::default() };
+        let lines = statistics(&Report { nb_rings: 1, progress, ..Report::default() });
+        let expected = [
+            "2 packets not shown because the terminal or the decoder was too slow",
+            "3 files, 5.0 MiB",
+            "the disk of /tmp was full to the end",
+        ];
+        assert_eq!(lines[3..], expected);
     }
 
     #[test]

@@ -33,7 +33,9 @@ pub enum ReadError {
     #[error("{0} is empty: not even the header of a capture file is there")]
     Empty(String),
     /// It ends within a block.
-    #[error("{name} is cut off: it ends in the middle of a block, after {packets} whole packets")]
+    #[error(
+        "{name} is cut off: it ends in the middle of a block; whole packets before that: {packets}"
+    )]
     Truncated {
         /// The file.
         name: String,
@@ -41,7 +43,7 @@ pub enum ReadError {
         packets: u64,
     },
     /// It breaks the rules of its format.
-    #[error("{name} is broken after {packets} packets: {reason}")]
+    #[error("{name} is broken: {reason}; packets before that: {packets}")]
     Broken {
         /// The file.
         name: String,

@@ -299,7 +299,10 @@ fn what_is_no_capture_file_is_said_so() {
     sections.extend([0x4d, 0x3c, 0x2b, 0x1a]);
     let (_, report) = replay(sections, settings()).unwrap();
     let broken = report.failure.unwrap().to_string();
-    assert_eq!(broken, "test is broken after 0 packets: a block claims to have 4294967292 bytes");
+    assert_eq!(
+        broken,
+        "test is broken: a block claims to have 4294967292 bytes; packets before that: 0"
+    );
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! Values of options, as people write them.
+
+use std::time::Duration;
+
+use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
+
+/// A number with one of these letters behind it, or none.
+fn scaled(text: &str, units: &[(char, u64)], none: u64) -> Option<u64> {
+    let last = text.chars().last()?;
+    let unit = units.iter().find(|(letter, _)| letter.eq_ignore_ascii_case(&last));
+    let (digits, factor) = match unit {
+        Some((_, factor)) => (&text[..text.len() - 1], *factor),
+        None => (text, none),
+    };
+    let number = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'))?;
+    number.checked_mul(factor).filter(|bytes| *bytes > 0)
+}
+
+const BINARY: [(char, u64); 4] = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30), ('T', 1 << 40)];
+
+/// Size of a file: millions of bytes, or with K, M, G binary ones, as tcpdump has it.
+pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
+    scaled(text, &BINARY[..3], 1_000_000).ok_or_else(|| {
+        "not a size of a file: 100 is 100,000,000 bytes, 100K, 100M and 100G are binary".to_owned()
+    })
+}
+
+/// A number of bytes, with K, M, G, T behind it or not.
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "not a number of bytes, such as 500000, 64K, 100M, 10G or 1T".to_owned();
+    scaled(text, &BINARY, 1).ok_or_else(wrong)
+}
+
+pub(super) fn parse_ring_size(text: &str) -> Result<u32, String> {
+    let bytes = scaled(text, &BINARY, 1).and_then(|bytes| u32::try_from(bytes).ok());
+    bytes
+        .filter(|bytes| bytes.is_power_of_two())
+        .filter(|bytes| (RING_MIN_SIZE..=RING_MAX_SIZE).contains(bytes))
+        .ok_or_else(|| "not a power of two from 64K to 64M".to_owned())
+}
+
+/// tcpdump's buffer size in KiB, as the size of a ring: the next power of two within its range.
+pub(super) fn parse_buffer_size(text: &str) -> Result<u32, String> {
+    let kib = text.parse::<u32>().ok().filter(|kib| *kib > 0 && !text.starts_with('+'));
+    let bytes = kib.map(|kib| u64::from(kib) << 10);
+    bytes
+        .map(|bytes| bytes.clamp(RING_MIN_SIZE.into(), RING_MAX_SIZE.into()))
+        .and_then(|bytes| u32::try_from(bytes.next_power_of_two()).ok())
+        .ok_or_else(|| "not a number of KiB above 0".to_owned())
+}
+
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "not a number of seconds above 0".to_owned())
+}
+
+/// Packets of DPDK are Ethernet.
+pub(super) fn parse_linktype(text: &str) -> Result<String, String> {
+    if text.eq_ignore_ascii_case("EN10MB") {
+        return Ok(text.to_owned());
+    }
+    Err("packets of DPDK ports are Ethernet; the only link type is EN10MB".to_owned())
+}
+
+/// The app stamps packets when it polls.
+pub(super) fn parse_time_stamp_type(text: &str) -> Result<String, String> {
+    if text == "host" {
+        return Ok(text.to_owned());
+    }
+    Err("packets are stamped by the app's host when they are polled; the only type is host"
+        .to_owned())
+}

@@ -1,0 +1,117 @@
+//! `-D`, `-L` and `-J`: what there is to choose from.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::args::Args;
+use super::interface::{self, Listed, Running, capture_socket};
+use super::say;
+use crate::output;
+
+/// One interface of `-D --json`.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Interface {
+    number: usize,
+    name: String,
+    app: String,
+    port: u16,
+    device: String,
+    /// `None` when the app does not tell.
+    link_up: Option<bool>,
+    /// The app hands out packets.
+    captures: bool,
+}
+
+impl Interface {
+    fn new(listed: &Listed<'_>) -> Self {
+        Self {
+            number: listed.number,
+            name: listed.name(),
+            app: listed.running.app.name.clone(),
+            port: listed.port.id,
+            device: listed.port.device.clone(),
+            link_up: listed.port.link_up,
+            captures: capture_socket(listed.running).is_ok(),
+        }
+    }
+
+    /// As tcpdump lists it.
+    fn line(&self) -> String {
+        let link = match self.link_up {
+            Some(true) => "Up",
+            Some(false) => "Down",
+            None => "link unknown",
+        };
+        let note = if self.captures { "" } else { ", no libpmdscope: no captures" };
+        format!("{}.{} ({}) [{link}{note}]", self.number, self.name, self.device)
+    }
+}
+
+/// Prints the list that was asked for, if any.
+pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
+    let name = args.source.interfaces.first().map_or("any", String::as_str);
+    if args.list_interfaces {
+        return interfaces(&interface::running(), args.json).map(Some);
+    }
+    let text = if args.list_data_link_types {
+        format!("Data link types for {name} (use option -y to set):\n  EN10MB (Ethernet)\n")
+    } else if args.list_time_stamp_types {
+        format!("Time stamp types for {name} (use option -j to set):\n  host (Host)\n")
+    } else {
+        return Ok(None);
+    };
+    output::print(&text)?;
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+/// Code 1 when there is none.
+fn interfaces(running: &[Running], json: bool) -> anyhow::Result<ExitCode> {
+    for silent in running.iter().filter(|one| one.sample.is_none()) {
+        say(format_args!("pmdscope: {}: cannot be asked for its ports", silent.app.name));
+    }
+    let all = interface::list(running).iter().map(Interface::new).collect::<Vec<_>>();
+    if json {
+        output::print_json(&all)?;
+    } else if all.is_empty() {
+        say("pmdscope: no running DPDK app has a port");
+    } else {
+        output::print(&lines(&all))?;
+    }
+    Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn lines(all: &[Interface]) -> String {
+    let any = "any (All ports of all apps that hand out packets)".to_owned();
+    let lines = all.iter().map(Interface::line).chain([any]);
+    lines.map(|line| line + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_listed_as_by_tcpdump() {
+        let interface = |number, link_up, captures| Interface {
+            number,
+            name: format!("rte:{number}"),
+            app: "rte".into(),
+            port: 0,
+            device: "net_null0".into(),
+            link_up,
+            captures,
+        };
+        let all = [
+            interface(0, Some(true), true),
+            interface(1, Some(false), true),
+            interface(2, None, false),
+        ];
+        insta::assert_snapshot!(lines(&all), @r"
+        0.rte:0 (net_null0) [Up]
+        1.rte:1 (net_null0) [Down]
+        2.rte:2 (net_null0) [link unknown, no libpmdscope: no captures]
+        any (All ports of all apps that hand out packets)
+        ");
+    }
+}

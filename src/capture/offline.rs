@@ -1,0 +1,72 @@
+//! Packets from files that were captured before.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use pmdscope_capture::packet::{ETHERNET, Interface};
+use pmdscope_capture::pump::Control;
+use pmdscope_capture::read::{Failure, Replay, Settings};
+
+use super::args::Args;
+use super::destination::{self, Destination};
+use super::{privileges, report, say};
+use crate::output;
+
+/// Moves the packets of files to where they are wanted.
+pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::Result<ExitCode> {
+    privileges::relinquish(args.relinquish_privileges.as_deref())?;
+    let inputs = args.inputs()?;
+    if let Some(input) = destination::overwritten(&inputs, args.files.write.as_deref()) {
+        bail!("{} cannot be read and overwritten at once: give -w another file", input.display());
+    }
+    let files = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>();
+    let settings = Settings {
+        filter: expression.to_owned(),
+        optimize: args.compiler().optimize,
+        dirs: args.direction.bits(),
+        snaplen: args.snaplen(),
+        skip: args.skip,
+        count: args.count,
+    };
+    let replay = Replay::open(inputs, settings).map_err(plain)?;
+    if !args.quiet {
+        started(&files, replay.interfaces().next());
+    }
+    let several = replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
+    let Destination { mut target, events, .. } =
+        Destination::of_files(args, replay.begin_ns(), several)?;
+    let report = replay.run(&mut *target, control, &mut |report| say(report::replayed(report)));
+    drop(target);
+    for event in events.try_iter() {
+        report::file(&event, args.files.print_files, args.quiet);
+    }
+    if args.count_only {
+        output::print(&(report::packets(report.captured) + "\n"))?;
+    }
+    report::unwritten(&report.progress);
+    match report.failure {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) => Err(plain(failure)),
+    }
+}
+
+fn started(names: &[String], interface: Option<&Interface>) {
+    let files = if names.len() == 1 { "file" } else { "files" };
+    let about = interface.map_or(String::new(), |interface| {
+        let linktype = match interface.linktype {
+            ETHERNET => "EN10MB (Ethernet)".to_owned(),
+            other => other.to_string(),
+        };
+        format!(", link-type {linktype}, snapshot length {}", interface.snaplen)
+    });
+    say(format_args!("reading from {files} {}{about}", names.join(", ")));
+}
+
+/// The error within, by whose kind the exit code goes.
+fn plain(failure: Failure) -> anyhow::Error {
+    match failure {
+        Failure::Read(error) => error.into(),
+        Failure::Filter(error) => error.into(),
+        Failure::Target(error) => error.into(),
+    }
+}

@@ -1,0 +1,58 @@
+//! What signals do to a capture.
+
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::Context;
+use pmdscope_capture::pump::Control;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::flag;
+
+/// The first signal ends the capture in order, the second at once; USR1 asks for the counters and,
+/// where `flush` is true, USR2 brings out what was collected.
+pub(super) fn control(to_flush: bool) -> anyhow::Result<Control> {
+    let control = Control::default();
+    register(&control, to_flush).context("cannot handle signals")?;
+    Ok(control)
+}
+
+fn register(control: &Control, to_flush: bool) -> std::io::Result<()> {
+    let stop = || Arc::clone(&control.stop);
+    // A capture under nohup(1) is to survive its terminal.
+    let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
+        flag::register_conditional_shutdown(signal, 1, stop())?;
+        flag::register(signal, stop())?;
+    }
+    // Every write to a closed pipe is a signal; files are completed meanwhile.
+    flag::register(SIGPIPE, stop())?;
+    flag::register(SIGUSR1, Arc::clone(&control.report))?;
+    if to_flush {
+        flag::register(SIGUSR2, Arc::clone(&control.flush))?;
+    }
+    Ok(())
+}
+
+/// The parent had the signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored_in(&status, signal)
+}
+
+fn ignored_in(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_seen_in_the_status_of_a_process() {
+        let status = "Name:\tpmdscope\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(ignored_in(status, SIGHUP) && ignored_in(status, SIGPIPE));
+        assert!(!ignored_in(status, SIGINT) && !ignored_in("", SIGHUP));
+    }
+}

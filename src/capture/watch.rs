@@ -1,0 +1,148 @@
+//! Tells people what happens while a capture runs.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use pmdscope_capture::file::FileEvent;
+use pmdscope_capture::pump::{Observer, Report};
+use pmdscope_capture::recorder;
+
+use super::args::Args;
+use super::status::{self, Line, Status};
+use super::{report, say};
+
+/// Width of a terminal that does not tell it.
+const COLUMNS: usize = 80;
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Line,
+    /// As `tcpdump -v -w`.
+    Count,
+    None,
+}
+
+/// Watches a capture.
+pub(super) struct Watch {
+    progress: Progress,
+    quiet: bool,
+    print_files: bool,
+    grow: bool,
+    events: Receiver<FileEvent>,
+    recorder: Option<Arc<recorder::Status>>,
+    status: Status,
+    since: Instant,
+    line: Line,
+    told: Option<u64>,
+}
+
+impl Watch {
+    pub(super) fn new(
+        args: &Args,
+        events: Receiver<FileEvent>,
+        recorder: Option<Arc<recorder::Status>>,
+    ) -> Self {
+        Self {
+            progress: progress(args),
+            quiet: args.quiet,
+            print_files: args.files.print_files,
+            grow: args.files.grow(),
+            events,
+            recorder,
+            status: Status::default(),
+            since: Instant::now(),
+            line: Line::default(),
+            told: None,
+        }
+    }
+
+    /// Clears the line, and tells what happened last.
+    pub(super) fn close(mut self) {
+        put(self.line.clear());
+        while let Ok(event) = self.events.try_recv() {
+            report::file(&event, self.print_files, self.quiet);
+        }
+    }
+
+    /// Says a line where the status was.
+    fn say(&mut self, line: &str) {
+        let clear = self.line.clear();
+        say(format_args!("{clear}{line}"));
+    }
+
+    fn tell_files(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            put(self.line.clear());
+            report::file(&event, self.print_files, self.quiet);
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn ended(&mut self, app: &str, awaited: bool) {
+        if awaited && !self.quiet {
+            self.say(&format!(
+                "pmdscope: {app} has ended; waiting for it to come back (--exit-with-app ends here \
+                 instead)"
+            ));
+        }
+    }
+
+    fn returned(&mut self, app: &str) {
+        if !self.quiet {
+            self.say(&format!("pmdscope: {app} is back; its packets go into a new section"));
+        }
+    }
+
+    fn second(&mut self, report: &Report) {
+        self.tell_files();
+        let recorder = self.recorder.as_ref().map(ToString::to_string);
+        let seconds = status::lap(&mut self.since);
+        self.status = self.status.after(seconds, report, recorder, self.grow);
+        match self.progress {
+            Progress::Line => {
+                let line = self.line.show(&self.status.to_string(), columns());
+                put(&line);
+            }
+            Progress::Count if self.told != Some(report.captured) => {
+                self.told = Some(report.captured);
+                put(&format!("Got {}\r", report.captured));
+            }
+            Progress::Count | Progress::None => {}
+        }
+    }
+
+    fn asked(&mut self, report: &Report) {
+        self.say(&report::at_once(report));
+    }
+}
+
+fn progress(args: &Args) -> Progress {
+    let to_file = args.files.write.as_deref().is_some_and(|path| path != Path::new("-"));
+    let shown_too = args.files.print && io::stdout().is_terminal();
+    if args.quiet || !to_file || shown_too {
+        Progress::None
+    } else if io::stderr().is_terminal() {
+        Progress::Line
+    } else if args.view().verbose > 0 {
+        Progress::Count
+    } else {
+        Progress::None
+    }
+}
+
+/// Prints without an end of line.
+fn put(text: &str) {
+    if !text.is_empty() {
+        let _ = write!(io::stderr(), "{text}");
+    }
+}
+
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| size.ws_col.into());
+    size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}
