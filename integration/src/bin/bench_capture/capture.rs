@@ -11,7 +11,7 @@ use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::{oracle, scratch::Scratch};
 use rustix::process::Signal;
 
-use crate::machine::{Machine, cpu_ns, own_group};
+use crate::machine::{Machine, cpu_ns, own_group, real_time};
 use crate::traffic::count_packets;
 
 /// The peer, as Debian's package `dpdk` installs it.
@@ -85,6 +85,8 @@ pub(crate) struct Captures<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) scratch: &'a Scratch,
     pub(crate) pmdscope: PathBuf,
+    /// At real-time priority.
+    pub(crate) fifo: bool,
     /// Further arguments for pmdscope.
     pub(crate) args: Vec<String>,
 }
@@ -108,6 +110,10 @@ impl Captures<'_> {
             Ok(process.output().contains(ready))
         })?;
         sleep(if order.who == Who::Dumpcap { ATTACH } else { SETTLE });
+        if self.fifo {
+            // Not before: the peer would keep the app's answer from the CPU that both need.
+            real_time(process.pid())?;
+        }
         let (cpu_before, ring_bytes) = (cpu_ns(process.pid())?, ring_bytes(process.pid()));
         Ok(Capture { who: order.who, process, cpu_before, ring_bytes })
     }

@@ -36,6 +36,7 @@ hugepages; on fewer it says what is missing and ends with status 0.
   --quick           two minutes instead of a quarter of an hour
   --rounds N        repeat everything N times (5; with --quick 3)
   --only WHAT       costs or rates instead of both
+  --fifo            captures at real-time priority, in place of CPUs that nobody else uses
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
   --app FILE        the app (build/integration/pmdscope-capture-app)
   -- ARGS           further arguments of `pmdscope capture`, such as --ring-size 8M
@@ -49,6 +50,7 @@ struct Options {
     quick: bool,
     rounds: Option<usize>,
     only: Option<String>,
+    fifo: bool,
     pmdscope: Option<PathBuf>,
     app: Option<PathBuf>,
     args: Vec<String>,
@@ -82,6 +84,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
         match word.as_str() {
             "--quick" => options.quick = true,
             "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
+            "--fifo" => options.fifo = true,
             "--only" => options.only = Some(value()?),
             "--pmdscope" => options.pmdscope = Some(value()?.into()),
             "--app" => options.app = Some(value()?.into()),
@@ -115,6 +118,7 @@ fn run(options: &Options) -> Result<()> {
         machine: &machine,
         scratch: &scratch,
         pmdscope: options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?,
+        fifo: options.fifo,
         args: options.args.clone(),
     };
     let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
@@ -148,7 +152,8 @@ fn print_head(machine: &Machine, options: &Options) {
     println!("pmdscope capture against {DUMPCAP}, on {}.", machine.describe());
     let args = options.args.join(" ");
     println!(
-        "Polling lcore and capture on CPUs of their own; windows of {} ms; pmdscope {}.",
+        "Polling lcore and capture{} on CPUs of their own; windows of {} ms; pmdscope {}.",
+        if options.fifo { ", at real-time priority," } else { "" },
         LENGTH.as_millis(),
         if args.is_empty() { "as it is by default".to_owned() } else { format!("with {args}") }
     );
@@ -159,7 +164,7 @@ fn missing() -> Option<String> {
     if !installed(DUMPCAP) {
         return Some(format!("{DUMPCAP} is not installed (Debian: package dpdk)"));
     }
-    if let Some(tool) = ["setsid", "taskset"].into_iter().find(|tool| !installed(tool)) {
+    if let Some(tool) = ["setsid", "taskset", "chrt"].into_iter().find(|tool| !installed(tool)) {
         return Some(format!("{tool} is not installed (Debian: package util-linux)"));
     }
     if !rustix::process::geteuid().is_root() {
