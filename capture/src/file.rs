@@ -131,14 +131,19 @@ impl Files {
 
     /// Appends blocks that must not be lost.
     fn put(&mut self, blocks: &[u8]) {
-        if !self.batch.as_ref().is_some_and(|batch| batch.has_room(blocks.len())) {
-            let next = self.queue.take_anyway(blocks.len());
+        if let Some(room) = self.room(blocks.len()) {
+            room.copy_from_slice(blocks);
+        }
+    }
+
+    /// Where to put bytes that must not be lost.
+    fn room(&mut self, size: usize) -> Option<&mut [u8]> {
+        if !self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
+            let next = self.queue.take_anyway(size);
             self.hand_over(Some(next));
         }
-        if let Some(room) = self.batch.as_mut().and_then(|batch| batch.room(blocks.len())) {
-            room.copy_from_slice(blocks);
-            self.position += blocks.len() as u64;
-        }
+        self.position += size as u64;
+        self.batch.as_mut()?.room(size)
     }
 
     /// Gives the collected blocks to the writer, and goes on with another buffer.
@@ -165,10 +170,12 @@ impl Files {
 
     /// Puts a packet into its file; false when there is no room for it.
     fn try_packet(&mut self, packet: &Packet<'_>) -> Result<bool, TargetError> {
+        let Ok(adapted) = self.section.adapt(packet) else {
+            return Err(self.refused("the interface of a packet is not known"));
+        };
         let size = match self.format {
-            // Room for what was lost before.
-            Format::Pcapng => pcapng::packet_size(&Packet { dropped: 1, ..*packet }),
-            Format::Pcap { .. } => pcap::packet_size(packet),
+            Format::Pcapng => pcapng::packet_size(&adapted),
+            Format::Pcap { .. } => pcap::packet_size(&adapted),
         };
         if !self.make_room(size) || !self.rotate_for(packet, size)? {
             return Ok(false);
@@ -178,13 +185,9 @@ impl Files {
         }
         match self.format {
             Format::Pcapng => {
-                let Ok((adapted, turn)) = self.section.adapt(packet) else {
-                    return Err(self.refused("the interface of a packet is not known"));
-                };
-                if let Some(blocks) = turn {
+                if let Some(blocks) = self.section.turn_for(packet) {
                     self.put(&blocks);
                 }
-                let size = pcapng::packet_size(&adapted);
                 self.put_packet(size, |room| pcapng::put_packet(room, &adapted));
             }
             Format::Pcap { nanos } => {
@@ -197,17 +200,13 @@ impl Files {
     }
 
     fn put_packet(&mut self, size: usize, fill: impl FnOnce(&mut [u8])) {
-        if !self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
-            let next = self.queue.take_anyway(size);
-            self.hand_over(Some(next));
-        }
-        let Some(batch) = &mut self.batch else { return };
-        let Some(room) = batch.room(size) else { return };
+        let Some(room) = self.room(size) else { return };
         fill(room);
-        batch.packets += 1;
+        if let Some(batch) = &mut self.batch {
+            batch.packets += 1;
+        }
         self.handed += 1;
         self.packets += 1;
-        self.position += size as u64;
     }
 
     /// The header of a classic file, when it can be known: it says the largest snap length.

@@ -137,7 +137,9 @@ impl Fill<'_> {
     fn padded(&mut self, bytes: &[u8]) {
         let size = bytes.len().next_multiple_of(4);
         let (target, rest) = std::mem::take(&mut self.0).split_at_mut(size);
-        target[bytes.len()..].fill(0);
+        if size != bytes.len() {
+            target[size - 4..].fill(0);
+        }
         target[..bytes.len()].copy_from_slice(bytes);
         self.0 = rest;
     }

@@ -102,7 +102,7 @@ impl Queue {
     pub(super) fn take(&self, size: usize) -> Option<Batch> {
         let mut state = self.state();
         if state.free.is_empty() {
-            if state.buffers == MAX_BUFFERS {
+            if state.buffers >= MAX_BUFFERS {
                 return None;
             }
             state.buffers += 1;
@@ -116,10 +116,11 @@ impl Queue {
         self.take(size).unwrap_or_else(|| Batch::with_room(size.max(BUFFER_SIZE)))
     }
 
-    /// There is an empty buffer, or nobody will ever write one.
+    /// There are empty buffers for a packet that begins another file, or nobody will ever write
+    /// one.
     pub(super) fn has_free(&self) -> bool {
         let state = self.state();
-        !state.free.is_empty() || state.buffers < MAX_BUFFERS || state.over
+        state.free.len() + MAX_BUFFERS.saturating_sub(state.buffers) > 1 || state.over
     }
 
     /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.

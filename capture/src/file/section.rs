@@ -76,17 +76,17 @@ impl Section {
         Some((linktype, self.known.iter().map(|known| known.interface.snaplen).max()?))
     }
 
-    /// The packet as it is to be written, and the blocks that the file needs before it.
-    pub(super) fn adapt<'a>(
-        &mut self,
-        packet: &Packet<'a>,
-    ) -> Result<(Packet<'a>, Option<Vec<u8>>), NoInterface> {
+    /// The packet as it is to be written.
+    pub(super) fn adapt<'a>(&self, packet: &Packet<'a>) -> Result<Packet<'a>, NoInterface> {
         let known = self.known.get(packet.interface as usize).ok_or(NoInterface)?;
-        let kind = kind_of(&known.interface);
         let dropped = packet.dropped + known.gap;
-        let packet = Packet { interface: known.number, dropped, ..*packet };
-        let turn = (self.kind != Some(kind)).then(|| self.turn_to(kind));
-        Ok((packet, turn))
+        Ok(Packet { interface: known.number, dropped, ..*packet })
+    }
+
+    /// The blocks that the file needs before a packet.
+    pub(super) fn turn_for(&mut self, packet: &Packet<'_>) -> Option<Vec<u8>> {
+        let kind = kind_of(&self.known.get(packet.interface as usize)?.interface);
+        (self.kind != Some(kind)).then(|| self.turn_to(kind))
     }
 
     /// A packet was handed over.

@@ -1,5 +1,8 @@
 //! Whole captures into files, judged by the tools that people read them with.
 
+mod rotation;
+mod trouble;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,6 +11,7 @@ use std::time::Instant;
 use super::*;
 use crate::layout::{DIR_RX, MAX_SNAPLEN};
 use crate::packet::ETHERNET;
+use crate::read::{Item, Reader};
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
@@ -78,7 +82,7 @@ fn fields(file: &Path, names: &[&str]) -> Option<Vec<Vec<String>>> {
     Some(text(&out).lines().map(row).collect())
 }
 
-/// The first eight bytes of every packet, as [`put`] numbers them.
+/// The first eight bytes of every packet that tshark reads, as [`put`] numbers them.
 fn numbers(file: &Path) -> Option<Vec<u64>> {
     let rows = fields(file, &["eth.dst", "eth.src"])?;
     let number = |row: &Vec<String>| {
@@ -88,7 +92,18 @@ fn numbers(file: &Path) -> Option<Vec<u64>> {
     Some(rows.iter().map(number).collect())
 }
 
-#[allow(dead_code)]
+/// The same by the reader of this crate, up to the end or the first error.
+fn numbers_here(file: &Path) -> Vec<u64> {
+    let mut reader = Reader::open(file).unwrap();
+    let mut numbers = Vec::new();
+    while let Ok(true) = reader.advance() {
+        if let Item::Packet(packet) = reader.item().unwrap() {
+            numbers.push(u64::from_be_bytes(packet.data[..8].try_into().unwrap()));
+        }
+    }
+    numbers
+}
+
 fn names(dir: &Path) -> Vec<String> {
     let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
     let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| name(entry.unwrap())).collect();
@@ -103,7 +118,6 @@ fn in_dir(name: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Waits for something that a thread or another process is about to do.
-#[allow(dead_code)]
 fn eventually(what: &str, mut there: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !there() {
@@ -143,4 +157,171 @@ fn every_format_and_compression_is_read_back_whole() {
             }
         }
     }
+}
+
+#[test]
+fn gaps_are_told_by_the_next_packet_and_statistics_belong_to_their_file() {
+    let (dir, path) = in_dir("out.pcapng");
+    let rotation = Rotation { bytes: Some(1), ..Rotation::default() };
+    let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
+    let counted = |received, end| Statistics {
+        interface: 0,
+        start_ns: BEGIN,
+        end_ns: BEGIN + end * SECOND,
+        received: Some(received),
+        dropped: Some(received / 10),
+        accepted: Some(received / 2),
+        delivered: 99,
+    };
+    put(&mut files, 0..1, 60);
+    files.counters(&[counted(100, 1)]);
+    // The second file: what came between two looks at the counters.
+    files.packet(&Packet { dropped: 5, comment: "here", ..packet(1, &[1; 60]) }).unwrap();
+    files.counters(&[counted(150, 2)]);
+    // The third: nobody has looked.
+    put(&mut files, 2..3, 60);
+    files.finish().unwrap();
+    assert_eq!(names(dir.path()), ["out.pcapng", "out.pcapng1", "out.pcapng2"]);
+    let second = dir.path().join("out.pcapng1");
+    if let Some(rows) = fields(&second, &["frame.drop_count", "frame.comment"]) {
+        assert_eq!(rows, [["5", "here"]]);
+    }
+    let read = |name: &str| statistics(&fs::read(dir.path().join(name)).unwrap());
+    let expected = |start, end, counts: [Option<u64>; 3]| Statistics {
+        interface: 0,
+        start_ns: start,
+        end_ns: end,
+        received: counts[0],
+        dropped: counts[1],
+        accepted: counts[2],
+        delivered: 1,
+    };
+    let (one, two) = (BEGIN + SECOND, BEGIN + 2 * SECOND);
+    let all = [Some(100), Some(10), Some(50)];
+    assert_eq!(read("out.pcapng"), [expected(BEGIN, one, all)]);
+    assert_eq!(read("out.pcapng1"), [expected(one, two, [Some(50), Some(5), Some(25)])]);
+    let alone = packet(2, &[]).ns;
+    assert_eq!(read("out.pcapng2"), [expected(alone, alone, [None; 3])]);
+}
+
+/// All statistics in a file.
+fn statistics(bytes: &[u8]) -> Vec<Statistics> {
+    let mut found = Vec::new();
+    let mut rest = bytes;
+    while let Some(size) = rest.get(4..8) {
+        let (block, after) = rest.split_at(u32::from_ne_bytes(size.try_into().unwrap()) as usize);
+        if block[..4] == 5_u32.to_ne_bytes() {
+            let (_, block) = pcap_parser::parse_interfacestatisticsblock_le(block).unwrap();
+            let option = |code| {
+                let option = block.options.iter().find(|option| option.code.0 == code)?;
+                Some(u64::from_ne_bytes(option.value[..8].try_into().unwrap()))
+            };
+            let time = |code| option(code).map(|time| time.rotate_left(32)).unwrap();
+            found.push(Statistics {
+                interface: block.if_id,
+                start_ns: time(2),
+                end_ns: time(3),
+                received: option(4),
+                dropped: option(5),
+                accepted: option(6),
+                delivered: option(8).unwrap(),
+            });
+        }
+        rest = after;
+    }
+    found
+}
+
+#[test]
+fn counts_go_on_in_a_new_section_unless_the_app_was_restarted() {
+    let (_dir, path) = in_dir("out.pcapng");
+    let mut files = begun(&FileSettings::new(&path));
+    files.interface(&interface("other:0")).unwrap();
+    let counted = |interface, start_ns, received| Statistics {
+        interface,
+        start_ns,
+        end_ns: start_ns + received,
+        received: Some(received),
+        ..Statistics::default()
+    };
+    files.counters(&[counted(0, BEGIN, 10), counted(1, BEGIN, 100)]);
+    files.section(&Origin::default()).unwrap();
+    files.interface(&interface("app:0")).unwrap();
+    files.interface(&interface("other:0")).unwrap();
+    files.counters(&[counted(0, BEGIN + SECOND, 3), counted(1, BEGIN, 150)]);
+    files.finish().unwrap();
+    let counts = statistics(&fs::read(&path).unwrap());
+    let received: Vec<_> = counts.iter().map(|one| one.received.unwrap()).collect();
+    assert_eq!(received, [10, 100, 3, 50]);
+}
+
+#[test]
+fn a_section_has_one_link_type_and_one_snap_length() {
+    let (_dir, path) = in_dir("out.pcapng");
+    let mut files = begun(&FileSettings::new(&path));
+    files.interface(&Interface { snaplen: 96, ..interface("app:1") }).unwrap();
+    files.interface(&Interface { linktype: 101, ..interface("app:2") }).unwrap();
+    files.interface(&interface("app:3")).unwrap();
+    let ip = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    for (id, number) in [3, 0, 1, 2, 0, 2].into_iter().enumerate() {
+        let data = if number == 2 { &ip[..] } else { &[7; 60][..] };
+        files.packet(&Packet { interface: number, ..packet(id as u64, data) }).unwrap();
+    }
+    files.finish().unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let (mut interfaces, mut names) = (Vec::new(), Vec::new());
+    while reader.advance().unwrap() {
+        match reader.item().unwrap() {
+            Item::Section(_) => interfaces.clear(),
+            Item::Interface(interface) => interfaces.push(interface),
+            Item::Packet(packet) => {
+                names.push(interfaces[packet.interface as usize].name.clone());
+            }
+            _ => {}
+        }
+        let kinds = interfaces.iter().map(|one: &Interface| (one.snaplen, one.linktype));
+        assert!(kinds.collect::<std::collections::HashSet<_>>().len() < 2);
+    }
+    assert_eq!(names, ["app:3", "app:0", "app:1", "app:2", "app:0", "app:2"]);
+    if let Some(rows) = fields(&path, &["frame.encap_type"]) {
+        assert_eq!(rows, [["1"], ["1"], ["1"], ["7"], ["1"], ["7"]]);
+    }
+}
+
+#[test]
+fn a_pcap_file_refuses_what_it_cannot_say() {
+    let (_dir, path) = in_dir("out.pcap");
+    let format = Format::Pcap { nanos: true };
+    let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
+    let other = Interface { linktype: 101, ..interface("app:1") };
+    let error = files.interface(&other).unwrap_err().to_string();
+    assert!(error.contains("app:1 has 101 instead of 1"), "{error}");
+    put(&mut files, 0..1, 60);
+    let other = Interface { snaplen: MAX_SNAPLEN + 1, ..interface("app:1") };
+    let error = files.interface(&other).unwrap_err().to_string();
+    assert!(error.contains("snapshot length"), "{error}");
+}
+
+#[test]
+fn a_pcap_file_keeps_the_length_of_what_was_cut() {
+    let (_dir, path) = in_dir("out.pcap");
+    let format = Format::Pcap { nanos: true };
+    let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
+    files.packet(&Packet { len: 1500, ..packet(0, &[0; 61]) }).unwrap();
+    files.finish().unwrap();
+    if let Some(rows) = fields(&path, &["frame.len", "frame.cap_len", "frame.time_epoch"]) {
+        assert_eq!(rows, [["1500", "61", "1780000000.000000007"]]);
+    }
+}
+
+#[test]
+fn a_packet_larger_than_a_buffer_is_written() {
+    let (_dir, path) = in_dir("out.pcapng");
+    let mut files = begun(&FileSettings::new(&path));
+    put(&mut files, 0..2, 60);
+    put(&mut files, 2..3, 700_000);
+    put(&mut files, 3..5, 60);
+    files.finish().unwrap();
+    assert_eq!(files.progress().written, 5);
+    assert_eq!(pcapng::whole(&fs::read(&path).unwrap()).1, 5);
 }

@@ -1,0 +1,130 @@
+//! What a packet costs on its way into a file: `cargo bench -p pmdscope-capture --bench files`.
+//!
+//! CPU time of the thread of the capture and of the thread that writes, for a file in memory
+//! (`/dev/shm`) and for `/dev/null`, which leaves encoding and queueing.
+
+// Sizes are small, and bytes are cut from numbers.
+#![allow(clippy::cast_possible_truncation)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pmdscope_capture::file::{FileSettings, Files, Format};
+use pmdscope_capture::layout::{DIR_RX, MAX_SNAPLEN};
+use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet};
+use pmdscope_capture::target::{Target, TargetError};
+use rustix::time::ClockId;
+
+/// Bytes of each run, so that the file fits into memory.
+const BYTES: u64 = 1 << 30;
+const RUNS: usize = 5;
+/// Bytes that the writer may be behind: so few that they are in the cache, but more than a frame
+/// where it compresses.
+const AHEAD: u64 = 2 << 20;
+const AHEAD_COMPRESSED: u64 = 16 << 20;
+/// Bytes that packets are cut from; where they are compressed, none comes again soon.
+const NOISE: usize = 4 << 10;
+const NOISE_COMPRESSED: usize = 16 << 20;
+
+fn main() -> Result<(), TargetError> {
+    if !std::env::args().any(|arg| arg == "--bench") {
+        println!("run by cargo bench");
+        return Ok(());
+    }
+    println!("ns/packet: encode and queue, write, both, wall clock; median of {RUNS}");
+    for size in [64, 1500] {
+        for format in [Format::Pcapng, Format::Pcap { nanos: true }] {
+            for path in ["/dev/null", "/dev/shm/pmdscope-bench"] {
+                run(Path::new(path), format, size)?;
+            }
+        }
+    }
+    for name in ["pmdscope-bench.zst", "pmdscope-bench.gz"] {
+        run(&Path::new("/dev/shm").join(name), Format::Pcapng, 1500)?;
+    }
+    Ok(())
+}
+
+fn run(path: &Path, format: Format, size: usize) -> Result<(), TargetError> {
+    let mut runs = (0..RUNS).map(|_| once(path, format, size)).collect::<Result<Vec<_>, _>>()?;
+    runs.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (capture, both, wall, lost) = runs[RUNS / 2];
+    let write = both - capture;
+    let path = path.display();
+    println!(
+        "{size:5} B {format:?} {path}: {capture:.1} {write:.1} {both:.1} {wall:.1}, lost {lost:.1} %"
+    );
+    Ok(())
+}
+
+/// Nanoseconds per packet handed over, and percent lost.
+fn once(path: &Path, format: Format, size: usize) -> Result<(f64, f64, f64, f64), TargetError> {
+    let count = BYTES / (size as u64 + 64);
+    let compressed = path.extension().is_some();
+    let (noisy, ahead) =
+        if compressed { (NOISE_COMPRESSED, AHEAD_COMPRESSED) } else { (NOISE, AHEAD) };
+    let data = noise(noisy + size);
+    let mut files = Files::create(&FileSettings { format, ..FileSettings::new(path) })?;
+    files.section(&Origin::default())?;
+    files.interface(&Interface {
+        name: "bench:0".to_owned(),
+        description: String::new(),
+        filter: String::new(),
+        comment: String::new(),
+        snaplen: MAX_SNAPLEN,
+        linktype: ETHERNET,
+    })?;
+    let begin = Instant::now();
+    let (thread, process) = (cpu(ClockId::ThreadCPUTime), cpu(ClockId::ProcessCPUTime));
+    for id in 0..count {
+        if id % 1024 == 0 {
+            wait_for(&files, id.saturating_sub(ahead / size as u64));
+        }
+        files.packet(&Packet {
+            interface: 0,
+            ns: 1_780_000_000_000_000_000 + id,
+            data: &data[id as usize * 1500 % noisy..][..size],
+            len: size as u32,
+            dir: DIR_RX,
+            queue: Some(0),
+            dropped: 0,
+            id,
+            comment: "",
+        })?;
+    }
+    let thread = cpu(ClockId::ThreadCPUTime) - thread;
+    files.finish()?;
+    let process = cpu(ClockId::ProcessCPUTime) - process;
+    let wall = begin.elapsed().as_nanos() as f64;
+    let progress = files.progress();
+    drop(files);
+    if path.starts_with("/dev/shm") {
+        // A file that stays is found by whoever looks for memory.
+        let _ = std::fs::remove_file(path);
+    }
+    let count = count as f64;
+    let lost = 100.0 * progress.lost as f64 / count;
+    Ok((thread / count, process / count, wall / count, lost))
+}
+
+/// Lets the writer come so far that nothing is lost.
+fn wait_for(files: &Files, packets: u64) {
+    while files.progress().written < packets {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Bytes that compress about as well as packets do: half of them are zero.
+fn noise(size: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut next = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if state & 0x8000_0000 == 0 { 0 } else { (state >> 16) as u8 }
+    };
+    (0..size).map(|_| next()).collect()
+}
+
+fn cpu(clock: ClockId) -> f64 {
+    let now = rustix::time::clock_gettime(clock);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
