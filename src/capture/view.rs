@@ -133,6 +133,10 @@ pub(super) struct ViewArgs {
     /// Show undecoded NFS handles
     #[arg(short = 'u')]
     pub(super) nfs_handles: bool,
+
+    /// Packets come from files and wait for a slow decoder; those of rings cannot
+    #[arg(skip)]
+    pub(super) waits: bool,
 }
 
 impl ViewArgs {
@@ -191,14 +195,14 @@ fn open_tcpdump(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<
     let mut command = args.cage(false, TCPDUMP_MEMORY).command(program);
     command.args(tcpdump::flags(args));
     let decoder = Tcpdump::start(command, prefix, Box::new(io::stdout()))?;
-    Ok(Box::new(View::new(Box::new(decoder))))
+    Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
 fn open_tshark(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<Box<dyn Target>> {
     let mut command = args.cage(true, TSHARK_MEMORY).command(program);
     command.args(tshark::flags(args, named)?);
     let decoder = Tshark::start(command, Box::new(io::stdout()))?;
-    Ok(Box::new(View::new(Box::new(decoder))))
+    Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
 fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>> {
@@ -211,7 +215,7 @@ fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>>
         say("pmdscope: the built-in decoder knows no names, as with -n");
     }
     let decoder = Builtin::new(args.style(), args.prefix(named)?, Box::new(io::stdout()));
-    Ok(Box::new(View::new(Box::new(decoder))))
+    Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
 /// Both at once, for `--print`: the file is what the capture is about, and goes on when the view

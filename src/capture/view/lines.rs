@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use nix::sys::signal::{SigSet, Signal};
 use pmdscope_capture::decode::Stamps;
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_capture::target::TargetError;
@@ -23,7 +24,8 @@ impl Prefix {
             let _ = write!(out, "{:5}  ", head.id.saturating_add(1));
         }
         self.stamps.write(out, head.ns);
-        if self.named {
+        // Old capture files do not tell.
+        if self.named && !name.is_empty() {
             let direction = match head.dir {
                 DIR_RX => "In",
                 DIR_TX => "Out",
@@ -61,6 +63,13 @@ pub(super) fn append(out: &mut String, text: &[u8]) {
 /// Marks that make text run in another direction.
 fn turns_text(letter: char) -> bool {
     matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Makes a broken pipe an error of this thread, rather than a signal that ends the capture.
+pub(super) fn block_sigpipe() {
+    let pipe: SigSet = [Signal::SIGPIPE].into_iter().collect();
+    // A signal that exists can be blocked.
+    let _ = pipe.thread_block();
 }
 
 /// Brings text to standard output at once, and empties it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
 use pmdscope_capture::target::{Progress, Target, TargetError};
 
+use super::lines::block_sigpipe;
 use crate::capture::say;
 
 /// Bytes of a full batch.
@@ -88,6 +89,8 @@ pub(super) struct View {
     batch: Batch,
     /// Index of the interfaces of this section among all.
     section: Vec<usize>,
+    /// Packets do not wait for the decoder.
+    live: bool,
     shown: u64,
     missed: u64,
 }
@@ -99,19 +102,20 @@ impl fmt::Debug for View {
 }
 
 impl View {
-    pub(super) fn new(decoder: Box<dyn Decoder>) -> Self {
+    pub(super) fn new(decoder: Box<dyn Decoder>, live: bool) -> Self {
         let (sender, receiver) = sync_channel(QUEUE);
         Self {
             sender: Some(sender),
             worker: Some(std::thread::spawn(move || work(decoder, &receiver))),
             batch: Batch::default(),
             section: Vec::new(),
+            live,
             shown: 0,
             missed: 0,
         }
     }
 
-    /// Hands over the batch, unless the decoder is behind: then it waits in its place.
+    /// Hands over the batch. When the decoder is behind, packets of a ring wait in their place.
     fn pass(&mut self) {
         let Some(sender) = self.sender.as_ref().filter(|_| !self.batch.heads.is_empty()) else {
             return;
@@ -119,7 +123,12 @@ impl View {
         let interfaces = Arc::clone(&self.batch.interfaces);
         let batch = std::mem::replace(&mut self.batch, Batch { interfaces, ..Batch::default() });
         let count = batch.heads.len() as u64;
-        match sender.try_send(batch) {
+        let sent = if self.live {
+            sender.try_send(batch)
+        } else {
+            sender.send(batch).map_err(|error| TrySendError::Disconnected(error.0))
+        };
+        match sent {
             Ok(()) => self.shown += count,
             Err(TrySendError::Full(batch)) => self.batch = batch,
             Err(TrySendError::Disconnected(_)) => self.missed += count,
@@ -128,6 +137,7 @@ impl View {
 }
 
 fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), TargetError> {
+    block_sigpipe();
     let shown = loop {
         match batches.recv_timeout(IDLE) {
             Ok(batch) => {
@@ -266,7 +276,7 @@ mod tests {
     #[test]
     fn packets_keep_their_interface_across_sections() {
         let seen = Arc::default();
-        let mut view = View::new(Box::new(Slow(Arc::clone(&seen))));
+        let mut view = View::new(Box::new(Slow(Arc::clone(&seen))), true);
         let origin = Origin::default();
         view.section(&origin).unwrap();
         view.interface(&interface("a")).unwrap();
@@ -285,9 +295,22 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_a_file_wait_for_a_slow_decoder() {
+        let seen = Seen::default();
+        let mut view = View::new(Box::new(Slow(Arc::clone(&seen))), false);
+        view.section(&Origin::default()).unwrap();
+        view.interface(&interface("a")).unwrap();
+        let data = vec![0; BATCH / 4];
+        let count = 16 * QUEUE as u64;
+        (0..count).for_each(|_| view.packet(&packet(0, &data)).unwrap());
+        view.finish().unwrap();
+        assert_eq!((view.shown, seen.lock().unwrap().len() as u64), (count, count));
+    }
+
+    #[test]
     fn a_slow_decoder_misses_packets_and_holds_up_nobody() {
         let seen = Arc::default();
-        let mut view = View::new(Box::new(Slow(Arc::clone(&seen))));
+        let mut view = View::new(Box::new(Slow(Arc::clone(&seen))), true);
         view.section(&Origin::default()).unwrap();
         view.interface(&interface("a")).unwrap();
         let held = seen.lock().unwrap();

@@ -50,9 +50,8 @@ pub(super) fn flags(args: &ViewArgs, named: bool) -> Result<Vec<String>, Usage> 
         4 => "ad",
         _ => "r",
     };
-    let precision = if args.nano { "9" } else { "6" };
-    flags.extend(["-t".to_owned(), format!("{time}.{precision}")]);
-    flags.extend(["-o".to_owned(), format!("gui.column.format:{}", columns(args, named))]);
+    flags.extend(["-t", time, "-o"].map(str::to_owned));
+    flags.push(format!("gui.column.format:{}", columns(args, named)));
     Ok(flags)
 }
 

@@ -64,7 +64,7 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     command.args(super::flags(&args)).args(["-Z", "root"]);
     let page = Page::default();
     let decoder = Tcpdump::start(command, prefix, Box::new(page.clone())).unwrap();
-    let mut view = View::new(Box::new(decoder));
+    let mut view = View::new(Box::new(decoder), true);
     view.section(&Origin::default()).unwrap();
     for name in ["rte:0", "rte:1"] {
         let interface = Interface {
@@ -139,7 +139,7 @@ fn a_decoder_that_fails_says_why() {
     let stamps = Stamps::new(Clock::Day, false, TimeZone::UTC);
     let prefix = Prefix { number: false, stamps, named: false };
     let decoder = Tcpdump::start(command, prefix, Box::new(Page::default())).unwrap();
-    let mut view = View::new(Box::new(decoder));
+    let mut view = View::new(Box::new(decoder), true);
     let begin = std::time::Instant::now();
     while !view.done() {
         assert!(begin.elapsed().as_secs() < 10, "nobody noticed");
