@@ -6,6 +6,7 @@ mod capture;
 mod harm;
 mod leak;
 mod ledger;
+mod recorder;
 mod stock;
 mod support;
 mod telemetry;
@@ -26,6 +27,11 @@ fn trials() -> Vec<Trial> {
         trial("capture_agrees_with_generator_over_memif", Needs::Wireshark, capture::memif),
         trial("capture_takes_filter_count_snaplen", Needs::Wireshark, capture::options),
         trial("capture_streams_to_standard_output", Needs::Wireshark, capture::stream),
+        trial("a_stall_is_recorded_with_what_led_to_it", Needs::Wireshark, recorder::stall),
+        trial("a_recorder_is_fired_by_command_and_signal", Needs::Wireshark, recorder::command),
+        trial("a_recorder_is_fired_by_a_packet", Needs::Wireshark, recorder::packet),
+        trial("a_killed_recorder_leaves_what_it_had", Needs::Wireshark, recorder::killed),
+        trial("a_recorder_that_was_not_fired_is_quiet", Needs::Apps, recorder::quiet),
         trial("dpdk_tools_read_every_page", Needs::DpdkTools, telemetry::dpdk_tools),
         trial("top_agrees_with_generator", Needs::Apps, telemetry::top),
         trial("ls_names_live_apps_only", Needs::Apps, telemetry::ls),
