@@ -3,6 +3,7 @@
 mod capture;
 mod check;
 mod completions;
+mod extcap;
 mod leaks;
 mod ls;
 mod output;
@@ -58,7 +59,9 @@ impl fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
-    run(parse().command).unwrap_or_else(|error| {
+    let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
+    let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
+    result.unwrap_or_else(|error| {
         eprintln!("pmdscope: error: {error:#}");
         ExitCode::from(if is_misuse(&error) { USAGE } else { FAILED })
     })
