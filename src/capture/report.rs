@@ -20,9 +20,6 @@ pub(super) fn started(wanted: &[Wanted], snaplen: u32) {
 
 /// The statistics after the last packet.
 pub(super) fn ended(report: &Report) {
-    for app in &report.ended {
-        say(format_args!("pmdscope: {app} has ended"));
-    }
     for line in statistics(report) {
         say(line);
     }

@@ -32,6 +32,8 @@ pub(super) struct Watch {
     quiet: bool,
     print_files: bool,
     grow: bool,
+    /// Who is to reach an app that comes back, after `-Z`.
+    user: Option<String>,
     events: Receiver<FileEvent>,
     recorder: Option<Arc<recorder::Status>>,
     status: Status,
@@ -51,6 +53,7 @@ impl Watch {
             quiet: args.quiet,
             print_files: args.files.print_files,
             grow: args.files.grow(),
+            user: args.relinquish_privileges.clone(),
             events,
             recorder,
             status: Status::default(),
@@ -84,12 +87,20 @@ impl Watch {
 
 impl Observer for Watch {
     fn ended(&mut self, app: &str, awaited: bool) {
-        if awaited && !self.quiet {
-            self.say(&format!(
-                "pmdscope: {app} has ended; waiting for it to come back (--exit-with-app ends here \
-                 instead)"
-            ));
+        if self.quiet {
+            return;
         }
+        let next = match (&self.user, awaited) {
+            (_, false) => String::new(),
+            (None, true) => {
+                "; waiting for it to come back (--exit-with-app ends here instead)".into()
+            }
+            (Some(user), true) => format!(
+                "; waiting for it to come back, and to let {user} in (--exit-with-app ends here \
+                 instead)"
+            ),
+        };
+        self.say(&format!("pmdscope: {app} has ended{next}"));
     }
 
     fn returned(&mut self, app: &str) {

@@ -1,0 +1,190 @@
+//! `pmdscope capture` on files, with tcpdump as the oracle.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// Ethernet, IPv4 and UDP or TCP, from port 1000 to another.
+fn frame(protocol: u8, port: u16, size: usize) -> Vec<u8> {
+    let mut frame = vec![0x20; size];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    let total = u16::try_from(size - 14).unwrap().to_be_bytes();
+    let header = [0x45, 0, total[0], total[1], 0, 1, 0, 0, 64, protocol, 0, 0];
+    frame[14..26].copy_from_slice(&header);
+    frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    let udp = u16::try_from(size - 34).unwrap().to_be_bytes();
+    frame[34..36].copy_from_slice(&1000u16.to_be_bytes());
+    frame[36..38].copy_from_slice(&port.to_be_bytes());
+    frame[38..42].copy_from_slice(&[udp[0], udp[1], 0, 0]);
+    if protocol == 6 {
+        frame[38..54].copy_from_slice(&[0, 0, 0, 7, 0, 0, 0, 0, 0x50, 2, 16, 0, 0, 0, 0, 0]);
+    }
+    frame
+}
+
+/// Ten packets, one every 1.1 seconds.
+fn write_pcap(path: &Path) {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for number in 0..10_u32 {
+        let frame = if number % 2 == 0 { frame(17, 9999, 100) } else { frame(6, 80, 70) };
+        let size = u32::try_from(frame.len()).unwrap();
+        for word in [1_700_000_000 + number, number * 100_000, size, size] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(&frame);
+    }
+    fs::write(path, file).unwrap();
+}
+
+fn sample() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("in.pcap");
+    write_pcap(&path);
+    (dir, path)
+}
+
+fn capture(dir: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    command.arg("capture").current_dir(dir.path()).env("TZ", "UTC");
+    command
+}
+
+fn run(dir: &TempDir, line: &str) -> Output {
+    capture(dir).args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a line with tcpdump, too; `None`, said aloud, where there is none.
+fn oracle(dir: &TempDir, line: &str) -> Option<Output> {
+    let mut tcpdump = Command::new("tcpdump");
+    tcpdump.args(line.split_whitespace()).current_dir(dir.path()).env("TZ", "UTC");
+    match tcpdump.stdin(Stdio::null()).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!("SKIP: tcpdump: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn lines_for_tcpdump_print_what_tcpdump_prints() {
+    let (dir, _) = sample();
+    let lines = [
+        "-nr in.pcap",
+        "-nnvvr in.pcap",
+        "-nr in.pcap udp",
+        "tcp port 80 -nr in.pcap -c 2",
+        "-n -r in.pcap -c3 -e -- udp and len > 50",
+        "-nqtr in.pcap",
+        "-nttttSr in.pcap tcp",
+        "-ntttXXr in.pcap -c 3",
+        "-nKAr in.pcap udp",
+        "-nr in.pcap --nano -#",
+        "--count -r in.pcap",
+        "--count -r in.pcap udp",
+        "--count -r in.pcap -c 1",
+        "-d -y EN10MB udp port 53",
+        "-ddd -y EN10MB -O -s 96 tcp[13] & 2 != 0",
+    ];
+    for line in lines {
+        let Some(expected) = oracle(&dir, line) else { return };
+        let found = run(&dir, line);
+        assert_eq!(text(&found.stdout), text(&expected.stdout), "{line}: {found:?}");
+        assert_eq!(found.status.code(), expected.status.code(), "{line}");
+    }
+}
+
+#[test]
+fn what_is_written_is_what_tcpdump_reads() {
+    let (dir, _) = sample();
+    for (line, name) in [
+        ("-r in.pcap -w out.pcapng udp", "out.pcapng"),
+        ("-r in.pcap -w out.pcap --pcap udp", "out.pcap"),
+        ("-r in.pcap -w micro.pcap --pcap --micro udp", "micro.pcap"),
+    ] {
+        let output = run(&dir, line);
+        assert!(output.status.success(), "{line}: {output:?}");
+        let Some(expected) = oracle(&dir, "-ttnr in.pcap --nano udp") else { return };
+        let found = oracle(&dir, &format!("-ttnr {name} --nano")).unwrap();
+        assert_eq!(text(&found.stdout), text(&expected.stdout), "{line}");
+    }
+    let names = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(names.count(), 4, "nothing is left behind");
+}
+
+#[test]
+fn files_come_compressed_in_lists_and_through_pipes() {
+    let (dir, path) = sample();
+    assert!(run(&dir, "-r in.pcap -w a.pcapng.gz").status.success());
+    assert!(run(&dir, "-r in.pcap -w b.pcapng.zst").status.success());
+    fs::write(dir.path().join("list"), "a.pcapng.gz\nb.pcapng.zst\nin.pcap\n").unwrap();
+    assert_eq!(text(&run(&dir, "-V list --count tcp").stdout), "15 packets\n");
+    let mut piped = capture(&dir);
+    piped.args(["-r", "-", "--count"]).stdin(File::open(path).unwrap());
+    assert_eq!(text(&piped.output().unwrap().stdout), "10 packets\n");
+}
+
+#[test]
+fn a_file_that_is_cut_off_gives_its_whole_packets_and_an_error() {
+    let (dir, path) = sample();
+    let whole = fs::read(&path).unwrap();
+    fs::write(dir.path().join("cut"), &whole[..whole.len() - 1]).unwrap();
+    let output = run(&dir, "-r cut -w out.pcapng");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cut is cut off"), "{output:?}");
+    assert_eq!(text(&run(&dir, "-r out.pcapng --count").stdout), "9 packets\n");
+}
+
+#[test]
+fn an_input_is_not_overwritten() {
+    let (dir, path) = sample();
+    let before = fs::read(&path).unwrap();
+    let output = run(&dir, "-r in.pcap -w ./in.pcap");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn exit_codes_tell_misuse_from_failure() {
+    let (dir, _) = sample();
+    fs::write(dir.path().join("noise"), "this is no capture file").unwrap();
+    let codes = [
+        ("-r in.pcap --count", 0),
+        ("-r missing", 1),
+        ("-r noise", 1),
+        ("-Z no-such-user -r in.pcap --count", i32::from(rustix::process::geteuid().is_root())),
+        ("-r in.pcap udp prot", 2),
+        ("-r in.pcap -I", 2),
+        ("-r in.pcap -w out --quota 1 -C 1", 2),
+        ("-r in.pcap -i 0", 2),
+    ];
+    for (line, code) in codes {
+        let output = run(&dir, line);
+        assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
+        assert_eq!(code != 0, text(&output.stderr).contains("error: "), "{line}: {output:?}");
+    }
+}
+
+#[test]
+fn names_of_complete_files_are_printed() {
+    let (dir, _) = sample();
+    let output = run(&dir, "-r in.pcap -w part -C 1K --exact --print-files --quiet");
+    let names = text(&output.stdout);
+    let files = names.lines().collect::<Vec<_>>();
+    assert!(files.len() > 1 && files[..2] == ["part", "part1"], "{output:?}");
+    let packets = |name: &&str| text(&run(&dir, &format!("-r {name} --count")).stdout);
+    let counts = files.iter().map(packets).collect::<Vec<_>>();
+    let count = |line: &String| line.split(' ').next().unwrap().parse::<u32>().unwrap();
+    assert_eq!(counts.iter().map(count).sum::<u32>(), 10, "{counts:?}");
+}
