@@ -313,14 +313,15 @@ impl Target for Files {
     }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
-        self.queue.check()?;
         if self.complete {
             return Ok(());
         }
-        if !self.try_packet(packet)? {
+        let put = self.queue.check().and_then(|()| self.try_packet(packet));
+        if !matches!(put, Ok(true)) {
             self.lost += 1;
             self.section.lost(packet);
         }
+        put?;
         if self.packet_buffered {
             self.hand_over(None);
         }

@@ -420,6 +420,14 @@ mod tests {
 
     proptest! {
         #[test]
+        fn whole_blocks_of_anything_end_within_it(
+            bytes in proptest::collection::vec(prop_oneof![Just(0_u8), 0..20_u8, any::<u8>()], 0..300),
+        ) {
+            let (size, packets) = whole(&bytes);
+            prop_assert!(size <= bytes.len() && packets * 12 <= size as u64);
+        }
+
+        #[test]
         fn a_packet_fills_its_size_whatever_it_is(
             data in proptest::collection::vec(any::<u8>(), 0..200),
             comment in ".{0,40}",

@@ -76,7 +76,8 @@ pub trait Target: Debug {
     /// Adds the next interface of the section.
     fn interface(&mut self, interface: &Interface) -> Result<(), TargetError>;
 
-    /// Takes a packet of an interface of the section. Times may go back where the clock was set.
+    /// Takes a packet of an interface of the section. Times may go back where the clock was set. One
+    /// that is refused with an error counts as lost.
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError>;
 
     /// What is known of the interfaces of the section by now; once a second, before a new section
@@ -192,11 +193,12 @@ impl Several {
         if self.members.iter().all(|member| member.over) { self.error() } else { Ok(()) }
     }
 
-    /// The worst error that has not come out yet.
+    /// The worst error that has not come out yet. A reader that has gone is none while there are
+    /// others.
     fn error(&mut self) -> Result<(), TargetError> {
-        let worst = self.members.iter().position(Member::failed);
-        let any = || self.members.iter().position(|member| member.error.is_some());
-        match worst.or_else(any).and_then(|index| self.members[index].error.take()) {
+        let failed = self.members.iter().position(Member::failed);
+        let all_gone = self.members.iter().all(|member| member.error.is_some()).then_some(0);
+        match failed.or(all_gone).and_then(|index| self.members.get_mut(index)?.error.take()) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -255,5 +257,145 @@ impl Target for Several {
             member.error = member.error.take().or(finished.err());
         }
         self.error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// What the test sees of a model.
+    #[derive(Clone, Debug, Default)]
+    struct Seen {
+        packets: Rc<Cell<u64>>,
+        finished: Rc<Cell<u64>>,
+    }
+
+    /// Takes so many packets, and then fails or wants no more.
+    #[derive(Debug)]
+    struct Model {
+        seen: Seen,
+        room: u64,
+        error: Option<TargetError>,
+    }
+
+    impl Target for Model {
+        fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+            Ok(())
+        }
+
+        fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+            Ok(())
+        }
+
+        fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), TargetError> {
+            if self.seen.packets.get() == self.room
+                && let Some(error) = self.error.take()
+            {
+                return Err(error);
+            }
+            self.seen.packets.set(self.seen.packets.get() + 1);
+            Ok(())
+        }
+
+        fn counters(&mut self, _statistics: &[Statistics]) {}
+
+        fn flush(&mut self) -> Result<(), TargetError> {
+            Ok(())
+        }
+
+        fn done(&mut self) -> bool {
+            self.seen.packets.get() >= self.room
+        }
+
+        fn progress(&self) -> Progress {
+            Progress { written: self.seen.packets.get(), lost: 1, ..Progress::default() }
+        }
+
+        fn finish(&mut self) -> Result<(), TargetError> {
+            self.seen.finished.set(self.seen.finished.get() + 1);
+            Ok(())
+        }
+    }
+
+    fn several(members: [(u64, Option<TargetError>); 2]) -> (Several, [Seen; 2]) {
+        let seen = [Seen::default(), Seen::default()];
+        let model = |((room, error), seen): (_, &Seen)| {
+            Box::new(Model { seen: seen.clone(), room, error }) as Box<dyn Target>
+        };
+        (Several::new(members.into_iter().zip(&seen).map(model)), seen)
+    }
+
+    fn closed() -> TargetError {
+        TargetError::Closed { name: "model".to_owned() }
+    }
+
+    fn broken() -> TargetError {
+        TargetError::Refused { name: "model".to_owned(), reason: "broken".to_owned() }
+    }
+
+    fn put(several: &mut Several, count: u64) -> Result<(), TargetError> {
+        let data = &[0; 60];
+        let packet = Packet {
+            interface: 0,
+            ns: 0,
+            data,
+            len: 60,
+            dir: 0,
+            queue: None,
+            dropped: 0,
+            id: 0,
+            comment: "",
+        };
+        (0..count).try_for_each(|_| several.packet(&packet))
+    }
+
+    #[test]
+    fn one_whose_reader_goes_does_not_end_the_other() {
+        let (mut several, seen) = several([(100, None), (2, Some(closed()))]);
+        put(&mut several, 5).unwrap();
+        assert_eq!((seen[0].packets.get(), seen[1].packets.get()), (5, 2));
+        assert!(!several.done());
+        let progress = several.progress();
+        assert_eq!((progress.written, progress.lost, progress.missed), (5, 1, 1));
+        several.finish().unwrap();
+        assert_eq!((seen[0].finished.get(), seen[1].finished.get()), (1, 1));
+    }
+
+    #[test]
+    fn one_that_fails_is_counted_and_told_at_the_end() {
+        let (mut several, seen) = several([(2, Some(broken())), (100, None)]);
+        put(&mut several, 5).unwrap();
+        assert_eq!(seen[1].packets.get(), 5);
+        // One packet was lost with the error, two were not even offered.
+        assert_eq!((several.progress().written, several.progress().lost), (2, 1 + 2));
+        assert!(matches!(several.finish(), Err(TargetError::Refused { .. })));
+    }
+
+    #[test]
+    fn when_the_last_one_is_gone_the_worst_error_comes_out() {
+        let (mut several, _) = several([(1, Some(broken())), (2, Some(closed()))]);
+        let error = put(&mut several, 5).unwrap_err();
+        assert!(matches!(error, TargetError::Refused { .. }), "{error}");
+    }
+
+    #[test]
+    fn when_all_readers_are_gone_that_is_the_end() {
+        let (mut several, _) = several([(1, Some(closed())), (2, Some(closed()))]);
+        assert!(matches!(put(&mut several, 5), Err(TargetError::Closed { .. })));
+    }
+
+    #[test]
+    fn it_is_done_when_all_are() {
+        let (mut several, seen) = several([(1, None), (3, None)]);
+        put(&mut several, 1).unwrap();
+        assert!(!several.done());
+        put(&mut several, 2).unwrap();
+        assert!(several.done());
+        assert_eq!((seen[0].packets.get(), seen[1].packets.get()), (1, 3));
+        several.finish().unwrap();
     }
 }

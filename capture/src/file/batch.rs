@@ -246,3 +246,62 @@ fn recycle(state: &mut State, mut batch: Batch) {
         state.free.push(batch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(queue: &Queue, size: usize) -> Batch {
+        let mut batch = queue.take(size).unwrap();
+        batch.room(size).unwrap().fill(7);
+        batch.packets = 1;
+        batch
+    }
+
+    #[test]
+    fn buffers_are_bounded_and_come_back() {
+        let queue = Queue::default();
+        let mut all: Vec<_> = std::iter::from_fn(|| queue.take(0)).collect();
+        assert_eq!(all.len(), MAX_BUFFERS);
+        assert!(!queue.has_free() && queue.take(2 * BUFFER_SIZE).is_none());
+        assert!(queue.take_anyway(1).has_room(BUFFER_SIZE));
+        queue.recycle(all.pop().unwrap());
+        queue.recycle(all.pop().unwrap());
+        assert!(queue.has_free());
+        assert!(queue.take(2 * BUFFER_SIZE).unwrap().has_room(2 * BUFFER_SIZE));
+    }
+
+    #[test]
+    fn small_batches_behind_a_slow_writer_become_one() {
+        let queue = Queue::default();
+        for _ in 0..1000 {
+            queue.write(filled(&queue, 100));
+        }
+        queue.next_file("next".into());
+        queue.write(filled(&queue, 100));
+        queue.announce_end();
+        let turn = || queue.turn(Duration::ZERO);
+        let Turn::Do(Command::Write(batch)) = turn() else { panic!("no batch") };
+        assert_eq!((batch.bytes().len(), batch.packets), (100_000, 1000));
+        assert!(matches!(turn(), Turn::Do(Command::Next(path)) if path == *"next"));
+        assert!(matches!(turn(), Turn::Do(Command::Write(batch)) if batch.packets == 1));
+        assert!(matches!(turn(), Turn::End));
+    }
+
+    #[test]
+    fn a_writer_that_makes_no_progress_is_given_up() {
+        let queue = Queue::default();
+        assert!(!queue.await_end(Duration::from_millis(20)));
+        queue.close(None);
+        assert!(queue.await_end(Duration::ZERO));
+        assert!(queue.is_over() && queue.check().is_ok());
+    }
+
+    #[test]
+    fn an_error_is_told_once() {
+        let queue = Queue::default();
+        let name = "pipe".to_owned();
+        queue.close(Some(TargetError::Closed { name }));
+        assert!(queue.check().is_err() && queue.check().is_ok());
+    }
+}

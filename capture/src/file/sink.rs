@@ -129,10 +129,19 @@ impl Sink {
         }
     }
 
-    /// Completes it; a regular file gets its name.
-    pub(super) fn close(self) -> Result<(), TargetError> {
-        let Place::Regular { path, part: Some(part) } = &self.place else { return Ok(()) };
-        fs::rename(part, path).map_err(|source| TargetError::Write { name: self.name, source })
+    /// Completes it: a regular file gets its name, which is the result. One that was never begun
+    /// leaves the old file of that name alone.
+    pub(super) fn close(self) -> Result<Option<PathBuf>, TargetError> {
+        let Place::Regular { path, part } = self.place else { return Ok(None) };
+        let done = match &part {
+            Some(part) if self.written == 0 => return Ok(fs::remove_file(part).ok().and(None)),
+            Some(part) => fs::rename(part, &path),
+            None => Ok(()),
+        };
+        match done {
+            Ok(()) => Ok(Some(path)),
+            Err(source) => Err(TargetError::Write { name: self.name, source }),
+        }
     }
 }
 
@@ -176,6 +185,16 @@ mod tests {
         assert_eq!(fs::read(dir.path().join("out.part")).unwrap(), b"new");
         sink.close().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_was_never_begun_replaces_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        fs::write(&path, "old").unwrap();
+        assert_eq!(Sink::open(&path, false).unwrap().close().unwrap(), None);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

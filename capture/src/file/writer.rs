@@ -157,10 +157,8 @@ impl Writer {
     /// Completes the current file.
     fn close(&mut self) -> Result<(), TargetError> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
-        let file = sink.path().map(Path::to_owned);
         let size = sink.written();
-        sink.close()?;
-        if let Some(path) = file {
+        if let Some(path) = sink.close()? {
             self.closed.add(path, size);
         }
         Ok(())
