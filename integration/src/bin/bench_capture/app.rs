@@ -59,7 +59,6 @@ impl App {
         }
         command.arg("--").arg(&socket);
         let mut process = Process::spawn("app", &mut command, scratch.dir())?;
-        own_group(process.pid())?;
         let mut accepted = None;
         wait_until("the app", START, || {
             if let Some(status) = process.exited()? {
@@ -72,6 +71,7 @@ impl App {
         stream.set_nonblocking(false)?;
         let mut app = Self { control: BufReader::new(stream), process, prefix, linked: false };
         app.answer().context("the app's first word")?;
+        own_group(app.process.pid())?;
         Ok(app)
     }
 
@@ -90,25 +90,27 @@ impl App {
         Ok(())
     }
 
-    /// Receives from a device for so long; a rate of 0 is flat out.
+    /// Receives from a device for so long; a rate of 0 is flat out. `None` when it never got a CPU
+    /// or a packet.
     pub(crate) fn run(
         &mut self,
         device: &str,
         rate: u64,
         size: u16,
         length: Duration,
-    ) -> Result<Window> {
+    ) -> Result<Option<Window>> {
         let answer = self.ask(&format!("run {device} {rate} {size} {}", length.as_millis()))?;
         let number =
             |key: &str| answer[key].as_u64().with_context(|| format!("no {key} in {answer}"));
         let (packets, missed, timed) = (number("packets")?, number("missed")?, number("timed")?);
-        ensure!(timed > 0, "the app received nothing from {device}: {answer}");
-        Ok(Window {
+        let wall_ns = number("wall_ns")?;
+        let window = Window {
             packets,
-            rate: packets as f64 * 1e9 / number("wall_ns")? as f64,
+            rate: packets as f64 * 1e9 / wall_ns as f64,
             cycles: number("cycles")? as f64 / timed as f64,
             kept_up: missed < packets / 20,
-        })
+        };
+        Ok((timed > 0).then_some(window))
     }
 
     /// False when the app has died.

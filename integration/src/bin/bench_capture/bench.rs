@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use pmdscope_integration::scratch::Scratch;
 
 use crate::app::{App, Window};
@@ -18,6 +18,8 @@ use crate::traffic::{FILTER, PATTERN, write_pattern};
 /// Above this loss, twice in a row, no higher rate is tried.
 const HOPELESS: f64 = 0.05;
 
+/// Windows without a packet before giving up.
+const TRIES: u32 = 3;
 /// Bytes around a packet in a file, at most.
 const BLOCK_MOST: u64 = 80;
 /// Bytes that the faster of the captures writes in a window.
@@ -67,6 +69,8 @@ pub(crate) struct Results {
     pub(crate) ladders: BTreeMap<(Case, Who), Vec<Sample>>,
     /// How often the app died during a capture.
     pub(crate) deaths: BTreeMap<Who, u32>,
+    /// Captures during which the app received nothing at all.
+    pub(crate) empty: u32,
     /// Who had files whose packets capinfos counted as this bench does.
     pub(crate) checked: BTreeMap<Who, u32>,
 }
@@ -146,16 +150,21 @@ impl<'a> Bench<'a> {
 
     fn cycles(&mut self, group: &Group) -> Result<f64> {
         let (device, size) = (group.device.name(), group.device.size());
-        Ok(self.app.run(device, group.rate, size, self.length)?.cycles)
+        for _ in 0..TRIES {
+            if let Some(window) = self.app.run(device, group.rate, size, self.length)? {
+                return Ok(window.cycles);
+            }
+        }
+        bail!("the app receives nothing from {device}")
     }
 
-    /// One capture; `None` when the app did not survive it.
+    /// One capture; `None` when the app did not survive it, or received nothing.
     fn sample(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<Sample>> {
         ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
         let sample = self.capture(who, case, base);
         let _ = fs::remove_file(&self.file);
         if sample.is_ok() || self.app.alive()? {
-            return sample.map(Some).with_context(|| format!("{}: {}", who.name(), case.label()));
+            return sample.with_context(|| format!("{}: {}", who.name(), case.label()));
         }
         *self.results.deaths.entry(who).or_default() += 1;
         let Captures { machine, scratch, .. } = self.captures;
@@ -164,7 +173,7 @@ impl<'a> Bench<'a> {
         Ok(None)
     }
 
-    fn capture(&mut self, who: Who, case: &Case, base: f64) -> Result<Sample> {
+    fn capture(&mut self, who: Who, case: &Case, base: f64) -> Result<Option<Sample>> {
         let device = case.device;
         let order = Order {
             who,
@@ -179,13 +188,17 @@ impl<'a> Bench<'a> {
         }
         let capture = self.captures.start(&order)?;
         let window = self.app.run(device.name(), case.rate, device.size(), self.length)?;
+        let Some(window) = window else {
+            self.results.empty += 1;
+            return Ok(None);
+        };
         let offered = if device.filtered() { window.packets / PATTERN } else { window.packets };
         let ended = capture.stop(offered, case.file.then_some(&*self.file))?;
         let checked = self.results.checked.contains_key(&who);
         if case.file && !checked && check_count(&self.file, ended.written)? {
             *self.results.checked.entry(who).or_default() += 1;
         }
-        Ok(Sample { window, added: window.cycles - base, offered, ended })
+        Ok(Some(Sample { window, added: window.cycles - base, offered, ended }))
     }
 
     /// Has the host of a virtual machine back the memory that the file is about to take. Memory that

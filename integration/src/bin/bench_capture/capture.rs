@@ -102,13 +102,13 @@ impl Captures<'_> {
         };
         let name = order.who.name();
         let mut process = Process::spawn(name, &mut command, self.scratch.dir())?;
-        own_group(process.pid())?;
         wait_until(name, START, || {
             if let Some(status) = process.exited()? {
                 bail!("{name} ended at once ({status}):\n{}", process.output());
             }
             Ok(process.output().contains(ready))
         })?;
+        own_group(process.pid())?;
         sleep(if order.who == Who::Dumpcap { ATTACH } else { SETTLE });
         if self.fifo {
             // Not before: the peer would keep the app's answer from the CPU that both need.

@@ -46,8 +46,8 @@ impl Machine {
     }
 }
 
-/// Puts a process that leads its own session ahead of everything else on its CPU. Without this the
-/// scheduler shares each CPU by session, whatever the nice value.
+/// Puts a process that leads its own session by now ahead of everything else on its CPU. Without this
+/// the scheduler shares each CPU by session, whatever the nice value.
 pub(crate) fn own_group(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/autogroup");
     if fs::exists(&path)? {

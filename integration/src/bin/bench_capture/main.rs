@@ -124,28 +124,27 @@ fn run(options: &Options) -> Result<()> {
     let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
     print_head(&machine, options);
     let mut bench = Bench::new(captures, app, tmpfs.path(), LENGTH, &stop)?;
-    let text = measure(&mut bench, options, &stop)?;
-    print!("{text}");
-    Ok(())
+    measure(&mut bench, options, &stop)
 }
 
-/// Runs the rounds. What was measured until ^C is still told.
-fn measure(bench: &mut Bench<'_>, options: &Options, stop: &AtomicBool) -> Result<String> {
+/// Runs the rounds. What was measured until ^C, or a failure, is still told.
+fn measure(bench: &mut Bench<'_>, options: &Options, stop: &AtomicBool) -> Result<()> {
     let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
     let groups = if wants("costs") { plan::groups(options.quick) } else { Vec::new() };
     let ladders = if wants("rates") { plan::ladders(options.quick) } else { Vec::new() };
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 5 });
     let begin = Instant::now();
+    let mut result = Ok(());
     for round in 0..rounds {
-        let result = bench.costs(&groups, round).and_then(|()| bench.climb(&ladders, round));
-        if stop.load(Ordering::Relaxed) {
-            eprintln!("stopped in round {} of {rounds}", round + 1);
+        result = bench.costs(&groups, round).and_then(|()| bench.climb(&ladders, round));
+        if result.is_err() {
+            eprintln!("ended in round {} of {rounds}", round + 1);
             break;
         }
-        result?;
         eprintln!("round {} of {rounds}: {:.0} s", round + 1, begin.elapsed().as_secs_f64());
     }
-    Ok(report::tables(&bench.results, &groups, &ladders))
+    print!("{}", report::tables(&bench.results, &groups, &ladders));
+    if stop.load(Ordering::Relaxed) { Ok(()) } else { result }
 }
 
 fn print_head(machine: &Machine, options: &Options) {

@@ -244,6 +244,9 @@ fn notes(out: &mut String, results: &Results) {
     for (who, count) in &results.deaths {
         line!(out, "The app died {count} times while {} was attached or stopped.", who.name());
     }
+    if results.empty > 0 {
+        line!(out, "In {} windows the app received nothing: it got no CPU.", results.empty);
+    }
     for (who, count) in &results.checked {
         line!(out, "capinfos counted {count} files of {} as this bench did.", who.name());
     }
