@@ -53,6 +53,8 @@ pub struct Files {
     batch: Option<Batch>,
     section: Section,
     schedule: Schedule,
+    /// Link type and snapshot length in the header of a classic file.
+    header: Option<(u16, u32)>,
     /// Bytes and packets of the current file, before compression.
     position: u64,
     packets: u64,
@@ -120,6 +122,7 @@ impl Files {
             batch: None,
             section: Section::default(),
             schedule,
+            header: None,
             position: 0,
             packets: 0,
             handed: 0,
@@ -216,7 +219,31 @@ impl Files {
             && let Some((linktype, snaplen)) = self.section.widest()
         {
             self.put(&pcap::header(nanos, snaplen, linktype));
+            self.header = Some((linktype, snaplen));
         }
+    }
+
+    /// Whether a classic file can have packets of an interface.
+    fn check_kind(&self, interface: &Interface) -> Result<(), TargetError> {
+        let (name, theirs) = (&interface.name, interface.linktype);
+        if let Some((linktype, _)) = self.header.or_else(|| self.section.widest())
+            && linktype != theirs
+        {
+            return Err(self.refused(&format!(
+                "a pcap file has one link type, and {name} has {theirs} instead of {linktype}: \
+                 write pcapng, or capture from one interface"
+            )));
+        }
+        let theirs = interface.snaplen;
+        if let Some((_, snaplen)) = self.header
+            && snaplen < theirs
+        {
+            return Err(self.refused(&format!(
+                "a pcap file has one snapshot length, and {name} has {theirs} instead of \
+                 {snaplen}: write pcapng"
+            )));
+        }
+        Ok(())
     }
 
     /// Begins another file before a packet if it is time; false when there is no room for that.
@@ -287,23 +314,8 @@ impl Target for Files {
 
     fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
         self.queue.check()?;
-        if let Format::Pcap { .. } = self.format
-            && let Some((linktype, snaplen)) = self.section.widest()
-        {
-            if linktype != interface.linktype {
-                return Err(self.refused(&format!(
-                    "a pcap file has one link type, and {} has {} instead of {linktype}: write \
-                     pcapng, or capture from one interface",
-                    interface.name, interface.linktype
-                )));
-            }
-            if self.position > 0 && snaplen < interface.snaplen {
-                return Err(self.refused(&format!(
-                    "a pcap file has one snapshot length, and {} has {} instead of {snaplen}: \
-                     write pcapng",
-                    interface.name, interface.snaplen
-                )));
-            }
+        if let Format::Pcap { .. } = self.format {
+            self.check_kind(interface)?;
         }
         let blocks = self.section.add(interface);
         if self.format == Format::Pcapng && !self.complete {
@@ -358,7 +370,8 @@ impl Target for Files {
 
     fn progress(&self) -> Progress {
         let (progress, over) = self.queue.progress();
-        let unwritten = if over || self.finished { self.handed - progress.written } else { 0 };
+        let unwritten =
+            if over || self.finished { self.handed.saturating_sub(progress.written) } else { 0 };
         Progress { lost: self.lost + unwritten, ..progress }
     }
 

@@ -17,7 +17,7 @@ const NICE: i32 = 19;
 /// The files of this capture that are complete.
 #[derive(Debug)]
 pub(super) struct Closed {
-    /// With their sizes, the oldest first.
+    /// Those that may have to go, with their sizes, the oldest first.
     files: VecDeque<(PathBuf, u64)>,
     /// Bytes of them.
     bytes: u64,
@@ -54,8 +54,11 @@ impl Closed {
         self.forget(&path);
         self.run_command(&path);
         self.tell(FileEvent::Closed(path.clone()));
-        self.bytes += size;
-        self.files.push_back((path, size));
+        // An endless capture does not remember what it will never delete.
+        if self.quota.is_some() || self.most.is_some() || self.reuses_names {
+            self.bytes += size;
+            self.files.push_back((path, size));
+        }
     }
 
     /// A file is about to be opened: makes way for it.

@@ -300,6 +300,11 @@ fn a_pcap_file_refuses_what_it_cannot_say() {
     let other = Interface { snaplen: MAX_SNAPLEN + 1, ..interface("app:1") };
     let error = files.interface(&other).unwrap_err().to_string();
     assert!(error.contains("snapshot length"), "{error}");
+    files.section(&Origin::default()).unwrap();
+    let other = Interface { linktype: 101, ..interface("again:0") };
+    let error = files.interface(&other).unwrap_err().to_string();
+    assert!(error.contains("again:0 has 101 instead of 1"), "{error}");
+    files.interface(&interface("again:0")).unwrap();
 }
 
 #[test]

@@ -79,6 +79,22 @@ fn after_the_last_period_the_capture_is_done() {
 }
 
 #[test]
+fn aligned_files_need_no_packets() {
+    let (dir, path) = in_dir("x-%s");
+    let rotation =
+        Rotation { seconds: Some(1), files: Some(2), aligned: true, ..Rotation::default() };
+    let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
+    eventually("the capture does not end", || {
+        files.flush().unwrap();
+        files.done()
+    });
+    files.finish().unwrap();
+    let second = |name: &String| name.strip_prefix("x-").unwrap().parse::<u64>().unwrap();
+    let seconds: Vec<_> = names(dir.path()).iter().map(second).collect();
+    assert!(seconds.len() == 2 && seconds[1] > seconds[0], "{seconds:?}");
+}
+
+#[test]
 fn exact_files_are_not_longer_and_bounded_ones_not_more() {
     let (dir, path) = in_dir("x.pcapng");
     let rotation = Rotation {
