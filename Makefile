@@ -9,7 +9,7 @@ SOAK_SECONDS ?= 7200
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-leaks bench-capture soak lint format install clean clean-hugepages
+.PHONY: help setup build demo test bench bench-leaks bench-capture soak sanitize lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench-capture: setup build ## measure captures against dpdk-dumpcap; a quarter o
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
 	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
 
+sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
+	devtools/sanitize.sh
+
 lint: ## formatting, clippy, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -63,7 +66,7 @@ install: build ## install library, headers, command and completions below DESTDI
 	target/release/pmdscope completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pmdscope
 
 clean: ## remove what was built
-	rm -rf $(BUILD) target demo-out
+	rm -rf $(BUILD) build-tsan build-asan target demo-out
 
 clean-hugepages: ## give back the hugepages that `make setup` reserved
 	devtools/hugepages.sh release
