@@ -330,3 +330,22 @@ fn a_packet_larger_than_a_buffer_is_written() {
     assert_eq!(files.progress().written, 5);
     assert_eq!(pcapng::whole(&fs::read(&path).unwrap()).1, 5);
 }
+
+#[test]
+fn a_pipe_can_be_compressed() {
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let compression = Some(compression);
+        let settings = FileSettings { compression, ..FileSettings::default() };
+        let file = File::from(OwnedFd::from(writer));
+        let mut files = Files::onto(file, "pipe", &settings).unwrap();
+        files.section(&Origin::default()).unwrap();
+        files.interface(&interface("app:0")).unwrap();
+        put(&mut files, 0..100, 60);
+        let (_dir, path) = in_dir("out");
+        files.finish().unwrap();
+        drop(files);
+        io::copy(&mut reader, &mut File::create(&path).unwrap()).unwrap();
+        assert!(numbers_here(&path).into_iter().eq(0..100), "{compression:?}");
+    }
+}
