@@ -106,7 +106,9 @@ pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
     let options = PairOptions { stall: Some("30000/6000".to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
     let generator = pair.generate(scratch, &["--rate", "20000"])?;
-    sleep(Duration::from_secs(1));
+    let interface = format!("{}:0", pair.app());
+    // The first stall may come at any time: there must be packets before.
+    pmdscope(scratch, &["capture", "-i", &interface, "-c", "1000", "-w", "/dev/null"], &[0])?;
     let arguments = ["--before", "1s", "--after", "500ms", "--trigger", "stall"];
     let mut recorder = start(scratch, &pair, &arguments)?;
     wait_until("a file", LIMIT, || Ok(!files(scratch)?.is_empty()))?;
