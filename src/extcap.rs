@@ -7,15 +7,28 @@
 mod call;
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use pmdscope_capture::filter::Compiler;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use self::call::Call;
 use crate::capture::interface::{Running, capture_socket, running};
 use crate::{capture, output};
+
+/// How long Wireshark may take to open its end of the pipe.
+const READER: Duration = Duration::from_secs(5);
+/// `O_NONBLOCK`, and the error of a pipe that nobody reads.
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
+const NO_READER: i32 = Errno::NXIO.raw_os_error();
 
 /// What Wireshark offers to set before a capture.
 const CONFIG: &str = "\
@@ -131,14 +144,34 @@ fn sentence(interface: &Interface) -> String {
 }
 
 fn record(call: &Call) -> Result<ExitCode> {
-    let id = call.value("extcap-interface").context("--capture needs --extcap-interface")?;
     let fifo = call.value("fifo").context("--capture needs --fifo")?;
+    let result = capture(call, fifo);
+    if result.is_err() {
+        end(Path::new(fifo));
+    }
+    result
+}
+
+fn capture(call: &Call, fifo: &str) -> Result<ExitCode> {
+    let id = call.value("extcap-interface").context("--capture needs --extcap-interface")?;
     let interface = interfaces()
         .into_iter()
         .find(|interface| interface.id == id)
         .with_context(|| format!("there is no port {id}: its application has ended"))?;
     let line = Line::try_parse_from(words(call, &interface, fifo))?;
     capture::run(&line.args)
+}
+
+/// Wireshark waits for as long as nobody has opened its pipe, however the capture ended.
+fn end(fifo: &Path) {
+    let deadline = Instant::now() + READER;
+    let write = || OpenOptions::new().write(true).custom_flags(NONBLOCK).open(fifo);
+    while write().is_err_and(|error| error.raw_os_error() == Some(NO_READER)) {
+        if Instant::now() > deadline {
+            return;
+        }
+        sleep(Duration::from_millis(20));
+    }
 }
 
 /// The same capture as a command line.
