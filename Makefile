@@ -6,6 +6,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 SOAK_SECONDS ?= 7200
+# Where Wireshark looks for programs that capture; empty leaves it alone.
+EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
+	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1)
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
@@ -57,13 +60,15 @@ format: ## rewrite the sources in the house style
 	$(CARGO) fmt --all
 	clang-format -i $(C_SOURCES)
 
-install: build ## install library, headers, command and completions below DESTDIR/PREFIX
+install: build ## install library, headers, command, completions and extcap below DESTDIR/PREFIX
 	meson configure $(BUILD) --prefix $(PREFIX)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
 	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	target/release/pmdscope completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pmdscope
 	target/release/pmdscope completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pmdscope
+	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
+	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 
 clean: ## remove what was built
 	rm -rf $(BUILD) build-tsan build-asan target demo-out

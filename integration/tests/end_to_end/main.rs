@@ -3,6 +3,7 @@
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
 mod capture;
+mod extcap;
 mod harm;
 mod leak;
 mod ledger;
@@ -11,6 +12,7 @@ mod stock;
 mod support;
 mod telemetry;
 mod traffic;
+mod view;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,8 @@ fn trials() -> Vec<Trial> {
         trial("a_recorder_is_fired_by_a_packet", Needs::Wireshark, recorder::packet),
         trial("a_killed_recorder_leaves_what_it_had", Needs::Wireshark, recorder::killed),
         trial("a_recorder_that_was_not_fired_is_quiet", Needs::Apps, recorder::quiet),
+        trial("packets_are_shown_while_captured", Needs::Wireshark, view::live),
+        trial("packets_of_several_ports_tell_theirs", Needs::Wireshark, view::any),
         trial("dpdk_tools_read_every_page", Needs::DpdkTools, telemetry::dpdk_tools),
         trial("top_agrees_with_generator", Needs::Apps, telemetry::top),
         trial("ls_names_live_apps_only", Needs::Apps, telemetry::ls),
@@ -57,5 +61,6 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Two poll loops fill two cores: side by side the tests would only measure each other.
     arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials()).exit_code()
+    let trials = trials().into_iter().chain(extcap::trials()).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
