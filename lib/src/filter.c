@@ -114,6 +114,12 @@ check(const struct pmdscope_insn *insn, uint32_t left)
 	}
 }
 
+static bool
+uses_memory(const struct pmdscope_insn *insn)
+{
+	return insn->code == (BPF_LD | BPF_MEM) || insn->code == (BPF_LDX | BPF_MEM);
+}
+
 int
 pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned int nb_insns,
 		char *why, size_t why_size)
@@ -128,11 +134,13 @@ pmdscope_filter_load(struct pmdscope_filter *filter, const void *insns, unsigned
 	}
 	memcpy(filter->insns, insns, nb_insns * sizeof(filter->insns[0]));
 	filter->nb_insns = nb_insns;
+	filter->uses_memory = false;
 
 	for (i = 0; i < nb_insns; i++) {
 		reason = check(&filter->insns[i], nb_insns - i - 1);
 		if (reason != NULL)
 			return refuse(why, why_size, i, reason);
+		filter->uses_memory |= uses_memory(&filter->insns[i]);
 	}
 	if (nb_insns > 0 && BPF_CLASS(filter->insns[nb_insns - 1].code) != BPF_RET)
 		return refuse(why, why_size, nb_insns - 1, "the program does not end in a return");
@@ -200,34 +208,48 @@ run_jump(const struct pmdscope_insn *insn, uint32_t a, uint32_t v)
 	}
 }
 
-static inline uint32_t
-width(uint16_t code)
-{
-	return BPF_SIZE(code) == BPF_W ? 4 : BPF_SIZE(code) == BPF_H ? 2 : 1;
-}
-
 uint32_t
 pmdscope_filter_run(const struct pmdscope_filter *filter, const struct pmdscope_packet *pkt)
 {
 	const struct pmdscope_insn *insn;
-	uint32_t mem[BPF_MEMWORDS] = { 0 };
+	uint32_t mem[BPF_MEMWORDS];
 	uint32_t a = 0, x = 0, v;
 
+	if (unlikely(filter->uses_memory))
+		memset(mem, 0, sizeof(mem));
 	/* Jumps go forward and the last instruction returns: validated. */
 	for (insn = filter->insns;; insn++) {
 		switch (insn->code) {
 		case BPF_LD | BPF_W | BPF_ABS:
+			if (!pmdscope_packet_load(pkt, insn->k, 4, &a))
+				return 0;
+			continue;
 		case BPF_LD | BPF_H | BPF_ABS:
+			if (!pmdscope_packet_load(pkt, insn->k, 2, &a))
+				return 0;
+			continue;
 		case BPF_LD | BPF_B | BPF_ABS:
-			if (!pmdscope_packet_load(pkt, insn->k, width(insn->code), &a))
+			if (!pmdscope_packet_load(pkt, insn->k, 1, &a))
 				return 0;
 			continue;
 		case BPF_LD | BPF_W | BPF_IND:
-		case BPF_LD | BPF_H | BPF_IND:
-		case BPF_LD | BPF_B | BPF_IND:
-			if (!pmdscope_packet_load(
-					    pkt, (uint64_t)x + insn->k, width(insn->code), &a))
+			if (!pmdscope_packet_load(pkt, (uint64_t)x + insn->k, 4, &a))
 				return 0;
+			continue;
+		case BPF_LD | BPF_H | BPF_IND:
+			if (!pmdscope_packet_load(pkt, (uint64_t)x + insn->k, 2, &a))
+				return 0;
+			continue;
+		case BPF_LD | BPF_B | BPF_IND:
+			if (!pmdscope_packet_load(pkt, (uint64_t)x + insn->k, 1, &a))
+				return 0;
+			continue;
+		/* Most of what runs; the other jumps and all arithmetic are below. */
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			insn += a == insn->k ? insn->jt : insn->jf;
+			continue;
+		case BPF_JMP | BPF_JSET | BPF_K:
+			insn += (a & insn->k) != 0 ? insn->jt : insn->jf;
 			continue;
 		case BPF_LDX | BPF_B | BPF_MSH:
 			if (!pmdscope_packet_load(pkt, insn->k, 1, &v))

@@ -18,6 +18,7 @@
 
 struct pmdscope_filter {
 	uint32_t nb_insns; /* 0 keeps everything. */
+	bool uses_memory;  /* Reads the scratch memory, which then starts as zeros. */
 	struct pmdscope_insn insns[PMDSCOPE_TEE_MAX_INSNS];
 };
 
