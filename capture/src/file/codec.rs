@@ -1,24 +1,27 @@
-//! Compression in frames: each can be read alone, so that a crash costs the last one at most.
+//! Compression in pieces: what is before a piece can be read without it, so that a crash costs the
+//! last one at most.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use flate2::write::GzEncoder;
-use zstd::bulk::Compressor;
+use zstd::stream::write::Encoder;
 
 use super::Compression;
 
-/// Bytes before compression of a frame.
-const FRAME: usize = 4 * 1024 * 1024;
-/// How long a frame may wait to be full.
+/// Bytes before compression of a piece.
+const PIECE: usize = 4 * 1024 * 1024;
+/// How long a piece may wait to be full.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Fast rather than small: one thread has to keep up with a NIC.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
 
 enum Method {
+    /// Each piece is a member of its own.
     Gzip,
-    Zstd(Compressor<'static>),
+    /// Each piece ends with a flush: Wireshark reads the first frame of a file only.
+    Zstd(Option<Encoder<'static, Vec<u8>>>),
 }
 
 /// Collects bytes and compresses them.
@@ -42,9 +45,9 @@ impl Codec {
         let method = match compression {
             Compression::None => return Ok(None),
             Compression::Gzip => Method::Gzip,
-            Compression::Zstd => Method::Zstd(Compressor::new(ZSTD_LEVEL)?),
+            Compression::Zstd => Method::Zstd(None),
         };
-        let raw = Vec::with_capacity(FRAME);
+        let raw = Vec::with_capacity(PIECE);
         Ok(Some(Self { method, raw, packets: 0, begun: Instant::now() }))
     }
 
@@ -56,26 +59,42 @@ impl Codec {
         self.packets += packets;
     }
 
-    /// It is time to end the frame.
+    /// It is time to end the piece.
     pub(super) fn is_due(&self) -> bool {
-        self.raw.len() >= FRAME || !self.raw.is_empty() && self.begun.elapsed() >= PATIENCE
+        self.raw.len() >= PIECE || !self.raw.is_empty() && self.begun.elapsed() >= PATIENCE
     }
 
-    /// The frame and its packets; nothing when there is nothing in it.
+    /// The piece and its packets; nothing when there is nothing in it.
     pub(super) fn end(&mut self) -> io::Result<Option<(Vec<u8>, u64)>> {
         if self.raw.is_empty() {
             return Ok(None);
         }
-        let frame = match &mut self.method {
+        let piece = match &mut self.method {
             Method::Gzip => {
                 let level = flate2::Compression::new(GZIP_LEVEL);
                 let mut encoder = GzEncoder::new(Vec::with_capacity(self.raw.len() / 2), level);
                 encoder.write_all(&self.raw)?;
                 encoder.finish()?
             }
-            Method::Zstd(compressor) => compressor.compress(&self.raw)?,
+            Method::Zstd(frame) => {
+                let encoder = match frame {
+                    Some(encoder) => encoder,
+                    None => frame.insert(Encoder::new(Vec::new(), ZSTD_LEVEL)?),
+                };
+                encoder.write_all(&self.raw)?;
+                encoder.flush()?;
+                std::mem::take(encoder.get_mut())
+            }
         };
         self.raw.clear();
-        Ok(Some((frame, std::mem::take(&mut self.packets))))
+        Ok(Some((piece, std::mem::take(&mut self.packets))))
+    }
+
+    /// What must stand at the end of a file, behind its last piece.
+    pub(super) fn close(&mut self) -> io::Result<Vec<u8>> {
+        match &mut self.method {
+            Method::Gzip => Ok(Vec::new()),
+            Method::Zstd(frame) => frame.take().map_or(Ok(Vec::new()), Encoder::finish),
+        }
     }
 }

@@ -25,7 +25,7 @@ pub enum Compression {
     None,
     /// gzip, in members that can be read alone.
     Gzip,
-    /// Zstandard, in frames that can be read alone.
+    /// Zstandard, in one frame that is flushed.
     Zstd,
 }
 

@@ -60,15 +60,15 @@ impl Writer {
             match self.queue.turn(RETRY) {
                 Turn::Do(Command::Write(batch)) => self.write(batch)?,
                 Turn::Do(Command::Next(path)) => {
-                    self.end_frame()?;
+                    self.end_data()?;
                     self.close()?;
                     self.open(&path)?;
                 }
                 Turn::Idle => {
                     self.closed.reap();
-                    self.end_due_frame()?;
+                    self.end_due_piece()?;
                 }
-                Turn::End => return self.end_frame(),
+                Turn::End => return self.end_data(),
             }
         }
     }
@@ -86,27 +86,37 @@ impl Writer {
             }
             Some(codec) => {
                 codec.feed(batch.bytes(), batch.packets);
-                if self.packet_buffered { self.end_frame() } else { self.end_due_frame() }
+                if self.packet_buffered { self.end_piece() } else { self.end_due_piece() }
             }
         };
         self.queue.recycle(batch);
         result
     }
 
-    fn end_due_frame(&mut self) -> Result<(), TargetError> {
-        if self.codec.as_ref().is_some_and(Codec::is_due) { self.end_frame() } else { Ok(()) }
+    fn end_due_piece(&mut self) -> Result<(), TargetError> {
+        if self.codec.as_ref().is_some_and(Codec::is_due) { self.end_piece() } else { Ok(()) }
     }
 
-    fn end_frame(&mut self) -> Result<(), TargetError> {
+    fn end_piece(&mut self) -> Result<(), TargetError> {
         let Some(codec) = &mut self.codec else { return Ok(()) };
         match codec.end() {
             Ok(None) => Ok(()),
-            Ok(Some((frame, packets))) => self.put(&frame, packets, |_| (0, 0)),
-            Err(source) => {
-                let name = self.sink.as_ref().map_or("", Sink::name).to_owned();
-                Err(TargetError::Write { name, source })
-            }
+            Ok(Some((piece, packets))) => self.put(&piece, packets, |_| (0, 0)),
+            Err(source) => Err(self.failed(source)),
         }
+    }
+
+    /// Brings out all that belongs to the current file.
+    fn end_data(&mut self) -> Result<(), TargetError> {
+        self.end_piece()?;
+        let Some(codec) = &mut self.codec else { return Ok(()) };
+        let end = codec.close().map_err(|source| self.failed(source))?;
+        if end.is_empty() { Ok(()) } else { self.put(&end, 0, |_| (0, 0)) }
+    }
+
+    fn failed(&self, source: io::Error) -> TargetError {
+        let name = self.sink.as_ref().map_or("", Sink::name).to_owned();
+        TargetError::Write { name, source }
     }
 
     /// Writes bytes to the current file, and waits where the disk is full. `whole` tells how many of

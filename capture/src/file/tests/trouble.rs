@@ -19,7 +19,7 @@ fn packet_buffered_files_have_every_packet_at_once() {
 }
 
 #[test]
-fn a_crash_costs_the_last_frame_at_most() {
+fn a_crash_costs_the_last_piece_at_most() {
     for name in ["out.pcapng.gz", "out.pcapng.zst"] {
         let (_dir, path) = in_dir(name);
         let mut files = begun(&FileSettings::new(&path));
@@ -30,7 +30,7 @@ fn a_crash_costs_the_last_frame_at_most() {
             files.packet(&packet(id, &data)).unwrap();
         }
         files.finish().unwrap();
-        // Three frames, the last of which is cut.
+        // Three pieces, the last of which is cut.
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 200]).unwrap();
         if let Some(numbers) = numbers(&path) {
@@ -47,7 +47,7 @@ fn idle_packets_come_out_of_a_compressed_file_within_seconds() {
     let mut files = begun(&FileSettings::new(&path));
     put(&mut files, 0..3, 60);
     files.flush().unwrap();
-    eventually("the frame does not end", || files.progress().written == 3);
+    eventually("the piece does not end", || files.progress().written == 3);
 }
 
 #[test]
