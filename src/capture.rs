@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use pmdscope_capture::filter;
 
 use self::args::Command;
-pub(crate) use self::args::{Args, suggest};
+pub(crate) use self::args::{Args, explain};
 use crate::output;
 
 /// Does what the command line asks for.

@@ -72,8 +72,8 @@ fn parse() -> Cli {
         let mut cli = Cli::command();
         cli.build();
         let called = std::env::args().nth(1).unwrap_or_default();
-        match cli.find_subcommand(called) {
-            Some(command) => capture::suggest(error, command).exit(),
+        match cli.find_subcommand_mut(called) {
+            Some(command) => capture::explain(error, command).exit(),
             None => error.exit(),
         }
     })

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -187,4 +188,35 @@ fn names_of_complete_files_are_printed() {
     let counts = files.iter().map(packets).collect::<Vec<_>>();
     let count = |line: &String| line.split(' ').next().unwrap().parse::<u32>().unwrap();
     assert_eq!(counts.iter().map(count).sum::<u32>(), 10, "{counts:?}");
+}
+
+/// Sends a signal, behind those that end nothing, and waits for the end.
+fn end_by(signal: &str, mut child: std::process::Child) -> Output {
+    // Time to handle signals, and to read the packets.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    for signal in ["USR1", "USR2", signal] {
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let pipe = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(pipe);
+    output
+}
+
+#[test]
+fn signals_end_a_silent_pipe_in_order() {
+    let (dir, path) = sample();
+    for signal in ["INT", "TERM", "HUP", "PIPE"] {
+        let name = format!("{signal}.pcapng");
+        let mut command = capture(&dir);
+        command.args(["-r", "-", "-w", &name]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(&fs::read(&path).unwrap()).unwrap();
+        let output = end_by(signal, child);
+        assert!(output.status.success(), "{signal}: {output:?}");
+        let count = run(&dir, &format!("-r {name} --count"));
+        assert_eq!(text(&count.stdout), "10 packets\n", "{signal}");
+    }
 }

@@ -15,8 +15,7 @@ use pmdscope_capture::filter::{Compiler, Listing};
 use pmdscope_capture::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 
 use self::files::FileArgs;
-use self::refused::Refused;
-pub(crate) use self::refused::suggest;
+pub(crate) use self::refused::explain;
 pub(super) use self::source::SourceArgs;
 use super::recorder::RecorderArgs;
 use super::say;
@@ -214,9 +213,6 @@ pub(crate) struct Args {
     /// List the kinds of time stamps for -j and exit
     #[arg(short = 'J', long, help_heading = "Lists")]
     pub(super) list_time_stamp_types: bool,
-
-    #[command(flatten)]
-    refused: Refused,
 
     #[command(subcommand)]
     pub(super) command: Option<Command>,

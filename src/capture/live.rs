@@ -42,12 +42,12 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
     }
     let mut watch = Watch::new(args, destination.events, destination.recorder);
     let report = Pump::new(sources, settings, destination.target).run(control, &mut watch);
-    watch.close();
+    let idle = watch.close();
     if args.count_only {
         output::print(&(report::packets(report.captured) + "\n"))?;
     }
     if !args.quiet {
-        report::ended(&report);
+        report::ended(&report, idle);
     }
     match report.failure {
         None => Ok(ExitCode::SUCCESS),

@@ -28,14 +28,14 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
         skip: args.skip,
         count: args.count,
     };
-    let replay = Replay::open(inputs, settings).map_err(plain)?;
+    let replay = Replay::open(inputs, settings, control).map_err(plain)?;
     if !args.quiet {
         started(&files, replay.interfaces().next());
     }
     let several = replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
     let Destination { mut target, events, .. } =
         Destination::of_files(args, replay.begin_ns(), several)?;
-    let report = replay.run(&mut *target, control, &mut |report| say(report::replayed(report)));
+    let report = replay.run(&mut *target, &mut |report| say(report::replayed(report)));
     drop(target);
     for event in events.try_iter() {
         report::file(&event, args.files.print_files, args.quiet);

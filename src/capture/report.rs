@@ -19,9 +19,13 @@ pub(super) fn started(wanted: &[Wanted], snaplen: u32) {
 }
 
 /// The statistics after the last packet.
-pub(super) fn ended(report: &Report) {
+/// For so many seconds nothing could be written.
+pub(super) fn ended(report: &Report, waited: Option<(f64, String)>) {
     for line in statistics(report) {
         say(line);
+    }
+    if let Some((seconds, reason)) = waited {
+        say(format_args!("{} without writing: {reason}", number::seconds(seconds)));
     }
 }
 
@@ -95,9 +99,6 @@ fn statistics(report: &Report) -> Vec<String> {
         let bytes = number::bytes(report.progress.bytes);
         lines.push(format!("{} files, {bytes}", report.progress.files));
     }
-    if let Some(reason) = &report.progress.waiting {
-        lines.push(format!("{reason} to the end"));
-    }
     if report.nb_rings == 0 {
         lines.push("no lcore of the app polls".to_owned());
     }
@@ -140,15 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn files_and_what_they_wait_for_are_told() {
-        let waiting = Some("the disk of /tmp was full".into());
-        let progress =
-            Progress { files: 3, bytes: 5 << 20, waiting, missed: 2, ..Progress::default() };
+    fn files_are_counted() {
+        let progress = Progress { files: 3, bytes: 5 << 20, missed: 2, ..Progress::default() };
         let lines = statistics(&Report { nb_rings: 1, progress, ..Report::default() });
         let expected = [
             "2 packets not shown because the terminal or the decoder was too slow",
             "3 files, 5.0 MiB",
-            "the disk of /tmp was full to the end",
         ];
         assert_eq!(lines[3..], expected);
     }

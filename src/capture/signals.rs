@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::Context;
+use nix::sys::signal::{SigSet, Signal};
 use pmdscope_capture::pump::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
@@ -24,13 +26,26 @@ fn register(control: &Control, to_flush: bool) -> std::io::Result<()> {
         flag::register_conditional_shutdown(signal, 1, stop())?;
         flag::register(signal, stop())?;
     }
-    // Every write to a closed pipe is a signal; files are completed meanwhile.
     flag::register(SIGPIPE, stop())?;
+    take_pipes_as_errors()?;
     flag::register(SIGUSR1, Arc::clone(&control.report))?;
     if to_flush {
         flag::register(SIGUSR2, Arc::clone(&control.flush))?;
     }
     Ok(())
+}
+
+/// A write to a closed pipe is an error of its thread, of which others need not take notice; only
+/// SIGPIPE from outside is a signal, for the one thread that does not block it. To be called before
+/// there are other threads, which do as this one.
+fn take_pipes_as_errors() -> std::io::Result<()> {
+    thread::Builder::new().name("signals".to_owned()).spawn(|| {
+        loop {
+            thread::park();
+        }
+    })?;
+    let pipe = [Signal::SIGPIPE].into_iter().collect::<SigSet>();
+    Ok(pipe.thread_block()?)
 }
 
 /// The parent had the signal ignored.

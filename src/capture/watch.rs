@@ -40,6 +40,8 @@ pub(super) struct Watch {
     since: Instant,
     line: Line,
     told: Option<u64>,
+    /// Seconds in which nothing could be written, and why.
+    waited: Option<(f64, String)>,
 }
 
 impl Watch {
@@ -60,15 +62,18 @@ impl Watch {
             since: Instant::now(),
             line: Line::default(),
             told: None,
+            waited: None,
         }
     }
 
-    /// Clears the line, and tells what happened last.
-    pub(super) fn close(mut self) {
+    /// Clears the line, and tells what happened last. What comes back is for how many seconds
+    /// nothing could be written, and why.
+    pub(super) fn close(mut self) -> Option<(f64, String)> {
         put(self.line.clear());
         while let Ok(event) = self.events.try_recv() {
             report::file(&event, self.print_files, self.quiet);
         }
+        self.waited
     }
 
     /// Says a line where the status was.
@@ -113,6 +118,10 @@ impl Observer for Watch {
         self.tell_files();
         let recorder = self.recorder.as_ref().map(ToString::to_string);
         let seconds = status::lap(&mut self.since);
+        if let Some(reason) = &report.progress.waiting {
+            let before = self.waited.take().map_or(0.0, |(seconds, _)| seconds);
+            self.waited = Some((before + seconds, reason.clone()));
+        }
         self.status = self.status.after(seconds, report, recorder, self.grow);
         match self.progress {
             Progress::Line => {

@@ -2,14 +2,41 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 const BUFFER: usize = 256 * 1024;
 /// First bytes of gzip members and Zstandard frames.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// How long a silent pipe may keep the order to stop.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A file that seems to end when it is told to stop, although the other end of a pipe is silent.
+struct Stoppable {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Stoppable {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut files = [PollFd::new(&self.file, PollFlags::IN)];
+            match rustix::event::poll(&mut files, Some(&PATIENCE)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return self.file.read(out),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(0)
+    }
+}
 
 /// A file from its first byte.
 pub(super) struct Input {
@@ -17,9 +44,14 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Opens a file; `-` is standard input.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        if path == Path::new("-") { Self::new(io::stdin()) } else { Self::new(File::open(path)?) }
+    /// Opens a file; `-` is standard input. It ends when it is told to stop.
+    pub(super) fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+        let file = if path == Path::new("-") {
+            io::stdin().as_fd().try_clone_to_owned()?.into()
+        } else {
+            File::open(path)?
+        };
+        Self::new(Stoppable { file, stop: Arc::clone(stop) })
     }
 
     pub(super) fn new(mut raw: impl Read + 'static) -> io::Result<Self> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::input::Input;
 use super::pcap::{self, Header};
@@ -104,11 +106,19 @@ impl Reader {
     /// # Errors
     /// When it cannot be read or is no capture file.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
+        Self::open_until(path, &Arc::default())
+    }
+
+    /// As [`Reader::open`]; the file seems to end when `stop` is set, even if it is a silent pipe.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_until(path: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
         let name = match path.to_str() {
             Some("-") => "standard input".to_owned(),
             _ => path.display().to_string(),
         };
-        match Input::open(path) {
+        match Input::open(path, stop) {
             Ok(input) => Self::begin(name, input),
             Err(source) => Err(ReadError::Io { name, source }),
         }

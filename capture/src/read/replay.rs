@@ -70,6 +70,7 @@ enum Head {
 /// Files that are about to be moved into a target.
 #[derive(Debug)]
 pub struct Replay {
+    control: Control,
     files: VecDeque<PathBuf>,
     reader: Reader,
     settings: Settings,
@@ -97,18 +98,21 @@ impl Replay {
     pub fn open(
         files: impl IntoIterator<Item = PathBuf>,
         settings: Settings,
+        control: &Control,
     ) -> Result<Self, Failure> {
         let mut files = files.into_iter().collect::<VecDeque<_>>();
-        let reader = Reader::open(&files.pop_front().unwrap_or_default())?;
-        Self::begin(reader, files, settings)
+        let reader = Reader::open_until(&files.pop_front().unwrap_or_default(), &control.stop)?;
+        Self::begin(reader, files, settings, control)
     }
 
     pub(super) fn begin(
         reader: Reader,
         files: VecDeque<PathBuf>,
         settings: Settings,
+        control: &Control,
     ) -> Result<Self, Failure> {
         let mut replay = Self {
+            control: control.clone(),
             files,
             reader,
             settings,
@@ -144,13 +148,8 @@ impl Replay {
 
     /// Moves packets until the files end, the count is reached, it is told to stop, or something
     /// fails; then finishes the target. `asked` is called when someone wants to know.
-    pub fn run(
-        mut self,
-        target: &mut dyn Target,
-        control: &Control,
-        asked: &mut dyn FnMut(&Report),
-    ) -> Report {
-        let result = self.pump(target, control, asked);
+    pub fn run(mut self, target: &mut dyn Target, asked: &mut dyn FnMut(&Report)) -> Report {
+        let result = self.pump(target, asked);
         let told = self.tell_heads(target).map_err(Failure::from);
         target.counters(&self.statistics);
         let finished = target.finish().map_err(Failure::from);
@@ -160,28 +159,35 @@ impl Replay {
     fn pump(
         &mut self,
         target: &mut dyn Target,
-        control: &Control,
         asked: &mut dyn FnMut(&Report),
     ) -> Result<(), Failure> {
         self.tell_heads(target)?;
         while self.at_packet && self.settings.count.is_none_or(|count| self.taken < count) {
-            while !target.ready() && !control.stop.load(Ordering::Relaxed) {
+            while !target.ready() && !self.stopped() {
                 std::thread::sleep(PAUSE);
             }
-            if control.report.swap(false, Ordering::Relaxed) {
+            if self.control.report.swap(false, Ordering::Relaxed) {
                 asked(&self.report(target, None));
             }
-            if control.stop.load(Ordering::Relaxed) || target.done() {
+            if self.stopped() || target.done() {
                 return Ok(());
             }
             self.tell_packet(target)?;
-            if control.flush.swap(false, Ordering::Relaxed) || self.reader.drained() {
+            if self.control.flush.swap(false, Ordering::Relaxed) || self.reader.drained() {
                 target.flush()?;
             }
-            self.seek()?;
+            match self.seek() {
+                // Where it was told to stop, a pipe ends anywhere.
+                Err(_) if self.stopped() => return Ok(()),
+                other => other?,
+            }
             self.tell_heads(target)?;
         }
         self.broken.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn stopped(&self) -> bool {
+        self.control.stop.load(Ordering::Relaxed)
     }
 
     /// Goes on to the next packet that passes.
@@ -194,7 +200,7 @@ impl Replay {
                     return Ok(());
                 }
             } else if let Some(file) = self.files.pop_front() {
-                self.reader = Reader::open(&file)?;
+                self.reader = Reader::open_until(&file, &self.control.stop)?;
             } else {
                 return Ok(());
             }

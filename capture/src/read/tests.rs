@@ -146,9 +146,9 @@ impl Target for Notes {
 
 fn replay(bytes: Vec<u8>, settings: Settings) -> Result<(Notes, Report), Failure> {
     let reader = Reader::new("test", Cursor::new(bytes))?;
-    let replay = Replay::begin(reader, VecDeque::new(), settings)?;
+    let replay = Replay::begin(reader, VecDeque::new(), settings, &Control::default())?;
     let mut notes = Notes::default();
-    let report = replay.run(&mut notes, &Control::default(), &mut |_| ());
+    let report = replay.run(&mut notes, &mut |_| ());
     Ok((notes, report))
 }
 
@@ -293,7 +293,8 @@ fn what_is_no_capture_file_is_said_so() {
     let error = |bytes: &[u8]| replay(bytes.to_vec(), settings()).unwrap_err().to_string();
     assert_eq!(error(b""), "test is empty: not even the header of a capture file is there");
     assert!(error(b"hello, world").starts_with("test is no capture file"));
-    let missing = Replay::open(["/nowhere/in.pcap".into()], settings()).unwrap_err();
+    let missing =
+        Replay::open(["/nowhere/in.pcap".into()], settings(), &Control::default()).unwrap_err();
     assert_eq!(missing.to_string(), "cannot read /nowhere/in.pcap");
     let mut sections = [0x0a, 0x0d, 0x0d, 0x0a, 0xfc, 0xff, 0xff, 0xff].to_vec();
     sections.extend([0x4d, 0x3c, 0x2b, 0x1a]);
@@ -323,8 +324,8 @@ fn tcpdump_reads_the_same_packets() {
             Ok(out) => String::from_utf8(out.stdout).unwrap(),
         };
         let chosen = Settings { filter: filter.into(), ..settings() };
-        let replay = Replay::open([path.clone()], chosen).unwrap();
-        let report = replay.run(&mut Discard::default(), &Control::default(), &mut |_| ());
+        let replay = Replay::open([path.clone()], chosen, &Control::default()).unwrap();
+        let report = replay.run(&mut Discard::default(), &mut |_| ());
         let noun = if report.captured == 1 { "packet" } else { "packets" };
         assert_eq!(count.trim(), format!("{} {noun}", report.captured), "{filter}");
     }

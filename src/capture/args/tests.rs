@@ -24,7 +24,7 @@ fn refusal(words: &str) -> String {
     match parse(words) {
         Err(error) => {
             assert_eq!(error.exit_code(), 2, "{words}");
-            suggest(error, &command).to_string()
+            explain(error, &mut command).to_string()
         }
         Ok(args) => args.check().unwrap_err().to_string(),
     }
@@ -117,7 +117,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
         "--print-sampling 3",
         "-P",
         "-Y",
-        "--lenght",
+        "--durtion 3",
         "-y RAW",
         "-j adapter",
         "-s 262145",
