@@ -16,7 +16,7 @@ use crate::plan::{Case, Device, Group, Ladder, Rate};
 use crate::traffic::{FILTER, PATTERN, write_pattern};
 
 /// Above this loss, twice in a row, no higher rate is tried.
-const HOPELESS: f64 = 0.05;
+const HOPELESS: f64 = 0.2;
 
 /// Windows without a packet before giving up.
 const TRIES: u32 = 3;

@@ -102,7 +102,8 @@ fn rates(out: &mut String, results: &Results, ladder: &Ladder) {
     line!(out, "|---|---|---|---|---|---|---|");
     for &rate in ladder.rates {
         let case = Case { rate, ..ladder.case };
-        let cells = [Who::Pmdscope, Who::Dumpcap].map(|who| rung(results, &case, who));
+        let cells = [Who::Pmdscope, Who::Dumpcap]
+            .map(|who| rung(results, &case, who, rounds(results, ladder, who)));
         if cells.iter().any(Option::is_some) {
             let none = || "| | ".to_owned();
             let [ours, peer] = cells.map(|cell| cell.unwrap_or_else(none));
@@ -111,7 +112,7 @@ fn rates(out: &mut String, results: &Results, ladder: &Ladder) {
     }
 }
 
-fn rung(results: &Results, case: &Case, who: Who) -> Option<String> {
+fn rung(results: &Results, case: &Case, who: Who, rounds: usize) -> Option<String> {
     let samples = results.ladders.get(&(*case, who))?;
     let loss = Spread::of(samples.iter().map(|sample| sample.loss() * 100.0));
     let ns = Spread::of(samples.iter().map(Sample::ns_per_packet)).median;
@@ -121,7 +122,11 @@ fn rung(results: &Results, case: &Case, who: Who) -> Option<String> {
     } else {
         String::new()
     };
-    Some(format!("{loss:.3}{slow} | {} | {ns:.0}", tolerance(case, who, samples)))
+    let few = match samples.len() {
+        all if all == rounds => String::new(),
+        some => format!(", {some} of {rounds} rounds"),
+    };
+    Some(format!("{loss:.3}{few}{slow} | {} | {ns:.0}", tolerance(case, who, samples)))
 }
 
 /// How long the ring takes all packets of a capture that stands still.
@@ -140,13 +145,19 @@ fn record_bytes(case: &Case) -> u64 {
     (RECORD_HEADER + kept).next_multiple_of(RECORD_ALIGN)
 }
 
-/// Highest rate whose loss stays within `most` in the median, with an app that keeps up.
+/// Rounds of a ladder: every one begins at its foot, and not every one gets to the top.
+fn rounds(results: &Results, ladder: &Ladder, who: Who) -> usize {
+    let samples = |&rate| results.ladders.get(&(Case { rate, ..ladder.case }, who));
+    ladder.rates.iter().filter_map(samples).map(Vec::len).max().unwrap_or(0)
+}
+
+/// Highest rate that lost no more than `most` in most rounds, with an app that kept up.
 fn highest_rate(results: &Results, ladder: &Ladder, who: Who, most: f64) -> Option<Rate> {
     let good = |rate: &Rate| {
         let case = Case { rate: *rate, ..ladder.case };
         results.ladders.get(&(case, who)).is_some_and(|samples| {
-            Spread::of(samples.iter().map(Sample::loss)).median <= most
-                && samples.iter().filter(|sample| sample.window.kept_up).count() * 2 > samples.len()
+            let fine = |sample: &&Sample| sample.window.kept_up && sample.loss() <= most;
+            samples.iter().filter(fine).count() * 2 > rounds(results, ladder, who)
         })
     };
     ladder.rates.iter().copied().filter(|rate| good(rate)).max()
