@@ -22,6 +22,7 @@
 #include "leak.h"
 #include "reflect.h"
 #include "refuse.h"
+#include "restart.h"
 #include "schedule.h"
 #include "stall.h"
 
@@ -32,6 +33,7 @@ struct reflector_options {
 	struct schedule leak;
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
+	uint64_t restart_every_ms;
 };
 
 /* Written by one lcore, read by the control thread. */
@@ -44,6 +46,7 @@ struct reflector_stats {
 	uint64_t runts;	  /* Too short to send, freed. */
 	uint64_t leaked;
 	uint64_t stalls;
+	uint64_t restarts;
 } __rte_cache_aligned;
 
 static struct reflector_options options = { .app = APP_OPTIONS_DEFAULT };
@@ -83,6 +86,8 @@ static const struct option_spec specs[] = {
 			parse_leak, NULL, 0, 0 },
 	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
 			parse_stall, NULL, 0, 0 },
+	{ "inject-restart", "MS", "stop and start the ports every MS milliseconds; one lcore only",
+			option_u64, &options.restart_every_ms, 10, 3600000 },
 };
 
 static void
@@ -162,6 +167,7 @@ lcore_main(void *arg)
 	struct reflector_stats *st = &stats[lcore];
 	struct stall stall =
 			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
+	struct restart restart = restart_start(options.restart_every_ms, tsc_hz, rte_rdtsc());
 	struct schedule leak = options.leak;
 	struct rte_mbuf *pkts[APP_MAX_BURST];
 	uint16_t nb_rx, nb_out, polled;
@@ -184,6 +190,8 @@ lcore_main(void *arg)
 		pmdscope_poll(polled);
 		if (unlikely(stall_when_due(&stall)))
 			counter_add(&st->stalls, 1);
+		if (restart.period != 0 && restart_when_due(&restart, lane, end))
+			counter_add(&st->restarts, 1);
 	}
 	return 0;
 }
@@ -203,6 +211,7 @@ total(void)
 		sum.runts += counter_read(&stats[lcore].runts);
 		sum.leaked += counter_read(&stats[lcore].leaked);
 		sum.stalls += counter_read(&stats[lcore].stalls);
+		sum.restarts += counter_read(&stats[lcore].restarts);
 	}
 	return sum;
 }
@@ -251,6 +260,7 @@ save_summary(const struct reflector_stats *sum, double duration_s, unsigned int 
 	json_u64(&json, "runts", sum->runts);
 	json_u64(&json, "not_ip", sum->other);
 	json_u64(&json, "stalls", sum->stalls);
+	json_u64(&json, "restarts", sum->restarts);
 	json_u64(&json, "leaked", sum->leaked);
 	json_open(&json, "pool");
 	json_str(&json, "name", POOL_NAME);
@@ -269,6 +279,19 @@ prepare_leak(void)
 		fprintf(stderr, "%s: --inject-leak: no TX callback: %s\n",
 				program_invocation_short_name, strerror(-rc));
 	return rc;
+}
+
+/* Ports are stopped by the lcore that polls them, so there must be no other. */
+static int
+check_restart(void)
+{
+	const unsigned int lcore = rte_lcore_id();
+
+	if (options.restart_every_ms == 0 || app.lanes.count[lcore] == app.lanes.nb_lanes)
+		return 0;
+	fprintf(stderr, "%s: --inject-restart needs all queues on one lcore: give the EAL one\n",
+			program_invocation_short_name);
+	return -1;
 }
 
 static void
@@ -299,7 +322,9 @@ main(int argc, char **argv)
 	read_port_macs();
 	tsc_hz = clock_measure_hz();
 
-	rc = prepare_leak();
+	rc = check_restart();
+	if (rc == 0)
+		rc = prepare_leak();
 	start = clock_now();
 	if (rc == 0)
 		rc = app_run(&app, lcore_main, NULL, report);

@@ -11,3 +11,4 @@ pub mod pair;
 pub mod process;
 pub mod programs;
 pub mod scratch;
+pub mod wire;

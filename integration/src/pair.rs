@@ -1,6 +1,6 @@
 //! A reflector and a generator, two DPDK processes joined by a virtual link.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,11 +35,13 @@ pub struct PairOptions {
     pub leak: Option<String>,
     /// `--inject-stall`, for instance `3000/100`.
     pub stall: Option<String>,
+    /// `--inject-restart`, milliseconds.
+    pub restart: Option<u32>,
 }
 
 impl Default for PairOptions {
     fn default() -> Self {
-        Self { link: Link::Virtio, queues: 1, mbufs: 16383, leak: None, stall: None }
+        Self { link: Link::Virtio, queues: 1, mbufs: 16383, leak: None, stall: None, restart: None }
     }
 }
 
@@ -60,28 +62,20 @@ impl Pair {
         let memory = Memory::available();
         let socket = scratch.path("link.sock");
         let reflector_prefix = scratch.prefix("reflector");
-        let mut command = Command::new(programs::reflector()?);
-        eal(&mut command, "1@1", &reflector_prefix, memory);
-        command.args(["--vdev", &reflector_device(options.link, options.queues, &socket)]);
-        command.args(["--", "--queues", &options.queues.to_string()]);
-        command.args(["--mbufs", &options.mbufs.to_string()]);
-        command.arg("--json").arg(scratch.path("reflector.json"));
-        if let Some(leak) = &options.leak {
-            command.args(["--inject-leak", leak]);
-        }
-        if let Some(stall) = &options.stall {
-            command.args(["--inject-stall", stall]);
-        }
-        let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
-        let telemetry = format!("/var/run/dpdk/{reflector_prefix}/pmdscope.sock");
-        wait_until("the reflector's capture socket", START, || {
-            if let Some(status) = reflector.exited()? {
-                bail!("the reflector ended at once ({status}):\n{}", reflector.output());
-            }
-            Ok(std::fs::exists(&telemetry)? && std::fs::exists(&socket)?)
-        })?;
+        let reflector = start_reflector(scratch, &options, memory, &reflector_prefix, &socket)?;
         let generator_prefix = scratch.prefix("generator");
         Ok(Self { reflector, options, memory, socket, generator_prefix, reflector_prefix })
+    }
+
+    /// Starts the reflector anew after it has ended.
+    pub fn restart(&mut self, scratch: &Scratch) -> Result<()> {
+        // One that was killed leaves its sockets behind.
+        for stale in [self.socket.clone(), capture_socket(&self.reflector_prefix)] {
+            let _ = std::fs::remove_file(stale);
+        }
+        let Self { options, memory, reflector_prefix, socket, .. } = self;
+        self.reflector = start_reflector(scratch, options, *memory, reflector_prefix, socket)?;
+        Ok(())
     }
 
     /// DPDK file-prefix of the reflector: its name for `pmdscope`.
@@ -124,6 +118,43 @@ impl Pair {
     }
 }
 
+fn start_reflector(
+    scratch: &Scratch,
+    options: &PairOptions,
+    memory: Memory,
+    prefix: &str,
+    socket: &Path,
+) -> Result<Process> {
+    let mut command = Command::new(programs::reflector()?);
+    eal(&mut command, "1@1", prefix, memory);
+    command.args(["--vdev", &reflector_device(options.link, options.queues, socket)]);
+    command.args(["--", "--queues", &options.queues.to_string()]);
+    command.args(["--mbufs", &options.mbufs.to_string()]);
+    command.arg("--json").arg(scratch.path("reflector.json"));
+    if let Some(leak) = &options.leak {
+        command.args(["--inject-leak", leak]);
+    }
+    if let Some(stall) = &options.stall {
+        command.args(["--inject-stall", stall]);
+    }
+    if let Some(restart) = options.restart {
+        command.args(["--inject-restart", &restart.to_string()]);
+    }
+    let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
+    let ready = capture_socket(prefix);
+    wait_until("the reflector's capture socket", START, || {
+        if let Some(status) = reflector.exited()? {
+            bail!("the reflector ended at once ({status}):\n{}", reflector.output());
+        }
+        Ok(std::fs::exists(&ready)? && std::fs::exists(socket)?)
+    })?;
+    Ok(reflector)
+}
+
+fn capture_socket(prefix: &str) -> PathBuf {
+    format!("/var/run/dpdk/{prefix}/pmdscope.sock").into()
+}
+
 /// A running generator.
 pub struct Generator {
     /// The process.
@@ -151,7 +182,7 @@ impl Generator {
     }
 }
 
-fn reflector_device(link: Link, queues: u16, socket: &std::path::Path) -> String {
+fn reflector_device(link: Link, queues: u16, socket: &Path) -> String {
     let socket = socket.display();
     match link {
         Link::Virtio => format!("net_vhost0,iface={socket},queues={queues}"),

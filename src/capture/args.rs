@@ -225,8 +225,8 @@ impl Args {
         self.files.check()?;
         if self.reads_files() && self.source.is_given() {
             return Err(Usage(
-                "-r and -V read files: -i, -a, -B, --duration, --exit-with-app, --ring-size and \
-                 --sample are for captures from apps",
+                "-r and -V read files: -i, -a, -B, --duration, --exit-with-app, --per-packet-time, \
+                 --ring-size and --sample are for captures from apps",
             ));
         }
         if self.reads_files() && self.recorder.wanted() {

@@ -60,7 +60,8 @@ fn open(args: &Args, wanted: &Wanted, program: &[Insn]) -> anyhow::Result<Source
     let options = Options {
         snaplen: args.snaplen(),
         sample: args.source.sample(),
-        ring_size: args.source.ring_size().unwrap_or(0),
+        ring_size: args.source.ring_size(),
+        flags: args.source.flags(),
         dirs: args.direction.bits().into(),
         program: program.to_vec(),
     };
@@ -77,6 +78,7 @@ struct Options {
     snaplen: u32,
     sample: u32,
     ring_size: u32,
+    flags: u32,
     dirs: u16,
     program: Vec<Insn>,
 }
@@ -95,7 +97,7 @@ impl Options {
             lease_ms: 0,
             selects: wanted.targets.iter().map(select).collect(),
             program: self.program.clone(),
-            flags: 0,
+            flags: self.flags,
         }
     }
 }

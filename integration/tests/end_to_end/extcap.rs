@@ -17,13 +17,15 @@ use pmdscope_integration::scratch::Scratch;
 use crate::support::{LIMIT, Needs, pmdscope, tee_sessions, trial};
 
 /// Name of the program among the extcaps.
+type EndToEnd = fn(&Scratch) -> Result<()>;
+
 const NAME: &str = "pmdscope";
 /// tshark starts slowly; a capture that does not end would take [`LIMIT`].
 const PROMPT: Duration = Duration::from_secs(20);
 
 /// The tests, or why none can run: tshark takes extcaps from one directory, and for root no other.
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn(&Scratch) -> Result<()>); 5] = [
+    let tests: [(&str, EndToEnd); 5] = [
         ("tshark_lists_bypassed_ports", lists),
         ("tshark_captures_with_filter_direction_and_count", captures),
         ("tshark_ends_an_idle_capture", idle),

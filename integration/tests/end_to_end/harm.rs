@@ -4,13 +4,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::oracle::dpdk_telemetry;
+use pmdscope_capture::layout::{ANY, DIR_RX, DIR_TX, Request, Select};
+use pmdscope_capture::session::Session;
+use pmdscope_integration::oracle::{dpdk_telemetry, tshark_fields};
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 
-use crate::support::{column, number, start_capture, tee_sessions};
+use crate::support::{LIMIT, column, number, start_capture, tee_sessions};
 
 const RATE: u64 = 100_000;
 
@@ -64,6 +67,115 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
     drop(capture);
     generator.stop()?;
     pair.reflector.interrupt()?;
+    Ok(())
+}
+
+/// Garbage on the capture socket, and a thousand consumers that come and go under traffic.
+pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
+    let mut pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", &RATE.to_string()])?;
+    sleep(Duration::from_secs(1));
+    let before = packets_per_second(pair.app())?;
+    let files_before = open_files(&pair.reflector)?;
+    let socket = format!("/var/run/dpdk/{}/pmdscope.sock", pair.app());
+
+    for seed in 1..=300 {
+        send_garbage(&socket, seed)?;
+    }
+    let everything = Select { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
+    let request = Request { selects: vec![everything], ..Request::default() };
+    for round in 0..1000 {
+        // An app that is busy with those before may refuse one, and must take it soon.
+        wait_until(&format!("session {round}"), Duration::from_secs(5), || {
+            Ok(Session::open(socket.as_ref(), &request, LIMIT).is_ok())
+        })?;
+    }
+
+    wait_until("the last session to end", Duration::from_secs(5), || {
+        Ok(tee_sessions(pair.app())? == 0)
+    })?;
+    forwards_as_before(pair.app(), before)?;
+    wait_until("the last socket to be closed", Duration::from_secs(5), || {
+        Ok(open_files(&pair.reflector)? <= files_before)
+    })?;
+    let about = dpdk_telemetry(pair.app(), "/pmdscope")?;
+    ensure!(number(&about, "abandoned_bytes")? == 0, "{about}");
+    generator.stop()?;
+    pair.reflector.interrupt()?;
+    no_mbuf_is_missing(scratch)
+}
+
+/// One message of any bytes and any length to a socket that expects a request.
+fn send_garbage(socket: &str, seed: u64) -> Result<()> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let length = next() % 9000;
+    let garbage = (0..length).map(|_| next().to_le_bytes()[3]).collect::<Vec<_>>();
+    let kind = SocketType::SEQPACKET;
+    let peer = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&peer, &SocketAddrUnix::new(socket)?)?;
+    // The app may have hung up already on a peer that it does not like.
+    let _ = rustix::net::send(&peer, &garbage, SendFlags::NOSIGNAL);
+    Ok(())
+}
+
+/// An app that ends takes nothing along: what it saw is in the file or counted.
+pub(crate) fn ended_app(scratch: &Scratch) -> Result<()> {
+    let mut pair = Pair::start(scratch, PairOptions::default())?;
+    let file = scratch.path("ended.pcapng");
+    let mut capture = start_capture(scratch, pair.app(), &file, &["-Q", "in", "--exit-with-app"])?;
+    let arguments = ["--rate", "200000", "--count", "400000"];
+    let sent = number(&pair.generate(scratch, &arguments)?.finish(LIMIT)?, "sent")?;
+    pair.reflector.interrupt()?;
+    let report = capture.finish(LIMIT)?;
+    let written = told(&report, "packets captured")?;
+    let dropped = told(&report, "packets dropped")?;
+    ensure!(written + dropped == sent, "{written} + {dropped} of {sent}: {report}");
+    let fields = tshark_fields(&file, &["frame.drop_count"])?;
+    ensure!(fields.len() as u64 == written, "{} packets in the file, {report}", fields.len());
+    let gaps: u64 = fields.iter().filter_map(|row| row[0].parse::<u64>().ok()).sum();
+    ensure!(gaps <= dropped, "{gaps} packets missing in gaps, {dropped} in all");
+    no_mbuf_is_missing(scratch)
+}
+
+/// Ports that are stopped and started under a capture, time and again.
+pub(crate) fn restarted_ports(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions { restart: Some(300), ..PairOptions::default() };
+    let mut pair = Pair::start(scratch, options)?;
+    let file = scratch.path("restarted.pcapng");
+    let mut capture = start_capture(scratch, pair.app(), &file, &["-Q", "in"])?;
+    let arguments = ["--rate", &RATE.to_string(), "--count", "400000"];
+    pair.generate(scratch, &arguments)?.finish(LIMIT)?;
+    let report = capture.interrupt()?;
+    pair.reflector.interrupt()?;
+
+    let text = std::fs::read_to_string(scratch.path("reflector.json"))?;
+    let summary: serde_json::Value = serde_json::from_str(&text)?;
+    let received = number(&summary, "received")?;
+    ensure!(number(&summary, "restarts")? >= 10 && received > 10_000, "{summary}");
+    let written = tshark_fields(&file, &["frame.number"])?.len() as u64;
+    let dropped = told(&report, "packets dropped")?;
+    ensure!(written + dropped == received, "{written} + {dropped} of {received}: {report}");
+    no_mbuf_is_missing(scratch)
+}
+
+/// The number at the start of a line of a capture's statistics.
+fn told(report: &str, what: &str) -> Result<u64> {
+    let line = report.lines().find(|line| line.contains(what));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("no line of {what:?} in {report}"))
+}
+
+/// The reflector has ended with a full pool.
+fn no_mbuf_is_missing(scratch: &Scratch) -> Result<()> {
+    let text = std::fs::read_to_string(scratch.path("reflector.json"))?;
+    let summary: serde_json::Value = serde_json::from_str(&text)?;
+    ensure!(number(&summary["pool"], "in_use_end")? == 0, "{summary}");
     Ok(())
 }
 

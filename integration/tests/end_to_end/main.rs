@@ -12,6 +12,7 @@ mod stock;
 mod support;
 mod telemetry;
 mod traffic;
+mod truth;
 mod view;
 
 use std::process::ExitCode;
@@ -29,6 +30,10 @@ fn trials() -> Vec<Trial> {
         trial("capture_agrees_with_generator_over_memif", Needs::Wireshark, capture::memif),
         trial("capture_takes_filter_count_snaplen", Needs::Wireshark, capture::options),
         trial("capture_streams_to_standard_output", Needs::Wireshark, capture::stream),
+        trial("a_million_packets_are_captured_as_sent", Needs::Wireshark, truth::million),
+        trial("timestamps_are_those_of_sending", Needs::Wireshark, truth::timestamps),
+        trial("a_full_disk_pauses_the_capture", Needs::Wireshark, truth::full_disk),
+        trial("a_restarted_app_is_captured_on", Needs::Wireshark, truth::restarted_app),
         trial("a_stall_is_recorded_with_what_led_to_it", Needs::Wireshark, recorder::stall),
         trial("a_recorder_is_fired_by_command_and_signal", Needs::Wireshark, recorder::command),
         trial("a_recorder_is_fired_by_a_packet", Needs::Wireshark, recorder::packet),
@@ -53,6 +58,9 @@ fn trials() -> Vec<Trial> {
         trial("idle_minute_has_no_leak", Needs::Apps, ledger::idle),
         trial("killed_capture_disarms_within_a_second", Needs::DpdkTools, harm::killed_capture),
         trial("stopped_capture_costs_no_packets", Needs::DpdkTools, harm::stopped_capture),
+        trial("hostile_consumers_do_no_harm", Needs::DpdkTools, harm::hostile_consumers),
+        trial("restarted_ports_are_captured_on", Needs::Wireshark, harm::restarted_ports),
+        trial("an_app_that_ends_loses_no_packets", Needs::Wireshark, harm::ended_app),
         trial("stock_testpmd_is_seen", Needs::Testpmd, stock::testpmd),
     ]
 }

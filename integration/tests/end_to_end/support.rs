@@ -83,14 +83,16 @@ pub(crate) fn start_capture(
     file: &Path,
     args: &[&str],
 ) -> Result<Process> {
+    let before = tee_sessions(app)?;
     let mut command = Command::new(programs::pmdscope()?);
     command.args(["capture", "-i", &format!("{app}:0"), "-w"]).arg(file).args(args);
-    let mut process = Process::spawn("capture", &mut command, scratch.dir())?;
+    let name = file.file_name().context("capture file without a name")?.to_string_lossy();
+    let mut process = Process::spawn(&name, &mut command, scratch.dir())?;
     wait_until("the capture to be armed", LIMIT, || {
         if let Some(status) = process.exited()? {
             anyhow::bail!("capture ended with {status}: {}", process.output());
         }
-        Ok(tee_sessions(app)? == 1)
+        Ok(tee_sessions(app)? == before + 1)
     })?;
     Ok(process)
 }

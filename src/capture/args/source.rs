@@ -3,7 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use pmdscope_capture::layout::TEE_PACKET_TSC;
+
 use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
+
+/// Bytes per ring: 80 ms at a million packets of 64 bytes per second.
+const DEFAULT_RING_SIZE: u32 = 8 << 20;
 
 /// What to capture, and how the app is to hand it over.
 #[derive(Debug, clap::Args)]
@@ -24,7 +29,8 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "N")]
     sample: Option<NonZeroU32>,
 
-    /// Memory per polling lcore, a power of two from 64K to 64M; the app's default is 1M
+    /// Memory per polling lcore, a power of two from 64K to 64M. Larger rings bridge longer pauses,
+    /// smaller ones keep whole packets in the lcore's cache [default: 8M]
     #[arg(long, value_name = "BYTES", value_parser = parse_ring_size)]
     ring_size: Option<u32>,
 
@@ -34,6 +40,10 @@ pub(crate) struct SourceArgs {
         conflicts_with = "ring_size"
     )]
     buffer_size: Option<u32>,
+
+    /// Take the time of every packet, not of every burst; costs the app a read of the clock each
+    #[arg(long)]
+    per_packet_time: bool,
 
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -62,16 +72,26 @@ pub(crate) struct SourceArgs {
 impl SourceArgs {
     /// Something only a capture from an app can do was asked for.
     pub(super) fn is_given(&self) -> bool {
-        let told = [self.sample.is_some(), self.ring_size().is_some(), self.duration.is_some()];
-        !self.interfaces.is_empty()
-            || self.app.is_some()
-            || self.exit_with_app
-            || told.contains(&true)
+        let told = [
+            !self.interfaces.is_empty(),
+            self.app.is_some(),
+            self.sample.is_some(),
+            self.ring_size.or(self.buffer_size).is_some(),
+            self.per_packet_time,
+            self.duration.is_some(),
+            self.exit_with_app,
+        ];
+        told.contains(&true)
     }
 
-    /// Bytes per ring; `None` leaves it to the app.
-    pub(in super::super) fn ring_size(&self) -> Option<u32> {
-        self.ring_size.or(self.buffer_size)
+    /// Bytes per ring.
+    pub(in super::super) fn ring_size(&self) -> u32 {
+        self.ring_size.or(self.buffer_size).unwrap_or(DEFAULT_RING_SIZE)
+    }
+
+    /// Flags of the request.
+    pub(in super::super) fn flags(&self) -> u32 {
+        if self.per_packet_time { TEE_PACKET_TSC } else { 0 }
     }
 
     /// One packet in so many; 0 is all.

@@ -66,7 +66,7 @@ fn tcpdump_and_its_precision_are_understood() {
     assert!(parse("--time-stamp-precision nano").unwrap().view().nano);
     assert!(parse("--time-stamp-precision=micro").unwrap().view().micro);
     let ring = |words| parse(words).unwrap().source.ring_size();
-    assert_eq!([ring("-B 4096"), ring("--ring-size 2M")], [Some(4 << 20), Some(2 << 20)]);
+    assert_eq!([ring("-B 4096"), ring("--ring-size 2M")], [4 << 20, 2 << 20]);
     assert!(parse("-p --immediate-mode -j host -y en10mb -K -l").is_ok());
 }
 
