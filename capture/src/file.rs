@@ -108,7 +108,7 @@ impl Files {
         let (name, reader) = (sink.name().to_owned(), sink.reader());
         let failed = |source| TargetError::Write { name: name.clone(), source };
         let compression = settings.compression.unwrap_or_else(|| Compression::of(&settings.path));
-        let codec = Codec::new(compression).map_err(failed)?;
+        let codec = Codec::new(compression);
         let writer = Writer::new(Arc::clone(&queue), settings, codec, sink);
         let thread = std::thread::Builder::new().name("capture-writer".to_owned());
         let thread = thread.spawn(|| writer.run()).map_err(failed)?;

@@ -29,9 +29,9 @@ impl Merge {
         self.lanes.get_mut(index)
     }
 
-    /// Bytes of one ring that have not come out yet.
-    pub fn lane_pending(&self, index: usize) -> usize {
-        self.lanes.get(index).map_or(0, Records::pending)
+    /// One ring has published what has not come out yet.
+    pub fn lane_waits(&self, index: usize) -> bool {
+        self.lanes.get(index).is_some_and(|lane| lane.pending() > 0 || lane.is_behind())
     }
 
     /// Forgets a ring; those after it move up by one.
@@ -46,7 +46,8 @@ impl Merge {
     }
 
     /// Hands every packet that is next for sure to `each`, with the index of its ring, until `each`
-    /// breaks. Packets after `watermark` stay if a ring is empty.
+    /// breaks. Packets after `watermark` stay if a ring is empty, and all if one was not read to its
+    /// next packet.
     ///
     /// # Errors
     /// When a ring holds a broken record.
@@ -79,6 +80,7 @@ impl Merge {
         let mut until = u64::MAX;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             match (lane.peek()?.map(|record| record.tsc), first) {
+                (None, _) if lane.is_behind() => return Ok(None),
                 (None, _) => until = until.min(watermark),
                 (Some(tsc), Some((_, least))) if tsc >= least => until = until.min(tsc),
                 (Some(tsc), earlier) => {
@@ -135,6 +137,21 @@ mod tests {
         assert_eq!(drain(&mut merge, 29), [(1, 25)]);
         assert_eq!(drain(&mut merge, 30), [(0, 30)]);
         assert_eq!(merge.late(), 0);
+    }
+
+    #[test]
+    fn a_ring_that_was_not_read_to_its_next_packet_holds_back_all() {
+        let mut merge = merge(&[vec![10, 30], vec![]]);
+        let (_, bytes) = packet(20, &[1]);
+        let (now, later) = bytes.split_at(16);
+        let lane = merge.lane(1).unwrap();
+        lane.input().extend(now);
+        lane.set_left(later.len());
+        assert_eq!(drain(&mut merge, u64::MAX), []);
+        let lane = merge.lane(1).unwrap();
+        lane.input().extend(later);
+        lane.set_left(0);
+        assert_eq!(drain(&mut merge, u64::MAX), [(0, 10), (1, 20), (0, 30)]);
     }
 
     #[test]

@@ -66,24 +66,27 @@ impl Cursor {
         }
     }
 
-    /// Has all that is available copied, as (offset, length) in the ring, then gives the room back.
+    /// Has what is available copied, at most so many bytes, as (offset, length) in the ring, then gives
+    /// the room back. Returns the bytes copied, and those available that were not.
     pub(crate) fn read(
         &mut self,
         head: &impl Word<u64>,
         tail: &impl Word<u64>,
+        most: usize,
         mut copy: impl FnMut(usize, usize),
-    ) -> Result<usize, BadHead> {
+    ) -> Result<(usize, usize), BadHead> {
         let available = self.available(head)?;
-        if available == 0 {
-            return Ok(0);
+        let count = available.min(most - most % self.align as usize);
+        if count == 0 {
+            return Ok((0, available));
         }
         let start = self.consumed % self.size;
-        let first = available.min((self.size - start) as usize);
+        let first = count.min((self.size - start) as usize);
         copy(start as usize, first);
-        copy(0, available - first);
-        self.consumed += available as u64;
+        copy(0, count - first);
+        self.consumed += count as u64;
         tail.store(self.consumed, Ordering::Release);
-        Ok(available)
+        Ok((count, available - count))
     }
 }
 

@@ -39,6 +39,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const REOPEN: Duration = Duration::from_millis(200);
 /// Records held back per ring by the merge; beyond, the ring is left to count drops.
 const LANE_MAX: usize = 64 << 20;
+/// Bytes taken from a ring at once: so few that they are still in the cache when they are written.
+const READ_MAX: usize = 256 << 10;
 
 /// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
 pub type Reopen = Box<dyn FnMut() -> Option<(Vec<Port>, Session)>>;
@@ -236,7 +238,7 @@ impl Pump {
     /// Moves what there is; false when there was nothing.
     fn round(&mut self) -> Result<bool, Failure> {
         let raw_ns = raw_clock_ns();
-        let got = self.read_rings()?;
+        let got = self.read_rings(READ_MAX)?;
         let window = REORDER_WINDOW.as_nanos() as u64;
         let clock = self.lanes.iter().find_map(|lane| lane.clock);
         if let Some(clock) = clock {
@@ -245,7 +247,7 @@ impl Pump {
         Ok(got)
     }
 
-    fn read_rings(&mut self) -> Result<bool, Failure> {
+    fn read_rings(&mut self, most: usize) -> Result<bool, Failure> {
         let mut got = false;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             lane.refresh_clock();
@@ -254,7 +256,7 @@ impl Pump {
             }
             let Some(records) = self.merge.lane(index) else { continue };
             if records.pending() < LANE_MAX {
-                let read = lane.ring.read(records.input());
+                let read = lane.ring.read(most, records);
                 let app = &self.apps[lane.source].source.app;
                 got |= read.map_err(|source| Failure::Ring { app: app.clone(), source })? > 0;
             }
@@ -322,7 +324,7 @@ impl Pump {
     /// rings belongs to the section before.
     fn look_for(&mut self, index: usize, observer: &mut dyn Observer) -> Result<(), Failure> {
         self.apps[index].state = State::Awaited(Instant::now() + REOPEN);
-        let waits = |lane: usize| self.merge.lane_pending(lane) > 0;
+        let waits = |lane: usize| self.merge.lane_waits(lane);
         if (0..self.lanes.len()).any(|lane| self.lanes[lane].source == index && waits(lane)) {
             return Ok(());
         }
@@ -390,7 +392,7 @@ impl Pump {
 
     fn sweep(&mut self) -> Result<(), Failure> {
         self.await_clocks();
-        let read = self.read_rings().map(|_| ());
+        let read = self.read_rings(usize::MAX).map(|_| ());
         self.drain(u64::MAX).and(read)
     }
 

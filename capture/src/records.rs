@@ -47,6 +47,8 @@ pub enum RecordError {
 pub struct Records {
     bytes: Vec<u8>,
     read: usize,
+    /// Bytes that follow in the ring: published and not put in yet.
+    left: usize,
     position: u64,
     data_size: u32,
     snaplen: u32,
@@ -60,7 +62,7 @@ impl Records {
     /// A stream that starts at a position of a ring of `data_size` bytes, a power of two.
     pub fn new(position: u64, data_size: u32, snaplen: u32) -> Self {
         let (kind, head) = (RECORD_PACKET, RECORD_SIZE);
-        Self { bytes: Vec::new(), read: 0, position, data_size, snaplen, kind, head }
+        Self { bytes: Vec::new(), read: 0, left: 0, position, data_size, snaplen, kind, head }
     }
 
     /// As [`Records::new`], for lost mbufs instead of captured packets.
@@ -74,7 +76,18 @@ impl Records {
         self.bytes.len() - self.read
     }
 
-    /// Where to append whole records, as they come out of the ring.
+    /// How many bytes were published behind those that were put in.
+    pub fn set_left(&mut self, left: usize) {
+        self.left = left;
+    }
+
+    /// More was published than was put in.
+    pub fn is_behind(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Where to append records, as they come out of the ring. With [`Records::set_left`], the last
+    /// may be cut at a multiple of the alignment.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.read == self.bytes.len() {
             self.bytes.clear();
@@ -86,7 +99,7 @@ impl Records {
         &mut self.bytes
     }
 
-    /// The next record, without taking it; `None` when everything was read. Padding and other types
+    /// The next record, without taking it; `None` when there is no whole one. Padding and other types
     /// are passed over.
     ///
     /// # Errors
@@ -95,6 +108,9 @@ impl Records {
     pub fn peek(&mut self) -> Result<Option<Record>, RecordError> {
         while self.pending() > 0 {
             let (size, kind) = self.check_frame()?;
+            if size as usize > self.pending() {
+                break;
+            }
             if kind == self.kind {
                 return self.check_packet(size).map(Some);
             }
@@ -125,7 +141,7 @@ impl Records {
     fn check_frame(&self) -> Result<(u32, u8), RecordError> {
         let position = self.position;
         let to_ring_end = u64::from(self.data_size) - position % u64::from(self.data_size);
-        let room = self.pending().min(to_ring_end as usize);
+        let room = (self.pending() + self.left).min(to_ring_end as usize);
         let frame = self.bytes[self.read..].first_chunk();
         let Some((size, kind)) = frame.map(|bytes| Record::parse_size_and_kind(*bytes)) else {
             return Err(RecordError::Bounds { position, size: RING_ALIGN, room });
@@ -296,6 +312,33 @@ pub(crate) mod tests {
             }
             found.extend(read_all(&mut records).unwrap().into_iter().map(|(_, payload)| payload));
             prop_assert_eq!(found, payloads);
+        }
+
+        #[test]
+        fn any_split_of_reads_gives_the_same_records(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..40),
+            spoilt in proptest::option::of((any::<prop::sample::Index>(), any::<u8>())),
+            reads in proptest::collection::vec(1usize..40, 1..20),
+        ) {
+            let mut bytes = payloads.iter().flat_map(|p| packet(1, p).1).collect::<Vec<_>>();
+            if let Some((at, value)) = spoilt.filter(|_| !bytes.is_empty()) {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            let position = u64::from(RING) - 1024;
+            let mut whole = Records::new(position, RING, 1500);
+            whole.input().extend(&bytes);
+            let mut split = Records::new(position, RING, 1500);
+            let mut rest = &bytes[..];
+            let mut found = Ok(Vec::new());
+            for read in reads.into_iter().cycle().take_while(|_| !rest.is_empty()) {
+                let (now, later) = rest.split_at((read * RING_ALIGN as usize).min(rest.len()));
+                split.input().extend(now);
+                split.set_left(later.len());
+                found = found.and_then(|found| Ok([found, read_all(&mut split)?].concat()));
+                rest = later;
+            }
+            prop_assert_eq!(found, read_all(&mut whole));
         }
     }
 }

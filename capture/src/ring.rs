@@ -18,6 +18,7 @@ use crate::layout::{
     RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader, SAMPLED_OUT, TAIL_SIZE, VERSION,
 };
 use crate::protocol::{BadHead, Cursor, read_locked};
+use crate::records::Records;
 
 /// Tries to read the anchors between two writes before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
@@ -170,15 +171,19 @@ impl Ring {
         self.cursor.consumed()
     }
 
-    /// Appends everything published to `out`, gives the room back to the producer, and returns the
-    /// number of bytes.
+    /// Moves what was published, at most so many bytes, to `records`, gives the room back to the
+    /// producer, and returns the number of bytes. The last record may be cut; the next read goes on.
     ///
     /// # Errors
     /// When head went back or is further ahead than the ring is large. The ring is useless then.
-    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, RingError> {
+    pub fn read(&mut self, most: usize, records: &mut Records) -> Result<usize, RingError> {
         let (head, tail) = (word(&self.data, HEAD), tail_word(&self.tail));
+        let out = records.input();
         let copy = |offset, len| copy_out(&self.data, self.header.data_size, offset, len, out);
-        self.cursor.read(head, tail, copy).map_err(|head| self.bad_head(head))
+        let read = self.cursor.read(head, tail, most, copy);
+        let (count, left) = read.map_err(|head| self.bad_head(head))?;
+        records.set_left(left);
+        Ok(count)
     }
 
     /// What the producer has counted.
@@ -311,7 +316,6 @@ mod tests {
     use super::*;
     use crate::layout::Record;
     use crate::producer::Producer;
-    use crate::records::Records;
 
     const SIZE: u32 = RING_MIN_SIZE;
 
@@ -359,14 +363,15 @@ mod tests {
     fn a_head_that_jumps_or_goes_back_is_an_error() {
         let mut producer = Producer::new(SIZE, 1);
         let mut ring = map(&producer).unwrap();
-        let mut out = Vec::new();
+        let mut records = Records::new(0, SIZE, 1500);
         producer.set_head(64);
-        assert_eq!(ring.read(&mut out).unwrap(), 64);
+        assert_eq!(ring.read(usize::MAX, &mut records).unwrap(), 64);
         for head in [48, 65, 64 + u64::from(SIZE) + 16, u64::MAX] {
             producer.set_head(head);
-            assert!(matches!(ring.read(&mut out), Err(RingError::Head { from: 64, .. })), "{head}");
+            let read = ring.read(usize::MAX, &mut records);
+            assert!(matches!(read, Err(RingError::Head { from: 64, .. })), "{head}");
         }
-        assert_eq!(out.len(), 64);
+        assert_eq!(records.pending(), 64);
     }
 
     #[test]
@@ -383,6 +388,7 @@ mod tests {
     #[test]
     fn two_threads_lose_nothing_that_was_not_counted() {
         const PACKETS: u32 = 300_000;
+        const READ: usize = 8 * 1024;
         let mut producer = Producer::new(SIZE, 1);
         let mut ring = map(&producer).unwrap();
         let writer = std::thread::spawn(move || {
@@ -404,7 +410,7 @@ mod tests {
         let mut next = 0;
         loop {
             let finished = writer.is_finished();
-            let got = ring.read(records.input()).unwrap();
+            let got = ring.read(READ, &mut records).unwrap();
             while let Some(record) = records.peek().unwrap() {
                 let id = record.tsc as u32;
                 assert_eq!(id, next + record.gap);
@@ -448,7 +454,7 @@ mod tests {
             }
             if let Ok(mut ring) = map(&producer) {
                 let mut records = Records::new(0, ring.data_size(), ring.snaplen());
-                let read = ring.read(records.input()).unwrap();
+                let read = ring.read(usize::MAX, &mut records).unwrap();
                 prop_assert!(read <= ring.data_size() as usize);
                 while let Ok(Some(record)) = records.peek() {
                     records.skip(record.size);

@@ -22,13 +22,14 @@ pub fn installed(program: &str) -> bool {
 
 /// The asked fields of every packet of a capture file, as tshark reads them.
 pub fn tshark_fields(file: &Path, fields: &[&str]) -> Result<Vec<Vec<String>>> {
-    let dir = file.parent().context("capture file without a directory")?;
+    // What it prints does not go beside the file: that disk may be full.
+    let dir = tempfile::tempdir()?;
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-n", "-T", "fields"]);
     for field in fields {
         command.args(["-e", field]);
     }
-    let (code, out, err) = run(&mut command, dir, LIMIT)?;
+    let (code, out, err) = run(&mut command, dir.path(), LIMIT)?;
     ensure!(code == 0, "tshark -r {} failed ({code}): {err}", file.display());
     Ok(out.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }

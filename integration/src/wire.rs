@@ -59,13 +59,14 @@ impl Captured {
 
 /// The packets of a capture file of any format that Wireshark reads, by its `editcap`.
 pub fn captured(file: &Path) -> Result<Vec<Captured>> {
-    let dir = file.parent().context("capture file without a directory")?;
-    let plain = tempfile::Builder::new().suffix(".pcap").tempfile_in(dir)?;
+    // Not beside the file: its disk may be full.
+    let dir = tempfile::tempdir()?;
+    let plain = dir.path().join("plain.pcap");
     let mut editcap = Command::new("editcap");
-    editcap.args(["-F", "nsecpcap"]).arg(file).arg(plain.path());
-    let (code, _, err) = run(&mut editcap, dir, LIMIT)?;
+    editcap.args(["-F", "nsecpcap"]).arg(file).arg(&plain);
+    let (code, _, err) = run(&mut editcap, dir.path(), LIMIT)?;
     ensure!(code == 0, "editcap {} failed ({code}): {err}", file.display());
-    parse(&std::fs::read(plain.path())?)
+    parse(&std::fs::read(&plain)?)
 }
 
 /// As [`captured`], for files that continue each other.

@@ -41,14 +41,14 @@ impl std::fmt::Debug for Codec {
 
 impl Codec {
     /// Nothing where nothing is to be compressed.
-    pub(super) fn new(compression: Compression) -> io::Result<Option<Self>> {
+    pub(super) fn new(compression: Compression) -> Option<Self> {
         let method = match compression {
-            Compression::None => return Ok(None),
+            Compression::None => return None,
             Compression::Gzip => Method::Gzip,
             Compression::Zstd => Method::Zstd(None),
         };
         let raw = Vec::with_capacity(PIECE);
-        Ok(Some(Self { method, raw, packets: 0, begun: Instant::now() }))
+        Some(Self { method, raw, packets: 0, begun: Instant::now() })
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8], packets: u64) {

@@ -209,7 +209,7 @@ fn drops_are_in_the_packet_after_the_gap_and_in_the_report() {
     let (data, tail) = producer.fds();
     let mut ring = Ring::map(data, tail).unwrap();
     let mut records = Records::new(0, ring.data_size(), MAX_SNAPLEN);
-    ring.read(records.input()).unwrap();
+    ring.read(usize::MAX, &mut records).unwrap();
     producer.push(record(0, DIR_RX, 2), &[0; 60]);
     producer.publish();
     app.rings.push(producer);
