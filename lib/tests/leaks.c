@@ -71,6 +71,22 @@ test_plain(void)
 	orders.plain = false;
 }
 
+/* Longest time that the state lock was not to be had, within a second of several walks. */
+static uint64_t
+longest_wait(void)
+{
+	const uint64_t end = rte_rdtsc() + rte_get_tsc_hz();
+	uint64_t now, last, longest = 0;
+
+	for (last = rte_rdtsc(); last < end; last = now) {
+		pthread_mutex_lock(&pmdscope_state.lock);
+		pthread_mutex_unlock(&pmdscope_state.lock);
+		now = rte_rdtsc();
+		longest = RTE_MAX(longest, now - last);
+	}
+	return longest;
+}
+
 /* A pool of a million is walked in slices, and the one that is lost of it is found. */
 static void
 test_large(void)
@@ -79,7 +95,8 @@ test_large(void)
 			rte_pktmbuf_pool_create("large", 1000000, 256, 0, 0, SOCKET_ID_ANY);
 	const int stage = pmdscope_stage("large");
 	struct rte_mbuf *m;
-	uint64_t now, last, longest = 0, end;
+	const uint64_t limit = rte_get_tsc_hz() / 20;
+	unsigned int seconds = 0;
 
 	CHECK(mp != NULL);
 	restart(&always);
@@ -89,15 +106,11 @@ test_large(void)
 	CHECK_U64(site("large", "stage large", "leak", "count"), 1);
 	check_sum("large");
 	CHECK_U64(ledger("large", "common") + ledger("large", "cached"), 999999);
-	/* The state lock is never held for long: a slice, and what the scheduler adds. */
-	end = rte_rdtsc() + rte_get_tsc_hz();
-	for (last = rte_rdtsc(); last < end; last = now) {
-		pthread_mutex_lock(&pmdscope_state.lock);
-		pthread_mutex_unlock(&pmdscope_state.lock);
-		now = rte_rdtsc();
-		longest = RTE_MAX(longest, now - last);
-	}
-	CHECK(longest < rte_get_tsc_hz() / 20);
+	/* The state lock is held for a slice at a time. A busy scheduler adds to that, but not in
+	 * every second; a whole walk would be seen in each.
+	 */
+	while (longest_wait() >= limit)
+		CHECK(++seconds < 20);
 	rte_pktmbuf_free(m);
 	WAIT_FOR(ledger("large", "leaked") == 0);
 	rte_mempool_free(mp);
