@@ -158,11 +158,13 @@ impl Files {
         }
     }
 
-    /// Makes room for a packet; false when the writer has all buffers.
+    /// There is room for a packet; false when the writer has all buffers.
+    fn has_room(&mut self, size: usize) -> bool {
+        self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) || self.make_room(size)
+    }
+
+    #[cold]
     fn make_room(&mut self, size: usize) -> bool {
-        if self.batch.as_ref().is_some_and(|batch| batch.has_room(size)) {
-            return true;
-        }
         let next = self.queue.take(size);
         let there = next.is_some();
         if there {
@@ -173,14 +175,15 @@ impl Files {
 
     /// Puts a packet into its file; false when there is no room for it.
     fn try_packet(&mut self, packet: &Packet<'_>) -> Result<bool, TargetError> {
-        let Ok(adapted) = self.section.adapt(packet) else {
+        let Some((interface, gap)) = self.section.place_of(packet) else {
             return Err(self.refused("the interface of a packet is not known"));
         };
+        let adapted = Packet { interface, dropped: packet.dropped + gap, ..*packet };
         let size = match self.format {
             Format::Pcapng => pcapng::packet_size(&adapted),
             Format::Pcap { .. } => pcap::packet_size(&adapted),
         };
-        if !self.make_room(size) || !self.rotate_for(packet, size)? {
+        if !self.has_room(size) || !self.rotate_for(packet, size)? {
             return Ok(false);
         }
         if self.complete {
@@ -188,7 +191,8 @@ impl Files {
         }
         match self.format {
             Format::Pcapng => {
-                if let Some(blocks) = self.section.turn_for(packet) {
+                if self.section.must_turn_for(packet) {
+                    let blocks = self.section.turn_for(packet);
                     self.put(&blocks);
                 }
                 self.put_packet(size, |room| pcapng::put_packet(room, &adapted));
@@ -200,6 +204,12 @@ impl Files {
         }
         self.section.delivered(packet);
         Ok(true)
+    }
+
+    #[cold]
+    fn lose(&mut self, packet: &Packet<'_>) {
+        self.lost += 1;
+        self.section.lost(packet);
     }
 
     fn put_packet(&mut self, size: usize, fill: impl FnOnce(&mut [u8])) {
@@ -259,6 +269,7 @@ impl Files {
         }
     }
 
+    #[cold]
     fn rotate(&mut self, due: Due, ns: u64) -> Result<bool, TargetError> {
         let Some(next) = self.queue.take(0) else { return Ok(false) };
         self.end_file();
@@ -289,6 +300,7 @@ impl Files {
         }
     }
 
+    #[cold]
     fn refused(&self, reason: &str) -> TargetError {
         TargetError::Refused { name: self.name.clone(), reason: reason.to_owned() }
     }
@@ -328,12 +340,18 @@ impl Target for Files {
         if self.complete {
             return Ok(());
         }
-        let put = self.queue.check().and_then(|()| self.try_packet(packet));
-        if !matches!(put, Ok(true)) {
-            self.lost += 1;
-            self.section.lost(packet);
+        let put = match self.queue.check() {
+            Ok(()) => self.try_packet(packet),
+            Err(error) => Err(error),
+        };
+        match put {
+            Ok(true) => {}
+            Ok(false) => self.lose(packet),
+            Err(error) => {
+                self.lose(packet);
+                return Err(error);
+            }
         }
-        put?;
         if self.packet_buffered {
             self.hand_over(None);
         }

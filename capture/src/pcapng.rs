@@ -150,6 +150,7 @@ fn bounded(text: &str) -> &[u8] {
 }
 
 /// Bytes that a packet takes.
+#[inline]
 pub fn packet_size(packet: &Packet<'_>) -> usize {
     let comment = match bounded(packet.comment).len() {
         0 => 0,
@@ -169,6 +170,7 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
 }
 
 /// Puts a packet into exactly [`packet_size`] bytes.
+#[inline]
 pub fn put_packet(out: &mut [u8], packet: &Packet<'_>) {
     let size = out.len() as u32;
     let mut fill = Fill(out);

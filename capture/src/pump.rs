@@ -24,9 +24,14 @@ pub use self::report::{Control, Failure, Observer, Report};
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
 pub const REORDER_WINDOW: Duration = Duration::from_millis(30);
-/// Pauses between looks at idle rings.
+/// Pauses between looks at rings that are read.
 const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// Share of a ring that may fill in a pause, so that pauses are long where little arrives.
+const SHARE_PER_PAUSE: u32 = 64;
+/// How long the last packets may be on their way to the target when no more follow: each time costs
+/// a switch to the thread that writes.
+const FLUSH: Duration = Duration::from_millis(10);
 /// Time between looks at the sockets and for a reader that has gone.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// How long an app may take to measure its clock after its start.
@@ -41,6 +46,7 @@ const REOPEN: Duration = Duration::from_millis(200);
 const LANE_MAX: usize = 64 << 20;
 /// Bytes taken from a ring at once: so few that they are still in the cache when they are written.
 const READ_MAX: usize = 256 << 10;
+static RM: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("PERF_READ").map_or(256, |s| s.parse().unwrap_or(256)) << 10);
 
 /// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
 pub type Reopen = Box<dyn FnMut() -> Option<(Vec<Port>, Session)>>;
@@ -149,6 +155,28 @@ struct Past {
     untimed: u64,
 }
 
+/// What was taken from all rings at once.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Of the ring that was fullest, by what a pause may bring.
+    filled: f64,
+    /// A ring holds more.
+    behind: bool,
+}
+
+impl Taken {
+    fn add(&mut self, read: usize, ring_size: u32, behind: bool) {
+        let wanted = ((ring_size / SHARE_PER_PAUSE) as usize).min(READ_MAX);
+        self.filled = self.filled.max(read as f64 / wanted as f64);
+        self.behind |= behind;
+    }
+}
+
+/// The next pause, where the rings filled so far in one like the last.
+fn paced(pause: Duration, filled: f64) -> Duration {
+    pause.div_f64(filled.max(0.5)).clamp(PAUSE_MIN, PAUSE_MAX)
+}
+
 /// A capture that is about to run.
 #[derive(Debug)]
 pub struct Pump {
@@ -194,6 +222,8 @@ impl Pump {
     fn pump(&mut self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut pause = PAUSE_MIN;
+        let mut filled = 0.0;
+        let mut next_flush = begin;
         let mut next_housekeeping = begin;
         let mut next_second = begin + SECOND;
         while !control.stop.load(Ordering::Relaxed) && !self.output.full() {
@@ -214,12 +244,15 @@ impl Pump {
                     break;
                 }
             }
-            if self.round()? {
-                pause = PAUSE_MIN;
-            } else {
-                self.output.flush()?;
+            let read = self.round()?;
+            filled += read.filled;
+            if !read.behind {
+                if now >= next_flush {
+                    next_flush = now + FLUSH;
+                    self.output.flush()?;
+                }
                 std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
+                pause = paced(pause, std::mem::take(&mut filled));
             }
         }
         Ok(())
@@ -235,20 +268,20 @@ impl Pump {
         Ok(())
     }
 
-    /// Moves what there is; false when there was nothing.
-    fn round(&mut self) -> Result<bool, Failure> {
+    /// Moves what there is, of each ring a part.
+    fn round(&mut self) -> Result<Taken, Failure> {
         let raw_ns = raw_clock_ns();
-        let got = self.read_rings(READ_MAX)?;
+        let taken = self.read_rings(*RM)?;
         let window = REORDER_WINDOW.as_nanos() as u64;
         let clock = self.lanes.iter().find_map(|lane| lane.clock);
         if let Some(clock) = clock {
             self.drain(clock.tsc_at(raw_ns.saturating_sub(window)))?;
         }
-        Ok(got)
+        Ok(taken)
     }
 
-    fn read_rings(&mut self, most: usize) -> Result<bool, Failure> {
-        let mut got = false;
+    fn read_rings(&mut self, most: usize) -> Result<Taken, Failure> {
+        let mut taken = Taken::default();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             lane.refresh_clock();
             if lane.clock.is_none() {
@@ -258,10 +291,11 @@ impl Pump {
             if records.pending() < LANE_MAX {
                 let read = lane.ring.read(most, records);
                 let app = &self.apps[lane.source].source.app;
-                got |= read.map_err(|source| Failure::Ring { app: app.clone(), source })? > 0;
+                let read = read.map_err(|source| Failure::Ring { app: app.clone(), source })?;
+                taken.add(read, lane.ring.data_size(), records.is_behind());
             }
         }
-        Ok(got)
+        Ok(taken)
     }
 
     fn drain(&mut self, watermark: u64) -> Result<(), Failure> {

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use crate::target::{Progress, TargetError};
 
 /// Bytes of a buffer: few system calls, and the largest packet with room to spare.
-const BUFFER_SIZE: usize = 512 * 1024;
+static BUFFER_SIZE: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("PERF_BUF").map_or(512, |s| s.parse().unwrap_or(512)) << 10);
 /// Buffers in all, which bounds what waits for a disk.
-const MAX_BUFFERS: usize = 64 * 1024 * 1024 / BUFFER_SIZE;
+const MAX_BUFFERS: usize = 128;
 
+static FLIGHT: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("PERF_YIELD").map_or(1000, |s| s.parse().unwrap_or(1000)));
 /// Whole blocks on their way to a file.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -106,14 +107,14 @@ impl Queue {
                 return None;
             }
             state.buffers += 1;
-            state.free.push(Batch::with_room(BUFFER_SIZE));
+            state.free.push(Batch::with_room(*BUFFER_SIZE));
         }
-        if size > BUFFER_SIZE { Some(Batch::with_room(size)) } else { state.free.pop() }
+        if size > *BUFFER_SIZE { Some(Batch::with_room(size)) } else { state.free.pop() }
     }
 
     /// The same, beyond the bound if need be: for what a file cannot be read without.
     pub(super) fn take_anyway(&self, size: usize) -> Batch {
-        self.take(size).unwrap_or_else(|| Batch::with_room(size.max(BUFFER_SIZE)))
+        self.take(size).unwrap_or_else(|| Batch::with_room(size.max(*BUFFER_SIZE)))
     }
 
     /// There are empty buffers for a packet that begins another file, or nobody will ever write
@@ -135,8 +136,12 @@ impl Queue {
         } else {
             state.commands.push_back(Command::Write(batch));
         }
+        let ahead = state.commands.len() > *FLIGHT;
         drop(state);
         self.work.notify_one();
+        if ahead {
+            std::thread::yield_now();
+        }
     }
 
     pub(super) fn next_file(&self, path: PathBuf) {
@@ -202,11 +207,12 @@ impl Queue {
 
     /// The error that ended the writer, once.
     pub(super) fn check(&self) -> Result<(), TargetError> {
-        if self.failed.load(Ordering::Acquire) {
-            self.state().error.take().map_or(Ok(()), Err)
-        } else {
-            Ok(())
-        }
+        if self.failed.load(Ordering::Acquire) { self.take_error() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn take_error(&self) -> Result<(), TargetError> {
+        self.state().error.take().map_or(Ok(()), Err)
     }
 
     /// True when nothing will be written any more.
@@ -241,7 +247,7 @@ impl Queue {
 }
 
 fn recycle(state: &mut State, mut batch: Batch) {
-    if batch.bytes.len() == BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
+    if batch.bytes.len() == *BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
         (batch.used, batch.packets) = (0, 0);
         state.free.push(batch);
     }

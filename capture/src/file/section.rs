@@ -76,17 +76,23 @@ impl Section {
         Some((linktype, self.known.iter().map(|known| known.interface.snaplen).max()?))
     }
 
-    /// The packet as it is to be written.
-    pub(super) fn adapt<'a>(&self, packet: &Packet<'a>) -> Result<Packet<'a>, NoInterface> {
-        let known = self.known.get(packet.interface as usize).ok_or(NoInterface)?;
-        let dropped = packet.dropped + known.gap;
-        Ok(Packet { interface: known.number, dropped, ..*packet })
+    /// What is written of a packet's interface, and of the packets lost before: its number among
+    /// those of its kind, and the packets that were lost here. `None` when it was not announced.
+    pub(super) fn place_of(&self, packet: &Packet<'_>) -> Option<(u32, u64)> {
+        self.known.get(packet.interface as usize).map(|known| (known.number, known.gap))
     }
 
-    /// The blocks that the file needs before a packet.
-    pub(super) fn turn_for(&mut self, packet: &Packet<'_>) -> Option<Vec<u8>> {
-        let kind = kind_of(&self.known.get(packet.interface as usize)?.interface);
-        (self.kind != Some(kind)).then(|| self.turn_to(kind))
+    /// The file is at the interfaces of another kind than the packet's.
+    pub(super) fn must_turn_for(&self, packet: &Packet<'_>) -> bool {
+        let known = self.known.get(packet.interface as usize);
+        known.is_some_and(|known| self.kind != Some(kind_of(&known.interface)))
+    }
+
+    /// The blocks that the file then needs before the packet.
+    #[cold]
+    pub(super) fn turn_for(&mut self, packet: &Packet<'_>) -> Vec<u8> {
+        let known = self.known.get(packet.interface as usize);
+        known.map(|known| kind_of(&known.interface)).map_or(Vec::new(), |kind| self.turn_to(kind))
     }
 
     /// A packet was handed over.
@@ -160,10 +166,6 @@ impl Section {
         self.known.iter().filter(move |known| kind_of(&known.interface) == kind)
     }
 }
-
-/// A packet is one of an interface that was not announced.
-#[derive(Debug)]
-pub(super) struct NoInterface;
 
 impl Known {
     /// What is known since the begin of the stretch. Without new counters it is the packets and
