@@ -5,8 +5,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::oracle::{capinfos, tshark_fields};
 use pmdscope_integration::pair::{Link, Pair, PairOptions};
+use pmdscope_integration::process::{run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use rustix::process::Signal;
 
 use crate::support::{LIMIT, number, start_capture};
 
@@ -99,6 +101,33 @@ pub(crate) fn stream(scratch: &Scratch) -> Result<()> {
     ensure!(status.success(), "capture ended with {status}");
     let lines = String::from_utf8_lossy(&tcpdump.stdout).lines().count();
     ensure!(lines == 100, "tcpdump read {lines} packets: {tcpdump:?}");
+    Ok(())
+}
+
+/// USR1 asks a running capture for its counters, and a terminal gets a line every second.
+pub(crate) fn progress(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", "20000"])?;
+    let mut capture = start_capture(scratch, pair.app(), &scratch.path("a.pcapng"), &[])?;
+    capture.signal(Signal::USR1)?;
+    let counters = || Ok(capture.output().contains("packets received by filter"));
+    wait_until("the counters", LIMIT, counters)?;
+    ensure!(!capture.output().contains("of disk left"), "{}", capture.output());
+    capture.interrupt()?;
+
+    let command = format!(
+        "{} capture -i {}:0 -w {} --duration 3",
+        programs::pmdscope()?.display(),
+        pair.app(),
+        scratch.path("b.pcapng").display()
+    );
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]);
+    let (code, screen, _) = run(&mut script, scratch.dir(), LIMIT)?;
+    ensure!(code == 0, "{code}: {screen}");
+    let lines = screen.matches("/s, 0 dropped | b.pcapng ").count();
+    ensure!(lines >= 2 && screen.contains("of disk left"), "{screen}");
+    generator.stop()?;
     Ok(())
 }
 
