@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::thread::sched_getcpu;
+
 use crate::target::{Progress, TargetError};
 
-/// Bytes of a buffer: few system calls, and the largest packet with room to spare.
-static BUFFER_SIZE: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("PERF_BUF").map_or(512, |s| s.parse().unwrap_or(512)) << 10);
+/// Bytes of a buffer: few system calls, and few enough to be in the cache until they are written.
+const BUFFER_SIZE: usize = 256 * 1024;
 /// Buffers in all, which bounds what waits for a disk.
-const MAX_BUFFERS: usize = 128;
+const MAX_BUFFERS: usize = 64 * 1024 * 1024 / BUFFER_SIZE;
 
-static FLIGHT: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("PERF_YIELD").map_or(1000, |s| s.parse().unwrap_or(1000)));
 /// Whole blocks on their way to a file.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -91,6 +92,8 @@ pub(super) struct Queue {
     /// The writer has come to its end.
     end: Condvar,
     failed: AtomicBool,
+    /// Where the writer ran last.
+    writer_cpu: AtomicUsize,
 }
 
 impl Queue {
@@ -107,14 +110,14 @@ impl Queue {
                 return None;
             }
             state.buffers += 1;
-            state.free.push(Batch::with_room(*BUFFER_SIZE));
+            state.free.push(Batch::with_room(BUFFER_SIZE));
         }
-        if size > *BUFFER_SIZE { Some(Batch::with_room(size)) } else { state.free.pop() }
+        if size > BUFFER_SIZE { Some(Batch::with_room(size)) } else { state.free.pop() }
     }
 
     /// The same, beyond the bound if need be: for what a file cannot be read without.
     pub(super) fn take_anyway(&self, size: usize) -> Batch {
-        self.take(size).unwrap_or_else(|| Batch::with_room(size.max(*BUFFER_SIZE)))
+        self.take(size).unwrap_or_else(|| Batch::with_room(size.max(BUFFER_SIZE)))
     }
 
     /// There are empty buffers for a packet that begins another file, or nobody will ever write
@@ -136,10 +139,10 @@ impl Queue {
         } else {
             state.commands.push_back(Command::Write(batch));
         }
-        let ahead = state.commands.len() > *FLIGHT;
         drop(state);
         self.work.notify_one();
-        if ahead {
+        if self.writer_cpu.load(Ordering::Relaxed) == sched_getcpu() {
+            // It would not run before this thread's time is up, with buffers out of the cache by then.
             std::thread::yield_now();
         }
     }
@@ -156,6 +159,7 @@ impl Queue {
             .work
             .wait_timeout_while(self.state(), patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
+        self.writer_cpu.store(sched_getcpu(), Ordering::Relaxed);
         match state.commands.pop_front() {
             Some(command) => Turn::Do(command),
             None if state.ending => Turn::End,
@@ -247,7 +251,7 @@ impl Queue {
 }
 
 fn recycle(state: &mut State, mut batch: Batch) {
-    if batch.bytes.len() == *BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
+    if batch.bytes.len() == BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
         (batch.used, batch.packets) = (0, 0);
         state.free.push(batch);
     }
