@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use pmdscope_capture::target::TargetError;
 
-use super::lines::{append, block_sigpipe, bring_out};
+use super::lines::{append, bring_out};
 use crate::capture::say;
 
 /// Bytes of complaints to remember.
@@ -76,7 +76,6 @@ impl Running {
         let (output, complaints) = (child.stdout.take(), child.stderr.take());
         let complaints = std::thread::spawn(move || complaints.map(collect).unwrap_or_default());
         let reader = std::thread::spawn(move || {
-            block_sigpipe();
             let shown = output.map_or(Ok(()), |output| show(output, each, out));
             if shown.is_err() {
                 // Nobody reads it; it may have been killed already.

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use nix::sys::signal::{SigSet, Signal};
 use pmdscope_capture::decode::Stamps;
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_capture::target::TargetError;
@@ -63,13 +62,6 @@ pub(super) fn append(out: &mut String, text: &[u8]) {
 /// Marks that make text run in another direction.
 fn turns_text(letter: char) -> bool {
     matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Makes a broken pipe an error of this thread, rather than a signal that ends the capture.
-pub(super) fn block_sigpipe() {
-    let pipe: SigSet = [Signal::SIGPIPE].into_iter().collect();
-    // A signal that exists can be blocked.
-    let _ = pipe.thread_block();
 }
 
 /// Brings text to standard output at once, and empties it.

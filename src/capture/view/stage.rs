@@ -10,7 +10,6 @@ use std::time::Duration;
 use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
 use pmdscope_capture::target::{Progress, Target, TargetError};
 
-use super::lines::block_sigpipe;
 use crate::capture::say;
 
 /// Bytes of a full batch.
@@ -137,7 +136,6 @@ impl View {
 }
 
 fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), TargetError> {
-    block_sigpipe();
     let shown = loop {
         match batches.recv_timeout(IDLE) {
             Ok(batch) => {
