@@ -88,15 +88,6 @@ fail(const char *what, int error)
 	exit(1);
 }
 
-static uint64_t
-clock_ns_of(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 static void
 sleep_us(unsigned int us)
 {
@@ -161,15 +152,15 @@ receive_linked(struct window *w)
 static void
 carry_out(struct window *w)
 {
-	const uint64_t cpu = clock_ns_of(CLOCK_THREAD_CPUTIME_ID);
-	const uint64_t wall = clock_ns_of(CLOCK_MONOTONIC);
+	const uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+	const uint64_t wall = clock_read_ns(CLOCK_MONOTONIC);
 
 	if (w->linked)
 		receive_linked(w);
 	else
 		receive_plain(w);
-	w->cpu_ns = clock_ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
-	w->wall_ns = clock_ns_of(CLOCK_MONOTONIC) - wall;
+	w->cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	w->wall_ns = clock_read_ns(CLOCK_MONOTONIC) - wall;
 }
 
 static int
@@ -204,12 +195,12 @@ allocate(struct rte_mbuf **pkts, uint16_t nb, uint16_t size)
 static void
 feed(uint16_t port, uint64_t rate, uint16_t size, uint64_t ms)
 {
-	const uint64_t begin = clock_ns_of(CLOCK_MONOTONIC), end = begin + ms * 1000000;
+	const uint64_t begin = clock_read_ns(CLOCK_MONOTONIC), end = begin + ms * 1000000;
 	struct rte_mbuf *pkts[BURST];
 	uint64_t now, due, sent = 0;
 	uint16_t nb, taken;
 
-	while ((now = clock_ns_of(CLOCK_MONOTONIC)) < end) {
+	while ((now = clock_read_ns(CLOCK_MONOTONIC)) < end) {
 		due = (now - begin) * rate / NS_PER_S;
 		for (; sent + BURST <= due; sent += BURST) {
 			nb = allocate(pkts, BURST, size);

@@ -8,8 +8,8 @@
 
 #include "clock.h"
 
-static uint64_t
-read_ns(clockid_t id)
+uint64_t
+clock_read_ns(clockid_t id)
 {
 	struct timespec ts;
 
@@ -26,8 +26,8 @@ clock_now(void)
 
 	for (i = 0; i < 16; i++) {
 		before = rte_rdtsc_precise();
-		now.monotonic_ns = read_ns(CLOCK_MONOTONIC);
-		now.realtime_ns = read_ns(CLOCK_REALTIME);
+		now.monotonic_ns = clock_read_ns(CLOCK_MONOTONIC);
+		now.realtime_ns = clock_read_ns(CLOCK_REALTIME);
 		span = rte_rdtsc_precise() - before;
 		now.tsc = before + span / 2;
 		if (span < best_span) {

@@ -8,6 +8,7 @@
 /* The TSC in seconds and in wall-clock time. */
 
 #include <stdint.h>
+#include <time.h>
 
 /* One moment on three clocks. */
 struct moment {
@@ -15,6 +16,9 @@ struct moment {
 	uint64_t monotonic_ns; /* CLOCK_MONOTONIC */
 	uint64_t realtime_ns;  /* CLOCK_REALTIME */
 };
+
+/* Any clock of the system, nanoseconds. */
+uint64_t clock_read_ns(clockid_t id);
 
 /* Read all three clocks as closely together as an undisturbed run of a few tries gets. */
 struct moment clock_now(void);
