@@ -6,6 +6,7 @@
 // Every error here is a failed demo or test, and says itself what failed.
 #![allow(clippy::missing_errors_doc)]
 
+pub mod disk;
 pub mod oracle;
 pub mod pair;
 pub mod process;

@@ -33,7 +33,7 @@ fn trials() -> Vec<Trial> {
         trial("a_running_capture_tells_its_progress", Needs::Wireshark, capture::progress),
         trial("a_million_packets_are_captured_as_sent", Needs::Wireshark, truth::million),
         trial("timestamps_are_those_of_sending", Needs::Wireshark, truth::timestamps),
-        trial("a_full_disk_pauses_the_capture", Needs::Wireshark, truth::full_disk),
+        trial("a_full_disk_pauses_the_capture", Needs::Disk, truth::full_disk),
         trial("a_restarted_app_is_captured_on", Needs::Wireshark, truth::restarted_app),
         trial("a_stall_is_recorded_with_what_led_to_it", Needs::Wireshark, recorder::stall),
         trial("a_recorder_is_fired_by_command_and_signal", Needs::Wireshark, recorder::command),

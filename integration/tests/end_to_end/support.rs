@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use pmdscope_integration::disk::Disk;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::{oracle, programs};
@@ -19,8 +20,10 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) enum Needs {
     /// Two CPUs and root.
     Apps,
-    /// Also tshark, capinfos and tcpdump.
+    /// Also tshark, capinfos, editcap and tcpdump.
     Wireshark,
+    /// Also the right to mount a small disk.
+    Disk,
     /// Also DPDK's `dpdk-telemetry.py`.
     DpdkTools,
     /// Also `dpdk-testpmd`.
@@ -32,7 +35,7 @@ impl Needs {
     fn missing(self) -> Option<String> {
         let programs: &[&str] = match self {
             Self::Apps => &[],
-            Self::Wireshark => &["tshark", "capinfos", "tcpdump"],
+            Self::Wireshark | Self::Disk => &["tshark", "capinfos", "editcap", "tcpdump"],
             Self::DpdkTools => &["dpdk-telemetry.py"],
             Self::Testpmd => &["dpdk-testpmd"],
         };
@@ -42,11 +45,18 @@ impl Needs {
         if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
             return Some("needs two CPUs".to_owned());
         }
+        if matches!(self, Self::Disk) && !can_mount() {
+            return Some("cannot mount a tmpfs".to_owned());
+        }
         programs
             .iter()
             .find(|program| !oracle::installed(program))
             .map(|program| format!("{program} is not installed"))
     }
+}
+
+fn can_mount() -> bool {
+    tempfile::tempdir().is_ok_and(|dir| Disk::mount(&dir.path().join("disk"), "1m").is_ok())
 }
 
 /// A test that is ignored, loudly, where its needs are not met.

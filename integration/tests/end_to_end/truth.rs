@@ -1,11 +1,11 @@
 //! Captures, byte for byte: what the generator sent is in the files, whatever becomes of these.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::disk::Disk;
 use pmdscope_integration::oracle::tshark_fields;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::wait_until;
@@ -125,10 +125,10 @@ fn realtime(clock: &Value, tsc: u64) -> Result<i128> {
 /// A full disk pauses the capture; what is missing afterwards has been counted.
 pub(crate) fn full_disk(scratch: &Scratch) -> Result<()> {
     let disk = Disk::mount(&scratch.path("disk"), "48m")?;
-    let filler = disk.path.join("filler");
+    let filler = disk.path().join("filler");
     std::fs::write(&filler, vec![0; 40 << 20])?;
     let mut pair = Pair::start(scratch, PairOptions::default())?;
-    let file = disk.path.join("out.pcapng");
+    let file = disk.path().join("out.pcapng");
     let mut capture = start_capture(scratch, pair.app(), &file, &ROOM)?;
     let traffic = Traffic { sizes: (500, 600), ..SMALL };
     let arguments = traffic.arguments();
@@ -151,34 +151,6 @@ pub(crate) fn full_disk(scratch: &Scratch) -> Result<()> {
         traffic.check(&packets, 0, usize::MAX)?;
     }
     Ok(())
-}
-
-/// A small file system of its own, gone with its owner.
-struct Disk {
-    path: PathBuf,
-}
-
-impl Disk {
-    fn mount(path: &Path, size: &str) -> Result<Self> {
-        std::fs::create_dir(path)?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "pmdscope-test"]).arg(path);
-        let status = mount.status().context("mount")?;
-        ensure!(status.success(), "cannot mount a tmpfs: {status}");
-        Ok(Self { path: path.to_owned() })
-    }
-
-    /// Free bytes.
-    fn free(&self) -> Result<u64> {
-        let stat = rustix::fs::statvfs(&self.path)?;
-        Ok(stat.f_bfree * stat.f_frsize)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
-    }
 }
 
 /// An app that dies and comes back is captured on, in a new section of the same file.
