@@ -1,4 +1,8 @@
-//! Turns TSC values into nanoseconds of the wall clock.
+//! Reads the clocks of the system, and turns TSC values into nanoseconds of the wall clock.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::ClockId;
 
 use crate::layout::Anchor;
 
@@ -96,6 +100,19 @@ impl Monotone {
         self.last_ns = if back < NOISE_NS { ns.max(self.last_ns) } else { ns };
         self.last_ns
     }
+}
+
+/// The wall clock, nanoseconds since 1970.
+pub(crate) fn wall_clock_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `CLOCK_MONOTONIC_RAW`, nanoseconds.
+pub(crate) fn raw_clock_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::MonotonicRaw);
+    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 #[cfg(test)]

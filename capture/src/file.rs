@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -32,6 +32,7 @@ use self::section::Section;
 pub use self::settings::{Compression, FileEvent, FileSettings, Format, Rotation};
 use self::sink::Sink;
 use self::writer::Writer;
+use crate::clock::wall_clock_ns;
 use crate::packet::{Interface, Origin, Packet, Statistics};
 use crate::pcapng;
 use crate::target::{Progress, Target, TargetError};
@@ -428,11 +429,6 @@ fn name_of(settings: &FileSettings) -> String {
     } else {
         settings.path.display().to_string()
     }
-}
-
-fn wall_clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Leaked packets: asks an app for the mbufs that it lost, and writes them to a file.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, wall_clock_ns};
 use crate::layout::{ANY, LEAK_SIZE, Leak, MAX_SNAPLEN, Record};
 use crate::output::origin;
 use crate::packet::{ETHERNET, Interface, Packet, Statistics};
@@ -159,11 +159,6 @@ fn lost(record: &Record, leak: Leak, ns: u64, data: &[u8]) -> LostMbuf {
         len: record.len,
         data: data.to_vec(),
     }
-}
-
-fn wall_clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Writes a section with one interface per pool and a comment on every packet, and finishes.

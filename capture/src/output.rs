@@ -1,8 +1,6 @@
 //! Turns records into packets of interfaces, and hands them to a target.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use crate::clock::{Clock, Monotone};
+use crate::clock::{Clock, Monotone, wall_clock_ns};
 use crate::layout::Record;
 use crate::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
 use crate::pump::{Settings, Source};
@@ -243,9 +241,4 @@ pub(crate) fn origin() -> Origin {
         os: format!("Linux {}", proc("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),
         application: concat!("pmdscope ", env!("CARGO_PKG_VERSION")).to_owned(),
     }
-}
-
-pub(crate) fn wall_clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

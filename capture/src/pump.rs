@@ -8,9 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::time::ClockId;
-
-use crate::clock::Clock;
+use crate::clock::{Clock, raw_clock_ns};
 use crate::layout::{MAX_SNAPLEN, Record};
 use crate::merge::Merge;
 use crate::output::Output;
@@ -465,12 +463,6 @@ impl Pump {
             failure: failure.filter(|_| !closed),
         }
     }
-}
-
-fn raw_clock_ns() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::MonotonicRaw);
-    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub use self::writer::Opener;
 use self::history::History;
 use self::trigger::{Armed, Queue};
 use self::writer::{Message, Writer};
-use crate::output::wall_clock_ns;
+use crate::clock::wall_clock_ns;
 use crate::packet::{Interface, Origin, Packet, Statistics};
 use crate::target::{Progress, Target, TargetError};
 

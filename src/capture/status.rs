@@ -1,6 +1,5 @@
 //! The line that tells on a terminal how a capture goes.
 
-use std::ffi::CString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -104,8 +103,7 @@ pub(super) fn lap(since: &mut Instant) -> f64 {
 fn free_bytes(file: &Path) -> Option<u64> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let path = CString::new(folder.as_os_str().as_encoded_bytes()).ok()?;
-    let system = rustix::fs::statvfs(&path).ok()?;
+    let system = rustix::fs::statvfs(folder).ok()?;
     system.f_bavail.checked_mul(system.f_frsize)
 }
 

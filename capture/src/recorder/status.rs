@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Settings;
 use super::history::History;
-use crate::output::wall_clock_ns;
+use crate::clock::wall_clock_ns;
 
 /// Numbers of a recorder, at most 10 ms old; costs nothing per packet.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::writer::Mark;
+use crate::clock::wall_clock_ns;
 use crate::filter::{FilterError, OfflineFilter};
-use crate::output::wall_clock_ns;
 use crate::packet::Packet;
 
 /// Triggers that may wait for the recorder; more at once mean nothing new.
