@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pmdscope_telemetry::finding::{self, Finding, Severity};
-use pmdscope_tui::world::{AppState, Status, World, severity_word};
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use pmdscope_telemetry::world::{Member, Status, World};
 use serde::Serialize;
 
-use crate::session::{AppArg, Rounds};
+use crate::session::AppArg;
 use crate::{FAILED, output};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -46,23 +47,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut rounds = Rounds::start(&args.app)?;
+    let mut fleet = args.app.fleet()?;
     let mut seen = Seen::default();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let mut next = Instant::now();
-    rounds.sample();
+    fleet.sample(ROUND_TIMEOUT);
     while next < end {
-        seen.note(&rounds.world);
+        seen.note(&fleet.world);
         next += STEP;
         thread::sleep(next.saturating_duration_since(Instant::now()));
-        rounds.sample();
+        fleet.sample(ROUND_TIMEOUT);
     }
-    seen.add_to(&mut rounds.world);
-    let verdict = Verdict::of(&rounds.world);
+    seen.add_to(&mut fleet.world);
+    let verdict = Verdict::of(&fleet.world);
     if args.json {
         output::print_json(&verdict)?;
     } else {
-        output::print(&verdict.text(&rounds.world))?;
+        output::print(&verdict.text(&fleet.world))?;
     }
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
@@ -112,10 +113,10 @@ struct Judged<'a> {
 
 impl<'a> Verdict<'a> {
     fn of(world: &'a World) -> Self {
-        let bad = |app: &AppState| {
+        let bad = |app: &Member| {
             app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
         };
-        let judged = |app: &'a AppState| Judged {
+        let judged = |app: &'a Member| Judged {
             app: &app.name,
             status: &app.status,
             findings: &app.findings,
@@ -153,7 +154,7 @@ fn finding_text(finding: &Finding) -> String {
     format!(
         "{}: {}: {}: {}\n    threshold: {}\n    what to do: {}\n",
         about.trim_end(),
-        severity_word(finding.severity),
+        finding.severity.word(),
         finding.lint,
         finding.evidence,
         finding.threshold,
@@ -164,7 +165,8 @@ fn finding_text(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use pmdscope_tui::world::Event;
+    use pmdscope_telemetry::error::ErrorClass;
+    use pmdscope_telemetry::world::Event;
 
     use super::*;
 
@@ -183,7 +185,7 @@ mod tests {
     fn lost(finding: Option<Finding>) -> World {
         let mut world = World::default();
         let (app, reason) = ("reflector".to_owned(), "timed out".to_owned());
-        world.apply(Event::Lost { app, reason, finding });
+        world.apply(Event::Lost { app, class: ErrorClass::Timeout, reason, finding });
         world
     }
 

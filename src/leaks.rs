@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use pmdscope_telemetry::discover::{self, App, DiscoverOptions};
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::leak::LedgerSample;
 use pmdscope_telemetry::sample::Sample;
-use pmdscope_tui::world::World;
+use pmdscope_telemetry::world::World;
 
-use crate::session::{AppArg, Rounds};
+use crate::session::AppArg;
 use crate::{FAILED, output, top};
 
 /// Samples from which on a trend of our own is believed.
@@ -94,25 +94,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.write {
         return packets::run(&args.app, path, args.per_site);
     }
-    let mut rounds = Rounds::start(&args.app)?;
+    let mut fleet = args.app.fleet()?;
     let mut next = Instant::now();
-    rounds.sample();
+    fleet.sample(ROUND_TIMEOUT);
     if let Some(pool) = &args.explain {
-        return explain(&rounds.world, pool.as_deref());
+        return explain(&fleet.world, pool.as_deref());
     }
     if args.mode {
-        output::print(&report::modes(&rounds.world))?;
-        return Ok(verdict(&rounds.world));
+        output::print(&report::modes(&fleet.world))?;
+        return Ok(verdict(&fleet.world));
     }
-    for _ in 1..samples(&rounds.world) {
+    for _ in 1..samples(&fleet.world) {
         wait(&mut next, args.interval);
-        rounds.sample();
+        fleet.sample(ROUND_TIMEOUT);
     }
-    while print(args, &rounds.world)? && args.watch {
+    while print(args, &fleet.world)? && args.watch {
         wait(&mut next, args.interval);
-        rounds.sample();
+        fleet.sample(ROUND_TIMEOUT);
     }
-    Ok(verdict(&rounds.world))
+    Ok(verdict(&fleet.world))
 }
 
 /// Keeps the pace of the clock instead of adding the time of each round.
@@ -158,13 +158,8 @@ fn verdict(world: &World) -> ExitCode {
     let bad =
         |sample: &Sample| sample.has_leaks() || sample.ledger.iter().any(LedgerSample::starves);
     let leaks = world.models().any(|(_, model)| bad(&model.sample));
-    let silent = world.apps.iter().any(pmdscope_tui::world::AppState::stale);
+    let silent = world.apps.iter().any(pmdscope_telemetry::world::Member::stale);
     if leaks || silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
-}
-
-/// The one app that is meant.
-fn the_app(chosen: &AppArg) -> Result<App> {
-    Ok(discover::find(chosen.app.as_deref(), &DiscoverOptions::default())?)
 }
 
 #[cfg(test)]

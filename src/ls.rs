@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::output;
-use crate::session::{ROUND_TIMEOUT, obstacle};
+use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
 const LS_SCHEMA: u32 = 1;
@@ -95,7 +95,7 @@ fn ask(app: App) -> Entry {
         ports: None,
         uptime_s: None,
         state: state_word(app.state),
-        reason: obstacle(app.state).map(str::to_owned),
+        reason: obstacle(app.state).map(|(_, reason)| reason.to_owned()),
     };
     if app.state == AppState::Live {
         match Collector::new(app).collect(ROUND_TIMEOUT) {

@@ -6,12 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_tui::report::{self, Document};
 use pmdscope_tui::run::{Options, run as run_display};
 use pmdscope_tui::theme::Theme;
 use pmdscope_tui::view::View;
 
-use crate::session::{AppArg, Rounds};
+use crate::session::AppArg;
 use crate::{Usage, output, watch};
 
 /// Show what all DPDK apps do: packet rates, queue depths, pools, poll loops, findings
@@ -71,18 +72,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Prints one report per interval; each shows the rates of the interval before.
 fn print(args: &Args) -> Result<()> {
     let view = View::new(theme(args), millis(args.interval), jiff::tz::TimeZone::system());
-    let mut rounds = Rounds::start(&args.app)?;
+    let mut fleet = args.app.fleet()?;
     let mut start = Instant::now();
-    rounds.sample();
+    fleet.sample(ROUND_TIMEOUT);
     for _ in 0..args.n.unwrap_or(1) {
         // Keeps the pace of the clock instead of adding the time of each round.
         start += args.interval;
         thread::sleep(start.saturating_duration_since(Instant::now()));
-        rounds.sample();
+        fleet.sample(ROUND_TIMEOUT);
         let read_on = if args.json {
-            output::print_json(&Document::of(&rounds.world))?
+            output::print_json(&Document::of(&fleet.world))?
         } else {
-            output::print(&report::text(&rounds.world, &view))?
+            output::print(&report::text(&fleet.world, &view))?
         };
         if !read_on {
             break;

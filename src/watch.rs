@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions};
+use pmdscope_telemetry::discover::{App, AppState};
+use pmdscope_telemetry::world::Event;
 use pmdscope_tui::run::Feed;
-use pmdscope_tui::world::Event;
 
-use crate::session::{AppArg, Session, running, unasked};
+use crate::session::AppArg;
+use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session, unasked};
 
 /// How often to look for new apps. Looking connects to each app, so not as often as sampling.
 const LOOK: Duration = Duration::from_secs(3);
@@ -43,16 +45,16 @@ impl Watch {
         if self.chosen.app.is_some() && self.watched() {
             return false;
         }
-        let options = DiscoverOptions::default();
+        let settings = Settings::default();
         let apps = match &self.chosen.app {
-            None => running(&options),
-            Some(name) => match discover::find(Some(name), &options) {
+            None => settings.running(),
+            Some(name) => match settings.find(Some(name)) {
                 Ok(app) => vec![app],
                 Err(error) => return self.nothing(&error.to_string()),
             },
         };
         if apps.is_empty() && self.known.is_empty() {
-            let advice = discover::find(None, &options).err().map(|error| error.to_string());
+            let advice = settings.find(None).err().map(|error| error.to_string());
             return self.nothing(&advice.unwrap_or_default());
         }
         self.forget(&apps) && apps.into_iter().all(|app| self.found(app))
@@ -90,10 +92,10 @@ impl Watch {
 }
 
 fn sample(app: App, feed: &Feed) {
-    let mut session = Session::new(app);
+    let mut session = Session::new(app, &Settings::default());
     loop {
         let start = Instant::now();
-        if !feed.send(session.sample()) {
+        if !feed.send(session.sample(ROUND_TIMEOUT)) {
             return;
         }
         feed.pace.wait(start);

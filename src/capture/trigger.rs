@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_capture::recorder::{self, Fire, PacketTrigger};
-use pmdscope_telemetry::discover::{self, App, DiscoverOptions};
+use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::finding::{Finding, LINTS};
 use pmdscope_telemetry::model::Model;
-use pmdscope_tui::world::Event;
+use pmdscope_telemetry::world::Event;
 use signal_hook::consts::SIGUSR2;
 use signal_hook::iterator::Signals;
 
@@ -21,8 +21,9 @@ use self::edge::Edges;
 use self::socket::Socket;
 use super::interface::Wanted;
 use super::say;
-use crate::session::Session;
 use crate::{USAGE, output};
+use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
 
 /// Time between two looks at the findings of an app.
 const STEP: Duration = Duration::from_millis(200);
@@ -92,7 +93,7 @@ impl Watch {
         });
         let lints = lints.collect::<Vec<_>>();
         for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
-            let app = discover::find(Some(&wanted.app), &DiscoverOptions::default())?;
+            let app = Settings::default().find(Some(&wanted.app))?;
             let (lints, fire) = (lints.clone(), fire.clone());
             thread::spawn(move || watch_findings(app, &lints, &fire));
         }
@@ -121,11 +122,11 @@ fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
 }
 
 fn watch_findings(app: App, lints: &[&'static str], fire: &Fire) {
-    let mut session = Session::new(app);
+    let mut session = Session::new(app, &Settings::default());
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();
-        let event = session.sample();
+        let event = session.sample(ROUND_TIMEOUT);
         let findings = match &event {
             Event::Sampled { findings, .. } => findings.as_slice(),
             Event::Lost { finding, .. } => finding.as_slice(),

@@ -8,14 +8,14 @@ use pmdscope_telemetry::leak::LedgerMode;
 use pmdscope_telemetry::{Collector, Error};
 
 use super::report::why_no_ledger_of;
-use super::the_app;
 use crate::output;
-use crate::session::{AppArg, ROUND_TIMEOUT};
+use crate::session::AppArg;
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// Arms for so many seconds; 0 disarms.
 pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
     let time = ArmTime::seconds(seconds).context("at most a day")?;
-    let app = the_app(chosen)?;
+    let app = chosen.the_app()?;
     let name = app.name.clone();
     let mut collector = Collector::new(app);
     let answer = match collector.arm(time, ROUND_TIMEOUT) {

@@ -18,10 +18,11 @@ use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_tui::number::count;
 
-use super::{report, the_app};
+use super::report;
 use crate::capture::interface::{Running, capture_socket};
-use crate::session::{AppArg, ROUND_TIMEOUT};
+use crate::session::AppArg;
 use crate::{FAILED, Usage};
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// How long the app may take to send everything.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
     if to_stdout && stdout().is_terminal() {
         return Err(Usage("pcapng is not for a terminal: give --write FILE").into());
     }
-    let app = the_app(chosen)?;
+    let app = chosen.the_app()?;
     let name = app.name.clone();
     let sample = Collector::new(app.clone())
         .collect(ROUND_TIMEOUT)

@@ -6,6 +6,7 @@ use pmdscope_telemetry::leak::{LedgerSample, StageSample};
 use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
 use pmdscope_telemetry::model::{Model, PoolTrend};
 use pmdscope_telemetry::sample::{PoolSample, Sample};
+use pmdscope_telemetry::world::{Member, Status, World};
 use pmdscope_tui::ledger;
 use pmdscope_tui::number::{UNKNOWN, count, known, percent, seconds, signed};
 use pmdscope_tui::report::table_text;
@@ -13,7 +14,6 @@ use pmdscope_tui::subject::Subject;
 use pmdscope_tui::table::{Cell, Column, Table};
 use pmdscope_tui::tables::leaks::{Paths, sites};
 use pmdscope_tui::theme::Theme;
-use pmdscope_tui::world::{AppState, Status, World};
 use serde::Serialize;
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -68,7 +68,7 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> AppLeaks<'a> {
-    fn of(app: &'a AppState) -> Self {
+    fn of(app: &'a Member) -> Self {
         let model = app.model.as_ref();
         let ledger = |(sample, rates): (&'a LedgerSample, &LedgerRates)| Ledger {
             sample,
@@ -137,7 +137,7 @@ fn drains(world: &World) -> Table {
     table
 }
 
-fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec<Cell>> {
+fn drain_cells(app: &Member, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec<Cell>> {
     let in_use = pool.occupancy?.in_use;
     Some(vec![
         Cell::text(&app.name),
@@ -151,7 +151,7 @@ fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<V
 }
 
 /// What the tables do not say about an app.
-fn notes(app: &AppState) -> Vec<String> {
+fn notes(app: &Member) -> Vec<String> {
     let mut notes = Vec::new();
     if let Status::Lost { reason } = &app.status {
         notes.push(reason.clone());

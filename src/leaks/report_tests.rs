@@ -4,7 +4,9 @@ use insta::assert_snapshot;
 use pmdscope_telemetry::Tracker;
 use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteKind, SiteSample};
 use pmdscope_telemetry::sample::{AppIdentity, LibrarySample, Occupancy, SAMPLE_SCHEMA};
-use pmdscope_tui::world::Event;
+use pmdscope_telemetry::world::Event;
+
+use std::sync::Arc;
 
 use super::*;
 
@@ -22,18 +24,9 @@ fn app(name: &str, level: u8) -> Sample {
             dpdk_version: "DPDK 22.11.11".to_owned(),
             ..AppIdentity::default()
         },
-        ports: Vec::new(),
-        pools: Vec::new(),
-        queues: Vec::new(),
-        rings: Vec::new(),
-        lcores: Vec::new(),
-        tee: Vec::new(),
-        ledger: Vec::new(),
-        sites: Vec::new(),
-        stages: Vec::new(),
         library: (level > 0)
             .then(|| LibrarySample { version: "0.1.0".to_owned(), ..LibrarySample::default() }),
-        partial: Vec::new(),
+        ..Sample::default()
     }
 }
 
@@ -104,7 +97,7 @@ fn world(apps: &[Sample], in_use: &[u64]) -> World {
             for site in sample.sites.iter_mut().filter(|site| site.id == 18) {
                 site.events += second * 412;
             }
-            let model = Box::new(tracker.update(sample));
+            let model = Arc::new(tracker.update(sample));
             let name = app.app.name.clone();
             world.apply(Event::Sampled { app: name, model, findings: Vec::new() });
         }

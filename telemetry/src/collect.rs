@@ -122,6 +122,7 @@ impl Session {
             name: app.name.clone(),
             pid: peer.pid,
             start_ticks: peer.start_ticks,
+            start_realtime_ns: 0,
             dpdk_version: client.banner().version.clone(),
             exe: exe(peer.pid).map(|path| path.to_string_lossy().into_owned()),
             eal_args: Vec::new(),
@@ -163,6 +164,12 @@ impl Facts {
             ledger: tables.ledger,
             sites: tables.sites,
             stages: tables.stages,
+            devices: Vec::new(),
+            threads: Vec::new(),
+            heaps: Vec::new(),
+            usage: Vec::new(),
+            secondaries: 0,
+            control_shares_poll_cpu: None,
             library: tables.library,
             partial: Vec::new(),
         }
@@ -196,7 +203,7 @@ impl Facts {
 }
 
 /// A clock in nanoseconds; neither clock is ever negative.
-fn now_ns(clock: ClockId) -> u64 {
+pub(crate) fn now_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

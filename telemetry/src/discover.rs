@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::client::Client;
 use crate::deadline::Deadline;
-use crate::error::Error;
+use crate::error::{Error, ErrorClass};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
@@ -97,6 +97,32 @@ pub enum Unreachable {
     Busy,
     /// What answers does not speak DPDK's telemetry protocol.
     Protocol,
+}
+
+impl From<ErrorClass> for Unreachable {
+    fn from(class: ErrorClass) -> Self {
+        match class {
+            ErrorClass::Permission => Self::Permission,
+            ErrorClass::Timeout => Self::Timeout,
+            ErrorClass::Busy => Self::Busy,
+            ErrorClass::Refused | ErrorClass::Missing | ErrorClass::TelemetryOff => Self::Refused,
+            ErrorClass::IdentityMismatch | ErrorClass::Protocol | ErrorClass::Truncated => {
+                Self::Protocol
+            }
+        }
+    }
+}
+
+impl From<Unreachable> for ErrorClass {
+    fn from(why: Unreachable) -> Self {
+        match why {
+            Unreachable::Permission => Self::Permission,
+            Unreachable::Refused => Self::Refused,
+            Unreachable::Timeout => Self::Timeout,
+            Unreachable::Busy => Self::Busy,
+            Unreachable::Protocol => Self::Protocol,
+        }
+    }
 }
 
 impl Unreachable {
@@ -185,7 +211,15 @@ pub fn discover(options: &DiscoverOptions) -> Vec<App> {
 /// # Errors
 /// When there is none, when there are several, or when it cannot be asked.
 pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<App, FindError> {
-    let running = discover(&DiscoverOptions { stale: false, ..options.clone() });
+    choose(name, discover(&DiscoverOptions { stale: false, ..options.clone() }), options)
+}
+
+/// The one live app of that name among `running`.
+pub(crate) fn choose(
+    name: Option<&str>,
+    running: Vec<App>,
+    options: &DiscoverOptions,
+) -> Result<App, FindError> {
     if running.is_empty() && name.is_none() {
         let (roots, unreadable) = (options.roots.clone(), unreadable(options));
         return Err(FindError::NoApp { roots, unreadable });
@@ -209,7 +243,8 @@ pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<App, FindEr
 
 impl App {
     fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.dir == Path::new(name) || self.socket == Path::new(name)
+        let prefix = self.dir.file_name().is_some_and(|prefix| prefix == name);
+        self.name == name || prefix || self.dir == Path::new(name) || self.socket == Path::new(name)
     }
 
     fn live(self) -> Result<Self, FindError> {

@@ -69,7 +69,76 @@ pub enum Error {
     },
 }
 
+/// Why an app could not be asked, for programs: few values, which never change.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// All of its telemetry connections are taken, or another tool asked it all the time.
+    Busy,
+    /// A reply was about something else than what was asked.
+    IdentityMismatch,
+    /// It is expected, and was never seen.
+    Missing,
+    /// The kernel denies access.
+    Permission,
+    /// What answers does not speak the protocol.
+    Protocol,
+    /// It has ended, or is starting.
+    Refused,
+    /// It runs without telemetry.
+    TelemetryOff,
+    /// It did not answer in time.
+    Timeout,
+    /// A reply was longer than announced.
+    Truncated,
+}
+
+impl ErrorClass {
+    /// All of them, by name.
+    pub const ALL: [Self; 9] = [
+        Self::Busy,
+        Self::IdentityMismatch,
+        Self::Missing,
+        Self::Permission,
+        Self::Protocol,
+        Self::Refused,
+        Self::TelemetryOff,
+        Self::Timeout,
+        Self::Truncated,
+    ];
+
+    /// Its stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::IdentityMismatch => "identity_mismatch",
+            Self::Missing => "missing",
+            Self::Permission => "permission",
+            Self::Protocol => "protocol",
+            Self::Refused => "refused",
+            Self::TelemetryOff => "telemetry_off",
+            Self::Timeout => "timeout",
+            Self::Truncated => "truncated",
+        }
+    }
+}
+
 impl Error {
+    /// The class of this error.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Refused | Self::Closed => ErrorClass::Refused,
+            Self::Permission => ErrorClass::Permission,
+            Self::Timeout(_) => ErrorClass::Timeout,
+            Self::Busy | Self::Locked => ErrorClass::Busy,
+            Self::Mismatch { .. } => ErrorClass::IdentityMismatch,
+            Self::Truncated { .. } => ErrorClass::Truncated,
+            _ => ErrorClass::Protocol,
+        }
+    }
+
     /// Wraps an error of the operating system; those with a meaning of their own get their class.
     pub(crate) fn io(action: &'static str, errno: Errno) -> Self {
         match errno {

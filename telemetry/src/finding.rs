@@ -9,11 +9,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::discover::{App, AppState};
+use crate::inventory::Inventory;
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
 
 /// The stable names of all lints.
-pub const LINTS: [&str; 11] = [
+pub const LINTS: [&str; 12] = [
+    "app_missing",
     "double_free",
     "leak",
     "no_polling",
@@ -27,6 +29,15 @@ pub const LINTS: [&str; 11] = [
     "use_after_free",
 ];
 
+/// How apps are judged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Where the lints draw their lines.
+    pub thresholds: Thresholds,
+    /// What ought to be there.
+    pub expected: Inventory,
+}
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -37,6 +48,17 @@ pub enum Severity {
     Warning,
     /// Packets are lost or will be within a minute.
     Critical,
+}
+
+impl Severity {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
 }
 
 /// One thing that is wrong with one app.
@@ -98,7 +120,8 @@ impl Default for Thresholds {
 }
 
 /// All that is wrong with the app of `model`, worst first.
-pub fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
+pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
+    let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
     findings.extend(no_ports(model));
     findings.extend(loss::losses(model));
@@ -109,6 +132,22 @@ pub fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     findings.extend(load::imbalances(model, thresholds));
     sort(&mut findings);
     findings
+}
+
+/// What is wrong with an expected app that was never seen.
+pub fn judge_missing(app: &str) -> Finding {
+    Finding {
+        lint: "app_missing",
+        severity: Severity::Critical,
+        app: app.to_owned(),
+        subject: String::new(),
+        evidence: "it is expected on this machine, and no DPDK app of that name runs".to_owned(),
+        threshold: "every expected app runs".to_owned(),
+        advice:
+            "start it, or look into its log for why it ended; if it has another name, map it or \
+                 correct the configuration (pmdscope ls lists what runs)"
+                .to_owned(),
+    }
 }
 
 /// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.

@@ -25,7 +25,7 @@ fn second_later(sample: &Sample) -> Sample {
 fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
     let mut tracker = Tracker::new(TrendOptions::default());
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
-    judge(&model, &Thresholds::default())
+    judge(&model, &Rules::default())
 }
 
 fn lints(findings: &[Finding]) -> Vec<(&'static str, Severity, &str)> {

@@ -2,13 +2,14 @@
 //!
 //! The data flows one way: [`discover`] finds apps, [`client`] talks to one,
 //! [`collect`] turns its replies into a [`sample::Sample`], [`model::Model`]
-//! derives rates from two samples, and [`finding`] judges the model.
+//! derives rates from two samples, and [`finding`] judges the model. A [`fleet::Fleet`] does so for
+//! all apps, and keeps a [`world::World`] of what it heard.
 //!
 //! ```no_run
 //! use std::{thread::sleep, time::Duration};
 //!
 //! use pmdscope_telemetry::discover::{self, DiscoverOptions};
-//! use pmdscope_telemetry::{Collector, Thresholds, Tracker, finding};
+//! use pmdscope_telemetry::{Collector, Rules, Tracker, finding};
 //!
 //! let app = discover::find(None, &DiscoverOptions::default())?;
 //! let mut collector = Collector::new(app);
@@ -16,7 +17,7 @@
 //! loop {
 //!     let sample = collector.collect(Duration::from_secs(1))?;
 //!     let model = tracker.update(sample);
-//!     for finding in finding::judge(&model, &Thresholds::default()) {
+//!     for finding in finding::judge(&model, &Rules::default()) {
 //!         println!("{}: {}; {}", finding.lint, finding.evidence, finding.advice);
 //!     }
 //!     sleep(Duration::from_secs(1));
@@ -32,17 +33,22 @@ pub mod discover;
 pub mod endpoint;
 pub mod error;
 pub mod finding;
+pub mod fleet;
+pub mod inventory;
 pub mod leak;
 pub mod lock;
 pub mod loss;
 pub mod model;
+pub mod names;
 mod reply;
 pub mod sample;
 mod table;
 mod trend;
+pub mod world;
 
 pub use collect::Collector;
 pub use error::Error;
-pub use finding::Thresholds;
+pub use finding::{Rules, Thresholds};
+pub use fleet::{Fleet, Settings};
 pub use model::Tracker;
 pub use reply::{Armed, Banner};

@@ -11,7 +11,7 @@ use crate::sample::{Direction, LcoreSample, PoolSample, PortSample, QueueSample,
 use crate::trend::Trend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Model {
     /// The newest sample.
     pub sample: Sample,

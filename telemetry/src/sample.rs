@@ -10,7 +10,7 @@ use crate::leak::{LedgerSample, SiteSample, StageSample};
 pub const SAMPLE_SCHEMA: u32 = 1;
 
 /// Everything asked of one app in one round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// [`SAMPLE_SCHEMA`].
     pub schema: u32,
@@ -45,6 +45,26 @@ pub struct Sample {
     /// Places that hold mbufs, by name; libpmdscope only.
     #[serde(default)]
     pub stages: Vec<StageSample>,
+    /// PCI devices that the app's own arguments name, as the kernel sees them.
+    #[serde(default)]
+    pub devices: Vec<DeviceSample>,
+    /// Threads of lcores, as the kernel sees them; empty where `/proc` does not tell.
+    #[serde(default)]
+    pub threads: Vec<ThreadSample>,
+    /// Heaps of the EAL; at most 10 s old, since reading them takes the lock of `rte_malloc()`.
+    #[serde(default)]
+    pub heaps: Vec<HeapSample>,
+    /// Cycles per lcore as the app itself counts them (`rte_lcore_register_usage_cb()`); DPDK 23.03
+    /// and later.
+    #[serde(default)]
+    pub usage: Vec<UsageSample>,
+    /// Running secondary processes.
+    #[serde(default)]
+    pub secondaries: u32,
+    /// Control threads, which answer our requests, may run on the CPU of a polling lcore; `None`
+    /// where `/proc` does not tell.
+    #[serde(default)]
+    pub control_shares_poll_cpu: Option<bool>,
     /// What libpmdscope said of itself; `None` for a stock app (level 0).
     pub library: Option<LibrarySample>,
     /// Parts of the round that failed, as "endpoint: reason". The rest of the sample is valid.
@@ -72,6 +92,9 @@ pub struct AppIdentity {
     pub pid: u32,
     /// Start time of that process, clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
+    /// Wall clock at that start, nanoseconds since the epoch; 0 when `/proc` does not tell.
+    #[serde(default)]
+    pub start_realtime_ns: u64,
     /// DPDK version, as "DPDK 22.11.11".
     pub dpdk_version: String,
     /// Executable, when readable.
@@ -285,6 +308,64 @@ pub struct TeeSample {
     pub sampled_out: u64,
 }
 
+/// A PCI device that the app's arguments name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSample {
+    /// Address with its domain, for instance `0000:03:00.0`.
+    pub address: String,
+    /// The machine has a device at this address.
+    pub present: bool,
+    /// It is a network device (class 0x02).
+    pub network: bool,
+    /// Kernel driver it is bound to; `None` for none.
+    pub driver: Option<String>,
+}
+
+/// The kernel's view of the thread of one lcore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// Kernel thread id on this host.
+    pub tid: u32,
+    /// CPUs it may run on, as the kernel writes them, for instance `2-3`.
+    pub cpus: String,
+    /// CPU it ran on last.
+    pub cpu: u32,
+    /// Times that it gave up its CPU: it slept or waited, which a poll loop does not.
+    pub voluntary_switches: u64,
+    /// Times that its CPU was taken away.
+    pub involuntary_switches: u64,
+}
+
+/// One heap of the EAL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapSample {
+    /// Name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Of these, given out.
+    pub allocated: u64,
+    /// Of these, free.
+    pub free: u64,
+    /// The largest free piece, bytes.
+    pub greatest_free: u64,
+    /// Allocations.
+    pub allocations: u64,
+}
+
+/// Cycles of one lcore as the app itself counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// Cycles with work.
+    pub busy: u64,
+    /// All cycles.
+    pub total: u64,
+}
+
 /// What libpmdscope says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LibrarySample {
@@ -328,17 +409,7 @@ pub(crate) mod tests {
             duration_ns: 100_000,
             requests: 3,
             app: AppIdentity { name: "app".into(), pid: 7, start_ticks: 70, ..Default::default() },
-            ports: Vec::new(),
-            pools: Vec::new(),
-            queues: Vec::new(),
-            rings: Vec::new(),
-            lcores: Vec::new(),
-            tee: Vec::new(),
-            ledger: Vec::new(),
-            sites: Vec::new(),
-            stages: Vec::new(),
-            library: None,
-            partial: Vec::new(),
+            ..Sample::default()
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pmdscope_telemetry::deadline::Deadline;
 use pmdscope_telemetry::lock::{AppLock, LOCK_FILE};
 use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
-use pmdscope_telemetry::{Collector, Error, Thresholds, Tracker, finding};
+use pmdscope_telemetry::{Collector, Error, Rules, Tracker, finding};
 use support::{FakeApp, Recording};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -303,7 +303,7 @@ fn losing_the_connection_before_the_lcores_is_no_proof_of_no_polling() {
     assert!(sample.library.is_some() && sample.lcores.is_empty());
     assert!(sample.failed("/pmdscope/lcores"), "{:?}", sample.partial);
     let model = Tracker::default().update(sample);
-    assert_eq!(finding::judge(&model, &Thresholds::default()), []);
+    assert_eq!(finding::judge(&model, &Rules::default()), []);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pmdscope_telemetry::endpoint::ArmTime;
 use pmdscope_telemetry::leak::{LedgerMode, SiteKind};
 use pmdscope_telemetry::sample::Sample;
-use pmdscope_telemetry::{Armed, Collector, Error, Thresholds, Tracker, finding};
+use pmdscope_telemetry::{Armed, Collector, Error, Rules, Tracker, finding};
 use support::{FakeApp, Recording};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ fn ledger_sites_and_stages_are_collected_and_judged() {
     assert_eq!((sample.sites[0].kind, sample.sites[0].id), (SiteKind::Leak, 4));
     assert!(sample.stages[0].hold);
     let model = Tracker::default().update(sample);
-    let findings = finding::judge(&model, &Thresholds::default());
+    let findings = finding::judge(&model, &Rules::default());
     let leaks: Vec<_> = findings.iter().filter(|f| f.lint == "leak").collect();
     let subjects: Vec<_> = leaks.iter().map(|finding| finding.subject.as_str()).collect();
     assert_eq!(subjects, ["pool app.c:18", "pool before arming"]);
@@ -79,7 +79,7 @@ fn a_pipeline_that_leaks_and_frees_twice_is_told_line_by_line() {
     assert_eq!(sites.collect::<Vec<_>>(), expected);
     assert_eq!(sample.stages.iter().map(|stage| stage.held).sum::<u64>(), 27);
     let model = Tracker::default().update(sample);
-    let findings = finding::judge(&model, &Thresholds::default());
+    let findings = finding::judge(&model, &Rules::default());
     let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
     assert_eq!(lints, ["double_free", "leak", "leak"]);
 }

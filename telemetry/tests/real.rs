@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions, FindError, discover, find};
-use pmdscope_telemetry::{Collector, Error, Thresholds, Tracker, finding};
+use pmdscope_telemetry::{Collector, Error, Rules, Tracker, finding};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -225,7 +225,7 @@ fn without_ports() -> Result<(), Failed> {
     let _testpmd = host.start(&["--no-huge"], 0)?;
     let mut collector = host.await_started(0)?;
     let model = Tracker::default().update(collector.collect(DEADLINE)?);
-    let lints: Vec<_> = finding::judge(&model, &Thresholds::default());
+    let lints: Vec<_> = finding::judge(&model, &Rules::default());
     assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), ["no_ports"]);
     Ok(())
 }

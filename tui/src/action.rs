@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::subject::Subject;
 use crate::table::Sort;
 use crate::view::{Mode, Tab, View};
-use crate::world::{Baseline, World};
+use pmdscope_telemetry::world::{Baseline, World};
 
 /// Shortest and longest sampling interval, milliseconds.
 pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;

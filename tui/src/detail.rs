@@ -21,7 +21,7 @@ use crate::tables::leaks::pool_left_s;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
 use crate::theme::Tone;
 use crate::view::View;
-use crate::world::{AppState, World, severity_word};
+use pmdscope_telemetry::world::{Member, World};
 
 /// Columns of the bars of a histogram.
 const BAR: usize = 40;
@@ -43,7 +43,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn subject(&mut self, subject: &Subject, app: &AppState, now_ns: u64) -> Option<()> {
+    fn subject(&mut self, subject: &Subject, app: &Member, now_ns: u64) -> Option<()> {
         if app.stale() {
             let age = known(app.age_s(now_ns), seconds);
             self.text(&format!("old values: last heard of {age} ago"), Tone::Warn);
@@ -110,7 +110,7 @@ impl Page<'_> {
         Some(())
     }
 
-    fn app(&mut self, app: &AppState) {
+    fn app(&mut self, app: &Member) {
         let Some(model) = &app.model else {
             self.text("no answer yet", Tone::Dim);
             return;
@@ -151,7 +151,7 @@ impl Page<'_> {
     }
 
     fn finding(&mut self, finding: &Finding) {
-        self.field("severity", severity_word(finding.severity));
+        self.field("severity", finding.severity.word());
         self.field("app", &finding.app);
         if !finding.subject.is_empty() {
             self.field("about", &finding.subject);

@@ -1,5 +1,7 @@
 //! Apps for tests: one with the library that leaks, one stock app.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::finding::{Finding, Severity};
@@ -13,7 +15,7 @@ use pmdscope_telemetry::sample::{
 
 use crate::theme::Theme;
 use crate::view::View;
-use crate::world::{Event, World};
+use pmdscope_telemetry::world::{Event, World};
 
 /// 2026-01-02 03:04:05 UTC.
 const REALTIME_NS: u64 = 1_767_323_045_000_000_000;
@@ -43,7 +45,7 @@ pub(crate) fn world_of(model: Model, findings: Vec<Finding>) -> World {
 
 /// News of a sample.
 pub(crate) fn sampled(model: Model, findings: Vec<Finding>) -> Event {
-    Event::Sampled { app: model.sample.app.name.clone(), model: Box::new(model), findings }
+    Event::Sampled { app: model.sample.app.name.clone(), model: Arc::new(model), findings }
 }
 
 fn sample(name: &str, pid: u32) -> Sample {
@@ -57,6 +59,7 @@ fn sample(name: &str, pid: u32) -> Sample {
             name: name.to_owned(),
             pid,
             start_ticks: 1000,
+            start_realtime_ns: 0,
             dpdk_version: "DPDK 22.11.11".to_owned(),
             exe: Some(format!("/usr/bin/{name}")),
             eal_args: vec![
@@ -66,17 +69,7 @@ fn sample(name: &str, pid: u32) -> Sample {
                 "64".to_owned(),
             ],
         },
-        ports: Vec::new(),
-        pools: Vec::new(),
-        queues: Vec::new(),
-        rings: Vec::new(),
-        lcores: Vec::new(),
-        tee: Vec::new(),
-        ledger: Vec::new(),
-        sites: Vec::new(),
-        stages: Vec::new(),
-        library: None,
-        partial: Vec::new(),
+        ..Sample::default()
     }
 }
 
@@ -389,8 +382,6 @@ pub(crate) fn stock() -> Model {
         ports: vec![PortRates { id: 0, ..PortRates::default() }],
         queues: Vec::new(),
         pools: vec![PoolTrend { name: "mb_pool_0".to_owned(), ..PoolTrend::default() }],
-        lcores: Vec::new(),
-        ledger: Vec::new(),
-        sites: Vec::new(),
+        ..Model::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Terminal views over the telemetry model.
 //!
-//! [`world::World`] folds news from the sampling side; [`tables`] turns it into tables;
+//! [`pmdscope_telemetry::world::World`] folds news from the sampling side; [`tables`] turns it into tables;
 //! [`screen::render`] draws them on a terminal and [`report`] prints them without one.
 //! Keys become [`action::Action`]s that change the [`view::View`]. Only [`run`] and [`terminal`]
 //! touch a terminal.
@@ -23,4 +23,3 @@ pub mod tables;
 pub mod terminal;
 pub mod theme;
 pub mod view;
-pub mod world;

@@ -9,7 +9,7 @@ use crate::action::BINDINGS;
 use crate::detail;
 use crate::theme::Tone;
 use crate::view::{Mode, View};
-use crate::world::World;
+use pmdscope_telemetry::world::World;
 
 const LEGEND: [&str; 6] = [
     "!value   outside of what is healthy",

@@ -9,7 +9,7 @@ use crate::table::Table;
 use crate::tables;
 use crate::theme::Theme;
 use crate::view::{Tab, View};
-use crate::world::{AppState, World};
+use pmdscope_telemetry::world::{Member, World};
 
 /// Version of the JSON of [`Document`]; raised when a field changes its meaning.
 pub const REPORT_SCHEMA: u32 = 1;
@@ -20,7 +20,7 @@ pub struct Document<'a> {
     /// [`REPORT_SCHEMA`].
     pub schema: u32,
     /// By name; each with its state, newest model and findings.
-    pub apps: &'a [AppState],
+    pub apps: &'a [Member],
 }
 
 impl<'a> Document<'a> {

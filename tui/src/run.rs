@@ -19,7 +19,7 @@ use crate::screen::{self, Hit};
 use crate::terminal::Terminal;
 use crate::theme::Theme;
 use crate::view::View;
-use crate::world::{Event, World};
+use pmdscope_telemetry::world::{Event, World};
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
 use crate::theme::{Theme, Tone};
 use crate::view::{Mode, Tab, View};
-use crate::world::{World, severity_word};
+use pmdscope_telemetry::world::World;
 
 /// Where things are on a screen. Small screens lose the decoration first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,7 +161,7 @@ fn banner(view: &View, world: &World) -> Line<'static> {
     let (text, tone) = match findings.first() {
         Some((app, finding)) => {
             let (sign, tone) = severity_look(finding.severity, view);
-            let severity = severity_word(finding.severity);
+            let severity = finding.severity.word();
             let others = findings.len() - 1;
             let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
             let about = format!("{} {}", finding.app, finding.subject);

@@ -8,7 +8,7 @@ use crate::subject::Subject;
 use crate::table::{Sort, Table};
 use crate::tables;
 use crate::theme::Theme;
-use crate::world::{Baseline, World};
+use pmdscope_telemetry::world::{Baseline, World};
 
 /// The pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -148,7 +148,7 @@ fn mbuf_finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Thresholds, judge};
+    use crate::finding::{Rules, judge};
     use crate::leak::tests::{ledger, site};
     use crate::model::Tracker;
     use crate::sample::tests::{empty_sample, pool, port};
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn judged(sample: Sample) -> Vec<Finding> {
-        judge(&Tracker::default().update(sample), &Thresholds::default())
+        judge(&Tracker::default().update(sample), &Rules::default())
     }
 
     fn sited(site: SiteSample) -> Finding {
@@ -188,7 +188,7 @@ mod tests {
             sample
         };
         tracker.update(at(1, 10));
-        let findings = judge(&tracker.update(at(2, 22)), &Thresholds::default());
+        let findings = judge(&tracker.update(at(2, 22)), &Rules::default());
         let [leak] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((leak.lint, leak.severity), ("leak", Severity::Critical));
         assert_eq!(leak.subject, "mb app.c:18");

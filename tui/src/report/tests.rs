@@ -4,7 +4,8 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::fixture;
-use crate::world::Event;
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::world::Event;
 
 #[test]
 fn all_pages_as_text_without_escape_codes() {
@@ -31,6 +32,7 @@ fn nothing_found_says_what_to_do() {
 fn json_has_schema_state_model_and_findings() {
     let mut world = fixture::world();
     world.apply(Event::Lost {
+        class: ErrorClass::Timeout,
         app: "testpmd".to_owned(),
         reason: "gone".to_owned(),
         finding: None,

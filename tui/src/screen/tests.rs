@@ -9,7 +9,8 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
-use crate::world::Event;
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::world::Event;
 
 fn draw(width: u16, height: u16, view: &View, world: &World) -> Buffer {
     let view = &View { height, ..view.clone() };
@@ -119,6 +120,7 @@ fn stock_app_says_what_it_cannot_show() {
 fn lost_app_is_dimmed_with_its_age() {
     let mut world = fixture::world();
     world.apply(Event::Lost {
+        class: ErrorClass::Timeout,
         app: "reflector".to_owned(),
         reason: "connection refused".to_owned(),
         finding: fixture::leaking_findings().pop(),

@@ -12,7 +12,7 @@ use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};
 use crate::theme::Tone;
 use crate::view::View;
-use crate::world::{AppState, Status, World, severity_word};
+use pmdscope_telemetry::world::{Member, Status, World};
 
 /// Pools fuller than this are marked; the findings judge more finely.
 const POOL_NEARLY_USED: f64 = 0.9;
@@ -43,7 +43,7 @@ pub(super) fn apps(world: &World) -> Table {
     table
 }
 
-fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
+fn app_cells(app: &Member, now_ns: u64) -> Vec<Cell> {
     let state = state(app, now_ns);
     let Some(model) = &app.model else {
         let mut cells = vec![app_cell(app)];
@@ -99,7 +99,7 @@ fn longest_gap(model: &Model) -> Cell {
 }
 
 /// What there is to say about how fresh the numbers are.
-fn state(app: &AppState, now_ns: u64) -> Cell {
+fn state(app: &Member, now_ns: u64) -> Cell {
     match &app.status {
         Status::Waiting => Cell::text("waiting for an answer").tone(Tone::Dim),
         Status::Lost { reason } => {
@@ -110,11 +110,11 @@ fn state(app: &AppState, now_ns: u64) -> Cell {
 }
 
 /// Since when an app that does not answer was not heard of.
-pub(crate) fn lost(app: &AppState, now_ns: u64) -> String {
+pub(crate) fn lost(app: &Member, now_ns: u64) -> String {
     app.age_s(now_ns).map_or_else(|| "no answer".to_owned(), |s| format!("lost {} ago", seconds(s)))
 }
 
-fn live_state(app: &AppState) -> Cell {
+fn live_state(app: &Member) -> Cell {
     let Some(model) = &app.model else { return Cell::text("live") };
     if model.restarted {
         Cell::text("restarted").tone(Tone::Warn)
@@ -145,7 +145,7 @@ pub(super) fn findings(world: &World, view: &View) -> Table {
             about: finding.subject.clone(),
         };
         let cells = vec![
-            Cell::text(format!("{sign}{}", severity_word(finding.severity))).tone(tone),
+            Cell::text(format!("{sign}{}", finding.severity.word())).tone(tone),
             app_cell(app),
             Cell::text(finding.lint),
             Cell::text(&finding.subject),

@@ -11,7 +11,7 @@ use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};
 use crate::theme::Tone;
 use crate::view::View;
-use crate::world::{AppState, World};
+use pmdscope_telemetry::world::{Member, World};
 
 /// One row per lcore that polls through the library.
 pub(super) fn lcores(world: &World, view: &View) -> Table {
@@ -43,7 +43,7 @@ pub(super) fn lcores(world: &World, view: &View) -> Table {
 }
 
 fn lcore_cells(
-    app: &AppState,
+    app: &Member,
     lcore: &LcoreSample,
     rates: &LcoreRates,
     stall_us: Option<u64>,
@@ -106,7 +106,7 @@ pub(super) fn captures(world: &World) -> Table {
     table
 }
 
-fn capture_cells(app: &AppState, tee: &TeeSample) -> Vec<Cell> {
+fn capture_cells(app: &Member, tee: &TeeSample) -> Vec<Cell> {
     let filled = (tee.ring_bytes > 0).then(|| tee.used_bytes as f64 / tee.ring_bytes as f64);
     let state =
         if tee.armed { Cell::text("armed") } else { Cell::text("disarmed").tone(Tone::Warn) };

@@ -11,7 +11,7 @@ use crate::number::{count, known, seconds, si};
 use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};
 use crate::theme::{Theme, Tone};
-use crate::world::{AppState, World};
+use pmdscope_telemetry::world::{Member, World};
 
 /// One row per pool with a ledger.
 pub(super) fn ledgers(world: &World, theme: Theme) -> Table {
@@ -45,7 +45,7 @@ pub(super) fn ledgers(world: &World, theme: Theme) -> Table {
     table
 }
 
-fn ledger_cells(app: &AppState, ledger: &LedgerSample, rates: &LedgerRates) -> Vec<Cell> {
+fn ledger_cells(app: &Member, ledger: &LedgerSample, rates: &LedgerRates) -> Vec<Cell> {
     let stamps = if ledger.armed { "armed" } else { "off" };
     vec![
         app_cell(app),
@@ -98,7 +98,7 @@ pub fn sites(world: &World, paths: Paths) -> Table {
     table
 }
 
-fn subject(app: &AppState, site: &SiteSample) -> Subject {
+fn subject(app: &Member, site: &SiteSample) -> Subject {
     Subject::Site {
         app: app.name.clone(),
         pool: site.pool.clone(),
@@ -109,7 +109,7 @@ fn subject(app: &AppState, site: &SiteSample) -> Subject {
 }
 
 fn site_cells(
-    app: &AppState,
+    app: &Member,
     model: &Model,
     (site, rates): (&SiteSample, &SiteRates),
     place: String,
@@ -155,7 +155,7 @@ pub(super) fn stages(world: &World) -> Table {
     table
 }
 
-fn stage_cells(app: &AppState, stage: &StageSample) -> Vec<Cell> {
+fn stage_cells(app: &Member, stage: &StageSample) -> Vec<Cell> {
     let longest = Some(stage.longest_ms as f64).filter(|ms| *ms > 0.0);
     let bound = if stage.hold { "never".to_owned() } else { stage_ms(stage.bound_ms) };
     vec![

@@ -11,7 +11,7 @@ use crate::number::{known, si};
 use crate::table::{Cell, Table};
 use crate::theme::Tone;
 use crate::view::{Tab, View};
-use crate::world::{AppState, World};
+use pmdscope_telemetry::world::{Member, World};
 
 /// Said where a stock app cannot show what an app with the library does.
 pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
@@ -98,6 +98,6 @@ fn note_level_0(table: &mut Table, world: &World, what: &str) {
 }
 
 /// Name cell of the app that a row belongs to.
-fn app_cell(app: &AppState) -> Cell {
+fn app_cell(app: &Member) -> Cell {
     Cell::text(&app.name)
 }

@@ -11,7 +11,7 @@ use crate::number::{known, seconds, signed};
 use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};
 use crate::theme::Tone;
-use crate::world::{AppState, World};
+use pmdscope_telemetry::world::{Member, World};
 
 /// Pools that run out sooner than this are marked.
 const SOON_S: f64 = 600.0;
@@ -47,7 +47,7 @@ pub(super) fn pools(world: &World) -> Table {
     table
 }
 
-fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {
+fn pool_cells(app: &Member, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {
     let part = |of: fn(Occupancy) -> u64| number_or(pool.occupancy.map(of), UNSUPPORTED);
     let full = trend.used_ratio.is_some_and(|ratio| ratio >= 1.0);
     let soon = trend.exhausted_in_s.is_some_and(|s| s < SOON_S);

@@ -12,7 +12,7 @@ use crate::subject::{Subject, direction_word};
 use crate::table::{Cell, Column, Table};
 use crate::theme::Tone;
 use crate::view::View;
-use crate::world::{AppState, World};
+use pmdscope_telemetry::world::{Member, World};
 
 /// One row per port.
 pub(super) fn ports(world: &World, view: &View) -> Table {
@@ -61,7 +61,7 @@ fn totals(port: &PortSample, baseline: Option<&Sample>) -> PortStats {
     }
 }
 
-fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
+fn port_cells(app: &Member, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(port.id)), port.id.to_string()),
@@ -143,7 +143,7 @@ pub(super) fn queues(world: &World) -> Table {
     table
 }
 
-fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates) -> Vec<Cell> {
+fn queue_cells(app: &Member, queue: &QueueSample, rates: &QueueRates) -> Vec<Cell> {
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),

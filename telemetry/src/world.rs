@@ -1,11 +1,14 @@
-//! All apps as last heard of: what the views draw and the reports print.
+//! All apps as last heard of: what views draw, reports print and exporters export.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use pmdscope_telemetry::finding::{Finding, Severity};
-use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::sample::Sample;
 use serde::Serialize;
+
+use crate::error::ErrorClass;
+use crate::finding::Finding;
+use crate::model::Model;
+use crate::sample::Sample;
 
 /// News from the sampling side.
 #[derive(Clone, Debug)]
@@ -20,7 +23,7 @@ pub enum Event {
         /// File-prefix.
         app: String,
         /// Its state.
-        model: Box<Model>,
+        model: Arc<Model>,
         /// What is wrong with it.
         findings: Vec<Finding>,
     },
@@ -28,7 +31,9 @@ pub enum Event {
     Lost {
         /// File-prefix.
         app: String,
-        /// Why.
+        /// Why, for programs.
+        class: ErrorClass,
+        /// Why, for people.
         reason: String,
         /// The same, judged.
         finding: Option<Finding>,
@@ -62,7 +67,7 @@ pub enum Status {
 
 /// One app.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AppState {
+pub struct Member {
     /// File-prefix.
     #[serde(rename = "app")]
     pub name: String,
@@ -70,12 +75,26 @@ pub struct AppState {
     #[serde(flatten)]
     pub status: Status,
     /// The last answer; older than now when the app is lost.
-    pub model: Option<Model>,
+    pub model: Option<Arc<Model>>,
     /// Findings of the last answer, or about its absence.
     pub findings: Vec<Finding>,
+    /// How often it could not be asked since it was found, by reason.
+    #[serde(skip)]
+    pub errors: BTreeMap<ErrorClass, u64>,
 }
 
-impl AppState {
+impl Member {
+    /// An app that nothing is known of.
+    fn waiting(name: String) -> Self {
+        Self {
+            name,
+            status: Status::Waiting,
+            model: None,
+            findings: Vec::new(),
+            errors: BTreeMap::new(),
+        }
+    }
+
     /// The values shown are not those of now.
     pub fn stale(&self) -> bool {
         self.status != Status::Live
@@ -97,9 +116,11 @@ impl AppState {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct World {
     /// By name.
-    pub apps: Vec<AppState>,
+    pub apps: Vec<Member>,
     /// Monotonic clock, nanoseconds: the present for ages.
     pub now_ns: u64,
+    /// Wall clock at that moment, nanoseconds since the epoch.
+    pub realtime_ns: u64,
     /// Shown when there is no app.
     pub advice: String,
 }
@@ -114,11 +135,12 @@ impl World {
             Event::Sampled { app, model, findings } => {
                 let state = self.app(app);
                 state.status = Status::Live;
-                state.model = Some(*model);
+                state.model = Some(model);
                 state.findings = findings;
             }
-            Event::Lost { app, reason, finding } => {
+            Event::Lost { app, class, reason, finding } => {
                 let state = self.app(app);
+                *state.errors.entry(class).or_default() += 1;
                 state.status = Status::Lost { reason };
                 state.findings = finding.into_iter().collect();
             }
@@ -128,12 +150,12 @@ impl World {
     }
 
     /// The app of that name.
-    pub fn find(&self, name: &str) -> Option<&AppState> {
+    pub fn find(&self, name: &str) -> Option<&Member> {
         self.apps.iter().find(|app| app.name == name)
     }
 
     /// Findings of all apps, worst first.
-    pub fn findings(&self) -> Vec<(&AppState, &Finding)> {
+    pub fn findings(&self) -> Vec<(&Member, &Finding)> {
         let apps = self.apps.iter();
         let mut all: Vec<_> = apps.flat_map(|a| a.findings.iter().map(move |f| (a, f))).collect();
         all.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
@@ -141,17 +163,15 @@ impl World {
     }
 
     /// Apps with their newest answer.
-    pub fn models(&self) -> impl Iterator<Item = (&AppState, &Model)> {
-        self.apps.iter().filter_map(|app| Some((app, app.model.as_ref()?)))
+    pub fn models(&self) -> impl Iterator<Item = (&Member, &Model)> {
+        self.apps.iter().filter_map(|app| Some((app, app.model.as_deref()?)))
     }
 
-    fn app(&mut self, name: String) -> &mut AppState {
+    fn app(&mut self, name: String) -> &mut Member {
         let index = match self.apps.binary_search_by(|app| app.name.cmp(&name)) {
             Ok(index) => index,
             Err(index) => {
-                let app =
-                    AppState { name, status: Status::Waiting, model: None, findings: Vec::new() };
-                self.apps.insert(index, app);
+                self.apps.insert(index, Member::waiting(name));
                 index
             }
         };
@@ -181,14 +201,5 @@ impl Baseline {
     /// Nothing is marked.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
-    }
-}
-
-/// A severity in one word.
-pub fn severity_word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Critical => "critical",
     }
 }

@@ -1,0 +1,274 @@
+//! Sampling: a [`Session`] per app, and a [`Fleet`] of all apps that were found or are expected.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::time::ClockId;
+
+use crate::collect::{Collector, now_ns};
+use crate::discover::{self, App, AppState, DiscoverOptions, FindError};
+use crate::error::{Error, ErrorClass};
+use crate::finding::{self, Rules};
+use crate::model::Tracker;
+use crate::names::Names;
+use crate::sample::Sample;
+use crate::world::{Event, World};
+
+/// Longest wait for one app to answer one round, unless the caller knows better.
+pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Where apps are looked for, what they are called, and what is expected of them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to look.
+    pub discover: DiscoverOptions,
+    /// What apps are called.
+    pub names: Names,
+    /// How they are judged.
+    pub rules: Rules,
+    /// How long an app that has ended stays visible as down; an expected one stays for ever.
+    pub keep_lost: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            discover: DiscoverOptions::default(),
+            names: Names::default(),
+            rules: Rules::default(),
+            keep_lost: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl Settings {
+    /// The apps on this machine, by the names that tools give them: mapped where the settings say so.
+    /// Those that share a name, in directories of several users, are called by their directories,
+    /// which are accepted as names too.
+    pub fn running(&self) -> Vec<App> {
+        self.names.give(&discover::discover(&self.discover))
+    }
+
+    /// The one live app of that name, file-prefix or directory; without a name, the only live one.
+    ///
+    /// # Errors
+    /// When there is none, when there are several, or when it cannot be asked.
+    pub fn find(&self, name: Option<&str>) -> Result<App, FindError> {
+        discover::choose(name, self.running(), &self.discover)
+    }
+}
+
+/// One app, sampled again and again.
+#[derive(Debug)]
+pub struct Session {
+    collector: Collector,
+    judge: Judge,
+    /// When it was last heard of, or found.
+    heard: Instant,
+}
+
+impl Session {
+    /// Connects at the first sample.
+    pub fn new(app: App, settings: &Settings) -> Self {
+        Self {
+            collector: Collector::new(app),
+            judge: Judge::new(settings.rules.clone()),
+            heard: Instant::now(),
+        }
+    }
+
+    /// The app, as it was found.
+    pub fn app(&self) -> &App {
+        self.collector.app()
+    }
+
+    /// Asks the app once, within `timeout`; connects again by itself after it was lost.
+    pub fn sample(&mut self, timeout: Duration) -> Event {
+        match self.collector.collect(timeout) {
+            Ok(sample) => {
+                self.heard = Instant::now();
+                self.judge.sampled(sample)
+            }
+            Err(error) => lost(self.collector.app(), &error),
+        }
+    }
+}
+
+/// Turns the samples of one app, live or recorded, into news.
+#[derive(Debug)]
+pub struct Judge {
+    tracker: Tracker,
+    rules: Rules,
+}
+
+impl Judge {
+    /// One that has seen nothing yet.
+    pub fn new(rules: Rules) -> Self {
+        Self { tracker: Tracker::default(), rules }
+    }
+
+    /// The news in a sample.
+    pub fn sampled(&mut self, sample: Sample) -> Event {
+        let app = sample.app.name.clone();
+        let model = Arc::new(self.tracker.update(sample));
+        let findings = finding::judge(&model, &self.rules);
+        Event::Sampled { app, model, findings }
+    }
+}
+
+/// An app that was found and then does not answer is as bad as one that never did.
+fn lost(app: &App, error: &Error) -> Event {
+    let class = error.class();
+    let lost = App { state: AppState::Unreachable(class.into()), ..app.clone() };
+    let finding = finding::judge_unasked(&lost)
+        .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
+    Event::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
+}
+
+/// News of an app that cannot be asked; `None` when it can.
+pub fn unasked(app: &App) -> Option<Event> {
+    let (class, reason) = obstacle(app.state)?;
+    let finding = finding::judge_unasked(app);
+    Some(Event::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
+}
+
+/// Why an app that runs cannot be asked; `None` when it can.
+pub fn obstacle(state: AppState) -> Option<(ErrorClass, &'static str)> {
+    match state {
+        AppState::Live => None,
+        AppState::NoTelemetry => Some((
+            ErrorClass::TelemetryOff,
+            "runs without telemetry; start it without --no-telemetry",
+        )),
+        AppState::Stale => Some((ErrorClass::Refused, "has ended and left its files behind")),
+        AppState::Unreachable(why) => Some((why.into(), why.advice())),
+    }
+}
+
+/// All chosen apps, sampled at the same moments.
+#[derive(Debug)]
+pub struct Fleet {
+    /// What is known so far.
+    pub world: World,
+    settings: Settings,
+    sessions: Vec<Session>,
+}
+
+impl Fleet {
+    /// The apps that run now, or the one of that name, and those that are expected.
+    ///
+    /// # Errors
+    /// When there is none at all, or the only one cannot be asked.
+    pub fn start(name: Option<&str>, settings: Settings) -> Result<Self, FindError> {
+        let apps = match name {
+            Some(name) => vec![settings.find(Some(name))?],
+            None => settings.running(),
+        };
+        let expected = name.is_none() && !settings.rules.expected.apps.is_empty();
+        if !expected && !apps.iter().any(|app| app.state == AppState::Live) {
+            settings.find(None)?;
+        }
+        let mut fleet = Self::new(settings);
+        fleet.meet(apps);
+        if name.is_none() {
+            fleet.miss();
+        }
+        Ok(fleet)
+    }
+
+    /// A fleet without apps; [`Fleet::look`] finds them.
+    pub fn new(settings: Settings) -> Self {
+        Self { world: World::default(), settings, sessions: Vec::new() }
+    }
+
+    /// Takes in apps that have come since, gives up those that have been gone for too long, and
+    /// misses those that are expected and were never seen.
+    pub fn look(&mut self) {
+        let known = |app: &App| self.sessions.iter().any(|s| s.app().socket == app.socket);
+        let apps: Vec<App> =
+            self.settings.running().into_iter().filter(|app| !known(app)).collect();
+        let seen: Vec<String> = apps.iter().map(|app| app.name.clone()).collect();
+        self.meet(apps);
+        self.give_up(&seen);
+        self.miss();
+    }
+
+    /// Samples all apps at once; a stuck one delays the others by `timeout` at most.
+    pub fn sample(&mut self, timeout: Duration) {
+        let events: Vec<Event> = match self.sessions.as_mut_slice() {
+            // Most machines run one: no need of another thread.
+            [session] => vec![session.sample(timeout)],
+            sessions => thread::scope(|scope| {
+                let samples: Vec<_> = sessions
+                    .iter_mut()
+                    .map(|session| scope.spawn(move || session.sample(timeout)))
+                    .collect();
+                samples.into_iter().filter_map(|sample| sample.join().ok()).collect()
+            }),
+        };
+        for event in events {
+            self.world.apply(event);
+        }
+        self.world.now_ns = now_ns(ClockId::Monotonic);
+        self.world.realtime_ns = now_ns(ClockId::Realtime);
+    }
+
+    fn meet(&mut self, apps: Vec<App>) {
+        for app in apps {
+            match unasked(&app) {
+                None => {
+                    self.world.apply(Event::Found { app: app.name.clone() });
+                    self.sessions.push(Session::new(app, &self.settings));
+                }
+                Some(event) => self.world.apply(event),
+            }
+        }
+    }
+
+    fn give_up(&mut self, seen: &[String]) {
+        let (keep, expected) = (self.settings.keep_lost, &self.settings.rules.expected);
+        self.sessions.retain(|session| {
+            session.heard.elapsed() < keep || expected.app(&session.app().name).is_some()
+        });
+        let asked = |name: &str| self.sessions.iter().any(|s| s.app().name == name);
+        let gone: Vec<String> = self
+            .world
+            .apps
+            .iter()
+            .map(|app| &app.name)
+            .filter(|name| !asked(name) && !seen.contains(name) && expected.app(name).is_none())
+            .cloned()
+            .collect();
+        for app in gone {
+            self.world.apply(Event::Gone { app });
+        }
+    }
+
+    fn miss(&mut self) {
+        let missing: Vec<Event> = self
+            .settings
+            .rules
+            .expected
+            .apps
+            .iter()
+            .filter(|app| self.world.find(&app.name).is_none())
+            .map(|app| Event::missing(&app.name))
+            .collect();
+        for event in missing {
+            self.world.apply(event);
+        }
+    }
+}
+
+impl Event {
+    /// An expected app that was never seen.
+    fn missing(app: &str) -> Self {
+        Self::Lost {
+            app: app.to_owned(),
+            class: ErrorClass::Missing,
+            reason: "is expected, and does not run".to_owned(),
+            finding: Some(finding::judge_missing(app)),
+        }
+    }
+}
