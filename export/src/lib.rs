@@ -4,4 +4,8 @@
 //! become text or OTLP. Nothing is kept between two scrapes but what cannot be asked again: how often
 //! an app could not be asked.
 
+pub mod address;
 pub mod family;
+pub mod options;
+
+pub use options::Options;

@@ -1,0 +1,104 @@
+//! Where the exporter listens.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where the exporter listens unless told otherwise: this machine alone.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:9177";
+
+/// One place to listen at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port.
+    Tcp {
+        /// Name or address without brackets; empty for every address of the machine.
+        host: String,
+        /// 0 lets the system choose.
+        port: u16,
+    },
+    /// A unix socket, by its path.
+    Unix(PathBuf),
+    /// The sockets that systemd opened for this service.
+    Systemd,
+}
+
+/// Text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no address to listen at; examples: 127.0.0.1:9177, [::1]:9177, :9177 for every \
+     address of this machine, unix:/run/pmdscope.sock, systemd for socket activation"
+)]
+pub struct AddressError(String);
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        parse(text).ok_or_else(|| AddressError(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Address> {
+    if text == "systemd" {
+        return Some(Address::Systemd);
+    }
+    if let Some(path) = text.strip_prefix("unix:") {
+        return path.starts_with('/').then(|| Address::Unix(path.into()));
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok())??;
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.strip_suffix(']').filter(|v6| v6.contains(':'))?,
+        None => host,
+    };
+    let bare_v6 = host.contains(':') && !text.starts_with('[');
+    let odd = host.chars().any(|c| c.is_whitespace() || c == '/');
+    (!bare_v6 && !odd).then(|| Address::Tcp { host: host.to_owned(), port })
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Systemd => f.write_str("systemd"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_form_is_read_and_written_alike() {
+        for text in
+            ["127.0.0.1:9177", "[::1]:9177", ":9177", "localhost:0", "unix:/run/p.sock", "systemd"]
+        {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_says_what_one_looks_like() {
+        for text in ["", "9177", "host", "::1:9177", "[x]:1", "a:65536", "a:+1", "unix:x", "a b:1"]
+        {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains("127.0.0.1:9177"), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_in_a_form_that_reads_the_same(text: String) {
+            if let Ok(address) = text.parse::<Address>() {
+                prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+            }
+        }
+    }
+}

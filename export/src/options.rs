@@ -1,0 +1,48 @@
+//! What the exporter serves, where, and to whom.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::address::{Address, DEFAULT_LISTEN};
+
+/// Settings of the exporter: section `[export]` of the configuration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: Vec<Address>,
+    /// TLS and passwords, in the format of Prometheus' exporters; `None`: neither.
+    pub web_config: Option<PathBuf>,
+    /// Longest time for one scrape; the timeout that Prometheus announces shortens it.
+    pub timeout: Duration,
+    /// Lints that do not make an app unready or unhealthy.
+    pub tolerate: Vec<String>,
+    /// OTLP receiver to push to, `http://` or `https://`; `None`: no push.
+    pub otlp: Option<String>,
+    /// Time between two pushes.
+    pub otlp_interval: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: DEFAULT_LISTEN.parse().into_iter().collect(),
+            web_config: None,
+            timeout: Duration::from_secs(5),
+            tolerate: vec!["queue_imbalance".to_owned(), "stall".to_owned()],
+            otlp: None,
+            otlp_interval: Duration::from_secs(15),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_default_only_this_machine_may_ask() {
+        let listen: Vec<String> =
+            Options::default().listen.iter().map(Address::to_string).collect();
+        assert_eq!(listen, [DEFAULT_LISTEN]);
+    }
+}
