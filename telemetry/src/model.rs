@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::leak::LedgerSample;
 use crate::loss::{LedgerRates, Losses, SiteRates};
-use crate::sample::{Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample};
+use crate::sample::{
+    Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
+};
 use crate::trend::Trend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
@@ -27,6 +29,8 @@ pub struct Model {
     pub pools: Vec<PoolTrend>,
     /// Derived per lcore, in the order of `sample.lcores`.
     pub lcores: Vec<LcoreRates>,
+    /// Derived per thread of an lcore, in the order of `sample.threads`.
+    pub threads: Vec<ThreadRates>,
     /// Derived per ledger, in the order of `sample.ledger`.
     pub ledger: Vec<LedgerRates>,
     /// Derived per site, in the order of `sample.sites`.
@@ -112,6 +116,17 @@ pub struct LcoreRates {
     pub stalls_ps: Option<f64>,
 }
 
+/// Per-second rates of the thread of one lcore, as the kernel sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ThreadRates {
+    /// lcore id.
+    pub lcore: u32,
+    /// Times that it gave up its CPU.
+    pub voluntary_ps: Option<f64>,
+    /// Times that its CPU was taken away.
+    pub involuntary_ps: Option<f64>,
+}
+
 /// How far back trends look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrendOptions {
@@ -169,6 +184,7 @@ impl Tracker {
             queues: queue_rates(&sample.queues, interval.as_ref()),
             pools: self.pool_trends(&sample),
             lcores: sample.lcores.iter().map(|l| lcore_rates(l, interval.as_ref())).collect(),
+            threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
             ledger,
             sites,
             sample,
@@ -350,6 +366,19 @@ fn lcore_rates(lcore: &LcoreSample, interval: Option<&Interval<'_>>) -> LcoreRat
         // The app counts while it is read, so the ratio could exceed 1 by a hair.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
+    }
+}
+
+fn thread_rates(thread: &ThreadSample, interval: Option<&Interval<'_>>) -> ThreadRates {
+    let same = |before: &&ThreadSample| (before.lcore, before.tid) == (thread.lcore, thread.tid);
+    let before = interval.and_then(|i| Some((i, i.last.threads.iter().find(same)?)));
+    let rate = |of: fn(&ThreadSample) -> u64| {
+        before.and_then(|(interval, before)| interval.rate(of(thread), of(before)))
+    };
+    ThreadRates {
+        lcore: thread.lcore,
+        voluntary_ps: rate(|thread| thread.voluntary_switches),
+        involuntary_ps: rate(|thread| thread.involuntary_switches),
     }
 }
 

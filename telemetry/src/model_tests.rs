@@ -156,6 +156,23 @@ fn a_pool_keeps_its_history_when_it_was_not_read_but_not_when_it_is_gone() {
     assert_eq!(tracker.update(with_pool(5)).pools[0].history, [5]);
 }
 
+#[test]
+fn switches_of_threads_have_rates_until_the_thread_is_another() {
+    let with_thread = |seconds, tid, involuntary_switches| {
+        let mut sample = at(seconds, 0);
+        let thread = ThreadSample { lcore: 3, tid, involuntary_switches, ..Default::default() };
+        sample.threads = vec![thread];
+        sample
+    };
+    let mut tracker = Tracker::default();
+    let first = tracker.update(with_thread(1, 70, 10)).threads.remove(0);
+    assert_eq!((first.lcore, first.involuntary_ps), (3, None));
+    let second = tracker.update(with_thread(3, 70, 30)).threads.remove(0);
+    assert_eq!((second.voluntary_ps, second.involuntary_ps), (Some(0.0), Some(10.0)));
+    let other = tracker.update(with_thread(4, 71, 40)).threads.remove(0);
+    assert_eq!(other.involuntary_ps, None);
+}
+
 proptest! {
     #[test]
     fn rates_are_never_negative_and_never_above_what_was_counted(

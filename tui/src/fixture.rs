@@ -321,6 +321,7 @@ pub(crate) fn leaking() -> Model {
         lcores: vec![lcore_rates(1), lcore_rates(2)],
         ledger: vec![losses],
         sites,
+        ..Model::default()
     }
 }
 
