@@ -7,6 +7,7 @@
 #![allow(clippy::missing_errors_doc)]
 
 pub mod disk;
+pub mod exporter;
 pub mod oracle;
 pub mod pair;
 pub mod process;

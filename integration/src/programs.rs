@@ -34,6 +34,11 @@ pub fn capture_app() -> Result<PathBuf> {
     built("build/integration/pmdscope-capture-app")
 }
 
+/// The app whose ports are all different, and which does nothing.
+pub fn idle_app() -> Result<PathBuf> {
+    built("build/integration/pmdscope-idle-app")
+}
+
 fn built(path: &str) -> Result<PathBuf> {
     let path = root().join(path);
     ensure!(path.exists(), "{} does not exist: run `make build` first", path.display());
