@@ -1,5 +1,7 @@
 //! Metric families: what all encoders encode. Built anew for each scrape.
 
+use std::sync::Arc;
+
 /// How the values of a family behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -28,6 +30,26 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+impl Metric {
+    /// The name of the family in `OpenMetrics`, where `_total` and `_info` belong to the samples.
+    pub fn family(&self) -> &'static str {
+        let suffix = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            _ => "",
+        };
+        self.name.strip_suffix(suffix).unwrap_or(self.name)
+    }
+
+    /// The base unit that the name ends with; `None` for plain counts and ratios.
+    pub fn unit(&self) -> Option<&'static str> {
+        const UNITS: [&str; 4] = ["bytes_per_second", "bytes", "hertz", "seconds"];
+        let family = self.family();
+        let named = |unit: &&&str| family.strip_suffix(**unit).is_some_and(|f| f.ends_with('_'));
+        UNITS.iter().find(named).copied()
+    }
+}
+
 /// The samples of one metric in one scrape.
 #[derive(Debug)]
 pub struct Family {
@@ -37,11 +59,14 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
+/// Values of a metric's labels, in its order; shared by all samples about the same thing.
+pub type Labels = Arc<[String]>;
+
 /// One sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Values of the metric's labels, in its order.
-    pub labels: Vec<String>,
+    pub labels: Labels,
     /// The value.
     pub value: Value,
 }

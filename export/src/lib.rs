@@ -5,6 +5,7 @@
 //! an app could not be asked.
 
 pub mod address;
+pub mod catalogue;
 pub mod family;
 pub mod options;
 

@@ -1,0 +1,106 @@
+//! Every metric there is, by group: its name, its labels, and what to conclude from it.
+
+mod app;
+mod lcore;
+mod memory;
+mod port;
+
+pub use app::*;
+pub use lcore::*;
+pub use memory::*;
+pub use port::*;
+
+use crate::family::Metric;
+
+/// Declares metrics, each as a static of its own, and the list of them.
+macro_rules! metrics {
+    ($list:ident: $($metric:ident = $kind:ident $name:literal [$($label:literal)*] $help:literal;)+) => {
+        $(
+            #[doc = concat!("`", $name, "`")]
+            pub static $metric: $crate::family::Metric = $crate::family::Metric {
+                name: $name,
+                kind: $crate::family::Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+            };
+        )+
+        pub(super) static $list: &[&$crate::family::Metric] = &[$(&$metric),+];
+    };
+}
+use metrics;
+
+/// Metrics about one kind of thing.
+#[derive(Debug)]
+pub struct Group {
+    /// What they are about.
+    pub title: &'static str,
+    /// The metrics, in the order in which they are exported.
+    pub metrics: &'static [&'static Metric],
+}
+
+/// All metrics, in the order in which they are exported.
+pub static GROUPS: &[Group] = &[
+    Group { title: "Exporter", metrics: app::EXPORTER },
+    Group { title: "Apps", metrics: app::APP },
+    Group { title: "PCI devices", metrics: port::PCI },
+    Group { title: "Ports", metrics: port::PORT },
+    Group { title: "Queues", metrics: port::QUEUE },
+    Group { title: "Mempools", metrics: memory::POOL },
+    Group { title: "Leaks", metrics: memory::LEAK },
+    Group { title: "Rings", metrics: memory::RING },
+    Group { title: "Heaps", metrics: memory::HEAP },
+    Group { title: "Lcores", metrics: lcore::LCORE },
+    Group { title: "Captures", metrics: lcore::CAPTURE },
+];
+
+/// All metrics, in the order in which they are exported.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    GROUPS.iter().flat_map(|group| group.metrics.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::family::Kind;
+
+    #[test]
+    fn names_are_unique_also_as_families() {
+        let mut names = BTreeSet::new();
+        for metric in all() {
+            assert!(names.insert(metric.family()), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for Metric { name, kind, labels, help } in all() {
+            assert!(name.starts_with("dpdk_"), "{name}");
+            assert!(name.bytes().all(|b| b == b'_' || b.is_ascii_lowercase()), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), *kind == Kind::Info, "{name}");
+            assert!(!labels.contains(&"le"), "{name}");
+            assert!(help.ends_with('.') && !help.contains(['\n', '\\']), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn help_names_only_metrics_that_exist() {
+        let names: BTreeSet<_> = all().map(|metric| metric.name).collect();
+        for metric in all() {
+            let words = metric.help.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            for word in words.filter(|word| word.starts_with("dpdk_")) {
+                assert!(names.contains(word), "{}: {word}", metric.name);
+            }
+        }
+    }
+
+    #[test]
+    fn units_come_from_names() {
+        assert_eq!(PORT_RECEIVE_BYTES.unit(), Some("bytes"));
+        assert_eq!(PORT_LINK_SPEED.unit(), Some("bytes_per_second"));
+        assert_eq!(LCORE_POLL_GAP.unit(), Some("seconds"));
+        assert_eq!(PORT_RECEIVE_PACKETS.unit(), None);
+    }
+}
