@@ -152,7 +152,15 @@ pub struct Fleet {
     /// What is known so far.
     pub world: World,
     settings: Settings,
-    sessions: Vec<Session>,
+    seats: Vec<Seat>,
+}
+
+/// An app that is sampled.
+#[derive(Debug)]
+struct Seat {
+    app: App,
+    /// `None` while it is lent.
+    session: Option<Session>,
 }
 
 impl Fleet {
@@ -179,15 +187,19 @@ impl Fleet {
 
     /// A fleet without apps; [`Fleet::look`] finds them.
     pub fn new(settings: Settings) -> Self {
-        Self { world: World::default(), settings, sessions: Vec::new() }
+        Self { world: World::default(), settings, seats: Vec::new() }
     }
 
     /// Takes in apps that have come since, gives up those that have been gone for too long, and
     /// misses those that are expected and were never seen.
     pub fn look(&mut self) {
-        let known = |app: &App| self.sessions.iter().any(|s| s.app().socket == app.socket);
-        let apps: Vec<App> =
-            self.settings.running().into_iter().filter(|app| !known(app)).collect();
+        self.see(self.settings.running());
+    }
+
+    /// As [`Fleet::look`], for a caller who has looked: the apps of [`Settings::running`].
+    pub fn see(&mut self, running: Vec<App>) {
+        let known = |app: &App| self.seats.iter().any(|seat| seat.app.socket == app.socket);
+        let apps: Vec<App> = running.into_iter().filter(|app| !known(app)).collect();
         let seen: Vec<String> = apps.iter().map(|app| app.name.clone()).collect();
         self.meet(apps);
         self.give_up(&seen);
@@ -196,7 +208,9 @@ impl Fleet {
 
     /// Samples all apps at once; a stuck one delays the others by `timeout` at most.
     pub fn sample(&mut self, timeout: Duration) {
-        let events: Vec<Event> = match self.sessions.as_mut_slice() {
+        let mut sessions: Vec<_> =
+            self.seats.iter_mut().filter_map(|seat| seat.session.as_mut()).collect();
+        let events: Vec<Event> = match sessions.as_mut_slice() {
             // Most machines run one: no need of another thread.
             [session] => vec![session.sample(timeout)],
             sessions => thread::scope(|scope| {
@@ -210,6 +224,31 @@ impl Fleet {
         for event in events {
             self.world.apply(event);
         }
+        self.tell_time();
+    }
+
+    /// Names of the apps that can be asked.
+    pub fn asked(&self) -> impl Iterator<Item = &str> {
+        self.seats.iter().map(|seat| seat.app.name.as_str())
+    }
+
+    /// Lends the session of an app to another thread, which samples it and gives it back. `None` when
+    /// there is no such app, or its session is lent already.
+    pub fn lend(&mut self, app: &str) -> Option<Session> {
+        self.seats.iter_mut().find(|seat| seat.app.name == app)?.session.take()
+    }
+
+    /// Takes a lent session back, with the news it has brought.
+    pub fn take_back(&mut self, session: Session, news: Event) {
+        let mut seats = self.seats.iter_mut();
+        // The app may have been given up meanwhile.
+        let Some(seat) = seats.find(|s| s.app.socket == session.app().socket) else { return };
+        seat.session = Some(session);
+        self.world.apply(news);
+        self.tell_time();
+    }
+
+    fn tell_time(&mut self) {
         self.world.now_ns = now_ns(ClockId::Monotonic);
         self.world.realtime_ns = now_ns(ClockId::Realtime);
     }
@@ -219,7 +258,8 @@ impl Fleet {
             match unasked(&app) {
                 None => {
                     self.world.apply(Event::Found { app: app.name.clone() });
-                    self.sessions.push(Session::new(app, &self.settings));
+                    let session = Some(Session::new(app.clone(), &self.settings));
+                    self.seats.push(Seat { app, session });
                 }
                 Some(event) => self.world.apply(event),
             }
@@ -228,10 +268,11 @@ impl Fleet {
 
     fn give_up(&mut self, seen: &[String]) {
         let (keep, expected) = (self.settings.keep_lost, &self.settings.rules.expected);
-        self.sessions.retain(|session| {
-            session.heard.elapsed() < keep || expected.app(&session.app().name).is_some()
+        self.seats.retain(|seat| {
+            seat.session.as_ref().is_none_or(|session| session.heard.elapsed() < keep)
+                || expected.app(&seat.app.name).is_some()
         });
-        let asked = |name: &str| self.sessions.iter().any(|s| s.app().name == name);
+        let asked = |name: &str| self.seats.iter().any(|seat| seat.app.name == name);
         let gone: Vec<String> = self
             .world
             .apps
@@ -270,5 +311,45 @@ impl Event {
             reason: "is expected, and does not run".to_owned(),
             finding: Some(finding::judge_missing(app)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app(name: &str) -> App {
+        let dir = std::path::PathBuf::from("/nonexistent").join(name);
+        let socket = dir.join("socket");
+        let (pid, dpdk_version, state) = (None, None, AppState::Live);
+        App { name: name.to_owned(), dir, socket, pid, dpdk_version, state }
+    }
+
+    #[test]
+    fn a_session_is_lent_once_and_its_news_come_back_with_it() {
+        let mut fleet = Fleet::new(Settings::default());
+        fleet.see(vec![app("a"), app("b")]);
+        let mut session = fleet.lend("a").unwrap();
+        assert!(fleet.lend("a").is_none() && fleet.lend("x").is_none());
+        fleet.see(vec![app("a")]);
+        fleet.sample(Duration::ZERO);
+        assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(fleet.world.find("a").unwrap().errors.is_empty(), "it was lent");
+        let news = session.sample(Duration::ZERO);
+        fleet.take_back(session, news);
+        assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 1);
+        assert!(fleet.lend("a").is_some());
+    }
+
+    #[test]
+    fn an_app_that_was_given_up_meanwhile_does_not_come_back() {
+        let mut fleet = Fleet::new(Settings::default());
+        fleet.see(vec![app("a")]);
+        let mut session = fleet.lend("a").unwrap();
+        fleet.seats.clear();
+        fleet.see(Vec::new());
+        let news = session.sample(Duration::ZERO);
+        fleet.take_back(session, news);
+        assert!(fleet.world.apps.is_empty());
     }
 }
