@@ -7,6 +7,7 @@
 pub mod address;
 pub mod catalogue;
 pub mod family;
+pub mod health;
 pub mod options;
 
 pub use options::Options;

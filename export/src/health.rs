@@ -1,0 +1,137 @@
+//! Whether an app is well: one verdict, for `/ready` and for the metrics of health.
+
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::world::{Member, Status};
+use serde::Serialize;
+
+/// Whether one app is well, and why not.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Health<'a> {
+    /// It answers, and nothing is wrong with it that is not tolerated.
+    pub ready: bool,
+    /// The app.
+    pub app: &'a str,
+    /// What is wrong, worst first; also what is tolerated.
+    pub reasons: Vec<Reason<'a>>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Reason<'a> {
+    /// The lint.
+    pub reason: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// What it is about; empty for the app itself.
+    pub subject: &'a str,
+    /// One sentence with the numbers.
+    pub evidence: &'a str,
+    /// What to do next.
+    pub advice: &'a str,
+    /// It does not count, because the settings say so.
+    pub tolerated: bool,
+}
+
+impl<'a> Health<'a> {
+    /// The verdict on `app`; lints in `tolerate` do not count.
+    pub fn of(app: &'a Member, tolerate: &[String]) -> Self {
+        let bad = app.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+        let mut reasons: Vec<_> = bad.map(|finding| Reason::of(finding, tolerate)).collect();
+        // One that has ended leaves nothing to judge.
+        if app.stale() && reasons.is_empty() {
+            reasons.push(Reason::absent(&app.status));
+        }
+        let ready = !app.stale() && reasons.iter().all(|reason| reason.tolerated);
+        Self { ready, app: &app.name, reasons }
+    }
+}
+
+impl<'a> Reason<'a> {
+    fn of(finding: &'a Finding, tolerate: &[String]) -> Self {
+        Self {
+            reason: finding.lint,
+            severity: finding.severity,
+            subject: &finding.subject,
+            evidence: &finding.evidence,
+            advice: &finding.advice,
+            tolerated: tolerate.iter().any(|lint| lint == finding.lint),
+        }
+    }
+
+    fn absent(status: &'a Status) -> Self {
+        let evidence = match status {
+            Status::Lost { reason } => reason,
+            Status::Waiting | Status::Live => "it has not answered yet",
+        };
+        Self {
+            reason: "unreachable",
+            severity: Severity::Warning,
+            subject: "",
+            evidence,
+            advice: "check whether the app still runs",
+            tolerated: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmdscope_telemetry::error::ErrorClass;
+    use pmdscope_telemetry::world::{Event, World};
+
+    use super::*;
+
+    fn finding(lint: &'static str, severity: Severity) -> Finding {
+        Finding {
+            lint,
+            severity,
+            app: "fwd".to_owned(),
+            subject: "pool".to_owned(),
+            evidence: "numbers".to_owned(),
+            threshold: "a line".to_owned(),
+            advice: "do".to_owned(),
+        }
+    }
+
+    fn member(status: Status, findings: Vec<Finding>) -> Member {
+        let mut world = World::default();
+        let (app, reason) = ("fwd".to_owned(), "gone".to_owned());
+        world.apply(Event::Lost { app, class: ErrorClass::Refused, reason, finding: None });
+        Member { status, findings, ..world.apps.remove(0) }
+    }
+
+    fn lost() -> Status {
+        Status::Lost { reason: "gone".to_owned() }
+    }
+
+    #[test]
+    fn warnings_count_unless_they_are_tolerated() {
+        let tolerate = ["stall".to_owned()];
+        for (lint, severity, ready, reasons) in [
+            ("stall", Severity::Warning, true, 1),
+            ("stall", Severity::Critical, true, 1),
+            ("leak", Severity::Warning, false, 1),
+            ("leak", Severity::Info, true, 0),
+        ] {
+            let app = member(Status::Live, vec![finding(lint, severity)]);
+            let health = Health::of(&app, &tolerate);
+            assert_eq!((health.ready, health.reasons.len()), (ready, reasons), "{lint}");
+        }
+    }
+
+    #[test]
+    fn an_app_that_does_not_answer_is_never_ready_and_says_why() {
+        let app = member(lost(), Vec::new());
+        let health = Health::of(&app, &[]);
+        assert!(!health.ready);
+        assert_eq!((health.reasons[0].reason, health.reasons[0].evidence), ("unreachable", "gone"));
+        let waiting = member(Status::Waiting, Vec::new());
+        assert!(!Health::of(&waiting, &["unreachable".to_owned()]).ready);
+    }
+
+    #[test]
+    fn what_was_tolerated_does_not_hide_that_it_does_not_answer() {
+        let app = member(lost(), vec![finding("unreachable", Severity::Warning)]);
+        assert!(!Health::of(&app, &["unreachable".to_owned()]).ready);
+    }
+}
