@@ -285,8 +285,8 @@ fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
     PortRates { reset, ..rates }
 }
 
-/// Some drivers, `net_null` for one, count packets and leave the bytes at 0.
-fn counts_bytes(packets: u64, bytes: u64) -> bool {
+/// Whether these bytes were counted: some drivers, `net_null` for one, count packets only.
+pub fn counts_bytes(packets: u64, bytes: u64) -> bool {
     packets == 0 || bytes > 0
 }
 

@@ -148,6 +148,8 @@ pub(crate) struct PortInfo {
     pub(crate) nb_rx_queues: u16,
     pub(crate) nb_tx_queues: u16,
     pub(crate) dev_started: Natural,
+    pub(crate) promiscuous: Option<Natural>,
+    pub(crate) mac_addr: Option<String>,
     #[serde(default = "unknown_node")]
     pub(crate) numa_node: i64,
 }
@@ -325,6 +327,18 @@ mod tests {
         let bytes = br#"{"/ethdev/stats":{"ipackets":1}}"#;
         let error = reply::<Counters>(bytes, "/ethdev/stats").unwrap_err();
         assert!(error.to_string().contains("opackets"), "{error}");
+    }
+
+    #[test]
+    fn what_a_port_does_not_tell_is_unknown() {
+        let bytes = br#"{"/ethdev/info":{"name":"a","port_id":0,"mtu":1500,"nb_rx_queues":1,
+            "nb_tx_queues":1,"dev_started":1,"promiscuous":1,"mac_addr":"02:00:00:00:00:01"}}"#;
+        let info: PortInfo = reply(bytes, "/ethdev/info").unwrap();
+        assert_eq!(info.promiscuous, Some(Natural(1)));
+        assert_eq!((info.mac_addr.as_deref(), info.numa_node), (Some("02:00:00:00:00:01"), -1));
+        let old = String::from_utf8_lossy(bytes).replace("promiscuous", "x").replace("mac_", "y_");
+        let info: PortInfo = reply(old.as_bytes(), "/ethdev/info").unwrap();
+        assert_eq!((info.promiscuous, info.mac_addr), (None, None));
     }
 
     #[test]

@@ -131,6 +131,12 @@ pub struct PortSample {
     pub tx_queues: u16,
     /// NUMA node, -1 when unknown.
     pub numa_node: i64,
+    /// Packets for any address are accepted; `None` when it was not told.
+    #[serde(default)]
+    pub promiscuous: Option<bool>,
+    /// Ethernet address, as DPDK writes it; `None` when it was not told.
+    #[serde(default)]
+    pub mac: Option<String>,
     /// Basic counters.
     pub stats: PortStats,
     /// Extended counters, by driver's name; incomplete when `xstats_truncated`.

@@ -96,7 +96,7 @@ fn port(id: u16, device: &str, queues: u16) -> PortSample {
             ("rx_q0_packets".to_owned(), 617_283_945),
             ("rx_undersize_errors".to_owned(), 0),
         ]),
-        xstats_truncated: false,
+        ..PortSample::default()
     }
 }
 

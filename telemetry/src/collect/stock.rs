@@ -36,6 +36,8 @@ fn port(round: &mut Round<'_>, id: PortId) -> Option<PortSample> {
         rx_queues: info.nb_rx_queues,
         tx_queues: info.nb_tx_queues,
         numa_node: info.numa_node,
+        promiscuous: info.promiscuous.map(|promiscuous| promiscuous.0 != 0),
+        mac: info.mac_addr,
         stats,
         xstats: xstats.map(|xstats| xstats.counters).unwrap_or_default(),
         xstats_truncated: cut,
