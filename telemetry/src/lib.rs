@@ -40,6 +40,7 @@ pub mod lock;
 pub mod loss;
 pub mod model;
 pub mod names;
+pub mod record;
 mod reply;
 pub mod sample;
 mod table;

@@ -1,0 +1,222 @@
+//! The lines of a recording.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ErrorClass;
+use crate::finding::{Finding, LINTS, Severity};
+use crate::sample::{SAMPLE_SCHEMA, Sample};
+
+/// Version of the lines; raised when one changes its meaning. New kinds of lines and new fields do
+/// not raise it.
+pub const RECORD_SCHEMA: u32 = 1;
+
+/// One line. The entries of a round are followed by its [`Round`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry<'a> {
+    /// First line of a file.
+    Header(Header),
+    /// An app answered.
+    Sample(Cow<'a, Sample>),
+    /// An app did not answer.
+    Lost(Lost),
+    /// An app was given up.
+    Gone(Gone),
+    /// Rounds that were made and could not be written.
+    Gap(Gap),
+    /// The end of a round.
+    Round(Round),
+}
+
+/// Who recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`RECORD_SCHEMA`].
+    pub schema: u32,
+    /// [`SAMPLE_SCHEMA`].
+    pub sample_schema: u32,
+    /// Version of pmdscope.
+    pub tool: String,
+    /// Name of the machine.
+    pub host: String,
+    /// The machine's run (`/proc/sys/kernel/random/boot_id`): monotonic times of another are not
+    /// comparable.
+    pub boot_id: String,
+    /// The recorder's run: wall clock at its start, nanoseconds since the epoch. All files of one run
+    /// have the same.
+    pub run: u64,
+    /// Wall clock at the begin of the file, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Time between two rounds, milliseconds.
+    pub interval_ms: u64,
+    /// Local time of the machine, seconds east of UTC.
+    pub utc_offset_s: i32,
+}
+
+/// An app did not answer. Written again in every frame for as long as that lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Wall clock, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// The app.
+    pub app: String,
+    /// Why, for programs.
+    pub class: ErrorClass,
+    /// Why, for people.
+    pub reason: String,
+    /// How often it could not be asked since it was found, by reason.
+    #[serde(default)]
+    pub errors: BTreeMap<ErrorClass, u64>,
+    /// The same, judged.
+    #[serde(default)]
+    pub findings: Vec<Absence>,
+}
+
+/// A finding about an app that did not answer: there is no sample from which to judge it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absence {
+    /// Stable name of the lint.
+    pub lint: String,
+    /// `info`, `warning` or `critical`.
+    pub severity: String,
+    /// What it is about.
+    pub subject: String,
+    /// One sentence with the numbers.
+    pub evidence: String,
+    /// The threshold that was crossed, in words.
+    pub threshold: String,
+    /// What to do next.
+    pub advice: String,
+}
+
+/// An app was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// Wall clock, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// The app.
+    pub app: String,
+}
+
+/// Rounds that were made and could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Wall clock of the first, nanoseconds since the epoch.
+    pub from_realtime_ns: u64,
+    /// Wall clock when writing went on, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Why they could not be written.
+    pub reason: String,
+}
+
+/// The end of a round: the entries since the last one are all that was learned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// Wall clock, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Monotonic clock, nanoseconds.
+    pub monotonic_ns: u64,
+    /// Rounds before this one that were due and not made.
+    #[serde(default, skip_serializing_if = "none")]
+    pub missed: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn none(number: &u64) -> bool {
+    *number == 0
+}
+
+/// All kinds of lines; one that is not known has none of them.
+#[derive(Deserialize)]
+struct Line {
+    header: Option<Header>,
+    sample: Option<Sample>,
+    lost: Option<Lost>,
+    gone: Option<Gone>,
+    gap: Option<Gap>,
+    round: Option<Round>,
+}
+
+impl Entry<'static> {
+    /// Reads a line; `None` for one of a kind that is not known.
+    ///
+    /// # Errors
+    /// When it is not JSON, or lacks what its kind must have.
+    pub fn parse(line: &[u8]) -> Result<Option<Self>, serde_json::Error> {
+        let line: Line = serde_json::from_slice(line)?;
+        let entry = line.sample.map(|sample| Self::Sample(Cow::Owned(sample)));
+        let entry = entry.or_else(|| line.round.map(Self::Round));
+        let entry = entry.or_else(|| line.lost.map(Self::Lost));
+        let entry = entry.or_else(|| line.gone.map(Self::Gone));
+        let entry = entry.or_else(|| line.gap.map(Self::Gap));
+        Ok(entry.or_else(|| line.header.map(Self::Header)))
+    }
+}
+
+impl Entry<'_> {
+    /// Wall clock, nanoseconds since the epoch.
+    pub fn realtime_ns(&self) -> u64 {
+        match self {
+            Self::Header(header) => header.realtime_ns,
+            Self::Sample(sample) => sample.realtime_ns,
+            Self::Lost(lost) => lost.realtime_ns,
+            Self::Gone(gone) => gone.realtime_ns,
+            Self::Gap(gap) => gap.realtime_ns,
+            Self::Round(round) => round.realtime_ns,
+        }
+    }
+
+    /// The app that it is about.
+    pub fn app(&self) -> Option<&str> {
+        match self {
+            Self::Sample(sample) => Some(&sample.app.name),
+            Self::Lost(lost) => Some(&lost.app),
+            Self::Gone(gone) => Some(&gone.app),
+            Self::Header(_) | Self::Gap(_) | Self::Round(_) => None,
+        }
+    }
+}
+
+impl Header {
+    /// The newer schema of the two, with ours, where we do not know it.
+    pub(super) fn unknown_schema(&self) -> Option<(u32, u32)> {
+        let pairs = [(self.schema, RECORD_SCHEMA), (self.sample_schema, SAMPLE_SCHEMA)];
+        pairs.into_iter().find(|(theirs, ours)| theirs > ours)
+    }
+}
+
+impl From<&Finding> for Absence {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            lint: finding.lint.to_owned(),
+            severity: finding.severity.word().to_owned(),
+            subject: finding.subject.clone(),
+            evidence: finding.evidence.clone(),
+            threshold: finding.threshold.clone(),
+            advice: finding.advice.clone(),
+        }
+    }
+}
+
+impl Absence {
+    /// The finding about `app`; `None` for a lint that is not known here.
+    pub(super) fn finding(self, app: &str) -> Option<Finding> {
+        let lint = LINTS.into_iter().find(|lint| *lint == self.lint)?;
+        let severities = [Severity::Info, Severity::Warning, Severity::Critical];
+        let severity = severities.into_iter().find(|known| known.word() == self.severity)?;
+        Some(Finding {
+            lint,
+            severity,
+            app: app.to_owned(),
+            subject: self.subject,
+            evidence: self.evidence,
+            threshold: self.threshold,
+            advice: self.advice,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! What is where in a recording: a skippable frame at its end, which `zstd -d` passes over.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the index. An index that is not known is not used.
+const INDEX_SCHEMA: u32 = 1;
+
+/// First bytes of a skippable frame.
+const MAGIC: [u8; 4] = 0x184D_2A5D_u32.to_le_bytes();
+
+/// Last bytes of a recording that has an index.
+const FOOTER: [u8; 8] = *b"pmdscope";
+
+/// Bytes before the index: magic number and size.
+const BEFORE: u64 = 8;
+
+/// Bytes behind the index in its frame: its size again, and the footer.
+const BEHIND: u64 = 12;
+
+/// Longest index that is believed.
+const LONGEST: u64 = 64 << 20;
+
+/// One frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Span {
+    /// Bytes of the file before it.
+    pub(super) offset: u64,
+    /// Earliest wall clock in it, nanoseconds since the epoch.
+    pub(super) first_ns: u64,
+    /// Latest wall clock in it.
+    pub(super) last_ns: u64,
+    /// Lines.
+    pub(super) entries: u64,
+}
+
+/// All frames of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Index {
+    schema: u32,
+    /// In the order of the file.
+    pub(super) frames: Vec<Span>,
+    /// All apps that are in it.
+    pub(super) apps: BTreeSet<String>,
+}
+
+impl Span {
+    /// Takes in the time of a line.
+    pub(super) fn take(&mut self, realtime_ns: u64) {
+        self.first_ns = self.first_ns.min(realtime_ns);
+        self.last_ns = self.last_ns.max(realtime_ns);
+        self.entries += 1;
+    }
+}
+
+impl Index {
+    pub(super) fn new() -> Self {
+        Self { schema: INDEX_SCHEMA, ..Self::default() }
+    }
+
+    /// An app is in the file.
+    pub(super) fn note(&mut self, app: &str) {
+        if !self.apps.contains(app) {
+            self.apps.insert(app.to_owned());
+        }
+    }
+
+    /// The frame that holds it.
+    pub(super) fn frame(&self) -> serde_json::Result<Vec<u8>> {
+        let json = serde_json::to_vec(self)?;
+        let size = u32::try_from(json.len()).unwrap_or(u32::MAX);
+        let mut frame = Vec::with_capacity(json.len() + 20);
+        frame.extend(MAGIC);
+        frame.extend(size.saturating_add(12).to_le_bytes());
+        frame.extend(&json);
+        frame.extend(size.to_le_bytes());
+        frame.extend(FOOTER);
+        Ok(frame)
+    }
+
+    /// The index at the end of a file of `size` bytes; `None` when there is none to be believed.
+    pub(super) fn read(file: &File, size: u64) -> Option<Self> {
+        let mut footer = [0; 12];
+        file.read_exact_at(&mut footer, size.checked_sub(BEHIND)?).ok()?;
+        let (length, mark) = footer.split_at(4);
+        let length = u64::from(u32::from_le_bytes(length.try_into().ok()?));
+        let begin = size.checked_sub(BEHIND + length + BEFORE)?;
+        let mut before = [0; 8];
+        file.read_exact_at(&mut before, begin).ok()?;
+        if mark != FOOTER || before[..4] != MAGIC || length > LONGEST {
+            return None;
+        }
+        let mut json = vec![0; usize::try_from(length).ok()?];
+        file.read_exact_at(&mut json, begin + BEFORE).ok()?;
+        let index: Self = serde_json::from_slice(&json).ok()?;
+        (index.schema == INDEX_SCHEMA && index.is_sound(begin)).then_some(index)
+    }
+
+    fn is_sound(&self, end: u64) -> bool {
+        let ordered = self.frames.windows(2).all(|pair| pair[0].offset < pair[1].offset);
+        let first = self.frames.first().is_some_and(|frame| frame.offset == 0);
+        first && ordered && self.frames.last().is_some_and(|frame| frame.offset < end)
+    }
+}

@@ -1,0 +1,86 @@
+//! The complete files of a directory, of which the oldest have to go.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::storage::is_ours;
+
+/// What may be deleted, the oldest first.
+#[derive(Debug)]
+pub(super) struct Kept {
+    files: VecDeque<Complete>,
+    keep: Option<Duration>,
+    max_size: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Complete {
+    path: PathBuf,
+    size: u64,
+    /// When it was written last.
+    ended: SystemTime,
+}
+
+impl Kept {
+    /// Also keeps what earlier recorders left in `dir` within bounds, if there are any.
+    pub(super) fn new(dir: &Path, keep: Option<Duration>, max_size: Option<u64>) -> Self {
+        let mut kept = Self { files: VecDeque::new(), keep, max_size };
+        if kept.is_on() {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            let mut paths: Vec<_> =
+                entries.map(|entry| entry.path()).filter(|p| is_ours(p)).collect();
+            paths.sort();
+            paths.retain(|path| !is_being_written(path));
+            kept.files = paths.into_iter().filter_map(Complete::of).collect();
+        }
+        kept
+    }
+
+    fn is_on(&self) -> bool {
+        self.keep.is_some() || self.max_size.is_some()
+    }
+
+    /// A file is complete.
+    pub(super) fn add(&mut self, path: PathBuf) {
+        if self.is_on() {
+            self.files.extend(Complete::of(path));
+        }
+    }
+
+    /// Deletes what is too old, or too much beside the `current` bytes of the file being written.
+    pub(super) fn trim(&mut self, current: u64, now: SystemTime) {
+        while let Some(oldest) = self.files.front() {
+            let bytes = self.files.iter().map(|file| file.size).sum::<u64>() + current;
+            let age = now.duration_since(oldest.ended).unwrap_or_default();
+            let old = self.keep.is_some_and(|keep| age > keep);
+            if !old && self.max_size.is_none_or(|most| bytes <= most) {
+                return;
+            }
+            self.delete_oldest();
+        }
+    }
+
+    /// Makes room on a full disk; false when there is nothing to delete.
+    pub(super) fn delete_oldest(&mut self) -> bool {
+        let Some(oldest) = self.files.pop_front() else { return false };
+        // One that cannot be deleted is not tried again and again.
+        fs::remove_file(&oldest.path).is_ok()
+    }
+}
+
+impl Complete {
+    fn of(path: PathBuf) -> Option<Self> {
+        let metadata = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        Some(Self { size: metadata.len(), ended: metadata.modified().ok()?, path })
+    }
+}
+
+/// Another recorder writes it.
+fn is_being_written(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return true };
+    flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+}

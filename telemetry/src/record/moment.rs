@@ -1,0 +1,154 @@
+//! Times in a recording, as people write them.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::civil::{DateTime, Time};
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
+
+/// A time in a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// `2026-11-21T08:56:00Z`, with any offset.
+    At(Timestamp),
+    /// `08:56:00`: the last time that it was so late, local time where it was recorded.
+    Clock(Time),
+    /// `-90s`: so long before the end.
+    BeforeEnd(Duration),
+}
+
+/// Why a time cannot be found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MomentError {
+    /// It is written in another way.
+    #[error(
+        "{0:?} is no time: write RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in local time of the \
+         recording, or -90s for so long before its end"
+    )]
+    Syntax(String),
+    /// It is before or after all that was recorded.
+    #[error("the recording is from {first} to {last}")]
+    Outside {
+        /// First moment, local time where it was recorded.
+        first: String,
+        /// Last moment.
+        last: String,
+    },
+}
+
+impl FromStr for Moment {
+    type Err = MomentError;
+
+    fn from_str(text: &str) -> Result<Self, MomentError> {
+        let wrong = || MomentError::Syntax(text.to_owned());
+        if let Some(back) = text.strip_prefix('-') {
+            let back: SignedDuration = back.parse().map_err(|_| wrong())?;
+            return Ok(Self::BeforeEnd(back.try_into().map_err(|_| wrong())?));
+        }
+        if let Ok(timestamp) = text.parse() {
+            return Ok(Self::At(timestamp));
+        }
+        // Without this, a date without an offset would be read as its time of day.
+        let clock = text.as_bytes().get(2) == Some(&b':');
+        if clock { text.parse().map(Self::Clock).map_err(|_| wrong()) } else { Err(wrong()) }
+    }
+}
+
+impl Moment {
+    /// The wall clock that is meant in a recording of this `span`, nanoseconds since the epoch, where
+    /// local time is `utc_offset_s` east of UTC.
+    ///
+    /// # Errors
+    /// [`MomentError::Outside`].
+    pub fn resolve(&self, span: (u64, u64), utc_offset_s: i32) -> Result<u64, MomentError> {
+        let offset = Offset::from_seconds(utc_offset_s).unwrap_or(Offset::UTC);
+        let found = match self {
+            Self::At(timestamp) => nanoseconds(*timestamp),
+            Self::BeforeEnd(back) => {
+                let back = u64::try_from(back.as_nanos()).unwrap_or(u64::MAX);
+                Some(span.1.saturating_sub(back))
+            }
+            Self::Clock(time) => last_at(*time, span, offset),
+        };
+        // A time is whole seconds; what was recorded within its second is meant as well.
+        let first = span.0 - span.0 % 1_000_000_000;
+        found.filter(|ns| (first..=span.1).contains(ns)).ok_or_else(|| MomentError::Outside {
+            first: local(span.0, offset),
+            last: local(span.1, offset),
+        })
+    }
+}
+
+fn nanoseconds(timestamp: Timestamp) -> Option<u64> {
+    u64::try_from(timestamp.as_nanosecond()).ok()
+}
+
+fn timestamp(ns: u64) -> Timestamp {
+    Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX)
+}
+
+/// The last time until the end of the span that it was so late.
+fn last_at(time: Time, span: (u64, u64), offset: Offset) -> Option<u64> {
+    let end = timestamp(span.1);
+    let date = offset.to_datetime(end).date();
+    let days = [Some(date), date.yesterday().ok()];
+    let on = |date| offset.to_timestamp(DateTime::from_parts(date, time)).ok();
+    days.into_iter().flatten().filter_map(on).find(|found| *found <= end).and_then(nanoseconds)
+}
+
+fn local(ns: u64, offset: Offset) -> String {
+    format!("{}{offset}", offset.to_datetime(timestamp(ns)).strftime("%Y-%m-%d %H:%M:%S "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21T08:56:00.5Z, and an hour later.
+    const SPAN: (u64, u64) = (1_795_251_360_500_000_000, 1_795_254_960_500_000_000);
+
+    fn resolve(text: &str, utc_offset_s: i32) -> Result<u64, MomentError> {
+        text.parse::<Moment>()?.resolve(SPAN, utc_offset_s)
+    }
+
+    #[test]
+    fn all_ways_to_write_a_time_mean_the_same() {
+        let expected = Ok(1_795_252_260_000_000_000);
+        assert_eq!(resolve("2026-11-21T09:11:00Z", 0), expected);
+        assert_eq!(resolve("2026-11-21T10:11:00+01:00", 7), expected);
+        assert_eq!(resolve("10:11:00", 3600), expected);
+        assert_eq!(resolve("-2700.5s", 0), expected);
+        assert_eq!(resolve("-45m 500ms", 0), expected);
+        assert_eq!(resolve("08:56:00", 0), Ok(1_795_251_360_000_000_000));
+        assert_eq!(resolve("00:56:01", -8 * 3600), Ok(1_795_251_361_000_000_000));
+    }
+
+    #[test]
+    fn a_time_of_day_may_be_of_the_day_before() {
+        let midnight = 1_795_219_200_000_000_000;
+        let span = (midnight - 7_200_000_000_000, midnight + 7_200_000_000_000);
+        let at = |text: &str| text.parse::<Moment>().unwrap().resolve(span, 0).unwrap();
+        assert_eq!(at("23:00:00"), midnight - 3_600_000_000_000);
+        assert_eq!(at("01:00:00"), midnight + 3_600_000_000_000);
+    }
+
+    #[test]
+    fn times_outside_say_what_there_is() {
+        for text in ["2026-11-21T08:55:59Z", "2027-01-01T00:00:00Z", "07:00:00", "-2h"] {
+            let error = resolve(text, 3600).unwrap_err().to_string();
+            assert_eq!(
+                error, "the recording is from 2026-11-21 09:56:00 +01 to 2026-11-21 10:56:00 +01",
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for text in ["", "now", "-", "--5s", "-5x", "25:00:00", "2026-11-21", "2026-11-21T08:56:00"]
+        {
+            assert!(matches!(text.parse::<Moment>(), Err(MomentError::Syntax(_))), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Gives the worlds of a recording back.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::index::Span;
+use super::rounds::{Batch, Note, Rounds, note};
+use super::source::{Source, files};
+use super::{Entry, Lost, RecordError};
+use crate::finding::Rules;
+use crate::fleet::{Judge, Settings};
+use crate::world::{Event, World};
+
+/// What is read before the moment that is wanted, so that trends are those of a live view.
+const WARM_UP_NS: u64 = 30_000_000_000;
+
+/// Most files that are read at once, which is only needed where recordings overlap.
+const MOST_OPEN: usize = 64;
+
+/// Most apps at once.
+const MOST_APPS: usize = 4096;
+
+/// A recording that is being read.
+#[derive(Debug)]
+pub struct Player {
+    rules: Rules,
+    /// By their begin.
+    sources: Vec<Source>,
+    /// Sources that were not reached yet, and from which frame on.
+    upcoming: VecDeque<(usize, usize)>,
+    open: Vec<Cursor>,
+    /// Who is played now.
+    apps: BTreeMap<String, Playing>,
+    /// Apps that were ever met.
+    met: BTreeSet<String>,
+    /// Recorders whose entries are in the world.
+    runs: BTreeSet<u64>,
+    only: Option<String>,
+    world: World,
+    notes: Vec<Note>,
+}
+
+/// A place in one source.
+#[derive(Debug)]
+struct Cursor {
+    source: usize,
+    rounds: Rounds,
+    /// What comes next.
+    head: Batch,
+}
+
+#[derive(Debug)]
+struct Playing {
+    /// Who recorded it.
+    run: u64,
+    judge: Judge,
+}
+
+impl Player {
+    /// Opens a file, or all recordings in a directory. The thresholds of the settings apply; names,
+    /// and what is expected, are those of the recording.
+    ///
+    /// # Errors
+    /// When nothing in it can be read, or a later version of this tool wrote it.
+    pub fn open(path: &Path, settings: &Settings) -> Result<Self, RecordError> {
+        let mut notes = Vec::new();
+        let mut sources = Vec::new();
+        let mut failed = None;
+        for path in files(path)? {
+            match Source::open(&path, &mut notes) {
+                Ok(source) => sources.push(source),
+                Err(error @ RecordError::Newer { .. }) => return Err(error),
+                Err(error) => {
+                    note(&mut notes, &path, 0, None, error.to_string());
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        if let (true, Some(error)) = (sources.is_empty(), failed) {
+            return Err(error);
+        }
+        sources.sort_by_key(Source::first_ns);
+        note_restarts(&sources, &mut notes);
+        let mut player = Self {
+            rules: settings.rules.clone(),
+            sources,
+            upcoming: VecDeque::new(),
+            open: Vec::new(),
+            apps: BTreeMap::new(),
+            met: BTreeSet::new(),
+            runs: BTreeSet::new(),
+            only: None,
+            world: World::default(),
+            notes,
+        };
+        player.rewind(0);
+        Ok(player)
+    }
+
+    /// Plays this app alone.
+    pub fn only(&mut self, app: &str) {
+        self.only = Some(app.to_owned());
+        self.rewind(0);
+    }
+
+    /// Wall clock of the first and the last entry, nanoseconds since the epoch.
+    pub fn span(&self) -> (u64, u64) {
+        let first = self.sources.iter().map(Source::first_ns).min();
+        let last = self.sources.iter().map(Source::last_ns).max();
+        (first.unwrap_or(0), last.unwrap_or(0))
+    }
+
+    /// Local time where it was recorded, seconds east of UTC.
+    pub fn utc_offset_s(&self) -> i32 {
+        self.sources.last().map_or(0, |source| source.header().utc_offset_s)
+    }
+
+    /// The apps that are known to be in it; those of a file without an index are only known when
+    /// they were met.
+    pub fn apps(&self) -> BTreeSet<&str> {
+        let listed = self.sources.iter().flat_map(Source::apps);
+        listed.chain(&self.met).map(String::as_str).collect()
+    }
+
+    /// What was damaged or is missing in what was read so far.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The apps as last heard of at the moment that was reached.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Goes to a moment, or to the begin when there is nothing before: the world is that of the last
+    /// round until then, and trends are as if the 30 s before had been watched.
+    ///
+    /// # Errors
+    /// When the file cannot be read any more.
+    pub fn seek(&mut self, realtime_ns: u64) -> Result<&World, RecordError> {
+        let at = self.world.realtime_ns;
+        let near = at > 0 && at <= realtime_ns && realtime_ns - at <= WARM_UP_NS;
+        if !near {
+            self.rewind(self.warm_up_for(realtime_ns));
+            self.step()?;
+        }
+        while self.next_ns()?.is_some_and(|next| next <= realtime_ns) && self.step()? {}
+        Ok(&self.world)
+    }
+
+    /// The world of the next round; `None` at the end.
+    ///
+    /// # Errors
+    /// When the file cannot be read any more.
+    #[allow(clippy::should_implement_trait)] // the world is lent, and reading can fail
+    pub fn next(&mut self) -> Result<Option<&World>, RecordError> {
+        Ok(if self.step()? { Some(&self.world) } else { None })
+    }
+
+    /// Where to begin for a moment: so long before the frame that holds it.
+    fn warm_up_for(&self, realtime_ns: u64) -> u64 {
+        let frames = self.sources.iter().flat_map(Source::frames).map(|frame| frame.first_ns);
+        let begin = frames.filter(|first| *first <= realtime_ns).max().unwrap_or(0);
+        begin.saturating_sub(WARM_UP_NS)
+    }
+
+    /// Forgets everything, to go on from a moment.
+    fn rewind(&mut self, realtime_ns: u64) {
+        self.open.clear();
+        self.apps.clear();
+        self.runs.clear();
+        self.world = World::default();
+        let later = |(number, source): (usize, &Source)| {
+            let begin = |frame: &Span| frame.first_ns <= realtime_ns;
+            let frame = source.frames().iter().rposition(begin).unwrap_or(0);
+            (source.last_ns() >= realtime_ns).then_some((number, frame))
+        };
+        let mut upcoming: Vec<_> = self.sources.iter().enumerate().filter_map(later).collect();
+        upcoming.sort_by_key(|(source, frame)| self.sources[*source].frames()[*frame].first_ns);
+        self.upcoming = upcoming.into();
+    }
+
+    /// Wall clock of the next round.
+    fn next_ns(&mut self) -> Result<Option<u64>, RecordError> {
+        Ok(self.next_cursor()?.map(|cursor| self.open[cursor].head.round.realtime_ns))
+    }
+
+    /// The file that has the next round.
+    fn next_cursor(&mut self) -> Result<Option<usize>, RecordError> {
+        loop {
+            let heads = self.open.iter().enumerate();
+            let next = heads.min_by_key(|(_, cursor)| cursor.head.round.realtime_ns);
+            let next = next.map(|(at, cursor)| (at, cursor.head.round.realtime_ns));
+            let due = self.upcoming.front().is_some_and(|(source, frame)| {
+                let begin = self.sources[*source].frames()[*frame].first_ns;
+                next.is_none_or(|(_, earliest)| begin <= earliest)
+            });
+            if !due {
+                return Ok(next.map(|(cursor, _)| cursor));
+            }
+            if let Some((source, frame)) = self.upcoming.pop_front() {
+                self.reach(source, frame)?;
+            }
+        }
+    }
+
+    fn reach(&mut self, number: usize, frame: usize) -> Result<(), RecordError> {
+        let source = &self.sources[number];
+        if self.open.len() >= MOST_OPEN {
+            let text = format!("is left out: {MOST_OPEN} others were recorded at the same time");
+            note(&mut self.notes, source.path(), 0, Some(source.first_ns()), text);
+            return Ok(());
+        }
+        let mut rounds = Rounds::open(source, frame)?;
+        if let Some(head) = rounds.next(source, &mut self.notes)? {
+            self.open.push(Cursor { source: number, rounds, head });
+        }
+        Ok(())
+    }
+
+    /// Takes in the next round; false at the end.
+    fn step(&mut self) -> Result<bool, RecordError> {
+        let Some(at) = self.next_cursor()? else { return Ok(false) };
+        let cursor = &mut self.open[at];
+        let number = cursor.source;
+        let batch = match cursor.rounds.next(&self.sources[number], &mut self.notes)? {
+            Some(next) => std::mem::replace(&mut cursor.head, next),
+            None => self.open.swap_remove(at).head,
+        };
+        let run = self.sources[number].header().run;
+        if !self.runs.contains(&run) {
+            self.begin_run(run);
+        }
+        self.note_missed(number, &batch);
+        for entry in batch.entries {
+            self.apply(number, batch.offset, entry);
+        }
+        self.world.now_ns = batch.round.monotonic_ns;
+        self.world.realtime_ns = batch.round.realtime_ns;
+        Ok(true)
+    }
+
+    /// Another recorder knows nothing of what one before it knew.
+    fn begin_run(&mut self, run: u64) {
+        let open = self.open.iter().map(|cursor| self.sources[cursor.source].header().run);
+        self.runs = open.chain([run]).collect();
+        let ended = |playing: &Playing| !self.runs.contains(&playing.run);
+        let gone: Vec<String> =
+            self.apps.iter().filter(|(_, p)| ended(p)).map(|(app, _)| app.clone()).collect();
+        for app in gone {
+            self.remove(app);
+        }
+    }
+
+    fn remove(&mut self, app: String) {
+        self.apps.remove(&app);
+        self.world.apply(Event::Gone { app });
+    }
+
+    fn apply(&mut self, source: usize, offset: u64, entry: Entry<'static>) {
+        if let Some(app) = entry.app()
+            && !self.meet(source, offset, app)
+        {
+            return;
+        }
+        match entry {
+            Entry::Sample(sample) => {
+                let playing = self.apps.get_mut(&sample.app.name);
+                let event = playing.map(|playing| playing.judge.sampled(sample.into_owned()));
+                event.into_iter().for_each(|event| self.world.apply(event));
+            }
+            Entry::Lost(lost) => self.lose(lost),
+            Entry::Gone(gone) => self.remove(gone.app),
+            Entry::Gap(gap) => {
+                let text = format!(
+                    "{} rounds from {} to {} could not be written: {}",
+                    gap.rounds,
+                    time(gap.from_realtime_ns),
+                    time(gap.realtime_ns),
+                    gap.reason
+                );
+                let from = Some(gap.from_realtime_ns);
+                note(&mut self.notes, self.sources[source].path(), offset, from, text);
+            }
+            Entry::Header(_) | Entry::Round(_) => {}
+        }
+    }
+
+    /// Makes an app known; false for one that is not played.
+    fn meet(&mut self, source: usize, offset: u64, app: &str) -> bool {
+        let run = self.sources[source].header().run;
+        if self.apps.get(app).is_some_and(|playing| playing.run == run) {
+            return true;
+        }
+        if self.met.len() >= MOST_APPS && !self.met.contains(app) {
+            let text = format!("has more than {MOST_APPS} apps; the others are left out");
+            note(&mut self.notes, self.sources[source].path(), offset, None, text);
+            return false;
+        }
+        self.met.insert(app.to_owned());
+        if self.only.as_deref().is_some_and(|only| only != app) {
+            return false;
+        }
+        let judge = Judge::new(self.rules.clone());
+        self.apps.insert(app.to_owned(), Playing { run, judge });
+        true
+    }
+
+    fn lose(&mut self, lost: Lost) {
+        let Lost { app, class, reason, errors, findings, .. } = lost;
+        self.world.apply(Event::Lost { app: app.clone(), class, reason, finding: None });
+        if let Some(member) = self.world.apps.iter_mut().find(|member| member.name == app) {
+            member.errors = errors;
+            member.findings = findings.into_iter().filter_map(|f| f.finding(&app)).collect();
+        }
+    }
+
+    /// What a recorder was too slow for is worth a word from a second on.
+    fn note_missed(&mut self, source: usize, batch: &Batch) {
+        let source = &self.sources[source];
+        let missed = batch.round.missed;
+        if missed.saturating_mul(source.header().interval_ms) >= 1000 {
+            let until = batch.round.realtime_ns;
+            let text = format!("{missed} rounds before {} were missed", time(until));
+            note(&mut self.notes, source.path(), batch.offset, Some(until), text);
+        }
+    }
+}
+
+/// Notes the times that nobody recorded.
+fn note_restarts(sources: &[Source], notes: &mut Vec<Note>) {
+    let mut latest: Option<(u64, u64)> = None;
+    for source in sources {
+        let (run, first, last) = (source.header().run, source.first_ns(), source.last_ns());
+        if let Some((before, until)) = latest
+            && before != run
+            && until < first
+        {
+            let text = format!("nothing is recorded from {} to {}", time(until), time(first));
+            note(notes, source.path(), 0, Some(until), text);
+        }
+        if latest.is_none_or(|(_, until)| until <= last) {
+            latest = Some((run, last));
+        }
+    }
+}
+
+fn time(ns: u64) -> String {
+    let time = Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
+    format!("{time:.0}")
+}
+
+#[cfg(test)]
+#[path = "player_tests.rs"]
+mod tests;

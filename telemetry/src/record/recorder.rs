@@ -1,0 +1,418 @@
+//! Writes worlds.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::frame::Frame;
+use super::index::Index;
+use super::kept::Kept;
+use super::storage::{Place, Storage, is_full};
+use super::{Absence, Entry, Gap, Gone, Header, Lost, RECORD_SCHEMA, RecordError, Round};
+use crate::error::ErrorClass;
+use crate::sample::SAMPLE_SCHEMA;
+use crate::world::{Member, Status, World};
+
+/// Time that a frame covers: a shorter one compresses worse, a longer one takes longer to seek in.
+const FRAME_NS: u64 = 5_000_000_000;
+
+/// A frame with more lines than this is ended before its time.
+const FRAME_ENTRIES: u64 = 1000;
+
+/// Time between two flushes, with some room for the pace of the rounds.
+const FLUSH_NS: u64 = 900_000_000;
+
+/// Where and how to record.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// A file; or a directory, where files get names by their time. A directory that does not exist
+    /// ends in a slash.
+    pub path: PathBuf,
+    /// Time between two rounds, for readers.
+    pub interval: Duration,
+    /// Bytes on disk after which the next file begins. Needs a directory, as all below.
+    pub rotate_size: Option<u64>,
+    /// Time after which the next file begins.
+    pub rotate_age: Option<Duration>,
+    /// Complete files that ended longer ago are deleted.
+    pub keep: Option<Duration>,
+    /// Most bytes of all files; the oldest are deleted.
+    pub max_size: Option<u64>,
+}
+
+/// What a recorder has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Rounds that were written.
+    pub rounds: u64,
+    /// Rounds that were due and not made.
+    pub missed: u64,
+    /// Rounds that were made, and could not be written because the disk was full.
+    pub dropped: u64,
+    /// Answers of apps.
+    pub samples: u64,
+    /// How often an app did not answer.
+    pub lost: u64,
+    /// Apps in the last round.
+    pub apps: usize,
+    /// Bytes on disk, of files that were deleted as well.
+    pub bytes: u64,
+    /// Files begun.
+    pub files: u64,
+    /// The file that is being written, or was the last.
+    pub file: PathBuf,
+    /// Why nothing is written at the moment.
+    pub waiting: Option<String>,
+}
+
+/// Writes the worlds of one fleet.
+#[derive(Debug)]
+pub struct Recorder {
+    recording: Recording,
+    place: Place,
+    kept: Kept,
+    header: Header,
+    storage: Option<Storage>,
+    frame: Option<Frame>,
+    index: Index,
+    /// Wall clock at the begin of the file, and when it was flushed last.
+    file_ns: u64,
+    flushed_ns: u64,
+    /// What was written last of each app.
+    known: BTreeMap<String, Known>,
+    gap: Option<Gap>,
+    totals: Totals,
+    /// Bytes of complete files.
+    complete_bytes: u64,
+}
+
+/// What was written last of one app.
+#[derive(Debug, Default)]
+struct Known {
+    monotonic_ns: u64,
+    errors: BTreeMap<ErrorClass, u64>,
+}
+
+impl Recorder {
+    /// Begins the first file.
+    ///
+    /// # Errors
+    /// When it cannot be created, or the options contradict each other.
+    pub fn create(recording: Recording, realtime_ns: u64) -> Result<Self, RecordError> {
+        let place = Place::of(&recording.path);
+        if let Some(wrong) = contradiction(&recording, &place) {
+            return Err(RecordError::Options(wrong));
+        }
+        if let Place::Directory(dir) = &place {
+            fs::create_dir_all(dir).map_err(|error| RecordError::io("create", dir, error))?;
+        }
+        let storage = place.create(realtime_ns)?;
+        let kept = Kept::new(place.dir(), recording.keep, recording.max_size);
+        let mut recorder = Self {
+            header: header(recording.interval, realtime_ns),
+            recording,
+            place,
+            kept,
+            storage: None,
+            frame: None,
+            index: Index::new(),
+            file_ns: 0,
+            flushed_ns: 0,
+            known: BTreeMap::new(),
+            gap: None,
+            totals: Totals::default(),
+            complete_bytes: 0,
+        };
+        recorder.begin_file(storage, realtime_ns);
+        Ok(recorder)
+    }
+
+    /// What was done so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Writes what is new in the world of a round, before which so many were due and not made. While
+    /// the disk is full, rounds are only counted.
+    ///
+    /// # Errors
+    /// When the file cannot be written for another reason than a full disk.
+    pub fn record(&mut self, world: &World, missed: u64) -> Result<(), RecordError> {
+        self.totals.missed += missed;
+        self.totals.apps = world.apps.len();
+        if !self.ready(world.realtime_ns)? {
+            self.skip(world.realtime_ns);
+            return Ok(());
+        }
+        let written = self
+            .write(world, missed)
+            .map_err(|error| RecordError::io("compress", &self.totals.file, error));
+        written?;
+        self.totals.rounds += 1;
+        if world.realtime_ns.abs_diff(self.flushed_ns) >= FLUSH_NS {
+            self.flush(world.realtime_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// When its end cannot be written: it keeps the name with `.part`, and can be read.
+    pub fn finish(mut self) -> Result<Totals, RecordError> {
+        self.end_frame()?;
+        self.complete()?;
+        Ok(self.totals)
+    }
+
+    /// Whether something can be written now; begins the next file where it is time.
+    fn ready(&mut self, now_ns: u64) -> Result<bool, RecordError> {
+        if !self.drain()? {
+            return Ok(false);
+        }
+        if self.is_due(now_ns) {
+            self.end_frame()?;
+            if !self.drain()? {
+                return Ok(false);
+            }
+            self.complete()?;
+        }
+        if self.storage.is_none() {
+            self.kept.trim(0, SystemTime::now());
+            match self.place.create(now_ns) {
+                Ok(storage) => self.begin_file(storage, now_ns),
+                Err(RecordError::Io { source, .. }) if is_full(&source) => {
+                    self.wait_for(&source);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// It is time for the next file.
+    fn is_due(&self, now_ns: u64) -> bool {
+        let Some(storage) = &self.storage else { return false };
+        let age = Duration::from_nanos(now_ns.abs_diff(self.file_ns));
+        self.recording.rotate_size.is_some_and(|size| storage.size() >= size)
+            || self.recording.rotate_age.is_some_and(|limit| age >= limit)
+    }
+
+    fn begin_file(&mut self, storage: Storage, now_ns: u64) {
+        self.totals.files += 1;
+        self.totals.file = storage.path().to_owned();
+        self.storage = Some(storage);
+        (self.file_ns, self.flushed_ns) = (now_ns, now_ns);
+        self.index = Index::new();
+    }
+
+    fn write(&mut self, world: &World, missed: u64) -> std::io::Result<()> {
+        let now_ns = world.realtime_ns;
+        let whole = |frame: &Frame| {
+            now_ns.abs_diff(frame.first_ns()) >= FRAME_NS || frame.entries() >= FRAME_ENTRIES
+        };
+        if self.frame.as_ref().is_some_and(whole) {
+            self.compress_frame()?;
+        }
+        let offset = self.storage.as_ref().map_or(0, Storage::size);
+        let begins = self.frame.is_none();
+        let frame = match &mut self.frame {
+            Some(frame) => frame,
+            none => none.insert(Frame::begin(offset)?),
+        };
+        if offset == 0 && begins {
+            frame.push(&Entry::Header(Header { realtime_ns: now_ns, ..self.header.clone() }))?;
+        }
+        if let Some(gap) = self.gap.take() {
+            frame.push(&Entry::Gap(Gap { realtime_ns: now_ns, ..gap }))?;
+        }
+        let gone = self.known.keys().filter(|app| world.find(app).is_none());
+        let gone: Vec<String> = gone.cloned().collect();
+        for app in gone {
+            self.known.remove(&app);
+            frame.push(&Entry::Gone(Gone { realtime_ns: now_ns, app }))?;
+        }
+        for member in &world.apps {
+            let known = match self.known.get_mut(&member.name) {
+                Some(known) => known,
+                None => self.known.entry(member.name.clone()).or_default(),
+            };
+            let Some(entry) = news(member, known, now_ns, begins) else { continue };
+            frame.push(&entry)?;
+            self.index.note(&member.name);
+            match entry {
+                Entry::Sample(_) => self.totals.samples += 1,
+                _ => self.totals.lost += known.learn(&member.errors),
+            }
+        }
+        let round = Round { realtime_ns: now_ns, monotonic_ns: world.now_ns, missed };
+        frame.push(&Entry::Round(round))
+    }
+
+    /// Brings out what was compressed, and keeps all files within bounds.
+    fn flush(&mut self, now_ns: u64) -> Result<(), RecordError> {
+        self.flushed_ns = now_ns;
+        if let (Some(frame), Some(storage)) = (&mut self.frame, &mut self.storage) {
+            let flushed = frame.flush(storage.pending());
+            flushed.map_err(|error| RecordError::io("compress", storage.path(), error))?;
+        }
+        self.drain()?;
+        let size = self.storage.as_ref().map_or(0, Storage::size);
+        self.totals.bytes = self.complete_bytes + size;
+        self.kept.trim(size, SystemTime::now());
+        Ok(())
+    }
+
+    fn compress_frame(&mut self) -> std::io::Result<()> {
+        if let (Some(frame), Some(storage)) = (self.frame.take(), &mut self.storage) {
+            self.index.frames.push(frame.end(storage.pending())?);
+        }
+        Ok(())
+    }
+
+    fn end_frame(&mut self) -> Result<(), RecordError> {
+        self.compress_frame().map_err(|e| RecordError::io("compress", &self.totals.file, e))
+    }
+
+    /// Gives the file its name; one without entries is not kept.
+    fn complete(&mut self) -> Result<(), RecordError> {
+        let Some(storage) = self.storage.take() else { return Ok(()) };
+        if self.index.frames.is_empty() {
+            return storage.discard();
+        }
+        let index = self.index.frame();
+        let index =
+            index.map_err(|error| RecordError::io("write", storage.path(), error.into()))?;
+        let (path, size) = storage.close(&index)?;
+        self.complete_bytes += size;
+        self.totals.bytes = self.complete_bytes;
+        self.kept.add(path);
+        Ok(())
+    }
+
+    /// Writes what waits; false while the disk is full. To make room, the oldest files go.
+    fn drain(&mut self) -> Result<bool, RecordError> {
+        let Some(storage) = &mut self.storage else { return Ok(true) };
+        loop {
+            match storage.drain() {
+                Ok(()) => break,
+                Err(error) if is_full(&error) => {
+                    if !self.kept.delete_oldest() {
+                        self.wait_for(&error);
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(RecordError::io("write", storage.path(), error)),
+            }
+        }
+        self.totals.waiting = None;
+        Ok(true)
+    }
+
+    fn wait_for(&mut self, error: &std::io::Error) {
+        self.totals.waiting = Some(error.to_string());
+    }
+
+    /// Counts a round that cannot be written.
+    fn skip(&mut self, realtime_ns: u64) {
+        self.totals.dropped += 1;
+        let reason = self.totals.waiting.clone().unwrap_or_default();
+        let from_realtime_ns = realtime_ns;
+        let gap = Gap { from_realtime_ns, realtime_ns, rounds: 0, reason };
+        self.gap.get_or_insert(gap).rounds += 1;
+    }
+}
+
+impl Known {
+    /// Takes in counts of errors, and says how many are new.
+    fn learn(&mut self, errors: &BTreeMap<ErrorClass, u64>) -> u64 {
+        let before: u64 = self.errors.values().sum();
+        self.errors.clone_from(errors);
+        errors.values().sum::<u64>().saturating_sub(before)
+    }
+}
+
+/// What there is to write of an app: its answer, or that there is none.
+fn news<'a>(member: &'a Member, known: &mut Known, now_ns: u64, always: bool) -> Option<Entry<'a>> {
+    match &member.status {
+        Status::Waiting => None,
+        Status::Live => {
+            let sample = &member.model.as_ref()?.sample;
+            let new = sample.monotonic_ns != known.monotonic_ns;
+            known.monotonic_ns = sample.monotonic_ns;
+            new.then_some(Entry::Sample(Cow::Borrowed(sample)))
+        }
+        Status::Lost { reason } => {
+            let grown = |(class, count): &(&ErrorClass, &u64)| {
+                known.errors.get(class).is_none_or(|before| before < *count)
+            };
+            let grown = member.errors.iter().find(grown);
+            if grown.is_none() && !always {
+                return None;
+            }
+            let class = grown.or_else(|| member.errors.iter().next_back()).map(|(class, _)| *class);
+            Some(Entry::Lost(Lost {
+                realtime_ns: now_ns,
+                app: member.name.clone(),
+                class: class.unwrap_or(ErrorClass::Refused),
+                reason: reason.clone(),
+                errors: member.errors.clone(),
+                findings: member.findings.iter().map(Absence::from).collect(),
+            }))
+        }
+    }
+}
+
+fn header(interval: Duration, run: u64) -> Header {
+    let kernel = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let now = Timestamp::from_nanosecond(run.into()).unwrap_or(Timestamp::MAX);
+    Header {
+        schema: RECORD_SCHEMA,
+        sample_schema: SAMPLE_SCHEMA,
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        host: kernel("hostname"),
+        boot_id: kernel("random/boot_id"),
+        run,
+        realtime_ns: run,
+        interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
+        utc_offset_s: TimeZone::system().to_offset(now).seconds(),
+    }
+}
+
+fn contradiction(recording: &Recording, place: &Place) -> Option<&'static str> {
+    let max_size = recording.max_size.unwrap_or(u64::MAX);
+    let rotates = recording.rotate_size.is_some() || recording.rotate_age.is_some();
+    let bounded = recording.keep.is_some() || recording.max_size.is_some();
+    let checks = [
+        (
+            (rotates || bounded) && matches!(place, Place::File(_)),
+            "several files need a directory: -w DIR/",
+        ),
+        (
+            bounded && !rotates,
+            "only complete files are deleted: give --rotate-age or --rotate-size",
+        ),
+        (
+            recording.rotate_size.is_some_and(|size| size > max_size / 2),
+            "--rotate-size is more than half of --max-size: no complete file would remain",
+        ),
+        (
+            recording.max_size.is_some() && recording.rotate_size.is_none(),
+            "--max-size deletes complete files: give --rotate-size",
+        ),
+    ];
+    checks.into_iter().find(|(wrong, _)| *wrong).map(|(_, reason)| reason)
+}
+
+#[cfg(test)]
+#[path = "recorder_tests.rs"]
+mod tests;

@@ -1,0 +1,195 @@
+//! Reads one file, round by round.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use zstd::stream::read::Decoder;
+
+use super::source::Source;
+use super::{Entry, RecordError, Round};
+
+/// Longest line, before compression.
+const LONGEST_LINE: usize = 16 << 20;
+
+/// Most entries of one round, and their bytes.
+const MOST_ENTRIES: usize = 10_000;
+const MOST_BYTES: usize = 64 << 20;
+
+/// Largest window of a frame, as a power of two: what a reader must hold of it. Ours are smaller.
+const LARGEST_WINDOW: u32 = 23;
+
+/// Something about a recording that its reader should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes of the file before the frame that it is about.
+    pub offset: u64,
+    /// When, where that is known: wall clock, nanoseconds since the epoch.
+    pub realtime_ns: Option<u64>,
+    /// What is damaged or missing.
+    pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, offset {}: {}", self.path.display(), self.offset, self.text)
+    }
+}
+
+/// All that was learned in one round.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Bytes of the file before the frame.
+    pub(super) offset: u64,
+    pub(super) round: Round,
+    pub(super) entries: Vec<Entry<'static>>,
+}
+
+/// The lines of one frame.
+type Lines = BufReader<Decoder<'static, BufReader<io::Take<File>>>>;
+
+/// The rounds of one file, from a frame on.
+pub(super) struct Rounds {
+    file: File,
+    /// The frame after that of `lines`.
+    next: usize,
+    lines: Option<Lines>,
+    line: Vec<u8>,
+}
+
+impl fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rounds").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Rounds {
+    /// From frame number `frame` of `source` on.
+    pub(super) fn open(source: &Source, frame: usize) -> Result<Self, RecordError> {
+        Ok(Self { file: source.file()?, next: frame, lines: None, line: Vec::new() })
+    }
+
+    /// The next round; `None` at the end of the file. Entries at the end of a file or before damage
+    /// that no [`Entry::Round`] follows are a round as well.
+    pub(super) fn next(
+        &mut self,
+        source: &Source,
+        notes: &mut Vec<Note>,
+    ) -> Result<Option<Batch>, RecordError> {
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let Some(lines) = &mut self.lines else {
+                if let Some(batch) = unfinished(source.offset_before(self.next), &mut entries) {
+                    return Ok(Some(batch));
+                }
+                if !self.begin_frame(source)? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let offset = source.offset_before(self.next);
+            let damage = match read_line(lines, &mut self.line) {
+                Ok(true) => match Entry::parse(&self.line) {
+                    Ok(Some(Entry::Round(round))) => {
+                        return Ok(Some(Batch { offset, round, entries }));
+                    }
+                    Ok(entry) => {
+                        entries.extend(entry);
+                        bytes += self.line.len();
+                        None
+                    }
+                    Err(error) => Some(format!("a line is no entry of a recording: {error}")),
+                },
+                Ok(false) => {
+                    self.lines = None;
+                    // The rounds of a frame are all in it.
+                    None
+                }
+                Err(error) => {
+                    self.lines = None;
+                    Some(damage(&error, source.is_last(self.next)))
+                }
+            };
+            if let Some(text) = damage {
+                note(notes, source.path(), offset, entries.last().map(Entry::realtime_ns), text);
+            }
+            if entries.len() >= MOST_ENTRIES || bytes >= MOST_BYTES {
+                let text = "a round without an end".to_owned();
+                note(notes, source.path(), offset, None, text);
+                return Ok(unfinished(offset, &mut entries));
+            }
+        }
+    }
+
+    /// Goes on to the next frame; false at the end of the file.
+    fn begin_frame(&mut self, source: &Source) -> Result<bool, RecordError> {
+        let Some(span) = source.frames().get(self.next) else { return Ok(false) };
+        self.next += 1;
+        let end = source.frames().get(self.next).map_or(u64::MAX, |next| next.offset);
+        let lines = lines(&self.file, span.offset, end);
+        self.lines = Some(lines.map_err(|error| RecordError::io("read", source.path(), error))?);
+        Ok(true)
+    }
+}
+
+/// Adds a note, once.
+pub(super) fn note(
+    notes: &mut Vec<Note>,
+    path: &Path,
+    offset: u64,
+    realtime_ns: Option<u64>,
+    text: String,
+) {
+    /// More tell no more.
+    const MOST: usize = 1000;
+    let note = Note { path: path.to_owned(), offset, realtime_ns, text };
+    if notes.len() < MOST && !notes.contains(&note) {
+        notes.push(note);
+    }
+}
+
+/// The lines of the frame between two offsets.
+pub(super) fn lines(file: &File, offset: u64, end: u64) -> io::Result<Lines> {
+    let mut file = file.try_clone()?;
+    file.seek(SeekFrom::Start(offset))?;
+    let frame = BufReader::new(file.take(end.saturating_sub(offset)));
+    let mut decoder = Decoder::with_buffer(frame)?.single_frame();
+    decoder.window_log_max(LARGEST_WINDOW)?;
+    Ok(BufReader::new(decoder))
+}
+
+/// Reads a whole line without its end; false at the end of the frame.
+pub(super) fn read_line(lines: &mut Lines, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let count = lines.by_ref().take(LONGEST_LINE as u64 + 1).read_until(b'\n', line)?;
+    match line.pop() {
+        Some(b'\n') => Ok(true),
+        None => Ok(false),
+        Some(_) if count > LONGEST_LINE => Err(io::Error::other("a line of more than 16 MiB")),
+        Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn damage(error: &io::Error, last: bool) -> String {
+    if error.kind() == io::ErrorKind::UnexpectedEof && last {
+        "the file ends within a frame: it is being written, or its recorder was killed".to_owned()
+    } else {
+        format!("the frame is damaged: {error}")
+    }
+}
+
+/// Entries of which the end is missing.
+fn unfinished(offset: u64, entries: &mut Vec<Entry<'static>>) -> Option<Batch> {
+    let realtime_ns = entries.iter().filter(|e| e.app().is_some()).map(Entry::realtime_ns).max()?;
+    let samples = entries.iter().filter_map(|entry| match entry {
+        Entry::Sample(sample) => Some(sample.monotonic_ns),
+        _ => None,
+    });
+    let monotonic_ns = samples.max().unwrap_or(0);
+    let round = Round { realtime_ns, monotonic_ns, missed: 0 };
+    Some(Batch { offset, round, entries: std::mem::take(entries) })
+}

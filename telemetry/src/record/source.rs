@@ -1,0 +1,177 @@
+//! One file of a recording: who wrote it, and where its frames are.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::index::{Index, Span};
+use super::rounds::{Note, lines, note, read_line};
+use super::walk::{Piece, walk};
+use super::{Entry, Header, PART, RecordError};
+
+/// A file with at least one frame.
+#[derive(Debug)]
+pub(super) struct Source {
+    path: PathBuf,
+    header: Header,
+    index: Index,
+}
+
+impl Source {
+    /// Reads the index of a file, or makes one.
+    pub(super) fn open(path: &Path, notes: &mut Vec<Note>) -> Result<Self, RecordError> {
+        let failed = |error| RecordError::io("read", path, error);
+        let file = open(path)?;
+        let size = file.metadata().map_err(failed)?.len();
+        if size == 0 {
+            return Err(RecordError::Empty { path: path.to_owned(), what: "the file is empty" });
+        }
+        let index = match Index::read(&file, size) {
+            Some(index) => index,
+            None => scan(path, &file, size, notes)?,
+        };
+        let begin = index.frames.first().map_or(0, |frame| frame.offset);
+        let header = match first_entry(&file, begin) {
+            Ok(Some(Entry::Header(header))) => header,
+            Ok(_) => {
+                note(notes, path, begin, None, "the header of the file is missing".to_owned());
+                Header::default()
+            }
+            Err(what) => {
+                return Err(RecordError::Garbage { path: path.to_owned(), offset: begin, what });
+            }
+        };
+        if let Some((schema, known)) = header.unknown_schema() {
+            let (path, tool) = (path.to_owned(), header.tool);
+            return Err(RecordError::Newer { path, tool, schema, known });
+        }
+        Ok(Self { path: path.to_owned(), header, index })
+    }
+
+    /// Opens the file for reading. One that was being written may have its final name by now.
+    pub(super) fn file(&self) -> Result<File, RecordError> {
+        open(&self.path).or_else(|error| {
+            let complete = self.path.to_str().and_then(|path| path.strip_suffix(PART));
+            complete.and_then(|path| File::open(path).ok()).ok_or(error)
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(super) fn frames(&self) -> &[Span] {
+        &self.index.frames
+    }
+
+    pub(super) fn apps(&self) -> &BTreeSet<String> {
+        &self.index.apps
+    }
+
+    pub(super) fn first_ns(&self) -> u64 {
+        self.frames().iter().map(|frame| frame.first_ns).min().unwrap_or(0)
+    }
+
+    pub(super) fn last_ns(&self) -> u64 {
+        self.frames().iter().map(|frame| frame.last_ns).max().unwrap_or(0)
+    }
+
+    /// Where the frame before number `next` begins.
+    pub(super) fn offset_before(&self, next: usize) -> u64 {
+        self.frames().get(next.saturating_sub(1)).map_or(0, |frame| frame.offset)
+    }
+
+    /// There is no frame number `next`.
+    pub(super) fn is_last(&self, next: usize) -> bool {
+        next >= self.frames().len()
+    }
+}
+
+fn open(path: &Path) -> Result<File, RecordError> {
+    File::open(path).map_err(|error| RecordError::io("open", path, error))
+}
+
+/// The first line of the frame at `offset`; what is there instead as an error.
+fn first_entry(file: &File, offset: u64) -> Result<Option<Entry<'static>>, String> {
+    let mut line = Vec::new();
+    let mut lines = lines(file, offset, u64::MAX).map_err(|error| error.to_string())?;
+    match read_line(&mut lines, &mut line) {
+        Ok(true) => Entry::parse(&line).map_err(|error| format!("no line of a recording: {error}")),
+        Ok(false) => Ok(None),
+        Err(error) => Err(format!("no whole line of a recording: {error}")),
+    }
+}
+
+/// Makes the index of a file that has none.
+fn scan(path: &Path, file: &File, size: u64, notes: &mut Vec<Note>) -> Result<Index, RecordError> {
+    let pieces = walk(file, size).map_err(|error| RecordError::io("read", path, error))?;
+    let mut index = Index::new();
+    let mut first_damage = None;
+    for piece in pieces {
+        let damage = match piece {
+            Piece::Frame { offset } | Piece::Cut { offset } => match first_entry(file, offset) {
+                Ok(first) => {
+                    let first_ns = first.map_or(0, |entry| entry.realtime_ns());
+                    index.frames.push(Span { offset, first_ns, last_ns: first_ns, entries: 0 });
+                    continue;
+                }
+                Err(what) => (offset, what),
+            },
+            Piece::Garbage { offset, length } => {
+                (offset, format!("{length} bytes are no Zstandard frame"))
+            }
+        };
+        note(notes, path, damage.0, None, damage.1.clone());
+        first_damage.get_or_insert(damage);
+    }
+    if index.frames.is_empty() {
+        let (offset, what) = first_damage.unwrap_or((0, "there is no frame".to_owned()));
+        return Err(RecordError::Garbage { path: path.to_owned(), offset, what });
+    }
+    times(file, &mut index);
+    Ok(index)
+}
+
+/// Fills in when frames end: where the next one begins, and the last one by reading it.
+fn times(file: &File, index: &mut Index) {
+    for at in 1..index.frames.len() {
+        index.frames[at - 1].last_ns = index.frames[at].first_ns.max(index.frames[at - 1].first_ns);
+    }
+    let Some(last) = index.frames.last_mut() else { return };
+    let Ok(mut lines) = lines(file, last.offset, u64::MAX) else { return };
+    let mut line = Vec::new();
+    while read_line(&mut lines, &mut line).is_ok_and(|whole| whole) {
+        if let Ok(Some(entry)) = Entry::parse(&line) {
+            last.last_ns = last.last_ns.max(entry.realtime_ns());
+            index.apps.extend(entry.app().map(str::to_owned));
+        }
+    }
+}
+
+/// The files of a recording: one, or those of a directory.
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordError> {
+    let failed = |error| RecordError::io("read", path, error);
+    if !std::fs::metadata(path).map_err(|error| RecordError::io("open", path, error))?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = std::fs::read_dir(path).map_err(failed)?;
+    let entries = entries.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let mut files: Vec<_> = entries.iter().map(std::fs::DirEntry::path).filter(is_file).collect();
+    files.sort();
+    if files.is_empty() {
+        let what = "the directory has no file named *.jsonl.zst or *.jsonl.zst.part";
+        return Err(RecordError::Empty { path: path.to_owned(), what });
+    }
+    Ok(files)
+}
+
+#[allow(clippy::ptr_arg)] // as an iterator calls it
+fn is_file(path: &PathBuf) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_suffix(PART).unwrap_or(name).ends_with(super::EXTENSION) && path.is_file()
+}

@@ -1,0 +1,169 @@
+//! The file that is being written: `NAME.part` until it is complete.
+//!
+//! What a full disk does not take waits here, and nothing else is accepted until it is written: so a
+//! file has no holes within a frame, whatever happens.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::{EXTENSION, PART, RecordError};
+
+/// Begin of the names in a directory.
+const PREFIX: &str = "pmdscope-";
+
+/// Where files are written.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// One file of this name.
+    File(PathBuf),
+    /// Any number of files, with the time in their names.
+    Directory(PathBuf),
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Storage {
+    file: File,
+    part: PathBuf,
+    path: PathBuf,
+    written: u64,
+    pending: Vec<u8>,
+}
+
+impl Place {
+    /// A directory that exists or ends in a slash, else a file.
+    pub(super) fn of(path: &Path) -> Self {
+        let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if slash || path.is_dir() { Self::Directory(path.into()) } else { Self::File(path.into()) }
+    }
+
+    /// The directory that the files are in.
+    pub(super) fn dir(&self) -> &Path {
+        match self {
+            Self::Directory(dir) => dir,
+            Self::File(path) => path.parent().unwrap_or(path),
+        }
+    }
+
+    /// Begins a file at a time.
+    pub(super) fn create(&self, realtime_ns: u64) -> Result<Storage, RecordError> {
+        match self {
+            Self::File(path) => Storage::create(path.clone(), false),
+            Self::Directory(dir) => {
+                let time = Timestamp::from_nanosecond(realtime_ns.into()).unwrap_or(Timestamp::MAX);
+                let time = time.strftime("%Y%m%dT%H%M%SZ");
+                let mut result =
+                    Storage::create(dir.join(format!("{PREFIX}{time}{EXTENSION}")), true);
+                // Several files of one second.
+                for number in 2..100 {
+                    if !result.as_ref().is_err_and(exists) {
+                        break;
+                    }
+                    let name = format!("{PREFIX}{time}-{number}{EXTENSION}");
+                    result = Storage::create(dir.join(name), true);
+                }
+                result
+            }
+        }
+    }
+}
+
+fn exists(error: &RecordError) -> bool {
+    matches!(error, RecordError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+}
+
+/// A recorder has given it its name.
+pub(super) fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.strip_suffix(PART).unwrap_or(name);
+    name.starts_with(PREFIX) && name.ends_with(EXTENSION)
+}
+
+/// Waiting may help.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl Storage {
+    /// Creates `path`.part, which nobody else writes; with `anew` neither it nor `path` may exist.
+    fn create(path: PathBuf, anew: bool) -> Result<Self, RecordError> {
+        let failed = |error| RecordError::io("create", &path, error);
+        let mut part = path.clone().into_os_string();
+        part.push(PART);
+        let part = PathBuf::from(part);
+        if path.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        if anew && path.exists() {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).create_new(anew).truncate(false);
+        let file = options.open(&part).map_err(failed)?;
+        // A file system without locks is no reason to write nothing.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            let text = "another recorder is writing it";
+            return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, text)));
+        }
+        file.set_len(0).map_err(failed)?;
+        Ok(Self { file, part, path, written: 0, pending: Vec::new() })
+    }
+
+    /// Its name, once it is complete.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes in it, and those that wait.
+    pub(super) fn size(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+
+    /// Where to put what is to be written.
+    pub(super) fn pending(&mut self) -> &mut Vec<u8> {
+        &mut self.pending
+    }
+
+    /// Writes what waits.
+    pub(super) fn drain(&mut self) -> io::Result<()> {
+        let mut done = 0;
+        let mut result = Ok(());
+        while done < self.pending.len() && result.is_ok() {
+            match self.file.write(&self.pending[done..]) {
+                Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => result = Err(error),
+            }
+        }
+        self.pending.drain(..done);
+        self.written += done as u64;
+        result
+    }
+
+    /// Deletes what was never begun.
+    pub(super) fn discard(self) -> Result<(), RecordError> {
+        fs::remove_file(&self.part).map_err(|error| RecordError::io("delete", &self.part, error))
+    }
+
+    /// Appends the index, if the disk has room for it, and gives the file its name.
+    pub(super) fn close(mut self, index: &[u8]) -> Result<(PathBuf, u64), RecordError> {
+        self.drain().map_err(|error| RecordError::io("write", &self.path, error))?;
+        let end = self.written;
+        self.pending.extend_from_slice(index);
+        if self.drain().is_err() {
+            // It can be read without.
+            let cut = self.file.set_len(end);
+            cut.map_err(|error| RecordError::io("write", &self.path, error))?;
+            self.written = end;
+        }
+        fs::rename(&self.part, &self.path)
+            .map_err(|error| RecordError::io("complete", &self.path, error))?;
+        Ok((self.path, self.written))
+    }
+}
