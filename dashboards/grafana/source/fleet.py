@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fleet: is every app there, which one is in trouble, and why?"""
+
+from model import (GREEN, ORANGE, RED, UP_DOWN, YELLOW, above, below, column, dashboard, drill,
+                   runbook, series, stat, states, table, words)
+
+APP = drill("App: packets, losses, queues", "pmdscope-app")
+POOLS = drill("Pools and leaks", "pmdscope-pools")
+
+VERDICT = ("Is anything wrong?", [
+    stat("Exporters down", "Is any host out of sight? Scrapes that fail now. Above 0, nothing is "
+         "known of all apps of that host: every other panel is silent about them.",
+         "sum(up{@} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
+         empty="no target", links=[runbook("DpdkExporterDown")]),
+    stat("Apps not answering", "Is every app alive? Apps that are expected or ran within the last "
+         "hour and gave no answer. The timeline below says why.",
+         "sum(dpdk_up{@app} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
+         empty="no app", links=[runbook("DpdkAppDown")]),
+    stat("Apps unhealthy", "Is every app doing its work? Apps with a finding worth a warning that "
+         "the configuration does not tolerate; the same verdict as /ready.",
+         "sum(dpdk_app_healthy{@app} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
+         empty="no app", links=[APP, runbook("DpdkAppUnhealthy")]),
+    stat("Ports missing", "Did an app start without its NICs? Ports that are expected, by the "
+         "configuration or by the app's own arguments, and that the apps do not have.",
+         "sum(clamp_min(dpdk_app_expected_ports{@app} - dpdk_app_ports{@app}, 0))",
+         thresholds=above((1, RED)), size=(3, 4), empty="no app",
+         links=[APP, runbook("DpdkAppNoPorts")]),
+    stat("Packets missed", "Is anybody losing packets? What NICs dropped for want of a receive "
+         "descriptor, all apps together.",
+         "sum(rate(dpdk_port_receive_missed_packets_total{@app}[@]))", "pps",
+         thresholds=above((0.001, RED)), size=(3, 4), empty="no port",
+         links=[APP, runbook("DpdkReceiveMissed")]),
+    stat("Mbufs leaked", "Does anybody leak? Mbufs proven to be lost, all apps together.",
+         "sum(dpdk_mbuf_leaked{@app})", thresholds=above((1, RED)), size=(3, 4),
+         empty="no ledger", links=[POOLS, runbook("DpdkMbufLeak")]),
+    stat("First pool empty in", "How long until the first app stops receiving? Time to exhaustion "
+         "of the pool that drains fastest.",
+         "min(dpdk_mempool_exhausted_in_seconds{@app})", "s",
+         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), empty="none drains",
+         links=[POOLS, runbook("DpdkPoolDraining")]),
+    stat("Alerts firing", "How many alerts does Prometheus fire for what is chosen above? They are "
+         "listed below, and marked in all graphs.",
+         'count(ALERTS{@, alertstate="firing"})', thresholds=above((1, RED)), size=(3, 4),
+         empty="none"),
+])
+
+APPS = ("Apps", [
+    table("All apps", "Which app needs me? One row per app, now; the app's name leads to its "
+          "dashboard. A column that is empty is unknown, not zero.", [
+              ("Up", "max by (instance, app) (dpdk_up{@app})"),
+              ("Healthy", "max by (instance, app) (dpdk_app_healthy{@app})"),
+              ("Ports", "max by (instance, app) (dpdk_app_ports_started{@app})"),
+              ("Expected", "max by (instance, app) (dpdk_app_expected_ports{@app})"),
+              ("Received", "sum by (instance, app) (rate(dpdk_port_receive_packets_total{@app}[@]))"),
+              ("Sent", "sum by (instance, app) (rate(dpdk_port_transmit_packets_total{@app}[@]))"),
+              ("Missed", "sum by (instance, app) "
+               "(rate(dpdk_port_receive_missed_packets_total{@app}[@]))"),
+              ("Fullest pool", "max by (instance, app) (dpdk_mempool_objects_in_use{@app} "
+               "/ dpdk_mempool_objects{@app})"),
+              ("Leaked", "sum by (instance, app) (dpdk_mbuf_leaked{@app})"),
+              ("Started", "max by (instance, app) (dpdk_app_start_timestamp_seconds{@app}) * 1000"),
+          ], columns=[
+              column("app", links=[{
+                  "title": "App", "targetBlank": False,
+                  "url": "/d/pmdscope-app?var-app=${__data.fields.app}"
+                         "&var-instance=${__data.fields.instance}&${datasource:queryparam}"
+                         "&${job:queryparam}&${__url_time_range}"}]),
+              column("Up", mappings=UP_DOWN),
+              column("Healthy", mappings=words(_0=("no", RED), _1=("yes", GREEN))),
+              column("Received", "pps"), column("Sent", "pps"),
+              column("Missed", "pps", thresholds=above((0.001, RED))),
+              column("Fullest pool", "percentunit", thresholds=above((0.9, YELLOW), (0.98, RED))),
+              column("Leaked", "short", thresholds=above((1, RED))),
+              column("Started", "dateTimeFromNow"),
+          ], size=(24, 9)),
+    states("Why apps are unhealthy", "What is wrong, since when? One line per app and finding; "
+           "`pmdscope check` on the host gives the numbers and what to do next.",
+           "dpdk_app_unhealthy_reason{@app} == 1", legend="{{instance}} {{app}} {{reason}}",
+           mappings=words(_1=("wrong", RED)), empty="Nothing is wrong.",
+           links=[runbook("DpdkAppUnhealthy")]),
+    table("Alerts firing", "Which alerts fire now? Each has its page among the runbooks.",
+          [("", 'ALERTS{@, alertstate="firing"}')], hide=("alertstate",),
+          columns=[column("alertname", links=[{
+              "title": "Runbook", "targetBlank": True,
+              "url": "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
+                     "#${__data.fields.alertname}"}])],
+          empty="No alert fires."),
+])
+
+TRAFFIC = ("Traffic", [
+    series("Received", "Does each app get its packets? A line that falls to zero while others go "
+           "on is an app that was cut off.",
+           [("sum by (instance, app) (rate(dpdk_port_receive_packets_total{@app}[@]))",
+             "{{app}} {{instance}}")], "pps", empty="no port"),
+    series("Sent", "Does each app pass on what it gets?",
+           [("sum by (instance, app) (rate(dpdk_port_transmit_packets_total{@app}[@]))",
+             "{{app}} {{instance}}")], "pps", empty="no port"),
+    series("Missed", "Who loses packets, and since when?",
+           [("sum by (instance, app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
+             "{{app}} {{instance}}")], "pps", line=above((0.001, RED)), empty="no port"),
+    series("Fullest pools", "Who will run out of mbufs? The ten fullest pools, as a share of their "
+           "size; a line that only rises is a leak or a queue that fills.",
+           [("topk(10, dpdk_mempool_objects_in_use{@app} / dpdk_mempool_objects{@app})",
+             "{{app}} {{pool}} {{instance}}")], "percentunit", high=1,
+           line=above((0.9, YELLOW), (0.98, RED)), empty="no pool tells (DPDK before 23.03)"),
+])
+
+EXPORTERS = ("The exporters themselves", [
+    series("Time to ask an app", "Is watching cheap? How long it took to ask each app. Above 0.1 s "
+           "a driver answers slowly, or the app's control thread gets no CPU.",
+           [("dpdk_collect_duration_seconds{@app}", "{{app}} {{instance}}")], "s",
+           line=above((0.1, YELLOW), (1, RED)), size=(8, 7), empty="no app"),
+    series("Failed rounds", "Which apps could not be asked, and why?",
+           [("sum by (instance, app, reason) (rate(dpdk_collect_errors_total{@app}[@])) > 0",
+             "{{app}} {{reason}} {{instance}}")], "cps", size=(8, 7),
+           empty="Every app was asked.", links=[runbook("DpdkCollectErrors")]),
+    series("Parts not read", "Which apps answered only in part? Some of their series are absent.",
+           [("dpdk_collect_partial{@app}", "{{app}} {{instance}}")], size=(8, 7),
+           line=above((1, YELLOW)), empty="no app", links=[runbook("DpdkCollectPartial")]),
+    series("Series", "How large are the scrapes? Keep sample_limit well above this.",
+           [("dpdk_exporter_series{@}", "{{instance}}")], size=(8, 7), empty="no exporter"),
+    series("Left out", "Is anything cut off to bound the size? Above 0, what you look for may be "
+           "missing.", [("sum by (instance, app, kind) (dpdk_series_suppressed{@app})",
+                         "{{app}} {{kind}} {{instance}}")], size=(8, 7), line=above((1, YELLOW)),
+           empty="no app", links=[runbook("DpdkSeriesSuppressed")]),
+    series("Rounds", "How often are the apps asked? Scrapes that come while a round is under way "
+           "share it, so that more servers do not mean more load on the apps.",
+           [("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
+            ("rate(dpdk_exporter_shared_scrapes_total{@}[@])", "shared scrapes {{instance}}")],
+           "ops", size=(8, 7), empty="no exporter"),
+])
+
+DASHBOARD = dashboard(
+    "pmdscope-fleet", "DPDK / Fleet", "Is every DPDK app there and at work, and which one is not?",
+    [], [VERDICT, APPS, TRAFFIC, EXPORTERS])
