@@ -14,19 +14,24 @@ use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
 
 /// The stable names of all lints.
-pub const LINTS: [&str; 12] = [
+pub const LINTS: [&str; 17] = [
     "app_missing",
     "double_free",
     "leak",
+    "link_down",
     "no_polling",
     "no_ports",
     "pool_exhausting",
+    "port_missing",
+    "port_stopped",
     "queue_imbalance",
+    "rx_flat",
     "rx_missed",
     "stall",
     "telemetry_off",
     "unreachable",
     "use_after_free",
+    "wrong_driver",
 ];
 
 /// How apps are judged.
@@ -95,6 +100,8 @@ pub struct Thresholds {
     pub rx_missed_ps: f64,
     /// Time without a poll that is tolerated.
     pub idle: Duration,
+    /// How long a port may receive less than 1 % of what it did.
+    pub flat: Duration,
     /// Stalls per second of one lcore that are tolerated.
     pub stalls_ps: f64,
     /// How many times the mean of the others a receive queue may get, above 1.
@@ -112,6 +119,7 @@ impl Default for Thresholds {
             pool_left_critical_s: 60.0,
             rx_missed_ps: 0.0,
             idle: Duration::from_secs(1),
+            flat: Duration::from_secs(10),
             stalls_ps: 0.0,
             queue_ratio: 3.0,
             queue_packets: 1000.0,

@@ -26,9 +26,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arguments;
 pub mod client;
 pub mod collect;
 pub mod deadline;
+pub mod device;
 pub mod discover;
 pub mod endpoint;
 pub mod error;
@@ -40,7 +42,7 @@ pub mod lock;
 pub mod loss;
 pub mod model;
 pub mod names;
-pub mod record;
+mod quiet;
 mod reply;
 pub mod sample;
 mod table;
@@ -52,4 +54,5 @@ pub use error::Error;
 pub use finding::{Rules, Thresholds};
 pub use fleet::{Fleet, Settings};
 pub use model::Tracker;
+pub use quiet::Quiet;
 pub use reply::{Armed, Banner};

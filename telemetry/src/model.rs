@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::leak::LedgerSample;
 use crate::loss::{LedgerRates, Losses, SiteRates};
+use crate::quiet::Quiet;
 use crate::sample::{
     Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
 };
@@ -60,6 +61,9 @@ pub struct PortRates {
     pub rx_nombuf_ps: Option<f64>,
     /// A counter went backwards: the app or its peer reset it.
     pub reset: bool,
+    /// The port receives next to nothing, though it did before; `None` while it receives, and for
+    /// one that never did.
+    pub quiet: Option<Quiet>,
 }
 
 /// Per-second rates of one queue.
@@ -280,7 +284,7 @@ fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
         rx_errors_ps: rate(now.rx_errors, before.rx_errors),
         tx_errors_ps: rate(now.tx_errors, before.tx_errors),
         rx_nombuf_ps: rate(now.rx_nombuf, before.rx_nombuf),
-        reset: false,
+        ..PortRates::default()
     };
     PortRates { reset, ..rates }
 }

@@ -1,18 +1,233 @@
 //! What apps are called: file-prefixes often hold a pid, which would be a new name at every start.
 
+use regex::Regex;
+
 use crate::discover::App;
 
 /// Rules that turn file-prefixes into lasting names; without rules an app is called by its prefix.
 #[derive(Clone, Debug, Default)]
-pub struct Names {}
+pub struct Names {
+    rules: Vec<(Regex, String)>,
+}
+
+/// A rule that cannot be followed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamesError {
+    /// The pattern is no regular expression.
+    #[error("{pattern:?} is no regular expression: {source}")]
+    Pattern {
+        /// As it was given.
+        pattern: String,
+        /// What is wrong with it.
+        source: regex::Error,
+    },
+    /// The name refers to a group that the pattern does not have.
+    #[error("the name {name:?} refers to ${group}, but {pattern:?} has no such group")]
+    Group {
+        /// As it was given.
+        pattern: String,
+        /// As it was given.
+        name: String,
+        /// Number or name of the group.
+        group: String,
+    },
+    /// Every app would have an empty name.
+    #[error("the name for {pattern:?} is empty")]
+    Empty {
+        /// As it was given.
+        pattern: String,
+    },
+}
 
 impl Names {
-    /// The apps by their names; several that would share one are called by their directories.
+    /// Rules of a pattern, which must match a whole file-prefix, and a name, in which `$1` or
+    /// `${name}` stands for what a group has matched. The first rule that matches counts.
+    ///
+    /// # Errors
+    /// When a pattern is no regular expression, or a name empty or with a group that is not there.
+    pub fn new(rules: Vec<(String, String)>) -> Result<Self, NamesError> {
+        let rules = rules.into_iter().map(|(pattern, name)| rule(&pattern, name));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+    }
+
+    /// The apps by their names. Several that a rule would give the same one keep their file-prefixes,
+    /// and several with the same file-prefix, of different users, are called by their directories.
     pub fn give(&self, apps: &[App]) -> Vec<App> {
-        let shared = |app: &App| apps.iter().filter(|other| other.name == app.name).count() > 1;
-        let name = |app: &App| {
-            if shared(app) { app.dir.display().to_string() } else { app.name.clone() }
+        let mapped = distinct(&self.map(apps), |at| apps[at].name.clone());
+        let names = distinct(&mapped, |at| apps[at].dir.display().to_string());
+        apps.iter().zip(names).map(|(app, name)| App { name, ..app.clone() }).collect()
+    }
+
+    /// How many of the apps do not have the name of their rule, because others would have it too.
+    pub fn conflicts(&self, apps: &[App]) -> usize {
+        let names = self.map(apps);
+        let mapped = |(app, name): &(&App, &String)| app.name != **name && shared(&names, name);
+        apps.iter().zip(&names).filter(mapped).count()
+    }
+
+    fn map(&self, apps: &[App]) -> Vec<String> {
+        apps.iter().map(|app| self.name(&app.name)).collect()
+    }
+
+    /// The name of a file-prefix; the `:N` of a further in-memory instance is not part of it.
+    fn name(&self, prefix: &str) -> String {
+        let instance = |(_, number): &(&str, &str)| number.parse::<u32>().is_ok();
+        let base = prefix.rsplit_once(':').filter(instance).map_or(prefix, |(base, _)| base);
+        let matching = self.rules.iter().find_map(|(pattern, name)| {
+            let groups = pattern.captures(base)?;
+            let mut expanded = String::new();
+            groups.expand(name, &mut expanded);
+            Some(expanded).filter(|name| !name.is_empty())
+        });
+        let suffix = prefix.get(base.len()..).unwrap_or_default();
+        matching.map_or_else(|| prefix.to_owned(), |name| name + suffix)
+    }
+}
+
+fn rule(pattern: &str, name: String) -> Result<(Regex, String), NamesError> {
+    let broken = |source| NamesError::Pattern { pattern: pattern.to_owned(), source };
+    // On its own first: the error should show the pattern as it was given.
+    Regex::new(pattern).map_err(broken)?;
+    let whole = Regex::new(&format!("^(?:{pattern})$")).map_err(broken)?;
+    if name.is_empty() {
+        return Err(NamesError::Empty { pattern: pattern.to_owned() });
+    }
+    if let Some(group) = groups(&name).into_iter().find(|group| !has_group(&whole, group)) {
+        return Err(NamesError::Group { pattern: pattern.to_owned(), name, group });
+    }
+    Ok((whole, name))
+}
+
+/// The groups that a name refers to, as [`regex::Captures::expand`] reads them.
+fn groups(name: &str) -> Vec<String> {
+    let mut groups = Vec::new();
+    let plain = name.replace("$$", "");
+    for part in plain.split('$').skip(1) {
+        let group: String = match part.strip_prefix('{') {
+            Some(braced) => braced.chars().take_while(|c| *c != '}').collect(),
+            None => part.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect(),
         };
-        apps.iter().map(|app| App { name: name(app), ..app.clone() }).collect()
+        groups.extend(Some(group).filter(|group| !group.is_empty()));
+    }
+    groups
+}
+
+fn has_group(pattern: &Regex, group: &str) -> bool {
+    match group.parse::<usize>() {
+        Ok(number) => number < pattern.captures_len(),
+        Err(_) => pattern.capture_names().flatten().any(|name| name == group),
+    }
+}
+
+fn shared(names: &[String], name: &str) -> bool {
+    names.iter().filter(|other| *other == name).count() > 1
+}
+
+/// The names, where each is the only one; else what `other` gives for that position.
+fn distinct(names: &[String], other: impl Fn(usize) -> String) -> Vec<String> {
+    let name =
+        |(at, name): (usize, &String)| if shared(names, name) { other(at) } else { name.clone() };
+    names.iter().enumerate().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::discover::AppState;
+
+    fn app(name: &str, dir: &str) -> App {
+        App {
+            name: name.into(),
+            dir: dir.into(),
+            socket: format!("{dir}/dpdk_telemetry.v2").into(),
+            pid: None,
+            dpdk_version: None,
+            state: AppState::Live,
+        }
+    }
+
+    fn apps(names: &[&str]) -> Vec<App> {
+        names.iter().map(|name| app(name, &format!("/run/dpdk/{name}"))).collect()
+    }
+
+    fn rules(rules: &[(&str, &str)]) -> Result<Names, NamesError> {
+        Names::new(rules.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect())
+    }
+
+    fn given(names: &Names, apps: &[App]) -> Vec<String> {
+        names.give(apps).into_iter().map(|app| app.name).collect()
+    }
+
+    #[test]
+    fn without_rules_apps_are_called_by_their_prefixes() {
+        let names = Names::default();
+        assert_eq!(given(&names, &apps(&["a", "b:1"])), ["a", "b:1"]);
+        let twice = [app("a", "/run/dpdk/a"), app("a", "/tmp/dpdk/a"), app("b", "/tmp/dpdk/b")];
+        assert_eq!(given(&names, &twice), ["/run/dpdk/a", "/tmp/dpdk/a", "b"]);
+        assert_eq!(names.conflicts(&twice), 0);
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_the_whole_prefix_counts() {
+        let names =
+            rules(&[(r"fwd-(\d+)|x", "fwd"), ("(?<kind>[a-z]+)-.*", "${kind}_$1"), ("..", "no")]);
+        let names = names.unwrap();
+        assert_eq!(
+            given(&names, &apps(&["fwd-17", "gen-9", "afwd-1", "xy:2", "three"])),
+            ["fwd", "gen_gen", "afwd_afwd", "no:2", "three"]
+        );
+    }
+
+    #[test]
+    fn two_apps_that_would_share_a_name_keep_their_prefixes() {
+        let names = rules(&[(r"fwd-\d+", "fwd")]).unwrap();
+        let both = apps(&["fwd-1", "fwd-2", "gen"]);
+        assert_eq!(given(&names, &both), ["fwd-1", "fwd-2", "gen"]);
+        assert_eq!(names.conflicts(&both), 2);
+        let with_plain = apps(&["fwd", "fwd-2"]);
+        assert_eq!(given(&names, &with_plain), ["fwd", "fwd-2"]);
+        assert_eq!(names.conflicts(&with_plain), 1);
+        assert_eq!(names.conflicts(&both[1..]), 0);
+    }
+
+    #[test]
+    fn instances_of_one_prefix_keep_their_numbers() {
+        let names = rules(&[(r"fwd-\d+", "fwd")]).unwrap();
+        let instances = apps(&["fwd-7", "fwd-7:1"]);
+        assert_eq!(given(&names, &instances), ["fwd", "fwd:1"]);
+        assert_eq!(names.conflicts(&instances), 0);
+    }
+
+    #[test]
+    fn bad_rules_say_what_is_wrong() {
+        let error = rules(&[("fwd-(", "fwd")]).unwrap_err().to_string();
+        assert!(error.starts_with("\"fwd-(\" is no regular expression"), "{error}");
+        let error = rules(&[("fwd-(.)", "fwd$2")]).unwrap_err().to_string();
+        assert_eq!(error, "the name \"fwd$2\" refers to $2, but \"fwd-(.)\" has no such group");
+        assert!(rules(&[("fwd-(.)", "$1x")]).is_err(), "$1x is the group named 1x");
+        assert!(rules(&[("fwd-(.)", "${1}x$$5")]).is_ok());
+        assert!(rules(&[("fwd", "")]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_always_distinct(prefixes in prop::collection::btree_set("[ab]-[0-9](:1)?", 0..6)) {
+            let prefixes: Vec<_> = prefixes.iter().map(String::as_str).collect();
+            let mut names = given(&rules(&[("(.)-.", "$1"), (".*", "z")]).unwrap(), &apps(&prefixes));
+            names.sort();
+            let all = names.len();
+            names.dedup();
+            prop_assert_eq!(names.len(), all);
+        }
+
+        #[test]
+        fn any_rule_is_followed_or_refused(pattern: String, name: String, prefix: String) {
+            if let Ok(names) = Names::new(vec![(pattern, name)]) {
+                prop_assert!(prefix.is_empty() || !names.name(&prefix).is_empty());
+            }
+        }
     }
 }

@@ -111,7 +111,7 @@ fn port_rates(id: u16) -> PortRates {
         rx_errors_ps: Some(0.0),
         tx_errors_ps: Some(0.0),
         rx_nombuf_ps: Some(0.0),
-        reset: false,
+        ..PortRates::default()
     }
 }
 

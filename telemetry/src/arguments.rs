@@ -1,0 +1,197 @@
+//! What the arguments of an app's EAL (`/eal/params`) say about its devices and its main lcore.
+
+use std::collections::BTreeSet;
+
+use crate::device;
+
+/// Short options with a value; `h` and `v` have none.
+const WITH_VALUE: &str = "abcdlmnrswSR";
+
+/// More lcores than any EAL has; bounds what a range can cost.
+const MAX_LCORES: u32 = 4096;
+
+/// The arguments that matter here, with everything behind the first comma cut off where a device is
+/// named, since that is for its driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// PCI addresses of `-a`/`--allow`, with their domain.
+    pub(crate) allowed: Vec<String>,
+    /// `--vdev`, with the options of the driver.
+    pub(crate) vdevs: Vec<String>,
+    /// The lcore that the EAL makes its main one, where the arguments tell.
+    pub(crate) main_lcore: Option<u32>,
+    /// The arguments choose lcores: without them, lcore ids are CPU numbers.
+    pub(crate) chooses_lcores: bool,
+}
+
+impl Arguments {
+    /// Reads the arguments; the first is the program. What is not understood is left out.
+    pub(crate) fn parse(argv: &[String]) -> Self {
+        let mut read = Reading::default();
+        let mut words = argv.iter().skip(1).map(String::as_str).peekable();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                break;
+            }
+            let Some((option, value)) = option_of(word) else { continue };
+            let following = || words.next_if(|next| !next.starts_with('-'));
+            if let Some(value) = value.or_else(following) {
+                read.take(option, value);
+            }
+        }
+        read.finish()
+    }
+}
+
+/// An option and its value, where both are in one word; `None` for what is no option.
+fn option_of(word: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        return Some(match long.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (long, None),
+        });
+    }
+    let letters = word.strip_prefix('-')?;
+    let (at, letter) = letters.char_indices().find(|(_, letter)| WITH_VALUE.contains(*letter))?;
+    let (option, value) = letters.get(at..)?.split_at_checked(letter.len_utf8())?;
+    Some((option, Some(value.trim_start_matches('=')).filter(|value| !value.is_empty())))
+}
+
+#[derive(Default)]
+struct Reading {
+    arguments: Arguments,
+    lcores: BTreeSet<u32>,
+    services: BTreeSet<u32>,
+    main: Option<u32>,
+    remapped: bool,
+}
+
+impl Reading {
+    fn take(&mut self, option: &str, value: &str) {
+        match option {
+            "a" | "allow" => self.arguments.allowed.extend(device::address(head(value))),
+            "vdev" => self.arguments.vdevs.push(value.to_owned()),
+            "l" | "lcores" => self.lcores = lcores(value),
+            "c" | "coremask" => self.lcores = mask(value),
+            "S" | "service-corelist" => self.services = lcores(value),
+            "s" | "service-coremask" => self.services = mask(value),
+            "main-lcore" => self.main = value.parse().ok(),
+            "R" | "remap-lcore-ids" => self.remapped = true,
+            _ => {}
+        }
+    }
+
+    /// The EAL takes the lowest lcore as its main one unless it is told another.
+    fn finish(self) -> Arguments {
+        let lowest = self.lcores.difference(&self.services).next().copied();
+        Arguments {
+            chooses_lcores: self.main.is_some() || self.remapped || !self.lcores.is_empty(),
+            main_lcore: self.main.or(lowest.filter(|_| !self.remapped)),
+            ..self.arguments
+        }
+    }
+}
+
+/// The device of a device argument, without the options of its driver.
+pub(crate) fn head(value: &str) -> &str {
+    value.split(',').next().unwrap_or_default()
+}
+
+/// The ids of `0-3,5` and of `(0-1)@(2,3),4@5`: what stands behind an `@` are CPUs.
+fn lcores(list: &str) -> BTreeSet<u32> {
+    let (mut ids, mut depth, mut cpus) = (String::new(), 0_u32, false);
+    for letter in list.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '@' => cpus = true,
+            ',' if depth == 0 => {
+                cpus = false;
+                ids.push(',');
+            }
+            _ if cpus => {}
+            other => ids.push(other),
+        }
+    }
+    cpu_list(&ids)
+}
+
+/// The numbers of a list as the kernel and the EAL write it, for instance `0-3,5`.
+pub(crate) fn cpu_list(list: &str) -> BTreeSet<u32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+        (last < MAX_LCORES).then_some(first..=last)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+fn mask(hex: &str) -> BTreeSet<u32> {
+    let digits = hex.trim_start_matches("0x").trim_start_matches("0X");
+    let bits = (0..).step_by(4).zip(digits.chars().rev());
+    bits.take_while(|(at, _)| *at < MAX_LCORES)
+        .filter_map(|(at, digit)| Some((at, digit.to_digit(16)?)))
+        .flat_map(|(at, digit)| {
+            (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |b| at + b)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(line: &str) -> Arguments {
+        let argv: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        Arguments::parse(&argv)
+    }
+
+    #[test]
+    fn devices_are_read_in_every_spelling() {
+        let arguments = parse(
+            "app -a03:00.0 -a 0000:03:00.1,mprq_en=1 --allow=4:0.0 --allow 0001:05:00.0 -va 6:0.0 \
+             --vdev net_null0 --vdev=net_tap1,iface=x -- -a 09:00.0",
+        );
+        assert_eq!(
+            arguments.allowed,
+            ["0000:03:00.0", "0000:03:00.1", "0000:04:00.0", "0001:05:00.0", "0000:06:00.0"]
+        );
+        assert_eq!(arguments.vdevs, ["net_null0", "net_tap1,iface=x"]);
+    }
+
+    #[test]
+    fn what_is_no_pci_address_is_left_out() {
+        let arguments = parse("app -a auxiliary:mlx5_core.sf.4 -a none -b 03:00.0 --vdev");
+        assert_eq!(arguments, Arguments::default());
+    }
+
+    #[test]
+    fn the_main_lcore_is_the_one_named_or_the_lowest() {
+        let main = |line| parse(line).main_lcore;
+        assert_eq!(main("app -l 5,2-3"), Some(2));
+        assert_eq!(main("app -l 5,2-3 --main-lcore 3"), Some(3));
+        assert_eq!(main("app -c 0xc"), Some(2));
+        assert_eq!(main("app --lcores=(4-5)@(0,1),7@2"), Some(4));
+        assert_eq!(main("app --lcores 8@(0-3)"), Some(8));
+        assert_eq!(main("app -l 0-3 -S 0"), Some(1));
+        assert_eq!(main("app -l 4-7 -R 0"), None);
+        assert_eq!(main("app -n 4"), None);
+        assert!(parse("app -l 4-7 -R").chooses_lcores && !parse("app -n 4").chooses_lcores);
+    }
+
+    #[test]
+    fn ranges_are_bounded() {
+        assert_eq!(cpu_list("0-1,9"), [0, 1, 9].into());
+        assert_eq!(cpu_list("0-4294967295,7,3-1,x,"), [7].into());
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_read(argv in prop::collection::vec("(--?)?[a-zA-Z=:.,@()0-9x-]{0,20}|.*", 0..12)) {
+            let arguments = Arguments::parse(&argv);
+            prop_assert!(arguments.allowed.iter().all(|a| device::address(a).as_ref() == Some(a)));
+        }
+    }
+}

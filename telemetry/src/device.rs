@@ -1,0 +1,176 @@
+//! PCI devices: their addresses, and what the kernel says of them (`/sys/bus/pci/devices`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::sample::DeviceSample;
+
+/// Kernel drivers that leave a NIC usable by DPDK: the driver stays, and DPDK goes beside it.
+const BIFURCATED: [&str; 3] = ["mana", "mlx4_core", "mlx5_core"];
+
+/// Kernel drivers that hand a device to user space. Vendors have their own variants of vfio-pci.
+const HANDED_OVER: [&str; 2] = ["vfio", "uio"];
+
+/// A PCI address with its domain, as the kernel writes it: `3:0.0` is `0000:03:00.0`. `None` for
+/// what is no PCI address.
+pub fn address(text: &str) -> Option<String> {
+    let text = text.strip_prefix("pci:").unwrap_or(text);
+    let (slot, function) = text.rsplit_once('.')?;
+    let mut parts = slot.rsplit(':');
+    let (device, bus) = (parts.next()?, parts.next()?);
+    let domain = parts.next().unwrap_or("0");
+    let function = number(function, 8, 1).filter(|function| *function < 8)?;
+    let device = number(device, 16, 2).filter(|device| *device < 32)?;
+    let (bus, domain) = (number(bus, 16, 2)?, number(domain, 16, 8)?);
+    parts.next().is_none().then(|| format!("{domain:04x}:{bus:02x}:{device:02x}.{function}"))
+}
+
+fn number(text: &str, radix: u32, most: usize) -> Option<u32> {
+    let digits = text.len() <= most && text.chars().all(|c| c.is_ascii_hexdigit());
+    u32::from_str_radix(text, radix).ok().filter(|_| digits)
+}
+
+/// Whether a port of this name belongs to this device. A port is called as the app's arguments spell
+/// the address, and drivers with several ports per PCI device append to that.
+pub fn is_port_of(port: &str, device: &str) -> bool {
+    let end = port.rfind('.').map_or(port.len(), |dot| (dot + 2).min(port.len()));
+    let (name, rest) = port.split_at_checked(end).unwrap_or((port, ""));
+    match (address(device), address(name)) {
+        (Some(device), Some(port)) => {
+            device == port && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
+        }
+        (None, None) => port == device,
+        _ => false,
+    }
+}
+
+impl DeviceSample {
+    /// It is a network device that DPDK cannot use, because the kernel has kept it or nobody has it.
+    pub fn has_wrong_driver(&self) -> bool {
+        let usable = |driver: &str| {
+            BIFURCATED.contains(&driver) || HANDED_OVER.iter().any(|part| driver.contains(part))
+        };
+        self.present && self.network && !self.driver.as_deref().is_some_and(usable)
+    }
+}
+
+/// The PCI devices of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Devices(PathBuf);
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self("/sys/bus/pci/devices".into())
+    }
+}
+
+impl Devices {
+    /// Those under another directory.
+    pub(crate) fn at(root: &Path) -> Self {
+        Self(root.into())
+    }
+
+    /// The devices at these addresses; none where the kernel tells of no device at all.
+    pub(crate) fn read(&self, addresses: &[String]) -> Vec<DeviceSample> {
+        if addresses.is_empty() || !self.0.is_dir() {
+            return Vec::new();
+        }
+        addresses.iter().map(|address| self.device(address)).collect()
+    }
+
+    fn device(&self, address: &str) -> DeviceSample {
+        let dir = self.0.join(address);
+        // The class of network controllers is 0x02; the kernel writes class, subclass and interface.
+        let class = fs::read_to_string(dir.join("class")).unwrap_or_default();
+        let driver = fs::read_link(dir.join("driver")).ok();
+        let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        DeviceSample {
+            address: address.into(),
+            present: dir.is_dir(),
+            network: class.starts_with("0x02"),
+            driver,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::os::unix::fs::symlink;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A device as in sysfs.
+    pub(crate) fn plug(root: &Path, address: &str, class: &str, driver: Option<&str>) {
+        let dir = root.join(address);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("class"), format!("{class}\n")).unwrap();
+        if let Some(driver) = driver {
+            symlink(format!("../../../../bus/pci/drivers/{driver}"), dir.join("driver")).unwrap();
+        }
+    }
+
+    #[test]
+    fn addresses_have_one_spelling() {
+        for text in ["0000:03:00.1", "03:00.1", "3:0.1", "pci:0000:03:00.1", "0:3:0.1"] {
+            assert_eq!(address(text).as_deref(), Some("0000:03:00.1"), "{text}");
+        }
+        assert_eq!(address("1af:Be:1F.7").as_deref(), Some("01af:be:1f.7"));
+        for text in
+            ["", "03:00", "03:20.0", "03:00.8", "net_null0", "1:2:3:4.0", "+3:00.0", ":.", "3:+0.0"]
+        {
+            assert_eq!(address(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_belong_to_the_device_that_they_are_named_after() {
+        for port in ["0000:03:00.0", "03:00.0", "0000:03:00.0_port1", "03:00.0 port 1"] {
+            assert!(is_port_of(port, "0000:03:00.0") && is_port_of(port, "3:0.0"), "{port}");
+        }
+        assert!(!is_port_of("0000:03:00.1", "0000:03:00.0"));
+        assert!(!is_port_of("net_null0", "0000:03:00.0"));
+        assert!(is_port_of("net_null0", "net_null0"));
+        assert!(!is_port_of("net_null01", "net_null0"));
+    }
+
+    #[test]
+    fn devices_are_as_the_kernel_has_them() {
+        let root = tempfile::tempdir().unwrap();
+        plug(root.path(), "0000:03:00.0", "0x020000", Some("ixgbe"));
+        plug(root.path(), "0000:03:00.1", "0x020000", Some("vfio-pci"));
+        plug(root.path(), "0000:04:00.0", "0x020700", Some("mlx5_core"));
+        plug(root.path(), "0000:05:00.0", "0x0b4000", Some("4xxx"));
+        plug(root.path(), "0000:06:00.0", "0x020000", None);
+        let addresses = ["03:00.0", "03:00.1", "04:00.0", "05:00.0", "06:00.0", "07:00.0"];
+        let addresses: Vec<_> = addresses.iter().filter_map(|text| address(text)).collect();
+        let devices = Devices::at(root.path()).read(&addresses);
+        let seen: Vec<_> =
+            devices.iter().map(|d| (d.present, d.network, d.has_wrong_driver())).collect();
+        assert_eq!(
+            seen,
+            [
+                (true, true, true),
+                (true, true, false),
+                (true, true, false),
+                (true, false, false),
+                (true, true, true),
+                (false, false, false)
+            ]
+        );
+        assert_eq!(devices[0].driver.as_deref(), Some("ixgbe"));
+        assert_eq!(Devices::at(Path::new("/nonexistent")).read(&addresses), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_address_or_not(port: String, device in "[0-9a-f:.pci_]{0,14}") {
+            if let Some(address) = address(&device) {
+                prop_assert_eq!(super::address(&address), Some(address));
+            }
+            let _ = is_port_of(&port, &device);
+            let _ = is_port_of(&device, &port);
+        }
+    }
+}
