@@ -43,6 +43,7 @@ pub mod loss;
 pub mod model;
 pub mod names;
 mod quiet;
+pub mod record;
 mod reply;
 pub mod sample;
 mod table;
