@@ -26,21 +26,21 @@ VERDICT = ("Is anything missing from the captures?", [
 
 FLOW = ("What they get", [
     series("Captured", "How much does each capture get?",
-           [("sum by (app, session) (rate(dpdk_capture_packets_total{@session}[@]))",
+           [("sum by (@session) (rate(dpdk_capture_packets_total{@session}[@]))",
              "{{app}} session {{session}}")], "pps", empty="no capture"),
     series("Missing", "Which capture is incomplete, and when? Filter more, or capture shorter "
            "packets.",
-           [("sum by (app, session) (rate(dpdk_capture_dropped_packets_total{@session}[@]))",
+           [("sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@]))",
              "{{app}} session {{session}}")], "pps", line=above((0.001, RED)),
            empty="no capture", links=[runbook("DpdkCaptureDrops")]),
     series("Refused by the filter", "How selective are the filters? They run in the app: what they "
            "refuse is not copied.",
-           [("sum by (app, session) (rate(dpdk_capture_filtered_packets_total{@session}[@]))",
+           [("sum by (@session) (rate(dpdk_capture_filtered_packets_total{@session}[@]))",
              "{{app}} session {{session}}")], "pps", empty="no capture"),
     series("Share missing", "How much of what passed the filter is missing?",
-           [("sum by (app, session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) / "
-             "(sum by (app, session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) + "
-             "sum by (app, session) (rate(dpdk_capture_packets_total{@session}[@])) > 0)",
+           [("sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) / "
+             "(sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) + "
+             "sum by (@session) (rate(dpdk_capture_packets_total{@session}[@])) > 0)",
              "{{app}} session {{session}}")], "percentunit", high=1,
            line=above((0.000001, ORANGE), (0.01, RED)), empty="no capture that gets packets"),
 ])
@@ -52,18 +52,18 @@ RINGS = ("Between lcores and tool", [
              "{{app}} session {{session}} lcore {{lcore}}")], "percentunit", high=1,
            line=above((0.5, YELLOW), (0.9, RED)), empty="no capture"),
     series("Captured by lcore", "Which lcores feed the captures?",
-           [("sum by (app, lcore) (rate(dpdk_capture_packets_total{@session}[@]))",
+           [("sum by (@lcore) (rate(dpdk_capture_packets_total{@session}[@]))",
              "{{app}} lcore {{lcore}}")], "pps", stack=True, empty="no capture"),
 ])
 
 COST = ("What they cost the app", [
     series("Captures and missed packets", "Does capturing make the app lose packets? Sessions, "
            "and packets that the NIC missed, per second.",
-           [("sum by (app) (dpdk_capture_sessions{@app})", "captures of {{app}}"),
-            ("sum by (app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
+           [("sum by (@app) (dpdk_capture_sessions{@app})", "captures of {{app}}"),
+            ("sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
              "missed by {{app}}, pps")], empty="no app", links=[APP]),
     series("Longest gap between polls", "Does capturing hold up the poll loops?",
-           [("max by (app) (dpdk_lcore_poll_gap_window_max_seconds{@app})", "{{app}}")], "s",
+           [("max by (@app) (dpdk_lcore_poll_gap_window_max_seconds{@app})", "{{app}}")], "s",
            empty="needs libpmdscope",
            links=[drill("Lcores and interference", "pmdscope-lcores")]),
 ])

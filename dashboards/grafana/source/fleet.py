@@ -47,18 +47,18 @@ VERDICT = ("Is anything wrong?", [
 APPS = ("Apps", [
     table("All apps", "Which app needs me? One row per app, now; the app's name leads to its "
           "dashboard. A column that is empty is unknown, not zero.", [
-              ("Up", "max by (instance, app) (dpdk_up{@app})"),
-              ("Healthy", "max by (instance, app) (dpdk_app_healthy{@app})"),
-              ("Ports", "max by (instance, app) (dpdk_app_ports_started{@app})"),
-              ("Expected", "max by (instance, app) (dpdk_app_expected_ports{@app})"),
-              ("Received", "sum by (instance, app) (rate(dpdk_port_receive_packets_total{@app}[@]))"),
-              ("Sent", "sum by (instance, app) (rate(dpdk_port_transmit_packets_total{@app}[@]))"),
-              ("Missed", "sum by (instance, app) "
+              ("Up", "max by (@app) (dpdk_up{@app})"),
+              ("Healthy", "max by (@app) (dpdk_app_healthy{@app})"),
+              ("Ports", "max by (@app) (dpdk_app_ports_started{@app})"),
+              ("Expected", "max by (@app) (dpdk_app_expected_ports{@app})"),
+              ("Received", "sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@]))"),
+              ("Sent", "sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@]))"),
+              ("Missed", "sum by (@app) "
                "(rate(dpdk_port_receive_missed_packets_total{@app}[@]))"),
-              ("Fullest pool", "max by (instance, app) (dpdk_mempool_objects_in_use{@app} "
+              ("Fullest pool", "max by (@app) (dpdk_mempool_objects_in_use{@app} "
                "/ dpdk_mempool_objects{@app})"),
-              ("Leaked", "sum by (instance, app) (dpdk_mbuf_leaked{@app})"),
-              ("Started", "max by (instance, app) (dpdk_app_start_timestamp_seconds{@app}) * 1000"),
+              ("Leaked", "sum by (@app) (dpdk_mbuf_leaked{@app})"),
+              ("Started", "max by (@app) (dpdk_app_start_timestamp_seconds{@app}) * 1000"),
           ], columns=[
               column("app", links=[{
                   "title": "App", "targetBlank": False,
@@ -75,9 +75,18 @@ APPS = ("Apps", [
           ], size=(24, 9)),
     states("Why apps are unhealthy", "What is wrong, since when? One line per app and finding; "
            "`pmdscope check` on the host gives the numbers and what to do next.",
-           "dpdk_app_unhealthy_reason{@app} == 1", legend="{{instance}} {{app}} {{reason}}",
+           "dpdk_app_unhealthy_reason{@app} == 1", legend="{{app}} {{reason}}",
            mappings=words(_1=("wrong", RED)), empty="Nothing is wrong.",
            links=[runbook("DpdkAppUnhealthy")]),
+    series("Apps there and expected", "Did every app start? Apps found on each host, and "
+           "apps that its configuration expects; found below expected is an app that never came up.",
+           [("dpdk_apps_discovered{@}", "found on {{instance}}"),
+            ("dpdk_apps_expected{@}", "expected on {{instance}}")], size=(12, 7),
+           empty="no exporter", links=[runbook("DpdkAppsMissing")]),
+    states("Telemetry", "Which app runs with --no-telemetry, so that nothing is known of it?",
+           "dpdk_app_telemetry_enabled{@app}", legend="{{app}}",
+           mappings=words(_0=("off", RED), _1=("on", GREEN)), size=(12, 7), empty="no app",
+           links=[runbook("DpdkTelemetryOff")]),
     table("Alerts firing", "Which alerts fire now? Each has its page among the runbooks.",
           [("", 'ALERTS{@, alertstate="firing"}')], hide=("alertstate",),
           columns=[column("alertname", links=[{
@@ -90,38 +99,41 @@ APPS = ("Apps", [
 TRAFFIC = ("Traffic", [
     series("Received", "Does each app get its packets? A line that falls to zero while others go "
            "on is an app that was cut off.",
-           [("sum by (instance, app) (rate(dpdk_port_receive_packets_total{@app}[@]))",
-             "{{app}} {{instance}}")], "pps", empty="no port"),
+           [("sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@]))",
+             "{{app}}")], "pps", empty="no port"),
     series("Sent", "Does each app pass on what it gets?",
-           [("sum by (instance, app) (rate(dpdk_port_transmit_packets_total{@app}[@]))",
-             "{{app}} {{instance}}")], "pps", empty="no port"),
+           [("sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@]))",
+             "{{app}}")], "pps", empty="no port"),
     series("Missed", "Who loses packets, and since when?",
-           [("sum by (instance, app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
-             "{{app}} {{instance}}")], "pps", line=above((0.001, RED)), empty="no port"),
+           [("sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
+             "{{app}}")], "pps", line=above((0.001, RED)), empty="no port"),
     series("Fullest pools", "Who will run out of mbufs? The ten fullest pools, as a share of their "
            "size; a line that only rises is a leak or a queue that fills.",
            [("topk(10, dpdk_mempool_objects_in_use{@app} / dpdk_mempool_objects{@app})",
-             "{{app}} {{pool}} {{instance}}")], "percentunit", high=1,
+             "{{app}} {{pool}}")], "percentunit", high=1,
            line=above((0.9, YELLOW), (0.98, RED)), empty="no pool tells (DPDK before 23.03)"),
 ])
 
 EXPORTERS = ("The exporters themselves", [
     series("Time to ask an app", "Is watching cheap? How long it took to ask each app. Above 0.1 s "
            "a driver answers slowly, or the app's control thread gets no CPU.",
-           [("dpdk_collect_duration_seconds{@app}", "{{app}} {{instance}}")], "s",
+           [("dpdk_collect_duration_seconds{@app}", "{{app}}")], "s",
            line=above((0.1, YELLOW), (1, RED)), size=(8, 7), empty="no app"),
+    series("Requests per round", "What does watching ask of each app? Each request wakes "
+           "one of its control threads.", [("dpdk_collect_requests{@app}", "{{app}}")],
+           size=(8, 7), empty="no app"),
     series("Failed rounds", "Which apps could not be asked, and why?",
-           [("sum by (instance, app, reason) (rate(dpdk_collect_errors_total{@app}[@])) > 0",
-             "{{app}} {{reason}} {{instance}}")], "cps", size=(8, 7),
+           [("sum by (@reason) (rate(dpdk_collect_errors_total{@app}[@])) > 0",
+             "{{app}} {{reason}}")], "cps", size=(8, 7),
            empty="Every app was asked.", links=[runbook("DpdkCollectErrors")]),
     series("Parts not read", "Which apps answered only in part? Some of their series are absent.",
-           [("dpdk_collect_partial{@app}", "{{app}} {{instance}}")], size=(8, 7),
+           [("dpdk_collect_partial{@app}", "{{app}}")], size=(8, 7),
            line=above((1, YELLOW)), empty="no app", links=[runbook("DpdkCollectPartial")]),
     series("Series", "How large are the scrapes? Keep sample_limit well above this.",
            [("dpdk_exporter_series{@}", "{{instance}}")], size=(8, 7), empty="no exporter"),
     series("Left out", "Is anything cut off to bound the size? Above 0, what you look for may be "
-           "missing.", [("sum by (instance, app, kind) (dpdk_series_suppressed{@app})",
-                         "{{app}} {{kind}} {{instance}}")], size=(8, 7), line=above((1, YELLOW)),
+           "missing.", [("sum by (@kind) (dpdk_series_suppressed{@app})",
+                         "{{app}} {{kind}}")], size=(8, 7), line=above((1, YELLOW)),
            empty="no app", links=[runbook("DpdkSeriesSuppressed")]),
     series("Rounds", "How often are the apps asked? Scrapes that come while a round is under way "
            "share it, so that more servers do not mean more load on the apps.",

@@ -45,7 +45,7 @@ GAPS = ("Gaps between polls", [
            [("dpdk_lcore_poll_gap_window_max_seconds{@lcore}", "{{app}} lcore {{lcore}}")], "s",
            empty="needs libpmdscope", links=[APP, runbook("DpdkLcoreStalls")]),
     series("99.9th percentile of gaps", "How long is a long turn of the loop, as a rule?",
-           [("histogram_quantile(0.999, sum by (app, lcore, le) "
+           [("histogram_quantile(0.999, sum by (@lcore+le) "
              "(rate(dpdk_lcore_poll_gap_seconds_bucket{@lcore}[@])))", "{{app}} lcore {{lcore}}")],
            "s", empty="needs libpmdscope"),
     series("Stalls", "Which lcore is held up how often? With involuntary switches below: something "
@@ -109,9 +109,9 @@ PLACES = ("Where they run", [
           [("", "dpdk_lcore_info{@lcore}")], columns=[], empty="no lcore"),
     table("Clocks", "At which frequency do the apps count cycles, and do their control threads "
           "stay off the lcores' CPUs?",
-          [("TSC", "max by (instance, app) (dpdk_app_tsc_hertz{@app})"),
+          [("TSC", "max by (@app) (dpdk_app_tsc_hertz{@app})"),
            ("Shares CPUs",
-            "max by (instance, app) (dpdk_app_control_threads_share_lcore_cpu{@app})")],
+            "max by (@app) (dpdk_app_control_threads_share_lcore_cpu{@app})")],
           columns=[column("TSC", "hertz"),
                    column("Shares CPUs", mappings=words(_0=("no", GREEN), _1=("yes", YELLOW)))],
           size=(24, 6), empty="no app",

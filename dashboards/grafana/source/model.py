@@ -22,16 +22,20 @@ VARIABLES = {
 
 
 def expand(expr):
-    """`{@}` is any instance, `{@app}` any chosen app, `{@port}` any chosen port of one, and so on."""
+    """Writes out `{@}`, any instance; `{@app}`, any chosen app; `{@port}`, any chosen port of one,
+    and so on; `by (@port)`, per port of an app of an instance; `[@]`, the window of rates."""
+
+    def labels(text):
+        names = [name for name in text.split("+") if name]
+        return names if names[:1] in ([], ["app"]) else ["app", *names]
 
     def matchers(found):
-        names = [name for name in found.group(1).split("+") if name]
-        if names and names[0] != "app":
-            names.insert(0, "app")
-        chosen = [f'{name}=~"${name}"' for name in names]
+        chosen = [f'{name}=~"${name}"' for name in labels(found.group(1))]
         return "{" + ", ".join([MATCHERS, *chosen]) + (found.group(2) or "") + "}"
 
     expr = re.sub(r"\{@([a-z+]*)(, [^}]*)?\}", matchers, " ".join(expr.split()))
+    expr = re.sub(r"by \(@([a-z+]+)\)",
+                  lambda found: f"by ({', '.join(['instance', *labels(found.group(1))])})", expr)
     return expr.replace("[@]", "[$__rate_interval]")
 
 
@@ -78,7 +82,9 @@ def runbook(alert):
 
 
 def query(expr, legend="", **more):
-    """One target; `legend` names labels that its series have."""
+    """One target; `legend` names labels that its series have. Apps of many hosts share a name, so
+    that an app is shown with its instance."""
+    legend = legend.replace("{{app}}", "{{app}}@{{instance}}")
     return {"expr": expand(expr), "legendFormat": legend, **more}
 
 
@@ -220,8 +226,9 @@ def variable(name):
     text = f"label_values({metric}{'{' + matchers + '}' if matchers else ''}, {name})"
     return {"name": name, "label": name.capitalize(), "type": "query", "datasource": DATASOURCE,
             "query": {"query": text, "refId": f"variable-{name}"}, "definition": text,
-            "multi": True, "includeAll": True, "allValue": ".+", "refresh": 2, "sort": 3 if name in ("queue", "lcore", "session") else 1,
-            "regex": "", "hide": 0, "skipUrlSync": False, "options": [],
+            "multi": True, "includeAll": True, "allValue": ".+", "refresh": 2,
+            "sort": 3 if name in ("queue", "lcore", "session") else 1, "regex": "", "hide": 0,
+            "skipUrlSync": False, "options": [],
             "current": {"selected": True, "text": ["All"], "value": ["$__all"]}}
 
 

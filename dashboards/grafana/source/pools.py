@@ -93,12 +93,12 @@ LEVELS = ("How full", [
          "dpdk_mempool_lcore_cached_objects{@pool} > 0", "short",
          legend="{{app}} {{pool}} lcore {{lcore}}", low=0, empty="No cache holds any."),
     table("Pools", "What are they made of? Memory is the element times the size.",
-          [("Size", "sum by (instance, app, pool) (dpdk_mempool_objects{@pool})"),
-           ("In use", "sum by (instance, app, pool) (dpdk_mempool_objects_in_use{@pool})"),
+          [("Size", "sum by (@pool) (dpdk_mempool_objects{@pool})"),
+           ("In use", "sum by (@pool) (dpdk_mempool_objects_in_use{@pool})"),
            ("Cache limit",
-            "sum by (instance, app, pool) (dpdk_mempool_cache_size_objects{@pool})"),
-           ("Element", "sum by (instance, app, pool) (dpdk_mempool_element_bytes{@pool})"),
-           ("Memory", "sum by (instance, app, pool) "
+            "sum by (@pool) (dpdk_mempool_cache_size_objects{@pool})"),
+           ("Element", "sum by (@pool) (dpdk_mempool_element_bytes{@pool})"),
+           ("Memory", "sum by (@pool) "
             "(dpdk_mempool_element_bytes{@pool} * dpdk_mempool_objects{@pool})")],
           columns=[column("Element", "bytes"), column("Memory", "bytes")], size=(12, 8),
           sort="Memory", empty="no pool"),
