@@ -23,7 +23,8 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Adds a value and drops those before the window; a second value at one moment is ignored.
+    /// Adds a value and drops those before the window, but for the few that a slope needs: a scraper
+    /// may come less often than the window is long. A second value at one moment is ignored.
     pub(crate) fn push(&mut self, now_ns: u64, value: u64, window: Duration, most: usize) {
         if self.points.back().is_some_and(|(last, _)| *last >= now_ns) {
             return;
@@ -31,7 +32,10 @@ impl Trend {
         self.points.push_back((now_ns, value));
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let oldest = now_ns.saturating_sub(window_ns);
-        while self.points.len() > most.max(1) || self.points.front().is_some_and(|p| p.0 < oldest) {
+        let stale = |p: &(u64, u64)| p.0 < oldest;
+        while self.points.len() > most.max(1)
+            || (self.points.len() > MIN_POINTS && self.points.front().is_some_and(stale))
+        {
             self.points.pop_front();
         }
     }
@@ -187,6 +191,16 @@ mod tests {
         assert_eq!(trend([7]).rate(), None);
         assert_eq!(trend([7, 7, 27]).rate(), Some(10.0));
         assert_eq!(trend([7, 3]).rate(), None);
+    }
+
+    #[test]
+    fn a_leak_is_seen_by_one_who_looks_once_a_minute() {
+        let mut trend = Trend::default();
+        for minute in 1..=9 {
+            trend.push(minute * 60_000_000_000, 600 * minute, Duration::from_secs(30), 600);
+        }
+        assert_eq!((trend.values().count(), rise(&trend)), (MIN_POINTS, Some(10.0)));
+        assert_eq!(trend.rate(), Some(10.0));
     }
 
     #[test]
