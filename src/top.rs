@@ -6,10 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_tui::report::{self, Document};
 use pmdscope_tui::run::{Options, run as run_display};
 use pmdscope_tui::theme::Theme;
+use pmdscope_tui::timeline::live::Live;
 use pmdscope_tui::view::View;
 
 use crate::session::AppArg;
@@ -99,8 +101,12 @@ fn display(args: &Args) -> Result<()> {
     }
     let options =
         Options { theme: theme(args), interval_ms: millis(args.interval), mouse: !args.no_mouse };
-    let app = args.app.clone();
-    run_display(options, |feed| watch::start(feed, app)).context("cannot use the terminal")
+    let (chosen, settings) = (args.app.app.clone(), Settings::default());
+    let live = |feed| {
+        watch::start(feed, chosen, settings);
+        Live::default()
+    };
+    run_display(options, live).context("cannot use the terminal")
 }
 
 fn theme(args: &Args) -> Theme {

@@ -1,16 +1,15 @@
 //! Sampling for the interactive display: a thread per app, so that a stuck one delays no other.
 
 use std::collections::BTreeMap;
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::{App, AppState};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{Fleet, Settings};
 use pmdscope_tui::run::Feed;
-
-use crate::session::AppArg;
-use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session, unasked};
 
 /// How often to look for new apps. Looking connects to each app, so not as often as sampling.
 const LOOK: Duration = Duration::from_secs(3);
@@ -19,85 +18,91 @@ const LOOK: Duration = Duration::from_secs(3);
 const LOOK_EAGERLY: Duration = Duration::from_secs(1);
 
 /// Feeds the display until it ends.
-pub(crate) fn start(feed: Feed, chosen: AppArg) {
+pub(crate) fn start(feed: Feed<World>, chosen: Option<String>, mut settings: Settings) {
+    if let Some(name) = &chosen {
+        settings.rules.expected.apps.retain(|expected| expected.name == *name);
+    }
+    let fleet = Mutex::new(Fleet::new(settings.clone()));
+    let shared = Arc::new(Shared { fleet, feed });
+    let mut watch = Watch { chosen, settings, shared, sampled: BTreeMap::new() };
     thread::spawn(move || {
-        let mut watch = Watch { feed, chosen, known: BTreeMap::new() };
         while watch.look() {
-            thread::sleep(if watch.watched() { LOOK } else { LOOK_EAGERLY });
+            thread::sleep(if watch.sampled.is_empty() { LOOK_EAGERLY } else { LOOK });
         }
     });
 }
 
+/// What the threads have in common.
+struct Shared {
+    fleet: Mutex<Fleet>,
+    feed: Feed<World>,
+}
+
+impl Shared {
+    fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the fleet and shows its world; `false` when the display has ended.
+    fn show(&self, change: impl FnOnce(&mut Fleet)) -> bool {
+        let mut fleet = self.fleet();
+        change(&mut fleet);
+        // With the lock held, so that an older world never comes after a newer one.
+        self.feed.send(fleet.world.clone())
+    }
+}
+
 struct Watch {
-    feed: Feed,
-    chosen: AppArg,
-    /// Whether each app is sampled by a thread; such a thread goes on when its app is lost.
-    known: BTreeMap<String, bool>,
+    chosen: Option<String>,
+    settings: Settings,
+    shared: Arc<Shared>,
+    /// A thread for each app that can be asked; it ends when the app is given up.
+    sampled: BTreeMap<String, JoinHandle<()>>,
 }
 
 impl Watch {
-    fn watched(&self) -> bool {
-        self.known.values().any(|&sampled| sampled)
-    }
-
     /// Takes in what runs now; `false` when the display has ended or there is no more to look for.
     fn look(&mut self) -> bool {
-        if self.chosen.app.is_some() && self.watched() {
-            return false;
+        let (running, advice) = self.running();
+        let goes_on = self.shared.show(|fleet| {
+            fleet.see(running);
+            fleet.world.apply(Event::NoApps { advice });
+        });
+        self.sampled.retain(|_, thread| !thread.is_finished());
+        let asked: Vec<String> = self.shared.fleet().asked().map(str::to_owned).collect();
+        for app in asked {
+            self.sampled.entry(app).or_insert_with_key(|app| {
+                let (shared, app) = (Arc::clone(&self.shared), app.clone());
+                thread::spawn(move || sample(&shared, &app))
+            });
         }
-        let settings = Settings::default();
-        let apps = match &self.chosen.app {
-            None => settings.running(),
-            Some(name) => match settings.find(Some(name)) {
-                Ok(app) => vec![app],
-                Err(error) => return self.nothing(&error.to_string()),
-            },
+        goes_on && (self.chosen.is_none() || self.sampled.is_empty())
+    }
+
+    /// The apps that run, and what to do when there is none.
+    fn running(&self) -> (Vec<App>, String) {
+        let running = match &self.chosen {
+            None => self.settings.running(),
+            Some(_) => Vec::new(),
         };
-        if apps.is_empty() && self.known.is_empty() {
-            let advice = settings.find(None).err().map(|error| error.to_string());
-            return self.nothing(&advice.unwrap_or_default());
+        if !running.is_empty() {
+            return (running, String::new());
         }
-        self.forget(&apps) && apps.into_iter().all(|app| self.found(app))
-    }
-
-    fn nothing(&self, advice: &str) -> bool {
-        let advice = format!("{advice}\nStill looking ...");
-        self.feed.send(Event::NoApps { advice })
-    }
-
-    /// Apps that were never sampled and are gone leave the display.
-    fn forget(&mut self, apps: &[App]) -> bool {
-        let gone = |name: &String| !apps.iter().any(|app| app.name == *name);
-        let names: Vec<String> =
-            self.known.iter().filter(|(n, s)| !**s && gone(n)).map(|(n, _)| n.clone()).collect();
-        names.into_iter().all(|name| {
-            self.known.remove(&name);
-            self.feed.send(Event::Gone { app: name })
-        })
-    }
-
-    fn found(&mut self, app: App) -> bool {
-        if self.known.get(&app.name).copied() == Some(true) {
-            return true;
+        match self.settings.find(self.chosen.as_deref()) {
+            Ok(app) => (vec![app], String::new()),
+            Err(error) => (Vec::new(), format!("{error}\nStill looking ...")),
         }
-        self.known.insert(app.name.clone(), app.state == AppState::Live);
-        if let Some(event) = unasked(&app) {
-            return self.feed.send(event);
-        }
-        let found = self.feed.send(Event::Found { app: app.name.clone() });
-        let feed = self.feed.clone();
-        thread::spawn(move || sample(app, &feed));
-        found
     }
 }
 
-fn sample(app: App, feed: &Feed) {
-    let mut session = Session::new(app, &Settings::default());
+fn sample(shared: &Shared, app: &str) {
     loop {
         let start = Instant::now();
-        if !feed.send(session.sample(ROUND_TIMEOUT)) {
+        let Some(mut session) = shared.fleet().lend(app) else { return };
+        let news = session.sample(ROUND_TIMEOUT);
+        if !shared.show(|fleet| fleet.take_back(session, news)) {
             return;
         }
-        feed.pace.wait(start);
+        shared.feed.pace.wait(start);
     }
 }

@@ -4,6 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::subject::Subject;
 use crate::table::Sort;
+use crate::timeline::{Seek, Timeline};
 use crate::view::{Mode, Tab, View};
 use pmdscope_telemetry::world::{Baseline, World};
 
@@ -12,6 +13,9 @@ pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 /// Steps of the interval keys, milliseconds.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+
+/// Nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// Longest filter.
 const FILTER_MAX: usize = 64;
@@ -66,8 +70,10 @@ pub enum Action {
     Erase,
     /// Keep the filter.
     Accept,
-    /// Freeze or unfreeze the values.
-    Pause,
+    /// Hold the values, or let them go on.
+    Hold,
+    /// Show another moment.
+    Seek(Seek),
     /// Count totals from now on.
     Mark,
     /// Count totals from the start again.
@@ -97,6 +103,13 @@ pub struct Binding {
     keys: &'static [(KeyCode, Action)],
 }
 
+impl Binding {
+    /// What its keys do.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.keys.iter().map(|(_, action)| action)
+    }
+}
+
 const fn key(character: char) -> KeyCode {
     KeyCode::Char(character)
 }
@@ -104,19 +117,16 @@ const fn key(character: char) -> KeyCode {
 /// The keys of [`Mode::Browse`]; overlays obey those for moving, leaving and help too.
 pub const BINDINGS: &[Binding] = &[
     Binding {
-        label: "1-4",
-        help: "overview, ports and queues, pools and leaks, lcores",
+        label: "1-4 Tab S-Tab",
+        help: "pages: overview, ports, pools, lcores; next, previous",
         keys: &[
             (key('1'), Action::Go(Tab::Overview)),
             (key('2'), Action::Go(Tab::Ports)),
             (key('3'), Action::Go(Tab::Pools)),
             (key('4'), Action::Go(Tab::Lcores)),
+            (KeyCode::Tab, Action::Next),
+            (KeyCode::BackTab, Action::Previous),
         ],
-    },
-    Binding {
-        label: "Tab S-Tab",
-        help: "next, previous page",
-        keys: &[(KeyCode::Tab, Action::Next), (KeyCode::BackTab, Action::Previous)],
     },
     Binding {
         label: "j k arrows",
@@ -133,9 +143,7 @@ pub const BINDINGS: &[Binding] = &[
         help: "first, last row; a page up, down",
         keys: &[
             (key('g'), Action::Move(Motion::Top)),
-            (KeyCode::Home, Action::Move(Motion::Top)),
             (key('G'), Action::Move(Motion::Bottom)),
-            (KeyCode::End, Action::Move(Motion::Bottom)),
             (KeyCode::PageUp, Action::Move(Motion::PageUp)),
             (KeyCode::PageDown, Action::Move(Motion::PageDown)),
         ],
@@ -157,8 +165,38 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "space",
-        help: "pause the display; sampling goes on",
-        keys: &[(key(' '), Action::Pause)],
+        help: "hold the display, while sampling goes on; play a replay",
+        keys: &[(key(' '), Action::Hold)],
+    },
+    Binding {
+        label: "Left Right , .",
+        help: "a moment back, on; the last 10 minutes are kept",
+        keys: &[
+            (KeyCode::Left, Action::Seek(Seek::Step(-1))),
+            (key(','), Action::Seek(Seek::Step(-1))),
+            (KeyCode::Right, Action::Seek(Seek::Step(1))),
+            (key('.'), Action::Seek(Seek::Step(1))),
+        ],
+    },
+    Binding {
+        label: "< > ( )",
+        help: "10 seconds back, on; a minute back, on",
+        keys: &[
+            (key('<'), Action::Seek(Seek::By(-10 * SECOND))),
+            (key('>'), Action::Seek(Seek::By(10 * SECOND))),
+            (key('('), Action::Seek(Seek::By(-60 * SECOND))),
+            (key(')'), Action::Seek(Seek::By(60 * SECOND))),
+        ],
+    },
+    Binding {
+        label: "Home End n N",
+        help: "oldest moment, present; next, previous new finding",
+        keys: &[
+            (KeyCode::Home, Action::Seek(Seek::Oldest)),
+            (KeyCode::End, Action::Seek(Seek::Newest)),
+            (key('n'), Action::Seek(Seek::NextMark)),
+            (key('N'), Action::Seek(Seek::PreviousMark)),
+        ],
     },
     Binding {
         label: "z Z",
@@ -167,7 +205,7 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "+ -",
-        help: "longer, shorter sampling interval",
+        help: "longer, shorter sampling interval; a replay: faster, slower",
         keys: &[(key('+'), Action::Slower), (key('='), Action::Slower), (key('-'), Action::Faster)],
     },
     Binding {
@@ -212,7 +250,19 @@ fn typing_action(code: KeyCode) -> Option<Action> {
     }
 }
 
-/// Carries out an action.
+/// Carries out an action on a view that goes through time.
+pub fn perform(view: &mut View, action: Action, timeline: &mut impl Timeline) -> Flow {
+    match action {
+        Action::Hold => timeline.hold(),
+        Action::Seek(to) => timeline.seek(to),
+        // What says longer interval for samples says faster for a replay.
+        Action::Slower | Action::Faster if timeline.hasten(action == Action::Slower) => {}
+        other => return update(view, other, timeline.world()),
+    }
+    Flow::Continue
+}
+
+/// Carries out an action on the view of one moment.
 pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
     match action {
         Action::Quit => return Flow::Quit,
@@ -230,12 +280,12 @@ pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
         Action::Invert => invert(view, world),
         Action::Filter => view.mode = Mode::Filter { before: view.filter.clone() },
         Action::Type(character) if view.filter.len() < FILTER_MAX => view.filter.push(character),
-        Action::Type(_) => {}
+        // Those of time are the timeline's.
+        Action::Type(_) | Action::Hold | Action::Seek(_) => {}
         Action::Erase => {
             view.filter.pop();
         }
         Action::Accept => view.mode = Mode::Browse,
-        Action::Pause => view.paused = !view.paused,
         Action::Mark => view.baseline = Baseline::mark(world),
         Action::Unmark => view.baseline = Baseline::default(),
         Action::Faster => faster(view),

@@ -22,4 +22,5 @@ pub mod table;
 pub mod tables;
 pub mod terminal;
 pub mod theme;
+pub mod timeline;
 pub mod view;

@@ -34,12 +34,12 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &World) {
         Mode::Detail(subject) => format!(" {} ", subject.title()),
     };
     let lines = lines(view, world);
-    let area = window(area, &lines);
+    let (area, hidden) = window(area, &lines);
     let border = if view.theme.ascii { ASCII_BORDER } else { BorderType::Plain.to_border_set() };
     let block = Block::bordered()
         .border_set(border)
         .title(Span::styled(title, view.theme.style(Tone::Title)))
-        .title_bottom(" Esc closes ")
+        .title_bottom(if hidden { " j k scroll, Esc closes " } else { " Esc closes " })
         .padding(Padding::horizontal(1));
     let scroll = u16::try_from(view.scroll).unwrap_or(u16::MAX);
     let text = Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)).block(block);
@@ -83,13 +83,13 @@ fn help(view: &View) -> Vec<Line<'static>> {
     keys.chain([Line::default()]).chain(legend).collect()
 }
 
-/// As large as needed, as small as must be.
-fn window(area: Rect, lines: &[Line]) -> Rect {
+/// As large as needed, as small as must be; and whether that hides something.
+fn window(area: Rect, lines: &[Line]) -> (Rect, bool) {
     let width = area.width.min(100).max(area.width.saturating_sub(8).min(100));
     let columns = usize::from(width).saturating_sub(FRAME + RAGGED).max(1);
     let rows: usize = lines.iter().map(|line| line.width().div_ceil(columns).max(1)).sum();
     let height = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
-    Rect { x, y, width, height }
+    (Rect { x, y, width, height }, rows + 2 > usize::from(height))
 }

@@ -13,13 +13,13 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::action::{Action, Flow, Motion, action_of, update};
+use crate::action::{Action, Flow, Motion, action_of, perform};
 use crate::pace::Pace;
 use crate::screen::{self, Hit};
 use crate::terminal::Terminal;
 use crate::theme::Theme;
+use crate::timeline::{Seek, Timeline};
 use crate::view::View;
-use pmdscope_telemetry::world::{Event, World};
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);
@@ -35,45 +35,53 @@ pub struct Options {
     pub mouse: bool,
 }
 
-enum Message {
-    News(Event),
+enum Message<N> {
+    News(N),
     Input(Input),
     Stop,
 }
 
-/// Where the sampling side puts its news.
-#[derive(Clone)]
-pub struct Feed {
-    messages: Sender<Message>,
+/// Where other threads put what a timeline of news `N` shows.
+pub struct Feed<N> {
+    messages: Sender<Message<N>>,
     /// How often to sample.
     pub pace: Arc<Pace>,
 }
 
-impl Feed {
-    /// Hands over news; `false` when the program has ended.
-    pub fn send(&self, event: Event) -> bool {
-        self.messages.send(Message::News(event)).is_ok()
+impl<N> Clone for Feed<N> {
+    fn clone(&self) -> Self {
+        Self { messages: self.messages.clone(), pace: Arc::clone(&self.pace) }
     }
 }
 
-/// Runs until the user leaves or a signal ends it. `start` starts the sampling and must not block.
+impl<N> Feed<N> {
+    /// Hands over news; `false` when the program has ended.
+    pub fn send(&self, news: N) -> bool {
+        self.messages.send(Message::News(news)).is_ok()
+    }
+}
+
+/// Runs until the user leaves or a signal ends it. `start` gives the timeline to show, starts what
+/// feeds it, and must not block.
 ///
 /// # Errors
 ///
 /// When the terminal cannot be taken or drawn on, or signals cannot be caught.
-pub fn run(options: Options, start: impl FnOnce(Feed)) -> io::Result<()> {
+pub fn run<T: Timeline>(
+    options: Options,
+    start: impl FnOnce(Feed<T::News>) -> T,
+) -> io::Result<()> {
     let (messages, inbox) = channel();
     stop_on_signals(messages.clone())?;
     let mut terminal = Terminal::take(options.mouse)?;
     read_input(messages.clone());
     let pace = Arc::new(Pace::new(Duration::from_millis(options.interval_ms)));
-    start(Feed { messages, pace: Arc::clone(&pace) });
+    let timeline = start(Feed { messages, pace: Arc::clone(&pace) });
     let view = View::new(options.theme, options.interval_ms, TimeZone::system());
-    Program { view, world: World::default(), frozen: None, pace, area: Rect::default() }
-        .show(&mut terminal, &inbox)
+    Program { view, timeline, pace, area: Rect::default() }.show(&mut terminal, &inbox)
 }
 
-fn stop_on_signals(messages: Sender<Message>) -> io::Result<()> {
+fn stop_on_signals<N: Send + 'static>(messages: Sender<Message<N>>) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -83,7 +91,7 @@ fn stop_on_signals(messages: Sender<Message>) -> io::Result<()> {
     Ok(())
 }
 
-fn read_input(messages: Sender<Message>) {
+fn read_input<N: Send + 'static>(messages: Sender<Message<N>>) {
     thread::spawn(move || {
         while let Ok(input) = event::read() {
             if messages.send(Message::Input(input)).is_err() {
@@ -94,17 +102,19 @@ fn read_input(messages: Sender<Message>) {
     });
 }
 
-struct Program {
+struct Program<T> {
     view: View,
-    world: World,
-    /// What a paused display shows.
-    frozen: Option<World>,
+    timeline: T,
     pace: Arc<Pace>,
     area: Rect,
 }
 
-impl Program {
-    fn show(&mut self, terminal: &mut Terminal, inbox: &Receiver<Message>) -> io::Result<()> {
+impl<T: Timeline> Program<T> {
+    fn show(
+        &mut self,
+        terminal: &mut Terminal,
+        inbox: &Receiver<Message<T::News>>,
+    ) -> io::Result<()> {
         loop {
             self.draw(terminal)?;
             let mut next = match inbox.recv_timeout(AGE_STEP) {
@@ -123,26 +133,24 @@ impl Program {
     }
 
     fn draw(&mut self, terminal: &mut Terminal) -> io::Result<()> {
-        self.world.now_ns = monotonic_ns();
-        let Self { view, world, frozen, area, .. } = self;
-        let shown = frozen.as_ref().unwrap_or(world);
+        self.timeline.tick(clock_ns(ClockId::Monotonic), clock_ns(ClockId::Realtime));
+        self.view.strip = self.timeline.strip();
+        let Self { view, timeline, area, .. } = self;
         terminal.inner.draw(|frame| {
             *area = frame.area();
             view.height = area.height;
-            screen::render(frame, view, shown);
+            screen::render(frame, view, timeline.world());
         })?;
         Ok(())
     }
 
-    fn take(&mut self, message: Message) -> Flow {
+    fn take(&mut self, message: Message<T::News>) -> Flow {
         match message {
-            Message::Stop => Flow::Quit,
-            Message::News(event) => {
-                self.world.apply(event);
-                Flow::Continue
-            }
-            Message::Input(input) => self.act(&input),
+            Message::Stop => return Flow::Quit,
+            Message::News(news) => self.timeline.take(news),
+            Message::Input(input) => return self.act(&input),
         }
+        Flow::Continue
     }
 
     fn act(&mut self, input: &Input) -> Flow {
@@ -152,12 +160,7 @@ impl Program {
             _ => None,
         };
         let Some(action) = action else { return Flow::Continue };
-        let flow = update(&mut self.view, action, self.frozen.as_ref().unwrap_or(&self.world));
-        match (self.view.paused, &self.frozen) {
-            (true, None) => self.frozen = Some(self.world.clone()),
-            (false, Some(_)) => self.frozen = None,
-            _ => {}
-        }
+        let flow = perform(&mut self.view, action, &mut self.timeline);
         self.pace.set(Duration::from_millis(self.view.interval_ms));
         flow
     }
@@ -166,25 +169,28 @@ impl Program {
         match mouse.kind {
             MouseEventKind::ScrollUp => Some(Action::Move(Motion::Up)),
             MouseEventKind::ScrollDown => Some(Action::Move(Motion::Down)),
-            MouseEventKind::Down(MouseButton::Left) => self.clicked(mouse),
+            MouseEventKind::Down(MouseButton::Left) => match self.hit(mouse)? {
+                Hit::Tab(tab) => Some(Action::Go(tab)),
+                Hit::Row(subject) if self.view.selected() == Some(&subject) => Some(Action::Open),
+                Hit::Row(subject) => Some(Action::Select(subject)),
+                Hit::Moment(at) => Some(Action::Seek(Seek::At(at))),
+            },
+            MouseEventKind::Drag(MouseButton::Left) => match self.hit(mouse)? {
+                Hit::Moment(at) => Some(Action::Seek(Seek::At(at))),
+                Hit::Tab(_) | Hit::Row(_) => None,
+            },
             _ => None,
         }
     }
 
-    fn clicked(&self, mouse: MouseEvent) -> Option<Action> {
+    fn hit(&self, mouse: MouseEvent) -> Option<Hit> {
         let position = Position { x: mouse.column, y: mouse.row };
-        let shown = self.frozen.as_ref().unwrap_or(&self.world);
-        match screen::hit(self.area, position, &self.view, shown)? {
-            Hit::Tab(tab) => Some(Action::Go(tab)),
-            Hit::Row(subject) if self.view.selected() == Some(&subject) => Some(Action::Open),
-            Hit::Row(subject) => Some(Action::Select(subject)),
-        }
+        screen::hit(self.area, position, &self.view, self.timeline.world())
     }
 }
 
-/// Monotonic clock, nanoseconds.
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

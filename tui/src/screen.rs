@@ -14,6 +14,7 @@ use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
 use crate::theme::{Theme, Tone};
+use crate::timeline::strip::Place;
 use crate::view::{Mode, Tab, View};
 use pmdscope_telemetry::world::World;
 
@@ -21,6 +22,7 @@ use pmdscope_telemetry::world::World;
 #[derive(Clone, Copy, Debug, Default)]
 struct Layout {
     header: Option<Rect>,
+    strip: Option<Rect>,
     tabs: Option<Rect>,
     banner: Option<Rect>,
     body: Rect,
@@ -28,7 +30,8 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(area: Rect) -> Self {
+    /// `past`: which moment is shown must be said, however small the screen.
+    fn of(area: Rect, past: bool) -> Self {
         let mut rest = area;
         let mut take_top = |least: u16| {
             (area.height >= least).then(|| {
@@ -37,24 +40,29 @@ impl Layout {
                 line
             })
         };
-        let (header, tabs, banner) = (take_top(6), take_top(4), take_top(8));
+        let header = take_top(6);
+        let strip = if past { take_top(2) } else { None };
+        let (tabs, banner) = (take_top(4), take_top(8));
         let footer = (area.height >= 10).then(|| {
             rest.height -= 1;
             Rect { y: rest.y + rest.height, height: 1, ..rest }
         });
-        Self { header, tabs, banner, body: rest, footer }
+        Self { header, strip, tabs, banner, body: rest, footer }
     }
 }
 
 /// Draws everything.
 pub fn render(frame: &mut Frame, view: &View, world: &World) {
-    let layout = Layout::of(frame.area());
+    let layout = Layout::of(frame.area(), view.strip.is_some());
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
             frame.render_widget(line, area);
         }
     };
     line(layout.header, header(view, world, layout.body.width));
+    if let Some(strip) = &view.strip {
+        line(layout.strip, strip.line(usize::from(layout.body.width), view.theme, &view.zone));
+    }
     line(layout.tabs, tabs(view).0);
     line(layout.banner, banner(view, world));
     line(layout.footer, footer(view));
@@ -70,15 +78,23 @@ pub enum Hit {
     Tab(Tab),
     /// A row.
     Row(Subject),
+    /// A moment, on the clock of the shown past.
+    Moment(u64),
 }
 
 /// What is drawn at `position` on a screen of `area`.
 pub fn hit(area: Rect, position: Position, view: &View, world: &World) -> Option<Hit> {
-    let layout = Layout::of(area);
+    let layout = Layout::of(area, view.strip.is_some());
     if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
         let (_, ends) = tabs(view);
         let index = ends.iter().position(|&end| usize::from(position.x) < end)?;
         return Some(Hit::Tab(Tab::ALL[index]));
+    }
+    if let (Some(line), Some(strip)) = (layout.strip, &view.strip)
+        && line.contains(position)
+    {
+        let (column, width) = (usize::from(position.x), usize::from(area.width));
+        return strip.pointed(column, width, &view.zone).map(Hit::Moment);
     }
     if !layout.body.contains(position) {
         return None;
@@ -96,8 +112,7 @@ fn header(view: &View, world: &World, width: u16) -> Line<'static> {
         Span::styled(left, view.theme.style(Tone::Title)),
         Span::raw(" ".repeat(gap)),
     ]);
-    let tone = if view.paused { Tone::Warn } else { Tone::Plain };
-    line.push_span(Span::styled(right, view.theme.style(tone)));
+    line.push_span(Span::raw(right));
     line
 }
 
@@ -124,13 +139,14 @@ pub(crate) fn plural(number: usize, noun: &str) -> String {
 
 /// Interval, own cost and time of the newest sample.
 fn clock(view: &View, world: &World) -> String {
-    let paused = if view.paused { "PAUSED  " } else { "" };
-    let every = interval(view.interval_ms);
+    let replayed =
+        view.strip.as_ref().is_some_and(|strip| matches!(strip.place, Place::Replay { .. }));
+    let every = if replayed { String::new() } else { format!("/{}", interval(view.interval_ms)) };
     let newest = world.models().map(|(_, model)| model.sample.realtime_ns).max();
     let live = world.models().filter(|(app, _)| !app.stale());
     let cost = live.map(|(_, model)| model.sample.duration_ns).reduce(|a, b| a + b);
     let time = time_of_day(newest.unwrap_or(0), &view.zone);
-    format!("{paused}scrape {}/{every} {time}", known(cost, nanos))
+    format!("scrape {}{every} {time}", known(cost, nanos))
 }
 
 fn interval(ms: u64) -> String {
@@ -160,7 +176,7 @@ fn banner(view: &View, world: &World) -> Line<'static> {
     let findings = world.findings();
     let (text, tone) = match findings.first() {
         Some((app, finding)) => {
-            let (sign, tone) = severity_look(finding.severity, view);
+            let (sign, tone) = severity_look(finding.severity, view.theme);
             let severity = finding.severity.word();
             let others = findings.len() - 1;
             let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
@@ -185,11 +201,19 @@ fn footer(view: &View) -> Line<'static> {
             let text = format!("filter: {}  (Esc clears, / edits)", view.filter);
             Line::styled(text, view.theme.style(Tone::Warn))
         }
-        _ => {
-            let keys =
-                "? help  q quit  1-4 pages  Enter details  s sort  / filter  space pause  z mark";
-            Line::styled(keys, view.theme.style(Tone::Dim))
-        }
+        _ => match view.strip.as_ref().and_then(|strip| strip.remark.clone()) {
+            Some(remark) => Line::styled(remark, view.theme.style(Tone::Warn)),
+            None => Line::styled(keys(view), view.theme.style(Tone::Dim)),
+        },
+    }
+}
+
+/// The keys that matter most now.
+fn keys(view: &View) -> &'static str {
+    if view.strip.is_some() {
+        "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space hold, go on"
+    } else {
+        "? help  q quit  1-4 pages  Enter details  s sort  / filter  space hold  , . past"
     }
 }
 

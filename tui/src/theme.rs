@@ -59,6 +59,11 @@ impl Theme {
         if self.ascii { ["!!", "! ", "i "] } else { ["✖ ", "▲ ", "● "] }
     }
 
+    /// The bar of a timeline: before the shown moment, that moment, after it.
+    pub fn strip(self) -> [char; 3] {
+        if self.ascii { ['=', '|', '-'] } else { ['━', '┃', '─'] }
+    }
+
     /// Bar parts: in use, cached, free.
     pub fn bar(self) -> [char; 3] {
         if self.ascii { ['#', '=', '.'] } else { ['█', '▒', '·'] }

@@ -8,6 +8,7 @@ use crate::subject::Subject;
 use crate::table::{Sort, Table};
 use crate::tables;
 use crate::theme::Theme;
+use crate::timeline::strip::Strip;
 use pmdscope_telemetry::world::{Baseline, World};
 
 /// The pages.
@@ -77,8 +78,8 @@ pub struct View {
     pub filter: String,
     /// Lines scrolled in an overlay.
     pub scroll: usize,
-    /// Values stand still.
-    pub paused: bool,
+    /// Which moment is shown; `None` for the present.
+    pub strip: Option<Strip>,
     /// Totals are counted from here.
     pub baseline: Baseline,
     /// Sampling interval, milliseconds.
@@ -101,7 +102,7 @@ impl View {
             sort: BTreeMap::new(),
             filter: String::new(),
             scroll: 0,
-            paused: false,
+            strip: None,
             baseline: Baseline::default(),
             interval_ms,
             theme,

@@ -10,7 +10,7 @@ use super::{alarm, app_cell, bad_rate, rate, share};
 use crate::number::{UNKNOWN, known, micros, nanos, seconds};
 use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};
-use crate::theme::Tone;
+use crate::theme::{Theme, Tone};
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, Status, World};
 
@@ -138,7 +138,7 @@ pub(super) fn findings(world: &World, view: &View) -> Table {
     ];
     let mut table = Table::new("Findings", columns);
     for (app, finding) in world.findings() {
-        let (sign, tone) = severity_look(finding.severity, view);
+        let (sign, tone) = severity_look(finding.severity, view.theme);
         let subject = Subject::Finding {
             app: app.name.clone(),
             lint: finding.lint,
@@ -160,8 +160,8 @@ pub(super) fn findings(world: &World, view: &View) -> Table {
 }
 
 /// Sign and tone of a severity.
-pub(crate) fn severity_look(severity: Severity, view: &View) -> (&'static str, Tone) {
-    let [critical, warning, info] = view.theme.signs();
+pub(crate) fn severity_look(severity: Severity, theme: Theme) -> (&'static str, Tone) {
+    let [critical, warning, info] = theme.signs();
     match severity {
         Severity::Critical => (critical, Tone::Bad),
         Severity::Warning => (warning, Tone::Warn),

@@ -1,0 +1,181 @@
+//! The last minutes of the worlds of this machine, bounded in time, number and memory.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use pmdscope_telemetry::finding::Severity;
+use pmdscope_telemetry::world::World;
+
+use super::{Mark, Moment, Past, SECOND, Span, began, weight};
+
+/// How much a history keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Length, nanoseconds.
+    pub length_ns: u64,
+    /// Closer moments become one, nanoseconds.
+    pub step_ns: u64,
+    /// Most moments, at least 2.
+    pub moments: usize,
+    /// Most memory, bytes, as far as more than the newest moment is kept.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            length_ns: 600 * SECOND,
+            step_ns: SECOND / 2,
+            moments: 1_500,
+            bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Moments of a running machine, oldest first, by the monotonic clock.
+///
+/// Models are shared with whoever else holds them. When it grows too large, moments that are old and
+/// close to their neighbours go first, those in which a finding began last: far back it gets coarser,
+/// not shorter.
+#[derive(Debug, Default)]
+pub struct History {
+    limits: Limits,
+    kept: VecDeque<Kept>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    moment: Moment,
+    began: Option<Severity>,
+    /// Bytes of the world itself, and of each of its models.
+    own: usize,
+    models: Vec<usize>,
+}
+
+impl Kept {
+    /// Bytes that `before` does not hold as well.
+    fn bytes(&self, before: Option<&Self>) -> usize {
+        let apps = self.moment.world.apps.iter().zip(&self.models);
+        let new = apps.filter(|(app, _)| {
+            let earlier = before.and_then(|kept| kept.moment.world.find(&app.name));
+            match (earlier.and_then(|earlier| earlier.model.as_ref()), &app.model) {
+                (Some(earlier), Some(model)) => !Arc::ptr_eq(earlier, model),
+                _ => true,
+            }
+        });
+        self.own + new.map(|(_, bytes)| bytes).sum::<usize>()
+    }
+}
+
+impl History {
+    /// An empty one.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Keeps `world` as its newest moment; one that is older than the newest is ignored.
+    pub fn push(&mut self, world: &World) {
+        let at = world.now_ns;
+        let last = self.kept.back();
+        if last.is_some_and(|last| last.moment.at > at) {
+            return;
+        }
+        let mut new = last.and_then(|last| began(&last.moment.world, world));
+        if self.unsettled() {
+            new = new.max(self.remove(self.kept.len() - 1).and_then(|last| last.began));
+        }
+        self.kept.push_back(Kept {
+            own: weight::members(world),
+            models: weight::models(world),
+            moment: Moment { at, world: Arc::new(world.clone()) },
+            began: new,
+        });
+        self.bytes += self.charge(self.kept.len() - 1);
+        self.forget(at);
+    }
+
+    /// The newest moment makes room for a newer one: it is too close to the one before, unless a
+    /// finding began in it.
+    fn unsettled(&self) -> bool {
+        let mut newest = self.kept.iter().rev();
+        let (Some(last), Some(before)) = (newest.next(), newest.next()) else { return false };
+        let close = last.moment.at - before.moment.at < self.limits.step_ns;
+        close && (last.began.is_none() || before.began.is_some())
+    }
+
+    fn forget(&mut self, now: u64) {
+        let oldest = now.saturating_sub(self.limits.length_ns);
+        while self.kept.front().is_some_and(|kept| kept.moment.at < oldest) {
+            self.remove(0);
+        }
+        while self.kept.len() > self.limits.moments.max(2) || self.bytes > self.limits.bytes {
+            match self.least() {
+                Some(index) => self.remove(index),
+                None if self.kept.len() > 1 => self.remove(0),
+                None => return,
+            };
+        }
+    }
+
+    fn remove(&mut self, index: usize) -> Option<Kept> {
+        self.bytes -= self.charge(index) + self.charge(index + 1);
+        let removed = self.kept.remove(index);
+        self.bytes += self.charge(index);
+        removed
+    }
+
+    /// Bytes that a moment adds to those before it; 0 for none.
+    fn charge(&self, index: usize) -> usize {
+        let before = index.checked_sub(1).and_then(|before| self.kept.get(before));
+        self.kept.get(index).map_or(0, |kept| kept.bytes(before))
+    }
+
+    /// The moment that is missed least; never the oldest or the newest.
+    fn least(&self) -> Option<usize> {
+        let newest = self.kept.back()?.moment.at;
+        let at = |index: usize| self.kept[index].moment.at;
+        let value = |index: &usize| {
+            let gap = at(index + 1) - at(index - 1);
+            let age = newest - at(*index) + SECOND;
+            let worth = if self.kept[*index].began.is_some() { 16.0 } else { 1.0 };
+            worth * gap as f64 / age as f64
+        };
+        (1..self.kept.len().saturating_sub(1)).min_by(|a, b| value(a).total_cmp(&value(b)))
+    }
+
+    /// Moments in which a finding began, oldest first. What there was from the beginning has not
+    /// begun.
+    pub fn marks(&self) -> Vec<Mark> {
+        let mark = |kept: &Kept| Some(Mark { at: kept.moment.at, severity: kept.began? });
+        self.kept.iter().filter_map(mark).collect()
+    }
+
+    /// Memory that it keeps from being freed, bytes, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn moment(&self, index: usize) -> Option<Moment> {
+        self.kept.get(index).map(|kept| kept.moment.clone())
+    }
+}
+
+impl Past for History {
+    type Error = Infallible;
+
+    fn span(&self) -> Option<Span> {
+        let (oldest, newest) = (self.kept.front()?.moment.at, self.kept.back()?.moment.at);
+        Some(Span { oldest, newest })
+    }
+
+    fn at(&mut self, at: u64) -> Result<Option<Moment>, Infallible> {
+        let later = self.kept.partition_point(|kept| kept.moment.at <= at);
+        Ok(self.moment(later.saturating_sub(1)))
+    }
+
+    fn after(&mut self, at: u64) -> Result<Option<Moment>, Infallible> {
+        Ok(self.moment(self.kept.partition_point(|kept| kept.moment.at <= at)))
+    }
+}

@@ -1,0 +1,112 @@
+//! The present, and the last minutes of it.
+
+use pmdscope_telemetry::world::World;
+
+use super::history::{History, Limits};
+use super::strip::{Place, Strip};
+use super::{Moment, Past, Seek, Span, Timeline, resolve};
+
+/// Shows the present until somebody looks back; what comes in meanwhile is kept.
+#[derive(Debug, Default)]
+pub struct Live {
+    present: World,
+    history: History,
+    /// The present has changed since it was kept.
+    news: bool,
+    /// The moment that is shown instead of the present.
+    shown: Option<Moment>,
+}
+
+impl Live {
+    /// Nothing is known yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { history: History::new(limits), ..Self::default() }
+    }
+
+    /// What can be gone back to.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    fn show(&mut self, from: u64, to: Seek) {
+        let Ok(moment) = self.history.seek(from, to);
+        self.shown = moment;
+    }
+
+    /// Going on from the newest moment leads to the present.
+    fn leads_to_present(&self, to: Seek, newest: u64) -> bool {
+        let at_newest = self.shown.as_ref().is_none_or(|shown| shown.at >= newest);
+        match to {
+            Seek::Newest => true,
+            Seek::Step(steps) => steps > 0 && at_newest,
+            Seek::By(ns) => ns > 0 && at_newest,
+            _ => false,
+        }
+    }
+}
+
+impl Timeline for Live {
+    type News = World;
+
+    fn take(&mut self, news: World) {
+        self.present = news;
+        self.news = true;
+    }
+
+    fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64) {
+        self.present.now_ns = monotonic_ns;
+        self.present.realtime_ns = realtime_ns;
+        if std::mem::take(&mut self.news) {
+            self.history.push(&self.present);
+        }
+        // The moment that is shown leaves the history at last.
+        let shown = self.shown.as_ref().map(|shown| shown.at);
+        if let (Some(shown), Some(span)) = (shown, self.history.span())
+            && shown < span.oldest
+        {
+            self.show(shown, Seek::Oldest);
+        }
+    }
+
+    fn world(&self) -> &World {
+        self.shown.as_ref().map_or(&self.present, |shown| &shown.world)
+    }
+
+    fn strip(&self) -> Option<Strip> {
+        let shown = self.shown.as_ref()?;
+        let span = self.history.span()?;
+        Some(Strip {
+            at: span.clamp(shown.at),
+            realtime_ns: shown.world.realtime_ns,
+            span,
+            marks: self.history.marks(),
+            place: Place::Past { ago_ns: self.present.now_ns.saturating_sub(shown.at) },
+            remark: None,
+        })
+    }
+
+    fn seek(&mut self, to: Seek) {
+        let Some(Span { newest, .. }) = self.history.span() else { return };
+        if self.leads_to_present(to, newest) {
+            self.shown = None;
+            return;
+        }
+        let shown = self.shown.as_ref().map(|shown| shown.at);
+        // Seen from the present, a finding that began in the newest moment is one before.
+        let seen_from = shown.unwrap_or(newest.saturating_add(1));
+        if let Some(to) = resolve(to, seen_from, &self.history.marks()) {
+            self.show(shown.unwrap_or(newest), to);
+        }
+    }
+
+    fn hold(&mut self) {
+        match self.shown {
+            Some(_) => self.shown = None,
+            None => self.show(u64::MAX, Seek::At(u64::MAX)),
+        }
+    }
+
+    fn hasten(&mut self, _faster: bool) -> bool {
+        false
+    }
+}

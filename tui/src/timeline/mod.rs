@@ -1,0 +1,194 @@
+//! Going back in time: moments of a live history or of a recording, and the ways between them.
+//!
+//! A [`Past`] gives moments by their time. [`live::Live`] shows the present over a
+//! [`history::History`] of the last minutes; [`replay::Replay`] shows a past that takes its time to
+//! read, such as a recording, from a thread of its own. The display knows both as [`Timeline`].
+
+pub mod history;
+pub mod live;
+pub mod replay;
+pub mod strip;
+mod weight;
+
+use std::sync::Arc;
+
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::world::World;
+
+use self::strip::Strip;
+
+/// Nanoseconds in a second.
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// The world at one moment.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// When, nanoseconds on the clock of its [`Past`]: the monotonic one of a history, the wall clock
+    /// of a recording.
+    pub at: u64,
+    /// All apps as last heard of then.
+    pub world: Arc<World>,
+}
+
+/// From the oldest moment to the newest, nanoseconds on the clock of a [`Past`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Not after `newest`.
+    pub oldest: u64,
+    /// Not before `oldest`.
+    pub newest: u64,
+}
+
+impl Span {
+    /// Nanoseconds.
+    pub fn length(self) -> u64 {
+        self.newest.saturating_sub(self.oldest)
+    }
+
+    /// The closest time within.
+    pub fn clamp(self, at: u64) -> u64 {
+        at.clamp(self.oldest, self.newest.max(self.oldest))
+    }
+}
+
+/// A moment in which a finding began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When, as [`Moment::at`].
+    pub at: u64,
+    /// The worst that began.
+    pub severity: Severity,
+}
+
+/// Which moment to show next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The oldest.
+    Oldest,
+    /// The newest; the present where there is one.
+    Newest,
+    /// The newest one at or before that time.
+    At(u64),
+    /// Nanoseconds later, or earlier when negative.
+    By(i64),
+    /// Moments later, or earlier when negative.
+    Step(i32),
+    /// The next one in which a finding began.
+    NextMark,
+    /// The one before in which a finding began.
+    PreviousMark,
+}
+
+/// Something that has been.
+pub trait Past {
+    /// Why a moment cannot be shown.
+    type Error: std::error::Error;
+
+    /// What there is; `None` when there is nothing.
+    fn span(&self) -> Option<Span>;
+
+    /// The newest moment at or before `at`, else the oldest one; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn at(&mut self, at: u64) -> Result<Option<Moment>, Self::Error>;
+
+    /// The oldest moment after `at`; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn after(&mut self, at: u64) -> Result<Option<Moment>, Self::Error>;
+
+    /// What is damaged or missing, as far as it was read.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The moment that `to` leads to from the one at `from`; marks are somebody else's.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn seek(&mut self, from: u64, to: Seek) -> Result<Option<Moment>, Self::Error> {
+        match to {
+            Seek::Oldest => self.at(0),
+            Seek::Newest => self.at(u64::MAX),
+            Seek::At(at) => self.at(at),
+            Seek::By(ns) => self.at(from.saturating_add_signed(ns)),
+            Seek::Step(steps) => self.step(from, steps),
+            Seek::NextMark | Seek::PreviousMark => self.at(from),
+        }
+    }
+
+    /// The moment that many moments after the one at `from`, or before it, as far as there are any.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn step(&mut self, from: u64, steps: i32) -> Result<Option<Moment>, Self::Error> {
+        let (mut at, mut found) = (from, None);
+        for _ in 0..steps.unsigned_abs() {
+            let next = if steps > 0 {
+                self.after(at)?
+            } else {
+                self.at(at.saturating_sub(1))?.filter(|earlier| earlier.at < at)
+            };
+            let Some(next) = next else { break };
+            at = next.at;
+            found = Some(next);
+        }
+        if found.is_some() { Ok(found) } else { self.at(from) }
+    }
+}
+
+/// What the display shows, and how it goes through time. Never waits.
+pub trait Timeline {
+    /// What comes in from other threads.
+    type News: Send + 'static;
+
+    /// Takes in one piece of news.
+    fn take(&mut self, news: Self::News);
+
+    /// Told before each frame what time it is, nanoseconds.
+    fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64);
+
+    /// The world to show.
+    fn world(&self) -> &World;
+
+    /// The line that says which moment is shown; `None` for the present.
+    fn strip(&self) -> Option<Strip>;
+
+    /// Shows another moment.
+    fn seek(&mut self, to: Seek);
+
+    /// Holds the values, or lets them go on.
+    fn hold(&mut self);
+
+    /// Goes on faster or slower; `false` when it has no speed of its own.
+    fn hasten(&mut self, faster: bool) -> bool;
+}
+
+/// The worst of the findings that `now` has and `before` had not.
+pub(crate) fn began(before: &World, now: &World) -> Option<Severity> {
+    let new = now.apps.iter().flat_map(|app| {
+        let earlier = before.find(&app.name).map_or(&[][..], |app| &app.findings);
+        app.findings.iter().filter(|finding| !earlier.iter().any(|earlier| same(earlier, finding)))
+    });
+    new.map(|finding| finding.severity).max()
+}
+
+fn same(one: &Finding, other: &Finding) -> bool {
+    (one.lint, &one.subject) == (other.lint, &other.subject)
+}
+
+/// Where the next or previous mark leads from `from`; anything else leads where it says. `None` when
+/// there is no such mark.
+pub(crate) fn resolve(to: Seek, from: u64, marks: &[Mark]) -> Option<Seek> {
+    let mark = match to {
+        Seek::NextMark => marks.iter().find(|mark| mark.at > from),
+        Seek::PreviousMark => marks.iter().rev().find(|mark| mark.at < from),
+        other => return Some(other),
+    };
+    mark.map(|mark| Seek::At(mark.at))
+}
+
+#[cfg(test)]
+mod tests;

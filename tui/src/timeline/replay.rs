@@ -1,0 +1,357 @@
+//! A past that takes its time to read, such as a recording: played, held, and gone through.
+//!
+//! A thread reads the moments, so that the display never waits; of all that was asked meanwhile it
+//! does what counts. Another one looks for findings that began.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::world::World;
+
+use super::strip::{Motion, Place, Strip};
+use super::{Mark, Moment, Past, Seek, Span, Timeline, began, resolve};
+
+/// Speeds, seconds of the recording per second.
+const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 100];
+
+/// Where nothing was recorded, playing goes on after that time at the latest.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// The marks that were found are told this often.
+const TELL: Duration = Duration::from_millis(250);
+
+/// Marks that are closer become one, nanoseconds.
+const MARK_STEP_NS: u64 = super::SECOND / 2;
+
+/// What the threads have to say.
+#[derive(Debug)]
+pub enum News {
+    /// The moment to show now.
+    Shown {
+        /// It.
+        moment: Moment,
+        /// How it goes on.
+        motion: Motion,
+        /// What is wrong with the recording, as far as it was read.
+        notes: Vec<String>,
+    },
+    /// A moment could not be read.
+    Failed(String),
+    /// Findings that began.
+    Marks {
+        /// Oldest first, after those told before.
+        marks: Vec<Mark>,
+        /// How far the thread has looked, as [`Moment::at`]; `None` for to the end.
+        until: Option<u64>,
+    },
+}
+
+enum Order {
+    Seek(Seek),
+    Hold,
+    Speed(u32),
+}
+
+/// The side of the display.
+#[derive(Debug)]
+pub struct Replay {
+    orders: Sender<Order>,
+    span: Span,
+    shown: Option<Moment>,
+    nothing: World,
+    motion: Motion,
+    speed: u32,
+    marks: Vec<Mark>,
+    searched: Option<u64>,
+    remark: Option<String>,
+}
+
+impl Replay {
+    /// Starts at the moment at `start`, playing. `past` and `again` read the same; `tell` hands news
+    /// to the display and is `false` when that has ended.
+    pub fn start<P, T>(past: P, again: P, span: Span, start: u64, tell: T) -> Self
+    where
+        P: Past + Send + 'static,
+        T: Fn(News) -> bool + Clone + Send + 'static,
+    {
+        let (orders, inbox) = channel();
+        let projector = Projector::new(past, tell.clone(), start);
+        thread::spawn(move || projector.run(&inbox));
+        thread::spawn(move || search(again, &tell));
+        Self {
+            orders,
+            span,
+            shown: None,
+            nothing: World { advice: "Reading ...".to_owned(), ..World::default() },
+            motion: Motion::Playing,
+            speed: 1,
+            marks: Vec::new(),
+            searched: Some(span.oldest),
+            remark: None,
+        }
+    }
+
+    /// Tells the thread, which lives as long as the display does.
+    fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
+    fn at(&self) -> u64 {
+        self.shown.as_ref().map_or(self.span.oldest, |shown| self.span.clamp(shown.at))
+    }
+
+    fn searching(&self) -> Option<String> {
+        let until = self.span.clamp(self.searched?) - self.span.oldest;
+        let share = until as f64 / self.span.length().max(1) as f64;
+        Some(format!("looking for findings: {}", crate::number::percent(share)))
+    }
+}
+
+impl Timeline for Replay {
+    type News = News;
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Shown { moment, motion, notes } => {
+                self.shown = Some(moment);
+                self.motion = motion;
+                self.remark = notes.last().map(|last| match notes.len() {
+                    1 => last.clone(),
+                    several => format!("{last} (and {} more)", several - 1),
+                });
+            }
+            News::Failed(why) => {
+                self.motion = Motion::Held;
+                self.remark = Some(why);
+            }
+            News::Marks { marks, until } => {
+                self.marks.extend(marks);
+                self.searched = until;
+            }
+        }
+    }
+
+    fn tick(&mut self, _monotonic_ns: u64, _realtime_ns: u64) {}
+
+    fn world(&self) -> &World {
+        self.shown.as_ref().map_or(&self.nothing, |shown| &shown.world)
+    }
+
+    fn strip(&self) -> Option<Strip> {
+        Some(Strip {
+            at: self.at(),
+            realtime_ns: self.world().realtime_ns,
+            span: self.span,
+            marks: self.marks.clone(),
+            place: Place::Replay { motion: self.motion, speed: self.speed },
+            remark: self.remark.clone().or_else(|| self.searching()),
+        })
+    }
+
+    fn seek(&mut self, to: Seek) {
+        if let Some(to) = resolve(to, self.at(), &self.marks) {
+            self.order(Order::Seek(to));
+        }
+    }
+
+    fn hold(&mut self) {
+        self.order(Order::Hold);
+    }
+
+    fn hasten(&mut self, faster: bool) -> bool {
+        let next = if faster {
+            SPEEDS.iter().find(|&&speed| speed > self.speed)
+        } else {
+            SPEEDS.iter().rev().find(|&&speed| speed < self.speed)
+        };
+        self.speed = next.copied().unwrap_or(self.speed);
+        self.order(Order::Speed(self.speed));
+        true
+    }
+}
+
+/// How the time of a recording passes.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    speed: u32,
+    playing: bool,
+    /// The moment at `from` was due then.
+    since: Instant,
+    from: u64,
+}
+
+impl Pace {
+    fn of(speed: u32, from: u64) -> Self {
+        Self { speed, playing: true, since: Instant::now(), from }
+    }
+
+    /// How long to wait for the moment at `at`.
+    fn wait(&self, at: u64) -> Duration {
+        let after = Duration::from_nanos(at.saturating_sub(self.from)) / self.speed.max(1);
+        after.saturating_sub(self.since.elapsed())
+    }
+
+    /// Counts from the moment at `from` and from now on.
+    fn anchor(&mut self, from: u64) {
+        (self.since, self.from) = (Instant::now(), from);
+    }
+}
+
+/// Reads the moments to show.
+struct Projector<P, T> {
+    past: P,
+    tell: T,
+    at: u64,
+    pace: Pace,
+    shown: Option<Moment>,
+    /// There is nothing after the shown moment.
+    ended: bool,
+}
+
+/// The display has ended.
+struct Gone;
+
+impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
+    fn new(past: P, tell: T, at: u64) -> Self {
+        Self { past, tell, at, pace: Pace::of(1, at), shown: None, ended: false }
+    }
+
+    fn run(mut self, inbox: &Receiver<Order>) {
+        let _ = self.seek(Seek::At(self.at)).and_then(|()| self.project(inbox));
+    }
+
+    fn project(&mut self, inbox: &Receiver<Order>) -> Result<(), Gone> {
+        loop {
+            let next = if self.pace.playing { self.next()? } else { None };
+            let order = match &next {
+                Some(next) => self.until(next.at, inbox),
+                None => inbox.recv().map_err(RecvTimeoutError::from),
+            };
+            match (order, next) {
+                (Ok(order), _) => self.obey(order, inbox)?,
+                (Err(RecvTimeoutError::Timeout), Some(next)) => self.show(next)?,
+                (Err(_), _) => return Err(Gone),
+            }
+        }
+    }
+
+    /// The moment that is played next; without one the playing has ended.
+    fn next(&mut self) -> Result<Option<Moment>, Gone> {
+        match self.past.after(self.at) {
+            Ok(Some(next)) => Ok(Some(next)),
+            Ok(None) => {
+                self.pace.playing = false;
+                self.ended = true;
+                self.show_again().map(|()| None)
+            }
+            Err(error) => self.fail(&error).map(|()| None),
+        }
+    }
+
+    /// Waits until a moment is due, or an order comes.
+    fn until(&mut self, at: u64, inbox: &Receiver<Order>) -> Result<Order, RecvTimeoutError> {
+        let wait = self.pace.wait(at);
+        if wait > LONGEST_WAIT {
+            self.pace.anchor(at);
+            self.pace.since += LONGEST_WAIT;
+        }
+        inbox.recv_timeout(wait.min(LONGEST_WAIT))
+    }
+
+    fn obey(&mut self, order: Order, inbox: &Receiver<Order>) -> Result<(), Gone> {
+        let mut seeks = Vec::new();
+        for order in std::iter::once(order).chain(inbox.try_iter()) {
+            match order {
+                Order::Seek(to) => fold(&mut seeks, to),
+                Order::Hold => self.pace.playing = !self.pace.playing,
+                Order::Speed(speed) => self.pace.speed = speed,
+            }
+        }
+        self.pace.anchor(self.at);
+        if seeks.is_empty() {
+            return self.show_again();
+        }
+        seeks.into_iter().try_for_each(|to| self.seek(to))
+    }
+
+    fn seek(&mut self, to: Seek) -> Result<(), Gone> {
+        match self.past.seek(self.at, to) {
+            Ok(Some(moment)) => {
+                self.pace.anchor(moment.at);
+                self.show(moment)
+            }
+            Ok(None) => Ok(()),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn show(&mut self, moment: Moment) -> Result<(), Gone> {
+        self.at = moment.at;
+        self.ended = self.past.span().is_some_and(|span| span.newest <= moment.at);
+        self.shown = Some(moment);
+        self.show_again()
+    }
+
+    fn show_again(&self) -> Result<(), Gone> {
+        let Some(moment) = self.shown.clone() else { return Ok(()) };
+        let motion = match (self.ended, self.pace.playing) {
+            (true, _) => Motion::Ended,
+            (false, true) => Motion::Playing,
+            (false, false) => Motion::Held,
+        };
+        self.say(News::Shown { moment, motion, notes: self.past.notes() })
+    }
+
+    fn fail(&mut self, error: &P::Error) -> Result<(), Gone> {
+        self.pace.playing = false;
+        self.say(News::Failed(error.to_string()))
+    }
+
+    fn say(&self, news: News) -> Result<(), Gone> {
+        if (self.tell)(news) { Ok(()) } else { Err(Gone) }
+    }
+}
+
+/// Adds a wish to those not fulfilled yet, and drops those that it makes void.
+fn fold(wishes: &mut Vec<Seek>, to: Seek) {
+    match (wishes.last_mut(), to) {
+        (Some(Seek::Step(steps)), Seek::Step(more)) => *steps = steps.saturating_add(more),
+        (Some(Seek::By(ns)), Seek::By(more)) => *ns = ns.saturating_add(more),
+        (_, Seek::Step(_) | Seek::By(_)) => wishes.push(to),
+        _ => *wishes = vec![to],
+    }
+}
+
+/// Looks for findings that began, from the oldest moment to the newest.
+fn search<P: Past>(mut past: P, tell: &impl Fn(News) -> bool) {
+    let mut marks: Vec<Mark> = Vec::new();
+    let mut told = Instant::now();
+    let mut last: Option<(u64, Arc<World>)> = None;
+    let mut newest_mark = None;
+    loop {
+        let next = match &last {
+            None => past.at(0),
+            Some((at, _)) => past.after(*at),
+        };
+        // What cannot be read is told when somebody wants to see it.
+        let Ok(Some(moment)) = next else { break };
+        if let Some((_, before)) = &last
+            && let Some(severity) = began(before, &moment.world)
+            && newest_mark.is_none_or(|mark| moment.at - mark >= MARK_STEP_NS)
+        {
+            newest_mark = Some(moment.at);
+            marks.push(Mark { at: moment.at, severity });
+        }
+        let until = moment.at;
+        last = Some((moment.at, moment.world));
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            if !tell(News::Marks { marks: std::mem::take(&mut marks), until: Some(until) }) {
+                return;
+            }
+        }
+    }
+    tell(News::Marks { marks, until: None });
+}

@@ -1,0 +1,167 @@
+//! The line that says which moment is shown, with a bar to point at.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ratatui::text::{Line, Span as Piece};
+
+use super::{Mark, SECOND, Span};
+use crate::number::{UNKNOWN, seconds};
+use crate::tables::apps::severity_look;
+use crate::theme::{Theme, Tone};
+
+/// A narrower bar shows nothing.
+const BAR_MIN: usize = 8;
+
+/// Which moment is shown, of what.
+#[derive(Clone, Debug)]
+pub struct Strip {
+    /// The shown moment, on the clock of `span`.
+    pub at: u64,
+    /// Wall clock at that moment, nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// What can be shown.
+    pub span: Span,
+    /// Moments in which a finding began, oldest first.
+    pub marks: Vec<Mark>,
+    /// Of what.
+    pub place: Place,
+    /// What is wrong with the recording, or what is being done.
+    pub remark: Option<String>,
+}
+
+/// What the moment is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The history of a running machine.
+    Past {
+        /// Nanoseconds before the present.
+        ago_ns: u64,
+    },
+    /// A recording.
+    Replay {
+        /// How it goes on.
+        motion: Motion,
+        /// Seconds of the recording per second.
+        speed: u32,
+    },
+}
+
+/// How a recording goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    /// By itself.
+    Playing,
+    /// It stands still.
+    Held,
+    /// There is no more.
+    Ended,
+}
+
+/// The line, cut up.
+struct Parts {
+    left: String,
+    bar: usize,
+    right: String,
+}
+
+impl Strip {
+    /// Draws it in `width` columns.
+    pub(crate) fn line(&self, width: usize, theme: Theme, zone: &TimeZone) -> Line<'static> {
+        let parts = self.parts(width, zone);
+        let style = theme.style(Tone::Warn);
+        let mut line = Line::styled(parts.left, style);
+        if parts.bar > 0 {
+            line.push_span(Piece::raw(" ["));
+            for (sign, tone) in self.cells(parts.bar, theme) {
+                line.push_span(Piece::styled(sign.to_string(), theme.style(tone)));
+            }
+            line.push_span(Piece::raw("] "));
+        } else {
+            line.push_span(Piece::raw("  "));
+        }
+        line.push_span(Piece::styled(parts.right, style));
+        line
+    }
+
+    /// The moment that the bar shows in that column of the line; `None` beside the bar.
+    pub(crate) fn pointed(&self, column: usize, width: usize, zone: &TimeZone) -> Option<u64> {
+        let parts = self.parts(width, zone);
+        let cell = column.checked_sub(parts.left.chars().count() + 2)?;
+        (cell < parts.bar).then(|| self.time(cell, parts.bar))
+    }
+
+    fn parts(&self, width: usize, zone: &TimeZone) -> Parts {
+        let (left, right) = match self.place {
+            Place::Past { ago_ns } => {
+                let ago = seconds(ago_ns as f64 / 1e9);
+                let time = wall_clock(self.realtime_ns, zone, "%H:%M:%S");
+                (format!("{ago} ago {time}"), "End: live".to_owned())
+            }
+            Place::Replay { motion, speed } => {
+                let what = match motion {
+                    Motion::Playing if speed > 1 => format!("replay x{speed}"),
+                    Motion::Playing => "replay".to_owned(),
+                    Motion::Held => "held".to_owned(),
+                    Motion::Ended => "end of recording".to_owned(),
+                };
+                let time = wall_clock(self.realtime_ns, zone, "%Y-%m-%d %H:%M:%S");
+                let into = Span { oldest: self.span.oldest, newest: self.at }.length();
+                let of = self.span.length();
+                (format!("{what} {time}"), format!("{} of {}", duration(into), duration(of)))
+            }
+        };
+        let used = left.chars().count() + right.chars().count() + " [] ".len();
+        let bar = width.checked_sub(used).filter(|&bar| bar >= BAR_MIN).unwrap_or(0);
+        Parts { left, bar, right }
+    }
+
+    fn cells(&self, width: usize, theme: Theme) -> Vec<(char, Tone)> {
+        let [before, cursor, after] = theme.strip();
+        let now = self.cell(self.at, width);
+        let mut cells: Vec<_> = (0..width)
+            .map(|cell| if cell < now { (before, Tone::Plain) } else { (after, Tone::Dim) })
+            .collect();
+        let mut marks: Vec<&Mark> = self.marks.iter().collect();
+        marks.sort_by_key(|mark| mark.severity);
+        for mark in marks {
+            let (sign, tone) = severity_look(mark.severity, theme);
+            cells[self.cell(mark.at, width)] = (sign.chars().next().unwrap_or('!'), tone);
+        }
+        cells[now] = (cursor, Tone::Title);
+        cells
+    }
+
+    /// Where a moment is on a bar of `width` > 0 cells.
+    fn cell(&self, at: u64, width: usize) -> usize {
+        let into = u128::from(self.span.clamp(at) - self.span.oldest);
+        let length = u128::from(self.span.length()).max(1);
+        let last = width - 1;
+        usize::try_from((into * last as u128 + length / 2) / length).map_or(last, |c| c.min(last))
+    }
+
+    fn time(&self, cell: usize, width: usize) -> u64 {
+        let last = (width as u128).saturating_sub(1).max(1);
+        let into = u128::from(self.span.length()) * cell as u128 / last;
+        self.span.clamp(self.span.oldest.saturating_add(u64::try_from(into).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Minutes and seconds, or hours and minutes: a length that does not wobble while it grows.
+fn duration(ns: u64) -> String {
+    let whole = ns / SECOND;
+    match whole {
+        0..3_600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        _ => format!("{}h{:02}m", whole / 3_600, whole / 60 % 60),
+    }
+}
+
+/// To tenths of a second, since moments are closer than one.
+fn wall_clock(realtime_ns: u64, zone: &TimeZone, format: &str) -> String {
+    Timestamp::from_nanosecond(i128::from(realtime_ns)).map_or_else(
+        |_| UNKNOWN.to_owned(),
+        |time| {
+            let tenths = realtime_ns % SECOND / (SECOND / 10);
+            format!("{}.{tenths}", time.to_zoned(zone.clone()).strftime(format))
+        },
+    )
+}

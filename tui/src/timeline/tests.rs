@@ -1,0 +1,426 @@
+//! What is kept, for how long, and how one gets there.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use pmdscope_telemetry::model::Model;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::history::{History, Limits};
+use super::live::Live;
+use super::replay::{News, Replay};
+use super::strip::{Motion, Place};
+use super::*;
+use crate::action::{Action, BINDINGS, Motion as Rows, perform};
+use crate::fixture;
+use crate::screen;
+use crate::view::View;
+
+const START: u64 = fixture::MONOTONIC_NS;
+
+/// The world of one app at a time, with or without findings.
+fn world(at: u64, model: Model, trouble: bool) -> World {
+    let findings = if trouble { fixture::leaking_findings() } else { Vec::new() };
+    World { now_ns: at, realtime_ns: at, ..fixture::world_of(model, findings) }
+}
+
+fn calm(at: u64) -> World {
+    world(at, fixture::stock(), false)
+}
+
+fn shown(live: &Live) -> Option<u64> {
+    live.strip().map(|strip| (strip.at - START) / 1_000_000)
+}
+
+/// A world every second, for that many seconds; findings begin in second 4 and in second 8.
+fn lived(seconds: u64) -> Live {
+    let mut live = Live::default();
+    for second in 0..seconds {
+        let at = START + second * SECOND;
+        live.take(world(at, fixture::leaking(), matches!(second, 4..6 | 8..)));
+        live.tick(at, at);
+    }
+    live
+}
+
+#[test]
+fn history_is_as_long_as_its_limit_and_no_denser_than_its_step() {
+    let mut history = History::default();
+    for tenth in 0..9_000 {
+        history.push(&calm(START + tenth * SECOND / 10));
+    }
+    let span = history.span().unwrap();
+    assert_eq!(span.newest, START + 8_999 * SECOND / 10);
+    assert!((599 * SECOND..=600 * SECOND).contains(&span.length()), "{}", span.length());
+    let mut moments = vec![history.at(0).unwrap().unwrap().at];
+    while let Some(next) = history.after(*moments.last().unwrap()).unwrap() {
+        moments.push(next.at);
+    }
+    let gaps: Vec<u64> = moments.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (last, settled) = gaps.split_last().unwrap();
+    assert!(settled.iter().all(|&gap| gap == SECOND / 2), "{gaps:?}");
+    assert!(*last <= SECOND / 2);
+}
+
+#[test]
+fn a_moment_in_which_a_finding_began_outlives_those_around_it() {
+    let mut history = History::default();
+    history.push(&calm(START));
+    for ms in [100, 200, 300, 400] {
+        let model = fixture::stock();
+        history.push(&world(START + ms * 1_000_000, model, ms == 200));
+    }
+    let marks = history.marks();
+    assert_eq!(marks, [Mark { at: START + 200_000_000, severity: Severity::Critical }]);
+    let there = history.at(START + 250_000_000).unwrap().unwrap();
+    assert_eq!(there.world.findings().len(), 3);
+}
+
+#[test]
+fn findings_that_were_there_from_the_beginning_have_not_begun() {
+    let mut history = History::default();
+    history.push(&world(START, fixture::stock(), true));
+    history.push(&world(START + SECOND, fixture::stock(), true));
+    assert!(history.marks().is_empty());
+}
+
+#[test]
+fn memory_is_bounded_and_old_moments_get_sparse_first() {
+    let limits = Limits { bytes: 2 << 20, ..Limits::default() };
+    let mut history = History::new(limits);
+    for second in 0..600 {
+        let mut model = fixture::leaking();
+        model.sample.ports[0].xstats =
+            (0..200).map(|n| (format!("rx_priority{n}_xon_packets"), n)).collect();
+        history.push(&world(START + second * SECOND, model, second == 100));
+        assert!(history.bytes() <= limits.bytes);
+    }
+    let span = history.span().unwrap();
+    assert_eq!(span.length(), 599 * SECOND, "sparser, not shorter");
+    assert_eq!(history.marks().len(), 1, "the moment of a finding is kept");
+    let mut count = |from: u64, to: u64| {
+        let (mut at, mut count) = (START + from * SECOND, 0);
+        while let Some(next) = history.after(at).unwrap().filter(|m| m.at <= START + to * SECOND) {
+            (at, count) = (next.at, count + 1);
+        }
+        count
+    };
+    let (old, new) = (count(0, 300), count(540, 599));
+    assert!(old > 5 && new > 5 && new * 5 > old * 2, "{old} in 300 s, {new} in 60 s");
+}
+
+#[test]
+fn one_world_is_kept_however_large() {
+    let mut history = History::new(Limits { bytes: 1, ..Limits::default() });
+    for second in 0..3 {
+        history.push(&calm(START + second * SECOND));
+    }
+    let newest = START + 2 * SECOND;
+    assert_eq!(history.span(), Some(Span { oldest: newest, newest }));
+}
+
+#[test]
+fn shared_models_are_counted_once() {
+    let mut history = History::default();
+    let mut world = world(START, fixture::leaking(), false);
+    history.push(&world);
+    let one = history.bytes();
+    world.now_ns += SECOND;
+    history.push(&world);
+    assert!(history.bytes() < one + one / 4, "{one}, then {}", history.bytes());
+}
+
+#[test]
+fn steps_lead_back_and_forth_and_to_the_present() {
+    let mut live = lived(10);
+    assert_eq!(shown(&live), None);
+    live.seek(Seek::Step(1));
+    assert_eq!(shown(&live), None, "there is nothing after the present");
+    live.seek(Seek::Step(-1));
+    assert_eq!(shown(&live), Some(8_000));
+    live.seek(Seek::Step(-3));
+    assert_eq!(shown(&live), Some(5_000));
+    live.seek(Seek::Step(-100));
+    assert_eq!(shown(&live), Some(0));
+    live.seek(Seek::By(2 * 1_000_000_000));
+    assert_eq!(shown(&live), Some(2_000));
+    live.seek(Seek::Step(7));
+    assert_eq!(shown(&live), Some(9_000), "the newest kept moment");
+    live.seek(Seek::Step(1));
+    assert_eq!(shown(&live), None);
+    live.seek(Seek::Oldest);
+    live.seek(Seek::Newest);
+    assert_eq!(shown(&live), None);
+}
+
+#[test]
+fn marks_are_gone_to_in_both_directions() {
+    let mut live = lived(10);
+    live.seek(Seek::PreviousMark);
+    assert_eq!(shown(&live), Some(8_000));
+    live.seek(Seek::PreviousMark);
+    assert_eq!(shown(&live), Some(4_000));
+    live.seek(Seek::PreviousMark);
+    assert_eq!(shown(&live), Some(4_000), "there is none before");
+    live.seek(Seek::NextMark);
+    assert_eq!(shown(&live), Some(8_000));
+}
+
+#[test]
+fn a_finding_that_began_just_now_is_the_one_before_the_present() {
+    let mut live = lived(9);
+    live.seek(Seek::PreviousMark);
+    assert_eq!(shown(&live), Some(8_000));
+}
+
+#[test]
+fn the_past_stands_still_while_the_present_goes_on_and_is_kept() {
+    let mut live = lived(10);
+    live.seek(Seek::At(START + 5 * SECOND));
+    let before = live.world().clone();
+    for second in 10..300 {
+        live.take(calm(START + second * SECOND));
+        live.tick(START + second * SECOND, 0);
+    }
+    assert_eq!(*live.world(), before);
+    let strip = live.strip().unwrap();
+    assert_eq!(strip.place, Place::Past { ago_ns: 294 * SECOND });
+    assert_eq!(strip.span.newest, START + 299 * SECOND);
+    assert_eq!(live.world().apps[0].age_s(live.world().now_ns).map(f64::round), Some(5.0));
+}
+
+#[test]
+fn a_moment_that_leaves_the_history_leaves_the_display() {
+    let mut live = lived(10);
+    live.seek(Seek::Oldest);
+    for second in 10..700 {
+        live.take(calm(START + second * SECOND));
+        live.tick(START + second * SECOND, 0);
+        let strip = live.strip().unwrap();
+        assert!((strip.span.oldest..=strip.span.newest).contains(&live.world().now_ns));
+    }
+    assert_eq!(shown(&live), Some(99_000));
+}
+
+#[test]
+fn holding_shows_the_present_until_it_is_let_go() {
+    let mut live = lived(3);
+    live.hold();
+    assert_eq!(shown(&live), Some(2_000));
+    live.hold();
+    assert_eq!(shown(&live), None);
+    let mut nothing = Live::default();
+    nothing.hold();
+    nothing.seek(Seek::Step(-1));
+    assert!(nothing.strip().is_none());
+}
+
+/// A replay of a history, and what its threads say.
+fn replayed(seconds: u64) -> (Replay, Receiver<News>) {
+    let mut pasts = [History::default(), History::default()];
+    for second in 0..seconds {
+        let world = world(START + second * SECOND, fixture::leaking(), second >= 7);
+        for past in &mut pasts {
+            past.push(&world);
+        }
+    }
+    let [past, again] = pasts;
+    let span = past.span().unwrap();
+    let (news, inbox) = channel();
+    let replay =
+        Replay::start(past, again, span, span.oldest, move |news_| news.send(news_).is_ok());
+    (replay, inbox)
+}
+
+/// Takes news until the condition holds.
+fn until(replay: &mut Replay, inbox: &Receiver<News>, holds: impl Fn(&Replay) -> bool) {
+    while !holds(replay) {
+        replay.take(inbox.recv_timeout(Duration::from_secs(20)).unwrap());
+    }
+}
+
+fn second(replay: &Replay) -> u64 {
+    (replay.strip().unwrap().at - START) / SECOND
+}
+
+fn motion(replay: &Replay) -> Motion {
+    match replay.strip().unwrap().place {
+        Place::Replay { motion, .. } => motion,
+        Place::Past { .. } => panic!("a replay"),
+    }
+}
+
+#[test]
+fn a_replay_plays_holds_and_ends() {
+    let (mut replay, inbox) = replayed(60);
+    until(&mut replay, &inbox, |r| r.world().now_ns == START);
+    assert_eq!(motion(&replay), Motion::Playing);
+    for _ in 0..9 {
+        assert!(replay.hasten(true));
+    }
+    until(&mut replay, &inbox, |r| second(r) >= 5);
+    replay.hold();
+    until(&mut replay, &inbox, |r| motion(r) == Motion::Held);
+    replay.seek(Seek::At(START + 50 * SECOND));
+    until(&mut replay, &inbox, |r| second(r) == 50);
+    assert_eq!(motion(&replay), Motion::Held);
+    replay.hold();
+    until(&mut replay, &inbox, |r| motion(r) == Motion::Ended);
+    assert_eq!(second(&replay), 59);
+    replay.seek(Seek::Oldest);
+    until(&mut replay, &inbox, |r| second(r) == 0);
+}
+
+#[test]
+fn a_replay_finds_what_began() {
+    let (mut replay, inbox) = replayed(60);
+    replay.hold();
+    until(&mut replay, &inbox, |r| {
+        motion(r) == Motion::Held && !r.strip().unwrap().marks.is_empty()
+    });
+    replay.seek(Seek::NextMark);
+    until(&mut replay, &inbox, |r| second(r) == 7);
+    replay.seek(Seek::NextMark);
+    replay.seek(Seek::Step(2));
+    replay.seek(Seek::Step(-1));
+    until(&mut replay, &inbox, |r| second(r) == 8);
+    assert!(replay.strip().unwrap().remark.is_none(), "the search is over");
+}
+
+#[test]
+fn the_threads_of_a_replay_end_with_the_display() {
+    let (replay, inbox) = replayed(60);
+    drop(inbox);
+    drop(replay);
+    let (mut replay, inbox) = replayed(60);
+    until(&mut replay, &inbox, |r| second(r) == 0);
+    replay.hold();
+    drop(replay);
+    while inbox.recv_timeout(Duration::from_secs(20)).is_ok() {}
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    let keys: Vec<Action> =
+        BINDINGS.iter().flat_map(crate::action::Binding::actions).cloned().collect();
+    let motions = [Rows::Up, Rows::Down, Rows::PageUp, Rows::PageDown, Rows::Top, Rows::Bottom];
+    prop_oneof![
+        4 => prop::sample::select(keys),
+        2 => any::<i32>().prop_map(|steps| Action::Seek(Seek::Step(steps % 50))),
+        2 => any::<i64>().prop_map(|ns| Action::Seek(Seek::By(ns % (100 * 1_000_000_000)))),
+        2 => any::<u64>().prop_map(|at| Action::Seek(Seek::At(at))),
+        1 => (0..2_000_u64).prop_map(|ds| Action::Seek(Seek::At(START + ds * SECOND / 10))),
+        1 => prop::sample::select(motions.to_vec()).prop_map(Action::Move),
+        1 => any::<char>().prop_map(Action::Type),
+    ]
+}
+
+/// What one of two apps does, and how long after the last thing that happened.
+fn news() -> impl Strategy<Value = (u64, u8, bool)> {
+    (0..40_000_000_000_u64, 0..4_u8, any::<bool>())
+}
+
+fn happen(world: &mut World, what: u8, trouble: bool) {
+    use pmdscope_telemetry::error::ErrorClass;
+    use pmdscope_telemetry::world::Event;
+    let mut model = if what == 0 { fixture::stock() } else { fixture::leaking() };
+    model.sample.monotonic_ns = world.now_ns;
+    let app = model.sample.app.name.clone();
+    let findings = if trouble { fixture::leaking_findings() } else { Vec::new() };
+    world.apply(match what {
+        0 | 1 => fixture::sampled(model, findings),
+        2 => Event::Lost {
+            app,
+            class: ErrorClass::Timeout,
+            reason: "no answer".to_owned(),
+            finding: findings.into_iter().next(),
+        },
+        _ => Event::Gone { app },
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_done_the_shown_moment_is_within_the_span(
+        steps in prop::collection::vec((news(), actions()), 1..80),
+        width in 1_u16..140,
+        height in 1_u16..50,
+        bytes in 1_usize..200_000,
+    ) {
+        let mut live = Live::new(Limits { bytes, ..Limits::default() });
+        let mut view = View { height, ..fixture::view() };
+        let mut present = World { now_ns: START, ..World::default() };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        for ((later_ns, what, trouble), action) in steps {
+            present.now_ns += later_ns;
+            happen(&mut present, what, trouble);
+            live.take(present.clone());
+            live.tick(present.now_ns, present.now_ns);
+            perform(&mut view, action, &mut live);
+            live.tick(present.now_ns, present.now_ns);
+            view.strip = live.strip();
+            if let Some(strip) = &view.strip {
+                let Span { oldest, newest } = strip.span;
+                prop_assert!((oldest..=newest).contains(&live.world().now_ns));
+                prop_assert_eq!(strip.at, live.world().now_ns);
+                prop_assert!(strip.marks.iter().all(|m| strip.span.clamp(m.at) == m.at));
+            } else {
+                prop_assert_eq!(&live.world().apps, &present.apps);
+                prop_assert_eq!(live.world().now_ns, present.now_ns);
+            }
+            let history = live.history();
+            prop_assert!(history.bytes() <= bytes || history.span().unwrap().length() == 0);
+            terminal.draw(|frame| screen::render(frame, &view, live.world())).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_replay_obeys_any_orders(actions in prop::collection::vec(actions(), 1..30)) {
+        let (mut replay, inbox) = replayed(40);
+        let mut view = fixture::view();
+        for action in actions {
+            if perform(&mut view, action, &mut replay) == crate::action::Flow::Quit {
+                break;
+            }
+            for news in inbox.try_iter() {
+                replay.take(news);
+            }
+            let strip = replay.strip().unwrap();
+            prop_assert!((strip.span.oldest..=strip.span.newest).contains(&strip.at));
+        }
+        replay.seek(Seek::At(START + 20 * SECOND));
+        until(&mut replay, &inbox, |r| second(r) == 20);
+    }
+
+    #[test]
+    fn the_bytes_of_a_history_are_those_of_its_moments(
+        steps in prop::collection::vec(news(), 1..60),
+        bytes in 1_usize..200_000,
+    ) {
+        let mut history = History::new(Limits { bytes, ..Limits::default() });
+        let mut world = World { now_ns: START, ..World::default() };
+        for (later_ns, what, trouble) in steps {
+            world.now_ns += later_ns % (20 * SECOND);
+            happen(&mut world, what, trouble);
+            history.push(&world);
+        }
+        let mut expected = 0;
+        let mut models = BTreeMap::new();
+        let mut moment = history.at(0).unwrap();
+        while let Some(now) = moment {
+            expected += weight::members(&now.world);
+            for (app, bytes) in now.world.apps.iter().zip(weight::models(&now.world)) {
+                if let Some(model) = &app.model {
+                    models.insert(Arc::as_ptr(model), bytes);
+                }
+            }
+            moment = history.after(now.at).unwrap();
+        }
+        expected += models.values().sum::<usize>();
+        prop_assert_eq!(history.bytes(), expected);
+    }
+}

@@ -1,0 +1,96 @@
+//! How much memory a world keeps, about: what its vectors and texts hold.
+
+use std::mem::size_of;
+use std::sync::Arc;
+
+use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::leak::{LedgerSample, SiteSample, StageSample};
+use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
+use pmdscope_telemetry::model::{Model, PoolTrend, QueueRates};
+use pmdscope_telemetry::sample::{
+    AppIdentity, DeviceSample, HeapSample, LcoreSample, PoolSample, PortSample, QueueSample,
+    RingSample, Sample, TeeSample, ThreadSample, UsageSample,
+};
+use pmdscope_telemetry::world::{Member, World};
+
+/// What an allocation costs beyond its size, about.
+const ALLOCATION: usize = 16;
+
+/// An entry of a map by name, without the name: its share of a node that is half full.
+const ENTRY: usize = 2 * (size_of::<String>() + size_of::<u64>());
+
+/// Bytes of a world without its models, which worlds share.
+pub(super) fn members(world: &World) -> usize {
+    list(&world.apps, |app: &Member| text(&app.name) + list(&app.findings, finding))
+}
+
+/// Bytes of each model of a world, in the order of its apps.
+pub(super) fn models(world: &World) -> Vec<usize> {
+    let weigh = |shared: &Arc<Model>| size_of::<Model>() + model(shared);
+    world.apps.iter().map(|app| app.model.as_ref().map_or(0, weigh)).collect()
+}
+
+/// The vector's own memory, and what its elements hold.
+fn list<T>(items: &[T], held: impl Fn(&T) -> usize) -> usize {
+    ALLOCATION + items.iter().map(|item| size_of::<T>() + held(item)).sum::<usize>()
+}
+
+fn plain<T>(items: &[T]) -> usize {
+    list(items, |_| 0)
+}
+
+fn text(text: &str) -> usize {
+    text.len() + ALLOCATION
+}
+
+fn finding(f: &Finding) -> usize {
+    [&f.app, &f.subject, &f.evidence, &f.threshold, &f.advice].map(|t| text(t)).iter().sum()
+}
+
+fn model(model: &Model) -> usize {
+    sample(&model.sample)
+        + plain(&model.ports)
+        + list(&model.queues, |_: &QueueRates| 0)
+        + list(&model.pools, |pool: &PoolTrend| text(&pool.name) + plain(&pool.history))
+        + plain(&model.lcores)
+        + plain(&model.threads)
+        + list(&model.ledger, |l: &LedgerRates| text(&l.pool) + plain(&l.history))
+        + list(&model.sites, |site: &SiteRates| text(&site.pool))
+}
+
+fn sample(sample: &Sample) -> usize {
+    identity(&sample.app)
+        + list(&sample.ports, port)
+        + list(&sample.pools, pool)
+        + list(&sample.queues, |q: &QueueSample| plain(&q.bursts) + plain(&q.depths))
+        + list(&sample.rings, |ring: &RingSample| text(&ring.name))
+        + list(&sample.lcores, |lcore: &LcoreSample| text(&lcore.role) + plain(&lcore.gaps))
+        + list(&sample.tee, |_: &TeeSample| 0)
+        + list(&sample.ledger, |ledger: &LedgerSample| text(&ledger.name))
+        + list(&sample.sites, site)
+        + list(&sample.stages, |stage: &StageSample| text(&stage.stage))
+        + list(&sample.devices, |device: &DeviceSample| text(&device.address) + ALLOCATION)
+        + list(&sample.threads, |thread: &ThreadSample| text(&thread.cpus))
+        + list(&sample.heaps, |heap: &HeapSample| text(&heap.name))
+        + list(&sample.usage, |_: &UsageSample| 0)
+        + list(&sample.partial, |part: &String| text(part))
+}
+
+fn identity(app: &AppIdentity) -> usize {
+    text(&app.name)
+        + text(&app.dpdk_version)
+        + app.exe.as_deref().map_or(0, text)
+        + list(&app.eal_args, |argument: &String| text(argument))
+}
+
+fn port(port: &PortSample) -> usize {
+    text(&port.device) + port.xstats.keys().map(|name| ENTRY + text(name)).sum::<usize>()
+}
+
+fn pool(pool: &PoolSample) -> usize {
+    text(&pool.name) + pool.lcore_caches.len() * ENTRY
+}
+
+fn site(site: &SiteSample) -> usize {
+    [&site.pool, &site.site, &site.function, &site.operation].map(|t| text(t)).iter().sum()
+}
