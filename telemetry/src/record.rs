@@ -5,6 +5,8 @@
 //! format.
 
 mod entry;
+#[cfg(test)]
+mod fixture;
 mod frame;
 mod index;
 mod kept;

@@ -16,6 +16,7 @@ pub const RECORD_SCHEMA: u32 = 1;
 /// One line. The entries of a round are followed by its [`Round`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant)] // nearly all are samples
 pub enum Entry<'a> {
     /// First line of a file.
     Header(Header),

@@ -41,6 +41,8 @@ pub(super) struct Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Index {
     schema: u32,
+    /// Bytes of the file before the index, which tells when something was put before it.
+    end: u64,
     /// In the order of the file.
     pub(super) frames: Vec<Span>,
     /// All apps that are in it.
@@ -68,8 +70,9 @@ impl Index {
         }
     }
 
-    /// The frame that holds it.
-    pub(super) fn frame(&self) -> serde_json::Result<Vec<u8>> {
+    /// The frame that holds it, to be written at `end`.
+    pub(super) fn frame(&mut self, end: u64) -> serde_json::Result<Vec<u8>> {
+        self.end = end;
         let json = serde_json::to_vec(self)?;
         let size = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let mut frame = Vec::with_capacity(json.len() + 20);
@@ -102,6 +105,9 @@ impl Index {
     fn is_sound(&self, end: u64) -> bool {
         let ordered = self.frames.windows(2).all(|pair| pair[0].offset < pair[1].offset);
         let first = self.frames.first().is_some_and(|frame| frame.offset == 0);
-        first && ordered && self.frames.last().is_some_and(|frame| frame.offset < end)
+        self.end == end
+            && first
+            && ordered
+            && self.frames.last().is_some_and(|frame| frame.offset < end)
     }
 }

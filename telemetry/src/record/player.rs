@@ -59,8 +59,8 @@ struct Playing {
 }
 
 impl Player {
-    /// Opens a file, or all recordings in a directory. The thresholds of the settings apply; names,
-    /// and what is expected, are those of the recording.
+    /// Opens a file, or all recordings in a directory. The rules of the settings apply; names of apps
+    /// are those of the recording, and an expected app that is not in it is not missed.
     ///
     /// # Errors
     /// When nothing in it can be read, or a later version of this tool wrote it.
@@ -267,9 +267,9 @@ impl Player {
         }
         match entry {
             Entry::Sample(sample) => {
-                let playing = self.apps.get_mut(&sample.app.name);
-                let event = playing.map(|playing| playing.judge.sampled(sample.into_owned()));
-                event.into_iter().for_each(|event| self.world.apply(event));
+                if let Some(playing) = self.apps.get_mut(&sample.app.name) {
+                    self.world.apply(playing.judge.sampled(sample.into_owned()));
+                }
             }
             Entry::Lost(lost) => self.lose(lost),
             Entry::Gone(gone) => self.remove(gone.app),

@@ -1,1 +1,323 @@
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::Duration;
 
+use proptest::prelude::*;
+
+use super::super::fixture::{
+    Act, BEGIN, Live, SECOND, files, into, only_file, play, player, record, steady,
+};
+use super::super::{Player, Recorder, Recording};
+use super::*;
+
+const EACH_SECOND: Duration = Duration::from_secs(1);
+
+/// Two apps with all that can happen to them.
+fn eventful() -> Vec<World> {
+    let mut live = Live::new(Duration::from_millis(500));
+    let mut worlds = Vec::new();
+    for round in 0..200 {
+        let fwd = match round {
+            40..50 => Act::TimeOut,
+            90 => Act::Restart,
+            _ => Act::Answer,
+        };
+        let lb = match round {
+            0..20 => Act::TimeOut,
+            100.. => Act::Leave,
+            _ => Act::Answer,
+        };
+        worlds.push(live.round(&[("fwd", fwd), ("lb", lb)]).clone());
+    }
+    worlds
+}
+
+/// Equal but for the counts of errors, which are those since the place where reading began.
+fn same(one: &World, other: &World) -> bool {
+    let mut one = one.clone();
+    for (member, theirs) in one.apps.iter_mut().zip(&other.apps) {
+        member.errors = theirs.errors.clone();
+    }
+    one == *other
+}
+
+#[test]
+fn replayed_worlds_are_the_live_ones() {
+    let worlds = eventful();
+    let dir = tempfile::tempdir().unwrap();
+    record(into(dir.path().join("x.jsonl.zst")), &worlds);
+    let mut player = player(&only_file(dir.path()));
+    assert_eq!(play(&mut player), worlds);
+    assert_eq!(player.apps(), ["fwd", "lb"].into());
+    assert_eq!(player.notes(), []);
+    assert!(worlds.iter().any(|world| !world.findings().is_empty()));
+    assert!(worlds[150].models().any(|(_, model)| model.ports[0].rx_pps == Some(500_000.0)));
+}
+
+#[test]
+fn rotated_files_are_one_recording() {
+    let worlds = eventful();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sub/");
+    record(Recording { rotate_age: Some(Duration::from_secs(7)), ..into(&path) }, &worlds);
+    assert!(files(&path).len() > 10);
+    assert_eq!(play(&mut player(&path)), worlds);
+}
+
+#[test]
+fn a_moment_has_the_trends_of_a_live_view() {
+    let worlds = eventful();
+    let dir = tempfile::tempdir().unwrap();
+    record(Recording { rotate_age: Some(Duration::from_secs(9)), ..into(dir.path()) }, &worlds);
+    let mut player = player(dir.path());
+    let span = player.span();
+    assert!(span.0 < worlds[0].realtime_ns && span.1 == worlds[199].realtime_ns);
+    for at in [199, 0, 130, 131, 180, 61, 45, 190] {
+        let found = player.seek(worlds[at].realtime_ns + 1).unwrap();
+        assert!(same(found, &worlds[at]), "{at}");
+        let next = player.next().unwrap();
+        assert!(next.is_none_or(|next| same(next, &worlds[at + 1])), "after {at}");
+    }
+    assert_eq!(player.seek(0).unwrap().realtime_ns, worlds[0].realtime_ns);
+    assert_eq!(player.seek(u64::MAX).unwrap().realtime_ns, worlds[199].realtime_ns);
+}
+
+#[test]
+fn another_recorder_begins_anew_and_the_time_between_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut live = Live::new(EACH_SECOND);
+    let both = [("fwd", Act::Answer), ("lb", Act::Answer)];
+    let first: Vec<_> = (0..10).map(|_| live.round(&both).clone()).collect();
+    record(into(dir.path()), &first);
+    live.skip(600);
+    let mut anew = Live::new(EACH_SECOND);
+    anew.skip(610);
+    let second: Vec<_> = (0..10).map(|_| anew.round(&[("fwd", Act::Answer)]).clone()).collect();
+    record(into(dir.path()), &second);
+
+    let mut player = player(dir.path());
+    let [note] = player.notes() else { panic!("{:?}", player.notes()) };
+    let text = "nothing is recorded from 2026-11-21T08:56:10Z to 2026-11-21T09:06:10Z";
+    assert_eq!((note.text.as_str(), note.realtime_ns), (text, Some(first[9].realtime_ns)));
+    let worlds = play(&mut player);
+    assert_eq!(worlds[..10], first);
+    // The app that the second one has not seen is gone.
+    assert_eq!(worlds[10..], second);
+    let between = player.seek(first[9].realtime_ns + 100 * SECOND).unwrap();
+    assert_eq!(*between, first[9]);
+}
+
+#[test]
+fn recordings_of_the_same_time_are_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorders = ["fwd", "lb"].map(|app| {
+        let recording = into(dir.path().join(format!("{app}.jsonl.zst")));
+        let run = BEGIN + app.len() as u64;
+        (app, Live::new(EACH_SECOND), Recorder::create(recording, run).unwrap())
+    });
+    for _ in 0..20 {
+        for (app, live, recorder) in &mut recorders {
+            recorder.record(live.round(&[(app, Act::Answer)]), 0).unwrap();
+        }
+    }
+    let [one, other] = recorders.map(|(_, live, recorder)| {
+        recorder.finish().unwrap();
+        live.world
+    });
+    let mut player = player(dir.path());
+    let worlds = play(&mut player);
+    assert_eq!(worlds.len(), 40);
+    assert!(worlds.windows(2).all(|pair| pair[0].realtime_ns <= pair[1].realtime_ns));
+    assert_eq!(worlds[39].apps, [one.apps, other.apps].concat());
+    player.only("lb");
+    assert!(play(&mut player).iter().all(|world| world.find("fwd").is_none()));
+}
+
+#[test]
+fn missed_and_unwritten_rounds_are_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let worlds = steady(EACH_SECOND, 3);
+    let path = dir.path().join("x.jsonl.zst");
+    let mut recorder = Recorder::create(into(&path), BEGIN).unwrap();
+    recorder.record(&worlds[0], 0).unwrap();
+    recorder.record(&worlds[1], 4).unwrap();
+    assert_eq!(recorder.finish().unwrap().missed, 4);
+    let mut player = player(&path);
+    play(&mut player);
+    let texts: Vec<_> = player.notes().iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(texts, ["4 rounds before 2026-11-21T08:56:02Z were missed"]);
+}
+
+/// A recording of 40 s, its file as bytes.
+fn bytes() -> (Vec<World>, Vec<u8>) {
+    let worlds = steady(EACH_SECOND, 40);
+    let dir = tempfile::tempdir().unwrap();
+    record(into(dir.path()), &worlds);
+    (worlds, fs::read(only_file(dir.path())).unwrap())
+}
+
+/// What can be read of a file with this content.
+fn read(content: &[u8]) -> Result<(Vec<World>, Vec<String>), RecordError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.jsonl.zst.part");
+    fs::write(&path, content).unwrap();
+    let mut player = Player::open(&path, &Settings::default())?;
+    let worlds = play(&mut player);
+    Ok((worlds, player.notes().iter().map(short).collect()))
+}
+
+/// A note without its directory.
+fn short(note: &Note) -> String {
+    note.to_string().rsplit_once('/').unwrap().1.to_owned()
+}
+
+#[test]
+fn standard_tools_read_a_recording() {
+    let (worlds, bytes) = bytes();
+    let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1 + 2 * worlds.len());
+    assert_eq!(lines[0]["header"]["schema"], 1);
+    assert_eq!(lines[1]["sample"]["app"]["name"], "fwd");
+    assert_eq!(lines[2]["round"]["realtime_ns"], worlds[0].realtime_ns);
+}
+
+#[test]
+fn damage_costs_one_frame() {
+    let (worlds, bytes) = bytes();
+    let offsets: Vec<_> =
+        (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&[0x28, 0xB5, 0x2F, 0xFD])).collect();
+    assert_eq!(offsets.len(), 8);
+    for (frame, cut_index) in [(0, false), (0, true), (3, false), (3, true)] {
+        let mut damaged = bytes.clone();
+        damaged[offsets[frame]..offsets[frame + 1]].fill(0x55);
+        damaged.truncate(if cut_index { bytes.len() - 1 } else { bytes.len() });
+        let (read, notes) = read(&damaged).unwrap();
+        let mut expected: Vec<_> = worlds.iter().map(|world| world.realtime_ns).collect();
+        expected.drain(5 * frame..5 * frame + 5);
+        let times: Vec<_> = read.iter().map(|world| world.realtime_ns).collect();
+        assert_eq!(times, expected, "{notes:?}");
+        let place = format!("offset {}", offsets[frame]);
+        assert!(notes.iter().any(|note| note.contains(&place)), "{notes:?}");
+    }
+}
+
+#[test]
+fn garbage_is_an_error_with_its_place() {
+    for (content, expected) in [
+        (&b"hello, I am no recording"[..], "no recording at offset 0"),
+        (&zstd::encode_all(&b"hello\n"[..], 1).unwrap(), "no line of a recording"),
+        (&zstd::encode_all(&b"no end"[..], 1).unwrap(), "no whole line"),
+        (b"", "the file is empty"),
+    ] {
+        let error = read(content).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("x.jsonl.zst.part"), "{error}");
+    }
+    let (worlds, bytes) = bytes();
+    let (read, notes) = read(&[b"garbage", bytes.as_slice()].concat()).unwrap();
+    assert_eq!(read, worlds);
+    assert_eq!(notes, ["x.jsonl.zst.part, offset 0: 7 bytes are no Zstandard frame"]);
+}
+
+#[test]
+fn a_newer_schema_is_an_error_and_new_fields_are_not() {
+    let (worlds, bytes) = bytes();
+    let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
+    let grown = text.replace("\"round\":{", "\"new\":[1],\"round\":{\"more\":{},")
+        + "{\"of_another_kind\":7}\n";
+    let (read_worlds, notes) = read(&zstd::encode_all(grown.as_bytes(), 1).unwrap()).unwrap();
+    assert_eq!((read_worlds, notes), (worlds, Vec::new()));
+    for field in ["schema", "sample_schema"] {
+        let newer = text.replacen(&format!("\"{field}\":1"), &format!("\"{field}\":2"), 1);
+        let error = read(&zstd::encode_all(newer.as_bytes(), 1).unwrap()).unwrap_err();
+        assert!(matches!(&error, RecordError::Newer { schema: 2, known: 1, .. }), "{error}");
+        assert!(error.to_string().contains(env!("CARGO_PKG_VERSION")), "{error}");
+    }
+}
+
+#[test]
+fn hostile_files_are_bounded() {
+    let (_, bytes) = bytes();
+    let mut bomb = zstd::stream::write::Encoder::new(bytes.clone(), 1).unwrap();
+    for _ in 0..1000 {
+        bomb.write_all(&vec![b'['; 1 << 16]).unwrap();
+    }
+    let (_, notes) = read(&bomb.finish().unwrap()).unwrap();
+    assert!(notes.iter().any(|note| note.contains("16 MiB")), "{notes:?}");
+
+    let mut wide = zstd::stream::write::Encoder::new(bytes, 1).unwrap();
+    wide.window_log(27).unwrap();
+    wide.write_all(b"{}\n").unwrap();
+    let (_, notes) = read(&wide.finish().unwrap()).unwrap();
+    assert!(notes.iter().any(|note| note.contains("memory")), "{notes:?}");
+}
+
+#[test]
+fn a_directory_without_recordings_says_what_is_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    File::create(dir.path().join("notes.txt")).unwrap();
+    let open = |path: &Path| Player::open(path, &Settings::default()).unwrap_err().to_string();
+    assert!(open(dir.path()).contains("*.jsonl.zst"), "{}", open(dir.path()));
+    assert!(open(&dir.path().join("nothing")).starts_with("cannot open "));
+}
+
+#[test]
+fn a_bad_file_among_others_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let worlds = steady(EACH_SECOND, 5);
+    record(into(dir.path()), &worlds);
+    fs::write(dir.path().join("a.jsonl.zst"), "bad").unwrap();
+    let mut player = player(dir.path());
+    assert_eq!(play(&mut player), worlds);
+    assert!(player.notes()[0].to_string().contains("a.jsonl.zst, offset 0"));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_notes_or_an_error(
+        content in prop::collection::vec(any::<u8>(), 0..200),
+        lines in prop::collection::vec("\\PC*", 0..5),
+    ) {
+        let _ = read(&content);
+        let _ = read(&zstd::encode_all(lines.join("\n").as_bytes(), 1).unwrap());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_whole_is_read_however_a_file_is_damaged(
+        at in any::<prop::sample::Index>(),
+        patch in prop::collection::vec(any::<u8>(), 1..40),
+    ) {
+        let (worlds, mut bytes) = bytes();
+        let at = at.index(bytes.len());
+        for (byte, new) in bytes[at..].iter_mut().zip(patch) {
+            *byte = new;
+        }
+        let (read, notes) = read(&bytes).unwrap();
+        let times: Vec<_> = worlds.iter().map(|world| world.realtime_ns).collect();
+        prop_assert!(read.iter().all(|world| times.contains(&world.realtime_ns)));
+        prop_assert!(read.len() >= worlds.len() - 10, "{} rounds, {notes:?}", read.len());
+    }
+
+    #[test]
+    fn a_cut_anywhere_leaves_all_whole_rounds(at in any::<prop::sample::Index>()) {
+        let (worlds, bytes) = bytes();
+        let at = at.index(bytes.len());
+        // What any decoder makes of the part of the file that is there.
+        let mut text = Vec::new();
+        let mut decoder = zstd::stream::read::Decoder::new(&bytes[..at]).unwrap();
+        let mut chunk = [0; 100];
+        while let Ok(count @ 1..) = std::io::Read::read(&mut decoder, &mut chunk) {
+            text.extend(&chunk[..count]);
+        }
+        let text = String::from_utf8_lossy(&text);
+        let whole = text.matches("{\"round\":").count();
+        let (read, notes) = read(&bytes[..at]).unwrap_or_default();
+        prop_assert_eq!(&read[..whole], &worlds[..whole]);
+        prop_assert!(read.len() <= whole + 1 && notes.len() <= 1, "{:?}", notes);
+    }
+}

@@ -206,7 +206,7 @@ impl Recorder {
 
     fn begin_file(&mut self, storage: Storage, now_ns: u64) {
         self.totals.files += 1;
-        self.totals.file = storage.path().to_owned();
+        storage.path().clone_into(&mut self.totals.file);
         self.storage = Some(storage);
         (self.file_ns, self.flushed_ns) = (now_ns, now_ns);
         self.index = Index::new();
@@ -286,7 +286,7 @@ impl Recorder {
         if self.index.frames.is_empty() {
             return storage.discard();
         }
-        let index = self.index.frame();
+        let index = self.index.frame(storage.size());
         let index =
             index.map_err(|error| RecordError::io("write", storage.path(), error.into()))?;
         let (path, size) = storage.close(&index)?;

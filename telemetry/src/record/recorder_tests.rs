@@ -1,1 +1,170 @@
+use std::fs;
+use std::time::Duration;
 
+use super::super::fixture::{
+    Act, BEGIN, Live, SECOND, files, into, only_file, play, player, record, steady,
+};
+use super::super::{EXTENSION, PART};
+use super::*;
+
+const EACH_SECOND: Duration = Duration::from_secs(1);
+const TEN_A_SECOND: Duration = Duration::from_millis(100);
+
+fn names(dir: &std::path::Path) -> Vec<String> {
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    files(dir).iter().map(name).collect()
+}
+
+#[test]
+fn a_file_is_named_by_its_begin_and_a_part_until_it_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let worlds = steady(EACH_SECOND, 3);
+    let create = || Recorder::create(into(dir.path()), BEGIN).unwrap();
+    let (mut one, mut two) = (create(), create());
+    let stem = "pmdscope-20261121T085600Z";
+    assert_eq!(
+        names(dir.path()),
+        [format!("{stem}-2{EXTENSION}{PART}"), format!("{stem}{EXTENSION}{PART}")]
+    );
+    one.record(&worlds[0], 0).unwrap();
+    two.record(&worlds[0], 0).unwrap();
+    one.finish().unwrap();
+    two.finish().unwrap();
+    let complete = [format!("{stem}-2{EXTENSION}"), format!("{stem}{EXTENSION}")];
+    assert_eq!(names(dir.path()), complete);
+    // Neither is overwritten by a third, and one that records nothing leaves nothing.
+    create().finish().unwrap();
+    assert_eq!(names(dir.path()), complete);
+}
+
+#[test]
+fn a_recorder_that_is_killed_loses_a_second() {
+    let dir = tempfile::tempdir().unwrap();
+    for interval in [TEN_A_SECOND, EACH_SECOND] {
+        let worlds = steady(interval, 200);
+        let path = dir.path().join(format!("{}{EXTENSION}", interval.as_millis()));
+        let mut recorder = Recorder::create(into(&path), BEGIN).unwrap();
+        let part = path.with_added_extension("part");
+        for (count, world) in (1..).zip(&worlds) {
+            recorder.record(world, 0).unwrap();
+            if count % 23 == 0 {
+                let read = play(&mut player(&part));
+                assert_eq!(read, worlds[..read.len()]);
+                let lost = world.realtime_ns - read.last().unwrap().realtime_ns;
+                assert!(lost < SECOND, "{lost} ns of {count} rounds");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_recorders_do_not_share_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.jsonl.zst");
+    let first = Recorder::create(into(&path), BEGIN).unwrap();
+    let second = Recorder::create(into(&path), BEGIN).unwrap_err().to_string();
+    assert!(second.contains("another recorder"), "{second}");
+    drop(first);
+    let slash = dir.path().join("x.jsonl.zst.part/");
+    let error = Recorder::create(into(slash), BEGIN).unwrap_err().to_string();
+    assert!(error.starts_with("cannot create "), "{error}");
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused_with_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = into(dir.path());
+    let sized = Recording { rotate_size: Some(1000), ..whole.clone() };
+    for (wrong, expected) in [
+        (Recording { path: "x".into(), ..sized.clone() }, "-w DIR/"),
+        (Recording { keep: Some(EACH_SECOND), ..whole.clone() }, "--rotate-age"),
+        (Recording { max_size: Some(1999), ..sized.clone() }, "half"),
+        (
+            Recording { max_size: Some(2000), rotate_age: Some(EACH_SECOND), ..whole },
+            "--rotate-size",
+        ),
+    ] {
+        let error = Recorder::create(wrong, BEGIN).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    assert!(Recorder::create(Recording { max_size: Some(2000), ..sized }, BEGIN).is_ok());
+}
+
+#[test]
+fn files_are_rotated_by_size_and_age() {
+    let worlds = steady(TEN_A_SECOND, 600);
+    let dir = tempfile::tempdir().unwrap();
+    let (by_size, by_age) = (dir.path().join("size/"), dir.path().join("age/"));
+    record(Recording { rotate_size: Some(8192), ..into(&by_size) }, &worlds);
+    let sizes: Vec<_> = files(&by_size).iter().map(|f| f.metadata().unwrap().len()).collect();
+    let (last, whole) = sizes.split_last().unwrap();
+    assert!(whole.len() > 2 && whole.iter().all(|size| (8192..16384).contains(size)), "{sizes:?}");
+    assert!(*last < 16384);
+
+    let totals = record(Recording { rotate_age: Some(20 * EACH_SECOND), ..into(&by_age) }, &worlds);
+    assert_eq!((totals.files, files(&by_age).len()), (3, 3));
+    let bytes: u64 = files(&by_age).iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert_eq!((totals.bytes, totals.rounds, totals.samples), (bytes, 600, 600));
+    let begin = player(&files(&by_age)[1]).span().0;
+    assert!(begin.abs_diff(worlds[200].realtime_ns) < 1_000_000);
+}
+
+#[test]
+fn the_oldest_files_go_when_there_is_too_much() {
+    let worlds = steady(TEN_A_SECOND, 1200);
+    let dir = tempfile::tempdir().unwrap();
+    let (other, part) =
+        ("pmdscope-20260101T000000Z.txt", "pmdscope-20260101T000000Z.jsonl.zst.part");
+    fs::write(dir.path().join(other), vec![0; 50_000]).unwrap();
+    fs::write(dir.path().join(part), vec![0; 50_000]).unwrap();
+    let recording =
+        Recording { rotate_size: Some(8192), max_size: Some(40_000), ..into(dir.path()) };
+    record(recording, &worlds);
+    let ours = names(dir.path());
+    assert!(ours.contains(&other.to_owned()) && !ours.contains(&part.to_owned()), "{ours:?}");
+    fs::remove_file(dir.path().join(other)).unwrap();
+    let bytes: u64 = files(dir.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!((20_000..=40_000 + 8192).contains(&bytes), "{bytes}");
+    let read = play(&mut player(dir.path()));
+    let last = |worlds: &[World]| worlds.last().map(|world| world.realtime_ns);
+    assert_eq!(last(&read), last(&worlds));
+    assert!(read.len() < worlds.len());
+}
+
+#[test]
+fn files_that_ended_long_ago_go() {
+    let dir = tempfile::tempdir().unwrap();
+    record(into(dir.path()), &steady(EACH_SECOND, 3));
+    let old = only_file(dir.path());
+    let set_age = |minutes: u64| {
+        let ended = SystemTime::now() - Duration::from_secs(60 * minutes);
+        fs::File::options().write(true).open(&old).unwrap().set_modified(ended).unwrap();
+    };
+    let mut live = Live::new(EACH_SECOND);
+    live.skip(100);
+    let worlds: Vec<_> = (0..3).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect();
+    let recording = Recording {
+        keep: Some(Duration::from_secs(1800)),
+        rotate_age: Some(Duration::from_secs(60)),
+        ..into(dir.path())
+    };
+    set_age(29);
+    record(recording.clone(), &worlds);
+    assert_eq!(files(dir.path()).len(), 2);
+    set_age(31);
+    record(recording, &worlds);
+    assert_eq!(files(dir.path()).len(), 2);
+    assert!(!old.exists());
+}
+
+#[test]
+fn an_app_that_stays_silent_is_in_every_frame() {
+    let mut live = Live::new(EACH_SECOND);
+    live.round(&[("lb", Act::TimeOut)]);
+    let worlds: Vec<_> = (0..60).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let totals = record(into(dir.path()), &worlds);
+    assert_eq!((totals.lost, totals.apps), (1, 2));
+    let mut player = player(dir.path());
+    assert_eq!(*player.seek(worlds[59].realtime_ns).unwrap(), worlds[59]);
+}

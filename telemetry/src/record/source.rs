@@ -27,21 +27,15 @@ impl Source {
         if size == 0 {
             return Err(RecordError::Empty { path: path.to_owned(), what: "the file is empty" });
         }
-        let index = match Index::read(&file, size) {
+        let believed = Index::read(&file, size).filter(|index| header_in(&file, index).is_some());
+        let index = match believed {
             Some(index) => index,
             None => scan(path, &file, size, notes)?,
         };
-        let begin = index.frames.first().map_or(0, |frame| frame.offset);
-        let header = match first_entry(&file, begin) {
-            Ok(Some(Entry::Header(header))) => header,
-            Ok(_) => {
-                note(notes, path, begin, None, "the header of the file is missing".to_owned());
-                Header::default()
-            }
-            Err(what) => {
-                return Err(RecordError::Garbage { path: path.to_owned(), offset: begin, what });
-            }
-        };
+        let header = header_in(&file, &index).unwrap_or_else(|| {
+            note(notes, path, 0, None, "the header of the file is missing".to_owned());
+            Header::default()
+        });
         if let Some((schema, known)) = header.unknown_schema() {
             let (path, tool) = (path.to_owned(), header.tool);
             return Err(RecordError::Newer { path, tool, schema, known });
@@ -94,6 +88,14 @@ impl Source {
 
 fn open(path: &Path) -> Result<File, RecordError> {
     File::open(path).map_err(|error| RecordError::io("open", path, error))
+}
+
+/// The header, which is the first line.
+fn header_in(file: &File, index: &Index) -> Option<Header> {
+    match first_entry(file, index.frames.first()?.offset) {
+        Ok(Some(Entry::Header(header))) => Some(header),
+        _ => None,
+    }
 }
 
 /// The first line of the frame at `offset`; what is there instead as an error.

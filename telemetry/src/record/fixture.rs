@@ -1,0 +1,151 @@
+//! Worlds as a live fleet makes them, for the tests of recordings.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Player, Recorder, Recording, Totals};
+use crate::error::ErrorClass;
+use crate::finding::{self, Rules};
+use crate::fleet::{Judge, Settings};
+use crate::sample::Sample;
+use crate::sample::tests::{empty_sample, pool, port, queue};
+use crate::world::{Event, World};
+
+/// 2026-11-21T08:56:00Z.
+pub(super) const BEGIN: u64 = 1_795_251_360_000_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// What an app does in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Answer,
+    Restart,
+    TimeOut,
+    Leave,
+}
+
+/// A fleet without apps.
+pub(super) struct Live {
+    pub(super) world: World,
+    judges: BTreeMap<String, Judge>,
+    pids: BTreeMap<String, u32>,
+    interval_ns: u64,
+    rounds: u64,
+}
+
+impl Live {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            world: World::default(),
+            judges: BTreeMap::new(),
+            pids: BTreeMap::new(),
+            interval_ns: interval.as_nanos().try_into().unwrap(),
+            rounds: 0,
+        }
+    }
+
+    /// The world after another round.
+    pub(super) fn round(&mut self, acts: &[(&str, Act)]) -> &World {
+        self.rounds += 1;
+        let passed_ns = self.rounds * self.interval_ns;
+        for (app, act) in acts {
+            let event = self.event(app, *act, passed_ns);
+            self.world.apply(event);
+        }
+        self.world.now_ns = 77 * SECOND + passed_ns;
+        self.world.realtime_ns = BEGIN + passed_ns;
+        &self.world
+    }
+
+    /// Lets rounds pass that nobody sees.
+    pub(super) fn skip(&mut self, rounds: u64) {
+        self.rounds += rounds;
+    }
+
+    fn event(&mut self, app: &str, act: Act, passed_ns: u64) -> Event {
+        let name = app.to_owned();
+        match act {
+            Act::Leave => {
+                self.judges.remove(app);
+                Event::Gone { app: name }
+            }
+            Act::TimeOut => Event::Lost {
+                app: name,
+                class: ErrorClass::Timeout,
+                reason: format!("silent at {passed_ns}"),
+                finding: Some(finding::judge_missing(app)),
+            },
+            Act::Answer | Act::Restart => {
+                let pid = self.pids.entry(name.clone()).or_insert(1);
+                *pid += u32::from(act == Act::Restart);
+                let mut sample = sample(app, *pid, passed_ns);
+                sample.monotonic_ns += 77 * SECOND;
+                let judge = self.judges.entry(name).or_insert_with(|| Judge::new(Rules::default()));
+                judge.sampled(sample)
+            }
+        }
+    }
+}
+
+/// Counters that grow, a pool that drains, and noise.
+fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
+    let mut sample = empty_sample();
+    let since = passed_ns / 1_000_000;
+    sample.app.name = app.to_owned();
+    sample.app.pid = pid;
+    sample.realtime_ns = BEGIN + passed_ns - 1000;
+    sample.monotonic_ns = passed_ns - 1000;
+    sample.ports = vec![port(0, since * 1000 / u64::from(pid)), port(1, since * 7)];
+    sample.ports[0].stats.rx_missed = since / 5000;
+    sample.ports[1].xstats = (0..30).map(|i| (format!("rx_q{i}_errors"), since * i)).collect();
+    sample.pools = vec![pool("mbufs", 16_384, (since / 4).min(16_384)), pool("idle", 512, 3)];
+    sample.queues = (0..4).map(|q| queue(q, [since * 900, since * 300, since * 250])).collect();
+    sample
+}
+
+/// Records what a fleet shows.
+pub(super) fn record(recording: Recording, worlds: &[World]) -> Totals {
+    let mut recorder = Recorder::create(recording, worlds[0].realtime_ns).unwrap();
+    for world in worlds {
+        recorder.record(world, 0).unwrap();
+    }
+    recorder.finish().unwrap()
+}
+
+/// Worlds of one app that answers.
+pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<World> {
+    let mut live = Live::new(interval);
+    (0..rounds).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect()
+}
+
+pub(super) fn into(path: impl Into<PathBuf>) -> Recording {
+    Recording { path: path.into(), interval: Duration::from_secs(1), ..Recording::default() }
+}
+
+pub(super) fn player(path: &Path) -> Player {
+    Player::open(path, &Settings::default()).unwrap()
+}
+
+/// All worlds of a recording.
+pub(super) fn play(player: &mut Player) -> Vec<World> {
+    let mut worlds = Vec::new();
+    while let Some(world) = player.next().unwrap() {
+        worlds.push(world.clone());
+    }
+    worlds
+}
+
+/// The only file of a directory.
+pub(super) fn only_file(dir: &Path) -> PathBuf {
+    let files = files(dir);
+    let [file] = files.as_slice() else { panic!("{files:?}") };
+    file.clone()
+}
+
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
