@@ -12,7 +12,7 @@ EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-leaks bench-capture soak sanitize lint format install clean clean-hugepages
+.PHONY: help setup build demo test bench bench-leaks bench-capture bench-export soak sanitize lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench-leaks: setup build ## measure what the leak ledger costs, against DPDK's m
 
 bench-capture: setup build ## measure captures against dpdk-dumpcap; a quarter of an hour (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-capture $(BENCH_ARGS)
+
+bench-export: setup build ## measure the exporter against dpdk-telemetry-exporter.py (BENCH_ARGS=--quick)
+	target/release/pmdscope-bench-export $(BENCH_ARGS)
 
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
 	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)

@@ -1,9 +1,9 @@
 //! A directory, unique DPDK file-prefixes, and the removal of everything DPDK leaves behind.
 
-use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ impl Memory {
 pub struct Scratch {
     dir: TempDir,
     suffix: String,
-    prefixes: RefCell<Vec<String>>,
+    prefixes: Mutex<Vec<String>>,
 }
 
 impl Scratch {
@@ -54,7 +54,7 @@ impl Scratch {
             0 => std::process::id().to_string(),
             serial => format!("{}.{serial}", std::process::id()),
         };
-        Ok(Self { dir, suffix, prefixes: RefCell::default() })
+        Ok(Self { dir, suffix, prefixes: Mutex::default() })
     }
 
     /// The directory.
@@ -70,13 +70,17 @@ impl Scratch {
     /// A DPDK file-prefix that nobody else uses.
     pub fn prefix(&self, role: &str) -> String {
         let prefix = format!("{role}-{}", self.suffix);
-        self.prefixes.borrow_mut().push(prefix.clone());
+        self.named().push(prefix.clone());
         prefix
+    }
+
+    fn named(&self) -> MutexGuard<'_, Vec<String>> {
+        self.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Files in DPDK's hugepage directory that belong to this scratch.
     pub fn hugepage_files(&self) -> Vec<PathBuf> {
-        let prefixes = self.prefixes.borrow();
+        let prefixes = self.named();
         let ours = |name: &str| prefixes.iter().any(|p| name.starts_with(&format!("{p}map_")));
         fs::read_dir(HUGEPAGES)
             .into_iter()
@@ -94,7 +98,7 @@ impl Drop for Scratch {
             let _ = fs::remove_file(file);
         }
         // The EAL never removes the runtime directory of a prefix.
-        for prefix in self.prefixes.borrow().iter() {
+        for prefix in self.named().iter() {
             let _ = fs::remove_dir_all(Path::new(RUNTIME_ROOT).join(prefix));
         }
     }

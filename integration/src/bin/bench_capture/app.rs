@@ -8,11 +8,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::machine::{Machine, own_group};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
 use serde_json::Value;
-
-use crate::machine::{Machine, own_group};
 
 const START: Duration = Duration::from_secs(20);
 /// Longer than the time between two clock anchors of libpmdscope, which a capture needs two of.

@@ -7,11 +7,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::machine::{Machine, cpu_ns, own_group, real_time};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::{oracle, scratch::Scratch};
 use rustix::process::Signal;
 
-use crate::machine::{Machine, cpu_ns, own_group, real_time};
 use crate::traffic::count_packets;
 
 /// The peer, as Debian's package `dpdk` installs it.

@@ -5,10 +5,8 @@
 mod app;
 mod bench;
 mod capture;
-mod machine;
 mod plan;
 mod report;
-mod spread;
 mod traffic;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::machine::Machine;
 use pmdscope_integration::oracle::installed;
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
@@ -25,7 +24,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::bench::Bench;
 use crate::capture::{Captures, DUMPCAP};
-use crate::machine::Machine;
 
 const HELP: &str = "\
 Usage: pmdscope-bench-capture [options]

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use pmdscope_integration::spread::Spread;
+
 use crate::bench::{Plain, Results, Sample};
 use crate::capture::Who;
 use crate::plan::{Case, Device, Group, Ladder, Rate};
-use crate::spread::Spread;
 
 /// Losses up to this are called next to none: a slice of the scheduler costs more.
 const NEXT_TO_NONE: f64 = 0.005;

@@ -2,18 +2,22 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+
+const OWN_SESSION: &str = "/proc/self/autogroup";
 
 /// The CPUs of this process: one polls, the others do the rest.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     cpus: Vec<usize>,
 }
 
 impl Machine {
     /// Finds out; `None` when there are not two CPUs.
-    pub(crate) fn new() -> Result<Option<Self>> {
+    pub fn new() -> Result<Option<Self>> {
         let status = fs::read_to_string("/proc/self/status")?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let cpus = parse_list(list.context("no Cpus_allowed_list")?).context("list of CPUs")?;
@@ -21,18 +25,18 @@ impl Machine {
     }
 
     /// The app's lcores: the first controls, the second polls.
-    pub(crate) fn lcores(&self) -> String {
+    pub fn lcores(&self) -> String {
         format!("0@{},1@{}", self.cpus[0], self.cpus[self.cpus.len() - 1])
     }
 
     /// CPUs for captures, as taskset takes them: all but the polling one.
-    pub(crate) fn others(&self) -> String {
+    pub fn others(&self) -> String {
         let others = &self.cpus[..self.cpus.len() - 1];
         others.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
     }
 
     /// CPU model and count, for people.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model =
             cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
@@ -48,7 +52,7 @@ impl Machine {
 
 /// Puts a process that leads its own session by now ahead of everything else on its CPU. Without this
 /// the scheduler shares each CPU by session, whatever the nice value.
-pub(crate) fn own_group(pid: u32) -> Result<()> {
+pub fn own_group(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/autogroup");
     if fs::exists(&path)? {
         fs::write(&path, "-19").with_context(|| path)?;
@@ -56,23 +60,72 @@ pub(crate) fn own_group(pid: u32) -> Result<()> {
     Ok(())
 }
 
+/// Keeps the session of this process, and so all that it starts, ahead of others. Dropping it gives the
+/// session back what it had.
+#[derive(Debug)]
+pub struct Priority(Option<String>);
+
+impl Priority {
+    /// Does nothing on a kernel that does not schedule by session.
+    pub fn raise() -> Result<Self> {
+        let Ok(before) = fs::read_to_string(OWN_SESSION) else { return Ok(Self(None)) };
+        fs::write(OWN_SESSION, "-19").context(OWN_SESSION)?;
+        Ok(Self(before.trim().rsplit(' ').next().map(str::to_owned)))
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        if let Some(nice) = &self.0 {
+            let _ = fs::write(OWN_SESSION, nice);
+        }
+    }
+}
+
 /// Puts all threads of a process ahead of everything else, without slices.
-pub(crate) fn real_time(pid: u32) -> Result<()> {
+pub fn real_time(pid: u32) -> Result<()> {
     let args = ["-a", "-f", "-p", "50", &pid.to_string()];
     let status = Command::new("chrt").args(args).status().context("run chrt")?;
     ensure!(status.success(), "chrt of process {pid} ended with {status}");
     Ok(())
 }
 
-/// CPU time of all threads of a process, nanoseconds.
-pub(crate) fn cpu_ns(pid: u32) -> Result<u64> {
+/// CPU time of all threads of a process that run, nanoseconds.
+pub fn cpu_ns(pid: u32) -> Result<u64> {
+    threads_cpu_ns(pid, |_| true)
+}
+
+/// CPU time of the threads of a process that run and have such a name, nanoseconds.
+pub fn threads_cpu_ns(pid: u32, named: impl Fn(&str) -> bool) -> Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        let task = task?.path();
+        if !named(fs::read_to_string(task.join("comm")).unwrap_or_default().trim()) {
+            continue;
+        }
+        let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
         let spent = text.split(' ').next().and_then(|first| first.parse::<u64>().ok());
         sum += spent.unwrap_or(0);
     }
     Ok(sum)
+}
+
+/// CPU time of a process, nanoseconds, with that of threads that have ended.
+pub fn process_cpu_ns(pid: u32) -> Result<u64> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+    let spent = Duration::from(clock_gettime(clock_getcpuclockid(pid)?)?);
+    Ok(u64::try_from(spent.as_nanos())?)
+}
+
+/// Resident memory of a process that nobody shares, bytes.
+pub fn private_bytes(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let sizes = text.lines().filter_map(|line| {
+        let (name, size) = line.split_once(':')?;
+        let kib = size.trim().strip_suffix(" kB")?;
+        name.starts_with("Private_").then(|| kib.parse::<u64>().ok())?
+    });
+    Ok(sizes.sum::<u64>() * 1024)
 }
 
 fn parse_list(text: &str) -> Option<Vec<usize>> {

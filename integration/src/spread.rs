@@ -4,15 +4,18 @@ use std::fmt;
 
 /// Of one number over the rounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spread {
-    pub(crate) low: f64,
-    pub(crate) median: f64,
-    pub(crate) high: f64,
+pub struct Spread {
+    /// First quartile.
+    pub low: f64,
+    /// Median.
+    pub median: f64,
+    /// Third quartile.
+    pub high: f64,
 }
 
 impl Spread {
     /// Of these; all NaN when there are none.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values = values.into_iter().collect::<Vec<_>>();
         values.sort_by(f64::total_cmp);
         let at = |quarter: usize| {

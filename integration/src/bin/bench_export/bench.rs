@@ -1,0 +1,244 @@
+//! Runs the rounds: every exporter in each, so that what the machine does to one it does to all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pmdscope_integration::fake::Fake;
+use pmdscope_integration::machine::{process_cpu_ns, threads_cpu_ns};
+use pmdscope_integration::process::Process;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::site::{Site, started};
+
+use crate::exporters::{Exporters, Programs, Who};
+use crate::http::Client;
+use crate::plan::{Case, PAUSE, rested_scrapes, scrapes};
+
+/// Name of DPDK's threads that answer.
+const TELEMETRY: &str = "telemetry-v2";
+/// Longer than what a tool may remember of an app without asking again.
+const FORGET: Duration = Duration::from_millis(1500);
+/// Before the first scrape that counts.
+const WARM: usize = 5;
+
+/// Scrapes of one exporter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Round {
+    /// Time of each scrape of all apps.
+    pub(crate) took: Vec<Duration>,
+    /// CPU time per scrape of all apps, nanoseconds.
+    pub(crate) exporter_ns: f64,
+    /// CPU time per scrape of the answering threads of all apps, nanoseconds.
+    pub(crate) apps_ns: f64,
+}
+
+/// What does not change from round to round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Different series in a scrape.
+    pub(crate) series: usize,
+    /// Lines with a sample, of which there may be two for a series.
+    pub(crate) lines: usize,
+    /// Memory of all exporters, bytes.
+    pub(crate) memory: u64,
+    /// Requests made of all apps for one scrape, a while after the last.
+    pub(crate) requests: usize,
+    /// Telemetry connections made for it.
+    pub(crate) connections: usize,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// Scrapes that follow each other closely.
+    pub(crate) rounds: BTreeMap<(Case, Who), Vec<Round>>,
+    /// Scrapes with more than a second between them, as they are in real life.
+    pub(crate) rested: BTreeMap<(Case, Who), Round>,
+    pub(crate) facts: BTreeMap<(Case, Who), Facts>,
+}
+
+/// The programs, and what was measured so far.
+pub(crate) struct Bench<'a> {
+    pub(crate) programs: Programs,
+    pub(crate) quick: bool,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) results: Results,
+}
+
+/// The apps of one case, and their exporters.
+struct Stage {
+    apps: Vec<Process>,
+    exporters: Vec<(Who, Exporters)>,
+}
+
+impl Bench<'_> {
+    /// All rounds of one case.
+    pub(crate) fn case(&mut self, case: Case, rounds: usize) -> Result<()> {
+        let scratch = Scratch::new()?;
+        let site = Site::new(&scratch, "run", "")?;
+        let names: Vec<_> = (0..case.apps).map(|app| format!("app{app}")).collect();
+        let mut apps = Vec::new();
+        for name in &names {
+            apps.push(site.launch(&scratch, name, case.idle)?);
+        }
+        apps.iter_mut().try_for_each(started)?;
+        let sockets: Vec<_> = names.iter().map(|name| site.socket(name)).collect();
+        let mut stage = Stage { apps, exporters: self.start(&scratch, &site, &sockets)? };
+        for round in 0..rounds {
+            // Who comes first changes from round to round.
+            stage.exporters.rotate_left(usize::from(round > 0));
+            for (who, exporters) in &stage.exporters {
+                ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
+                let measured = measure(&stage, *who, exporters, scrapes(&case, self.quick))
+                    .with_context(|| format!("{case}: {}", who.name()))?;
+                self.results.rounds.entry((case, *who)).or_default().push(measured);
+            }
+        }
+        self.rest(case, &stage)?;
+        for (who, exporters) in &stage.exporters {
+            let facts = facts(*who, exporters)?;
+            self.results.facts.insert((case, *who), facts);
+        }
+        drop(stage.exporters);
+        self.count_requests(case, &scratch, &sockets)
+    }
+
+    /// Scrapes all in turns, each so long after its last scrape that nothing is remembered.
+    fn rest(&mut self, case: Case, stage: &Stage) -> Result<()> {
+        let exporters = &stage.exporters;
+        let mut clients: Vec<_> =
+            exporters.iter().map(|(who, all)| all.clients(who.connection())).collect();
+        let pause = FORGET / u32::try_from(exporters.len())?;
+        for turn in 0..=rested_scrapes(self.quick) {
+            for ((who, exporters), clients) in exporters.iter().zip(&mut clients) {
+                ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
+                sleep(pause);
+                let one = measure_scrapes(stage, exporters, clients, 1)?;
+                if turn > 0 {
+                    self.results.rested.entry((case, *who)).or_default().add(one);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(
+        &self,
+        scratch: &Scratch,
+        site: &Site,
+        sockets: &[PathBuf],
+    ) -> Result<Vec<(Who, Exporters)>> {
+        let mut exporters = Vec::new();
+        for who in Who::ALL {
+            match (who, &self.programs.peer) {
+                (Who::Pmdscope(_), _) => {
+                    let program = &self.programs.pmdscope;
+                    exporters.push((who, Exporters::pmdscope(program, scratch, site)?));
+                }
+                (Who::Peer, Some(program)) => {
+                    exporters.push((who, Exporters::peers(program, scratch, sockets)?));
+                }
+                (Who::Peer, None) => {}
+            }
+        }
+        Ok(exporters)
+    }
+
+    /// Has everything pass through relays once, which count.
+    fn count_requests(&mut self, case: Case, scratch: &Scratch, apps: &[PathBuf]) -> Result<()> {
+        let site = Site::new(scratch, "relays", "")?;
+        let sockets: Vec<_> =
+            (0..apps.len()).map(|app| site.socket(&format!("app{app}"))).collect();
+        let relays = sockets
+            .iter()
+            .zip(apps)
+            .map(|(socket, app)| Fake::relay(socket, app))
+            .collect::<Result<Vec<_>>>()?;
+        let count = || {
+            let requests = relays.iter().map(|relay| relay.exchanges().len()).sum::<usize>();
+            (requests, relays.iter().map(Fake::connections).sum::<usize>())
+        };
+        for (who, exporters) in self.start(scratch, &site, &sockets)? {
+            let mut clients = exporters.clients(who.connection());
+            scrape(&mut clients)?;
+            sleep(FORGET);
+            let before = count();
+            scrape(&mut clients)?;
+            let after = count();
+            if let Some(facts) = self.results.facts.get_mut(&(case, who)) {
+                (facts.requests, facts.connections) = (after.0 - before.0, after.1 - before.1);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One scrape of each client, one after the other.
+fn scrape(clients: &mut [Client]) -> Result<Duration> {
+    clients.iter_mut().map(Client::scrape).sum()
+}
+
+fn measure(stage: &Stage, who: Who, exporters: &Exporters, scrapes: usize) -> Result<Round> {
+    let mut clients = exporters.clients(who.connection());
+    for _ in 0..WARM {
+        scrape(&mut clients)?;
+    }
+    measure_scrapes(stage, exporters, &mut clients, scrapes)
+}
+
+fn measure_scrapes(
+    stage: &Stage,
+    exporters: &Exporters,
+    clients: &mut [Client],
+    scrapes: usize,
+) -> Result<Round> {
+    let (exporter, apps) = (exporters.cpu_ns()?, telemetry_ns(&stage.apps)?);
+    let mut took = Vec::with_capacity(scrapes);
+    for _ in 0..scrapes {
+        took.push(scrape(clients)?);
+        sleep(PAUSE);
+    }
+    let each = |before, after: u64| after.saturating_sub(before) as f64 / scrapes as f64;
+    Ok(Round {
+        took,
+        exporter_ns: each(exporter, exporters.cpu_ns()?),
+        apps_ns: each(apps, telemetry_ns(&stage.apps)?),
+    })
+}
+
+impl Round {
+    /// Adds a round of one scrape.
+    fn add(&mut self, one: Self) {
+        let before = self.took.len() as f64;
+        let mean = |mean: f64, next: f64| (mean * before + next) / (before + 1.0);
+        self.exporter_ns = mean(self.exporter_ns, one.exporter_ns);
+        self.apps_ns = mean(self.apps_ns, one.apps_ns);
+        self.took.extend(one.took);
+    }
+}
+
+/// CPU time of the threads that answer: DPDK starts one for each connection, so most have ended, and
+/// their time is only in that of their process.
+fn telemetry_ns(apps: &[Process]) -> Result<u64> {
+    let of_app = |app: &Process| {
+        let others = threads_cpu_ns(app.pid(), |name| name != TELEMETRY)?;
+        Ok(process_cpu_ns(app.pid())?.saturating_sub(others))
+    };
+    apps.iter().map(of_app).sum()
+}
+
+fn facts(who: Who, exporters: &Exporters) -> Result<Facts> {
+    let mut clients = exporters.clients(who.connection());
+    scrape(&mut clients)?;
+    let (mut series, mut lines) = (0, 0);
+    for client in &clients {
+        let samples = client.body()?.lines().filter(|line| !line.starts_with('#'));
+        let names: Vec<_> = samples.filter_map(|line| line.rsplit_once(' ')).collect();
+        lines += names.len();
+        series += names.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len();
+    }
+    Ok(Facts { series, lines, memory: exporters.memory()?, requests: 0, connections: 0 })
+}

@@ -1,0 +1,128 @@
+//! Who is measured: `pmdscope export`, one for all apps, and DPDK's exporter, one for each.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use pmdscope_integration::exporter::free_address;
+use pmdscope_integration::machine::{private_bytes, process_cpu_ns};
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::site::Site;
+
+use crate::http::{Client, Connection};
+
+/// The peer. Distributions name it with and without its suffix.
+pub(crate) const PEER: &str = "dpdk-telemetry-exporter.py";
+const PEER_NAMES: [&str; 2] = [PEER, "dpdk-telemetry-exporter"];
+/// What names another place for it.
+pub(crate) const PEER_VARIABLE: &str = "DPDK_EXPORTER";
+/// Its third endpoint, cpu, wants DPDK 23.03, and fails with a traceback at each scrape on older ones.
+const PEER_ENDPOINTS: [&str; 2] = ["counters", "memory"];
+
+const START: Duration = Duration::from_secs(10);
+
+/// Who answers, and how it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Pmdscope(Connection),
+    /// Speaks HTTP 1.0 and closes each connection.
+    Peer,
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 3] =
+        [Self::Pmdscope(Connection::New), Self::Pmdscope(Connection::Kept), Self::Peer];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pmdscope(Connection::New) => "pmdscope",
+            Self::Pmdscope(Connection::Kept) => "pmdscope, kept",
+            Self::Peer => PEER,
+        }
+    }
+
+    pub(crate) fn connection(self) -> Connection {
+        match self {
+            Self::Pmdscope(connection) => connection,
+            Self::Peer => Connection::New,
+        }
+    }
+}
+
+/// The programs.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) pmdscope: PathBuf,
+    pub(crate) peer: Option<PathBuf>,
+}
+
+/// The processes that together tell of all apps.
+pub(crate) struct Exporters(Vec<(Process, SocketAddr)>);
+
+impl Exporters {
+    /// One `pmdscope export` for all apps of a site.
+    pub(crate) fn pmdscope(program: &Path, scratch: &Scratch, site: &Site) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(program);
+        command.args(["export", "--listen", &address.to_string()]).args(site.config());
+        Ok(Self(vec![(start("pmdscope", &mut command, scratch, address)?, address)]))
+    }
+
+    /// One peer for each socket.
+    pub(crate) fn peers(program: &Path, scratch: &Scratch, sockets: &[PathBuf]) -> Result<Self> {
+        let peer = |(number, socket): (usize, &PathBuf)| {
+            let address = free_address()?;
+            let mut command = Command::new("python3");
+            command.arg(program).args(["-o", &format!("openmetrics://{address}")]);
+            command.args(PEER_ENDPOINTS.iter().flat_map(|endpoint| ["-e", endpoint]));
+            command.arg("-s").arg(socket);
+            let name = format!("peer{number}");
+            Ok((start(&name, &mut command, scratch, address)?, address))
+        };
+        Ok(Self(sockets.iter().enumerate().map(peer).collect::<Result<_>>()?))
+    }
+
+    /// A client for each.
+    pub(crate) fn clients(&self, connection: Connection) -> Vec<Client> {
+        self.0.iter().map(|(_, address)| Client::new(*address, connection)).collect()
+    }
+
+    /// CPU time that they took so far, nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> Result<u64> {
+        self.0.iter().map(|(process, _)| process_cpu_ns(process.pid())).sum()
+    }
+
+    /// Memory of their own, bytes.
+    pub(crate) fn memory(&self) -> Result<u64> {
+        self.0.iter().map(|(process, _)| private_bytes(process.pid())).sum()
+    }
+}
+
+fn start(
+    name: &str,
+    command: &mut Command,
+    scratch: &Scratch,
+    address: SocketAddr,
+) -> Result<Process> {
+    let mut process = Process::spawn(name, command, scratch.dir())?;
+    wait_until(name, START, || {
+        if let Some(status) = process.exited()? {
+            bail!("{name} ended at once ({status}):\n{}", process.output());
+        }
+        Ok(TcpStream::connect(address).is_ok())
+    })?;
+    Ok(process)
+}
+
+/// Where the user has the peer.
+pub(crate) fn find_peer() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(PEER_VARIABLE) {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(["/usr/bin".into()]);
+    dirs.flat_map(|dir| PEER_NAMES.map(|name| dir.join(name))).find(|file| file.is_file())
+}

@@ -1,0 +1,121 @@
+//! `make bench-export`: `pmdscope export` against DPDK's own exporter, on the same apps in one run.
+//!
+//! The numbers are for people to read: a slow machine is no failure.
+
+mod bench;
+mod exporters;
+mod http;
+mod plan;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::machine::{Machine, Priority};
+use pmdscope_integration::programs;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::bench::{Bench, Results};
+use crate::exporters::{PEER, PEER_VARIABLE, Programs, find_peer};
+use crate::plan::PAUSE;
+
+const HELP: &str = "\
+Usage: pmdscope-bench-export [options]
+
+Measures `pmdscope export` and DPDK's dpdk-telemetry-exporter.py (DPDK 24.07 and later) on idle DPDK
+apps, in turns. Needs root and two CPUs; without them it says so and ends with status 0. The peer is
+$DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
+
+  --quick           half a minute instead of some minutes
+  --rounds N        repeat everything N times (7; with --quick 3)
+  --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
+";
+
+#[derive(Debug, Default)]
+struct Options {
+    quick: bool,
+    rounds: Option<usize>,
+    pmdscope: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("pmdscope-bench-export: {error:#}; see --help");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pmdscope-bench-export: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} without a value"));
+        match word.as_str() {
+            "--quick" => options.quick = true,
+            "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
+            "--pmdscope" => options.pmdscope = Some(value()?.into()),
+            "--help" | "-h" => return Ok(None),
+            _ => bail!("unknown option {word}"),
+        }
+    }
+    ensure!(options.rounds != Some(0), "--rounds is at least 1");
+    Ok(Some(options))
+}
+
+fn run(options: &Options) -> Result<()> {
+    let machine = match Machine::new()? {
+        Some(machine) if rustix::process::geteuid().is_root() => machine,
+        _ => {
+            println!("SKIP: bench-export: needs root and two CPUs");
+            return Ok(());
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
+    let programs = Programs { pmdscope, peer: find_peer() };
+    println!("pmdscope export against {PEER}, on {}.", machine.describe());
+    println!("{} ms between two scrapes.", PAUSE.as_millis());
+    if programs.peer.is_none() {
+        println!("SKIP: no {PEER} in $PATH or ${PEER_VARIABLE}: pmdscope is measured alone.");
+    }
+    let _priority = Priority::raise()?;
+    let results = Results::default();
+    measure(Bench { programs, quick: options.quick, stop: &stop, results }, options.rounds)
+}
+
+/// Runs the cases. What was measured until ^C, or a failure, is still told.
+fn measure(mut bench: Bench<'_>, rounds: Option<usize>) -> Result<()> {
+    let cases = plan::cases(bench.quick);
+    let rounds = rounds.unwrap_or(if bench.quick { 3 } else { 7 });
+    let mut result = Ok(());
+    for case in &cases {
+        let begin = Instant::now();
+        result = bench.case(*case, rounds);
+        if result.is_err() {
+            break;
+        }
+        eprintln!("{case}: {:.0} s", begin.elapsed().as_secs_f64());
+    }
+    print!("{}", report::tables(&bench.results, &cases));
+    if bench.stop.load(Ordering::Relaxed) { Ok(()) } else { result }
+}

@@ -1,0 +1,52 @@
+//! What is measured.
+
+use std::fmt;
+use std::time::Duration;
+
+use pmdscope_integration::site::Idle;
+
+/// So many apps of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Case {
+    pub(crate) apps: usize,
+    pub(crate) idle: Idle,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { apps, idle: Idle { ports, queues, linked } } = self;
+        let many = if *apps == 1 { String::new() } else { format!("{apps} apps of ") };
+        write!(f, "{many}{ports} x {queues}{}", if *linked { ", libpmdscope" } else { "" })
+    }
+}
+
+/// Ports of one app, queues of each port. Debian builds DPDK for 32 ports at most.
+const SHAPES: &[(u16, u16)] = &[(1, 1), (4, 4), (16, 16), (32, 64)];
+const QUICK_SHAPES: &[(u16, u16)] = &[(1, 1), (16, 16)];
+/// What each of several apps has.
+const SEVERAL: (u16, u16) = (4, 4);
+
+/// Time between two scrapes: nobody scrapes without a pause, and a pause cools caches.
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
+
+/// All cases, the larger ones last.
+pub(crate) fn cases(quick: bool) -> Vec<Case> {
+    let case = |apps, (ports, queues), linked| Case { apps, idle: Idle { ports, queues, linked } };
+    let shapes = if quick { QUICK_SHAPES } else { SHAPES };
+    let several: &[usize] = if quick { &[5] } else { &[5, 20] };
+    let one = shapes.iter().flat_map(|&shape| [false, true].map(|linked| case(1, shape, linked)));
+    let many = several.iter().flat_map(|&n| [false, true].map(|linked| case(n, SEVERAL, linked)));
+    one.chain(many).collect()
+}
+
+/// Scrapes of each kind in one round: fewer where each takes longer.
+pub(crate) fn scrapes(case: &Case, quick: bool) -> usize {
+    let ports = case.apps * usize::from(case.idle.ports);
+    let most = if quick { 100 } else { 200 };
+    (most / ports.max(1).div_ceil(8)).max(20)
+}
+
+/// Scrapes of each kind that have a rest before them.
+pub(crate) fn rested_scrapes(quick: bool) -> usize {
+    if quick { 5 } else { 15 }
+}

@@ -1,0 +1,211 @@
+//! What was measured, as tables, and what it was measured for.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use pmdscope_integration::spread::Spread;
+
+use crate::bench::{Results, Round};
+use crate::exporters::{PEER, Who};
+use crate::http::Connection;
+use crate::plan::Case;
+
+const NEW: Who = Who::Pmdscope(Connection::New);
+const KEPT: Who = Who::Pmdscope(Connection::Kept);
+/// Series of pmdscope to those of the peer.
+const SERIES_AIM: f64 = 3.0;
+/// CPU time of the app, pmdscope's to the peer's.
+const CPU_AIM: f64 = 1.0 / 3.0;
+
+/// All tables.
+pub(crate) fn tables(results: &Results, cases: &[Case]) -> String {
+    let mut out = String::new();
+    let cases: Vec<_> =
+        cases.iter().filter(|case| results.rounds.contains_key(&(**case, NEW))).collect();
+    times(&mut out, results, &cases);
+    rested(&mut out, results, &cases);
+    costs(&mut out, results, &cases);
+    aims(&mut out, results, &cases);
+    out
+}
+
+fn times(out: &mut String, results: &Results, cases: &[&Case]) {
+    let _ = writeln!(
+        out,
+        "\nOne scrape of everything, ms: p50 by round, median (quartiles), and p99 of all rounds\n"
+    );
+    let _ = writeln!(
+        out,
+        "| apps, ports x queues | pmdscope, p50 | p99 | kept connection, p50 | p99 | {PEER}, p50 | p99 | ratio of p50 |"
+    );
+    let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
+    for case in cases {
+        let cells = Who::ALL.map(|who| {
+            rounds(results, case, who).map_or("- | -".to_owned(), |rounds| {
+                format!("{:.3} | {:.2}", p50(rounds), p99(rounds))
+            })
+        });
+        let ratio = ratio(results, case, NEW, |round| percentile(&round.took, 50));
+        let _ = writeln!(out, "| {case} | {} | {} |", cells.join(" | "), told(ratio, 1));
+    }
+}
+
+fn rested(out: &mut String, results: &Results, cases: &[&Case]) {
+    let _ = writeln!(
+        out,
+        "\nThe same with more than a second between scrapes, ms: p50, and mean CPU time of the apps\n"
+    );
+    let _ = writeln!(
+        out,
+        "| apps, ports x queues | kept connection | CPU of the apps | {PEER} | CPU of the apps | ratio of p50 | of the peer's CPU |"
+    );
+    let _ = writeln!(out, "|---|---|---|---|---|---|---|");
+    for case in cases {
+        let of = |who| results.rested.get(&(**case, who));
+        let cells = [KEPT, Who::Peer].map(|who| {
+            of(who).map_or("- | -".to_owned(), |round| {
+                format!("{:.3} | {:.3}", percentile(&round.took, 50), round.apps_ns / 1e6)
+            })
+        });
+        let both = of(KEPT).zip(of(Who::Peer));
+        let ratio =
+            both.map(|(ours, peer)| percentile(&peer.took, 50) / percentile(&ours.took, 50));
+        let share = both.map(|(ours, peer)| ours.apps_ns / peer.apps_ns);
+        let _ = writeln!(
+            out,
+            "| {case} | {} | {} | {} |",
+            cells.join(" | "),
+            told(ratio, 1),
+            told(share, 2)
+        );
+    }
+}
+
+fn costs(out: &mut String, results: &Results, cases: &[&Case]) {
+    let _ = writeln!(
+        out,
+        "\nWhat one scrape of everything takes: CPU time in ms, median (quartiles), and the rest\n"
+    );
+    let _ = writeln!(
+        out,
+        "| apps, ports x queues | who | CPU of the exporter | CPU of the apps | of the peer's | requests | connections | series | MiB |"
+    );
+    let _ = writeln!(out, "|---|---|---|---|---|---|---|---|---|");
+    for case in cases {
+        for who in [NEW, Who::Peer] {
+            let Some(rounds) = rounds(results, case, who) else { continue };
+            let Some(facts) = results.facts.get(&(**case, who)) else { continue };
+            let share = match who {
+                Who::Peer => String::new(),
+                Who::Pmdscope(_) => {
+                    told(ratio(results, case, who, |r| r.apps_ns).map(|r| 1.0 / r), 2)
+                }
+            };
+            let twice = match facts.lines - facts.series {
+                0 => String::new(),
+                more => format!(" (and {more} twice)"),
+            };
+            let _ = writeln!(
+                out,
+                "| {case} | {} | {:.3} | {:.3} | {share} | {} | {} | {}{twice} | {:.1} |",
+                who.name(),
+                Spread::of(rounds.iter().map(|round| round.exporter_ns / 1e6)),
+                Spread::of(rounds.iter().map(|round| round.apps_ns / 1e6)),
+                facts.requests,
+                facts.connections,
+                facts.series,
+                facts.memory as f64 / f64::from(1 << 20),
+            );
+        }
+    }
+}
+
+/// What a number should be.
+#[derive(Clone, Copy)]
+enum Aim {
+    Most(f64),
+    Least(f64),
+}
+
+impl Aim {
+    fn met(self, measured: f64) -> bool {
+        match self {
+            Self::Most(bound) => measured <= bound,
+            Self::Least(bound) => measured >= bound,
+        }
+    }
+
+    fn told(self) -> String {
+        match self {
+            Self::Most(bound) => format!("<= {bound:.2}"),
+            Self::Least(bound) => format!(">= {bound:.2}"),
+        }
+    }
+}
+
+/// What was aimed for. A missed aim is told, and is no failure of the run.
+fn aims(out: &mut String, results: &Results, cases: &[&Case]) {
+    let _ = writeln!(out, "\nAims\n\n| | aim | measured | met |\n|---|---|---|---|");
+    for case in cases {
+        for (what, aim, measured) in times_aimed_for(results, case) {
+            told_aim(out, case, what, aim, Some(measured));
+        }
+        let series = |who| results.facts.get(&(**case, who)).map(|facts| facts.series as f64);
+        let times = series(NEW).zip(series(Who::Peer)).map(|(ours, peer)| ours / peer);
+        told_aim(out, case, "series, to the peer's", Aim::Least(SERIES_AIM), times);
+        let share = ratio(results, case, NEW, |round| round.apps_ns).map(|ratio| 1.0 / ratio);
+        told_aim(out, case, "CPU of the apps, to the peer's", Aim::Most(CPU_AIM), share);
+    }
+}
+
+fn times_aimed_for(results: &Results, case: &Case) -> Vec<(&'static str, Aim, f64)> {
+    let most = match (case.apps, case.idle.ports, case.idle.queues) {
+        (1, 1, 1) => 0.1,
+        (1, 16, 16) => 0.3,
+        _ => return Vec::new(),
+    };
+    [(KEPT, "p50 of a kept connection, ms"), (NEW, "p50 of a new connection, ms")]
+        .into_iter()
+        .filter_map(|(who, what)| {
+            Some((what, Aim::Most(most), p50(rounds(results, case, who)?).median))
+        })
+        .collect()
+}
+
+fn told_aim(out: &mut String, case: &Case, what: &str, aim: Aim, measured: Option<f64>) {
+    let Some(measured) = measured else { return };
+    let met = if aim.met(measured) { "yes" } else { "no" };
+    let _ = writeln!(out, "| {case}: {what} | {} | {measured:.3} | {met} |", aim.told());
+}
+
+fn rounds<'a>(results: &'a Results, case: &Case, who: Who) -> Option<&'a [Round]> {
+    results.rounds.get(&(*case, who)).map(Vec::as_slice)
+}
+
+/// By round, milliseconds.
+fn p50(rounds: &[Round]) -> Spread {
+    Spread::of(rounds.iter().map(|round| percentile(&round.took, 50)))
+}
+
+/// Of all rounds, milliseconds.
+fn p99(rounds: &[Round]) -> f64 {
+    let all: Vec<_> = rounds.iter().flat_map(|round| &round.took).copied().collect();
+    percentile(&all, 99)
+}
+
+fn percentile(took: &[Duration], percent: usize) -> f64 {
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
+}
+
+/// The peer's number to that of `who`, of the same round; the median.
+fn ratio(results: &Results, case: &Case, who: Who, of: impl Fn(&Round) -> f64) -> Option<f64> {
+    let (ours, peer) = (rounds(results, case, who)?, rounds(results, case, Who::Peer)?);
+    Some(Spread::of(ours.iter().zip(peer).map(|(ours, peer)| of(peer) / of(ours))).median)
+}
+
+fn told(number: Option<f64>, digits: usize) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
+}
