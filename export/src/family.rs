@@ -59,6 +59,13 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
+impl Family {
+    /// The number of series that this becomes in Prometheus.
+    pub fn series(&self) -> usize {
+        self.samples.iter().map(|sample| sample.value.series()).sum()
+    }
+}
+
 /// Values of a metric's labels, in its order; shared by all samples about the same thing.
 pub type Labels = Arc<[String]>;
 
@@ -80,6 +87,16 @@ pub enum Value {
     Number(f64),
     /// Counts per bucket.
     Histogram(Histogram),
+}
+
+impl Value {
+    fn series(&self) -> usize {
+        match self {
+            Self::Count(_) | Self::Number(_) => 1,
+            // Sum and count come in pairs.
+            Self::Histogram(told) => told.buckets.len() + 1 + 2 * usize::from(told.sum.is_some()),
+        }
+    }
 }
 
 /// A classic histogram.

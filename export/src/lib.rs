@@ -5,9 +5,15 @@
 //! an app could not be asked.
 
 pub mod address;
+pub mod caps;
 pub mod catalogue;
 pub mod family;
+#[cfg(test)]
+mod fixture;
 pub mod health;
+pub mod metrics;
 pub mod options;
+pub mod text;
 
+pub use caps::Caps;
 pub use options::Options;

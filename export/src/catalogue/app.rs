@@ -50,6 +50,11 @@ metrics! { APP:
          answers. Absent while that is unknown.";
     APP_SECONDARIES = Gauge "dpdk_app_secondary_processes" ["app"]
         "Secondary processes that share the app's memory. They have no telemetry of their own.";
+    APP_CONTROL_THREADS_SHARE_LCORE_CPU = Gauge "dpdk_app_control_threads_share_lcore_cpu" ["app"]
+        "1 when the app's control threads, which answer telemetry, may run on the CPU of a polling \
+         lcore, so that every request interrupts the data path: give the process a CPU without an lcore.";
+    APP_TSC_HERTZ = Gauge "dpdk_app_tsc_hertz" ["app"]
+        "Frequency of the time stamp counter, in which most apps count their cycles; libpmdscope only.";
     APP_PORTS = Gauge "dpdk_app_ports" ["app"]
         "Ports the app has. 0: it runs and can neither receive nor send; its NIC is bound to the wrong \
          driver, or its -a and --vdev options name none.";
@@ -64,9 +69,4 @@ metrics! { APP:
     APP_UNHEALTHY_REASON = Gauge "dpdk_app_unhealthy_reason" ["app" "reason"]
         "1 for each thing that is wrong with the app and worth a warning, tolerated or not. All reasons \
          are always present. pmdscope check gives the numbers and what to do next.";
-    APP_CONTROL_THREADS_SHARE_LCORE_CPU = Gauge "dpdk_app_control_threads_share_lcore_cpu" ["app"]
-        "1 when the app's control threads, which answer telemetry, may run on the CPU of a polling \
-         lcore, so that every request interrupts the data path: give the process a CPU without an lcore.";
-    APP_TSC_HERTZ = Gauge "dpdk_app_tsc_hertz" ["app"]
-        "Frequency of the time stamp counter, in which most apps count their cycles; libpmdscope only.";
 }

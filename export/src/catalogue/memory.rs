@@ -22,8 +22,7 @@ metrics! { POOL:
          scrapes is seen. Size pools by this.";
     MEMPOOL_EXHAUSTED_IN = Gauge "dpdk_mempool_exhausted_in_seconds" ["app" "pool"]
         "Time until the pool is empty if it goes on as now; present only while it drains steadily. Look \
-         at dpdk_mbuf_leaked, then at queues that fill. Of a stock app only when scraped at least every \
-         6 s.";
+         at dpdk_mbuf_leaked, then at queues that fill. Five scrapes are needed to tell.";
     MEMPOOL_LCORE_CACHED_OBJECTS = Gauge "dpdk_mempool_lcore_cached_objects" ["app" "pool" "lcore"]
         "Free objects in the cache of one lcore; libpmdscope only. Caches of lcores that do not work \
          keep objects from those that do.";

@@ -1,0 +1,287 @@
+//! A world with one app of each kind, for tests.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pmdscope_telemetry::discover::{App, AppState, Unreachable};
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::finding::{self, Rules};
+use pmdscope_telemetry::fleet::{Judge, unasked};
+use pmdscope_telemetry::inventory::{ExpectedApp, Inventory};
+use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
+use pmdscope_telemetry::sample::*;
+use pmdscope_telemetry::world::{Event, World};
+
+use crate::caps::Caps;
+use crate::metrics::{Counters, View};
+
+const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
+
+/// An app linked with libpmdscope, a stock app, one that has ended, one without telemetry, and one
+/// that is expected and never ran.
+pub(crate) fn world() -> World {
+    let mut world = World { realtime_ns: REALTIME_NS, ..World::default() };
+    let rules = Rules { expected: expected(), ..Rules::default() };
+    for sample in [linked(), stock("old"), stock("ended")] {
+        world.apply(Judge::new(rules.clone()).sampled(sample));
+    }
+    let ended = AppState::Unreachable(Unreachable::Refused);
+    for app in [app("ended", ended), app("mute", AppState::NoTelemetry)] {
+        world.apply(unasked(&app).unwrap());
+    }
+    world.apply(Event::Lost {
+        app: "missing".to_owned(),
+        class: ErrorClass::Missing,
+        reason: "is expected, and does not run".to_owned(),
+        finding: Some(finding::judge_missing("missing")),
+    });
+    world
+}
+
+pub(crate) fn expected() -> Inventory {
+    let app = |name: &str, ports: &[&str]| ExpectedApp {
+        name: name.to_owned(),
+        ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+        ..ExpectedApp::default()
+    };
+    Inventory { apps: vec![app("fwd", &["0000:03:00.0"]), app("missing", &["net_a", "net_b"])] }
+}
+
+/// With histograms, and otherwise as by default.
+pub(crate) fn caps() -> Caps {
+    Caps { queue_histograms: true, ..Caps::default() }
+}
+
+pub(crate) fn view<'a>(caps: &'a Caps, expected: &'a Inventory) -> View<'a> {
+    let counters = Counters { collections: 7, shared_scrapes: 2 };
+    View { caps, tolerate: &[], expected, counters, only: None }
+}
+
+fn app(name: &str, state: AppState) -> App {
+    let dir = PathBuf::from("/run/dpdk").join(name);
+    let socket = dir.join("dpdk_telemetry.v2");
+    App { name: name.to_owned(), dir, socket, pid: Some(9), dpdk_version: None, state }
+}
+
+/// Only what every sample has.
+pub(crate) fn sample(name: &str) -> Sample {
+    Sample {
+        schema: SAMPLE_SCHEMA,
+        realtime_ns: REALTIME_NS,
+        monotonic_ns: 5_000_000_000,
+        duration_ns: 123_000,
+        requests: 12,
+        app: AppIdentity {
+            name: name.to_owned(),
+            pid: 7,
+            start_ticks: 70,
+            start_realtime_ns: 1_699_999_000_000_000_000,
+            dpdk_version: "DPDK 24.11.1".to_owned(),
+            exe: Some(format!("/usr/bin/{name}")),
+            eal_args: vec![name.to_owned(), "-a".to_owned(), "0000:03:00.0".to_owned()],
+        },
+        control_shares_poll_cpu: Some(true),
+        ..Sample::default()
+    }
+}
+
+/// An app with a sample like this.
+pub(crate) fn world_of(sample: Sample) -> World {
+    let mut world = World { realtime_ns: REALTIME_NS, ..World::default() };
+    world.apply(Judge::new(Rules::default()).sampled(sample));
+    world
+}
+
+/// As the driver and the kernel tell it.
+pub(crate) fn stock(name: &str) -> Sample {
+    let counters = ["rx_q0_packets", "rx_q0_bytes", "rx_q0_errors", "tx_q0_packets", "tx_q0_bytes"]
+        .into_iter()
+        .chain(["rx_missed_errors", "rx_size_64_packets"]);
+    let xstats = counters.zip(1000..).map(|(name, value)| (name.to_owned(), value)).collect();
+    Sample {
+        ports: vec![PortSample { xstats, ..port(0, "0000:03:00.0", 1) }],
+        pools: vec![pool("mb_pool_0")],
+        rings: vec![RingSample { name: "work".into(), capacity: 1023, used: 5, high_water: None }],
+        devices: vec![DeviceSample {
+            address: "0000:03:00.0".to_owned(),
+            present: true,
+            network: true,
+            driver: Some("vfio-pci".to_owned()),
+        }],
+        threads: vec![ThreadSample {
+            lcore: 1,
+            tid: 71,
+            cpus: "2-3".to_owned(),
+            cpu: 2,
+            voluntary_switches: 3,
+            involuntary_switches: 40,
+        }],
+        heaps: vec![HeapSample {
+            name: "socket_0".to_owned(),
+            size: 64 << 20,
+            allocated: 40 << 20,
+            free: 24 << 20,
+            greatest_free: 20 << 20,
+            allocations: 321,
+        }],
+        usage: vec![UsageSample { lcore: 1, busy: 600, total: 1000 }],
+        secondaries: 1,
+        ..sample(name)
+    }
+}
+
+/// The same with libpmdscope, and with a leak.
+pub(crate) fn linked() -> Sample {
+    Sample {
+        queues: vec![queue(0, 0, Direction::Rx), queue(0, 0, Direction::Tx)],
+        rings: vec![RingSample {
+            name: "work".to_owned(),
+            capacity: 1023,
+            used: 5,
+            high_water: Some(HighWater { window: 900, ever: 1023 }),
+        }],
+        pools: vec![PoolSample {
+            high_water: Some(HighWater { window: 2100, ever: 3000 }),
+            lcore_caches: BTreeMap::from([(1, 60)]),
+            ..pool("mb_pool_0")
+        }],
+        lcores: vec![lcore(1)],
+        tee: vec![tee(3, 1)],
+        ledger: vec![ledger()],
+        sites: vec![site("src/fwd.c:120", 40), site("src/fwd.c:77", 2)],
+        stages: vec![StageSample { stage: "reorder".into(), held: 12, ..StageSample::default() }],
+        library: Some(LibrarySample {
+            version: "1.2.3".to_owned(),
+            tsc_hz: 2_100_000_000,
+            abandoned_bytes: 4096,
+            ..LibrarySample::default()
+        }),
+        ..stock("fwd")
+    }
+}
+
+pub(crate) fn port(id: u16, device: &str, queues: u16) -> PortSample {
+    PortSample {
+        id,
+        device: device.to_owned(),
+        started: true,
+        link_up: Some(true),
+        link_mbps: Some(10_000),
+        mtu: 1500,
+        rx_queues: queues,
+        tx_queues: queues,
+        numa_node: 0,
+        promiscuous: Some(true),
+        mac: Some("02:00:00:00:00:01".to_owned()),
+        stats: PortStats {
+            rx_packets: u64::MAX,
+            tx_packets: 20,
+            rx_bytes: 640,
+            tx_bytes: 1280,
+            rx_missed: 5,
+            rx_errors: 1,
+            tx_errors: 2,
+            rx_nombuf: 3,
+        },
+        ..PortSample::default()
+    }
+}
+
+pub(crate) fn pool(name: &str) -> PoolSample {
+    PoolSample {
+        name: name.to_owned(),
+        size: 16_383,
+        element_bytes: 2432,
+        cache_size: 256,
+        socket: 0,
+        occupancy: Some(Occupancy { common: 14_000, cached: 383, in_use: 2000 }),
+        ..PoolSample::default()
+    }
+}
+
+pub(crate) fn queue(port: u16, queue: u16, direction: Direction) -> QueueSample {
+    let received = direction == Direction::Rx;
+    QueueSample {
+        port,
+        queue,
+        direction,
+        polls: 90,
+        empty: 60,
+        packets: 31,
+        bytes: 1984,
+        depth: received.then_some(17),
+        depth_high_water: received.then_some(HighWater { window: 800, ever: 1024 }),
+        descriptors: Some(1024),
+        bursts: vec![29, 1, 0, 0, 0, 0, 0, 0],
+        depths: vec![60, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    }
+}
+
+fn lcore(lcore: u32) -> LcoreSample {
+    LcoreSample {
+        lcore,
+        role: "worker".to_owned(),
+        tid: 8,
+        polls: 1000,
+        busy_polls: 300,
+        packets: 4000,
+        idle_us: 250_000,
+        gap_window_max_us: 1500,
+        gap_max_us: 9000,
+        gap_max_realtime_ns: REALTIME_NS,
+        stalls: 4,
+        gaps: vec![900, 80, 15, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+    }
+}
+
+pub(crate) fn tee(session: u64, lcore: u32) -> TeeSample {
+    TeeSample {
+        session,
+        pid: 99,
+        armed: true,
+        lcore,
+        ring_bytes: 1 << 20,
+        used_bytes: 4096,
+        records: 500,
+        dropped: 6,
+        filtered: 70,
+        sampled_out: 0,
+    }
+}
+
+fn ledger() -> LedgerSample {
+    LedgerSample {
+        name: "mb_pool_0".to_owned(),
+        size: 16_383,
+        common: 14_000,
+        cached: 383,
+        rx_posted: 1024,
+        tx_pending: 32,
+        rings: 5,
+        held: 897,
+        leaked: 42,
+        lost_at_least: 0,
+        armed: true,
+        slope_milli: 2500,
+        exhausted_in_ms: Some(240_500),
+        double_frees: 1,
+        use_after_frees: 2,
+        ..LedgerSample::default()
+    }
+}
+
+pub(crate) fn site(site: &str, count: u64) -> SiteSample {
+    SiteSample {
+        pool: "mb_pool_0".to_owned(),
+        site: site.to_owned(),
+        function: "forward".to_owned(),
+        operation: "rx".to_owned(),
+        kind: SiteKind::Leak,
+        id: 18,
+        count,
+        events: count,
+        oldest_ms: 1000 * count,
+        newest_ms: 10,
+        first_realtime_ns: REALTIME_NS,
+    }
+}

@@ -1,0 +1,177 @@
+//! The exporter itself, and apps as a whole.
+
+use std::time::Duration;
+
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::finding::LINTS;
+use pmdscope_telemetry::sample::{AppIdentity, Sample as Told};
+use pmdscope_telemetry::world::{Member, Status, World};
+
+use super::row::{Families, Row, labels};
+use super::{Live, View};
+use crate::catalogue::{self as metric};
+use crate::family::{Family, Labels, Sample, Value};
+use crate::health::Health;
+
+/// The exporter's own families before all others, and the number of series, which counts itself.
+pub(super) fn exporter(
+    suppressed: Families,
+    others: Families,
+    world: &World,
+    view: &View<'_>,
+) -> Vec<Family> {
+    let mut first = Families::default();
+    if view.only.is_none() {
+        own(&mut first, world, view);
+    }
+    let mut all = first.into_vec();
+    all.extend(suppressed.into_vec());
+    all.extend(others.into_vec());
+    if view.only.is_none() {
+        let series = 1 + all.iter().map(Family::series).sum::<usize>();
+        let sample = Sample { labels: [].into(), value: series.into() };
+        all.insert(1, Family { metric: &metric::EXPORTER_SERIES, samples: vec![sample] });
+    }
+    all
+}
+
+fn own(families: &mut Families, world: &World, view: &View<'_>) {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
+    let found = world.apps.iter().filter(|app| !never_ran(app)).count();
+    let numbers = [
+        (&metric::EXPORTER_COLLECTIONS, view.counters.collections),
+        (&metric::EXPORTER_SHARED_SCRAPES, view.counters.shared_scrapes),
+        (&metric::APPS_DISCOVERED, found as u64),
+        (&metric::APPS_EXPECTED, view.expected.apps.len() as u64),
+    ];
+    for (metric, value) in numbers {
+        families.add(metric, [Sample { labels: [].into(), value: value.into() }]);
+    }
+}
+
+/// Expected, and never seen.
+fn never_ran(app: &Member) -> bool {
+    app.findings.iter().any(|finding| finding.lint == "app_missing")
+}
+
+pub(super) fn families(
+    families: &mut Families,
+    apps: &[&Member],
+    live: &[Live<'_>],
+    view: &View<'_>,
+) {
+    let members: Vec<Row<&Member>> =
+        apps.iter().map(|app| Row { labels: labels(&app.name, []), of: *app }).collect();
+    let answers = |app: &Member| app.status == Status::Live;
+    families.per(&metric::UP, &members, |app| asked(app).then(|| answers(app)));
+    families.add(&metric::COLLECT_ERRORS, apps.iter().flat_map(|app| errors(app)));
+    round(families, live);
+    families.add(&metric::APP_INFO, apps.iter().filter_map(|app| identity(app)));
+    families.per(&metric::APP_START, &members, |app| {
+        let started = app.model.as_ref()?.sample.app.start_realtime_ns;
+        (started > 0).then(|| seconds(started))
+    });
+    families.per(&metric::APP_LAST_SEEN, &members, |app| {
+        Some(seconds(app.model.as_ref()?.sample.realtime_ns))
+    });
+    families.per(&metric::APP_TELEMETRY_ENABLED, &members, |app| {
+        let off = app.findings.iter().any(|finding| finding.lint == "telemetry_off");
+        (off || answers(app)).then_some(!off)
+    });
+    state(families, live);
+    families.per(&metric::APP_EXPECTED_PORTS, &members, |app| expected_ports(app, view));
+    let judged: Vec<Row<Health<'_>>> = members
+        .iter()
+        .filter(|row| asked(row.of))
+        .map(|row| Row { labels: row.labels.clone(), of: Health::of(row.of, view.tolerate) })
+        .collect();
+    families.per(&metric::APP_HEALTHY, &judged, |health| Some(health.ready));
+    families.add(&metric::APP_UNHEALTHY_REASON, judged.iter().flat_map(|row| reasons(&row.of)));
+}
+
+/// As many as the app that was heard of last ought to have; of one that never was, as configured.
+fn expected_ports(app: &Member, view: &View<'_>) -> Option<usize> {
+    if let Some(model) = &app.model {
+        return Some(view.expected.expectation(&model.sample).min_ports);
+    }
+    let name = view.expected.app(&app.name)?.name.clone();
+    let app = AppIdentity { name, ..AppIdentity::default() };
+    let never_heard_of = Told { app, ..Told::default() };
+    Some(view.expected.expectation(&never_heard_of).min_ports)
+}
+
+/// Of an app that was just found nothing is known, not even that it is down.
+fn asked(app: &Member) -> bool {
+    app.status != Status::Waiting
+}
+
+fn errors(app: &Member) -> impl Iterator<Item = Sample> {
+    ErrorClass::ALL.into_iter().map(|class| Sample {
+        labels: labels(&app.name, [class.name().to_owned()]),
+        value: app.errors.get(&class).copied().unwrap_or(0).into(),
+    })
+}
+
+fn reasons(health: &Health<'_>) -> impl Iterator<Item = Sample> {
+    LINTS.into_iter().map(|lint| Sample {
+        labels: labels(health.app, [lint.to_owned()]),
+        value: health.reasons.iter().any(|reason| reason.reason == lint).into(),
+    })
+}
+
+/// How the app was asked.
+fn round(families: &mut Families, live: &[Live<'_>]) {
+    let told = told(live);
+    families.per(&metric::COLLECT_DURATION, &told, |told| Some(seconds(told.duration_ns)));
+    families.per(&metric::COLLECT_REQUESTS, &told, |told| Some(u64::from(told.requests)));
+    families.per(&metric::COLLECT_PARTIAL, &told, |told| Some(told.partial.len()));
+}
+
+fn state(families: &mut Families, live: &[Live<'_>]) {
+    let told = told(live);
+    families.per(&metric::APP_SECONDARIES, &told, |told| Some(u64::from(told.secondaries)));
+    families.per(&metric::APP_CONTROL_THREADS_SHARE_LCORE_CPU, &told, |told| {
+        let library = told.library.as_ref().map(|library| library.control_shares_poll_cpu);
+        told.control_shares_poll_cpu.or(library)
+    });
+    families.per(&metric::APP_TSC_HERTZ, &told, |told| {
+        told.library.as_ref().map(|library| library.tsc_hz).filter(|hertz| *hertz > 0)
+    });
+    families.per(&metric::APP_PORTS, &told, |told| ports_known(told).then_some(told.ports.len()));
+    families.per(&metric::APP_PORTS_STARTED, &told, |told| {
+        let started = told.ports.iter().filter(|port| port.started).count();
+        ports_known(told).then_some(started)
+    });
+}
+
+fn told<'a>(live: &[Live<'a>]) -> Vec<Row<&'a Told>> {
+    live.iter().map(|app| Row { labels: labels(app.name, []), of: &app.model.sample }).collect()
+}
+
+/// A port that could not be read is missing from the sample, though the app has it.
+fn ports_known(told: &Told) -> bool {
+    !told.failed("/ethdev/")
+}
+
+fn identity(app: &Member) -> Option<Sample> {
+    let sample = &app.model.as_ref()?.sample;
+    let AppIdentity { dpdk_version, exe, .. } = &sample.app;
+    let library = sample.library.as_ref().map(|library| library.version.clone());
+    let values = [
+        dpdk_version.strip_prefix("DPDK ").unwrap_or(dpdk_version).to_owned(),
+        exe.clone().unwrap_or_default(),
+        library.unwrap_or_default(),
+        app.level()?.to_string(),
+    ];
+    Some(info(labels(&app.name, values)))
+}
+
+pub(super) fn info(labels: Labels) -> Sample {
+    Sample { labels, value: Value::Count(1) }
+}
+
+/// Nanoseconds in seconds; of the wall clock exact to a microsecond, since the parts are.
+pub(super) fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
+}

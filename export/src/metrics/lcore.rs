@@ -1,0 +1,129 @@
+//! Lcores, and the captures that run on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pmdscope_telemetry::sample::{
+    LcoreSample, Sample as Told, TeeSample, ThreadSample, UsageSample,
+};
+
+use super::Live;
+use super::app::{info, seconds};
+use super::row::{Cut, Cuts, Families, Row, histogram, labels, rows};
+use crate::caps::Caps;
+use crate::catalogue as metric;
+use crate::family::Sample;
+
+/// What is known of one lcore: by libpmdscope, the kernel, and the app itself.
+#[derive(Clone, Copy, Default)]
+struct Lcore<'a> {
+    library: Option<&'a LcoreSample>,
+    thread: Option<&'a ThreadSample>,
+    usage: Option<&'a UsageSample>,
+    /// Wall clock when it was asked.
+    now_ns: u64,
+}
+
+pub(super) fn families<'a>(
+    families: &mut Families,
+    cuts: &mut Cuts<'a>,
+    live: &[Live<'a>],
+    caps: &Caps,
+) {
+    let lcores = rows(live, cuts, |app| {
+        let lcores = lcores(&app.model.sample).into_iter();
+        lcores.map(|(number, lcore)| ([number.to_string()], lcore))
+    });
+    families.add(&metric::LCORE_INFO, lcores.iter().map(identity));
+    families.per(&metric::LCORE_BUSY_CYCLES, &lcores, |lcore| Some(lcore.usage?.busy));
+    families.per(&metric::LCORE_CYCLES, &lcores, |lcore| Some(lcore.usage?.total));
+    polls(families, &lcores);
+    families.per(&metric::LCORE_VOLUNTARY_CONTEXT_SWITCHES, &lcores, |lcore| {
+        Some(lcore.thread?.voluntary_switches)
+    });
+    families.per(&metric::LCORE_INVOLUNTARY_CONTEXT_SWITCHES, &lcores, |lcore| {
+        Some(lcore.thread?.involuntary_switches)
+    });
+    captures(families, cuts, live, caps);
+}
+
+fn lcores(told: &Told) -> BTreeMap<u32, Lcore<'_>> {
+    let mut lcores: BTreeMap<u32, Lcore<'_>> = BTreeMap::new();
+    for library in &told.lcores {
+        let lcore = lcores.entry(library.lcore).or_default();
+        (lcore.library, lcore.now_ns) = (Some(library), told.realtime_ns);
+    }
+    for thread in &told.threads {
+        lcores.entry(thread.lcore).or_default().thread = Some(thread);
+    }
+    for usage in &told.usage {
+        lcores.entry(usage.lcore).or_default().usage = Some(usage);
+    }
+    lcores
+}
+
+/// The kernel's thread id is that of this machine, the library's that of the app's namespace.
+fn identity(row: &Row<Lcore<'_>>) -> Sample {
+    let Lcore { library, thread, .. } = row.of;
+    let tid = thread.map(|thread| thread.tid.into()).or(library.map(|library| library.tid));
+    let values = [
+        library.map(|library| library.role.clone()).unwrap_or_default(),
+        thread.map(|thread| thread.cpus.clone()).unwrap_or_default(),
+        tid.map(|tid| tid.to_string()).unwrap_or_default(),
+    ];
+    info(row.labels.iter().cloned().chain(values).collect())
+}
+
+fn polls(families: &mut Families, lcores: &[Row<Lcore<'_>>]) {
+    families.per(&metric::LCORE_POLLS, lcores, |lcore| Some(lcore.library?.polls));
+    families.per(&metric::LCORE_BUSY_POLLS, lcores, |lcore| Some(lcore.library?.busy_polls));
+    families.per(&metric::LCORE_PACKETS, lcores, |lcore| Some(lcore.library?.packets));
+    families.per(&metric::LCORE_POLL_GAP, lcores, |lcore| {
+        histogram(&lcore.library?.gaps, |i| 2_f64.powi(i) / 1e6, None)
+    });
+    families.per(&metric::LCORE_POLL_GAP_WINDOW_MAX, lcores, |lcore| {
+        Some(lcore.library?.gap_window_max_us as f64 / 1e6)
+    });
+    families.per(&metric::LCORE_STALLS, lcores, |lcore| Some(lcore.library?.stalls));
+    families.per(&metric::LCORE_LAST_POLL, lcores, |lcore| {
+        let idle_ns = lcore.library?.idle_us.saturating_mul(1000);
+        Some(seconds(lcore.now_ns.saturating_sub(idle_ns)))
+    });
+}
+
+fn captures<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+    let linked: Vec<_> = live
+        .iter()
+        .filter(|app| app.model.sample.library.is_some())
+        .map(|app| Row { labels: labels(app.name, []), of: &app.model.sample })
+        .collect();
+    families.per(&metric::CAPTURE_SESSIONS, &linked, |told| {
+        let armed: BTreeSet<_> = told.tee.iter().filter(|t| t.armed).map(|t| t.session).collect();
+        (!told.failed("/pmdscope/tee")).then_some(armed.len())
+    });
+    let kept: BTreeMap<_, _> = live.iter().map(|app| (app.name, kept(app, cuts, caps))).collect();
+    let rings = rows(live, cuts, |app| {
+        let tee = app.model.sample.tee.iter();
+        let of_kept =
+            tee.filter(|tee| kept.get(app.name).is_some_and(|k| k.contains(&tee.session)));
+        of_kept.map(|tee| ([tee.session.to_string(), tee.lcore.to_string()], tee))
+    });
+    counters(families, &rings);
+    families.per(&metric::CAPTURE_ABANDONED_BYTES, &linked, |told| {
+        told.library.as_ref().map(|library| library.abandoned_bytes)
+    });
+}
+
+/// The captures that are told of: the oldest, whose series have begun.
+fn kept<'a>(app: &Live<'a>, cuts: &mut Cuts<'a>, caps: &Caps) -> BTreeSet<u64> {
+    let sessions: BTreeSet<_> = app.model.sample.tee.iter().map(|tee| tee.session).collect();
+    let keep = cuts.keep(app.name, Cut::Captures, sessions.len(), caps.captures);
+    sessions.into_iter().take(keep).collect()
+}
+
+fn counters(families: &mut Families, rings: &[Row<&TeeSample>]) {
+    families.per(&metric::CAPTURE_PACKETS, rings, |tee| Some(tee.records));
+    families.per(&metric::CAPTURE_DROPPED_PACKETS, rings, |tee| Some(tee.dropped));
+    families.per(&metric::CAPTURE_FILTERED_PACKETS, rings, |tee| Some(tee.filtered));
+    families.per(&metric::CAPTURE_RING_BYTES, rings, |tee| Some(tee.ring_bytes));
+    families.per(&metric::CAPTURE_RING_USED_BYTES, rings, |tee| Some(tee.used_bytes));
+}

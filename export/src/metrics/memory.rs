@@ -1,0 +1,164 @@
+//! Mempools, leaks, rings and heaps.
+
+use std::collections::BTreeMap;
+
+use pmdscope_telemetry::leak::{LedgerSample, SiteSample};
+use pmdscope_telemetry::model::PoolTrend;
+use pmdscope_telemetry::sample::{Occupancy, PoolSample};
+
+use super::Live;
+use super::row::{Cut, Cuts, Families, Row, rows};
+use crate::caps::Caps;
+use crate::catalogue as metric;
+use crate::family::{Labels, Sample};
+
+/// The site of all lost mbufs whose sites are beyond the limit.
+const OTHER: &str = "other";
+
+pub(super) fn families<'a>(
+    families: &mut Families,
+    cuts: &mut Cuts<'a>,
+    live: &[Live<'a>],
+    caps: &Caps,
+) {
+    pools(families, cuts, live);
+    leaks(families, cuts, live, caps);
+    rings(families, cuts, live);
+    heaps(families, cuts, live);
+}
+
+fn pools<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
+    let pools: Vec<Row<(&PoolSample, &PoolTrend)>> = rows(live, cuts, |app| {
+        let pools = app.model.sample.pools.iter().zip(&app.model.pools);
+        pools.map(|(pool, trend)| ([pool.name.clone()], (pool, trend)))
+    });
+    let part = |of: fn(Occupancy) -> u64| {
+        move |(pool, _): &(&PoolSample, &PoolTrend)| pool.occupancy.map(of)
+    };
+    families.per(&metric::MEMPOOL_OBJECTS, &pools, |(pool, _)| Some(pool.size));
+    families.per(&metric::MEMPOOL_OBJECTS_IN_USE, &pools, part(|objects| objects.in_use));
+    families.per(&metric::MEMPOOL_OBJECTS_COMMON, &pools, part(|objects| objects.common));
+    families.per(&metric::MEMPOOL_CACHED_OBJECTS, &pools, part(|objects| objects.cached));
+    families.per(&metric::MEMPOOL_CACHE_SIZE_OBJECTS, &pools, |(pool, _)| Some(pool.cache_size));
+    families.per(&metric::MEMPOOL_ELEMENT_BYTES, &pools, |(pool, _)| Some(pool.element_bytes));
+    families.per(&metric::MEMPOOL_OBJECTS_IN_USE_WINDOW_MAX, &pools, |(pool, _)| {
+        Some(pool.high_water?.window)
+    });
+    families.per(&metric::MEMPOOL_EXHAUSTED_IN, &pools, |(_, trend)| trend.exhausted_in_s);
+    families.add(&metric::MEMPOOL_LCORE_CACHED_OBJECTS, pools.iter().flat_map(caches));
+}
+
+fn caches(row: &Row<(&PoolSample, &PoolTrend)>) -> Vec<Sample> {
+    let caches = row.of.0.lcore_caches.iter();
+    let sample = |(lcore, objects): (&u32, &u64)| sample(&row.labels, lcore.to_string(), *objects);
+    caches.map(sample).collect()
+}
+
+/// One more label than the thing has.
+fn sample(labels: &Labels, more: String, value: u64) -> Sample {
+    Sample { labels: labels.iter().cloned().chain([more]).collect(), value: value.into() }
+}
+
+/// The ledger of a pool.
+struct Ledger<'a> {
+    app: Live<'a>,
+    told: &'a LedgerSample,
+}
+
+impl<'a> Ledger<'a> {
+    /// Where mbufs of this pool are lost.
+    fn losses(&self) -> impl Iterator<Item = &'a SiteSample> {
+        let pool = &self.told.name;
+        let sites = self.app.model.sample.sites.iter();
+        sites.filter(move |site| site.pool == *pool && site.kind.is_loss() && site.count > 0)
+    }
+
+    fn leaked_bytes(&self) -> Option<u64> {
+        let pool = self.app.model.sample.pools.iter().find(|pool| pool.name == self.told.name)?;
+        Some(self.told.leaked.saturating_mul(pool.element_bytes))
+    }
+
+    fn oldest_age_s(&self) -> Option<f64> {
+        self.losses().map(|site| site.oldest_ms).max().map(|ms| ms as f64 / 1000.0)
+    }
+}
+
+fn leaks<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+    let ledgers: Vec<Row<Ledger<'a>>> = rows(live, cuts, |app| {
+        let app = *app;
+        app.model.sample.ledger.iter().map(move |told| ([told.name.clone()], Ledger { app, told }))
+    });
+    families.add(&metric::MBUF_PLACED, ledgers.iter().flat_map(places));
+    families.per(&metric::MBUF_LEAKED, &ledgers, |ledger| Some(ledger.told.leaked));
+    families.per(&metric::MBUF_LEAKED_BYTES, &ledgers, Ledger::leaked_bytes);
+    families.per(&metric::MBUF_OLDEST_AGE, &ledgers, Ledger::oldest_age_s);
+    families.per(&metric::MBUF_LOST_AT_LEAST, &ledgers, |ledger| Some(ledger.told.lost_at_least));
+    families.per(&metric::MBUF_DOUBLE_FREES, &ledgers, |ledger| Some(ledger.told.double_frees));
+    families
+        .per(&metric::MBUF_USE_AFTER_FREES, &ledgers, |ledger| Some(ledger.told.use_after_frees));
+    families.per(&metric::MBUF_LEDGER_ARMED, &ledgers, |ledger| Some(ledger.told.armed));
+    let sites: Vec<_> = ledgers.iter().flat_map(|row| sites(row, cuts, caps)).collect();
+    families.add(&metric::MBUF_LEAK_SITE_MBUFS, sites);
+    stages(families, cuts, live, caps);
+}
+
+fn places(row: &Row<Ledger<'_>>) -> Vec<Sample> {
+    let parts = row.of.told.parts().into_iter();
+    parts.map(|(place, mbufs)| sample(&row.labels, place.name().to_owned(), mbufs)).collect()
+}
+
+/// The sites that have lost most, and the sum of the others.
+fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+    let mut lost: BTreeMap<String, u64> = BTreeMap::new();
+    for site in row.of.losses() {
+        let mbufs = lost.entry(site.place()).or_default();
+        *mbufs = mbufs.saturating_add(site.count);
+    }
+    let mut other = lost.remove(OTHER);
+    let mut lost: Vec<_> = lost.into_iter().collect();
+    // A stable sort: sites that have lost the same number stay in the order of their names.
+    lost.sort_by_key(|(_, mbufs)| std::cmp::Reverse(*mbufs));
+    let keep = cuts.keep(row.of.app.name, Cut::Sites, lost.len(), caps.sites_per_pool);
+    for (_, mbufs) in lost.drain(keep..) {
+        other = Some(other.unwrap_or(0).saturating_add(mbufs));
+    }
+    lost.extend(other.map(|mbufs| (OTHER.to_owned(), mbufs)));
+    lost.into_iter().map(|(site, mbufs)| sample(&row.labels, site, mbufs)).collect()
+}
+
+/// The stages that hold most.
+fn stages<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+    let mut samples = Vec::new();
+    for app in live {
+        let mut stages = rows(&[*app], cuts, |app| {
+            let stages = app.model.sample.stages.iter();
+            stages.map(|stage| ([stage.stage.clone()], stage.held))
+        });
+        stages.sort_by_key(|row| std::cmp::Reverse(row.of));
+        let keep = cuts.keep(app.name, Cut::Stages, stages.len(), caps.sites_per_pool);
+        let sample = |row: Row<u64>| Sample { labels: row.labels, value: row.of.into() };
+        samples.extend(stages.into_iter().take(keep).map(sample));
+    }
+    families.add(&metric::STAGE_HELD_MBUFS, samples);
+}
+
+fn rings<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
+    let rings = rows(live, cuts, |app| {
+        app.model.sample.rings.iter().map(|ring| ([ring.name.clone()], ring))
+    });
+    families.per(&metric::RING_CAPACITY_OBJECTS, &rings, |ring| Some(ring.capacity));
+    families.per(&metric::RING_USED_OBJECTS, &rings, |ring| Some(ring.used));
+    families
+        .per(&metric::RING_USED_WINDOW_MAX_OBJECTS, &rings, |ring| Some(ring.high_water?.window));
+}
+
+fn heaps<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
+    let heaps = rows(live, cuts, |app| {
+        app.model.sample.heaps.iter().map(|heap| ([heap.name.clone()], heap))
+    });
+    families.per(&metric::HEAP_SIZE, &heaps, |heap| Some(heap.size));
+    families.per(&metric::HEAP_ALLOCATED, &heaps, |heap| Some(heap.allocated));
+    families.per(&metric::HEAP_FREE, &heaps, |heap| Some(heap.free));
+    families.per(&metric::HEAP_GREATEST_FREE, &heaps, |heap| Some(heap.greatest_free));
+    families.per(&metric::HEAP_ALLOCATIONS, &heaps, |heap| Some(heap.allocations));
+}

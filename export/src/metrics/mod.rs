@@ -1,0 +1,80 @@
+//! Turns what is known of all apps into metric families, anew for each scrape.
+//!
+//! What is unknown has no sample. Numbers of an app that does not answer have none either, since they
+//! would look live: what is told of it is that it is down, why, when it was heard of last, and what it
+//! was.
+
+mod app;
+mod lcore;
+mod memory;
+mod port;
+mod queue;
+mod row;
+
+use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::inventory::Inventory;
+use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::world::{Member, Status, World};
+
+use crate::caps::Caps;
+use crate::catalogue;
+use crate::family::Family;
+use row::{Cuts, Families};
+
+/// How a world is shown, and what the exporter knows besides.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Bounds on the number of series.
+    pub caps: &'a Caps,
+    /// Lints that do not make an app unhealthy.
+    pub tolerate: &'a [String],
+    /// What ought to be there.
+    pub expected: &'a Inventory,
+    /// What the exporter counts itself.
+    pub counters: Counters,
+    /// Only this app, and nothing about the exporter.
+    pub only: Option<&'a str>,
+}
+
+/// What the exporter counts itself, since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Rounds in which all apps were asked.
+    pub collections: u64,
+    /// Scrapes that were answered from the round of another one.
+    pub shared_scrapes: u64,
+}
+
+/// An app that answers.
+#[derive(Clone, Copy)]
+struct Live<'a> {
+    name: &'a str,
+    model: &'a Model,
+    findings: &'a [Finding],
+}
+
+impl<'a> Live<'a> {
+    fn of(member: &'a Member) -> Option<Self> {
+        let model = member.model.as_deref().filter(|_| member.status == Status::Live)?;
+        Some(Self { name: &member.name, model, findings: &member.findings })
+    }
+}
+
+/// All families that have samples, in the order of the catalogue.
+pub fn families(world: &World, view: &View<'_>) -> Vec<Family> {
+    let shown = |app: &&Member| view.only.is_none_or(|only| app.name == only);
+    let apps: Vec<&Member> = world.apps.iter().filter(shown).collect();
+    let live: Vec<Live<'_>> = apps.iter().filter_map(|app| Live::of(app)).collect();
+    let (mut families, mut cuts) = (Families::default(), Cuts::default());
+    app::families(&mut families, &apps, &live, view);
+    let ports = port::families(&mut families, &mut cuts, &live, view.caps);
+    queue::families(&mut families, &mut cuts, &ports, view.caps);
+    memory::families(&mut families, &mut cuts, &live, view.caps);
+    lcore::families(&mut families, &mut cuts, &live, view.caps);
+    let mut exporter = Families::default();
+    exporter.add(&catalogue::SERIES_SUPPRESSED, cuts.samples(&live));
+    app::exporter(exporter, families, world, view)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! PCI devices and ports.
+
+use pmdscope_telemetry::model::counts_bytes;
+use pmdscope_telemetry::sample::{DeviceSample, PortSample};
+
+use super::app::info;
+use super::row::{Cut, Cuts, Families, Row, labels, rows};
+use super::{Live, queue};
+use crate::caps::Caps;
+use crate::catalogue as metric;
+use crate::family::Sample;
+
+/// Bytes per second of one Mbit/s.
+const BYTES_PER_MBIT: u64 = 1_000_000 / 8;
+
+/// A port of an app.
+#[derive(Clone, Copy)]
+pub(super) struct Port<'a> {
+    pub(super) app: Live<'a>,
+    pub(super) told: &'a PortSample,
+}
+
+/// The families of devices and ports, and the ports themselves, whose queues are told of later.
+pub(super) fn families<'a>(
+    families: &mut Families,
+    cuts: &mut Cuts<'a>,
+    live: &[Live<'a>],
+    caps: &Caps,
+) -> Vec<Port<'a>> {
+    devices(families, cuts, live);
+    let ports = rows(live, cuts, |app| {
+        let app = *app;
+        app.model.sample.ports.iter().map(move |told| ([told.device.clone()], Port { app, told }))
+    });
+    families.add(&metric::PORT_INFO, ports.iter().map(identity));
+    state(families, &ports);
+    counters(families, &ports);
+    let xstats: Vec<_> = ports.iter().flat_map(|port| xstats(&port.of, cuts, caps)).collect();
+    families.add(&metric::PORT_XSTAT, xstats);
+    ports.into_iter().map(|row| row.of).collect()
+}
+
+fn devices<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
+    let devices = rows(live, cuts, |app| {
+        let app = *app;
+        let devices = app.model.sample.devices.iter();
+        devices.map(move |device| ([device.address.clone()], (app, device)))
+    });
+    families.add(
+        &metric::PCI_DEVICE_INFO,
+        devices.iter().map(|row| {
+            let (app, DeviceSample { address, driver, .. }) = row.of;
+            info(labels(app.name, [address.clone(), driver.clone().unwrap_or_default()]))
+        }),
+    );
+    families.per(&metric::PCI_DEVICE_DRIVER_MISMATCH, &devices, |(app, device)| {
+        let mismatch = app
+            .findings
+            .iter()
+            .any(|finding| finding.lint == "wrong_driver" && finding.subject == device.address);
+        Some(mismatch)
+    });
+}
+
+fn identity(row: &Row<Port<'_>>) -> Sample {
+    let Port { app, told } = row.of;
+    let values = [
+        told.device.clone(),
+        told.id.to_string(),
+        told.numa_node.to_string(),
+        told.mac.clone().unwrap_or_default(),
+    ];
+    info(labels(app.name, values))
+}
+
+fn state(families: &mut Families, ports: &[Row<Port<'_>>]) {
+    families.per(&metric::PORT_STARTED, ports, |port| Some(port.told.started));
+    families.per(&metric::PORT_LINK_UP, ports, |port| port.told.link_up);
+    families.per(&metric::PORT_LINK_SPEED, ports, |port| {
+        port.told.link_mbps.map(|mbps| mbps.saturating_mul(BYTES_PER_MBIT))
+    });
+    families.per(&metric::PORT_PROMISCUOUS, ports, |port| port.told.promiscuous);
+    families.per(&metric::PORT_MTU, ports, |port| Some(port.told.mtu));
+    families.per(&metric::PORT_RECEIVE_QUEUES, ports, |port| Some(u64::from(port.told.rx_queues)));
+    families.per(&metric::PORT_TRANSMIT_QUEUES, ports, |port| Some(u64::from(port.told.tx_queues)));
+}
+
+fn counters(families: &mut Families, ports: &[Row<Port<'_>>]) {
+    let rows: Vec<_> =
+        ports.iter().map(|row| Row { labels: row.labels.clone(), of: row.of.told.stats }).collect();
+    families.per(&metric::PORT_RECEIVE_PACKETS, &rows, |stats| Some(stats.rx_packets));
+    families.per(&metric::PORT_TRANSMIT_PACKETS, &rows, |stats| Some(stats.tx_packets));
+    families.per(&metric::PORT_RECEIVE_BYTES, &rows, |stats| {
+        counts_bytes(stats.rx_packets, stats.rx_bytes).then_some(stats.rx_bytes)
+    });
+    families.per(&metric::PORT_TRANSMIT_BYTES, &rows, |stats| {
+        counts_bytes(stats.tx_packets, stats.tx_bytes).then_some(stats.tx_bytes)
+    });
+    families.per(&metric::PORT_RECEIVE_MISSED_PACKETS, &rows, |stats| Some(stats.rx_missed));
+    families.per(&metric::PORT_RECEIVE_ERRORS, &rows, |stats| Some(stats.rx_errors));
+    families.per(&metric::PORT_TRANSMIT_ERRORS, &rows, |stats| Some(stats.tx_errors));
+    families
+        .per(&metric::PORT_RECEIVE_MBUF_ALLOCATION_FAILURES, &rows, |stats| Some(stats.rx_nombuf));
+}
+
+/// The extended counters that are allowed; the first by name, so that it is always the same ones.
+fn xstats<'a>(port: &Port<'a>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+    let allowed: Vec<_> = port
+        .told
+        .xstats
+        .iter()
+        .filter(|(name, _)| caps.xstats.is_match(name) && !queue::tells(name))
+        .collect();
+    let keep = cuts.keep(port.app.name, Cut::Xstats, allowed.len(), caps.xstats_per_port);
+    let sample = |(name, value): (&String, &u64)| Sample {
+        labels: labels(port.app.name, [port.told.device.clone(), name.clone()]),
+        value: (*value).into(),
+    };
+    allowed.into_iter().take(keep).map(sample).collect()
+}

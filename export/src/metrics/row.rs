@@ -1,0 +1,191 @@
+//! What families are made of: things with labels, and functions that read a value off them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::Live;
+use crate::family::{Family, Histogram, Labels, Metric, Sample, Value};
+
+/// A thing, with the labels of all metrics about it.
+pub(super) struct Row<T> {
+    pub(super) labels: Labels,
+    pub(super) of: T,
+}
+
+/// The things of all apps, labelled by app and their own names. Of several with the same labels only
+/// the first is told of, and the others are counted.
+pub(super) fn rows<'a, T, L, I>(
+    live: &[Live<'a>],
+    cuts: &mut Cuts<'a>,
+    things: impl Fn(&Live<'a>) -> I,
+) -> Vec<Row<T>>
+where
+    L: IntoIterator<Item = String>,
+    I: IntoIterator<Item = (L, T)>,
+{
+    let mut seen = HashSet::new();
+    let mut rows = Vec::new();
+    for app in live {
+        for (names, of) in things(app) {
+            let labels: Labels = labels(app.name, names);
+            if seen.insert(labels.clone()) {
+                rows.push(Row { labels, of });
+            } else {
+                cuts.count(app.name, Cut::Duplicate, 1);
+            }
+        }
+    }
+    rows
+}
+
+/// Label values: the app, and what identifies a thing within it.
+pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> Labels {
+    std::iter::once(app.to_owned()).chain(names).collect()
+}
+
+/// The families so far.
+#[derive(Default)]
+pub(super) struct Families(Vec<Family>);
+
+impl Families {
+    /// One sample for each row of which the value is known.
+    pub(super) fn per<T, V: Into<Value>>(
+        &mut self,
+        metric: &'static Metric,
+        rows: &[Row<T>],
+        value: impl Fn(&T) -> Option<V>,
+    ) {
+        let sample = |row: &Row<T>| {
+            Some(Sample { labels: row.labels.clone(), value: value(&row.of)?.into() })
+        };
+        self.add(metric, rows.iter().filter_map(sample));
+    }
+
+    /// These samples; their labels must differ. A family without samples is none.
+    pub(super) fn add(
+        &mut self,
+        metric: &'static Metric,
+        samples: impl IntoIterator<Item = Sample>,
+    ) {
+        let samples: Vec<Sample> = samples.into_iter().collect();
+        if !samples.is_empty() {
+            self.0.push(Family { metric, samples });
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Family> {
+        self.0
+    }
+}
+
+/// Why things are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cut {
+    Captures,
+    Duplicate,
+    Queues,
+    Sites,
+    Stages,
+    Xstats,
+}
+
+impl Cut {
+    const ALL: [Self; 6] =
+        [Self::Captures, Self::Duplicate, Self::Queues, Self::Sites, Self::Stages, Self::Xstats];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Captures => "captures",
+            Self::Duplicate => "duplicate",
+            Self::Queues => "queues",
+            Self::Sites => "sites",
+            Self::Stages => "stages",
+            Self::Xstats => "xstats",
+        }
+    }
+}
+
+/// How many things are left out, by app and reason.
+#[derive(Default)]
+pub(super) struct Cuts<'a>(BTreeMap<(&'a str, Cut), usize>);
+
+impl<'a> Cuts<'a> {
+    pub(super) fn count(&mut self, app: &'a str, cut: Cut, things: usize) {
+        *self.0.entry((app, cut)).or_default() += things;
+    }
+
+    /// The number of things to keep of so many.
+    pub(super) fn keep(&mut self, app: &'a str, cut: Cut, things: usize, cap: usize) -> usize {
+        self.count(app, cut, things.saturating_sub(cap));
+        things.min(cap)
+    }
+
+    /// Every reason of every app, also where nothing is left out.
+    pub(super) fn samples(&self, live: &[Live<'a>]) -> Vec<Sample> {
+        let sample = |app: &Live<'a>, cut: Cut| Sample {
+            labels: labels(app.name, [cut.name().to_owned()]),
+            value: self.0.get(&(app.name, cut)).copied().unwrap_or(0).into(),
+        };
+        live.iter().flat_map(|app| Cut::ALL.map(|cut| sample(app, cut))).collect()
+    }
+}
+
+impl From<u64> for Value {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(is: bool) -> Self {
+        Self::Count(is.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Histogram> for Value {
+    fn from(histogram: Histogram) -> Self {
+        Self::Histogram(histogram)
+    }
+}
+
+/// A histogram of counts per bucket, the last of which is open-ended; `None` without buckets.
+pub(super) fn histogram(
+    counts: &[u64],
+    bound: impl Fn(i32) -> f64,
+    sum: Option<f64>,
+) -> Option<Histogram> {
+    let (last, bounded) = counts.split_last()?;
+    let mut count = 0_u64;
+    let mut below = |bucket: u64| {
+        count = count.saturating_add(bucket);
+        count
+    };
+    let buckets = (0..).zip(bounded).map(|(i, bucket)| (bound(i), below(*bucket))).collect();
+    Some(Histogram { buckets, count: below(*last), sum })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulative_and_the_last_is_open() {
+        let doubling = |i| 2_f64.powi(i);
+        let told = histogram(&[5, 0, 2, 1], doubling, None).unwrap();
+        assert_eq!(told.buckets, [(1.0, 5), (2.0, 5), (4.0, 7)]);
+        assert_eq!((told.count, told.sum), (8, None));
+        assert_eq!(histogram(&[], doubling, None), None);
+        assert_eq!(histogram(&[u64::MAX, 1], doubling, None).unwrap().count, u64::MAX);
+    }
+}

@@ -1,0 +1,419 @@
+//! Tests of what is exported of a world, and of what is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use pmdscope_telemetry::leak::{SiteKind, SiteSample, StageSample};
+use pmdscope_telemetry::sample::*;
+use pmdscope_telemetry::world::{Event, World};
+use proptest::prelude::*;
+
+use super::*;
+use crate::family::{Kind, Value};
+use crate::fixture;
+use crate::text::{Format, encode};
+
+/// Everything that is exported, by name and label values joined with `/`.
+#[derive(Debug)]
+struct Exported(BTreeMap<String, BTreeMap<String, Value>>);
+
+impl Exported {
+    fn of(world: &World, caps: &Caps) -> Self {
+        Self::viewed(world, &fixture::view(caps, &fixture::expected()))
+    }
+
+    fn viewed(world: &World, view: &View<'_>) -> Self {
+        let mut exported = BTreeMap::new();
+        for Family { metric, samples } in families(world, view) {
+            assert!(!samples.is_empty(), "{}", metric.name);
+            let mut values = BTreeMap::new();
+            for sample in samples {
+                assert_eq!(sample.labels.len(), metric.labels.len(), "{}", metric.name);
+                let labels = sample.labels.join("/");
+                assert_eq!(values.insert(labels, sample.value), None, "{}", metric.name);
+            }
+            assert!(exported.insert(metric.name.to_owned(), values).is_none(), "{}", metric.name);
+        }
+        Self(exported)
+    }
+
+    fn of_sample(sample: Sample, caps: &Caps) -> Self {
+        Self::of(&fixture::world_of(sample), caps)
+    }
+
+    /// A count; `None` when there is no such sample.
+    fn count(&self, name: &str, labels: &str) -> Option<u64> {
+        match self.0.get(name)?.get(labels)? {
+            Value::Count(count) => Some(*count),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    /// Label values of all samples of a metric.
+    fn labels(&self, name: &str) -> Vec<&str> {
+        self.0.get(name).into_iter().flatten().map(|(labels, _)| labels.as_str()).collect()
+    }
+
+    fn suppressed(&self, kind: &str) -> Option<u64> {
+        self.count("dpdk_series_suppressed", &format!("fwd/{kind}"))
+    }
+}
+
+#[test]
+fn every_metric_of_the_catalogue_is_exported_and_no_other() {
+    let exported = Exported::of(&fixture::world(), &fixture::caps());
+    let known: BTreeSet<_> = catalogue::all().map(|metric| metric.name).collect();
+    let told: BTreeSet<_> = exported.0.keys().map(String::as_str).collect();
+    assert_eq!(told, known);
+}
+
+#[test]
+fn families_come_in_the_order_of_the_catalogue() {
+    let (caps, expected) = (fixture::caps(), fixture::expected());
+    let families = families(&fixture::world(), &fixture::view(&caps, &expected));
+    let told: Vec<_> = families.iter().map(|family| family.metric.name).collect();
+    let known: Vec<_> = catalogue::all().map(|metric| metric.name).collect();
+    assert_eq!(told, known);
+}
+
+#[test]
+fn values_fit_the_kind_of_their_metric() {
+    let (caps, expected) = (fixture::caps(), fixture::expected());
+    for family in families(&fixture::world(), &fixture::view(&caps, &expected)) {
+        for sample in family.samples {
+            let fits = match (family.metric.kind, &sample.value) {
+                (Kind::Info, value) => *value == Value::Count(1),
+                (Kind::Histogram, value) => matches!(value, Value::Histogram(_)),
+                (Kind::Counter, value) => matches!(value, Value::Count(_)),
+                (_, value) => !matches!(value, Value::Histogram(_)),
+            };
+            assert!(fits, "{}: {:?}", family.metric.name, sample.value);
+        }
+    }
+}
+
+#[test]
+fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
+    let exported = Exported::of(&fixture::world(), &fixture::caps());
+    let told_of = |app: &str| -> BTreeSet<&str> {
+        let begins = |labels: &String| labels.split('/').next() == Some(app);
+        let told = exported.0.iter().filter(|(_, samples)| samples.keys().any(begins));
+        told.map(|(name, _)| name.as_str()).collect()
+    };
+    let of_all =
+        ["dpdk_app_healthy", "dpdk_app_unhealthy_reason", "dpdk_collect_errors_total", "dpdk_up"];
+    let of_ended = [
+        "dpdk_app_expected_ports",
+        "dpdk_app_info",
+        "dpdk_app_last_seen_timestamp_seconds",
+        "dpdk_app_start_timestamp_seconds",
+    ];
+    assert_eq!(told_of("ended"), of_all.into_iter().chain(of_ended).collect());
+    assert_eq!(told_of("mute"), of_all.into_iter().chain(["dpdk_app_telemetry_enabled"]).collect());
+    assert_eq!(told_of("missing"), of_all.into_iter().chain(["dpdk_app_expected_ports"]).collect());
+    assert_eq!(exported.count("dpdk_up", "ended"), Some(0));
+    assert_eq!(exported.count("dpdk_app_healthy", "ended"), Some(0));
+    assert_eq!(exported.count("dpdk_app_unhealthy_reason", "ended/unreachable"), Some(1));
+    assert_eq!(exported.count("dpdk_app_expected_ports", "missing"), Some(2));
+    assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
+}
+
+#[test]
+fn an_app_that_was_just_found_is_neither_up_nor_down() {
+    let mut world = World::default();
+    world.apply(Event::Found { app: "new".to_owned() });
+    let exported = Exported::of(&world, &Caps::default());
+    assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
+    assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());
+    assert_eq!(exported.count("dpdk_collect_errors_total", "new/timeout"), Some(0));
+}
+
+#[test]
+fn what_is_tolerated_is_a_reason_but_healthy() {
+    let mut world = fixture::world_of(fixture::linked());
+    for finding in &mut world.apps[0].findings {
+        finding.lint = "stall";
+    }
+    let tolerate = ["stall".to_owned()];
+    let (caps, expected) = (Caps::default(), Inventory::default());
+    let view = View { tolerate: &tolerate, ..fixture::view(&caps, &expected) };
+    let exported = Exported::viewed(&world, &view);
+    assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
+    assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
+}
+
+#[test]
+fn one_app_is_told_without_the_exporter() {
+    let (caps, expected) = (Caps::default(), fixture::expected());
+    let view = View { only: Some("old"), ..fixture::view(&caps, &expected) };
+    let exported = Exported::viewed(&fixture::world(), &view);
+    assert_eq!(exported.labels("dpdk_up"), ["old"]);
+    assert!(exported.0.keys().all(|name| !name.starts_with("dpdk_exporter_")));
+    let nobody = View { only: Some("nobody"), ..view };
+    assert!(Exported::viewed(&fixture::world(), &nobody).0.is_empty());
+}
+
+#[test]
+fn series_are_counted_and_the_counter_itself() {
+    let (caps, expected) = (fixture::caps(), fixture::expected());
+    let view = fixture::view(&caps, &expected);
+    let all: usize = families(&fixture::world(), &view).iter().map(Family::series).sum();
+    let exported = Exported::viewed(&fixture::world(), &view);
+    assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
+}
+
+#[test]
+fn what_is_unknown_has_no_sample() {
+    let mut sample = fixture::stock("fwd");
+    let port = &mut sample.ports[0];
+    (port.link_up, port.link_mbps, port.promiscuous) = (None, None, None);
+    port.stats.rx_bytes = 0;
+    sample.pools[0].occupancy = None;
+    sample.app.start_realtime_ns = 0;
+    sample.control_shares_poll_cpu = None;
+    let exported = Exported::of_sample(sample, &Caps::default());
+    for name in [
+        "dpdk_app_control_threads_share_lcore_cpu",
+        "dpdk_app_start_timestamp_seconds",
+        "dpdk_app_tsc_hertz",
+        "dpdk_capture_sessions",
+        "dpdk_lcore_polls_total",
+        "dpdk_mempool_cached_objects",
+        "dpdk_mempool_exhausted_in_seconds",
+        "dpdk_mempool_objects_in_use",
+        "dpdk_port_link_speed_bytes_per_second",
+        "dpdk_port_link_up",
+        "dpdk_port_promiscuous",
+        "dpdk_port_receive_bytes_total",
+        "dpdk_queue_polls_total",
+    ] {
+        assert_eq!(exported.labels(name), Vec::<&str>::new(), "{name}");
+    }
+    assert_eq!(exported.count("dpdk_port_transmit_bytes_total", "fwd/0000:03:00.0"), Some(1280));
+}
+
+#[test]
+fn ports_that_could_not_be_read_are_not_counted_as_missing() {
+    let mut sample = fixture::stock("fwd");
+    sample.ports.clear();
+    let exported = Exported::of_sample(sample.clone(), &Caps::default());
+    assert_eq!(exported.count("dpdk_app_ports", "fwd"), Some(0));
+    sample.partial = vec!["/ethdev/stats: timed out".to_owned()];
+    let exported = Exported::of_sample(sample, &Caps::default());
+    assert_eq!(exported.count("dpdk_app_ports", "fwd"), None);
+    assert_eq!(exported.count("dpdk_collect_partial", "fwd"), Some(1));
+}
+
+#[test]
+fn queues_of_a_stock_app_are_told_by_its_driver() {
+    let exported = Exported::of_sample(fixture::stock("fwd"), &Caps::default());
+    let queue = "fwd/0000:03:00.0/0";
+    assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(1000));
+    assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
+    assert_eq!(exported.count("dpdk_queue_transmit_bytes_total", queue), Some(1004));
+    assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(0));
+    assert_eq!(exported.labels("dpdk_port_xstat"), ["fwd/0000:03:00.0/rx_missed_errors"]);
+}
+
+#[test]
+fn a_driver_that_counts_no_bytes_of_queues_has_none() {
+    let mut sample = fixture::stock("fwd");
+    sample.ports[0].xstats.insert("rx_q0_bytes".to_owned(), 0);
+    let exported = Exported::of_sample(sample, &Caps::default());
+    assert_eq!(exported.labels("dpdk_queue_receive_bytes_total"), Vec::<&str>::new());
+}
+
+#[test]
+fn counters_of_a_linked_app_never_change_their_source() {
+    let queue = "fwd/0000:03:00.0/0";
+    let mut sample = fixture::linked();
+    let exported = Exported::of_sample(sample.clone(), &Caps::default());
+    assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(31));
+    assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
+    (sample.queues, sample.library) = (Vec::new(), None);
+    sample.partial = vec!["/pmdscope: timed out".to_owned()];
+    let exported = Exported::of_sample(sample, &Caps::default());
+    assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), None);
+    assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(1));
+}
+
+#[test]
+fn missing_queues_are_told() {
+    let truncated = |change: fn(&mut PortSample)| {
+        let mut sample = fixture::stock("fwd");
+        change(&mut sample.ports[0]);
+        let exported = Exported::of_sample(sample, &Caps::default());
+        exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0")
+    };
+    assert_eq!(truncated(|_| ()), Some(0));
+    assert_eq!(truncated(|port| port.rx_queues = 2), Some(1));
+    assert_eq!(truncated(|port| port.tx_queues = 64), Some(1));
+    assert_eq!(truncated(|port| port.xstats_truncated = true), Some(1));
+    assert_eq!(truncated(|port| port.xstats.clear()), Some(1));
+}
+
+#[test]
+fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
+    let mut sample = fixture::linked();
+    let twin = PortSample { id: 1, ..fixture::port(1, "0000:03:00.0", 1) };
+    sample.ports.push(PortSample { stats: PortStats::default(), ..twin });
+    sample.queues.push(fixture::queue(1, 0, Direction::Rx));
+    sample.pools.push(PoolSample { size: 1, ..fixture::pool("mb_pool_0") });
+    let exported = Exported::of_sample(sample, &Caps::default());
+    assert_eq!(exported.suppressed("duplicate"), Some(2));
+    let port = "fwd/0000:03:00.0";
+    assert_eq!(exported.count("dpdk_port_receive_packets_total", port), Some(u64::MAX));
+    assert_eq!(exported.count("dpdk_mempool_objects", "fwd/mb_pool_0"), Some(16_383));
+}
+
+#[test]
+fn nothing_is_suppressed_by_default() {
+    let exported = Exported::of_sample(fixture::linked(), &Caps::default());
+    for kind in ["captures", "duplicate", "queues", "sites", "stages", "xstats"] {
+        assert_eq!(exported.suppressed(kind), Some(0), "{kind}");
+    }
+}
+
+#[test]
+fn extended_counters_are_bounded_by_name() {
+    let mut sample = fixture::linked();
+    let names = (0..50).map(|i| (format!("rx_drop_{i:02}"), i));
+    sample.ports[0].xstats = names.collect();
+    let exported = Exported::of_sample(sample, &Caps::default());
+    assert_eq!(exported.labels("dpdk_port_xstat").len(), 40);
+    assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_00"), Some(0));
+    assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_40"), None);
+    assert_eq!(exported.suppressed("xstats"), Some(10));
+}
+
+#[test]
+fn queues_are_bounded_by_number() {
+    let mut sample = fixture::linked();
+    let both = [Direction::Rx, Direction::Tx];
+    let queues = both.into_iter().flat_map(|d| (0..12).map(move |i| fixture::queue(0, i, d)));
+    sample.queues = queues.collect();
+    let caps = Caps { queues_per_port: 10, ..Caps::default() };
+    let exported = Exported::of_sample(sample, &caps);
+    let told = exported.labels("dpdk_queue_receive_packets_total");
+    assert_eq!(told.len(), 10);
+    assert!(told.contains(&"fwd/0000:03:00.0/9"));
+    assert_eq!(exported.suppressed("queues"), Some(4));
+    assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(0));
+}
+
+#[test]
+fn sites_are_bounded_by_loss_and_the_rest_is_summed_up() {
+    let mut sample = fixture::linked();
+    sample.sites = (1..=5).map(|i| fixture::site(&format!("s{i}"), i)).collect();
+    // The same line in another way, a site called like the sum, and two that have lost nothing.
+    sample.sites.extend([
+        SiteSample { kind: SiteKind::TxLost, ..fixture::site("s5", 10) },
+        SiteSample { function: String::new(), ..fixture::site("other", 7) },
+        fixture::site("zero", 0),
+        SiteSample { kind: SiteKind::DoubleFree, ..fixture::site("s9", 99) },
+    ]);
+    let exported = Exported::of_sample(sample, &Caps { sites_per_pool: 2, ..Caps::default() });
+    let name = "dpdk_mbuf_leak_site_mbufs";
+    assert_eq!(exported.labels(name).len(), 3);
+    assert_eq!(exported.count(name, "fwd/mb_pool_0/s5 forward()"), Some(15));
+    assert_eq!(exported.count(name, "fwd/mb_pool_0/s4 forward()"), Some(4));
+    assert_eq!(exported.count(name, "fwd/mb_pool_0/other"), Some(1 + 2 + 3 + 7));
+    assert_eq!(exported.suppressed("sites"), Some(3));
+}
+
+#[test]
+fn stages_are_bounded_by_what_they_hold() {
+    let mut sample = fixture::linked();
+    let stage = |(name, held): (&str, u64)| StageSample {
+        stage: name.to_owned(),
+        held,
+        ..StageSample::default()
+    };
+    sample.stages = [("a", 1), ("b", 9), ("c", 9), ("d", 2)].map(stage).to_vec();
+    let exported = Exported::of_sample(sample, &Caps { sites_per_pool: 2, ..Caps::default() });
+    assert_eq!(exported.labels("dpdk_stage_held_mbufs"), ["fwd/b", "fwd/c"]);
+    assert_eq!(exported.suppressed("stages"), Some(2));
+}
+
+#[test]
+fn captures_are_bounded_and_the_oldest_stay() {
+    let mut sample = fixture::linked();
+    sample.tee = (1..=4).flat_map(|id| [fixture::tee(id, 1), fixture::tee(id, 2)]).collect();
+    let exported = Exported::of_sample(sample, &Caps { captures: 3, ..Caps::default() });
+    let told = exported.labels("dpdk_capture_packets_total");
+    assert_eq!(told, ["fwd/1/1", "fwd/1/2", "fwd/2/1", "fwd/2/2", "fwd/3/1", "fwd/3/2"]);
+    assert_eq!(exported.suppressed("captures"), Some(1));
+    assert_eq!(exported.count("dpdk_capture_sessions", "fwd"), Some(4));
+}
+
+#[test]
+fn histograms_of_queues_are_for_those_who_ask() {
+    let exported = Exported::of_sample(fixture::linked(), &Caps::default());
+    assert_eq!(exported.labels("dpdk_queue_burst_packets"), Vec::<&str>::new());
+    let mut sample = fixture::linked();
+    sample.queues[0].depth = None;
+    let exported = Exported::of_sample(sample, &fixture::caps());
+    assert_eq!(exported.labels("dpdk_queue_burst_packets"), ["fwd/0000:03:00.0/0"]);
+    // Depths that the driver cannot tell are zeros in the table.
+    assert_eq!(exported.labels("dpdk_queue_receive_depth"), Vec::<&str>::new());
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof!["[ab]{0,2}", ".{0,6}", "[rt]x_q[0-9]{1,6}_?(packets|bytes|errors|drop)"]
+}
+
+fn names() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(name(), 0..6)
+}
+
+proptest! {
+    /// Names may repeat, be empty, or hold anything: [`Exported`] sees to it that no series appears
+    /// twice.
+    #[test]
+    fn no_names_make_a_series_appear_twice(
+        [ports, pools, xstats, sites] in [names(), names(), names(), names()],
+        cap in 0_usize..4,
+        linked: bool,
+    ) {
+        let mut sample = if linked { fixture::linked() } else { fixture::stock("fwd") };
+        let port = |(id, device): (u16, &String)| PortSample {
+            xstats: xstats.iter().map(|name| (name.clone(), 1)).collect(),
+            ..fixture::port(id, device, 1)
+        };
+        sample.ports.extend((1..).zip(&ports).map(port));
+        sample.queues.extend((0..4).map(|port| fixture::queue(port, 1, Direction::Rx)));
+        sample.pools.extend(pools.iter().map(|name| fixture::pool(name)));
+        sample.sites.extend(sites.iter().map(|name| fixture::site(name, 1)));
+        let ring = |name: &String| RingSample { name: name.clone(), ..RingSample::default() };
+        sample.rings.extend(pools.iter().map(ring));
+        sample.tee.extend([fixture::tee(3, 1), fixture::tee(2, 1)]);
+        let caps = Caps {
+            xstats_per_port: cap,
+            sites_per_pool: cap,
+            queues_per_port: cap,
+            captures: cap,
+            ..fixture::caps()
+        };
+        Exported::of_sample(sample, &caps);
+    }
+}
+
+/// Prometheus' own tool finds nothing to complain about.
+#[test]
+fn promtool_accepts_the_metrics() {
+    let promtool = std::env::var("PROMTOOL").unwrap_or_else(|_| "promtool".to_owned());
+    let mut check = Command::new(&promtool);
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut check) = check.stderr(Stdio::piped()).spawn() else {
+        eprintln!("SKIPPED: no {promtool}; install the package prometheus, or set PROMTOOL");
+        return;
+    };
+    let (caps, expected) = (fixture::caps(), fixture::expected());
+    let mut text = String::new();
+    encode(&families(&fixture::world(), &fixture::view(&caps, &expected)), Format::Text, &mut text);
+    check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = check.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].map(|s| String::from_utf8_lossy(&s).into_owned());
+    assert!(output.status.success() && said == ["", ""], "{said:?}");
+}

@@ -1,0 +1,198 @@
+//! Writes families as text: Prometheus 0.0.4, or `OpenMetrics` 1.0.
+//!
+//! An encoder of our own, because no crate writes both formats from values that are built for each
+//! scrape: they all encode a registry of their own, one format, or round counts to floats.
+
+use std::fmt::{self, Write};
+
+use crate::family::{Family, Histogram, Kind, Labels, Metric, Value};
+
+/// A text format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus 0.0.4, which everything reads.
+    Text,
+    /// `OpenMetrics` 1.0, which knows units and infos.
+    OpenMetrics,
+}
+
+impl Format {
+    /// Value of the header `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Appends the families to `out`, which may be a cleared one that has grown in an earlier scrape.
+pub fn encode(families: &[Family], format: Format, out: &mut String) {
+    let mut writer = Writer { format, out };
+    // Writing to a string does not fail.
+    let _ = families.iter().try_for_each(|family| writer.family(family));
+    if format == Format::OpenMetrics {
+        writer.out.push_str("# EOF\n");
+    }
+}
+
+struct Writer<'a> {
+    format: Format,
+    out: &'a mut String,
+}
+
+impl Writer<'_> {
+    fn family(&mut self, family: &Family) -> fmt::Result {
+        self.head(family.metric)?;
+        for sample in &family.samples {
+            let labels = (family.metric, &sample.labels);
+            match &sample.value {
+                Value::Histogram(histogram) => self.histogram(labels, histogram)?,
+                Value::Count(count) => {
+                    self.series(labels, "", None)?;
+                    writeln!(self.out, " {count}")?;
+                }
+                Value::Number(number) => {
+                    self.series(labels, "", None)?;
+                    self.out.push(' ');
+                    self.number(*number)?;
+                    self.out.push('\n');
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn head(&mut self, metric: &Metric) -> fmt::Result {
+        let name = match self.format {
+            Format::Text => metric.name,
+            Format::OpenMetrics => metric.family(),
+        };
+        self.out.push_str("# HELP ");
+        self.out.push_str(name);
+        self.out.push(' ');
+        self.escape(metric.help, self.format == Format::OpenMetrics);
+        writeln!(self.out, "\n# TYPE {name} {}", self.kind(metric.kind))?;
+        match metric.unit() {
+            Some(unit) if self.format == Format::OpenMetrics => {
+                writeln!(self.out, "# UNIT {name} {unit}")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn kind(&self, kind: Kind) -> &'static str {
+        match (kind, self.format) {
+            (Kind::Counter, _) => "counter",
+            (Kind::Histogram, _) => "histogram",
+            (Kind::Gauge, _) | (Kind::Info, Format::Text) => "gauge",
+            (Kind::Info, Format::OpenMetrics) => "info",
+            (Kind::Unknown, Format::Text) => "untyped",
+            (Kind::Unknown, Format::OpenMetrics) => "unknown",
+        }
+    }
+
+    /// The sum, and with it the count, only where somebody counts it: `OpenMetrics` allows neither
+    /// without the other.
+    fn histogram(&mut self, labels: (&Metric, &Labels), histogram: &Histogram) -> fmt::Result {
+        for (bound, count) in &histogram.buckets {
+            self.series(labels, "_bucket", Some(*bound))?;
+            writeln!(self.out, " {count}")?;
+        }
+        self.series(labels, "_bucket", Some(f64::INFINITY))?;
+        writeln!(self.out, " {}", histogram.count)?;
+        let Some(sum) = histogram.sum else { return Ok(()) };
+        self.series(labels, "_count", None)?;
+        writeln!(self.out, " {}", histogram.count)?;
+        self.series(labels, "_sum", None)?;
+        self.out.push(' ');
+        self.number(sum)?;
+        self.out.push('\n');
+        Ok(())
+    }
+
+    /// Name and labels. A label without a value is the same as none, and is left out.
+    fn series(
+        &mut self,
+        (metric, values): (&Metric, &Labels),
+        suffix: &str,
+        bound: Option<f64>,
+    ) -> fmt::Result {
+        self.out.push_str(metric.name);
+        self.out.push_str(suffix);
+        let mut separator = '{';
+        for (label, value) in metric.labels.iter().zip(values.iter()) {
+            if value.is_empty() {
+                continue;
+            }
+            self.out.push(separator);
+            self.out.push_str(label);
+            self.out.push_str("=\"");
+            self.escape(value, true);
+            self.out.push('"');
+            separator = ',';
+        }
+        if let Some(bound) = bound {
+            self.out.push(separator);
+            self.out.push_str("le=\"");
+            self.bound(bound)?;
+            self.out.push('"');
+            separator = ',';
+        }
+        if separator == ',' {
+            self.out.push('}');
+        }
+        Ok(())
+    }
+
+    fn escape(&mut self, text: &str, quotes: bool) {
+        let mut rest = text;
+        while let Some(at) = rest.find(|c| matches!(c, '\\' | '\n') || (quotes && c == '"')) {
+            let (plain, special) = rest.split_at(at);
+            self.out.push_str(plain);
+            self.out.push_str(match special.as_bytes().first() {
+                Some(b'\n') => "\\n",
+                Some(b'"') => "\\\"",
+                _ => "\\\\",
+            });
+            rest = &special[1..];
+        }
+        self.out.push_str(rest);
+    }
+
+    fn number(&mut self, number: f64) -> fmt::Result {
+        match number {
+            _ if number.is_nan() => self.out.push_str("NaN"),
+            f64::INFINITY => self.out.push_str("+Inf"),
+            f64::NEG_INFINITY => self.out.push_str("-Inf"),
+            _ if number != 0.0 && !(1e-4..1e21).contains(&number.abs()) => {
+                return write!(self.out, "{number:e}");
+            }
+            _ => return write!(self.out, "{number}"),
+        }
+        Ok(())
+    }
+
+    /// A bound is part of a series' identity, so it is spelled as all others spell it: always as a
+    /// float, and small ones as `1e-06`.
+    fn bound(&mut self, bound: f64) -> fmt::Result {
+        if bound.is_infinite() {
+            self.out.push_str("+Inf");
+            return Ok(());
+        }
+        if bound == 0.0 || (1e-4..1e6).contains(&bound) {
+            return write!(self.out, "{bound:?}");
+        }
+        let spelled = format!("{bound:e}");
+        let (digits, exponent) = spelled.split_once('e').unwrap_or((&spelled, "0"));
+        let (sign, power) = match exponent.strip_prefix('-') {
+            Some(power) => ('-', power),
+            None => ('+', exponent),
+        };
+        write!(self.out, "{digits}e{sign}{power:0>2}")
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;
