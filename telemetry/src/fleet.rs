@@ -254,6 +254,7 @@ impl Fleet {
     }
 
     fn meet(&mut self, apps: Vec<App>) {
+        self.tell_time();
         for app in apps {
             match unasked(&app) {
                 None => {
@@ -317,6 +318,7 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inventory::ExpectedApp;
 
     fn app(name: &str) -> App {
         let dir = std::path::PathBuf::from("/nonexistent").join(name);
@@ -339,6 +341,20 @@ mod tests {
         fleet.take_back(session, news);
         assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 1);
         assert!(fleet.lend("a").is_some());
+    }
+
+    #[test]
+    fn a_missing_app_is_missing_since_it_was_looked_for() {
+        let mut settings = Settings::default();
+        let app = ExpectedApp { name: "gone".to_owned(), ..ExpectedApp::default() };
+        settings.rules.expected.apps.push(app);
+        let mut fleet = Fleet::new(settings);
+        fleet.see(Vec::new());
+        let since = fleet.world.find("gone").unwrap().silent_ns.unwrap();
+        fleet.see(Vec::new());
+        let missing = fleet.world.find("gone").unwrap();
+        assert_eq!(missing.silent_ns, Some(since));
+        assert_eq!(missing.silent_s(since + 2_000_000_000), Some(2.0));
     }
 
     #[test]

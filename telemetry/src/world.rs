@@ -81,6 +81,9 @@ pub struct Member {
     /// How often it could not be asked since it was found, by reason.
     #[serde(skip)]
     pub errors: BTreeMap<ErrorClass, u64>,
+    /// Monotonic clock when it was first seen not to answer, since it last did; nanoseconds.
+    #[serde(skip)]
+    pub silent_ns: Option<u64>,
 }
 
 impl Member {
@@ -92,6 +95,7 @@ impl Member {
             model: None,
             findings: Vec::new(),
             errors: BTreeMap::new(),
+            silent_ns: None,
         }
     }
 
@@ -103,6 +107,11 @@ impl Member {
     /// 1 for an app with libpmdscope, 0 for a stock app; `None` before the first answer.
     pub fn level(&self) -> Option<u8> {
         self.model.as_ref().map(|model| u8::from(model.sample.library.is_some()))
+    }
+
+    /// Seconds since it was first seen not to answer; `None` for an app that answers.
+    pub fn silent_s(&self, now_ns: u64) -> Option<f64> {
+        Some(now_ns.saturating_sub(self.silent_ns?) as f64 / 1e9)
     }
 
     /// Seconds since the last answer.
@@ -137,9 +146,13 @@ impl World {
                 state.status = Status::Live;
                 state.model = Some(model);
                 state.findings = findings;
+                state.silent_ns = None;
             }
             Event::Lost { app, class, reason, finding } => {
+                // A world that was told no time yet does not know since when.
+                let now_ns = Some(self.now_ns).filter(|&now| now > 0);
                 let state = self.app(app);
+                state.silent_ns = state.silent_ns.or(now_ns);
                 *state.errors.entry(class).or_default() += 1;
                 state.status = Status::Lost { reason };
                 state.findings = finding.into_iter().collect();
@@ -192,10 +205,11 @@ impl Baseline {
         Self { samples: samples.collect() }
     }
 
-    /// The marked sample of that app, unless it was restarted since.
+    /// The marked sample of that app, unless it was restarted since, or is shown as it was before.
     pub fn of(&self, now: &Sample) -> Option<&Sample> {
         let then = self.samples.get(&now.app.name)?;
-        then.app.same_process(&now.app).then_some(then)
+        let later = then.monotonic_ns <= now.monotonic_ns;
+        (later && then.app.same_process(&now.app)).then_some(then)
     }
 
     /// Nothing is marked.
