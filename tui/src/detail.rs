@@ -5,10 +5,10 @@ use std::fmt::Display;
 use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::leak::{SiteSample, StageSample};
 use pmdscope_telemetry::loss::SiteRates;
-use pmdscope_telemetry::model::{Model, PoolTrend};
+use pmdscope_telemetry::model::{Model, PoolTrend, ThreadRates};
 use pmdscope_telemetry::sample::{
-    HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample,
-    TeeSample,
+    HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample, Sample,
+    TeeSample, ThreadSample,
 };
 use ratatui::text::{Line, Span};
 
@@ -16,12 +16,15 @@ use crate::graph::{burst_labels, doubling_labels, histogram};
 use crate::ledger::{explain, stage_ms};
 use crate::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
 use crate::subject::Subject;
+use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
 use crate::tables::leaks::pool_left_s;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
 use crate::theme::Tone;
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
+
+const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lcore";
 
 /// Columns of the bars of a histogram.
 const BAR: usize = 40;
@@ -100,7 +103,13 @@ impl Page<'_> {
                 self.stage(sample.stages.iter().find(|s| s.stage == *stage)?);
             }
             Subject::Lcore { lcore, .. } => {
-                self.lcore(sample.lcores.iter().find(|l| l.lcore == *lcore)?);
+                let polling = sample.lcores.iter().find(|l| l.lcore == *lcore);
+                let mut threads = sample.threads.iter().zip(&model.threads);
+                let thread = threads.find(|(thread, _)| thread.lcore == *lcore);
+                if polling.is_none() && thread.is_none() {
+                    return None;
+                }
+                self.lcore(polling, thread);
             }
             Subject::Tee { session, lcore, .. } => {
                 let same = |t: &&TeeSample| (t.session, t.lcore) == (*session, *lcore);
@@ -117,6 +126,8 @@ impl Page<'_> {
         };
         let sample = &model.sample;
         self.field("process", sample.app.pid);
+        let since = time_of_day(sample.app.start_realtime_ns, &self.view.zone);
+        self.field("running since", since);
         self.field("executable", sample.app.exe.as_deref().unwrap_or(UNKNOWN));
         self.field("DPDK", &sample.app.dpdk_version);
         self.field("EAL arguments", sample.app.eal_args.join(" "));
@@ -125,9 +136,35 @@ impl Page<'_> {
         for part in &sample.partial {
             self.field("failed part", part);
         }
+        for finding in missing_ports(app) {
+            self.field("missing port", &finding.subject);
+        }
+        self.surroundings(sample);
         match &sample.library {
             Some(library) => self.library(library),
             None => self.field("queues, lcores", NEEDS_LIBRARY),
+        }
+    }
+
+    /// What the kernel and the EAL say of the app.
+    fn surroundings(&mut self, sample: &Sample) {
+        for device in &sample.devices {
+            let driver = match (device.present, &device.driver) {
+                (false, _) => "not there",
+                (true, None) => "no driver",
+                (true, Some(driver)) => driver,
+            };
+            self.field("PCI device", format!("{}: {driver}", device.address));
+        }
+        for heap in &sample.heaps {
+            let used = format!("{} of {} given out", bytes(heap.allocated), bytes(heap.size));
+            self.field("heap", format!("{}: {used}", heap.name));
+        }
+        if sample.secondaries > 0 {
+            self.field("secondaries", sample.secondaries);
+        }
+        if sample.control_shares_poll_cpu == Some(true) && sample.library.is_none() {
+            self.text(SHARES_CPU, Tone::Warn);
         }
     }
 
@@ -135,7 +172,7 @@ impl Page<'_> {
         self.heading("libpmdscope");
         self.field("version", &library.version);
         let since = time_of_day(library.start_realtime_ns, &self.view.zone);
-        self.field("running since", since);
+        self.field("started", since);
         let hertz = (library.tsc_hz > 0).then(|| count(library.tsc_hz));
         self.field("TSC, Hz", hertz.as_deref().unwrap_or("not measured yet"));
         self.field("sampling", format!("every {} ms", library.sample_ms));
@@ -146,7 +183,7 @@ impl Page<'_> {
         self.field("foreign bursts", count(library.foreign_bursts));
         self.field("abandoned", bytes(library.abandoned_bytes));
         if library.control_shares_poll_cpu {
-            self.text("the control thread may run on the CPU of a polling lcore", Tone::Warn);
+            self.text(SHARES_CPU, Tone::Warn);
         }
     }
 
@@ -203,6 +240,9 @@ impl Page<'_> {
         self.field("MTU", port.mtu);
         self.field("queues", format!("{} rx, {} tx", port.rx_queues, port.tx_queues));
         self.field("NUMA node", numa(port.numa_node));
+        self.field("address", port.mac.as_deref().unwrap_or(UNKNOWN));
+        let promiscuous = port.promiscuous.map_or(UNKNOWN, |on| if on { "on" } else { "off" });
+        self.field("promiscuous", promiscuous);
         let stats = &port.stats;
         self.field("received", format!("{} packets", count(stats.rx_packets)));
         self.field("", format!("{} bytes", count(stats.rx_bytes)));
@@ -271,7 +311,27 @@ impl Page<'_> {
         }
     }
 
-    fn lcore(&mut self, lcore: &LcoreSample) {
+    fn lcore(
+        &mut self,
+        polling: Option<&LcoreSample>,
+        thread: Option<(&ThreadSample, &ThreadRates)>,
+    ) {
+        if let Some((thread, rates)) = thread {
+            self.field("may run on CPUs", &thread.cpus);
+            self.field("ran last on", thread.cpu);
+            let switches = |all: u64, per_second| {
+                format!("{}, {} per second", count(all), known(per_second, si))
+            };
+            self.field("preempted", switches(thread.involuntary_switches, rates.involuntary_ps));
+            self.field("gave up CPU", switches(thread.voluntary_switches, rates.voluntary_ps));
+        }
+        match polling {
+            Some(lcore) => self.polling(lcore),
+            None => self.field("polls, gaps", NEEDS_LIBRARY),
+        }
+    }
+
+    fn polling(&mut self, lcore: &LcoreSample) {
         self.field("role", &lcore.role);
         self.field("thread", lcore.tid);
         self.field("polls", count(lcore.polls));

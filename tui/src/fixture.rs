@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
-use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, PortRates, QueueRates};
+use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, PortRates, QueueRates, ThreadRates};
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, HighWater, LcoreSample, LibrarySample, Occupancy, PoolSample,
-    PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, TeeSample,
+    PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, TeeSample, ThreadSample,
 };
 
 use crate::theme::Theme;
@@ -84,6 +84,8 @@ fn port(id: u16, device: &str, queues: u16) -> PortSample {
         rx_queues: queues,
         tx_queues: queues,
         numa_node: -1,
+        promiscuous: Some(true),
+        mac: Some(format!("02:70:63:00:00:{id:02x}")),
         stats: PortStats {
             rx_packets: 1_234_567_890,
             tx_packets: 1_234_000_000,
@@ -245,6 +247,21 @@ fn lcore(id: u32) -> LcoreSample {
     }
 }
 
+fn thread(lcore: u32, involuntary_switches: u64) -> ThreadSample {
+    ThreadSample {
+        lcore,
+        tid: 4300 + lcore,
+        cpus: format!("{lcore}"),
+        cpu: lcore,
+        voluntary_switches: 4,
+        involuntary_switches,
+    }
+}
+
+fn thread_rates(lcore: u32, involuntary_ps: f64) -> ThreadRates {
+    ThreadRates { lcore, voluntary_ps: Some(0.0), involuntary_ps: Some(involuntary_ps) }
+}
+
 fn lcore_rates(id: u32) -> LcoreRates {
     LcoreRates {
         lcore: id,
@@ -271,6 +288,7 @@ pub(crate) fn leaking() -> Model {
     };
     sample.rings = vec![ring];
     sample.lcores = vec![lcore(1), lcore(2)];
+    sample.threads = vec![thread(1, 0), thread(2, 31)];
     sample.ledger = vec![ledger()];
     sample.sites = sites();
     sample.stages = stages();
@@ -319,9 +337,9 @@ pub(crate) fn leaking() -> Model {
         queues: queues.iter().map(|&(q, d)| queue_rates(q, d)).collect(),
         pools: vec![trend],
         lcores: vec![lcore_rates(1), lcore_rates(2)],
+        threads: vec![thread_rates(1, 0.0), thread_rates(2, 12.0)],
         ledger: vec![losses],
         sites,
-        ..Model::default()
     }
 }
 

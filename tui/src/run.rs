@@ -25,7 +25,7 @@ use crate::view::View;
 const AGE_STEP: Duration = Duration::from_secs(1);
 
 /// How to start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Colours and characters.
     pub theme: Theme,
@@ -33,6 +33,8 @@ pub struct Options {
     pub interval_ms: u64,
     /// Take the mouse.
     pub mouse: bool,
+    /// For times of day.
+    pub zone: TimeZone,
 }
 
 enum Message<N> {
@@ -77,7 +79,7 @@ pub fn run<T: Timeline>(
     read_input(messages.clone());
     let pace = Arc::new(Pace::new(Duration::from_millis(options.interval_ms)));
     let timeline = start(Feed { messages, pace: Arc::clone(&pace) });
-    let view = View::new(options.theme, options.interval_ms, TimeZone::system());
+    let view = View::new(options.theme, options.interval_ms, options.zone);
     Program { view, timeline, pace, area: Rect::default() }.show(&mut terminal, &inbox)
 }
 

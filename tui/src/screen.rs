@@ -303,4 +303,4 @@ fn placeholder(view: &View, world: &World) -> Vec<BodyLine> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

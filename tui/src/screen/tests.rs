@@ -10,6 +10,8 @@ use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
 use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::sample::DeviceSample;
 use pmdscope_telemetry::world::Event;
 
 fn draw(width: u16, height: u16, view: &View, world: &World) -> Buffer {
@@ -19,7 +21,7 @@ fn draw(width: u16, height: u16, view: &View, world: &World) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-fn text(width: u16, height: u16, view: &View, world: &World) -> String {
+pub(crate) fn text(width: u16, height: u16, view: &View, world: &World) -> String {
     let buffer = draw(width, height, view, world);
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
@@ -130,6 +132,55 @@ fn lost_app_is_dimmed_with_its_age() {
     let buffer = draw(100, 24, &on(Tab::Ports), &world);
     let row = (0..24).find(|&y| buffer[(0, y)].symbol() == "r" && y > 3).unwrap();
     assert!((0..9).all(|x| buffer[(x, row)].modifier.contains(Modifier::DIM)));
+}
+
+#[test]
+fn apps_and_ports_that_are_missing() {
+    let mut missing = Finding {
+        lint: "port_missing",
+        severity: Severity::Critical,
+        app: "testpmd".to_owned(),
+        subject: "0000:03:00.0".to_owned(),
+        evidence: "0000:03:00.0 is expected and not among its ports".to_owned(),
+        threshold: "every expected port is there".to_owned(),
+        advice: "bind it to a DPDK driver".to_owned(),
+    };
+    let mut model = fixture::stock();
+    let device = DeviceSample {
+        address: "0000:03:00.0".to_owned(),
+        present: true,
+        network: true,
+        driver: Some("ixgbe".to_owned()),
+    };
+    model.sample.devices = vec![device];
+    let mut world = fixture::world_of(model, vec![missing.clone()]);
+    (missing.lint, missing.app, missing.subject) = ("app_missing", "fwd".into(), String::new());
+    world.apply(Event::Lost {
+        class: ErrorClass::Missing,
+        app: "fwd".to_owned(),
+        reason: "is expected, and does not run".to_owned(),
+        finding: Some(missing),
+    });
+    world.now_ns += 133_000_000_000;
+    let mut view = fixture::view();
+    let pages = [80, 120].map(|width| text(width, 14, &view, &world));
+    assert_snapshot!(pages.join("----\n"));
+    update(&mut view, Action::Move(Motion::Bottom), &world);
+    update(&mut view, Action::Select(Subject::App { app: "testpmd".to_owned() }), &world);
+    update(&mut view, Action::Open, &world);
+    assert_snapshot!("app_with_a_missing_port", text(80, 24, &view, &world));
+}
+
+#[test]
+fn threads_of_a_stock_app_are_known_to_the_kernel() {
+    let mut model = fixture::stock();
+    let leaking = fixture::leaking();
+    (model.sample.threads, model.threads) = (leaking.sample.threads, leaking.threads);
+    let world = fixture::world_of(model, Vec::new());
+    let mut view = on(Tab::Lcores);
+    let page = text(80, 12, &view, &world);
+    update(&mut view, Action::Open, &world);
+    assert_snapshot!([page, text(80, 14, &view, &world)].join("----\n"));
 }
 
 #[test]

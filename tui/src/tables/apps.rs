@@ -1,6 +1,6 @@
 //! Overview: apps and their findings.
 
-use pmdscope_telemetry::finding::Severity;
+use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
 use pmdscope_telemetry::sample::PortSample;
@@ -59,7 +59,7 @@ fn app_cells(app: &Member, now_ns: u64) -> Vec<Cell> {
         Cell::number(Some(f64::from(sample.app.pid)), sample.app.pid.to_string()),
         Cell::text(version),
         Cell::number(level, known(level, |l| l.to_string())),
-        ports_started(model),
+        ports_started(app, model),
         rate(sum(model, |_, rates| rates.rx_pps)),
         rate(sum(model, |_, rates| rates.tx_pps)),
         rate(sum(model, rx_bps)),
@@ -81,11 +81,19 @@ pub(crate) fn sum(
     ports.filter_map(|(port, rates)| of(port, rates)).reduce(|a, b| a + b)
 }
 
-fn ports_started(model: &Model) -> Cell {
+/// The ports that are started, of those that the app has and ought to have.
+fn ports_started(app: &Member, model: &Model) -> Cell {
     let ports = &model.sample.ports;
     let started = ports.iter().filter(|port| port.started).count();
-    let cell = Cell::number(Some(started as f64), format!("{started}/{}", ports.len()));
-    alarm(cell, started < ports.len() || ports.is_empty(), Tone::Bad)
+    let all = ports.len() + missing_ports(app).count();
+    let cell = Cell::number(Some(started as f64), format!("{started}/{all}"));
+    alarm(cell, started < all || all == 0, Tone::Bad)
+}
+
+/// The devices that the app ought to have as ports and has not.
+pub(crate) fn missing_ports(app: &Member) -> impl Iterator<Item = &Finding> {
+    let missing = |finding: &&Finding| finding.lint == "port_missing";
+    app.findings.iter().filter(missing).filter(|finding| !finding.subject.is_empty())
 }
 
 fn fullest_pool(model: &Model) -> Cell {
@@ -111,7 +119,11 @@ fn state(app: &Member, now_ns: u64) -> Cell {
 
 /// Since when an app that does not answer was not heard of.
 pub(crate) fn lost(app: &Member, now_ns: u64) -> String {
-    app.age_s(now_ns).map_or_else(|| "no answer".to_owned(), |s| format!("lost {} ago", seconds(s)))
+    match (app.age_s(now_ns), app.silent_s(now_ns)) {
+        (Some(age), _) => format!("lost {} ago", seconds(age)),
+        (None, Some(silent)) => format!("no answer for {}", seconds(silent)),
+        (None, None) => "no answer".to_owned(),
+    }
 }
 
 fn live_state(app: &Member) -> Cell {

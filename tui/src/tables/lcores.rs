@@ -1,8 +1,10 @@
 //! Poll loops, and the captures that look at their packets.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use pmdscope_telemetry::model::LcoreRates;
+use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
 use super::{alarm, app_cell, bad_count, note_level_0, number, rate, share};
@@ -13,12 +15,13 @@ use crate::theme::Tone;
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
 
-/// One row per lcore that polls through the library.
+/// One row per lcore.
 pub(super) fn lcores(world: &World, view: &View) -> Table {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
-        Column::text("Role").drop_at(3),
+        Column::text("Role").drop_at(5),
+        Column::text("CPUs").drop_at(6),
         Column::number("Busy"),
         Column::number("Polls/s"),
         Column::number("pps"),
@@ -27,14 +30,16 @@ pub(super) fn lcores(world: &World, view: &View) -> Table {
         Column::number("Worst gap"),
         Column::text("at").drop_at(1),
         Column::number("Stalls"),
-        Column::number("Stalls/s").drop_at(4),
+        Column::number("Stalls/s").drop_at(7),
+        Column::number("Preempt/s").drop_at(3),
     ];
     let mut table = Table::new("Lcores", columns);
     for (app, model) in world.models() {
         let stall_us = model.sample.library.as_ref().map(|library| library.stall_us);
-        for (lcore, rates) in model.sample.lcores.iter().zip(&model.lcores) {
-            let subject = Subject::Lcore { app: app.name.clone(), lcore: lcore.lcore };
-            let cells = lcore_cells(app, lcore, rates, stall_us, &view.zone);
+        for lcore in ids(model) {
+            let subject = Subject::Lcore { app: app.name.clone(), lcore };
+            let mut cells = vec![app_cell(app), id(lcore)];
+            cells.extend(lcore_cells(model, lcore, stall_us, &view.zone));
             table.push(subject, app.stale(), cells);
         }
     }
@@ -42,21 +47,48 @@ pub(super) fn lcores(world: &World, view: &View) -> Table {
     table
 }
 
-fn lcore_cells(
-    app: &Member,
+/// The lcores that poll through the library, and those whose threads the kernel knows.
+fn ids(model: &Model) -> BTreeSet<u32> {
+    let polling = model.sample.lcores.iter().map(|lcore| lcore.lcore);
+    polling.chain(model.sample.threads.iter().map(|thread| thread.lcore)).collect()
+}
+
+fn id(number: u32) -> Cell {
+    Cell::number(Some(f64::from(number)), number.to_string())
+}
+
+/// All cells behind the number of the lcore.
+fn lcore_cells(model: &Model, id: u32, stall_us: Option<u64>, zone: &TimeZone) -> Vec<Cell> {
+    let threads = model.sample.threads.iter().zip(&model.threads);
+    let thread = threads.clone().find(|(thread, _)| thread.lcore == id);
+    let lcores = model.sample.lcores.iter().zip(&model.lcores);
+    let polling = lcores.clone().find(|(lcore, _)| lcore.lcore == id);
+    let cpus = Cell::text(thread.map_or(UNKNOWN, |(thread, _)| &thread.cpus));
+    let preempted = thread.and_then(|(_, rates)| rates.involuntary_ps);
+    let preempted = alarm(rate(preempted), preempted.is_some_and(|p| p > 0.0), Tone::Warn);
+    let Some((lcore, rates)) = polling else {
+        let mut cells = vec![Cell::text(UNKNOWN), cpus];
+        cells.resize_with(11, || Cell::text(UNKNOWN).tone(Tone::Dim));
+        cells.push(preempted);
+        return cells;
+    };
+    let mut cells = vec![Cell::text(&lcore.role), cpus];
+    cells.extend(polling_cells(lcore, rates, stall_us, zone));
+    cells.push(preempted);
+    cells
+}
+
+fn polling_cells(
     lcore: &LcoreSample,
     rates: &LcoreRates,
     stall_us: Option<u64>,
     zone: &TimeZone,
-) -> Vec<Cell> {
+) -> [Cell; 9] {
     let gap = |us: u64| {
         let stalled = stall_us.is_some_and(|stall| us >= stall);
         alarm(Cell::number(Some(us as f64), micros(us)), stalled, Tone::Warn)
     };
-    vec![
-        app_cell(app),
-        Cell::number(Some(f64::from(lcore.lcore)), lcore.lcore.to_string()),
-        Cell::text(&lcore.role),
+    [
         share(rates.busy_ratio),
         rate(rates.polls_ps),
         rate(rates.pps),

@@ -35,7 +35,14 @@ pub(super) fn ports(world: &World, view: &View) -> Table {
     ];
     let mut table = Table::new("Ports", columns);
     if !view.baseline.is_empty() {
-        table.remark = "totals since the mark";
+        let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
+        let all = world.models().all(|(_, model)| counted(model));
+        let some = world.models().any(|(_, model)| counted(model));
+        table.remark = match (all, some) {
+            (true, _) => "totals since the mark",
+            (false, true) => "totals since the mark, or the start of an app without one",
+            (false, false) => "totals since the start: there is no mark before",
+        };
     }
     for (app, model) in world.models() {
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {

@@ -2,12 +2,13 @@
 //!
 //! A [`Past`] gives moments by their time. [`live::Live`] shows the present over a
 //! [`history::History`] of the last minutes; [`replay::Replay`] shows a past that takes its time to
-//! read, such as a recording, from a thread of its own. The display knows both as [`Timeline`].
+//! read, such as the [`tape::Tape`] of a recording, from a thread of its own. The display knows both as [`Timeline`].
 
 pub mod history;
 pub mod live;
 pub mod replay;
 pub mod strip;
+pub mod tape;
 mod weight;
 
 use std::sync::Arc;
@@ -190,5 +191,7 @@ pub(crate) fn resolve(to: Seek, from: u64, marks: &[Mark]) -> Option<Seek> {
     mark.map(|mark| Seek::At(mark.at))
 }
 
+#[cfg(test)]
+mod screen_tests;
 #[cfg(test)]
 mod tests;
