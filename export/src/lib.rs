@@ -7,13 +7,26 @@
 pub mod address;
 pub mod caps;
 pub mod catalogue;
+#[cfg(test)]
+mod fake;
 pub mod family;
 #[cfg(test)]
 mod fixture;
 pub mod health;
+mod journal;
+mod listen;
 pub mod metrics;
+mod negotiate;
 pub mod options;
+mod patience;
+mod scrape;
+mod server;
+mod service;
+mod site;
+mod snapshot;
 pub mod text;
+mod web;
 
 pub use caps::Caps;
 pub use options::Options;
+pub use service::{ServeError, once, serve};

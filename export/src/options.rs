@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::{Address, DEFAULT_LISTEN};
+use crate::caps::Caps;
 
 /// Settings of the exporter: section `[export]` of the configuration.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Options {
     pub web_config: Option<PathBuf>,
     /// Longest time for one scrape; the timeout that Prometheus announces shortens it.
     pub timeout: Duration,
+    /// Bounds on the number of series.
+    pub caps: Caps,
     /// Lints that do not make an app unready or unhealthy.
     pub tolerate: Vec<String>,
     /// OTLP receiver to push to, `http://` or `https://`; `None`: no push.
@@ -28,6 +31,7 @@ impl Default for Options {
             listen: DEFAULT_LISTEN.parse().into_iter().collect(),
             web_config: None,
             timeout: Duration::from_secs(5),
+            caps: Caps::default(),
             tolerate: vec!["queue_imbalance".to_owned(), "stall".to_owned()],
             otlp: None,
             otlp_interval: Duration::from_secs(15),

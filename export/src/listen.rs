@@ -1,0 +1,240 @@
+//! Sockets to listen at: TCP, unix, and those that systemd hands over.
+#![allow(unsafe_code)] // Descriptors from systemd come as numbers.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcp, ToSocketAddrs};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdUnix, UnixStream as StdUnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::address::Address;
+
+/// Connections that the kernel completes ahead of us.
+const BACKLOG: i32 = 256;
+
+/// Who may connect to a unix socket: its owner and group.
+const UNIX_MODE: u32 = 0o660;
+
+/// Nobody can connect there.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address}: {reason}")]
+pub struct ListenError {
+    address: Address,
+    reason: String,
+}
+
+/// A socket that clients connect to.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    /// With its path, which goes away with it.
+    Unix(UnixListener, Option<PathBuf>),
+}
+
+/// A client.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Listens at an address; one name may mean several sockets.
+///
+/// # Errors
+/// When the address is in use, does not exist here, or needs more rights.
+pub(crate) fn bind(address: &Address) -> Result<Vec<Listener>, ListenError> {
+    let bound = match address {
+        Address::Tcp { host, port } => tcp(host, *port),
+        Address::Unix(path) => unix(path).map(|listener| vec![listener]),
+        Address::Systemd => inherited(),
+    };
+    bound.map_err(|error| ListenError { address: address.clone(), reason: reason(&error) })
+}
+
+fn reason(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the address is in use; another exporter may run already: stop it, or choose another \
+             address with --listen"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; choose a port from 1024 on, or a directory that is yours"
+        }
+        _ => return error.to_string(),
+    };
+    advice.to_owned()
+}
+
+fn tcp(host: &str, port: u16) -> io::Result<Vec<Listener>> {
+    let addresses: Vec<SocketAddr> = match host {
+        // IPv6 sockets take IPv4 as well, unless there is no IPv6.
+        "" => {
+            let all = StdTcp::bind(("::", port)).or_else(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => Err(error),
+                _ => StdTcp::bind(("0.0.0.0", port)),
+            })?;
+            return Ok(vec![adopt_tcp(all)?]);
+        }
+        host => (host, port).to_socket_addrs()?.collect(),
+    };
+    // "localhost" may mean two addresses of which the machine has one.
+    let mut bound = Vec::new();
+    let mut failed = io::Error::other("the name has no address");
+    for address in addresses {
+        match StdTcp::bind(address) {
+            Ok(listener) => bound.push(adopt_tcp(listener)?),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => failed = error,
+        }
+    }
+    if bound.is_empty() { Err(failed) } else { Ok(bound) }
+}
+
+fn adopt_tcp(listener: StdTcp) -> io::Result<Listener> {
+    rustix::net::listen(&listener, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+}
+
+fn unix(path: &Path) -> io::Result<Listener> {
+    if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        match StdUnixStream::connect(path) {
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            // Left behind by one that was killed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let listener = StdUnix::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
+}
+
+/// The sockets of a `.socket` unit.
+fn inherited() -> io::Result<Vec<Listener>> {
+    let listeners = sd_notify::listen_fds()?
+        .map(|fd| {
+            // SAFETY: systemd opened it for us, and nothing else in this process uses it.
+            adopt(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    if listeners.is_empty() {
+        return Err(io::Error::other("systemd handed over no socket; start its .socket unit"));
+    }
+    Ok(listeners)
+}
+
+fn adopt(socket: OwnedFd) -> io::Result<Listener> {
+    if sockopt::socket_type(&socket)? != SocketType::STREAM {
+        return Err(io::Error::other("a socket from systemd is none of ListenStream="));
+    }
+    if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
+        let listener = StdUnix::from(socket);
+        listener.set_nonblocking(true)?;
+        return Ok(Listener::Unix(UnixListener::from_std(listener)?, None));
+    }
+    let listener = StdTcp::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+}
+
+impl Listener {
+    /// The next client.
+    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Answers are written at once; waiting for more would only delay them.
+                let _ = stream.set_nodelay(true);
+                Ok(Stream::Tcp(stream))
+            }
+            Self::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+
+    /// Machines other than this one can connect.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .is_ok_and(|address| !address.ip().to_canonical().is_loopback()),
+            Self::Unix(..) => false,
+        }
+    }
+
+    /// As in the option that makes it, with the port that the system has chosen.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or_else(|_| "?".to_owned(), |address| address.to_string())
+            }
+            Self::Unix(_, Some(path)) => format!("unix:{}", path.display()),
+            Self::Unix(_, None) => "a unix socket of systemd".to_owned(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, Some(path)) = self {
+            // It may be gone already.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_named_with_advice() {
+        let first = bind(&address("127.0.0.1:0")).unwrap();
+        let taken = first[0].address();
+        let error = bind(&address(&taken)).unwrap_err().to_string();
+        assert!(error.contains(&taken) && error.contains("--listen"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn only_what_leaves_the_machine_is_open() {
+        for (text, open) in [("127.0.0.1:0", false), ("localhost:0", false), (":0", true)] {
+            let listeners = bind(&address(text)).unwrap();
+            assert!(listeners.iter().all(|listener| listener.is_open() == open), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_unix_socket_is_private_replaces_a_dead_one_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        drop(StdUnix::bind(&path).unwrap());
+        let socket = Address::Unix(path.clone());
+        let live = bind(&socket).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, UNIX_MODE);
+        assert!(bind(&socket).unwrap_err().to_string().contains("in use"));
+        drop(live);
+        assert!(!path.exists());
+        fs::write(&path, "a file of somebody").unwrap();
+        assert!(bind(&socket).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a file of somebody");
+    }
+
+    #[tokio::test]
+    async fn without_systemd_there_are_no_sockets_of_it() {
+        let error = bind(&Address::Systemd).unwrap_err().to_string();
+        assert!(error.contains(".socket"), "{error}");
+    }
+}

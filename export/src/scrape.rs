@@ -1,0 +1,61 @@
+//! Asks apps when somebody wants to know, and only then: no timer, no cache.
+//!
+//! Each app is asked by at most one thread at a time; whoever wants to know while it is asked shares
+//! the answer. A request waits for the apps that it is about and for no other, and no longer than its
+//! deadline: what has not answered by then is told as late, and the rest as it is.
+
+mod crew;
+mod desk;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::fleet::Settings;
+use tokio::sync::oneshot;
+
+use crate::snapshot::{Exhibit, Form, Snapshot};
+use crew::Crew;
+use desk::{Desk, Request};
+
+/// How long after its deadline a request waits for threads that keep the same deadline.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// All apps.
+    All,
+    /// The app of that name.
+    App(String),
+    /// Which apps there are, not how they are.
+    Names,
+}
+
+/// Answers requests about apps.
+#[derive(Debug)]
+pub(crate) struct Scraper(Crew);
+
+impl Scraper {
+    /// Has asked nobody yet.
+    pub(crate) fn new(settings: Settings, exhibit: Exhibit) -> Self {
+        Self(Crew::new(Desk::new(settings, exhibit)))
+    }
+
+    /// What is known at `deadline`, or as soon as all that is wanted is known. A `form` that is named
+    /// has been put together by then, off the caller's thread.
+    pub(crate) async fn snapshot(
+        &self,
+        wants: Wants,
+        form: Option<Form>,
+        deadline: Instant,
+    ) -> Arc<Snapshot> {
+        let (answer, answered) = oneshot::channel();
+        self.0.accept(Request::new(wants.clone(), form, deadline, answer));
+        match tokio::time::timeout_at((deadline + GRACE).into(), answered).await {
+            Ok(Ok(snapshot)) => snapshot,
+            _ => Arc::new(self.0.with(Desk::late)),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The exporter as a whole: starts, tells the service manager, and stops.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::Settings;
+use sd_notify::NotifyState;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::journal;
+use crate::listen::{self, ListenError, Listener};
+use crate::options::Options;
+use crate::scrape::{Scraper, Wants};
+use crate::server::{self, Limits};
+use crate::site::Site;
+use crate::snapshot::{Exhibit, Form};
+use crate::text::Format;
+use crate::web::{Web, WebError};
+
+/// Threads that hash passwords and resolve names.
+const BLOCKING_THREADS: usize = 4;
+
+/// The exporter cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The web configuration cannot be used.
+    #[error(transparent)]
+    Web(#[from] WebError),
+    /// An address cannot be listened at.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The system refuses what every program needs.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Serves until the process is told to end by SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start: nothing is served then, not even partly.
+pub fn serve(options: &Options, settings: Settings) -> Result<(), ServeError> {
+    let runtime = runtime()?;
+    let served = runtime.block_on(run(options, settings));
+    // A thread may still wait for an app; nobody waits for it.
+    runtime.shutdown_background();
+    served
+}
+
+/// One exposition of the apps that run now.
+///
+/// # Errors
+/// When the system refuses what every program needs.
+pub fn once(options: &Options, settings: Settings, format: Format) -> Result<String, ServeError> {
+    let runtime = runtime()?;
+    let scraper = scraper(options, settings);
+    let form = Form { format, gzip: false, only: None };
+    let deadline = Instant::now() + options.timeout;
+    let snapshot = runtime.block_on(scraper.snapshot(Wants::All, Some(form.clone()), deadline));
+    let text = snapshot.text(&form);
+    Ok(String::from_utf8_lossy(&text.bytes).into_owned())
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+}
+
+fn scraper(options: &Options, settings: Settings) -> Scraper {
+    let exhibit = Exhibit::new(options, &settings.rules.expected);
+    Scraper::new(settings, exhibit)
+}
+
+async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
+    let web = Web::open(options.web_config.as_deref())?;
+    let mut listeners = Vec::new();
+    for address in &options.listen {
+        listeners.extend(listen::bind(address)?);
+    }
+    let stop = stop()?;
+    warn_of_openness(&listeners, &web);
+    let addresses: Vec<String> = listeners.iter().map(Listener::address).collect();
+    let addresses = addresses.join(", ");
+    let scraper = scraper(options, settings);
+    let site = Arc::new(Site { scraper, web, timeout: options.timeout });
+    journal::note(&format!("serving metrics at {addresses}"));
+    notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
+    let watchdog = sd_notify::watchdog_enabled().map(|limit| tokio::spawn(watch(limit / 2)));
+    server::serve(listeners, site, Limits::default(), stop).await;
+    if let Some(watchdog) = watchdog {
+        watchdog.abort();
+    }
+    Ok(())
+}
+
+/// Done when the process is to end.
+fn stop() -> io::Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        notify(&[NotifyState::Stopping, NotifyState::Status("Answering what was asked before")]);
+    })
+}
+
+/// Numbers of apps are no secrets to everybody, but neither are they for everybody.
+fn warn_of_openness(listeners: &[Listener], web: &Web) {
+    let policy = web.policy();
+    let missing = match (policy.tls.is_some(), policy.gate.is_open() && !policy.asks_clients()) {
+        (true, false) => return,
+        (false, true) => "without TLS and without a password",
+        (false, false) => "without TLS, so that passwords can be read on the way",
+        (true, true) => "without a password",
+    };
+    for listener in listeners.iter().filter(|listener| listener.is_open()) {
+        let address = listener.address();
+        journal::warn(&format!(
+            "every machine that reaches {address} can read the metrics, {missing}; see --web-config"
+        ));
+    }
+}
+
+async fn watch(pause: Duration) {
+    loop {
+        notify(&[NotifyState::Watchdog]);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    // Whoever does not run below systemd is not told.
+    let _ = sd_notify::notify(state);
+}

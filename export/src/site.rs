@@ -1,0 +1,240 @@
+//! The pages that the exporter serves.
+
+mod landing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use pmdscope_telemetry::world::World;
+use serde::Serialize;
+
+use crate::health::Health;
+use crate::negotiate;
+use crate::scrape::{Scraper, Wants};
+use crate::snapshot::{Form, Snapshot};
+use crate::web::{Policy, Web};
+
+/// Prometheus says in it how long it waits, seconds.
+const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
+
+/// What an answer needs to get there in time.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// Longest wait for a probe: kubelets give up after a second unless told otherwise.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
+
+type Page = Response<Full<Bytes>>;
+
+/// All pages.
+pub(crate) struct Site {
+    pub(crate) scraper: Scraper,
+    pub(crate) web: Web,
+    /// Longest time for one scrape.
+    pub(crate) timeout: Duration,
+}
+
+/// How a request came.
+#[derive(Clone, Debug)]
+pub(crate) struct Via {
+    /// Where it arrived; what service discovery tells whoever does not say how he got here.
+    pub(crate) address: Arc<str>,
+    /// It came over TLS.
+    pub(crate) tls: bool,
+}
+
+impl Site {
+    /// Answers one request; whoever may not ask learns nothing else.
+    pub(crate) async fn answer<B>(&self, request: &Request<B>, via: &Via) -> Page {
+        let policy = self.web.policy();
+        let authorization = request.headers().get(header::AUTHORIZATION);
+        let admitted = policy.gate.admits(authorization.map(HeaderValue::as_bytes)).await;
+        let page = if admitted { self.route(request, via).await } else { stranger() };
+        furnished(page, &policy)
+    }
+
+    async fn route<B>(&self, request: &Request<B>, via: &Via) -> Page {
+        let path = request.uri().path();
+        if !["/", "/metrics", "/ready", "/healthz", "/sd"].contains(&path) {
+            return text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS));
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let page = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned());
+            return with(page, header::ALLOW, "GET, HEAD");
+        }
+        let app = app(request.uri().query().unwrap_or_default());
+        match path {
+            "/metrics" => self.metrics(request.headers(), app).await,
+            "/ready" => self.ready(request.headers(), app).await,
+            "/sd" => self.targets(request.headers(), via).await,
+            "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
+            _ => self.landing(request.headers()).await,
+        }
+    }
+
+    async fn metrics(&self, headers: &HeaderMap, app: Option<String>) -> Page {
+        let format = negotiate::format(value(headers, &header::ACCEPT));
+        let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
+        let form = Form { format, gzip, only: app.clone() };
+        let wants = app.clone().map_or(Wants::All, Wants::App);
+        let deadline = deadline(headers, self.timeout, self.timeout);
+        let snapshot = self.scraper.snapshot(wants, Some(form.clone()), deadline).await;
+        if let Some(name) = app.filter(|app| snapshot.world.find(app).is_none()) {
+            return nobody(&snapshot.world, &name);
+        }
+        let text = snapshot.text(&form);
+        let page =
+            with(Response::new(Full::new(text.bytes)), header::CONTENT_TYPE, format.content_type());
+        let page = with(page, header::VARY, "Accept, Accept-Encoding");
+        if text.gzip { with(page, header::CONTENT_ENCODING, "gzip") } else { page }
+    }
+
+    async fn ready(&self, headers: &HeaderMap, app: Option<String>) -> Page {
+        let wants = app.clone().map_or(Wants::All, Wants::App);
+        let deadline = deadline(headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
+        let snapshot = self.scraper.snapshot(wants, None, deadline).await;
+        let tolerate = &snapshot.exhibit.tolerate;
+        let Some(name) = app else {
+            let all = Readiness::of(&snapshot);
+            return json(verdict(all.ready), &all);
+        };
+        let Some(member) = snapshot.world.find(&name) else {
+            return nobody(&snapshot.world, &name);
+        };
+        let health = Health::of(member, tolerate);
+        json(verdict(health.ready), &health)
+    }
+
+    async fn targets(&self, headers: &HeaderMap, via: &Via) -> Page {
+        let deadline = deadline(headers, self.timeout, self.timeout);
+        let snapshot = self.scraper.snapshot(Wants::Names, None, deadline).await;
+        let address = value(headers, &header::HOST).unwrap_or(&via.address);
+        let apps = snapshot.world.apps.iter();
+        let targets: Vec<_> = apps.map(|app| Target::of(&app.name, address, via.tls)).collect();
+        json(StatusCode::OK, &targets)
+    }
+
+    async fn landing(&self, headers: &HeaderMap) -> Page {
+        let deadline = deadline(headers, self.timeout, self.timeout);
+        let snapshot = self.scraper.snapshot(Wants::All, None, deadline).await;
+        let html = landing::page(&snapshot, self.web.broken().as_deref());
+        let page =
+            with(Response::new(html.into()), header::CONTENT_TYPE, "text/html; charset=utf-8");
+        with(page, header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")
+    }
+}
+
+/// The app that a query names.
+fn app(query: &str) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(key, _)| key == "app").map(|(_, name)| name.into_owned())
+}
+
+fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// When an answer is due: in time for a scraper that says how long it waits, else `unless_told`; never
+/// later than `longest`.
+fn deadline(headers: &HeaderMap, unless_told: Duration, longest: Duration) -> Instant {
+    let told = headers.get(SCRAPE_TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
+    let told = told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    // One that waits for less than the margin gets half of that.
+    let time = told.map_or(unless_told, |told| told.saturating_sub(MARGIN).max(told / 2));
+    Instant::now() + time.min(longest)
+}
+
+/// Whether all apps are well.
+#[derive(Serialize)]
+struct Readiness<'a> {
+    ready: bool,
+    apps: Vec<Health<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+}
+
+impl<'a> Readiness<'a> {
+    /// As for `pmdscope check`, a machine without an app is not well.
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let tolerate = &snapshot.exhibit.tolerate;
+        let apps: Vec<_> =
+            snapshot.world.apps.iter().map(|app| Health::of(app, tolerate)).collect();
+        let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);
+        let advice = apps.is_empty().then_some(landing::NO_APPS);
+        Self { ready, apps, advice }
+    }
+}
+
+/// One target of Prometheus' HTTP service discovery.
+#[derive(Serialize)]
+struct Target<'a> {
+    targets: [&'a str; 1],
+    labels: BTreeMap<&'static str, String>,
+}
+
+impl<'a> Target<'a> {
+    fn of(app: &str, address: &'a str, tls: bool) -> Self {
+        let labels = [
+            ("__metrics_path__", "/metrics".to_owned()),
+            ("__param_app", app.to_owned()),
+            ("__scheme__", if tls { "https" } else { "http" }.to_owned()),
+            // All targets share an address; without a name of its own each would be the same one.
+            ("instance", format!("{address}/{app}")),
+        ];
+        Self { targets: [address], labels: labels.into() }
+    }
+}
+
+fn verdict(ready: bool) -> StatusCode {
+    if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+fn nobody(world: &World, app: &str) -> Page {
+    let names: Vec<_> = world.apps.iter().map(|app| app.name.as_str()).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}\n"))
+}
+
+fn stranger() -> Page {
+    let page = text(StatusCode::UNAUTHORIZED, "Unauthorized\n".to_owned());
+    with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\"")
+}
+
+fn text(status: StatusCode, body: String) -> Page {
+    let page = with(Response::new(body.into()), header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    with_status(page, status)
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Page {
+    // What is written here has no part that could fail.
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    let page =
+        with(Response::new(Full::new(body.into())), header::CONTENT_TYPE, "application/json");
+    with_status(page, status)
+}
+
+fn with_status(mut page: Page, status: StatusCode) -> Page {
+    *page.status_mut() = status;
+    page
+}
+
+fn with(mut page: Page, name: HeaderName, value: &'static str) -> Page {
+    page.headers_mut().insert(name, HeaderValue::from_static(value));
+    page
+}
+
+/// Adds what every page has, and what the web configuration asks for.
+fn furnished(page: Page, policy: &Policy) -> Page {
+    let page = with(page, header::CACHE_CONTROL, "no-store");
+    let mut page = with(page, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    for (name, value) in &policy.headers {
+        page.headers_mut().insert(name, value.clone());
+    }
+    page
+}

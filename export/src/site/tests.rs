@@ -1,0 +1,239 @@
+//! Every page, asked as clients ask.
+
+use http_body_util::BodyExt;
+use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::discover::DiscoverOptions;
+use pmdscope_telemetry::inventory::{ExpectedApp, Inventory};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fake::Fake;
+use crate::options::Options;
+use crate::snapshot::Exhibit;
+
+/// A site for the apps below a directory, which must run expect `expected`.
+fn site(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Site {
+    let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
+    let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
+    let mut settings = Settings { discover, ..Settings::default() };
+    settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
+    let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
+    let options = Options { tolerate, ..Options::default() };
+    let exhibit = Exhibit::new(&options, &settings.rules.expected);
+    let (scraper, web) = (Scraper::new(settings, exhibit), Web::open(None).unwrap());
+    Site { scraper, web, timeout: options.timeout }
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), "application/json");
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+async fn ask(site: &Site, method: &str, uri: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let via = Via { address: "127.0.0.1:9177".into(), tls: false };
+    let page = site.answer(&request.body(()).unwrap(), &via).await;
+    let (parts, body) = page.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes().to_vec();
+    let body = String::from_utf8(bytes).unwrap_or_else(|_| "(compressed)".to_owned());
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+}
+
+async fn get(site: &Site, uri: &str) -> Answer {
+    ask(site, "GET", uri, &[]).await
+}
+
+#[tokio::test]
+async fn metrics_of_all_apps_or_of_one() {
+    let root = tempfile::tempdir().unwrap();
+    let (_a, _b) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b&c"));
+    let site = site(root.path(), &[], &[]);
+    let all = get(&site, "/metrics").await;
+    assert_eq!((all.status, all.header("cache-control")), (200, "no-store"));
+    assert_eq!(all.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(all.header("vary"), "Accept, Accept-Encoding");
+    assert!(all.body.contains("dpdk_up{app=\"a\"} 1\n"));
+    assert!(all.body.contains("dpdk_exporter_build_info"));
+    let one = get(&site, "/metrics?app=b%26c").await;
+    assert!(one.body.contains("dpdk_up{app=\"b&c\"} 1\n"), "{}", one.body);
+    assert!(!one.body.contains("app=\"a\"") && !one.body.contains("dpdk_exporter_"));
+    for uri in ["/metrics?app=x", "/ready?app=x"] {
+        let unknown = get(&site, uri).await;
+        assert_eq!(unknown.status, 404);
+        assert_eq!(unknown.body, "no app is named \"x\"; known: a, b&c\n");
+    }
+}
+
+#[tokio::test]
+async fn the_format_is_negotiated() {
+    let root = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..20).map(|n| format!("app-{n}")).collect();
+    let _apps: Vec<_> = names.iter().map(|name| Fake::start(root.path(), name)).collect();
+    let site = site(root.path(), &[], &[]);
+    let accept = ("accept", "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1");
+    let open = ask(&site, "GET", "/metrics", &[accept]).await;
+    assert!(open.header("content-type").starts_with("application/openmetrics-text; version=1.0.0"));
+    assert!(open.body.ends_with("# EOF\n"));
+    assert_eq!(open.header("content-encoding"), "");
+    let zipped = ask(&site, "GET", "/metrics", &[accept, ("accept-encoding", "gzip")]).await;
+    assert_eq!(zipped.header("content-encoding"), "gzip");
+    assert_eq!(zipped.body, "(compressed)");
+}
+
+#[tokio::test]
+async fn readiness_has_reasons() {
+    let root = tempfile::tempdir().unwrap();
+    let _a = Fake::start(root.path(), "a");
+    let strict = site(root.path(), &[], &["gone"]);
+    let answer = get(&strict, "/ready?app=a").await;
+    assert_eq!(answer.status, 503);
+    let body = answer.json();
+    assert_eq!((&body["ready"], &body["app"]), (&json!(false), &json!("a")));
+    let reason = &body["reasons"][0];
+    assert_eq!((&reason["reason"], &reason["severity"]), (&json!("no_ports"), &json!("critical")));
+    assert_eq!((&reason["subject"], &reason["tolerated"]), (&json!(""), &json!(false)));
+    assert!(reason["evidence"].is_string() && reason["advice"].is_string());
+    let missing = get(&strict, "/ready?app=gone").await;
+    assert_eq!(
+        (missing.status, &missing.json()["reasons"][0]["reason"]),
+        (503, &json!("app_missing"))
+    );
+    let all = get(&strict, "/ready").await;
+    assert_eq!((all.status, all.json()["apps"].as_array().unwrap().len()), (503, 2));
+}
+
+#[tokio::test]
+async fn what_is_tolerated_is_told_and_does_not_count() {
+    let root = tempfile::tempdir().unwrap();
+    let _a = Fake::start(root.path(), "a");
+    let lenient = site(root.path(), &["no_ports"], &[]);
+    for uri in ["/ready?app=a", "/ready"] {
+        let answer = get(&lenient, uri).await;
+        assert_eq!((answer.status, &answer.json()["ready"]), (200, &json!(true)), "{uri}");
+    }
+    let app = get(&lenient, "/ready?app=a").await.json();
+    assert_eq!(app["reasons"][0]["tolerated"], json!(true));
+}
+
+#[tokio::test]
+async fn a_machine_without_apps_is_not_ready_and_has_no_targets() {
+    let root = tempfile::tempdir().unwrap();
+    let site = site(root.path(), &[], &[]);
+    let ready = get(&site, "/ready").await;
+    assert_eq!((ready.status, &ready.json()["apps"]), (503, &json!([])));
+    assert!(ready.json()["advice"].as_str().unwrap().contains("no DPDK app"));
+    let targets = get(&site, "/sd").await;
+    assert_eq!((targets.status, targets.json()), (200, json!([])));
+    let metrics = get(&site, "/metrics").await;
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.body.contains("\ndpdk_apps_discovered 0\n"));
+    assert!(get(&site, "/").await.body.contains("no DPDK app"));
+}
+
+#[tokio::test]
+async fn targets_are_reached_the_way_the_asker_came() {
+    let root = tempfile::tempdir().unwrap();
+    let _a = Fake::start(root.path(), "a");
+    let site = site(root.path(), &[], &["b"]);
+    let targets = ask(&site, "GET", "/sd", &[("host", "node7:9177")]).await.json();
+    let target = |app: &str| {
+        json!({"targets": ["node7:9177"], "labels": {
+            "__metrics_path__": "/metrics", "__param_app": app, "__scheme__": "http",
+            "instance": format!("node7:9177/{app}"),
+        }})
+    };
+    assert_eq!(targets, json!([target("a"), target("b")]));
+    let targets = get(&site, "/sd").await.json();
+    assert_eq!(targets[0]["targets"], json!(["127.0.0.1:9177"]));
+}
+
+#[tokio::test]
+async fn the_exporter_itself_is_well_whatever_the_apps_are() {
+    let root = tempfile::tempdir().unwrap();
+    let answer = get(&site(root.path(), &[], &["gone"]), "/healthz").await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"));
+}
+
+#[tokio::test]
+async fn people_see_what_is_wrong_and_names_add_no_markup() {
+    let root = tempfile::tempdir().unwrap();
+    let _a = Fake::start(root.path(), "<b>\"x");
+    let page = get(&site(root.path(), &[], &[]), "/").await;
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    assert!(page.header("content-security-policy").contains("default-src 'none'"));
+    assert!(page.body.contains("&lt;b&gt;&quot;x") && !page.body.contains("<b>\"x"));
+    assert!(page.body.contains("no_ports") && page.body.contains("/metrics?app=%3Cb%3E%22x"));
+    assert!(page.body.contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[tokio::test]
+async fn other_methods_and_paths_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let site = site(root.path(), &[], &[]);
+    for path in ["/metrics", "/ready", "/healthz", "/sd", "/"] {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+            let answer = ask(&site, method, path, &[]).await;
+            assert_eq!((answer.status, answer.header("allow")), (405, "GET, HEAD"), "{path}");
+        }
+        assert_ne!(ask(&site, "HEAD", path, &[]).await.status, 405);
+    }
+    for path in ["/metric", "/metrics/", "//", "/healthz/x", "/..%2f"] {
+        assert_eq!(get(&site, path).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_timeout_of_the_scraper_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let slow = Fake::start(root.path(), "a");
+    let site = site(root.path(), &[], &[]);
+    get(&site, "/metrics").await;
+    slow.delay(Duration::from_secs(20));
+    let began = Instant::now();
+    let answer = ask(&site, "GET", "/metrics", &[(SCRAPE_TIMEOUT, "0.5")]).await;
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.contains("dpdk_up{app=\"a\"} 0\n"));
+    let began = Instant::now();
+    assert_eq!(get(&site, "/ready?app=a").await.status, 503);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+fn deadlines_leave_a_margin_and_mistrust_the_header() {
+    let (unless_told, longest) = (Duration::from_secs(2), Duration::from_secs(5));
+    for (header, expected) in [
+        (None, 2000),
+        (Some("3"), 2800),
+        (Some("10.5"), 5000),
+        (Some("0.3"), 150),
+        (Some("0"), 0),
+        (Some("-1"), 2000),
+        (Some("nan"), 2000),
+        (Some("1e300"), 2000),
+        (Some("soon"), 2000),
+    ] {
+        let mut headers = HeaderMap::new();
+        if let Some(header) = header {
+            headers.insert(SCRAPE_TIMEOUT, header.parse().unwrap());
+        }
+        let began = Instant::now();
+        let left = deadline(&headers, unless_told, longest).duration_since(began).as_millis();
+        assert!((expected..expected + 20).contains(&left), "{header:?}: {left}");
+    }
+}

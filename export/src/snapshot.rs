@@ -1,0 +1,115 @@
+//! What was known at one moment, and its forms.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hyper::body::Bytes;
+use pmdscope_telemetry::inventory::Inventory;
+use pmdscope_telemetry::world::World;
+
+use crate::caps::Caps;
+use crate::family::Family;
+use crate::metrics::{self, Counters, View};
+use crate::options::Options;
+use crate::text::{self, Format};
+
+/// Bytes of text that fit into a few packets.
+const SHORT: usize = 8 << 10;
+
+/// How what is known is shown: what does not change from one snapshot to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Exhibit {
+    /// Bounds on the number of series.
+    pub(crate) caps: Caps,
+    /// Lints that do not make an app unhealthy.
+    pub(crate) tolerate: Vec<String>,
+    /// What ought to be there.
+    pub(crate) expected: Inventory,
+    /// Bytes of the longest text so far.
+    length: AtomicUsize,
+}
+
+impl Exhibit {
+    pub(crate) fn new(options: &Options, expected: &Inventory) -> Self {
+        Self {
+            caps: options.caps.clone(),
+            tolerate: options.tolerate.clone(),
+            expected: expected.clone(),
+            length: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// One form of the metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// The syntax.
+    pub(crate) format: Format,
+    /// The client reads gzip.
+    pub(crate) gzip: bool,
+    /// Only this app, and nothing about the exporter.
+    pub(crate) only: Option<String>,
+}
+
+/// What was known at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// All apps.
+    pub(crate) world: World,
+    counters: Counters,
+    pub(crate) exhibit: Arc<Exhibit>,
+    /// Forms that somebody asked for: encoded once, however many read them.
+    texts: Mutex<Vec<(Form, Text)>>,
+}
+
+/// The metrics in one form.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    pub(crate) bytes: Bytes,
+    /// They are compressed.
+    pub(crate) gzip: bool,
+}
+
+impl Snapshot {
+    pub(crate) fn new(world: World, counters: Counters, exhibit: Arc<Exhibit>) -> Self {
+        Self { world, counters, exhibit, texts: Mutex::default() }
+    }
+
+    /// All metrics, or those of one app.
+    pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
+        let Exhibit { caps, tolerate, expected, .. } = &*self.exhibit;
+        let view = View { caps, tolerate, expected, counters: self.counters, only };
+        metrics::families(&self.world, &view)
+    }
+
+    /// The metrics as text; a short one is not worth compressing.
+    pub(crate) fn text(&self, form: &Form) -> Text {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = texts.iter().find(|(encoded, _)| encoded == form) {
+            return text.clone();
+        }
+        let text = self.encode(form);
+        texts.push((form.clone(), text.clone()));
+        text
+    }
+
+    fn encode(&self, form: &Form) -> Text {
+        let mut text = String::with_capacity(self.exhibit.length.load(Ordering::Relaxed));
+        text::encode(&self.families(form.only.as_deref()), form.format, &mut text);
+        self.exhibit.length.fetch_max(text.len(), Ordering::Relaxed);
+        let worth = form.gzip && text.len() > SHORT;
+        match worth.then(|| compressed(text.as_bytes())).flatten() {
+            Some(bytes) => Text { bytes: bytes.into(), gzip: true },
+            None => Text { bytes: text.into(), gzip: false },
+        }
+    }
+}
+
+fn compressed(text: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    encoder.write_all(text).ok()?;
+    encoder.finish().ok()
+}

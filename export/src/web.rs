@@ -1,0 +1,181 @@
+//! Who may ask, and over which transport: the web configuration, read again when it changes.
+
+mod auth;
+mod config;
+mod tls;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::header::{HeaderName, HeaderValue};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use crate::journal;
+pub(crate) use auth::Gate;
+use config::{ClientAuth, WebConfig};
+
+/// How often to look whether files have changed, at most.
+const CHECK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The web configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("web configuration {}: {reason}", path.display())]
+pub struct WebError {
+    path: PathBuf,
+    reason: String,
+}
+
+/// What the web configuration asks for.
+pub(crate) struct Policy {
+    /// Speak TLS.
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// Ask for passwords.
+    pub(crate) gate: Gate,
+    /// Headers of every answer.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    asks_clients: bool,
+    allowed_clients: Vec<String>,
+    /// What was read, as it was before that.
+    files: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+impl Policy {
+    fn load(path: &Path) -> Result<Self, WebError> {
+        let failed = |reason| WebError { path: path.to_owned(), reason };
+        let file = stamped(path);
+        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let config = WebConfig::parse(&text, dir).map_err(failed)?;
+        Self::of(config, vec![file]).map_err(failed)
+    }
+
+    fn of(config: WebConfig, mut files: Vec<(PathBuf, Option<Stamp>)>) -> Result<Self, String> {
+        let headers = config.http_server_config.headers.iter().map(header);
+        let headers = headers.collect::<Result<_, _>>()?;
+        let gate = Gate::new(&config.basic_auth_users)?;
+        let Some(section) = config.tls_server_config else {
+            let (asks_clients, allowed_clients) = (false, Vec::new());
+            return Ok(Self { tls: None, gate, headers, asks_clients, allowed_clients, files });
+        };
+        files.extend(section.files().map(|path| stamped(path)));
+        let tls = Some(tls::acceptor(&section)?);
+        let asks_clients = section.client_auth_type == ClientAuth::RequireAndVerifyClientCert;
+        let allowed_clients = section.client_allowed_sans;
+        Ok(Self { tls, gate, headers, asks_clients, allowed_clients, files })
+    }
+
+    /// Only clients with a certificate may connect.
+    pub(crate) fn asks_clients(&self) -> bool {
+        self.asks_clients
+    }
+
+    fn is_current(&self) -> bool {
+        self.files.iter().all(|(path, stamp)| Stamp::of(path) == *stamp)
+    }
+
+    /// Whether a client with this certificate may connect.
+    pub(crate) fn allows(&self, certificates: Option<&[CertificateDer<'_>]>) -> bool {
+        let leaf = certificates.and_then(<[_]>::first);
+        self.allowed_clients.is_empty()
+            || leaf.is_some_and(|leaf| tls::is_for(leaf, &self.allowed_clients))
+    }
+}
+
+fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue), String> {
+    let name: HeaderName = name.parse().map_err(|_| format!("headers: {name:?} is no name"))?;
+    let value = value.parse().map_err(|_| format!("headers: {name}: {value:?} is no value"))?;
+    Ok((name, value))
+}
+
+/// The web configuration as it is now.
+pub(crate) struct Web {
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+struct State {
+    policy: Arc<Policy>,
+    checked: Instant,
+    /// Why the newest file is not in use.
+    broken: Option<String>,
+}
+
+/// Changes when a file does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Web {
+    /// Reads the file; without one everybody may ask in clear text.
+    ///
+    /// # Errors
+    /// When the file, or one that it names, cannot be used.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, WebError> {
+        let policy = match path {
+            Some(path) => Policy::load(path)?,
+            None => Policy::of(WebConfig::default(), Vec::new())
+                .map_err(|reason| WebError { path: PathBuf::new(), reason })?,
+        };
+        let state = State { policy: Arc::new(policy), checked: Instant::now(), broken: None };
+        Ok(Self { path: path.map(Path::to_owned), state: Mutex::new(state) })
+    }
+
+    /// What holds now; reads the files again when they have changed.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = &self.path
+            && state.checked.elapsed() >= CHECK_PAUSE
+        {
+            state.refresh(path);
+        }
+        Arc::clone(&state.policy)
+    }
+
+    /// Why the newest files are not in use; `None` when they are.
+    pub(crate) fn broken(&self) -> Option<String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
+    }
+}
+
+impl State {
+    fn refresh(&mut self, path: &Path) {
+        self.checked = Instant::now();
+        // A broken configuration may name files that come later.
+        if self.broken.is_none() && self.policy.is_current() {
+            return;
+        }
+        match Policy::load(path) {
+            Ok(policy) => {
+                self.policy = Arc::new(policy);
+                self.broken = None;
+                journal::note(&format!("web configuration {} was read again", path.display()));
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.broken.as_ref() != Some(&error) {
+                    journal::warn(&format!("{error}; the last good one stays in use"));
+                }
+                self.broken = Some(error);
+            }
+        }
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let file = fs::metadata(path).ok()?;
+        let modified = (file.mtime(), file.mtime_nsec());
+        Some(Self { inode: file.ino(), size: file.size(), modified })
+    }
+}
+
+fn stamped(path: &Path) -> (PathBuf, Option<Stamp>) {
+    (path.to_owned(), Stamp::of(path))
+}

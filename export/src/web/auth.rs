@@ -1,0 +1,175 @@
+//! Passwords: HTTP basic authentication against bcrypt hashes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use ring::rand::SystemRandom;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Lets users in.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    hashes: BTreeMap<String, Arc<str>>,
+    /// Hashing is slow on purpose. One at a time, so that guessing does not take all processors.
+    turn: Semaphore,
+    /// Digests of user and password that were right, so that each is hashed once.
+    right: Mutex<HashSet<Vec<u8>>>,
+    /// Makes the digests worthless to others.
+    key: hmac::Key,
+}
+
+impl Gate {
+    /// Lets these users in, by name and bcrypt hash; everybody, when there are none.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub(super) fn new(users: &BTreeMap<String, String>) -> Result<Self, String> {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
+            .map_err(|_| "the system gives no random numbers".to_owned())?;
+        let hashes =
+            users.iter().map(|(user, hash)| (user.clone(), hash.as_str().into())).collect();
+        Ok(Self { hashes, turn: Semaphore::new(1), right: Mutex::default(), key })
+    }
+
+    /// Nobody needs a password.
+    pub(crate) fn is_open(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Whether to answer a request with this `Authorization` header.
+    pub(crate) async fn admits(&self, authorization: Option<&[u8]>) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        let Some((user, password)) = authorization.and_then(credentials) else { return false };
+        let digest = self.digest(&user, &password);
+        if self.right().contains(&digest) {
+            return true;
+        }
+        let known = self.hashes.get(&user);
+        // An unknown user takes as long as a known one, else names could be guessed.
+        let Some(hash) = known.or_else(|| self.hashes.values().next()).cloned() else {
+            return false;
+        };
+        let Ok(_turn) = self.turn.acquire().await else { return false };
+        let verify = spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
+        let admitted = verify.await.unwrap_or(false) && known.is_some();
+        if admitted {
+            self.right().insert(digest);
+        }
+        admitted
+    }
+
+    fn digest(&self, user: &str, password: &[u8]) -> Vec<u8> {
+        let mut context = hmac::Context::with_key(&self.key);
+        // A user cannot hold a colon.
+        for part in [user.as_bytes(), b":", password] {
+            context.update(part);
+        }
+        context.sign().as_ref().to_vec()
+    }
+
+    fn right(&self) -> std::sync::MutexGuard<'_, HashSet<Vec<u8>>> {
+        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// User and password of an `Authorization` header.
+fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (scheme, encoded) = header.split_at_checked(6)?;
+    let encoded = scheme.eq_ignore_ascii_case(b"basic ").then(|| encoded.trim_ascii())?;
+    let decoded = STANDARD.decode(encoded).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+    Some((user, decoded[colon + 1..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gate() -> Gate {
+        let hash = |password| bcrypt::hash(password, 4).unwrap();
+        let users = [("ann", hash("one:two")), ("bob", hash("b"))];
+        Gate::new(&users.map(|(user, hash)| (user.to_owned(), hash)).into()).unwrap()
+    }
+
+    fn header(text: &str) -> Vec<u8> {
+        format!("Basic {}", STANDARD.encode(text)).into_bytes()
+    }
+
+    async fn admits(gate: &Gate, text: &str) -> bool {
+        gate.admits(Some(&header(text))).await
+    }
+
+    #[tokio::test]
+    async fn the_right_password_of_the_right_user_opens() {
+        let gate = gate();
+        assert!(admits(&gate, "ann:one:two").await);
+        assert!(admits(&gate, "bob:b").await);
+        for wrong in ["ann:b", "ann:", "ann", "", ":", "eve:one:two", "bob:one:two", "annone:two"] {
+            assert!(!admits(&gate, wrong).await, "{wrong}");
+        }
+        for wrong in [&b"Bearer x"[..], b"Basic", b"Basic ?", b"", &[0xff; 9]] {
+            assert!(!gate.admits(Some(wrong)).await, "{wrong:?}");
+        }
+        assert!(!gate.admits(None).await);
+    }
+
+    #[tokio::test]
+    async fn without_users_everybody_gets_in() {
+        let gate = Gate::new(&BTreeMap::new()).unwrap();
+        assert!(gate.is_open() && gate.admits(None).await);
+    }
+
+    #[tokio::test]
+    async fn only_what_was_right_is_remembered() {
+        let gate = gate();
+        admits(&gate, "ann:wrong").await;
+        admits(&gate, "eve:one:two").await;
+        assert!(gate.right().is_empty());
+        admits(&gate, "ann:one:two").await;
+        assert_eq!(gate.right().len(), 1);
+        // Nothing is hashed any more: no turn is needed.
+        let _turn = gate.turn.acquire().await.unwrap();
+        assert!(admits(&gate, "ann:one:two").await);
+    }
+
+    #[tokio::test]
+    async fn an_unknown_user_takes_as_long_as_a_known_one() {
+        let hash = bcrypt::hash("x", 7).unwrap();
+        let gate = Gate::new(&[("ann".to_owned(), hash)].into()).unwrap();
+        let fastest = async |text: &str| {
+            let mut best = std::time::Duration::MAX;
+            for _ in 0..3 {
+                let began = Instant::now();
+                assert!(!admits(&gate, text).await);
+                best = best.min(began.elapsed());
+            }
+            best
+        };
+        let (known, unknown) = (fastest("ann:wrong").await, fastest("eve:wrong").await);
+        assert!(unknown * 2 > known && known * 2 > unknown, "{known:?} {unknown:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_read_or_refused(header: Vec<u8>) {
+            let _ = credentials(&header);
+        }
+
+        #[test]
+        fn credentials_are_read_as_they_were_written(user in "[^:]*", password: String) {
+            let read = credentials(&header(&format!("{user}:{password}"))).unwrap();
+            prop_assert_eq!(read, (user, password.into_bytes()));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! TLS, as the web configuration asks for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use webpki::EndEntityCert;
+
+use super::config::{ClientAuth, Source, Tls, Version};
+
+/// Reads certificates and keys, and makes what accepts connections.
+///
+/// # Errors
+/// A sentence that names the key and the file.
+pub(super) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, String> {
+    let chain = certificates("cert", &tls.certificate()?)?;
+    let key = private_key(&tls.private_key()?)?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions(tls))
+        .map_err(|error| error.to_string())?;
+    let builder = match verifier(tls, provider)? {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("cert_file and key_file cannot be used together: {error}"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn versions(tls: &Tls) -> Vec<&'static SupportedProtocolVersion> {
+    let oldest = tls.min_version.unwrap_or(Version::Tls12);
+    let newest = tls.max_version.unwrap_or(Version::Tls13);
+    let both = [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)];
+    both.into_iter().filter(|(v, _)| (oldest..=newest).contains(v)).map(|(_, tls)| tls).collect()
+}
+
+fn verifier(
+    tls: &Tls,
+    provider: Arc<tokio_rustls::rustls::crypto::CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    let Some(authority) = tls.client_authority()? else { return Ok(None) };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("client_ca", &authority)? {
+        roots.add(certificate).map_err(|error| format!("client_ca_file: {error}"))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match tls.client_auth_type {
+        ClientAuth::VerifyClientCertIfGiven => verifier.allow_unauthenticated(),
+        _ => verifier,
+    };
+    Ok(Some(verifier.build().map_err(|error| format!("client_ca_file: {error}"))?))
+}
+
+fn certificates(key: &str, source: &Source<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = text(key, source)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match read {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) => Err(format!("{}: holds no certificate in PEM form", place(key, source))),
+        Err(error) => Err(format!("{}: {error}", place(key, source))),
+    }
+}
+
+fn private_key(source: &Source<'_>) -> Result<PrivateKeyDer<'static>, String> {
+    let text = text("key", source)?;
+    PrivateKeyDer::from_pem_slice(&text)
+        .map_err(|error| format!("{}: {error}", place("key", source)))
+}
+
+fn text(key: &str, source: &Source<'_>) -> Result<Vec<u8>, String> {
+    match source {
+        Source::Text(text) => Ok(text.as_bytes().to_vec()),
+        Source::File(path) => {
+            std::fs::read(path).map_err(|error| format!("{}: {error}", place(key, source)))
+        }
+    }
+}
+
+fn place(key: &str, source: &Source<'_>) -> String {
+    match source {
+        Source::Text(_) => key.to_owned(),
+        Source::File(path) => format!("{key}_file {}", Path::display(path)),
+    }
+}
+
+/// Whether a certificate, verified already, is for one of these names, addresses or URIs.
+pub(super) fn is_for(certificate: &CertificateDer<'_>, allowed: &[String]) -> bool {
+    let Ok(certificate) = EndEntityCert::try_from(certificate) else { return false };
+    let address = |name: &str| match ServerName::try_from(name.to_owned()) {
+        Ok(name @ ServerName::IpAddress(_)) => {
+            certificate.verify_is_valid_for_subject_name(&name).is_ok()
+        }
+        _ => false,
+    };
+    // Exactly, as in the toolkit: a wildcard in a certificate of a client allows nothing.
+    allowed.iter().any(|name| {
+        certificate.valid_dns_names().any(|dns| dns == name)
+            || certificate.valid_uri_names().any(|uri| uri == name)
+            || address(name)
+    })
+}
