@@ -3,6 +3,8 @@
 mod capture;
 mod check;
 mod completions;
+mod config;
+mod duration;
 mod extcap;
 mod leaks;
 mod ls;
@@ -17,6 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+use config::ConfigError;
 use pmdscope_capture::filter::FilterError;
 use pmdscope_capture::target::TargetError;
 
@@ -82,7 +85,7 @@ fn parse() -> Cli {
 fn is_misuse(error: &anyhow::Error) -> bool {
     let refused = error.downcast_ref::<TargetError>();
     let refused = refused.is_some_and(|error| matches!(error, TargetError::Refused { .. }));
-    refused || error.is::<Usage>() || error.is::<FilterError>()
+    refused || error.is::<Usage>() || error.is::<FilterError>() || error.is::<ConfigError>()
 }
 
 fn run(command: Command) -> Result<ExitCode> {

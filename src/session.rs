@@ -4,12 +4,17 @@ use anyhow::Result;
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::{Fleet, Settings};
 
+use crate::config::ConfigArg;
+
 /// Which apps to look at.
 #[derive(clap::Args, Clone)]
 pub(crate) struct AppArg {
-    /// The app, by its DPDK file-prefix; all running apps without it
-    #[arg(short, long, value_name = "PREFIX")]
+    /// The app, by its name or its DPDK file-prefix; all running apps without it
+    #[arg(short, long, value_name = "NAME")]
     pub(crate) app: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
 }
 
 impl AppArg {
@@ -17,17 +22,27 @@ impl AppArg {
     ///
     /// # Errors
     ///
-    /// When there is none, or the only one cannot be asked.
+    /// When there is none, when the only one cannot be asked, or the configuration is wrong.
     pub(crate) fn fleet(&self) -> Result<Fleet> {
-        Ok(Fleet::start(self.app.as_deref(), Settings::default())?)
+        Ok(Fleet::start(self.app.as_deref(), self.settings()?)?)
+    }
+
+    /// Where apps are looked for, and how they are judged.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration is wrong.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        Ok(self.config.load()?.settings)
     }
 
     /// The one app that is meant.
     ///
     /// # Errors
     ///
-    /// When there is none, when there are several, or when it cannot be asked.
+    /// When there is none, when there are several, when it cannot be asked, or the configuration is
+    /// wrong.
     pub(crate) fn the_app(&self) -> Result<App> {
-        Ok(Settings::default().find(self.app.as_deref())?)
+        Ok(self.settings()?.find(self.app.as_deref())?)
     }
 }

@@ -1,0 +1,141 @@
+//! The configuration file: where it is, what is in it, what is wrong with it, and how it is printed.
+
+mod catalogue;
+mod error;
+mod key;
+mod kind;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pmdscope_export::Options;
+use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::names::Names;
+use toml::de::DeTable;
+
+pub(crate) use self::error::ConfigError;
+use self::error::{Problem, Source, meant, not_text};
+
+/// The file that is read without being asked for, where it exists.
+const DEFAULT: &str = "/etc/pmdscope/pmdscope.toml";
+
+/// Names the file for all commands.
+const VARIABLE: &str = "PMDSCOPE_CONFIG";
+
+/// Stands for no file.
+const NONE: &str = "none";
+
+/// All that can be configured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    /// Which apps there are, and how they are judged.
+    pub(crate) settings: Settings,
+    /// What [`Settings::names`] was made of.
+    names: Vec<NameRule>,
+    /// What the exporter serves.
+    pub(crate) export: Options,
+}
+
+/// What apps with such a file-prefix are called.
+#[derive(Clone, Debug, Default)]
+struct NameRule {
+    pattern: String,
+    app: String,
+}
+
+/// Which configuration file to use.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ConfigArg {
+    /// Configuration file; `none` for the defaults. Without it that of $PMDSCOPE_CONFIG, or
+    /// /etc/pmdscope/pmdscope.toml where it exists
+    #[arg(id = "config", long = "config", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    /// The configuration, or the defaults when there is no file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or anything in it is wrong.
+    pub(crate) fn load(&self) -> Result<Config, ConfigError> {
+        match choose(self.file.as_deref(), std::env::var_os(VARIABLE)) {
+            Some((path, required)) => load(&path, required),
+            None => Ok(Config::default()),
+        }
+    }
+}
+
+/// The file to use, and whether it must exist.
+fn choose(given: Option<&Path>, variable: Option<OsString>) -> Option<(PathBuf, bool)> {
+    match given.map(PathBuf::from).or_else(|| variable.map(PathBuf::from)) {
+        Some(path) if path.as_os_str().is_empty() || path == Path::new(NONE) => None,
+        Some(path) => Some((path, true)),
+        None => Some((DEFAULT.into(), false)),
+    }
+}
+
+fn load(path: &Path, required: bool) -> Result<Config, ConfigError> {
+    let path = path.to_owned();
+    match fs::read(&path) {
+        Ok(bytes) => parse(&bytes).map_err(|problems| ConfigError::Wrong { path, problems }),
+        Err(error) if !required && error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
+        Err(source) => Err(ConfigError::Unreadable { path, source }),
+    }
+}
+
+/// Reads a configuration; with everything that is wrong with it, or nothing.
+fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
+    let text = str::from_utf8(bytes).map_err(|e| vec![not_text(bytes, e.valid_up_to())])?;
+    let mut source = Source::new(text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        source.blame(&error.span().unwrap_or_default(), error.message().to_owned());
+    }
+    let mut config = Config::default();
+    // What follows from a slip of the pen would only hide it.
+    if errors.is_empty() {
+        read(&mut source, document.get_ref(), &mut config);
+    }
+    let rules = config.names.iter().map(|rule| (rule.pattern.clone(), rule.app.clone()));
+    match Names::new(rules.collect()) {
+        Ok(names) => config.settings.names = names,
+        Err(error) => source.blame(&(0..0), error.to_string()),
+    }
+    let problems = source.problems();
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+fn read(source: &mut Source<'_>, document: &DeTable<'_>, into: &mut Config) {
+    let parts = catalogue::parts();
+    for (name, value) in document {
+        match parts.iter().find(|part| *part.name() == **name.get_ref()) {
+            Some(part) => part.read(source, value, into),
+            None => {
+                let meant = meant(name.get_ref(), parts.iter().map(|part| part.name()));
+                let text = format!("there is no table [{}]; {meant}", name.get_ref());
+                source.blame(&name.span(), text);
+            }
+        }
+    }
+}
+
+impl Config {
+    /// The values in force, as a file that gives the same configuration again.
+    pub(crate) fn text(&self) -> String {
+        let mut out = format!(
+            "# Configuration of pmdscope {}, as it is in force. What is left out has its default.\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        let mut config = self.clone();
+        for part in catalogue::parts() {
+            part.print(&mut out, &mut config);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

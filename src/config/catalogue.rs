@@ -1,0 +1,64 @@
+//! Every key of the configuration file.
+
+mod expected;
+mod export;
+mod names;
+mod text;
+mod thresholds;
+
+use std::time::Duration;
+
+use pmdscope_telemetry::discover::DiscoverOptions;
+
+use super::Config;
+use super::key::{Key, Part, Table};
+use super::kind::Time;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// All tables, in the order in which they are printed.
+pub(super) fn parts() -> Vec<Box<dyn Part>> {
+    vec![
+        Box::new(discovery()),
+        Box::new(names::tables()),
+        Box::new(expected::tables()),
+        Box::new(thresholds::table()),
+        Box::new(export::table()),
+    ]
+}
+
+fn discovery() -> Table {
+    let keys = vec![
+        Key::new(
+            "roots",
+            text::Roots,
+            |c: &mut Config| &mut c.settings.discover.roots,
+            r#"["/var/run"]"#,
+            "Directories that may hold dpdk/PREFIX; empty for all those that DPDK may choose",
+        ),
+        Key::new(
+            "timeout",
+            Time(10 * MILLISECOND, 10 * SECOND),
+            |c| &mut c.settings.discover.timeout,
+            r#""300ms""#,
+            "How long an app may take to say who it is",
+        ),
+        Key::new(
+            "keep_lost",
+            Time(Duration::ZERO, 365 * DAY),
+            |c| &mut c.settings.keep_lost,
+            r#""1h""#,
+            "How long an app that has ended stays visible as down; an expected one always does",
+        ),
+    ];
+    Table { name: "discovery", keys, check: |_| Ok(()) }
+}
+
+/// The directories of [`DiscoverOptions::default`] depend on the environment.
+fn default_roots() -> Vec<std::path::PathBuf> {
+    DiscoverOptions::default().roots
+}

@@ -1,0 +1,103 @@
+//! `[[expected]]`: what must run on this machine.
+
+use pmdscope_telemetry::device::address;
+use pmdscope_telemetry::inventory::ExpectedApp;
+
+use super::text;
+use crate::config::key::{Key, Tables};
+use crate::config::kind::{Count, List, Text, Unset};
+
+pub(super) fn tables() -> Tables<ExpectedApp> {
+    Tables {
+        name: "expected",
+        means: "An app that must run on this machine, and what it needs",
+        keys: keys(),
+        of: |c| &mut c.settings.rules.expected.apps,
+        check,
+    }
+}
+
+fn keys() -> Vec<Key<ExpectedApp>> {
+    vec![
+        Key::new(
+            "app",
+            text::name(),
+            |app: &mut ExpectedApp| &mut app.name,
+            r#""fwd""#,
+            "The app, by the name that tools give it",
+        )
+        .required(),
+        Key::new(
+            "ports",
+            List(device()),
+            |app| &mut app.ports,
+            r#"["0000:03:00.0"]"#,
+            "Ports that it must have; empty for those of its own -a and --vdev arguments",
+        ),
+        Key::new(
+            "min_ports",
+            Unset(Count(0, 1024)),
+            |app| &mut app.min_ports,
+            "1",
+            "How many ports it must have, 0 if it may do without; not set for as many as are expected, at \
+             least one",
+        ),
+        Key::new(
+            "may_be_idle",
+            List(device_or_all()),
+            |app| &mut app.may_be_idle,
+            r#"["*"]"#,
+            "Ports that may be without link or packets; \"*\" for all",
+        ),
+    ]
+}
+
+const DEVICE: &str = "a PCI address as 0000:03:00.0, or the name of a virtual device as net_vhost0";
+
+fn device() -> Text<String> {
+    Text { what: DEVICE, parse: parse_device, show: String::clone }
+}
+
+fn device_or_all() -> Text<String> {
+    let parse = |text: &str| if text == "*" { Ok(text.to_owned()) } else { parse_device(text) };
+    Text { what: DEVICE, parse, show: String::clone }
+}
+
+/// PCI addresses get their domain; virtual devices have no colons in their names.
+fn parse_device(text: &str) -> Result<String, String> {
+    match address(text) {
+        Some(address) => Ok(address),
+        None if text.contains(':') => Err("this is no PCI address".to_owned()),
+        None => text::word(text),
+    }
+}
+
+fn check(app: &ExpectedApp, above: &[ExpectedApp]) -> Result<(), String> {
+    if above.iter().any(|other| other.name == app.name) {
+        return Err(format!("{:?} is expected already, further up", app.name));
+    }
+    match app.min_ports {
+        Some(least) if least < app.ports.len() => Err(format!(
+            "min_ports is {least}, and {} ports are listed; every listed port must be there",
+            app.ports.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_pci_addresses_or_names() {
+        for device in ["0000:03:00.0", "10000:e1:00.7", "net_vhost0", "eth_af_packet0"] {
+            assert_eq!(parse_device(device), Ok(device.to_owned()));
+        }
+        assert_eq!(parse_device("3B:00.1"), Ok("0000:3b:00.1".to_owned()));
+        for wrong in ["", "a b", "0000:03:00", "0000:03:20.0", "0000:03:00.8", ":03:00.0", "x:y.z"]
+        {
+            assert!(parse_device(wrong).is_err(), "{wrong}");
+        }
+    }
+}

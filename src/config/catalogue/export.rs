@@ -1,0 +1,93 @@
+//! `[export]`: what the exporter serves, where, and to whom.
+
+use super::{HOUR, MILLISECOND, MINUTE, SECOND, text};
+use crate::config::Config;
+use crate::config::key::{Key, Table};
+use crate::config::kind::{Count, Flag, List, Maybe, Time};
+
+/// Bounds on the number of series.
+const MOST: Count = Count(0, 65_536);
+
+pub(super) fn table() -> Table {
+    let keys = vec![
+        Key::new(
+            "listen",
+            List(text::address()),
+            |c: &mut Config| &mut c.export.listen,
+            r#"["127.0.0.1:9177"]"#,
+            "Where the exporter listens",
+        ),
+        Key::new(
+            "web_config",
+            Maybe(text::file()),
+            |c| &mut c.export.web_config,
+            r#""/etc/pmdscope/web.yml""#,
+            "TLS and passwords, in the format of Prometheus' exporters",
+        ),
+        Key::new(
+            "timeout",
+            Time(10 * MILLISECOND, MINUTE),
+            |c| &mut c.export.timeout,
+            r#""5s""#,
+            "Longest time for one scrape; the timeout that Prometheus announces shortens it",
+        ),
+        Key::new(
+            "xstats",
+            text::Patterns,
+            |c| &mut c.export.caps.xstats,
+            r#"["^rx_.*errors$"]"#,
+            "Extended counters to export, by name",
+        ),
+        Key::new(
+            "xstats_per_port",
+            MOST,
+            |c| &mut c.export.caps.xstats_per_port,
+            "40",
+            "Most extended counters, per port",
+        ),
+        Key::new(
+            "sites_per_pool",
+            MOST,
+            |c| &mut c.export.caps.sites_per_pool,
+            "20",
+            "Most sites of leaks per pool, and stages per app",
+        ),
+        Key::new(
+            "queues_per_port",
+            MOST,
+            |c| &mut c.export.caps.queues_per_port,
+            "256",
+            "Most queues, per port and direction",
+        ),
+        Key::new("captures", MOST, |c| &mut c.export.caps.captures, "16", "Most captures, per app"),
+        Key::new(
+            "queue_histograms",
+            Flag,
+            |c| &mut c.export.caps.queue_histograms,
+            "true",
+            "Export histograms of each queue, some twenty series per queue",
+        ),
+        Key::new(
+            "tolerate",
+            List(text::lint()),
+            |c| &mut c.export.tolerate,
+            r#"["queue_imbalance", "stall"]"#,
+            "Findings that do not make an app unready or unhealthy",
+        ),
+        Key::new(
+            "otlp",
+            Maybe(text::url()),
+            |c| &mut c.export.otlp,
+            r#""http://127.0.0.1:4318/v1/metrics""#,
+            "OTLP receiver to push to",
+        ),
+        Key::new(
+            "otlp_interval",
+            Time(SECOND, HOUR),
+            |c| &mut c.export.otlp_interval,
+            r#""15s""#,
+            "Time between two pushes",
+        ),
+    ];
+    Table { name: "export", keys, check: |_| Ok(()) }
+}

@@ -1,0 +1,45 @@
+//! `[[name]]`: what apps are called.
+
+use pmdscope_telemetry::names::Names;
+
+use super::text;
+use crate::config::NameRule;
+use crate::config::key::{Key, Tables};
+use crate::config::kind::Text;
+
+pub(super) fn tables() -> Tables<NameRule> {
+    let keys = vec![
+        Key::new(
+            "match",
+            Text { what: "a regular expression", parse: text::word, show: String::clone },
+            |rule: &mut NameRule| &mut rule.pattern,
+            r"'fwd-\d+'",
+            "Matches the whole file-prefix of an app",
+        )
+        .required(),
+        Key::new(
+            "app",
+            text::name(),
+            |rule: &mut NameRule| &mut rule.app,
+            r#""fwd""#,
+            "What such an app is called; $1 or ${name} stands for what a group has matched",
+        )
+        .required(),
+    ];
+    Tables {
+        name: "name",
+        means: "A lasting name for apps whose file-prefix is another at every start; the first that \
+                matches counts",
+        keys,
+        of: |c| &mut c.names,
+        check,
+    }
+}
+
+fn check(rule: &NameRule, above: &[NameRule]) -> Result<(), String> {
+    if above.iter().any(|other| other.pattern == rule.pattern) {
+        return Err(format!("{:?} is named already, further up", rule.pattern));
+    }
+    let rule = (rule.pattern.clone(), rule.app.clone());
+    Names::new(vec![rule]).map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,113 @@
+//! `[thresholds]`: where the lints draw their lines.
+
+use std::time::Duration;
+
+use pmdscope_telemetry::Thresholds;
+
+use super::{DAY, HOUR, MILLISECOND, SECOND};
+use crate::config::Config;
+use crate::config::key::{Key, Table};
+use crate::config::kind::{Number, Seconds, Time};
+
+pub(super) fn table() -> Table {
+    type Number64 = fn(&mut Config) -> &mut f64;
+    let number = |name, most, field: Number64, example, means| {
+        Key::new(name, Number(0.0, most), field, example, means)
+    };
+    let seconds = |name, field: Number64, example, means| {
+        Key::new(name, Seconds(Time(Duration::ZERO, 365 * DAY)), field, example, means)
+    };
+    let keys = vec![
+        number(
+            "pool_used",
+            1.0,
+            |c| &mut limits(c).pool_used,
+            "0.9",
+            "Share of a pool in use that is worth a warning",
+        ),
+        number(
+            "pool_used_critical",
+            1.0,
+            |c| &mut limits(c).pool_used_critical,
+            "0.98",
+            "Share of a pool in use that is critical",
+        ),
+        seconds(
+            "pool_left",
+            |c| &mut limits(c).pool_left_s,
+            r#""5m""#,
+            "Time until a pool is empty that is worth a warning",
+        ),
+        seconds(
+            "pool_left_critical",
+            |c| &mut limits(c).pool_left_critical_s,
+            r#""1m""#,
+            "Time until a pool is empty that is critical",
+        ),
+        number(
+            "rx_missed_ps",
+            f64::INFINITY,
+            |c| &mut limits(c).rx_missed_ps,
+            "0.0",
+            "Packets per second that a port may miss",
+        ),
+        Key::new(
+            "idle",
+            Time(MILLISECOND, HOUR),
+            |c| &mut limits(c).idle,
+            r#""1s""#,
+            "How long an lcore may go without a poll",
+        ),
+        Key::new(
+            "flat",
+            Time(SECOND, DAY),
+            |c| &mut limits(c).flat,
+            r#""10s""#,
+            "How long a port may receive less than 1 % of what it did",
+        ),
+        number(
+            "stalls_ps",
+            f64::INFINITY,
+            |c| &mut limits(c).stalls_ps,
+            "0.0",
+            "Stalls per second that an lcore may have",
+        ),
+        Key::new(
+            "queue_ratio",
+            Number(1.0, f64::INFINITY),
+            |c| &mut limits(c).queue_ratio,
+            "3.0",
+            "How many times the mean of the other queues a receive queue may get",
+        ),
+        number(
+            "queue_packets",
+            f64::INFINITY,
+            |c| &mut limits(c).queue_packets,
+            "1000.0",
+            "Packets of a port between two samples below which its queues are not compared",
+        ),
+    ];
+    Table { name: "thresholds", keys, check: ordered }
+}
+
+fn limits(config: &mut Config) -> &mut Thresholds {
+    &mut config.settings.rules.thresholds
+}
+
+/// What is critical is worse than what is worth a warning.
+fn ordered(config: &Config) -> Result<(), String> {
+    let limits = &config.settings.rules.thresholds;
+    if limits.pool_used > limits.pool_used_critical {
+        return Err(format!(
+            "pool_used is {}, and pool_used_critical only {}; what is critical must be more",
+            limits.pool_used, limits.pool_used_critical
+        ));
+    }
+    if limits.pool_left_s < limits.pool_left_critical_s {
+        return Err(format!(
+            "pool_left is {} s, and pool_left_critical {} s; what is critical must be less",
+            limits.pool_left_s, limits.pool_left_critical_s
+        ));
+    }
+    Ok(())
+}

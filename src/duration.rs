@@ -1,0 +1,87 @@
+//! Durations as people write them: `300ms`, `5s`, `1h`.
+
+use std::time::Duration;
+
+/// Units by name, longest first.
+const UNITS: [(&str, u64); 6] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+];
+
+/// Reads a number with a unit behind it; `None` for anything else.
+pub(crate) fn parse(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let (_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    if number.starts_with(['+', '-']) {
+        return None;
+    }
+    match number.parse::<u64>() {
+        Ok(number) => number.checked_mul(*nanos).map(Duration::from_nanos),
+        Err(_) => {
+            let seconds = number.parse::<f64>().ok()? * (*nanos as f64 / 1e9);
+            Duration::try_from_secs_f64(seconds).ok()
+        }
+    }
+}
+
+/// Writes a duration such that [`parse`] reads it: in the longest unit that needs no fraction.
+pub(crate) fn show(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let whole = |&&(_, unit): &&(&str, u64)| nanos > 0 && nanos.is_multiple_of(unit.into());
+    match UNITS.iter().find(whole) {
+        Some((name, unit)) => format!("{}{name}", nanos / u128::from(*unit)),
+        None => format!("{}s", duration.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_number_and_a_unit() {
+        for (text, nanos) in [
+            ("300ms", 300_000_000),
+            ("5s", 5_000_000_000),
+            ("1h", 3_600_000_000_000),
+            ("0s", 0),
+            ("1.5s", 1_500_000_000),
+            ("90m", 5_400_000_000_000),
+            ("10us", 10_000),
+        ] {
+            let duration = Duration::from_nanos(nanos);
+            assert_eq!(parse(text), Some(duration), "{text}");
+            assert_eq!(parse(&show(duration)), Some(duration), "{text}");
+        }
+        assert_eq!(show(Duration::from_secs(5400)), "90m");
+        assert_eq!(show(Duration::from_millis(1500)), "1500ms");
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in
+            ["", "5", "s", "-1s", "+1s", "1 s", "1S", "1h30m", "infs", "NaNs", "1e400s", "1x"]
+        {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text: String) {
+            parse(&text);
+        }
+
+        #[test]
+        fn what_is_written_is_read(micros in 0..u64::MAX / 1000) {
+            let duration = Duration::from_micros(micros);
+            prop_assert_eq!(parse(&show(duration)), Some(duration));
+        }
+    }
+}
