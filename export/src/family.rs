@@ -26,7 +26,8 @@ pub struct Metric {
     pub kind: Kind,
     /// Labels of every sample, in order.
     pub labels: &'static [&'static str],
-    /// What it counts, and what to conclude from it.
+    /// What it counts, and what to conclude from it; without quotes, backslashes and line breaks, so
+    /// that no format has to escape it.
     pub help: &'static str,
 }
 

@@ -71,7 +71,7 @@ impl Writer<'_> {
         self.out.push_str("# HELP ");
         self.out.push_str(name);
         self.out.push(' ');
-        self.escape(metric.help, self.format == Format::OpenMetrics);
+        self.out.push_str(metric.help);
         writeln!(self.out, "\n# TYPE {name} {}", self.kind(metric.kind))?;
         match metric.unit() {
             Some(unit) if self.format == Format::OpenMetrics => {
@@ -128,7 +128,7 @@ impl Writer<'_> {
             self.out.push(separator);
             self.out.push_str(label);
             self.out.push_str("=\"");
-            self.escape(value, true);
+            self.escape(value);
             self.out.push('"');
             separator = ',';
         }
@@ -145,14 +145,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn escape(&mut self, text: &str, quotes: bool) {
+    fn escape(&mut self, text: &str) {
         let mut rest = text;
-        while let Some(at) = rest.find(|c| matches!(c, '\\' | '\n') || (quotes && c == '"')) {
+        while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'\\' | b'\n' | b'"')) {
             let (plain, special) = rest.split_at(at);
             self.out.push_str(plain);
-            self.out.push_str(match special.as_bytes().first() {
-                Some(b'\n') => "\\n",
-                Some(b'"') => "\\\"",
+            self.out.push_str(match special.as_bytes()[0] {
+                b'\n' => "\\n",
+                b'"' => "\\\"",
                 _ => "\\\\",
             });
             rest = &special[1..];

@@ -54,7 +54,7 @@ metrics! { LEAK:
          start when mbufs go missing.";
     MBUF_LEAK_SITE_MBUFS = Gauge "dpdk_mbuf_leak_site_mbufs" ["app" "pool" "site"]
         "Lost mbufs by the place in the app that had them last: source line at level 2, queue or stage at \
-         level 1. The site to fix first is the highest; \"other\" sums up those beyond the limit.";
+         level 1. The site to fix first is the highest; other sums up those beyond the limit.";
     STAGE_HELD_MBUFS = Gauge "dpdk_stage_held_mbufs" ["app" "stage"]
         "Mbufs that were last seen in this stage of the app. One stage that only grows: its queue fills, \
          or it loses them.";

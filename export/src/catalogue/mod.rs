@@ -81,7 +81,10 @@ mod tests {
             assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
             assert_eq!(name.ends_with("_info"), *kind == Kind::Info, "{name}");
             assert!(!labels.contains(&"le"), "{name}");
-            assert!(help.ends_with('.') && !help.contains(['\n', '\\']), "{name}: {help}");
+            assert!(
+                help.ends_with('.') && !help.contains(['\n', '\\', '"', '|']),
+                "{name}: {help}"
+            );
         }
     }
 

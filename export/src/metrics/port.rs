@@ -1,5 +1,7 @@
 //! PCI devices and ports.
 
+use std::collections::HashMap;
+
 use pmdscope_telemetry::model::counts_bytes;
 use pmdscope_telemetry::sample::{DeviceSample, PortSample};
 
@@ -35,8 +37,7 @@ pub(super) fn families<'a>(
     families.add(&metric::PORT_INFO, ports.iter().map(identity));
     state(families, &ports);
     counters(families, &ports);
-    let xstats: Vec<_> = ports.iter().flat_map(|port| xstats(&port.of, cuts, caps)).collect();
-    families.add(&metric::PORT_XSTAT, xstats);
+    families.add(&metric::PORT_XSTAT, xstats(&ports, cuts, caps));
     ports.into_iter().map(|row| row.of).collect()
 }
 
@@ -104,17 +105,21 @@ fn counters(families: &mut Families, ports: &[Row<Port<'_>>]) {
 }
 
 /// The extended counters that are allowed; the first by name, so that it is always the same ones.
-fn xstats<'a>(port: &Port<'a>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
-    let allowed: Vec<_> = port
-        .told
-        .xstats
-        .iter()
-        .filter(|(name, _)| caps.xstats.is_match(name) && !queue::tells(name))
-        .collect();
-    let keep = cuts.keep(port.app.name, Cut::Xstats, allowed.len(), caps.xstats_per_port);
-    let sample = |(name, value): (&String, &u64)| Sample {
-        labels: labels(port.app.name, [port.told.device.clone(), name.clone()]),
-        value: (*value).into(),
+fn xstats<'a>(ports: &[Row<Port<'a>>], cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+    // Ports of one driver have the same names.
+    let mut known: HashMap<&str, bool> = HashMap::new();
+    let mut allowed = |name: &'a str| {
+        let decide = || caps.xstats.is_match(name) && !queue::tells(name);
+        *known.entry(name).or_insert_with(decide)
     };
-    allowed.into_iter().take(keep).map(sample).collect()
+    let mut samples = Vec::new();
+    for Port { app, told } in ports.iter().map(|row| row.of) {
+        let xstats: Vec<_> = told.xstats.iter().filter(|(name, _)| allowed(name)).collect();
+        let keep = cuts.keep(app.name, Cut::Xstats, xstats.len(), caps.xstats_per_port);
+        samples.extend(xstats.into_iter().take(keep).map(|(name, value)| Sample {
+            labels: labels(app.name, [told.device.clone(), name.clone()]),
+            value: (*value).into(),
+        }));
+    }
+    samples
 }

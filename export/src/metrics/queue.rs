@@ -113,12 +113,11 @@ fn queues<'a>(port: &Port<'a>, direction: Direction) -> Queues<'a> {
 }
 
 fn by_driver<'a>(port: &PortSample, direction: Direction) -> Queues<'a> {
+    let prefix = prefix(direction);
+    let of_queues = port.xstats.range(prefix.to_owned()..);
     let mut queues = Queues::new();
-    for (name, value) in &port.xstats {
-        let Some((number, field)) = counter(name).filter(|of| of.0 == direction).map(|of| of.1)
-        else {
-            continue;
-        };
+    for (name, value) in of_queues.take_while(|(name, _)| name.starts_with(prefix)) {
+        let Some((number, field)) = counter(name, direction) else { continue };
         let queue: &mut Queue<'_> = queues.entry(number).or_default();
         let counter = match field {
             Field::Packets => &mut queue.packets,
@@ -145,24 +144,28 @@ enum Field {
 
 /// Whether an extended counter is exported as one of a queue.
 pub(super) fn tells(xstat: &str) -> bool {
-    counter(xstat).is_some()
+    [Direction::Rx, Direction::Tx].into_iter().any(|direction| counter(xstat, direction).is_some())
+}
+
+/// What the names of a queue's extended counters begin with.
+fn prefix(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Rx => "rx_q",
+        Direction::Tx => "tx_q",
+    }
 }
 
 /// Reads the name of an extended counter, as `rx_q0_packets`. Drivers differ little.
-fn counter(xstat: &str) -> Option<(Direction, (u16, Field))> {
-    let (direction, rest) = match xstat.strip_prefix("rx_q") {
-        Some(rest) => (Direction::Rx, rest),
-        None => (Direction::Tx, xstat.strip_prefix("tx_q")?),
-    };
-    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-    let (number, field) = rest.split_at(digits);
+fn counter(xstat: &str, direction: Direction) -> Option<(u16, Field)> {
+    let rest = xstat.strip_prefix(prefix(direction))?;
+    let (number, field) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
     let field = match field.strip_prefix('_').unwrap_or(field) {
         "packets" | "good_packets" | "cnt" => Field::Packets,
         "bytes" | "good_bytes" | "octets" => Field::Bytes,
         "errors" => Field::Errors,
         _ => return None,
     };
-    Some((direction, (number.parse().ok()?, field)))
+    Some((number.parse().ok()?, field))
 }
 
 #[cfg(test)]
@@ -172,19 +175,20 @@ mod tests {
     #[test]
     fn counters_of_queues_are_known_by_their_names() {
         use Direction::{Rx, Tx};
-        for (name, expected) in [
-            ("rx_q0_packets", Some((Rx, (0, Field::Packets)))),
-            ("rx_q17bytes", Some((Rx, (17, Field::Bytes)))),
-            ("tx_q3_good_packets", Some((Tx, (3, Field::Packets)))),
-            ("rx_q1_errors", Some((Rx, (1, Field::Errors)))),
-            ("tx_q1_cnt", Some((Tx, (1, Field::Packets)))),
-            ("rx_q1_multicast_packets", None),
-            ("rx_q_packets", None),
-            ("rx_q70000_packets", None),
-            ("rx_good_packets", None),
-            ("rx_q1", None),
+        for (direction, name, expected) in [
+            (Rx, "rx_q0_packets", Some((0, Field::Packets))),
+            (Rx, "rx_q17bytes", Some((17, Field::Bytes))),
+            (Tx, "tx_q3_good_packets", Some((3, Field::Packets))),
+            (Rx, "rx_q1_errors", Some((1, Field::Errors))),
+            (Tx, "tx_q1_cnt", Some((1, Field::Packets))),
+            (Tx, "rx_q0_packets", None),
+            (Rx, "rx_q1_multicast_packets", None),
+            (Rx, "rx_q_packets", None),
+            (Rx, "rx_q70000_packets", None),
+            (Rx, "rx_good_packets", None),
+            (Rx, "rx_q1", None),
         ] {
-            assert_eq!(counter(name), expected, "{name}");
+            assert_eq!(counter(name, direction), expected, "{name}");
         }
     }
 }

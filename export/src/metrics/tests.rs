@@ -163,6 +163,31 @@ fn series_are_counted_and_the_counter_itself() {
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
 }
 
+/// The table in docs/metrics.md.
+#[test]
+fn the_documented_numbers_of_series_hold() {
+    let of = |sample: Sample, caps: &Caps| {
+        let expected = Inventory::default();
+        let view = View { only: Some("fwd"), ..fixture::view(caps, &expected) };
+        families(&fixture::world_of(sample), &view).iter().map(Family::series).sum::<usize>()
+    };
+    // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
+    let stock = 46 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
+    assert_eq!(of(fixture::stock("fwd"), &Caps::default()), stock);
+    let mut old = fixture::stock("fwd");
+    old.pools[0].occupancy = None;
+    assert_eq!(of(old, &Caps::default()), stock - 3);
+    let mut linked = fixture::linked();
+    // Without a leak and a trend; and with a capture of one lcore.
+    linked.sites.clear();
+    linked.ledger[0].exhausted_in_ms = None;
+    linked.lcores[0].gaps = vec![0; 24];
+    let pool = 7 + 1 + 14;
+    let expected = (49 + 1) + 2 + (17 + 1) + 10 + pool + 3 + 5 + (33 + 2) + 5;
+    assert_eq!(of(linked.clone(), &Caps::default()), expected);
+    assert_eq!(of(linked, &fixture::caps()), expected + 23);
+}
+
 #[test]
 fn what_is_unknown_has_no_sample() {
     let mut sample = fixture::stock("fwd");
