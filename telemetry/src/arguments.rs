@@ -117,13 +117,13 @@ fn lcores(list: &str) -> BTreeSet<u32> {
 }
 
 /// The numbers of a list as the kernel and the EAL write it, for instance `0-3,5`.
-pub(crate) fn cpu_list(list: &str) -> BTreeSet<u32> {
+pub(crate) fn cpu_list(text: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
         (last < MAX_LCORES).then_some(first..=last)
     };
-    list.split(',').filter_map(range).flatten().collect()
+    text.split(',').filter_map(range).flatten().collect()
 }
 
 fn mask(hex: &str) -> BTreeSet<u32> {

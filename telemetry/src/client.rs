@@ -3,8 +3,9 @@
 //! A reply names its command but not its parameters, so a reply that comes after its deadline could be
 //! taken for the answer to the next request. Therefore a timeout closes the connection for good.
 
+use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -12,11 +13,12 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     send, socket_with, sockopt,
 };
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::deadline::Deadline;
-use crate::endpoint::{Endpoint, PoolName, PortId, RingName};
+use crate::endpoint::{Endpoint, HeapId, PoolName, PortId, RingName};
 use crate::error::Error;
+use crate::process::start_ticks;
 use crate::reply::{self, Banner};
 
 /// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.
@@ -103,7 +105,17 @@ impl Client {
         endpoint: &Endpoint,
         deadline: Deadline,
     ) -> Result<T, Error> {
-        let result = self.exchange(endpoint, deadline);
+        self.request_as(endpoint, PhantomData, deadline)
+    }
+
+    /// As [`Client::request`], parsed by `shape`.
+    pub(crate) fn request_as<T>(
+        &mut self,
+        endpoint: &Endpoint,
+        shape: impl for<'de> DeserializeSeed<'de, Value = T>,
+        deadline: Deadline,
+    ) -> Result<T, Error> {
+        let result = self.exchange(endpoint, shape, deadline);
         if result.as_ref().is_err_and(Error::ends_connection) {
             self.socket = None;
         }
@@ -119,6 +131,17 @@ impl Client {
         ids.sort_unstable();
         ids.dedup();
         Ok(ids.into_iter().map(PortId).collect())
+    }
+
+    /// Ids of the heaps.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn heaps(&mut self, deadline: Deadline) -> Result<Vec<HeapId>, Error> {
+        let mut ids: Vec<u16> = self.request(&Endpoint::HeapList, deadline)?;
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids.into_iter().map(HeapId).collect())
     }
 
     /// Names of the mempools.
@@ -144,9 +167,10 @@ impl Client {
         Ok(names)
     }
 
-    fn exchange<T: DeserializeOwned>(
+    fn exchange<T>(
         &mut self,
         endpoint: &Endpoint,
+        shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
     ) -> Result<T, Error> {
         let request = endpoint.request()?;
@@ -158,7 +182,7 @@ impl Client {
         if bytes.is_empty() {
             return Err(Error::Closed);
         }
-        reply::reply(bytes, endpoint.command())
+        reply::reply_as(bytes, endpoint.command(), shape)
     }
 }
 
@@ -234,41 +258,4 @@ fn peer_of(socket: &OwnedFd) -> Peer {
         .and_then(|cred| u32::try_from(cred.pid.as_raw_nonzero().get()).ok())
         .unwrap_or(0);
     Peer { pid, start_ticks: start_ticks(pid).unwrap_or(0) }
-}
-
-/// Start time of a process, clock ticks since boot.
-fn start_ticks(pid: u32) -> Option<u64> {
-    stat_start_ticks(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// Field 22 of `/proc/PID/stat`; the name in field 2 may hold spaces and parentheses.
-fn stat_start_ticks(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(22 - 3)?.parse().ok()
-}
-
-/// Executable of a process, when it may be read.
-pub(crate) fn exe(pid: u32) -> Option<PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn start_time_is_field_22_whatever_the_name() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 4711 1000 99";
-        assert_eq!(stat_start_ticks(stat), Some(4711));
-        assert!(start_ticks(std::process::id()).is_some_and(|ticks| ticks > 0));
-    }
-
-    proptest! {
-        #[test]
-        fn any_stat_text_parses_or_fails(stat: String) {
-            let _ = stat_start_ticks(&stat);
-        }
-    }
 }

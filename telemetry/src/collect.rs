@@ -1,6 +1,9 @@
 //! Turns the replies of one app into a sample.
 
+mod aged;
+mod host;
 mod linked;
+mod ports;
 mod round;
 mod stock;
 
@@ -9,25 +12,44 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::client::{Client, exe};
+use crate::client::{Client, Peer};
 use crate::deadline::Deadline;
 use crate::discover::App;
 use crate::endpoint::{ArmTime, Endpoint};
 use crate::error::Error;
 use crate::lock::AppLock;
+use crate::process;
 use crate::reply::Armed;
-use crate::sample::{AppIdentity, PoolSample, RingSample, SAMPLE_SCHEMA, Sample};
+use crate::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
+use aged::Aged;
+use host::Host;
 use round::Round;
 
-/// How often a stock app is asked again whether it has initialised libpmdscope by now.
-const COMMANDS_AGE: Duration = Duration::from_millis(900);
+/// How old may be what changes now and then: lists of objects, the configuration and link of a port.
+/// A little less than a second, so that whoever samples once a second always gets news.
+const FACTS_AGE: Duration = Duration::from_millis(900);
+
+/// How old may be what hardly changes, or is expensive for the app.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// An app that runs for longer has initialised libpmdscope, or hardly will.
+const YOUTH: Duration = Duration::from_secs(60);
 
 /// Gathers samples of one app over a kept connection, and connects again when the app restarts.
 #[derive(Debug)]
 pub struct Collector {
     app: App,
     lock: Option<AppLock>,
+    kept: Kept,
+}
+
+/// The connection of the round before.
+#[derive(Debug, Default)]
+struct Kept {
     session: Option<Session>,
+    /// The process that was asked last, and when it started: the kernel's word on that may change by
+    /// a second from time to time.
+    started: Option<(Peer, u64)>,
 }
 
 /// One connection, and what is known of the app behind it.
@@ -35,27 +57,39 @@ pub struct Collector {
 struct Session {
     client: Client,
     facts: Facts,
+    host: Host,
 }
 
 /// What does not change, or hardly, while an app runs.
 #[derive(Debug)]
 struct Facts {
     identity: AppIdentity,
-    commands: BTreeSet<String>,
-    commands_read: Option<Instant>,
-    /// Pools of a DPDK that tells no counts: nothing in them changes.
-    fixed_pools: Vec<PoolSample>,
+    connected: Instant,
+    commands: Aged<BTreeSet<String>>,
+    ports: ports::Ports,
+    pools: stock::Pools,
+    rings: stock::Rings,
+    heaps: stock::Heaps,
+    usage: stock::Usage,
 }
 
 impl Collector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: App) -> Self {
-        Self { app, lock: None, session: None }
+        Self { app, lock: None, kept: Kept::default() }
     }
 
     /// The app, as it was discovered.
     pub fn app(&self) -> &App {
         &self.app
+    }
+
+    /// Calls the app otherwise from now on.
+    pub fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.app.name);
+        if let Some(session) = &mut self.kept.session {
+            name.clone_into(&mut session.facts.identity.name);
+        }
     }
 
     /// Asks the app everything once, within `timeout`. Parts that fail are named in
@@ -69,7 +103,7 @@ impl Collector {
         let deadline = Deadline::after(timeout);
         let unlocked = self.open_lock().err();
         let guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = Session::resume(self.session.take(), &self.app, deadline)?;
+        let mut session = self.kept.resume(&self.app, deadline)?;
         let mut round = Round::new(&mut session.client, deadline);
         if let Some(error) = unlocked {
             round.note("lock", &error);
@@ -78,8 +112,9 @@ impl Collector {
         sample.requests = round.requests();
         sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
+        session.host.complete(&mut sample);
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.session = Some(session);
+        self.kept.session = Some(session);
         Ok(sample)
     }
 
@@ -92,9 +127,9 @@ impl Collector {
         // Without the lock another tool may disturb this request; it would fail, not go astray.
         let _ = self.open_lock();
         let _guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = Session::resume(self.session.take(), &self.app, deadline)?;
+        let mut session = self.kept.resume(&self.app, deadline)?;
         let answer = session.client.request(&Endpoint::Arm(time), deadline);
-        self.session = Some(session);
+        self.kept.session = Some(session);
         answer
     }
 
@@ -106,54 +141,61 @@ impl Collector {
     }
 }
 
-impl Session {
+impl Kept {
     /// The connection of the last round where it is still good, else a new one.
-    fn resume(kept: Option<Self>, app: &App, deadline: Deadline) -> Result<Self, Error> {
-        match kept.filter(|kept| kept.client.is_usable()) {
-            Some(kept) => Ok(kept),
-            None => Self::start(app, deadline),
+    fn resume(&mut self, app: &App, deadline: Deadline) -> Result<Session, Error> {
+        if let Some(kept) = self.session.take().filter(|kept| kept.client.is_usable()) {
+            return Ok(kept);
         }
-    }
-
-    fn start(app: &App, deadline: Deadline) -> Result<Self, Error> {
         let client = Client::connect(&app.socket, deadline)?;
         let peer = client.peer();
-        let identity = AppIdentity {
-            name: app.name.clone(),
-            pid: peer.pid,
-            start_ticks: peer.start_ticks,
-            start_realtime_ns: 0,
-            dpdk_version: client.banner().version.clone(),
-            exe: exe(peer.pid).map(|path| path.to_string_lossy().into_owned()),
-            eal_args: Vec::new(),
-        };
-        let facts = Facts {
-            identity,
-            commands: BTreeSet::new(),
-            commands_read: None,
-            fixed_pools: Vec::new(),
-        };
-        Ok(Self { client, facts })
+        let known = self.started.filter(|(known, _)| *known == peer).map(|(_, start)| start);
+        let start = known.unwrap_or_else(|| {
+            let ticks = Some(peer.start_ticks).filter(|ticks| *ticks > 0);
+            ticks.and_then(process::realtime_ns).unwrap_or(0)
+        });
+        self.started = Some((peer, start));
+        let facts = Facts::new(app, &client, start);
+        let host = Host::new(&app.dir, peer.pid);
+        Ok(Session { client, facts, host })
     }
 }
 
 impl Facts {
+    fn new(app: &App, client: &Client, start_realtime_ns: u64) -> Self {
+        let peer = client.peer();
+        let exe = process::exe(peer.pid);
+        Self {
+            identity: AppIdentity {
+                name: app.name.clone(),
+                pid: peer.pid,
+                start_ticks: peer.start_ticks,
+                start_realtime_ns,
+                dpdk_version: client.banner().version.clone(),
+                exe: exe.map(|path| path.to_string_lossy().into_owned()),
+                eal_args: Vec::new(),
+            },
+            connected: Instant::now(),
+            commands: Aged::default(),
+            ports: ports::Ports::default(),
+            pools: stock::Pools::default(),
+            rings: stock::Rings::default(),
+            heaps: stock::Heaps::default(),
+            usage: stock::Usage::default(),
+        }
+    }
+
     fn sample(&mut self, round: &mut Round<'_>) -> Sample {
         self.refresh(round);
-        let ports = stock::ports(round);
+        let ports = self.ports.read(round);
         let tables = if self.knows(&Endpoint::Library) { linked::read(round) } else { None };
-        let (pools, rings) = match &tables {
-            Some(_) => (Vec::new(), Vec::new()),
-            None => self.stock_objects(round),
-        };
-        let tables =
-            tables.unwrap_or_else(|| linked::Tables { pools, rings, ..Default::default() });
+        let tables = tables.unwrap_or_else(|| self.stock_objects(round));
+        let heaps = self.knows(&Endpoint::HeapList).then(|| self.heaps.read(round));
+        let usage = self.knows(&Endpoint::LcoreUsage).then(|| self.usage.read(round));
         Sample {
             schema: SAMPLE_SCHEMA,
             realtime_ns: now_ns(ClockId::Realtime),
             monotonic_ns: now_ns(ClockId::Monotonic),
-            duration_ns: 0,
-            requests: 0,
             app: self.identity.clone(),
             ports,
             pools: tables.pools,
@@ -164,41 +206,46 @@ impl Facts {
             ledger: tables.ledger,
             sites: tables.sites,
             stages: tables.stages,
-            devices: Vec::new(),
-            threads: Vec::new(),
-            heaps: Vec::new(),
-            usage: Vec::new(),
-            secondaries: 0,
-            control_shares_poll_cpu: None,
+            heaps: heaps.unwrap_or_default(),
+            usage: usage.unwrap_or_default(),
             library: tables.library,
-            partial: Vec::new(),
+            ..Sample::default()
         }
     }
 
     /// Asks once for what a running app does not change. An app may initialise libpmdscope long after
     /// its telemetry socket appeared, so a stock app is asked for its commands again now and then.
     fn refresh(&mut self, round: &mut Round<'_>) {
-        let first = self.commands_read.is_none();
-        let stale = self.commands_read.is_none_or(|read| read.elapsed() >= COMMANDS_AGE);
-        let due = first || (stale && !self.knows(&Endpoint::Library));
+        let now = Instant::now();
+        let age = if self.is_young(now) { FACTS_AGE } else { SLOW };
+        let unlinked = !self.knows(&Endpoint::Library);
+        let due = unlinked && self.commands.is_older(now, age);
         if let Some(commands) = due.then(|| round.ask(&Endpoint::Commands)).flatten() {
-            self.commands = commands;
-            self.commands_read = Some(Instant::now());
+            self.commands.set(now, commands);
         }
-        if first && self.knows(&Endpoint::EalParams) {
+        if self.identity.eal_args.is_empty() && self.knows(&Endpoint::EalParams) {
             self.identity.eal_args = round.ask(&Endpoint::EalParams).unwrap_or_default();
         }
     }
 
-    fn knows(&self, endpoint: &Endpoint) -> bool {
-        self.commands.contains(endpoint.command())
+    /// Where `/proc` does not tell, an app is as old as our connection.
+    fn is_young(&self, now: Instant) -> bool {
+        let age = match self.identity.start_realtime_ns {
+            0 => now.saturating_duration_since(self.connected),
+            start => Duration::from_nanos(now_ns(ClockId::Realtime).saturating_sub(start)),
+        };
+        age < YOUTH
     }
 
-    fn stock_objects(&mut self, round: &mut Round<'_>) -> (Vec<PoolSample>, Vec<RingSample>) {
-        let pools = stock::pools(round, &mut self.fixed_pools);
-        let rings =
-            if self.knows(&Endpoint::RingList) { stock::rings(round, &pools) } else { Vec::new() };
-        (pools, rings)
+    fn knows(&self, endpoint: &Endpoint) -> bool {
+        self.commands.value().contains(endpoint.command())
+    }
+
+    fn stock_objects(&mut self, round: &mut Round<'_>) -> linked::Tables {
+        let pools = self.pools.read(round);
+        let rings = self.knows(&Endpoint::RingList).then(|| self.rings.read(round, &pools));
+        let rings = rings.unwrap_or_default();
+        linked::Tables { pools, rings, ..linked::Tables::default() }
     }
 }
 

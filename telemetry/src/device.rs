@@ -1,7 +1,9 @@
 //! PCI devices: their addresses, and what the kernel says of them (`/sys/bus/pci/devices`).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
 
 use crate::sample::DeviceSample;
 
@@ -66,6 +68,7 @@ impl Default for Devices {
 
 impl Devices {
     /// Those under another directory.
+    #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self(root.into())
     }

@@ -23,6 +23,10 @@ pub struct PoolName(pub(crate) String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RingName(pub(crate) String);
 
+/// A heap id from `/eal/heap_list`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeapId(pub(crate) u16);
+
 /// For how long to arm the stamps of the leak ledger, seconds; 0 disarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmTime(u32);
@@ -116,6 +120,12 @@ pub enum Endpoint {
     RingList,
     /// One ring, since DPDK 24.03.
     RingInfo(RingName),
+    /// Ids of the heaps.
+    HeapList,
+    /// One heap.
+    HeapInfo(HeapId),
+    /// Cycles of all lcores, since DPDK 23.03.
+    LcoreUsage,
     /// libpmdscope itself.
     Library,
     /// The page of a libpmdscope table that starts at this row.
@@ -140,6 +150,9 @@ impl Endpoint {
             Self::MempoolInfo(_) => "/mempool/info",
             Self::RingList => "/ring/list",
             Self::RingInfo(_) => "/ring/info",
+            Self::HeapList => "/eal/heap_list",
+            Self::HeapInfo(_) => "/eal/heap_info",
+            Self::LcoreUsage => "/eal/lcore/usage",
             Self::Library => "/pmdscope",
             Self::Page(table, _) => table.command(),
             Self::Arm(_) => "/pmdscope/arm",
@@ -166,6 +179,7 @@ impl fmt::Display for Endpoint {
             | Self::EthdevLinkStatus(port) => write!(f, "{command},{}", port.0),
             Self::MempoolInfo(pool) => write!(f, "{command},{}", pool.0),
             Self::RingInfo(ring) => write!(f, "{command},{}", ring.0),
+            Self::HeapInfo(heap) => write!(f, "{command},{}", heap.0),
             Self::Arm(time) => write!(f, "{command},{}", time.0),
             Self::Page(_, offset) if *offset > 0 => write!(f, "{command},{offset}"),
             _ => f.write_str(command),
@@ -182,6 +196,7 @@ mod tests {
         let pool = Endpoint::MempoolInfo(PoolName("mb_pool_0".into()));
         assert_eq!(pool.request().unwrap(), "/mempool/info,mb_pool_0");
         assert_eq!(Endpoint::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
+        assert_eq!(Endpoint::HeapInfo(HeapId(2)).to_string(), "/eal/heap_info,2");
         assert_eq!(Endpoint::Page(Table::Pools, 0).request().unwrap(), "/pmdscope/pools");
         assert_eq!(Endpoint::Page(Table::Tee, 40).request().unwrap(), "/pmdscope/tee,40");
         let arm = |seconds| ArmTime::seconds(seconds).map(|t| Endpoint::Arm(t).to_string());

@@ -42,6 +42,7 @@ pub mod lock;
 pub mod loss;
 pub mod model;
 pub mod names;
+mod process;
 mod quiet;
 pub mod record;
 mod reply;

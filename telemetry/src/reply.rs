@@ -1,11 +1,11 @@
 //! Parses what an app sends: total over any bytes, exact over every u64.
 
-use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(test)]
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 
 use crate::error::Error;
@@ -35,19 +35,24 @@ pub(crate) fn banner(bytes: &[u8]) -> Result<Banner, Error> {
 }
 
 /// Parses a reply, which must be an object with the one key `command`.
+#[cfg(test)]
 pub(crate) fn reply<T: de::DeserializeOwned>(bytes: &[u8], command: &str) -> Result<T, Error> {
-    let Keyed { key, body, more } =
-        serde_json::from_slice::<Keyed<T>>(bytes).map_err(|e| malformed(&e))?;
-    if key != command {
-        return Err(Error::Mismatch { got: key });
-    }
-    if more {
-        return Err(Error::Malformed("more than one key".into()));
-    }
+    reply_as(bytes, command, PhantomData)
+}
+
+/// Parses a reply, which must be an object with the one key `command`, and its value by `shape`.
+pub(crate) fn reply_as<T>(
+    bytes: &[u8],
+    command: &str,
+    shape: impl for<'de> DeserializeSeed<'de, Value = T>,
+) -> Result<T, Error> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let body = json.deserialize_map(Keyed { command, shape }).map_err(|e| malformed(&e))?;
+    json.end().map_err(|e| malformed(&e))?;
     match body {
+        Body::Other(key) => Err(Error::Mismatch { got: key }),
         Body::Null => Err(Error::Null),
         Body::Shape(body) => Ok(body),
-        Body::Unshaped(reason) => Err(Error::Malformed(reason)),
     }
 }
 
@@ -60,50 +65,68 @@ fn malformed(error: &serde_json::Error) -> Error {
     Error::Malformed(format!("{kind}: {error}"))
 }
 
-/// An object with one key of interest.
-struct Keyed<T> {
-    key: String,
-    body: Body<T>,
-    more: bool,
+/// Reads an object with the one key `command`.
+struct Keyed<'a, S> {
+    command: &'a str,
+    shape: S,
 }
 
 enum Body<T> {
     Null,
     Shape(T),
-    Unshaped(String),
+    /// A reply to something else, with its key.
+    Other(String),
 }
 
-impl<'de, T: de::DeserializeOwned> Deserialize<'de> for Keyed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(KeyedVisitor(PhantomData))
-    }
-}
-
-struct KeyedVisitor<T>(PhantomData<T>);
-
-impl<'de, T: de::DeserializeOwned> Visitor<'de> for KeyedVisitor<T> {
-    type Value = Keyed<T>;
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Keyed<'_, S> {
+    type Value = Body<S::Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with one key")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keyed<T>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let Some(key) = map.next_key::<String>()? else {
             return Err(de::Error::custom("no key"));
         };
         // The key decides first: a wrong shape under a wrong key is a reply to something else.
-        let value = map.next_value::<Box<serde_json::value::RawValue>>()?;
-        let body = match serde_json::from_str::<Option<T>>(value.get()) {
-            Ok(None) => Body::Null,
-            Ok(Some(body)) => Body::Shape(body),
-            Err(error) => Body::Unshaped(error.to_string()),
+        let body = if key == self.command {
+            map.next_value_seed(Nullable(self.shape))?.map_or(Body::Null, Body::Shape)
+        } else {
+            map.next_value::<IgnoredAny>()?;
+            Body::Other(key)
         };
-        let mut more = false;
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
-            more = true;
+        match map.next_key::<IgnoredAny>()? {
+            None => Ok(body),
+            Some(_) => Err(de::Error::custom("more than one key")),
         }
-        Ok(Keyed { key, body, more })
+    }
+}
+
+/// Reads `null` as nothing.
+struct Nullable<S>(S);
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Nullable<S> {
+    type Value = Option<S::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
+    type Value = Option<S::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or null")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        self.0.deserialize(deserializer).map(Some)
     }
 }
 
@@ -185,22 +208,29 @@ pub(crate) enum LinkStatus {
     Down,
 }
 
-/// `/ethdev/xstats`, with the number of entries that were sent, equal names counted each.
-#[derive(Debug)]
+/// `/ethdev/xstats`, in the order of the reply; equal names are kept each.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Xstats {
-    pub(crate) entries: usize,
-    pub(crate) counters: BTreeMap<String, u64>,
+    /// `None` when they are those that were known.
+    pub(crate) names: Option<Vec<String>>,
+    pub(crate) values: Vec<u64>,
 }
 
-impl<'de> Deserialize<'de> for Xstats {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(XstatsVisitor)
+/// Reads [`Xstats`] whose names are mostly those of the last time, and need no memory then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XstatsShape<'a> {
+    pub(crate) known: &'a [String],
+}
+
+impl<'de> DeserializeSeed<'de> for XstatsShape<'_> {
+    type Value = Xstats;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Xstats, D::Error> {
+        deserializer.deserialize_map(self)
     }
 }
 
-struct XstatsVisitor;
-
-impl<'de> Visitor<'de> for XstatsVisitor {
+impl<'de> Visitor<'de> for XstatsShape<'_> {
     type Value = Xstats;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,12 +238,44 @@ impl<'de> Visitor<'de> for XstatsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Xstats, A::Error> {
-        let mut xstats = Xstats { entries: 0, counters: BTreeMap::new() };
-        while let Some((name, Natural(value))) = map.next_entry()? {
-            xstats.entries += 1;
-            xstats.counters.insert(name, value);
+        let mut xstats = Xstats { names: None, values: Vec::with_capacity(self.known.len()) };
+        while let Some(new) = map.next_key_seed(Name(self.known.get(xstats.values.len())))? {
+            if let (None, Some(_)) = (&xstats.names, &new) {
+                xstats.names = Some(self.known.iter().take(xstats.values.len()).cloned().collect());
+            }
+            if let Some(names) = &mut xstats.names {
+                let known = || self.known.get(xstats.values.len()).cloned();
+                names.extend(new.or_else(known));
+            }
+            xstats.values.push(map.next_value::<Natural>()?.0);
+        }
+        if xstats.names.is_none() && xstats.values.len() < self.known.len() {
+            xstats.names = Some(self.known.iter().take(xstats.values.len()).cloned().collect());
         }
         Ok(xstats)
+    }
+}
+
+/// Reads a name; `None` when it is the known one.
+struct Name<'a>(Option<&'a String>);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.is_none_or(|known| known != name).then(|| name.to_owned()))
     }
 }
 
@@ -237,6 +299,33 @@ pub(crate) struct RingInfo {
     pub(crate) name: String,
     pub(crate) capacity: Natural,
     pub(crate) used_count: Natural,
+}
+
+/// `/eal/heap_info`. The id was called `Head_id` before DPDK 23.03.
+#[derive(Debug, Deserialize)]
+pub(crate) struct HeapInfo {
+    #[serde(rename = "Heap_id", alias = "Head_id")]
+    pub(crate) id: Natural,
+    #[serde(rename = "Name")]
+    pub(crate) name: String,
+    #[serde(rename = "Heap_size")]
+    pub(crate) size: Natural,
+    #[serde(rename = "Alloc_size")]
+    pub(crate) allocated: Natural,
+    #[serde(rename = "Free_size")]
+    pub(crate) free: Natural,
+    #[serde(rename = "Greatest_free_size")]
+    pub(crate) greatest_free: Natural,
+    #[serde(rename = "Alloc_count")]
+    pub(crate) allocations: Natural,
+}
+
+/// `/eal/lcore/usage`, since DPDK 23.03: one column per number.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LcoreUsage {
+    pub(crate) lcore_ids: Vec<u32>,
+    pub(crate) total_cycles: Vec<Natural>,
+    pub(crate) busy_cycles: Vec<Natural>,
 }
 
 /// `/pmdscope`.
@@ -273,24 +362,47 @@ mod tests {
 
     use super::*;
 
+    fn xstats(json: &str, known: &[&str]) -> Result<Xstats, Error> {
+        let known: Vec<_> = known.iter().map(|name| (*name).to_owned()).collect();
+        let bytes = format!(r#"{{"/x":{json}}}"#);
+        reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
+    }
+
+    /// Named counters, where the names are not those that were known.
+    fn named(counters: &[(&str, u64)]) -> Xstats {
+        let (names, values) =
+            counters.iter().map(|(name, value)| ((*name).to_owned(), value)).unzip();
+        Xstats { names: Some(names), values }
+    }
+
     #[test]
     fn counters_above_two_to_the_53_stay_exact() {
-        let bytes = br#"{"/ethdev/xstats":{"a":18446744073709551615,"b":9007199254740993}}"#;
-        let xstats: Xstats = reply(bytes, "/ethdev/xstats").unwrap();
-        assert_eq!(xstats.counters["a"], u64::MAX);
-        assert_eq!(xstats.counters["b"], 9_007_199_254_740_993);
+        let read = xstats(r#"{"a":18446744073709551615,"b":9007199254740993}"#, &[]).unwrap();
+        assert_eq!(read, named(&[("a", u64::MAX), ("b", 9_007_199_254_740_993)]));
     }
 
     #[test]
     fn a_number_beyond_u64_is_refused_not_rounded() {
-        let bytes = br#"{"/ethdev/xstats":{"a":18446744073709551616}}"#;
-        assert!(matches!(reply::<Xstats>(bytes, "/ethdev/xstats"), Err(Error::Malformed(_))));
+        let read = xstats(r#"{"a":18446744073709551616}"#, &["a"]);
+        assert!(matches!(read, Err(Error::Malformed(_))));
     }
 
     #[test]
     fn equal_names_count_towards_the_limit_of_entries() {
-        let xstats: Xstats = reply(br#"{"/x":{"a":1,"a":2}}"#, "/x").unwrap();
-        assert_eq!((xstats.entries, xstats.counters.len()), (2, 1));
+        assert_eq!(xstats(r#"{"a":1,"a":2}"#, &[]).unwrap(), named(&[("a", 1), ("a", 2)]));
+    }
+
+    #[test]
+    fn names_are_told_unless_all_are_as_known() {
+        let json = r#"{"a":1,"b":2}"#;
+        let known = Xstats { names: None, values: vec![1, 2] };
+        assert_eq!(xstats(json, &["a", "b"]).unwrap(), known);
+        let all = named(&[("a", 1), ("b", 2)]);
+        for others in
+            [&["a"][..], &["b", "a"], &["x", "b"], &["a", "b", "c"], &["a", "x", "y"], &[]]
+        {
+            assert_eq!(xstats(json, others).unwrap(), all, "{others:?}");
+        }
     }
 
     #[test]
@@ -354,6 +466,24 @@ mod tests {
 
     proptest! {
         #[test]
+        fn what_is_known_changes_nothing(
+            counters in prop::collection::vec(("[ab\\\\\"]{0,2}", 0_u64..9), 0..5),
+            known in prop::collection::vec("[ab\\\\\"]{0,2}", 0..5),
+        ) {
+            let entries: Vec<_> = counters
+                .iter()
+                .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
+                .collect();
+            let json = format!("{{{}}}", entries.join(","));
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            let read = xstats(&json, &known).unwrap();
+            let names: Vec<_> = counters.iter().map(|(name, _)| name.clone()).collect();
+            prop_assert_eq!(read.names.is_none(), names == known);
+            prop_assert_eq!(read.names.unwrap_or_else(|| names.clone()), names);
+            prop_assert_eq!(read.values, counters.iter().map(|c| c.1).collect::<Vec<_>>());
+        }
+
+        #[test]
         fn any_bytes_parse_or_fail_but_never_panic(bytes: Vec<u8>) {
             let _ = banner(&bytes);
             let _ = reply::<Value>(&bytes, "/a");
@@ -365,10 +495,12 @@ mod tests {
             let _ = reply::<PortInfo>(&bytes, "/a");
             let _ = reply::<Counters>(&bytes, "/a");
             let _ = reply::<Link>(&bytes, "/a");
-            let _ = reply::<Xstats>(&bytes, "/a");
+            let _ = reply_as(&bytes, "/a", XstatsShape { known: &["a".into()] });
             let _ = reply::<PoolInfo>(&bytes, "/a");
             let _ = reply::<RingInfo>(&bytes, "/a");
             let _ = reply::<Library>(&bytes, "/a");
+            let _ = reply::<HeapInfo>(&bytes, "/a");
+            let _ = reply::<LcoreUsage>(&bytes, "/a");
         }
     }
 }

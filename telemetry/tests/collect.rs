@@ -34,6 +34,10 @@ fn testpmd_with_two_ports() {
     assert_eq!(first.xstats["rx_q1_packets"], 8_461_472);
     assert_eq!((first.xstats.len(), first.xstats_truncated), (18, false));
     assert_eq!(second.stats.rx_packets, 16_917_312);
+    let [heap] = &sample.heaps[..] else { panic!("{:?}", sample.heaps) };
+    assert_eq!((heap.name.as_str(), heap.size, heap.allocations), ("socket_0", 134_217_728, 517));
+    assert_eq!(heap.allocated + heap.free, heap.size);
+    assert!(first.mac.is_some() && first.promiscuous.is_some());
     let [pool] = &sample.pools[..] else { panic!("{:?}", sample.pools) };
     assert_eq!((pool.name.as_str(), pool.size, pool.element_bytes), ("mb_pool_0", 2048, 2368));
     assert_eq!((pool.occupancy, pool.cache_size, pool.socket), (None, 250, 0));
@@ -58,12 +62,16 @@ fn sixty_four_queues() {
 fn later_rounds_keep_the_connection_and_ask_less() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let mut collector = Collector::new(app.app());
-    let first = collector.collect(TIMEOUT).unwrap();
-    let second = collector.collect(TIMEOUT).unwrap();
-    // Commands, EAL arguments, lists of ports and pools, four a port, one a pool; then lists and ports.
-    assert_eq!((first.requests, second.requests), (13, 10));
-    assert_eq!((first.pools, first.app), (second.pools, second.app));
-    assert!(second.monotonic_ns > first.monotonic_ns);
+    let mut rounds: Vec<_> = (0..4).map(|_| collector.collect(TIMEOUT).unwrap()).collect();
+    // Commands, EAL arguments, lists of ports, pools and heaps, four a port, one a pool and a heap;
+    // then the ports once more, to learn how fast they count; then their counters alone.
+    let requests: Vec<_> = rounds.iter().map(|sample| sample.requests).collect();
+    assert_eq!(requests, [15, 8, 2, 2]);
+    let (last, first) = (rounds.pop().unwrap(), rounds.remove(0));
+    assert!(last.monotonic_ns > first.monotonic_ns);
+    assert_eq!((last.partial.len(), last.ports.len()), (0, 2));
+    assert_eq!((first.ports, first.pools, first.heaps), (last.ports, last.pools, last.heaps));
+    assert_eq!(first.app, last.app);
 }
 
 #[test]
@@ -244,7 +252,7 @@ fn a_restarted_app_is_connected_again_within_the_round() {
         seen.fetch_add(1, Ordering::Relaxed);
         connection.send(support::BANNER);
         // As many requests as a first round makes, then the app ends.
-        for _ in 0..13 {
+        for _ in 0..15 {
             let Some(request) = connection.receive() else { return };
             connection.send(recording.answer(&request));
         }
@@ -270,7 +278,7 @@ fn losing_the_connection_midway_keeps_what_was_learned() {
     let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports.len(), sample.pools.len()), (1, 0));
     let failed: Vec<_> = sample.partial.iter().map(|p| p.split(": ").next().unwrap()).collect();
-    assert_eq!(failed, ["/ethdev/info,1", "/mempool/list"]);
+    assert_eq!(failed, ["/ethdev/info,1", "/mempool/list", "/eal/heap_list"]);
 }
 
 #[test]
@@ -368,10 +376,195 @@ fn a_stock_app_is_never_asked_for_what_may_harm_it() {
         });
     });
     Collector::new(app.app()).collect(TIMEOUT).unwrap();
-    let harmless = ["/", "/eal/params", "/ethdev/list", "/mempool/list", "/mempool/info,mb_pool_0"];
+    let harmless = [
+        "/",
+        "/eal/heap_info,0",
+        "/eal/heap_list",
+        "/eal/params",
+        "/ethdev/list",
+        "/mempool/info,mb_pool_0",
+        "/mempool/list",
+    ];
     for request in asked.lock().unwrap().iter() {
         let port =
             request.starts_with("/ethdev/") && (request.ends_with(",0") || request.ends_with(",1"));
         assert!(harmless.contains(&request.as_str()) || port, "{request}");
     }
+}
+
+/// Two ports, and what the next reply to `/ethdev/xstats,0` is instead, once.
+fn disturbed() -> (FakeApp, Arc<Mutex<Option<String>>>, Recording) {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let instead = Arc::new(Mutex::new(None));
+    let (next, replies) = (Arc::clone(&instead), recording.clone());
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            let disturbed = request == "/ethdev/xstats,0";
+            let instead = disturbed.then(|| next.lock().unwrap().take()).flatten();
+            instead.unwrap_or_else(|| replies.answer(request))
+        });
+    });
+    (app, instead, recording)
+}
+
+#[test]
+fn counters_that_jump_or_go_back_are_asked_again_with_all_else() {
+    let (app, instead, recording) = disturbed();
+    let mut collector = Collector::new(app.app());
+    let right = (0..3).map(|_| collector.collect(TIMEOUT).unwrap()).last().unwrap();
+    let jump = recording.answer("/ethdev/xstats,0").replace("16920896", "26920896");
+    for wrong in [jump, recording.answer("/ethdev/xstats,1"), r#"{"/ethdev/xstats":{}}"#.into()] {
+        *instead.lock().unwrap() = Some(wrong.clone());
+        let sample = collector.collect(TIMEOUT).unwrap();
+        assert_eq!((sample.requests, &sample.ports), (6, &right.ports), "{wrong}");
+        assert_eq!(collector.collect(TIMEOUT).unwrap().ports, right.ports);
+    }
+}
+
+#[test]
+fn garbage_for_counters_is_asked_again_with_all_else() {
+    let (app, instead, _) = disturbed();
+    let mut collector = Collector::new(app.app());
+    let right = (0..3).map(|_| collector.collect(TIMEOUT).unwrap()).last().unwrap();
+    for wrong in ["garbage", r#"{"/ethdev/xstats":null}"#, r#"{"/ethdev/xstats":[1]}"#] {
+        *instead.lock().unwrap() = Some(wrong.into());
+        let sample = collector.collect(TIMEOUT).unwrap();
+        assert_eq!((sample.ports, sample.partial), (right.ports.clone(), Vec::new()), "{wrong}");
+    }
+}
+
+#[test]
+fn links_and_ports_that_change_are_seen_within_a_second() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let down = Arc::new(AtomicU32::new(0));
+    let state = Arc::clone(&down);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match (request, state.load(Ordering::Relaxed)) {
+            ("/ethdev/link_status,1", 1) => r#"{"/ethdev/link_status":{"status":"DOWN"}}"#.into(),
+            ("/ethdev/list", 1) => r#"{"/ethdev/list":[1]}"#.into(),
+            _ => recording.answer(request),
+        });
+    });
+    let mut collector = Collector::new(app.app());
+    assert_eq!(collector.collect(TIMEOUT).unwrap().ports.len(), 2);
+    down.store(1, Ordering::Relaxed);
+    let began = std::time::Instant::now();
+    loop {
+        let sample = collector.collect(TIMEOUT).unwrap();
+        if let [port] = &sample.ports[..] {
+            assert_eq!((port.id, port.link_up, port.link_mbps), (1, Some(false), None));
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn newer_dpdk_tells_cycles_and_several_heaps() {
+    let recording = Recording::read("synthetic/dpdk-24.11-usage-and-heaps.jsonl");
+    let sample = collect(&recording);
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let usage: Vec<_> = sample.usage.iter().map(|u| (u.lcore, u.busy, u.total)).collect();
+    assert_eq!(usage, [(1, 1 << 63, u64::MAX), (2, 1, 2000)]);
+    let heaps: Vec<_> = sample.heaps.iter().map(|h| (h.name.as_str(), h.greatest_free)).collect();
+    assert_eq!(heaps, [("socket_0", 40_000_000), ("socket_1", 0)]);
+    let uneven = r#"{"/eal/lcore/usage":{"lcore_ids":[1],"total_cycles":[],"busy_cycles":[1]}}"#;
+    let sample = collect(&recording.with("/eal/lcore/usage", uneven));
+    assert!(sample.usage.is_empty());
+    assert_eq!(sample.partial, ["/eal/lcore/usage: malformed reply: columns of [1, 0, 1] values"]);
+}
+
+/// Requests of so many rounds, one after the other.
+fn asked(recording: Recording, rounds: u32) -> Vec<String> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            log.lock().unwrap().push(request.to_owned());
+            recording.answer(request)
+        });
+    });
+    let mut collector = Collector::new(app.app());
+    for _ in 0..rounds {
+        let _ = collector.collect(TIMEOUT);
+    }
+    asked.lock().unwrap().clone()
+}
+
+#[test]
+fn heaps_are_asked_for_by_the_ids_of_the_list_and_seldom() {
+    let recording = Recording::read("synthetic/dpdk-24.11-usage-and-heaps.jsonl");
+    let heaps = |recording, rounds| {
+        let mut asked: Vec<String> = asked(recording, rounds);
+        asked.retain(|request| request.starts_with("/eal/heap_"));
+        asked
+    };
+    let all = ["/eal/heap_list", "/eal/heap_info,0", "/eal/heap_info,1"];
+    assert_eq!(heaps(recording.clone(), 5), all);
+    // Ids that no heap has: nothing is asked for them, though the list would have it so.
+    for list in ["[-1]", "[4294967295]", "[65536,0]", r#"["0"]"#, "{}", "null", "[0.5]", "[[0]]"] {
+        let list = format!(r#"{{"/eal/heap_list":{list}}}"#);
+        assert_eq!(heaps(recording.clone().with("/eal/heap_list", &list), 1), all[..1], "{list}");
+    }
+    let none = recording.clone().with("/eal/heap_list", r#"{"/eal/heap_list":[]}"#);
+    assert_eq!(heaps(none, 3), all[..1]);
+}
+
+#[test]
+fn a_heap_that_answers_for_another_is_left_out() {
+    let recording = Recording::read("synthetic/dpdk-24.11-usage-and-heaps.jsonl");
+    let other = recording.answer("/eal/heap_info,0");
+    let sample = collect(&recording.with("/eal/heap_info,1", &other));
+    assert_eq!(sample.heaps.len(), 1);
+    assert!(sample.partial[0].starts_with("/eal/heap_info,1: the reply is about"));
+}
+
+#[test]
+fn an_app_that_counts_no_cycles_is_not_asked_for_them_each_time() {
+    let recording = Recording::read("synthetic/dpdk-24.11-usage-and-heaps.jsonl");
+    let none = r#"{"/eal/lcore/usage":{"lcore_ids":[],"total_cycles":[],"busy_cycles":[]}}"#;
+    let usage = |recording| {
+        asked(recording, 5).iter().filter(|request| *request == "/eal/lcore/usage").count()
+    };
+    assert_eq!(usage(recording.clone().with("/eal/lcore/usage", none)), 1);
+    assert_eq!(usage(recording), 5);
+}
+
+#[test]
+fn the_machine_tells_start_threads_and_secondaries() {
+    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    let running = app.dir().join("mp_socket_11_aa");
+    let listening = std::os::unix::net::UnixDatagram::bind(&running).unwrap();
+    drop(std::os::unix::net::UnixDatagram::bind(app.dir().join("mp_socket_12_bb")).unwrap());
+    let _primary = std::os::unix::net::UnixDatagram::bind(app.dir().join("mp_socket")).unwrap();
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let worker = std::thread::Builder::new().name("rte-worker-77".into());
+    let worker = worker.spawn(move || wait.recv()).unwrap();
+    while !thread_names().contains(&"rte-worker-77".to_owned()) {
+        std::thread::yield_now();
+    }
+    let mut collector = Collector::new(app.app());
+    let sample = collector.collect(TIMEOUT).unwrap();
+    assert_eq!(sample.secondaries, 1);
+    // The app of this test is the test itself. Its arguments say -l 0-1, so its main lcore is 0.
+    let lcores: Vec<_> = sample.threads.iter().map(|thread| thread.lcore).collect();
+    assert_eq!(lcores, [0, 77]);
+    assert_eq!(sample.threads[0].tid, std::process::id());
+    assert!(sample.threads.iter().all(|thread| !thread.cpus.is_empty()), "{:?}", sample.threads);
+    assert_eq!(sample.control_shares_poll_cpu, None, "no control thread runs");
+    let age_ns = sample.realtime_ns - sample.app.start_realtime_ns;
+    assert!(age_ns < 600_000_000_000, "{age_ns}");
+    assert_eq!(collector.collect(TIMEOUT).unwrap().app, sample.app);
+    let mut received = [0; 8];
+    listening.set_nonblocking(true).unwrap();
+    assert!(listening.recv(&mut received).is_err(), "secondaries are sent nothing");
+    drop(done);
+    let _ = worker.join();
+}
+
+fn thread_names() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    tasks.filter_map(|task| name(task.ok()?)).map(|name| name.trim_end().to_owned()).collect()
 }

@@ -1,8 +1,9 @@
 //! One round of requests: collects the failures of parts, and stops asking once the connection is lost.
 
 use std::fmt::Display;
+use std::marker::PhantomData;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::client::{Client, LIST_LIMIT};
 use crate::deadline::Deadline;
@@ -17,6 +18,7 @@ pub(super) struct Round<'a> {
     client: &'a mut Client,
     deadline: Deadline,
     requests_before: u32,
+    answered: bool,
     lost: Option<Error>,
     partial: Vec<String>,
 }
@@ -24,7 +26,7 @@ pub(super) struct Round<'a> {
 impl<'a> Round<'a> {
     pub(super) fn new(client: &'a mut Client, deadline: Deadline) -> Self {
         let requests_before = client.requests();
-        Self { client, deadline, requests_before, lost: None, partial: Vec::new() }
+        Self { client, deadline, requests_before, answered: false, lost: None, partial: Vec::new() }
     }
 
     /// Requests made in this round.
@@ -40,12 +42,18 @@ impl<'a> Round<'a> {
     /// The parts that failed.
     ///
     /// # Errors
-    /// The loss of the connection, when nothing had been `learned` before.
+    /// The loss of the connection, when nothing was `learned`, or nothing answered in this round: then
+    /// all that is known is remembered.
     pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, Error> {
         match self.lost {
-            Some(error) if !learned => Err(error),
+            Some(error) if !(learned && self.answered) => Err(error),
             _ => Ok(self.partial),
         }
+    }
+
+    /// The connection is lost: nothing more can be asked.
+    pub(super) fn is_over(&self) -> bool {
+        self.lost.is_some() || !self.client.is_usable()
     }
 
     /// Asks, and names the part when that fails.
@@ -74,6 +82,7 @@ impl<'a> Round<'a> {
             Some(_) => Err(Error::Closed),
             None => list(self.client, self.deadline),
         };
+        self.answered |= listed.is_ok();
         let items = self.keep(endpoint, listed)?;
         if items.len() >= LIST_LIMIT || self.client.reply_nearly_full() {
             self.note(
@@ -91,10 +100,21 @@ impl<'a> Round<'a> {
 
     /// Asks once.
     pub(super) fn request<T: DeserializeOwned>(&mut self, endpoint: &Endpoint) -> Result<T, Error> {
+        self.request_as(endpoint, PhantomData)
+    }
+
+    /// Asks once, for a reply of this shape.
+    pub(super) fn request_as<T>(
+        &mut self,
+        endpoint: &Endpoint,
+        shape: impl for<'de> DeserializeSeed<'de, Value = T>,
+    ) -> Result<T, Error> {
         if self.lost.is_some() {
             return Err(Error::Closed);
         }
-        self.client.request(endpoint, self.deadline)
+        let asked = self.client.request_as(endpoint, shape, self.deadline);
+        self.answered |= asked.is_ok();
+        asked
     }
 
     /// Asks for something that exists, so that null or another subject deserves a second attempt.
@@ -103,9 +123,19 @@ impl<'a> Round<'a> {
         endpoint: &Endpoint,
         subject: impl Fn(&T) -> bool,
     ) -> Result<T, Error> {
+        self.request_about_as(endpoint, PhantomData, subject)
+    }
+
+    /// As [`Round::request_about`], for a reply of this shape.
+    pub(super) fn request_about_as<T>(
+        &mut self,
+        endpoint: &Endpoint,
+        shape: impl for<'de> DeserializeSeed<'de, Value = T> + Copy,
+        subject: impl Fn(&T) -> bool,
+    ) -> Result<T, Error> {
         let mut last = Error::Null;
         for _ in 0..ATTEMPTS {
-            match self.request(endpoint) {
+            match self.request_as(endpoint, shape) {
                 Ok(reply) if subject(&reply) => return Ok(reply),
                 Ok(_) => last = Error::Mismatch { got: "another object".into() },
                 Err(Error::Null) => last = Error::Null,

@@ -1,100 +1,50 @@
-//! What every DPDK app tells: ports, pools, and rings where its version has them.
+//! Mempools, rings, heaps and cycles: what every DPDK app tells where its version has them.
+
+use std::time::Instant;
 
 use crate::client::Client;
-use crate::endpoint::{Endpoint, PoolName, PortId, RingName};
-use crate::reply::{Counters, Link, LinkStatus, PoolInfo, PortInfo, RingInfo, Xstats};
-use crate::sample::{Occupancy, PoolSample, PortSample, PortStats, RingSample};
+use crate::endpoint::{Endpoint, HeapId, PoolName, RingName};
+use crate::error::Error;
+use crate::reply::{HeapInfo, LcoreUsage, PoolInfo, RingInfo};
+use crate::sample::{HeapSample, Occupancy, PoolSample, RingSample, UsageSample};
 
+use super::aged::Aged;
 use super::round::Round;
+use super::{FACTS_AGE, SLOW};
 
-/// DPDK drops the entries of a dict beyond this number.
-const DICT_LIMIT: usize = 256;
-
-/// What the driver gives as speed when it does not know.
-const SPEED_UNKNOWN: u64 = u32::MAX as u64;
-
-/// The ports that could be read: one without counters is left out, since zeros would be a lie.
-pub(super) fn ports(round: &mut Round<'_>) -> Vec<PortSample> {
-    let ids = round.list(&Endpoint::EthdevList, Client::ports).unwrap_or_default();
-    ids.into_iter().filter_map(|id| port(round, id)).collect()
+/// The mempools of one app.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    names: Aged<Vec<PoolName>>,
+    /// Pools of a DPDK that tells no counts: nothing in them changes.
+    fixed: Vec<PoolSample>,
 }
 
-fn port(round: &mut Round<'_>, id: PortId) -> Option<PortSample> {
-    let info: PortInfo = round
-        .ask_about(&Endpoint::EthdevInfo(id), |i: &PortInfo| i.port_id.0 == u64::from(id.0))?;
-    let (stats, xstats, cut) = counters(round, id)?;
-    let link = round.ask_about(&Endpoint::EthdevLinkStatus(id), |_: &Link| true);
-    let link_up = link.as_ref().map(|link| link.status == LinkStatus::Up);
-    let speed = link.and_then(|link| link.speed).map(|speed| speed.0);
-    Some(PortSample {
-        id: id.0,
-        device: info.name,
-        started: info.dev_started.0 != 0,
-        link_up,
-        link_mbps: speed.filter(|mbps| ![0, SPEED_UNKNOWN].contains(mbps)),
-        mtu: info.mtu.0,
-        rx_queues: info.nb_rx_queues,
-        tx_queues: info.nb_tx_queues,
-        numa_node: info.numa_node,
-        promiscuous: info.promiscuous.map(|promiscuous| promiscuous.0 != 0),
-        mac: info.mac_addr,
-        stats,
-        xstats: xstats.map(|xstats| xstats.counters).unwrap_or_default(),
-        xstats_truncated: cut,
-    })
-}
-
-/// Basic and extended counters. Neither reply names its port; but the extended ones, asked later,
-/// repeat the basic ones and cannot be below them. If they are, one of the two is about another port,
-/// or the counters were reset: both are asked again, and that answer stands.
-fn counters(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xstats>, bool)> {
-    let first = counters_once(round, id)?;
-    match &first {
-        (stats, Some(xstats), _) if !agree(stats, xstats) => counters_once(round, id),
-        _ => Some(first),
+impl Pools {
+    /// The mempools. Before DPDK 23.03 their replies hold nothing that changes, so that they are
+    /// remembered until the list changes.
+    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<PoolSample> {
+        let now = Instant::now();
+        if self.names.is_older(now, FACTS_AGE) {
+            match round.list(&Endpoint::MempoolList, Client::pools) {
+                Some(names) => self.names.set(now, names),
+                None => return Vec::new(),
+            }
+        }
+        let names = self.names.value();
+        if !names.is_empty() && names.iter().map(|n| &n.0).eq(self.fixed.iter().map(|p| &p.name)) {
+            return self.fixed.clone();
+        }
+        let listed = names.len();
+        let pools: Vec<_> = names.iter().filter_map(|name| pool(round, name)).collect();
+        let complete = pools.len() == listed;
+        if !complete {
+            self.names.forget();
+        }
+        let fixed = complete && pools.iter().all(|pool| pool.occupancy.is_none());
+        self.fixed = if fixed { pools.clone() } else { Vec::new() };
+        pools
     }
-}
-
-fn counters_once(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xstats>, bool)> {
-    let counters: Counters = round.ask_about(&Endpoint::EthdevStats(id), |_| true)?;
-    let xstats: Option<Xstats> = round.ask_about(&Endpoint::EthdevXstats(id), |_| true);
-    let cut = xstats.as_ref().is_some_and(|xstats| xstats.entries >= DICT_LIMIT)
-        || (xstats.is_some() && round.reply_nearly_full());
-    Some((port_stats(&counters), xstats, cut))
-}
-
-fn port_stats(counters: &Counters) -> PortStats {
-    PortStats {
-        rx_packets: counters.ipackets.0,
-        tx_packets: counters.opackets.0,
-        rx_bytes: counters.ibytes.0,
-        tx_bytes: counters.obytes.0,
-        rx_missed: counters.imissed.0,
-        rx_errors: counters.ierrors.0,
-        tx_errors: counters.oerrors.0,
-        rx_nombuf: counters.rx_nombuf.0,
-    }
-}
-
-fn agree(stats: &PortStats, xstats: &Xstats) -> bool {
-    let repeats = [("rx_good_packets", stats.rx_packets), ("tx_good_packets", stats.tx_packets)];
-    repeats
-        .iter()
-        .all(|(name, basic)| xstats.counters.get(*name).is_none_or(|extended| extended >= basic))
-}
-
-/// The mempools. Before DPDK 23.03 their replies hold nothing that changes, so `fixed` remembers them
-/// until the list changes.
-pub(super) fn pools(round: &mut Round<'_>, fixed: &mut Vec<PoolSample>) -> Vec<PoolSample> {
-    let names = round.list(&Endpoint::MempoolList, Client::pools).unwrap_or_default();
-    if !names.is_empty() && names.iter().map(|name| &name.0).eq(fixed.iter().map(|p| &p.name)) {
-        return fixed.clone();
-    }
-    let listed = names.len();
-    let pools: Vec<_> = names.iter().filter_map(|name| pool(round, name)).collect();
-    let complete = pools.len() == listed && pools.iter().all(|pool| pool.occupancy.is_none());
-    *fixed = if complete { pools.clone() } else { Vec::new() };
-    pools
 }
 
 fn pool(round: &mut Round<'_>, name: &PoolName) -> Option<PoolSample> {
@@ -120,14 +70,31 @@ fn occupancy(info: &PoolInfo) -> Option<Occupancy> {
     Some(Occupancy { common, cached, in_use })
 }
 
-/// The software rings, without those in which the pools keep their free objects.
-pub(super) fn rings(round: &mut Round<'_>, pools: &[PoolSample]) -> Vec<RingSample> {
-    let names = round.list(&Endpoint::RingList, Client::rings).unwrap_or_default();
-    let of_pool = |ring: &RingName| {
-        ring.0.strip_prefix("MP_").is_some_and(|name| pools.iter().any(|pool| pool.name == name))
-    };
-    let names = names.into_iter().filter(|name| !of_pool(name));
-    names.filter_map(|name| ring(round, &name)).collect()
+/// The software rings of one app.
+#[derive(Debug, Default)]
+pub(super) struct Rings(Aged<Vec<RingName>>);
+
+impl Rings {
+    /// The software rings, without those in which the pools keep their free objects.
+    pub(super) fn read(&mut self, round: &mut Round<'_>, pools: &[PoolSample]) -> Vec<RingSample> {
+        let now = Instant::now();
+        if self.0.is_older(now, FACTS_AGE) {
+            match round.list(&Endpoint::RingList, Client::rings) {
+                Some(names) => self.0.set(now, names),
+                None => return Vec::new(),
+            }
+        }
+        let of_pool = |ring: &&RingName| {
+            let pool = ring.0.strip_prefix("MP_");
+            pool.is_some_and(|name| pools.iter().any(|pool| pool.name == name))
+        };
+        let names: Vec<_> = self.0.value().iter().filter(|ring| !of_pool(ring)).collect();
+        let rings: Vec<_> = names.iter().filter_map(|name| ring(round, name)).collect();
+        if rings.len() < names.len() {
+            self.0.forget();
+        }
+        rings
+    }
 }
 
 fn ring(round: &mut Round<'_>, name: &RingName) -> Option<RingSample> {
@@ -139,4 +106,75 @@ fn ring(round: &mut Round<'_>, name: &RingName) -> Option<RingSample> {
         used: info.used_count.0,
         high_water: None,
     })
+}
+
+/// The heaps of one app. Each request takes the lock of `rte_malloc()`, so there are few.
+#[derive(Debug, Default)]
+pub(super) struct Heaps(Aged<Vec<HeapSample>>);
+
+impl Heaps {
+    /// The heaps, as they were at most 10 s ago. Ids come from a list that is asked for right before:
+    /// DPDK does not check them, and reads beyond its heaps.
+    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<HeapSample> {
+        let now = Instant::now();
+        if self.0.is_older(now, SLOW) {
+            let Some(ids) = round.list(&Endpoint::HeapList, Client::heaps) else {
+                return Vec::new();
+            };
+            let heaps: Vec<_> = ids.iter().filter_map(|id| heap(round, *id)).collect();
+            let complete = heaps.len() == ids.len();
+            self.0.set(now, heaps);
+            if !complete {
+                self.0.forget();
+            }
+        }
+        self.0.value().clone()
+    }
+}
+
+fn heap(round: &mut Round<'_>, id: HeapId) -> Option<HeapSample> {
+    let about = |info: &HeapInfo| info.id.0 == u64::from(id.0);
+    let info = round.ask_about(&Endpoint::HeapInfo(id), about)?;
+    Some(HeapSample {
+        name: info.name,
+        size: info.size.0,
+        allocated: info.allocated.0,
+        free: info.free.0,
+        greatest_free: info.greatest_free.0,
+        allocations: info.allocations.0,
+    })
+}
+
+/// What an app counts of the work of its lcores; most do not.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    /// When it was found that the app does not count.
+    none: Aged<bool>,
+}
+
+impl Usage {
+    /// Cycles by lcore; an app that counts none is asked again now and then, since it may begin.
+    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<UsageSample> {
+        let now = Instant::now();
+        if *self.none.value() && !self.none.is_older(now, SLOW) {
+            return Vec::new();
+        }
+        let asked = round.request::<LcoreUsage>(&Endpoint::LcoreUsage).and_then(usage);
+        let usage = round.keep(Endpoint::LcoreUsage, asked).unwrap_or_default();
+        self.none.set(now, usage.is_empty());
+        usage
+    }
+}
+
+fn usage(columns: LcoreUsage) -> Result<Vec<UsageSample>, Error> {
+    let LcoreUsage { lcore_ids, total_cycles, busy_cycles } = columns;
+    let lengths = [lcore_ids.len(), total_cycles.len(), busy_cycles.len()];
+    if lengths != [lcore_ids.len(); 3] {
+        return Err(Error::Malformed(format!("columns of {lengths:?} values")));
+    }
+    let cycles = total_cycles.into_iter().zip(busy_cycles);
+    let rows = lcore_ids.into_iter().zip(cycles);
+    Ok(rows
+        .map(|(lcore, (total, busy))| UsageSample { lcore, busy: busy.0, total: total.0 })
+        .collect())
 }

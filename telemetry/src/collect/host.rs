@@ -1,0 +1,252 @@
+//! What the machine knows of an app without asking it: PCI devices, threads, secondary processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use crate::arguments::Arguments;
+use crate::device::Devices;
+use crate::process::{PROC, Tasks, is_control, lcore_of};
+use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
+
+use super::SLOW;
+use super::aged::Aged;
+
+/// How old the switches of threads may be: as good as new for whoever samples ten times a second.
+const BRISK: Duration = Duration::from_millis(90);
+
+/// How often threads are looked for again while one that libpmdscope tells of is not found.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// Name of the sockets of secondary processes, with a process id and a time behind it.
+const SECONDARY: &str = "mp_socket_";
+
+/// One app on this machine.
+#[derive(Debug)]
+pub(super) struct Host {
+    dir: PathBuf,
+    pid: u32,
+    pci: Devices,
+    /// `None` until the app has told them.
+    arguments: Option<Arguments>,
+    devices: Aged<Vec<DeviceSample>>,
+    secondaries: Aged<u32>,
+    tasks: Option<Tasks>,
+    lcores: Aged<Lcores>,
+    threads: Aged<Vec<ThreadSample>>,
+}
+
+/// Which thread serves which lcore.
+#[derive(Debug, Default)]
+struct Lcores {
+    threads: Vec<(u32, u32)>,
+    control_shares_cpu: Option<bool>,
+}
+
+impl Host {
+    /// The app with this runtime directory and process id; 0 for one that cannot be seen.
+    pub(super) fn new(dir: &Path, pid: u32) -> Self {
+        Self {
+            dir: dir.into(),
+            pid,
+            pci: Devices::default(),
+            arguments: None,
+            devices: Aged::default(),
+            secondaries: Aged::default(),
+            tasks: Tasks::of(Path::new(PROC), pid),
+            lcores: Aged::default(),
+            threads: Aged::default(),
+        }
+    }
+
+    /// Adds to `sample` what the machine knows.
+    pub(super) fn complete(&mut self, sample: &mut Sample) {
+        let now = Instant::now();
+        if self.arguments.is_none() && !sample.app.eal_args.is_empty() {
+            self.arguments = Some(Arguments::parse(&sample.app.eal_args));
+        }
+        if let Some(arguments) = &self.arguments {
+            let devices = self.devices.get(now, SLOW, || self.pci.read(&arguments.allowed));
+            sample.devices.clone_from(devices);
+        }
+        sample.secondaries = *self.secondaries.get(now, SLOW, || secondaries(&self.dir));
+        self.read_threads(sample, now);
+        let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
+        let seen = self.lcores.value().control_shares_cpu;
+        sample.control_shares_poll_cpu = library.or(seen);
+    }
+
+    fn read_threads(&mut self, sample: &mut Sample, now: Instant) {
+        let Some(tasks) = &self.tasks else { return };
+        let known = |lcore: &LcoreSample, lcores: &Lcores| {
+            lcores.threads.iter().any(|(known, _)| *known == lcore.lcore)
+        };
+        let new = !sample.lcores.iter().all(|lcore| known(lcore, self.lcores.value()));
+        if new && self.lcores.is_older(now, SETTLING) {
+            self.lcores.forget();
+        }
+        let arguments = self.arguments.as_ref();
+        let listing = || lcores(tasks, self.pid, arguments, &sample.lcores);
+        let lcores = self.lcores.get(now, SLOW, listing);
+        let threads = self.threads.get(now, BRISK, || {
+            lcores.threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid)).collect()
+        });
+        sample.threads.clone_from(threads);
+        // One that has ended may have a successor.
+        if sample.threads.len() < lcores.threads.len() {
+            self.lcores.forget();
+        }
+    }
+}
+
+fn thread(tasks: &Tasks, lcore: u32, tid: u32) -> Option<ThreadSample> {
+    let status = tasks.status(tid)?;
+    Some(ThreadSample {
+        lcore,
+        tid,
+        cpus: status.cpus,
+        cpu: tasks.cpu(tid)?,
+        voluntary_switches: status.voluntary_switches,
+        involuntary_switches: status.involuntary_switches,
+    })
+}
+
+/// Threads are told by what libpmdscope says, by their names, and the main one by its id.
+fn lcores(tasks: &Tasks, pid: u32, arguments: Option<&Arguments>, table: &[LcoreSample]) -> Lcores {
+    let list = tasks.list();
+    let mut threads: BTreeMap<u32, u32> = BTreeMap::new();
+    let told = |own_tid: u64| table.iter().find(|lcore| lcore.tid == own_tid).map(|l| l.lcore);
+    for (tid, name) in &list {
+        let told =
+            if table.is_empty() { None } else { tasks.status(*tid).and_then(|s| told(s.own_tid)) };
+        if let Some(lcore) = told.or_else(|| lcore_of(name)) {
+            threads.insert(lcore, *tid);
+        }
+    }
+    if !threads.values().any(|tid| *tid == pid) {
+        let main = arguments.and_then(|arguments| main_lcore(tasks, pid, arguments));
+        if let Some(main) = main.filter(|main| !threads.contains_key(main)) {
+            threads.insert(main, pid);
+        }
+    }
+    let cpus = |tid: &u32| tasks.status(*tid).map(|status| status.cpu_set()).unwrap_or_default();
+    let polled: BTreeSet<u32> = threads.values().flat_map(cpus).collect();
+    let control = list.iter().find(|(_, name)| is_control(name)).map(|(tid, _)| cpus(tid));
+    let control = control.filter(|control| !control.is_empty() && !polled.is_empty());
+    Lcores {
+        threads: threads.into_iter().collect(),
+        control_shares_cpu: control.map(|control| !control.is_disjoint(&polled)),
+    }
+}
+
+/// Where the arguments choose no lcores, each has the number of its only CPU.
+fn main_lcore(tasks: &Tasks, pid: u32, arguments: &Arguments) -> Option<u32> {
+    let by_cpu = || {
+        let cpus = tasks.status(pid)?.cpu_set();
+        cpus.first().copied().filter(|_| cpus.len() == 1 && !arguments.chooses_lcores)
+    };
+    arguments.main_lcore.or_else(by_cpu)
+}
+
+/// Secondary processes that run: the kernel refuses to connect to the socket of one that has ended.
+/// Nothing is sent, so that none of them notices.
+fn secondaries(dir: &Path) -> u32 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let secondary = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SECONDARY))
+    };
+    let running = entries.flatten().map(|entry| entry.path()).filter(secondary).filter(listens);
+    u32::try_from(running.count()).unwrap_or(u32::MAX)
+}
+
+fn listens(path: &PathBuf) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
+        return false;
+    };
+    let connected = SocketAddrUnix::new(path).and_then(|address| connect(&socket, &address));
+    !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NAMETOOLONG))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::tests::plug;
+    use crate::sample::LibrarySample;
+    use crate::sample::tests::empty_sample;
+
+    fn me() -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(dir.path(), std::process::id());
+        (dir, host)
+    }
+
+    fn complete(host: &mut Host, args: &[&str]) -> Sample {
+        let mut sample = empty_sample();
+        sample.app.eal_args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        host.complete(&mut sample);
+        sample
+    }
+
+    #[test]
+    fn devices_of_the_arguments_are_read_once_these_are_known() {
+        let (dir, mut host) = me();
+        host.pci = Devices::at(dir.path());
+        plug(dir.path(), "0000:03:00.0", "0x020000", Some("ixgbe"));
+        assert_eq!(complete(&mut host, &[]).devices, []);
+        let devices = complete(&mut host, &["app", "-a", "3:0.0"]).devices;
+        assert_eq!(devices[0].driver.as_deref(), Some("ixgbe"));
+        plug(dir.path(), "0000:03:00.0", "0x028000", None);
+        assert_eq!(complete(&mut host, &["app"]).devices, devices, "for ten seconds");
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_seen_is_not_known() {
+        let mut host = Host::new(Path::new("/nonexistent"), 0);
+        let sample = complete(&mut host, &["app", "-l", "0"]);
+        assert_eq!((sample.threads.len(), sample.secondaries), (0, 0));
+        assert_eq!((sample.control_shares_poll_cpu, sample.partial.len()), (None, 0));
+    }
+
+    #[test]
+    fn libpmdscope_knows_best_which_thread_serves_which_lcore() {
+        let (_dir, mut host) = me();
+        let mut sample = empty_sample();
+        sample.app.eal_args = vec!["app".into(), "-l".into(), "3".into()];
+        sample.library =
+            Some(LibrarySample { control_shares_poll_cpu: true, ..Default::default() });
+        let own = std::fs::read_link("/proc/thread-self").unwrap();
+        let own_tid: u64 = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        sample.lcores = vec![LcoreSample { lcore: 12, tid: own_tid, ..LcoreSample::default() }];
+        host.complete(&mut sample);
+        let mut threads: Vec<_> =
+            sample.threads.iter().map(|t| (t.lcore, u64::from(t.tid))).collect();
+        threads.retain(|(lcore, _)| *lcore == 12);
+        assert_eq!(threads, [(12, own_tid)]);
+        assert_eq!(sample.control_shares_poll_cpu, Some(true));
+    }
+
+    #[test]
+    fn a_thread_that_ends_is_looked_for_again() {
+        let (_dir, mut host) = me();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let worker = std::thread::Builder::new().name("rte-worker-31".into());
+        let worker = worker.spawn(move || wait.recv()).unwrap();
+        let has = |host: &mut Host| {
+            std::thread::sleep(BRISK);
+            let threads = complete(host, &["app"]).threads;
+            threads.iter().any(|thread| thread.lcore == 31)
+        };
+        while !has(&mut host) {
+            host.lcores.forget();
+        }
+        drop(done);
+        let _ = worker.join();
+        while has(&mut host) {}
+        has(&mut host);
+        assert!(host.lcores.value().threads.iter().all(|(lcore, _)| *lcore != 31));
+    }
+}

@@ -1,0 +1,289 @@
+//! Ports: their configuration, links and counters.
+//!
+//! What does not change by the millisecond (configuration and link) is asked for once a second, and the
+//! basic counters are read from the extended ones, which repeat them: so a round that follows another
+//! within a second takes one request per port.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::client::Client;
+use crate::endpoint::{Endpoint, PortId};
+use crate::error::Error;
+use crate::reply::{Counters, Link, LinkStatus, PortInfo, Xstats, XstatsShape};
+use crate::sample::{PortSample, PortStats};
+
+use super::FACTS_AGE;
+use super::aged::Aged;
+use super::round::Round;
+
+/// DPDK drops the entries of a dict beyond this number.
+const DICT_LIMIT: usize = 256;
+
+/// What the driver gives as speed when it does not know.
+const SPEED_UNKNOWN: u64 = u32::MAX as u64;
+
+/// The extended counters that repeat the basic ones, in the order of [`counts`].
+const BASIC: [&str; 8] = [
+    "rx_good_packets",
+    "tx_good_packets",
+    "rx_good_bytes",
+    "tx_good_bytes",
+    "rx_missed_errors",
+    "rx_errors",
+    "tx_errors",
+    "rx_mbuf_allocation_errors",
+];
+
+/// A port that grows faster than this many times its last rate is asked again.
+const SURGE: f64 = 8.0;
+
+/// What is left of a rate from one round to the next, at least.
+const FADING: f64 = 0.9;
+
+/// Growth, in packets, that is no surge whatever the rate was.
+const SMALL_GROWTH: f64 = 10_000.0;
+
+/// The ports of one app, as far as they are remembered.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    ids: Aged<Vec<PortId>>,
+    known: BTreeMap<PortId, Known>,
+}
+
+/// A port as it was in the round before. One of which anything failed is not remembered.
+#[derive(Debug)]
+struct Known {
+    port: PortSample,
+    /// Names of the extended counters, in the order of the reply.
+    names: Vec<String>,
+    /// Where in the reply the basic counters are.
+    basic: [usize; BASIC.len()],
+    /// Where in the reply the extended counters of `port` are, by name.
+    order: Vec<usize>,
+    read: Instant,
+    /// Packets received and sent per second; `None` until there were two rounds.
+    rates: Option<[f64; 2]>,
+}
+
+impl Ports {
+    /// The ports that could be read: one without counters is left out, since zeros would be a lie.
+    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<PortSample> {
+        let now = Instant::now();
+        let facts = self.ids.is_older(now, FACTS_AGE);
+        if facts {
+            let Some(ids) = round.list(&Endpoint::EthdevList, Client::ports) else {
+                *self = Self::default();
+                return Vec::new();
+            };
+            self.known.retain(|id, _| ids.contains(id));
+            self.ids.set(now, ids);
+        }
+        let ids = self.ids.value().clone();
+        let ports: Vec<_> = ids.iter().filter_map(|id| self.port(round, *id, facts)).collect();
+        if ports.len() < ids.len() {
+            self.ids.forget();
+        }
+        ports
+    }
+
+    fn port(&mut self, round: &mut Round<'_>, id: PortId, facts: bool) -> Option<PortSample> {
+        let mut known = self.known.remove(&id);
+        let again = known.as_mut().map_or(Ok(false), |known| known.again(round, id, facts));
+        let (port, known) = match again {
+            Ok(true) => (known.as_ref()?.port.clone(), known),
+            Err(error) if round.is_over() => {
+                return round.keep(Endpoint::EthdevXstats(id), Err(error));
+            }
+            // In doubt everything is asked for.
+            Ok(false) | Err(_) => whole(round, id, known.as_ref())?,
+        };
+        self.known.extend(known.map(|known| (id, known)));
+        Some(port)
+    }
+}
+
+/// Everything about a port; it is remembered when nothing failed.
+fn whole(
+    round: &mut Round<'_>,
+    id: PortId,
+    before: Option<&Known>,
+) -> Option<(PortSample, Option<Known>)> {
+    let info = round.ask_about(&Endpoint::EthdevInfo(id), |info| is_about(info, id))?;
+    let (stats, xstats, cut) = counters(round, id)?;
+    let link = round.ask_about(&Endpoint::EthdevLinkStatus(id), |_: &Link| true);
+    let mut port = PortSample { id: id.0, stats, xstats_truncated: cut, ..PortSample::default() };
+    configure(&mut port, info);
+    let linked = link.is_some();
+    connect(&mut port, link);
+    let Some(xstats) = xstats else { return Some((port, None)) };
+    let names = xstats.names.unwrap_or_default();
+    port.xstats = names.iter().cloned().zip(xstats.values).collect();
+    let known = linked.then(|| Known::new(&port, names, before)).flatten();
+    Some((port, known))
+}
+
+impl Known {
+    /// `None` for a driver whose extended counters do not repeat the basic ones.
+    fn new(port: &PortSample, names: Vec<String>, before: Option<&Self>) -> Option<Self> {
+        let place = |name: &str| names.iter().rposition(|known| known == name);
+        let mut basic = [0; BASIC.len()];
+        for (at, name) in basic.iter_mut().zip(BASIC) {
+            *at = place(name)?;
+        }
+        let order = port.xstats.keys().map(|name| place(name)).collect::<Option<_>>()?;
+        let (read, port) = (Instant::now(), port.clone());
+        let mut known = Self { port, names, basic, order, read, rates: None };
+        let before = before.filter(|before| before.port.device == known.port.device);
+        known.rates = before.and_then(|before| before.rates_until(&known.port.stats, read));
+        Some(known)
+    }
+
+    /// Reads the port again, its counters and, where `facts` are due, the rest. False when the
+    /// counters may be those of another port.
+    fn again(&mut self, round: &mut Round<'_>, id: PortId, facts: bool) -> Result<bool, Error> {
+        // What growth is usual must be known first.
+        if self.rates.is_none() {
+            return Ok(false);
+        }
+        if facts {
+            let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
+            let info = round.request_about(&Endpoint::EthdevInfo(id), about)?;
+            configure(&mut self.port, info);
+        }
+        let shape = XstatsShape { known: &self.names };
+        let xstats = round.request_about_as(&Endpoint::EthdevXstats(id), shape, |_| true)?;
+        if xstats.names.is_some() || !self.count(&xstats.values) {
+            return Ok(false);
+        }
+        if facts {
+            let link = round.request_about(&Endpoint::EthdevLinkStatus(id), |_: &Link| true)?;
+            connect(&mut self.port, Some(link));
+        }
+        Ok(true)
+    }
+
+    /// Takes over counters; false when they went back, or grew as they never did.
+    fn count(&mut self, values: &[u64]) -> bool {
+        let value = |at: usize| values.get(at).copied().unwrap_or(0);
+        let (stats, now) = (port_stats(self.basic.map(value)), Instant::now());
+        let seconds = now.saturating_duration_since(self.read).as_secs_f64().max(1e-6);
+        let (Some(past), Some(rates)) = (self.rates, self.rates_until(&stats, now)) else {
+            return false;
+        };
+        let surge = |(rate, past): (&f64, &f64)| *rate > SURGE * past + SMALL_GROWTH / seconds;
+        if rates.iter().zip(&past).any(surge) {
+            return false;
+        }
+        for (counter, at) in self.port.xstats.values_mut().zip(&self.order) {
+            *counter = value(*at);
+        }
+        (self.port.stats, self.read, self.rates) = (stats, now, Some(rates));
+        true
+    }
+
+    /// Rates since the last reading, or a little less than before, since traffic comes in bursts;
+    /// `None` when a counter went back.
+    fn rates_until(&self, stats: &PortStats, now: Instant) -> Option<[f64; 2]> {
+        let seconds = now.saturating_duration_since(self.read).as_secs_f64().max(1e-6);
+        let (new, old) = (counts(stats), counts(&self.port.stats));
+        if new.iter().zip(&old).any(|(new, old)| new < old) {
+            return None;
+        }
+        let past = self.rates.unwrap_or_default().map(|rate| rate * FADING);
+        let rate = |at: usize| (new[at] - old[at]) as f64 / seconds;
+        Some([rate(0).max(past[0]), rate(1).max(past[1])])
+    }
+}
+
+fn is_about(info: &PortInfo, id: PortId) -> bool {
+    info.port_id.0 == u64::from(id.0)
+}
+
+fn configure(port: &mut PortSample, info: PortInfo) {
+    port.device = info.name;
+    port.started = info.dev_started.0 != 0;
+    port.mtu = info.mtu.0;
+    port.rx_queues = info.nb_rx_queues;
+    port.tx_queues = info.nb_tx_queues;
+    port.numa_node = info.numa_node;
+    port.promiscuous = info.promiscuous.map(|promiscuous| promiscuous.0 != 0);
+    port.mac = info.mac_addr;
+}
+
+fn connect(port: &mut PortSample, link: Option<Link>) {
+    port.link_up = link.as_ref().map(|link| link.status == LinkStatus::Up);
+    let speed = link.and_then(|link| link.speed).map(|speed| speed.0);
+    port.link_mbps = speed.filter(|mbps| ![0, SPEED_UNKNOWN].contains(mbps));
+}
+
+/// Basic and extended counters. Neither reply names its port; but the extended ones, asked later,
+/// repeat the basic ones and cannot be below them. If they are, one of the two is about another port,
+/// or the counters were reset: both are asked again, and that answer stands.
+fn counters(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xstats>, bool)> {
+    let first = counters_once(round, id)?;
+    match &first {
+        (stats, Some(xstats), _) if !agree(stats, xstats) => counters_once(round, id),
+        _ => Some(first),
+    }
+}
+
+fn counters_once(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xstats>, bool)> {
+    let basic: Counters = round.ask_about(&Endpoint::EthdevStats(id), |_| true)?;
+    let stats = port_stats([
+        basic.ipackets.0,
+        basic.opackets.0,
+        basic.ibytes.0,
+        basic.obytes.0,
+        basic.imissed.0,
+        basic.ierrors.0,
+        basic.oerrors.0,
+        basic.rx_nombuf.0,
+    ]);
+    let endpoint = Endpoint::EthdevXstats(id);
+    let asked = round.request_about_as(&endpoint, XstatsShape { known: &[] }, |_| true);
+    let xstats = round.keep(&endpoint, asked);
+    let cut = xstats.as_ref().is_some_and(|xstats| xstats.values.len() >= DICT_LIMIT)
+        || (xstats.is_some() && round.reply_nearly_full());
+    Some((stats, xstats, cut))
+}
+
+/// From the counters in the order of [`BASIC`].
+fn port_stats(counters: [u64; BASIC.len()]) -> PortStats {
+    let [rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, tx_errors, rx_nombuf] =
+        counters;
+    PortStats {
+        rx_packets,
+        tx_packets,
+        rx_bytes,
+        tx_bytes,
+        rx_missed,
+        rx_errors,
+        tx_errors,
+        rx_nombuf,
+    }
+}
+
+/// In the order of [`BASIC`].
+fn counts(stats: &PortStats) -> [u64; BASIC.len()] {
+    [
+        stats.rx_packets,
+        stats.tx_packets,
+        stats.rx_bytes,
+        stats.tx_bytes,
+        stats.rx_missed,
+        stats.rx_errors,
+        stats.tx_errors,
+        stats.rx_nombuf,
+    ]
+}
+
+fn agree(stats: &PortStats, xstats: &Xstats) -> bool {
+    let names = xstats.names.as_deref().unwrap_or_default();
+    let extended = |name| {
+        let at = names.iter().rposition(|known| known == name)?;
+        xstats.values.get(at).copied()
+    };
+    let repeats = [("rx_good_packets", stats.rx_packets), ("tx_good_packets", stats.tx_packets)];
+    repeats.iter().all(|(name, basic)| extended(name).is_none_or(|extended| extended >= *basic))
+}

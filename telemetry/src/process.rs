@@ -1,0 +1,234 @@
+//! Processes and their threads, as the kernel shows them in `/proc`.
+//!
+//! Nothing here fails: what cannot be read (another pid namespace, `hidepid`, an app that just ended)
+//! is not known.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::fs::{Dir, Mode, OFlags, open, openat};
+use rustix::io::read;
+use rustix::param::clock_ticks_per_second;
+
+use crate::arguments::cpu_list;
+
+/// Where the kernel shows processes.
+pub(crate) const PROC: &str = "/proc";
+
+/// Longest file that is read here; `status` and `stat` of a thread have less than half of it.
+const FILE_BYTES: usize = 8192;
+
+/// Start time of a process, clock ticks since boot.
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
+    // Field 22 is the 20th after the name.
+    stat_field(&stat, 19)
+}
+
+/// Executable of a process.
+pub(crate) fn exe(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("{PROC}/{pid}/exe")).ok()
+}
+
+/// The wall clock, nanoseconds since the epoch, at so many clock ticks since boot.
+pub(crate) fn realtime_ns(ticks: u64) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("{PROC}/stat")).ok()?;
+    let boot_s: u64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
+    let per_second = u128::from(clock_ticks_per_second()).max(1);
+    let since_boot = u64::try_from(u128::from(ticks) * 1_000_000_000 / per_second).ok()?;
+    boot_s.checked_mul(1_000_000_000)?.checked_add(since_boot)
+}
+
+/// A field of `stat` behind the name, which may hold spaces and parentheses; the first is 0.
+fn stat_field<T: FromStr>(stat: &str, field: usize) -> Option<T> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split_ascii_whitespace().nth(field)?.parse().ok()
+}
+
+/// The threads of one process. The directory is kept open, so that a later process with the same id
+/// is never taken for this one.
+#[derive(Debug)]
+pub(crate) struct Tasks(OwnedFd);
+
+/// The status of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Its id in the innermost pid namespace, which is what the process itself sees.
+    pub(crate) own_tid: u64,
+    /// CPUs it may run on, as the kernel writes them.
+    pub(crate) cpus: String,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+}
+
+impl Tasks {
+    /// The threads of this process, by its id on this host.
+    pub(crate) fn of(proc: &Path, pid: u32) -> Option<Self> {
+        let path = proc.join(pid.to_string()).join("task");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        open(path, flags, Mode::empty()).ok().map(Self)
+    }
+
+    /// Ids and names.
+    pub(crate) fn list(&self) -> Vec<(u32, String)> {
+        let Ok(entries) = Dir::read_from(&self.0) else { return Vec::new() };
+        let tid = |name: &[u8]| str::from_utf8(name).ok()?.parse::<u32>().ok();
+        let mut tasks: Vec<_> = entries
+            .filter_map(|entry| tid(entry.ok()?.file_name().to_bytes()))
+            .filter_map(|tid| Some((tid, self.file(tid, "comm")?.trim_end().to_owned())))
+            .collect();
+        tasks.sort_unstable();
+        tasks
+    }
+
+    /// Status of a thread.
+    pub(crate) fn status(&self, tid: u32) -> Option<Status> {
+        status(&self.file(tid, "status")?)
+    }
+
+    /// The CPU that a thread ran on last.
+    pub(crate) fn cpu(&self, tid: u32) -> Option<u32> {
+        // Field 39 is the 37th after the name.
+        stat_field(&self.file(tid, "stat")?, 36)
+    }
+
+    fn file(&self, tid: u32, name: &str) -> Option<String> {
+        let path = format!("{tid}/{name}");
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(&self.0, OsStr::new(&path), flags, Mode::empty()).ok()?;
+        let mut buffer = [0; FILE_BYTES];
+        let bytes = read(&file, &mut buffer).ok()?;
+        Some(String::from_utf8_lossy(buffer.get(..bytes)?).into_owned())
+    }
+}
+
+fn status(text: &str) -> Option<Status> {
+    let mut status = Status::default();
+    let (mut cpus, mut switches) = (false, false);
+    for line in text.lines() {
+        let Some((field, value)) = line.split_once(":\t") else { continue };
+        match field {
+            "NSpid" => status.own_tid = value.rsplit('\t').next()?.parse().ok()?,
+            "Cpus_allowed_list" => (status.cpus, cpus) = (value.to_owned(), true),
+            "voluntary_ctxt_switches" => status.voluntary_switches = value.parse().ok()?,
+            "nonvoluntary_ctxt_switches" => {
+                (status.involuntary_switches, switches) = (value.parse().ok()?, true);
+            }
+            _ => {}
+        }
+    }
+    (cpus && switches).then_some(status)
+}
+
+impl Status {
+    /// The CPUs it may run on.
+    pub(crate) fn cpu_set(&self) -> BTreeSet<u32> {
+        cpu_list(&self.cpus)
+    }
+}
+
+/// The lcore that an EAL thread of this name serves. DPDK has called them `lcore-worker-3` (before
+/// 22.11), `rte-worker-3` (22.11, 23.03, 23.07) and `dpdk-worker3` (since).
+pub(crate) fn lcore_of(name: &str) -> Option<u32> {
+    let prefixes = ["rte-worker-", "dpdk-worker", "lcore-worker-"];
+    let number = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    number.trim_start_matches(['-', '/']).parse().ok()
+}
+
+/// Whether a thread of this name answers telemetry requests, or shares its CPUs with those that do.
+pub(crate) fn is_control(name: &str) -> bool {
+    let control =
+        ["telemetry-v", "dpdk-telem", "rte_mp_handle", "dpdk-mp-msg", "eal-intr-thre", "dpdk-intr"];
+    control.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STATUS: &str = "Name:\trte-worker-1\nNSpid:\t17489\t12\nCpus_allowed:\t2\n\
+        Cpus_allowed_list:\t1,4-5\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t41\n";
+
+    #[test]
+    fn fields_of_stat_are_found_whatever_the_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 4711 1000 99";
+        assert_eq!(stat_field(stat, 19), Some(4711_u64));
+        assert_eq!(stat_field::<u64>(stat, 99), None);
+        assert!(start_ticks(std::process::id()).is_some_and(|ticks| ticks > 0));
+    }
+
+    #[test]
+    fn a_process_started_before_now_and_after_boot() {
+        let start = start_ticks(std::process::id()).and_then(realtime_ns).unwrap();
+        let now = crate::collect::now_ns(rustix::time::ClockId::Realtime);
+        let boot = realtime_ns(0).unwrap();
+        // The kernel tells its boot to the second.
+        assert!(boot < start && start < now + 1_000_000_000, "{boot} {start} {now}");
+        assert!(now - start < 3_600_000_000_000, "{start} {now}");
+        assert_eq!(realtime_ns(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_status_is_read_by_field() {
+        let read = status(STATUS).unwrap();
+        assert_eq!((read.own_tid, read.cpus.as_str()), (12, "1,4-5"));
+        assert_eq!((read.voluntary_switches, read.involuntary_switches), (7, 41));
+        assert_eq!(read.cpu_set(), [1, 4, 5].into());
+        assert_eq!(status("Cpus_allowed_list:\t1\n"), None);
+        assert_eq!(status(&STATUS.replace("41", "-1")), None);
+    }
+
+    #[test]
+    fn threads_of_lcores_and_control_threads_are_known_by_name() {
+        for name in [
+            "rte-worker-17",
+            "dpdk-worker17",
+            "lcore-worker-17",
+            "dpdk-worker-17",
+            "dpdk-worker/17",
+        ] {
+            assert_eq!(lcore_of(name), Some(17), "{name}");
+        }
+        for name in ["worker-1", "rte-worker-", "rte-worker-x", "dpdk-testpmd", "lcore-worker-1x"] {
+            assert_eq!(lcore_of(name), None, "{name}");
+        }
+        assert!(is_control("telemetry-v2") && is_control("dpdk-telem-v2"));
+        assert!(!is_control("rte-worker-1") && !is_control("dpdk-worker1"));
+    }
+
+    #[test]
+    fn threads_of_this_process_are_read() {
+        let named = std::thread::Builder::new().name("rte-worker-9".into());
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let thread = named.spawn(move || wait.recv()).unwrap();
+        let tasks = Tasks::of(Path::new(PROC), std::process::id()).unwrap();
+        let worker = || tasks.list().into_iter().find(|(_, name)| lcore_of(name) == Some(9));
+        while worker().is_none() {
+            std::thread::yield_now();
+        }
+        let (tid, _) = worker().unwrap();
+        let status = tasks.status(tid).unwrap();
+        assert!(status.own_tid > 0 && status.cpu_set().contains(&tasks.cpu(tid).unwrap()));
+        drop(done);
+        let _ = thread.join();
+        while tasks.status(tid).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(Tasks::of(Path::new(PROC), u32::MAX).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_not(text: String, field in 0_usize..60) {
+            let _ = stat_field::<u64>(&text, field);
+            let _ = status(&text);
+            let _ = status(&format!("{STATUS}NSpid:\t{text}"));
+            let _ = lcore_of(&text);
+        }
+    }
+}
