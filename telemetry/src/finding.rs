@@ -2,6 +2,7 @@
 
 mod load;
 mod loss;
+mod ports;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Default for Thresholds {
 pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
-    findings.extend(no_ports(model));
+    findings.extend(ports::judge(model, &rules.expected.expectation(&model.sample), thresholds));
     findings.extend(loss::losses(model));
     findings.extend(pool_exhausting(model, thresholds));
     findings.extend(rx_missed(model, thresholds));
@@ -195,27 +196,6 @@ pub fn sort(findings: &mut [Finding]) {
         let key = |f: &Finding| (std::cmp::Reverse(f.severity), f.app.clone(), f.lint);
         key(a).cmp(&key(b)).then_with(|| a.subject.cmp(&b.subject))
     });
-}
-
-fn no_ports(model: &Model) -> Option<Finding> {
-    let ports = &model.sample.ports;
-    // A port that could not be read may well be there, and started.
-    if model.sample.failed("/ethdev/") || ports.iter().any(|port| port.started) {
-        return None;
-    }
-    let (evidence, advice) = match ports.len() {
-        0 => (
-            "the app has no ports and can neither receive nor send".into(),
-            "check that the NIC is bound to a DPDK driver (dpdk-devbind.py --status) and that the \
-             app's -a, -b and --vdev options name it",
-        ),
-        count => (
-            format!("none of the app's {count} ports is started"),
-            "check the app's log for a failed rte_eth_dev_start(); a port passes no packets before",
-        ),
-    };
-    let threshold = "at least one started port";
-    Some(finding(model, "no_ports", Severity::Critical, "", evidence, threshold, advice))
 }
 
 fn pool_exhausting<'a>(

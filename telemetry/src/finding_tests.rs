@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::discover::Unreachable;
+use crate::inventory::ExpectedApp;
 use crate::model::{Tracker, TrendOptions};
 use crate::sample::tests::{empty_sample, pool, port, queue};
-use crate::sample::{LibrarySample, Sample};
+use crate::sample::{DeviceSample, LibrarySample, Sample};
 
 fn healthy() -> Sample {
     let mut sample = empty_sample();
@@ -28,6 +29,13 @@ fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
     judge(&model, &Rules::default())
 }
 
+/// The same of an app that is expected to be so.
+fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec<Finding> {
+    let mut tracker = Tracker::default();
+    let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
+    judge(&model, &Rules { expected: Inventory { apps: vec![app] }, ..Rules::default() })
+}
+
 fn lints(findings: &[Finding]) -> Vec<(&'static str, Severity, &str)> {
     assert!(findings.iter().all(|finding| LINTS.contains(&finding.lint)), "{findings:?}");
     findings.iter().map(|f| (f.lint, f.severity, f.subject.as_str())).collect()
@@ -44,7 +52,11 @@ fn no_ports_is_loud_unless_the_ports_could_not_be_read() {
     sample.ports.clear();
     assert_eq!(lints(&judged([sample.clone()])), [("no_ports", Severity::Critical, "")]);
     sample.partial = vec!["/ethdev/info,0: timed out".into()];
-    assert_eq!(judged([sample]), []);
+    assert_eq!(judged([sample.clone()]), []);
+    sample.partial = vec!["/ethdev/link_status,0: null".into()];
+    assert_eq!(lints(&judged([sample.clone()])), [("no_ports", Severity::Critical, "")]);
+    let may = ExpectedApp { name: "app".into(), min_ports: Some(0), ..ExpectedApp::default() };
+    assert_eq!(judged_as([sample], may), []);
     let mut stopped = healthy();
     stopped.ports[0].started = false;
     let findings = judged([stopped]);
@@ -239,4 +251,140 @@ fn apps_that_cannot_be_asked_are_findings() {
     assert!(off.evidence.contains("process 7"), "{off:?}");
     let stopped = judge_unasked(&app(AppState::Unreachable(Unreachable::Timeout))).unwrap();
     assert_eq!(stopped.lint, "unreachable");
+}
+
+/// An app that asks for the NIC at 03:00.0, which is as given, and has one virtual port.
+fn with_nic(present: bool, driver: Option<&str>) -> Sample {
+    let mut sample = healthy();
+    sample.app.eal_args = ["app", "-a", "03:00.0", "--vdev=net_null0"].map(str::to_owned).to_vec();
+    sample.devices = vec![DeviceSample {
+        address: "0000:03:00.0".into(),
+        present,
+        network: present,
+        driver: driver.map(str::to_owned),
+    }];
+    sample
+}
+
+#[test]
+fn a_device_that_is_no_port_is_named_with_the_reason() {
+    let nic = "0000:03:00.0";
+    let kernel = judged([with_nic(true, Some("ixgbe"))]);
+    assert_eq!(lints(&kernel), [("wrong_driver", Severity::Critical, nic)]);
+    assert!(kernel[0].evidence.contains("bound to the kernel driver ixgbe"), "{kernel:?}");
+    assert!(kernel[0].advice.starts_with("dpdk-devbind.py --bind=vfio-pci 0000:03:00.0,"));
+    let unbound = judged([with_nic(true, None)]);
+    assert_eq!(lints(&unbound), [("wrong_driver", Severity::Critical, nic)]);
+    for (driver, evidence) in
+        [("vfio-pci", "bound to vfio-pci"), ("mlx5_core", "bound to mlx5_core")]
+    {
+        let findings = judged([with_nic(true, Some(driver))]);
+        assert_eq!(lints(&findings), [("port_missing", Severity::Critical, nic)]);
+        assert!(findings[0].evidence.ends_with(evidence), "{findings:?}");
+    }
+    let absent = judged([with_nic(false, None)]);
+    assert_eq!(lints(&absent), [("port_missing", Severity::Critical, nic)]);
+    assert!(absent[0].evidence.contains("no PCI device of that address"), "{absent:?}");
+    let mut there = with_nic(true, Some("ixgbe"));
+    there.ports.push(port(1, 0));
+    there.ports[1].device = "03:00.0".into();
+    assert_eq!(judged([there]), []);
+    let mut unread = with_nic(true, Some("ixgbe"));
+    unread.partial = vec!["/ethdev/stats,1: null".into()];
+    assert_eq!(judged([unread]), []);
+}
+
+#[test]
+fn the_configuration_may_ask_for_devices_and_for_a_number() {
+    let app = |ports: &[&str], min_ports| ExpectedApp {
+        name: "app".into(),
+        ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+        min_ports,
+        ..ExpectedApp::default()
+    };
+    let findings = judged_as([healthy()], app(&["net_null0", "net_vhost3"], None));
+    assert_eq!(lints(&findings), [("port_missing", Severity::Critical, "net_vhost3")]);
+    let findings = judged_as([healthy()], app(&[], Some(4)));
+    assert_eq!(lints(&findings), [("port_missing", Severity::Critical, "")]);
+    assert_eq!(findings[0].evidence, "the app has 1 ports, 4 are expected");
+    let findings = judged_as([healthy()], app(&["net_vhost3"], Some(3)));
+    assert_eq!(findings.len(), 2, "one is named, another is missing besides");
+    let mut none = healthy();
+    none.ports.clear();
+    let findings = judged_as([none], app(&["net_vhost3"], None));
+    let all =
+        [("no_ports", Severity::Critical, ""), ("port_missing", Severity::Critical, "net_vhost3")];
+    assert_eq!(lints(&findings), all);
+}
+
+#[test]
+fn a_port_that_is_not_started_while_others_are() {
+    let mut sample = healthy();
+    sample.ports.push(port(1, 0));
+    sample.ports[1].started = false;
+    let findings = judged([sample]);
+    assert_eq!(lints(&findings), [("port_stopped", Severity::Warning, "net_null1")]);
+    assert!(findings[0].evidence.ends_with("while 1 of 2 ports are"), "{findings:?}");
+}
+
+fn may_be_idle(port: &str) -> ExpectedApp {
+    ExpectedApp { name: "app".into(), may_be_idle: vec![port.into()], ..ExpectedApp::default() }
+}
+
+#[test]
+fn a_started_port_without_link() {
+    let mut sample = healthy();
+    sample.ports[0].link_up = Some(false);
+    assert_eq!(lints(&judged([sample.clone()])), [("link_down", Severity::Warning, "net_null0")]);
+    assert_eq!(judged_as([sample.clone()], may_be_idle("net_null0")), []);
+    assert_eq!(judged_as([sample.clone()], may_be_idle("net_null1")).len(), 1);
+    sample.ports[0].link_up = None;
+    assert_eq!(judged([sample]), []);
+}
+
+/// A sample each second: so many of traffic, then so many without.
+fn gone_quiet(busy_s: u64, silent_s: u64) -> Vec<Sample> {
+    let second = |second: u64| {
+        let mut sample = healthy();
+        sample.monotonic_ns = (1 + second) * 1_000_000_000;
+        sample.ports = vec![port(0, second.min(busy_s) * 5000)];
+        sample
+    };
+    (0..=busy_s + silent_s).map(second).collect()
+}
+
+#[test]
+fn a_port_that_stops_receiving_is_found_after_ten_seconds() {
+    assert_eq!(judged(gone_quiet(60, 9)), []);
+    let findings = judged(gone_quiet(60, 10));
+    assert_eq!(lints(&findings), [("rx_flat", Severity::Warning, "net_null0")]);
+    assert_eq!(findings[0].evidence, "0 packets received in 10 s; 5000/s before that");
+    assert_eq!(judged(gone_quiet(60, 2700)).len(), 1, "45 minutes later");
+    assert_eq!(judged_as(gone_quiet(60, 10), may_be_idle("*")), []);
+    let mut unlinked = gone_quiet(60, 10);
+    for sample in &mut unlinked {
+        sample.ports[0].link_up = Some(false);
+    }
+    assert_eq!(lints(&judged(unlinked)), [("link_down", Severity::Warning, "net_null0")]);
+}
+
+#[test]
+fn a_short_look_at_a_silent_port_compares_with_the_mean_since_the_start() {
+    let look = |packets, seconds: u64| {
+        let at = |quarter: u64| {
+            let mut sample = healthy();
+            sample.app.start_realtime_ns = sample.realtime_ns - 1_000_000_000_000;
+            sample.monotonic_ns += quarter * 250_000_000;
+            sample.ports = vec![port(0, packets)];
+            sample
+        };
+        judged((0..=seconds * 4).map(at).collect::<Vec<_>>())
+    };
+    let findings = look(5_000_000_000, 2);
+    assert_eq!(lints(&findings), [("rx_flat", Severity::Warning, "net_null0")]);
+    let evidence = "0 packets received in 2 s; 5000000/s on average since the app started";
+    assert_eq!(findings[0].evidence, evidence);
+    assert_eq!(look(5_000_000_000, 0), []);
+    assert_eq!(look(100_000, 2), [], "200 packets may be missing by chance");
+    assert_eq!(look(0, 2), []);
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::leak::LedgerSample;
 use crate::loss::{LedgerRates, Losses, SiteRates};
-use crate::quiet::Quiet;
+use crate::quiet::{Pasts, Quiet};
 use crate::sample::{
     Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
 };
@@ -153,6 +153,7 @@ pub struct Tracker {
     last: Option<Sample>,
     trends: BTreeMap<String, Trend>,
     losses: Losses,
+    pasts: Pasts,
 }
 
 impl Tracker {
@@ -177,6 +178,7 @@ impl Tracker {
         if restarted || backwards {
             self.trends.clear();
             self.losses.clear();
+            self.pasts.clear();
         }
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
@@ -184,7 +186,7 @@ impl Tracker {
         let model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
-            ports: sample.ports.iter().map(|port| port_rates(port, interval.as_ref())).collect(),
+            ports: self.port_rates(&sample, interval.as_ref()),
             queues: queue_rates(&sample.queues, interval.as_ref()),
             pools: self.pool_trends(&sample),
             lcores: sample.lcores.iter().map(|l| lcore_rates(l, interval.as_ref())).collect(),
@@ -195,6 +197,11 @@ impl Tracker {
         };
         self.last = Some(model.sample.clone());
         model
+    }
+
+    fn port_rates(&mut self, sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<PortRates> {
+        let ports = sample.ports.iter().zip(self.pasts.update(sample));
+        ports.map(|(port, quiet)| PortRates { quiet, ..port_rates(port, interval) }).collect()
     }
 
     fn pool_trends(&mut self, sample: &Sample) -> Vec<PoolTrend> {

@@ -1,6 +1,34 @@
 //! Ports that have gone quiet: measured against their own past.
+//!
+//! A port is quiet while it receives less than 1 % of its past: of what was watched in the last ten
+//! minutes in which it was not quiet, or, as long as less than ten seconds of that were seen, of the
+//! mean since the app started. What happens while a port is quiet does not become its past, so that
+//! silence is never forgotten; and a port that never received has no past.
+//!
+//! Time is judged in pieces, each long enough for [`ENOUGH`] packets of the past, so that a few
+//! packets more or less mean nothing.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
+
+use crate::sample::{PortSample, Sample};
+
+/// Share of the past below which a port is quiet.
+pub(crate) const SHARE: f64 = 0.01;
+
+/// Packets of the past that a piece must be worth.
+pub(crate) const ENOUGH: f64 = 1000.0;
+
+/// Shortest piece, seconds.
+const SHORTEST_S: f64 = 1.0;
+
+/// How much of the past must have been watched before it counts more than the mean since the start,
+/// and how long an app must have run before that counts, seconds.
+const MEMORABLE_S: f64 = 10.0;
+
+/// How far back the past goes, seconds.
+const MEMORY_S: f64 = 600.0;
 
 /// A port that receives less than 1 % of what it did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -16,3 +44,131 @@ pub struct Quiet {
     /// It was quiet in all of the time watched.
     pub from_start: bool,
 }
+
+/// The pasts of all ports of one app.
+#[derive(Debug, Default)]
+pub(crate) struct Pasts(BTreeMap<u16, Past>);
+
+/// What is known of the packets of one port.
+#[derive(Debug)]
+struct Past {
+    device: String,
+    /// Seconds and packets of the pieces in which it received, oldest first.
+    pieces: VecDeque<(f64, u64)>,
+    /// Since when the piece that is not complete lasts: nanoseconds, packets.
+    since: (u64, u64),
+    quiet: Option<Quiet>,
+    /// It has received in a piece that was watched.
+    received: bool,
+}
+
+impl Pasts {
+    /// Forgets everything: the app was restarted.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Which of the ports are quiet, in the order of `sample.ports`.
+    pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<Quiet>> {
+        // A port that could not be read this time keeps its past.
+        if sample.ports_are_complete() {
+            self.0.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
+        }
+        sample.ports.iter().map(|port| self.port(port, sample)).collect()
+    }
+
+    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<Quiet> {
+        let now = (sample.monotonic_ns, port.stats.rx_packets);
+        let past = self.0.entry(port.id).or_insert_with(|| Past::new(&port.device, now));
+        if past.device != port.device {
+            *past = Past::new(&port.device, now);
+        }
+        past.update(now, mean_pps(port, sample));
+        past.quiet
+    }
+}
+
+/// Mean rate since the app started; `None` when that is not known, or was only just.
+fn mean_pps(port: &PortSample, sample: &Sample) -> Option<f64> {
+    let start = Some(sample.app.start_realtime_ns).filter(|start| *start > 0)?;
+    let seconds = sample.realtime_ns.checked_sub(start)? as f64 / 1e9;
+    (seconds >= MEMORABLE_S).then(|| port.stats.rx_packets as f64 / seconds)
+}
+
+impl Past {
+    fn new(device: &str, since: (u64, u64)) -> Self {
+        let (device, pieces) = (device.to_owned(), VecDeque::new());
+        Self { device, pieces, since, quiet: None, received: false }
+    }
+
+    /// Takes in the clock and the packets of now.
+    fn update(&mut self, now: (u64, u64), mean_pps: Option<f64>) {
+        let (Some(ns), Some(packets)) =
+            (now.0.checked_sub(self.since.0), now.1.checked_sub(self.since.1))
+        else {
+            // The counters were reset, or the clock is another: the piece cannot be judged.
+            self.since = now;
+            return;
+        };
+        let seconds = ns as f64 / 1e9;
+        if seconds < SHORTEST_S {
+            return;
+        }
+        let (past_pps, watched_past) = match self.watched_pps() {
+            Some(watched) => (watched, true),
+            None => (mean_pps.unwrap_or(0.0), false),
+        };
+        let expected = past_pps * seconds;
+        if packets as f64 >= SHARE * expected.max(ENOUGH) {
+            self.receive(seconds, packets);
+        } else if expected >= ENOUGH {
+            self.keep_quiet(Quiet {
+                seconds,
+                packets,
+                past_pps,
+                watched_past,
+                from_start: !self.received,
+            });
+        } else {
+            // Too little time to tell for a port that never receives much.
+            return;
+        }
+        self.since = now;
+    }
+
+    fn receive(&mut self, seconds: f64, packets: u64) {
+        // A pause that was too short to matter is part of the past: else the mean would be too high.
+        let pause = self.quiet.take().filter(|quiet| quiet.seconds < MEMORABLE_S);
+        let pause = pause.map(|quiet| (quiet.seconds, quiet.packets));
+        self.pieces.extend(pause.into_iter().chain([(seconds, packets)]));
+        while self.watched_s() > MEMORY_S && self.pieces.len() > 1 {
+            self.pieces.pop_front();
+        }
+        self.received = true;
+    }
+
+    fn keep_quiet(&mut self, piece: Quiet) {
+        self.quiet = Some(match self.quiet {
+            Some(before) => Quiet {
+                seconds: before.seconds + piece.seconds,
+                packets: before.packets.saturating_add(piece.packets),
+                ..before
+            },
+            None => piece,
+        });
+    }
+
+    fn watched_s(&self) -> f64 {
+        self.pieces.iter().map(|(seconds, _)| seconds).sum()
+    }
+
+    fn watched_pps(&self) -> Option<f64> {
+        let seconds = self.watched_s();
+        let packets: f64 = self.pieces.iter().map(|(_, packets)| *packets as f64).sum();
+        (seconds >= MEMORABLE_S).then(|| packets / seconds)
+    }
+}
+
+#[cfg(test)]
+#[path = "quiet_tests.rs"]
+mod tests;

@@ -77,6 +77,12 @@ impl Sample {
         !self.ports.is_empty() || !self.pools.is_empty() || self.library.is_some()
     }
 
+    /// Whether all ports are there: one that could not be read is left out, and proves nothing.
+    pub fn ports_are_complete(&self) -> bool {
+        let needed = ["/ethdev/list", "/ethdev/info", "/ethdev/stats"];
+        !needed.iter().any(|command| self.failed(command))
+    }
+
     /// Whether something below `command` could not be read, so that its absence proves nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))

@@ -1,0 +1,187 @@
+//! Lints over ports: those that ought to be there, and whether they work.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Finding, Severity, Thresholds, finding};
+use crate::inventory::{Expectation, Source};
+use crate::model::{Model, PortRates};
+use crate::quiet::{ENOUGH, Quiet, SHARE};
+use crate::sample::{DeviceSample, PortSample};
+
+/// All that is wrong with the ports of an app, as far as it was expected otherwise.
+pub(super) fn judge(
+    model: &Model,
+    expected: &Expectation,
+    thresholds: &Thresholds,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // A port that could not be read may well be there, and started.
+    if model.sample.ports_are_complete() {
+        findings.extend(no_ports(model, expected));
+        findings.extend(missing(model, expected));
+    }
+    findings.extend(stopped(model));
+    findings.extend(links_down(model, expected));
+    let ports = model.sample.ports.iter().zip(&model.ports);
+    findings
+        .extend(ports.filter_map(|(port, rates)| flat(model, port, rates, expected, thresholds)));
+    findings
+}
+
+fn no_ports(model: &Model, expected: &Expectation) -> Option<Finding> {
+    let ports = &model.sample.ports;
+    if expected.min_ports == 0 || ports.iter().any(|port| port.started) {
+        return None;
+    }
+    let (evidence, advice) = match ports.len() {
+        0 => (
+            "the app has no ports and can neither receive nor send".into(),
+            "check that the NIC is bound to a DPDK driver (dpdk-devbind.py --status) and that the \
+             app's -a, -b and --vdev options name it",
+        ),
+        count => (
+            format!("none of the app's {count} ports is started"),
+            "check the app's log for a failed rte_eth_dev_start(); a port passes no packets before",
+        ),
+    };
+    let threshold = "at least one started port";
+    Some(finding(model, "no_ports", Severity::Critical, "", evidence, threshold, advice))
+}
+
+/// Devices without a port, and too few ports besides.
+fn missing(model: &Model, expected: &Expectation) -> Vec<Finding> {
+    let mut findings: Vec<_> = expected
+        .missing(&model.sample)
+        .map(|device| without_port(model, device, expected))
+        .collect();
+    let ports = model.sample.ports.len();
+    // An app without any port has its own lint, and a device that is missing was named.
+    if ports > 0 && ports + findings.len() < expected.min_ports {
+        let evidence = format!("the app has {ports} ports, {} are expected", expected.min_ports);
+        let threshold = threshold(expected);
+        let advice = "look into the app's log for ports that it could not probe; if it needs fewer, \
+                      correct min_ports in the configuration";
+        let severity = Severity::Critical;
+        findings.push(finding(model, "port_missing", severity, "", evidence, &threshold, advice));
+    }
+    findings
+}
+
+fn threshold(expected: &Expectation) -> String {
+    match expected.source {
+        Source::Configuration => "every port that the configuration names".into(),
+        Source::Arguments => "every device that the app's own arguments name is a port".into(),
+        Source::Default => "at least one port".into(),
+    }
+}
+
+fn without_port(model: &Model, device: &str, expected: &Expectation) -> Finding {
+    let known = model.sample.devices.iter().find(|known| known.address == device);
+    if let Some(known) = known.filter(|known| known.has_wrong_driver()) {
+        return wrong_driver(model, known);
+    }
+    let (evidence, advice) = match known {
+        Some(DeviceSample { present: false, .. }) => (
+            format!("{device} is no port, and this machine has no PCI device of that address"),
+            "check the address (dpdk-devbind.py --status): the NIC may sit in another slot since a \
+             change of hardware or firmware, be switched off, or given to a virtual machine",
+        ),
+        Some(DeviceSample { driver: Some(driver), .. }) => (
+            format!("{device} is no port of the app, though it is bound to {driver}"),
+            "look into the app's log: DPDK has no driver for this NIC, could not open it (rights on \
+             /dev/vfio, IOMMU group, memory lock limit), or another process uses it",
+        ),
+        _ => (
+            format!("{device} is no port of the app"),
+            "look into the app's log for why it was not probed, or was closed",
+        ),
+    };
+    let (severity, threshold) = (Severity::Critical, threshold(expected));
+    finding(model, "port_missing", severity, device, evidence, &threshold, advice)
+}
+
+fn wrong_driver(model: &Model, device: &DeviceSample) -> Finding {
+    let address = &device.address;
+    let holder = match &device.driver {
+        Some(driver) => format!("bound to the kernel driver {driver}"),
+        None => "bound to no driver".into(),
+    };
+    let evidence =
+        format!("{address} is no port of the app: it is {holder}, which DPDK cannot use");
+    let advice = format!(
+        "dpdk-devbind.py --bind=vfio-pci {address}, then restart the app; the kernel's interface on \
+         it goes away, so make sure that nobody else uses it"
+    );
+    let threshold = "vfio-pci, uio_pci_generic, igb_uio, or a driver that shares (mlx5_core, mana)";
+    let severity = Severity::Critical;
+    finding(model, "wrong_driver", severity, address, evidence, threshold, &advice)
+}
+
+fn stopped(model: &Model) -> impl Iterator<Item = Finding> {
+    let ports = &model.sample.ports;
+    let started = ports.iter().filter(|port| port.started).count();
+    // Where none is started, the app has a lint for that.
+    let stopped = ports.iter().filter(move |port| started > 0 && !port.started);
+    stopped.map(move |port| {
+        let evidence = format!(
+            "port {} ({}) is not started, while {started} of {} ports are",
+            port.id,
+            port.device,
+            ports.len()
+        );
+        let advice = "check the app's log for a failed rte_eth_dev_start(), or who stopped it; a port \
+                      that the app does not need may be left out with -b, or without its -a or --vdev";
+        let severity = Severity::Warning;
+        let threshold = "every port is started";
+        finding(model, "port_stopped", severity, &port.device, evidence, threshold, advice)
+    })
+}
+
+fn links_down(model: &Model, expected: &Expectation) -> impl Iterator<Item = Finding> {
+    let down = |port: &&PortSample| {
+        port.started && port.link_up == Some(false) && !expected.may_be_idle(&port.device)
+    };
+    model.sample.ports.iter().filter(down).map(|port| {
+        let evidence = format!("port {} ({}) is started and has no link", port.id, port.device);
+        let advice = "check cable, transceiver and the switch's port, and whether both ends agree on \
+                      speed and FEC; for a vhost or memif port, whether its peer runs. If it may be \
+                      down, name it in may_be_idle in the configuration";
+        let severity = Severity::Warning;
+        let threshold = "every started port has a link";
+        finding(model, "link_down", severity, &port.device, evidence, threshold, advice)
+    })
+}
+
+fn flat(
+    model: &Model,
+    port: &PortSample,
+    rates: &PortRates,
+    expected: &Expectation,
+    thresholds: &Thresholds,
+) -> Option<Finding> {
+    let quiet = rates.quiet.filter(|quiet| lasts(quiet, thresholds.flat))?;
+    let receiving = port.started && port.link_up != Some(false);
+    if !receiving || expected.may_be_idle(&port.device) {
+        return None;
+    }
+    let mut evidence = format!("{} packets received in {:.0} s", quiet.packets, quiet.seconds);
+    let past = if quiet.watched_past { "before that" } else { "on average since the app started" };
+    let _ = write!(evidence, "; {:.0}/s {past}", quiet.past_pps);
+    let threshold = format!(
+        "less than {:.0} % of its own past for {} s, worth {ENOUGH} packets or more",
+        SHARE * 100.0,
+        thresholds.flat.as_secs_f64()
+    );
+    let advice = "ask whether the peer still sends: look at the switch's counters, routes and ARP, \
+                  at flow rules and filters of the port (pmdscope netstat), and whether the app still \
+                  polls. If it may be idle, name it in may_be_idle in the configuration";
+    let severity = Severity::Warning;
+    Some(finding(model, "rx_flat", severity, &port.device, evidence, &threshold, advice))
+}
+
+/// Whoever has just begun to watch a port and saw nothing but silence cannot know since when: that
+/// counts at once.
+fn lasts(quiet: &Quiet, least: Duration) -> bool {
+    quiet.from_start || quiet.seconds >= least.as_secs_f64()
+}
