@@ -57,6 +57,22 @@ impl Settings {
     pub fn find(&self, name: Option<&str>) -> Result<App, FindError> {
         discover::choose(name, self.running(), &self.discover)
     }
+
+    /// The app of that name. That an expected one cannot be asked, or does not run, is something to
+    /// tell, and no mistake of who asks.
+    fn named(&self, name: &str) -> Result<Vec<App>, FindError> {
+        let expected = |name: &str| self.rules.expected.app(name).is_some();
+        match self.find(Some(name)) {
+            Ok(app) => Ok(vec![app]),
+            Err(FindError::Unknown { .. }) if expected(name) => Ok(Vec::new()),
+            Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _))
+                if expected(&app.name) =>
+            {
+                Ok(vec![app])
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// One app, sampled again and again.
@@ -163,25 +179,35 @@ struct Seat {
     session: Option<Session>,
 }
 
+impl Seat {
+    fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.app.name);
+        if let Some(session) = &mut self.session {
+            session.collector.rename(name);
+        }
+    }
+}
+
 impl Fleet {
     /// The apps that run now, or the one of that name, and those that are expected.
     ///
     /// # Errors
-    /// When there is none at all, or the only one cannot be asked.
-    pub fn start(name: Option<&str>, settings: Settings) -> Result<Self, FindError> {
+    /// When there is none at all, or the only one cannot be asked and is not expected.
+    pub fn start(name: Option<&str>, mut settings: Settings) -> Result<Self, FindError> {
         let apps = match name {
-            Some(name) => vec![settings.find(Some(name))?],
+            Some(name) => settings.named(name)?,
             None => settings.running(),
         };
-        let expected = name.is_none() && !settings.rules.expected.apps.is_empty();
+        if let Some(name) = name {
+            let name = apps.first().map_or(name, |app| &app.name);
+            settings.rules.expected.apps.retain(|expected| expected.name == *name);
+        }
+        let expected = !settings.rules.expected.apps.is_empty();
         if !expected && !apps.iter().any(|app| app.state == AppState::Live) {
             settings.find(None)?;
         }
         let mut fleet = Self::new(settings);
-        fleet.meet(apps);
-        if name.is_none() {
-            fleet.miss();
-        }
+        fleet.see(apps);
         Ok(fleet)
     }
 
@@ -198,12 +224,32 @@ impl Fleet {
 
     /// As [`Fleet::look`], for a caller who has looked: the apps of [`Settings::running`].
     pub fn see(&mut self, running: Vec<App>) {
+        self.tell_time();
+        self.recognise(&running);
         let known = |app: &App| self.seats.iter().any(|seat| seat.app.socket == app.socket);
         let apps: Vec<App> = running.into_iter().filter(|app| !known(app)).collect();
         let seen: Vec<String> = apps.iter().map(|app| app.name.clone()).collect();
         self.meet(apps);
         self.give_up(&seen);
-        self.miss();
+        self.miss(&seen);
+    }
+
+    /// An app that came back under another file-prefix may have the name of the one that ended; one
+    /// may have another name than before, because of who runs beside it; and one may have been
+    /// restarted without telemetry, so that nobody can ask it any more.
+    fn recognise(&mut self, running: &[App]) {
+        let found = |seat: &Seat| running.iter().find(|app| app.socket == seat.app.socket);
+        let succeeded = |seat: &Seat| running.iter().any(|app| app.name == seat.app.name);
+        self.seats.retain(|seat| match found(seat) {
+            Some(app) => app.state != AppState::NoTelemetry,
+            None => !succeeded(seat),
+        });
+        for seat in &mut self.seats {
+            let other = running.iter().find(|app| app.socket == seat.app.socket);
+            if let Some(app) = other.filter(|app| app.name != seat.app.name) {
+                seat.rename(&app.name);
+            }
+        }
     }
 
     /// Samples all apps at once; a stuck one delays the others by `timeout` at most.
@@ -243,7 +289,14 @@ impl Fleet {
         let mut seats = self.seats.iter_mut();
         // The app may have been given up meanwhile.
         let Some(seat) = seats.find(|s| s.app.socket == session.app().socket) else { return };
+        let renamed = session.app().name != seat.app.name;
         seat.session = Some(session);
+        if renamed {
+            // Its news are about a name that may be another's by now.
+            let name = seat.app.name.clone();
+            seat.rename(&name);
+            return;
+        }
         self.world.apply(news);
         self.tell_time();
     }
@@ -287,14 +340,18 @@ impl Fleet {
         }
     }
 
-    fn miss(&mut self) {
+    /// Misses the expected apps that are neither asked nor were `seen` just now.
+    fn miss(&mut self, seen: &[String]) {
+        let there = |name: &String| {
+            seen.contains(name) || self.seats.iter().any(|seat| seat.app.name == *name)
+        };
         let missing: Vec<Event> = self
             .settings
             .rules
             .expected
             .apps
             .iter()
-            .filter(|app| self.world.find(&app.name).is_none())
+            .filter(|app| !there(&app.name))
             .map(|app| Event::missing(&app.name))
             .collect();
         for event in missing {
@@ -319,12 +376,33 @@ impl Event {
 mod tests {
     use super::*;
     use crate::inventory::ExpectedApp;
+    use crate::world::Member;
 
     fn app(name: &str) -> App {
         let dir = std::path::PathBuf::from("/nonexistent").join(name);
         let socket = dir.join("socket");
         let (pid, dpdk_version, state) = (None, None, AppState::Live);
         App { name: name.to_owned(), dir, socket, pid, dpdk_version, state }
+    }
+
+    #[test]
+    fn what_is_expected_and_absent_is_a_finding_and_no_error() {
+        let mut settings = Settings::default();
+        settings.discover.roots = vec!["/nonexistent".into()];
+        assert!(Fleet::start(None, settings.clone()).is_err());
+        for name in ["a", "b"] {
+            let app = ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() };
+            settings.rules.expected.apps.push(app);
+        }
+        let missing = |name| {
+            let fleet = Fleet::start(name, settings.clone()).unwrap();
+            let findings = fleet.world.findings().into_iter();
+            findings.map(|(app, found)| format!("{} {}", app.name, found.lint)).collect::<Vec<_>>()
+        };
+        assert_eq!(missing(None), ["a app_missing", "b app_missing"]);
+        assert_eq!(missing(Some("b")), ["b app_missing"]);
+        let unknown = Fleet::start(Some("c"), settings.clone());
+        assert!(matches!(unknown, Err(FindError::Unknown { .. })));
     }
 
     #[test]
@@ -367,5 +445,45 @@ mod tests {
         let news = session.sample(Duration::ZERO);
         fleet.take_back(session, news);
         assert!(fleet.world.apps.is_empty());
+    }
+
+    #[test]
+    fn an_app_without_telemetry_is_told_also_when_it_had_some() {
+        let mut fleet = Fleet::new(Settings::default());
+        let off = App { state: AppState::NoTelemetry, ..app("a") };
+        let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings.first().map(|f| f.lint);
+        fleet.see(vec![app("a")]);
+        assert_eq!((fleet.asked().count(), lint(&fleet)), (1, None));
+        fleet.see(vec![off]);
+        assert_eq!((fleet.asked().count(), lint(&fleet)), (0, Some("telemetry_off")));
+        fleet.see(vec![app("a")]);
+        assert_eq!(fleet.asked().count(), 1);
+    }
+
+    #[test]
+    fn an_expected_app_without_telemetry_is_missing_once_it_has_ended() {
+        let mut settings = Settings::default();
+        settings.rules.expected.apps =
+            vec![ExpectedApp { name: "a".into(), ..ExpectedApp::default() }];
+        let mut fleet = Fleet::new(settings);
+        let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings[0].lint;
+        fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+        assert_eq!(lint(&fleet), "telemetry_off");
+        fleet.see(Vec::new());
+        assert_eq!(lint(&fleet), "app_missing");
+    }
+
+    #[test]
+    fn a_lent_session_comes_back_under_its_new_name() {
+        let mut fleet = Fleet::new(Settings::default());
+        fleet.see(vec![app("a")]);
+        let mut session = fleet.lend("a").unwrap();
+        fleet.see(vec![App { name: "b".into(), ..app("a") }]);
+        let news = session.sample(Duration::ZERO);
+        fleet.take_back(session, news);
+        assert!(fleet.world.find("a").is_none(), "{:?}", fleet.world);
+        fleet.sample(Duration::ZERO);
+        assert_eq!(fleet.world.apps.len(), 1);
+        assert!(fleet.world.find("b").is_some_and(Member::stale));
     }
 }

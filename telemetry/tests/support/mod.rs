@@ -10,13 +10,15 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind,
-    listen, recv, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept,
+    bind, listen, recv, send, shutdown, socket_with,
 };
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -108,6 +110,81 @@ impl FakeApp {
             dpdk_version: None,
             state: AppState::Live,
         }
+    }
+}
+
+/// Runtime directories of several apps, which come and go.
+pub struct Machine(TempDir);
+
+/// An app that runs until it is dropped.
+pub struct Running {
+    listener: Arc<OwnedFd>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Machine {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn settings(&self) -> Settings {
+        let roots = vec![self.0.path().into()];
+        let timeout = Duration::from_millis(100);
+        Settings {
+            discover: DiscoverOptions { roots, stale: false, timeout },
+            ..Settings::default()
+        }
+    }
+
+    /// Starts an app that answers from a recording.
+    pub fn run(&self, prefix: &str, recording: &Recording) -> Running {
+        let recording = recording.clone();
+        self.serve(prefix, move |request| Some(recording.answer(request)))
+    }
+
+    /// Starts an app that takes requests and answers none.
+    pub fn run_stuck(&self, prefix: &str) -> Running {
+        self.serve(prefix, |_| None)
+    }
+
+    fn serve(
+        &self,
+        prefix: &str,
+        answer: impl Fn(&str) -> Option<String> + Send + 'static,
+    ) -> Running {
+        let dir = self.0.path().join("dpdk").join(prefix);
+        std::fs::create_dir_all(&dir).unwrap();
+        let socket = dir.join("dpdk_telemetry.v2");
+        let _ = std::fs::remove_file(&socket);
+        let (listener, ended) = (Arc::new(listener(&socket)), Arc::new(AtomicBool::new(false)));
+        let (accepting, over) = (Arc::clone(&listener), Arc::clone(&ended));
+        let answer = Arc::new(std::sync::Mutex::new(answer));
+        thread::spawn(move || {
+            while let Ok(connection) = accept(&*accepting) {
+                let (answer, over) = (Arc::clone(&answer), Arc::clone(&over));
+                thread::spawn(move || {
+                    let connection = Connection(connection);
+                    connection.send(BANNER);
+                    while let Some(request) = connection.receive() {
+                        if over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let reply = answer.lock().unwrap()(&request);
+                        if let Some(reply) = reply {
+                            connection.send(reply);
+                        }
+                    }
+                });
+            }
+        });
+        Running { listener, ended }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let _ = shutdown(&*self.listener, Shutdown::Both);
     }
 }
 

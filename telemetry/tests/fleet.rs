@@ -1,0 +1,123 @@
+//! Fleets of apps that come, go, hang and change their names.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::Fleet;
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::inventory::ExpectedApp;
+use pmdscope_telemetry::names::Names;
+use pmdscope_telemetry::world::Status;
+use support::{Machine, Recording};
+
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+fn recording() -> Recording {
+    Recording::read("dpdk-22.11/testpmd-null.jsonl")
+}
+
+/// Names of the apps, with a star behind those that answered.
+fn round(fleet: &mut Fleet) -> Vec<String> {
+    fleet.look();
+    fleet.sample(TIMEOUT);
+    let star = |live| if live { "*" } else { "" };
+    let name = |app: &pmdscope_telemetry::world::Member| {
+        format!("{}{}", app.name, star(app.status == Status::Live))
+    };
+    fleet.world.apps.iter().map(name).collect()
+}
+
+fn lints<'a>(fleet: &'a Fleet, app: &str) -> Vec<&'a str> {
+    fleet.world.find(app).unwrap().findings.iter().map(|finding| finding.lint).collect()
+}
+
+#[test]
+fn an_app_that_ends_stays_visible_and_comes_back() {
+    let machine = Machine::new();
+    let mut fleet = Fleet::new(machine.settings());
+    assert!(round(&mut fleet).is_empty());
+    let app = machine.run("a", &recording());
+    assert_eq!(round(&mut fleet), ["a*"]);
+    drop(app);
+    for _ in 0..2 {
+        assert_eq!(round(&mut fleet), ["a"]);
+        assert_eq!(lints(&fleet, "a"), ["unreachable"]);
+    }
+    let lost = fleet.world.find("a").unwrap();
+    assert!(lost.model.is_some() && lost.errors[&ErrorClass::Refused] == 2, "{:?}", lost.errors);
+    let _again = machine.run("a", &recording());
+    assert_eq!(round(&mut fleet), ["a*"]);
+}
+
+#[test]
+fn an_app_is_forgotten_when_it_was_gone_for_long_unless_it_is_expected() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.keep_lost = Duration::from_millis(50);
+    let expected = ExpectedApp { name: "b".into(), ..ExpectedApp::default() };
+    settings.rules.expected.apps.push(expected);
+    let apps = ["a", "b"].map(|name| machine.run(name, &recording()));
+    let mut fleet = Fleet::start(None, settings).unwrap();
+    assert_eq!(round(&mut fleet), ["a*", "b*"]);
+    drop(apps);
+    assert_eq!(round(&mut fleet), ["a", "b"]);
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(round(&mut fleet), ["b"]);
+    assert_eq!(lints(&fleet, "b"), ["unreachable"]);
+}
+
+#[test]
+fn an_expected_app_is_missed_until_it_runs() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.rules.expected.apps.push(ExpectedApp { name: "a".into(), ..ExpectedApp::default() });
+    let mut fleet = Fleet::start(None, settings).unwrap();
+    assert_eq!(round(&mut fleet), ["a"]);
+    assert_eq!(lints(&fleet, "a"), ["app_missing"]);
+    let _app = machine.run("a", &recording());
+    assert_eq!(round(&mut fleet), ["a*"]);
+    assert!(lints(&fleet, "a").is_empty());
+}
+
+#[test]
+fn a_stuck_app_delays_the_others_by_the_timeout_at_most() {
+    let machine = Machine::new();
+    let mut fleet = Fleet::new(machine.settings());
+    let _apps = ["a", "c"].map(|name| machine.run(name, &recording()));
+    let _stuck = ["b", "d"].map(|name| machine.run_stuck(name));
+    fleet.look();
+    for _ in 0..2 {
+        let began = Instant::now();
+        fleet.sample(TIMEOUT);
+        assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
+        let live: Vec<_> = fleet.world.apps.iter().map(|app| app.status == Status::Live).collect();
+        assert_eq!(live, [true, false, true, false]);
+    }
+    assert_eq!(fleet.world.find("b").unwrap().errors[&ErrorClass::Timeout], 2);
+}
+
+#[test]
+fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
+    let mut fleet = Fleet::new(settings);
+    let first = machine.run("fwd-1", &recording());
+    assert_eq!(round(&mut fleet), ["fwd*"]);
+    drop(first);
+    assert_eq!(round(&mut fleet), ["fwd"]);
+    let second = machine.run("fwd-2", &recording());
+    for _ in 0..3 {
+        assert_eq!(round(&mut fleet), ["fwd*"]);
+    }
+    let third = machine.run("fwd-3", &recording());
+    assert_eq!(round(&mut fleet), ["fwd-2*", "fwd-3*"]);
+    let names: Vec<_> = fleet.world.models().map(|(_, model)| &model.sample.app.name).collect();
+    assert_eq!(names, ["fwd-2", "fwd-3"]);
+    drop(second);
+    assert_eq!(round(&mut fleet), ["fwd*", "fwd-2"]);
+    drop(third);
+    assert_eq!(round(&mut fleet), ["fwd", "fwd-2"]);
+}
