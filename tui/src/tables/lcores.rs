@@ -20,18 +20,18 @@ pub(super) fn lcores(world: &World, view: &View) -> Table {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
-        Column::text("Role").drop_at(5),
-        Column::text("CPUs").drop_at(6),
+        Column::text("Role").drop_at(6),
+        Column::text("CPUs").drop_at(4),
         Column::number("Busy"),
         Column::number("Polls/s"),
         Column::number("pps"),
         Column::number("Idle for").drop_at(2),
         Column::number("Gap"),
         Column::number("Worst gap"),
-        Column::text("at").drop_at(1),
+        Column::text("at").drop_at(3),
         Column::number("Stalls"),
         Column::number("Stalls/s").drop_at(7),
-        Column::number("Preempt/s").drop_at(3),
+        Column::number("Preempt/s").drop_at(1),
     ];
     let mut table = Table::new("Lcores", columns);
     for (app, model) in world.models() {

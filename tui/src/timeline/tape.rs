@@ -1,37 +1,79 @@
 //! A recording as a past.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pmdscope_telemetry::record::{Note, Player, RecordError};
 use pmdscope_telemetry::world::Event;
 
-use super::{Moment, Past, Span};
+use super::{Moment, Past, SECOND, Span};
+
+/// What is read before the wanted moment and kept: whoever goes back does so in small steps.
+const BACK_NS: u64 = 5 * SECOND;
+
+/// Most moments that are kept.
+const KEPT: usize = 64;
+
+/// Further on it is faster to seek than to read.
+const FAR_NS: u64 = 30 * SECOND;
 
 /// What a [`Player`] plays, by its wall clock.
 #[derive(Debug)]
 pub struct Tape {
     player: Player,
+    /// The last moments that were read, without a gap; the player has reached the newest.
+    read: VecDeque<Moment>,
 }
 
 impl Tape {
     /// What that player plays.
     pub fn new(player: Player) -> Self {
-        Self { player }
+        Self { player, read: VecDeque::new() }
     }
 
-    fn reached(&self) -> u64 {
-        self.player.world().realtime_ns
+    fn keep(&mut self) {
+        let mut world = self.player.world().clone();
+        if world.apps.is_empty() {
+            world.apply(Event::NoApps { advice: "No app was recorded then.".to_owned() });
+        }
+        self.read.push_back(Moment { at: world.realtime_ns, world: Arc::new(world) });
+        if self.read.len() > KEPT {
+            self.read.pop_front();
+        }
     }
 
-    fn moment(&self) -> Option<Moment> {
-        let at = self.reached();
-        (at > 0).then(|| {
-            let mut world = self.player.world().clone();
-            if world.apps.is_empty() {
-                world.apply(Event::NoApps { advice: "No app was recorded then.".to_owned() });
+    /// Reads one more moment; false at the end.
+    fn read_on(&mut self) -> Result<bool, RecordError> {
+        let newest = self.read.back().map_or(0, |moment| moment.at);
+        // The wall clock of a recording may have been set back.
+        while self.player.next()?.is_some() {
+            if self.player.world().realtime_ns > newest {
+                self.keep();
+                return Ok(true);
             }
-            Moment { at, world: Arc::new(world) }
-        })
+        }
+        Ok(false)
+    }
+
+    /// Reads what is around `at`: one moment after it as well, where there is one.
+    fn reach(&mut self, at: u64) -> Result<(), RecordError> {
+        let near = |oldest: &Moment, newest: &Moment| {
+            oldest.at <= at && at.saturating_sub(newest.at) <= FAR_NS
+        };
+        let ends = self.read.front().zip(self.read.back());
+        if !ends.is_some_and(|(oldest, newest)| near(oldest, newest)) {
+            self.read.clear();
+            if self.player.seek(at.saturating_sub(BACK_NS))?.realtime_ns > 0 {
+                self.keep();
+            }
+        }
+        while self.read.back().is_some_and(|newest| newest.at <= at) && self.read_on()? {}
+        Ok(())
+    }
+
+    /// Index of the first kept moment after `at`.
+    fn later(&self, at: u64) -> usize {
+        self.read.partition_point(|moment| moment.at <= at)
     }
 }
 
@@ -45,21 +87,14 @@ impl Past for Tape {
 
     fn at(&mut self, at: u64) -> Result<Option<Moment>, RecordError> {
         let (oldest, newest) = self.player.span();
-        self.player.seek(at.max(oldest).min(newest))?;
-        Ok(self.moment())
+        let at = at.min(newest).max(oldest);
+        self.reach(at)?;
+        Ok(self.read.get(self.later(at).saturating_sub(1)).cloned())
     }
 
     fn after(&mut self, at: u64) -> Result<Option<Moment>, RecordError> {
-        if self.reached() != at {
-            self.at(at)?;
-        }
-        // The wall clock of a recording may have been set back.
-        while self.reached() <= at {
-            if self.player.next()?.is_none() {
-                return Ok(None);
-            }
-        }
-        Ok(self.moment())
+        self.reach(at)?;
+        Ok(self.read.get(self.later(at)).cloned())
     }
 
     fn notes(&self) -> Vec<String> {
@@ -82,7 +117,7 @@ mod tests {
 
     use super::*;
     use crate::fixture;
-    use crate::timeline::{SECOND, Seek};
+    use crate::timeline::Seek;
 
     const BEGIN: u64 = 1_800_000_000 * SECOND;
     const TENTH: u64 = SECOND / 10;
@@ -122,6 +157,9 @@ mod tests {
         assert_eq!(go(0, Seek::At(BEGIN + 42 * TENTH + 1)), 42);
         assert_eq!(go(42, Seek::Step(3)), 45);
         assert_eq!(go(45, Seek::Step(-2)), 43);
+        assert_eq!(go(43, Seek::At(BEGIN + 500 * TENTH)), 500);
+        assert_eq!(go(500, Seek::Step(-300)), 200);
+        assert_eq!(go(200, Seek::Step(399)), 599);
         assert_eq!(go(43, Seek::By(-10 * 1_000_000_000)), 0);
         assert_eq!(go(0, Seek::Step(-1)), 0);
         assert_eq!(go(0, Seek::Newest), 599);
@@ -130,6 +168,23 @@ mod tests {
         let world = tape.at(BEGIN + 300 * TENTH).unwrap().unwrap().world;
         let rate = world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
         assert!(rate.is_some_and(|rate| (rate - 1000.0).abs() < 1.0), "{rate:?}");
+    }
+
+    #[test]
+    fn any_way_leads_to_the_same_moments() {
+        let (_directory, mut tape) = recorded(700);
+        let mut random = 1_u64;
+        for _ in 0..400 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Mostly near the last one, sometimes anywhere.
+            let tenth = if random >> 62 == 0 { random >> 20 } else { 300 + (random >> 57) } % 710;
+            let at = BEGIN + tenth * TENTH + random % TENTH;
+            assert_eq!(round(tape.at(at).unwrap()), tenth.min(699));
+            let after = tape.after(at).unwrap();
+            assert_eq!(after.map(|m| (m.at - BEGIN) / TENTH), Some(tenth + 1).filter(|t| *t < 700));
+        }
+        assert_eq!(round(tape.at(0).unwrap()), 0);
+        assert_eq!(round(tape.after(0).unwrap()), 0);
     }
 
     /// The bound is that of a build without optimisation on a busy machine.
