@@ -12,7 +12,7 @@ EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-leaks bench-capture bench-export soak sanitize lint format install clean clean-hugepages
+.PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export soak sanitize lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ test: setup build ## run every test: unit, C, and end to end on real DPDK proces
 	meson test -C $(BUILD) --no-rebuild --print-errorlogs
 	$(CARGO) test --locked --workspace --exclude pmdscope-integration
 	$(CARGO) test --locked --package pmdscope-integration
+	dashboards/tests/run.sh
+
+dashboards: ## write the JSON of the dashboards anew, and test dashboards, rules and alerts
+	dashboards/grafana/build.py
+	devtools/prometheus.sh
+	dashboards/tests/run.sh
 
 bench: setup build ## measure against named peers; prints ratios with their spread
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose

@@ -53,4 +53,9 @@ rust_is_recent || {
 	exit 1
 }
 
+# For the tests of dashboards and alerts.
+prometheus=$(dirname "$0")/prometheus.sh
+"$prometheus" || { as_root apt-get update -qq && "$prometheus"; } ||
+	echo "setup: without prometheus the tests of dashboards and alerts cannot run" >&2
+
 "$(dirname "$0")/hugepages.sh" reserve

@@ -237,9 +237,7 @@ def labels(node, of_metric):
     left, right = labels(node.left, of_metric), labels(node.right, of_metric)
     if left is None or right is None:
         return right if left is None else left
-    if node.operator == "or":
-        return left & right
-    if node.operator in ("and", "unless"):
+    if node.operator in ("and", "or", "unless"):
         return left
     if node.many:
         return (left if node.many == "left" else right) | set(node.include)

@@ -72,7 +72,7 @@ APPS = ("Apps", [
               column("Fullest pool", "percentunit", thresholds=above((0.9, YELLOW), (0.98, RED))),
               column("Leaked", "short", thresholds=above((1, RED))),
               column("Started", "dateTimeFromNow"),
-          ], size=(24, 9)),
+          ], size=(24, 9), empty="no app"),
     states("Why apps are unhealthy", "What is wrong, since when? One line per app and finding; "
            "`pmdscope check` on the host gives the numbers and what to do next.",
            "dpdk_app_unhealthy_reason{@app} == 1", legend="{{app}} {{reason}}",

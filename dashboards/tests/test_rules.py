@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Alerts say what they mean, of metrics that exist, and each has a test and a runbook."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from lint import RUNBOOKS, anchors
+from promql import labels, parse, selectors
+from sources import DASHBOARDS, ROOT, RULES, dashboards, known_labels, rules
+
+TESTS = DASHBOARDS / "prometheus" / "tests"
+PROMTOOL = os.environ.get("PROMTOOL", "promtool")
+
+
+def alerts():
+    """Alerting rules by name."""
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+def lints():
+    """Names of findings, which are the values of the label reason."""
+    text = (ROOT / "telemetry" / "src" / "finding.rs").read_text()
+    return set(re.findall(r'"(\w+)"', text.partition("LINTS: ")[2].partition("];")[0]))
+
+
+def tests():
+    """File, name and text of every promtool test."""
+    for path in sorted(TESTS.glob("*.yml")):
+        for text in re.split(r"^  - name: ", path.read_text(), flags=re.MULTILINE)[1:]:
+            yield path, text.split("\n", 1)[0], text
+
+
+class Rules(unittest.TestCase):
+    """Over all rule files."""
+
+    def test_all_rules_are_read(self):
+        written = sum(len(re.findall(r"^      - (?:alert|record): ", path.read_text(), re.MULTILINE))
+                      for path in RULES.glob("*.yml"))
+        self.assertEqual(len(rules()), written)
+        self.assertGreater(len(alerts()), 30)
+
+    def test_metrics_and_labels_exist(self):
+        known = known_labels()
+        for rule in rules():
+            name = rule.get("alert") or rule["record"]
+            for selector, _ in selectors(parse(rule["expr"])):
+                self.assertIn(selector.name, known, name)
+                for label, _, value in selector.matchers:
+                    self.assertIn(label, known[selector.name], name)
+                    if selector.name == "dpdk_app_unhealthy_reason" and label == "reason":
+                        self.assertIn(value, lints(), name)
+
+    def test_recorded_series_keep_job_and_instance(self):
+        for rule in rules():
+            if "record" in rule:
+                level = rule["record"].split(":")[0]
+                has = labels(parse(rule["expr"]), lambda name: known_labels()[name])
+                self.assertLessEqual({"job", "instance", "app", level}, has, rule["record"])
+
+    def test_alerts_are_complete(self):
+        known = known_labels()
+        uids = {board["uid"] for board in dashboards().values()}
+        for name, rule in alerts().items():
+            with self.subTest(name):
+                self.assertIn(rule["severity"], ("critical", "warning", "info"))
+                self.assertEqual(rule["runbook_url"], f"{RUNBOOKS}#{name.lower()}")
+                self.assertIn(name.lower(), anchors())
+                self.assertIn(rule["dashboard_url"].removeprefix("/d/").split("?")[0], uids)
+                there = labels(parse(rule["expr"]), known.__getitem__)
+                said = " ".join(rule[key] for key in ("summary", "description", "dashboard_url"))
+                self.assertLessEqual(set(re.findall(r"\$labels\.(\w+)", said)), there)
+                for metric in re.findall(r"dpdk_[a-z_]+", said):
+                    self.assertIn(metric, known)
+                self.assertTrue(rule["summary"])
+                self.assertTrue(rule["description"].endswith((".", "?")))
+
+    def test_every_runbook_is_of_an_alert(self):
+        text = (ROOT / "docs" / "runbooks.md").read_text()
+        self.assertEqual(set(re.findall(r"^## (\w+)$", text, re.MULTILINE)), set(alerts()))
+        for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+            for part in ("Means", "Impact", "Look", "Fix", "Silence"):
+                self.assertIn(f"**{part}**", section)
+        for anchor in re.findall(r"\]\(#([\w-]+)\)", text):
+            self.assertIn(anchor, anchors())
+
+    def test_every_alert_is_tested_before_during_and_after(self):
+        found = {name: text for _, name, text in tests()}
+        for name in alerts():
+            self.assertIn(name, found)
+            samples = re.findall(r"exp_samples:( \[\])?", found[name])
+            self.assertEqual(samples, [" []", "", " []"], name)
+            self.assertIn(f'alertname="{name}"', found[name])
+
+    def test_every_record_is_tested(self):
+        text = (TESTS / "recording.yml").read_text()
+        for rule in rules():
+            if "record" in rule:
+                self.assertIn(f"expr: {rule['record']}", text)
+
+    def test_annotations_are_rendered(self):
+        for path in sorted({path for path, _, _ in tests()} - {TESTS / "recording.yml"}):
+            shown = self.rendered(path)
+            for _, name, _ in filter(lambda test: test[0] == path, tests()):
+                self.assertIn(f'alertname="{name}"', shown)
+            for sign in ("<error", "no value", "%!", "<nil>", "NaN"):
+                self.assertNotIn(sign, shown)
+            self.assertNotRegex(shown, r"(of|on|Port|port|Pool|lcore) {2}")
+
+    def rendered(self, path):
+        """What promtool shows of all alerts of a file at the time of their fault."""
+        def only_alerts(found):
+            name, at = found.group(1), re.findall(r"eval_time: (\w+)", found.group(0))[1]
+            head = found.group(0).partition("    promql_expr_test:")[0]
+            return (f"{head}    alert_rule_test:\n      - eval_time: {at}\n"
+                    f"        alertname: {name}\n        exp_alerts: []\n")
+        text = re.sub(r"  - name: (\w+)\n(?:(?!  - name: |\n\n)[\s\S])*", only_alerts, path.read_text())
+        text = text.replace("../rules/", f"{RULES}/")
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / "test.yml"
+            file.write_text(text)
+            done = subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True,
+                                  check=False)
+        # Nothing was expected, so that everything is reported.
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    unittest.main()
