@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod config;
 mod duration;
+mod export;
 mod extcap;
 mod leaks;
 mod ls;
@@ -43,6 +44,7 @@ enum Command {
     Top(top::Args),
     Check(check::Args),
     Leaks(leaks::Args),
+    Export(export::Args),
     Capture(Box<capture::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -94,6 +96,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Leaks(args) => leaks::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),

@@ -1,0 +1,151 @@
+//! `pmdscope export`: metrics for Prometheus and OTLP receivers, readiness for probes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use pmdscope_export::Options;
+use pmdscope_export::address::Address;
+use pmdscope_export::text::Format;
+
+use crate::config::ConfigArg;
+use crate::{duration, output};
+
+/// Serve metrics of all DPDK apps to Prometheus, and readiness to probes
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope export                                serve http://127.0.0.1:9177/metrics
+  pmdscope export --listen :9177 --web-config web.yml
+                                                 to other machines, with TLS and passwords
+  pmdscope export --listen unix:/run/pmdscope/export.sock
+  pmdscope export --otlp http://localhost:4318   also push to an OTLP receiver
+  pmdscope export --once | promtool check metrics
+  curl -f 'localhost:9177/ready?app=fwd'         succeeds when all is well with the app fwd
+
+Pages: /metrics, /metrics?app=NAME, /ready, /ready?app=NAME, /healthz, /sd, /
+Options given here come before those of the configuration file.
+
+Exit codes: 0 ended by SIGTERM or SIGINT, or printed with --once; 1 failed, for
+instance because an address is in use; 2 wrong usage.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArg,
+
+    /// Listen there: HOST:PORT, :PORT, unix:PATH, or systemd for the sockets of a .socket unit; may be
+    /// repeated [default: 127.0.0.1:9177]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<Address>,
+
+    /// TLS and passwords, in the web configuration format of Prometheus' exporters
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    web_config: Option<PathBuf>,
+
+    /// Longest time for one scrape; the timeout that Prometheus announces shortens it [default: 5s]
+    #[arg(long, value_name = "DURATION", value_parser = time)]
+    timeout: Option<Duration>,
+
+    /// Also push to this OTLP receiver, http or https; /v1/metrics is added to a URL without a path
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+
+    /// Time between two pushes [default: 15s]
+    #[arg(long, value_name = "DURATION", value_parser = time)]
+    otlp_interval: Option<Duration>,
+
+    /// Print the configuration that is in force, options included, and serve nothing
+    #[arg(long, conflicts_with = "once")]
+    print_config: bool,
+
+    /// Print the metrics once, and serve nothing
+    #[arg(long, conflicts_with_all = ["listen", "web_config", "otlp", "otlp_interval"])]
+    once: bool,
+
+    /// With --once: `OpenMetrics` 1.0 instead of Prometheus' text format 0.0.4
+    #[arg(long, requires = "once")]
+    openmetrics: bool,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    duration::parse(text)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "give a number with a unit, such as 500ms, 5s or 1m".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut config = args.config.load()?;
+    args.set(&mut config.export);
+    if args.print_config {
+        output::print(&config.text())?;
+    } else if args.once {
+        let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
+        output::print(&pmdscope_export::once(&config.export, config.settings, format)?)?;
+    } else {
+        pmdscope_export::serve(&config.export, config.settings)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// What is given here comes before the configuration.
+    fn set(&self, options: &mut Options) {
+        if !self.listen.is_empty() {
+            options.listen.clone_from(&self.listen);
+        }
+        if self.web_config.is_some() {
+            options.web_config.clone_from(&self.web_config);
+        }
+        if self.otlp.is_some() {
+            options.otlp.clone_from(&self.otlp);
+        }
+        options.timeout = self.timeout.unwrap_or(options.timeout);
+        options.otlp_interval = self.otlp_interval.unwrap_or(options.otlp_interval);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn options(words: &[&str]) -> Options {
+        let mut options =
+            Options { otlp: Some("http://configured".to_owned()), ..Options::default() };
+        let words = ["export"].iter().chain(words);
+        Command::try_parse_from(words).unwrap().args.set(&mut options);
+        options
+    }
+
+    #[test]
+    fn what_is_given_comes_before_the_configuration_and_nothing_else_does() {
+        let given = options(&["--listen", ":1", "--listen", "unix:/s", "--timeout", "2s"]);
+        let listen: Vec<_> = given.listen.iter().map(Address::to_string).collect();
+        assert_eq!(listen, [":1", "unix:/s"]);
+        assert_eq!(given.timeout, Duration::from_secs(2));
+        assert_eq!(given.otlp.as_deref(), Some("http://configured"));
+        assert_eq!(given.otlp_interval, Options::default().otlp_interval);
+        assert_eq!(options(&["--otlp", "http://x"]).otlp.as_deref(), Some("http://x"));
+    }
+
+    #[test]
+    fn misuse_is_told() {
+        for wrong in [
+            &["--listen", "nowhere"][..],
+            &["--timeout", "5"],
+            &["--timeout", "0s"],
+            &["--openmetrics"],
+            &["--once", "--listen", ":1"],
+            &["--once", "--print-config"],
+        ] {
+            assert!(Command::try_parse_from(["export"].iter().chain(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}
