@@ -48,7 +48,7 @@ struct NameRule {
 /// Which configuration file to use.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ConfigArg {
-    /// Configuration file; `none` for the defaults. Without it that of $PMDSCOPE_CONFIG, or
+    /// Configuration file; `none` for the defaults. Without it that of `$PMDSCOPE_CONFIG`, or
     /// /etc/pmdscope/pmdscope.toml where it exists
     #[arg(id = "config", long = "config", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
@@ -111,13 +111,11 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
 fn read(source: &mut Source<'_>, document: &DeTable<'_>, into: &mut Config) {
     let parts = catalogue::parts();
     for (name, value) in document {
-        match parts.iter().find(|part| *part.name() == **name.get_ref()) {
-            Some(part) => part.read(source, value, into),
-            None => {
-                let meant = meant(name.get_ref(), parts.iter().map(|part| part.name()));
-                let text = format!("there is no table [{}]; {meant}", name.get_ref());
-                source.blame(&name.span(), text);
-            }
+        if let Some(part) = parts.iter().find(|part| *part.name() == **name.get_ref()) {
+            part.read(source, value, into);
+        } else {
+            let meant = meant(name.get_ref(), parts.iter().map(|part| part.name()));
+            source.blame(&name.span(), format!("there is no table [{}]; {meant}", name.get_ref()));
         }
     }
 }

@@ -19,13 +19,11 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     if number.starts_with(['+', '-']) {
         return None;
     }
-    match number.parse::<u64>() {
-        Ok(number) => number.checked_mul(*nanos).map(Duration::from_nanos),
-        Err(_) => {
-            let seconds = number.parse::<f64>().ok()? * (*nanos as f64 / 1e9);
-            Duration::try_from_secs_f64(seconds).ok()
-        }
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(*nanos).map(Duration::from_nanos);
     }
+    let seconds = number.parse::<f64>().ok()? * (*nanos as f64 / 1e9);
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Writes a duration such that [`parse`] reads it: in the longest unit that needs no fraction.

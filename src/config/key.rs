@@ -250,14 +250,12 @@ fn fill<T: 'static>(
 ) -> bool {
     let before = source.count();
     for (given, value) in table {
-        match keys.iter().find(|key| *key.name == **given.get_ref()) {
-            Some(key) => key.read(source, name, value, into),
-            None => {
-                let meant = meant(given.get_ref(), keys.iter().map(|key| key.name));
-                let given_name = given.get_ref();
-                source
-                    .blame(&given.span(), format!("there is no key {name}.{given_name}; {meant}"));
-            }
+        if let Some(key) = keys.iter().find(|key| *key.name == **given.get_ref()) {
+            key.read(source, name, value, into);
+        } else {
+            let meant = meant(given.get_ref(), keys.iter().map(|key| key.name));
+            let text = format!("there is no key {name}.{}; {meant}", given.get_ref());
+            source.blame(&given.span(), text);
         }
     }
     source.count() == before

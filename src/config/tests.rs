@@ -103,6 +103,7 @@ fn wrong_values_are_told_with_line_range_and_example() {
 fn values_that_contradict_each_other_are_refused() {
     let cases = [
         ("[thresholds]\npool_used = 0.99", "1: [thresholds]: pool_used is 0.99"),
+        ("[export]\nlisten = []", "1: [export]: listen is empty"),
         ("[thresholds]\npool_left = \"30s\"", "1: [thresholds]: pool_left is 30 s"),
         (
             "[[expected]]\napp = \"a\"\n\n[[expected]]\napp = \"a\"",
@@ -214,10 +215,28 @@ proptest! {
     fn no_values_panic(lines in prop::collection::vec((0usize..40, "[ -~]{0,24}"), 0..8)) {
         let keys: Vec<String> =
             catalogue::parts().iter().flat_map(|part| part.examples()).map(|(_, key)| key).collect();
-        let text: String =
-            lines.iter().map(|(key, value)| format!("{} = {value}\n", keys[key % keys.len()])).collect();
+        let line = |(key, value): &(usize, String)| format!("{} = {value}", keys[key % keys.len()]);
+        let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
         if let Ok(config) = parse(text.as_bytes()) {
             prop_assert!(parse(config.text().as_bytes()).is_ok(), "{}", config.text());
         }
     }
+}
+
+const DOCUMENT: &str = include_str!("../../docs/configuration.md");
+
+#[test]
+fn every_key_is_documented_with_its_range_and_default() {
+    for part in catalogue::parts() {
+        let rows = part.rows().join("\n");
+        assert!(DOCUMENT.contains(&rows), "== {}\n{rows}", part.name());
+    }
+}
+
+#[test]
+fn the_documented_example_loads() {
+    let (_, example) = DOCUMENT.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let config = parse(example.as_bytes()).map_err(|p| p[0].to_string()).unwrap();
+    assert_eq!(config.settings.rules.expected.apps.len(), 2);
 }

@@ -89,5 +89,12 @@ pub(super) fn table() -> Table {
             "Time between two pushes",
         ),
     ];
-    Table { name: "export", keys, check: |_| Ok(()) }
+    Table { name: "export", keys, check: serves }
+}
+
+fn serves(config: &Config) -> Result<(), String> {
+    if config.export.listen.is_empty() {
+        return Err("listen is empty, so nobody could ask; leave it out for the default".to_owned());
+    }
+    Ok(())
 }

@@ -14,7 +14,12 @@ use crate::config::kind::{Kind, List, Text, Wrong};
 
 /// An absolute path: a service has no useful working directory.
 pub(super) fn file() -> Text<PathBuf> {
-    Text { what: "an absolute path", parse: absolute, show: |path| path.display().to_string() }
+    Text { what: "an absolute path", parse: absolute, show: shown }
+}
+
+/// Paths of the command line may be relative.
+fn shown(path: &PathBuf) -> String {
+    std::path::absolute(path).as_ref().unwrap_or(path).display().to_string()
 }
 
 fn absolute(text: &str) -> Result<PathBuf, String> {
