@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use self::call::Call;
 use crate::capture::interface::{Running, capture_socket, running};
+use crate::config::ConfigArg;
 use crate::{capture, output};
 
 /// How long Wireshark may take to open its end of the pipe.
@@ -74,7 +75,7 @@ fn reply(call: &Call) -> Result<ExitCode> {
         return record(call);
     }
     let text = if call.has("extcap-interfaces") {
-        list()
+        list()?
     } else if call.has("extcap-config") {
         CONFIG.to_owned()
     } else if call.has("extcap-dlts") {
@@ -101,8 +102,11 @@ struct Interface {
     device: String,
 }
 
-fn interfaces() -> Vec<Interface> {
-    running().iter().filter(|one| capture_socket(one).is_ok()).flat_map(interfaces_of).collect()
+fn interfaces() -> Result<Vec<Interface>> {
+    let settings = ConfigArg::default().load()?.settings;
+    let running = running(&settings);
+    let offering = running.iter().filter(|one| capture_socket(one).is_ok());
+    Ok(offering.flat_map(interfaces_of).collect())
 }
 
 fn interfaces_of(running: &Running) -> Vec<Interface> {
@@ -128,11 +132,11 @@ fn id(app: &str, port: u16) -> String {
     format!("pmdscope_{}_{port}", app.bytes().map(letter).collect::<String>())
 }
 
-fn list() -> String {
+fn list() -> Result<String> {
     let version = env!("CARGO_PKG_VERSION");
     let help = env!("CARGO_PKG_REPOSITORY");
     let head = format!("extcap {{version={version}}}{{help={help}}}{{display=pmdscope}}\n");
-    interfaces().iter().fold(head, |text, interface| text + &sentence(interface))
+    Ok(interfaces()?.iter().fold(head, |text, interface| text + &sentence(interface)))
 }
 
 fn sentence(interface: &Interface) -> String {
@@ -154,7 +158,7 @@ fn record(call: &Call) -> Result<ExitCode> {
 
 fn capture(call: &Call, fifo: &str) -> Result<ExitCode> {
     let id = call.value("extcap-interface").context("--capture needs --extcap-interface")?;
-    let interface = interfaces()
+    let interface = interfaces()?
         .into_iter()
         .find(|interface| interface.id == id)
         .with_context(|| format!("there is no port {id}: its application has ended"))?;

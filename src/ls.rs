@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::Result;
 use pmdscope_telemetry::Collector;
-use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions};
+use pmdscope_telemetry::discover::{App, AppState};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_tui::number::{UNKNOWN, known, seconds};
 use pmdscope_tui::report;
@@ -16,6 +16,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::config::ConfigArg;
 use crate::output;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
@@ -33,6 +34,9 @@ Examples:
 Level 0 is a stock app; level 1 is linked with libpmdscope, and also tells
 queue depths, pool occupancy and stalls.")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArg,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -43,10 +47,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let options = DiscoverOptions { stale: args.all, ..DiscoverOptions::default() };
-    let found = discover::discover(&options);
+    let mut settings = args.config.load()?.settings;
+    settings.discover.stale = args.all;
+    let found = settings.running();
     if found.is_empty() {
-        discover::find(None, &options)?;
+        settings.find(None)?;
     }
     let apps = ask_all(found);
     if args.json {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use pmdscope_capture::pump::Port;
-use pmdscope_telemetry::Collector;
-use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions, FindError};
+use pmdscope_telemetry::discover::{App, AppState, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
+use pmdscope_telemetry::{Collector, Settings};
 
 use super::say;
 
@@ -40,7 +41,9 @@ pub(super) struct Wanted {
     pub(super) targets: Vec<Target>,
     known: Vec<PortSample>,
     /// What it is sure to be found by: its telemetry socket.
-    address: String,
+    pub(super) address: String,
+    /// How apps are found and judged.
+    pub(super) settings: Arc<Settings>,
     /// The ports as they were asked for.
     asked: Vec<String>,
 }
@@ -56,7 +59,7 @@ impl Wanted {
 
     /// The same, as it is now that the app has come back; `None` as long as that is not so.
     pub(super) fn again(&self) -> Option<Self> {
-        let mut now = want(Some(&self.address)).ok()?;
+        let mut now = want(Some(&self.address), &self.settings).ok()?;
         for port in &self.asked {
             now.add(port).ok()?;
         }
@@ -92,9 +95,8 @@ pub(crate) struct Running {
 }
 
 /// All running apps.
-pub(crate) fn running() -> Vec<Running> {
-    let apps = discover::discover(&DiscoverOptions::default());
-    apps.into_iter().map(ask).collect()
+pub(crate) fn running(settings: &Settings) -> Vec<Running> {
+    settings.running().into_iter().map(ask).collect()
 }
 
 /// A port of a running app, as `-D` lists it.
@@ -133,26 +135,31 @@ fn ports_of(running: &Running) -> &[PortSample] {
 
 /// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
 /// without an app is all apps that offer captures.
-pub(super) fn resolve(interfaces: &[String], app: Option<&str>) -> anyhow::Result<Vec<Wanted>> {
-    let apps = discover::discover(&DiscoverOptions::default());
-    let names = apps.iter().map(|app| app.name.as_str()).collect::<Vec<_>>();
+pub(super) fn resolve(
+    interfaces: &[String],
+    app: Option<&str>,
+    settings: Settings,
+) -> anyhow::Result<Vec<Wanted>> {
+    let settings = Arc::new(settings);
+    let apps = settings.running();
+    let names = apps.iter().flat_map(names_of).collect::<Vec<_>>();
     let mut wanted = BTreeMap::new();
     for interface in interfaces {
-        if interface == "any" && app.is_none() && names.len() > 1 {
-            for name in offering() {
-                add(&mut wanted, Some(name), "any")?;
+        if interface == "any" && app.is_none() && apps.len() > 1 {
+            for name in offering(&settings) {
+                add(&mut wanted, Some(name), "any", &settings)?;
             }
-        } else if let Some(listed) = by_number(interface, app, names.len()) {
+        } else if let Some(listed) = by_number(interface, app, apps.len(), &settings) {
             let (prefix, port) = listed?;
-            add(&mut wanted, Some(prefix), &port)?;
+            add(&mut wanted, Some(prefix), &port, &settings)?;
         } else {
             let (prefix, port) = split_app(interface, &names);
-            let name = prefix.or(app).or_else(|| guess_app(interface, &names));
-            add(&mut wanted, name.map(str::to_owned), port)?;
+            let name = prefix.or(app).or_else(|| guess_app(interface, apps.len()));
+            add(&mut wanted, name.map(str::to_owned), port, &settings)?;
         }
     }
     if interfaces.is_empty() {
-        add(&mut wanted, app.map(str::to_owned), "any")?;
+        add(&mut wanted, app.map(str::to_owned), "any", &settings)?;
     }
     Ok(merge_same(wanted.into_values()))
 }
@@ -161,11 +168,12 @@ fn add(
     wanted: &mut BTreeMap<Option<String>, Wanted>,
     app: Option<String>,
     port: &str,
+    settings: &Arc<Settings>,
 ) -> anyhow::Result<()> {
     let found = match wanted.entry(app) {
         Entry::Occupied(entry) => entry.into_mut(),
         Entry::Vacant(entry) => {
-            let found = want(entry.key().as_deref())?;
+            let found = want(entry.key().as_deref(), settings)?;
             entry.insert(found)
         }
     };
@@ -173,9 +181,9 @@ fn add(
 }
 
 /// The apps that `-i any` means; the others are named with what keeps them out.
-fn offering() -> Vec<String> {
+fn offering(settings: &Settings) -> Vec<String> {
     let mut offering = Vec::new();
-    for running in running() {
+    for running in running(settings) {
         match capture_socket(&running) {
             Ok(_) => offering.push(running.app.socket.display().to_string()),
             Err(error) => say(format_args!("pmdscope: left out: {error:#}")),
@@ -189,9 +197,10 @@ fn by_number(
     interface: &str,
     app: Option<&str>,
     apps: usize,
+    settings: &Settings,
 ) -> Option<anyhow::Result<(String, String)>> {
     let number = interface.parse::<usize>().ok().filter(|_| app.is_none() && apps > 1)?;
-    let running = running();
+    let running = running(settings);
     let all = list(&running);
     let found = all.iter().find(|listed| listed.number == number).map(|listed| {
         (listed.running.app.socket.display().to_string(), listed.port.id.to_string())
@@ -214,6 +223,12 @@ fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
     merged
 }
 
+/// What an app may be called in front of a port: its name, and its file-prefix.
+fn names_of(app: &App) -> impl Iterator<Item = &str> {
+    let prefix = app.dir.file_name().and_then(|prefix| prefix.to_str());
+    std::iter::once(app.name.as_str()).chain(prefix)
+}
+
 /// Splits off the name of a running app. Names and devices may both contain colons, so the longest
 /// name that fits is meant.
 fn split_app<'a>(interface: &'a str, apps: &[&'a str]) -> (Option<&'a str>, &'a str) {
@@ -228,8 +243,8 @@ fn split_app<'a>(interface: &'a str, apps: &[&'a str]) -> (Option<&'a str>, &'a 
 }
 
 /// What must be meant for an app where the only one cannot be.
-fn guess_app<'a>(interface: &'a str, apps: &[&str]) -> Option<&'a str> {
-    let (prefix, _) = interface.split_once(':').filter(|_| apps.len() != 1)?;
+fn guess_app(interface: &str, apps: usize) -> Option<&str> {
+    let (prefix, _) = interface.split_once(':').filter(|_| apps != 1)?;
     Some(prefix)
 }
 
@@ -262,8 +277,8 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
 }
 
 /// Everything about an app but its targets.
-fn want(name: Option<&str>) -> anyhow::Result<Wanted> {
-    let app = match discover::find(name, &DiscoverOptions::default()) {
+fn want(name: Option<&str>, settings: &Arc<Settings>) -> anyhow::Result<Wanted> {
+    let app = match settings.find(name) {
         Ok(app) => app,
         // Without telemetry there are no port names, but the packets may still be had.
         Err(FindError::NoTelemetry(app)) if convention(&app).exists() => app,
@@ -274,7 +289,8 @@ fn want(name: Option<&str>) -> anyhow::Result<Wanted> {
     let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
     let address = running.app.socket.display().to_string();
     let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
-    Ok(Wanted { app, socket, targets, known, address, asked })
+    let settings = Arc::clone(settings);
+    Ok(Wanted { app, socket, targets, known, address, settings, asked })
 }
 
 fn ask(app: App) -> Running {
@@ -353,10 +369,16 @@ mod tests {
     }
 
     #[test]
+    fn apps_are_called_by_their_names_and_their_prefixes() {
+        let app = App { name: "fwd".into(), dir: "/var/run/dpdk/fwd-17".into(), ..app("x") };
+        assert_eq!(names_of(&app).collect::<Vec<_>>(), ["fwd", "fwd-17"]);
+    }
+
+    #[test]
     fn an_unknown_app_is_asked_for_unless_only_one_runs() {
-        assert_eq!(guess_app("refl:0", &["a", "b"]), Some("refl"));
-        assert_eq!(guess_app("any", &["a", "b"]), None);
-        assert_eq!(guess_app("0000:03:00.0", &["a"]), None);
+        assert_eq!(guess_app("refl:0", 2), Some("refl"));
+        assert_eq!(guess_app("any", 2), None);
+        assert_eq!(guess_app("0000:03:00.0", 1), None);
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl Interface {
 pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     let name = args.source.interfaces.first().map_or("any", String::as_str);
     if args.list_interfaces {
-        return interfaces(&interface::running(), args.json).map(Some);
+        let settings = args.source.config.load()?.settings;
+        return interfaces(&interface::running(&settings), args.json).map(Some);
     }
     let text = if args.list_data_link_types {
         format!("Data link types for {name} (use option -y to set):\n  EN10MB (Ethernet)\n")

@@ -22,7 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Captures until told to stop.
 pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::Result<ExitCode> {
     let program = args.compiler().compile_for_app(expression)?;
-    let wanted = interface::resolve(&args.source.interfaces, args.source.app.as_deref())?;
+    let source = &args.source;
+    let found = source.config.load()?.settings;
+    let wanted = interface::resolve(&source.interfaces, source.app.as_deref(), found)?;
     let sources = wanted
         .iter()
         .map(|wanted| open(args, wanted, &program))

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_capture::recorder::{self, Fire, PacketTrigger};
-use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::finding::{Finding, LINTS};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::Event;
@@ -22,7 +21,6 @@ use self::socket::Socket;
 use super::interface::Wanted;
 use super::say;
 use crate::{USAGE, output};
-use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
 
 /// Time between two looks at the findings of an app.
@@ -93,9 +91,10 @@ impl Watch {
         });
         let lints = lints.collect::<Vec<_>>();
         for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
-            let app = Settings::default().find(Some(&wanted.app))?;
+            let app = wanted.settings.find(Some(&wanted.address))?;
+            let session = Session::new(app, &wanted.settings);
             let (lints, fire) = (lints.clone(), fire.clone());
-            thread::spawn(move || watch_findings(app, &lints, &fire));
+            thread::spawn(move || watch_findings(session, &lints, &fire));
         }
         listen_for_signal(fire.clone())?;
         let names = wanted.iter().flat_map(Wanted::names).collect::<Vec<_>>().join(", ");
@@ -121,8 +120,7 @@ fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn watch_findings(app: App, lints: &[&'static str], fire: &Fire) {
-    let mut session = Session::new(app, &Settings::default());
+fn watch_findings(mut session: Session, lints: &[&'static str], fire: &Fire) {
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();

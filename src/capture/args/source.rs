@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use pmdscope_capture::layout::TEE_PACKET_TSC;
 
+use crate::config::ConfigArg;
+
 use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
 
 /// Bytes per ring: 80 ms at a million packets of 64 bytes per second.
@@ -21,9 +23,12 @@ pub(crate) struct SourceArgs {
     #[arg(short, long = "interface", value_name = "PREFIX:PORT[:QUEUE]")]
     pub(in super::super) interfaces: Vec<String>,
 
-    /// App of interfaces without a prefix, by DPDK file-prefix
-    #[arg(short, long, value_name = "PREFIX")]
+    /// App of interfaces without a prefix, by its name or DPDK file-prefix
+    #[arg(short, long, value_name = "NAME")]
     pub(in super::super) app: Option<String>,
+
+    #[command(flatten)]
+    pub(in super::super) config: ConfigArg,
 
     /// Keep one packet in N of those that pass the filter
     #[arg(long, value_name = "N")]
