@@ -22,7 +22,7 @@ DASHBOARDS = {"fleet": fleet, "app": app, "pools": pools, "lcores": lcores, "cap
 def texts():
     """Name of each dashboard, and its JSON."""
     for name, module in DASHBOARDS.items():
-        yield name, json.dumps(module.DASHBOARD, indent=2) + "\n"
+        yield name, json.dumps(module.DASHBOARD, indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments):
@@ -35,8 +35,8 @@ def main(arguments):
         path = HERE / "json" / f"{name}.json"
         if not arguments:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path))
     for path in stale:
         print(f"{path} is not what build.py writes: run dashboards/grafana/build.py",

@@ -193,8 +193,9 @@ class Linter:
                         if step["id"] == "organize")
         there = (of_series | set(organize["renameByName"].values())) - set(organize["excludeByName"])
         for override in panel["fieldConfig"]["overrides"]:
-            name = override["matcher"]["options"]
-            self.check(name in there, "table-column", f"no column {name}")
+            if override["matcher"]["id"] == "byName":
+                name = override["matcher"]["options"]
+                self.check(name in there, "table-column", f"no column {name}")
         return there
 
     def target(self, target, kind, variables):

@@ -15,7 +15,7 @@ OF_ALERTS = OF_TARGETS | {"alertname", "alertstate", "severity", "app", "port", 
 def dashboards():
     """Name and JSON of every dashboard."""
     paths = sorted((DASHBOARDS / "grafana" / "json").glob("*.json"))
-    return {path.stem: json.loads(path.read_text()) for path in paths}
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def panels(dashboard):

@@ -81,8 +81,9 @@ def overlap(boards):
 
 def column_link(boards):
     """Lets a table's link ask for a column that is not there."""
-    table = first(boards["fleet"], "table")
-    table["fieldConfig"]["overrides"][0]["properties"][0]["value"][0]["url"] += "${__data.fields.x}"
+    overrides = first(boards["fleet"], "table")["fieldConfig"]["overrides"]
+    app = next(entry for entry in overrides if entry["matcher"]["options"] == "app")
+    app["properties"][0]["value"][0]["url"] += "${__data.fields.x}"
 
 
 LINK = {"title": "x", "targetBlank": False}

@@ -179,6 +179,11 @@ def column(name, unit=None, *, thresholds=None, mappings=None, links=None, decim
                            if value is not None]}
 
 
+# `empty` is for a table without rows; a cell without a value is only not known.
+UNKNOWN_CELLS = {"matcher": {"id": "byType", "options": "number"},
+                 "properties": [{"id": "noValue", "value": "–"}]}
+
+
 def table(title, why, targets, *, columns, hide=(), sort=None, size=(24, 8), **more):
     """Series as rows. `targets` pairs a column's name with its expression; labels come first."""
     queries = [query(expr, format="table", instant=True, range=False) for _, expr in targets]
@@ -197,7 +202,7 @@ def table(title, why, targets, *, columns, hide=(), sort=None, size=(24, 8), **m
     custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False,
               "filterable": True}
     return panel("table", title, why, queries, "short", size=size, custom=custom, options=options,
-                 overrides=columns, transformations=transformations, **more)
+                 overrides=[UNKNOWN_CELLS, *columns], transformations=transformations, **more)
 
 
 def placed(rows):

@@ -35,7 +35,8 @@ LEAKS = ("Who loses them", [
           "last, worst first: a source line at level 2, a queue or stage at level 1. `pmdscope "
           "leaks --write` on the host writes the lost packets themselves.",
           [("Lost", "dpdk_mbuf_leak_site_mbufs{@pool} > 0"),
-           ("Growth", "deriv(dpdk_mbuf_leak_site_mbufs{@pool}[@])")],
+           ("Growth", "deriv(dpdk_mbuf_leak_site_mbufs{@pool}[@]) "
+            "and dpdk_mbuf_leak_site_mbufs{@pool} > 0")],
           columns=[column("Lost", "short", thresholds=above((1, RED))),
                    column("Growth", "cps", decimals=2, thresholds=above((0.001, RED)))],
           sort="Lost", empty="No mbuf is lost.", links=[runbook("DpdkMbufLeak")]),
