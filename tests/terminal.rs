@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pmdscope_telemetry::record::{Recorder, Recording};
+use pmdscope_telemetry::world::World;
+
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
@@ -20,11 +23,17 @@ struct Recorded {
 
 impl Recorded {
     fn start(test: &str, environment: &str) -> Self {
+        let recorded = Self::run(test, environment, "");
+        recorded.wait_for("help  q quit");
+        recorded
+    }
+
+    fn run(test: &str, environment: &str, arguments: &str) -> Self {
         let directory =
             std::env::temp_dir().join(format!("pmdscope_{test}_{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let command = format!(
-            "stty rows 24 cols 80; echo $$ >{0}/pid; {environment} exec {1} top",
+            "stty rows 24 cols 80; echo $$ >{0}/pid; {environment} exec {1} top {arguments}",
             directory.display(),
             env!("CARGO_BIN_EXE_pmdscope")
         );
@@ -35,9 +44,7 @@ impl Recorded {
             .stdout(Stdio::null())
             .spawn()
             .expect("script(1) of the package bsdutils");
-        let recorded = Self { script, directory };
-        recorded.wait_for("help  q quit");
-        recorded
+        Self { script, directory }
     }
 
     fn output(&self) -> String {
@@ -98,6 +105,26 @@ fn assert_given_back(output: &str) {
 #[test]
 fn q_gives_the_terminal_back() {
     let mut top = Recorded::start("quit", "");
+    top.press("q");
+    assert_given_back(&top.finish());
+}
+
+#[test]
+fn a_recording_is_played_to_its_end_and_gone_through() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("incident.jsonl.zst");
+    let begin_ns = 1_800_000_000_000_000_000;
+    let recording = Recording { path: path.clone(), ..Recording::default() };
+    let mut recorder = Recorder::create(recording, begin_ns).unwrap();
+    for round in 0..3 {
+        let (now_ns, realtime_ns) = (1 + round * 100_000_000, begin_ns + round * 100_000_000);
+        recorder.record(&World { now_ns, realtime_ns, ..World::default() }, 0).unwrap();
+    }
+    recorder.finish().unwrap();
+    let mut top = Recorded::run("replay", "TZ=UTC", &format!("--replay {}", path.display()));
+    top.wait_for("end of");
+    top.press(",");
+    top.wait_for("held");
     top.press("q");
     assert_given_back(&top.finish());
 }

@@ -142,7 +142,7 @@ impl Timeline for Replay {
     fn strip(&self) -> Option<Strip> {
         Some(Strip {
             at: self.at(),
-            realtime_ns: self.world().realtime_ns,
+            realtime_ns: self.shown.as_ref().map_or(self.at(), |shown| shown.world.realtime_ns),
             span: self.span,
             marks: self.marks.clone(),
             place: Place::Replay { motion: self.motion, speed: self.speed },
