@@ -82,7 +82,7 @@ fn load(path: &Path, required: bool) -> Result<Config, ConfigError> {
     match fs::read(&path) {
         Ok(bytes) => parse(&bytes).map_err(|problems| ConfigError::Wrong { path, problems }),
         Err(error) if !required && error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
-        Err(source) => Err(ConfigError::Unreadable { path, source }),
+        Err(why) => Err(ConfigError::Unreadable { path, why }),
     }
 }
 

@@ -67,10 +67,12 @@ pub(crate) struct Args {
     openmetrics: bool,
 }
 
+/// The same range as in the configuration file, so that what is printed can be loaded.
 fn time(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(1)..=Duration::from_secs(3600);
     duration::parse(text)
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "give a number with a unit, such as 500ms, 5s or 1m".to_owned())
+        .filter(|duration| range.contains(duration))
+        .ok_or_else(|| "give a duration from 1ms to 1h, such as 500ms, 5s or 1m".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

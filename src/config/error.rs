@@ -12,12 +12,12 @@ const QUOTE: usize = 60;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read the configuration {}: {source}; --config none does without", .path.display())]
+    #[error("cannot read the configuration {}: {why}; --config none does without", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// The cause; told above already, so it is no source.
+        why: io::Error,
     },
     /// It says what makes no sense.
     #[error("{}", lines(.path, .problems))]

@@ -1,6 +1,6 @@
 //! `[export]`: what the exporter serves, where, and to whom.
 
-use super::{HOUR, MILLISECOND, MINUTE, SECOND, text};
+use super::{HOUR, MILLISECOND, text};
 use crate::config::Config;
 use crate::config::key::{Key, Table};
 use crate::config::kind::{Count, Flag, List, Maybe, Time};
@@ -26,7 +26,7 @@ pub(super) fn table() -> Table {
         ),
         Key::new(
             "timeout",
-            Time(10 * MILLISECOND, MINUTE),
+            Time(MILLISECOND, HOUR),
             |c| &mut c.export.timeout,
             r#""5s""#,
             "Longest time for one scrape; the timeout that Prometheus announces shortens it",
@@ -83,7 +83,7 @@ pub(super) fn table() -> Table {
         ),
         Key::new(
             "otlp_interval",
-            Time(SECOND, HOUR),
+            Time(MILLISECOND, HOUR),
             |c| &mut c.export.otlp_interval,
             r#""15s""#,
             "Time between two pushes",
