@@ -21,7 +21,9 @@ use std::process::ExitCode;
 use pmdscope_capture::filter;
 
 use self::args::Command;
-pub(crate) use self::args::{Args, explain};
+pub(crate) use self::args::{Args, explain, parse_bytes};
+pub(crate) use self::signals::is_ignored;
+pub(crate) use self::status::Line;
 use crate::output;
 
 /// Does what the command line asks for.

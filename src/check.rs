@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
+use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding::{self, Finding, Severity};
-use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::world::{Member, Status, World};
+use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
 use crate::session::AppArg;
+use crate::source::{ReplayArg, Source};
 use crate::{FAILED, output};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -27,45 +27,67 @@ Examples:
   pmdscope check                        all apps, four samples a second for two seconds
   pmdscope check -a reflector --for 30  also finds slow leaks
   pmdscope check --json | jq .ok
+  pmdscope check -q -a fwd              for probes and cron: silent when all is well
+  pmdscope check --replay incident.jsonl.zst
+                                        all that was wrong while it was recorded
 
 Exit codes: 0 no finding; 1 a finding of severity warning or critical, an app
-that cannot be asked, or no app at all; 2 wrong usage. Findings of severity info
-are printed and do not count.")]
+that cannot be asked or is expected and does not run, or no app at all; 2 wrong
+usage or configuration. Findings of severity info are printed and do not count.
+
+A probe needs a timeout longer than --for, with a second for apps that do not
+answer: timeoutSeconds: 5 in Kubernetes.")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
 
+    #[command(flatten)]
+    replay: ReplayArg,
+
     /// Watch that long, 1 to 3600, and report all that was found meanwhile; longer finds slower
     /// trouble
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 2,
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 2, conflicts_with = "replay",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print one line per finding, and nothing when all is well
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut fleet = args.app.fleet()?;
+    let mut source = match args.replay.player(&args.app)? {
+        Some(player) => Source::whole(player, &args.app),
+        None => Source::rounds(&args.app, STEP, args.rounds())?,
+    };
     let mut seen = Seen::default();
-    let end = Instant::now() + Duration::from_secs(args.seconds);
-    let mut next = Instant::now();
-    fleet.sample(ROUND_TIMEOUT);
-    while next < end {
-        seen.note(&fleet.world);
-        next += STEP;
-        thread::sleep(next.saturating_duration_since(Instant::now()));
-        fleet.sample(ROUND_TIMEOUT);
+    while source.advance()? {
+        seen.note(source.world());
     }
-    seen.add_to(&mut fleet.world);
-    let verdict = Verdict::of(&fleet.world);
+    source.tell_notes();
+    let mut world = source.world().clone();
+    seen.add_to(&mut world);
+    let verdict = Verdict::of(&world);
     if args.json {
         output::print_json(&verdict)?;
+    } else if args.quiet {
+        output::print(&verdict.lines())?;
     } else {
-        output::print(&verdict.text(&fleet.world))?;
+        output::print(&verdict.text(&world))?;
     }
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+impl Args {
+    /// Samples, with the first.
+    fn rounds(&self) -> u64 {
+        let steps = Duration::from_secs(self.seconds).as_nanos() / STEP.as_nanos();
+        u64::try_from(steps).unwrap_or(u64::MAX).saturating_add(1)
+    }
 }
 
 /// Findings of earlier samples, the newest of each app, lint and subject.
@@ -82,6 +104,13 @@ impl Seen {
 
     /// Trouble that has passed is still trouble of the time that was watched.
     fn add_to(self, world: &mut World) {
+        for past in &self.0 {
+            if world.find(&past.app).is_none() {
+                let reason = "ended before the recording did".to_owned();
+                let (app, class) = (past.app.clone(), ErrorClass::Refused);
+                world.apply(Event::Lost { app, class, reason, finding: None });
+            }
+        }
         for app in &mut world.apps {
             let past = self.0.iter().filter(|past| past.app == app.name);
             let past: Vec<_> =
@@ -128,13 +157,16 @@ impl<'a> Verdict<'a> {
         }
     }
 
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.apps.iter().flat_map(|app| app.findings)
+    }
+
+    fn lines(&self) -> String {
+        self.findings().map(|finding| finding_line(finding) + "\n").collect()
+    }
+
     fn text(&self, world: &World) -> String {
-        let mut out = String::new();
-        for app in &self.apps {
-            for finding in app.findings {
-                out += &finding_text(finding);
-            }
-        }
+        let mut out: String = self.findings().map(finding_text).collect();
         if out.is_empty() {
             let ports: usize = world.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = self.apps.len();
@@ -149,24 +181,21 @@ fn some(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-fn finding_text(finding: &Finding) -> String {
+fn finding_line(finding: &Finding) -> String {
     let about = format!("{} {}", finding.app, finding.subject);
-    format!(
-        "{}: {}: {}: {}\n    threshold: {}\n    what to do: {}\n",
-        about.trim_end(),
-        finding.severity.word(),
-        finding.lint,
-        finding.evidence,
-        finding.threshold,
-        finding.advice
-    )
+    let severity = finding.severity.word();
+    format!("{}: {severity}: {}: {}", about.trim_end(), finding.lint, finding.evidence)
+}
+
+fn finding_text(finding: &Finding) -> String {
+    let Finding { threshold, advice, .. } = finding;
+    let line = finding_line(finding);
+    format!("{line}\n    threshold: {threshold}\n    what to do: {advice}\n")
 }
 
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use pmdscope_telemetry::error::ErrorClass;
-    use pmdscope_telemetry::world::Event;
 
     use super::*;
 
@@ -193,6 +222,8 @@ mod tests {
     fn findings_are_printed_with_threshold_and_advice() {
         let world = lost(Some(finding(Severity::Critical)));
         assert_snapshot!(Verdict::of(&world).text(&world));
+        let lines = Verdict::of(&world).lines();
+        assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
     }
 
     #[test]

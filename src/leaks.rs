@@ -7,16 +7,15 @@ mod report;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::leak::LedgerSample;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::world::World;
 
 use crate::session::AppArg;
+use crate::source::{AtArg, ReplayArg, Source};
 use crate::{FAILED, output, top};
 
 /// Samples from which on a trend of our own is believed.
@@ -34,6 +33,7 @@ Examples:
   pmdscope leaks                             one row per site that loses mbufs
   pmdscope leaks -a reflector --explain      where every mbuf of each pool is
   pmdscope leaks --write leaked.pcapng -N 4  the lost packets, with a comment each
+  pmdscope leaks --replay DIR --at 08:56:00  as it was recorded at that time
 
 Level 0 (a stock app, DPDK 23.03 or newer) shows which pool drains and when it is
 empty, level 1 (libpmdscope) also the queue or stage that loses mbufs, level 2
@@ -45,8 +45,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
 
+    #[command(flatten)]
+    replay: ReplayArg,
+
+    #[command(flatten)]
+    at: AtArg,
+
     /// Report again and again
-    #[arg(long)]
+    #[arg(long, conflicts_with = "replay")]
     watch: bool,
 
     /// Seconds between two samples, 0.1 to 60
@@ -58,7 +64,7 @@ pub(crate) struct Args {
     json: bool,
 
     /// Write lost packets as pcapng, or to standard output for -
-    #[arg(long, value_name = "FILE", group = "act", conflicts_with_all = ["watch", "json"])]
+    #[arg(long, value_name = "FILE", group = "act", conflicts_with_all = ["watch", "json", "replay"])]
     write: Option<PathBuf>,
 
     /// Packets to write for each site, 1 to 4096
@@ -74,12 +80,12 @@ pub(crate) struct Args {
 
     /// Write stamps for so long, 1 to 86400 seconds, also in an app that does so only by need
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60",
-          group = "act", conflicts_with_all = ["watch", "json"],
+          group = "act", conflicts_with_all = ["watch", "json", "replay"],
           value_parser = clap::value_parser!(u32).range(1..=86400))]
     arm: Option<u32>,
 
     /// Stop writing stamps
-    #[arg(long, group = "act", conflicts_with_all = ["watch", "json"])]
+    #[arg(long, group = "act", conflicts_with_all = ["watch", "json", "replay"])]
     disarm: bool,
 
     /// Print whether and when stamps are written
@@ -94,31 +100,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.write {
         return packets::run(&args.app, path, args.per_site);
     }
-    let mut fleet = args.app.fleet()?;
-    let mut next = Instant::now();
-    fleet.sample(ROUND_TIMEOUT);
+    let mut source = match args.replay.player(&args.app)? {
+        Some(player) => Source::steps(player, &args.app, &args.at, args.interval, 1)?,
+        None => Source::live(&args.app, args.interval)?,
+    };
+    source.advance()?;
+    source.tell_notes();
     if let Some(pool) = &args.explain {
-        return explain(&fleet.world, pool.as_deref());
+        return explain(source.world(), pool.as_deref());
     }
     if args.mode {
-        output::print(&report::modes(&fleet.world))?;
-        return Ok(verdict(&fleet.world));
+        output::print(&report::modes(source.world()))?;
+        return Ok(verdict(source.world()));
     }
-    for _ in 1..samples(&fleet.world) {
-        wait(&mut next, args.interval);
-        fleet.sample(ROUND_TIMEOUT);
+    for _ in 1..samples(source.world()) {
+        source.advance()?;
     }
-    while print(args, &fleet.world)? && args.watch {
-        wait(&mut next, args.interval);
-        fleet.sample(ROUND_TIMEOUT);
-    }
-    Ok(verdict(&fleet.world))
-}
-
-/// Keeps the pace of the clock instead of adding the time of each round.
-fn wait(next: &mut Instant, interval: Duration) {
-    *next += interval;
-    thread::sleep(next.saturating_duration_since(Instant::now()));
+    while print(args, source.world())? && args.watch && source.advance()? {}
+    Ok(verdict(source.world()))
 }
 
 /// Samples before the first report: libpmdscope has its trends, those of a stock app are our own.

@@ -10,8 +10,10 @@ mod extcap;
 mod leaks;
 mod ls;
 mod output;
+mod record;
 mod sandbox;
 mod session;
+mod source;
 mod top;
 mod watch;
 
@@ -45,6 +47,7 @@ enum Command {
     Check(check::Args),
     Leaks(leaks::Args),
     Export(export::Args),
+    Record(record::Args),
     Capture(Box<capture::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -97,6 +100,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Leaks(args) => leaks::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),

@@ -2,20 +2,23 @@
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use jiff::tz::TimeZone;
+use pmdscope_telemetry::record::Player;
 use pmdscope_tui::report::{self, Document};
-use pmdscope_tui::run::{Options, run as run_display};
+use pmdscope_tui::run::{Feed, Options, run as run_display};
 use pmdscope_tui::theme::Theme;
+use pmdscope_tui::timeline::Span;
 use pmdscope_tui::timeline::live::Live;
+use pmdscope_tui::timeline::replay::{News, Replay};
+use pmdscope_tui::timeline::tape::Tape;
 use pmdscope_tui::view::View;
 
 use crate::session::AppArg;
-use crate::{Usage, output, watch};
+use crate::source::{AtArg, ReplayArg, Source};
+use crate::{Usage, output, source, watch};
 
 /// Show what all DPDK apps do: packet rates, queue depths, pools, poll loops, findings
 #[derive(clap::Args)]
@@ -26,6 +29,10 @@ Examples:
   pmdscope top -a reflector       one app, also one that starts later
   pmdscope top --once             text, rates over one second
   pmdscope top --json -n 60 -i 1  a line of JSON per second, for a minute
+  pmdscope top --once --replay incident.jsonl.zst --at -90s
+                                  as it was recorded, 90 seconds before the end
+  pmdscope top --replay incident.jsonl.zst
+                                  plays it; space holds, ? shows the other keys
 
 JSON: {\"schema\":1, \"apps\":[{\"app\", \"state\", \"findings\":[...], \"model\":{\"sample\",
 \"interval_s\", \"ports\":[{\"rx_pps\", ...}], \"queues\", \"pools\", \"lcores\"}}]}
@@ -33,6 +40,12 @@ A rate that is not known is null.")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
+
+    #[command(flatten)]
+    replay: ReplayArg,
+
+    #[command(flatten)]
+    at: AtArg,
 
     /// Print all views as text and end
     #[arg(long)]
@@ -73,24 +86,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Prints one report per interval; each shows the rates of the interval before.
 fn print(args: &Args) -> Result<()> {
-    let view = View::new(theme(args), millis(args.interval), jiff::tz::TimeZone::system());
-    let mut fleet = args.app.fleet()?;
-    let mut start = Instant::now();
-    fleet.sample(ROUND_TIMEOUT);
-    for _ in 0..args.n.unwrap_or(1) {
-        // Keeps the pace of the clock instead of adding the time of each round.
-        start += args.interval;
-        thread::sleep(start.saturating_duration_since(Instant::now()));
-        fleet.sample(ROUND_TIMEOUT);
+    let reports = args.n.unwrap_or(1);
+    let mut source = match args.replay.player(&args.app)? {
+        Some(player) => Source::steps(player, &args.app, &args.at, args.interval, reports)?,
+        None => Source::live(&args.app, args.interval)?,
+    };
+    source.prepare();
+    let view = View::new(theme(args), millis(args.interval), source.time_zone());
+    for _ in 0..reports {
+        if !source.advance()? {
+            break;
+        }
+        let world = source.world();
         let read_on = if args.json {
-            output::print_json(&Document::of(&fleet.world))?
+            output::print_json(&Document::of(world))?
         } else {
-            output::print(&report::text(&fleet.world, &view))?
+            output::print(&report::text(world, &view))?
         };
         if !read_on {
             break;
         }
     }
+    source.tell_notes();
     Ok(())
 }
 
@@ -99,14 +116,40 @@ fn display(args: &Args) -> Result<()> {
         let what = "top needs a terminal on standard input and output; use --once or --json";
         return Err(Usage(what).into());
     }
-    let options =
-        Options { theme: theme(args), interval_ms: millis(args.interval), mouse: !args.no_mouse };
-    let (chosen, settings) = (args.app.app.clone(), Settings::default());
+    // Two threads read it: one shows it, one looks for findings.
+    match (args.replay.player(&args.app)?, args.replay.player(&args.app)?) {
+        (Some(player), Some(again)) => display_replay(args, player, again),
+        _ => display_live(args),
+    }
+}
+
+fn display_live(args: &Args) -> Result<()> {
+    let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
     let live = |feed| {
         watch::start(feed, chosen, settings);
         Live::default()
     };
-    run_display(options, live).context("cannot use the terminal")
+    run_display(options(args, TimeZone::system()), live).context("cannot use the terminal")
+}
+
+fn display_replay(args: &Args, player: Player, again: Player) -> Result<()> {
+    let (oldest, newest) = player.span();
+    let start = match &args.at.at {
+        Some(at) => at.resolve((oldest, newest), player.utc_offset_s())?,
+        None => oldest,
+    };
+    let options = options(args, source::time_zone(&player));
+    let (tape, again) = (Tape::new(player), Tape::new(again));
+    let replay = |feed: Feed<News>| {
+        let span = Span { oldest, newest };
+        Replay::start(tape, again, span, start, move |news| feed.send(news))
+    };
+    run_display(options, replay).context("cannot use the terminal")
+}
+
+fn options(args: &Args, zone: TimeZone) -> Options {
+    let (theme, interval_ms) = (theme(args), millis(args.interval));
+    Options { theme, interval_ms, mouse: !args.no_mouse, zone }
 }
 
 fn theme(args: &Args) -> Theme {

@@ -17,6 +17,7 @@ use pmdscope_capture::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use self::files::FileArgs;
 pub(crate) use self::refused::explain;
 pub(super) use self::source::SourceArgs;
+pub(crate) use self::value::parse_bytes;
 use super::recorder::RecorderArgs;
 use super::say;
 use super::trigger;

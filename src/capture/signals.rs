@@ -49,7 +49,7 @@ fn take_pipes_as_errors() -> std::io::Result<()> {
 }
 
 /// The parent had the signal ignored.
-fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored_in(&status, signal)
 }

@@ -74,13 +74,13 @@ impl fmt::Display for Status {
 
 /// A line that is drawn over itself.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     drawn: bool,
 }
 
 impl Line {
     /// What to write to show a text, cut to the width of the terminal.
-    pub(super) fn show(&mut self, text: &str, columns: usize) -> String {
+    pub(crate) fn show(&mut self, text: &str, columns: usize) -> String {
         self.drawn = true;
         // A full line would wrap, and be there twice.
         let text = text.chars().take(columns.saturating_sub(1)).collect::<String>();
@@ -88,7 +88,7 @@ impl Line {
     }
 
     /// What to write before anything else.
-    pub(super) fn clear(&mut self) -> &'static str {
+    pub(crate) fn clear(&mut self) -> &'static str {
         if std::mem::take(&mut self.drawn) { "\r\x1b[K" } else { "" }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes, with K, M, G, T behind it or not.
-pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || "not a number of bytes, such as 500000, 64K, 100M, 10G or 1T".to_owned();
     scaled(text, &BINARY, 1).ok_or_else(wrong)
 }

@@ -13,6 +13,8 @@ const LEVEL: i32 = 3;
 /// Compresses lines.
 pub(super) struct Frame {
     encoder: Encoder<'static, Vec<u8>>,
+    /// Keeps its memory: the encoder is called once a line, not once a number.
+    line: Vec<u8>,
     span: Span,
 }
 
@@ -27,13 +29,20 @@ impl Frame {
     pub(super) fn begin(offset: u64) -> io::Result<Self> {
         let mut encoder = Encoder::new(Vec::new(), LEVEL)?;
         encoder.include_checksum(true)?;
-        Ok(Self { encoder, span: Span { offset, first_ns: u64::MAX, last_ns: 0, entries: 0 } })
+        let line = Vec::new();
+        Ok(Self {
+            encoder,
+            line,
+            span: Span { offset, first_ns: u64::MAX, last_ns: 0, entries: 0 },
+        })
     }
 
     /// Appends a line.
     pub(super) fn push(&mut self, entry: &Entry<'_>) -> io::Result<()> {
-        serde_json::to_writer(&mut self.encoder, entry)?;
-        self.encoder.write_all(b"\n")?;
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, entry)?;
+        self.line.push(b'\n');
+        self.encoder.write_all(&self.line)?;
         self.span.take(entry.realtime_ns());
         Ok(())
     }

@@ -1,0 +1,273 @@
+//! `pmdscope record`: what all apps say, on disk, for a look at it later.
+
+mod status;
+mod stop;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use pmdscope_telemetry::record::{Recorder, Recording};
+use pmdscope_telemetry::world::{Member, Status};
+use pmdscope_telemetry::{Fleet, Settings};
+
+use self::status::Progress;
+use self::stop::Stop;
+use crate::capture::parse_bytes;
+use crate::session::AppArg;
+use crate::{duration, top};
+
+/// How often to look for new apps.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// What `--always` means where nothing else is said.
+const ALWAYS_INTERVAL: Duration = Duration::from_millis(100);
+const ALWAYS_KEEP: Duration = Duration::from_secs(30 * 60);
+const ALWAYS_SIZE: u64 = 1 << 30;
+
+/// Time between two rounds otherwise.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many files the time or the size that is kept has.
+const FILES: u32 = 30;
+
+/// Record what all apps say, to look at it later: top, check and leaks with --replay
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope record                         all apps, once a second, until ^C
+  pmdscope record -w incident.jsonl.zst --for 60 -i 0.1
+  pmdscope record --always -w /var/lib/pmdscope
+                                          the last 30 minutes at 10 Hz, for ever
+  pmdscope check --replay incident.jsonl.zst
+  pmdscope top --once --replay /var/lib/pmdscope --at -90s
+  zstdcat incident.jsonl.zst | jq -c .sample.ports
+
+SIZE is a number of bytes with K, M, G or T behind it, TIME one of seconds with s,
+of minutes with m, of hours with h. A full disk pauses the recording; what was
+missed is counted in it. Exit codes: 0 recorded; 1 failed; 2 wrong usage.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    app: AppArg,
+
+    /// File to write; or a directory, where files are named by their time
+    #[arg(short, long, value_name = "FILE|DIR", default_value = "./",
+          value_hint = clap::ValueHint::AnyPath)]
+    write: PathBuf,
+
+    /// Keep the last minutes for ever: -i 0.1 --keep 30m --max-size 1G, and wait for apps that do not
+    /// run yet
+    #[arg(long)]
+    always: bool,
+
+    /// Seconds between two samples, 0.1 to 60 [default: 1]
+    #[arg(short, long, value_name = "SECONDS", value_parser = top::interval)]
+    interval: Option<Duration>,
+
+    /// End after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+
+    /// Begin another file when this one has so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    rotate_size: Option<u64>,
+
+    /// Begin another file after so long
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    rotate_age: Option<Duration>,
+
+    /// Delete complete files that ended longer ago
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    keep: Option<Duration>,
+
+    /// Delete the oldest files when there are more bytes
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_size: Option<u64>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text).filter(|time| *time >= Duration::from_secs(1));
+    time.ok_or_else(|| "not a time of 1s or more, such as 90s, 30m or 2h".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let stop = Stop::new()?;
+    let mut settings = args.app.settings()?;
+    if let Some(name) = &args.app.app {
+        settings.rules.expected.apps.retain(|expected| expected.name == *name);
+    }
+    let mut fleet = if args.always { Fleet::new(settings.clone()) } else { args.app.fleet()? };
+    let found = look_out(args, settings);
+    let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
+    let mut recorder = Recorder::create(args.recording(), now_ns)?;
+    let mut progress = Progress::new(args.quiet);
+    let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut beat = Beat { next: Instant::now(), interval: args.interval() };
+    loop {
+        let missed = beat.catch_up(Instant::now());
+        for running in found.try_iter() {
+            fleet.see(running);
+        }
+        sample(&mut fleet);
+        recorder.record(&fleet.world, missed)?;
+        progress.show(recorder.totals());
+        beat.next += beat.interval;
+        if end.is_some_and(|end| beat.next > end) || stop.wait(beat.next)? {
+            break;
+        }
+    }
+    progress.end(&recorder.finish()?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Looks for apps that come. This may take long where one is stuck, so it is done beside.
+fn look_out(args: &Args, settings: Settings) -> Receiver<Vec<App>> {
+    let (found, receiver) = mpsc::channel();
+    let (name, mut at_once) = (args.app.app.clone(), args.always);
+    thread::spawn(move || {
+        // One that was found is not looked for any more: its session connects to it again.
+        let mut missing = at_once || name.is_none();
+        while missing {
+            if !std::mem::take(&mut at_once) {
+                thread::sleep(LOOK);
+            }
+            let running = match &name {
+                None => settings.running(),
+                Some(name) => settings.find(Some(name)).into_iter().collect(),
+            };
+            missing = name.is_none() || running.is_empty();
+            if found.send(running).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Asks all apps. One after the other costs half of what threads do, ten times a second; while one
+/// does not answer, all at once and with less patience, so that the others are asked often.
+fn sample(fleet: &mut Fleet) {
+    let apps: Vec<String> = fleet.asked().map(str::to_owned).collect();
+    let lost = |app: &Member| matches!(app.status, Status::Lost { .. });
+    if apps.is_empty() || apps.iter().any(|app| fleet.world.find(app).is_some_and(lost)) {
+        return fleet.sample(ROUND_TIMEOUT / 4);
+    }
+    for app in apps {
+        if let Some(mut session) = fleet.lend(&app) {
+            let news = session.sample(ROUND_TIMEOUT);
+            fleet.take_back(session, news);
+        }
+    }
+}
+
+/// The pace of the rounds.
+struct Beat {
+    next: Instant,
+    interval: Duration,
+}
+
+impl Beat {
+    /// Passes over those that are over, and says how many.
+    fn catch_up(&mut self, now: Instant) -> u64 {
+        let late = now.saturating_duration_since(self.next).as_nanos();
+        let missed = late / self.interval.as_nanos().max(1);
+        let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+        self.next += self.interval * missed;
+        missed.into()
+    }
+}
+
+impl Args {
+    fn interval(&self) -> Duration {
+        let usual = if self.always { ALWAYS_INTERVAL } else { INTERVAL };
+        self.interval.unwrap_or(usual)
+    }
+
+    fn recording(&self) -> Recording {
+        let keep = self.keep.or(self.always.then_some(ALWAYS_KEEP));
+        let max_size = self.max_size.or(self.always.then_some(ALWAYS_SIZE));
+        let part = |keep: Duration| (keep / FILES).max(Duration::from_secs(1));
+        let mut path = self.write.clone();
+        if keep.or(self.rotate_age).is_some() || max_size.or(self.rotate_size).is_some() {
+            // One that is not there yet.
+            path.push("");
+        }
+        Recording {
+            path,
+            interval: self.interval(),
+            rotate_size: self.rotate_size.or(max_size.map(|size| size / u64::from(FILES))),
+            rotate_age: self.rotate_age.or(keep.map(part)),
+            keep,
+            max_size,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn recording(words: &str) -> Recording {
+        Cli::try_parse_from(format!("record {words}").split_whitespace()).unwrap().args.recording()
+    }
+
+    #[test]
+    fn one_file_unless_more_is_asked_for() {
+        let one = recording("-w x");
+        assert_eq!((one.path, one.rotate_size, one.rotate_age), ("x".into(), None, None));
+        assert_eq!(recording("").path.as_os_str(), "./");
+        assert_eq!(recording("-w x --rotate-age 1m").path.as_os_str(), "x/");
+    }
+
+    #[test]
+    fn what_is_kept_is_cut_into_files() {
+        let always = recording("--always -w x");
+        assert_eq!(always.path.as_os_str(), "x/");
+        assert_eq!(always.interval, Duration::from_millis(100));
+        assert_eq!(
+            (always.keep, always.max_size),
+            (Some(Duration::from_secs(1800)), Some(1 << 30))
+        );
+        assert_eq!(always.rotate_age, Some(Duration::from_secs(60)));
+        assert_eq!(always.rotate_size, Some((1 << 30) / 30));
+        let less = recording("--always -i 1 --keep 10s --max-size 3M --rotate-size 1M");
+        assert_eq!((less.interval, less.keep), (INTERVAL, Some(Duration::from_secs(10))));
+        assert_eq!((less.rotate_age, less.rotate_size), (Some(INTERVAL), Some(1 << 20)));
+    }
+
+    #[test]
+    fn times_and_sizes_are_checked() {
+        for wrong in ["--keep 5", "--keep 100ms", "--rotate-size 0", "--for 0", "-i 0.01"] {
+            assert!(Cli::try_parse_from(["record"].into_iter().chain(wrong.split(' '))).is_err());
+        }
+    }
+
+    #[test]
+    fn beats_that_are_over_are_counted_and_the_pace_is_kept() {
+        let start = Instant::now();
+        let millis = Duration::from_millis;
+        let mut beat = Beat { next: start, interval: millis(100) };
+        assert_eq!(beat.catch_up(start), 0);
+        assert_eq!(beat.catch_up(start + millis(99)), 0);
+        assert_eq!(beat.catch_up(start + millis(350)), 3);
+        assert_eq!(beat.next, start + millis(300));
+    }
+}

@@ -1,0 +1,150 @@
+//! What people are told of a recording.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use pmdscope_telemetry::record::Totals;
+use pmdscope_tui::number;
+use rustix::termios::tcgetwinsize;
+
+use crate::capture::Line;
+
+/// Time between two lines.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Columns of a terminal that does not tell.
+const COLUMNS: usize = 80;
+
+/// Writes to standard error.
+pub(super) struct Progress {
+    quiet: bool,
+    terminal: bool,
+    line: Line,
+    begun: Instant,
+    /// When the line was drawn last.
+    shown: Option<Instant>,
+    waiting: Option<String>,
+}
+
+impl Progress {
+    pub(super) fn new(quiet: bool) -> Self {
+        Self {
+            quiet,
+            terminal: io::stderr().is_terminal(),
+            line: Line::default(),
+            begun: Instant::now(),
+            shown: None,
+            waiting: None,
+        }
+    }
+
+    /// Tells where the recording is, once a second, and at once when it cannot go on.
+    pub(super) fn show(&mut self, totals: &Totals) {
+        if totals.waiting != self.waiting {
+            self.waiting.clone_from(&totals.waiting);
+            match &self.waiting {
+                Some(reason) => {
+                    let file = totals.file.display();
+                    self.say(&format!("cannot write to {file}: {reason}; waiting"));
+                }
+                None => self.say("recording goes on"),
+            }
+        }
+        let due = self.shown.is_none_or(|shown| shown.elapsed() >= PAUSE);
+        if self.terminal && !self.quiet && due {
+            self.shown = Some(Instant::now());
+            let columns = tcgetwinsize(io::stderr()).map_or(COLUMNS, |size| size.ws_col.into());
+            write(&self.line.show(&line(self.begun.elapsed(), totals), columns));
+        }
+    }
+
+    /// Tells what was recorded.
+    pub(super) fn end(&mut self, totals: &Totals) {
+        let text = summary(self.begun.elapsed(), totals);
+        self.say(&text);
+    }
+
+    fn say(&mut self, text: &str) {
+        if !self.quiet {
+            write(&format!("{}{text}\n", self.line.clear()));
+        }
+    }
+}
+
+/// A closed terminal is no reason to fail.
+fn write(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn line(elapsed: Duration, totals: &Totals) -> String {
+    let mut text = format!(
+        "{} | {}, {} samples",
+        number::seconds(elapsed.as_secs_f64()),
+        some(totals.apps as u64, "app"),
+        number::count(totals.samples)
+    );
+    for (count, what) in troubles(totals) {
+        text += &format!(", {} {what}", number::count(count));
+    }
+    let name = totals.file.file_name().unwrap_or_default();
+    text += &format!(" | {} {}", name.display(), number::bytes(totals.bytes));
+    text
+}
+
+fn summary(elapsed: Duration, totals: &Totals) -> String {
+    let mut text = format!(
+        "{} samples of {} in {}, {} in {}",
+        number::count(totals.samples),
+        some(totals.apps as u64, "app"),
+        number::seconds(elapsed.as_secs_f64()),
+        number::bytes(totals.bytes),
+        match totals.files {
+            1 => totals.file.display().to_string(),
+            files => some(files, "file"),
+        }
+    );
+    for (count, what) in troubles(totals) {
+        text += &format!("; {} {what}", number::count(count));
+    }
+    text
+}
+
+/// What is missing in the recording, as far as something is.
+fn troubles(totals: &Totals) -> impl Iterator<Item = (u64, &'static str)> {
+    let all = [
+        (totals.lost, "unanswered"),
+        (totals.missed, "rounds missed"),
+        (totals.dropped, "rounds not written"),
+    ];
+    all.into_iter().filter(|(count, _)| *count > 0)
+}
+
+fn some(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", number::count(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_where_something_is() {
+        let file = "/var/lib/pmdscope/pmdscope-20261121T085600Z.jsonl.zst".into();
+        let well = Totals {
+            samples: 18_000,
+            apps: 1,
+            bytes: 3 << 20,
+            files: 1,
+            file,
+            ..Totals::default()
+        };
+        let bad = Totals { apps: 2, lost: 7, missed: 3, dropped: 12, files: 4, ..well.clone() };
+        let elapsed = Duration::from_secs(1800);
+        assert_snapshot!(line(elapsed, &well), @"30m00s | 1 app, 18,000 samples | pmdscope-20261121T085600Z.jsonl.zst 3.0 MiB");
+        assert_snapshot!(line(elapsed, &bad), @"30m00s | 2 apps, 18,000 samples, 7 unanswered, 3 rounds missed, 12 rounds not written | pmdscope-20261121T085600Z.jsonl.zst 3.0 MiB");
+        assert_snapshot!(summary(elapsed, &well), @"18,000 samples of 1 app in 30m00s, 3.0 MiB in /var/lib/pmdscope/pmdscope-20261121T085600Z.jsonl.zst");
+        assert_snapshot!(summary(elapsed, &bad), @"18,000 samples of 2 apps in 30m00s, 3.0 MiB in 4 files; 7 unanswered; 3 rounds missed; 12 rounds not written");
+    }
+}

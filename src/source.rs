@@ -1,0 +1,233 @@
+//! Where the worlds of a command come from: apps that run, or a recording of them.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use jiff::tz::{Offset, TimeZone};
+use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
+use pmdscope_telemetry::record::{Moment, Player};
+use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{Fleet, Settings};
+
+use crate::session::AppArg;
+
+/// A recording to look at.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ReplayArg {
+    /// Look at a recording, a file or a directory, instead of apps that run
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) replay: Option<PathBuf>,
+}
+
+/// A moment of a recording.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct AtArg {
+    /// Moment of the recording: RFC 3339, HH:MM:SS in its local time, or -90s for so long before its
+    /// end; without it the end
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub(crate) at: Option<Moment>,
+}
+
+impl ReplayArg {
+    /// The recording, of the chosen app or of all.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or the configuration is wrong.
+    pub(crate) fn player(&self, app: &AppArg) -> Result<Option<Player>> {
+        let Some(path) = &self.replay else { return Ok(None) };
+        Ok(Some(player(path, app.app.as_deref(), &app.settings()?)?))
+    }
+}
+
+fn player(path: &Path, app: Option<&str>, settings: &Settings) -> Result<Player> {
+    let mut player = Player::open(path, settings)?;
+    if let Some(app) = app {
+        player.only(app);
+    }
+    Ok(player)
+}
+
+/// Gives one world after the other.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Of apps that run.
+    Live(Live),
+    /// Of a recording.
+    Replay(Box<Replay>),
+}
+
+/// Samples at the pace of the clock.
+#[derive(Debug)]
+pub(crate) struct Live {
+    fleet: Fleet,
+    interval: Duration,
+    /// When to sample.
+    next: Instant,
+    /// Samples that are left.
+    left: u64,
+}
+
+/// Plays a recording.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    player: Player,
+    app: Option<String>,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+enum Pace {
+    /// All that was recorded.
+    Whole,
+    /// From a moment on, in so many steps.
+    Steps { next_ns: u64, step_ns: u64, left: u64 },
+}
+
+impl Source {
+    /// The chosen apps, sampled in this interval for ever.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, when the only one cannot be asked, or the configuration is wrong.
+    pub(crate) fn live(app: &AppArg, interval: Duration) -> Result<Self> {
+        Self::rounds(app, interval, u64::MAX)
+    }
+
+    /// As [`Source::live`], so many times.
+    pub(crate) fn rounds(app: &AppArg, interval: Duration, left: u64) -> Result<Self> {
+        Ok(Self::Live(Live { fleet: app.fleet()?, interval, next: Instant::now(), left }))
+    }
+
+    /// A whole recording.
+    pub(crate) fn whole(player: Player, app: &AppArg) -> Self {
+        Self::Replay(Box::new(Replay { player, app: app.app.clone(), pace: Pace::Whole }))
+    }
+
+    /// So many worlds of a recording from a moment on, or up to its end.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such moment in it.
+    pub(crate) fn steps(
+        player: Player,
+        app: &AppArg,
+        at: &AtArg,
+        interval: Duration,
+        left: u64,
+    ) -> Result<Self> {
+        let span = player.span();
+        let step_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let next_ns = match &at.at {
+            Some(at) => at.resolve(span, player.utc_offset_s())?,
+            None => span.1.saturating_sub(step_ns.saturating_mul(left.saturating_sub(1))),
+        };
+        let pace = Pace::Steps { next_ns: next_ns.max(span.0), step_ns, left };
+        Ok(Self::Replay(Box::new(Replay { player, app: app.app.clone(), pace })))
+    }
+
+    /// Samples apps that run for the first time: rates are those since then.
+    pub(crate) fn prepare(&mut self) {
+        if let Self::Live(live) = self {
+            live.advance();
+        }
+    }
+
+    /// Goes on to the next world; false when that was the last.
+    ///
+    /// # Errors
+    ///
+    /// When the recording cannot be read, or has nothing of the chosen app.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        match self {
+            Self::Live(live) => Ok(live.advance()),
+            Self::Replay(replay) => replay.advance(),
+        }
+    }
+
+    /// The world that was reached.
+    pub(crate) fn world(&self) -> &World {
+        match self {
+            Self::Live(live) => &live.fleet.world,
+            Self::Replay(replay) => replay.player.world(),
+        }
+    }
+
+    /// Local time where the apps run or ran.
+    pub(crate) fn time_zone(&self) -> TimeZone {
+        match self {
+            Self::Live(_) => TimeZone::system(),
+            Self::Replay(replay) => time_zone(&replay.player),
+        }
+    }
+
+    /// Tells people what is damaged or missing in a recording.
+    pub(crate) fn tell_notes(&self) {
+        let Self::Replay(replay) = self else { return };
+        for note in replay.player.notes() {
+            let _ = writeln!(io::stderr(), "pmdscope: note: {note}");
+        }
+    }
+}
+
+/// Local time where it was recorded.
+pub(crate) fn time_zone(player: &Player) -> TimeZone {
+    Offset::from_seconds(player.utc_offset_s()).unwrap_or(Offset::UTC).to_time_zone()
+}
+
+impl Live {
+    fn advance(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        self.fleet.sample(ROUND_TIMEOUT);
+        // Keeps the pace of the clock instead of adding the time of each round.
+        self.next += self.interval;
+        true
+    }
+}
+
+impl Replay {
+    fn advance(&mut self) -> Result<bool> {
+        let there = match &mut self.pace {
+            Pace::Whole => self.player.next()?.is_some(),
+            Pace::Steps { next_ns, left, .. } if *left == 0 || *next_ns > self.player.span().1 => {
+                return Ok(false);
+            }
+            Pace::Steps { next_ns, step_ns, left } => {
+                self.player.seek(*next_ns)?;
+                *next_ns = next_ns.saturating_add(*step_ns);
+                *left -= 1;
+                true
+            }
+        };
+        let steps = matches!(self.pace, Pace::Steps { .. });
+        if (steps || !there) && self.player.world().apps.is_empty() {
+            self.nobody()?;
+        }
+        Ok(there)
+    }
+
+    /// There may have been apps at other times.
+    fn nobody(&self) -> Result<()> {
+        let apps = self.player.apps();
+        let known = apps.iter().copied().collect::<Vec<_>>().join(", ");
+        match (&self.app, known.is_empty()) {
+            (_, true) => bail!("no app was recorded"),
+            (Some(app), false) if !apps.contains(app.as_str()) => {
+                bail!("no app named {app:?} was recorded; there is {known}")
+            }
+            _ if matches!(self.pace, Pace::Whole) => Ok(()),
+            _ => bail!("no app was recorded at that time; at others there was {known}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;
