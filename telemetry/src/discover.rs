@@ -243,8 +243,16 @@ pub(crate) fn choose(
 
 impl App {
     fn is_called(&self, name: &str) -> bool {
-        let prefix = self.dir.file_name().is_some_and(|prefix| prefix == name);
-        self.name == name || prefix || self.dir == Path::new(name) || self.socket == Path::new(name)
+        self.name == name
+            || self.prefix().is_some_and(|prefix| prefix == name)
+            || self.dir == Path::new(name)
+            || self.socket == Path::new(name)
+    }
+
+    /// Its file-prefix, with `:N` behind it for further in-memory instances, whatever it is called.
+    fn prefix(&self) -> Option<String> {
+        let suffix = instance_suffix(self.socket.file_name()?.to_str()?)?;
+        Some(format!("{}{suffix}", self.dir.file_name()?.to_string_lossy()))
     }
 
     fn live(self) -> Result<Self, FindError> {

@@ -74,3 +74,20 @@ fn an_unknown_name_says_what_runs_instead() {
     let error = FindError::Unknown { name: "gone".to_owned(), running: Vec::new() };
     assert_eq!(error.to_string(), "no DPDK app is named \"gone\"; running: none");
 }
+
+#[test]
+fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
+    let instance = |name: &str, socket: &str| App {
+        name: name.into(),
+        dir: "/run/dpdk/fwd-7".into(),
+        socket: Path::new("/run/dpdk/fwd-7").join(socket),
+        pid: None,
+        dpdk_version: None,
+        state: AppState::Live,
+    };
+    let first = instance("fwd", "dpdk_telemetry.v2");
+    let second = instance("fwd:1", "dpdk_telemetry.v2:1");
+    assert!(["fwd", "fwd-7", "/run/dpdk/fwd-7"].iter().all(|name| first.is_called(name)));
+    assert!(second.is_called("fwd:1") && second.is_called("fwd-7:1"));
+    assert!(!second.is_called("fwd-7") && !first.is_called("fwd-7:1"));
+}
