@@ -9,7 +9,7 @@ use crate::leak::LedgerSample;
 use crate::loss::{LedgerRates, Losses, SiteRates};
 use crate::quiet::{Pasts, Quiet};
 use crate::sample::{
-    Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
+    AppIdentity, Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
 };
 use crate::trend::Trend;
 
@@ -195,7 +195,7 @@ impl Tracker {
             sites,
             sample,
         };
-        self.last = Some(model.sample.clone());
+        self.last = Some(counters(&model.sample));
         model
     }
 
@@ -244,6 +244,37 @@ impl Tracker {
             },
             history: trend.values().collect(),
         }
+    }
+}
+
+/// What rates need of a sample. The rest of it, names of extended counters for one, costs more to copy
+/// than to judge.
+fn counters(sample: &Sample) -> Sample {
+    let port = |port: &PortSample| PortSample {
+        id: port.id,
+        device: port.device.clone(),
+        stats: port.stats,
+        ..PortSample::default()
+    };
+    let queue =
+        |queue: &QueueSample| QueueSample { bursts: Vec::new(), depths: Vec::new(), ..*queue };
+    let lcore = |lcore: &LcoreSample| LcoreSample {
+        lcore: lcore.lcore,
+        polls: lcore.polls,
+        busy_polls: lcore.busy_polls,
+        packets: lcore.packets,
+        stalls: lcore.stalls,
+        ..LcoreSample::default()
+    };
+    let AppIdentity { pid, start_ticks, .. } = sample.app;
+    Sample {
+        monotonic_ns: sample.monotonic_ns,
+        app: AppIdentity { pid, start_ticks, ..AppIdentity::default() },
+        ports: sample.ports.iter().map(port).collect(),
+        queues: sample.queues.iter().map(queue).collect(),
+        lcores: sample.lcores.iter().map(lcore).collect(),
+        threads: sample.threads.clone(),
+        ..Sample::default()
     }
 }
 
@@ -306,7 +337,8 @@ fn bits(bytes: f64) -> f64 {
 }
 
 fn queue_rates(queues: &[QueueSample], interval: Option<&Interval<'_>>) -> Vec<QueueRates> {
-    let deltas: Vec<_> = queues.iter().map(|queue| queue_delta(queue, interval)).collect();
+    let deltas: Vec<_> =
+        queues.iter().enumerate().map(|(at, queue)| queue_delta(at, queue, interval)).collect();
     let mut totals: BTreeMap<(u16, Direction), u64> = BTreeMap::new();
     for (queue, delta) in queues.iter().zip(&deltas) {
         let packets = delta.as_ref().and_then(|delta| delta.packets).unwrap_or(0);
@@ -330,10 +362,17 @@ struct QueueDelta {
     empty: Option<u64>,
 }
 
-fn queue_delta(queue: &QueueSample, interval: Option<&Interval<'_>>) -> Option<QueueDelta> {
+fn queue_delta(
+    at: usize,
+    queue: &QueueSample,
+    interval: Option<&Interval<'_>>,
+) -> Option<QueueDelta> {
     let key = |queue: &QueueSample| (queue.port, queue.queue, queue.direction);
     let interval = interval?;
-    let before = interval.last.queues.iter().find(|before| key(before) == key(queue))?;
+    let before = &interval.last.queues;
+    // Mostly it is where it was.
+    let same = |before: &&QueueSample| key(before) == key(queue);
+    let before = before.get(at).filter(same).or_else(|| before.iter().find(same))?;
     Some(QueueDelta {
         seconds: interval.seconds,
         packets: queue.packets.checked_sub(before.packets),
