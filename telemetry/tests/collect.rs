@@ -11,6 +11,7 @@ use pmdscope_telemetry::deadline::Deadline;
 use pmdscope_telemetry::lock::{AppLock, LOCK_FILE};
 use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
 use pmdscope_telemetry::{Collector, Error, Rules, Tracker, finding};
+use proptest::prelude::*;
 use support::{FakeApp, Recording};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -567,4 +568,50 @@ fn thread_names() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
     tasks.filter_map(|task| name(task.ok()?)).map(|name| name.trim_end().to_owned()).collect()
+}
+
+/// Replies that are not quite what they should be.
+fn garbage() -> impl Strategy<Value = String> {
+    let value = prop_oneof![
+        "[\\[\\]{}\":,0-9a-zA-Z_. -]{0,40}",
+        prop::collection::vec(-3_i64..70_000, 0..5).prop_map(|ids| format!("{ids:?}")),
+        Just(r#"{"Heap_id":1,"Name":"x","Heap_size":-1}"#.to_owned()),
+        Just(r#"{"lcore_ids":[1,1],"total_cycles":[1,2],"busy_cycles":["0x5",7]}"#.to_owned()),
+        Just("null".to_owned()),
+    ];
+    (value, prop::bool::weighted(0.9))
+        .prop_map(|(value, framed)| if framed { format!("{{\"COMMAND\":{value}}}") } else { value })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_an_app_answers_heaps_are_asked_for_by_listed_ids(
+        list in garbage(),
+        heap in garbage(),
+        usage in garbage(),
+        xstats in garbage(),
+    ) {
+        let framed = |reply: &str, command: &str| reply.replace("COMMAND", command);
+        let list = framed(&list, "/eal/heap_list");
+        let ids: Vec<u16> = serde_json::from_str::<serde_json::Value>(&list)
+            .ok()
+            .and_then(|reply| serde_json::from_value(reply.get("/eal/heap_list")?.clone()).ok())
+            .unwrap_or_default();
+        let mut recording = Recording::read("dpdk-22.11/testpmd-null.jsonl")
+            .with("/eal/heap_list", &list)
+            .with("/eal/lcore/usage", &framed(&usage, "/eal/lcore/usage"))
+            .with("/ethdev/xstats,1", &framed(&xstats, "/ethdev/xstats"));
+        let commands = recording.answer("/").replace("/eal/params", "/eal/lcore/usage\",\"/eal/params");
+        recording = recording.with("/", &commands);
+        for id in &ids {
+            recording = recording.with(&format!("/eal/heap_info,{id}"), &framed(&heap, "/eal/heap_info"));
+        }
+        let requests = asked(recording, 3);
+        let heaps = requests.iter().filter_map(|request| request.strip_prefix("/eal/heap_info,"));
+        for id in heaps {
+            prop_assert!(id.parse().is_ok_and(|id| ids.contains(&id)), "{id} of {ids:?}");
+        }
+    }
 }
