@@ -7,9 +7,8 @@ metrics! { PCI:
         "A PCI device that the app's arguments name, and the kernel driver it is bound to; no driver: \
          it is bound to none, or the machine has no such device.";
     PCI_DEVICE_DRIVER_MISMATCH = Gauge "dpdk_pci_device_driver_mismatch" ["app" "bdf"]
-        "1 when the app cannot use a device that its arguments name, because of the driver that the \
-         device is bound to, or because the machine has no such device: bind it with dpdk-devbind.py, \
-         then restart the app.";
+        "1 when a device that the app's arguments name is no port of it, because it is bound to a driver \
+         that DPDK cannot use, or to none: bind it with dpdk-devbind.py, then restart the app.";
 }
 
 metrics! { PORT:

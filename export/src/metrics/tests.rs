@@ -219,6 +219,20 @@ fn what_is_unknown_has_no_sample() {
 }
 
 #[test]
+fn a_nic_on_the_wrong_driver_is_told() {
+    let mismatch = |driver: &str| {
+        let mut sample = fixture::stock("fwd");
+        sample.ports.clear();
+        sample.devices[0].driver = Some(driver.to_owned());
+        let exported = Exported::of_sample(sample, &Caps::default());
+        let driver = exported.labels("dpdk_pci_device_info")[0].to_owned();
+        (exported.count("dpdk_pci_device_driver_mismatch", "fwd/0000:03:00.0"), driver)
+    };
+    assert_eq!(mismatch("ixgbe"), (Some(1), "fwd/0000:03:00.0/ixgbe".to_owned()));
+    assert_eq!(mismatch("vfio-pci"), (Some(0), "fwd/0000:03:00.0/vfio-pci".to_owned()));
+}
+
+#[test]
 fn ports_that_could_not_be_read_are_not_counted_as_missing() {
     let mut sample = fixture::stock("fwd");
     sample.ports.clear();
