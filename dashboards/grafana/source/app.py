@@ -128,16 +128,18 @@ ERRORS = ("Errors: what is lost, and why", [
 ])
 
 DEPTH = ("Depth: how close to losing more", [
-    series("Receive depth, most in the last window", "How much of each receive ring was filled at "
+    series("Receive ring filled", "How much of each receive ring was filled at "
            "its worst? A ring that is full is a packet missed.",
            [("dpdk_queue_receive_depth_window_max_packets{@port+queue} / "
              "dpdk_queue_receive_descriptors{@port+queue}", "{{app}} {{port}} q{{queue}}")],
            "percentunit", high=1, line=above((0.5, YELLOW), (0.8, RED)),
            empty="the driver does not tell", links=[runbook("DpdkQueueNearlyFull")]),
-    series("Receive depth, last sample", "What waits in the receive rings as a rule? Peaks are in "
-           "the panel to the left.",
-           [("dpdk_queue_receive_depth_packets{@port+queue}", "{{app}} {{port}} q{{queue}}")],
-           "short", empty="the driver does not tell"),
+    series("Packets waiting", "What waits in the receive rings, at worst in the last window and in "
+           "the last sample? Also of drivers that do not tell how long their rings are.",
+           [("dpdk_queue_receive_depth_window_max_packets{@port+queue}",
+             "most {{app}} {{port}} q{{queue}}"),
+            ("dpdk_queue_receive_depth_packets{@port+queue}",
+             "last {{app}} {{port}} q{{queue}}")], "short", empty="the driver does not tell"),
     heatmap("Packets waiting when a burst began", "How deep are the receive rings, as a rule "
             "and at worst? Compare buckets above 0 with each other only: empty polls all count, others by "
             "sample.",

@@ -140,6 +140,11 @@ EXPORTERS = ("The exporters themselves", [
            [("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
             ("rate(dpdk_exporter_shared_scrapes_total{@}[@])", "shared scrapes {{instance}}")],
            "ops", size=(8, 7), empty="no exporter"),
+    series("OTLP pushes", "Does the OTLP receiver get what the exporters push, and what becomes of "
+           "the rest?",
+           [("sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@]))",
+             "{{result}} {{instance}}")], "cps", size=(8, 7), empty="No exporter pushes.",
+           links=[runbook("DpdkOtlpPushesFail")]),
 ])
 
 DASHBOARD = dashboard(
