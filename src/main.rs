@@ -34,7 +34,9 @@ const USAGE: u8 = 2;
 
 #[derive(Parser)]
 #[command(name = "pmdscope", version, about, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 all is well, 1 found something or failed, 2 wrong usage or configuration.")]
+#[command(
+    after_help = "Exit codes: 0 all is well, 1 found something or failed, 2 wrong usage or configuration."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
