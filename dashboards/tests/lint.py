@@ -173,6 +173,11 @@ class Linter:
         names = [target["refId"] for target in panel["targets"]]
         self.check(len(set(names)) == len(names), "target-ref-id", "not unique")
         variables = {entry["name"] for entry in board["templating"]["list"]}
+        if kind == "stat":
+            said = [entry["options"]["result"] for entry in defaults.get("mappings", [])
+                    if entry["type"] == "special"]
+            self.check([entry["text"] for entry in said] == [defaults.get("noValue")],
+                       "panel-no-value", "no data has the colour of the lowest threshold")
         columns = set()
         for target in panel["targets"]:
             columns |= self.target(target, kind, variables)
@@ -191,7 +196,8 @@ class Linter:
         """Columns of a table; each that is styled must be there."""
         organize = next(step["options"] for step in panel["transformations"]
                         if step["id"] == "organize")
-        there = (of_series | set(organize["renameByName"].values())) - set(organize["excludeByName"])
+        there = of_series | set(organize["renameByName"].values())
+        there -= set(organize["excludeByName"])
         for override in panel["fieldConfig"]["overrides"]:
             if override["matcher"]["id"] == "byName":
                 name = override["matcher"]["options"]
@@ -215,8 +221,8 @@ class Linter:
         if kind in ("timeseries", "bargauge", "state-timeline", "heatmap"):
             self.check(legend or not several, "target-legend", "several series without a legend")
         self.legend(node, legend, "target-legend")
-        self.check(kind != "heatmap" or target.get("format") == "heatmap", "target-format", "heatmap")
-        self.check(kind != "table" or target.get("format") == "table", "target-format", "table")
+        if kind in ("heatmap", "table"):
+            self.check(target.get("format") == kind, "target-format", kind)
         return labels(node, self.labels) or set()
 
     def labels(self, metric):

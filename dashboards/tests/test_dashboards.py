@@ -111,7 +111,7 @@ MUTATIONS = [
     ("variable", on(variable("app"), "datasource", {"type": "prometheus", "uid": "prom"})),
     ("variable-refresh", on(variable("port"), "refresh", 1)),
     ("variable-query", query("app", "app")),
-    ("variable-query", query("app", 'label_values(dpdk_up{job=~"$job", instance=~"$instance"}, x)')),
+    ("variable-query", query("port", 'label_values(dpdk_up{job=~"$job"}, port)')),
     ("variable-chain", query("app", 'label_values(dpdk_up{job=~"$job"}, app)')),
     ("variable-chain", query("instance", 'label_values(dpdk_up{job=~"$job", app=~"$app"}, app)')),
     ("panel-id", on(of("stat"), "id", 100)),
@@ -136,6 +136,8 @@ MUTATIONS = [
                    ("state-timeline",))],
     ("panel-unit", on(defaults("stat"), "unit", "packets")),
     ("panel-no-value", on(defaults("stat"), "noValue", "")),
+    ("panel-no-value", on(defaults("stat"), "mappings", [])),
+    ("panel-no-value", on(defaults("table"), "noValue", None)),
     ("panel-targets", on(of("stat"), "targets", [])),
     ("target-ref-id", lambda boards: first(boards["app"], "timeseries")["targets"][1]
      .__setitem__("refId", "A")),

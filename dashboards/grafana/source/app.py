@@ -45,8 +45,8 @@ VERDICT = ("Is it losing packets?", [
          empty="driver does not tell", links=[LCORES, runbook("DpdkQueueNearlyFull")]),
     stat("First pool empty in", "How long until the app stops receiving?",
          "min(dpdk_mempool_exhausted_in_seconds{@app})", "s",
-         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), empty="none drains",
-         links=[POOLS, runbook("DpdkPoolDraining")]),
+         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4),
+         empty="none drains", well=True, links=[POOLS, runbook("DpdkPoolDraining")]),
     states("What is wrong", "Which findings, since when?", "dpdk_app_unhealthy_reason{@app} == 1",
            legend="{{app}} {{reason}}", mappings=words(_1=("wrong", RED)), size=(24, 6),
            empty="Nothing is wrong.", links=[runbook("DpdkAppUnhealthy")]),
@@ -141,8 +141,8 @@ DEPTH = ("Depth: how close to losing more", [
             ("dpdk_queue_receive_depth_packets{@port+queue}",
              "last {{app}} {{port}} q{{queue}}")], "short", empty="the driver does not tell"),
     heatmap("Packets waiting when a burst began", "How deep are the receive rings, as a rule "
-            "and at worst? Compare buckets above 0 with each other only: empty polls all count, others by "
-            "sample.",
+            "and at worst? Compare buckets above 0 with each other only: empty polls all count, "
+            "others by sample.",
             "sum by (le) (increase(dpdk_queue_receive_depth_bucket{@port+queue}[@]))", "short",
             empty="switch on queue_histograms in the exporter's configuration"),
     series("Polls that brought packets", "How much headroom has each queue? Near 100 %, the lcore "

@@ -36,12 +36,12 @@ VERDICT = ("Is anything wrong?", [
     stat("First pool empty in", "How long until the first app stops receiving? Time to exhaustion "
          "of the pool that drains fastest.",
          "min(dpdk_mempool_exhausted_in_seconds{@app})", "s",
-         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), empty="none drains",
-         links=[POOLS, runbook("DpdkPoolDraining")]),
+         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4),
+         empty="none drains", well=True, links=[POOLS, runbook("DpdkPoolDraining")]),
     stat("Alerts firing", "How many alerts does Prometheus fire for what is chosen above? They are "
          "listed below, and marked in all graphs.",
          'count(ALERTS{@, alertstate="firing"})', thresholds=above((1, RED)), size=(3, 4),
-         empty="none"),
+         empty="none", well=True),
 ])
 
 APPS = ("Apps", [
@@ -79,7 +79,7 @@ APPS = ("Apps", [
            mappings=words(_1=("wrong", RED)), empty="Nothing is wrong.",
            links=[runbook("DpdkAppUnhealthy")]),
     series("Apps there and expected", "Did every app start? Apps found on each host, and "
-           "apps that its configuration expects; found below expected is an app that never came up.",
+           "apps that its configuration expects; found below expected: one never came up.",
            [("dpdk_apps_discovered{@}", "found on {{instance}}"),
             ("dpdk_apps_expected{@}", "expected on {{instance}}")], size=(12, 7),
            empty="no exporter", links=[runbook("DpdkAppsMissing")]),

@@ -7,6 +7,7 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RUNBOOKS = "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
 MATCHERS = 'job=~"$job", instance=~"$instance"'
 GREEN, YELLOW, ORANGE, RED, BLUE = "green", "yellow", "orange", "red", "blue"
+GREY = "#808080"
 
 # Variables of a dashboard, in order: the series to ask, and what the choice depends on.
 VARIABLES = {
@@ -107,14 +108,18 @@ def panel(kind, title, why, targets, unit, *, size, thresholds=PLAIN, mappings=(
     return panel
 
 
-def stat(title, why, expr, unit="short", *, legend="", size=(4, 4), text="auto", **more):
-    """One number, coloured by its thresholds."""
+def stat(title, why, expr, unit="short", *, empty, well=False, mappings=(), size=(4, 4), **more):
+    """One number, coloured by its thresholds. Without data Grafana would take the colour of the
+    lowest: it is grey instead, or green where no data means that all is `well`."""
+    nothing = {"type": "special", "options": {"match": "null+nan", "result": {
+        "index": len(mappings), "text": empty, "color": GREEN if well else GREY}}}
     options = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-               "orientation": "auto", "textMode": text, "colorMode": "background",
+               "orientation": "auto", "textMode": "auto", "colorMode": "background",
                "graphMode": "none", "justifyMode": "auto", "wideLayout": True,
                "showPercentChange": False}
-    target = query(expr, legend, instant=True, range=False)
-    return panel("stat", title, why, [target], unit, size=size, options=options, **more)
+    target = query(expr, instant=True, range=False)
+    return panel("stat", title, why, [target], unit, size=size, options=options, empty=empty,
+                 mappings=[*mappings, nothing], **more)
 
 
 def series(title, why, targets, unit="short", *, size=(12, 8), stack=False, line=None, low=0,

@@ -13,10 +13,10 @@ VERDICT = ("Is there a leak? How long is left?", [
     stat("Leak began", "When did it begin? Time since the first of the lost mbufs last moved: "
          "look for a deployment or a change of traffic then.",
          "max(dpdk_mbuf_oldest_age_seconds{@pool})", "s", thresholds=above((0, RED)),
-         empty="no leak", links=[runbook("DpdkMbufLeak")]),
+         empty="no leak", well=True, links=[runbook("DpdkMbufLeak")]),
     stat("First pool empty in", "How long until the app stops receiving, if it goes on so?",
          "min(dpdk_mempool_exhausted_in_seconds{@pool})", "s",
-         thresholds=below(300, (None, RED), (60, ORANGE)), empty="none drains",
+         thresholds=below(300, (None, RED), (60, ORANGE)), empty="none drains", well=True,
          links=[runbook("DpdkPoolDraining")]),
     stat("Fullest pool", "How full is the fullest pool?",
          "max(dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool})", "percentunit",
