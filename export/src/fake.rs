@@ -1,4 +1,4 @@
-//! An app without ports that tests can make slow: a telemetry socket and threads behind it.
+//! An app with a pool and without ports that tests can make slow: a telemetry socket and threads behind it.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -14,6 +14,11 @@ use rustix::net::{
 };
 
 const BANNER: &str = r#"{"version":"DPDK 22.11.11","pid":1,"max_output_len":16384}"#;
+
+const POOL: &str = r#"{"/mempool/info":{"name":"pool","pool_id":0,"flags":16,"socket_id":0,
+    "size":100,"cache_size":0,"elt_size":64,"header_size":64,"trailer_size":0,
+    "private_data_size":0,"ops_index":7,"populated_size":100,"total_cache_count":0,
+    "common_pool_count":90}}"#;
 
 /// Removed with everything that belongs to it when it is dropped, as an app that ends well does.
 pub(crate) struct Fake {
@@ -49,13 +54,13 @@ impl Fake {
         fake
     }
 
-    /// From now on it takes that long to say which ports it has.
+    /// From now on it takes that long to say how full its pool is.
     pub(crate) fn delay(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).unwrap();
         self.state.delay_ms.store(delay, Ordering::SeqCst);
     }
 
-    /// How often it was asked for its ports.
+    /// How often it was asked how full its pool is: once per round.
     pub(crate) fn rounds(&self) -> usize {
         self.state.rounds.load(Ordering::SeqCst)
     }
@@ -71,13 +76,14 @@ impl State {
             let request = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
             let reply = match request.split(',').next().unwrap_or_default() {
                 "" => return,
-                "/" => r#"{"/":["/","/ethdev/list","/mempool/list"]}"#.to_owned(),
-                "/ethdev/list" => {
+                "/" => r#"{"/":["/","/ethdev/list","/mempool/list","/mempool/info"]}"#.to_owned(),
+                "/ethdev/list" => r#"{"/ethdev/list":[]}"#.to_owned(),
+                "/mempool/list" => r#"{"/mempool/list":["pool"]}"#.to_owned(),
+                "/mempool/info" => {
                     self.rounds.fetch_add(1, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst)));
-                    r#"{"/ethdev/list":[]}"#.to_owned()
+                    POOL.to_owned()
                 }
-                "/mempool/list" => r#"{"/mempool/list":[]}"#.to_owned(),
                 command => format!("{{\"{command}\":null}}"),
             };
             alive = say(&reply).is_ok();

@@ -18,6 +18,7 @@ mod listen;
 pub mod metrics;
 mod negotiate;
 pub mod options;
+mod otlp;
 mod patience;
 mod scrape;
 mod server;

@@ -92,7 +92,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(30);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up() {
         let (ours, _theirs) = duplex(16);
         let mut ours = Patience::new(ours, LIMIT);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_slow_client_is_not() {
         let (ours, mut theirs) = duplex(16);
         let mut ours = Patience::new(ours, LIMIT);

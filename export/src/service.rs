@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::journal;
 use crate::listen::{self, ListenError, Listener};
 use crate::options::Options;
+use crate::otlp::{self, Receiver, ReceiverError, Tally};
 use crate::scrape::{Scraper, Wants};
 use crate::server::{self, Limits};
 use crate::site::Site;
@@ -31,6 +32,9 @@ pub enum ServeError {
     /// An address cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The OTLP receiver is none.
+    #[error(transparent)]
+    Otlp(#[from] ReceiverError),
     /// The system refuses what every program needs.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -54,7 +58,7 @@ pub fn serve(options: &Options, settings: Settings) -> Result<(), ServeError> {
 /// When the system refuses what every program needs.
 pub fn once(options: &Options, settings: Settings, format: Format) -> Result<String, ServeError> {
     let runtime = runtime()?;
-    let scraper = scraper(options, settings);
+    let scraper = scraper(options, settings, None);
     let form = Form { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
     let snapshot = runtime.block_on(scraper.snapshot(Wants::All, Some(form.clone()), deadline));
@@ -66,13 +70,14 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
 }
 
-fn scraper(options: &Options, settings: Settings) -> Scraper {
-    let exhibit = Exhibit::new(options, &settings.rules.expected);
+fn scraper(options: &Options, settings: Settings, pushes: Option<Arc<Tally>>) -> Scraper {
+    let exhibit = Exhibit::new(options, &settings.rules.expected, pushes);
     Scraper::new(settings, exhibit)
 }
 
 async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
     let web = Web::open(options.web_config.as_deref())?;
+    let receiver = options.otlp.as_deref().map(str::parse::<Receiver>).transpose()?;
     let mut listeners = Vec::new();
     for address in &options.listen {
         listeners.extend(listen::bind(address)?);
@@ -81,16 +86,28 @@ async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
     warn_of_openness(&listeners, &web);
     let addresses: Vec<String> = listeners.iter().map(Listener::address).collect();
     let addresses = addresses.join(", ");
-    let scraper = scraper(options, settings);
+    let tally = receiver.is_some().then(Arc::<Tally>::default);
+    let scraper = scraper(options, settings, tally.clone());
     let site = Arc::new(Site { scraper, web, timeout: options.timeout });
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
-    let watchdog = sd_notify::watchdog_enabled().map(|limit| tokio::spawn(watch(limit / 2)));
-    server::serve(listeners, site, Limits::default(), stop).await;
-    if let Some(watchdog) = watchdog {
-        watchdog.abort();
+    let watchdog = sd_notify::watchdog_enabled().map(|limit| watch(limit / 2));
+    let push = receiver.zip(tally).map(|(receiver, tally)| {
+        otlp::push(receiver, options.otlp_interval, Arc::clone(&site), tally)
+    });
+    tokio::select! {
+        () = server::serve(listeners, site, Limits::default(), stop) => Ok(()),
+        () = forever(watchdog) => Ok(()),
+        Err(error) = forever(push) => Err(error.into()),
     }
-    Ok(())
+}
+
+/// Does what there is to do; where there is nothing, that takes for ever.
+async fn forever<T>(work: Option<impl Future<Output = T>>) -> T {
+    match work {
+        Some(work) => work.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Done when the process is to end.

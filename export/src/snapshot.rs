@@ -14,6 +14,7 @@ use crate::caps::Caps;
 use crate::family::Family;
 use crate::metrics::{self, Counters, View};
 use crate::options::Options;
+use crate::otlp::Tally;
 use crate::text::{self, Format};
 
 /// Bytes of text that fit into a few packets.
@@ -28,16 +29,19 @@ pub(crate) struct Exhibit {
     pub(crate) tolerate: Vec<String>,
     /// What ought to be there.
     pub(crate) expected: Inventory,
+    /// How pushes ended; `None` where nothing is pushed.
+    pushes: Option<Arc<Tally>>,
     /// Bytes of the longest text so far.
     length: AtomicUsize,
 }
 
 impl Exhibit {
-    pub(crate) fn new(options: &Options, expected: &Inventory) -> Self {
+    pub(crate) fn new(options: &Options, expected: &Inventory, pushes: Option<Arc<Tally>>) -> Self {
         Self {
             caps: options.caps.clone(),
             tolerate: options.tolerate.clone(),
             expected: expected.clone(),
+            pushes,
             length: AtomicUsize::new(0),
         }
     }
@@ -81,7 +85,9 @@ impl Snapshot {
     /// All metrics, or those of one app.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
         let Exhibit { caps, tolerate, expected, .. } = &*self.exhibit;
-        let view = View { caps, tolerate, expected, counters: self.counters, only };
+        let pushes = self.exhibit.pushes.as_ref().map(|tally| tally.read());
+        let counters = Counters { pushes, ..self.counters };
+        let view = View { caps, tolerate, expected, counters, only };
         metrics::families(&self.world, &view)
     }
 

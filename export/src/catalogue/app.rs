@@ -12,6 +12,11 @@ metrics! { EXPORTER:
     EXPORTER_SHARED_SCRAPES = Counter "dpdk_exporter_shared_scrapes_total" []
         "Scrapes that were answered from a round that another scrape had begun: apps are asked once \
          however many servers scrape.";
+    EXPORTER_OTLP_PUSHES = Counter "dpdk_exporter_otlp_pushes_total" ["result"]
+        "Pushes to the OTLP receiver, by result, since the exporter started. accepted; partial: some \
+         values were refused; rejected: the receiver refused all; failed: it was not reached or had no \
+         time, and was tried again; dropped: newer numbers were due before these got through. Absent \
+         without --otlp.";
     APPS_DISCOVERED = Gauge "dpdk_apps_discovered" []
         "Apps that were found on this machine, whether they answer or not; one that vanished counts \
          until it is forgotten. 0: none runs, or the exporter looks in the wrong directories.";

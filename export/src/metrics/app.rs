@@ -8,7 +8,7 @@ use pmdscope_telemetry::sample::{AppIdentity, Sample as Told};
 use pmdscope_telemetry::world::{Member, Status, World};
 
 use super::row::{Families, Row, labels};
-use super::{Live, View};
+use super::{Live, Pushes, View};
 use crate::catalogue::{self as metric};
 use crate::family::{Family, Labels, Sample, Value};
 use crate::health::Health;
@@ -39,15 +39,25 @@ fn own(families: &mut Families, world: &World, view: &View<'_>) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
     let found = world.apps.iter().filter(|app| !never_ran(app)).count();
-    let numbers = [
-        (&metric::EXPORTER_COLLECTIONS, view.counters.collections),
-        (&metric::EXPORTER_SHARED_SCRAPES, view.counters.shared_scrapes),
-        (&metric::APPS_DISCOVERED, found as u64),
-        (&metric::APPS_EXPECTED, view.expected.apps.len() as u64),
+    let one = |value: u64| [Sample { labels: [].into(), value: value.into() }];
+    families.add(&metric::EXPORTER_COLLECTIONS, one(view.counters.collections));
+    families.add(&metric::EXPORTER_SHARED_SCRAPES, one(view.counters.shared_scrapes));
+    families.add(&metric::EXPORTER_OTLP_PUSHES, view.counters.pushes.into_iter().flat_map(pushes));
+    families.add(&metric::APPS_DISCOVERED, one(found as u64));
+    families.add(&metric::APPS_EXPECTED, one(view.expected.apps.len() as u64));
+}
+
+fn pushes(pushes: Pushes) -> impl Iterator<Item = Sample> {
+    let results = [
+        ("accepted", pushes.accepted),
+        ("partial", pushes.partial),
+        ("rejected", pushes.rejected),
+        ("failed", pushes.failed),
+        ("dropped", pushes.dropped),
     ];
-    for (metric, value) in numbers {
-        families.add(metric, [Sample { labels: [].into(), value: value.into() }]);
-    }
+    results
+        .into_iter()
+        .map(|(result, value)| Sample { labels: [result.to_owned()].into(), value: value.into() })
 }
 
 /// Expected, and never seen.

@@ -43,6 +43,23 @@ pub struct Counters {
     pub collections: u64,
     /// Scrapes that were answered from the round of another one.
     pub shared_scrapes: u64,
+    /// Pushes to an OTLP receiver; `None` without one.
+    pub pushes: Option<Pushes>,
+}
+
+/// How pushes to an OTLP receiver ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pushes {
+    /// All was taken.
+    pub accepted: u64,
+    /// Some values were refused.
+    pub partial: u64,
+    /// All was refused for good.
+    pub rejected: u64,
+    /// The receiver was not reached, or had no time; it is tried again.
+    pub failed: u64,
+    /// Newer numbers were due before these got through.
+    pub dropped: u64,
 }
 
 /// An app that answers.

@@ -19,7 +19,7 @@ fn site(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Site {
     settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
     let options = Options { tolerate, ..Options::default() };
-    let exhibit = Exhibit::new(&options, &settings.rules.expected);
+    let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
     let (scraper, web) = (Scraper::new(settings, exhibit), Web::open(None).unwrap());
     Site { scraper, web, timeout: options.timeout }
 }

@@ -1,0 +1,246 @@
+//! Families as OTLP: one resource per app, and one for the exporter.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    self as otlp, AggregationTemporality, HistogramDataPoint, NumberDataPoint, ResourceMetrics,
+    ScopeMetrics, metric::Data, number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use pmdscope_telemetry::world::World;
+
+use crate::catalogue;
+use crate::family::{Family, Histogram, Kind, Metric, Sample, Value};
+
+/// Who sends.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// Name of this machine.
+    pub(super) host: String,
+    /// When the exporter started, nanoseconds since the epoch.
+    pub(super) start_ns: u64,
+}
+
+/// All families of `world` in one request.
+pub(super) fn request(
+    families: &[Family],
+    world: &World,
+    origin: &Origin,
+) -> ExportMetricsServiceRequest {
+    let mut resources = BTreeMap::<Option<&str>, Vec<otlp::Metric>>::new();
+    for family in families {
+        let mut parts = BTreeMap::<Option<&str>, Vec<&Sample>>::new();
+        for sample in &family.samples {
+            parts.entry(app(family.metric, sample)).or_default().push(sample);
+        }
+        for (app, samples) in parts {
+            let times = Times {
+                start_ns: start(family.metric, app, world, origin),
+                now_ns: world.realtime_ns,
+            };
+            resources.entry(app).or_default().push(metric(family.metric, &samples, times));
+        }
+    }
+    let resource_metrics = resources
+        .into_iter()
+        .map(|(app, metrics)| ResourceMetrics {
+            resource: Some(resource(app, world, origin)),
+            scope_metrics: vec![ScopeMetrics {
+                scope: Some(scope()),
+                metrics,
+                ..Default::default()
+            }],
+            ..Default::default()
+        })
+        .collect();
+    ExportMetricsServiceRequest { resource_metrics }
+}
+
+fn app<'a>(metric: &Metric, sample: &'a Sample) -> Option<&'a str> {
+    let place = metric.labels.iter().position(|label| *label == "app")?;
+    sample.labels.get(place).map(String::as_str)
+}
+
+fn app_start(app: &str, world: &World) -> Option<u64> {
+    let model = world.find(app)?.model.as_deref()?;
+    Some(model.sample.app.start_realtime_ns).filter(|start| *start > 0)
+}
+
+/// Since when a counter counts; 0 where nobody knows.
+fn start(metric: &Metric, app: Option<&str>, world: &World, origin: &Origin) -> u64 {
+    match app {
+        Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, world).unwrap_or(0),
+        _ => origin.start_ns,
+    }
+}
+
+fn resource(app: Option<&str>, world: &World, origin: &Origin) -> Resource {
+    let host = &origin.host;
+    let instance = match app {
+        // A restart is another instance: its counters begin anew.
+        Some(app) => format!("{host}/{app}/{}", app_start(app, world).unwrap_or(0) / 1_000_000_000),
+        None => format!("{host}/exporter/{}", origin.start_ns / 1_000_000_000),
+    };
+    let attributes = vec![
+        attribute("service.name", "pmdscope"),
+        attribute("service.version", env!("CARGO_PKG_VERSION")),
+        attribute("service.instance.id", &instance),
+        attribute("host.name", host),
+    ];
+    Resource { attributes, ..Default::default() }
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: "pmdscope".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Default::default()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    start_ns: u64,
+    now_ns: u64,
+}
+
+/// Names stay as in `PromQL`, which receivers that translate leave alone.
+fn metric(of: &Metric, samples: &[&Sample], times: Times) -> otlp::Metric {
+    let aggregation_temporality = AggregationTemporality::Cumulative.into();
+    let numbers = |times| samples.iter().filter_map(|sample| number(of, sample, times)).collect();
+    let data = match of.kind {
+        Kind::Counter => Data::Sum(otlp::Sum {
+            data_points: numbers(times),
+            aggregation_temporality,
+            is_monotonic: true,
+        }),
+        Kind::Histogram => {
+            let points = samples.iter().filter_map(|sample| histogram(of, sample, times));
+            Data::Histogram(otlp::Histogram {
+                data_points: points.collect(),
+                aggregation_temporality,
+            })
+        }
+        Kind::Gauge | Kind::Info | Kind::Unknown => {
+            Data::Gauge(otlp::Gauge { data_points: numbers(Times { start_ns: 0, ..times }) })
+        }
+    };
+    otlp::Metric {
+        name: of.name.to_owned(),
+        description: of.help.to_owned(),
+        unit: unit(of).to_owned(),
+        data: Some(data),
+        ..Default::default()
+    }
+}
+
+/// The unit in the spelling of UCUM.
+fn unit(metric: &Metric) -> &'static str {
+    match metric.unit() {
+        Some("bytes") => "By",
+        Some("bytes_per_second") => "By/s",
+        Some("hertz") => "Hz",
+        Some("seconds") => "s",
+        _ => "",
+    }
+}
+
+fn number(metric: &Metric, sample: &Sample, times: Times) -> Option<NumberDataPoint> {
+    let value = match &sample.value {
+        Value::Count(count) => match i64::try_from(*count) {
+            Ok(count) => number_data_point::Value::AsInt(count),
+            Err(_) => number_data_point::Value::AsDouble(*count as f64),
+        },
+        Value::Number(number) => number_data_point::Value::AsDouble(*number),
+        Value::Histogram(_) => return None,
+    };
+    Some(NumberDataPoint {
+        attributes: attributes(metric, sample),
+        start_time_unix_nano: times.start_ns,
+        time_unix_nano: times.now_ns,
+        value: Some(value),
+        ..Default::default()
+    })
+}
+
+fn histogram(metric: &Metric, sample: &Sample, times: Times) -> Option<HistogramDataPoint> {
+    let Value::Histogram(Histogram { buckets, count, sum }) = &sample.value else { return None };
+    // OTLP counts each bucket alone.
+    let cumulative = buckets.iter().map(|(_, count)| *count).chain([*count]);
+    let bucket_counts = cumulative
+        .scan(0, |below, count| Some(count.saturating_sub(std::mem::replace(below, count))))
+        .collect();
+    Some(HistogramDataPoint {
+        attributes: attributes(metric, sample),
+        start_time_unix_nano: times.start_ns,
+        time_unix_nano: times.now_ns,
+        count: *count,
+        sum: *sum,
+        bucket_counts,
+        explicit_bounds: buckets.iter().map(|(bound, _)| *bound).collect(),
+        ..Default::default()
+    })
+}
+
+fn attributes(metric: &Metric, sample: &Sample) -> Vec<KeyValue> {
+    metric.labels.iter().zip(&*sample.labels).map(|(name, value)| attribute(name, value)).collect()
+}
+
+fn attribute(key: &str, value: &str) -> KeyValue {
+    let value = Some(any_value::Value::StringValue(value.to_owned()));
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value }), ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: Times = Times { start_ns: 5, now_ns: 9 };
+
+    fn sample(labels: &[&str], value: Value) -> Sample {
+        Sample { labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }
+    }
+
+    #[test]
+    fn counters_are_monotonic_sums_since_the_start() {
+        let of = sample(&["a", "p"], Value::Count(7));
+        let metric = metric(&catalogue::PORT_RECEIVE_BYTES, &[&of], TIMES);
+        assert_eq!(
+            (metric.name.as_str(), metric.unit.as_str()),
+            ("dpdk_port_receive_bytes_total", "By")
+        );
+        let Some(Data::Sum(sum)) = metric.data else { panic!("{:?}", metric.data) };
+        assert!(sum.is_monotonic);
+        assert_eq!(sum.aggregation_temporality, AggregationTemporality::Cumulative as i32);
+        let point = &sum.data_points[0];
+        assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (5, 9));
+        assert_eq!(point.value, Some(number_data_point::Value::AsInt(7)));
+        assert_eq!(point.attributes, [attribute("app", "a"), attribute("port", "p")]);
+    }
+
+    #[test]
+    fn counts_beyond_what_otlp_holds_lose_precision_and_not_their_sign() {
+        let of = sample(&["a", "p"], Value::Count(u64::MAX));
+        let point = number(&catalogue::PORT_RECEIVE_BYTES, &of, TIMES).unwrap();
+        assert_eq!(point.value, Some(number_data_point::Value::AsDouble(u64::MAX as f64)));
+    }
+
+    #[test]
+    fn buckets_are_told_one_by_one() {
+        let value = Histogram { buckets: vec![(1.0, 2), (2.0, 2), (4.0, 7)], count: 9, sum: None };
+        let of = sample(&["a", "1"], Value::Histogram(value));
+        let point = histogram(&catalogue::LCORE_POLL_GAP, &of, TIMES).unwrap();
+        assert_eq!(point.bucket_counts, [2, 0, 5, 2]);
+        assert_eq!(point.explicit_bounds, [1.0, 2.0, 4.0]);
+        assert_eq!((point.count, point.sum), (9, None));
+    }
+
+    #[test]
+    fn every_unit_of_the_catalogue_has_a_spelling() {
+        for metric in catalogue::all() {
+            assert_eq!(metric.unit().is_some(), !unit(metric).is_empty(), "{}", metric.name);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Pushes to a receiver on a real socket, which decodes them.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::mpsc;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsPartialSuccess, ExportMetricsServiceRequest,
+};
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::discover::DiscoverOptions;
+
+use super::*;
+use crate::fake::Fake;
+use crate::options::Options;
+use crate::scrape::Scraper;
+use crate::snapshot::Exhibit;
+use crate::web::Web;
+
+/// What a receiver was sent.
+struct Pushed {
+    head: String,
+    request: ExportMetricsServiceRequest,
+}
+
+/// Answers in turn with `answers`, the last one again and again; its URL, and what it is sent.
+fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<Pushed>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send, pushed) = mpsc::channel();
+    thread::spawn(move || {
+        let mut answers = answers.into_iter().peekable();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some(push) = read(&mut stream) else { continue };
+            let answer = answers.next_if(|_| true).unwrap_or_else(|| answer("200 OK", b""));
+            stream.write_all(&answer).unwrap();
+            if send.send(push).is_err() {
+                return;
+            }
+        }
+    });
+    (url, pushed)
+}
+
+fn read(stream: &mut TcpStream) -> Option<Pushed> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).unwrap() == 0 {
+            return None;
+        }
+    }
+    let lower = head.to_lowercase();
+    let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    let request = ExportMetricsServiceRequest::decode(body.as_slice()).unwrap();
+    Some(Pushed { head, request })
+}
+
+fn answer(status: &str, body: &[u8]) -> Vec<u8> {
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+fn site(root: &Path, tally: &Arc<Tally>) -> Arc<Site> {
+    let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
+    let settings = Settings { discover, ..Settings::default() };
+    let options = Options::default();
+    let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(tally)));
+    let scraper = Scraper::new(settings, exhibit);
+    Arc::new(Site { scraper, web: Web::open(None).unwrap(), timeout: options.timeout })
+}
+
+/// Pushes until `count` pushes have arrived.
+async fn pushed(
+    url: &str,
+    pause: Duration,
+    root: &Path,
+    arrived: mpsc::Receiver<Pushed>,
+    count: usize,
+) -> (Vec<Pushed>, Pushes) {
+    let tally = Arc::<Tally>::default();
+    let push = push(url.parse().unwrap(), pause, site(root, &tally), Arc::clone(&tally));
+    let wait = tokio::task::spawn_blocking(move || {
+        let limit = Duration::from_secs(10);
+        let pushes = (0..count).map(|_| arrived.recv_timeout(limit).unwrap()).collect();
+        // The thread counts an answer after it was sent.
+        thread::sleep(Duration::from_millis(100));
+        pushes
+    });
+    let pushes = tokio::select! {
+        ended = push => panic!("{ended:?}"),
+        pushes = wait => pushes.unwrap(),
+    };
+    (pushes, tally.read())
+}
+
+fn text(attributes: &[KeyValue], key: &str) -> String {
+    let value = attributes.iter().find(|attribute| attribute.key == key);
+    match value.and_then(|attribute| attribute.value.clone()?.value) {
+        Some(any_value::Value::StringValue(text)) => text,
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_understands_what_it_is_sent() {
+    let root = tempfile::tempdir().unwrap();
+    let (_a, _b) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b"));
+    let (url, arrived) = receiver(Vec::new());
+    let pause = Duration::from_millis(50);
+    let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 2).await;
+    assert!(counts.accepted >= 2, "{counts:?}");
+    let head = pushes[0].head.to_lowercase();
+    assert!(head.starts_with("post /v1/metrics http/1.1\r\n"), "{head}");
+    assert!(head.contains("content-type: application/x-protobuf\r\n"), "{head}");
+    let mut up = BTreeMap::new();
+    for resource in &pushes[1].request.resource_metrics {
+        let attributes = &resource.resource.as_ref().unwrap().attributes;
+        assert_eq!(text(attributes, "service.name"), "pmdscope");
+        let instance = text(attributes, "service.instance.id");
+        for metric in &resource.scope_metrics[0].metrics {
+            if let (Some(Data::Gauge(gauge)), "dpdk_up") = (&metric.data, metric.name.as_str()) {
+                up.insert(instance.clone(), text(&gauge.data_points[0].attributes, "app"));
+            }
+        }
+    }
+    let instances: Vec<_> = up.keys().map(|instance| instance.split('/').nth(1).unwrap()).collect();
+    assert_eq!(instances, ["a", "b"]);
+    assert_eq!(up.values().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn one_that_has_no_time_is_tried_again_when_it_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let busy = b"HTTP/1.1 429 Slow Down\r\nRetry-After: 0\r\nContent-Length: 0\r\n\
+                 Connection: close\r\n\r\n";
+    let (url, arrived) = receiver(vec![busy.to_vec(), answer("503 No", b"")]);
+    let began = Instant::now();
+    let pause = Duration::from_secs(100);
+    let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 3).await;
+    // At once after the first, a second after the second.
+    assert!(began.elapsed() >= FIRST_PAUSE && began.elapsed() < FIRST_PAUSE * 3);
+    assert_eq!(pushes[0].request, pushes[2].request);
+    assert_eq!(counts, Pushes { accepted: 1, failed: 2, ..Pushes::default() });
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_sent_again() {
+    let root = tempfile::tempdir().unwrap();
+    let partial = ExportMetricsServiceResponse {
+        partial_success: Some(ExportMetricsPartialSuccess {
+            rejected_data_points: 3,
+            error_message: "too old".to_owned(),
+        }),
+    };
+    let (url, arrived) =
+        receiver(vec![answer("400 No", b"?"), answer("200 OK", &partial.encode_to_vec())]);
+    let pause = Duration::from_millis(300);
+    let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 2).await;
+    assert_ne!(pushes[0].request, pushes[1].request);
+    assert_eq!(counts, Pushes { rejected: 1, partial: 1, ..Pushes::default() });
+}
+
+#[tokio::test]
+async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
+    let root = tempfile::tempdir().unwrap();
+    let _a = Fake::start(root.path(), "a");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let tally = Arc::<Tally>::default();
+    let site = site(root.path(), &tally);
+    let receiver = format!("http://{closed}").parse().unwrap();
+    let push = push(receiver, Duration::from_millis(20), Arc::clone(&site), Arc::clone(&tally));
+    let soon = || Instant::now() + Duration::from_secs(5);
+    let scrapes = async {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let began = Instant::now();
+        let snapshot = site.scraper.snapshot(Wants::All, None, soon()).await;
+        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        snapshot.families(None)
+    };
+    let families = tokio::select! {
+        ended = push => panic!("{ended:?}"),
+        families = scrapes => families,
+    };
+    let counts = tally.read();
+    assert!(counts.failed >= 1 && counts.dropped >= 10 && counts.accepted == 0, "{counts:?}");
+    assert!(families.iter().any(|f| f.metric.name == "dpdk_exporter_otlp_pushes_total"));
+}
+
+#[test]
+fn receivers_are_urls() {
+    for (text, url) in [
+        ("http://localhost:4318", "http://localhost:4318/v1/metrics"),
+        ("https://x/", "https://x/v1/metrics"),
+        ("http://[::1]:9090/api/v1/otlp/v1/metrics", "http://[::1]:9090/api/v1/otlp/v1/metrics"),
+        ("http://x/?a=b", "http://x/?a=b"),
+    ] {
+        assert_eq!(text.parse(), Ok(Receiver(url.to_owned())));
+    }
+    for text in ["", "localhost:4318", "grpc://x", "http://", "/v1/metrics", "http:///x"] {
+        let error = text.parse::<Receiver>().unwrap_err().to_string();
+        assert!(error.contains("http://localhost:4318"), "{text}: {error}");
+    }
+}
