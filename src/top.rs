@@ -32,7 +32,7 @@ Examples:
   pmdscope top --once --replay incident.jsonl.zst --at -90s
                                   as it was recorded, 90 seconds before the end
   pmdscope top --replay incident.jsonl.zst
-                                  plays it; space holds, ? shows the other keys
+                                  plays it from its beginning, or --at; ? shows the keys
 
 JSON: {\"schema\":1, \"apps\":[{\"app\", \"state\", \"findings\":[...], \"model\":{\"sample\",
 \"interval_s\", \"ports\":[{\"rx_pps\", ...}], \"queues\", \"pools\", \"lcores\"}}]}
