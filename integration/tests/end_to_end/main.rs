@@ -8,6 +8,7 @@ mod harm;
 mod leak;
 mod ledger;
 mod recorder;
+mod recording;
 mod stock;
 mod support;
 mod telemetry;
@@ -62,6 +63,10 @@ fn trials() -> Vec<Trial> {
         trial("hostile_consumers_do_no_harm", Needs::DpdkTools, harm::hostile_consumers),
         trial("restarted_ports_are_captured_on", Needs::Wireshark, harm::restarted_ports),
         trial("an_app_that_ends_loses_no_packets", Needs::Wireshark, harm::ended_app),
+        trial("a_killed_recording_loses_a_second", Needs::Testpmd, recording::killed),
+        trial("a_full_disk_pauses_the_recording", Needs::Disk, recording::full_disk),
+        trial("the_last_seconds_are_always_kept", Needs::Testpmd, recording::always),
+        trial("a_recorded_incident_is_found", Needs::Apps, recording::incident),
         trial("stock_testpmd_is_seen", Needs::Testpmd, stock::testpmd),
     ]
 }
