@@ -90,6 +90,15 @@ fn a_part_that_fails_is_named_and_the_rest_remains() {
 }
 
 #[test]
+fn an_app_that_answers_nothing_but_garbage_is_not_sampled() {
+    for garbage in ["[[[", r#"{"/":7}"#, r#"{"/":null}"#] {
+        let app = FakeApp::start(move |connection| connection.serve(|_| garbage.into()));
+        let sample = Collector::new(app.app()).collect(TIMEOUT);
+        assert!(sample.is_err(), "{garbage}: {sample:?}");
+    }
+}
+
+#[test]
 fn a_reply_about_another_port_is_asked_again() {
     let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
     let wrong = AtomicU32::new(1);

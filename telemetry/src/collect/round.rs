@@ -20,13 +20,23 @@ pub(super) struct Round<'a> {
     requests_before: u32,
     answered: bool,
     lost: Option<Error>,
+    /// The first part that failed although the connection held.
+    failed: Option<Error>,
     partial: Vec<String>,
 }
 
 impl<'a> Round<'a> {
     pub(super) fn new(client: &'a mut Client, deadline: Deadline) -> Self {
         let requests_before = client.requests();
-        Self { client, deadline, requests_before, answered: false, lost: None, partial: Vec::new() }
+        Self {
+            client,
+            deadline,
+            requests_before,
+            answered: false,
+            lost: None,
+            failed: None,
+            partial: Vec::new(),
+        }
     }
 
     /// Requests made in this round.
@@ -42,11 +52,12 @@ impl<'a> Round<'a> {
     /// The parts that failed.
     ///
     /// # Errors
-    /// The loss of the connection, when nothing was `learned`, or nothing answered in this round: then
-    /// all that is known is remembered.
+    /// The loss of the connection, when nothing was `learned`; and what failed first, when nothing was
+    /// answered in this round as it should be: then all that is known is remembered.
     pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, Error> {
-        match self.lost {
-            Some(error) if !(learned && self.answered) => Err(error),
+        match (self.lost, self.failed) {
+            (Some(error), _) if !(learned && self.answered) => Err(error),
+            (None, Some(error)) if !self.answered => Err(error),
             _ => Ok(self.partial),
         }
     }
@@ -153,7 +164,11 @@ impl<'a> Round<'a> {
             Err(_) if self.lost.is_some() => self.note(part, "not asked, the connection was lost"),
             Err(error) => {
                 self.note(part, &error);
-                self.lost = (!self.client.is_usable()).then_some(error);
+                if self.client.is_usable() {
+                    self.failed.get_or_insert(error);
+                } else {
+                    self.lost = Some(error);
+                }
             }
         }
         None
