@@ -68,7 +68,6 @@ receive(uint16_t port, uint16_t queue)
 static void
 start_port(uint16_t port)
 {
-	uint16_t queue;
 	int rc;
 
 	if (port_start(port, (uint16_t)queues, DESCRIPTORS, pool) != 0)
@@ -76,14 +75,12 @@ start_port(uint16_t port)
 	rc = rte_eth_dev_set_mtu(port, (uint16_t)(MTU - port));
 	if (rc != 0)
 		fail("rte_eth_dev_set_mtu", rc);
-	for (queue = 0; queue < queues; queue++)
-		receive(port, queue);
 }
 
 static void
 open_ports(void)
 {
-	uint16_t port;
+	uint16_t port, queue;
 	int rc;
 
 	pool = rte_pktmbuf_pool_create("idle_app", MBUFS, BURST, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
@@ -92,9 +89,13 @@ open_ports(void)
 		fail("mbuf pool", rte_errno);
 	RTE_ETH_FOREACH_DEV(port)
 		start_port(port);
+	/* It counts what is received from now on. */
 	rc = linked ? pmdscope_init(NULL) : 0;
 	if (rc != 0)
 		fail("pmdscope_init", rc);
+	RTE_ETH_FOREACH_DEV(port)
+		for (queue = 0; queue < queues; queue++)
+			receive(port, queue);
 }
 
 static void

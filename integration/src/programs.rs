@@ -9,9 +9,10 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// The `pmdscope` command, from the release build.
+/// The `pmdscope` command: what `PMDSCOPE` names, or that of the release build.
 pub fn pmdscope() -> Result<PathBuf> {
-    built("target/release/pmdscope")
+    std::env::var_os("PMDSCOPE")
+        .map_or_else(|| built("target/release/pmdscope"), |it| Ok(it.into()))
 }
 
 /// The reflector.

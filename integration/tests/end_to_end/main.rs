@@ -3,8 +3,10 @@
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
 mod capture;
+mod exporter;
 mod extcap;
 mod harm;
+mod hazards;
 mod leak;
 mod ledger;
 mod recorder;
@@ -75,6 +77,9 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Two poll loops fill two cores: side by side the tests would only measure each other.
     arguments.test_threads = Some(1);
-    let trials = trials().into_iter().chain(extcap::trials()).collect();
+    let trials = [trials(), extcap::trials(), hazards::trials(), exporter::trials()]
+        .into_iter()
+        .flatten()
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
