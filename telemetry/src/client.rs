@@ -167,21 +167,63 @@ impl Client {
         Ok(names)
     }
 
+    /// Makes several requests. The app works on the next while we read the reply to the last: one is
+    /// in flight at any time. Once the connection is lost, the rest fails.
+    pub(crate) fn request_each<T>(
+        &mut self,
+        requests: &[(Endpoint, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
+        deadline: Deadline,
+    ) -> Vec<Result<T, Error>> {
+        let mut waiting = requests.iter().map(|(endpoint, _)| endpoint);
+        let mut asked = waiting.next().map(|first| self.ask(first, deadline));
+        let mut results = Vec::with_capacity(requests.len());
+        for (endpoint, shape) in requests {
+            let asked_this = asked.take().unwrap_or(Err(Error::Closed));
+            let answered = asked_this.and_then(|()| self.await_reply(deadline));
+            if answered.is_ok() {
+                asked = waiting.next().map(|next| self.ask(next, deadline));
+            }
+            let result = answered.and_then(|()| self.parse(endpoint, *shape));
+            if result.as_ref().is_err_and(Error::ends_connection) {
+                self.socket = None;
+            }
+            results.push(result);
+        }
+        results
+    }
+
     fn exchange<T>(
         &mut self,
         endpoint: &Endpoint,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
     ) -> Result<T, Error> {
+        self.ask(endpoint, deadline)?;
+        self.await_reply(deadline)?;
+        self.parse(endpoint, shape)
+    }
+
+    fn ask(&mut self, endpoint: &Endpoint, deadline: Deadline) -> Result<(), Error> {
         let request = endpoint.request()?;
         let socket = self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(Error::Closed)?;
         self.requests += 1;
-        transmit(socket, request.as_bytes(), deadline)?;
+        transmit(socket, request.as_bytes(), deadline)
+    }
+
+    fn await_reply(&mut self, deadline: Deadline) -> Result<(), Error> {
+        let socket = self.socket.as_ref().ok_or(Error::Closed)?;
         let bytes = receive(socket, &mut self.buffer, deadline, "waiting for a reply")?;
         self.reply_bytes = bytes.len();
-        if bytes.is_empty() {
-            return Err(Error::Closed);
-        }
+        if bytes.is_empty() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// The reply that was received last.
+    fn parse<T>(
+        &self,
+        endpoint: &Endpoint,
+        shape: impl for<'de> DeserializeSeed<'de, Value = T>,
+    ) -> Result<T, Error> {
+        let bytes = self.buffer.get(..self.reply_bytes).unwrap_or_default();
         reply::reply_as(bytes, endpoint.command(), shape)
     }
 }

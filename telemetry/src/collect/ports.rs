@@ -79,17 +79,48 @@ impl Ports {
             self.known.retain(|id, _| ids.contains(id));
             self.ids.set(now, ids);
         }
-        let ids = self.ids.value().clone();
-        let ports: Vec<_> = ids.iter().filter_map(|id| self.port(round, *id, facts)).collect();
-        if ports.len() < ids.len() {
+        let mut counted = self.count(round);
+        let mut ids = self.ids.value().clone();
+        let failed = counted.iter().find(|(_, counted)| counted.is_err()).map(|(id, _)| *id);
+        // The rest will only say that the connection is lost, not why.
+        if let Some(id) = failed.filter(|_| round.is_over()) {
+            self.known.remove(&id);
+            ids.retain(|other| *other != id);
+            counted.remove(&id).map(|asked| round.keep(Endpoint::EthdevXstats(id), asked));
+        }
+        let port = |id: &PortId| self.port(round, *id, facts, counted.remove(id));
+        let ports: Vec<_> = ids.iter().filter_map(port).collect();
+        if ports.len() < self.ids.value().len() {
             self.ids.forget();
         }
         ports
     }
 
-    fn port(&mut self, round: &mut Round<'_>, id: PortId, facts: bool) -> Option<PortSample> {
+    /// The extended counters of the ports of which it is known how fast they grow.
+    fn count<'a>(&'a self, round: &mut Round<'_>) -> BTreeMap<PortId, Result<Xstats, Error>> {
+        let known = self.known.iter().filter(|(_, known)| known.rates.is_some());
+        let request = |(id, known): (&PortId, &'a Known)| {
+            let shape = XstatsShape { known: &known.names };
+            (*id, (Endpoint::EthdevXstats(*id), shape))
+        };
+        let (ids, requests): (Vec<_>, Vec<_>) = known.map(request).unzip();
+        ids.into_iter().zip(round.request_each(&requests)).collect()
+    }
+
+    fn port(
+        &mut self,
+        round: &mut Round<'_>,
+        id: PortId,
+        facts: bool,
+        counted: Option<Result<Xstats, Error>>,
+    ) -> Option<PortSample> {
         let mut known = self.known.remove(&id);
-        let again = known.as_mut().map_or(Ok(false), |known| known.again(round, id, facts));
+        let again = match (&mut known, counted) {
+            (Some(known), Some(counted)) => {
+                counted.and_then(|xstats| known.again(round, id, facts, &xstats))
+            }
+            _ => Ok(false),
+        };
         let (port, known) = match again {
             Ok(true) => (known.as_ref()?.port.clone(), known),
             Err(error) if round.is_over() => {
@@ -139,20 +170,20 @@ impl Known {
         Some(known)
     }
 
-    /// Reads the port again, its counters and, where `facts` are due, the rest. False when the
-    /// counters may be those of another port.
-    fn again(&mut self, round: &mut Round<'_>, id: PortId, facts: bool) -> Result<bool, Error> {
-        // What growth is usual must be known first.
-        if self.rates.is_none() {
-            return Ok(false);
-        }
+    /// Takes over new counters and, where `facts` are due, asks for the rest. False when the counters
+    /// may be those of another port.
+    fn again(
+        &mut self,
+        round: &mut Round<'_>,
+        id: PortId,
+        facts: bool,
+        xstats: &Xstats,
+    ) -> Result<bool, Error> {
         if facts {
             let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
             let info = round.request_about(&Endpoint::EthdevInfo(id), about)?;
             configure(&mut self.port, info);
         }
-        let shape = XstatsShape { known: &self.names };
-        let xstats = round.request_about_as(&Endpoint::EthdevXstats(id), shape, |_| true)?;
         if xstats.names.is_some() || !self.count(&xstats.values) {
             return Ok(false);
         }

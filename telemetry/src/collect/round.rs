@@ -128,6 +128,16 @@ impl<'a> Round<'a> {
         asked
     }
 
+    /// Asks each once, for replies of these shapes.
+    pub(super) fn request_each<T>(
+        &mut self,
+        requests: &[(Endpoint, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
+    ) -> Vec<Result<T, Error>> {
+        let asked = self.client.request_each(requests, self.deadline);
+        self.answered |= asked.iter().any(Result::is_ok);
+        asked
+    }
+
     /// Asks for something that exists, so that null or another subject deserves a second attempt.
     pub(super) fn request_about<T: DeserializeOwned>(
         &mut self,
