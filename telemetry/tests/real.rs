@@ -156,6 +156,13 @@ fn follow() -> Result<(), Failed> {
     let devices: Vec<_> = sample.ports.iter().map(|port| port.device.as_str()).collect();
     assert_eq!(devices, ["net_null0", "net_null1"]);
     assert_eq!(sample.pools[0].size, 2048);
+    let lcores: Vec<_> = sample.threads.iter().map(|thread| thread.lcore).collect();
+    assert_eq!((lcores, sample.threads[0].tid), (vec![0, 1], testpmd.0.id()));
+    assert!(sample.control_shares_poll_cpu.is_some());
+    let [heap] = &sample.heaps[..] else { return Err(format!("{:?}", sample.heaps).into()) };
+    assert!(heap.size >= 64 << 20 && heap.allocated + heap.free == heap.size, "{heap:?}");
+    let age_ns = sample.realtime_ns.checked_sub(sample.app.start_realtime_ns);
+    assert!(age_ns.is_some_and(|age| age < 600_000_000_000), "{age_ns:?}");
 
     stop_and_continue(&testpmd, &mut collector)?;
     kill(&host, testpmd, &mut collector)

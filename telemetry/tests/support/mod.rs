@@ -129,7 +129,7 @@ impl Machine {
 
     pub fn settings(&self) -> Settings {
         let roots = vec![self.0.path().into()];
-        let timeout = Duration::from_millis(100);
+        let timeout = Duration::from_secs(2);
         Settings {
             discover: DiscoverOptions { roots, stale: false, timeout },
             ..Settings::default()
