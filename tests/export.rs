@@ -1,0 +1,240 @@
+//! The exporter as a process: how it starts, whom it tells, how it ends, and what rights it needs.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+
+/// An exporter on a port that the system chooses; killed when dropped.
+struct Exporter {
+    process: Child,
+    address: String,
+}
+
+impl Exporter {
+    fn start(command: &mut Command) -> Self {
+        command.args(["export", "--config", "none", "--listen", "127.0.0.1:0"]);
+        Self::spawn(command)
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        assert!(line.contains("serving metrics at"), "{line}");
+        Self { process, address }
+    }
+
+    fn get(&self, path: &str) -> String {
+        ask(TcpStream::connect(&self.address).unwrap(), path)
+    }
+
+    fn end(&mut self, signal: Signal) -> Option<i32> {
+        kill(Pid::from_raw(self.process.id().try_into().unwrap()), signal).unwrap();
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn ask(mut stream: impl Read + Write, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn pmdscope() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_pmdscope"))
+}
+
+/// Runs the exporter to its end; exit code, and what it says of what went wrong.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = pmdscope().args(["export", "--config", "none"]).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn signals_end_it_well() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut exporter = Exporter::start(&mut pmdscope());
+        assert!(exporter.get("/healthz").ends_with("\r\n\r\nok\n"));
+        assert_eq!(exporter.end(signal), Some(0));
+    }
+}
+
+#[test]
+fn nothing_is_served_where_it_cannot_be_served_well() {
+    let exporter = Exporter::start(&mut pmdscope());
+    let (code, error) = refused(&["--listen", &exporter.address]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains(&exporter.address) && error.contains("in use"), "{error}");
+    for (arguments, code, says) in [
+        (&["--web-config", "/nonexistent"][..], 1, "/nonexistent"),
+        (&["--otlp", "nowhere"], 1, "nowhere"),
+        (&["--listen", "9177"], 2, "127.0.0.1:9177"),
+    ] {
+        let (ended, error) = refused(arguments);
+        assert_eq!(ended, Some(code), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_unix_socket_serves_too_and_goes_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let address = format!("unix:{}", socket.display());
+    let mut command = pmdscope();
+    command.args(["export", "--config", "none", "--listen", &address]);
+    let mut exporter = Exporter::spawn(&mut command);
+    let answer = ask(UnixStream::connect(&socket).unwrap(), "/healthz");
+    assert!(answer.starts_with("HTTP/1.0 200 OK"), "{answer}");
+    assert_eq!(exporter.end(Signal::SIGTERM), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut once = pmdscope()
+        .args(["export", "--config", "none", "--once"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(once.stdout.take());
+    let output = once.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let told = || {
+        let mut buffer = [0; 512];
+        let bytes = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..bytes].to_vec()).unwrap()
+    };
+    let mut command = pmdscope();
+    let mut exporter =
+        Exporter::start(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000"));
+    let ready = told();
+    assert!(ready.contains("READY=1") && ready.contains(&exporter.address), "{ready}");
+    for _ in 0..3 {
+        assert!(told().contains("WATCHDOG=1"));
+    }
+    assert_eq!(exporter.end(Signal::SIGTERM), Some(0));
+    let last = std::iter::repeat_with(told).find(|text| !text.contains("WATCHDOG=1")).unwrap();
+    assert!(last.contains("STOPPING=1"), "{last}");
+}
+
+/// `dpdk-testpmd`, which ends when its standard input does.
+struct Testpmd {
+    process: Child,
+    input: Option<ChildStdin>,
+    prefix: String,
+}
+
+impl Testpmd {
+    /// `None` (told aloud) where it cannot run.
+    fn start() -> Option<Self> {
+        let missing = match Command::new("dpdk-testpmd").arg("--version").output() {
+            Err(error) => Some(format!("dpdk-testpmd: {error}")),
+            Ok(_) if !geteuid().is_root() => Some("needs root".to_owned()),
+            Ok(_) => None,
+        };
+        if let Some(missing) = missing {
+            eprintln!("SKIP: {missing}");
+            return None;
+        }
+        let prefix = format!("export-{}", std::process::id());
+        let mut process = Command::new("dpdk-testpmd")
+            .args(["-l", "0-1", "-m", "64", "--no-huge", "--no-pci", "--vdev", "net_null0"])
+            .args(["--file-prefix", &prefix, "--", "--interactive", "--no-mlockall"])
+            .arg("--total-num-mbufs=2048")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = process.stdin.take();
+        Some(Self { process, input, prefix })
+    }
+
+    fn directory(&self) -> String {
+        format!("/var/run/dpdk/{}", self.prefix)
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(self.directory());
+    }
+}
+
+/// Becomes `nobody` with `capability` alone, which the unit file of the service also gives.
+fn unprivileged(capability: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    let only = format!("-all,{capability}");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"])
+        .args(["--inh-caps", &only, "--ambient-caps", &only, "--bounding-set", &only])
+        .arg(env!("CARGO_BIN_EXE_pmdscope"));
+    command
+}
+
+/// Waits for a page to say something.
+fn eventually(exporter: &Exporter, path: &str, says: &str) -> Result<(), String> {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let page = exporter.get(path);
+        if page.contains(says) {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(page);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn nobody_with_one_capability_sees_the_apps_of_root() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/pmdscope-export.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    for line in ["AmbientCapabilities=CAP_DAC_OVERRIDE", "CapabilityBoundingSet=CAP_DAC_OVERRIDE"] {
+        assert!(unit.lines().any(|other| other == line), "{line}");
+    }
+    let Some(testpmd) = Testpmd::start() else { return };
+    let exporter = Exporter::start(&mut unprivileged("+dac_override"));
+    let metrics = format!("/metrics?app={}", testpmd.prefix);
+    eventually(&exporter, &metrics, &format!("dpdk_up{{app=\"{}\"}} 1\n", testpmd.prefix)).unwrap();
+    let page = exporter.get(&metrics);
+    assert!(page.contains("port=\"net_null0\""), "{page}");
+    let started = format!("dpdk_app_start_timestamp_seconds{{app=\"{}\"}}", testpmd.prefix);
+    assert!(page.contains(&started), "{page}");
+}
