@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
@@ -21,6 +24,9 @@ use crate::error::{Error, ErrorClass};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
+
+/// Most directories that are looked into at once: stuck apps cost the time of one.
+const AT_ONCE: usize = 32;
 
 /// Where and how to look.
 #[derive(Clone, Debug)]
@@ -196,11 +202,8 @@ fn names(apps: &[App]) -> String {
 
 /// The apps on this machine, by name.
 pub fn discover(options: &DiscoverOptions) -> Vec<App> {
-    let mut apps: Vec<App> = runtime_dirs(options)
-        .iter()
-        .flat_map(|dir| instances(dir, options.timeout))
-        .filter(|app| options.stale || app.state != AppState::Stale)
-        .collect();
+    let mut apps = all_instances(&runtime_dirs(options), options.timeout);
+    apps.retain(|app| options.stale || app.state != AppState::Stale);
     apps.sort_by(|a, b| (&a.name, &a.dir).cmp(&(&b.name, &b.dir)));
     apps
 }
@@ -288,6 +291,22 @@ fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
         }
     }
     dirs
+}
+
+/// The apps of all runtime directories.
+fn all_instances(dirs: &[PathBuf], timeout: Duration) -> Vec<App> {
+    let next = AtomicUsize::new(0);
+    let look = || {
+        let next = || dirs.get(next.fetch_add(1, Ordering::Relaxed));
+        iter::from_fn(next).flat_map(|dir| instances(dir, timeout)).collect::<Vec<App>>()
+    };
+    match dirs.len() {
+        0 | 1 => look(),
+        several => thread::scope(|scope| {
+            let looks: Vec<_> = (0..several.min(AT_ONCE)).map(|_| scope.spawn(look)).collect();
+            looks.into_iter().filter_map(|look| look.join().ok()).flatten().collect()
+        }),
+    }
 }
 
 /// The apps of one runtime directory: one per socket, or one for the directory.

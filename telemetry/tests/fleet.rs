@@ -103,6 +103,23 @@ fn a_stuck_app_delays_the_others_by_the_timeout_at_most() {
 }
 
 #[test]
+fn looking_at_many_stuck_apps_takes_the_time_of_one() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.discover.timeout = SHORT;
+    let _live = machine.run("live", &recording());
+    let names: Vec<_> = (0..20).map(|n| format!("silent-{n}")).collect();
+    let _silent: Vec<_> = names.iter().map(|name| machine.run_silent(name)).collect();
+    let mut fleet = Fleet::new(settings);
+    let began = Instant::now();
+    fleet.look();
+    assert!(began.elapsed() < SHORT * 4, "{:?}", began.elapsed());
+    assert_eq!(fleet.world.apps.len(), 21);
+    assert_eq!(fleet.asked().collect::<Vec<_>>(), ["live"]);
+    assert_eq!(lints(&fleet, "silent-7"), ["unreachable"]);
+}
+
+#[test]
 fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
     let machine = Machine::new();
     let mut settings = machine.settings();
