@@ -55,7 +55,7 @@ fn player(path: &Path, app: Option<&str>, settings: &Settings) -> Result<Player>
 #[derive(Debug)]
 pub(crate) enum Source {
     /// Of apps that run.
-    Live(Live),
+    Live(Box<Live>),
     /// Of a recording.
     Replay(Box<Replay>),
 }
@@ -99,7 +99,8 @@ impl Source {
 
     /// As [`Source::live`], so many times.
     pub(crate) fn rounds(app: &AppArg, interval: Duration, left: u64) -> Result<Self> {
-        Ok(Self::Live(Live { fleet: app.fleet()?, interval, next: Instant::now(), left }))
+        let (fleet, next) = (app.fleet()?, Instant::now());
+        Ok(Self::Live(Box::new(Live { fleet, interval, next, left })))
     }
 
     /// A whole recording.

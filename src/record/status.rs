@@ -1,6 +1,7 @@
 //! What people are told of a recording.
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt::Write;
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::record::Totals;
@@ -54,7 +55,7 @@ impl Progress {
         if self.terminal && !self.quiet && due {
             self.shown = Some(Instant::now());
             let columns = tcgetwinsize(io::stderr()).map_or(COLUMNS, |size| size.ws_col.into());
-            write(&self.line.show(&line(self.begun.elapsed(), totals), columns));
+            tell(&self.line.show(&line(self.begun.elapsed(), totals), columns));
         }
     }
 
@@ -66,14 +67,14 @@ impl Progress {
 
     fn say(&mut self, text: &str) {
         if !self.quiet {
-            write(&format!("{}{text}\n", self.line.clear()));
+            tell(&format!("{}{text}\n", self.line.clear()));
         }
     }
 }
 
 /// A closed terminal is no reason to fail.
-fn write(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+fn tell(text: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
 }
 
 fn line(elapsed: Duration, totals: &Totals) -> String {
@@ -84,10 +85,10 @@ fn line(elapsed: Duration, totals: &Totals) -> String {
         number::count(totals.samples)
     );
     for (count, what) in troubles(totals) {
-        text += &format!(", {} {what}", number::count(count));
+        let _ = write!(text, ", {} {what}", number::count(count));
     }
     let name = totals.file.file_name().unwrap_or_default();
-    text += &format!(" | {} {}", name.display(), number::bytes(totals.bytes));
+    let _ = write!(text, " | {} {}", name.display(), number::bytes(totals.bytes));
     text
 }
 
@@ -104,7 +105,7 @@ fn summary(elapsed: Duration, totals: &Totals) -> String {
         }
     );
     for (count, what) in troubles(totals) {
-        text += &format!("; {} {what}", number::count(count));
+        let _ = write!(text, "; {} {what}", number::count(count));
     }
     text
 }
