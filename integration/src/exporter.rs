@@ -8,13 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use ureq::http::StatusCode;
 
+use crate::http::{Reply, get};
 use crate::process::{Process, wait_until};
 use crate::programs;
 use crate::scratch::Scratch;
 
 const START: Duration = Duration::from_secs(10);
-/// Longer than any exporter may take; one that hangs is an error.
-const ANSWER: Duration = Duration::from_secs(30);
 
 /// The header in which Prometheus tells how long it is ready to wait.
 pub const TIMEOUT_HEADER: &str = "X-Prometheus-Scrape-Timeout-Seconds";
@@ -37,7 +36,7 @@ impl Exporter {
             if let Some(status) = process.exited()? {
                 bail!("the exporter ended at once ({status}):\n{}", process.output());
             }
-            Ok(get(address, "/healthz", &[]).is_ok_and(|reply| reply.status == StatusCode::OK))
+            Ok(get(address, "/healthz", &[], &[]).is_ok_and(|reply| reply.status == StatusCode::OK))
         })?;
         Ok(Self { process, address })
     }
@@ -49,7 +48,7 @@ impl Exporter {
 
     /// What it answers to a path with its query, for instance `/ready?app=x`.
     pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
-        get(self.address, path, headers)
+        get(self.address, path, headers, &[])
     }
 
     /// One scrape of everything; each connection is a new one.
@@ -68,41 +67,12 @@ pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// What was answered.
-#[derive(Debug)]
-pub struct Reply {
-    /// The status, whatever it is.
-    pub status: StatusCode,
-    /// Its `Content-Type`.
-    pub content_type: String,
-    /// All of it.
-    pub body: String,
-}
-
 impl Reply {
     /// The samples in it.
     pub fn scrape(&self) -> Result<Scrape> {
         ensure!(self.status == StatusCode::OK, "{}: {}", self.status, self.body);
         Scrape::parse(&self.body)
     }
-}
-
-fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
-    let config = ureq::config::Config::builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(ANSWER))
-        .max_idle_connections(0)
-        .proxy(None)
-        .build();
-    let mut request = ureq::Agent::new_with_config(config).get(format!("http://{address}{path}"));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let mut response = request.call().with_context(|| format!("GET {path}"))?;
-    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
-    let content_type = kind.unwrap_or_default().to_owned();
-    let body = response.body_mut().with_config().limit(u64::MAX).read_to_string()?;
-    Ok(Reply { status: response.status(), content_type, body })
 }
 
 /// The samples of one scrape.

@@ -9,11 +9,13 @@
 pub mod disk;
 pub mod exporter;
 pub mod fake;
+pub mod http;
 pub mod machine;
 pub mod oracle;
 pub mod pair;
 pub mod process;
 pub mod programs;
+pub mod prometheus;
 pub mod scratch;
 pub mod site;
 pub mod spread;

@@ -3,6 +3,7 @@
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
 mod capture;
+mod dashboards;
 mod exporter;
 mod extcap;
 mod harm;
@@ -70,6 +71,7 @@ fn trials() -> Vec<Trial> {
         trial("the_last_seconds_are_always_kept", Needs::Testpmd, recording::always),
         trial("a_recorded_incident_is_found", Needs::Apps, recording::incident),
         trial("stock_testpmd_is_seen", Needs::Testpmd, stock::testpmd),
+        trial("every_expression_has_data", Needs::Prometheus, dashboards::proof),
     ]
 }
 

@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use pmdscope_integration::disk::Disk;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::Scratch;
-use pmdscope_integration::{oracle, programs};
+use pmdscope_integration::{oracle, programs, prometheus};
 use serde_json::Value;
 
 /// Longest time that any one step may take.
@@ -28,6 +28,8 @@ pub(crate) enum Needs {
     DpdkTools,
     /// Also `dpdk-testpmd`.
     Testpmd,
+    /// Also Prometheus and `dpdk-testpmd`.
+    Prometheus,
 }
 
 impl Needs {
@@ -37,7 +39,7 @@ impl Needs {
             Self::Apps => &[],
             Self::Wireshark | Self::Disk => &["tshark", "capinfos", "editcap", "tcpdump"],
             Self::DpdkTools => &["dpdk-telemetry.py"],
-            Self::Testpmd => &["dpdk-testpmd"],
+            Self::Testpmd | Self::Prometheus => &["dpdk-testpmd"],
         };
         if !rustix::process::geteuid().is_root() {
             return Some("needs root for /var/run/dpdk".to_owned());
@@ -47,6 +49,9 @@ impl Needs {
         }
         if matches!(self, Self::Disk) && !can_mount() {
             return Some("cannot mount a tmpfs".to_owned());
+        }
+        if matches!(self, Self::Prometheus) && prometheus::binary().is_none() {
+            return Some("prometheus is not installed".to_owned());
         }
         programs
             .iter()

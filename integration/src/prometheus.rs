@@ -1,0 +1,141 @@
+//! A real Prometheus on loopback, with the rules and alerts of this repository.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::exporter::free_address;
+use crate::http::{Reply, get};
+use crate::process::{Process, wait_until};
+use crate::programs;
+use crate::scratch::Scratch;
+
+const START: Duration = Duration::from_secs(30);
+
+/// Prometheus, where `make setup` put it or where it is installed.
+pub fn binary() -> Option<PathBuf> {
+    let unpacked = programs::root().join("build/tools/prometheus/usr/bin/prometheus");
+    [unpacked, "/usr/bin/prometheus".into()].into_iter().find(|path| path.exists())
+}
+
+/// A running Prometheus that scrapes once per second.
+pub struct Prometheus {
+    /// The process.
+    pub process: Process,
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes `targets`, as job `pmdscope`.
+    pub fn start(scratch: &Scratch, targets: &[SocketAddr]) -> Result<Self> {
+        let config = scratch.path("prometheus.yml");
+        fs::write(&config, configuration(targets)?)?;
+        let address = free_address()?;
+        let mut command = Command::new(binary().context("prometheus is not installed")?);
+        command
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", scratch.path("prometheus").display()))
+            .arg(format!("--web.listen-address={address}"));
+        let process = Process::spawn("prometheus", &mut command, scratch.dir())?;
+        let mut prometheus = Self { process, address };
+        wait_until("Prometheus to be ready", START, || {
+            if let Some(status) = prometheus.process.exited()? {
+                bail!("prometheus ended with {status}: {}", prometheus.process.output());
+            }
+            Ok(prometheus.get("/-/ready", &[]).is_ok())
+        })?;
+        Ok(prometheus)
+    }
+
+    /// The samples of an expression now.
+    pub fn query(&self, expression: &str) -> Result<Vec<Value>> {
+        self.data("/api/v1/query", &[("query", expression)], "result")
+    }
+
+    /// The series of an expression in the last `seconds`.
+    pub fn query_range(&self, expression: &str, seconds: u64) -> Result<Vec<Value>> {
+        let now = self.query("time()")?;
+        let now =
+            now.get(1).and_then(|now| Some(now.as_str()?.parse::<f64>())).context("time")??;
+        let start = (now - seconds as f64).to_string();
+        let parameters =
+            [("query", expression), ("start", &start), ("end", &now.to_string()), ("step", "1")];
+        self.data("/api/v1/query_range", &parameters, "result")
+    }
+
+    /// The values that a label has in series that match a selector.
+    pub fn label_values(&self, selector: &str, label: &str) -> Result<Vec<String>> {
+        let path = format!("/api/v1/label/{label}/values");
+        let reply = self.reply(&path, &[("match[]", selector)])?;
+        let values = reply["data"].as_array().context("no values")?;
+        Ok(values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect())
+    }
+
+    /// Alerts that are pending or firing.
+    pub fn alerts(&self) -> Result<Vec<Value>> {
+        self.data("/api/v1/alerts", &[], "alerts")
+    }
+
+    /// Rules, as Prometheus has loaded them.
+    pub fn rule_groups(&self) -> Result<Vec<Value>> {
+        self.data("/api/v1/rules", &[], "groups")
+    }
+
+    fn data(&self, path: &str, parameters: &[(&str, &str)], field: &str) -> Result<Vec<Value>> {
+        let mut reply = self.reply(path, parameters)?;
+        match reply["data"][field].take() {
+            Value::Array(values) => Ok(values),
+            other => bail!("no {field} in the reply to {path} {parameters:?}: {other}"),
+        }
+    }
+
+    fn reply(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
+        let text = self.get(path, parameters)?;
+        let reply: Value = serde_json::from_str(&text)?;
+        ensure!(reply["status"] == "success", "{path} {parameters:?}: {}", reply["error"]);
+        Ok(reply)
+    }
+
+    fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<String> {
+        let Reply { status, body, .. } = get(self.address, path, &[], parameters)?;
+        // Errors of a query have a body that says more than their status.
+        ensure!(status.is_success() || body.starts_with('{'), "{path}: {status}: {body}");
+        Ok(body)
+    }
+}
+
+fn configuration(targets: &[SocketAddr]) -> Result<String> {
+    let mut text = String::from(
+        "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\n  evaluation_interval: 1s\n",
+    );
+    text += "rule_files:\n";
+    for file in rule_files()? {
+        writeln!(text, "  - {}", file.display())?;
+    }
+    text += "scrape_configs:\n  - job_name: pmdscope\n    static_configs:\n";
+    writeln!(
+        text,
+        "      - targets: {:?}",
+        targets.iter().map(ToString::to_string).collect::<Vec<_>>()
+    )?;
+    Ok(text)
+}
+
+/// The rules and alerts of this repository.
+pub fn rule_files() -> Result<Vec<PathBuf>> {
+    let directory: &Path = &programs::root().join("dashboards/prometheus/rules");
+    let entries = fs::read_dir(directory)
+        .with_context(|| format!("rules of Prometheus in {}", directory.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut files: Vec<_> =
+        paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "yml")).collect();
+    files.sort();
+    ensure!(!files.is_empty(), "no rules in {}", directory.display());
+    Ok(files)
+}
