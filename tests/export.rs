@@ -121,6 +121,28 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
+/// Time on a processor so far, clock ticks.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
+    fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn without_descriptors_it_waits_and_does_not_spin() {
+    let mut command = Command::new("prlimit");
+    let exporter =
+        Exporter::start(command.args(["--nofile=16:16", env!("CARGO_BIN_EXE_pmdscope")]));
+    let clients: Vec<_> = (0..20).map(|_| TcpStream::connect(&exporter.address).unwrap()).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let pid = exporter.process.id();
+    let before = ticks(pid);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(ticks(pid) - before < 20, "less than a fifth of a processor");
+    drop(clients);
+    assert!(exporter.get("/healthz").ends_with("ok\n"));
+}
+
 #[test]
 fn the_service_manager_is_told() {
     let dir = tempfile::tempdir().unwrap();

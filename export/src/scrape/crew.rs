@@ -37,15 +37,7 @@ impl Crew {
     pub(super) fn accept(&self, request: Request) {
         let mut state = self.0.lock();
         let jobs = state.desk.accept(request);
-        let missing = self.0.assign(&mut state, jobs);
-        let answer = state.desk.answer();
-        drop(state);
-        for _ in 0..missing {
-            Office::hire(&self.0);
-        }
-        if let Some(answer) = answer {
-            answer.send();
-        }
+        Office::proceed(&self.0, state, jobs);
     }
 
     /// Reads the desk; must not take long.
@@ -66,15 +58,23 @@ impl Office {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues jobs; how many threads are missing to do them at once.
-    fn assign(&self, state: &mut State, jobs: Vec<Job>) -> usize {
+    /// Hands jobs out, and answers whoever need not wait any longer.
+    fn proceed(office: &Arc<Self>, mut state: MutexGuard<'_, State>, jobs: Vec<Job>) {
         let new = jobs.len();
         state.jobs.extend(jobs);
         let missing = state.jobs.len().saturating_sub(state.idle).min(new);
+        let answer = state.desk.answer();
+        // A thread that wakes up earlier would only wait for the lock.
+        drop(state);
         for _ in missing..new {
-            self.work.notify_one();
+            office.work.notify_one();
         }
-        missing
+        for _ in 0..missing {
+            Self::hire(office);
+        }
+        if let Some(answer) = answer {
+            answer.send();
+        }
     }
 
     fn hire(office: &Arc<Self>) {
@@ -91,15 +91,7 @@ impl Office {
             let outcome = job.run();
             let mut state = self.lock();
             let jobs = state.desk.take(outcome);
-            let missing = self.assign(&mut state, jobs);
-            let answer = state.desk.answer();
-            drop(state);
-            for _ in 0..missing {
-                Self::hire(&self);
-            }
-            if let Some(answer) = answer {
-                answer.send();
-            }
+            Self::proceed(&self, state, jobs);
         }
     }
 

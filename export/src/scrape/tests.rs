@@ -84,7 +84,7 @@ async fn a_stuck_app_costs_its_own_series_only() {
     scraper.snapshot(Wants::All, None, soon()).await;
     stuck.delay(Duration::from_secs(20));
     let began = Instant::now();
-    let deadline = began + Duration::from_millis(300);
+    let deadline = began + Duration::from_secs(1);
     let all = {
         let scraper = Arc::clone(&scraper);
         tokio::spawn(async move { scraper.snapshot(Wants::All, None, deadline).await })
@@ -92,14 +92,14 @@ async fn a_stuck_app_costs_its_own_series_only() {
     tokio::task::yield_now().await;
     // Whoever wants to know of another does not wait for it.
     let other = scraper.snapshot(app("a"), None, soon()).await;
-    assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(800), "{:?}", began.elapsed());
     assert_eq!(other.world.find("a").unwrap().status, Status::Live);
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), None, Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
     assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, "unreachable");
     let all = all.await.unwrap();
-    assert!(began.elapsed() < Duration::from_millis(600), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
     let text = text(&all);
     assert!(text.contains("dpdk_up{app=\"a\"} 1\n") && text.contains("dpdk_up{app=\"b\"} 0\n"));
     assert!(text.contains("dpdk_collect_errors_total{app=\"b\",reason=\"timeout\"} 1\n"), "{text}");

@@ -234,6 +234,6 @@ fn deadlines_leave_a_margin_and_mistrust_the_header() {
         }
         let began = Instant::now();
         let left = deadline(&headers, unless_told, longest).duration_since(began).as_millis();
-        assert!((expected..expected + 20).contains(&left), "{header:?}: {left}");
+        assert!((expected..expected + 100).contains(&left), "{header:?}: {left}");
     }
 }
