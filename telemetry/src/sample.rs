@@ -116,7 +116,7 @@ impl AppIdentity {
     }
 }
 
-/// One Ethernet port.
+/// One Ethernet port. Its counters are of this round, configuration and link at most a second old.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortSample {
     /// DPDK port id.
