@@ -69,7 +69,7 @@ format: ## rewrite the sources in the house style
 	$(CARGO) fmt --all
 	clang-format -i $(C_SOURCES)
 
-install: build ## install library, headers, command, completions, service and extcap below DESTDIR/PREFIX
+install: build ## install library, headers, command, completions, services and extcap below DESTDIR/PREFIX
 	meson configure $(BUILD) --prefix $(PREFIX)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
 	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
@@ -77,8 +77,8 @@ install: build ## install library, headers, command, completions, service and ex
 	target/release/pmdscope completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pmdscope
 	target/release/pmdscope completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pmdscope
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|/usr/local/|$(PREFIX)/|' systemd/pmdscope-export.service > \
-		$(DESTDIR)$(PREFIX)/lib/systemd/system/pmdscope-export.service
+	for unit in pmdscope-export pmdscope-record; do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit.service > \
+		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service || exit 1; done
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 
