@@ -53,8 +53,7 @@ pub(crate) fn proof(scratch: &Scratch) -> Result<()> {
 struct Scene {
     prometheus: Prometheus,
     _exporter: Exporter,
-    _capture: Process,
-    _others: [Process; 2],
+    _others: [Process; 3],
     generator: pmdscope_integration::pair::Generator,
     pair: Pair,
     /// App and alert.
@@ -86,8 +85,8 @@ impl Scene {
             (pair.app().to_owned(), "DpdkMbufLeak".to_owned()),
             (nameless, "DpdkAppNoPorts".to_owned()),
         ];
-        let (_exporter, _capture, _others) = (exporter, capture, [idle, pipeline]);
-        Ok(Self { prometheus, _exporter, _capture, _others, generator, pair, expected })
+        let others = [capture, idle, pipeline];
+        Ok(Self { prometheus, generator, pair, expected, _exporter: exporter, _others: others })
     }
 
     /// Waits for the expected alerts.
