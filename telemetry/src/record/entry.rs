@@ -68,6 +68,9 @@ pub struct Lost {
     pub class: ErrorClass,
     /// Why, for people.
     pub reason: String,
+    /// Monotonic clock when it was first seen not to answer, nanoseconds.
+    #[serde(default)]
+    pub silent_ns: Option<u64>,
     /// How often it could not be asked since it was found, by reason.
     #[serde(default)]
     pub errors: BTreeMap<ErrorClass, u64>,

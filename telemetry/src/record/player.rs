@@ -309,10 +309,10 @@ impl Player {
     }
 
     fn lose(&mut self, lost: Lost) {
-        let Lost { app, class, reason, errors, findings, .. } = lost;
+        let Lost { app, class, reason, silent_ns, errors, findings, .. } = lost;
         self.world.apply(Event::Lost { app: app.clone(), class, reason, finding: None });
         if let Some(member) = self.world.apps.iter_mut().find(|member| member.name == app) {
-            member.errors = errors;
+            (member.silent_ns, member.errors) = (silent_ns, errors);
             member.findings = findings.into_iter().filter_map(|f| f.finding(&app)).collect();
         }
     }

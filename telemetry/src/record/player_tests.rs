@@ -320,4 +320,27 @@ proptest! {
         prop_assert_eq!(&read[..whole], &worlds[..whole]);
         prop_assert!(read.len() <= whole + 1 && notes.len() <= 1, "{:?}", notes);
     }
+
+    #[test]
+    fn any_numbers_can_be_judged(seed: u64, one_in in 2_u64..40) {
+        let (_, bytes) = bytes();
+        let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
+        let mut state = seed | 1;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 33
+        };
+        let mut hostile = String::new();
+        for (at, part) in text.split_inclusive([':', ',', '}', ']', '\n']).enumerate() {
+            let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+            if at > 40 && digits > 0 && random() % one_in == 0 {
+                let number = [0, 1, 255, u64::MAX].into_iter().nth((random() % 4).try_into().unwrap());
+                hostile += &number.unwrap().to_string();
+                hostile += &part[digits..];
+            } else {
+                hostile += part;
+            }
+        }
+        read(&zstd::encode_all(hostile.as_bytes(), 1).unwrap()).unwrap();
+    }
 }

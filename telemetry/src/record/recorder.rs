@@ -362,6 +362,7 @@ fn news<'a>(member: &'a Member, known: &mut Known, now_ns: u64, always: bool) ->
                 app: member.name.clone(),
                 class: class.unwrap_or(ErrorClass::Refused),
                 reason: reason.clone(),
+                silent_ns: member.silent_ns,
                 errors: member.errors.clone(),
                 findings: member.findings.iter().map(Absence::from).collect(),
             }))
