@@ -28,7 +28,7 @@ Pages: /metrics, /metrics?app=NAME, /ready, /ready?app=NAME, /healthz, /sd, /
 Options given here come before those of the configuration file.
 
 Exit codes: 0 ended by SIGTERM or SIGINT, or printed with --once; 1 failed, for
-instance because an address is in use; 2 wrong usage.")]
+instance because an address is in use; 2 wrong usage or configuration.")]
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArg,

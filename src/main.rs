@@ -25,6 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use config::ConfigError;
 use pmdscope_capture::filter::FilterError;
 use pmdscope_capture::target::TargetError;
+use pmdscope_export::ServeError;
 
 /// Exit code of a command that failed or found something.
 const FAILED: u8 = 1;
@@ -92,7 +93,12 @@ fn parse() -> Cli {
 fn is_misuse(error: &anyhow::Error) -> bool {
     let refused = error.downcast_ref::<TargetError>();
     let refused = refused.is_some_and(|error| matches!(error, TargetError::Refused { .. }));
-    refused || error.is::<Usage>() || error.is::<FilterError>() || error.is::<ConfigError>()
+    let served = error.downcast_ref::<ServeError>().is_some_and(ServeError::is_misuse);
+    refused
+        || served
+        || error.is::<Usage>()
+        || error.is::<FilterError>()
+        || error.is::<ConfigError>()
 }
 
 fn run(command: Command) -> Result<ExitCode> {

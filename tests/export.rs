@@ -84,8 +84,8 @@ fn nothing_is_served_where_it_cannot_be_served_well() {
     assert_eq!(code, Some(1));
     assert!(error.contains(&exporter.address) && error.contains("in use"), "{error}");
     for (arguments, code, says) in [
-        (&["--web-config", "/nonexistent"][..], 1, "/nonexistent"),
-        (&["--otlp", "nowhere"], 1, "nowhere"),
+        (&["--web-config", "/nonexistent"][..], 2, "/nonexistent"),
+        (&["--otlp", "nowhere"], 2, "nowhere"),
         (&["--listen", "9177"], 2, "127.0.0.1:9177"),
     ] {
         let (ended, error) = refused(arguments);

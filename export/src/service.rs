@@ -40,6 +40,13 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
+impl ServeError {
+    /// The settings are wrong, not the system.
+    pub fn is_misuse(&self) -> bool {
+        matches!(self, Self::Web(_) | Self::Otlp(_))
+    }
+}
+
 /// Serves until the process is told to end by SIGTERM or SIGINT.
 ///
 /// # Errors
