@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -38,11 +39,13 @@
 
 static uint32_t queues = 1;
 static bool linked;
+static bool hotplug;
 static struct rte_mempool *pool;
 
 static const struct option_spec specs[] = {
 	{ "queues", "N", "queue pairs per port (1)", option_u32, &queues, 1, 64 },
 	{ "pmdscope", NULL, "run libpmdscope", option_flag, &linked, 0, 0 },
+	{ "hotplug", NULL, "add a port, take it away, and so on", option_flag, &hotplug, 0, 0 },
 };
 
 static void
@@ -111,6 +114,31 @@ close_ports(void)
 		port_close(port);
 }
 
+/* One more device, there at every other call. */
+static void
+change_ports(void)
+{
+	static char name[RTE_ETH_NAME_MAX_LEN];
+	static uint16_t port = RTE_MAX_ETHPORTS;
+	int rc;
+
+	if (port == RTE_MAX_ETHPORTS) {
+		snprintf(name, sizeof(name), "net_null%u", rte_eth_dev_count_avail());
+		rc = rte_eal_hotplug_add("vdev", name, "");
+		if (rc == 0)
+			rc = rte_eth_dev_get_port_by_name(name, &port);
+		if (rc != 0)
+			fail("rte_eal_hotplug_add", rc);
+		start_port(port);
+		return;
+	}
+	port_stop(port);
+	rc = rte_eal_hotplug_remove("vdev", name);
+	if (rc != 0)
+		fail("rte_eal_hotplug_remove", rc);
+	port = RTE_MAX_ETHPORTS;
+}
+
 static void
 help(FILE *out)
 {
@@ -137,8 +165,11 @@ main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 
-	while (!control_sleep(POLL_MS))
+	while (!control_sleep(POLL_MS)) {
 		pmdscope_poll(0);
+		if (hotplug)
+			change_ports();
+	}
 
 	close_ports();
 	if (quiesce_telemetry(rte_eal_get_runtime_dir(), QUIESCE_MS))

@@ -84,9 +84,17 @@ impl Drop for Priority {
 
 /// Puts all threads of a process ahead of everything else, without slices.
 pub fn real_time(pid: u32) -> Result<()> {
-    let args = ["-a", "-f", "-p", "50", &pid.to_string()];
+    chrt(&["-a", "-f", "-p", "50", &pid.to_string()])
+}
+
+/// The same for this process, and not for what it starts.
+pub fn real_time_alone() -> Result<()> {
+    chrt(&["-R", "-a", "-f", "-p", "50", &std::process::id().to_string()])
+}
+
+fn chrt(args: &[&str]) -> Result<()> {
     let status = Command::new("chrt").args(args).status().context("run chrt")?;
-    ensure!(status.success(), "chrt of process {pid} ended with {status}");
+    ensure!(status.success(), "chrt {} ended with {status}", args.join(" "));
     Ok(())
 }
 

@@ -58,6 +58,17 @@ impl Site {
 
     /// Starts an idle app; [`started`] waits for it.
     pub fn launch(&self, scratch: &Scratch, app: &str, idle: Idle) -> Result<Process> {
+        self.spawn(scratch, app, idle, &[])
+    }
+
+    /// Starts an idle app to which one more port is added and taken away, ten times a second.
+    pub fn changing(&self, scratch: &Scratch, app: &str, idle: Idle) -> Result<Process> {
+        let mut process = self.spawn(scratch, app, idle, &["--hotplug"])?;
+        started(&mut process)?;
+        Ok(process)
+    }
+
+    fn spawn(&self, scratch: &Scratch, app: &str, idle: Idle, args: &[&str]) -> Result<Process> {
         let mut command = Command::new(programs::idle_app()?);
         command.env("RUNTIME_DIRECTORY", &self.root);
         command.args(["--lcores", "0@0", "--no-pci", "--no-huge", "-m", "64"]);
@@ -69,6 +80,7 @@ impl Site {
         if idle.linked {
             command.arg("--pmdscope");
         }
+        command.args(args);
         Process::spawn(app, &mut command, scratch.dir())
     }
 

@@ -63,7 +63,7 @@ fn wait_for_up(exporter: &Exporter, app: &str) -> Result<()> {
     Ok(())
 }
 
-/// H7, H8: a stopped app accepts and says nothing.
+/// A stopped app accepts and says nothing.
 fn stopped(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let victim = site.idle(scratch, "victim", TWO)?;
@@ -98,7 +98,7 @@ fn stopped(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// H7: a reply names its command, not its port. One that comes after its deadline must not be taken for
+/// A reply names its command, not its port. One that comes after its deadline must not be taken for
 /// the answer to what is asked then.
 fn late(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
@@ -121,7 +121,7 @@ fn late(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// H9: DPDK accepts one client too many, and closes that one at once.
+/// DPDK accepts one client too many, and closes that one at once.
 fn busy(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let app = site.idle(scratch, "app", TWO)?;
@@ -159,7 +159,7 @@ fn busy(scratch: &Scratch) -> Result<()> {
 /// What an app may say, and when.
 type Behaviour = fn(&Connection);
 
-/// H10, H11: sockets that say anything but what DPDK promises.
+/// Sockets that say anything but what DPDK promises.
 const GARBAGE: &[(&str, Behaviour)] = &[
     ("silent", |connection| {
         connection.receive();
@@ -252,7 +252,7 @@ fn garbage(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// H13: an app that is killed leaves its socket behind; one of that name may start again.
+/// An app that is killed leaves its socket behind; one of that name may start again.
 fn restarted(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let mut app = site.idle(scratch, "app", Idle { queues: 4, ..TWO })?;
@@ -294,10 +294,10 @@ fn twenty(scratch: &Scratch) -> Result<()> {
     let site = Site::new(scratch, "run", "")?;
     let names: Vec<_> = (0..20).map(|number| format!("app{number}")).collect();
     // A few are real; more of them would take longer to start than all the rest of this test.
-    let (real, faked) = names.split_at(4);
+    let (real, others) = names.split_at(4);
     let mut apps =
         real.iter().map(|name| site.launch(scratch, name, TWO)).collect::<Result<Vec<_>>>()?;
-    let mut fakes = faked
+    let mut fakes = others
         .iter()
         .map(|name| Fake::replay(&site.socket(name), RECORDING))
         .collect::<Result<Vec<_>>>()?;
@@ -318,7 +318,7 @@ fn twenty(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// H6: two Prometheis, or a hundred, cost an app no more than one.
+/// Two Prometheis, or a hundred, cost an app no more than one.
 fn parallel(scratch: &Scratch) -> Result<()> {
     const SCRAPES: usize = 100;
     let real = Site::new(scratch, "real", "")?;

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::fake::Fake;
-use pmdscope_integration::machine::{process_cpu_ns, threads_cpu_ns};
+use pmdscope_integration::machine::{process_cpu_ns, real_time, threads_cpu_ns};
 use pmdscope_integration::process::Process;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::site::{Site, started};
 
 use crate::exporters::{Exporters, Programs, Who};
 use crate::http::Client;
-use crate::plan::{Case, PAUSE, rested_scrapes, scrapes};
+use crate::plan::{Case, rested_scrapes, scrapes};
 
 /// Name of DPDK's threads that answer.
 const TELEMETRY: &str = "telemetry-v2";
 /// Longer than what a tool may remember of an app without asking again.
 const FORGET: Duration = Duration::from_millis(1500);
+/// After the last scrape.
+const SETTLE: Duration = Duration::from_millis(5);
 /// Before the first scrape that counts.
 const WARM: usize = 5;
 
@@ -53,7 +55,7 @@ pub(crate) struct Facts {
 /// Everything that was measured.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    /// Scrapes that follow each other closely.
+    /// Scrapes that follow each other at once.
     pub(crate) rounds: BTreeMap<(Case, Who), Vec<Round>>,
     /// Scrapes with more than a second between them, as they are in real life.
     pub(crate) rested: BTreeMap<(Case, Who), Round>,
@@ -64,6 +66,8 @@ pub(crate) struct Results {
 pub(crate) struct Bench<'a> {
     pub(crate) programs: Programs,
     pub(crate) quick: bool,
+    /// All processes at real-time priority while they are measured.
+    pub(crate) fifo: bool,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) results: Results,
 }
@@ -72,6 +76,14 @@ pub(crate) struct Bench<'a> {
 struct Stage {
     apps: Vec<Process>,
     exporters: Vec<(Who, Exporters)>,
+}
+
+impl Stage {
+    /// Only now: an app at real-time priority waits in vain for its own threads while it starts.
+    fn hurry(&self) -> Result<()> {
+        self.apps.iter().try_for_each(|app| real_time(app.pid()))?;
+        self.exporters.iter().try_for_each(|(_, exporters)| exporters.hurry())
+    }
 }
 
 impl Bench<'_> {
@@ -87,6 +99,9 @@ impl Bench<'_> {
         apps.iter_mut().try_for_each(started)?;
         let sockets: Vec<_> = names.iter().map(|name| site.socket(name)).collect();
         let mut stage = Stage { apps, exporters: self.start(&scratch, &site, &sockets)? };
+        if self.fifo {
+            stage.hurry()?;
+        }
         for round in 0..rounds {
             // Who comes first changes from round to round.
             stage.exporters.rotate_left(usize::from(round > 0));
@@ -199,8 +214,9 @@ fn measure_scrapes(
     let mut took = Vec::with_capacity(scrapes);
     for _ in 0..scrapes {
         took.push(scrape(clients)?);
-        sleep(PAUSE);
     }
+    // Threads of connections that were closed may still be ending.
+    sleep(SETTLE);
     let each = |before, after: u64| after.saturating_sub(before) as f64 / scrapes as f64;
     Ok(Round {
         took,

@@ -15,13 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::machine::{Machine, Priority};
+use pmdscope_integration::machine::{Machine, Priority, real_time_alone};
 use pmdscope_integration::programs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::bench::{Bench, Results};
 use crate::exporters::{PEER, PEER_VARIABLE, Programs, find_peer};
-use crate::plan::PAUSE;
 
 const HELP: &str = "\
 Usage: pmdscope-bench-export [options]
@@ -32,6 +31,7 @@ $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
 
   --quick           half a minute instead of some minutes
   --rounds N        repeat everything N times (7; with --quick 3)
+  --fifo            at real-time priority, in place of CPUs that nobody else uses
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
@@ -39,6 +39,7 @@ $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
 struct Options {
     quick: bool,
     rounds: Option<usize>,
+    fifo: bool,
     pmdscope: Option<PathBuf>,
 }
 
@@ -69,6 +70,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
         let mut value = || words.next().with_context(|| format!("{word} without a value"));
         match word.as_str() {
             "--quick" => options.quick = true,
+            "--fifo" => options.fifo = true,
             "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
             "--pmdscope" => options.pmdscope = Some(value()?.into()),
             "--help" | "-h" => return Ok(None),
@@ -94,13 +96,17 @@ fn run(options: &Options) -> Result<()> {
     let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
     let programs = Programs { pmdscope, peer: find_peer() };
     println!("pmdscope export against {PEER}, on {}.", machine.describe());
-    println!("{} ms between two scrapes.", PAUSE.as_millis());
+    println!("All at {} priority.", if options.fifo { "real-time" } else { "the highest normal" });
     if programs.peer.is_none() {
         println!("SKIP: no {PEER} in $PATH or ${PEER_VARIABLE}: pmdscope is measured alone.");
     }
     let _priority = Priority::raise()?;
+    if options.fifo {
+        real_time_alone()?;
+    }
     let results = Results::default();
-    measure(Bench { programs, quick: options.quick, stop: &stop, results }, options.rounds)
+    let Options { quick, fifo, rounds, .. } = *options;
+    measure(Bench { programs, quick, fifo, stop: &stop, results }, rounds)
 }
 
 /// Runs the cases. What was measured until ^C, or a failure, is still told.

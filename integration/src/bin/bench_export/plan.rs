@@ -1,7 +1,6 @@
 //! What is measured.
 
 use std::fmt;
-use std::time::Duration;
 
 use pmdscope_integration::site::Idle;
 
@@ -26,9 +25,6 @@ const QUICK_SHAPES: &[(u16, u16)] = &[(1, 1), (16, 16)];
 /// What each of several apps has.
 const SEVERAL: (u16, u16) = (4, 4);
 
-/// Time between two scrapes: nobody scrapes without a pause, and a pause cools caches.
-pub(crate) const PAUSE: Duration = Duration::from_millis(5);
-
 /// All cases, the larger ones last.
 pub(crate) fn cases(quick: bool) -> Vec<Case> {
     let case = |apps, (ports, queues), linked| Case { apps, idle: Idle { ports, queues, linked } };
@@ -48,5 +44,5 @@ pub(crate) fn scrapes(case: &Case, quick: bool) -> usize {
 
 /// Scrapes of each kind that have a rest before them.
 pub(crate) fn rested_scrapes(quick: bool) -> usize {
-    if quick { 5 } else { 15 }
+    if quick { 5 } else { 9 }
 }
