@@ -25,7 +25,8 @@ use aged::Aged;
 use host::Host;
 use round::Round;
 
-/// How old may be what changes now and then: lists of objects, the configuration and link of a port.
+/// How old may be what changes now and then: lists of objects, the configuration and link of a port,
+/// ledgers of leaks, captures.
 /// A little less than a second, so that whoever samples once a second always gets news.
 const FACTS_AGE: Duration = Duration::from_millis(900);
 
@@ -71,6 +72,7 @@ struct Facts {
     rings: stock::Rings,
     heaps: stock::Heaps,
     usage: stock::Usage,
+    linked: linked::Linked,
 }
 
 impl Collector {
@@ -182,13 +184,14 @@ impl Facts {
             rings: stock::Rings::default(),
             heaps: stock::Heaps::default(),
             usage: stock::Usage::default(),
+            linked: linked::Linked::default(),
         }
     }
 
     fn sample(&mut self, round: &mut Round<'_>) -> Sample {
         self.refresh(round);
         let ports = self.ports.read(round);
-        let tables = if self.knows(&Endpoint::Library) { linked::read(round) } else { None };
+        let tables = if self.knows(&Endpoint::Library) { self.linked.read(round) } else { None };
         let tables = tables.unwrap_or_else(|| self.stock_objects(round));
         let heaps = self.knows(&Endpoint::HeapList).then(|| self.heaps.read(round));
         let usage = self.knows(&Endpoint::LcoreUsage).then(|| self.usage.read(round));
@@ -202,10 +205,10 @@ impl Facts {
             queues: tables.queues,
             rings: tables.rings,
             lcores: tables.lcores,
-            tee: tables.tee,
-            ledger: tables.ledger,
-            sites: tables.sites,
-            stages: tables.stages,
+            tee: tables.rare.tee,
+            ledger: tables.rare.ledger,
+            sites: tables.rare.sites,
+            stages: tables.rare.stages,
             heaps: heaps.unwrap_or_default(),
             usage: usage.unwrap_or_default(),
             library: tables.library,

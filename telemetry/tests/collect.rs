@@ -181,6 +181,16 @@ fn an_app_with_libpmdscope() {
 }
 
 #[test]
+fn ledgers_and_captures_are_asked_for_once_a_second() {
+    let recording = Recording::read("dpdk-22.11/pmdscope-leaking.jsonl");
+    let tables = |asked: Vec<String>| {
+        let counted = |table: &str| asked.iter().filter(|request| **request == table).count();
+        ["pools", "lcores", "leaks", "tee"].map(|table| counted(&format!("/pmdscope/{table}")))
+    };
+    assert_eq!(tables(asked(recording, 3)), [3, 3, 1, 1]);
+}
+
+#[test]
 fn sixty_four_queues_of_libpmdscope_come_in_four_pages() {
     let sample = collect(&Recording::read("dpdk-22.11/pmdscope-64-queues.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());

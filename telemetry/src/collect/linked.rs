@@ -1,5 +1,7 @@
 //! What an app with libpmdscope tells: its paged tables.
 
+use std::time::Instant;
+
 use crate::endpoint::{Endpoint, Table};
 use crate::error::Error;
 use crate::leak::{LedgerSample, SiteSample, StageSample};
@@ -7,6 +9,8 @@ use crate::reply::Library;
 use crate::sample::{LcoreSample, LibrarySample, PoolSample, QueueSample, RingSample, TeeSample};
 use crate::table::{FromPage, Page, SCHEMA};
 
+use super::FACTS_AGE;
+use super::aged::Aged;
 use super::round::Round;
 
 /// How often a table is read from its start when its rows change between two pages.
@@ -20,42 +24,83 @@ pub(super) struct Tables {
     pub(super) queues: Vec<QueueSample>,
     pub(super) rings: Vec<RingSample>,
     pub(super) lcores: Vec<LcoreSample>,
+    pub(super) rare: Rare,
+}
+
+/// What libpmdscope itself finds out over seconds, or what only matters while somebody captures.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rare {
     pub(super) tee: Vec<TeeSample>,
     pub(super) ledger: Vec<LedgerSample>,
     pub(super) sites: Vec<SiteSample>,
     pub(super) stages: Vec<StageSample>,
 }
 
-/// Reads the tables; `None` when libpmdscope does not answer, so that the app must pass for stock.
-pub(super) fn read(round: &mut Round<'_>) -> Option<Tables> {
-    let asked = round.request::<Library>(&Endpoint::Library).and_then(supported);
-    let library = round.keep(Endpoint::Library, asked)?;
-    let served = |table: Table| library.tables.iter().any(|name| name == table.name());
-    let mut tables = Tables {
-        pools: rows(round, Table::Pools, served(Table::Pools)),
-        queues: rows(round, Table::Queues, served(Table::Queues)),
-        rings: rows(round, Table::Rings, served(Table::Rings)),
-        lcores: rows(round, Table::Lcores, served(Table::Lcores)),
-        tee: rows(round, Table::Tee, served(Table::Tee)),
-        ledger: rows(round, Table::Leaks, served(Table::Leaks)),
-        sites: rows(round, Table::Sites, served(Table::Sites)),
-        stages: rows(round, Table::Stages, served(Table::Stages)),
-        library: Some(library_sample(library)),
-    };
-    tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
-    tables.queues.sort_by_key(|queue| (queue.port, queue.direction, queue.queue));
-    tables.rings.sort_by(|a, b| a.name.cmp(&b.name));
-    tables.lcores.sort_by_key(|lcore| lcore.lcore);
-    tables.tee.sort_by_key(|tee| (tee.session, tee.lcore));
-    tables.ledger.sort_by(|a, b| a.name.cmp(&b.name));
-    tables
-        .sites
-        .sort_by(|a, b| (b.count, b.events).cmp(&(a.count, a.events)).then(a.id.cmp(&b.id)));
-    tables.stages.sort_by(|a, b| a.stage.cmp(&b.stage));
-    for imbalance in tables.ledger.iter().filter_map(LedgerSample::imbalance) {
-        round.note(Endpoint::Page(Table::Leaks, 0), imbalance);
+/// The tables of one app.
+#[derive(Debug, Default)]
+pub(super) struct Linked(Aged<Rare>);
+
+impl Linked {
+    /// Reads the tables; `None` when libpmdscope does not answer, so that the app must pass for stock.
+    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Option<Tables> {
+        let asked = round.request::<Library>(&Endpoint::Library).and_then(supported);
+        let library = round.keep(Endpoint::Library, asked)?;
+        let mut tables = Tables {
+            pools: rows(round, &library, Table::Pools).unwrap_or_default(),
+            queues: rows(round, &library, Table::Queues).unwrap_or_default(),
+            rings: rows(round, &library, Table::Rings).unwrap_or_default(),
+            lcores: rows(round, &library, Table::Lcores).unwrap_or_default(),
+            rare: self.rare(round, &library),
+            library: Some(library_sample(library)),
+        };
+        tables.pools.sort_by(|a, b| a.name.cmp(&b.name));
+        tables.queues.sort_by_key(|queue| (queue.port, queue.direction, queue.queue));
+        tables.rings.sort_by(|a, b| a.name.cmp(&b.name));
+        tables.lcores.sort_by_key(|lcore| lcore.lcore);
+        Some(tables)
     }
-    Some(tables)
+
+    fn rare(&mut self, round: &mut Round<'_>, library: &Library) -> Rare {
+        let now = Instant::now();
+        if self.0.is_older(now, FACTS_AGE) {
+            let (rare, complete) = Rare::read(round, library);
+            self.0.set(now, rare);
+            if !complete {
+                self.0.forget();
+            }
+        }
+        self.0.value().clone()
+    }
+}
+
+impl Rare {
+    /// The tables, and whether all of them could be read.
+    fn read(round: &mut Round<'_>, library: &Library) -> (Self, bool) {
+        let tee = rows(round, library, Table::Tee);
+        let ledger = rows(round, library, Table::Leaks);
+        let sites = rows(round, library, Table::Sites);
+        let stages = rows(round, library, Table::Stages);
+        let complete = tee.is_some() && ledger.is_some() && sites.is_some() && stages.is_some();
+        let mut rare = Self {
+            tee: tee.unwrap_or_default(),
+            ledger: ledger.unwrap_or_default(),
+            sites: sites.unwrap_or_default(),
+            stages: stages.unwrap_or_default(),
+        };
+        rare.sort();
+        for imbalance in rare.ledger.iter().filter_map(LedgerSample::imbalance) {
+            round.note(Endpoint::Page(Table::Leaks, 0), imbalance);
+        }
+        (rare, complete)
+    }
+
+    fn sort(&mut self) {
+        self.tee.sort_by_key(|tee| (tee.session, tee.lcore));
+        self.ledger.sort_by(|a, b| a.name.cmp(&b.name));
+        self.sites
+            .sort_by(|a, b| (b.count, b.events).cmp(&(a.count, a.events)).then(a.id.cmp(&b.id)));
+        self.stages.sort_by(|a, b| a.stage.cmp(&b.stage));
+    }
 }
 
 fn supported(library: Library) -> Result<Library, Error> {
@@ -81,12 +126,13 @@ fn library_sample(library: Library) -> LibrarySample {
     }
 }
 
-fn rows<T: FromPage>(round: &mut Round<'_>, table: Table, served: bool) -> Vec<T> {
-    if !served {
-        return Vec::new();
+/// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
+fn rows<T: FromPage>(round: &mut Round<'_>, library: &Library, table: Table) -> Option<Vec<T>> {
+    if !library.tables.iter().any(|name| name == table.name()) {
+        return Some(Vec::new());
     }
     let read = read_table(round, table);
-    round.keep(Endpoint::Page(table, 0), read).unwrap_or_default()
+    round.keep(Endpoint::Page(table, 0), read)
 }
 
 fn read_table<T: FromPage>(round: &mut Round<'_>, table: Table) -> Result<Vec<T>, Error> {
