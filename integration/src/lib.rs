@@ -19,4 +19,5 @@ pub mod prometheus;
 pub mod scratch;
 pub mod site;
 pub mod spread;
+pub mod testpmd;
 pub mod wire;

@@ -13,6 +13,7 @@ use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::prometheus::Prometheus;
 use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::testpmd;
 use serde_json::Value;
 
 use crate::support::{LIMIT, number};
@@ -70,7 +71,7 @@ impl Scene {
         };
         let pair = Pair::start(scratch, options)?;
         let generator = pair.generate(scratch, &["--rate", "20000"])?;
-        let (idle, nameless) = app_without_ports(scratch)?;
+        let (blind, idle) = testpmd::without_ports(scratch)?;
         let pipeline = pipeline(scratch)?;
         let mut command = Command::new(programs::pmdscope()?);
         command.args(["capture", "-i", &format!("{}:0", pair.app()), "-w", "/dev/null"]);
@@ -83,7 +84,7 @@ impl Scene {
         let prometheus = Prometheus::start(scratch, &[address])?;
         let expected = vec![
             (pair.app().to_owned(), "DpdkMbufLeak".to_owned()),
-            (nameless, "DpdkAppNoPorts".to_owned()),
+            (blind, "DpdkAppNoPorts".to_owned()),
         ];
         let others = [capture, idle, pipeline];
         Ok(Self { prometheus, generator, pair, expected, _exporter: exporter, _others: others })
@@ -182,16 +183,6 @@ impl Scene {
         })?;
         Ok(())
     }
-}
-
-/// A stock app that found no NIC, and its name.
-fn app_without_ports(scratch: &Scratch) -> Result<(Process, String)> {
-    let prefix = scratch.prefix("blind");
-    let mut command = Command::new("dpdk-testpmd");
-    command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "64", "--file-prefix", &prefix]);
-    command.args(["--", "--no-mlockall", "--total-num-mbufs=2048", "--stats-period=60"]);
-    let process = Process::spawn("testpmd", &mut command, scratch.dir())?;
-    Ok((process, prefix))
 }
 
 /// An app with software rings and stages.

@@ -12,6 +12,7 @@ use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::testpmd;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -19,21 +20,6 @@ use crate::support::{LIMIT, pmdscope, pmdscope_json};
 
 /// What a recorder may lose when it is killed, with some time to find and kill it.
 const LOSS: Duration = Duration::from_millis(1500);
-
-/// A stock app on ordinary memory that forwards by itself.
-fn testpmd(scratch: &Scratch) -> Result<(String, Process)> {
-    let app = scratch.prefix("testpmd");
-    let mut command = Command::new("dpdk-testpmd");
-    command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &app]);
-    command.args(["--vdev", "net_null0", "--", "--no-mlockall", "--total-num-mbufs=4096"]);
-    command.args(["--forward-mode=macswap", "--auto-start", "--stats-period=1"]);
-    let testpmd = Process::spawn("testpmd", &mut command, scratch.dir())?;
-    let socket = format!("/var/run/dpdk/{app}/dpdk_telemetry.v2");
-    wait_until("testpmd's telemetry", LIMIT, || {
-        Ok(fs::exists(&socket)? && testpmd.output().contains("Port statistics"))
-    })?;
-    Ok((app, testpmd))
-}
 
 fn record(scratch: &Scratch, app: &str, to: &Path, args: &[&str]) -> Result<Process> {
     let mut command = Command::new(programs::pmdscope()?);
@@ -63,7 +49,7 @@ fn now_ns() -> Result<u64> {
 }
 
 pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
-    let (app, testpmd) = testpmd(scratch)?;
+    let (app, testpmd) = testpmd::forwarding(scratch)?;
     let file = scratch.path("x.jsonl.zst");
     let mut recorder = record(scratch, &app, &file, &["-i", "0.1"])?;
     sleep(Duration::from_secs(4));
@@ -124,7 +110,7 @@ pub(crate) fn always(scratch: &Scratch) -> Result<()> {
     // It waits for an app that is yet to come.
     let mut recorder = record(scratch, &app, &dir, &arguments)?;
     wait_until("the recorder", LIMIT, || Ok(dir.exists()))?;
-    let (_, testpmd) = testpmd(scratch)?;
+    let (_, testpmd) = testpmd::forwarding(scratch)?;
     sleep(Duration::from_secs(2 * KEEP));
     recorder.signal(Signal::TERM)?;
     recorder.finish(LIMIT)?;

@@ -1,26 +1,16 @@
 //! An app that knows nothing of pmdscope: Debian's own dpdk-testpmd.
 
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::testpmd;
 
-use crate::support::{LIMIT, pmdscope, pmdscope_json};
+use crate::support::{pmdscope, pmdscope_json};
 
-pub(crate) fn testpmd(scratch: &Scratch) -> Result<()> {
-    let app = scratch.prefix("testpmd");
-    let mut command = Command::new("dpdk-testpmd");
-    command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &app]);
-    command.args(["--vdev", "net_null0", "--", "--no-mlockall", "--total-num-mbufs=4096"]);
-    command.args(["--forward-mode=macswap", "--auto-start", "--stats-period=1"]);
-    let testpmd = Process::spawn("testpmd", &mut command, scratch.dir())?;
-    let socket = format!("/var/run/dpdk/{app}/dpdk_telemetry.v2");
-    wait_until("testpmd's telemetry", LIMIT, || {
-        Ok(std::fs::exists(&socket)? && testpmd.output().contains("Port statistics"))
-    })?;
-
+pub(crate) fn testpmd_is_seen(scratch: &Scratch) -> Result<()> {
+    let (app, testpmd) = testpmd::forwarding(scratch)?;
     let list = pmdscope_json(scratch, &["ls", "--json"], &[0])?;
     let listed = list["apps"].as_array().into_iter().flatten().find(|entry| entry["app"] == app);
     ensure!(listed.is_some_and(|entry| entry["level"] == 0), "{list:#}");
