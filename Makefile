@@ -50,7 +50,7 @@ bench-leaks: setup build ## measure what the leak ledger costs, against DPDK's m
 bench-capture: setup build ## measure captures against dpdk-dumpcap; a quarter of an hour (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-capture $(BENCH_ARGS)
 
-bench-export: setup build ## measure the exporter against dpdk-telemetry-exporter.py (BENCH_ARGS=--quick)
+bench-export: setup build ## measure the exporter against dpdk-telemetry-exporter.py; five minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-export $(BENCH_ARGS)
 
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)

@@ -29,8 +29,8 @@ Measures `pmdscope export` and DPDK's dpdk-telemetry-exporter.py (DPDK 24.07 and
 apps, in turns. Needs root and two CPUs; without them it says so and ends with status 0. The peer is
 $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
 
-  --quick           half a minute instead of some minutes
-  --rounds N        repeat everything N times (7; with --quick 3)
+  --quick           two minutes instead of five
+  --rounds N        repeat everything N times (5; with --quick 3)
   --fifo            at real-time priority, in place of CPUs that nobody else uses
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
@@ -112,7 +112,7 @@ fn run(options: &Options) -> Result<()> {
 /// Runs the cases. What was measured until ^C, or a failure, is still told.
 fn measure(mut bench: Bench<'_>, rounds: Option<usize>) -> Result<()> {
     let cases = plan::cases(bench.quick);
-    let rounds = rounds.unwrap_or(if bench.quick { 3 } else { 7 });
+    let rounds = rounds.unwrap_or(if bench.quick { 3 } else { 5 });
     let mut result = Ok(());
     for case in &cases {
         let begin = Instant::now();

@@ -36,7 +36,8 @@ fn times(out: &mut String, results: &Results, cases: &[&Case]) {
     );
     let _ = writeln!(
         out,
-        "| apps, ports x queues | pmdscope, p50 | p99 | kept connection, p50 | p99 | {PEER}, p50 | p99 | ratio of p50 |"
+        "| apps, ports x queues | pmdscope, p50 | p99 | kept connection, p50 | p99 | {PEER}, p50 \
+         | p99 | ratio of p50 |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
     for case in cases {
@@ -53,11 +54,13 @@ fn times(out: &mut String, results: &Results, cases: &[&Case]) {
 fn rested(out: &mut String, results: &Results, cases: &[&Case]) {
     let _ = writeln!(
         out,
-        "\nThe same with more than a second between scrapes, ms: p50, and mean CPU time of the apps\n"
+        "\nThe same with more than a second between scrapes, ms: p50, and mean CPU time of the \
+         apps\n"
     );
     let _ = writeln!(
         out,
-        "| apps, ports x queues | kept connection | CPU of the apps | {PEER} | CPU of the apps | ratio of p50 | of the peer's CPU |"
+        "| apps, ports x queues | kept connection | CPU of the apps | {PEER} | CPU of the apps \
+         | ratio of p50 | of the peer's CPU |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|");
     for case in cases {
@@ -88,7 +91,8 @@ fn costs(out: &mut String, results: &Results, cases: &[&Case]) {
     );
     let _ = writeln!(
         out,
-        "| apps, ports x queues | who | CPU of the exporter | CPU of the apps | of the peer's | requests | connections | series | MiB |"
+        "| apps, ports x queues | who | CPU of the exporter | CPU of the apps | of the peer's \
+         | requests | connections | series | MiB |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|---|");
     for case in cases {
