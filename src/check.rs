@@ -1,8 +1,9 @@
 //! `pmdscope check`: is everything well? For people, cron and probes.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pmdscope_telemetry::error::ErrorClass;
@@ -60,13 +61,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut source = match args.replay.player(&args.app)? {
-        Some(player) => Source::whole(player, &args.app),
-        None => Source::rounds(&args.app, STEP, args.rounds())?,
+    let (mut source, length) = match args.replay.player(&args.app)? {
+        Some(player) => (Source::whole(player, &args.app), Duration::MAX),
+        None => (Source::live(&args.app, STEP)?, Duration::from_secs(args.seconds)),
     };
+    let begun = Instant::now();
     let mut seen = Seen::default();
+    // An app that does not answer makes rounds longer, but not the time that was asked for.
     while source.advance()? {
         seen.note(source.world());
+        if begun.elapsed() >= length {
+            break;
+        }
     }
     source.tell_notes();
     let mut world = source.world().clone();
@@ -82,29 +88,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-impl Args {
-    /// Samples, with the first.
-    fn rounds(&self) -> u64 {
-        let steps = Duration::from_secs(self.seconds).as_nanos() / STEP.as_nanos();
-        u64::try_from(steps).unwrap_or(u64::MAX).saturating_add(1)
-    }
-}
-
 /// Findings of earlier samples, the newest of each app, lint and subject.
 #[derive(Default)]
-struct Seen(Vec<Finding>);
+struct Seen(BTreeMap<(String, &'static str, String), Finding>);
 
 impl Seen {
     fn note(&mut self, world: &World) {
         for finding in world.apps.iter().flat_map(|app| &app.findings) {
-            self.0.retain(|earlier| !same(earlier, finding));
-            self.0.push(finding.clone());
+            let key = (finding.app.clone(), finding.lint, finding.subject.clone());
+            self.0.insert(key, finding.clone());
         }
     }
 
     /// Trouble that has passed is still trouble of the time that was watched.
     fn add_to(self, world: &mut World) {
-        for past in &self.0 {
+        for past in self.0.values() {
             if world.find(&past.app).is_none() {
                 let reason = "ended before the recording did".to_owned();
                 let (app, class) = (past.app.clone(), ErrorClass::Refused);
@@ -112,7 +110,7 @@ impl Seen {
             }
         }
         for app in &mut world.apps {
-            let past = self.0.iter().filter(|past| past.app == app.name);
+            let past = self.0.values().filter(|past| past.app == app.name);
             let past: Vec<_> =
                 past.filter(|past| !app.findings.iter().any(|now| same(now, past))).collect();
             app.findings.extend(past.into_iter().cloned());
@@ -162,11 +160,24 @@ impl<'a> Verdict<'a> {
     }
 
     fn lines(&self) -> String {
-        self.findings().map(|finding| finding_line(finding) + "\n").collect()
+        self.silent()
+            + &self.findings().map(|finding| finding_line(finding) + "\n").collect::<String>()
+    }
+
+    /// Apps that do not answer, where no finding says so.
+    fn silent(&self) -> String {
+        let silent = self.apps.iter().filter(|app| app.findings.is_empty());
+        let line = |app: &Judged| match app.status {
+            Status::Live => None,
+            Status::Waiting => Some(format!("{}: has not answered yet\n", app.app)),
+            Status::Lost { reason } => Some(format!("{}: {reason}\n", app.app)),
+        };
+        silent.filter_map(line).collect()
     }
 
     fn text(&self, world: &World) -> String {
-        let mut out: String = self.findings().map(finding_text).collect();
+        let mut out = self.silent();
+        out.extend(self.findings().map(finding_text));
         if out.is_empty() {
             let ports: usize = world.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = self.apps.len();
@@ -230,6 +241,8 @@ mod tests {
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
         let mut world = lost(None);
         assert!(!Verdict::of(&world).ok);
+        assert_eq!(Verdict::of(&world).text(&world), "reflector: timed out\n");
+        assert_eq!(Verdict::of(&world).lines(), "reflector: timed out\n");
         world.apps[0].status = Status::Live;
         assert!(Verdict::of(&world).ok);
         assert_eq!(Verdict::of(&world).text(&world), "ok: 1 app, 0 ports, no findings\n");
