@@ -81,8 +81,10 @@ impl Watch {
 
     /// The apps that run, and what to do when there is none.
     fn running(&self) -> (Vec<App>, String) {
+        // Apart, so that the fleet is not locked while we look.
+        let connected = self.shared.fleet().connected();
         let running = match &self.chosen {
-            None => self.settings.running(),
+            None => self.settings.running_beside(&connected),
             Some(_) => Vec::new(),
         };
         if !running.is_empty() {

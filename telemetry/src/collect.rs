@@ -86,6 +86,11 @@ impl Collector {
         &self.app
     }
 
+    /// Whether the connection of the last round is still open.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.kept.session.as_ref().is_some_and(|session| session.client.is_usable())
+    }
+
     /// Calls the app otherwise from now on.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.app.name);

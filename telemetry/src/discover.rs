@@ -202,7 +202,17 @@ fn names(apps: &[App]) -> String {
 
 /// The apps on this machine, by name.
 pub fn discover(options: &DiscoverOptions) -> Vec<App> {
-    let mut apps = all_instances(&runtime_dirs(options), options.timeout);
+    look(options, &[])
+}
+
+/// As [`discover`], without connecting to those that the caller is `connected` to: each connection
+/// starts a thread in the app, and takes one of ten.
+pub fn look(options: &DiscoverOptions, connected: &[App]) -> Vec<App> {
+    let probe = |app: App| match connected.iter().find(|known| known.socket == app.socket) {
+        Some(known) => known.called(app.name),
+        None => probe(app, options.timeout),
+    };
+    let mut apps = all_instances(&runtime_dirs(options), &probe);
     apps.retain(|app| options.stale || app.state != AppState::Stale);
     apps.sort_by(|a, b| (&a.name, &a.dir).cmp(&(&b.name, &b.dir)));
     apps
@@ -245,6 +255,11 @@ pub(crate) fn choose(
 }
 
 impl App {
+    /// The same app, alive, by that name.
+    fn called(&self, name: String) -> Self {
+        Self { name, state: AppState::Live, ..self.clone() }
+    }
+
     fn is_called(&self, name: &str) -> bool {
         self.name == name
             || self.prefix().is_some_and(|prefix| prefix == name)
@@ -294,11 +309,11 @@ fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
 }
 
 /// The apps of all runtime directories.
-fn all_instances(dirs: &[PathBuf], timeout: Duration) -> Vec<App> {
+fn all_instances(dirs: &[PathBuf], probe: &(impl Fn(App) -> App + Sync)) -> Vec<App> {
     let next = AtomicUsize::new(0);
     let look = || {
         let next = || dirs.get(next.fetch_add(1, Ordering::Relaxed));
-        iter::from_fn(next).flat_map(|dir| instances(dir, timeout)).collect::<Vec<App>>()
+        iter::from_fn(next).flat_map(|dir| instances(dir, probe)).collect::<Vec<App>>()
     };
     match dirs.len() {
         0 | 1 => look(),
@@ -310,7 +325,7 @@ fn all_instances(dirs: &[PathBuf], timeout: Duration) -> Vec<App> {
 }
 
 /// The apps of one runtime directory: one per socket, or one for the directory.
-fn instances(dir: &Path, timeout: Duration) -> Vec<App> {
+fn instances(dir: &Path, probe: impl Fn(App) -> App) -> Vec<App> {
     let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
     };
@@ -329,7 +344,7 @@ fn instances(dir: &Path, timeout: Duration) -> Vec<App> {
     let mut apps: Vec<App> = files
         .filter_map(|file| {
             let suffix = instance_suffix(&file)?;
-            Some(probe(app(format!("{prefix}{suffix}"), &file, AppState::Stale), timeout))
+            Some(probe(app(format!("{prefix}{suffix}"), &file, AppState::Stale)))
         })
         .collect();
     // In-memory apps have no lock; a lock without a live socket is an app without telemetry.

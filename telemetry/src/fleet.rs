@@ -47,7 +47,12 @@ impl Settings {
     /// Those that share a name, in directories of several users, are called by their directories,
     /// which are accepted as names too.
     pub fn running(&self) -> Vec<App> {
-        self.names.give(&discover::discover(&self.discover))
+        self.running_beside(&[])
+    }
+
+    /// As [`Settings::running`], without connecting again to those of [`Fleet::connected`].
+    pub fn running_beside(&self, connected: &[App]) -> Vec<App> {
+        self.names.give(&discover::look(&self.discover, connected))
     }
 
     /// The one live app of that name, file-prefix or directory; without a name, the only live one.
@@ -97,6 +102,11 @@ impl Session {
     /// The app, as it was found.
     pub fn app(&self) -> &App {
         self.collector.app()
+    }
+
+    /// The app has not closed the connection since it answered last.
+    fn is_connected(&self) -> bool {
+        self.collector.is_connected()
     }
 
     /// Asks the app once, within `timeout`; connects again by itself after it was lost.
@@ -219,7 +229,13 @@ impl Fleet {
     /// Takes in apps that have come since, gives up those that have been gone for too long, and
     /// misses those that are expected and were never seen.
     pub fn look(&mut self) {
-        self.see(self.settings.running());
+        self.see(self.settings.running_beside(&self.connected()));
+    }
+
+    /// The apps with an open connection, and those that are lent, which are being asked.
+    pub fn connected(&self) -> Vec<App> {
+        let open = |seat: &&Seat| seat.session.as_ref().is_none_or(Session::is_connected);
+        self.seats.iter().filter(open).map(|seat| seat.app.clone()).collect()
     }
 
     /// As [`Fleet::look`], for a caller who has looked: the apps of [`Settings::running`].

@@ -6,6 +6,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::Fleet;
+use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions, Unreachable};
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::inventory::ExpectedApp;
 use pmdscope_telemetry::names::Names;
@@ -53,6 +54,18 @@ fn an_app_that_ends_stays_visible_and_comes_back() {
     assert!(lost.model.is_some() && lost.errors[&ErrorClass::Refused] == 2, "{:?}", lost.errors);
     let _again = machine.run("a", &recording());
     assert_eq!(round(&mut fleet), ["a*"]);
+}
+
+#[test]
+fn nobody_connects_to_an_app_that_is_connected_already() {
+    let machine = Machine::new();
+    let options = DiscoverOptions { timeout: SHORT, ..machine.settings().discover };
+    let _silent = machine.run_silent("a");
+    let found = discover::look(&options, &[]).remove(0);
+    assert_eq!(found.state, AppState::Unreachable(Unreachable::Timeout));
+    let connected = App { state: AppState::Live, name: "mapped".into(), ..found };
+    let again = discover::look(&options, std::slice::from_ref(&connected));
+    assert_eq!(again, [App { name: "a".into(), ..connected }]);
 }
 
 #[test]
@@ -138,6 +151,8 @@ fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
     let names: Vec<_> = fleet.world.models().map(|(_, model)| &model.sample.app.name).collect();
     assert_eq!(names, ["fwd-2", "fwd-3"]);
     drop(second);
+    // The fake notices when it is asked that it has ended.
+    round(&mut fleet);
     assert_eq!(round(&mut fleet), ["fwd*", "fwd-2"]);
     drop(third);
     assert_eq!(round(&mut fleet), ["fwd", "fwd-2"]);

@@ -56,8 +56,8 @@ impl Request {
 /// Something that takes time.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Look for apps.
-    Look(Settings),
+    /// Look for apps other than those that are connected.
+    Look(Box<Settings>, Vec<App>),
     /// Ask an app until then.
     Sample(Box<Session>, Instant),
 }
@@ -72,7 +72,7 @@ pub(super) enum Outcome {
 impl Job {
     pub(super) fn run(self) -> Outcome {
         match self {
-            Self::Look(settings) => Outcome::Looked(settings.running()),
+            Self::Look(settings, connected) => Outcome::Looked(settings.running_beside(&connected)),
             Self::Sample(mut session, deadline) => {
                 let news = session.sample(deadline.saturating_duration_since(Instant::now()));
                 Outcome::Sampled(session, news)
@@ -167,7 +167,7 @@ impl Desk {
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE);
         (due && !self.looking).then(|| {
             self.looking = true;
-            Job::Look(self.settings.clone())
+            Job::Look(Box::new(self.settings.clone()), self.fleet.connected())
         })
     }
 
