@@ -2,6 +2,7 @@
 //! stay: at most one per app and one that looks for more.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -16,21 +17,33 @@ pub(super) struct Crew(Arc<Office>);
 struct Office {
     state: Mutex<State>,
     work: Condvar,
+    start: Start,
+}
+
+/// Starts a thread that does this.
+type Start = fn(Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
+fn start(work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    thread::Builder::new().name("collect".to_owned()).spawn(work).map(drop)
 }
 
 #[derive(Debug)]
 struct State {
     desk: Desk,
     jobs: VecDeque<Job>,
-    /// Threads that wait for a job.
+    /// Threads that wait for a job, or will as soon as they run.
     idle: usize,
     closed: bool,
 }
 
 impl Crew {
     pub(super) fn new(desk: Desk) -> Self {
+        Self::hired_by(start, desk)
+    }
+
+    fn hired_by(start: Start, desk: Desk) -> Self {
         let state = State { desk, jobs: VecDeque::new(), idle: 0, closed: false };
-        Self(Arc::new(Office { state: Mutex::new(state), work: Condvar::new() }))
+        Self(Arc::new(Office { state: Mutex::new(state), work: Condvar::new(), start }))
     }
 
     /// Takes a request in; its answer is sent when all is known.
@@ -62,11 +75,13 @@ impl Office {
     fn proceed(office: &Arc<Self>, mut state: MutexGuard<'_, State>, jobs: Vec<Job>) {
         let new = jobs.len();
         state.jobs.extend(jobs);
-        let missing = state.jobs.len().saturating_sub(state.idle).min(new);
+        // More than are new when threads could not be started before.
+        let missing = state.jobs.len().saturating_sub(state.idle);
+        state.idle += missing;
         let answer = state.desk.answer();
         // A thread that wakes up earlier would only wait for the lock.
         drop(state);
-        for _ in missing..new {
+        for _ in 0..new.saturating_sub(missing) {
             office.work.notify_one();
         }
         for _ in 0..missing {
@@ -79,30 +94,79 @@ impl Office {
 
     fn hire(office: &Arc<Self>) {
         let theirs = Arc::clone(office);
-        let hired = thread::Builder::new().name("collect".to_owned()).spawn(move || theirs.serve());
-        if let Err(error) = hired {
+        if let Err(error) = (office.start)(Box::new(move || theirs.serve())) {
             // The job waits for another thread, or for the next request to try again.
+            office.lock().idle -= 1;
             journal::warn(&format!("cannot start a thread to ask apps with: {error}"));
         }
     }
 
     fn serve(self: Arc<Self>) {
-        while let Some(job) = self.next() {
+        let mut state = self.lock();
+        while let Some(job) = self.next(state) {
             let outcome = job.run();
-            let mut state = self.lock();
-            let jobs = state.desk.take(outcome);
-            Self::proceed(&self, state, jobs);
+            let mut changed = self.lock();
+            let jobs = changed.desk.take(outcome);
+            Self::proceed(&self, changed, jobs);
+            state = self.lock();
+            state.idle += 1;
         }
     }
 
-    /// The next job; `None` when there will be no more.
-    fn next(&self) -> Option<Job> {
-        let mut state = self.lock();
-        state.idle += 1;
+    /// The next job for a thread that counts as idle; `None` when there will be no more.
+    fn next(&self, mut state: MutexGuard<'_, State>) -> Option<Job> {
         while state.jobs.is_empty() && !state.closed {
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.idle -= 1;
         if state.closed { None } else { state.jobs.pop_front() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    use pmdscope_telemetry::Settings;
+    use pmdscope_telemetry::discover::DiscoverOptions;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::fake::Fake;
+    use crate::scrape::Wants;
+    use crate::snapshot::Exhibit;
+
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+
+    /// Every other thread cannot be started.
+    fn now_and_then(work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        match STARTED.fetch_add(1, Ordering::SeqCst) % 2 {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => start(work),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_without_a_thread_is_done_for_the_next_request() {
+        let root = tempfile::tempdir().unwrap();
+        let _apps = ["a", "b", "c"].map(|name| Fake::start(root.path(), name));
+        let roots = vec![root.path().to_owned()];
+        let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
+        let settings = Settings { discover, ..Settings::default() };
+        let crew = Crew::hired_by(now_and_then, Desk::new(settings, Exhibit::default()));
+        let ask = || {
+            let (answer, answered) = oneshot::channel();
+            let deadline = Instant::now() + Duration::from_secs(5);
+            crew.accept(Request::new(Wants::All, None, deadline, answer));
+            tokio::time::timeout(Duration::from_secs(1), answered)
+        };
+        assert!(ask().await.is_err(), "nobody looks for apps");
+        let mut answers = 0;
+        for _ in 0..4 {
+            answers += usize::from(ask().await.is_ok());
+        }
+        assert!(answers >= 2, "{answers}");
+        assert_eq!(crew.0.lock().jobs.len(), 0);
     }
 }
