@@ -3,6 +3,7 @@
 mod load;
 mod loss;
 mod ports;
+pub(crate) mod standing;
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::error::ErrorClass;
 use crate::finding::Finding;
+use crate::finding::standing::Standing;
 use crate::model::Model;
 use crate::sample::Sample;
 
@@ -24,7 +25,7 @@ pub enum Event {
         app: String,
         /// Its state.
         model: Arc<Model>,
-        /// What is wrong with it.
+        /// What is wrong with it by this answer.
         findings: Vec<Finding>,
     },
     /// An app did not answer; the sampling side goes on trying.
@@ -76,7 +77,7 @@ pub struct Member {
     pub status: Status,
     /// The last answer; older than now when the app is lost.
     pub model: Option<Arc<Model>>,
-    /// Findings of the last answer, or about its absence.
+    /// Findings of the last answer and those that still stand, or about its absence.
     pub findings: Vec<Finding>,
     /// How often it could not be asked since it was found, by reason.
     #[serde(skip)]
@@ -84,6 +85,8 @@ pub struct Member {
     /// Monotonic clock when it was first seen not to answer, since it last did; nanoseconds.
     #[serde(skip)]
     pub silent_ns: Option<u64>,
+    #[serde(skip)]
+    standing: Standing,
 }
 
 impl Member {
@@ -96,6 +99,7 @@ impl Member {
             findings: Vec::new(),
             errors: BTreeMap::new(),
             silent_ns: None,
+            standing: Standing::default(),
         }
     }
 
@@ -144,8 +148,8 @@ impl World {
             Event::Sampled { app, model, findings } => {
                 let state = self.app(app);
                 state.status = Status::Live;
+                state.findings = state.standing.update(&model, findings);
                 state.model = Some(model);
-                state.findings = findings;
                 state.silent_ns = None;
             }
             Event::Lost { app, class, reason, finding } => {

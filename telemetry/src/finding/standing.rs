@@ -1,0 +1,160 @@
+//! How long findings stand that look at nothing but the time since the sample before.
+//!
+//! Several may ask for the state of an app: who comes right after somebody else would see a few
+//! milliseconds only, and not what the other one was told. So what was there a moment ago is told to
+//! all.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Finding, sort};
+use crate::model::Model;
+
+/// How long they stand after they were seen last, nanoseconds: the usual time between two scrapes.
+const STAND_NS: u64 = 15_000_000_000;
+
+/// The lints that judge the time since the sample before.
+const LINTS: [&str; 3] = ["queue_imbalance", "rx_missed", "stall"];
+
+/// Such findings of one app, and when each was seen last, by the monotonic clock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Standing(Vec<(u64, Arc<Finding>)>);
+
+impl Standing {
+    /// The findings of a model, and those that still stand.
+    pub(crate) fn update(&mut self, model: &Model, mut findings: Vec<Finding>) -> Vec<Finding> {
+        let now_ns = model.sample.monotonic_ns;
+        let stands = |seen_ns: u64| now_ns.checked_sub(seen_ns).is_some_and(|ago| ago <= STAND_NS);
+        self.0.retain(|(seen_ns, old)| {
+            // What another process did is no news of this one.
+            !model.restarted && stands(*seen_ns) && !findings.iter().any(|new| same(new, old))
+        });
+        let fresh = findings.len();
+        findings.extend(self.0.iter().map(|(_, old)| Finding::clone(old)));
+        let judged = findings[..fresh].iter().filter(|finding| LINTS.contains(&finding.lint));
+        self.0.extend(judged.map(|finding| (now_ns, Arc::new(past(finding, model)))));
+        sort(&mut findings);
+        findings
+    }
+}
+
+/// As it will be told when it is not there any more.
+fn past(finding: &Finding, model: &Model) -> Finding {
+    let at = Timestamp::from_nanosecond(model.sample.realtime_ns.into()).unwrap_or(Timestamp::MAX);
+    Finding { evidence: format!("{}; last seen at {at:.0}", finding.evidence), ..finding.clone() }
+}
+
+fn same(one: &Finding, other: &Finding) -> bool {
+    (one.lint, &one.subject) == (other.lint, &other.subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Rules;
+    use crate::fleet::Judge;
+    use crate::sample::Sample;
+    use crate::sample::tests::{empty_sample, port, queue};
+    use crate::world::{Event, World};
+
+    /// A world of one app, asked at these moments, by what it says then.
+    struct Asked(World, Judge);
+
+    impl Asked {
+        fn new() -> Self {
+            Self(World::default(), Judge::new(Rules::default()))
+        }
+
+        fn at(&mut self, ms: u64, change: impl FnOnce(&mut Sample)) -> &[Finding] {
+            let mut sample = empty_sample();
+            sample.monotonic_ns = 1_000_000_000 + ms * 1_000_000;
+            sample.realtime_ns = 1_795_251_360_000_000_000 + ms * 1_000_000;
+            sample.ports = vec![port(0, ms)];
+            change(&mut sample);
+            self.0.apply(self.1.sampled(sample));
+            &self.0.apps[0].findings
+        }
+
+        /// After so many packets were missed.
+        fn missed(&mut self, ms: u64, packets: u64) -> Vec<&str> {
+            let findings = self.at(ms, |sample| sample.ports[0].stats.rx_missed = packets);
+            findings.iter().map(|finding| finding.evidence.as_str()).collect()
+        }
+    }
+
+    #[test]
+    fn a_probe_right_before_a_scrape_does_not_hide_what_it_was_told() {
+        let mut asked = Asked::new();
+        assert!(asked.missed(0, 7).is_empty());
+        for scrape in 1..=20 {
+            let (ms, packets) = (scrape * 15_000, 7 + scrape * 150);
+            let probe = asked.missed(ms - 20, packets).concat();
+            assert!(probe.contains("packets/s missed") && !probe.contains("last seen"), "{probe}");
+            assert_eq!(asked.missed(ms, packets).len(), 1, "scrape {scrape}");
+        }
+    }
+
+    #[test]
+    fn what_is_over_stands_for_a_while_and_says_since_when() {
+        let mut asked = Asked::new();
+        asked.missed(0, 0);
+        let now = asked.missed(1000, 5).concat();
+        assert_eq!(now, "5.0 packets/s missed by the NIC, 1000.0/s received");
+        let past = format!("{now}; last seen at 2026-11-21T08:56:01Z");
+        assert_eq!(asked.missed(1100, 5), [past.as_str()]);
+        assert_eq!(asked.missed(16_000, 5), [past.as_str()]);
+        assert!(asked.missed(16_001, 5).is_empty());
+        assert!(asked.missed(17_001, 9).concat().starts_with("4.0 packets/s"), "it is back");
+    }
+
+    #[test]
+    fn the_other_lints_of_an_interval_stand_too_and_those_of_a_state_do_not() {
+        let mut asked = Asked::new();
+        let uneven = |packets: u64| {
+            move |sample: &mut Sample| {
+                sample.queues = vec![queue(0, [9, 3, packets]), queue(1, [9, 3, 0])];
+            }
+        };
+        asked.at(0, uneven(0));
+        asked.at(1000, uneven(5000));
+        let findings = asked.at(1020, |sample| {
+            uneven(5000)(sample);
+            sample.ports[0].link_up = Some(false);
+        });
+        let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
+        assert_eq!(lints, ["link_down", "queue_imbalance"]);
+        let lints: Vec<_> = asked.at(1040, uneven(5000)).iter().map(|f| f.lint).collect();
+        assert_eq!(lints, ["queue_imbalance"]);
+    }
+
+    #[test]
+    fn an_app_that_was_silent_or_restarted_meanwhile() {
+        let mut asked = Asked::new();
+        asked.missed(0, 0);
+        asked.missed(1000, 5);
+        asked.0.apply(Event::Lost {
+            app: "app".into(),
+            class: crate::error::ErrorClass::Timeout,
+            reason: "silent".into(),
+            finding: None,
+        });
+        assert_eq!(asked.missed(2000, 5).len(), 1);
+        let restarted = asked.at(3000, |sample| sample.app.start_ticks += 1);
+        assert_eq!(restarted, []);
+    }
+
+    #[test]
+    fn what_fires_a_recorder_does_not_stand() {
+        let mut judge = Judge::new(Rules::default());
+        let mut found = |ms, missed| {
+            let mut sample = empty_sample();
+            sample.monotonic_ns = ms * 1_000_000;
+            sample.ports = vec![port(0, ms)];
+            sample.ports[0].stats.rx_missed = missed;
+            let Event::Sampled { findings, .. } = judge.sampled(sample) else { panic!("sampled") };
+            findings.len()
+        };
+        assert_eq!([found(1, 0), found(200, 1), found(400, 1), found(600, 2)], [0, 1, 0, 1]);
+    }
+}
