@@ -3,13 +3,14 @@
 mod load;
 mod loss;
 mod ports;
-pub(crate) mod standing;
+mod standing;
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
 
+pub use self::standing::Standing;
 use crate::discover::{App, AppState};
 use crate::inventory::Inventory;
 use crate::model::{LcoreRates, Model, PoolTrend};

@@ -169,7 +169,6 @@ impl Tracker {
     pub fn update(&mut self, sample: Sample) -> Model {
         let last = self.last.take();
         let restarted = last.as_ref().is_some_and(|last| !last.app.same_process(&sample.app));
-        let last = last.filter(|_| !restarted);
         let elapsed_ns = last
             .as_ref()
             .and_then(|last| sample.monotonic_ns.checked_sub(last.monotonic_ns))
@@ -178,8 +177,12 @@ impl Tracker {
         if restarted || backwards {
             self.trends.clear();
             self.losses.clear();
+        }
+        // A port that is silent since a restart is silent all the same.
+        if backwards {
             self.pasts.clear();
         }
+        let last = last.filter(|_| !restarted);
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
         let (ledger, sites) = self.losses.update(&sample, self.options);

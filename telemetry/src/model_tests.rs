@@ -73,6 +73,27 @@ fn a_restart_starts_everything_afresh() {
 }
 
 #[test]
+fn a_restart_does_not_forget_what_a_port_received() {
+    let mut tracker = Tracker::default();
+    for second in 1..=600 {
+        tracker.update(at(second, second * 1_000_000));
+    }
+    let mut restarted = |seconds| {
+        let mut sample = at(seconds, 0);
+        sample.app.start_ticks += 1;
+        tracker.update(sample).ports[0].quiet
+    };
+    assert_eq!(restarted(601), None);
+    let quiet = (602..=3600).map(restarted).last().flatten().unwrap();
+    assert_eq!((quiet.seconds, quiet.packets, quiet.watched_past), (2999.0, 0, true));
+    let mut other = at(5, 0);
+    other.app.start_ticks += 2;
+    assert_eq!(tracker.update(other.clone()).ports[0].quiet, None);
+    other.monotonic_ns += 60 * SECOND;
+    assert_eq!(tracker.update(other).ports[0].quiet, None, "another boot has a past of its own");
+}
+
+#[test]
 fn the_same_or_an_older_sample_gives_no_rates() {
     let mut tracker = Tracker::default();
     tracker.update(at(5, 1000));

@@ -63,7 +63,7 @@ struct Past {
 }
 
 impl Pasts {
-    /// Forgets everything: the app was restarted.
+    /// Forgets everything: the clock is another.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::ErrorClass;
-use crate::finding::Finding;
-use crate::finding::standing::Standing;
+use crate::finding::{Finding, Standing};
 use crate::model::Model;
 use crate::sample::Sample;
 
@@ -85,8 +84,9 @@ pub struct Member {
     /// Monotonic clock when it was first seen not to answer, since it last did; nanoseconds.
     #[serde(skip)]
     pub silent_ns: Option<u64>,
+    /// Findings of an interval that may outlast their answer.
     #[serde(skip)]
-    standing: Standing,
+    pub standing: Standing,
 }
 
 impl Member {

@@ -19,7 +19,7 @@ const LINTS: [&str; 3] = ["queue_imbalance", "rx_missed", "stall"];
 
 /// Such findings of one app, and when each was seen last, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Standing(Vec<(u64, Arc<Finding>)>);
+pub struct Standing(Vec<(u64, Arc<Finding>)>);
 
 impl Standing {
     /// The findings of a model, and those that still stand.
