@@ -97,7 +97,9 @@ mod tests {
         let mut world = World::default();
         let (app, reason) = ("fwd".to_owned(), "gone".to_owned());
         world.apply(Event::Lost { app, class: ErrorClass::Refused, reason, finding: None });
-        Member { status, findings, ..world.apps.remove(0) }
+        let mut member = world.apps.remove(0);
+        (member.status, member.findings) = (status, findings);
+        member
     }
 
     fn lost() -> Status {

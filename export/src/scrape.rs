@@ -19,9 +19,6 @@ use crate::snapshot::{Exhibit, Form, Snapshot};
 use crew::Crew;
 use desk::{Desk, Request};
 
-/// How long after its deadline a request waits for threads that keep the same deadline.
-const GRACE: Duration = Duration::from_millis(20);
-
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
@@ -38,9 +35,9 @@ pub(crate) enum Wants {
 pub(crate) struct Scraper(Crew);
 
 impl Scraper {
-    /// Has asked nobody yet.
-    pub(crate) fn new(settings: Settings, exhibit: Exhibit) -> Self {
-        Self(Crew::new(Desk::new(settings, exhibit)))
+    /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
+    pub(crate) fn new(settings: Settings, exhibit: Exhibit, timeout: Duration) -> Self {
+        Self(Crew::new(Desk::new(settings, exhibit, timeout)))
     }
 
     /// What is known at `deadline`, or as soon as all that is wanted is known. A `form` that is named
@@ -52,10 +49,10 @@ impl Scraper {
         deadline: Instant,
     ) -> Arc<Snapshot> {
         let (answer, answered) = oneshot::channel();
-        self.0.accept(Request::new(wants.clone(), form, deadline, answer));
-        match tokio::time::timeout_at((deadline + GRACE).into(), answered).await {
+        self.0.accept(Request::new(wants.clone(), form, answer));
+        match tokio::time::timeout_at(deadline.into(), answered).await {
             Ok(Ok(snapshot)) => snapshot,
-            _ => Arc::new(self.0.with(Desk::late)),
+            _ => Arc::new(self.0.late(&wants)),
         }
     }
 }

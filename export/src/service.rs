@@ -79,7 +79,7 @@ fn runtime() -> io::Result<Runtime> {
 
 fn scraper(options: &Options, settings: Settings, pushes: Option<Arc<Tally>>) -> Scraper {
     let exhibit = Exhibit::new(options, &settings.rules.expected, pushes);
-    Scraper::new(settings, exhibit)
+    Scraper::new(settings, exhibit, options.timeout)
 }
 
 async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {

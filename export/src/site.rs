@@ -145,6 +145,7 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 fn deadline(headers: &HeaderMap, unless_told: Duration, longest: Duration) -> Instant {
     let told = headers.get(SCRAPE_TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
     let told = told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let told = told.filter(|told| !told.is_zero());
     // One that waits for less than the margin gets half of that.
     let time = told.map_or(unless_told, |told| told.saturating_sub(MARGIN).max(told / 2));
     Instant::now() + time.min(longest)

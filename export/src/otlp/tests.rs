@@ -74,7 +74,7 @@ fn site(root: &Path, tally: &Arc<Tally>) -> Arc<Site> {
     let settings = Settings { discover, ..Settings::default() };
     let options = Options::default();
     let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(tally)));
-    let scraper = Scraper::new(settings, exhibit);
+    let scraper = Scraper::new(settings, exhibit, options.timeout);
     Arc::new(Site { scraper, web: Web::open(None).unwrap(), timeout: options.timeout })
 }
 

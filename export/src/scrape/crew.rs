@@ -6,8 +6,10 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use super::Wants;
 use super::desk::{Desk, Job, Request};
 use crate::journal;
+use crate::snapshot::Snapshot;
 
 /// The threads; they end with it.
 #[derive(Debug)]
@@ -53,9 +55,9 @@ impl Crew {
         Office::proceed(&self.0, state, jobs);
     }
 
-    /// Reads the desk; must not take long.
-    pub(super) fn with<T>(&self, read: impl FnOnce(&Desk) -> T) -> T {
-        read(&self.0.lock().desk)
+    /// What is known by now; see [`Desk::late`].
+    pub(super) fn late(&self, wants: &Wants) -> Snapshot {
+        self.0.lock().desk.late(wants)
     }
 }
 
@@ -126,7 +128,7 @@ impl Office {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use pmdscope_telemetry::Settings;
     use pmdscope_telemetry::discover::DiscoverOptions;
@@ -134,7 +136,6 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
-    use crate::scrape::Wants;
     use crate::snapshot::Exhibit;
 
     static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -154,11 +155,12 @@ mod tests {
         let roots = vec![root.path().to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
-        let crew = Crew::hired_by(now_and_then, Desk::new(settings, Exhibit::default()));
+        let timeout = Duration::from_secs(5);
+        let desk = Desk::new(settings, Exhibit::default(), timeout);
+        let crew = Crew::hired_by(now_and_then, desk);
         let ask = || {
             let (answer, answered) = oneshot::channel();
-            let deadline = Instant::now() + Duration::from_secs(5);
-            crew.accept(Request::new(Wants::All, None, deadline, answer));
+            crew.accept(Request::new(Wants::All, None, answer));
             tokio::time::timeout(Duration::from_secs(1), answered)
         };
         assert!(ask().await.is_err(), "nobody looks for apps");

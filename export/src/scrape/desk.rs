@@ -1,13 +1,15 @@
 //! Where requests come in, work goes out, and answers are put together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{App, AppState, Unreachable};
+use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding;
 use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
-use pmdscope_telemetry::world::{Event, Status, World};
+use pmdscope_telemetry::world::Event;
 use tokio::sync::oneshot;
 
 use super::Wants;
@@ -15,40 +17,40 @@ use crate::metrics::Counters;
 use crate::snapshot::{Exhibit, Form, Snapshot};
 
 /// Least time between two looks for new apps: a look connects to each app.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Somebody who waits.
 #[derive(Debug)]
 pub(super) struct Request {
     wants: Wants,
     form: Option<Form>,
-    deadline: Instant,
     answer: oneshot::Sender<Arc<Snapshot>>,
     /// Waits until somebody has looked for new apps.
     look: bool,
-    /// Waits until these were asked.
-    apps: BTreeSet<String>,
+    /// Waits until those behind these sockets were asked; names may change meanwhile.
+    apps: BTreeSet<PathBuf>,
 }
 
 impl Request {
     pub(super) fn new(
         wants: Wants,
         form: Option<Form>,
-        deadline: Instant,
         answer: oneshot::Sender<Arc<Snapshot>>,
     ) -> Self {
-        Self { wants, form, deadline, answer, look: false, apps: BTreeSet::new() }
+        Self { wants, form, answer, look: false, apps: BTreeSet::new() }
     }
 
     fn waits(&self) -> bool {
         self.look || !self.apps.is_empty()
     }
+}
 
-    fn wants(&self, app: &str) -> bool {
-        match &self.wants {
-            Wants::All => true,
-            Wants::App(name) => name == app,
-            Wants::Names => false,
+impl Wants {
+    fn app(&self, app: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::App(name) => name == app,
+            Self::Names => false,
         }
     }
 }
@@ -58,8 +60,9 @@ impl Request {
 pub(super) enum Job {
     /// Look for apps other than those that are connected.
     Look(Box<Settings>, Vec<App>),
-    /// Ask an app until then.
-    Sample(Box<Session>, Instant),
+    /// Ask an app for so long. Whoever has less time does not wait for the end: it would cost the app
+    /// its connection, and others their answer.
+    Sample(Box<Session>, Duration),
 }
 
 /// What a job brought.
@@ -73,8 +76,8 @@ impl Job {
     pub(super) fn run(self) -> Outcome {
         match self {
             Self::Look(settings, connected) => Outcome::Looked(settings.running_beside(&connected)),
-            Self::Sample(mut session, deadline) => {
-                let news = session.sample(deadline.saturating_duration_since(Instant::now()));
+            Self::Sample(mut session, timeout) => {
+                let news = session.sample(timeout);
                 Outcome::Sampled(session, news)
             }
         }
@@ -107,8 +110,10 @@ pub(super) struct Desk {
     fleet: Fleet,
     settings: Settings,
     exhibit: Arc<Exhibit>,
-    /// Apps that are being asked.
-    asked: BTreeMap<String, App>,
+    /// Longest time for one app.
+    timeout: Duration,
+    /// Sockets of the apps that are being asked, and whether somebody could not wait for them.
+    asked: BTreeMap<PathBuf, bool>,
     looking: bool,
     looked: Option<Instant>,
     waiting: Vec<Request>,
@@ -116,11 +121,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(settings: Settings, exhibit: Exhibit) -> Self {
+    pub(super) fn new(settings: Settings, exhibit: Exhibit, timeout: Duration) -> Self {
         Self {
             fleet: Fleet::new(settings.clone()),
             settings,
             exhibit: Arc::new(exhibit),
+            timeout,
             asked: BTreeMap::new(),
             looking: false,
             looked: None,
@@ -137,10 +143,12 @@ impl Desk {
             jobs.extend(self.look());
             request.look = self.looking;
         }
-        request.apps = self.askable(|app| request.wants(app));
-        let deadline = request.deadline;
-        let asking: Vec<Job> =
-            request.apps.iter().filter_map(|app| self.ask(app, deadline)).collect();
+        let mut asking = Vec::new();
+        for app in self.askable() {
+            if request.wants.app(&app) {
+                request.apps.extend(self.ask(&app, &mut asking));
+            }
+        }
         if !asking.is_empty() {
             self.counters.collections += 1;
         } else if !request.apps.is_empty() {
@@ -151,8 +159,9 @@ impl Desk {
         jobs
     }
 
-    fn askable(&self, wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
-        self.fleet.asked().filter(|app| wanted(app)).map(str::to_owned).collect()
+    /// Names of the apps that can be asked.
+    fn askable(&self) -> BTreeSet<String> {
+        self.fleet.asked().map(str::to_owned).collect()
     }
 
     /// One that is known and can be asked is found without a look.
@@ -171,10 +180,21 @@ impl Desk {
         })
     }
 
-    fn ask(&mut self, app: &str, deadline: Instant) -> Option<Job> {
-        let session = self.fleet.lend(app)?;
-        self.asked.insert(app.to_owned(), session.app().clone());
-        Some(Job::Sample(Box::new(session), deadline))
+    /// Adds the job to ask an app, unless that is being done already: the socket to wait for.
+    fn ask(&mut self, app: &str, jobs: &mut Vec<Job>) -> Option<PathBuf> {
+        let Some(session) = self.fleet.lend(app) else {
+            return self.being_asked().find(|asked| asked.name == app).map(|asked| asked.socket);
+        };
+        let socket = session.app().socket.clone();
+        self.asked.insert(socket.clone(), false);
+        jobs.push(Job::Sample(Box::new(session), self.timeout));
+        Some(socket)
+    }
+
+    /// Apps that are being asked, by the names that they have now.
+    fn being_asked(&self) -> impl Iterator<Item = App> {
+        let apps = self.fleet.connected().into_iter();
+        apps.filter(|app| self.asked.contains_key(&app.socket))
     }
 
     /// Takes in what a job brought: the jobs that follow from it.
@@ -182,61 +202,74 @@ impl Desk {
         match outcome {
             Outcome::Looked(apps) => self.meet(apps),
             Outcome::Sampled(session, news) => {
-                let app = session.app().name.clone();
+                let socket = session.app().socket.clone();
+                if self.asked.remove(&socket) == Some(true) {
+                    self.uncount(&news);
+                }
                 self.fleet.take_back(*session, news);
-                self.asked.remove(&app);
                 for request in &mut self.waiting {
-                    request.apps.remove(&app);
+                    request.apps.remove(&socket);
                 }
                 Vec::new()
             }
         }
     }
 
+    /// News of a timeout that was counted when somebody could not wait any longer.
+    fn uncount(&mut self, news: &Event) {
+        let Event::Lost { app, class: ErrorClass::Timeout, .. } = news else { return };
+        let member = self.fleet.world.apps.iter_mut().find(|member| member.name == *app);
+        let count = member.and_then(|member| member.errors.get_mut(&ErrorClass::Timeout));
+        if let Some(count) = count {
+            *count = count.saturating_sub(1);
+        }
+    }
+
     /// Apps that have come are asked at once, for those who wait for the look.
     fn meet(&mut self, apps: Vec<App>) -> Vec<Job> {
-        let known = self.askable(|_| true);
+        let known = self.askable();
         self.fleet.see(apps);
         (self.looking, self.looked) = (false, Some(Instant::now()));
-        let new = self.askable(|app| !known.contains(app));
-        let mut deadlines = BTreeMap::<String, Instant>::new();
-        for request in self.waiting.iter_mut().filter(|request| request.look) {
-            request.look = false;
-            for app in &new {
-                if request.wants(app) {
-                    let deadline = deadlines.entry(app.clone()).or_insert(request.deadline);
-                    *deadline = request.deadline.max(*deadline);
-                    request.apps.insert(app.clone());
-                }
+        let (mut jobs, mut waiting) = (Vec::new(), std::mem::take(&mut self.waiting));
+        let mut looking: Vec<_> = waiting.iter_mut().filter(|request| request.look).collect();
+        for app in self.askable().difference(&known) {
+            for request in looking.iter_mut().filter(|request| request.wants.app(app)) {
+                request.apps.extend(self.ask(app, &mut jobs));
             }
         }
-        deadlines.iter().filter_map(|(app, deadline)| self.ask(app, *deadline)).collect()
+        for request in looking {
+            request.look = false;
+        }
+        self.waiting = waiting;
+        jobs
     }
 
     /// The answer for those who need not wait any longer.
     pub(super) fn answer(&mut self) -> Option<Answer> {
         let requests: Vec<Request> =
             self.waiting.extract_if(.., |request| !request.waits()).collect();
-        let snapshot = || Arc::new(self.snapshot(self.fleet.world.clone()));
+        let snapshot = || Arc::new(self.snapshot());
         (!requests.is_empty()).then(|| Answer { snapshot: snapshot(), requests })
     }
 
-    /// What is known now, for somebody who cannot wait any longer.
-    pub(super) fn late(&self) -> Snapshot {
-        let mut world = self.fleet.world.clone();
-        for member in &mut world.apps {
-            if let Some(app) = self.asked.get(&member.name) {
-                let late =
-                    App { state: AppState::Unreachable(Unreachable::Timeout), ..app.clone() };
-                let reason = "did not answer before this request had to be".to_owned();
-                member.status = Status::Lost { reason };
-                member.findings = finding::judge_unasked(&late).into_iter().collect();
+    /// What is known now, for somebody who cannot wait any longer: apps that have not answered yet
+    /// count as lost until they do.
+    pub(super) fn late(&mut self, wants: &Wants) -> Snapshot {
+        let late: Vec<App> = self.being_asked().filter(|app| wants.app(&app.name)).collect();
+        for app in late {
+            if self.asked.insert(app.socket.clone(), true) == Some(true) {
+                continue;
             }
+            let app = App { state: AppState::Unreachable(Unreachable::Timeout), ..app };
+            let finding = finding::judge_unasked(&app);
+            let reason = "did not answer before this request had to be".to_owned();
+            let class = ErrorClass::Timeout;
+            self.fleet.world.apply(Event::Lost { app: app.name, class, reason, finding });
         }
-        self.snapshot(world)
+        self.snapshot()
     }
 
-    fn snapshot(&self, world: World) -> Snapshot {
-        Snapshot::new(world, self.counters, Arc::clone(&self.exhibit))
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.fleet.world.clone(), self.counters, Arc::clone(&self.exhibit))
     }
 }

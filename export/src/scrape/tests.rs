@@ -3,6 +3,7 @@
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::world::Status;
 
+use super::desk::LOOK_PAUSE;
 use super::*;
 use crate::fake::Fake;
 use crate::text::Format;
@@ -13,7 +14,7 @@ fn settings(root: &std::path::Path) -> Settings {
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
-    Arc::new(Scraper::new(settings(root), Exhibit::default()))
+    Arc::new(Scraper::new(settings(root), Exhibit::default(), Duration::from_secs(5)))
 }
 
 fn soon() -> Instant {
@@ -133,4 +134,43 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
     let snapshot = scraper.snapshot(Wants::All, None, soon()).await;
     assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
     assert_eq!(fake.rounds(), 1);
+}
+
+#[tokio::test]
+async fn who_is_in_a_hurry_costs_the_patient_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let scraper = scraper(root.path());
+    let fake = Fake::start(root.path(), "a");
+    scraper.snapshot(Wants::All, None, soon()).await;
+    fake.delay(Duration::from_millis(300));
+    for _ in 0..2 {
+        let hurried = scraper.snapshot(Wants::All, None, Instant::now()).await;
+        assert!(hurried.world.find("a").unwrap().stale());
+        let text = text(&hurried);
+        let late = "dpdk_collect_errors_total{app=\"a\",reason=\"timeout\"} 1\n";
+        assert!(text.contains(late), "once per round: {text}");
+    }
+    let patient = scraper.snapshot(Wants::All, None, soon()).await;
+    assert_eq!(patient.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(fake.rounds(), 2, "it shared the round that was begun in a hurry");
+}
+
+#[tokio::test]
+async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
+    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut settings = settings(root.path());
+    settings.discover.roots.push(other.path().to_owned());
+    let timeout = Duration::from_secs(5);
+    let scraper = Arc::new(Scraper::new(settings, Exhibit::default(), timeout));
+    let fake = Fake::start(root.path(), "a");
+    scraper.snapshot(Wants::All, None, soon()).await;
+    tokio::time::sleep(LOOK_PAUSE).await;
+    fake.delay(Duration::from_millis(500));
+    let began = Instant::now();
+    scraper.snapshot(app("a"), None, began).await;
+    // Two of a name are called by their directories.
+    let _namesake = Fake::start(other.path(), "a");
+    let snapshot = scraper.snapshot(Wants::All, None, soon()).await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(snapshot.world.apps.iter().any(|app| app.status == Status::Live));
 }

@@ -43,7 +43,7 @@ impl Running {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
-        let scraper = Scraper::new(settings, Exhibit::default());
+        let scraper = Scraper::new(settings, Exhibit::default(), Duration::from_secs(5));
         let site = Arc::new(Site { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listeners[0].address().parse().unwrap();
