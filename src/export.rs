@@ -24,7 +24,8 @@ Examples:
   pmdscope export --once | promtool check metrics
   curl -f 'localhost:9177/ready?app=fwd'         succeeds when all is well with the app fwd
 
-Pages: /metrics, /metrics?app=NAME, /ready, /ready?app=NAME, /healthz, /sd, /
+Pages: /metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME,
+  /healthz, /sd, /
 Options given here come before those of the configuration file.
 
 Exit codes: 0 ended by SIGTERM or SIGINT, or printed with --once; 1 failed, for

@@ -63,6 +63,21 @@ class Deployment(unittest.TestCase):
             self.assertRegex(value(scrape, "body_size_limit"), r"^\d+MB$")
             self.assertTrue(value(scrape, "job_name").startswith("pmdscope"))
 
+    def test_apps_share_the_instance_of_their_exporter(self):
+        regex = value(SCRAPES[1], "regex")
+        self.assertEqual(value(SCRAPES[1], "target_label"), "instance")
+        self.assertEqual(re.fullmatch(regex, "host:9177/fwd").group(1), "host:9177")
+        self.assertEqual(re.fullmatch(regex, "[::1]:9177/a/b").group(1), "[::1]:9177")
+        self.assertIsNone(re.fullmatch(regex, "host:9177"))
+        documented = (ROOT / "docs/export.md").read_text()
+        relabelling = SCRAPES[1].partition("    metric_relabel_configs:")[2].strip()
+        self.assertIn(relabelling, documented)
+
+    def test_documented_jobs_are_those_that_alerts_look_for(self):
+        documented = (ROOT / "docs/export.md").read_text()
+        names = re.findall(r"job_name: (\S+)", documented)
+        self.assertEqual(names, [value(scrape, "job_name") for scrape in SCRAPES])
+
 
 if __name__ == "__main__":
     unittest.main()

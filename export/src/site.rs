@@ -5,6 +5,7 @@ mod landing;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,9 @@ use crate::web::{Policy, Web};
 
 /// Prometheus says in it how long it waits, seconds.
 const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
+
+/// Metrics of the exporter alone. A path, since Prometheus drops parameters without a value.
+const EXPORTER: &str = "/metrics/exporter";
 
 /// What an answer needs to get there in time.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -61,7 +65,7 @@ impl Site {
 
     async fn route<B>(&self, request: &Request<B>, via: &Via) -> Page {
         let path = request.uri().path();
-        if !["/", "/metrics", "/ready", "/healthz", "/sd"].contains(&path) {
+        if !["/", "/metrics", EXPORTER, "/ready", "/healthz", "/sd"].contains(&path) {
             return text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -71,6 +75,7 @@ impl Site {
         let app = app(request.uri().query().unwrap_or_default());
         match path {
             "/metrics" => self.metrics(request.headers(), app).await,
+            EXPORTER => self.metrics(request.headers(), Some(String::new())).await,
             "/ready" => self.ready(request.headers(), app).await,
             "/sd" => self.targets(request.headers(), via).await,
             "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
@@ -82,10 +87,16 @@ impl Site {
         let format = negotiate::format(value(headers, &header::ACCEPT));
         let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
         let form = Form { format, gzip, only: app.clone() };
-        let wants = app.clone().map_or(Wants::All, Wants::App);
+        let wants = match app.clone() {
+            None => Wants::All,
+            // The exporter itself: which apps there are is all that it tells of them.
+            Some(name) if name.is_empty() => Wants::Names,
+            Some(name) => Wants::App(name),
+        };
         let deadline = deadline(headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(wants, Some(form.clone()), deadline).await;
-        if let Some(name) = app.filter(|app| snapshot.world.find(app).is_none()) {
+        let unknown = |app: &String| !app.is_empty() && snapshot.world.find(app).is_none();
+        if let Some(name) = app.filter(unknown) {
             return nobody(&snapshot.world, &name);
         }
         let text = snapshot.text(&form);
@@ -115,8 +126,8 @@ impl Site {
         let deadline = deadline(headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(Wants::Names, None, deadline).await;
         let address = value(headers, &header::HOST).unwrap_or(&via.address);
-        let apps = snapshot.world.apps.iter();
-        let targets: Vec<_> = apps.map(|app| Target::of(&app.name, address, via.tls)).collect();
+        let apps = snapshot.world.apps.iter().map(|app| Target::of(&app.name, address, via.tls));
+        let targets: Vec<_> = iter::once(Target::exporter(address, via.tls)).chain(apps).collect();
         json(StatusCode::OK, &targets)
     }
 
@@ -180,15 +191,26 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    /// The exporter itself, which must be heard of while no app is.
+    fn exporter(address: &'a str, tls: bool) -> Self {
+        let labels = [("__metrics_path__", EXPORTER.to_owned()), ("instance", address.to_owned())];
+        Self::with(&labels, address, tls)
+    }
+
     fn of(app: &str, address: &'a str, tls: bool) -> Self {
+        // All targets share an address; without a name of its own each would be the same one.
         let labels = [
             ("__metrics_path__", "/metrics".to_owned()),
             ("__param_app", app.to_owned()),
-            ("__scheme__", if tls { "https" } else { "http" }.to_owned()),
-            // All targets share an address; without a name of its own each would be the same one.
             ("instance", format!("{address}/{app}")),
         ];
-        Self { targets: [address], labels: labels.into() }
+        Self::with(&labels, address, tls)
+    }
+
+    fn with(labels: &[(&'static str, String)], address: &'a str, tls: bool) -> Self {
+        let scheme = ("__scheme__", if tls { "https" } else { "http" }.to_owned());
+        let labels = labels.iter().cloned().chain([scheme]).collect();
+        Self { targets: [address], labels }
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Form {
     pub(crate) format: Format,
     /// The client reads gzip.
     pub(crate) gzip: bool,
-    /// Only this app, and nothing about the exporter.
+    /// Only this app, and nothing about the exporter; with an empty name only the exporter.
     pub(crate) only: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl Snapshot {
         Self { world, counters, exhibit, texts: Mutex::default() }
     }
 
-    /// All metrics, or those of one app.
+    /// All metrics, those of one app, or with an empty name those of the exporter.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
         let Exhibit { caps, tolerate, expected, .. } = &*self.exhibit;
         let pushes = self.exhibit.pushes.as_ref().map(|tally| tally.read());

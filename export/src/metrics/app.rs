@@ -21,13 +21,14 @@ pub(super) fn exporter(
     view: &View<'_>,
 ) -> Vec<Family> {
     let mut first = Families::default();
-    if view.only.is_none() {
+    let itself = view.only.is_none_or(str::is_empty);
+    if itself {
         own(&mut first, world, view);
     }
     let mut all = first.into_vec();
     all.extend(suppressed.into_vec());
     all.extend(others.into_vec());
-    if view.only.is_none() {
+    if itself {
         let series = 1 + all.iter().map(Family::series).sum::<usize>();
         let sample = Sample { labels: [].into(), value: series.into() };
         all.insert(1, Family { metric: &metric::EXPORTER_SERIES, samples: vec![sample] });

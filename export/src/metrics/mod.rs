@@ -32,7 +32,7 @@ pub struct View<'a> {
     pub expected: &'a Inventory,
     /// What the exporter counts itself.
     pub counters: Counters,
-    /// Only this app, and nothing about the exporter.
+    /// Only this app, and nothing about the exporter; with an empty name only the exporter.
     pub only: Option<&'a str>,
 }
 

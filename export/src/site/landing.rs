@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 
 /// What there is to see.
 pub(super) const PATHS: &str =
-    "/metrics, /metrics?app=NAME, /ready, /ready?app=NAME, /healthz, /sd, /";
+    "/metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME, /healthz, /sd, /";
 
 /// Said where there is no app.
 pub(super) const NO_APPS: &str = "no DPDK app was found on this machine; start one, or list the \

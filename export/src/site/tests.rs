@@ -20,8 +20,7 @@ fn site(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Site {
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
     let options = Options { tolerate, ..Options::default() };
     let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
-    let scraper = Scraper::new(settings, exhibit, options.timeout);
-    let web = Web::open(None).unwrap();
+    let (scraper, web) = (Scraper::new(settings, exhibit), Web::open(None).unwrap());
     Site { scraper, web, timeout: options.timeout }
 }
 
@@ -81,6 +80,26 @@ async fn metrics_of_all_apps_or_of_one() {
 }
 
 #[tokio::test]
+async fn the_exporter_tells_of_itself_alone_and_asks_no_app() {
+    let root = tempfile::tempdir().unwrap();
+    let _a = Fake::start(root.path(), "a");
+    let site = site(root.path(), &[], &["gone", "lost"]);
+    let page = get(&site, "/metrics/exporter").await;
+    assert_eq!(page.status, 200);
+    for line in ["dpdk_apps_discovered 1\n", "dpdk_apps_expected 2\n"] {
+        assert!(page.body.contains(line), "{}", page.body);
+    }
+    let counted = page.body.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(page.body.contains(&format!("dpdk_exporter_series {counted}\n")), "{}", page.body);
+    assert!(page.body.contains("dpdk_exporter_collections_total 0\n"), "{}", page.body);
+    assert!(!page.body.contains("{app="), "{}", page.body);
+    let all = get(&site, "/metrics").await;
+    let own = |body: &str| body.lines().filter(|line| line.starts_with("# TYPE")).count();
+    let families = |prefix: &str| all.body.matches(&format!("# TYPE {prefix}")).count();
+    assert_eq!(own(&page.body), families("dpdk_exporter_") + families("dpdk_apps_"));
+}
+
+#[tokio::test]
 async fn the_format_is_negotiated() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..20).map(|n| format!("app-{n}")).collect();
@@ -132,17 +151,22 @@ async fn what_is_tolerated_is_told_and_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_machine_without_apps_is_not_ready_and_has_no_targets() {
+async fn a_machine_without_apps_is_not_ready_and_has_but_the_exporter_as_target() {
     let root = tempfile::tempdir().unwrap();
     let site = site(root.path(), &[], &[]);
     let ready = get(&site, "/ready").await;
     assert_eq!((ready.status, &ready.json()["apps"]), (503, &json!([])));
     assert!(ready.json()["advice"].as_str().unwrap().contains("no DPDK app"));
     let targets = get(&site, "/sd").await;
-    assert_eq!((targets.status, targets.json()), (200, json!([])));
-    let metrics = get(&site, "/metrics").await;
-    assert_eq!(metrics.status, 200);
-    assert!(metrics.body.contains("\ndpdk_apps_discovered 0\n"));
+    let exporter = json!([{"targets": ["127.0.0.1:9177"], "labels": {
+        "__metrics_path__": "/metrics/exporter", "__scheme__": "http", "instance": "127.0.0.1:9177",
+    }}]);
+    assert_eq!((targets.status, targets.json()), (200, exporter));
+    for uri in ["/metrics", "/metrics/exporter"] {
+        let metrics = get(&site, uri).await;
+        assert_eq!(metrics.status, 200);
+        assert!(metrics.body.contains("\ndpdk_apps_discovered 0\n"), "{uri}");
+    }
     assert!(get(&site, "/").await.body.contains("no DPDK app"));
 }
 
@@ -152,13 +176,16 @@ async fn targets_are_reached_the_way_the_asker_came() {
     let _a = Fake::start(root.path(), "a");
     let site = site(root.path(), &[], &["b"]);
     let targets = ask(&site, "GET", "/sd", &[("host", "node7:9177")]).await.json();
+    let exporter = json!({"targets": ["node7:9177"], "labels": {
+        "__metrics_path__": "/metrics/exporter", "__scheme__": "http", "instance": "node7:9177",
+    }});
     let target = |app: &str| {
         json!({"targets": ["node7:9177"], "labels": {
             "__metrics_path__": "/metrics", "__param_app": app, "__scheme__": "http",
             "instance": format!("node7:9177/{app}"),
         }})
     };
-    assert_eq!(targets, json!([target("a"), target("b")]));
+    assert_eq!(targets, json!([exporter, target("a"), target("b")]));
     let targets = get(&site, "/sd").await.json();
     assert_eq!(targets[0]["targets"], json!(["127.0.0.1:9177"]));
 }
@@ -186,7 +213,7 @@ async fn people_see_what_is_wrong_and_names_add_no_markup() {
 async fn other_methods_and_paths_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let site = site(root.path(), &[], &[]);
-    for path in ["/metrics", "/ready", "/healthz", "/sd", "/"] {
+    for path in ["/metrics", "/metrics/exporter", "/ready", "/healthz", "/sd", "/"] {
         for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
             let answer = ask(&site, method, path, &[]).await;
             assert_eq!((answer.status, answer.header("allow")), (405, "GET, HEAD"), "{path}");
