@@ -11,6 +11,7 @@ use pmdscope_telemetry::finding::{self, Finding, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
+use crate::output::one_line;
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
 use crate::{FAILED, output};
@@ -169,10 +170,10 @@ impl<'a> Verdict<'a> {
         let silent = self.apps.iter().filter(|app| app.findings.is_empty());
         let line = |app: &Judged| match app.status {
             Status::Live => None,
-            Status::Waiting => Some(format!("{}: has not answered yet\n", app.app)),
-            Status::Lost { reason } => Some(format!("{}: {reason}\n", app.app)),
+            Status::Waiting => Some(format!("{}: has not answered yet", app.app)),
+            Status::Lost { reason } => Some(format!("{}: {reason}", app.app)),
         };
-        silent.filter_map(line).collect()
+        silent.filter_map(line).map(|line| one_line(&line) + "\n").collect()
     }
 
     fn text(&self, world: &World) -> String {
@@ -195,12 +196,14 @@ fn some(number: usize, noun: &str) -> String {
 fn finding_line(finding: &Finding) -> String {
     let about = format!("{} {}", finding.app, finding.subject);
     let severity = finding.severity.word();
-    format!("{}: {severity}: {}: {}", about.trim_end(), finding.lint, finding.evidence)
+    let line = format!("{}: {severity}: {}: {}", about.trim_end(), finding.lint, finding.evidence);
+    one_line(&line)
 }
 
 fn finding_text(finding: &Finding) -> String {
     let Finding { threshold, advice, .. } = finding;
     let line = finding_line(finding);
+    let (threshold, advice) = (one_line(threshold), one_line(advice));
     format!("{line}\n    threshold: {threshold}\n    what to do: {advice}\n")
 }
 
@@ -235,6 +238,20 @@ mod tests {
         assert_snapshot!(Verdict::of(&world).text(&world));
         let lines = Verdict::of(&world).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
+    }
+
+    #[test]
+    fn what_others_say_makes_no_lines_of_its_own() {
+        let mut world = lost(None);
+        world.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
+        let expected = "ev?ok: all is well?[31mil: timed out\n";
+        assert_eq!(Verdict::of(&world).text(&world), expected);
+        let evidence = "one\nok: \x07two".to_owned();
+        world.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
+        assert!(Verdict::of(&world).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        let advice = "do\nthat".to_owned();
+        world.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
+        assert_eq!(Verdict::of(&world).text(&world).lines().count(), 3);
     }
 
     #[test]

@@ -21,9 +21,6 @@ use crate::{FAILED, output, top};
 /// Samples from which on a trend of our own is believed.
 const TREND_SAMPLES: u32 = 5;
 
-/// Clears a terminal before the next report.
-const CLEAR: &str = "\x1b[H\x1b[J";
-
 /// Find lost mbufs: which pool, how fast, since when, which line of source
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
@@ -133,8 +130,10 @@ fn print(args: &Args, world: &World) -> Result<bool> {
     if args.json {
         return output::print_json(&report::Document::of(world));
     }
-    let clear = if args.watch && stdout().is_terminal() { CLEAR } else { "" };
-    output::print(&format!("{clear}{}", report::text(world)))
+    if args.watch && stdout().is_terminal() {
+        output::clear_terminal()?;
+    }
+    output::print(&report::text(world))
 }
 
 fn explain(world: &World, pool: Option<&str>) -> Result<ExitCode> {

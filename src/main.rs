@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
     result.unwrap_or_else(|error| {
-        eprintln!("pmdscope: error: {error:#}");
+        output::tell(&format!("error: {error:#}"));
         ExitCode::from(if is_misuse(&error) { USAGE } else { FAILED })
     })
 }

@@ -1,6 +1,5 @@
 //! Where the worlds of a command come from: apps that run, or a recording of them.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use pmdscope_telemetry::record::{Moment, Player};
 use pmdscope_telemetry::world::World;
 use pmdscope_telemetry::{Fleet, Settings};
 
+use crate::output::{self, one_line};
 use crate::session::AppArg;
 
 /// A recording to look at.
@@ -67,8 +67,6 @@ pub(crate) struct Live {
     interval: Duration,
     /// When to sample.
     next: Instant,
-    /// Samples that are left.
-    left: u64,
 }
 
 /// Plays a recording.
@@ -94,13 +92,8 @@ impl Source {
     ///
     /// When there is none, when the only one cannot be asked, or the configuration is wrong.
     pub(crate) fn live(app: &AppArg, interval: Duration) -> Result<Self> {
-        Self::rounds(app, interval, u64::MAX)
-    }
-
-    /// As [`Source::live`], so many times.
-    pub(crate) fn rounds(app: &AppArg, interval: Duration, left: u64) -> Result<Self> {
         let (fleet, next) = (app.fleet()?, Instant::now());
-        Ok(Self::Live(Box::new(Live { fleet, interval, next, left })))
+        Ok(Self::Live(Box::new(Live { fleet, interval, next })))
     }
 
     /// A whole recording.
@@ -144,7 +137,10 @@ impl Source {
     /// When the recording cannot be read, or has nothing of the chosen app.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         match self {
-            Self::Live(live) => Ok(live.advance()),
+            Self::Live(live) => {
+                live.advance();
+                Ok(true)
+            }
             Self::Replay(replay) => replay.advance(),
         }
     }
@@ -169,7 +165,7 @@ impl Source {
     pub(crate) fn tell_notes(&self) {
         let Self::Replay(replay) = self else { return };
         for note in replay.player.notes() {
-            let _ = writeln!(io::stderr(), "pmdscope: note: {note}");
+            output::tell(&one_line(&format!("note: {note}")));
         }
     }
 }
@@ -180,16 +176,11 @@ pub(crate) fn time_zone(player: &Player) -> TimeZone {
 }
 
 impl Live {
-    fn advance(&mut self) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
+    fn advance(&mut self) {
         thread::sleep(self.next.saturating_duration_since(Instant::now()));
         self.fleet.sample(ROUND_TIMEOUT);
         // Keeps the pace of the clock instead of adding the time of each round.
         self.next += self.interval;
-        true
     }
 }
 

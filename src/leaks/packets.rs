@@ -21,7 +21,7 @@ use pmdscope_tui::number::count;
 use super::report;
 use crate::capture::interface::{Running, capture_socket};
 use crate::session::AppArg;
-use crate::{FAILED, Usage};
+use crate::{FAILED, Usage, output};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// How long the app may take to send everything.
@@ -43,7 +43,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
     }
     let lost: u64 = sample.ledger.iter().map(|ledger| ledger.leaked).sum();
     if lost == 0 {
-        eprintln!("pmdscope: {name} has lost no mbufs, so there is nothing to write");
+        output::tell(&format!("{name} has lost no mbufs, so there is nothing to write"));
         return Ok(ExitCode::SUCCESS);
     }
     let socket = capture_socket(&Running { app, sample: Some(sample.clone()) })?;
@@ -57,7 +57,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         Err(TargetError::Closed { .. }) => {}
         written => written?,
     }
-    eprintln!("pmdscope: {}", summary(&dump, lost, path, to_stdout));
+    output::tell(&summary(&dump, lost, path, to_stdout));
     Ok(ExitCode::from(FAILED))
 }
 

@@ -16,6 +16,8 @@ use pmdscope_tui::tables::leaks::{Paths, sites};
 use pmdscope_tui::theme::Theme;
 use serde::Serialize;
 
+use crate::output::one_line;
+
 /// Version of the JSON; raised when a field changes its meaning.
 const LEAKS_SCHEMA: u32 = 1;
 
@@ -108,7 +110,7 @@ pub(super) fn text(world: &World) -> String {
     add(drains(world));
     for app in &world.apps {
         for note in notes(app) {
-            let _ = writeln!(out, "{}: {note}", app.name);
+            let _ = writeln!(out, "{}", one_line(&format!("{}: {note}", app.name)));
         }
     }
     out
@@ -263,9 +265,9 @@ pub(super) fn explain(world: &World, pool: Option<&str>) -> String {
         let meant = |ledger: &&LedgerSample| pool.is_none_or(|pool| ledger.name == pool);
         for ledger in model.sample.ledger.iter().filter(meant) {
             let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{} ", app.name);
+            let _ = write!(out, "{gap}{} ", one_line(&app.name));
             for line in ledger::explain(ledger, &model.sample.stages) {
-                let _ = writeln!(out, "{line}");
+                let _ = writeln!(out, "{}", one_line(&line));
             }
         }
     }
@@ -281,7 +283,7 @@ pub(super) fn modes(world: &World) -> String {
             let stamps = if ledger.armed { "stamps are written" } else { "no stamps are written" };
             format!("mode {}, {stamps}", ledger.mode)
         });
-        let _ = writeln!(out, "{}: {mode}", app.name);
+        let _ = writeln!(out, "{}: {mode}", one_line(&app.name));
     }
     out
 }

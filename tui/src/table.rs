@@ -302,9 +302,14 @@ fn joined(spans: impl Iterator<Item = Span<'static>>) -> Line<'static> {
     line
 }
 
+/// Replaces control characters, on which a terminal acts, but for those that are `wanted`.
+pub fn harmless(text: &str, wanted: &[char]) -> String {
+    text.replace(|letter: char| letter.is_control() && !wanted.contains(&letter), "?")
+}
+
 /// Pads or cuts `text` to `width`, and makes control characters harmless.
 fn fit(text: &str, width: usize, align: Align, theme: Theme) -> String {
-    let mut clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let mut clean = harmless(text, &[]);
     if clean.chars().count() > width {
         clean = clean.chars().take(width.saturating_sub(1)).collect();
         if width > 0 {
