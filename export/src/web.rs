@@ -73,6 +73,23 @@ impl Policy {
         self.asks_clients
     }
 
+    /// An open door is what a file looks like that is just being written.
+    fn succeeded_by(&self, new: Self, path: &Path) -> Result<Self, WebError> {
+        let lost = if self.tls.is_some() && new.tls.is_none() {
+            "TLS"
+        } else if !self.gate.is_open() && new.gate.is_open() {
+            "basic_auth_users"
+        } else if self.asks_clients && !new.asks_clients {
+            "client_auth_type"
+        } else if !self.allowed_clients.is_empty() && new.allowed_clients.is_empty() {
+            "client_allowed_sans"
+        } else {
+            return Ok(new);
+        };
+        let reason = format!("{lost} is gone; protection is only taken away by a restart");
+        Err(WebError { path: path.to_owned(), reason })
+    }
+
     fn is_current(&self) -> bool {
         self.files.iter().all(|(path, stamp)| Stamp::of(path) == *stamp)
     }
@@ -151,7 +168,7 @@ impl State {
         if self.broken.is_none() && self.policy.is_current() {
             return;
         }
-        match Policy::load(path) {
+        match Policy::load(path).and_then(|new| self.policy.succeeded_by(new, path)) {
             Ok(policy) => {
                 self.policy = Arc::new(policy);
                 self.broken = None;
@@ -178,4 +195,51 @@ impl Stamp {
 
 fn stamped(path: &Path) -> (PathBuf, Option<Stamp>) {
     (path.to_owned(), Stamp::of(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USERS: &str =
+        "basic_auth_users: {ann: $2y$04$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy}";
+
+    #[test]
+    fn a_file_that_is_being_written_opens_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("web.yml");
+        fs::write(&path, USERS).unwrap();
+        let web = Web::open(Some(&path)).unwrap();
+        let refresh = |text: &str| {
+            fs::write(&path, text).unwrap();
+            web.state.lock().unwrap().refresh(&path);
+            (web.policy().gate.is_open(), web.broken())
+        };
+        for text in ["", "# users\n", "basic_auth_users:", "basic_auth_users: {}"] {
+            let (open, broken) = refresh(text);
+            assert!(!open && broken.is_some_and(|why| why.contains("basic_auth_users")), "{text}");
+        }
+        assert_eq!(refresh(&USERS.replace("ann", "bob")), (false, None));
+        assert!(Web::open(Some(&path)).is_ok());
+    }
+
+    #[test]
+    fn no_part_of_the_protection_goes_away() {
+        let files = Vec::new;
+        let guarded = |asks_clients, allowed: &[&str]| {
+            let mut policy = Policy::of(WebConfig::default(), files()).unwrap();
+            policy.asks_clients = asks_clients;
+            policy.allowed_clients = allowed.iter().map(|name| (*name).to_owned()).collect();
+            policy
+        };
+        let path = Path::new("web.yml");
+        let lost = |old: Policy, new| old.succeeded_by(new, path).err().map(|e| e.to_string());
+        assert_eq!(lost(guarded(false, &[]), guarded(true, &["a"])), None);
+        assert_eq!(lost(guarded(true, &["a"]), guarded(true, &["b"])), None);
+        for (new, what) in
+            [(guarded(false, &["a"]), "client_auth_type"), (guarded(true, &[]), "allowed_sans")]
+        {
+            assert!(lost(guarded(true, &["a"]), new).unwrap().contains(what));
+        }
+    }
 }

@@ -363,6 +363,9 @@ async fn certificates_are_read_again_and_broken_ones_are_not_used() {
     sleep(ms(1050)).await;
     assert!(ask_tls(&server, &old).await.is_none());
     assert!(ask_tls(&server, &new_client).await.is_some());
+    std::fs::write(&config, "").unwrap();
+    sleep(ms(1050)).await;
+    assert!(ask_tls(&server, &new_client).await.is_some(), "TLS does not go away");
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_yaml_ng::Value;
 
 /// The file as it is written.
@@ -15,7 +16,15 @@ use serde_yaml_ng::Value;
 pub(crate) struct WebConfig {
     pub(super) tls_server_config: Option<Tls>,
     pub(super) http_server_config: Http,
+    #[serde(deserialize_with = "users")]
     pub(super) basic_auth_users: BTreeMap<String, String>,
+}
+
+/// Nothing behind the key is a mistake, and would let everybody in.
+fn users<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String>, D::Error> {
+    Option::deserialize(source)?.ok_or_else(|| {
+        D::Error::custom("basic_auth_users: names no user; name some, or remove the key")
+    })
 }
 
 /// Section `tls_server_config`.
