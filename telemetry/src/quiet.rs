@@ -6,7 +6,7 @@
 //! silence is never forgotten; and a port that never received has no past.
 //!
 //! Time is judged in pieces, each long enough for [`ENOUGH`] packets of the past, so that a few
-//! packets more or less mean nothing.
+//! packets more or less mean nothing. Time in which a port is stopped or has no link does not count.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -83,7 +83,11 @@ impl Pasts {
         if past.device != port.device {
             *past = Past::new(&port.device, now);
         }
-        past.update(now, mean_pps(port, sample));
+        if port.started && port.link_up != Some(false) {
+            past.update(now, mean_pps(port, sample));
+        } else {
+            past.pause(now);
+        }
         past.quiet
     }
 }
@@ -99,6 +103,12 @@ impl Past {
     fn new(device: &str, since: (u64, u64)) -> Self {
         let (device, pieces) = (device.to_owned(), VecDeque::new());
         Self { device, pieces, since, quiet: None, received: false }
+    }
+
+    /// Time in which the port could not receive is no silence.
+    fn pause(&mut self, now: (u64, u64)) {
+        self.since = now;
+        self.quiet = None;
     }
 
     /// Takes in the clock and the packets of now.

@@ -160,11 +160,8 @@ fn flat(
     expected: &Expectation,
     thresholds: &Thresholds,
 ) -> Option<Finding> {
-    let quiet = rates.quiet.filter(|quiet| lasts(quiet, thresholds.flat))?;
-    let receiving = port.started && port.link_up != Some(false);
-    if !receiving || expected.may_be_idle(&port.device) {
-        return None;
-    }
+    let quiet = rates.quiet.filter(|_| !expected.may_be_idle(&port.device))?;
+    let severity = silence(&quiet, thresholds.flat)?;
     let mut evidence = format!("{} packets received in {:.0} s", quiet.packets, quiet.seconds);
     let past = if quiet.watched_past { "before that" } else { "on average since the app started" };
     let _ = write!(evidence, "; {:.0}/s {past}", quiet.past_pps);
@@ -174,14 +171,16 @@ fn flat(
         thresholds.flat.as_secs_f64()
     );
     let advice = "ask whether the peer still sends: look at the switch's counters, routes and ARP, \
-                  at flow rules and filters of the port (pmdscope netstat), and whether the app still \
+                  at the flow rules and filters that the app has set on the port, and whether it still \
                   polls. If it may be idle, name it in may_be_idle in the configuration";
-    let severity = Severity::Warning;
     Some(finding(model, "rx_flat", severity, &port.device, evidence, &threshold, advice))
 }
 
-/// Whoever has just begun to watch a port and saw nothing but silence cannot know since when: that
-/// counts at once.
-fn lasts(quiet: &Quiet, least: Duration) -> bool {
-    quiet.from_start || quiet.seconds >= least.as_secs_f64()
+/// Whoever has just begun to watch a port and saw nothing but silence cannot know since when: that is
+/// told at once, but may be the pause between two bursts.
+fn silence(quiet: &Quiet, least: Duration) -> Option<Severity> {
+    if quiet.seconds >= least.as_secs_f64() {
+        return Some(Severity::Warning);
+    }
+    quiet.from_start.then_some(Severity::Info)
 }
