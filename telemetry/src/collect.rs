@@ -140,7 +140,11 @@ impl Collector {
         answer
     }
 
+    /// An app that starts again may have another runtime directory, in which the other tools lock.
     fn open_lock(&mut self) -> Result<(), Error> {
+        if !self.is_connected() {
+            self.lock = None;
+        }
         if self.lock.is_none() {
             self.lock = Some(AppLock::open(&self.app.dir)?);
         }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -357,6 +357,29 @@ fn two_tools_never_ask_at_the_same_time() {
     drop(held);
     collector.collect(TIMEOUT).unwrap();
     assert!(other_tool.hold(Deadline::after(TIMEOUT)).is_ok(), "held beyond the round");
+}
+
+#[test]
+fn the_lock_is_that_of_the_directory_after_a_restart() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let restarts = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&restarts);
+    let app = FakeApp::start(move |connection| {
+        connection.send(support::BANNER);
+        while let Some(request) = connection.receive().filter(|_| !ends.load(Ordering::Relaxed)) {
+            connection.send(recording.answer(&request));
+        }
+    });
+    let mut collector = Collector::new(app.app());
+    collector.collect(TIMEOUT).unwrap();
+    restarts.store(true, Ordering::Relaxed);
+    // What is left of the last round may still tell something.
+    let _ = collector.collect(TIMEOUT);
+    std::fs::remove_file(app.dir().join(LOCK_FILE)).unwrap();
+    let other_tool = AppLock::open(app.dir()).unwrap();
+    let _held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
+    let error = collector.collect(Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error, Error::Locked), "{error}");
 }
 
 #[test]
