@@ -1,5 +1,8 @@
 //! What apps are called: file-prefixes often hold a pid, which would be a new name at every start.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use regex::Regex;
 
 use crate::discover::App;
@@ -52,10 +55,12 @@ impl Names {
     }
 
     /// The apps by their names. Several that a rule would give the same one keep their file-prefixes,
-    /// and several with the same file-prefix, of different users, are called by their directories.
+    /// and several with the same file-prefix, of different users, are called by their directories,
+    /// or by their sockets where there are several in a directory.
     pub fn give(&self, apps: &[App]) -> Vec<App> {
         let mapped = distinct(&self.map(apps), |at| apps[at].name.clone());
         let names = distinct(&mapped, |at| apps[at].dir.display().to_string());
+        let names = distinct(&names, |at| apps[at].socket.display().to_string());
         apps.iter().zip(names).map(|(app, name)| App { name, ..app.clone() }).collect()
     }
 
@@ -64,6 +69,12 @@ impl Names {
         let names = self.map(apps);
         let mapped = |(app, name): &(&App, &String)| app.name != **name && shared(&names, name);
         apps.iter().zip(&names).filter(mapped).count()
+    }
+
+    /// What an app of that file-prefix or directory is called, when no other would be called so.
+    pub(crate) fn of(&self, name: &str) -> String {
+        let prefix = Path::new(name).file_name().and_then(OsStr::to_str);
+        self.name(prefix.unwrap_or(name))
     }
 
     fn map(&self, apps: &[App]) -> Vec<String> {
@@ -139,10 +150,11 @@ mod tests {
     use crate::discover::AppState;
 
     fn app(name: &str, dir: &str) -> App {
+        let instance = name.find(':').map_or("", |at| &name[at..]);
         App {
             name: name.into(),
             dir: dir.into(),
-            socket: format!("{dir}/dpdk_telemetry.v2").into(),
+            socket: format!("{dir}/dpdk_telemetry.v2{instance}").into(),
             pid: None,
             dpdk_version: None,
             state: AppState::Live,
@@ -168,6 +180,14 @@ mod tests {
         let twice = [app("a", "/run/dpdk/a"), app("a", "/tmp/dpdk/a"), app("b", "/tmp/dpdk/b")];
         assert_eq!(given(&names, &twice), ["/run/dpdk/a", "/tmp/dpdk/a", "b"]);
         assert_eq!(names.conflicts(&twice), 0);
+    }
+
+    #[test]
+    fn instances_of_two_users_are_called_by_their_sockets() {
+        let users = ["/run/dpdk/a", "/tmp/dpdk/a"];
+        let both = users.map(|dir| [app("a", dir), app("a:1", dir)]).concat();
+        let sockets: Vec<_> = both.iter().map(|app| app.socket.display().to_string()).collect();
+        assert_eq!(given(&Names::default(), &both), sockets);
     }
 
     #[test]
@@ -214,9 +234,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_always_distinct(prefixes in prop::collection::btree_set("[ab]-[0-9](:1)?", 0..6)) {
-            let prefixes: Vec<_> = prefixes.iter().map(String::as_str).collect();
-            let mut names = given(&rules(&[("(.)-.", "$1"), (".*", "z")]).unwrap(), &apps(&prefixes));
+        fn names_are_always_distinct(
+            prefixes in prop::collection::btree_set(("(/run|/tmp)/dpdk", "[ab]-[0-3]", "(:1)?"), 0..9)
+        ) {
+            let app = |(root, prefix, instance): &(String, String, String)| {
+                app(&format!("{prefix}{instance}"), &format!("{root}/{prefix}"))
+            };
+            let apps: Vec<_> = prefixes.iter().map(app).collect();
+            let mut names = given(&rules(&[("(.)-.", "$1"), (".*", "z")]).unwrap(), &apps);
             names.sort();
             let all = names.len();
             names.dedup();

@@ -51,7 +51,7 @@ fn an_app_that_ends_stays_visible_and_comes_back() {
         assert_eq!(lints(&fleet, "a"), ["unreachable"]);
     }
     let lost = fleet.world.find("a").unwrap();
-    assert!(lost.model.is_some() && lost.errors[&ErrorClass::Refused] == 2, "{:?}", lost.errors);
+    assert!(lost.model.is_some() && lost.errors[&ErrorClass::Refused] == 1, "{:?}", lost.errors);
     let _again = machine.run("a", &recording());
     assert_eq!(round(&mut fleet), ["a*"]);
 }
@@ -82,7 +82,71 @@ fn an_app_is_forgotten_when_it_was_gone_for_long_unless_it_is_expected() {
     assert_eq!(round(&mut fleet), ["a", "b"]);
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(round(&mut fleet), ["b"]);
-    assert_eq!(lints(&fleet, "b"), ["unreachable"]);
+    assert_eq!(lints(&fleet, "b"), ["app_missing"]);
+}
+
+#[test]
+fn an_app_that_runs_is_not_forgotten_however_short_ended_ones_are_kept() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.keep_lost = Duration::ZERO;
+    let app = machine.run("a", &recording());
+    let _silent = machine.run_silent("s");
+    settings.discover.timeout = SHORT;
+    let mut fleet = Fleet::new(settings);
+    for _ in 0..2 {
+        assert_eq!(round(&mut fleet), ["a*", "s"]);
+    }
+    drop(app);
+    assert_eq!(round(&mut fleet), ["a", "s"]);
+    assert_eq!(round(&mut fleet), ["s"]);
+}
+
+#[test]
+fn an_expected_app_that_ended_is_missing_to_all_who_ask() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.rules.expected.apps.push(ExpectedApp { name: "a".into(), ..ExpectedApp::default() });
+    let app = machine.run("a", &recording());
+    let mut fleet = Fleet::start(None, settings).unwrap();
+    fleet.sample(TIMEOUT);
+    drop(app);
+    fleet.sample(TIMEOUT);
+    assert_eq!(lints(&fleet, "a"), ["unreachable"]);
+    let mut lent = fleet.lend("a").unwrap();
+    fleet.see(Vec::new());
+    let news = lent.sample(TIMEOUT);
+    fleet.take_back(lent, news);
+    for _ in 0..2 {
+        assert_eq!(lints(&fleet, "a"), ["app_missing"]);
+        assert!(fleet.world.find("a").unwrap().model.is_some());
+        assert_eq!(round(&mut fleet), ["a"]);
+    }
+    let _again = machine.run("a", &recording());
+    assert_eq!(round(&mut fleet), ["a*"]);
+    assert!(lints(&fleet, "a").is_empty());
+}
+
+#[test]
+fn an_app_that_ended_is_asked_again_once_a_look_finds_it() {
+    let machine = Machine::new();
+    let app = machine.run("a", &recording());
+    let mut fleet = Fleet::start(None, machine.settings()).unwrap();
+    fleet.sample(TIMEOUT);
+    drop(app);
+    for _ in 0..3 {
+        fleet.sample(TIMEOUT);
+    }
+    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 3, "nobody looked");
+    for _ in 0..3 {
+        assert_eq!(round(&mut fleet), ["a"]);
+        assert!(fleet.asked().count() == 0 && fleet.lend("a").is_none());
+    }
+    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 3);
+    let _again = machine.run("a", &recording());
+    fleet.look();
+    assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(round(&mut fleet), ["a*"]);
 }
 
 #[test]
@@ -156,4 +220,28 @@ fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
     assert_eq!(round(&mut fleet), ["fwd*", "fwd-2"]);
     drop(third);
     assert_eq!(round(&mut fleet), ["fwd", "fwd-2"]);
+}
+
+#[test]
+fn a_chosen_app_is_found_again_under_another_prefix() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
+    let first = machine.run("fwd-1", &recording());
+    let _other = machine.run("gen", &recording());
+    let mut fleet = Fleet::start(Some("fwd"), settings.clone()).unwrap();
+    let mut prefix = || {
+        fleet.see(settings.named("fwd", &fleet.connected()).unwrap_or_default());
+        fleet.sample(TIMEOUT);
+        let [app] = &fleet.world.apps[..] else { panic!("{:?}", fleet.world.apps) };
+        (app.status == Status::Live)
+            .then(|| fleet.connected()[0].dir.file_name().unwrap().to_owned())
+    };
+    assert_eq!(prefix().unwrap(), "fwd-1");
+    drop(first);
+    for _ in 0..2 {
+        assert_eq!(prefix(), None);
+    }
+    let _second = machine.run("fwd-2", &recording());
+    assert_eq!(prefix().unwrap(), "fwd-2");
 }

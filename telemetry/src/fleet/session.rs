@@ -1,0 +1,140 @@
+//! One app: its samples, and the news in them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Settings;
+use crate::collect::Collector;
+use crate::discover::{App, AppState};
+use crate::error::{Error, ErrorClass};
+use crate::finding::{self, Rules};
+use crate::model::Tracker;
+use crate::sample::Sample;
+use crate::world::Event;
+
+/// One app, sampled again and again.
+#[derive(Debug)]
+pub struct Session {
+    collector: Collector,
+    judge: Judge,
+}
+
+impl Session {
+    /// Connects at the first sample.
+    pub fn new(app: App, settings: &Settings) -> Self {
+        Self { collector: Collector::new(app), judge: Judge::new(settings.rules.clone()) }
+    }
+
+    /// The app, as it was found.
+    pub fn app(&self) -> &App {
+        self.collector.app()
+    }
+
+    /// The app has not closed the connection since it answered last.
+    pub(super) fn is_connected(&self) -> bool {
+        self.collector.is_connected()
+    }
+
+    /// Calls the app otherwise from now on.
+    pub(super) fn rename(&mut self, name: &str) {
+        self.collector.rename(name);
+    }
+
+    /// Asks the app once, within `timeout`; connects again by itself after it was lost.
+    pub fn sample(&mut self, timeout: Duration) -> Event {
+        match self.collector.collect(timeout) {
+            Ok(sample) => self.judge.sampled(sample),
+            Err(error) => lost(self.collector.app(), &error),
+        }
+    }
+}
+
+/// Turns the samples of one app, live or recorded, into news.
+#[derive(Debug)]
+pub struct Judge {
+    tracker: Tracker,
+    rules: Rules,
+}
+
+impl Judge {
+    /// One that has seen nothing yet.
+    pub fn new(rules: Rules) -> Self {
+        Self { tracker: Tracker::default(), rules }
+    }
+
+    /// The news in a sample.
+    pub fn sampled(&mut self, sample: Sample) -> Event {
+        let app = sample.app.name.clone();
+        let model = Arc::new(self.tracker.update(sample));
+        let findings = finding::judge(&model, &self.rules);
+        Event::Sampled { app, model, findings }
+    }
+}
+
+/// An app that was found and then does not answer is as bad as one that never did.
+fn lost(app: &App, error: &Error) -> Event {
+    let class = error.class();
+    let lost = App { state: AppState::Unreachable(class.into()), ..app.clone() };
+    let finding = finding::judge_unasked(&lost)
+        .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
+    Event::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
+}
+
+/// News of an app that cannot be asked; `None` when it can.
+pub fn unasked(app: &App) -> Option<Event> {
+    let (class, reason) = obstacle(app.state)?;
+    let finding = finding::judge_unasked(app);
+    Some(Event::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
+}
+
+/// Why an app that runs cannot be asked; `None` when it can.
+pub fn obstacle(state: AppState) -> Option<(ErrorClass, &'static str)> {
+    match state {
+        AppState::Live => None,
+        AppState::NoTelemetry => Some((
+            ErrorClass::TelemetryOff,
+            "runs without telemetry; start it without --no-telemetry",
+        )),
+        AppState::Stale => Some((ErrorClass::Refused, "has ended and left its files behind")),
+        AppState::Unreachable(why) => Some((why.into(), why.advice())),
+    }
+}
+
+impl Event {
+    /// An expected app that does not run.
+    pub(super) fn missing(app: &str) -> Self {
+        Self::Lost {
+            app: app.to_owned(),
+            class: ErrorClass::Missing,
+            reason: "is expected, and does not run".to_owned(),
+            finding: Some(finding::judge_missing(app)),
+        }
+    }
+
+    /// The same, of an app that does not run though it is expected.
+    pub(super) fn of_missing(mut self) -> Self {
+        if let Self::Lost { app, finding, .. } = &mut self {
+            *finding = Some(finding::judge_missing(app));
+        }
+        self
+    }
+
+    /// The same about an app that is called otherwise by now.
+    pub(super) fn renamed(mut self, name: &str) -> Self {
+        let rename = |finding: &mut finding::Finding| name.clone_into(&mut finding.app);
+        match &mut self {
+            Self::Sampled { app, model, findings } => {
+                name.clone_into(app);
+                name.clone_into(&mut Arc::make_mut(model).sample.app.name);
+                findings.iter_mut().for_each(rename);
+            }
+            Self::Lost { app, finding, .. } => {
+                name.clone_into(app);
+                finding.iter_mut().for_each(rename);
+            }
+            Self::Found { app } | Self::Gone { app } => name.clone_into(app),
+            Self::NoApps { .. } => {}
+        }
+        self
+    }
+}

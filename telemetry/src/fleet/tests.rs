@@ -1,0 +1,168 @@
+use super::*;
+use crate::error::ErrorClass;
+use crate::inventory::ExpectedApp;
+use crate::sample::tests::empty_sample;
+
+fn app(name: &str) -> App {
+    let dir = std::path::PathBuf::from("/nonexistent").join(name);
+    let socket = dir.join("socket");
+    let (pid, dpdk_version, state) = (None, None, AppState::Live);
+    App { name: name.to_owned(), dir, socket, pid, dpdk_version, state }
+}
+
+#[test]
+fn what_is_expected_and_absent_is_a_finding_and_no_error() {
+    let mut settings = Settings::default();
+    settings.discover.roots = vec!["/nonexistent".into()];
+    assert!(Fleet::start(None, settings.clone()).is_err());
+    for name in ["a", "b"] {
+        let app = ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() };
+        settings.rules.expected.apps.push(app);
+    }
+    let missing = |name| {
+        let fleet = Fleet::start(name, settings.clone()).unwrap();
+        let findings = fleet.world.findings().into_iter();
+        findings.map(|(app, found)| format!("{} {}", app.name, found.lint)).collect::<Vec<_>>()
+    };
+    assert_eq!(missing(None), ["a app_missing", "b app_missing"]);
+    assert_eq!(missing(Some("b")), ["b app_missing"]);
+    let unknown = Fleet::start(Some("c"), settings.clone());
+    assert!(matches!(unknown, Err(FindError::Unknown { .. })));
+}
+
+#[test]
+fn a_session_is_lent_once_and_its_news_come_back_with_it() {
+    let mut fleet = Fleet::new(Settings::default());
+    fleet.see(vec![app("a"), app("b")]);
+    let mut session = fleet.lend("a").unwrap();
+    assert!(fleet.lend("a").is_none() && fleet.lend("x").is_none());
+    fleet.see(vec![app("a"), app("b")]);
+    fleet.sample(Duration::ZERO);
+    assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a", "b"]);
+    assert!(fleet.world.find("a").unwrap().errors.is_empty(), "it was lent");
+    let news = session.sample(Duration::ZERO);
+    fleet.take_back(session, news);
+    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 1);
+    assert!(fleet.lend("a").is_some());
+}
+
+#[test]
+fn a_missing_app_is_missing_since_it_was_looked_for() {
+    let mut settings = Settings::default();
+    let app = ExpectedApp { name: "gone".to_owned(), ..ExpectedApp::default() };
+    settings.rules.expected.apps.push(app);
+    let mut fleet = Fleet::new(settings);
+    fleet.see(Vec::new());
+    let since = fleet.world.find("gone").unwrap().silent_ns.unwrap();
+    fleet.see(Vec::new());
+    let missing = fleet.world.find("gone").unwrap();
+    assert_eq!(missing.silent_ns, Some(since));
+    assert_eq!(missing.silent_s(since + 2_000_000_000), Some(2.0));
+}
+
+#[test]
+fn an_app_that_was_given_up_meanwhile_does_not_come_back() {
+    let mut fleet = Fleet::new(Settings::default());
+    fleet.see(vec![app("a")]);
+    let mut session = fleet.lend("a").unwrap();
+    fleet.seats.clear();
+    fleet.see(Vec::new());
+    let news = session.sample(Duration::ZERO);
+    fleet.take_back(session, news);
+    assert!(fleet.world.apps.is_empty());
+}
+
+#[test]
+fn an_app_without_telemetry_is_told_also_when_it_had_some() {
+    let mut fleet = Fleet::new(Settings::default());
+    let off = App { state: AppState::NoTelemetry, ..app("a") };
+    let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings.first().map(|f| f.lint);
+    fleet.see(vec![app("a")]);
+    assert_eq!((fleet.asked().count(), lint(&fleet)), (1, None));
+    fleet.see(vec![off]);
+    assert_eq!((fleet.asked().count(), lint(&fleet)), (0, Some("telemetry_off")));
+    fleet.see(vec![app("a")]);
+    assert_eq!(fleet.asked().count(), 1);
+}
+
+#[test]
+fn an_expected_app_without_telemetry_is_missing_once_it_has_ended() {
+    let mut settings = Settings::default();
+    settings.rules.expected.apps = vec![ExpectedApp { name: "a".into(), ..ExpectedApp::default() }];
+    let mut fleet = Fleet::new(settings);
+    let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings[0].lint;
+    fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+    assert_eq!(lint(&fleet), "telemetry_off");
+    fleet.see(Vec::new());
+    assert_eq!(lint(&fleet), "app_missing");
+}
+
+#[test]
+fn a_lent_session_comes_back_under_its_new_name() {
+    let mut fleet = Fleet::new(Settings::default());
+    fleet.see(vec![app("a")]);
+    let mut session = fleet.lend("a").unwrap();
+    fleet.see(vec![App { name: "b".into(), ..app("a") }]);
+    let news = session.sample(Duration::ZERO);
+    fleet.take_back(session, news);
+    assert!(fleet.world.find("a").is_none(), "{:?}", fleet.world);
+    let [b] = &fleet.world.apps[..] else { panic!("{:?}", fleet.world) };
+    assert_eq!((b.name.as_str(), b.findings[0].app.as_str()), ("b", "b"));
+    assert_eq!(b.errors[&ErrorClass::Refused], 1);
+    fleet.sample(Duration::ZERO);
+    assert_eq!(fleet.world.find("b").unwrap().errors[&ErrorClass::Refused], 2);
+}
+
+#[test]
+fn the_sample_of_a_renamed_app_tells_its_new_name() {
+    let sampled = Judge::new(Rules::default()).sampled(empty_sample());
+    let mut world = World::default();
+    world.apply(sampled.renamed("new"));
+    let [app] = &world.apps[..] else { panic!("{world:?}") };
+    let sample = &app.model.as_ref().unwrap().sample;
+    assert_eq!((app.name.as_str(), sample.app.name.as_str()), ("new", "new"));
+}
+
+#[test]
+fn an_app_that_was_never_asked_stays_visible_as_down_when_it_ends() {
+    let mut settings = Settings { keep_lost: Duration::from_millis(50), ..Settings::default() };
+    let mut fleet = Fleet::new(settings.clone());
+    fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+    for _ in 0..2 {
+        fleet.see(Vec::new());
+        let down = fleet.world.find("a").unwrap();
+        assert_eq!(down.findings[0].lint, "unreachable");
+        assert_eq!((down.errors[&ErrorClass::Refused], fleet.asked().count()), (1, 0));
+    }
+    thread::sleep(settings.keep_lost);
+    fleet.see(Vec::new());
+    assert!(fleet.world.apps.is_empty());
+    settings.keep_lost = Duration::ZERO;
+    let mut fleet = Fleet::new(settings);
+    fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+    fleet.see(Vec::new());
+    assert!(fleet.world.apps.is_empty());
+}
+
+#[test]
+fn a_chosen_app_keeps_what_is_expected_of_it_whatever_it_is_called() {
+    let mut settings = Settings::default();
+    settings.discover.roots = vec!["/nonexistent".into()];
+    settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
+    settings.rules.expected.apps = ["fwd", "gen"]
+        .map(|name| ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() })
+        .into();
+    let left = |name: &str, found: &[App]| {
+        let mut settings = settings.clone();
+        settings.only(name, found);
+        let left = settings.rules.expected.apps.into_iter();
+        left.map(|app| app.name).collect::<Vec<_>>()
+    };
+    for name in ["fwd", "fwd-7", "/run/dpdk/fwd-7"] {
+        assert_eq!(left(name, &[]), ["fwd"]);
+        assert_eq!(settings.named(name, &[]).unwrap(), []);
+    }
+    assert_eq!(left("fwd-7", &[app("fwd")]), ["fwd"]);
+    assert!(left("fwd-7", &[app("fwd-7")]).is_empty(), "another has the name");
+    assert!(left("x", &[]).is_empty() && settings.named("x", &[]).is_err());
+}
