@@ -22,6 +22,12 @@ const MOST_OPEN: usize = 64;
 /// Most apps at once.
 const MOST_APPS: usize = 4096;
 
+/// Longest name of an app, bytes.
+const LONGEST_NAME: usize = 4096;
+
+/// Most bytes of lines that are known of all apps together.
+const MOST_HELD: usize = 256 << 20;
+
 /// A recording that is being read.
 #[derive(Debug)]
 pub struct Player {
@@ -40,6 +46,8 @@ pub struct Player {
     only: Option<String>,
     world: World,
     notes: Vec<Note>,
+    /// [`MOST_HELD`].
+    most_held: usize,
 }
 
 /// A place in one source.
@@ -56,6 +64,9 @@ struct Playing {
     /// Who recorded it.
     run: u64,
     judge: Judge,
+    /// Bytes of the lines with its last sample, and with why it is silent.
+    sample: usize,
+    lost: usize,
 }
 
 impl Player {
@@ -94,6 +105,7 @@ impl Player {
             only: None,
             world: World::default(),
             notes,
+            most_held: MOST_HELD,
         };
         player.rewind(0);
         Ok(player)
@@ -234,8 +246,8 @@ impl Player {
             self.begin_run(run);
         }
         self.note_missed(number, &batch);
-        for entry in batch.entries {
-            self.apply(number, batch.offset, entry);
+        for (entry, bytes) in batch.entries {
+            self.apply(number, batch.offset, entry, bytes);
         }
         self.world.now_ns = batch.round.monotonic_ns;
         self.world.realtime_ns = batch.round.realtime_ns;
@@ -259,9 +271,9 @@ impl Player {
         self.world.apply(Event::Gone { app });
     }
 
-    fn apply(&mut self, source: usize, offset: u64, entry: Entry<'static>) {
+    fn apply(&mut self, source: usize, offset: u64, entry: Entry<'static>, bytes: usize) {
         if let Some(app) = entry.app()
-            && !self.meet(source, offset, app)
+            && !(self.meet(source, offset, app) && self.hold(source, offset, &entry, app, bytes))
         {
             return;
         }
@@ -294,8 +306,17 @@ impl Player {
         if self.apps.get(app).is_some_and(|playing| playing.run == run) {
             return true;
         }
-        if self.met.len() >= MOST_APPS && !self.met.contains(app) {
-            let text = format!("has more than {MOST_APPS} apps; the others are left out");
+        let unmet = !self.met.contains(app);
+        let wrong = if app.len() > LONGEST_NAME {
+            Some(format!(
+                "has an app with a name of more than {LONGEST_NAME} bytes; it is left out"
+            ))
+        } else if unmet && self.met.len() >= MOST_APPS {
+            Some(format!("has more than {MOST_APPS} apps; the others are left out"))
+        } else {
+            None
+        };
+        if let Some(text) = wrong {
             note(&mut self.notes, self.sources[source].path(), offset, None, text);
             return false;
         }
@@ -304,8 +325,27 @@ impl Player {
             return false;
         }
         let judge = Judge::new(self.rules.clone());
-        self.apps.insert(app.to_owned(), Playing { run, judge });
+        self.apps.insert(app.to_owned(), Playing { run, judge, sample: 0, lost: 0 });
         true
+    }
+
+    /// Counts what is known of an app that was met; false when there is no room for it.
+    fn hold(&mut self, source: usize, offset: u64, entry: &Entry, app: &str, bytes: usize) -> bool {
+        let Some(playing) = self.apps.get_mut(app) else { return false };
+        match entry {
+            Entry::Sample(_) => (playing.sample, playing.lost) = (bytes, 0),
+            Entry::Lost(_) => playing.lost = bytes,
+            _ => return true,
+        }
+        let held: usize = self.apps.values().map(|playing| playing.sample + playing.lost).sum();
+        if held <= self.most_held {
+            return true;
+        }
+        self.remove(app.to_owned());
+        let mib = self.most_held >> 20;
+        let text = format!("has more than {mib} MiB of apps at once; {app} is left out");
+        note(&mut self.notes, self.sources[source].path(), offset, None, text);
+        false
     }
 
     fn lose(&mut self, lost: Lost) {

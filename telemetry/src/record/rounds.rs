@@ -45,7 +45,8 @@ pub(super) struct Batch {
     /// Bytes of the file before the frame.
     pub(super) offset: u64,
     pub(super) round: Round,
-    pub(super) entries: Vec<Entry<'static>>,
+    /// With the bytes of their lines.
+    pub(super) entries: Vec<(Entry<'static>, usize)>,
 }
 
 /// The lines of one frame.
@@ -98,7 +99,7 @@ impl Rounds {
                         return Ok(Some(Batch { offset, round, entries }));
                     }
                     Ok(entry) => {
-                        entries.extend(entry);
+                        entries.extend(entry.map(|entry| (entry, self.line.len())));
                         bytes += self.line.len();
                         None
                     }
@@ -115,7 +116,7 @@ impl Rounds {
                 }
             };
             if let Some(text) = damage {
-                note(notes, source.path(), offset, entries.last().map(Entry::realtime_ns), text);
+                note(notes, source.path(), offset, last_ns(&entries), text);
             }
             if entries.len() >= MOST_ENTRIES || bytes >= MOST_BYTES {
                 let text = "a round without an end".to_owned();
@@ -182,10 +183,15 @@ fn damage(error: &io::Error, last: bool) -> String {
     }
 }
 
+fn last_ns(entries: &[(Entry, usize)]) -> Option<u64> {
+    entries.last().map(|(entry, _)| entry.realtime_ns())
+}
+
 /// Entries of which the end is missing.
-fn unfinished(offset: u64, entries: &mut Vec<Entry<'static>>) -> Option<Batch> {
-    let realtime_ns = entries.iter().filter(|e| e.app().is_some()).map(Entry::realtime_ns).max()?;
-    let samples = entries.iter().filter_map(|entry| match entry {
+fn unfinished(offset: u64, entries: &mut Vec<(Entry<'static>, usize)>) -> Option<Batch> {
+    let of_apps = entries.iter().map(|(entry, _)| entry).filter(|entry| entry.app().is_some());
+    let realtime_ns = of_apps.map(Entry::realtime_ns).max()?;
+    let samples = entries.iter().filter_map(|(entry, _)| match entry {
         Entry::Sample(sample) => Some(sample.monotonic_ns),
         _ => None,
     });
