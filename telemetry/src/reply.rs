@@ -1,5 +1,7 @@
 //! Parses what an app sends: total over any bytes, exact over every u64.
 
+mod ports;
+
 use std::fmt;
 #[cfg(test)]
 use std::marker::PhantomData;
@@ -8,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 
+pub(crate) use self::ports::{Counters, Link, LinkStatus, PortInfo, Xstats, XstatsShape};
 use crate::error::Error;
 use crate::leak::LedgerMode;
 
@@ -162,123 +165,6 @@ impl Visitor<'_> for NaturalVisitor {
     }
 }
 
-/// `/ethdev/info`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct PortInfo {
-    pub(crate) name: String,
-    pub(crate) port_id: Natural,
-    pub(crate) mtu: Natural,
-    pub(crate) nb_rx_queues: u16,
-    pub(crate) nb_tx_queues: u16,
-    pub(crate) dev_started: Natural,
-    pub(crate) promiscuous: Option<Natural>,
-    pub(crate) mac_addr: Option<String>,
-    #[serde(default = "unknown_node")]
-    pub(crate) numa_node: i64,
-}
-
-fn unknown_node() -> i64 {
-    -1
-}
-
-/// `/ethdev/stats`. A counter that is missing makes the reply invalid: it must not become 0.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Counters {
-    pub(crate) ipackets: Natural,
-    pub(crate) opackets: Natural,
-    pub(crate) ibytes: Natural,
-    pub(crate) obytes: Natural,
-    pub(crate) imissed: Natural,
-    pub(crate) ierrors: Natural,
-    pub(crate) oerrors: Natural,
-    pub(crate) rx_nombuf: Natural,
-}
-
-/// `/ethdev/link_status`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Link {
-    pub(crate) status: LinkStatus,
-    pub(crate) speed: Option<Natural>,
-}
-
-#[derive(Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub(crate) enum LinkStatus {
-    Up,
-    Down,
-}
-
-/// `/ethdev/xstats`, in the order of the reply; equal names are kept each.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Xstats {
-    /// `None` when they are those that were known.
-    pub(crate) names: Option<Vec<String>>,
-    pub(crate) values: Vec<u64>,
-}
-
-/// Reads [`Xstats`] whose names are mostly those of the last time, and need no memory then.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct XstatsShape<'a> {
-    pub(crate) known: &'a [String],
-}
-
-impl<'de> DeserializeSeed<'de> for XstatsShape<'_> {
-    type Value = Xstats;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Xstats, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for XstatsShape<'_> {
-    type Value = Xstats;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("named counters")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Xstats, A::Error> {
-        let mut xstats = Xstats { names: None, values: Vec::with_capacity(self.known.len()) };
-        while let Some(new) = map.next_key_seed(Name(self.known.get(xstats.values.len())))? {
-            if let (None, Some(_)) = (&xstats.names, &new) {
-                xstats.names = Some(self.known.iter().take(xstats.values.len()).cloned().collect());
-            }
-            if let Some(names) = &mut xstats.names {
-                let known = || self.known.get(xstats.values.len()).cloned();
-                names.extend(new.or_else(known));
-            }
-            xstats.values.push(map.next_value::<Natural>()?.0);
-        }
-        if xstats.names.is_none() && xstats.values.len() < self.known.len() {
-            xstats.names = Some(self.known.iter().take(xstats.values.len()).cloned().collect());
-        }
-        Ok(xstats)
-    }
-}
-
-/// Reads a name; `None` when it is the known one.
-struct Name<'a>(Option<&'a String>);
-
-impl<'de> DeserializeSeed<'de> for Name<'_> {
-    type Value = Option<String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Name<'_> {
-    type Value = Option<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.is_none_or(|known| known != name).then(|| name.to_owned()))
-    }
-}
-
 /// `/mempool/info`. The counts exist since DPDK 23.03.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PoolInfo {
@@ -362,49 +248,6 @@ mod tests {
 
     use super::*;
 
-    fn xstats(json: &str, known: &[&str]) -> Result<Xstats, Error> {
-        let known: Vec<_> = known.iter().map(|name| (*name).to_owned()).collect();
-        let bytes = format!(r#"{{"/x":{json}}}"#);
-        reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
-    }
-
-    /// Named counters, where the names are not those that were known.
-    fn named(counters: &[(&str, u64)]) -> Xstats {
-        let (names, values) =
-            counters.iter().map(|(name, value)| ((*name).to_owned(), value)).unzip();
-        Xstats { names: Some(names), values }
-    }
-
-    #[test]
-    fn counters_above_two_to_the_53_stay_exact() {
-        let read = xstats(r#"{"a":18446744073709551615,"b":9007199254740993}"#, &[]).unwrap();
-        assert_eq!(read, named(&[("a", u64::MAX), ("b", 9_007_199_254_740_993)]));
-    }
-
-    #[test]
-    fn a_number_beyond_u64_is_refused_not_rounded() {
-        let read = xstats(r#"{"a":18446744073709551616}"#, &["a"]);
-        assert!(matches!(read, Err(Error::Malformed(_))));
-    }
-
-    #[test]
-    fn equal_names_count_towards_the_limit_of_entries() {
-        assert_eq!(xstats(r#"{"a":1,"a":2}"#, &[]).unwrap(), named(&[("a", 1), ("a", 2)]));
-    }
-
-    #[test]
-    fn names_are_told_unless_all_are_as_known() {
-        let json = r#"{"a":1,"b":2}"#;
-        let known = Xstats { names: None, values: vec![1, 2] };
-        assert_eq!(xstats(json, &["a", "b"]).unwrap(), known);
-        let all = named(&[("a", 1), ("b", 2)]);
-        for others in
-            [&["a"][..], &["b", "a"], &["x", "b"], &["a", "b", "c"], &["a", "x", "y"], &[]]
-        {
-            assert_eq!(xstats(json, others).unwrap(), all, "{others:?}");
-        }
-    }
-
     #[test]
     fn numbers_are_read_from_hex_strings_too() {
         let read = |text| serde_json::from_str::<Natural>(text).map(|n| n.0).ok();
@@ -435,25 +278,6 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_counter_is_an_error_and_never_zero() {
-        let bytes = br#"{"/ethdev/stats":{"ipackets":1}}"#;
-        let error = reply::<Counters>(bytes, "/ethdev/stats").unwrap_err();
-        assert!(error.to_string().contains("opackets"), "{error}");
-    }
-
-    #[test]
-    fn what_a_port_does_not_tell_is_unknown() {
-        let bytes = br#"{"/ethdev/info":{"name":"a","port_id":0,"mtu":1500,"nb_rx_queues":1,
-            "nb_tx_queues":1,"dev_started":1,"promiscuous":1,"mac_addr":"02:00:00:00:00:01"}}"#;
-        let info: PortInfo = reply(bytes, "/ethdev/info").unwrap();
-        assert_eq!(info.promiscuous, Some(Natural(1)));
-        assert_eq!((info.mac_addr.as_deref(), info.numa_node), (Some("02:00:00:00:00:01"), -1));
-        let old = String::from_utf8_lossy(bytes).replace("promiscuous", "x").replace("mac_", "y_");
-        let info: PortInfo = reply(old.as_bytes(), "/ethdev/info").unwrap();
-        assert_eq!((info.promiscuous, info.mac_addr), (None, None));
-    }
-
-    #[test]
     fn banners_with_absurd_limits_are_refused() {
         let with = |len: &str| {
             banner(format!(r#"{{"version":"DPDK 1","pid":1,"max_output_len":{len}}}"#).as_bytes())
@@ -465,24 +289,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn what_is_known_changes_nothing(
-            counters in prop::collection::vec(("[ab\\\\\"]{0,2}", 0_u64..9), 0..5),
-            known in prop::collection::vec("[ab\\\\\"]{0,2}", 0..5),
-        ) {
-            let entries: Vec<_> = counters
-                .iter()
-                .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
-                .collect();
-            let json = format!("{{{}}}", entries.join(","));
-            let known: Vec<_> = known.iter().map(String::as_str).collect();
-            let read = xstats(&json, &known).unwrap();
-            let names: Vec<_> = counters.iter().map(|(name, _)| name.clone()).collect();
-            prop_assert_eq!(read.names.is_none(), names == known);
-            prop_assert_eq!(read.names.unwrap_or_else(|| names.clone()), names);
-            prop_assert_eq!(read.values, counters.iter().map(|c| c.1).collect::<Vec<_>>());
-        }
-
         #[test]
         fn any_bytes_parse_or_fail_but_never_panic(bytes: Vec<u8>) {
             let _ = banner(&bytes);
