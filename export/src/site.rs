@@ -20,7 +20,7 @@ use crate::health::Health;
 use crate::negotiate;
 use crate::scrape::{Scraper, Wants};
 use crate::snapshot::{Form, Snapshot};
-use crate::web::{Policy, Web};
+use crate::web::{Busy, Policy, Web};
 
 /// Prometheus says in it how long it waits, seconds.
 const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
@@ -56,14 +56,19 @@ pub(crate) struct Via {
 impl Site {
     /// Answers one request; whoever may not ask learns nothing else.
     pub(crate) async fn answer<B>(&self, request: &Request<B>, via: &Via) -> Page {
+        let began = Instant::now();
         let policy = self.web.policy();
         let authorization = request.headers().get(header::AUTHORIZATION);
         let admitted = policy.gate.admits(authorization.map(HeaderValue::as_bytes)).await;
-        let page = if admitted { self.route(request, via).await } else { stranger() };
+        let page = match admitted {
+            Ok(true) => self.route(began, request, via).await,
+            Ok(false) => stranger(),
+            Err(Busy) => busy(),
+        };
         furnished(page, &policy)
     }
 
-    async fn route<B>(&self, request: &Request<B>, via: &Via) -> Page {
+    async fn route<B>(&self, began: Instant, request: &Request<B>, via: &Via) -> Page {
         let path = request.uri().path();
         if !["/", "/metrics", EXPORTER, "/ready", "/healthz", "/sd"].contains(&path) {
             return text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS));
@@ -74,16 +79,16 @@ impl Site {
         }
         let app = app(request.uri().query().unwrap_or_default());
         match path {
-            "/metrics" => self.metrics(request.headers(), app).await,
-            EXPORTER => self.metrics(request.headers(), Some(String::new())).await,
-            "/ready" => self.ready(request.headers(), app).await,
-            "/sd" => self.targets(request.headers(), via).await,
+            "/metrics" => self.metrics(began, request.headers(), app).await,
+            EXPORTER => self.metrics(began, request.headers(), Some(String::new())).await,
+            "/ready" => self.ready(began, request.headers(), app).await,
+            "/sd" => self.targets(began, request.headers(), via).await,
             "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
-            _ => self.landing(request.headers()).await,
+            _ => self.landing(began, request.headers()).await,
         }
     }
 
-    async fn metrics(&self, headers: &HeaderMap, app: Option<String>) -> Page {
+    async fn metrics(&self, began: Instant, headers: &HeaderMap, app: Option<String>) -> Page {
         let format = negotiate::format(value(headers, &header::ACCEPT));
         let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
         let form = Form { format, gzip, only: app.clone() };
@@ -93,7 +98,7 @@ impl Site {
             Some(name) if name.is_empty() => Wants::Names,
             Some(name) => Wants::App(name),
         };
-        let deadline = deadline(headers, self.timeout, self.timeout);
+        let deadline = deadline(began, headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(wants, Some(form.clone()), deadline).await;
         let unknown = |app: &String| !app.is_empty() && snapshot.world.find(app).is_none();
         if let Some(name) = app.filter(unknown) {
@@ -106,9 +111,9 @@ impl Site {
         if text.gzip { with(page, header::CONTENT_ENCODING, "gzip") } else { page }
     }
 
-    async fn ready(&self, headers: &HeaderMap, app: Option<String>) -> Page {
+    async fn ready(&self, began: Instant, headers: &HeaderMap, app: Option<String>) -> Page {
         let wants = app.clone().map_or(Wants::All, Wants::App);
-        let deadline = deadline(headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
+        let deadline = deadline(began, headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
         let snapshot = self.scraper.snapshot(wants, None, deadline).await;
         let tolerate = &snapshot.exhibit.tolerate;
         let Some(name) = app else {
@@ -122,8 +127,8 @@ impl Site {
         json(verdict(health.ready), &health)
     }
 
-    async fn targets(&self, headers: &HeaderMap, via: &Via) -> Page {
-        let deadline = deadline(headers, self.timeout, self.timeout);
+    async fn targets(&self, began: Instant, headers: &HeaderMap, via: &Via) -> Page {
+        let deadline = deadline(began, headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(Wants::Names, None, deadline).await;
         let address = value(headers, &header::HOST).unwrap_or(&via.address);
         let apps = snapshot.world.apps.iter().map(|app| Target::of(&app.name, address, via.tls));
@@ -131,8 +136,8 @@ impl Site {
         json(StatusCode::OK, &targets)
     }
 
-    async fn landing(&self, headers: &HeaderMap) -> Page {
-        let deadline = deadline(headers, self.timeout, self.timeout);
+    async fn landing(&self, began: Instant, headers: &HeaderMap) -> Page {
+        let deadline = deadline(began, headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(Wants::All, None, deadline).await;
         let html = landing::page(&snapshot, self.web.broken().as_deref());
         let page =
@@ -153,13 +158,18 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 /// When an answer is due: in time for a scraper that says how long it waits, else `unless_told`; never
 /// later than `longest`.
-fn deadline(headers: &HeaderMap, unless_told: Duration, longest: Duration) -> Instant {
+fn deadline(
+    began: Instant,
+    headers: &HeaderMap,
+    unless_told: Duration,
+    longest: Duration,
+) -> Instant {
     let told = headers.get(SCRAPE_TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
     let told = told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let told = told.filter(|told| !told.is_zero());
     // One that waits for less than the margin gets half of that.
     let time = told.map_or(unless_told, |told| told.saturating_sub(MARGIN).max(told / 2));
-    Instant::now() + time.min(longest)
+    began + time.min(longest)
 }
 
 /// Whether all apps are well.
@@ -227,6 +237,12 @@ fn nobody(world: &World, app: &str) -> Page {
 fn stranger() -> Page {
     let page = text(StatusCode::UNAUTHORIZED, "Unauthorized\n".to_owned());
     with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\"")
+}
+
+/// Others keep guessing passwords.
+fn busy() -> Page {
+    let page = text(StatusCode::SERVICE_UNAVAILABLE, "too many passwords to check\n".to_owned());
+    with(page, header::RETRY_AFTER, "1")
 }
 
 fn text(status: StatusCode, body: String) -> Page {

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::journal;
-pub(crate) use auth::Gate;
+pub(crate) use auth::{Busy, Gate};
 use config::{ClientAuth, WebConfig};
 
 /// How often to look whether files have changed, at most.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +10,14 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Longest wait for a turn: those who guess passwords must not keep others waiting for good.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Too many passwords are to be checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Busy;
 
 /// Lets users in.
 #[derive(Debug)]
@@ -41,27 +50,32 @@ impl Gate {
     }
 
     /// Whether to answer a request with this `Authorization` header.
-    pub(crate) async fn admits(&self, authorization: Option<&[u8]>) -> bool {
+    ///
+    /// # Errors
+    /// When that cannot be told in time.
+    pub(crate) async fn admits(&self, authorization: Option<&[u8]>) -> Result<bool, Busy> {
         if self.is_open() {
-            return true;
+            return Ok(true);
         }
-        let Some((user, password)) = authorization.and_then(credentials) else { return false };
+        let Some((user, password)) = authorization.and_then(credentials) else {
+            return Ok(false);
+        };
         let digest = self.digest(&user, &password);
         if self.right().contains(&digest) {
-            return true;
+            return Ok(true);
         }
         let known = self.hashes.get(&user);
         // An unknown user takes as long as a known one, else names could be guessed.
         let Some(hash) = known.or_else(|| self.hashes.values().next()).cloned() else {
-            return false;
+            return Ok(false);
         };
-        let Ok(_turn) = self.turn.acquire().await else { return false };
+        let Ok(Ok(_turn)) = timeout(TURN, self.turn.acquire()).await else { return Err(Busy) };
         let verify = spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
         let admitted = verify.await.unwrap_or(false) && known.is_some();
         if admitted {
             self.right().insert(digest);
         }
-        admitted
+        Ok(admitted)
     }
 
     fn digest(&self, user: &str, password: &[u8]) -> Vec<u8> {
@@ -107,7 +121,7 @@ mod tests {
     }
 
     async fn admits(gate: &Gate, text: &str) -> bool {
-        gate.admits(Some(&header(text))).await
+        gate.admits(Some(&header(text))).await.unwrap()
     }
 
     #[tokio::test]
@@ -119,15 +133,15 @@ mod tests {
             assert!(!admits(&gate, wrong).await, "{wrong}");
         }
         for wrong in [&b"Bearer x"[..], b"Basic", b"Basic ?", b"", &[0xff; 9]] {
-            assert!(!gate.admits(Some(wrong)).await, "{wrong:?}");
+            assert_eq!(gate.admits(Some(wrong)).await, Ok(false), "{wrong:?}");
         }
-        assert!(!gate.admits(None).await);
+        assert_eq!(gate.admits(None).await, Ok(false));
     }
 
     #[tokio::test]
     async fn without_users_everybody_gets_in() {
         let gate = Gate::new(&BTreeMap::new()).unwrap();
-        assert!(gate.is_open() && gate.admits(None).await);
+        assert!(gate.is_open() && gate.admits(None).await.unwrap());
     }
 
     #[tokio::test]
@@ -141,6 +155,9 @@ mod tests {
         // Nothing is hashed any more: no turn is needed.
         let _turn = gate.turn.acquire().await.unwrap();
         assert!(admits(&gate, "ann:one:two").await);
+        // Whoever needs one does not wait for it for good.
+        tokio::time::pause();
+        assert_eq!(gate.admits(Some(&header("bob:b"))).await, Err(Busy));
     }
 
     #[tokio::test]
