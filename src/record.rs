@@ -6,6 +6,7 @@ mod stop;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -104,10 +105,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = Stop::new()?;
     let mut settings = args.app.settings()?;
     if let Some(name) = &args.app.app {
-        settings.rules.expected.apps.retain(|expected| expected.name == *name);
+        settings.only(name, &[]);
     }
     let mut fleet = if args.always { Fleet::new(settings.clone()) } else { args.app.fleet()? };
-    let found = look_out(args, settings);
+    let look_out = LookOut::start(args, settings);
     let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
     let mut recorder = Recorder::create(args.recording(), now_ns)?;
     let mut progress = Progress::new(args.quiet);
@@ -115,10 +116,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut beat = Beat { next: Instant::now(), interval: args.interval() };
     loop {
         let missed = beat.catch_up(Instant::now());
-        for running in found.try_iter() {
+        for running in look_out.found.try_iter() {
             fleet.see(running);
         }
         sample(&mut fleet);
+        look_out.spare(fleet.connected());
         recorder.record(&fleet.world, missed)?;
         progress.show(recorder.totals());
         beat.next += beat.interval;
@@ -131,27 +133,44 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Looks for apps that come. This may take long where one is stuck, so it is done beside.
-fn look_out(args: &Args, settings: Settings) -> Receiver<Vec<App>> {
-    let (found, receiver) = mpsc::channel();
-    let (name, mut at_once) = (args.app.app.clone(), args.always);
-    thread::spawn(move || {
-        // One that was found is not looked for any more: its session connects to it again.
-        let mut missing = at_once || name.is_none();
-        while missing {
-            if !std::mem::take(&mut at_once) {
-                thread::sleep(LOOK);
+struct LookOut {
+    found: Receiver<Vec<App>>,
+    /// Those that need not be connected to.
+    connected: Arc<Mutex<Vec<App>>>,
+}
+
+impl LookOut {
+    fn start(args: &Args, settings: Settings) -> Self {
+        let (sender, found) = mpsc::channel();
+        let connected = Arc::new(Mutex::new(Vec::new()));
+        let (name, mut at_once) = (args.app.app.clone(), args.always);
+        let spared = Arc::clone(&connected);
+        thread::spawn(move || {
+            loop {
+                if !std::mem::take(&mut at_once) {
+                    thread::sleep(LOOK);
+                }
+                let connected = lock(&spared).clone();
+                let running = match &name {
+                    None => settings.running_beside(&connected),
+                    Some(name) => settings.named(name, &connected).unwrap_or_default(),
+                };
+                if sender.send(running).is_err() {
+                    return;
+                }
             }
-            let running = match &name {
-                None => settings.running(),
-                Some(name) => settings.find(Some(name)).into_iter().collect(),
-            };
-            missing = name.is_none() || running.is_empty();
-            if found.send(running).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+        });
+        Self { found, connected }
+    }
+
+    /// Leaves these alone when it looks next.
+    fn spare(&self, connected: Vec<App>) {
+        *lock(&self.connected) = connected;
+    }
+}
+
+fn lock(apps: &Mutex<Vec<App>>) -> MutexGuard<'_, Vec<App>> {
+    apps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks all apps. One after the other costs half of what threads do, ten times a second; while one

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::discover::{App, FindError};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::world::{Event, World};
 use pmdscope_telemetry::{Fleet, Settings};
 use pmdscope_tui::run::Feed;
 
-/// How often to look for new apps. Looking connects to each app, so not as often as sampling.
+/// How often to look for new apps. Looking connects to those that are not connected, so not as often
+/// as sampling.
 const LOOK: Duration = Duration::from_secs(3);
 
 /// How often to look while there is nothing to show.
@@ -20,7 +21,7 @@ const LOOK_EAGERLY: Duration = Duration::from_secs(1);
 /// Feeds the display until it ends.
 pub(crate) fn start(feed: Feed<World>, chosen: Option<String>, mut settings: Settings) {
     if let Some(name) = &chosen {
-        settings.rules.expected.apps.retain(|expected| expected.name == *name);
+        settings.only(name, &[]);
     }
     let fleet = Mutex::new(Fleet::new(settings.clone()));
     let shared = Arc::new(Shared { fleet, feed });
@@ -56,12 +57,12 @@ struct Watch {
     chosen: Option<String>,
     settings: Settings,
     shared: Arc<Shared>,
-    /// A thread for each app that can be asked; it ends when the app is given up.
+    /// A thread for each app that can be asked; it ends when the app has ended.
     sampled: BTreeMap<String, JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Takes in what runs now; `false` when the display has ended or there is no more to look for.
+    /// Takes in what runs now; `false` when the display has ended.
     fn look(&mut self) -> bool {
         let (running, advice) = self.running();
         let goes_on = self.shared.show(|fleet| {
@@ -76,7 +77,7 @@ impl Watch {
                 thread::spawn(move || sample(&shared, &app))
             });
         }
-        goes_on && (self.chosen.is_none() || self.sampled.is_empty())
+        goes_on
     }
 
     /// The apps that run, and what to do when there is none.
@@ -85,16 +86,23 @@ impl Watch {
         let connected = self.shared.fleet().connected();
         let running = match &self.chosen {
             None => self.settings.running_beside(&connected),
-            Some(_) => Vec::new(),
+            Some(name) => match self.settings.named(name, &connected) {
+                Ok(running) => running,
+                Err(error) => return (Vec::new(), advice(&error)),
+            },
         };
-        if !running.is_empty() {
+        if !running.is_empty() || self.chosen.is_some() {
             return (running, String::new());
         }
-        match self.settings.find(self.chosen.as_deref()) {
+        match self.settings.find(None) {
             Ok(app) => (vec![app], String::new()),
-            Err(error) => (Vec::new(), format!("{error}\nStill looking ...")),
+            Err(error) => (Vec::new(), advice(&error)),
         }
     }
+}
+
+fn advice(error: &FindError) -> String {
+    format!("{error}\nStill looking ...")
 }
 
 fn sample(shared: &Shared, app: &str) {
