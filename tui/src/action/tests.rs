@@ -52,7 +52,9 @@ fn selection_stays_in_bounds_and_follows_its_subject() {
     assert_eq!(selected(&view), "app testpmd");
     press(&mut view, &world, "Gjjj");
     assert_eq!(selected(&view), "rx_missed: reflector net_vhost0");
-    world.apply(fixture::sampled(fixture::leaking(), Vec::new()));
+    let mut later = fixture::leaking();
+    later.sample.monotonic_ns += 60_000_000_000;
+    world.apply(fixture::sampled(later, Vec::new()));
     press(&mut view, &world, "j");
     assert_eq!(selected(&view), "app reflector", "a vanished row falls back to the first");
 }
