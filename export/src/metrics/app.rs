@@ -61,9 +61,9 @@ fn pushes(pushes: Pushes) -> impl Iterator<Item = Sample> {
         .map(|(result, value)| Sample { labels: [result.to_owned()].into(), value: value.into() })
 }
 
-/// Expected, and never seen.
+/// Expected, and never heard of; one that ended is missing too, and was found.
 fn never_ran(app: &Member) -> bool {
-    app.findings.iter().any(|finding| finding.lint == "app_missing")
+    app.model.is_none() && app.findings.iter().any(|finding| finding.lint == "app_missing")
 }
 
 pub(super) fn families(

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::finding;
 use pmdscope_telemetry::leak::{SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
@@ -116,6 +118,20 @@ fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
     assert_eq!(exported.count("dpdk_app_healthy", "ended"), Some(0));
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "ended/unreachable"), Some(1));
     assert_eq!(exported.count("dpdk_app_expected_ports", "missing"), Some(2));
+    assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
+}
+
+#[test]
+fn an_expected_app_that_ended_was_found_though_it_is_missing() {
+    let mut world = fixture::world();
+    world.apply(Event::Lost {
+        app: "fwd".to_owned(),
+        class: ErrorClass::Missing,
+        reason: "is expected, and does not run".to_owned(),
+        finding: Some(finding::judge_missing("fwd")),
+    });
+    let exported = Exported::of(&world, &fixture::caps());
+    assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
     assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
 }
 

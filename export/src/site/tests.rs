@@ -20,7 +20,8 @@ fn site(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Site {
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
     let options = Options { tolerate, ..Options::default() };
     let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
-    let (scraper, web) = (Scraper::new(settings, exhibit), Web::open(None).unwrap());
+    let scraper = Scraper::new(settings, exhibit, options.timeout);
+    let web = Web::open(None).unwrap();
     Site { scraper, web, timeout: options.timeout }
 }
 
