@@ -303,8 +303,17 @@ impl Player {
     /// Makes an app known; false for one that is not played.
     fn meet(&mut self, source: usize, offset: u64, app: &str) -> bool {
         let run = self.sources[source].header().run;
-        if self.apps.get(app).is_some_and(|playing| playing.run == run) {
-            return true;
+        if let Some(playing) = self.apps.get(app) {
+            let plays = |cursor: &Cursor| self.sources[cursor.source].header().run == playing.run;
+            if playing.run == run {
+                return true;
+            }
+            if self.open.iter().any(plays) {
+                let text =
+                    format!("another recorder asked {app} at that time; this one is left out");
+                note(&mut self.notes, self.sources[source].path(), 0, None, text);
+                return false;
+            }
         }
         let unmet = !self.met.contains(app);
         let wrong = if app.len() > LONGEST_NAME {

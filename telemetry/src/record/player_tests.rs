@@ -134,6 +134,35 @@ fn recordings_of_the_same_time_are_merged() {
 }
 
 #[test]
+fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut live = Live::new(EACH_SECOND);
+    let worlds: Vec<_> = (0..40).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect();
+    let create = |run| {
+        let recording = into(dir.path().join(format!("{run}.jsonl.zst")));
+        Recorder::create(recording, BEGIN + run).unwrap()
+    };
+    let (mut one, mut other) = (create(1), create(2));
+    for pair in worlds[..20].chunks(2) {
+        one.record(&pair[0], 0).unwrap();
+        other.record(&pair[1], 0).unwrap();
+    }
+    one.finish().unwrap();
+    for world in &worlds[20..] {
+        other.record(world, 0).unwrap();
+    }
+    other.finish().unwrap();
+    let mut player = player(dir.path());
+    let rate = |world: &World| world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
+    let rates: Vec<_> = play(&mut player).iter().map(rate).collect();
+    let without: Vec<_> = (0..rates.len()).filter(|at| rates[*at].is_none()).collect();
+    // Each begins once.
+    assert_eq!((rates.len(), without), (40, vec![0, 1, 19]), "{rates:?}");
+    let notes: Vec<_> = player.notes().iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(notes, ["another recorder asked fwd at that time; this one is left out"]);
+}
+
+#[test]
 fn missed_and_unwritten_rounds_are_noted() {
     let dir = tempfile::tempdir().unwrap();
     let worlds = steady(EACH_SECOND, 3);
