@@ -53,22 +53,26 @@ impl Kept {
 
     /// Deletes what is too old, or too much beside the `current` bytes of the file being written.
     pub(super) fn trim(&mut self, current: u64, now: SystemTime) {
-        while let Some(oldest) = self.files.front() {
-            let bytes = self.files.iter().map(|file| file.size).sum::<u64>() + current;
-            let age = now.duration_since(oldest.ended).unwrap_or_default();
-            let old = self.keep.is_some_and(|keep| age > keep);
-            if !old && self.max_size.is_none_or(|most| bytes <= most) {
-                return;
+        // A clock that was set back leaves files of the future before older ones.
+        if let Some(keep) = self.keep {
+            let age = |file: &Complete| now.duration_since(file.ended).unwrap_or_default();
+            let (old, young) = self.files.drain(..).partition(|file| age(file) > keep);
+            self.files = young;
+            for file in old {
+                file.delete();
             }
+        }
+        let Some(most) = self.max_size else { return };
+        while self.files.iter().map(|file| file.size).sum::<u64>() + current > most
+            && !self.files.is_empty()
+        {
             self.delete_oldest();
         }
     }
 
     /// Makes room on a full disk; false when there is nothing to delete.
     pub(super) fn delete_oldest(&mut self) -> bool {
-        let Some(oldest) = self.files.pop_front() else { return false };
-        // One that cannot be deleted is not tried again and again.
-        fs::remove_file(&oldest.path).is_ok()
+        self.files.pop_front().is_some_and(Complete::delete)
     }
 }
 
@@ -76,6 +80,11 @@ impl Complete {
     fn of(path: PathBuf) -> Option<Self> {
         let metadata = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
         Some(Self { size: metadata.len(), ended: metadata.modified().ok()?, path })
+    }
+
+    /// One that cannot be deleted is not tried again and again.
+    fn delete(self) -> bool {
+        fs::remove_file(&self.path).is_ok()
     }
 }
 

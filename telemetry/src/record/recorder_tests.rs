@@ -158,6 +158,20 @@ fn files_that_ended_long_ago_go() {
 }
 
 #[test]
+fn a_file_of_the_future_does_not_keep_old_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["20260102", "20260103"]
+        .map(|day| dir.path().join(format!("pmdscope-{day}T000000Z{EXTENSION}")));
+    let hour = Duration::from_secs(3600);
+    let now = SystemTime::now();
+    for (path, ended) in paths.iter().zip([now + hour, now - hour]) {
+        fs::File::create(path).unwrap().set_modified(ended).unwrap();
+    }
+    Kept::new(dir.path(), Some(hour / 2), None).trim(0, now);
+    assert_eq!(files(dir.path()), paths[..1]);
+}
+
+#[test]
 fn an_app_that_stays_silent_is_in_every_frame() {
     let mut live = Live::new(EACH_SECOND);
     live.round(&[("lb", Act::TimeOut)]);
