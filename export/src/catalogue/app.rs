@@ -8,7 +8,7 @@ metrics! { EXPORTER:
     EXPORTER_SERIES = Gauge "dpdk_exporter_series" []
         "Series in this answer. Set the sample_limit of the scrape well above it.";
     EXPORTER_COLLECTIONS = Counter "dpdk_exporter_collections_total" []
-        "Rounds in which all apps were asked, since the exporter started.";
+        "Rounds in which one or more apps were asked, since the exporter started.";
     EXPORTER_SHARED_SCRAPES = Counter "dpdk_exporter_shared_scrapes_total" []
         "Scrapes that were answered from a round that another scrape had begun: apps are asked once \
          however many servers scrape.";

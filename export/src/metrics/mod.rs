@@ -39,7 +39,7 @@ pub struct View<'a> {
 /// What the exporter counts itself, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Rounds in which all apps were asked.
+    /// Rounds in which one or more apps were asked.
     pub collections: u64,
     /// Scrapes that were answered from the round of another one.
     pub shared_scrapes: u64,

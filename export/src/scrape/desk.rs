@@ -241,6 +241,7 @@ impl Desk {
             request.look = false;
         }
         self.waiting = waiting;
+        self.counters.collections += u64::from(!jobs.is_empty());
         jobs
     }
 

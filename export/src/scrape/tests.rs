@@ -38,6 +38,7 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
     let snapshot = scraper.snapshot(Wants::All, None, soon()).await;
     assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
     assert!(text(&snapshot).contains("dpdk_up{app=\"a\"} 1\n"));
+    assert!(text(&snapshot).contains("\ndpdk_exporter_collections_total 1\n"));
     assert_eq!(fake.rounds(), 1);
 }
 
