@@ -79,7 +79,7 @@ pub enum ErrorClass {
     Busy,
     /// A reply was about something else than what was asked.
     IdentityMismatch,
-    /// It is expected, and was never seen.
+    /// It is expected, and does not run.
     Missing,
     /// The kernel denies access.
     Permission,

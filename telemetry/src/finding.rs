@@ -145,7 +145,7 @@ pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with an expected app that was never seen.
+/// What is wrong with an expected app that does not run.
 pub fn judge_missing(app: &str) -> Finding {
     Finding {
         lint: "app_missing",
