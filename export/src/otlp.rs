@@ -7,6 +7,7 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,16 @@ const ANSWER: u64 = 64 << 10;
 /// A receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Receiver(String);
+
+impl fmt::Display for Receiver {
+    /// For logs: without user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
+        write!(f, "{scheme}://{}", &rest[host..])
+    }
+}
 
 /// Text that names no receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -281,9 +292,9 @@ impl Pusher {
         Tally::count(number);
         match trouble {
             Some(why) if !self.failing => {
-                journal::warn(&format!("cannot push to {}: {why}", self.receiver.0));
+                journal::warn(&format!("cannot push to {}: {why}", self.receiver));
             }
-            None if self.failing => journal::note(&format!("pushing to {} again", self.receiver.0)),
+            None if self.failing => journal::note(&format!("pushing to {} again", self.receiver)),
             _ => {}
         }
         self.failing = trouble.is_some();

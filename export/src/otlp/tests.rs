@@ -196,6 +196,17 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
 }
 
 #[test]
+fn logs_name_a_receiver_without_its_password() {
+    for (url, shown) in [
+        ("http://ann:p%40ss@x:4318/v1/metrics", "http://x:4318/v1/metrics"),
+        ("https://ann@[::1]:1/a@b", "https://[::1]:1/a@b"),
+        ("http://x?a=b@c", "http://x?a=b@c"),
+    ] {
+        assert_eq!(Receiver(url.to_owned()).to_string(), shown);
+    }
+}
+
+#[test]
 fn receivers_are_urls() {
     for (text, url) in [
         ("http://localhost:4318", "http://localhost:4318/v1/metrics"),
