@@ -71,11 +71,11 @@ impl Site {
     async fn route<B>(&self, began: Instant, request: &Request<B>, via: &Via) -> Page {
         let path = request.uri().path();
         if !["/", "/metrics", EXPORTER, "/ready", "/healthz", "/sd"].contains(&path) {
-            return text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS));
+            return refused(text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS)));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let page = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned());
-            return with(page, header::ALLOW, "GET, HEAD");
+            return refused(with(page, header::ALLOW, "GET, HEAD"));
         }
         let app = app(request.uri().query().unwrap_or_default());
         match path {
@@ -236,7 +236,7 @@ fn nobody(world: &World, app: &str) -> Page {
 
 fn stranger() -> Page {
     let page = text(StatusCode::UNAUTHORIZED, "Unauthorized\n".to_owned());
-    with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\"")
+    refused(with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\""))
 }
 
 /// Others keep guessing passwords.
@@ -256,6 +256,11 @@ fn json(status: StatusCode, body: &impl Serialize) -> Page {
     let page =
         with(Response::new(Full::new(body.into())), header::CONTENT_TYPE, "application/json");
     with_status(page, status)
+}
+
+/// Ends the connection with an answer, so that its place is free for those with better questions.
+fn refused(page: Page) -> Page {
+    with(page, header::CONNECTION, "close")
 }
 
 fn with_status(mut page: Page, status: StatusCode) -> Page {

@@ -390,7 +390,10 @@ async fn passwords_are_asked_for_and_headers_added() {
     assert!(admitted.starts_with("HTTP/1.1 200 "), "{admitted}");
     assert!(admitted.contains("x-frame-options: deny\r\n"));
     for request in [GET.to_vec(), authorized("YW5uOndyb25n").into_bytes()] {
-        let refused = server.ask(&request).await;
+        let mut stream = server.connect().await;
+        stream.write_all(&request).await.unwrap();
+        let refused = answer(&mut stream).await;
+        assert!(ends(&mut stream, Duration::from_secs(1)).await, "its place is free again");
         assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
         assert!(refused.contains("www-authenticate: Basic realm="));
         assert!(!refused.contains("dpdk_"));
