@@ -6,10 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcp, ToSocketAddrs};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener as StdUnix, UnixStream as StdUnixStream};
+use std::os::unix::net::UnixListener as StdUnix;
 use std::path::{Path, PathBuf};
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::address::Address;
@@ -104,19 +105,25 @@ fn adopt_tcp(listener: StdTcp) -> io::Result<Listener> {
 
 fn unix(path: &Path) -> io::Result<Listener> {
     if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-        match StdUnixStream::connect(path) {
-            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+        match knock(path) {
+            // Nobody takes connections any more, but they are kept: it is stopped, not dead.
+            Ok(()) | Err(Errno::AGAIN) => return Err(io::ErrorKind::AddrInUse.into()),
             // Left behind by one that was killed.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path)?;
-            }
-            Err(error) => return Err(error),
+            Err(Errno::CONNREFUSED) => fs::remove_file(path)?,
+            Err(error) => return Err(error.into()),
         }
     }
     let listener = StdUnix::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
     listener.set_nonblocking(true)?;
     Ok(Listener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
+}
+
+/// Connects without waiting for one whose queue is full.
+fn knock(path: &Path) -> rustix::io::Result<()> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 /// The sockets of a `.socket` unit.
@@ -230,6 +237,17 @@ mod tests {
         fs::write(&path, "a file of somebody").unwrap();
         assert!(bind(&socket).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "a file of somebody");
+    }
+
+    #[tokio::test]
+    async fn a_unix_socket_whose_owner_is_stopped_is_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let stopped = StdUnix::bind(&path).unwrap();
+        net::listen(&stopped, 0).unwrap();
+        let _waits = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let error = bind(&Address::Unix(path.clone())).unwrap_err().to_string();
+        assert!(error.contains("in use") && path.exists(), "{error}");
     }
 
     #[tokio::test]
