@@ -94,6 +94,7 @@ impl Player {
         }
         sources.sort_by_key(Source::first_ns);
         note_restarts(&sources, &mut notes);
+        note_steps_back(&sources, &mut notes);
         let mut player = Self {
             rules: settings.rules.clone(),
             sources,
@@ -185,8 +186,7 @@ impl Player {
         self.runs.clear();
         self.world = World::default();
         let later = |(number, source): (usize, &Source)| {
-            let begin = |frame: &Span| frame.first_ns <= realtime_ns;
-            let frame = source.frames().iter().rposition(begin).unwrap_or(0);
+            let frame = frame_for(source.frames(), realtime_ns);
             (source.last_ns() >= realtime_ns).then_some((number, frame))
         };
         let mut upcoming: Vec<_> = self.sources.iter().enumerate().filter_map(later).collect();
@@ -392,6 +392,25 @@ fn note_restarts(sources: &[Source], notes: &mut Vec<Note>) {
         }
         if latest.is_none_or(|(_, until)| until <= last) {
             latest = Some((run, last));
+        }
+    }
+}
+
+/// The frame to begin with for a moment. A wall clock that was set back has left later ones before it.
+fn frame_for(frames: &[Span], realtime_ns: u64) -> usize {
+    let begun = |frame: &Span| frame.first_ns <= realtime_ns;
+    let holds = |frame: &Span| begun(frame) && realtime_ns <= frame.last_ns;
+    let frame = frames.iter().rposition(holds).or_else(|| frames.iter().rposition(begun));
+    frame.unwrap_or(0)
+}
+
+/// Notes where the wall clock of a recorder was set back.
+fn note_steps_back(sources: &[Source], notes: &mut Vec<Note>) {
+    for source in sources {
+        for pair in source.frames().windows(2).filter(|pair| pair[1].first_ns < pair[0].first_ns) {
+            let (from, to) = (pair[0].last_ns, pair[1].first_ns);
+            let text = format!("the wall clock was set back from {} to {}", time(from), time(to));
+            note(notes, source.path(), pair[1].offset, Some(to), text);
         }
     }
 }

@@ -163,6 +163,28 @@ fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
 }
 
 #[test]
+fn moments_before_and_after_the_clock_was_set_back_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut worlds = steady(EACH_SECOND, 1200);
+    for world in &mut worlds[600..] {
+        world.realtime_ns -= 3600 * SECOND;
+        let model = std::sync::Arc::make_mut(world.apps[0].model.as_mut().unwrap());
+        model.sample.realtime_ns -= 3600 * SECOND;
+    }
+    record(into(dir.path()), &worlds);
+    let mut player = player(dir.path());
+    for at in [300, 900, 100, 1100, 500] {
+        let at = worlds[at].realtime_ns;
+        assert_eq!(player.seek(at).unwrap().realtime_ns, at);
+    }
+    let [note] = player.notes() else { panic!("{:?}", player.notes()) };
+    assert!(note.text.starts_with("the wall clock was set back from 2026-11-21T09:0"), "{note}");
+    player.rewind(0);
+    let _ = player.step().unwrap();
+    assert_eq!(play(&mut player).len(), 1199);
+}
+
+#[test]
 fn missed_and_unwritten_rounds_are_noted() {
     let dir = tempfile::tempdir().unwrap();
     let worlds = steady(EACH_SECOND, 3);
