@@ -71,6 +71,20 @@ fn two_recorders_do_not_share_a_file() {
 }
 
 #[test]
+fn what_a_killed_recorder_left_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.jsonl.zst");
+    let part = dir.path().join("x.jsonl.zst.part");
+    fs::write(&part, "precious").unwrap();
+    let error = Recorder::create(into(&path), BEGIN).unwrap_err().to_string();
+    assert!(error.contains("x.jsonl.zst.part") && error.contains("move it away"), "{error}");
+    assert_eq!(fs::read(&part).unwrap(), b"precious");
+    // One that wrote nothing has left nothing.
+    fs::write(&part, "").unwrap();
+    Recorder::create(into(&path), BEGIN).unwrap().finish().unwrap();
+}
+
+#[test]
 fn options_that_contradict_each_other_are_refused_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let whole = into(dir.path());

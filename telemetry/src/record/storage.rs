@@ -110,7 +110,13 @@ impl Storage {
             let text = "another recorder is writing it";
             return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, text)));
         }
-        file.set_len(0).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() > 0 {
+            let text = format!(
+                "{} is what a recorder that was killed has left; move it away or delete it",
+                part.display()
+            );
+            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, text)));
+        }
         Ok(Self { file, part, path, written: 0, pending: Vec::new() })
     }
 
