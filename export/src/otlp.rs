@@ -204,6 +204,8 @@ struct Pusher {
     tally: Arc<Tally>,
     /// The last push failed: said once.
     failing: bool,
+    /// Before the next attempt; longer with each failure, also from one push to the next.
+    pause: Duration,
 }
 
 /// How an attempt ended.
@@ -234,7 +236,7 @@ impl Pusher {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_ns = u64::try_from(now.as_nanos()).unwrap_or(0);
         let origin = Origin { host: host.trim().to_owned(), start_ns };
-        Self { receiver, agent, origin, tally, failing: false }
+        Self { receiver, agent, origin, tally, failing: false, pause: FIRST_PAUSE }
     }
 
     fn run(mut self, mailbox: &Mailbox) {
@@ -247,13 +249,15 @@ impl Pusher {
 
     /// Tries until it gets through, is refused for good, or there is a newer one.
     fn deliver(&mut self, body: &[u8], mailbox: &Mailbox) {
-        let mut pause = FIRST_PAUSE;
         loop {
             let outcome = self.attempt(body);
             self.tell(&outcome);
-            let Outcome::Failed(_, asked) = outcome else { return };
-            mailbox.pause(asked.unwrap_or(pause).min(LONGEST_PAUSE));
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            let Outcome::Failed(_, asked) = outcome else {
+                self.pause = FIRST_PAUSE;
+                return;
+            };
+            mailbox.pause(asked.unwrap_or(self.pause).min(LONGEST_PAUSE));
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             if mailbox.is_outdated() {
                 return Tally::count(&self.tally.dropped);
             }

@@ -196,6 +196,19 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
 }
 
 #[test]
+fn pauses_grow_from_one_push_to_the_next() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut pusher = Pusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
+    // Nobody waits for the end of a pause here.
+    let closed = Mailbox::default();
+    closed.lock().closed = true;
+    for _ in 0..2 {
+        pusher.deliver(b"", &closed);
+    }
+    assert_eq!(pusher.pause, FIRST_PAUSE * 4);
+}
+
+#[test]
 fn logs_name_a_receiver_without_its_password() {
     for (url, shown) in [
         ("http://ann:p%40ss@x:4318/v1/metrics", "http://x:4318/v1/metrics"),
