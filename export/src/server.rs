@@ -34,6 +34,8 @@ pub(crate) struct Limits {
     pub(crate) first_request: Duration,
     /// Longest wait for the next request.
     pub(crate) next_request: Duration,
+    /// The same for those who come when three of four places are taken.
+    pub(crate) crowded: Duration,
     /// Longest wait for a client to take a part of an answer.
     pub(crate) write: Duration,
     /// Longest wait for the connections that are left when the exporter stops.
@@ -47,6 +49,7 @@ impl Default for Limits {
             first_request: Duration::from_secs(10),
             // Above common scrape intervals, so that connections are kept.
             next_request: Duration::from_secs(150),
+            crowded: Duration::from_secs(3),
             write: Duration::from_secs(10),
             farewell: Duration::from_secs(3),
         }
@@ -188,9 +191,13 @@ impl Visit {
             let (site, via) = (&house.site, &via);
             async move { Ok::<_, Infallible>(site.answer(&request, via).await) }
         });
+        let limits = house.limits;
+        // Those who keep places without need must not take the last ones.
+        let crowded = house.places.available_permits() < limits.connections / 4;
+        let next_request = if crowded { limits.crowded } else { limits.next_request };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(house.limits.next_request)
+            .header_read_timeout(next_request)
             .max_buf_size(HEAD)
             .serve_connection(TokioIo::new(stream), service);
         let silence = async {

@@ -163,6 +163,23 @@ async fn who_is_one_too_many_is_turned_away() {
 }
 
 #[tokio::test]
+async fn the_last_places_are_not_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = Limits { connections: 4, crowded: ms(200), ..Limits::default() };
+    let server = Running::start(root.path(), limits);
+    let mut kept = Vec::new();
+    for _ in 0..4 {
+        let mut stream = server.connect().await;
+        stream.write_all(GET).await.unwrap();
+        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
+        kept.push(stream);
+    }
+    assert!(ends(&mut kept[3], ms(1000)).await);
+    assert!(!ends(&mut kept[0], ms(300)).await);
+    assert!(server.ask(GET).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
 async fn silence_and_drops_of_a_request_end_a_connection() {
     let root = tempfile::tempdir().unwrap();
     let limits = Limits { first_request: ms(150), next_request: ms(300), ..Limits::default() };
