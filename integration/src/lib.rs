@@ -6,6 +6,7 @@
 // Every error here is a failed demo or test, and says itself what failed.
 #![allow(clippy::missing_errors_doc)]
 
+pub mod command;
 pub mod disk;
 pub mod exporter;
 pub mod fake;

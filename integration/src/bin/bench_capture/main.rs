@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::command;
 use pmdscope_integration::machine::Machine;
 use pmdscope_integration::oracle::installed;
 use pmdscope_integration::programs;
@@ -55,24 +56,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("pmdscope-bench-capture: {error:#}; see --help");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pmdscope-bench-capture: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let options = parse(std::env::args().skip(1));
+    command::main("pmdscope-bench-capture", HELP, options, run)
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {

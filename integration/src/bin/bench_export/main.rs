@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::command;
 use pmdscope_integration::machine::{Machine, Priority, real_time_alone};
 use pmdscope_integration::programs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -44,24 +45,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("pmdscope-bench-export: {error:#}; see --help");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pmdscope-bench-export: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let options = parse(std::env::args().skip(1));
+    command::main("pmdscope-bench-export", HELP, options, run)
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
