@@ -87,6 +87,8 @@ fn once(path: &Path, format: Format, size: usize) -> Result<(f64, f64, f64, f64)
             len: size as u32,
             dir: DIR_RX,
             queue: Some(0),
+            lcore: None,
+            weight: 1,
             dropped: 0,
             id,
             comment: "",

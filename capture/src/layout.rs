@@ -47,6 +47,8 @@ pub const PORT_DROPPED: usize = 192;
 pub const FEATURE_GAPS: u32 = 1;
 /// Records have the time of their packet, not of its burst.
 pub const FEATURE_PACKET_TSC: u32 = 2;
+/// The sampling may be changed.
+pub const FEATURE_RESAMPLE: u32 = 4;
 
 /// Bytes of a record header.
 pub const RECORD_SIZE: usize = 32;
@@ -54,6 +56,8 @@ pub const RECORD_SIZE: usize = 32;
 pub const RECORD_PACKET: u8 = 1;
 /// Record type: a lost mbuf; [`Leak`] stands between header and bytes.
 pub const RECORD_LEAK: u8 = 2;
+/// Record type: packets behind it are sampled 1 in `len`.
+pub const RECORD_SAMPLE: u8 = 3;
 /// Record type: fills the ring up to its end.
 pub const RECORD_PAD: u8 = 0xff;
 /// Direction: received by the app.
@@ -91,6 +95,10 @@ pub const TEE_PACKET_TSC: u32 = 2;
 pub const REQUEST_SIZE: usize = 32;
 /// Bytes of a message to the consumer.
 pub const MESSAGE_SIZE: usize = 128;
+/// Message of the consumer: sample 1 in so many from now on.
+pub const TEE_SAMPLE: u16 = 16;
+/// Bytes of such a message.
+pub const CHANGE_SIZE: usize = 16;
 /// Message: the capture is armed.
 pub const TEE_ACCEPT: u16 = 1;
 /// Message: the request was refused.

@@ -189,6 +189,8 @@ pub fn write(
             len: mbuf.len,
             dir: mbuf.dir,
             queue: mbuf.queue,
+            lcore: None,
+            weight: 1,
             dropped: 0,
             id: id as u64,
             comment: &comment(mbuf),

@@ -22,6 +22,17 @@ struct Counted {
     packets: u64,
 }
 
+/// A packet as it comes out of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) data: &'a [u8],
+    /// The lcore whose ring it was.
+    pub(crate) lcore: u16,
+    /// Packets that it stands for.
+    pub(crate) weight: u32,
+}
+
 /// A capture on its way to a target.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -142,9 +153,9 @@ impl Output {
         source: usize,
         app: &Source,
         clock: &Clock,
-        record: &Record,
-        data: &[u8],
+        arrival: &Arrival<'_>,
     ) -> Result<(), TargetError> {
+        let Arrival { record, data, lcore, weight } = *arrival;
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(());
@@ -157,6 +168,8 @@ impl Output {
             len: record.len,
             dir: record.dir,
             queue: Some(record.queue),
+            lcore: Some(lcore),
+            weight,
             dropped: record.gap.into(),
             id: self.packets,
             comment: "",

@@ -46,6 +46,10 @@ pub struct Packet<'a> {
     pub dir: u8,
     /// Queue of the port, where it is known.
     pub queue: Option<u16>,
+    /// The lcore that handled it, where it is known.
+    pub lcore: Option<u16>,
+    /// Packets that it stands for: 1, or N where one packet in N is kept.
+    pub weight: u32,
     /// Packets of this interface lost since the one before.
     pub dropped: u64,
     /// Number of the packet in the capture, from 0.

@@ -279,6 +279,8 @@ mod tests {
             len: 61,
             dir: DIR_RX,
             queue: Some(3),
+            lcore: None,
+            weight: 1,
             dropped: 0,
             id: 0,
             comment: "",
@@ -290,6 +292,8 @@ mod tests {
             len: 1500,
             dir: DIR_TX,
             queue: Some(0),
+            lcore: None,
+            weight: 1,
             dropped: 7,
             ..packet
         };
@@ -439,7 +443,7 @@ mod tests {
             queue: Option<u16>,
         ) {
             let packet = Packet {
-                interface: 3, ns, data: &data, len: 1500, dir: DIR_TX, queue, dropped, id,
+                interface: 3, ns, data: &data, len: 1500, dir: DIR_TX, queue, lcore: None, weight: 1, dropped, id,
                 comment: &comment,
             };
             let mut out = vec![0xee; packet_size(&packet)];

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, raw_clock_ns};
 use crate::layout::{MAX_SNAPLEN, Record};
 use crate::merge::Merge;
-use crate::output::Output;
+use crate::output::{Arrival, Output};
 use crate::records::Records;
 use crate::ring::{Counters, Ring};
 use crate::session::{Event, Session};
@@ -57,6 +57,8 @@ pub struct Source {
     pub ports: Vec<Port>,
     /// The armed capture.
     pub session: Session,
+    /// It keeps one packet in this many; 0 and 1 keep all.
+    pub sample: u32,
     /// How to go on when the app comes back; `None` gives it up.
     pub reopen: Option<Reopen>,
 }
@@ -303,7 +305,10 @@ impl Pump {
             let lane: &Lane = &lanes[index];
             let Some(clock) = &lane.clock else { return ControlFlow::Continue(()) };
             // Only an error is moved: copying the result of every packet takes longer than it looks.
-            match output.packet(lane.source, &apps[lane.source].source, clock, record, payload) {
+            let source = &apps[lane.source].source;
+            let (lcore, weight) = (lane.ring.lcore(), source.sample.max(1));
+            let arrival = Arrival { record, data: payload, lcore, weight };
+            match output.packet(lane.source, source, clock, &arrival) {
                 Ok(()) if !output.full() => ControlFlow::Continue(()),
                 result => {
                     written = result;

@@ -346,6 +346,8 @@ mod tests {
             len: 60,
             dir: 0,
             queue: None,
+            lcore: None,
+            weight: 1,
             dropped: 0,
             id: 0,
             comment: "",

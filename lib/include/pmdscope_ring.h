@@ -85,6 +85,8 @@ struct pmdscope_ring_hdr {
 #define PMDSCOPE_RING_F_GAPS (1U << 0)
 /** pmdscope_record::tsc is of the packet itself; otherwise of its burst. */
 #define PMDSCOPE_RING_F_PACKET_TSC (1U << 1)
+/** The consumer may change the sampling with struct pmdscope_tee_change. */
+#define PMDSCOPE_RING_F_RESAMPLE (1U << 2)
 
 /** Content of the one-page tail memfd; the consumer writes it. */
 struct pmdscope_ring_tail {
@@ -95,6 +97,8 @@ struct pmdscope_ring_tail {
 #define PMDSCOPE_RECORD_PACKET 1
 /** A lost mbuf: struct pmdscope_leak stands between header and bytes, and is not part of caplen. */
 #define PMDSCOPE_RECORD_LEAK 2
+/** Packets behind it are sampled 1 in `len`; only size, type and len are valid. */
+#define PMDSCOPE_RECORD_SAMPLE 3
 /** Fills the ring up to its end; only size and type are valid. */
 #define PMDSCOPE_RECORD_PAD 0xff
 
@@ -166,7 +170,7 @@ struct pmdscope_insn {
 };
 
 /**
- * The first and only message of a consumer: one SOCK_SEQPACKET datagram of
+ * The first message of a consumer: one SOCK_SEQPACKET datagram of
  * this header, nb_selects struct pmdscope_tee_select, nb_insns struct pmdscope_insn.
  */
 struct pmdscope_tee_request {
@@ -186,6 +190,22 @@ struct pmdscope_tee_request {
 #define PMDSCOPE_TEE_F_LEAKED (1U << 0)
 /** Read the TSC for every packet and not once per burst; of traffic only. */
 #define PMDSCOPE_TEE_F_PACKET_TSC (1U << 1)
+
+/** Kind of a message of a consumer: keep 1 packet in `value` from now on; 0 and 1 keep all. */
+#define PMDSCOPE_TEE_SAMPLE 16
+
+/**
+ * Any further message of a consumer, where every ring has PMDSCOPE_RING_F_RESAMPLE. Each lcore
+ * obeys with its next burst, and writes a record of type PMDSCOPE_RECORD_SAMPLE before the first
+ * packet that it keeps by the new rule.
+ */
+struct pmdscope_tee_change {
+	uint32_t magic;	   /**< PMDSCOPE_TEE_MAGIC. */
+	uint16_t version;  /**< PMDSCOPE_RING_VERSION. */
+	uint16_t kind;	   /**< PMDSCOPE_TEE_SAMPLE. */
+	uint32_t value;	   /**< By kind. */
+	uint32_t reserved; /**< 0. */
+};
 
 /** Kinds of messages to a consumer. */
 #define PMDSCOPE_TEE_ACCEPT 1 /**< The capture is armed; value is the session id. */

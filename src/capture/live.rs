@@ -71,7 +71,7 @@ fn open(args: &Args, wanted: &Wanted, program: &[Insn]) -> anyhow::Result<Source
         .with_context(|| format!("cannot capture from {}", wanted.app))?;
     let (app, ports) = (wanted.app.clone(), wanted.ports());
     let reopen = (!args.source.exit_with_app).then(|| reopen(wanted.clone(), options));
-    Ok(Source { app, ports, session, reopen })
+    Ok(Source { app, ports, session, sample: args.source.sample(), reopen })
 }
 
 /// What every session with an app asks for.

@@ -35,6 +35,8 @@ fn packet(id: u64, data: &[u8]) -> Packet<'_> {
         len: data.len() as u32,
         dir: DIR_RX,
         queue: Some(1),
+        lcore: None,
+        weight: 1,
         dropped: 0,
         id,
         comment: "",

@@ -60,7 +60,7 @@ impl App {
         std::thread::scope(|scope| {
             scope.spawn(move || after(serve(&listener, &fds)));
             let (ports, session) = open(&path).unwrap();
-            let source = Source { app: "model".into(), ports, session, reopen: None };
+            let source = Source { app: "model".into(), ports, session, sample: 1, reopen: None };
             let files = Files::create(&FileSettings::new(self.file())).unwrap();
             Pump::new(vec![source], settings, Box::new(files)).run(control, &mut ())
         })
@@ -169,7 +169,7 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let (ports, session) = open(&path).unwrap();
         let again = path.clone();
         let reopen: Reopen = Box::new(move || open(&again));
-        let source = Source { app: "model".into(), ports, session, reopen: Some(reopen) };
+        let source = Source { app: "model".into(), ports, session, sample: 1, reopen: Some(reopen) };
         let files = Files::create(&FileSettings::new(app.file())).unwrap();
         let settings = Settings { count: Some(2), ..Settings::default() };
         let control = Control::default();

@@ -69,6 +69,8 @@ impl Header {
             len: frame.origlen.max(frame.caplen),
             dir: 0,
             queue: None,
+            lcore: None,
+            weight: 1,
             dropped: 0,
             id,
             comment: "",

@@ -173,6 +173,8 @@ impl Section {
                 _ => 0,
             },
             queue: number(6).and_then(|queue| queue.try_into().ok()),
+            lcore: None,
+            weight: 1,
             dropped: number(4).unwrap_or(0),
             id: number(5).unwrap_or(id),
             comment,
@@ -189,7 +191,19 @@ impl Section {
         let caplen = packet.origlen.min(known.snaplen);
         let data = kept(packet.data, caplen)?;
         let len = packet.origlen;
-        Ok(Packet { interface, ns: 0, data, len, dir: 0, queue: None, dropped: 0, id, comment: "" })
+        Ok(Packet {
+            interface,
+            ns: 0,
+            data,
+            len,
+            dir: 0,
+            queue: None,
+            lcore: None,
+            weight: 1,
+            dropped: 0,
+            id,
+            comment: "",
+        })
     }
 
     /// A packet in the block that came before the enhanced one.
@@ -206,6 +220,8 @@ impl Section {
             len: word(24).max(word(20)),
             dir: 0,
             queue: None,
+            lcore: None,
+            weight: 1,
             dropped,
             id,
             comment: "",

@@ -63,6 +63,8 @@ fn sample() -> Vec<u8> {
         len: 1500,
         dir: DIR_TX,
         queue: Some(3),
+        lcore: None,
+        weight: 1,
         dropped: 7,
         id: 41,
         comment: "look here",
@@ -111,7 +113,7 @@ impl Target for Notes {
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
         write_packet(&mut self.blocks, packet);
-        let Packet { interface, ns, data, len, dir, queue, dropped, id, comment } = packet;
+        let Packet { interface, ns, data, len, dir, queue, dropped, id, comment, .. } = packet;
         self.lines.push(format!(
             "packet {id} on {interface} at {ns}: {}/{len} {dir} {queue:?} -{dropped} {comment}",
             data.len()

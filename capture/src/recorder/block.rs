@@ -186,7 +186,8 @@ impl Reader {
         *bytes = rest;
         self.before = Before { ns, id: id.wrapping_add(1), interface, queue };
         let comment = std::str::from_utf8(comment).unwrap_or_default();
-        Some(Packet { interface, ns, data, len, dir: flags & DIR, queue, dropped, id, comment })
+        let (dir, lcore, weight) = (flags & DIR, None, 1);
+        Some(Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment })
     }
 }
 

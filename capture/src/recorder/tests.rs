@@ -52,6 +52,8 @@ impl Owned {
             len: self.len,
             dir: self.dir,
             queue: self.queue,
+            lcore: None,
+            weight: 1,
             dropped: self.dropped,
             id: self.id,
             comment: &self.comment,

@@ -140,6 +140,8 @@ mod tests {
             len: 0,
             dir: 0,
             queue: None,
+            lcore: None,
+            weight: 1,
             dropped: 0,
             id: 0,
             comment: "",

@@ -267,8 +267,8 @@ mod tests {
 
     fn packet(interface: u32, data: &[u8]) -> Packet<'_> {
         let len = u32::try_from(data.len()).unwrap();
-        let (ns, dir, queue, dropped, id, comment) = (0, 1, None, 0, 0, "");
-        Packet { interface, ns, data, len, dir, queue, dropped, id, comment }
+        let (ns, dir, queue, lcore, weight, dropped, id, comment) = (0, 1, None, None, 1, 0, 0, "");
+        Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment }
     }
 
     #[test]

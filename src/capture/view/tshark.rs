@@ -101,6 +101,8 @@ impl Decoder for Tshark {
                 len: head.len,
                 dir: head.dir,
                 queue: head.queue,
+                lcore: None,
+                weight: 1,
                 dropped: 0,
                 id: head.id,
                 comment: "",

@@ -80,10 +80,11 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     for (id, data) in packets.iter().enumerate() {
         let dir = if id % 2 == 0 { DIR_RX } else { DIR_TX };
         let (len, ns) = (data.len() as u32, NS + id as u64 * 1_500);
-        let (id, queue, dropped, comment) = (id as u64, None, 0, "");
+        let (id, queue, lcore, weight, dropped, comment) = (id as u64, None, None, 1, 0, "");
         let interface = (id % 2) as u32;
-        view.packet(&Packet { interface, ns, data, len, dir, queue, dropped, id, comment })
-            .unwrap();
+        let packet =
+            Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment };
+        view.packet(&packet).unwrap();
     }
     view.finish().unwrap();
     let bytes = page.0.lock().unwrap().clone();
