@@ -2,7 +2,6 @@
 
 mod args;
 mod destination;
-pub(crate) mod interface;
 mod list;
 mod live;
 mod offline;

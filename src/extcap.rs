@@ -21,8 +21,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use self::call::Call;
-use crate::capture::interface::{Running, capture_socket, running};
 use crate::config::ConfigArg;
+use crate::tap::interface::{Running, capture_socket, running};
 use crate::{capture, output};
 
 /// How long Wireshark may take to open its end of the pipe.

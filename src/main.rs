@@ -14,6 +14,7 @@ mod record;
 mod sandbox;
 mod session;
 mod source;
+mod tap;
 mod top;
 mod watch;
 

@@ -10,8 +10,8 @@ use pmdscope_capture::recorder::Status;
 use pmdscope_capture::target::{Discard, Target};
 
 use super::args::Args;
-use super::interface::Wanted;
 use super::{recorder, trigger, view};
+use crate::tap::interface::Wanted;
 
 /// A target, and what can be heard of it.
 pub(super) struct Destination {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::args::Args;
-use super::interface::{self, Listed, Running, capture_socket};
 use super::say;
 use crate::output;
+use crate::tap::interface::{self, Listed, Running, capture_socket};
 
 /// One interface of `-D --json`.
 #[derive(Debug, PartialEq, Eq, Serialize)]

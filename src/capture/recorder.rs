@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use pmdscope_capture::recorder::{Opener, Recorder, Settings, Status};
 
-use super::interface::Wanted;
 use super::trigger::{self, Trigger};
 use crate::Usage;
+use crate::tap::interface::Wanted;
 
 const DEFAULT_BEFORE: Duration = Duration::from_secs(10);
 const DEFAULT_AFTER: Duration = Duration::from_secs(5);

@@ -6,9 +6,9 @@ use pmdscope_capture::read;
 use pmdscope_capture::target::Progress;
 use pmdscope_tui::number;
 
-use super::interface::Wanted;
 use super::say;
 use crate::output;
+use crate::tap::interface::Wanted;
 
 /// The line before the first packet.
 pub(super) fn started(wanted: &[Wanted], snaplen: u32) {

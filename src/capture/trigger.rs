@@ -18,8 +18,8 @@ use signal_hook::iterator::Signals;
 
 use self::edge::Edges;
 use self::socket::Socket;
-use super::interface::Wanted;
 use super::say;
+use crate::tap::interface::Wanted;
 use crate::{USAGE, output};
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
 

@@ -19,8 +19,8 @@ use pmdscope_telemetry::sample::Sample;
 use pmdscope_tui::number::count;
 
 use super::report;
-use crate::capture::interface::{Running, capture_socket};
 use crate::session::AppArg;
+use crate::tap::interface::{Running, capture_socket};
 use crate::{FAILED, Usage, output};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 

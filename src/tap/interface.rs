@@ -12,7 +12,7 @@ use pmdscope_telemetry::discover::{App, AppState, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};
 
-use super::say;
+use crate::output;
 
 /// How long an app may take to tell about itself.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -22,11 +22,11 @@ const CAPTURE_SOCKET: &str = "pmdscope.sock";
 
 /// Queues of one app; `None` is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// DPDK port id.
-    pub(super) port: Option<u16>,
+    pub(crate) port: Option<u16>,
     /// Queue of the port.
-    pub(super) queue: Option<u16>,
+    pub(crate) queue: Option<u16>,
 }
 
 impl Target {
@@ -35,22 +35,22 @@ impl Target {
 
 /// What to capture from one app.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) app: String,
-    pub(super) socket: PathBuf,
-    pub(super) targets: Vec<Target>,
+pub(crate) struct Wanted {
+    pub(crate) app: String,
+    pub(crate) socket: PathBuf,
+    pub(crate) targets: Vec<Target>,
     known: Vec<PortSample>,
     /// What it is sure to be found by: its telemetry socket.
-    pub(super) address: String,
+    pub(crate) address: String,
     /// How apps are found and judged.
-    pub(super) settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
     /// The ports as they were asked for.
     asked: Vec<String>,
 }
 
 impl Wanted {
     /// The ports of the app, with those that are captured from.
-    pub(super) fn ports(&self) -> Vec<Port> {
+    pub(crate) fn ports(&self) -> Vec<Port> {
         let wanted = |id| self.targets.iter().any(|t| t.port.is_none_or(|port| port == id));
         let port =
             |p: &PortSample| Port { id: p.id, device: p.device.clone(), selected: wanted(p.id) };
@@ -58,7 +58,7 @@ impl Wanted {
     }
 
     /// The same, as it is now that the app has come back; `None` as long as that is not so.
-    pub(super) fn again(&self) -> Option<Self> {
+    pub(crate) fn again(&self) -> Option<Self> {
         let mut now = want(Some(&self.address), &self.settings).ok()?;
         for port in &self.asked {
             now.add(port).ok()?;
@@ -77,7 +77,7 @@ impl Wanted {
     }
 
     /// The targets as people write them.
-    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         self.targets.iter().map(|target| {
             let port = target.port.map_or("any".to_owned(), |port| port.to_string());
             let queue = target.queue.map_or(String::new(), |queue| format!(":{queue}"));
@@ -101,21 +101,21 @@ pub(crate) fn running(settings: &Settings) -> Vec<Running> {
 
 /// A port of a running app, as `-D` lists it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed<'a> {
+pub(crate) struct Listed<'a> {
     /// What `-i` takes for it: the port of the only app, or its place in the list.
-    pub(super) number: usize,
-    pub(super) running: &'a Running,
-    pub(super) port: &'a PortSample,
+    pub(crate) number: usize,
+    pub(crate) running: &'a Running,
+    pub(crate) port: &'a PortSample,
 }
 
 impl Listed<'_> {
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{}:{}", self.running.app.name, self.port.id)
     }
 }
 
 /// All ports of all apps.
-pub(super) fn list(running: &[Running]) -> Vec<Listed<'_>> {
+pub(crate) fn list(running: &[Running]) -> Vec<Listed<'_>> {
     let ports = |running| ports_of(running).iter().map(move |port| (running, port));
     let all = running.iter().flat_map(ports).enumerate();
     all.map(|(place, (one, port))| {
@@ -135,7 +135,7 @@ fn ports_of(running: &Running) -> &[PortSample] {
 
 /// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
 /// without an app is all apps that offer captures.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     interfaces: &[String],
     app: Option<&str>,
     settings: Settings,
@@ -186,7 +186,9 @@ fn offering(settings: &Settings) -> Vec<String> {
     for running in running(settings) {
         match capture_socket(&running) {
             Ok(_) => offering.push(running.app.socket.display().to_string()),
-            Err(error) => say(format_args!("pmdscope: left out: {error:#}")),
+            Err(error) => {
+                output::tell(&output::one_line(&format!("pmdscope: left out: {error:#}")))
+            }
         }
     }
     offering

@@ -1,0 +1,92 @@
+//! Taps: captures in apps that run, found by the names that people use, for whatever looks at packets.
+
+pub(crate) mod interface;
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use pmdscope_capture::layout::{ANY, Insn, Request, Select};
+use pmdscope_capture::pump::{Port, Reopen, Source};
+use pmdscope_capture::session::Session;
+
+use self::interface::{Target, Wanted};
+
+/// How long an app may take to answer a request.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What every session with an app asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ask {
+    /// Most bytes of a packet.
+    pub(crate) snaplen: u32,
+    /// One packet in so many; 0 and 1 are all.
+    pub(crate) sample: u32,
+    /// Bytes of a ring; 0 leaves it to the app.
+    pub(crate) ring_size: u32,
+    /// `TEE_*` flags of a request.
+    pub(crate) flags: u32,
+    /// `DIR_*` bits.
+    pub(crate) dirs: u16,
+    /// Filter.
+    pub(crate) program: Vec<Insn>,
+}
+
+impl Ask {
+    fn request(&self, wanted: &Wanted) -> Request {
+        let select = |target: &Target| Select {
+            port: target.port.unwrap_or(ANY),
+            queue: target.queue.unwrap_or(ANY),
+            dirs: self.dirs,
+        };
+        Request {
+            snaplen: self.snaplen,
+            sample: self.sample,
+            ring_size: self.ring_size,
+            lease_ms: 0,
+            selects: wanted.targets.iter().map(select).collect(),
+            program: self.program.clone(),
+            flags: self.flags,
+        }
+    }
+}
+
+/// Arms a capture in an app. One that is awaited is reached again when it comes back.
+///
+/// # Errors
+///
+/// When the app does not hand out its packets.
+pub(crate) fn open(wanted: &Wanted, ask: &Ask, awaited: bool) -> anyhow::Result<Source> {
+    let session = Session::open(&wanted.socket, &ask.request(wanted), TIMEOUT)
+        .with_context(|| format!("cannot capture from {}", wanted.app))?;
+    let (app, ports) = (wanted.app.clone(), wanted.ports());
+    let reopen = awaited.then(|| reopen(wanted.clone(), ask.clone()));
+    Ok(Source { app, ports, session, sample: ask.sample, reopen })
+}
+
+/// Ports and session of an app that was found.
+type Found = Option<(Vec<Port>, Session)>;
+
+/// Looks for an app that has ended. It may take its time to answer, and the rings of other apps
+/// cannot wait for that: each look is a thread.
+fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
+    let mut look: Option<JoinHandle<Found>> = None;
+    Box::new(move || match look.take() {
+        Some(running) if !running.is_finished() => {
+            look = Some(running);
+            None
+        }
+        Some(over) => over.join().ok().flatten(),
+        None => {
+            let (wanted, ask) = (wanted.clone(), ask.clone());
+            look = std::thread::Builder::new().spawn(move || again(&wanted, &ask)).ok();
+            None
+        }
+    })
+}
+
+fn again(wanted: &Wanted, ask: &Ask) -> Found {
+    let now = wanted.again()?;
+    let session = Session::open(&now.socket, &ask.request(&now), TIMEOUT).ok()?;
+    Some((now.ports(), session))
+}
