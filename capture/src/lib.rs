@@ -10,8 +10,10 @@
 
 pub mod clock;
 pub mod decode;
+pub mod door;
 pub mod file;
 pub mod filter;
+pub mod flow;
 pub mod layout;
 pub mod leak;
 pub mod merge;

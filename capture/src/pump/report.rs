@@ -1,7 +1,7 @@
 //! What a running capture is told, and what it tells.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::records::RecordError;
 use crate::ring::{Counters, RingError};
@@ -57,6 +57,9 @@ pub struct Control {
     pub flush: Arc<AtomicBool>,
     /// Call [`Observer::asked`].
     pub report: Arc<AtomicBool>,
+    /// Have apps keep one packet in so many from now on; 0 leaves that as it is. Apps whose library is
+    /// too old for that keep their sampling.
+    pub sample: Arc<AtomicU32>,
 }
 
 /// What a running capture tells others. No call may wait.

@@ -169,7 +169,8 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let (ports, session) = open(&path).unwrap();
         let again = path.clone();
         let reopen: Reopen = Box::new(move || open(&again));
-        let source = Source { app: "model".into(), ports, session, sample: 1, reopen: Some(reopen) };
+        let source =
+            Source { app: "model".into(), ports, session, sample: 1, reopen: Some(reopen) };
         let files = Files::create(&FileSettings::new(app.file())).unwrap();
         let settings = Settings { count: Some(2), ..Settings::default() };
         let control = Control::default();

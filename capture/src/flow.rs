@@ -1,0 +1,267 @@
+//! Conversations: who talks to whom through the ports that are captured, in bounded memory.
+//!
+//! Packets come to [`table::Table`] as to any other target. It counts each for its [`Flow`], and once a
+//! second gives out a [`Snapshot`], which is all that views, reports and exporters show.
+
+pub mod table;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+/// One end of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Endpoint {
+    /// Address.
+    pub addr: IpAddr,
+    /// Port of TCP, UDP or SCTP; 0 where the protocol has none, or where it is not in the packet
+    /// because that is a later fragment.
+    pub port: u16,
+}
+
+/// What a conversation is wrapped in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", content = "id", rename_all = "lowercase")]
+pub enum Tunnel {
+    /// VXLAN, with its network identifier.
+    Vxlan(u32),
+    /// GENEVE, with its network identifier.
+    Geneve(u32),
+    /// GRE, with its key; 0 without one.
+    Gre(u32),
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vxlan(id) => write!(f, "vxlan {id}"),
+            Self::Geneve(id) => write!(f, "geneve {id}"),
+            Self::Gre(id) => write!(f, "gre {id}"),
+        }
+    }
+}
+
+/// Packets and bytes: what was seen, or an estimate of it where packets were sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of whole frames, as on the wire without FCS.
+    pub bytes: u64,
+}
+
+/// By who sent the packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ways {
+    /// From the local end to the remote one.
+    pub from_local: Counts,
+    /// From the remote end to the local one.
+    pub from_remote: Counts,
+}
+
+/// What TCP was last seen to do, by its flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpState {
+    /// Not TCP, or nothing that tells.
+    #[default]
+    None,
+    /// One side has asked for a connection.
+    SynSent,
+    /// The other side has agreed.
+    SynReceived,
+    /// Data or acknowledgements go by.
+    Established,
+    /// One side has ended its half.
+    FinWait,
+    /// Both sides have.
+    Closed,
+    /// One side has broken it off.
+    Reset,
+}
+
+/// Where the app last handled packets of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// DPDK port, or number of the interface in a file.
+    pub port: u16,
+    /// Queue, where it is known.
+    pub queue: Option<u16>,
+    /// Lcore, where it is known.
+    pub lcore: Option<u16>,
+    /// Packets of this direction came by other queues as well.
+    pub several: bool,
+}
+
+/// A conversation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Flow {
+    /// Index into [`Snapshot::apps`].
+    pub app: u16,
+    /// IP protocol number of the innermost header.
+    pub proto: u8,
+    /// VLAN ids, outermost first; 0 where there is none.
+    pub vlans: [u16; 2],
+    /// What it is wrapped in, outermost first known.
+    pub tunnel: Option<Tunnel>,
+    /// The end behind the app: receiver of the first packet if that was received, sender if it was
+    /// sent; without a direction, as in a plain pcap file, the sender.
+    pub local: Endpoint,
+    /// The other end.
+    pub remote: Endpoint,
+    /// Received by the app.
+    pub rx: Ways,
+    /// Sent by the app.
+    pub tx: Ways,
+    /// Direction unknown.
+    pub unknown: Ways,
+    /// Received, in the interval of the snapshot.
+    pub recent_rx: Counts,
+    /// Sent, or of unknown direction, in the interval of the snapshot.
+    pub recent_tx: Counts,
+    /// Variance of the number of packets; 0 where every packet was seen.
+    pub variance: u64,
+    /// TCP.
+    pub state: TcpState,
+    /// TCP flags seen, all ors'ed, from the local and from the remote end.
+    pub tcp_flags: [u8; 2],
+    /// Wall clock of the first packet, nanoseconds.
+    pub first_ns: u64,
+    /// Wall clock of the last packet, nanoseconds.
+    pub last_ns: u64,
+    /// Where packets were received.
+    pub rx_place: Option<Place>,
+    /// Where packets were sent.
+    pub tx_place: Option<Place>,
+}
+
+impl Flow {
+    /// All packets and bytes.
+    pub fn total(&self) -> Counts {
+        let ways = [self.rx, self.tx, self.unknown];
+        let all = ways.iter().flat_map(|ways| [ways.from_local, ways.from_remote]);
+        all.fold(Counts::default(), Counts::plus)
+    }
+}
+
+impl Counts {
+    /// The sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_add(other.packets),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
+/// Packets whose conversation is not listed, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Other {
+    /// Of conversations that had to give way to others.
+    pub evicted: Counts,
+    /// Variance of their number of packets.
+    pub evicted_variance: u64,
+    /// Conversations that gave way; one that came back counts again.
+    pub evictions: u64,
+    /// Of conversations that were forgotten after their time.
+    pub expired: Counts,
+    /// Variance of their number of packets.
+    pub expired_variance: u64,
+    /// Conversations that were forgotten after their time.
+    pub expirations: u64,
+    /// Not IP.
+    pub not_ip: Counts,
+    /// Cut off or broken before their addresses.
+    pub unreadable: Counts,
+}
+
+/// Packets by what they carry, estimated where sampled. As `netstat -s` has it, but of what went by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)] // The names are those of the headers.
+pub struct Protocols {
+    pub ipv4: Counts,
+    pub ipv4_fragments: Counts,
+    pub ipv4_options: Counts,
+    pub ipv6: Counts,
+    pub ipv6_fragments: Counts,
+    pub arp: Counts,
+    pub other_ethertypes: Counts,
+    pub vlan_tagged: Counts,
+    pub tunnelled: Counts,
+    pub tcp: Counts,
+    pub tcp_syn: u64,
+    pub tcp_syn_ack: u64,
+    pub tcp_fin: u64,
+    pub tcp_rst: u64,
+    pub tcp_zero_window: u64,
+    pub udp: Counts,
+    pub sctp: Counts,
+    pub icmp: Counts,
+    pub icmp_echo_requests: u64,
+    pub icmp_echo_replies: u64,
+    pub icmp_unreachable: u64,
+    pub icmp_time_exceeded: u64,
+    pub icmp6: Counts,
+    pub gre: Counts,
+    pub esp: Counts,
+    pub other_protocols: Counts,
+}
+
+/// What went by a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Queue {
+    /// Index into [`Snapshot::apps`].
+    pub app: u16,
+    /// Port, direction, queue and lcore.
+    pub port: u16,
+    /// [`crate::layout::DIR_RX`], [`crate::layout::DIR_TX`] or 0.
+    pub dir: u8,
+    /// Queue, where it is known.
+    pub queue: Option<u16>,
+    /// The lcore that handled the last packet.
+    pub lcore: Option<u16>,
+    /// Since the beginning.
+    pub total: Counts,
+    /// In the interval of the snapshot.
+    pub recent: Counts,
+}
+
+/// All that is known at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// Names of apps, or of interfaces' owners in files.
+    pub apps: Vec<String>,
+    /// Wall clock when counting began, nanoseconds.
+    pub begin_ns: u64,
+    /// Wall clock of this snapshot, nanoseconds; of the last packet where a file is read.
+    pub now_ns: u64,
+    /// Length of the interval that `recent` counts are of, seconds; 0 in the first snapshot.
+    pub interval_s: f64,
+    /// Conversations, in no order.
+    pub flows: Vec<Flow>,
+    /// What is not among them.
+    pub other: Other,
+    /// All packets. The flows and `other` add up to it.
+    pub total: Counts,
+    /// Variance of the number of all packets; 0 where every packet was seen.
+    pub variance: u64,
+    /// By protocol.
+    pub protocols: Protocols,
+    /// By queue.
+    pub queues: Vec<Queue>,
+    /// Packets that were looked at: without those that a sampled one stands for.
+    pub looked_at: u64,
+    /// Packets lost on the way, in none of the counts.
+    pub lost: u64,
+    /// One packet in so many is looked at now; 1 is all.
+    pub sample: u32,
+    /// Most conversations that are kept.
+    pub capacity: usize,
+}
+
+/// Standard error of a number of packets with this variance.
+pub fn standard_error(variance: u64) -> f64 {
+    (variance as f64).sqrt()
+}
