@@ -81,6 +81,16 @@ pub enum TcpState {
     Reset,
 }
 
+/// An end of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The one behind the app.
+    Local,
+    /// The other.
+    Remote,
+}
+
 /// Where the app last handled packets of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
@@ -124,6 +134,9 @@ pub struct Flow {
     pub variance: u64,
     /// TCP.
     pub state: TcpState,
+    /// Who began it: of TCP the sender of the SYN, as a SYN or its answer tells, and `None` where neither
+    /// was seen; otherwise the sender of the first packet that was seen.
+    pub opener: Option<End>,
     /// TCP flags seen, all ors'ed, from the local and from the remote end.
     pub tcp_flags: [u8; 2],
     /// Wall clock of the first packet, nanoseconds.
