@@ -3,6 +3,7 @@
 //! Packets come to [`table::Table`] as to any other target. It counts each for its [`Flow`], and once a
 //! second gives out a [`Snapshot`], which is all that views, reports and exporters show.
 
+pub mod ipfix;
 pub mod table;
 
 use std::fmt;

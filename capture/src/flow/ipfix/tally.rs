@@ -1,0 +1,79 @@
+//! What became of what was exported.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most news that wait to be told.
+const NEWS: usize = 16;
+
+/// Numbers since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Times that a conversation was told of.
+    pub flows: u64,
+    /// Data records made of them: one for each way that packets went.
+    pub records: u64,
+    /// Records that no collector got: they came faster than they may be sent.
+    pub dropped: u64,
+    /// Records whose counts are no multiples of the announced sampling, and were rounded.
+    pub rounded: u64,
+    /// Messages given to the network, to all collectors together.
+    pub messages: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Messages that the system refused to send to a collector.
+    pub failed: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) flows: AtomicU64,
+    pub(super) records: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) rounded: AtomicU64,
+    pub(super) messages: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) failed: AtomicU64,
+    news: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    pub(super) fn add(number: &AtomicU64, count: u64) {
+        number.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Something to tell people. Beyond what can wait, it is left to the counts.
+    pub(super) fn tell(&self, text: String) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        if news.len() < NEWS {
+            news.push(text);
+        }
+    }
+}
+
+/// Shows others how the export does.
+#[derive(Clone, Debug)]
+pub struct Status(pub(super) Arc<Tally>);
+
+impl Status {
+    /// The numbers so far.
+    pub fn counts(&self) -> Counts {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let tally = &self.0;
+        Counts {
+            flows: read(&tally.flows),
+            records: read(&tally.records),
+            dropped: read(&tally.dropped),
+            rounded: read(&tally.rounded),
+            messages: read(&tally.messages),
+            bytes: read(&tally.bytes),
+            failed: read(&tally.failed),
+        }
+    }
+
+    /// What happened since the last call that people should know, a line each: collectors that cannot be
+    /// reached, at most once a minute for each.
+    pub fn news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
