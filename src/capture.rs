@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use pmdscope_capture::filter;
 
 use self::args::Command;
-pub(crate) use self::args::{Args, explain, parse_bytes};
-pub(crate) use self::signals::is_ignored;
+pub(crate) use self::args::{Args, DEFAULT_RING_SIZE, Direction, explain, parse_bytes};
+pub(crate) use self::signals::{control, is_ignored};
 pub(crate) use self::status::Line;
 use crate::output;
 

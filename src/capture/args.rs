@@ -16,6 +16,7 @@ use pmdscope_capture::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 
 use self::files::FileArgs;
 pub(crate) use self::refused::explain;
+pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
 pub(crate) use self::value::parse_bytes;
 use super::recorder::RecorderArgs;
@@ -26,7 +27,7 @@ use crate::Usage;
 
 /// Direction as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     /// Received by the app
     In,
     /// Sent by the app
@@ -36,7 +37,8 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    pub(super) fn bits(self) -> u8 {
+    /// The same as `DIR_*` bits.
+    pub(crate) fn bits(self) -> u8 {
         match self {
             Self::In => DIR_RX,
             Self::Out => DIR_TX,

@@ -12,7 +12,7 @@ use signal_hook::flag;
 
 /// The first signal ends the capture in order, the second at once; USR1 asks for the counters and,
 /// where `flush` is true, USR2 brings out what was collected.
-pub(super) fn control(to_flush: bool) -> anyhow::Result<Control> {
+pub(crate) fn control(to_flush: bool) -> anyhow::Result<Control> {
     let control = Control::default();
     register(&control, to_flush).context("cannot handle signals")?;
     Ok(control)

@@ -10,7 +10,7 @@ use crate::config::ConfigArg;
 use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
 
 /// Bytes per ring: 80 ms at a million packets of 64 bytes per second.
-const DEFAULT_RING_SIZE: u32 = 8 << 20;
+pub(crate) const DEFAULT_RING_SIZE: u32 = 8 << 20;
 
 /// What to capture, and how the app is to hand it over.
 #[derive(Debug, clap::Args)]
