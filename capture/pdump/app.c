@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <rte_eal.h>
+#include <rte_version.h>
+
+#include "app.h"
+
+#define MP_SOCKET "mp_socket_"
+
+uint64_t
+app_process_start(pid_t pid)
+{
+	char path[32], text[1024];
+	uint64_t start = 0;
+	const char *p;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* The name, in parentheses, may hold anything. */
+	p = strrchr(text, ')');
+	if (p == NULL || sscanf(p + 1,
+					 " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+					 "%*s %*s %*s %*s %*s %*s %" SCNu64,
+					 &start) != 1)
+		return 0;
+	return start;
+}
+
+/* As the EAL chooses it. */
+static int
+find_runtime_dir(struct app *app, struct verdict *verdict)
+{
+	const char *base = getenv("RUNTIME_DIRECTORY");
+	int len;
+
+	if (base == NULL && getuid() == 0)
+		base = "/var/run";
+	if (base == NULL)
+		base = getenv("XDG_RUNTIME_DIR");
+	len = snprintf(app->runtime_dir, sizeof(app->runtime_dir), "%s/dpdk/%s",
+			base != NULL ? base : "/tmp", app->file_prefix);
+	if (len < 0 || (size_t)len >= sizeof(app->runtime_dir) - NAME_MAX)
+		return verdict_set(verdict, ENAMETOOLONG, "--file-prefix: the path is too long");
+	return 0;
+}
+
+/* The first words of struct rte_mem_config, which has no public declaration. */
+struct config_head {
+	uint32_t magic;
+	uint32_t version;
+};
+
+static int
+check_version(const struct config_head *head, struct verdict *verdict)
+{
+	if (head->version == RTE_VERSION)
+		return 0;
+	return verdict_set(verdict, EPROTONOSUPPORT,
+			"the app has DPDK %u.%02u.%u, pmdscope-pdump %s: install the one of its version",
+			head->version >> 24, head->version >> 16 & 0xff, head->version >> 8 & 0xff,
+			rte_version() + strcspn(rte_version(), "0123456789"));
+}
+
+static int
+check_config(const struct app *app, struct verdict *verdict)
+{
+	char path[PATH_MAX + 8];
+	struct config_head head;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return verdict_set(verdict, ENOENT,
+				"no shared memory: restart the app without --in-memory, --no-shconf");
+	if (fd < 0)
+		return verdict_set(verdict, errno,
+				"the app's shared memory: %s; run as root or the app's user",
+				strerror(errno));
+	n = pread(fd, &head, sizeof(head), 0);
+	close(fd);
+	if (n != sizeof(head) || head.magic != RTE_MAGIC)
+		return verdict_set(
+				verdict, EAGAIN, "the app has not finished its start; try again");
+	return check_version(&head, verdict);
+}
+
+int
+app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *verdict)
+{
+	char path[PATH_MAX + 16];
+
+	*app = (struct app){ .pid = pid, .file_prefix = file_prefix };
+	app->start = app_process_start(pid);
+	if (app->start == 0)
+		return verdict_set(verdict, ESRCH, "there is no process %d", (int)pid);
+	if (find_runtime_dir(app, verdict) < 0 || check_config(app, verdict) < 0)
+		return -1;
+	snprintf(path, sizeof(path), "%s/hugepage_info", app->runtime_dir);
+	if (access(path, R_OK) < 0)
+		return verdict_set(verdict, errno,
+				"its memory is not shared: restart the app without --no-huge");
+	return 0;
+}
+
+bool
+app_alive(const struct app *app)
+{
+	return app_process_start(app->pid) == app->start;
+}
+
+/* Does a process still listen behind its socket? */
+static bool
+answers(const char *dir, const char *name)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const int len = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", dir, name);
+	bool alive;
+	int fd;
+
+	if (len < 0 || (size_t)len >= sizeof(addr.sun_path))
+		return true;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return true;
+	alive = connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) == 0 ||
+		errno != ECONNREFUSED;
+	close(fd);
+	return alive;
+}
+
+pid_t
+app_find_secondary(const struct app *app, pid_t ours)
+{
+	DIR *dir = opendir(app->runtime_dir);
+	const struct dirent *entry;
+	pid_t found = 0;
+	int pid;
+
+	while (dir != NULL && found == 0 && (entry = readdir(dir)) != NULL)
+		if (sscanf(entry->d_name, MP_SOCKET "%d_", &pid) == 1 && pid != ours &&
+				answers(app->runtime_dir, entry->d_name))
+			found = pid;
+	if (dir != NULL)
+		closedir(dir);
+	return found;
+}
+
+static bool
+ends_with(const char *s, const char *end)
+{
+	return strlen(s) >= strlen(end) && strcmp(s + strlen(s) - strlen(end), end) == 0;
+}
+
+void
+app_sweep(const struct app *app, pid_t dead)
+{
+	char fbarray[32], socket_name[32];
+	DIR *dir = opendir(app->runtime_dir);
+	const struct dirent *entry;
+
+	if (dir == NULL)
+		return;
+	snprintf(socket_name, sizeof(socket_name), MP_SOCKET "%d_", (int)dead);
+	snprintf(fbarray, sizeof(fbarray), "_%d", (int)dead);
+	while ((entry = readdir(dir)) != NULL)
+		if (strncmp(entry->d_name, socket_name, strlen(socket_name)) == 0 ||
+				(strncmp(entry->d_name, "fbarray_", strlen("fbarray_")) == 0 &&
+						ends_with(entry->d_name, fbarray)))
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_APP_H
+#define PDUMP_APP_H
+
+/* The app as the kernel and its own files show it, without the EAL. */
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "verdict.h"
+
+struct app {
+	pid_t pid;
+	uint64_t start; /* Of the process, in clock ticks since boot; tells pids apart. */
+	const char *file_prefix;
+	char runtime_dir[PATH_MAX];
+};
+
+/* When a process started; 0 when there is none. */
+uint64_t app_process_start(pid_t pid);
+
+/*
+ * Find the app and look whether a secondary process can work on it at all: shared
+ * configuration, version, hugepages. 0, or -1 with the verdict.
+ */
+int app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *verdict);
+
+bool app_alive(const struct app *app);
+
+/* A live secondary process of the app that is not one of ours; 0 when there is none. */
+pid_t app_find_secondary(const struct app *app, pid_t ours);
+
+/* Remove what a secondary process of ours that is dead left in the runtime directory. */
+void app_sweep(const struct app *app, pid_t dead);
+
+#endif /* PDUMP_APP_H */

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_mempool.h>
+#include <rte_stack.h>
+
+#include "arena.h"
+
+/* Of everything in the memzone; nobody looks it up. */
+#define NAME "pmdscope"
+/* Of one lcore of the app, so that it takes from the pool once for many packets. */
+#define CACHE_SIZE 64
+/* As rte_mempool.c has it; what a cache may hold is part of its contract with ops. */
+#define CACHE_FLUSHTHRESH(size) ((size)*3 / 2)
+#define MBUFS_MIN 511U
+/* Segments that are put back at once. */
+#define PUT_MAX 512
+
+const char *const arena_ops_names[ARENA_NB_BACKINGS] = {
+	[ARENA_LF_STACK] = "lf_stack",
+	[ARENA_RING] = "ring_mp_mc",
+};
+
+/* Where things are in the memzone, by offset. */
+struct layout {
+	size_t pool_bytes;
+	size_t backing;
+	size_t objects;
+	size_t object_bytes;
+	struct rte_mempool_objsz object;
+	size_t rings;
+	size_t ring_bytes;
+	size_t end;
+};
+
+/* Every ring holds the whole pool, so that the app never fails to enqueue half a burst. */
+static unsigned int
+ring_slots(unsigned int nb_mbufs)
+{
+	return rte_align32pow2(nb_mbufs + 1);
+}
+
+static size_t
+backing_bytes(enum arena_backing backing, unsigned int nb_mbufs)
+{
+	if (backing == ARENA_RING)
+		return (size_t)rte_ring_get_memsize(ring_slots(nb_mbufs));
+	/* Two lines more keep the prefetcher of the next line off the neighbour. */
+	return sizeof(struct rte_stack) + nb_mbufs * sizeof(struct rte_stack_lf_elem) +
+	       2 * RTE_CACHE_LINE_SIZE;
+}
+
+static void
+lay_out(struct layout *l, enum arena_backing backing, unsigned int nb_mbufs, unsigned int nb_rings)
+{
+	struct rte_mempool *none = NULL;
+
+	/* The header ends with the private data of a pool of mbufs. */
+	l->pool_bytes = RTE_ALIGN_CEIL(
+			(size_t)RTE_MEMPOOL_HEADER_SIZE(none, CACHE_SIZE) +
+					RTE_ALIGN_CEIL(sizeof(struct rte_pktmbuf_pool_private),
+							RTE_MEMPOOL_ALIGN),
+			RTE_CACHE_LINE_SIZE);
+	l->backing = l->pool_bytes;
+	l->objects = RTE_ALIGN_CEIL(
+			l->backing + backing_bytes(backing, nb_mbufs), RTE_CACHE_LINE_SIZE);
+	l->object_bytes = rte_mempool_calc_obj_size(
+			sizeof(struct rte_mbuf) + RTE_MBUF_DEFAULT_BUF_SIZE, 0, &l->object);
+	l->rings = RTE_ALIGN_CEIL(l->objects + nb_mbufs * l->object_bytes, RTE_CACHE_LINE_SIZE);
+	l->ring_bytes = RTE_ALIGN_CEIL(
+			(size_t)rte_ring_get_memsize(ring_slots(nb_mbufs)), RTE_CACHE_LINE_SIZE);
+	l->end = l->rings + nb_rings * l->ring_bytes;
+}
+
+static void
+init_lf_stack(struct rte_stack *stack, unsigned int nb_mbufs)
+{
+	unsigned int i;
+
+	memset(stack, 0, sizeof(*stack));
+	snprintf(stack->name, sizeof(stack->name), NAME);
+	stack->capacity = nb_mbufs;
+	stack->flags = RTE_STACK_F_LF;
+	for (i = 0; i < nb_mbufs; i++) {
+		struct rte_stack_lf_elem *elem = &stack->stack_lf.elems[i];
+
+		__rte_stack_lf_push_elems(&stack->stack_lf.free, elem, elem, 1);
+	}
+}
+
+static void
+init_pool(struct arena *arena, const struct layout *l, int ops_index, unsigned int nb_mbufs)
+{
+	const struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = RTE_MBUF_DEFAULT_BUF_SIZE,
+	};
+	struct rte_mempool *mp = arena->zone->addr;
+	unsigned int lcore;
+
+	memset(mp, 0, l->pool_bytes);
+	snprintf(mp->name, sizeof(mp->name), NAME);
+	mp->mz = arena->zone;
+	mp->flags = RTE_MEMPOOL_F_NON_IO;
+	mp->socket_id = arena->zone->socket_id;
+	mp->size = nb_mbufs;
+	mp->cache_size = CACHE_SIZE;
+	mp->elt_size = l->object.elt_size;
+	mp->header_size = l->object.header_size;
+	mp->trailer_size = l->object.trailer_size;
+	mp->private_data_size = RTE_ALIGN_CEIL(sizeof(private), RTE_MEMPOOL_ALIGN);
+	mp->ops_index = ops_index;
+	mp->pool_data = RTE_PTR_ADD(mp, l->backing);
+	mp->local_cache = RTE_PTR_ADD(mp, RTE_MEMPOOL_HEADER_SIZE(mp, 0));
+	STAILQ_INIT(&mp->elt_list);
+	STAILQ_INIT(&mp->mem_list);
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+		mp->local_cache[lcore].size = CACHE_SIZE;
+		mp->local_cache[lcore].flushthresh = CACHE_FLUSHTHRESH(CACHE_SIZE);
+	}
+	memcpy(rte_mempool_get_priv(mp), &private, sizeof(private));
+	arena->pool = mp;
+}
+
+static void
+put_objects(const struct arena *arena, void *const *objects, unsigned int n)
+{
+	if (arena->backing == ARENA_LF_STACK)
+		rte_stack_push(arena->pool->pool_data, objects, n);
+	else
+		rte_ring_mp_enqueue_bulk(arena->pool->pool_data, objects, n, NULL);
+}
+
+/* No device ever sees these mbufs, so their bus addresses stay unknown. */
+static void
+populate(const struct arena *arena, const struct layout *l, unsigned int nb_mbufs)
+{
+	struct rte_mempool *mp = arena->pool;
+	struct rte_mempool_objhdr *hdr;
+	unsigned int i;
+	void *object;
+
+	for (i = 0; i < nb_mbufs; i++) {
+		object = RTE_PTR_ADD(mp, l->objects + i * l->object_bytes + l->object.header_size);
+		hdr = rte_mempool_get_header(object);
+		hdr->mp = mp;
+		hdr->iova = RTE_BAD_IOVA;
+		STAILQ_INSERT_TAIL(&mp->elt_list, hdr, next);
+		rte_pktmbuf_init(mp, NULL, object, i);
+		put_objects(arena, &object, 1);
+	}
+	mp->populated_size = nb_mbufs;
+}
+
+/* Memory that the app has, or can get. */
+static const struct rte_memzone *
+reserve(const char *name, struct layout *l, enum arena_backing backing, unsigned int *nb_mbufs,
+		unsigned int nb_rings)
+{
+	const struct rte_memzone *zone;
+
+	for (; *nb_mbufs >= MBUFS_MIN; *nb_mbufs /= 2) {
+		lay_out(l, backing, *nb_mbufs, nb_rings);
+		zone = rte_memzone_reserve(name, l->end, SOCKET_ID_ANY, 0);
+		if (zone != NULL || rte_errno != ENOMEM)
+			return zone;
+	}
+	return NULL;
+}
+
+bool
+arena_create(struct arena *arena, const char *name, enum arena_backing backing, int ops_index,
+		unsigned int nb_mbufs, unsigned int nb_rings)
+{
+	struct layout l;
+	unsigned int i;
+
+	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
+	arena->zone = reserve(name, &l, backing, &nb_mbufs, nb_rings);
+	if (arena->zone == NULL)
+		return false;
+	init_pool(arena, &l, ops_index, nb_mbufs);
+	if (backing == ARENA_LF_STACK)
+		init_lf_stack(arena->pool->pool_data, nb_mbufs);
+	else
+		rte_ring_init(arena->pool->pool_data, NAME, ring_slots(nb_mbufs), 0);
+	populate(arena, &l, nb_mbufs);
+	arena->rings = RTE_PTR_ADD(arena->pool, l.rings);
+	arena->ring_bytes = l.ring_bytes;
+	for (i = 0; i < nb_rings; i++)
+		rte_ring_init(arena_ring(arena, i), NAME, ring_slots(nb_mbufs), 0);
+	return true;
+}
+
+struct rte_ring *
+arena_ring(const struct arena *arena, unsigned int i)
+{
+	return (struct rte_ring *)(arena->rings + i * arena->ring_bytes);
+}
+
+void
+arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
+{
+	void *objects[PUT_MAX];
+	struct rte_mbuf *seg, *next;
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < n; i++) {
+		for (seg = mbufs[i]; seg != NULL; seg = next) {
+			next = seg->next;
+			seg->next = NULL;
+			seg->nb_segs = 1;
+			objects[nb++] = seg;
+			if (nb == PUT_MAX) {
+				put_objects(arena, objects, nb);
+				nb = 0;
+			}
+		}
+	}
+	if (nb > 0)
+		put_objects(arena, objects, nb);
+}
+
+bool
+arena_free(const char *name)
+{
+	const struct rte_memzone *zone = rte_memzone_lookup(name);
+
+	return zone == NULL || rte_memzone_free(zone) == 0;
+}

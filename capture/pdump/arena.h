@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_ARENA_H
+#define PDUMP_ARENA_H
+
+/*
+ * The memory that the app writes its copies into: one memzone with a pool of mbufs and
+ * a ring for every tap. It is in no list of the app (pools, rings, stacks), and so takes one lock
+ * of the app's once to make and once to free.
+ *
+ * The pool is the app's to take from, by the mempool ops of this index in its own table. Here,
+ * where that index may mean other ops, mbufs are only put back, straight onto the stack or ring
+ * behind the pool.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+#include <rte_memzone.h>
+#include <rte_ring.h>
+
+/* What holds the free mbufs of the pool; a name in the app's table of mempool ops. */
+enum arena_backing {
+	ARENA_LF_STACK, /* No kill of ours can stop the app. */
+	ARENA_RING,	/* A kill within an enqueue lets the app's next one wait for ever. */
+	ARENA_NB_BACKINGS,
+};
+
+extern const char *const arena_ops_names[ARENA_NB_BACKINGS];
+
+struct arena {
+	const struct rte_memzone *zone;
+	struct rte_mempool *pool;
+	enum arena_backing backing;
+	unsigned int nb_rings;
+	size_t ring_bytes;
+	uint8_t *rings;
+};
+
+/*
+ * Reserve the memzone and build all in it: at most nb_mbufs mbufs, fewer when memory is short.
+ * False without memory, with rte_errno.
+ */
+bool arena_create(struct arena *arena, const char *name, enum arena_backing backing, int ops_index,
+		unsigned int nb_mbufs, unsigned int nb_rings);
+
+struct rte_ring *arena_ring(const struct arena *arena, unsigned int i);
+
+/* Put back mbufs, with all their segments. */
+void arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n);
+
+/* Free the memzone of this name, if there is one. False when the app refuses. */
+bool arena_free(const char *name);
+
+#endif /* PDUMP_ARENA_H */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_ATTACH_H
+#define PDUMP_ATTACH_H
+
+/* This process as a secondary process of the app. */
+
+#include "options.h"
+#include "state.h"
+#include "verdict.h"
+
+/* Become one, on the CPUs of the options. 0, or -1 with the verdict. */
+int attach(const struct options *options, struct state *state, struct verdict *verdict);
+
+/* Stop being one. */
+void detach(struct state *state);
+
+/* Enable every tap of the state on its ring; those before one that fails stay armed. */
+struct arena;
+int taps_enable(struct state *state, const struct arena *arena, const struct app *app,
+		struct verdict *verdict);
+
+/* Disable every tap that is armed. False when the app does not answer. */
+bool taps_disable(struct state *state);
+
+#endif /* PDUMP_ATTACH_H */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_ELF_SYMBOL_H
+#define PDUMP_ELF_SYMBOL_H
+
+/* Where a 64-bit ELF file defines a symbol. The file is bytes from outside. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_symbol {
+	uint64_t value;	  /* Address as linked. */
+	uint64_t size;	  /* Bytes. */
+	uint64_t bias_of; /* Address, as linked, of the first page that is loaded. */
+};
+
+/*
+ * Look in the dynamic symbols and in those for the debugger. False when the symbol is not defined
+ * there, or the file is no ELF file of this machine.
+ */
+bool elf_symbol_find(const void *file, size_t size, const char *name, struct elf_symbol *symbol);
+
+#endif /* PDUMP_ELF_SYMBOL_H */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_GRACE_H
+#define PDUMP_GRACE_H
+
+/*
+ * Has every thread of the app left the callback that was just removed? Before DPDK 25.11
+ * nothing in the app tells, and memory that a callback still uses must not be freed. A callback
+ * makes no system call and lasts for microseconds of CPU time; so a thread has left it once it
+ * has been seen to sleep, or has run for GRACE_CPU_NS more. Time on the clock proves nothing:
+ * the thread may have been preempted inside.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* CPU time that no burst takes to copy. */
+#define GRACE_CPU_NS 20000000ULL
+#define GRACE_MAX_THREADS 1024U
+
+/* A thread as /proc shows it. */
+struct grace_thread {
+	pid_t tid;
+	char state;	   /* As in stat: R, S, D, T, t, Z, X, I... */
+	uint64_t cpu_ns;   /* Time that it has run. */
+	uint64_t switches; /* Times that it went to sleep by itself. */
+};
+
+struct grace {
+	pid_t pid;
+	unsigned int nb_threads; /* Those that may still be inside. */
+	struct grace_thread threads[GRACE_MAX_THREADS];
+};
+
+/* The parts of a thread's /proc files that matter. False when text is none of them. */
+bool grace_parse(const char *stat, const char *schedstat, const char *status,
+		struct grace_thread *thread);
+
+/* Is a thread that was `before` when the callback was removed, and is `now`, outside of it? */
+bool grace_passed(const struct grace_thread *before, const struct grace_thread *now);
+
+/* Take note of the threads of a process; false when they cannot all be. */
+bool grace_begin(struct grace *grace, pid_t pid);
+
+/* Wait until all have left; false when one did not within two seconds. */
+bool grace_wait(struct grace *grace);
+
+#endif /* PDUMP_GRACE_H */

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * pmdscope-pdump: packets of an app that called rte_pdump_init(), for a process that
+ * speaks the protocol of the capture ring. This process never attaches to the app: it forks those
+ * that do, and cleans up after them.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "app.h"
+#include "arena.h"
+#include "ops_table.h"
+#include "options.h"
+#include "state.h"
+#include "tee_socket.h"
+#include "worker.h"
+
+/* A consumer that sends no request is not waited for. */
+#define REQUEST_MS 2000
+/* Recoveries that may be killed as well. */
+#define RECOVERIES 3
+
+/* Too large for a stack. */
+static struct pmdscope_tee_spec the_spec;
+
+static int
+read_request(int fd, struct pmdscope_tee_spec *spec, struct verdict *verdict)
+{
+	static uint8_t buf[PMDSCOPE_TEE_REQUEST_MAX + 1];
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	ssize_t len;
+	int ret;
+
+	if (poll(&pfd, 1, REQUEST_MS) <= 0)
+		return verdict_set(verdict, ETIMEDOUT, "no request within 2 seconds");
+	len = recv(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_TRUNC);
+	if (len <= 0)
+		return verdict_set(verdict, EPIPE, "no request: %s",
+				len < 0 ? strerror(errno) : "the consumer hung up");
+	ret = pmdscope_tee_request_parse(
+			buf, (size_t)len, spec, verdict->text, sizeof(verdict->text));
+	verdict->error = -ret;
+	if (ret == 0 && spec->leaked)
+		return verdict_set(verdict, ENOTSUP,
+				"lost packets are known to apps with libpmdscope only");
+	return ret < 0 ? -1 : 0;
+}
+
+static void
+add_taps(const struct port *port, const struct pmdscope_tee_spec *spec, uint8_t dir,
+		struct state *state)
+{
+	const unsigned int end = dir == PMDSCOPE_DIR_RX ? port->nb_rxq : port->nb_txq;
+	struct state_tap *tap;
+	unsigned int queue;
+
+	for (queue = 0; queue < end; queue++) {
+		if ((spec->dirs[port->id][queue] & dir) == 0)
+			continue;
+		/* One too many is counted and not stored. */
+		if (state->nb_taps++ >= STATE_MAX_TAPS)
+			continue;
+		tap = &state->taps[state->nb_taps - 1];
+		memcpy(tap->device, port->device, sizeof(tap->device));
+		tap->port = port->id;
+		tap->queue = (uint16_t)queue;
+		tap->dir = dir;
+	}
+}
+
+static int
+select_taps(const struct worker *w, struct verdict *verdict)
+{
+	const struct options *o = w->options;
+	unsigned int i, nb;
+
+	for (i = 0; i < o->nb_ports; i++) {
+		add_taps(&o->ports[i], w->spec, PMDSCOPE_DIR_RX, w->state);
+		add_taps(&o->ports[i], w->spec, PMDSCOPE_DIR_TX, w->state);
+	}
+	nb = w->state->nb_taps;
+	if (nb == 0)
+		return verdict_set(verdict, ENODEV, "the app has no such port or queue");
+	if (nb <= STATE_MAX_TAPS)
+		return 0;
+	w->state->nb_taps = 0;
+	return verdict_set(verdict, E2BIG, "%u queues are more than %u: select some", nb,
+			STATE_MAX_TAPS);
+}
+
+/* Mempool ops that the app and we have in common, the safest first. */
+static int
+choose_ops(struct worker *w, struct verdict *verdict)
+{
+	static struct rte_mempool_ops_table table;
+
+	if (ops_table_read(w->app->pid, &table, verdict) < 0)
+		return -1;
+	for (w->backing = 0; w->backing < ARENA_NB_BACKINGS; w->backing++) {
+		w->ops_index = ops_table_index(&table, arena_ops_names[w->backing]);
+		if (w->ops_index >= 0)
+			break;
+	}
+	if (w->backing == ARENA_LF_STACK)
+		return 0;
+	if (w->backing == ARENA_NB_BACKINGS)
+		return verdict_set(verdict, ENOTSUP, "the app has no mempool ops lf_stack");
+	if (!w->options->force)
+		return verdict_set(verdict, ENOTSUP,
+				"the app lacks mempool ops lf_stack: a kill -9 of us could hang it; link "
+				"librte_mempool_stack or force");
+	snprintf(w->remark, sizeof(w->remark),
+			"the app lacks mempool ops lf_stack: a kill -9 of pmdscope-pdump could hang it");
+	return 0;
+}
+
+/*
+ * Run a worker in a process of its own; its exit code, or -1 when it was killed. Its end of
+ * the pipe hangs up when this process dies, however that may be.
+ */
+static int
+run_worker(struct worker *w, int (*run)(const struct worker *))
+{
+	int status, watchdog[2];
+	pid_t pid;
+
+	if (pipe(watchdog) < 0)
+		return -1;
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		close(watchdog[1]);
+		w->watchdog = watchdog[0];
+		_exit(run(w));
+	}
+	close(watchdog[0]);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	close(watchdog[1]);
+	if (pid < 0)
+		return -1;
+	app_sweep(w->app, pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Undo what a killed worker has left in the app, and close its file. */
+static bool
+recover(struct worker *w, struct state_file *file)
+{
+	unsigned int i;
+	int ret = -1;
+
+	w->state = file->state;
+	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
+		app_sweep(w->app, w->state->worker);
+		ret = run_worker(w, worker_recover);
+	}
+	if (ret == WORKER_DONE || !app_alive(w->app)) {
+		state_remove(file);
+		return true;
+	}
+	state_close(file);
+	return false;
+}
+
+static void
+recover_left(struct worker *w)
+{
+	struct state_file left;
+
+	while (state_find_left(&left, w->app))
+		if (!recover(w, &left))
+			return;
+}
+
+/* The worker was killed, by whomever. */
+static void
+clean_up(struct worker *w, struct state_file *file)
+{
+	const bool accepted = file->state->accepted;
+	const bool clean = recover(w, file);
+
+	pmdscope_tee_send(w->options->fd, accepted ? PMDSCOPE_TEE_END : PMDSCOPE_TEE_REFUSE, EIO,
+			clean ? "pmdscope-pdump was killed; the app has been cleaned up after it"
+			      : "pmdscope-pdump was killed; the next capture cleans up after it");
+}
+
+static int
+capture(const struct options *options, struct verdict *verdict)
+{
+	struct worker w = { .options = options, .spec = &the_spec };
+	struct state_file file;
+	struct app app;
+	int ret;
+
+	w.app = &app;
+	if (read_request(options->fd, w.spec, verdict) < 0 ||
+			app_open(&app, options->pid, options->file_prefix, verdict) < 0 ||
+			choose_ops(&w, verdict) < 0)
+		return -1;
+	recover_left(&w);
+	if (state_create(&file, &app, verdict) < 0)
+		return -1;
+	w.state = file.state;
+	if (select_taps(&w, verdict) < 0) {
+		state_remove(&file);
+		return -1;
+	}
+	ret = run_worker(&w, worker_capture);
+	if (ret < 0)
+		clean_up(&w, &file);
+	else if (ret == WORKER_ABANDONED)
+		state_close(&file);
+	else
+		state_remove(&file);
+	return ret == WORKER_DONE ? 0 : 1;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct verdict verdict = { 0 };
+	struct options options;
+	char why[256];
+	int ret;
+
+	switch (options_parse(argc, argv, &options, why, sizeof(why))) {
+	case OPTIONS_SHOWN:
+		return 0;
+	case OPTIONS_WRONG:
+		complain("%s; see --help", why);
+		return 2;
+	case OPTIONS_RUN:
+		break;
+	}
+	/* A terminal's ^C is for the consumer, which ends us by closing its socket. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	ret = capture(&options, &verdict);
+	if (ret < 0) {
+		pmdscope_tee_send(options.fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
+				verdict.text);
+		complain("%s", verdict.text);
+		return 1;
+	}
+	return ret;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_memzone.h>
+#include <rte_pdump.h>
+#include <rte_prefetch.h>
+
+#include "clock.h"
+#include "pump.h"
+#include "tee_ring.h"
+#include "tee_write.h"
+
+#define BURST 256
+#define PDUMP_STATS "rte_pdump_stats"
+
+/* The memzone that librte_pdump of the app counts in. */
+struct pump_counts {
+	struct rte_pdump_stats rx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
+	struct rte_pdump_stats tx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
+};
+
+static uint64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+int
+pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state,
+		struct verdict *verdict)
+{
+	const char *step;
+
+	pump->spec = spec;
+	pump->state = state;
+	pmdscope_clock_start();
+	pump->producer.ring = pmdscope_tee_ring_create(PUMP_LCORE, spec->ring_size, spec->snaplen,
+			PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
+			&step);
+	if (pump->producer.ring == NULL)
+		return verdict_set(verdict, errno, "capture ring: %s: %s", step, strerror(errno));
+	return 0;
+}
+
+static uint64_t
+lost_so_far(const struct pump *pump, const struct state_tap *tap)
+{
+	const struct rte_pdump_stats *stats;
+
+	if (pump->counts == NULL)
+		return 0;
+	stats = tap->dir == PMDSCOPE_DIR_RX ? &pump->counts->rx[tap->port][tap->queue]
+					    : &pump->counts->tx[tap->port][tap->queue];
+	return __atomic_load_n(&stats->nombuf, __ATOMIC_RELAXED) +
+	       __atomic_load_n(&stats->ringfull, __ATOMIC_RELAXED);
+}
+
+/* The app sets its counts to zero when it enables a tap. */
+void
+pump_start(struct pump *pump)
+{
+	const struct rte_memzone *zone = rte_memzone_lookup(PDUMP_STATS);
+	unsigned int i;
+
+	if (zone != NULL && zone->len >= sizeof(*pump->counts))
+		pump->counts = zone->addr;
+	for (i = 0; i < pump->state->nb_taps; i++)
+		pump->losses[i].seen = lost_so_far(pump, &pump->state->taps[i]);
+}
+
+/* Packets that the app had no mbuf for, as drops in front of the next packet of their port. */
+static void
+take_losses(struct pump *pump, unsigned int i)
+{
+	const struct state_tap *tap = &pump->state->taps[i];
+	struct pmdscope_tee_producer *p = &pump->producer;
+	const uint64_t lost = lost_so_far(pump, tap);
+	const uint64_t n = lost - pump->losses[i].seen;
+	struct delta d = { .head = p->head };
+	const uint8_t full = p->full;
+
+	pump->losses[i].seen = lost;
+	/* Less than before: another tool has begun anew on this queue. */
+	if (n == 0 || n > UINT32_MAX)
+		return;
+	d.count[DROPPED] = (uint32_t)n;
+	p->gap[tap->port] = (uint32_t)RTE_MIN(p->gap[tap->port] + n, UINT32_MAX);
+	publish(p, p->ring, tap->port, &d);
+	p->full = full; /* It is the app's pool that was empty. */
+}
+
+static void
+copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkts, unsigned int n)
+{
+	struct pmdscope_tee_producer *p = &pump->producer;
+	const struct pmdscope_tee_ring *ring =
+			pmdscope_tee_accept_tail(p, p->ring) ? p->ring : NULL;
+	const struct origin o = {
+		.tsc = rte_rdtsc(),
+		.port = tap->port,
+		.queue = tap->queue,
+		.dir = tap->dir,
+		.flags = tap->dir == PMDSCOPE_DIR_TX ? PMDSCOPE_RECORD_F_ATTEMPT : 0,
+	};
+	struct delta d = { .head = p->head };
+	enum fate fate;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		if (i + 1 < n)
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
+		fate = copy_packet(pump->spec, p, ring, &o, pkts[i], &d.head);
+		settle_fate(p, pump->spec->sample, o.port, fate, &d);
+	}
+	publish(p, p->ring, o.port, &d);
+}
+
+unsigned int
+pump_round(struct pump *pump)
+{
+	struct rte_mbuf *pkts[BURST];
+	unsigned int i, n, sum = 0;
+
+	for (i = 0; i < pump->state->nb_taps; i++) {
+		n = rte_ring_dequeue_burst(arena_ring(&pump->arena, i), (void **)pkts, BURST, NULL);
+		if (n == 0)
+			continue;
+		take_losses(pump, i);
+		copy_burst(pump, &pump->state->taps[i], pkts, n);
+		arena_put(&pump->arena, pkts, n);
+		sum += n;
+	}
+	return sum;
+}
+
+/* A full ring whose tail stands still. */
+static bool
+lease_expired(struct pump *pump)
+{
+	const struct pmdscope_tee_producer *p = &pump->producer;
+	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
+	const uint64_t now = now_ms();
+
+	if (!p->full || tail != pump->still_tail || tail == p->head) {
+		pump->still_tail = tail;
+		pump->still_since_ms = 0;
+		return false;
+	}
+	if (pump->still_since_ms == 0)
+		pump->still_since_ms = now;
+	return now - pump->still_since_ms >= pump->spec->lease_ms;
+}
+
+int
+pump_tick(struct pump *pump, struct verdict *verdict)
+{
+	unsigned int i;
+
+	for (i = 0; i < pump->state->nb_taps; i++)
+		take_losses(pump, i);
+	pmdscope_clock_tick();
+	pmdscope_tee_ring_anchor(pump->producer.ring);
+	if (pump->producer.broken)
+		return verdict_set(verdict, EPROTO, "the consumer's tail went back or beyond head");
+	if (lease_expired(pump))
+		return verdict_set(verdict, ETIMEDOUT, "a full ring was not read for %u ms",
+				pump->spec->lease_ms);
+	return 0;
+}

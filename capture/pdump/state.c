@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "state.h"
+
+#define MAGIC 0x53444d50U /* "PMDS" */
+#define PREFIX "pmdscope-pdump."
+
+static bool
+map(struct state_file *file)
+{
+	void *addr = mmap(NULL, sizeof(*file->state), PROT_READ | PROT_WRITE, MAP_SHARED, file->fd,
+			0);
+
+	file->state = addr != MAP_FAILED ? addr : NULL;
+	return file->state != NULL;
+}
+
+int
+state_create(struct state_file *file, const struct app *app, struct verdict *verdict)
+{
+	const pid_t pid = getpid();
+
+	snprintf(file->path, sizeof(file->path), "%.*s/" PREFIX "%d",
+			(int)(sizeof(file->path) - NAME_MAX), app->runtime_dir, (int)pid);
+	file->state = NULL;
+	unlink(file->path);
+	file->fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	/* Locked before it has a size: until then it is of no use to anybody. */
+	if (file->fd < 0 || flock(file->fd, LOCK_EX | LOCK_NB) < 0 ||
+			posix_fallocate(file->fd, 0, sizeof(*file->state)) != 0 || !map(file)) {
+		complain("%s: %s", file->path, strerror(errno));
+		if (file->fd >= 0)
+			state_remove(file);
+		return verdict_set(verdict, EIO,
+				"cannot write to the app's runtime directory; run as its user or root");
+	}
+	file->state->app_pid = app->pid;
+	file->state->app_start = app->start;
+	snprintf(file->state->zone, sizeof(file->state->zone), "pmdscope_%d_%llx", (int)pid,
+			(unsigned long long)app_process_start(pid));
+	file->state->size = sizeof(*file->state);
+	file->state->magic = MAGIC;
+	return 0;
+}
+
+/* As this program writes it, and of this app. */
+static bool
+is_valid(const struct state_file *file, const struct app *app)
+{
+	const struct state *s = file->state;
+
+	return s->magic == MAGIC && s->size == sizeof(*s) && s->app_pid == app->pid &&
+	       s->app_start == app->start && s->nb_taps <= STATE_MAX_TAPS &&
+	       memchr(s->zone, '\0', sizeof(s->zone)) != NULL;
+}
+
+static bool
+open_left(struct state_file *file, const struct app *app)
+{
+	struct stat st;
+
+	file->state = NULL;
+	file->fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (file->fd < 0)
+		return false;
+	if (flock(file->fd, LOCK_EX | LOCK_NB) < 0) {
+		state_close(file);
+		return false;
+	}
+	if (fstat(file->fd, &st) == 0 && st.st_size == sizeof(*file->state) && map(file) &&
+			is_valid(file, app))
+		return true;
+	state_remove(file);
+	return false;
+}
+
+bool
+state_find_left(struct state_file *file, const struct app *app)
+{
+	DIR *dir = opendir(app->runtime_dir);
+	const struct dirent *entry;
+	bool found = false;
+
+	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
+			continue;
+		snprintf(file->path, sizeof(file->path), "%.*s/%s",
+				(int)(sizeof(file->path) - NAME_MAX - 2), app->runtime_dir,
+				entry->d_name);
+		found = open_left(file, app);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return found;
+}
+
+void
+state_close(struct state_file *file)
+{
+	if (file->state != NULL)
+		munmap(file->state, sizeof(*file->state));
+	close(file->fd);
+	file->state = NULL;
+}
+
+void
+state_remove(struct state_file *file)
+{
+	unlink(file->path);
+	state_close(file);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+
+#include "arena.h"
+#include "attach.h"
+#include "grace.h"
+#include "pump.h"
+#include "tee_socket.h"
+#include "worker.h"
+
+/* Mbufs that the app may be ahead of us: a good half millisecond at 14 Mpps. */
+#define NB_MBUFS 8191U
+/* How long to sleep when a round found nothing, at least and at most. */
+#define SLEEP_MIN_NS 10000L
+#define SLEEP_MAX_NS 100000L
+/* How often to look at everything but packets. */
+#define TICK_MS 20
+
+static volatile sig_atomic_t terminated;
+
+static void
+on_term(int sig)
+{
+	(void)sig;
+	terminated = 1;
+}
+
+/* What the capture ends by. */
+enum event {
+	NOTHING,
+	CONSUMER_GONE,
+	APP_GONE,
+	TOLD_TO_END,
+};
+
+struct capture {
+	const struct worker *worker;
+	struct pump *pump;
+	int app_fd; /* pidfd; -1 where the kernel has none. */
+};
+
+/* Room for spec and gaps of all ports; too large for a stack. */
+static struct pump the_pump;
+
+static enum event
+look_around(const struct capture *c, struct verdict *verdict)
+{
+	struct pollfd fds[] = {
+		{ .fd = c->worker->options->fd, .events = POLLIN | POLLRDHUP },
+		{ .fd = c->worker->watchdog, .events = 0 },
+		{ .fd = c->app_fd, .events = POLLIN },
+	};
+
+	if (poll(fds, RTE_DIM(fds), 0) < 0)
+		return NOTHING;
+	if (fds[2].revents != 0 || (c->app_fd < 0 && !app_alive(c->worker->app))) {
+		verdict_set(verdict, ESHUTDOWN, "the app has ended");
+		return APP_GONE;
+	}
+	if ((fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
+		return CONSUMER_GONE;
+	if ((fds[0].revents & POLLIN) != 0) {
+		verdict_set(verdict, EPROTO, "a second message from the consumer");
+		return TOLD_TO_END;
+	}
+	if (fds[1].revents != 0) {
+		verdict_set(verdict, ECANCELED, "the watchdog of this capture was killed");
+		return TOLD_TO_END;
+	}
+	if (terminated) {
+		verdict_set(verdict, ECANCELED, "pmdscope-pdump was told to end");
+		return TOLD_TO_END;
+	}
+	return NOTHING;
+}
+
+static enum event
+run(const struct capture *c, struct verdict *verdict)
+{
+	const uint64_t tick = rte_get_tsc_hz() * TICK_MS / 1000;
+	struct timespec pause = { .tv_nsec = SLEEP_MIN_NS };
+	uint64_t next = 0;
+	enum event event;
+
+	for (;;) {
+		if (pump_round(c->pump) != 0) {
+			pause.tv_nsec = SLEEP_MIN_NS;
+		} else {
+			nanosleep(&pause, NULL);
+			pause.tv_nsec = RTE_MIN(2 * pause.tv_nsec, SLEEP_MAX_NS);
+		}
+		if (rte_rdtsc() < next)
+			continue;
+		next = rte_rdtsc() + tick;
+		event = look_around(c, verdict);
+		if (event != NOTHING)
+			return event;
+		if (pump_tick(c->pump, verdict) < 0)
+			return TOLD_TO_END;
+	}
+}
+
+/* Ends in order whatever was begun. */
+static int
+undo(const struct worker *w)
+{
+	struct grace grace;
+	bool ended;
+
+	ended = taps_disable(w->state);
+	if (ended)
+		ended = grace_begin(&grace, w->app->pid) && grace_wait(&grace);
+	if (!ended && app_alive(w->app)) {
+		complain("the app does not run: its capture memory is left for the next run to free");
+		return WORKER_ABANDONED;
+	}
+	state_enter(w->state, STATE_CRITICAL);
+	ended = arena_free(w->state->zone);
+	state_enter(w->state, STATE_INSIDE);
+	detach(w->state);
+	return ended ? WORKER_DONE : WORKER_ABANDONED;
+}
+
+static int
+prepare(const struct capture *c, struct verdict *verdict)
+{
+	const struct worker *w = c->worker;
+	bool made;
+
+	if (pump_open(c->pump, w->spec, w->state, verdict) < 0)
+		return -1;
+	if (rte_memzone_lookup("rte_pdump_stats") == NULL)
+		return verdict_set(verdict, ENOTSUP,
+				"the app did not call rte_pdump_init(); link it with libpmdscope instead");
+	state_enter(w->state, STATE_CRITICAL);
+	made = arena_create(&c->pump->arena, w->state->zone, w->backing, w->ops_index, NB_MBUFS,
+			w->state->nb_taps);
+	state_enter(w->state, STATE_INSIDE);
+	if (!made)
+		return verdict_set(verdict, rte_errno,
+				"no memory in the app for copies (%s): give it more hugepages",
+				rte_strerror(rte_errno));
+	if (taps_enable(w->state, &c->pump->arena, w->app, verdict) < 0)
+		return -1;
+	pump_start(c->pump);
+	return 0;
+}
+
+static int
+accept_consumer(const struct capture *c, struct verdict *verdict)
+{
+	const int fd = c->worker->options->fd;
+
+	if (pmdscope_tee_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), c->worker->remark) < 0 ||
+			pmdscope_tee_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
+		return verdict_set(verdict, EPIPE, "the consumer is gone");
+	c->worker->state->accepted = 1;
+	return 0;
+}
+
+int
+worker_capture(const struct worker *w)
+{
+	const struct sigaction action = { .sa_handler = on_term };
+	struct verdict verdict = { 0 };
+	struct capture c = { .worker = w, .pump = &the_pump };
+	enum event event;
+	int left;
+
+	sigaction(SIGTERM, &action, NULL);
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	c.app_fd = (int)syscall(SYS_pidfd_open, w->app->pid, 0);
+	if (attach(w->options, w->state, &verdict) < 0) {
+		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
+				verdict.text);
+		return WORKER_FAILED;
+	}
+	if (prepare(&c, &verdict) < 0 || accept_consumer(&c, &verdict) < 0) {
+		left = undo(w);
+		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
+				verdict.text);
+		return left == WORKER_DONE ? WORKER_FAILED : left;
+	}
+	event = run(&c, &verdict);
+	/* An app that is dead answers to nothing, and the kernel cleans up. */
+	if (event == APP_GONE) {
+		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
+				verdict.text);
+		return WORKER_DONE;
+	}
+	left = undo(w);
+	if (event == TOLD_TO_END)
+		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
+				verdict.text);
+	return left;
+}
+
+int
+worker_recover(const struct worker *w)
+{
+	struct verdict verdict;
+
+	if (attach(w->options, w->state, &verdict) < 0) {
+		complain("cannot clean up after a killed capture: %s", verdict.text);
+		return WORKER_ABANDONED;
+	}
+	return undo(w);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_WORKER_H
+#define PDUMP_WORKER_H
+
+/* The processes that attach to the app; main.c forks them and watches. */
+
+#include "app.h"
+#include "options.h"
+#include "state.h"
+#include "tee_request.h"
+
+struct worker {
+	const struct options *options;
+	const struct app *app;
+	struct pmdscope_tee_spec *spec;
+	struct state *state;
+	int ops_index;					  /* Of the mempool ops in the app. */
+	int backing;					  /* enum arena_backing that they are. */
+	int watchdog;					  /* Hangs up when the parent dies. */
+	char remark[sizeof(((struct verdict *)0)->text)]; /* For ACCEPT. */
+};
+
+/* Exit codes of workers. */
+enum {
+	WORKER_DONE,	  /* Nothing is left in the app. */
+	WORKER_FAILED,	  /* The same; the consumer has been told why not. */
+	WORKER_ABANDONED, /* Something is left: the app could not be waited for. */
+};
+
+/* Capture until somebody ends it. An exit code. */
+int worker_capture(const struct worker *worker);
+
+/* Undo what a dead capture did. An exit code. */
+int worker_recover(const struct worker *worker);
+
+#endif /* PDUMP_WORKER_H */
