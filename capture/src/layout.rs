@@ -178,7 +178,7 @@ pub struct Anchor {
 pub struct Record {
     /// Bytes of the record with header and padding.
     pub size: u32,
-    /// `RECORD_PACKET`, `RECORD_PAD` or unknown.
+    /// `RECORD_PACKET`, `RECORD_SAMPLE`, `RECORD_PAD` or unknown.
     pub kind: u8,
     /// `DIR_RX` or `DIR_TX`.
     pub dir: u8,
@@ -328,6 +328,27 @@ impl Request {
             out.extend(insn.k.to_ne_bytes());
         }
         Some(out)
+    }
+}
+
+/// What a consumer asks of an app later, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// [`TEE_SAMPLE`].
+    pub kind: u16,
+    /// By kind.
+    pub value: u32,
+}
+
+impl Change {
+    /// The datagram.
+    pub fn encode(self) -> [u8; CHANGE_SIZE] {
+        let mut out = [0; CHANGE_SIZE];
+        out[..4].copy_from_slice(&TEE_MAGIC.to_ne_bytes());
+        out[4..6].copy_from_slice(&VERSION.to_ne_bytes());
+        out[6..8].copy_from_slice(&self.kind.to_ne_bytes());
+        out[8..12].copy_from_slice(&self.value.to_ne_bytes());
+        out
     }
 }
 

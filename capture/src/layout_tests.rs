@@ -19,7 +19,9 @@ const GOLDEN: &[(&str, usize)] = &[
     ("PMDSCOPE_RING_PORTS", RING_PORTS),
     ("PMDSCOPE_RING_F_GAPS", FEATURE_GAPS as usize),
     ("PMDSCOPE_RING_F_PACKET_TSC", FEATURE_PACKET_TSC as usize),
+    ("PMDSCOPE_RING_F_RESAMPLE", FEATURE_RESAMPLE as usize),
     ("PMDSCOPE_RECORD_PACKET", RECORD_PACKET as usize),
+    ("PMDSCOPE_RECORD_SAMPLE", RECORD_SAMPLE as usize),
     ("PMDSCOPE_RECORD_PAD", RECORD_PAD as usize),
     ("PMDSCOPE_DIR_RX", DIR_RX as usize),
     ("PMDSCOPE_DIR_TX", DIR_TX as usize),
@@ -33,6 +35,7 @@ const GOLDEN: &[(&str, usize)] = &[
     ("PMDSCOPE_TEE_ANY", ANY as usize),
     ("PMDSCOPE_TEE_MAX_SELECTS", MAX_SELECTS),
     ("PMDSCOPE_TEE_MAX_INSNS", MAX_INSNS),
+    ("PMDSCOPE_TEE_SAMPLE", TEE_SAMPLE as usize),
     ("PMDSCOPE_TEE_ACCEPT", TEE_ACCEPT as usize),
     ("PMDSCOPE_TEE_REFUSE", TEE_REFUSE as usize),
     ("PMDSCOPE_TEE_RING", TEE_RING as usize),
@@ -82,6 +85,9 @@ const GOLDEN: &[(&str, usize)] = &[
     ("offsetof(struct pmdscope_tee_request, nb_selects)", 24),
     ("offsetof(struct pmdscope_tee_request, nb_insns)", 26),
     ("offsetof(struct pmdscope_tee_request, flags)", 28),
+    ("sizeof(struct pmdscope_tee_change)", CHANGE_SIZE),
+    ("offsetof(struct pmdscope_tee_change, kind)", 6),
+    ("offsetof(struct pmdscope_tee_change, value)", 8),
     ("sizeof(struct pmdscope_tee_message)", MESSAGE_SIZE),
     ("offsetof(struct pmdscope_tee_message, kind)", 6),
     ("offsetof(struct pmdscope_tee_message, value)", 8),
@@ -122,6 +128,14 @@ fn request_is_header_selects_and_instructions() {
     assert_eq!(&bytes[32..40], [3u16, ANY, 3, 0].map(u16::to_ne_bytes).concat());
     assert_eq!(&bytes[40..44], [6u16.to_ne_bytes(), [1, 2]].concat());
     assert_eq!(&bytes[44..], 0x0102_0304_u32.to_ne_bytes());
+}
+
+#[test]
+fn change_is_magic_version_kind_and_value() {
+    let bytes = Change { kind: TEE_SAMPLE, value: 0x0102_0304 }.encode();
+    assert_eq!(&bytes[..4], TEE_MAGIC.to_ne_bytes());
+    assert_eq!(&bytes[4..8], [VERSION.to_ne_bytes(), TEE_SAMPLE.to_ne_bytes()].concat());
+    assert_eq!(&bytes[8..], [0x0102_0304_u32.to_ne_bytes(), [0; 4]].concat());
 }
 
 #[test]

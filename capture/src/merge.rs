@@ -45,8 +45,8 @@ impl Merge {
         self.late
     }
 
-    /// Hands every packet that is next for sure to `each`, with the index of its ring, until `each`
-    /// breaks. Packets after `watermark` stay if a ring is empty, and all if one was not read to its
+    /// Hands every packet that is next for sure to `each`, with the index of its ring and the number of
+    /// packets that it stands for, until `each` breaks. Packets after `watermark` stay if a ring is empty, and all if one was not read to its
     /// next packet.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Merge {
     pub fn drain(
         &mut self,
         watermark: u64,
-        mut each: impl FnMut(usize, &Record, &[u8]) -> ControlFlow<()>,
+        mut each: impl FnMut(usize, &Record, &[u8], u32) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, RecordError> {
         while let Some(run) = self.next_run(watermark)? {
             let Some(lane) = self.lanes.get_mut(run.lane) else { break };
@@ -64,7 +64,7 @@ impl Merge {
                 }
                 self.late += u64::from(record.tsc < self.newest);
                 self.newest = self.newest.max(record.tsc);
-                let flow = each(run.lane, &record, lane.payload(&record));
+                let flow = each(run.lane, &record, lane.payload(&record), lane.weight());
                 lane.skip(record.size);
                 if flow.is_break() {
                     return Ok(flow);
@@ -119,7 +119,7 @@ mod tests {
 
     fn drain(merge: &mut Merge, watermark: u64) -> Vec<(usize, u64)> {
         let mut out = Vec::new();
-        let flow = merge.drain(watermark, |lane, record, payload| {
+        let flow = merge.drain(watermark, |lane, record, payload, _| {
             assert_eq!(payload, [lane as u8]);
             out.push((lane, record.tsc));
             ControlFlow::Continue(())
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_break_leaves_the_rest() {
         let mut merge = merge(&[vec![1, 2, 3]]);
-        let flow = merge.drain(u64::MAX, |_, _, _| ControlFlow::Break(()));
+        let flow = merge.drain(u64::MAX, |_, _, _, _| ControlFlow::Break(()));
         assert_eq!(flow, Ok(ControlFlow::Break(())));
         assert_eq!(drain(&mut merge, u64::MAX), [(0, 2), (0, 3)]);
     }

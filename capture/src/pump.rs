@@ -1,6 +1,7 @@
 //! Runs a capture: moves packets from the rings of one or more apps to a target until told to stop.
 
 mod report;
+mod sampling;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +58,7 @@ pub struct Source {
     pub ports: Vec<Port>,
     /// The armed capture.
     pub session: Session,
-    /// It keeps one packet in this many; 0 and 1 keep all.
+    /// It was asked to keep one packet in this many; 0 and 1 keep all.
     pub sample: u32,
     /// How to go on when the app comes back; `None` gives it up.
     pub reopen: Option<Reopen>,
@@ -111,6 +112,8 @@ struct Lane {
     clock: Option<Clock>,
     anchor_seq: u32,
     opened: Instant,
+    /// Has brought something in the second that runs.
+    fed: bool,
 }
 
 impl Lane {
@@ -145,6 +148,8 @@ enum State {
 struct App {
     source: Source,
     state: State,
+    /// The sampling that it was last asked for.
+    asked: u32,
 }
 
 /// What rings that are gone have counted.
@@ -188,12 +193,19 @@ pub struct Pump {
     past: Past,
     nb_rings: usize,
     ended: Vec<String>,
+    /// The sampling that all apps ought to have; 0 leaves it to their requests.
+    wanted: u32,
+    /// As of [`Report`].
+    sample: u32,
+    fill: f64,
 }
 
 impl Pump {
     /// A capture of sources into a target.
     pub fn new(sources: Vec<Source>, settings: Settings, target: Box<dyn Target>) -> Self {
-        let app = |source| App { source, state: State::Running };
+        let app =
+            |source: Source| App { asked: source.sample.max(1), source, state: State::Running };
+        let sample = sources.iter().map(|source| source.sample).max().unwrap_or_default().max(1);
         let output = Output::new(target, &settings);
         Self {
             apps: sources.into_iter().map(app).collect(),
@@ -204,6 +216,9 @@ impl Pump {
             past: Past::default(),
             nb_rings: 0,
             ended: Vec::new(),
+            wanted: 0,
+            sample,
+            fill: 0.0,
         }
     }
 
@@ -238,7 +253,9 @@ impl Pump {
                 if now >= next_second {
                     next_second = now + SECOND;
                     self.tell_counters();
+                    self.note_sampling();
                     observer.second(&self.report(None));
+                    self.fill = 0.0;
                 }
                 if self.output.done() || self.all_over() {
                     break;
@@ -265,7 +282,7 @@ impl Pump {
         if control.report.swap(false, Ordering::Relaxed) {
             observer.asked(&self.report(None));
         }
-        Ok(())
+        self.resample(control.sample.load(Ordering::Relaxed))
     }
 
     /// Moves what there is, of each ring a part.
@@ -292,7 +309,10 @@ impl Pump {
                 let read = lane.ring.read(most, records);
                 let app = &self.apps[lane.source].source.app;
                 let read = read.map_err(|source| Failure::Ring { app: app.clone(), source })?;
-                taken.add(read, lane.ring.data_size(), records.is_behind());
+                let size = lane.ring.data_size();
+                taken.add(read, size, records.is_behind());
+                lane.fed |= read > 0;
+                self.fill = self.fill.max((read + records.left()) as f64 / f64::from(size));
             }
         }
         Ok(taken)
@@ -301,13 +321,12 @@ impl Pump {
     fn drain(&mut self, watermark: u64) -> Result<(), Failure> {
         let Self { merge, lanes, apps, output, .. } = self;
         let mut written = Ok(());
-        let each = |index: usize, record: &Record, payload: &[u8]| {
+        let each = |index: usize, record: &Record, payload: &[u8], weight: u32| {
             let lane: &Lane = &lanes[index];
             let Some(clock) = &lane.clock else { return ControlFlow::Continue(()) };
             // Only an error is moved: copying the result of every packet takes longer than it looks.
             let source = &apps[lane.source].source;
-            let (lcore, weight) = (lane.ring.lcore(), source.sample.max(1));
-            let arrival = Arrival { record, data: payload, lcore, weight };
+            let arrival = Arrival { record, data: payload, lcore: lane.ring.lcore(), weight };
             match output.packet(lane.source, source, clock, &arrival) {
                 Ok(()) if !output.full() => ControlFlow::Continue(()),
                 result => {
@@ -370,6 +389,7 @@ impl Pump {
             return Ok(());
         };
         (app.source.ports, app.source.session, app.state) = (ports, session, State::Running);
+        app.asked = app.source.sample.max(1);
         self.tell_counters();
         self.retire_lanes(index);
         self.begin(Some(index))?;
@@ -394,10 +414,11 @@ impl Pump {
 
     fn add_ring(&mut self, source: usize, ring: Ring) {
         let snaplen = self.settings.effective_snaplen();
-        self.merge.add(Records::new(ring.consumed(), ring.data_size(), snaplen));
+        let sample = self.apps[source].source.sample;
+        self.merge.add(Records::sampled(ring.consumed(), ring.data_size(), snaplen, sample));
         let opened = Instant::now();
         self.nb_rings += 1;
-        self.lanes.push(Lane { source, ring, clock: None, anchor_seq: 0, opened });
+        self.lanes.push(Lane { source, ring, clock: None, anchor_seq: 0, opened, fed: false });
     }
 
     fn is_running(&self, app: usize) -> bool {
@@ -423,6 +444,7 @@ impl Pump {
         let broken = matches!(result, Err(Failure::Target(_)));
         let swept = if broken || self.output.full() { Ok(()) } else { self.sweep() };
         self.tell_counters();
+        self.note_sampling();
         let finished = self.output.finish().map_err(Failure::from);
         result.and(swept).and(finished)
     }
@@ -462,6 +484,9 @@ impl Pump {
             dropped: dropped.into_iter().collect(),
             unwritten: if closed { 0 } else { progress.lost + untimed },
             late: self.merge.late(),
+            sample: self.sample,
+            fixed: self.fixed(),
+            fill: self.fill,
             nb_rings: self.nb_rings,
             ended: self.ended.clone(),
             progress,

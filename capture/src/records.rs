@@ -4,7 +4,8 @@
 #![allow(clippy::inline_always)]
 
 use crate::layout::{
-    LEAK_SIZE, Leak, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SIZE, RING_ALIGN, Record,
+    LEAK_SIZE, Leak, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SAMPLE, RECORD_SIZE,
+    RING_ALIGN, Record,
 };
 
 /// How a record breaks the rules of the ring.
@@ -56,13 +57,29 @@ pub struct Records {
     kind: u8,
     /// Bytes before the packet.
     head: usize,
+    /// Packets that one stands for, from the last marker on.
+    weight: u32,
 }
 
 impl Records {
     /// A stream that starts at a position of a ring of `data_size` bytes, a power of two.
     pub fn new(position: u64, data_size: u32, snaplen: u32) -> Self {
-        let (kind, head) = (RECORD_PACKET, RECORD_SIZE);
-        Self { bytes: Vec::new(), read: 0, left: 0, position, data_size, snaplen, kind, head }
+        Self {
+            bytes: Vec::new(),
+            read: 0,
+            left: 0,
+            position,
+            data_size,
+            snaplen,
+            kind: RECORD_PACKET,
+            head: RECORD_SIZE,
+            weight: 1,
+        }
+    }
+
+    /// As [`Records::new`], of a ring that begins with one packet in so many; 0 and 1 are all.
+    pub fn sampled(position: u64, data_size: u32, snaplen: u32, sample: u32) -> Self {
+        Self { weight: sample.max(1), ..Self::new(position, data_size, snaplen) }
     }
 
     /// As [`Records::new`], for lost mbufs instead of captured packets.
@@ -76,9 +93,20 @@ impl Records {
         self.bytes.len() - self.read
     }
 
+    /// Packets that the one which [`Records::peek`] returned stands for. Where that returned none, those
+    /// that the one before stood for, or that a later one is to stand for.
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
     /// How many bytes were published behind those that were put in.
     pub fn set_left(&mut self, left: usize) {
         self.left = left;
+    }
+
+    /// Bytes that were published behind those that were put in.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// More was published than was put in.
@@ -100,7 +128,7 @@ impl Records {
     }
 
     /// The next record, without taking it; `None` when there is no whole one. Padding and other types
-    /// are passed over.
+    /// are passed over, markers of the sampling once they are obeyed.
     ///
     /// # Errors
     /// When the bytes are no valid record.
@@ -113,6 +141,9 @@ impl Records {
             }
             if kind == self.kind {
                 return self.check_packet(size).map(Some);
+            }
+            if kind == RECORD_SAMPLE && self.kind == RECORD_PACKET {
+                self.weight = self.parse(size)?.len.max(1);
             }
             self.skip(size);
         }
@@ -157,12 +188,16 @@ impl Records {
     }
 
     #[inline(always)]
+    fn parse(&self, size: u32) -> Result<Record, RecordError> {
+        let (position, room) = (self.position, self.pending());
+        let header = self.bytes[self.read..].first_chunk();
+        header.map(Record::parse).ok_or(RecordError::Bounds { position, size, room })
+    }
+
+    #[inline(always)]
     fn check_packet(&self, size: u32) -> Result<Record, RecordError> {
         let position = self.position;
-        let room = self.pending();
-        let header = self.bytes[self.read..].first_chunk();
-        let record =
-            header.map(Record::parse).ok_or(RecordError::Bounds { position, size, room })?;
+        let record = self.parse(size)?;
         let Record { caplen, len, .. } = record;
         let most = size.checked_sub(self.head as u32);
         if most.is_none_or(|most| caplen > most) || caplen > self.snaplen || caplen > len {

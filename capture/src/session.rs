@@ -13,8 +13,8 @@ use rustix::net::{
 };
 
 use crate::layout::{
-    MAX_INSNS, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END, TEE_REFUSE,
-    TEE_RING,
+    Change, MAX_INSNS, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END,
+    TEE_REFUSE, TEE_RING, TEE_SAMPLE,
 };
 use crate::ring::{Ring, RingError};
 
@@ -84,6 +84,7 @@ pub enum Event {
 pub struct Session {
     socket: OwnedFd,
     id: u32,
+    resamples: Option<bool>,
 }
 
 impl Session {
@@ -95,10 +96,34 @@ impl Session {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
         let deadline = Instant::now() + timeout;
         let socket = connect(path, deadline, timeout)?;
-        rustix::net::send(&socket, &datagram, SendFlags::NOSIGNAL)?;
+        Self::ask(socket, &datagram, deadline, timeout)
+    }
+
+    /// Asks over a connected `SOCK_SEQPACKET` socket and waits for the answer.
+    ///
+    /// # Errors
+    /// When the other side refuses, closes, or does not answer within `timeout`.
+    pub fn over(
+        socket: OwnedFd,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<Self, SessionError> {
+        let datagram = request.encode().ok_or(SessionError::TooLarge)?;
+        Self::ask(socket, &datagram, Instant::now() + timeout, timeout)
+    }
+
+    fn ask(
+        socket: OwnedFd,
+        datagram: &[u8],
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<Self, SessionError> {
+        rustix::net::send(&socket, datagram, SendFlags::NOSIGNAL)?;
         wait_readable(&socket, deadline, timeout)?;
         match receive(&socket)? {
-            Some((Message { kind: TEE_ACCEPT, value, .. }, _)) => Ok(Self { socket, id: value }),
+            Some((Message { kind: TEE_ACCEPT, value, .. }, _)) => {
+                Ok(Self { socket, id: value, resamples: None })
+            }
             Some((Message { kind: TEE_REFUSE, value, text }, _)) => {
                 Err(SessionError::Refused { code: value.cast_signed(), text })
             }
@@ -110,6 +135,30 @@ impl Session {
     /// The number that the app gave the session.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// The sampling can be changed; `None` before the first ring, which tells.
+    pub fn resamples(&self) -> Option<bool> {
+        self.resamples
+    }
+
+    /// Asks the app to keep one packet in so many from now on; 0 and 1 keep all. Rings tell where that
+    /// begins. False when it was not asked: [`Session::resamples`] says no or does not know yet, the
+    /// app has no ear for it now, or is gone, as the next event will tell. Never blocks.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn resample(&mut self, sample: u32) -> Result<bool, SessionError> {
+        if self.resamples != Some(true) {
+            return Ok(false);
+        }
+        let change = Change { kind: TEE_SAMPLE, value: sample }.encode();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(&self.socket, &change, flags) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::INTR | Errno::PIPE | Errno::CONNRESET) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The next thing that the app has said; `None` when there is nothing. Never blocks.
@@ -124,7 +173,11 @@ impl Session {
             Err(error) => return Err(error),
         };
         match (message.kind, <[OwnedFd; 2]>::try_from(fds)) {
-            (TEE_RING, Ok([data, tail])) => Ok(Some(Event::Ring(Ring::map(data, tail)?))),
+            (TEE_RING, Ok([data, tail])) => {
+                let ring = Ring::map(data, tail)?;
+                self.resamples = Some(self.resamples.unwrap_or(true) && ring.resamples());
+                Ok(Some(Event::Ring(ring)))
+            }
             (TEE_RING, Err(_)) => Err(SessionError::Protocol("a ring without its two descriptors")),
             (TEE_END, _) if matches!(message.value.cast_signed(), 0 | SHUTDOWN) => {
                 Ok(Some(Event::Gone))

@@ -91,6 +91,14 @@ pub struct Report {
     pub unwritten: u64,
     /// Packets published so late that they are out of order.
     pub late: u64,
+    /// One packet in so many is kept now; 1 is all. Where apps or lcores differ, the most that one
+    /// packet stood for in the last second.
+    pub sample: u32,
+    /// Apps that keep their sampling though [`Control::sample`] asks for another, because their library
+    /// is too old to change it.
+    pub fixed: Vec<String>,
+    /// How full the fullest ring was in the last second, 0 to 1.
+    pub fill: f64,
     /// Rings, which is lcores that polled.
     pub nb_rings: usize,
     /// Apps that ended meanwhile, once for each time.

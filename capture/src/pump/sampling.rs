@@ -1,0 +1,46 @@
+//! Sampling that changes while a capture runs.
+
+use super::{Failure, Pump, State};
+
+impl Pump {
+    /// Asks apps for a sampling that they were not asked for yet; 0 leaves it as it is. One that cannot
+    /// be asked now is tried again.
+    pub(super) fn resample(&mut self, sample: u32) -> Result<(), Failure> {
+        if sample == 0 {
+            return Ok(());
+        }
+        self.wanted = sample;
+        for app in &mut self.apps {
+            if !matches!(app.state, State::Running) || app.asked == sample {
+                continue;
+            }
+            match app.source.session.resample(sample) {
+                Ok(true) => app.asked = sample,
+                Ok(false) => {}
+                Err(source) => {
+                    return Err(Failure::Session { app: app.source.app.clone(), source });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the sampling of the rings that have brought something.
+    pub(super) fn note_sampling(&mut self) {
+        let Self { lanes, merge, .. } = self;
+        let fed = lanes.iter_mut().enumerate().filter_map(|(index, lane)| {
+            let fed = std::mem::take(&mut lane.fed);
+            merge.lane(index).filter(|_| fed).map(|records| records.weight())
+        });
+        self.sample = fed.max().unwrap_or(self.sample);
+    }
+
+    /// Apps that cannot be asked for what is wanted.
+    pub(super) fn fixed(&self) -> Vec<String> {
+        let wanted = self.wanted;
+        let differs = |asked: u32| wanted != 0 && asked != wanted;
+        let apps = self.apps.iter().filter(|app| differs(app.asked));
+        let fixed = apps.filter(|app| app.source.session.resamples() == Some(false));
+        fixed.map(|app| app.source.app.clone()).collect()
+    }
+}
