@@ -8,6 +8,7 @@
 // tests cut numbers into bytes.
 #![allow(clippy::cast_possible_truncation)]
 
+pub mod budget;
 pub mod clock;
 pub mod decode;
 pub mod door;

@@ -1,0 +1,219 @@
+//! Sampling that keeps to a budget: as many packets are looked at as a share of one core allows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::pump::{Control, Observer, Report};
+
+/// Share of one core where nothing else is said.
+pub const SHARE: f64 = 0.25;
+/// Most packets that one stands for.
+pub const SAMPLE_MAX: u32 = 65_536;
+
+/// Twice the packets must cost clearly less than the budget before twice the packets are taken.
+const LOW: f64 = 0.4;
+/// A ring that was so full would drop in the next burst.
+const FULL: f64 = 0.75;
+/// Packets a second that no budget is too small for: what is spent on fewer is not spent on packets.
+const FEW: f64 = 1000.0;
+/// Least and longest time between a change and taking more packets again.
+const WAIT_MIN: Duration = Duration::from_secs(2);
+const WAIT_MAX: Duration = Duration::from_secs(64);
+
+/// What looking at packets has cost in some time, and what came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// That time, by the wall clock.
+    pub elapsed: Duration,
+    /// CPU time of the thread that looks at them.
+    pub cpu: Duration,
+    /// Packets looked at.
+    pub looked_at: u64,
+    /// Packets that rings dropped.
+    pub dropped: u64,
+    /// How full the fullest ring was, 0 to 1.
+    pub fill: f64,
+    /// One packet in so many was kept at its end.
+    pub sample: u32,
+}
+
+impl Load {
+    fn per_second(&self, count: f64) -> f64 {
+        count / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    fn busy(&self) -> f64 {
+        self.per_second(self.cpu.as_secs_f64())
+    }
+
+    fn presses(&self) -> bool {
+        self.dropped > 0 || self.fill > FULL
+    }
+
+    /// How many times more packets there were than could be looked at.
+    fn excess(&self) -> f64 {
+        let looked_at = self.looked_at.max(1) as f64;
+        (looked_at + self.dropped as f64) / looked_at
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Fewer,
+    More,
+}
+
+/// Decides how many packets to take, from what the last ones have cost. Knows no clock.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    share: f64,
+    sample: u32,
+    last: Option<Change>,
+    /// Since the last change.
+    since: Duration,
+    /// Grows as long as taking more packets turns out to be too many.
+    wait: Duration,
+}
+
+impl Policy {
+    /// A policy for a share of one core, above 0, that begins with one packet in so many.
+    pub fn new(share: f64, sample: u32) -> Self {
+        let sample = sample.clamp(1, SAMPLE_MAX).next_power_of_two();
+        let share = share.max(f64::MIN_POSITIVE);
+        Self { share, sample, last: None, since: Duration::ZERO, wait: WAIT_MIN }
+    }
+
+    /// One packet in so many is to be kept: a power of two up to [`SAMPLE_MAX`].
+    pub fn sample(&self) -> u32 {
+        self.sample
+    }
+
+    /// Takes note of a load, about once a second, and decides anew.
+    pub fn next(&mut self, load: &Load) -> u32 {
+        let fresh = self.last == Some(Change::Fewer) && self.since.is_zero();
+        self.since += load.elapsed;
+        let factor = self.excess(load, fresh);
+        let sample = self.sample.saturating_mul(factor).min(SAMPLE_MAX);
+        if sample > self.sample {
+            if self.last == Some(Change::More) && self.since <= 2 * self.wait {
+                self.wait = (2 * self.wait).min(WAIT_MAX);
+            }
+            self.change(sample, Change::Fewer);
+        } else if self.sample > 1 && self.has_room(load) && self.since >= self.wait {
+            if self.last == Some(Change::More) {
+                self.wait = WAIT_MIN;
+            }
+            self.change(self.sample / 2, Change::More);
+        }
+        self.sample
+    }
+
+    fn change(&mut self, sample: u32, change: Change) {
+        (self.sample, self.last, self.since) = (sample, Some(change), Duration::ZERO);
+    }
+
+    /// By how much there were too many packets, as a power of two. Right after a change, drops may be
+    /// from before it.
+    fn excess(&self, load: &Load, fresh: bool) -> u32 {
+        if load.sample < self.sample {
+            return 1; // Apps have yet to obey.
+        }
+        let counts = load.per_second(load.looked_at as f64) >= FEW;
+        let over = if counts { load.busy() / self.share } else { 0.0 };
+        let excess = if fresh { 1.0 } else { load.excess() };
+        let presses = load.presses() && !fresh;
+        match (over > 1.0, presses) {
+            (true, _) => power_of_two(over * excess),
+            (false, true) => power_of_two(excess).max(2),
+            (false, false) => 1,
+        }
+    }
+
+    fn has_room(&self, load: &Load) -> bool {
+        let few = 2.0 * load.per_second(load.looked_at as f64) < FEW;
+        !load.presses() && (few || load.busy() < LOW * self.share)
+    }
+}
+
+/// The next one; at most [`SAMPLE_MAX`].
+#[allow(clippy::cast_sign_loss)] // Clamped.
+fn power_of_two(factor: f64) -> u32 {
+    (factor.ceil().clamp(1.0, f64::from(SAMPLE_MAX)) as u32).next_power_of_two()
+}
+
+/// What had been counted at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    wall: Instant,
+    cpu: Duration,
+    looked_at: u64,
+    dropped: u64,
+}
+
+impl Mark {
+    fn of(report: &Report) -> Self {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        Self {
+            wall: Instant::now(),
+            cpu: Duration::try_from(cpu).unwrap_or_default(),
+            looked_at: report.captured,
+            dropped: report.rings.dropped,
+        }
+    }
+}
+
+/// Has apps sample so that looking at their packets keeps to a share of one core.
+///
+/// It is told once a second, by [`Observer::second`], on the thread that runs the capture: the CPU time
+/// of that thread is what counts. The first call only takes note of what was spent before.
+#[derive(Debug)]
+pub struct Budget {
+    share: f64,
+    control: Arc<AtomicU32>,
+    policy: Option<Policy>,
+    last: Option<Mark>,
+}
+
+impl Budget {
+    /// A budget of a share of one core, above 0, for the capture that `control` controls. It begins
+    /// with the sampling that `control` asks for, or else with the one that is in force.
+    pub fn new(share: f64, control: &Control) -> Self {
+        let sample = control.sample.load(Ordering::Relaxed);
+        let policy = (sample != 0).then(|| Policy::new(share, sample));
+        if let Some(policy) = &policy {
+            control.sample.store(policy.sample(), Ordering::Relaxed);
+        }
+        Self { share, control: Arc::clone(&control.sample), policy, last: None }
+    }
+
+    /// Apps are asked to keep one packet in so many. [`Report::sample`] is what they do.
+    pub fn sample(&self) -> u32 {
+        self.policy.as_ref().map_or(1, Policy::sample)
+    }
+}
+
+impl Observer for Budget {
+    fn second(&mut self, report: &Report) {
+        let share = self.share;
+        let policy = self.policy.get_or_insert_with(|| Policy::new(share, report.sample));
+        let now = Mark::of(report);
+        if let Some(last) = self.last.replace(now) {
+            policy.next(&Load {
+                elapsed: now.wall - last.wall,
+                cpu: now.cpu.saturating_sub(last.cpu),
+                looked_at: now.looked_at.saturating_sub(last.looked_at),
+                dropped: now.dropped.saturating_sub(last.dropped),
+                fill: report.fill,
+                sample: report.sample,
+            });
+        }
+        self.control.store(policy.sample(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;
