@@ -4,7 +4,8 @@
 set -eu
 
 packages="dpdk libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
-	libpcap-dev tshark tcpdump python3 clang-format"
+	libpcap-dev tshark tcpdump python3 clang-format
+	libcap-ng0 libunbound8"
 rust_needed=1.88
 
 as_root() {
@@ -57,5 +58,10 @@ rust_is_recent || {
 prometheus=$(dirname "$0")/prometheus.sh
 "$prometheus" || { as_root apt-get update -qq && "$prometheus"; } ||
 	echo "setup: without prometheus the tests of dashboards and alerts cannot run" >&2
+
+# For the tests on an app of others. Its packages would start services, so they are not installed.
+openvswitch=$(dirname "$0")/openvswitch.sh
+"$openvswitch" || { as_root apt-get update -qq && "$openvswitch"; } ||
+	echo "setup: without Open vSwitch the tests on it cannot run" >&2
 
 "$(dirname "$0")/hugepages.sh" reserve
