@@ -6,6 +6,8 @@
 // Every error here is a failed demo or test, and says itself what failed.
 #![allow(clippy::missing_errors_doc)]
 
+pub mod baseline;
+pub mod callbacks;
 pub mod command;
 pub mod disk;
 pub mod exporter;
@@ -20,5 +22,6 @@ pub mod prometheus;
 pub mod scratch;
 pub mod site;
 pub mod spread;
+pub mod telemetry;
 pub mod testpmd;
 pub mod wire;

@@ -136,6 +136,23 @@ pub fn private_bytes(pid: u32) -> Result<u64> {
     Ok(sizes.sum::<u64>() * 1024)
 }
 
+/// Resident memory of a process, bytes; not that in hugepages.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmRSS")
+}
+
+/// The most that its resident memory has ever been, bytes.
+pub fn peak_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmHWM")
+}
+
+fn status_bytes(pid: u32, field: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kib = line.and_then(|size| size.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kib.with_context(|| format!("no {field} of process {pid}"))? * 1024)
+}
+
 fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for range in text.trim().split(',') {

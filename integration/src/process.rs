@@ -1,6 +1,7 @@
 //! One child process that never outlives its owner.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,13 +24,29 @@ pub struct Process {
 impl Process {
     /// Starts `command`; standard output and error go to `<dir>/<name>.log` unless redirected.
     pub fn spawn(name: &str, command: &mut Command, dir: &Path) -> Result<Self> {
+        Self::start(name, command.stdin(Stdio::null()), dir)
+    }
+
+    /// The same for one that takes commands; see [`Self::type_line`].
+    pub fn spawn_with_console(name: &str, command: &mut Command, dir: &Path) -> Result<Self> {
+        Self::start(name, command.stdin(Stdio::piped()), dir)
+    }
+
+    fn start(name: &str, command: &mut Command, dir: &Path) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        command.stdout(out.try_clone()?).stderr(out);
         let child = end_with_parent(command)
             .spawn()
             .with_context(|| format!("start {name}: {}", command.get_program().display()))?;
         Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Types a line into its console.
+    pub fn type_line(&mut self, line: &str) -> Result<()> {
+        let stdin =
+            self.child.stdin.as_mut().with_context(|| format!("{} has no console", self.name))?;
+        writeln!(stdin, "{line}").with_context(|| format!("type {line:?} into {}", self.name))
     }
 
     /// Process id.

@@ -4,12 +4,18 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
+use crate::machine::threads_cpu_ns;
 use crate::process::{Process, wait_until};
 use crate::scratch::Scratch;
+use crate::telemetry;
 
 const START: Duration = Duration::from_secs(30);
+const ANSWER: Duration = Duration::from_secs(10);
+/// Name of the pool that it makes.
+const POOL: &str = "mb_pool_0";
 
 /// One that forwards on one port by itself, and its file-prefix.
 pub fn forwarding(scratch: &Scratch) -> Result<(String, Process)> {
@@ -29,12 +35,127 @@ fn start(scratch: &Scratch, role: &str, eal: &[&str], args: &[&str]) -> Result<(
     command.args(["-l", "0-1", "--no-pci", "--no-huge", "-m", "256", "--file-prefix", &prefix]);
     command.args(eal).args(["--", "--no-mlockall", "--total-num-mbufs=4096"]).args(args);
     let mut testpmd = Process::spawn(role, &mut command, scratch.dir())?;
-    let socket = format!("/var/run/dpdk/{prefix}/dpdk_telemetry.v2");
+    await_telemetry(&mut testpmd, &prefix, "Port statistics")?;
+    Ok((prefix, testpmd))
+}
+
+fn await_telemetry(testpmd: &mut Process, prefix: &str, ready: &str) -> Result<()> {
+    let socket = telemetry::socket(prefix);
     wait_until("testpmd's telemetry", START, || {
         if let Some(status) = testpmd.exited()? {
             bail!("testpmd ended at once ({status}):\n{}", testpmd.output());
         }
-        Ok(fs::exists(&socket)? && testpmd.output().contains("Port statistics"))
+        Ok(fs::exists(&socket)? && testpmd.output().contains(ready))
     })?;
-    Ok((prefix, testpmd))
+    Ok(())
+}
+
+/// One on hugepages, with a console, to which secondary processes can attach.
+pub struct Testpmd {
+    /// The process.
+    pub process: Process,
+    prefix: String,
+}
+
+/// How it is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// Virtual devices.
+    pub devices: &'a [&'a str],
+    /// Further EAL arguments; any about memory take the place of ours.
+    pub eal: &'a [&'a str],
+    /// Further arguments of its own.
+    pub args: &'a [&'a str],
+}
+
+impl Setup<'_> {
+    /// Turns packets of a port that makes them round as fast as it can.
+    pub const FLAT_OUT: Self = Self {
+        devices: &["net_null0"],
+        eal: &[],
+        args: &["--forward-mode=macswap", "--auto-start"],
+    };
+}
+
+impl Testpmd {
+    /// Starts one and waits until its ports are up.
+    pub fn start(scratch: &Scratch, setup: Setup<'_>) -> Result<Self> {
+        let prefix = scratch.prefix("testpmd");
+        // Its output goes to a file, and would else be kept back until there is much of it.
+        let mut command = Command::new("stdbuf");
+        command.args(["-oL", "dpdk-testpmd", "--lcores", "0@0,1@1", "--no-pci"]);
+        command.args(["-m", "128", "--file-prefix", &prefix]).args(setup.eal);
+        for device in setup.devices {
+            command.args(["--vdev", device]);
+        }
+        command.args(["--", "-i", "--no-mlockall", "--total-num-mbufs=8192"]).args(setup.args);
+        let mut process = Process::spawn_with_console(&prefix, &mut command, scratch.dir())?;
+        await_telemetry(&mut process, &prefix, "\nDone\n")?;
+        Ok(Self { process, prefix })
+    }
+
+    /// Its file-prefix: its name for `pmdscope`.
+    pub fn app(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Gives a command and returns what is printed from then until a line has `last` in it.
+    pub fn console(&mut self, command: &str, last: &str) -> Result<String> {
+        let before = self.process.output().len();
+        self.process.type_line(command)?;
+        let mut answer = String::new();
+        wait_until(&format!("testpmd's answer to {command:?}"), ANSWER, || {
+            if let Some(status) = self.process.exited()? {
+                bail!("testpmd ended ({status}):\n{}", self.process.output());
+            }
+            answer = self.process.output().get(before..).unwrap_or_default().to_owned();
+            Ok(answer
+                .lines()
+                .rev()
+                .skip(usize::from(!answer.ends_with('\n')))
+                .any(|line| line.contains(last)))
+        })?;
+        Ok(answer)
+    }
+
+    /// Begins to forward; without `--auto-start`, nothing is received before.
+    pub fn forward(&mut self) -> Result<()> {
+        self.console("start", "TX offloads").map(drop)
+    }
+
+    /// Mbufs of its pool that are in no cache and not in the pool.
+    pub fn mbufs_in_use(&mut self) -> Result<u64> {
+        let dump = self.console(&format!("dump_mempool {POOL}"), "common_pool_count=")?;
+        let field = |name: &str| {
+            let mut lines = dump.lines().rev();
+            let value = lines.find_map(|line| line.trim().strip_prefix(name));
+            value
+                .and_then(|value| value.trim().parse::<u64>().ok())
+                .with_context(|| format!("no {name} in {dump}"))
+        };
+        let available = field("total_cache_count=")? + field("common_pool_count=")?;
+        field("populated_size=")?
+            .checked_sub(available)
+            .with_context(|| format!("too many mbufs: {dump}"))
+    }
+
+    /// Packets that its ports have received, and CPU time of the lcores that forward, nanoseconds.
+    pub fn forwarded(&self) -> Result<(u64, u64)> {
+        let mut packets = 0;
+        for port in self.ports()? {
+            packets +=
+                telemetry::number(&self.prefix, &format!("/ethdev/stats,{port}"), "ipackets")?;
+        }
+        let spent = threads_cpu_ns(self.process.pid(), |name| name.starts_with("rte-worker"))?;
+        Ok((packets, spent))
+    }
+
+    /// Its ports.
+    pub fn ports(&self) -> Result<Vec<u64>> {
+        let list = telemetry::ask(&self.prefix, "/ethdev/list")?;
+        let ports: Vec<_> =
+            list.as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+        ensure!(!ports.is_empty(), "testpmd has no ports: {list}");
+        Ok(ports)
+    }
 }

@@ -1,0 +1,136 @@
+//! What an app is like before anybody attaches to it, and must be like afterwards.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::Value;
+
+use crate::callbacks;
+use crate::machine::resident_bytes;
+use crate::scratch::Scratch;
+use crate::telemetry::ask;
+use crate::testpmd::Testpmd;
+
+/// Over which forwarding is measured.
+const WINDOW: Duration = Duration::from_millis(150);
+/// A hook that stays behind leaves less than a third; neighbours on a CPU's other half take less.
+const RATE_BACK: f64 = 0.7;
+/// How long the app may take to be itself again.
+const SETTLE: Duration = Duration::from_secs(10);
+/// Packets on their way at any moment: a burst on each queue.
+const ON_THEIR_WAY: u64 = 64;
+
+/// An app that forwards, undisturbed.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    /// Packets per nanosecond of CPU time: a CPU that others use too does not count.
+    pub rate: f64,
+    /// Mbufs of the app's pool.
+    pub mbufs_in_use: u64,
+    /// What must be the same to the last bit.
+    pub exact: Exact,
+    /// Memory of the process outside of hugepages.
+    pub resident: u64,
+}
+
+/// What never changes in an app that only forwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exact {
+    /// By port.
+    pub promiscuous: Vec<bool>,
+    /// Names.
+    pub memzones: BTreeSet<String>,
+    /// Size, allocated bytes and allocations of the first heap.
+    pub heap: [u64; 3],
+    /// Files that stand for hugepages of the app.
+    pub hugepages: usize,
+    /// Names of the files in the runtime directory.
+    pub files: BTreeSet<String>,
+    /// Queues with a callback.
+    pub hooks: usize,
+}
+
+impl Baseline {
+    /// Looks at an app that forwards.
+    pub fn take(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Self> {
+        Ok(Self {
+            rate: rate(testpmd)?,
+            mbufs_in_use: testpmd.mbufs_in_use()?,
+            exact: Exact::take(scratch, testpmd)?,
+            resident: resident_bytes(testpmd.process.pid())?,
+        })
+    }
+
+    /// Waits until the app is as it was; an error says what is not.
+    pub fn await_again(&self, scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Duration> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = testpmd.process.exited()? {
+                bail!("testpmd ended ({status}):\n{}", testpmd.process.output());
+            }
+            let now = Self::take(scratch, testpmd)?;
+            match self.compare(&now) {
+                Ok(()) => return Ok(start.elapsed()),
+                Err(error) if start.elapsed() > SETTLE => return Err(error),
+                Err(_) => sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn compare(&self, now: &Self) -> Result<()> {
+        let (was, is) = (&self.exact, &now.exact);
+        ensure!(was == is, "the app was {was:?} and is {is:?}");
+        let (was, is) = (self.mbufs_in_use, now.mbufs_in_use);
+        ensure!(was.abs_diff(is) <= ON_THEIR_WAY, "{was} mbufs in use before, then {is}");
+        let (was, is) = (self.rate, now.rate);
+        ensure!(is > was * RATE_BACK, "{was:.4} packets per ns of CPU before, then {is:.4}");
+        Ok(())
+    }
+}
+
+impl Exact {
+    fn take(scratch: &Scratch, testpmd: &Testpmd) -> Result<Self> {
+        let app = testpmd.app();
+        let ports = testpmd.ports()?;
+        let promiscuous = |port: &u64| {
+            let info = ask(app, &format!("/ethdev/info,{port}"))?;
+            Ok(info["promiscuous"].as_u64() == Some(1))
+        };
+        let heap = ask(app, "/eal/heap_info,0")?;
+        let runtime = fs::read_dir(format!("/var/run/dpdk/{app}"))?;
+        Ok(Self {
+            promiscuous: ports.iter().map(promiscuous).collect::<Result<_>>()?,
+            memzones: memzones(app)?,
+            heap: ["Heap_size", "Alloc_size", "Alloc_count"]
+                .map(|field| heap[field].as_u64().unwrap_or(u64::MAX)),
+            hugepages: scratch.hugepage_files().len(),
+            files: runtime
+                .flatten()
+                .map(|e| e.file_name().to_string_lossy().into_owned())
+                .collect(),
+            hooks: callbacks::hooked(testpmd.process.pid(), u16::try_from(ports.len())?, 1)?,
+        })
+    }
+}
+
+/// Names of an app's memzones.
+pub fn memzones(app: &str) -> Result<BTreeSet<String>> {
+    let list = ask(app, "/eal/memzone_list")?;
+    let ids = list.as_array().into_iter().flatten().filter_map(Value::as_u64);
+    ids.map(|id| {
+        let zone = ask(app, &format!("/eal/memzone_info,{id}"))?;
+        Ok(zone["Name"].as_str().unwrap_or_default().to_owned())
+    })
+    .collect()
+}
+
+fn rate(testpmd: &Testpmd) -> Result<f64> {
+    let (packets, spent) = testpmd.forwarded()?;
+    sleep(WINDOW);
+    let (packets_then, spent_then) = testpmd.forwarded()?;
+    ensure!(spent_then > spent, "no lcore of testpmd has run");
+    Ok((packets_then - packets) as f64 / (spent_then - spent) as f64)
+}
