@@ -17,10 +17,12 @@
 #include <unistd.h>
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "app.h"
 #include "arena.h"
+#include "locks.h"
 #include "ops_table.h"
 #include "options.h"
 #include "state.h"
@@ -31,6 +33,15 @@
 #define REQUEST_MS 2000
 /* Recoveries that may be killed as well. */
 #define RECOVERIES 3
+/*
+ * How long a lock is held by nobody living: where a worker is known to have died inside of
+ * the EAL, where nothing is known, and where another process may be at work.
+ */
+#define ORPHAN_KNOWN_MS 200
+#define ORPHAN_MS 1000
+#define ORPHAN_SHARED_MS 3000
+/* How often to look whether a worker makes progress. */
+#define WATCH_MS 1000
 
 /* Too large for a stack. */
 static struct pmdscope_tee_spec the_spec;
@@ -126,6 +137,32 @@ choose_ops(struct worker *w, struct verdict *verdict)
 	return 0;
 }
 
+/* Release the locks of the dead, so that nobody waits for them. */
+static void
+release_orphans(const struct worker *w, pid_t ours, bool known)
+{
+	unsigned int ms = known ? ORPHAN_KNOWN_MS : ORPHAN_MS;
+
+	if (app_find_secondary(w->app, ours) != 0)
+		ms = ORPHAN_SHARED_MS;
+	locks_repair(w->app, ms);
+}
+
+/* A worker that stays inside of the EAL waits for a lock, or for an app that is stopped. */
+static void
+watch(const struct worker *w, pid_t pid, int *status)
+{
+	const int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+
+	while (pidfd >= 0 && poll(&pfd, 1, WATCH_MS) <= 0)
+		if (__atomic_load_n(&w->state->phase, __ATOMIC_RELAXED) == STATE_CRITICAL)
+			release_orphans(w, pid, false);
+	close(pidfd);
+	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+		;
+}
+
 /*
  * Run a worker in a process of its own; its exit code, or -1 when it was killed. Its end of
  * the pipe hangs up when this process dies, however that may be.
@@ -146,8 +183,8 @@ run_worker(struct worker *w, int (*run)(const struct worker *))
 		_exit(run(w));
 	}
 	close(watchdog[0]);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	if (pid > 0)
+		watch(w, pid, &status);
 	close(watchdog[1]);
 	if (pid < 0)
 		return -1;
@@ -165,6 +202,7 @@ recover(struct worker *w, struct state_file *file)
 	w->state = file->state;
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
+		release_orphans(w, 0, w->state->phase == STATE_CRITICAL);
 		ret = run_worker(w, worker_recover);
 	}
 	if (ret == WORKER_DONE || !app_alive(w->app)) {
@@ -211,6 +249,7 @@ capture(const struct options *options, struct verdict *verdict)
 			choose_ops(&w, verdict) < 0)
 		return -1;
 	recover_left(&w);
+	release_orphans(&w, 0, false);
 	if (state_create(&file, &app, verdict) < 0)
 		return -1;
 	w.state = file.state;

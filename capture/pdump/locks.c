@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <rte_version.h>
+
+#include "locks.h"
+
+#define SAMPLE_MS 5
+
+#ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.07. */
+#define RTE_RWLOCK_WAIT 0
+#endif
+
+bool
+locks_known_layout(const struct locks_config *config, uint64_t size, uint64_t app_addr)
+{
+	return size == sizeof(*config) && config->magic == RTE_MAGIC &&
+	       config->version == RTE_VERSION && app_addr != 0 &&
+	       config->mem_cfg_addr == app_addr && config->legacy_mem <= 1 &&
+	       config->single_file_segments <= 1;
+}
+
+/* The i-th lock. All are 32-bit words that are 0 when free; some have a bit for waiting writers. */
+static uint32_t *
+lock_at(struct locks_config *c, unsigned int i, uint32_t *waiting)
+{
+	*waiting = RTE_RWLOCK_WAIT;
+	switch (i) {
+	case 0:
+		return (uint32_t *)&c->memory_hotplug_lock.cnt;
+	case 1:
+		return (uint32_t *)&c->mlock.cnt;
+	case 2:
+		return (uint32_t *)&c->qlock.cnt;
+	case 3:
+		return (uint32_t *)&c->mplock.cnt;
+	case 4:
+		return (uint32_t *)&c->memzones.rwlock.cnt;
+	default:
+		i -= 5;
+	}
+	if (i < RTE_MAX_MEMSEG_LISTS)
+		return (uint32_t *)&c->memsegs[i].memseg_arr.rwlock.cnt;
+	*waiting = 0;
+	return (uint32_t *)(uintptr_t)&c->heaps[i - RTE_MAX_MEMSEG_LISTS].lock.locked;
+}
+
+unsigned int
+locks_sample(const struct locks_config *config, uint32_t values[LOCKS_MAX])
+{
+	struct locks_config *c = (struct locks_config *)(uintptr_t)config;
+	unsigned int i, held = 0;
+	uint32_t waiting;
+
+	for (i = 0; i < LOCKS_MAX; i++) {
+		const uint32_t *lock = lock_at(c, i, &waiting);
+
+		values[i] = __atomic_load_n(lock, __ATOMIC_RELAXED) & ~waiting;
+		held += values[i] != 0;
+	}
+	return held;
+}
+
+void
+locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX])
+{
+	uint32_t waiting, now;
+	unsigned int i;
+	uint32_t *lock;
+
+	for (i = 0; i < LOCKS_MAX; i++) {
+		lock = lock_at(config, i, &waiting);
+		now = __atomic_load_n(lock, __ATOMIC_RELAXED);
+		while (values[i] != 0 && (now & ~waiting) == values[i] &&
+				!__atomic_compare_exchange_n(lock, &now, now & waiting, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			;
+	}
+}
+
+/* Forget what has been let go of, or taken anew. */
+static unsigned int
+keep_unchanged(uint32_t held[LOCKS_MAX], const uint32_t now[LOCKS_MAX])
+{
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < LOCKS_MAX; i++) {
+		if (held[i] != now[i])
+			held[i] = 0;
+		nb += held[i] != 0;
+	}
+	return nb;
+}
+
+/* Where the app has mapped its configuration; 0 when that cannot be told. */
+static uint64_t
+find_app_mapping(const struct app *app)
+{
+	char path[PATH_MAX + 8], line[PATH_MAX + 128], maps[32];
+	uint64_t addr = 0;
+	struct stat st;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
+	snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)app->pid);
+	f = fopen(maps, "re");
+	if (f == NULL || stat(path, &st) < 0) {
+		if (f != NULL)
+			fclose(f);
+		return 0;
+	}
+	while (addr == 0 && fgets(line, sizeof(line), f) != NULL) {
+		uint64_t start, inode;
+
+		if (sscanf(line, "%" SCNx64 "-%*x %*s %*s %*s %" SCNu64, &start, &inode) == 2 &&
+				inode == st.st_ino && strstr(line, "/config\n") != NULL)
+			addr = start;
+	}
+	fclose(f);
+	return addr;
+}
+
+static struct locks_config *
+map_config(const struct app *app, uint64_t *size)
+{
+	struct locks_config *config;
+	char path[PATH_MAX + 8];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	config = fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(*config)
+				 ? mmap(NULL, sizeof(*config), PROT_READ | PROT_WRITE, MAP_SHARED,
+						   fd, 0)
+				 : MAP_FAILED;
+	close(fd);
+	*size = (uint64_t)st.st_size;
+	return config != MAP_FAILED ? config : NULL;
+}
+
+bool
+locks_repair(const struct app *app, unsigned int ms)
+{
+	const struct timespec pause = { .tv_nsec = SAMPLE_MS * 1000000L };
+	uint32_t held[LOCKS_MAX], now[LOCKS_MAX];
+	struct locks_config *config;
+	unsigned int nb, t;
+	uint64_t size;
+	bool known;
+
+	config = map_config(app, &size);
+	if (config == NULL)
+		return false;
+	known = locks_known_layout(config, size, find_app_mapping(app));
+	nb = known ? locks_sample(config, held) : 0;
+	for (t = 0; nb > 0 && t < ms; t += SAMPLE_MS) {
+		nanosleep(&pause, NULL);
+		locks_sample(config, now);
+		nb = keep_unchanged(held, now);
+	}
+	if (nb > 0) {
+		locks_release(config, held);
+		complain("released %u lock(s) of the app's memory that a killed process held", nb);
+	}
+	munmap(config, sizeof(*config));
+	return known;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_LOCKS_H
+#define PDUMP_LOCKS_H
+
+/*
+ * The locks in the memory that an app shares with its secondary processes. One that is
+ * killed while it holds one leaves it held for ever: the app then stops at its next allocation,
+ * and no other process can attach. No owner is recorded, so a lock counts as orphaned when it
+ * stays held, unchanged, for longer than anybody living holds it.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_config.h>
+#include <rte_eal.h>
+#include <rte_fbarray.h>
+#include <rte_memory.h>
+#include <rte_rwlock.h>
+#include <rte_spinlock.h>
+#include <rte_tailq.h>
+
+#include "app.h"
+
+/* As in malloc_heap.h of the EAL, which does not install it. */
+struct locks_heap {
+	rte_spinlock_t lock;
+	void *free_head[13];
+	void *first, *last;
+	unsigned int alloc_count;
+	unsigned int socket_id;
+	size_t total_size;
+	char name[32];
+} __rte_cache_aligned;
+
+/* As struct rte_mem_config in eal_memcfg.h, from DPDK 21.11 on. */
+struct locks_config {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t nchannel, nrank;
+	rte_rwlock_t mlock, qlock, mplock;
+	rte_spinlock_t tlock;
+	rte_rwlock_t memory_hotplug_lock;
+	uint8_t mp_status;
+	struct rte_fbarray memzones;
+	struct rte_memseg_list memsegs[RTE_MAX_MEMSEG_LISTS];
+	struct rte_tailq_head tailq_head[RTE_MAX_TAILQ];
+	struct locks_heap heaps[RTE_MAX_HEAPS];
+	int next_socket_id;
+	uint64_t mem_cfg_addr;
+	uint32_t legacy_mem, single_file_segments;
+	uint64_t tsc_hz;
+	uint8_t dma_maskbits;
+};
+
+/* Is the file of this size, mapped by the app at this address, laid out like that? */
+bool locks_known_layout(const struct locks_config *config, uint64_t size, uint64_t app_addr);
+
+/* Locks that secondary processes take. */
+#define LOCKS_MAX (5 + RTE_MAX_MEMSEG_LISTS + RTE_MAX_HEAPS)
+
+/* Their values; returns how many are held. Waiting writers do not count as holders. */
+unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOCKS_MAX]);
+
+/* Release the locks that have these values still. */
+void locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX]);
+
+/*
+ * Release what stays held for so many milliseconds. False when something stays held that cannot
+ * be released: the layout is not the one known here.
+ */
+bool locks_repair(const struct app *app, unsigned int ms);
+
+#endif /* PDUMP_LOCKS_H */
