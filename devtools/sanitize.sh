@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-tests='lib-tee_hostile lib-tee_ring lib-tee_server lib-tee_session lib-tee_stress lib-tee_tx'
+tests='lib-tee_hostile lib-tee_ring lib-tee_sample lib-tee_server lib-tee_session lib-tee_stress lib-tee_tx'
 
 # run DIRECTORY TESTS OPTIONS...
 run() {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Any bytes as a capture request: refused with a reason, or within the limits. */
+/* Any bytes as a message of a consumer: refused with a reason, or within the limits. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct pmdscope_tee_spec spec;
 	char why[112] = "";
 	const int ret = pmdscope_tee_request_parse(data, size, &spec, why, sizeof(why));
+	uint32_t sample;
 
+	if (pmdscope_tee_change_parse(data, size, &sample))
+		require(size == sizeof(struct pmdscope_tee_change) && ret < 0);
 	if (ret < 0) {
 		require(why[0] != '\0' && memchr(why, '\0', sizeof(why)) != NULL);
 		return 0;

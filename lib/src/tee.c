@@ -22,7 +22,6 @@ struct pmdscope_tee pmdscope_tee_slots;
 
 /* Records of one capture behind its head, until the NIC has said what it took. */
 struct pending {
-	const struct pmdscope_tee_spec *spec;
 	struct pmdscope_tee_producer *p;
 	const struct pmdscope_tee_ring *ring;
 	uint32_t gap, sample_skip; /* Of the producer, before them. */
@@ -42,18 +41,21 @@ struct pmdscope_tee_offer {
 
 /* Published at once, unless it is to wait. */
 static void
-copy_burst(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p,
+copy_burst(const struct pmdscope_tee_capture *capture, struct pmdscope_tee_producer *p,
 		const struct origin *o, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		struct pending *pending)
 {
+	const uint32_t sample = __atomic_load_n(&capture->sample, __ATOMIC_RELAXED);
 	const struct pmdscope_tee_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
 	const struct pmdscope_tee_ring *writable = pmdscope_tee_accept_tail(p, ring) ? ring : NULL;
-	struct delta d = { .head = p->head };
+	struct delta d = { 0 };
 	enum fate fate;
 	uint16_t i;
 
+	if (unlikely(p->sample != sample) && writable != NULL)
+		resample(p, writable, sample);
+	d.head = p->head;
 	if (pending != NULL) {
-		pending->spec = spec;
 		pending->p = p;
 		pending->ring = ring;
 		pending->gap = p->gap[o->port];
@@ -62,8 +64,8 @@ copy_burst(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p
 	for (i = 0; i < nb_pkts; i++) {
 		if (i + 1 < nb_pkts)
 			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
-		fate = copy_packet(spec, p, writable, o, pkts[i], &d.head);
-		settle_fate(p, spec->sample, o->port, fate, &d);
+		fate = copy_packet(&capture->spec, p, writable, o, pkts[i], &d.head);
+		settle_fate(p, p->sample, o->port, fate, &d);
 		if (pending != NULL)
 			pending->fates[i] = (uint8_t)fate;
 	}
@@ -99,7 +101,7 @@ commit(struct pending *w, uint16_t port, uint16_t sent)
 	p->gap[port] = w->gap;
 	p->sample_skip = w->sample_skip;
 	for (i = 0; i < sent; i++) {
-		settle_fate(p, w->spec->sample, port, w->fates[i], &d);
+		settle_fate(p, p->sample, port, w->fates[i], &d);
 		if (w->fates[i] == RECORDED)
 			d.head = behind_record(w->ring, d.head);
 	}
@@ -171,7 +173,7 @@ copy_to_all(unsigned int lcore, struct pmdscope_tee_offer *offer, struct origin 
 		p = &capture->producers[lcore];
 		if (offer != NULL && !waits)
 			give_up_pending(offer, p);
-		copy_burst(&capture->spec, p, o, pkts, nb_pkts,
+		copy_burst(capture, p, o, pkts, nb_pkts,
 				waits ? &offer->pending[offer->nb_pending++] : NULL);
 	}
 }

@@ -58,6 +58,7 @@ struct pmdscope_tee_capture *
 pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 {
 	struct pmdscope_tee_capture *capture;
+	unsigned int lcore;
 
 	capture = aligned_alloc(
 			RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(sizeof(*capture), RTE_CACHE_LINE_SIZE));
@@ -65,9 +66,25 @@ pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 		return NULL;
 	memset(capture, 0, sizeof(*capture));
 	capture->spec = *spec;
+	capture->sample = spec->sample;
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
+		capture->producers[lcore].sample = spec->sample;
 	capture->slot = PMDSCOPE_TEE_SLOTS;
 	capture->bytes = sizeof(*capture);
 	return capture;
+}
+
+void
+pmdscope_tee_capture_resample(struct pmdscope_tee_capture *capture, uint32_t sample)
+{
+	__atomic_store_n(&capture->sample, RTE_MAX(sample, 1U), __ATOMIC_RELAXED);
+}
+
+static uint32_t
+ring_features(const struct pmdscope_tee_spec *spec)
+{
+	return PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0) |
+	       (spec->leaked ? 0 : PMDSCOPE_RING_F_RESAMPLE);
 }
 
 int
@@ -78,9 +95,7 @@ pmdscope_tee_capture_add_ring(
 	struct pmdscope_tee_ring *ring;
 
 	ring = pmdscope_tee_ring_create(spec->leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore,
-			spec->ring_size, spec->snaplen,
-			PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
-			step);
+			spec->ring_size, spec->snaplen, ring_features(spec), step);
 	if (ring == NULL)
 		return -errno;
 	capture->nb_rings++;

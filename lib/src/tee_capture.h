@@ -42,6 +42,7 @@ struct pmdscope_tee_producer {
 	uint64_t head;			/* Authoritative; that of the ring header is a copy. */
 	uint64_t tail;			/* The last one accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
+	uint32_t sample;      /* Of the capture, as the ring has been told. */
 	uint32_t sample_skip; /* Packets to leave out before the next is kept. */
 	uint8_t full;	      /* The last burst that was wanted did not fit. */
 	uint8_t broken;	      /* The tail broke the rules; nothing is written any more. */
@@ -60,6 +61,7 @@ struct pmdscope_tee_watch {
 };
 
 struct pmdscope_tee_capture {
+	uint32_t sample;	       /* As of spec, until the consumer changes it. */
 	struct pmdscope_tee_spec spec; /* Never changes while armed. */
 	struct pmdscope_tee_producer producers[RTE_MAX_LCORE];
 
@@ -86,6 +88,9 @@ struct pmdscope_tee_capture *pmdscope_tee_capture_create(const struct pmdscope_t
 /* Give an lcore its ring, armed or not. 0 or a negative errno, with *step as of rings. */
 int pmdscope_tee_capture_add_ring(
 		struct pmdscope_tee_capture *capture, unsigned int lcore, const char **step);
+
+/* Have the lcores keep 1 packet in so many, each from its next burst on; 0 and 1 keep all. */
+void pmdscope_tee_capture_resample(struct pmdscope_tee_capture *capture, uint32_t sample);
 
 /* Let the lcores find it in a free slot; false when none is. */
 bool pmdscope_tee_capture_arm(struct pmdscope_tee_capture *capture);

@@ -150,3 +150,18 @@ pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec
 	spec->lease_ms = req.lease_ms != 0 ? req.lease_ms : LEASE_MS_DEFAULT;
 	return pmdscope_filter_load(&spec->filter, p, req.nb_insns, text, text_size);
 }
+
+bool
+pmdscope_tee_change_parse(const void *buf, size_t len, uint32_t *sample)
+{
+	struct pmdscope_tee_change change;
+
+	if (len != sizeof(change))
+		return false;
+	memcpy(&change, buf, sizeof(change));
+	if (change.magic != PMDSCOPE_TEE_MAGIC || change.version != PMDSCOPE_RING_VERSION ||
+			change.kind != PMDSCOPE_TEE_SAMPLE || change.reserved != 0)
+		return false;
+	*sample = change.value;
+	return true;
+}

@@ -39,4 +39,7 @@ struct pmdscope_tee_spec {
 int pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec *spec,
 		char *why, size_t why_size);
 
+/* True, with the value in *sample, when this is a struct pmdscope_tee_change of the sampling. */
+bool pmdscope_tee_change_parse(const void *buf, size_t len, uint32_t *sample);
+
 #endif /* PMDSCOPE_TEE_REQUEST_H */

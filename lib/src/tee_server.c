@@ -27,6 +27,8 @@
 /* Connections that may wait with their request, and for how long. */
 #define PENDING_MAX 8
 #define PENDING_MS 2000
+/* Changes of its sampling that a session may ask for between two ticks. */
+#define CHANGES_MAX 64
 #define CONNS_MAX (PENDING_MAX + PMDSCOPE_TEE_SLOTS)
 /* How long pmdscope_tee_stop() waits for lcores to leave captures. */
 #define STOP_MS 100
@@ -39,6 +41,7 @@ struct conn {
 	int fd; /* -1 when free. */
 	pid_t pid;
 	uint64_t since_ms;
+	unsigned int nb_changes;	      /* Since the last tick. */
 	struct pmdscope_tee_capture *capture; /* NULL until a request was accepted. */
 	bool armed;
 };
@@ -203,6 +206,22 @@ handle_request(struct conn *conn, const void *buf, size_t len)
 	send_rings(conn);
 }
 
+/* All that a consumer may say after its request is how to sample. */
+static void
+handle_change(struct conn *conn, const void *buf, size_t len)
+{
+	uint32_t sample;
+
+	if (conn->capture->spec.leaked || !pmdscope_tee_change_parse(buf, len, &sample))
+		session_end(conn, EPROTO, "an unknown message from the consumer");
+	else if (++conn->nb_changes > CHANGES_MAX)
+		session_end(conn, EPROTO, "too many messages from the consumer");
+	else
+		pmdscope_tee_capture_resample(conn->capture, sample);
+	if (!conn->armed)
+		conn_close(conn);
+}
+
 static void
 conn_readable(struct conn *conn)
 {
@@ -217,8 +236,7 @@ conn_readable(struct conn *conn)
 	} else if (conn->capture == NULL) {
 		handle_request(conn, buf, (size_t)len);
 	} else {
-		session_end(conn, EPROTO, "a second message from the consumer");
-		conn_close(conn);
+		handle_change(conn, buf, (size_t)len);
 	}
 }
 
@@ -337,6 +355,7 @@ pmdscope_tee_tick(void)
 		pause_accepting(false);
 	for (i = 0; i < CONNS_MAX; i++) {
 		conn = &server.conns[i];
+		conn->nb_changes = 0;
 		if (conn->armed)
 			tick_session(conn, now);
 		else if (conn->fd >= 0 && conn->capture == NULL &&

@@ -94,6 +94,31 @@ settle_fate(struct pmdscope_tee_producer *p, uint32_t sample, uint16_t port, enu
 		p->gap[port]++;
 }
 
+/*
+ * Keep 1 packet in so many from now on, once the ring says so; without room the old rule stays. The
+ * place among the packets to leave out is scaled, so that every packet has the chance of its rule.
+ */
+static inline __rte_cold void
+resample(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, uint32_t sample)
+{
+	uint64_t head = p->head;
+	struct pmdscope_record *rec =
+			pmdscope_tee_reserve(ring, p->tail, &head, sizeof(struct pmdscope_record));
+
+	if (rec == NULL)
+		return;
+	*rec = (struct pmdscope_record){
+		.size = sizeof(*rec),
+		.type = PMDSCOPE_RECORD_SAMPLE,
+		.len = sample,
+	};
+	p->sample_skip = (uint32_t)(((uint64_t)p->sample_skip * sample + sample / 2) / p->sample);
+	p->sample = sample;
+	head += sizeof(*rec);
+	__atomic_store_n(&p->head, head, __ATOMIC_RELAXED);
+	__atomic_store_n(&ring->hdr->head, head, __ATOMIC_RELEASE);
+}
+
 static inline void
 publish(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, uint16_t port,
 		const struct delta *d)

@@ -93,6 +93,25 @@ send_fds(int fd)
 		close(fds[i]);
 }
 
+/* Another sampling, or something like it, more often than anyone needs. */
+static void
+send_changes(int fd)
+{
+	struct pmdscope_tee_change change = {
+		.magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_SAMPLE,
+	};
+	unsigned int i;
+
+	for (i = 0; i < rte_rand_max(200); i++) {
+		change.value = (uint32_t)(rte_rand() >> rte_rand_max(64));
+		if (rte_rand_max(100) == 0)
+			((uint8_t *)&change)[rte_rand_max(sizeof(change))] = (uint8_t)rte_rand();
+		send(fd, &change, sizeof(change), MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+}
+
 static void
 scribble(int tail_fd)
 {
@@ -175,8 +194,14 @@ misbehave(int fd)
 		break;
 	}
 	for (i = 0; i < 8 && receive(fd, timeout_ms); i++, timeout_ms = MORE_MS)
-		if (rte_rand_max(16) == 0)
+		switch (rte_rand_max(16)) {
+		case 0:
 			send_garbage(fd);
+			break;
+		case 1 ... 4:
+			send_changes(fd);
+			break;
+		}
 }
 
 static void *

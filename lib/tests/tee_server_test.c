@@ -343,6 +343,84 @@ test_names(void)
 	CHECK(unlink(name) == 0);
 }
 
+/* The session ends for one more message. */
+static void
+expect_end(const struct request *req, const void *message, size_t len)
+{
+	struct reader r;
+	int fds[2];
+	const int fd = test_attach(req, &r);
+
+	test_resample(fd, 3);
+	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(send(fd, message, len, MSG_NOSIGNAL) == (ssize_t)len);
+	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
+	CHECK(test_receive(fd, fds).kind == 0);
+	close(fd);
+	test_unmap(&r);
+}
+
+/* After its request a consumer may change the sampling, and nothing else, and not without end. */
+static void
+test_changes(void)
+{
+	const struct pmdscope_tee_change good = {
+		.magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_SAMPLE,
+		.value = 7,
+	};
+	struct request req = test_request();
+	struct pmdscope_tee_change bad[5];
+	uint8_t longer[sizeof(good) + 1] = { 0 };
+	struct pmdscope_tee_message message;
+	struct pmdscope_ring_hdr hdr;
+	struct reader r;
+	int fd, fds[2];
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(bad); i++)
+		bad[i] = good;
+	bad[0].magic++;
+	bad[1].version++;
+	bad[2].kind = PMDSCOPE_TEE_ACCEPT;
+	bad[3].kind++;
+	bad[4].reserved = 1;
+	for (i = 0; i < RTE_DIM(bad); i++)
+		expect_end(&req, &bad[i], sizeof(bad[i]));
+	expect_end(&req, &good, sizeof(good) - 1);
+	memcpy(longer, &good, sizeof(good));
+	expect_end(&req, longer, sizeof(longer));
+
+	/* Before a request it is none. */
+	expect_refusal(&good, sizeof(good), EMSGSIZE, "16 bytes");
+	/* More than anyone needs between two ticks. */
+	fd = test_attach(&req, &r);
+	for (i = 0; i < 65 && send(fd, &good, sizeof(good), MSG_NOSIGNAL | MSG_DONTWAIT) > 0; i++)
+		test_pump_events(0);
+	CHECK(i == 65);
+	message = test_expect(fd, PMDSCOPE_TEE_END);
+	CHECK(message.value == EPROTO && strstr(message.text, "too many") != NULL);
+	close(fd);
+	test_unmap(&r);
+
+	/* Lost mbufs are not sampled. */
+	req.hdr.flags = PMDSCOPE_TEE_F_LEAKED;
+	fd = test_connect();
+	test_send(fd, &req);
+	test_pump_events(5);
+	CHECK(send(fd, &good, sizeof(good), MSG_NOSIGNAL) == sizeof(good));
+	test_pump_events(5);
+	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
+	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_RING);
+	CHECK(pread(fds[0], &hdr, sizeof(hdr), 0) == sizeof(hdr));
+	CHECK(hdr.features == PMDSCOPE_RING_F_GAPS);
+	close(fds[0]);
+	close(fds[1]);
+	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
+	close(fd);
+}
+
 static void
 test_protocol(void)
 {
@@ -350,13 +428,14 @@ test_protocol(void)
 	struct reader r;
 	int fd, fds[2];
 
-	/* A second message ends the session. */
+	/* A second request ends the session. */
 	fd = test_attach(&req, &r);
 	test_send(fd, &req);
 	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
 	CHECK(test_receive(fd, fds).kind == 0);
 	close(fd);
 	test_unmap(&r);
+	test_changes();
 	/* Gone before its answer. */
 	fd = test_connect();
 	test_send(fd, &req);

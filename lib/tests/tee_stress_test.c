@@ -147,6 +147,53 @@ test_killed(void)
 	load_stop();
 }
 
+/* Rates that change under the feet of the producers: what is read stands for what there was. */
+static void
+test_resampled(void)
+{
+	struct request req = test_request();
+	struct reader r[1 + LOAD_WORKERS];
+	uint64_t estimates[1 + LOAD_WORKERS] = { 0 };
+	const struct pmdscope_record *rec;
+	unsigned int i, j;
+	int fd;
+
+	req.hdr.sample = 256;
+	req.hdr.ring_size = 8 << 20;
+	fd = load_attach(&req, r);
+	for (i = 1; i <= LOAD_WORKERS; i++)
+		r[i].sample = 256;
+	load_start();
+	for (j = 0; j <= 300; j++) {
+		test_resample(fd, 256U << j % 5);
+		if (j == 300)
+			load_stop();
+		for (i = 1; i <= LOAD_WORKERS; i++) {
+			while ((rec = test_next(&r[i])) != NULL) {
+				CHECK(rte_is_power_of_2(r[i].sample));
+				CHECK(r[i].sample >= 256 && r[i].sample <= 256 << 4);
+				load_check_packet(rec);
+				estimates[i] += r[i].sample;
+			}
+			test_release(&r[i]);
+		}
+	}
+	for (i = 1; i <= LOAD_WORKERS; i++) {
+		const struct pmdscope_ring_hdr *hdr = r[i].hdr;
+
+		CHECK(r[i].nb_markers > 30 && r[i].nb_markers <= 301);
+		CHECK(hdr->records + hdr->dropped + hdr->sampled_out == load_offered(i));
+		printf("lcore %u: %" PRIu64 " offered, %" PRIu64 " estimated, %" PRIu64
+		       " dropped, %u markers\n",
+				i, load_offered(i), estimates[i], hdr->dropped, r[i].nb_markers);
+		CHECK(estimates[i] <= load_offered(i) + load_offered(i) / 20);
+		CHECK(estimates[i] + (hdr->dropped << 12) >=
+				load_offered(i) - load_offered(i) / 20);
+	}
+	load_detach(fd, r);
+	load_wait_until_freed();
+}
+
 static void
 test_many(void)
 {
@@ -214,6 +261,7 @@ main(void)
 		pmdscope_lcores[i].polls = 1;
 	test_accounting();
 	test_many();
+	test_resampled();
 	test_cycles();
 	test_hostile_tails();
 	test_killed();

@@ -135,6 +135,20 @@ test_send(int fd, const struct request *req)
 	CHECK(send(fd, req, len, MSG_NOSIGNAL) == (ssize_t)len);
 }
 
+void
+test_resample(int fd, uint32_t sample)
+{
+	const struct pmdscope_tee_change change = {
+		.magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_SAMPLE,
+		.value = sample,
+	};
+
+	CHECK(send(fd, &change, sizeof(change), MSG_NOSIGNAL) == sizeof(change));
+	test_pump(1);
+}
+
 struct pmdscope_tee_message
 test_receive(int fd, int fds[2])
 {
@@ -204,11 +218,14 @@ test_map(struct reader *reader, const int fds[2])
 			NULL, sizeof(*reader->tail), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
 	CHECK(reader->tail != MAP_FAILED);
 	reader->pos = 0;
+	reader->sample = 0;
+	reader->nb_markers = 0;
 	CHECK(reader->hdr->magic == PMDSCOPE_RING_MAGIC);
 	CHECK(reader->hdr->version == PMDSCOPE_RING_VERSION);
 	CHECK(reader->hdr->hdr_size == PMDSCOPE_RING_HDR_SIZE);
 	CHECK(reader->hdr->record_size == sizeof(struct pmdscope_record));
-	CHECK((reader->hdr->features & ~PMDSCOPE_RING_F_PACKET_TSC) == PMDSCOPE_RING_F_GAPS);
+	CHECK((reader->hdr->features & ~PMDSCOPE_RING_F_PACKET_TSC) ==
+			(PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE));
 }
 
 void
@@ -255,6 +272,12 @@ test_next(struct reader *reader)
 		reader->pos += rec->size;
 		if (rec->type == PMDSCOPE_RECORD_PAD) {
 			CHECK(at + rec->size == hdr->data_size);
+			continue;
+		}
+		if (rec->type == PMDSCOPE_RECORD_SAMPLE) {
+			CHECK(rec->size == sizeof(*rec) && rec->len >= 1);
+			reader->sample = rec->len;
+			reader->nb_markers++;
 			continue;
 		}
 		CHECK(rec->type == PMDSCOPE_RECORD_PACKET);

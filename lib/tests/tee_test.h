@@ -20,6 +20,8 @@ struct reader {
 	const struct pmdscope_ring_hdr *hdr;
 	struct pmdscope_ring_tail *tail;
 	uint64_t pos;
+	uint32_t sample; /* Of the last marker; 0 before any. */
+	unsigned int nb_markers;
 };
 
 /* A request that selects everything. */
@@ -45,6 +47,8 @@ int test_connect(void);
 struct request test_request(void);
 /* Send the request with this many instructions. */
 void test_send(int fd, const struct request *req);
+/* Ask for 1 packet in so many, and have that taken in. */
+void test_resample(int fd, uint32_t sample);
 /* The next message, pumping meanwhile; kind 0 at end-of-file. fds is -1 where none came. */
 struct pmdscope_tee_message test_receive(int fd, int fds[2]);
 /* Expect this kind of message. */

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/* Sampling that changes while a capture is armed. One thread: the main lcore produces and consumes. */
+
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_random.h>
+
+#include "tee.h"
+#include "tee_slots.h"
+#include "tee_test.h"
+
+/* Bytes of a packet that tells its number. */
+#define LEN 96
+
+static uint32_t nb_offered;
+
+/* Packets that each have the next number. */
+static void
+offer_numbered(unsigned int n)
+{
+	struct rte_mbuf *pkt = test_packet(LEN, 0, LEN);
+
+	while (n-- > 0) {
+		memcpy(rte_pktmbuf_mtod(pkt, void *), &nb_offered, sizeof(nb_offered));
+		nb_offered++;
+		pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
+	}
+	rte_pktmbuf_free(pkt);
+}
+
+static uint32_t
+number_of(const struct pmdscope_record *rec)
+{
+	uint32_t number;
+
+	CHECK(rec->caplen == LEN);
+	memcpy(&number, rec + 1, sizeof(number));
+	return number;
+}
+
+static int
+attach(uint32_t sample, struct reader *r)
+{
+	struct request req = test_request();
+
+	req.hdr.sample = sample;
+	nb_offered = 0;
+	return test_attach(&req, r);
+}
+
+static void
+finish(int fd, struct reader *r)
+{
+	close(fd);
+	test_unmap(r);
+	test_pump(5);
+	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_retired_bytes() == 0);
+}
+
+/* So many records follow, each so many packets after the one before. */
+static void
+expect_steps(struct reader *r, uint32_t first, uint32_t step, unsigned int n)
+{
+	const struct pmdscope_record *rec;
+
+	for (; n-- > 0; first += step) {
+		rec = test_next(r);
+		CHECK(rec != NULL);
+		CHECK_U64(number_of(rec), first);
+	}
+}
+
+/* The marker stands where the new rule begins, and is not repeated. */
+static void
+test_marker(void)
+{
+	struct reader r;
+	const int fd = attach(4, &r);
+
+	offer_numbered(10);
+	expect_steps(&r, 0, 4, 3);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 0);
+	test_resample(fd, 16);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 0);
+	/* 2 of at most 3 were still to be left out: so are 10 of 15. */
+	offer_numbered(60);
+	expect_steps(&r, 20, 16, 4);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 1 && r.sample == 16);
+	/* 14 of at most 15 were: so are 2 of 2. */
+	test_resample(fd, 3);
+	offer_numbered(30);
+	expect_steps(&r, 72, 3, 10);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 2 && r.sample == 3);
+	/* The same again says nothing, and what came and went unseen neither. */
+	test_resample(fd, 3);
+	offer_numbered(1);
+	test_resample(fd, 9);
+	test_resample(fd, 3);
+	offer_numbered(1);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 2);
+	/* 0 keeps all, as in a request. */
+	test_resample(fd, 0);
+	offer_numbered(5);
+	expect_steps(&r, 102, 1, 5);
+	CHECK(r.nb_markers == 3 && r.sample == 1);
+	/* From and to the largest. */
+	test_resample(fd, UINT32_MAX);
+	offer_numbered(1000);
+	CHECK(test_next(&r) == NULL && r.sample == UINT32_MAX);
+	test_resample(fd, 1);
+	offer_numbered(2);
+	expect_steps(&r, 1107, 1, 2);
+	CHECK_U64(r.hdr->records + r.hdr->sampled_out, nb_offered);
+	CHECK(r.hdr->dropped == 0);
+	finish(fd, &r);
+}
+
+/* What the records stand for, together, is what there was, whenever and however rates change. */
+static void
+test_weights(void)
+{
+	double offered = 0, estimate = 0, variance = 0;
+	const struct pmdscope_record *rec;
+	unsigned int session, change;
+	struct reader r;
+	int fd;
+
+	for (session = 0; session < 8; session++) {
+		fd = attach(1, &r);
+		r.sample = 1;
+		for (change = 0; change < 150; change++) {
+			test_resample(fd, 1U << rte_rand_max(8));
+			offer_numbered((unsigned int)rte_rand_max(300));
+			while ((rec = test_next(&r)) != NULL) {
+				estimate += r.sample;
+				variance += (double)r.sample * (r.sample - 1);
+			}
+			test_release(&r);
+		}
+		CHECK(r.hdr->dropped == 0 && r.nb_markers > 100);
+		offered += nb_offered;
+		finish(fd, &r);
+	}
+	printf("%.0f packets estimated at %.0f, variance %.0f\n", offered, estimate, variance);
+	CHECK((estimate - offered) * (estimate - offered) < 25 * variance);
+	CHECK(variance < offered * offered / 2500);
+}
+
+/* Until a marker fits the old rule stays, so that no packet counts for what it does not stand for. */
+static void
+test_full(void)
+{
+	const uint64_t fit = PMDSCOPE_RING_MIN_SIZE / (sizeof(struct pmdscope_record) + LEN);
+	const struct pmdscope_record *rec;
+	struct reader r;
+	const int fd = attach(2, &r);
+
+	offer_numbered(2000);
+	CHECK_U64(r.hdr->head, r.hdr->data_size);
+	CHECK_U64(r.hdr->dropped, 1000 - fit);
+	test_resample(fd, 10);
+	offer_numbered(1000);
+	CHECK_U64(r.hdr->dropped, 1500 - fit);
+	expect_steps(&r, 0, 2, (unsigned int)fit);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 0);
+	test_release(&r);
+	offer_numbered(100);
+	rec = test_next(&r);
+	CHECK(rec != NULL && r.nb_markers == 1 && r.sample == 10 && number_of(rec) == 3002);
+	CHECK_U64(rec->gap, 1500 - fit);
+	expect_steps(&r, 3012, 10, 9);
+	finish(fd, &r);
+}
+
+/* A ring that comes after a change begins with it. */
+static void
+test_late_ring(void)
+{
+	const struct request req = test_request();
+	const unsigned int lcore = rte_lcore_id();
+	struct reader r;
+	int fds[2], fd;
+
+	nb_offered = 0;
+	pmdscope_lcores[lcore].polls = 0;
+	pmdscope_tee_slots.seen[lcore] = 0;
+	fd = test_connect();
+	test_send(fd, &req);
+	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
+	test_resample(fd, 8);
+	offer_numbered(20);
+	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_RING);
+	test_map(&r, fds);
+	CHECK(r.hdr->head == 0);
+	offer_numbered(20);
+	/* Without a ring all are dropped. */
+	expect_steps(&r, 24, 8, 2);
+	CHECK(test_next(&r) == NULL && r.nb_markers == 1 && r.sample == 8);
+	CHECK_U64(r.hdr->dropped, 20);
+	pmdscope_lcores[lcore].polls = 1;
+	finish(fd, &r);
+}
+
+/* Sessions change for themselves only, also where one has a filter. */
+static void
+test_apart(void)
+{
+	struct request req = test_request();
+	struct reader r[2];
+	int fds[2];
+
+	fds[0] = attach(5, &r[0]);
+	/* ldb [0]; jset #1; ret #0 or #262144: keeps odd numbers. */
+	req.insns[0] = (struct pmdscope_insn){ .code = 0x30, .k = 0 };
+	req.insns[1] = (struct pmdscope_insn){ .code = 0x45, .k = 1, .jt = 1 };
+	req.insns[2] = (struct pmdscope_insn){ .code = 0x06, .k = 0 };
+	req.insns[3] = (struct pmdscope_insn){ .code = 0x06, .k = 262144 };
+	req.hdr.nb_insns = 4;
+	fds[1] = test_attach(&req, &r[1]);
+	offer_numbered(10);
+	test_resample(fds[1], 4);
+	offer_numbered(40);
+	expect_steps(&r[0], 0, 5, 10);
+	CHECK(test_next(&r[0]) == NULL && r[0].nb_markers == 0);
+	expect_steps(&r[1], 1, 2, 5);
+	CHECK(r[1].nb_markers == 0);
+	expect_steps(&r[1], 15, 8, 5);
+	CHECK(test_next(&r[1]) == NULL && r[1].nb_markers == 1 && r[1].sample == 4);
+	CHECK(r[1].hdr->filtered == 25 && r[1].hdr->sampled_out == 15);
+	close(fds[0]);
+	test_unmap(&r[0]);
+	finish(fds[1], &r[1]);
+}
+
+int
+main(void)
+{
+	test_tee_eal(1);
+	test_tee_start(4, 64);
+	test_marker();
+	test_weights();
+	test_full();
+	test_late_ring();
+	test_apart();
+	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_abandoned_bytes() == 0);
+	test_tee_stop();
+	CHECK(rte_mempool_avail_count(test_pool) == 2047);
+	rte_eal_cleanup();
+	return EXIT_SUCCESS;
+}
