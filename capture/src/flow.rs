@@ -3,8 +3,16 @@
 //! Packets come to [`table::Table`] as to any other target. It counts each for its [`Flow`], and once a
 //! second gives out a [`Snapshot`], which is all that views, reports and exporters show.
 
+mod dissect;
+mod entry;
+mod index;
 pub mod ipfix;
+mod key;
+mod ports;
+mod store;
 pub mod table;
+mod tally;
+mod tcp;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -168,6 +176,15 @@ impl Counts {
             bytes: self.bytes.saturating_add(other.bytes),
         }
     }
+
+    /// What was added since it was `before`.
+    #[must_use]
+    pub fn minus(self, before: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(before.packets),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
 }
 
 /// Packets whose conversation is not listed, and why.
@@ -249,7 +266,8 @@ pub struct Snapshot {
     pub apps: Vec<String>,
     /// Wall clock when counting began, nanoseconds.
     pub begin_ns: u64,
-    /// Wall clock of this snapshot, nanoseconds; of the last packet where a file is read.
+    /// Wall clock of this snapshot, nanoseconds; where a file is read, of the last packet, or of the
+    /// statistics behind it.
     pub now_ns: u64,
     /// Length of the interval that `recent` counts are of, seconds; 0 in the first snapshot.
     pub interval_s: f64,

@@ -4,7 +4,13 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Flow, Snapshot};
+use super::dissect::{Ip, Layers, Net, dissect};
+use super::entry::{Entry, Side, Told};
+use super::key::{Hasher, Key};
+use super::ports::Ports;
+use super::store::{Room, Store};
+use super::tally::Queues;
+use super::{Counts, Flow, Other, Protocols, Snapshot};
 use crate::packet::{Interface, Origin, Packet, Statistics};
 use crate::target::{Progress, Target, TargetError};
 
@@ -70,47 +76,344 @@ impl Latest {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set(&self, snapshot: Snapshot) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    /// Returns the one before.
+    fn set(&self, snapshot: Snapshot) -> Arc<Snapshot> {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut latest, Arc::new(snapshot))
+    }
+
+    fn is_watched(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 }
+
+/// Time between two looks at all conversations, nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+/// A look costs this many packets at most, per conversation: of a file, a packet may be a second.
+const SHARE: usize = 8;
+/// Packets that may still come when TCP is over, nanoseconds.
+const LINGER: u64 = SECOND;
 
 /// The table, as a target of captures and files.
 #[derive(Debug)]
 pub struct Table {
-    settings: Settings,
+    listener: Option<Box<dyn Listener>>,
+    idle_ns: u64,
+    active_ns: u64,
+    inner: bool,
+    store: Store,
+    hasher: Hasher,
+    ports: Ports,
+    queues: Queues,
+    protocols: Protocols,
+    other: Other,
+    total: Counts,
+    variance: u64,
+    looked_at: u64,
+    sample: u32,
+    begin_ns: u64,
+    now_ns: u64,
+    swept_ns: u64,
+    /// Packets since then.
+    unswept: usize,
+    /// Begin of the interval of the next snapshot, and of the one behind it.
+    marks_ns: Option<[u64; 2]>,
     latest: Latest,
-    snapshot: Snapshot,
+    /// The snapshot before the newest, for its memory.
+    spare: Option<Arc<Snapshot>>,
 }
 
 impl Table {
-    /// An empty table, and where its snapshots will be.
+    /// An empty table, and where its snapshots will be. There are none once all of those are dropped.
     pub fn new(settings: Settings) -> (Self, Latest) {
         let latest = Latest::default();
-        let capacity = settings.capacity;
-        let snapshot = Snapshot { capacity, ..Snapshot::default() };
-        (Self { settings, latest: latest.clone(), snapshot }, latest)
+        let nanos = |time: Option<Duration>| {
+            time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        };
+        let store = Store::new(settings.capacity, settings.listener.is_some());
+        let (sample, capacity) = (1, store.capacity());
+        latest.set(Snapshot { sample, capacity, ..Snapshot::default() });
+        let table = Self {
+            idle_ns: nanos(settings.idle),
+            active_ns: nanos(settings.active),
+            listener: settings.listener,
+            inner: settings.inner,
+            store,
+            hasher: Hasher::new(),
+            ports: Ports::default(),
+            queues: Queues::default(),
+            protocols: Protocols::default(),
+            other: Other::default(),
+            total: Counts::default(),
+            variance: 0,
+            looked_at: 0,
+            sample,
+            begin_ns: 0,
+            now_ns: 0,
+            swept_ns: 0,
+            unswept: 0,
+            marks_ns: None,
+            latest: latest.clone(),
+            spare: None,
+        };
+        (table, latest)
+    }
+
+    #[inline]
+    fn count_flow(&mut self, seen: &Seen<'_>) {
+        let (key, from_first) = Key::new(seen.app, seen.layers, seen.ip);
+        let hash = self.hasher.hash(&key);
+        let fresh = || Entry::new(key, hash, from_first, seen.packet);
+        let at = match self.store.find(&key, hash) {
+            Some(at) if !self.has_ended(at, from_first, seen) => at,
+            _ => match self.make_room(hash, seen.packet.ns) {
+                true => self.store.add(fresh(), seen.packet.ns),
+                false => return self.turn_away(fresh(), from_first, seen),
+            },
+        };
+        if self.listener.is_some() && self.store.entries[at].told {
+            self.store.told[at].first_ns = seen.packet.ns;
+        }
+        count(&mut self.store.entries[at], &mut self.store.sides[at], from_first, seen);
+    }
+
+    /// A packet that begins another conversation of the same key. The earlier one is kept if it is over,
+    /// and forgotten if it was silent for too long.
+    #[inline]
+    fn has_ended(&mut self, at: usize, from_first: bool, seen: &Seen<'_>) -> bool {
+        let entry = &self.store.entries[at];
+        if seen.packet.ns.saturating_sub(entry.last_ns) >= self.idle_ns {
+            self.expire(at);
+            return true;
+        }
+        let sender = entry.sender(from_first);
+        let another = seen.ip.tcp.is_some_and(|tcp| entry.connection.is_another(sender, tcp));
+        if another {
+            self.tell(at, Reason::End);
+            self.store.unlink(at);
+        }
+        another
+    }
+
+    /// False where no other conversation gives way.
+    fn make_room(&mut self, hash: u32, now_ns: u64) -> bool {
+        match self.store.room(hash, now_ns) {
+            Room::Free => true,
+            Room::None => false,
+            Room::InPlaceOf(weakest) => {
+                self.tell(weakest, Reason::Resources);
+                let (entry, side) = (&self.store.entries[weakest], &self.store.sides[weakest]);
+                self.other.evict(entry.total(), side.variance);
+                self.store.remove(weakest);
+                true
+            }
+        }
+    }
+
+    /// A packet that there is no room for is a conversation that gives way at once.
+    fn turn_away(&mut self, mut entry: Entry, from_first: bool, seen: &Seen<'_>) {
+        let mut side = Side::since(seen.packet.ns);
+        count(&mut entry, &mut side, from_first, seen);
+        self.other.evict(entry.total(), side.variance);
+        if let Some(listener) = &mut self.listener {
+            let mut told = Told::since(seen.packet.ns);
+            let flow = entry.tell(&side, &mut told);
+            listener.flow(&flow, self.ports.apps(), Reason::Resources);
+        }
+    }
+
+    fn expire(&mut self, at: usize) {
+        let over = self.store.entries[at].is_over();
+        self.tell(at, if over { Reason::End } else { Reason::Idle });
+        self.other.expire(self.store.entries[at].total(), self.store.sides[at].variance);
+        self.store.remove(at);
+    }
+
+    /// Tells the listener of a conversation, unless nothing is new.
+    fn tell(&mut self, at: usize, reason: Reason) {
+        let Some(listener) = &mut self.listener else { return };
+        let (entry, told) = (&mut self.store.entries[at], &mut self.store.told[at]);
+        if !entry.told {
+            let flow = entry.tell(&self.store.sides[at], told);
+            listener.flow(&flow, self.ports.apps(), reason);
+        }
+    }
+
+    /// Looks for conversations whose time is over, and for those that the listener waits for.
+    fn sweep(&mut self) {
+        (self.swept_ns, self.unswept) = (self.now_ns, 0);
+        if self.idle_ns == u64::MAX && self.listener.is_none() {
+            return;
+        }
+        for at in 0..self.store.entries.len() {
+            self.look_at(at);
+        }
+        if let Some(listener) = &mut self.listener {
+            listener.tick(self.now_ns, self.sample);
+        }
+    }
+
+    fn look_at(&mut self, at: usize) {
+        let entry = &self.store.entries[at];
+        let silent = self.now_ns.saturating_sub(entry.last_ns);
+        if !entry.live {
+            return;
+        }
+        if silent >= self.idle_ns {
+            self.expire(at);
+        } else if self.listener.is_some() && !entry.told {
+            let first_ns = self.store.told[at].first_ns;
+            if silent >= LINGER && entry.is_over() {
+                self.tell(at, Reason::End);
+            } else if self.now_ns.saturating_sub(first_ns) >= self.active_ns {
+                self.tell(at, Reason::Active);
+            }
+        }
+    }
+
+    /// Puts out a snapshot if someone may ask for it.
+    fn publish(&mut self, roll: bool) {
+        if !self.latest.is_watched() {
+            return;
+        }
+        let first = roll && self.marks_ns.is_none();
+        let roll = roll && self.marks_ns.is_none_or(|[_, newer]| self.now_ns - newer >= SECOND / 2);
+        if roll {
+            let newer = self.marks_ns.map_or(self.now_ns, |[_, newer]| newer);
+            self.marks_ns = Some([newer, self.now_ns]);
+            // Nothing is recent in the first.
+            (0..if first { 2 } else { 1 }).for_each(|_| self.mark());
+        }
+        let spare = self.spare.take().and_then(Arc::into_inner);
+        let mut flows = spare.map(|snapshot| snapshot.flows).unwrap_or_default();
+        flows.clear();
+        let Store { entries, sides, .. } = &self.store;
+        flows.extend(self.store.live().map(|at| entries[at].flow(&sides[at])));
+        let older_ns = self.marks_ns.map_or(self.now_ns, |[older, _]| older);
+        let snapshot = Snapshot {
+            apps: self.ports.apps().to_vec(),
+            begin_ns: self.begin_ns,
+            now_ns: self.now_ns,
+            interval_s: (self.now_ns - older_ns) as f64 / 1e9,
+            flows,
+            other: self.other,
+            total: self.total,
+            variance: self.variance,
+            protocols: self.protocols,
+            queues: self.queues.snapshot(),
+            looked_at: self.looked_at,
+            lost: self.ports.lost(),
+            sample: self.sample,
+            capacity: self.store.capacity(),
+        };
+        self.spare = Some(self.latest.set(snapshot));
+    }
+
+    fn mark(&mut self) {
+        let Store { entries, sides, .. } = &mut self.store;
+        for (entry, side) in entries.iter().zip(sides) {
+            side.mark(entry);
+        }
+        self.queues.mark();
+    }
+}
+
+/// A packet of IP, and what it is made of.
+struct Seen<'a> {
+    app: u16,
+    port: u16,
+    packet: &'a Packet<'a>,
+    layers: &'a Layers,
+    ip: &'a Ip,
+    counts: Counts,
+    variance: u64,
+}
+
+#[inline]
+fn count(entry: &mut Entry, side: &mut Side, from_first: bool, seen: &Seen<'_>) {
+    if seen.packet.ns < entry.last_ns {
+        side.first_ns = side.first_ns.min(seen.packet.ns);
+    }
+    if seen.variance > 0 {
+        side.variance = side.variance.saturating_add(seen.variance);
+    }
+    let sender = entry.sender(from_first);
+    entry.count(seen.port, sender, seen.counts, seen.packet, seen.ip.tcp);
+}
+
+impl Other {
+    fn evict(&mut self, counts: Counts, variance: u64) {
+        self.evicted = self.evicted.plus(counts);
+        self.evicted_variance = self.evicted_variance.saturating_add(variance);
+        self.evictions += 1;
+    }
+
+    fn expire(&mut self, counts: Counts, variance: u64) {
+        self.expired = self.expired.plus(counts);
+        self.expired_variance = self.expired_variance.saturating_add(variance);
+        self.expirations += 1;
     }
 }
 
 impl Target for Table {
     fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+        self.ports.begin();
         Ok(())
     }
 
     fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
-        self.snapshot.apps.push(interface.name.clone());
+        self.ports.add(interface);
         Ok(())
     }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
-        self.snapshot.looked_at += 1;
-        self.snapshot.lost += packet.dropped;
+        self.looked_at += 1;
+        self.sample = packet.weight.max(1);
+        let weight = u64::from(self.sample);
+        let counts = Counts { packets: weight, bytes: weight.saturating_mul(packet.len.into()) };
+        let variance = weight.saturating_mul(weight - 1);
+        self.total = self.total.plus(counts);
+        self.variance = self.variance.saturating_add(variance);
+        if self.begin_ns == 0 {
+            (self.begin_ns, self.swept_ns) = (packet.ns, packet.ns);
+        }
+        self.now_ns = self.now_ns.max(packet.ns);
+        let Some(port) = self.ports.of(packet) else {
+            self.other.unreadable = self.other.unreadable.plus(counts);
+            return Ok(());
+        };
+        self.queues.count(port.app, port.id, packet, counts);
+        let layers = dissect(port.linktype, packet.data, self.inner);
+        self.protocols.count(&layers, counts);
+        match &layers.net {
+            Net::Ip(ip) => {
+                let (app, port, layers) = (port.app, port.id, &layers);
+                self.count_flow(&Seen { app, port, packet, layers, ip, counts, variance });
+            }
+            Net::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
+            Net::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
+        }
+        self.unswept += 1;
+        if packet.ns.saturating_sub(self.swept_ns) >= SECOND
+            && self.unswept * SHARE >= self.store.entries.len()
+        {
+            self.sweep();
+        }
         Ok(())
     }
 
-    fn counters(&mut self, _statistics: &[Statistics]) {
-        self.latest.set(self.snapshot.clone());
+    fn counters(&mut self, statistics: &[Statistics]) {
+        for told in statistics {
+            self.ports.tell(told);
+            self.now_ns = self.now_ns.max(told.end_ns);
+            if told.start_ns > 0 && (self.begin_ns == 0 || told.start_ns < self.begin_ns) {
+                self.begin_ns = told.start_ns;
+            }
+        }
+        if self.now_ns - self.swept_ns >= SECOND / 2 {
+            self.sweep();
+        }
+        self.publish(true);
     }
 
     fn flush(&mut self) -> Result<(), TargetError> {
@@ -122,14 +425,24 @@ impl Target for Table {
     }
 
     fn progress(&self) -> Progress {
-        Progress { written: self.snapshot.looked_at, ..Progress::default() }
+        Progress { written: self.looked_at, ..Progress::default() }
     }
 
     fn finish(&mut self) -> Result<(), TargetError> {
-        if let Some(listener) = &mut self.settings.listener {
+        for at in 0..self.store.entries.len() {
+            let entry = &self.store.entries[at];
+            if entry.live {
+                let reason = if entry.is_over() { Reason::End } else { Reason::Forced };
+                self.tell(at, reason);
+            }
+        }
+        if let Some(listener) = &mut self.listener {
             listener.finish();
         }
-        self.latest.set(self.snapshot.clone());
+        self.publish(false);
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

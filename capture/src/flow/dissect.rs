@@ -1,0 +1,132 @@
+//! Takes a packet apart, down to the headers that say whose conversation it belongs to.
+//!
+//! It reads as much as is there: a packet that was cut off behind its addresses still has them.
+//! `etherparse` is what the tests hold it against; here it would be most of the cost of a packet.
+
+mod ip;
+mod link;
+mod tunnel;
+
+pub(super) use ip::{Fragment, Ip, Tcp};
+
+use super::Tunnel;
+use crate::packet::ETHERNET;
+
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const ARP: u16 = 0x0806;
+const IPV6: u16 = 0x86dd;
+
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const GRE: u8 = 47;
+pub(super) const ESP: u8 = 50;
+pub(super) const ICMP6: u8 = 58;
+pub(super) const SCTP: u8 = 132;
+
+/// Link types of files, besides [`ETHERNET`].
+const RAW: [u16; 3] = [101, 12, 14];
+const RAW_IPV4: u16 = 228;
+const RAW_IPV6: u16 = 229;
+const LINUX_SLL: u16 = 113;
+const LINUX_SLL2: u16 = 276;
+
+/// Tunnels in tunnels that are followed.
+const NESTING: usize = 4;
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Net {
+    /// The innermost header of IP that counts.
+    Ip(Ip),
+    /// Something else: its ethertype, or its length where it has none.
+    Other(u16),
+    /// Cut off or broken before its addresses.
+    Unreadable,
+}
+
+/// VLAN ids, as many as are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags {
+    pub(super) ids: [u16; 2],
+    /// Tags there were, with those that have no id.
+    pub(super) count: u8,
+}
+
+impl Tags {
+    fn push(&mut self, id: u16) {
+        if let Some(place) = self.ids.get_mut(usize::from(self.count)) {
+            *place = id;
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layers {
+    pub(super) tags: Tags,
+    /// The outermost.
+    pub(super) tunnel: Option<Tunnel>,
+    pub(super) net: Net,
+}
+
+/// Takes the bytes of a packet that are there apart. With `inner`, what is in tunnels counts, where it
+/// is IP and can be read.
+#[inline]
+pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> Layers {
+    let mut tags = Tags::default();
+    let Some((net, payload)) = outer(linktype, data, &mut tags) else {
+        return Layers { tags, tunnel: None, net: Net::Unreadable };
+    };
+    let layers = Layers { tags, tunnel: None, net };
+    match net {
+        Net::Ip(ip) if inner && tunnel::may_be(&ip) => unwrapped(layers, ip, payload),
+        _ => layers,
+    }
+}
+
+/// Follows tunnels as far as there is IP in them.
+fn unwrapped(mut layers: Layers, mut ip: Ip, mut payload: &[u8]) -> Layers {
+    for _ in 0..NESTING {
+        let mut tags = layers.tags;
+        let inside = tunnel::enter(&ip, payload).and_then(|(tunnel, carried)| {
+            let (net, rest) = match carried {
+                tunnel::Carried::Ethernet(frame) => link::ethernet(frame, &mut tags)?,
+                tunnel::Carried::Typed(ether_type, rest) => {
+                    link::typed(ether_type, rest, &mut tags)?
+                }
+            };
+            Some((tunnel, net, rest))
+        });
+        let Some((tunnel, Net::Ip(found), rest)) = inside else { break };
+        layers.tags = tags;
+        layers.tunnel.get_or_insert(tunnel);
+        layers.net = Net::Ip(found);
+        (ip, payload) = (found, rest);
+    }
+    layers
+}
+
+#[inline]
+fn outer<'a>(linktype: u16, data: &'a [u8], tags: &mut Tags) -> Option<(Net, &'a [u8])> {
+    match linktype {
+        ETHERNET => link::ethernet(data, tags),
+        RAW_IPV4 => link::typed(IPV4, data, tags),
+        RAW_IPV6 => link::typed(IPV6, data, tags),
+        LINUX_SLL => link::typed(be16(data, 14)?, data.get(16..)?, tags),
+        LINUX_SLL2 => link::typed(be16(data, 0)?, data.get(20..)?, tags),
+        raw if RAW.contains(&raw) => link::raw(data),
+        _ => None,
+    }
+}
+
+#[inline]
+fn be16(data: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}
+
+#[inline]
+fn be32(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}

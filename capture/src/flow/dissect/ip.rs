@@ -1,0 +1,172 @@
+//! IPv4 and IPv6 with their extensions, and what is in front of the payload of TCP, UDP and SCTP.
+
+use super::{ICMP, ICMP6, Net, SCTP, TCP, UDP, be16, be32};
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+const MOBILITY: u8 = 135;
+const HIP: u8 = 139;
+const SHIM6: u8 = 140;
+/// Extensions that are followed: no honest sender has more.
+const EXTENSIONS: usize = 12;
+
+/// Is it a part of a packet?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fragment {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The first part, with ports.
+    First,
+    /// Another, without.
+    Later,
+}
+
+/// Of a header of TCP that is there as far as its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tcp {
+    pub(crate) flags: u8,
+    pub(crate) sequence: u32,
+    pub(crate) window: u16,
+}
+
+/// A header of IP, and what matters of the one behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ip {
+    pub(crate) v6: bool,
+    /// Addresses; those of IPv4 in the low bits.
+    pub(crate) source: u128,
+    pub(crate) destination: u128,
+    /// What it carries, behind extensions.
+    pub(crate) protocol: u8,
+    pub(crate) options: bool,
+    pub(crate) fragment: Fragment,
+    /// 0 where there is none, or where it was cut off.
+    pub(crate) source_port: u16,
+    pub(crate) destination_port: u16,
+    pub(crate) tcp: Option<Tcp>,
+    /// Type of ICMP.
+    pub(crate) icmp: Option<u8>,
+}
+
+/// `None` where the addresses are not there.
+#[inline]
+pub(super) fn v4(data: &[u8]) -> Option<(Net, &[u8])> {
+    let header = data.first_chunk::<20>()?;
+    let size = usize::from(header[0] & 0x0f) * 4;
+    if header[0] >> 4 != 4 || size < 20 {
+        return None;
+    }
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    // A length of 0 is left to the NIC by a sender that hands it a large segment.
+    let end = if total == 0 { data.len() } else { data.len().min(total) };
+    let place = u16::from_be_bytes([header[6], header[7]]);
+    let fragment = match (place & 0x1fff, place & 0x2000) {
+        (0, 0) => Fragment::Whole,
+        (0, _) => Fragment::First,
+        _ => Fragment::Later,
+    };
+    let mut ip = Ip {
+        v6: false,
+        source: u32::from_be_bytes([header[12], header[13], header[14], header[15]]).into(),
+        destination: u32::from_be_bytes([header[16], header[17], header[18], header[19]]).into(),
+        protocol: header[9],
+        options: size > 20,
+        fragment,
+        source_port: 0,
+        destination_port: 0,
+        tcp: None,
+        icmp: None,
+    };
+    let mut payload = data.get(size..end).unwrap_or_default();
+    if ip.protocol == AUTHENTICATION && fragment != Fragment::Later {
+        payload = extensions(&mut ip, payload);
+    }
+    transport(&mut ip, payload);
+    Some((Net::Ip(ip), payload))
+}
+
+/// `None` where the addresses are not there.
+#[inline]
+pub(super) fn v6(data: &[u8]) -> Option<(Net, &[u8])> {
+    let (header, rest) = data.split_first_chunk::<40>()?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let end = if length == 0 { rest.len() } else { rest.len().min(length) };
+    let address =
+        |at: usize| header[at..at + 16].iter().fold(0, |sum, &byte| sum << 8 | u128::from(byte));
+    let mut ip = Ip {
+        v6: true,
+        source: address(8),
+        destination: address(24),
+        protocol: header[6],
+        options: false,
+        fragment: Fragment::Whole,
+        source_port: 0,
+        destination_port: 0,
+        tcp: None,
+        icmp: None,
+    };
+    let payload = extensions(&mut ip, &rest[..end]);
+    transport(&mut ip, payload);
+    Some((Net::Ip(ip), payload))
+}
+
+/// Goes on to the protocol behind extensions. Where they are cut off it is the number of the first that
+/// is missing.
+#[inline]
+fn extensions<'a>(ip: &mut Ip, mut data: &'a [u8]) -> &'a [u8] {
+    for _ in 0..EXTENSIONS {
+        let size = match (ip.protocol, data) {
+            (HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6, [_, size, ..]) => {
+                (usize::from(*size) + 1) * 8
+            }
+            (AUTHENTICATION, [_, size, ..]) => (usize::from(*size) + 2) * 4,
+            (FRAGMENT, [_, _, high, low, ..]) => {
+                ip.fragment = match (u16::from_be_bytes([*high, *low]) >> 3, low & 1) {
+                    // One that is all of the packet, as RFC 6946 has it.
+                    (0, 0) => ip.fragment,
+                    (0, _) => Fragment::First,
+                    _ => Fragment::Later,
+                };
+                8
+            }
+            _ => break,
+        };
+        let Some(rest) = data.get(size..) else { return &[] };
+        (ip.protocol, data) = (data[0], rest);
+        if ip.fragment == Fragment::Later {
+            break;
+        }
+    }
+    data
+}
+
+#[inline]
+fn transport(ip: &mut Ip, data: &[u8]) {
+    if ip.fragment == Fragment::Later {
+        return;
+    }
+    match ip.protocol {
+        TCP | UDP | SCTP => {
+            let Some(ports) = be32(data, 0) else { return };
+            (ip.source_port, ip.destination_port) = ((ports >> 16) as u16, ports as u16);
+            if ip.protocol == TCP {
+                ip.tcp = tcp(data);
+            }
+        }
+        ICMP | ICMP6 => ip.icmp = data.first().copied(),
+        _ => {}
+    }
+}
+
+#[inline]
+fn tcp(data: &[u8]) -> Option<Tcp> {
+    let (sequence, flags, window) = (be32(data, 4)?, *data.get(13)?, be16(data, 14)?);
+    Some(Tcp { flags, sequence, window })
+}

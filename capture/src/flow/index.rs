@@ -1,0 +1,115 @@
+//! Finds entries by the hashes of their keys.
+
+/// Open addressing with linear probing, at most half full. A slot is the hash and the number of the entry
+/// plus one, so that neither a search nor a removal has to look at other entries.
+#[derive(Debug)]
+pub(super) struct Index {
+    slots: Vec<u64>,
+    mask: usize,
+}
+
+impl Index {
+    /// Room for so many entries.
+    pub(super) fn new(capacity: usize) -> Self {
+        let size = (capacity * 2).next_power_of_two();
+        // Zeros from the system: pages that are never used take no memory.
+        Self { slots: vec![0; size], mask: size - 1 }
+    }
+
+    /// The entry with this hash that `is` it.
+    #[inline]
+    pub(super) fn find(&self, hash: u32, is: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut at = hash as usize & self.mask;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return None;
+            }
+            let entry = slot as u32 as usize - 1;
+            if (slot >> 32) as u32 == hash && is(entry) {
+                return Some(entry);
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Adds an entry that is not there yet.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u32, entry: usize) {
+        let mut at = hash as usize & self.mask;
+        while self.slots[at] != 0 {
+            at = (at + 1) & self.mask;
+        }
+        self.slots[at] = slot(hash, entry);
+    }
+
+    /// Takes an entry out, if it is there, and closes the gap: what follows moves up as far as its hash
+    /// allows.
+    pub(super) fn remove(&mut self, hash: u32, entry: usize) {
+        let mut gap = hash as usize & self.mask;
+        while self.slots[gap] != slot(hash, entry) {
+            if self.slots[gap] == 0 {
+                return;
+            }
+            gap = (gap + 1) & self.mask;
+        }
+        let mut at = gap;
+        loop {
+            at = (at + 1) & self.mask;
+            let moved = self.slots[at];
+            if moved == 0 {
+                break;
+            }
+            let home = (moved >> 32) as usize & self.mask;
+            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(gap) & self.mask {
+                self.slots[gap] = moved;
+                gap = at;
+            }
+        }
+        self.slots[gap] = 0;
+    }
+}
+
+fn slot(hash: u32, entry: usize) -> u64 {
+    u64::from(hash) << 32 | (entry as u64 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_map_finds(
+            steps in prop::collection::vec((any::<bool>(), 0_usize..32, 0_u32..40), 0..400),
+        ) {
+            let mut index = Index::new(32);
+            let mut model = HashMap::new();
+            for (add, entry, hash) in steps {
+                // Few hashes, at the end of the table, so that they collide and wrap around.
+                let hash = hash.wrapping_sub(20);
+                match model.get(&entry).copied() {
+                    None if add => {
+                        index.insert(hash, entry);
+                        model.insert(entry, hash);
+                    }
+                    Some(hash) if !add => {
+                        index.remove(hash, entry);
+                        model.remove(&entry);
+                    }
+                    _ => index.remove(hash, entry + 32),
+                }
+                for (&entry, &hash) in &model {
+                    prop_assert_eq!(index.find(hash, |found| found == entry), Some(entry));
+                }
+                for entry in (0..32).filter(|entry| !model.contains_key(entry)) {
+                    prop_assert_eq!(index.find(hash, |found| found == entry), None);
+                }
+            }
+        }
+    }
+}

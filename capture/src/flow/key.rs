@@ -1,0 +1,112 @@
+//! What makes two packets belong to one conversation, and a hash of it that nobody can foresee.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::dissect::{Ip, Layers};
+use super::{Endpoint, Tunnel};
+
+/// Both ends, in an order that does not depend on who sends, and all else that tells conversations
+/// apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Key([u64; 6]);
+
+impl Key {
+    /// The key, and whether the packet comes from its first end.
+    #[inline]
+    pub(super) fn new(app: u16, layers: &Layers, ip: &Ip) -> (Self, bool) {
+        let source = (ip.source, ip.source_port);
+        let destination = (ip.destination, ip.destination_port);
+        let from_first = source <= destination;
+        let (first, second) =
+            if from_first { (source, destination) } else { (destination, source) };
+        let (kind, id) = match layers.tunnel {
+            None => (0, 0),
+            Some(Tunnel::Vxlan(id)) => (1, id),
+            Some(Tunnel::Geneve(id)) => (2, id),
+            Some(Tunnel::Gre(id)) => (3, id),
+        };
+        let [outer, inner] = layers.tags.ids.map(u64::from);
+        let key = Self([
+            (first.0 >> 64) as u64,
+            first.0 as u64,
+            (second.0 >> 64) as u64,
+            second.0 as u64,
+            u64::from(first.1)
+                | u64::from(second.1) << 16
+                | u64::from(app) << 32
+                | u64::from(ip.protocol) << 48
+                | u64::from(ip.v6) << 56,
+            u64::from(id) | outer << 32 | inner << 44 | kind << 56,
+        ]);
+        (key, from_first)
+    }
+
+    /// First and second end.
+    pub(super) fn ends(&self) -> [Endpoint; 2] {
+        let [a, b, c, d, ports, _] = self.0;
+        let end = |high: u64, low: u64, port: u64| Endpoint {
+            addr: if self.is_v6() {
+                IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
+            } else {
+                IpAddr::V4(Ipv4Addr::from_bits(low as u32))
+            },
+            port: port as u16,
+        };
+        [end(a, b, ports), end(c, d, ports >> 16)]
+    }
+
+    fn is_v6(&self) -> bool {
+        self.0[4] >> 56 != 0
+    }
+
+    pub(super) fn app(&self) -> u16 {
+        (self.0[4] >> 32) as u16
+    }
+
+    pub(super) fn protocol(&self) -> u8 {
+        (self.0[4] >> 48) as u8
+    }
+
+    pub(super) fn vlans(&self) -> [u16; 2] {
+        [32, 44].map(|shift| (self.0[5] >> shift) as u16 & 0x0fff)
+    }
+
+    pub(super) fn tunnel(&self) -> Option<Tunnel> {
+        let id = self.0[5] as u32;
+        match self.0[5] >> 56 {
+            1 => Some(Tunnel::Vxlan(id)),
+            2 => Some(Tunnel::Geneve(id)),
+            3 => Some(Tunnel::Gre(id)),
+            _ => None,
+        }
+    }
+}
+
+/// Hashes keys with numbers that are drawn when it is made. Two keys have the same sum of products (NH,
+/// as in UMAC) with a chance of 2^-64, whoever has chosen them, as long as the numbers are not known.
+#[derive(Clone, Debug)]
+pub(super) struct Hasher {
+    secrets: [u64; 8],
+}
+
+impl Hasher {
+    /// Draws the numbers.
+    pub(super) fn new() -> Self {
+        let random = RandomState::new();
+        Self { secrets: [0, 1, 2, 3, 4, 5, 6, 7].map(|number: u64| random.hash_one(number)) }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, key: &Key) -> u32 {
+        let (pairs, _) = key.0.as_chunks::<2>();
+        let (secrets, _) = self.secrets.as_chunks::<2>();
+        let sum = pairs.iter().zip(secrets).fold(0_u128, |sum, (word, secret)| {
+            let [a, b] = [0, 1].map(|at| u128::from(word[at].wrapping_add(secret[at])));
+            sum.wrapping_add(a * b)
+        });
+        let [low, high] = [sum as u64 ^ self.secrets[6], (sum >> 64) as u64 ^ self.secrets[7]];
+        let mixed = u128::from(low) * u128::from(high | 1);
+        (((mixed >> 64) as u64 ^ mixed as u64) >> 32) as u32
+    }
+}

@@ -1,0 +1,103 @@
+//! Ports of apps, or interfaces of files, and what was lost on them.
+
+use std::collections::HashMap;
+
+use crate::packet::{Interface, Packet, Statistics};
+
+/// An interface of the section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Port {
+    /// Number of the app.
+    pub(super) app: u16,
+    /// Of DPDK, or of the interface in a file.
+    pub(super) id: u16,
+    pub(super) linktype: u16,
+    /// Where losses are.
+    name: usize,
+}
+
+/// Packets lost on the interfaces of one name, in all sections. Gaps between packets and the counters
+/// say the same, but counters also know of those behind the last packet, and files may lack either.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    gaps: u64,
+    /// By counters that have begun again.
+    past: u64,
+    told: u64,
+}
+
+/// All that were named so far.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    ports: Vec<Port>,
+    apps: Vec<String>,
+    app_numbers: HashMap<String, u16>,
+    names: HashMap<String, usize>,
+    losses: Vec<Lost>,
+}
+
+impl Ports {
+    /// Begins a section.
+    pub(super) fn begin(&mut self) {
+        self.ports.clear();
+    }
+
+    pub(super) fn add(&mut self, interface: &Interface) {
+        let number = self.ports.len() as u16;
+        let (app, id) = split(&interface.name).unwrap_or((&interface.name, number));
+        let app = self.app(app);
+        let next = self.losses.len();
+        let name = *self.names.entry(interface.name.clone()).or_insert(next);
+        if name == next {
+            self.losses.push(Lost::default());
+        }
+        self.ports.push(Port { app, id, linktype: interface.linktype, name });
+    }
+
+    /// Its number; apps that are too many share the last.
+    fn app(&mut self, name: &str) -> u16 {
+        if let Some(&number) = self.app_numbers.get(name) {
+            return number;
+        }
+        let Ok(number) = u16::try_from(self.apps.len()) else { return u16::MAX };
+        self.apps.push(name.to_owned());
+        self.app_numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Where a packet was seen; takes note of what was lost before it.
+    #[inline]
+    pub(super) fn of(&mut self, packet: &Packet<'_>) -> Option<Port> {
+        let port = *self.ports.get(packet.interface as usize)?;
+        if packet.dropped > 0 {
+            let gaps = &mut self.losses[port.name].gaps;
+            *gaps = gaps.saturating_add(packet.dropped);
+        }
+        Some(port)
+    }
+
+    pub(super) fn tell(&mut self, statistics: &Statistics) {
+        let port = self.ports.get(statistics.interface as usize);
+        let (Some(port), Some(dropped)) = (port, statistics.dropped) else { return };
+        let lost = &mut self.losses[port.name];
+        if dropped < lost.told {
+            lost.past = lost.past.saturating_add(lost.told);
+        }
+        lost.told = dropped;
+    }
+
+    pub(super) fn apps(&self) -> &[String] {
+        &self.apps
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        let lost = |lost: &Lost| lost.gaps.max(lost.past.saturating_add(lost.told));
+        self.losses.iter().map(lost).fold(0, u64::saturating_add)
+    }
+}
+
+/// App and port of a name `APP:PORT`.
+fn split(name: &str) -> Option<(&str, u16)> {
+    let (app, port) = name.rsplit_once(':')?;
+    Some((app, port.parse().ok()?)).filter(|(app, _)| !app.is_empty())
+}

@@ -1,0 +1,140 @@
+//! Keeps conversations, as many as there is room for, and decides which give way.
+//!
+//! Entries stand in one array that never grows beyond its capacity, and an [`Index`] finds them. Where all
+//! are taken, a newcomer competes with the eight entries of a group that its hash picks, by the votes of
+//! Elastic Sketch (Yang et al., SIGCOMM 2018): each newcomer is a vote against the weakest of them,
+//! which gives way when eight times its own packets, but the first, have voted against it. So one that
+//! was seen once gives way at once, and one that is heavy only where all eight are and a ninth insists.
+
+use super::entry::{Entry, Side, Told};
+use super::index::Index;
+use super::key::Key;
+
+/// Entries that a newcomer competes with.
+const GROUP: usize = 8;
+/// Votes that it takes against each of the weakest's packets.
+const VOTES: u32 = 8;
+
+/// Most entries, so that their numbers fit into half a word, and memory into a machine.
+pub(super) const CAPACITY_MAX: usize = 1 << 28;
+
+/// Where a newcomer may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Nobody is there.
+    Free,
+    /// In place of this entry.
+    InPlaceOf(usize),
+    /// Nowhere.
+    None,
+}
+
+/// All conversations that are kept.
+#[derive(Debug)]
+pub(super) struct Store {
+    capacity: usize,
+    pub(super) entries: Vec<Entry>,
+    /// Of each entry.
+    pub(super) sides: Vec<Side>,
+    /// Of each entry, where somebody listens.
+    pub(super) told: Vec<Told>,
+    listened: bool,
+    index: Index,
+    /// Entries that are free again.
+    free: Vec<u32>,
+    /// Votes against the weakest, by group.
+    against: Vec<u32>,
+}
+
+impl Store {
+    /// An empty store; `listened` where what a listener was told is to be known.
+    pub(super) fn new(capacity: usize, listened: bool) -> Self {
+        let capacity = capacity.clamp(1, CAPACITY_MAX);
+        Self {
+            capacity,
+            // Room for all without moving any: what is not used takes no memory.
+            entries: Vec::with_capacity(capacity),
+            sides: Vec::with_capacity(capacity),
+            told: Vec::with_capacity(if listened { capacity } else { 0 }),
+            listened,
+            index: Index::new(capacity),
+            free: Vec::new(),
+            against: vec![0; capacity.div_ceil(GROUP)],
+        }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    #[inline]
+    pub(super) fn find(&self, key: &Key, hash: u32) -> Option<usize> {
+        self.index.find(hash, |at| self.entries[at].key == *key)
+    }
+
+    /// Looks for room, which counts as a vote where there is none.
+    pub(super) fn room(&mut self, hash: u32, now_ns: u64) -> Room {
+        if !self.free.is_empty() || self.entries.len() < self.capacity {
+            return Room::Free;
+        }
+        let groups = self.against.len();
+        // The index goes by the low bits.
+        let group = (u64::from(hash.reverse_bits()) * groups as u64 >> 32) as usize;
+        // Conversations that begin one after the other are in different groups.
+        let members = (group..self.capacity).step_by(groups);
+        let strength = |at: &usize| {
+            let entry = &self.entries[*at];
+            (entry.strength(now_ns), entry.last_ns)
+        };
+        let Some(weakest) = members.min_by_key(strength) else { return Room::None };
+        let against = &mut self.against[group];
+        *against = against.saturating_add(1);
+        let needed = self.entries[weakest].strength(now_ns).saturating_sub(1).saturating_mul(VOTES);
+        if *against <= needed {
+            return Room::None;
+        }
+        *against = 0;
+        Room::InPlaceOf(weakest)
+    }
+
+    /// Puts a conversation where there is nobody.
+    pub(super) fn add(&mut self, entry: Entry, first_ns: u64) -> usize {
+        let (hash, side) = (entry.hash, Side::since(first_ns));
+        let told = Told::since(first_ns);
+        let at = if let Some(at) = self.free.pop() {
+            let at = at as usize;
+            (self.entries[at], self.sides[at]) = (entry, side);
+            if self.listened {
+                self.told[at] = told;
+            }
+            at
+        } else {
+            self.entries.push(entry);
+            self.sides.push(side);
+            if self.listened {
+                self.told.push(told);
+            }
+            self.entries.len() - 1
+        };
+        self.index.insert(hash, at);
+        at
+    }
+
+    /// Packets of its key belong to another conversation from now on.
+    pub(super) fn unlink(&mut self, at: usize) {
+        self.index.remove(self.entries[at].hash, at);
+        self.entries[at].linked = false;
+    }
+
+    /// Forgets a conversation.
+    pub(super) fn remove(&mut self, at: usize) {
+        self.unlink(at);
+        self.entries[at].live = false;
+        self.free.push(at as u32);
+    }
+
+    /// Numbers of the entries in use.
+    pub(super) fn live(&self) -> impl Iterator<Item = usize> {
+        self.entries.iter().enumerate().filter(|(_, entry)| entry.live).map(|(at, _)| at)
+    }
+}

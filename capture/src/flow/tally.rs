@@ -1,0 +1,155 @@
+//! Counts by protocol and by queue.
+
+use std::collections::HashMap;
+
+use super::dissect::{ARP, ESP, Fragment, GRE, ICMP, ICMP6, Ip, Layers, Net, SCTP, TCP, Tcp, UDP};
+use super::tcp::{ACK, FIN, RST, SYN};
+use super::{Counts, Protocols, Queue};
+use crate::packet::Packet;
+
+#[inline]
+fn add(sum: &mut Counts, counts: Counts) {
+    *sum = sum.plus(counts);
+}
+
+impl Protocols {
+    #[inline]
+    pub(super) fn count(&mut self, layers: &Layers, counts: Counts) {
+        if layers.tags.count > 0 {
+            add(&mut self.vlan_tagged, counts);
+        }
+        if layers.tunnel.is_some() {
+            add(&mut self.tunnelled, counts);
+        }
+        match &layers.net {
+            Net::Ip(ip) => self.count_ip(ip, counts),
+            Net::Other(ARP) => add(&mut self.arp, counts),
+            Net::Other(_) => add(&mut self.other_ethertypes, counts),
+            Net::Unreadable => {}
+        }
+    }
+
+    #[inline]
+    fn count_ip(&mut self, ip: &Ip, counts: Counts) {
+        let fragment = ip.fragment != Fragment::Whole;
+        if ip.v6 {
+            add(&mut self.ipv6, counts);
+            if fragment {
+                add(&mut self.ipv6_fragments, counts);
+            }
+        } else {
+            add(&mut self.ipv4, counts);
+            if fragment {
+                add(&mut self.ipv4_fragments, counts);
+            }
+            if ip.options {
+                add(&mut self.ipv4_options, counts);
+            }
+        }
+        let protocol = match ip.protocol {
+            TCP => &mut self.tcp,
+            UDP => &mut self.udp,
+            SCTP => &mut self.sctp,
+            ICMP => &mut self.icmp,
+            ICMP6 => &mut self.icmp6,
+            GRE => &mut self.gre,
+            ESP => &mut self.esp,
+            _ => &mut self.other_protocols,
+        };
+        add(protocol, counts);
+        if let Some(tcp) = ip.tcp {
+            self.count_tcp(tcp, counts.packets);
+        }
+        if let Some(kind) = ip.icmp {
+            self.count_icmp(ip.protocol, kind, counts.packets);
+        }
+    }
+
+    #[inline]
+    fn count_tcp(&mut self, tcp: Tcp, packets: u64) {
+        let Tcp { flags, window, .. } = tcp;
+        if flags & (SYN | FIN | RST) == 0 {
+            self.tcp_zero_window += if window == 0 { packets } else { 0 };
+            return;
+        }
+        match flags & (SYN | ACK) {
+            SYN => self.tcp_syn += packets,
+            both if both & SYN != 0 => self.tcp_syn_ack += packets,
+            _ => {}
+        }
+        self.tcp_fin += if flags & FIN != 0 { packets } else { 0 };
+        self.tcp_rst += if flags & RST != 0 { packets } else { 0 };
+    }
+
+    fn count_icmp(&mut self, protocol: u8, kind: u8, packets: u64) {
+        match (protocol, kind) {
+            (ICMP, 8) | (ICMP6, 128) => self.icmp_echo_requests += packets,
+            (ICMP, 0) | (ICMP6, 129) => self.icmp_echo_replies += packets,
+            (ICMP, 3) | (ICMP6, 1) => self.icmp_unreachable += packets,
+            (ICMP, 11) | (ICMP6, 3) => self.icmp_time_exceeded += packets,
+            _ => {}
+        }
+    }
+}
+
+/// Most queues that are told apart; packets of others count for their port alone.
+const MAX_QUEUES: usize = 4096;
+
+/// Queues of all ports, in the order of their first packet.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    queues: Vec<Queue>,
+    places: HashMap<Id, usize>,
+    /// Counts of before, and of the interval before that.
+    marks: Vec<[Counts; 2]>,
+    /// What the packet before belonged to: they come in bursts.
+    last: Option<(Id, usize)>,
+}
+
+/// App, port, direction and queue.
+type Id = (u16, u16, u8, Option<u16>);
+
+impl Queues {
+    #[inline]
+    pub(super) fn count(&mut self, app: u16, port: u16, packet: &Packet<'_>, counts: Counts) {
+        let wanted = (app, port, packet.dir, packet.queue);
+        let at = match self.last {
+            Some((id, at)) if id == wanted => at,
+            _ => self.find(wanted),
+        };
+        self.last = Some((wanted, at));
+        let queue = &mut self.queues[at];
+        queue.lcore = packet.lcore;
+        queue.total = queue.total.plus(counts);
+    }
+
+    fn find(&mut self, wanted: Id) -> usize {
+        let (app, port, dir, _) = wanted;
+        let full = self.queues.len() >= MAX_QUEUES && !self.places.contains_key(&wanted);
+        let id = if full { (app, port, dir, None) } else { wanted };
+        let next = self.queues.len();
+        let at = *self.places.entry(id).or_insert(next);
+        if at == next {
+            let (total, recent) = Default::default();
+            self.queues.push(Queue { app, port, dir, queue: id.3, lcore: None, total, recent });
+            self.marks.push(Default::default());
+        }
+        at
+    }
+
+    pub(super) fn mark(&mut self) {
+        for (marks, queue) in self.marks.iter_mut().zip(&self.queues) {
+            *marks = [marks[1], queue.total];
+        }
+    }
+
+    /// For a snapshot.
+    pub(super) fn snapshot(&self) -> Vec<Queue> {
+        let queues = self.queues.iter().zip(&self.marks);
+        let recent = |(queue, [older, _]): (&Queue, &[Counts; 2])| Queue {
+            recent: queue.total.minus(*older),
+            ..*queue
+        };
+        queues.map(recent).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! What TCP is doing, by the flags of both ends; packets may be missing, come twice, or be sampled.
+
+use super::dissect::{TCP, Tcp};
+use super::{End, TcpState};
+
+pub(super) const FIN: u8 = 0x01;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+pub(super) const ACK: u8 = 0x10;
+
+/// Both ends of a connection; local first. Other protocols only have an opener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Connection {
+    /// Number that the first packet of each end begins from.
+    first: [u32; 2],
+    /// Flags seen, all or'ed.
+    pub(super) flags: [u8; 2],
+    /// The same, since a listener was told of it.
+    pub(super) new_flags: [u8; 2],
+    pub(super) state: TcpState,
+    opener: Option<End>,
+    /// An end was heard.
+    heard: [bool; 2],
+}
+
+impl Connection {
+    /// A SYN that does not belong to this connection but begins the next one between the same ports: as
+    /// in Wireshark, one whose number is new, and any after a reset.
+    #[inline]
+    pub(super) fn is_another(&self, sender: End, tcp: Tcp) -> bool {
+        let at = sender as usize;
+        tcp.flags & (SYN | ACK | RST) == SYN
+            && self.heard[at]
+            && (self.first[at] != tcp.sequence || self.state == TcpState::Reset)
+    }
+
+    /// Nothing more is to be expected.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, TcpState::Closed | TcpState::Reset)
+    }
+
+    pub(super) fn opener(&self) -> Option<End> {
+        self.opener
+    }
+
+    /// A packet without a header of TCP.
+    #[inline]
+    pub(super) fn note_other(&mut self, sender: End, protocol: u8) {
+        if protocol != TCP {
+            self.opener = self.opener.or(Some(sender));
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, sender: End, tcp: Tcp) {
+        let at = sender as usize;
+        if !self.heard[at] {
+            self.heard[at] = true;
+            self.first[at] = tcp.sequence.wrapping_sub(u32::from(tcp.flags & SYN == 0));
+        }
+        self.flags[at] |= tcp.flags;
+        self.new_flags[at] |= tcp.flags;
+        if tcp.flags & (SYN | RST) == SYN {
+            let opener = if tcp.flags & ACK == 0 { sender } else { sender.other() };
+            self.opener = self.opener.or(Some(opener));
+        }
+        self.state = self.next(tcp.flags);
+    }
+
+    fn next(&self, flags: u8) -> TcpState {
+        use TcpState::{Closed, Established, FinWait, None, Reset, SynReceived, SynSent};
+        let ended = self.flags.map(|flags| flags & FIN != 0);
+        match (self.state, flags & (SYN | ACK)) {
+            (Reset | Closed, _) => self.state,
+            _ if flags & RST != 0 => Reset,
+            _ if ended == [true, true] => Closed,
+            _ if ended != [false, false] => FinWait,
+            (None, SYN) => SynSent,
+            (None | SynSent, SYN_ACK) => SynReceived,
+            (None | SynSent | SynReceived, ACK) => Established,
+            (state, _) => state,
+        }
+    }
+}
+
+const SYN_ACK: u8 = SYN | ACK;
+
+impl End {
+    fn other(self) -> Self {
+        match self {
+            Self::Local => Self::Remote,
+            Self::Remote => Self::Local,
+        }
+    }
+}
