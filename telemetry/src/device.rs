@@ -35,8 +35,7 @@ fn number(text: &str, radix: u32, most: usize) -> Option<u32> {
 /// Whether a port of this name belongs to this device. A port is called as the app's arguments spell
 /// the address, and drivers with several ports per PCI device append to that.
 pub fn is_port_of(port: &str, device: &str) -> bool {
-    let end = port.rfind('.').map_or(port.len(), |dot| (dot + 2).min(port.len()));
-    let (name, rest) = port.split_at_checked(end).unwrap_or((port, ""));
+    let (name, rest) = split(port);
     match (address(device), address(name)) {
         (Some(device), Some(port)) => {
             device == port && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -44,6 +43,17 @@ pub fn is_port_of(port: &str, device: &str) -> bool {
         (None, None) => port == device,
         _ => false,
     }
+}
+
+/// The name of the PCI device in that of its port, and what the driver has appended.
+fn split(port: &str) -> (&str, &str) {
+    let end = port.rfind('.').map_or(port.len(), |dot| (dot + 2).min(port.len()));
+    port.split_at_checked(end).unwrap_or((port, ""))
+}
+
+/// The PCI device of a port, as the kernel has it; `None` for a port that is on none.
+pub fn of_port(port: &str) -> Option<DeviceSample> {
+    address(split(port).0).map(|address| Devices::default().device(&address))
 }
 
 impl DeviceSample {
@@ -136,6 +146,13 @@ pub(crate) mod tests {
         assert!(!is_port_of("net_null0", "0000:03:00.0"));
         assert!(is_port_of("net_null0", "net_null0"));
         assert!(!is_port_of("net_null01", "net_null0"));
+    }
+
+    #[test]
+    fn ports_on_no_pci_device_have_none() {
+        assert_eq!(of_port("net_null0"), None);
+        let device = of_port("0000:ff:1f.7_port1").unwrap();
+        assert_eq!((device.address.as_str(), device.present), ("0000:ff:1f.7", false));
     }
 
     #[test]

@@ -351,7 +351,7 @@ fn instances(dir: &Path, probe: impl Fn(App) -> App) -> Vec<App> {
     if !apps.iter().any(|app| app.name == prefix) {
         apps.push(app(prefix.clone(), SOCKET, AppState::Stale));
     }
-    let lock = primary_lock(dir);
+    let lock = primary(dir);
     for app in apps.iter_mut().filter(|app| app.name == prefix && app.state == AppState::Stale) {
         (app.state, app.pid) = unanswered(&lock);
     }
@@ -392,8 +392,12 @@ fn unanswered(lock: &io::Result<Option<u32>>) -> (AppState, Option<u32>) {
     }
 }
 
-/// Who holds the lock of a primary process on `config`; 0 for a process that we cannot see.
-fn primary_lock(dir: &Path) -> io::Result<Option<u32>> {
+/// The primary process of a runtime directory, which holds the lock on `config`; 0 for a process that
+/// we cannot see.
+///
+/// # Errors
+/// When the lock cannot be looked at.
+pub fn primary(dir: &Path) -> io::Result<Option<u32>> {
     // Not blocking, for what is a FIFO in a directory that anybody may write.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let config = match open(dir.join("config"), flags, Mode::empty()) {

@@ -95,6 +95,12 @@ impl Tasks {
         stat_field(&self.file(tid, "stat")?, 36)
     }
 
+    /// A thread runs, or would if it were given a CPU.
+    pub(crate) fn is_ready(&self, tid: u32) -> bool {
+        let state = self.file(tid, "stat").and_then(|stat| stat_field::<char>(&stat, 0));
+        state == Some('R')
+    }
+
     fn file(&self, tid: u32, name: &str) -> Option<String> {
         let path = format!("{tid}/{name}");
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-
 use crate::arguments::Arguments;
 use crate::device::Devices;
 use crate::process::{PROC, Tasks, is_control, lcore_of};
 use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
+use crate::secondary::secondaries;
 
 use super::SLOW;
 use super::aged::Aged;
@@ -20,9 +18,6 @@ const BRISK: Duration = Duration::from_millis(90);
 
 /// How often threads are looked for again while one that libpmdscope tells of is not found.
 const SETTLING: Duration = Duration::from_secs(1);
-
-/// Name of the sockets of secondary processes, with a process id and a time behind it.
-const SECONDARY: &str = "mp_socket_";
 
 /// One app on this machine.
 #[derive(Debug)]
@@ -72,7 +67,7 @@ impl Host {
             let devices = self.devices.get(now, SLOW, || self.pci.read(&arguments.allowed));
             sample.devices.clone_from(devices);
         }
-        sample.secondaries = *self.secondaries.get(now, SLOW, || secondaries(&self.dir));
+        sample.secondaries = *self.secondaries.get(now, SLOW, || count(&self.dir));
         self.read_threads(sample, now);
         let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
         let seen = self.lcores.value().control_shares_cpu;
@@ -100,6 +95,10 @@ impl Host {
             self.lcores.forget();
         }
     }
+}
+
+fn count(dir: &Path) -> u32 {
+    u32::try_from(secondaries(dir).len()).unwrap_or(u32::MAX)
 }
 
 fn thread(tasks: &Tasks, lcore: u32, tid: u32) -> Option<ThreadSample> {
@@ -149,26 +148,6 @@ fn main_lcore(tasks: &Tasks, pid: u32, arguments: &Arguments) -> Option<u32> {
         cpus.first().copied().filter(|_| cpus.len() == 1 && !arguments.chooses_lcores)
     };
     arguments.main_lcore.or_else(by_cpu)
-}
-
-/// Secondary processes that run: the kernel refuses to connect to the socket of one that has ended.
-/// Nothing is sent, so that none of them notices.
-fn secondaries(dir: &Path) -> u32 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    let secondary = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SECONDARY))
-    };
-    let running = entries.flatten().map(|entry| entry.path()).filter(secondary).filter(listens);
-    u32::try_from(running.count()).unwrap_or(u32::MAX)
-}
-
-fn listens(path: &PathBuf) -> bool {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
-        return false;
-    };
-    let connected = SocketAddrUnix::new(path).and_then(|address| connect(&socket, &address));
-    !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NAMETOOLONG))
 }
 
 #[cfg(test)]

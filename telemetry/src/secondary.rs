@@ -1,0 +1,51 @@
+//! Secondary processes of an app, by the sockets that they leave in its runtime directory.
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// Name of their sockets, with a process id and a time behind it.
+const SOCKET: &str = "mp_socket_";
+
+/// Process ids of those that run, as they see themselves: the kernel refuses to connect to the socket
+/// of one that has ended. Nothing is sent, so that none of them notices.
+pub fn secondaries(dir: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let running = |path: PathBuf| pid_of(&path).filter(|_| listens(&path));
+    let mut pids: Vec<_> = entries.flatten().filter_map(|entry| running(entry.path())).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn pid_of(path: &Path) -> Option<u32> {
+    let (pid, _) = path.file_name()?.to_str()?.strip_prefix(SOCKET)?.split_once('_')?;
+    pid.parse().ok()
+}
+
+fn listens(path: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
+        return false;
+    };
+    let connected = SocketAddrUnix::new(path).and_then(|address| connect(&socket, &address));
+    !matches!(connected, Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NAMETOOLONG))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn only_those_that_listen_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let bind = |name: &str| UnixDatagram::bind(dir.path().join(name)).unwrap();
+        let _primary = bind("mp_socket");
+        let _running = [bind("mp_socket_17_2d3f"), bind("mp_socket_5_1"), bind("mp_socket_x_1")];
+        drop(bind("mp_socket_4711_abc"));
+        assert_eq!(secondaries(dir.path()), [5, 17]);
+        assert_eq!(secondaries(Path::new("/nonexistent")), [0; 0]);
+    }
+}
