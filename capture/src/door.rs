@@ -1,10 +1,63 @@
 //! How the packets of an app are reached: by its own capture socket, or by a helper of ours.
 
+pub(crate) mod helper;
+mod program;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use self::helper::Helper;
 use crate::layout::Request;
-use crate::session::{Session, SessionError};
+use crate::session::{Session, SessionError, reason};
+
+pub use self::program::{Program, ProgramError};
+/// How long a helper may take to get into an app, which has to answer requests of its own for that.
+const ATTACH: Duration = Duration::from_secs(10);
+
+/// Why a door does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    /// The app has libpmdscope, and does not hand out its packets.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The helper cannot be started.
+    #[error("cannot start {}", .program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The helper found something that speaks against a capture.
+    #[error("pmdscope-pdump: {text}{}", more(.said))]
+    Refused {
+        /// Cause and cure.
+        text: String,
+        /// What else it said.
+        said: String,
+    },
+    /// The helper ended before it could say anything to us.
+    #[error("pmdscope-pdump {0}; the app goes on without it")]
+    Died(String),
+    /// The helper is not done in time.
+    #[error(
+        "pmdscope-pdump did not get into the app within {} s: the app's control threads are stuck or \
+         starved{}", .waited.as_secs(), more(.said)
+    )]
+    Timeout {
+        /// How long it was waited for.
+        waited: Duration,
+        /// What it said last.
+        said: String,
+    },
+}
+
+fn more(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(" ({said})") }
+}
 
 /// A port as DPDK knows it, for a helper that sees no ports itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +79,8 @@ pub struct Pdump {
     pub program: PathBuf,
     /// File-prefix of the app, without what stands for further instances.
     pub file_prefix: String,
+    /// Directory that holds `dpdk/<file-prefix>`, which the EAL calls `$RUNTIME_DIRECTORY`.
+    pub runtime_root: PathBuf,
     /// Process id of the app.
     pub pid: u32,
     /// CPUs that it may run on, as `0,2-3`.
@@ -46,14 +101,14 @@ pub enum Door {
 }
 
 impl Door {
-    /// Arms a capture.
+    /// Arms a capture. A helper gets more time than an app: at least 10 s.
     ///
     /// # Errors
     /// As [`Session::open`]; and when the helper cannot be started, or finds that it would do harm.
-    pub fn open(&self, request: &Request, timeout: Duration) -> Result<Session, SessionError> {
+    pub fn open(&self, request: &Request, timeout: Duration) -> Result<Session, DoorError> {
         match self {
-            Self::Socket(path) => Session::open(path, request, timeout),
-            Self::Pdump(_) => Err(SessionError::Closed),
+            Self::Socket(path) => Ok(Session::open(path, request, timeout)?),
+            Self::Pdump(pdump) => attach(pdump, request, timeout.max(ATTACH)),
         }
     }
 
@@ -65,3 +120,37 @@ impl Door {
         }
     }
 }
+
+fn attach(pdump: &Pdump, request: &Request, timeout: Duration) -> Result<Session, DoorError> {
+    // One that we have just let go would be in the way.
+    helper::settle(Some(pdump.pid), timeout);
+    let start = |source| DoorError::Start { program: pdump.program.clone(), source };
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .and_then(|pair| ioctl_fionbio(&pair.0, true).map(|()| pair))
+        .map_err(|errno| start(errno.into()))?;
+    let mut helper = Helper::start(pdump, theirs).map_err(start)?;
+    match Session::over(ours, request, timeout) {
+        Ok(session) => Ok(session.beside(helper)),
+        Err(SessionError::Refused { code, text }) => {
+            let text = reason(&text, code);
+            Err(DoorError::Refused { text, said: helper.last_words() })
+        }
+        Err(SessionError::Timeout(_)) => {
+            Err(DoorError::Timeout { waited: timeout, said: helper.last_words() })
+        }
+        Err(SessionError::Closed | SessionError::Socket(Errno::CONNRESET | Errno::PIPE)) => {
+            Err(DoorError::Died(helper.obituary()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until the helpers of sessions that were dropped have left their apps, but not for longer than
+/// told. What comes back are the process ids of those that have not, which leave when they can.
+pub fn settle(patience: Duration) -> Vec<u32> {
+    helper::settle(None, patience)
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::door::helper::Helper;
 use crate::layout::{
     Change, MAX_INSNS, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END,
     TEE_REFUSE, TEE_RING, TEE_SAMPLE,
@@ -64,7 +65,7 @@ pub enum SessionError {
     Socket(#[from] Errno),
 }
 
-fn reason(text: &str, code: i32) -> String {
+pub(crate) fn reason(text: &str, code: i32) -> String {
     if text.is_empty() { Errno::from_raw_os_error(code).to_string() } else { text.to_owned() }
 }
 
@@ -85,6 +86,9 @@ pub struct Session {
     socket: OwnedFd,
     id: u32,
     resamples: Option<bool>,
+    /// The process on the other side, where it is ours: dropped behind the socket, at whose end it
+    /// leaves.
+    helper: Option<Helper>,
 }
 
 impl Session {
@@ -122,7 +126,7 @@ impl Session {
         wait_readable(&socket, deadline, timeout)?;
         match receive(&socket)? {
             Some((Message { kind: TEE_ACCEPT, value, .. }, _)) => {
-                Ok(Self { socket, id: value, resamples: None })
+                Ok(Self { socket, id: value, resamples: None, helper: None })
             }
             Some((Message { kind: TEE_REFUSE, value, text }, _)) => {
                 Err(SessionError::Refused { code: value.cast_signed(), text })
@@ -130,6 +134,11 @@ impl Session {
             Some(_) => Err(SessionError::Protocol("neither ACCEPT nor REFUSE")),
             None => Err(SessionError::Closed),
         }
+    }
+
+    /// The same session, the other side of which is a process of ours and not the app.
+    pub(crate) fn beside(self, helper: Helper) -> Self {
+        Self { helper: Some(helper), ..self }
     }
 
     /// The number that the app gave the session.
@@ -168,7 +177,7 @@ impl Session {
     pub fn next_event(&mut self) -> Result<Option<Event>, SessionError> {
         let (message, fds) = match receive(&self.socket) {
             Ok(Some(received)) => received,
-            Ok(None) | Err(SessionError::Socket(Errno::CONNRESET)) => return Ok(Some(Event::Gone)),
+            Ok(None) | Err(SessionError::Socket(Errno::CONNRESET)) => return Ok(Some(self.lost())),
             Err(SessionError::Socket(Errno::AGAIN | Errno::INTR)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -179,14 +188,21 @@ impl Session {
                 Ok(Some(Event::Ring(ring)))
             }
             (TEE_RING, Err(_)) => Err(SessionError::Protocol("a ring without its two descriptors")),
-            (TEE_END, _) if matches!(message.value.cast_signed(), 0 | SHUTDOWN) => {
-                Ok(Some(Event::Gone))
-            }
+            (TEE_END, _) if message.value.cast_signed() == SHUTDOWN => Ok(Some(Event::Gone)),
+            (TEE_END, _) if message.value == 0 => Ok(Some(self.lost())),
             (TEE_END, _) => {
                 let text = reason(&message.text, message.value.cast_signed());
                 Ok(Some(Event::Ended(text)))
             }
             _ => Err(SessionError::Protocol("neither RING nor END")),
+        }
+    }
+
+    /// The other side has left without a reason: the app has ended, or only the process beside it.
+    fn lost(&mut self) -> Event {
+        match &mut self.helper {
+            None => Event::Gone,
+            Some(helper) => Event::Ended(format!("pmdscope-pdump {}", helper.obituary())),
         }
     }
 }

@@ -1,0 +1,251 @@
+//! A running `pmdscope-pdump`: its start, what it says on standard error, and its end.
+//!
+//! It is in an app's memory, so it is never killed: it leaves by itself when its socket is closed. One
+//! that was let go is kept in a list of those that are leaving, until it has left.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Pdump;
+
+/// Most that is kept of a line of its standard error.
+const LINE_MAX: usize = 1024;
+
+/// Time between looks at a process that is to end.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long a process whose socket is closed may take until its end can be told.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Those that were let go, and may still be in an app.
+static LEAVING: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
+
+/// The last line of a stream, which may be endless.
+#[derive(Debug, Default)]
+struct Tail {
+    line: Vec<u8>,
+    complete: bool,
+}
+
+impl Tail {
+    fn feed(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                self.complete = true;
+            } else {
+                if std::mem::take(&mut self.complete) {
+                    self.line.clear();
+                }
+                if self.line.len() < LINE_MAX {
+                    self.line.push(*byte);
+                }
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.line).trim().to_owned()
+    }
+}
+
+/// A `pmdscope-pdump` that runs.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    child: Option<Child>,
+    app: u32,
+    tail: Arc<Mutex<Tail>>,
+}
+
+impl Helper {
+    /// Starts the program with a socket as its standard input, so that no other process can inherit it.
+    pub(super) fn start(pdump: &Pdump, socket: OwnedFd) -> io::Result<Self> {
+        let mut command = Command::new(&pdump.program);
+        command.args(arguments(pdump)).env("RUNTIME_DIRECTORY", &pdump.runtime_root);
+        // What a terminal sends to those in front of it is for us to judge.
+        command.process_group(0);
+        command.stdin(socket).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let stderr = child.stderr.take();
+        let helper = Self { child: Some(child), app: pdump.pid, tail: Arc::clone(&tail) };
+        let listen = move || stderr.map_or(Ok(()), |stderr| listen(stderr, &tail));
+        thread::Builder::new().name("pdump-stderr".to_owned()).spawn(listen)?;
+        Ok(helper)
+    }
+
+    /// What became of it: how it ended, if it has, and what it said last.
+    pub(crate) fn obituary(&mut self) -> String {
+        let status = self.child.as_mut().and_then(|child| wait_for(child, LAST_WORDS).ok()?);
+        let end = match status {
+            None => "closed the connection".to_owned(),
+            Some(status) => end_of(status),
+        };
+        match self.said() {
+            none if none.is_empty() => end,
+            said => format!("{end}: {said}"),
+        }
+    }
+
+    /// What it said last on its standard error, once it has ended or had the time to say it.
+    pub(super) fn last_words(&mut self) -> String {
+        let _ = self.child.as_mut().map(|child| wait_for(child, LAST_WORDS));
+        self.said()
+    }
+
+    fn said(&self) -> String {
+        lock(&self.tail).text()
+    }
+
+    fn has_left(&mut self) -> bool {
+        // A child that cannot be waited for is none.
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+}
+
+impl Drop for Helper {
+    /// Its socket is closed, or will be by whoever drops this: it leaves.
+    fn drop(&mut self) {
+        if self.has_left() {
+            return;
+        }
+        let leaving =
+            Self { child: self.child.take(), app: self.app, tail: Arc::clone(&self.tail) };
+        lock(&LEAVING).push(leaving);
+    }
+}
+
+/// Waits until all helpers that were let go have left their apps, or only those of one app, but not
+/// for longer than told. What comes back are the process ids of those that have not.
+pub(super) fn settle(app: Option<u32>, patience: Duration) -> Vec<u32> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let mut leaving = lock(&LEAVING);
+        leaving.retain_mut(|helper| !helper.has_left());
+        let meant = leaving.iter().filter(|helper| app.is_none_or(|app| app == helper.app));
+        let pids = meant.filter_map(|helper| helper.child.as_ref().map(Child::id));
+        let pids = pids.collect::<Vec<_>>();
+        drop(leaving);
+        if pids.is_empty() || Instant::now() >= deadline {
+            return pids;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Waits for the end of a child, but no longer than told.
+pub(super) fn wait_for(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match child.try_wait()? {
+            None if Instant::now() < deadline => thread::sleep(LOOK),
+            status => return Ok(status),
+        }
+    }
+}
+
+fn arguments(pdump: &Pdump) -> Vec<String> {
+    let mut arguments = vec!["--fd=0".to_owned()];
+    arguments.push(format!("--file-prefix={}", pdump.file_prefix));
+    arguments.push(format!("--pid={}", pdump.pid));
+    arguments.push(format!("--cpus={}", pdump.cpus));
+    for port in &pdump.ports {
+        let (id, device) = (port.id, &port.device);
+        arguments.push(format!("--port={id},{},{},{device}", port.rx_queues, port.tx_queues));
+    }
+    if pdump.force {
+        arguments.push("--force".to_owned());
+    }
+    arguments
+}
+
+/// Reads on whatever comes, so that the writer never waits, and keeps the last line.
+fn listen(mut stderr: ChildStderr, tail: &Mutex<Tail>) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    loop {
+        match stderr.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(read) => lock(tail).feed(&bytes[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn end_of(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// A panic of another thread leaves nothing half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    //! Programs that do what a test wants.
+
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A shell script with this body; it is there as long as the directory.
+    pub(in super::super) fn script(body: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pmdscope-pdump");
+        // Not executable while a process that another test starts may hold it open for writing.
+        let staged = dir.path().join("staged");
+        std::fs::write(&staged, format!("#!/bin/sh\n{body}\n")).unwrap();
+        let copied = Command::new("install").arg("-m755").args([&staged, &path]).status().unwrap();
+        assert!(copied.success());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o755);
+        (dir, path)
+    }
+
+    #[test]
+    fn the_last_line_is_kept_and_no_more_than_that() {
+        let text = |parts: &[&[u8]]| {
+            let mut tail = Tail::default();
+            for part in parts {
+                tail.feed(part);
+            }
+            tail.text()
+        };
+        assert_eq!(text(&[b"one\ntw", b"o\n"]), "two");
+        assert_eq!(text(&[b"one\n", b"tw"]), "tw");
+        assert_eq!(text(&[]), "");
+        assert_eq!(text(&[&[b'x'; 5000], b"\n"]).len(), LINE_MAX);
+    }
+
+    #[test]
+    fn ends_are_told_in_words() {
+        let end = |raw| end_of(ExitStatus::from_raw(raw));
+        assert_eq!(
+            [end(0), end(2 << 8), end(9)],
+            ["ended with code 0", "ended with code 2", "was killed by signal 9"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_tail_is_bounded_whatever_comes(parts: Vec<Vec<u8>>) {
+            let mut tail = Tail::default();
+            for part in parts {
+                tail.feed(&part);
+                prop_assert!(tail.line.len() <= LINE_MAX);
+                prop_assert!(!tail.line.contains(&b'\n'));
+            }
+        }
+    }
+}

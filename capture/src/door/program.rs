@@ -1,0 +1,151 @@
+//! Where `pmdscope-pdump` is, and which DPDK it was built with.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::helper::wait_for;
+
+/// What the program is called.
+pub(super) const NAME: &str = "pmdscope-pdump";
+
+/// Names the program itself.
+const VARIABLE: &str = "PMDSCOPE_PDUMP";
+
+/// Where it is beside our own program: next to it, installed, and in a tree that was built.
+const PLACES: [&str; 3] = ["", "../libexec/pmdscope", "../../build/capture/pdump"];
+
+/// How long it may take to tell its version, which needs neither hugepages nor an app.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why there is no program to start.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is nowhere.
+    #[error(
+        "{NAME} is not installed: looked for {}; `make install` builds and installs it, against the \
+         DPDK that the apps use", list(.0)
+    )]
+    Missing(Vec<PathBuf>),
+    /// It does not run.
+    #[error("{} does not tell its version{}; install it anew, or name another by {VARIABLE}",
+        .0.display(), reason(.1.as_ref()))]
+    Broken(PathBuf, Option<std::io::Error>),
+}
+
+fn list(places: &[PathBuf]) -> String {
+    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn reason(error: Option<&std::io::Error>) -> String {
+    error.map(|error| format!(": {error}")).unwrap_or_default()
+}
+
+/// A `pmdscope-pdump` that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The DPDK it was built with, as "DPDK 22.11.11"; only apps with the very same can be attached to.
+    pub dpdk: String,
+}
+
+impl Program {
+    /// The program that `$PMDSCOPE_PDUMP` names, or else the first one near our own.
+    ///
+    /// # Errors
+    /// When there is none, or it does not tell its version.
+    pub fn find() -> Result<Self, ProgramError> {
+        let own = env::current_exe().ok();
+        let places = places(env::var_os(VARIABLE), own.as_deref());
+        match places.iter().find(|path| path.is_file()) {
+            Some(path) => Self::at(path),
+            None => Err(ProgramError::Missing(places)),
+        }
+    }
+
+    fn at(path: &Path) -> Result<Self, ProgramError> {
+        let broken = |error| ProgramError::Broken(path.to_owned(), error);
+        let said = ask(path).map_err(|error| broken(Some(error)))?;
+        let dpdk = version(&said).ok_or_else(|| broken(None))?;
+        Ok(Self { path: path.to_owned(), dpdk: dpdk.to_owned() })
+    }
+}
+
+fn places(named: Option<OsString>, own: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
+        return vec![named.into()];
+    }
+    let Some(dir) = own.and_then(Path::parent) else { return vec![NAME.into()] };
+    PLACES.iter().map(|place| dir.join(place).join(NAME)).collect()
+}
+
+/// What it prints about its version; it is not waited for any longer than it may take.
+fn ask(path: &Path) -> std::io::Result<String> {
+    let mut command = Command::new(path);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    if wait_for(&mut child, PATIENCE)?.is_none() {
+        // It has not been near an app yet.
+        child.kill()?;
+        child.wait()?;
+    }
+    let mut said = String::new();
+    if let Some(out) = child.stdout.take() {
+        out.take(256).read_to_string(&mut said)?;
+    }
+    Ok(said)
+}
+
+/// The DPDK in `pmdscope-pdump 0.1.0 (DPDK 22.11.11)`.
+fn version(said: &str) -> Option<&str> {
+    let (_, version) = said.strip_prefix(NAME)?.trim_end().strip_suffix(')')?.split_once('(')?;
+    version.starts_with("DPDK ").then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::helper::tests::script;
+    use super::*;
+
+    #[test]
+    fn the_variable_wins_and_else_it_is_near_our_own() {
+        let own = Path::new("/opt/bin/pmdscope");
+        assert_eq!(places(Some("/x/y".into()), Some(own)), [PathBuf::from("/x/y")]);
+        let near = [
+            "/opt/bin/pmdscope-pdump",
+            "/opt/bin/../libexec/pmdscope/pmdscope-pdump",
+            "/opt/bin/../../build/capture/pdump/pmdscope-pdump",
+        ];
+        assert_eq!(places(Some("".into()), Some(own)), near.map(PathBuf::from));
+        let error = ProgramError::Missing(places(None, Some(own))).to_string();
+        assert!(error.contains(near[1]) && error.contains("make install"), "{error}");
+    }
+
+    #[test]
+    fn the_version_is_that_of_its_dpdk() {
+        let said = "pmdscope-pdump 0.1.0 (DPDK 22.11.11)\n";
+        assert_eq!(version(said), Some("DPDK 22.11.11"));
+        for bad in ["", "pmdscope-pdump", "pmdscope-pdump 1 ()", "other 1 (DPDK 1)", ")("] {
+            assert_eq!(version(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_hangs_or_cannot_be_run_is_an_error() {
+        let (_dir, good) = script("echo 'pmdscope-pdump 1 (DPDK 25.11.0)'");
+        assert_eq!(Program::at(&good).unwrap().dpdk, "DPDK 25.11.0");
+        let begin = Instant::now();
+        let (_dir, hangs) = script("exec sleep 60");
+        let error = Program::at(&hangs).unwrap_err().to_string();
+        assert!(error.contains("does not tell its version"), "{error}");
+        assert!(begin.elapsed() < PATIENCE * 5);
+        let error = Program::at(Path::new("/etc/passwd")).unwrap_err().to_string();
+        assert!(error.to_lowercase().contains("permission denied"), "{error}");
+    }
+}

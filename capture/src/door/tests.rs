@@ -1,0 +1,177 @@
+//! Helpers that are shell scripts: they speak over standard input, as the real one does.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use super::helper::tests::script;
+use super::*;
+use crate::layout::{Select, TEE_ACCEPT, TEE_END, TEE_REFUSE};
+use crate::producer::message;
+use crate::session::Event;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Takes the request.
+const LISTEN: &str = "dd bs=8192 count=1 of=\"$0.request\" 2>/dev/null\n";
+
+/// Waits until the consumer has closed its end.
+const LEAVE: &str = "cat >/dev/null\n";
+
+fn request() -> Request {
+    let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
+    Request { selects, ..Request::default() }
+}
+
+/// A command that sends one message.
+fn send(kind: u16, value: i32, text: &str) -> String {
+    let bytes = message(kind, value.cast_unsigned(), text);
+    let octal = bytes.iter().fold(String::new(), |mut octal, byte| {
+        let _ = write!(octal, "\\{byte:03o}");
+        octal
+    });
+    format!("printf '{octal}' >&0\n")
+}
+
+fn accept() -> String {
+    LISTEN.to_owned() + &send(TEE_ACCEPT, 7, "")
+}
+
+/// A door with such a helper behind it, for an app that no other test has.
+fn door(pid: u32, body: &str) -> (tempfile::TempDir, Door) {
+    let (dir, program) = script(body);
+    let port = |id| PdumpPort { id, device: format!("net_null{id}"), rx_queues: 2, tx_queues: 1 };
+    let pdump = Pdump {
+        program,
+        file_prefix: "fwd".into(),
+        runtime_root: dir.path().into(),
+        pid,
+        cpus: "0,2-3".into(),
+        ports: vec![port(0), port(1)],
+        force: true,
+    };
+    (dir, Door::Pdump(Box::new(pdump)))
+}
+
+fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, Session), DoorError> {
+    let (dir, door) = door(pid, body);
+    assert_eq!(door.via(), Some("pdump"));
+    Ok((dir, door.open(&request(), TIMEOUT)?))
+}
+
+/// What happens first in a session.
+fn first_event(session: &mut Session) -> Event {
+    let deadline = Instant::now() + TIMEOUT;
+    while Instant::now() < deadline {
+        match session.next_event().unwrap() {
+            Some(event) => return event,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    panic!("nothing happened");
+}
+
+#[test]
+fn a_helper_is_told_everything_and_gets_the_request() {
+    let tell = "echo \"$@\" >\"$0.arguments\"; echo \"$RUNTIME_DIRECTORY\" >>\"$0.arguments\"\n";
+    let (dir, mut session) = open(101, &format!("{tell}{}{LEAVE}", accept())).unwrap();
+    assert_eq!(session.id(), 7);
+    assert!(session.next_event().unwrap().is_none());
+    let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    assert_eq!(Some(read("pmdscope-pdump.request")), request().encode());
+    let told = String::from_utf8(read("pmdscope-pdump.arguments")).unwrap();
+    let expected = "--fd=0 --file-prefix=fwd --pid=101 --cpus=0,2-3 --port=0,2,1,net_null0 \
+                    --port=1,2,1,net_null1 --force";
+    assert_eq!(told, format!("{expected}\n{}\n", dir.path().display()));
+}
+
+#[test]
+fn a_refusal_comes_with_all_that_was_said() {
+    let refuse = send(TEE_REFUSE, 1, "no such hook: call rte_pdump_init()");
+    let error = open(102, &format!("{LISTEN}{refuse}echo one >&2; echo two >&2")).unwrap_err();
+    let expected = "pmdscope-pdump: no such hook: call rte_pdump_init() (two)";
+    assert_eq!(error.to_string(), expected);
+    let error = open(102, &format!("{LISTEN}{}", send(TEE_REFUSE, 1, ""))).unwrap_err();
+    assert!(error.to_string().contains("Operation not permitted"), "{error}");
+}
+
+#[test]
+fn a_helper_that_dies_before_it_answers_is_told_from_a_refusal() {
+    let error = open(103, "echo 'EAL: cannot do that' >&2; exit 3").unwrap_err().to_string();
+    assert!(error.contains("ended with code 3: EAL: cannot do that"), "{error}");
+    let error = open(103, &format!("{LISTEN}kill -9 $$")).unwrap_err().to_string();
+    assert!(error.contains("was killed by signal 9"), "{error}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let (dir, mut door) = door(104, "");
+    if let Door::Pdump(pdump) = &mut door {
+        pdump.program = dir.path().join("absent");
+    }
+    let error = door.open(&request(), TIMEOUT).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(error.to_string().ends_with("/absent") && source.contains("No such file"), "{error}");
+}
+
+#[test]
+fn the_death_of_a_helper_is_not_the_end_of_the_app() {
+    let die = format!("{}echo oops >&2; kill -9 $$", accept());
+    let (_dir, mut session) = open(105, &die).unwrap();
+    let Event::Ended(reason) = first_event(&mut session) else { panic!() };
+    assert_eq!(reason, "pmdscope-pdump was killed by signal 9: oops");
+    let end = |value, text| format!("{}{}{LEAVE}", accept(), send(TEE_END, value, text));
+    let shutdown = Errno::SHUTDOWN.raw_os_error();
+    let (_dir, mut session) = open(106, &end(shutdown, "")).unwrap();
+    assert!(matches!(first_event(&mut session), Event::Gone));
+    let (_dir, mut session) = open(107, &end(5, "too slow")).unwrap();
+    assert!(matches!(first_event(&mut session), Event::Ended(reason) if reason == "too slow"));
+}
+
+#[test]
+fn a_flood_of_words_neither_stops_the_helper_nor_fills_the_memory() {
+    let flood = "yes 'a line that nobody wants' | head -c 8000000 >&2; echo last >&2\n";
+    let (_dir, mut session) = open(108, &format!("{flood}{}exit 4", accept())).unwrap();
+    let Event::Ended(reason) = first_event(&mut session) else { panic!() };
+    assert_eq!(reason, "pmdscope-pdump ended with code 4: last");
+}
+
+#[test]
+fn a_helper_that_was_let_go_is_waited_for_but_not_killed() {
+    let (dir, session) =
+        open(109, &format!("{}{LEAVE}sleep 0.3; echo >\"$0.left\"", accept())).unwrap();
+    drop(session);
+    assert_eq!(helper::settle(Some(109), Duration::from_millis(1)).len(), 1);
+    assert!(helper::settle(Some(109), TIMEOUT).is_empty());
+    assert!(dir.path().join("pmdscope-pdump.left").exists());
+}
+
+#[test]
+fn the_next_helper_of_an_app_waits_for_the_one_before() {
+    let slow = format!(
+        "test -e \"$0.in\" && exit 1; touch \"$0.in\"\n{}{LEAVE}sleep 0.2; rm \"$0.in\"",
+        accept()
+    );
+    let (_dir, door) = door(110, &slow);
+    drop(door.open(&request(), TIMEOUT).unwrap());
+    assert!(door.open(&request(), TIMEOUT).is_ok());
+}
+
+#[test]
+fn a_helper_that_hangs_is_given_up_in_time() {
+    let (_dir, door) = door(111, &format!("echo 'waiting for the app' >&2\n{LISTEN}{LEAVE}"));
+    let Door::Pdump(pdump) = &door else { panic!() };
+    let begin = Instant::now();
+    let error = attach(pdump, &request(), Duration::from_millis(300)).unwrap_err().to_string();
+    assert!(begin.elapsed() < TIMEOUT, "{error}");
+    assert!(error.contains("did not get into the app") && error.contains("waiting"), "{error}");
+    assert!(helper::settle(Some(111), TIMEOUT).is_empty());
+}
+
+#[test]
+fn what_a_terminal_sends_does_not_reach_a_helper() {
+    let tell = "ps -o pgid= -p $$ >\"$0.group\"\n";
+    let (dir, _session) = open(112, &format!("{tell}{}{LEAVE}", accept())).unwrap();
+    let group = std::fs::read_to_string(dir.path().join("pmdscope-pdump.group")).unwrap();
+    let ours = rustix::process::getpgrp().as_raw_nonzero().to_string();
+    assert_ne!(group.trim(), ours);
+}
