@@ -22,7 +22,9 @@ use rustix::io::Errno;
 
 use self::call::Call;
 use crate::config::ConfigArg;
-use crate::tap::interface::{Running, capture_socket, running};
+use crate::tap::attach::Attach;
+use crate::tap::door::way;
+use crate::tap::interface::{Running, running};
 use crate::{capture, output};
 
 /// How long Wireshark may take to open its end of the pipe.
@@ -105,7 +107,7 @@ struct Interface {
 fn interfaces() -> Result<Vec<Interface>> {
     let settings = ConfigArg::default().load()?.settings;
     let running = running(&settings);
-    let offering = running.iter().filter(|one| capture_socket(one).is_ok());
+    let offering = running.iter().filter(|one| way(one, Attach::Safe).is_ok());
     Ok(offering.flat_map(interfaces_of).collect())
 }
 

@@ -1,6 +1,9 @@
 //! Taps: captures in apps that run, found by the names that people use, for whatever looks at packets.
 
+pub(crate) mod attach;
+pub(crate) mod door;
 pub(crate) mod interface;
+mod preflight;
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -57,7 +60,9 @@ impl Ask {
 ///
 /// When the app does not hand out its packets.
 pub(crate) fn open(wanted: &Wanted, ask: &Ask, awaited: bool) -> anyhow::Result<Source> {
-    let session = Session::open(&wanted.socket, &ask.request(wanted), TIMEOUT)
+    let session = wanted
+        .door
+        .open(&ask.request(wanted), TIMEOUT)
         .with_context(|| format!("cannot capture from {}", wanted.app))?;
     let (app, ports) = (wanted.app.clone(), wanted.ports());
     let reopen = awaited.then(|| reopen(wanted.clone(), ask.clone()));
@@ -87,6 +92,6 @@ fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
 
 fn again(wanted: &Wanted, ask: &Ask) -> Found {
     let now = wanted.again()?;
-    let session = Session::open(&now.socket, &ask.request(&now), TIMEOUT).ok()?;
+    let session = now.door.open(&ask.request(&now), TIMEOUT).ok()?;
     Some((now.ports(), session))
 }

@@ -1,5 +1,6 @@
 //! `-D`, `-L` and `-J`: what there is to choose from.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -7,7 +8,9 @@ use serde::Serialize;
 use super::args::Args;
 use super::say;
 use crate::output;
-use crate::tap::interface::{self, Listed, Running, capture_socket};
+use crate::tap::attach::Attach;
+use crate::tap::door::{Way, way};
+use crate::tap::interface::{self, Listed, Running};
 
 /// One interface of `-D --json`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -19,12 +22,16 @@ struct Interface {
     device: String,
     /// `None` when the app does not tell.
     link_up: Option<bool>,
-    /// The app hands out packets.
+    /// Packets can be had.
     captures: bool,
+    /// What stands between the app and its packets; `None` for the app itself.
+    via: Option<&'static str>,
+    /// Why there are no packets.
+    reason: Option<String>,
 }
 
 impl Interface {
-    fn new(listed: &Listed<'_>) -> Self {
+    fn new(listed: &Listed<'_>, way: &Result<Way, String>) -> Self {
         Self {
             number: listed.number,
             name: listed.name(),
@@ -32,7 +39,9 @@ impl Interface {
             port: listed.port.id,
             device: listed.port.device.clone(),
             link_up: listed.port.link_up,
-            captures: capture_socket(listed.running).is_ok(),
+            captures: way.is_ok(),
+            via: way.as_ref().ok().and_then(|way| way.via()),
+            reason: way.as_ref().err().cloned(),
         }
     }
 
@@ -43,7 +52,11 @@ impl Interface {
             Some(false) => "Down",
             None => "link unknown",
         };
-        let note = if self.captures { "" } else { ", no libpmdscope: no captures" };
+        let note = match (self.captures, self.via) {
+            (false, _) => ", no captures".to_owned(),
+            (true, None) => String::new(),
+            (true, Some(via)) => format!(", via {via}"),
+        };
         format!("{}.{} ({}) [{link}{note}]", self.number, self.name, self.device)
     }
 }
@@ -53,7 +66,8 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     let name = args.source.interfaces.first().map_or("any", String::as_str);
     if args.list_interfaces {
         let settings = args.source.config.load()?.settings;
-        return interfaces(&interface::running(&settings), args.json).map(Some);
+        let attach = args.source.attach.attach();
+        return interfaces(&interface::running(&settings), attach, args.json).map(Some);
     }
     let text = if args.list_data_link_types {
         format!("Data link types for {name} (use option -y to set):\n  EN10MB (Ethernet)\n")
@@ -67,11 +81,14 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 }
 
 /// Code 1 when there is none.
-fn interfaces(running: &[Running], json: bool) -> anyhow::Result<ExitCode> {
+fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result<ExitCode> {
     for silent in running.iter().filter(|one| one.sample.is_none()) {
         say(format_args!("pmdscope: {}: cannot be asked for its ports", silent.app.name));
     }
-    let all = interface::list(running).iter().map(Interface::new).collect::<Vec<_>>();
+    let (all, reasons) = all(running, attach);
+    for reason in reasons.iter().filter(|_| !json) {
+        output::tell(&output::one_line(&format!("no captures: {reason}")));
+    }
     if json {
         output::print_json(&all)?;
     } else if all.is_empty() {
@@ -82,8 +99,18 @@ fn interfaces(running: &[Running], json: bool) -> anyhow::Result<ExitCode> {
     Ok(if all.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// All ports, and why there are apps without packets; each app is looked at once.
+fn all(running: &[Running], attach: Attach) -> (Vec<Interface>, Vec<String>) {
+    let answering = running.iter().filter(|one| one.sample.is_some());
+    let way = |one: &Running| way(one, attach).map_err(|error| format!("{error:#}"));
+    let ways = answering.map(|one| (&one.app.socket, way(one))).collect::<BTreeMap<_, _>>();
+    let interface = |listed: &Listed<'_>| Interface::new(listed, &ways[&listed.running.app.socket]);
+    let all = interface::list(running).iter().map(interface).collect();
+    (all, ways.into_values().filter_map(Result::err).collect())
+}
+
 fn lines(all: &[Interface]) -> String {
-    let any = "any (All ports of all apps that hand out packets)".to_owned();
+    let any = "any (All ports of all apps that packets can be had from)".to_owned();
     let lines = all.iter().map(Interface::line).chain([any]);
     lines.map(|line| line + "\n").collect()
 }
@@ -94,7 +121,7 @@ mod tests {
 
     #[test]
     fn interfaces_are_listed_as_by_tcpdump() {
-        let interface = |number, link_up, captures| Interface {
+        let interface = |number, link_up, captures, via| Interface {
             number,
             name: format!("rte:{number}"),
             app: "rte".into(),
@@ -102,17 +129,19 @@ mod tests {
             device: "net_null0".into(),
             link_up,
             captures,
+            via,
+            reason: None,
         };
         let all = [
-            interface(0, Some(true), true),
-            interface(1, Some(false), true),
-            interface(2, None, false),
+            interface(0, Some(true), true, None),
+            interface(1, Some(false), true, Some("pdump")),
+            interface(2, None, false, None),
         ];
         insta::assert_snapshot!(lines(&all), @r"
         0.rte:0 (net_null0) [Up]
-        1.rte:1 (net_null0) [Down]
-        2.rte:2 (net_null0) [link unknown, no libpmdscope: no captures]
-        any (All ports of all apps that hand out packets)
+        1.rte:1 (net_null0) [Down, via pdump]
+        2.rte:2 (net_null0) [link unknown, no captures]
+        any (All ports of all apps that packets can be had from)
         ");
     }
 }

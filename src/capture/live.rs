@@ -17,7 +17,8 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
     let program = args.compiler().compile_for_app(expression)?;
     let source = &args.source;
     let found = source.config.load()?.settings;
-    let wanted = interface::resolve(&source.interfaces, source.app.as_deref(), found)?;
+    let app = source.app.as_deref();
+    let wanted = interface::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);
     let open = |wanted| tap::open(wanted, &ask, !source.exit_with_app);
     let sources = wanted.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;

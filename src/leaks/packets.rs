@@ -20,7 +20,8 @@ use pmdscope_tui::number::count;
 
 use super::report;
 use crate::session::AppArg;
-use crate::tap::interface::{Running, capture_socket};
+use crate::tap::door::library_socket;
+use crate::tap::interface::Running;
 use crate::{FAILED, Usage, output};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
@@ -46,7 +47,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         output::tell(&format!("{name} has lost no mbufs, so there is nothing to write"));
         return Ok(ExitCode::SUCCESS);
     }
-    let socket = capture_socket(&Running { app, sample: Some(sample.clone()) })?;
+    let socket = library_socket(&Running { app, sample: Some(sample.clone()) })?;
     let session = Session::open(&socket, &request(per_site), TIMEOUT);
     let dump = session
         .map_err(LeakError::from)

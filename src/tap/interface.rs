@@ -2,23 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use pmdscope_capture::door::Door;
 use pmdscope_capture::pump::Port;
 use pmdscope_telemetry::discover::{App, AppState, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};
 
+use super::attach::Attach;
+use super::door::{convention, door, way};
 use crate::output;
 
 /// How long an app may take to tell about itself.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Telemetry socket and capture socket of a first instance; further ones append `:N` to both.
-const TELEMETRY_SOCKET: &str = "dpdk_telemetry.v2";
-const CAPTURE_SOCKET: &str = "pmdscope.sock";
 
 /// Queues of one app; `None` is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +36,14 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) app: String,
-    pub(crate) socket: PathBuf,
+    pub(crate) door: Door,
     pub(crate) targets: Vec<Target>,
     known: Vec<PortSample>,
     /// What it is sure to be found by: its telemetry socket.
     pub(crate) address: String,
     /// How apps are found and judged.
     pub(crate) settings: Arc<Settings>,
+    attach: Attach,
     /// The ports as they were asked for.
     asked: Vec<String>,
 }
@@ -59,7 +59,7 @@ impl Wanted {
 
     /// The same, as it is now that the app has come back; `None` as long as that is not so.
     pub(crate) fn again(&self) -> Option<Self> {
-        let mut now = want(Some(&self.address), &self.settings).ok()?;
+        let mut now = want(Some(&self.address), &self.settings, self.attach).ok()?;
         for port in &self.asked {
             now.add(port).ok()?;
         }
@@ -134,11 +134,12 @@ fn ports_of(running: &Running) -> &[PortSample] {
 }
 
 /// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
-/// without an app is all apps that offer captures.
+/// without an app is all apps that packets can be had from.
 pub(crate) fn resolve(
     interfaces: &[String],
     app: Option<&str>,
     settings: Settings,
+    attach: Attach,
 ) -> anyhow::Result<Vec<Wanted>> {
     let settings = Arc::new(settings);
     let apps = settings.running();
@@ -146,20 +147,20 @@ pub(crate) fn resolve(
     let mut wanted = BTreeMap::new();
     for interface in interfaces {
         if interface == "any" && app.is_none() && apps.len() > 1 {
-            for name in offering(&settings) {
-                add(&mut wanted, Some(name), "any", &settings)?;
+            for name in offering(&settings, attach) {
+                add(&mut wanted, Some(name), "any", &settings, attach)?;
             }
         } else if let Some(listed) = by_number(interface, app, apps.len(), &settings) {
             let (prefix, port) = listed?;
-            add(&mut wanted, Some(prefix), &port, &settings)?;
+            add(&mut wanted, Some(prefix), &port, &settings, attach)?;
         } else {
             let (prefix, port) = split_app(interface, &names);
             let name = prefix.or(app).or_else(|| guess_app(interface, apps.len()));
-            add(&mut wanted, name.map(str::to_owned), port, &settings)?;
+            add(&mut wanted, name.map(str::to_owned), port, &settings, attach)?;
         }
     }
     if interfaces.is_empty() {
-        add(&mut wanted, app.map(str::to_owned), "any", &settings)?;
+        add(&mut wanted, app.map(str::to_owned), "any", &settings, attach)?;
     }
     Ok(merge_same(wanted.into_values()))
 }
@@ -169,11 +170,12 @@ fn add(
     app: Option<String>,
     port: &str,
     settings: &Arc<Settings>,
+    attach: Attach,
 ) -> anyhow::Result<()> {
     let found = match wanted.entry(app) {
         Entry::Occupied(entry) => entry.into_mut(),
         Entry::Vacant(entry) => {
-            let found = want(entry.key().as_deref(), settings)?;
+            let found = want(entry.key().as_deref(), settings, attach)?;
             entry.insert(found)
         }
     };
@@ -181,10 +183,10 @@ fn add(
 }
 
 /// The apps that `-i any` means; the others are named with what keeps them out.
-fn offering(settings: &Settings) -> Vec<String> {
+fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
     let mut offering = Vec::new();
     for running in running(settings) {
-        match capture_socket(&running) {
+        match way(&running, attach) {
             Ok(_) => offering.push(running.app.socket.display().to_string()),
             Err(error) => {
                 output::tell(&output::one_line(&format!("pmdscope: left out: {error:#}")))
@@ -214,7 +216,7 @@ fn by_number(
 fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
     let mut merged: Vec<Wanted> = Vec::new();
     for wanted in all {
-        match merged.iter_mut().find(|known| known.socket == wanted.socket) {
+        match merged.iter_mut().find(|known| known.address == wanted.address) {
             Some(known) => {
                 known.targets.extend(wanted.targets);
                 known.asked.extend(wanted.asked);
@@ -279,7 +281,7 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
 }
 
 /// Everything about an app but its targets.
-fn want(name: Option<&str>, settings: &Arc<Settings>) -> anyhow::Result<Wanted> {
+fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
     let app = match settings.find(name) {
         Ok(app) => app,
         // Without telemetry there are no port names, but the packets may still be had.
@@ -287,49 +289,18 @@ fn want(name: Option<&str>, settings: &Arc<Settings>) -> anyhow::Result<Wanted> 
         Err(error) => return Err(error.into()),
     };
     let running = ask(app);
-    let socket = capture_socket(&running)?;
+    let door = door(&running, attach)?;
     let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
     let address = running.app.socket.display().to_string();
     let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
     let settings = Arc::clone(settings);
-    Ok(Wanted { app, socket, targets, known, address, settings, asked })
+    Ok(Wanted { app, door, targets, known, address, settings, attach, asked })
 }
 
 fn ask(app: App) -> Running {
     let live = app.state == AppState::Live;
     let sample = live.then(|| Collector::new(app.clone()).collect(TIMEOUT).ok()).flatten();
     Running { app, sample }
-}
-
-/// Where the app offers its packets: where it says, seen from here, or where it ought to be.
-pub(crate) fn capture_socket(running: &Running) -> anyhow::Result<PathBuf> {
-    let Running { app, sample } = running;
-    let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
-    let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);
-    let here = told.as_ref().and_then(|path| path.file_name()).map(|name| app.dir.join(name));
-    let places = [told, here, Some(convention(app))];
-    if let Some(socket) = places.into_iter().flatten().find(|path| path.exists()) {
-        return Ok(socket);
-    }
-    match (sample, library) {
-        (None, _) => bail!("{} does not answer on {}", app.name, app.socket.display()),
-        (Some(_), None) => bail!(
-            "{} runs without libpmdscope, so nobody hands out its packets: link it with libpmdscope \
-             and call pmdscope_init() after rte_eal_init()",
-            app.name
-        ),
-        (Some(_), Some(_)) => bail!(
-            "{} offers no captures: it was started with PMDSCOPE_F_NO_TEE, or its log says why the \
-             capture socket could not be opened",
-            app.name
-        ),
-    }
-}
-
-fn convention(app: &App) -> PathBuf {
-    let file = app.socket.file_name().unwrap_or_default().to_string_lossy();
-    let instance = file.strip_prefix(TELEMETRY_SOCKET).unwrap_or_default();
-    app.dir.join(format!("{CAPTURE_SOCKET}{instance}"))
 }
 
 #[cfg(test)]
@@ -406,12 +377,5 @@ mod tests {
             dpdk_version: None,
             state: AppState::Live,
         }
-    }
-
-    #[test]
-    fn further_instances_have_sockets_of_the_same_number() {
-        let path = |socket: &str| convention(&app(socket));
-        assert_eq!(path("dpdk_telemetry.v2"), PathBuf::from("/run/dpdk/rte/pmdscope.sock"));
-        assert_eq!(path("dpdk_telemetry.v2:2"), PathBuf::from("/run/dpdk/rte/pmdscope.sock:2"));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pmdscope_capture::layout::TEE_PACKET_TSC;
 
 use crate::config::ConfigArg;
+use crate::tap::attach::AttachArgs;
 
 use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
 
@@ -29,6 +30,9 @@ pub(crate) struct SourceArgs {
 
     #[command(flatten)]
     pub(in super::super) config: ConfigArg,
+
+    #[command(flatten)]
+    pub(in super::super) attach: AttachArgs,
 
     /// Keep one packet in N of those that pass the filter
     #[arg(long, value_name = "N")]
@@ -85,6 +89,7 @@ impl SourceArgs {
             self.per_packet_time,
             self.duration.is_some(),
             self.exit_with_app,
+            self.attach.is_given(),
         ];
         told.contains(&true)
     }

@@ -1,0 +1,152 @@
+//! How the packets of a running app are reached: through libpmdscope in it, or a helper beside it.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use pmdscope_capture::door::Door;
+use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::sample::Sample;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::attach::Attach;
+use super::interface::Running;
+use super::preflight;
+
+/// Telemetry socket and capture socket of a first instance; further ones append `:N` to both.
+const TELEMETRY_SOCKET: &str = "dpdk_telemetry.v2";
+const CAPTURE_SOCKET: &str = "pmdscope.sock";
+
+/// How packets can be had from an app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Its libpmdscope listens there.
+    Library(PathBuf),
+    /// A helper can attach to it.
+    Pdump,
+}
+
+impl Way {
+    /// What stands between the app and its packets, for people; `None` for the app itself.
+    pub(crate) fn via(&self) -> Option<&'static str> {
+        match self {
+            Self::Library(_) => None,
+            Self::Pdump => Some("pdump"),
+        }
+    }
+}
+
+/// Whether packets can be had from an app, and how; nothing is touched to find out.
+///
+/// # Errors
+/// Says what stands in the way, and what to do about it.
+pub(crate) fn way(running: &Running, attach: Attach) -> anyhow::Result<Way> {
+    match stock(running, attach) {
+        Some(sample) => preflight::check(&running.app, sample, attach).map(|_| Way::Pdump),
+        None => library_socket(running).map(Way::Library),
+    }
+}
+
+/// The door to the packets of an app.
+///
+/// # Errors
+/// As [`way`].
+pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Door> {
+    match stock(running, attach) {
+        Some(sample) => {
+            let pdump = preflight::pdump(&running.app, sample, attach)?;
+            Ok(Door::Pdump(Box::new(pdump)))
+        }
+        None => library_socket(running).map(Door::Socket),
+    }
+}
+
+/// What an app without libpmdscope tells, where it may be attached to.
+fn stock(running: &Running, attach: Attach) -> Option<&Sample> {
+    let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
+    let served = || find_socket(running).is_some_and(is_served);
+    (attach != Attach::Never && !served()).then_some(sample)
+}
+
+/// Where the libpmdscope of an app offers its packets.
+pub(crate) fn library_socket(running: &Running) -> anyhow::Result<PathBuf> {
+    if let Some(socket) = find_socket(running) {
+        return Ok(socket);
+    }
+    let Running { app, sample } = running;
+    match sample.as_ref().map(|sample| &sample.library) {
+        None => bail!("{} does not answer on {}", app.name, app.socket.display()),
+        Some(None) => bail!(
+            "{} runs without libpmdscope, so nobody hands out its packets: link it with libpmdscope \
+             and call pmdscope_init() after rte_eal_init()",
+            app.name
+        ),
+        Some(Some(_)) => bail!(
+            "{} offers no captures: it was started with PMDSCOPE_F_NO_TEE, or its log says why the \
+             capture socket could not be opened",
+            app.name
+        ),
+    }
+}
+
+/// Where the app says, seen from here, or where it ought to be.
+fn find_socket(Running { app, sample }: &Running) -> Option<PathBuf> {
+    let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
+    let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);
+    let here = told.as_ref().and_then(|path| path.file_name()).map(|name| app.dir.join(name));
+    let places = [told, here, Some(convention(app))];
+    places.into_iter().flatten().find(|path| path.exists())
+}
+
+/// Somebody listens; an earlier app of the same file-prefix leaves its socket behind.
+fn is_served(path: PathBuf) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let connected = socket.and_then(|socket| connect(&socket, &SocketAddrUnix::new(path)?));
+    connected != Err(Errno::CONNREFUSED)
+}
+
+/// Where the capture socket of an app ought to be.
+pub(super) fn convention(app: &App) -> PathBuf {
+    let file = app.socket.file_name().unwrap_or_default().to_string_lossy();
+    let instance = file.strip_prefix(TELEMETRY_SOCKET).unwrap_or_default();
+    app.dir.join(format!("{CAPTURE_SOCKET}{instance}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use pmdscope_telemetry::discover::AppState;
+
+    use super::*;
+
+    fn app(socket: &str) -> App {
+        App {
+            name: "rte".into(),
+            dir: "/run/dpdk/rte".into(),
+            socket: format!("/run/dpdk/rte/{socket}").into(),
+            pid: None,
+            dpdk_version: None,
+            state: AppState::Live,
+        }
+    }
+
+    #[test]
+    fn sockets_that_were_left_behind_are_not_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pmdscope.sock");
+        let flags = SocketFlags::CLOEXEC;
+        let server = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        rustix::net::bind(&server, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&server, 1).unwrap();
+        assert!(is_served(path.clone()));
+        drop(server);
+        assert!(path.exists() && !is_served(path));
+    }
+
+    #[test]
+    fn further_instances_have_sockets_of_the_same_number() {
+        let path = |socket: &str| convention(&app(socket));
+        assert_eq!(path("dpdk_telemetry.v2"), PathBuf::from("/run/dpdk/rte/pmdscope.sock"));
+        assert_eq!(path("dpdk_telemetry.v2:2"), PathBuf::from("/run/dpdk/rte/pmdscope.sock:2"));
+    }
+}

@@ -1,0 +1,67 @@
+//! What must hold before a helper attaches to an app: looked at from outside, without touching it.
+
+mod cpus;
+mod obstacle;
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use pmdscope_capture::door::{Pdump, PdumpPort, Program};
+use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::sample::{PortSample, Sample};
+
+use self::obstacle::Facts;
+use super::attach::Attach;
+
+/// How to start the helper beside a stock app.
+///
+/// # Errors
+/// Says what stands in the way, and what to do about it.
+pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<Pdump> {
+    let program = check(app, sample, attach)?;
+    let (file_prefix, runtime_root) = split(&app.dir)
+        .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
+    Ok(Pdump {
+        program: program.path,
+        file_prefix: file_prefix.to_owned(),
+        runtime_root: runtime_root.to_owned(),
+        pid: sample.app.pid,
+        cpus: cpus::list(&cpus::beside(sample.app.pid)?),
+        ports: sample.ports.iter().map(port).collect(),
+        force: attach == Attach::Forced,
+    })
+}
+
+/// Whether anything stands in the way of a helper.
+pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<Program> {
+    let program = Program::find().with_context(|| {
+        format!("{} runs without libpmdscope, which takes pmdscope-pdump", app.name)
+    })?;
+    let facts = Facts::gather(app, sample, &program);
+    match facts.obstacle(attach == Attach::Forced) {
+        None => Ok(program),
+        Some(obstacle) => bail!("{} {obstacle}; {}", app.name, obstacle.cure()),
+    }
+}
+
+/// File-prefix and root of a runtime directory, `ROOT/dpdk/PREFIX`.
+fn split(dir: &Path) -> Option<(&str, &Path)> {
+    Some((dir.file_name()?.to_str()?, dir.parent()?.parent()?))
+}
+
+fn port(port: &PortSample) -> PdumpPort {
+    let PortSample { id, device, rx_queues, tx_queues, .. } = port.clone();
+    PdumpPort { id, device, rx_queues, tx_queues }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_directory_has_a_prefix_and_a_root() {
+        let dir = Path::new("/run/user/7/dpdk/fwd");
+        assert_eq!(split(dir), Some(("fwd", Path::new("/run/user/7"))));
+        assert_eq!(split(Path::new("/")), None);
+    }
+}
