@@ -98,7 +98,7 @@ elf_symbol_find(const void *bytes, size_t size, const char *name, struct elf_sym
 	Elf64_Ehdr ehdr;
 	unsigned int i;
 
-	if (!get_header(&f, &ehdr) || !find_first_page(&f, &ehdr, &symbol->bias_of))
+	if (!get_header(&f, &ehdr) || !find_first_page(&f, &ehdr, &symbol->first_page))
 		return false;
 	if (ehdr.e_shentsize != sizeof(section))
 		return false;

@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 struct elf_symbol {
-	uint64_t value;	  /* Address as linked. */
-	uint64_t size;	  /* Bytes. */
-	uint64_t bias_of; /* Address, as linked, of the first page that is loaded. */
+	uint64_t value;	     /* Address as linked. */
+	uint64_t size;	     /* Bytes. */
+	uint64_t first_page; /* Address, as linked, of the first page that is loaded. */
 };
 
 /*

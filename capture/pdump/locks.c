@@ -2,9 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,6 +13,7 @@
 
 #include <rte_version.h>
 
+#include "app_memory.h"
 #include "locks.h"
 
 #define SAMPLE_MS 5
@@ -108,27 +107,18 @@ keep_unchanged(uint32_t held[LOCKS_MAX], const uint32_t now[LOCKS_MAX])
 static uint64_t
 find_app_mapping(const struct app *app)
 {
-	char path[PATH_MAX + 8], line[PATH_MAX + 128], maps[32];
+	FILE *maps = app_memory_maps(app->pid);
+	char path[PATH_MAX + 8];
+	struct mapping m;
 	uint64_t addr = 0;
 	struct stat st;
-	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
-	snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)app->pid);
-	f = fopen(maps, "re");
-	if (f == NULL || stat(path, &st) < 0) {
-		if (f != NULL)
-			fclose(f);
-		return 0;
-	}
-	while (addr == 0 && fgets(line, sizeof(line), f) != NULL) {
-		uint64_t start, inode;
-
-		if (sscanf(line, "%" SCNx64 "-%*x %*s %*s %*s %" SCNu64, &start, &inode) == 2 &&
-				inode == st.st_ino && strstr(line, "/config\n") != NULL)
-			addr = start;
-	}
-	fclose(f);
+	while (maps != NULL && addr == 0 && stat(path, &st) == 0 && app_memory_next(maps, &m))
+		if (m.inode == st.st_ino && m.offset == 0 && strstr(m.path, "/config") != NULL)
+			addr = m.start;
+	if (maps != NULL)
+		fclose(maps);
 	return addr;
 }
 

@@ -4,17 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-
-#include "elf_symbol.h"
+#include "app_memory.h"
 #include "ops_table.h"
 
 #define SYMBOL "rte_mempool_ops_table"
@@ -22,31 +17,6 @@
 #define KNOWN_OPS "ring_mp_mc"
 /* More data than a program has; a larger mapping is not looked through. */
 #define SCAN_MAX (256UL << 20)
-
-/* A line of /proc/PID/maps. */
-struct mapping {
-	uintptr_t start, end;
-	uint64_t offset; /* In the file. */
-	char perms[5];
-	char path[PATH_MAX];
-};
-
-static bool
-parse_mapping(const char *line, struct mapping *m)
-{
-	int at = 0;
-	char *nl;
-
-	if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %*s %*s %n", &m->start, &m->end,
-			    m->perms, &m->offset, &at) != 4 ||
-			at == 0)
-		return false;
-	snprintf(m->path, sizeof(m->path), "%s", line + at);
-	nl = strchr(m->path, '\n');
-	if (nl != NULL)
-		*nl = '\0';
-	return true;
-}
 
 bool
 ops_table_valid(const struct rte_mempool_ops_table *table, const struct ops_code *code)
@@ -111,136 +81,53 @@ ops_table_scan(const void *data, size_t size, const struct ops_code *code)
 	return NULL;
 }
 
-static bool
-read_memory(pid_t pid, uintptr_t from, void *to, size_t len)
-{
-	const struct iovec local = { .iov_base = to, .iov_len = len };
-	const struct iovec remote = { .iov_base = (void *)from, .iov_len = len };
-
-	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)len;
-}
-
-/* A mapped file as the process sees it, also when it has been replaced since. */
-static int
-open_mapped(pid_t pid, const struct mapping *m)
-{
-	char path[PATH_MAX + 32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIxPTR "-%" PRIxPTR, (int)pid,
-			m->start, m->end);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-		return fd;
-	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static bool
-find_symbol(pid_t pid, const struct mapping *m, uintptr_t *addr)
-{
-	struct elf_symbol symbol;
-	const int fd = open_mapped(pid, m);
-	struct stat st;
-	bool found = false;
-	void *file;
-
-	if (fd < 0)
-		return false;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
-		file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (file != MAP_FAILED) {
-			found = elf_symbol_find(file, (size_t)st.st_size, SYMBOL, &symbol) &&
-				symbol.size == sizeof(struct rte_mempool_ops_table);
-			munmap(file, (size_t)st.st_size);
-		}
-	}
-	close(fd);
-	if (found)
-		*addr = m->start + (symbol.value - symbol.bias_of);
-	return found;
-}
-
-/* What is known of a process while its table is looked for. */
-struct search {
-	pid_t pid;
-	FILE *maps;
-	struct ops_code code;
-	struct rte_mempool_ops_table *table;
-};
-
+/* Where there is code; what does not fit is taken for none. */
 static void
-collect_code(struct search *s)
+collect_code(FILE *maps, struct ops_code *code)
 {
-	char line[PATH_MAX + 128];
 	struct mapping m;
 
-	rewind(s->maps);
-	s->code.nb = 0;
-	while (fgets(line, sizeof(line), s->maps) != NULL && s->code.nb < RTE_DIM(s->code.ranges)) {
-		if (!parse_mapping(line, &m) || m.perms[2] != 'x')
+	rewind(maps);
+	code->nb = 0;
+	while (code->nb < RTE_DIM(code->ranges) && app_memory_next(maps, &m)) {
+		if (m.perms[2] != 'x')
 			continue;
-		s->code.ranges[s->code.nb].start = m.start;
-		s->code.ranges[s->code.nb++].end = m.end;
+		code->ranges[code->nb].start = m.start;
+		code->ranges[code->nb++].end = m.end;
 	}
 }
 
-/*
- * The executable comes first in the search order of the linker: where it has a definition of its
- * own, by static linking or as a copy of a library's, everybody uses that one.
- */
 static bool
-read_by_symbol(struct search *s)
+read_by_symbol(pid_t pid, const struct ops_code *code, struct rte_mempool_ops_table *table)
 {
-	char line[PATH_MAX + 128], exe[PATH_MAX], link[32];
-	struct mapping m;
-	uintptr_t addr;
-	ssize_t n;
-	int pass;
+	const uintptr_t addr = app_memory_symbol(pid, SYMBOL, sizeof(*table));
 
-	snprintf(link, sizeof(link), "/proc/%d/exe", (int)s->pid);
-	n = readlink(link, exe, sizeof(exe) - 1);
-	exe[n > 0 ? n : 0] = '\0';
-	for (pass = 0; pass < 2; pass++) {
-		rewind(s->maps);
-		while (fgets(line, sizeof(line), s->maps) != NULL) {
-			if (!parse_mapping(line, &m) || m.offset != 0 || m.path[0] != '/' ||
-					(strcmp(m.path, exe) == 0) != (pass == 0))
-				continue;
-			if (pass == 1 && strstr(m.path, ".so") == NULL)
-				continue;
-			if (find_symbol(s->pid, &m, &addr) &&
-					read_memory(s->pid, addr, s->table, sizeof(*s->table)) &&
-					ops_table_valid(s->table, &s->code))
-				return true;
-		}
-	}
-	return false;
+	return addr != 0 && app_memory_read(pid, addr, table, sizeof(*table)) &&
+	       ops_table_valid(table, code);
 }
 
 /* For an executable without symbols: its writable data, and what follows that (its .bss). */
 static bool
-read_by_scan(struct search *s)
+read_by_scan(pid_t pid, FILE *maps, const struct ops_code *code,
+		struct rte_mempool_ops_table *table)
 {
-	char line[PATH_MAX + 128];
 	const struct rte_mempool_ops_table *found = NULL;
 	struct mapping m;
 	size_t len;
 	void *data;
 
-	rewind(s->maps);
-	while (found == NULL && fgets(line, sizeof(line), s->maps) != NULL) {
-		if (!parse_mapping(line, &m) || strncmp(m.perms, "rw-p", 4) != 0)
+	rewind(maps);
+	while (found == NULL && app_memory_next(maps, &m)) {
+		if (strncmp(m.perms, "rw-p", 4) != 0)
 			continue;
 		len = m.end - m.start;
 		data = len <= SCAN_MAX ? malloc(len) : NULL;
 		if (data == NULL)
 			continue;
-		if (read_memory(s->pid, m.start, data, len)) {
-			found = ops_table_scan(data, len, &s->code);
-			if (found != NULL)
-				*s->table = *found;
-		}
+		if (app_memory_read(pid, m.start, data, len))
+			found = ops_table_scan(data, len, code);
+		if (found != NULL)
+			*table = *found;
 		free(data);
 	}
 	return found != NULL;
@@ -264,20 +151,19 @@ may_read(pid_t pid)
 int
 ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct verdict *verdict)
 {
-	static struct search s;
-	char path[32];
+	static struct ops_code code;
+	FILE *maps;
 	bool found;
 
 	if (!may_read(pid))
 		return verdict_set(verdict, EACCES,
 				"may not read the app's mempool ops: run as root, or with CAP_SYS_PTRACE");
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	s = (struct search){ .pid = pid, .table = table, .maps = fopen(path, "re") };
-	if (s.maps == NULL)
-		return verdict_set(verdict, errno, "%s: %s", path, strerror(errno));
-	collect_code(&s);
-	found = read_by_symbol(&s) || read_by_scan(&s);
-	fclose(s.maps);
+	maps = app_memory_maps(pid);
+	if (maps == NULL)
+		return verdict_set(verdict, errno, "/proc/%d/maps: %s", (int)pid, strerror(errno));
+	collect_code(maps, &code);
+	found = read_by_symbol(pid, &code, table) || read_by_scan(pid, maps, &code, table);
+	fclose(maps);
 	if (found)
 		return 0;
 	return verdict_set(verdict, ENOTSUP,

@@ -42,9 +42,12 @@ pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state
 
 	pump->spec = spec;
 	pump->state = state;
+	pump->sample = spec->sample;
+	pump->producer.sample = spec->sample;
 	pmdscope_clock_start();
 	pump->producer.ring = pmdscope_tee_ring_create(PUMP_LCORE, spec->ring_size, spec->snaplen,
-			PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
+			PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
+					(spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
 			&step);
 	if (pump->producer.ring == NULL)
 		return verdict_set(verdict, errno, "capture ring: %s: %s", step, strerror(errno));
@@ -111,15 +114,18 @@ copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkt
 		.dir = tap->dir,
 		.flags = tap->dir == PMDSCOPE_DIR_TX ? PMDSCOPE_RECORD_F_ATTEMPT : 0,
 	};
-	struct delta d = { .head = p->head };
+	struct delta d = { 0 };
 	enum fate fate;
 	unsigned int i;
 
+	if (p->sample != pump->sample && ring != NULL)
+		resample(p, ring, pump->sample);
+	d.head = p->head;
 	for (i = 0; i < n; i++) {
 		if (i + 1 < n)
 			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
 		fate = copy_packet(pump->spec, p, ring, &o, pkts[i], &d.head);
-		settle_fate(p, pump->spec->sample, o.port, fate, &d);
+		settle_fate(p, p->sample, o.port, fate, &d);
 	}
 	publish(p, p->ring, o.port, &d);
 }

@@ -27,6 +27,7 @@ struct pump {
 	struct pump_losses {
 		uint64_t seen;
 	} losses[STATE_MAX_TAPS];
+	uint32_t sample;	 /* As the consumer wants it by now. */
 	uint64_t still_tail;	 /* The consumer's tail at a full ring... */
 	uint64_t still_since_ms; /* ...and since when; 0 when it is not full. */
 };

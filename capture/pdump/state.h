@@ -33,8 +33,9 @@ struct state_tap {
 	char device[RTE_DEV_NAME_MAX_LEN];
 	uint16_t port;
 	uint16_t queue;
-	uint8_t dir;   /* PMDSCOPE_DIR_*. */
-	uint8_t armed; /* Enabled in the app, or about to be. */
+	uint8_t dir;	   /* PMDSCOPE_DIR_*. */
+	uint8_t armed;	   /* Enabled in the app, or about to be. */
+	uint64_t callback; /* Address of the app's struct for it; 0 when not known. */
 };
 
 struct state {

@@ -18,6 +18,7 @@
 
 #include "arena.h"
 #include "attach.h"
+#include "callbacks.h"
 #include "grace.h"
 #include "pump.h"
 #include "tee_socket.h"
@@ -57,6 +58,23 @@ struct capture {
 /* Room for spec and gaps of all ports; too large for a stack. */
 static struct pump the_pump;
 
+/* All that a consumer may say after its request is how to sample. */
+static bool
+read_change(const struct capture *c)
+{
+	struct pmdscope_tee_change change;
+	uint32_t sample;
+	const ssize_t len = recv(
+			c->worker->options->fd, &change, sizeof(change), MSG_DONTWAIT | MSG_TRUNC);
+
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (len <= 0 || !pmdscope_tee_change_parse(&change, (size_t)len, &sample))
+		return false;
+	c->pump->sample = RTE_MAX(sample, 1U);
+	return true;
+}
+
 static enum event
 look_around(const struct capture *c, struct verdict *verdict)
 {
@@ -74,8 +92,8 @@ look_around(const struct capture *c, struct verdict *verdict)
 	}
 	if ((fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
 		return CONSUMER_GONE;
-	if ((fds[0].revents & POLLIN) != 0) {
-		verdict_set(verdict, EPROTO, "a second message from the consumer");
+	if ((fds[0].revents & POLLIN) != 0 && !read_change(c)) {
+		verdict_set(verdict, EPROTO, "a message from the consumer that is not known");
 		return TOLD_TO_END;
 	}
 	if (fds[1].revents != 0) {
@@ -115,9 +133,12 @@ run(const struct capture *c, struct verdict *verdict)
 	}
 }
 
-/* Ends in order whatever was begun. */
+/*
+ * Undo whatever was begun. What the app copied until the end is still read, unless there is
+ * no pump.
+ */
 static int
-undo(const struct worker *w)
+undo(const struct worker *w, struct pump *pump)
 {
 	struct grace grace;
 	bool ended;
@@ -129,7 +150,10 @@ undo(const struct worker *w)
 		complain("the app does not run: its capture memory is left for the next run to free");
 		return WORKER_ABANDONED;
 	}
+	while (pump != NULL && pump_round(pump) != 0)
+		;
 	state_enter(w->state, STATE_CRITICAL);
+	callbacks_free(w->state);
 	ended = arena_free(w->state->zone);
 	state_enter(w->state, STATE_INSIDE);
 	detach(w->state);
@@ -157,6 +181,7 @@ prepare(const struct capture *c, struct verdict *verdict)
 				rte_strerror(rte_errno));
 	if (taps_enable(w->state, &c->pump->arena, w->app, verdict) < 0)
 		return -1;
+	callbacks_note(w->state, &c->pump->arena);
 	pump_start(c->pump);
 	return 0;
 }
@@ -191,7 +216,7 @@ worker_capture(const struct worker *w)
 		return WORKER_FAILED;
 	}
 	if (prepare(&c, &verdict) < 0 || accept_consumer(&c, &verdict) < 0) {
-		left = undo(w);
+		left = undo(w, NULL);
 		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
 				verdict.text);
 		return left == WORKER_DONE ? WORKER_FAILED : left;
@@ -203,7 +228,7 @@ worker_capture(const struct worker *w)
 				verdict.text);
 		return WORKER_DONE;
 	}
-	left = undo(w);
+	left = undo(w, event == TOLD_TO_END ? c.pump : NULL);
 	if (event == TOLD_TO_END)
 		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
 				verdict.text);
@@ -219,5 +244,5 @@ worker_recover(const struct worker *w)
 		complain("cannot clean up after a killed capture: %s", verdict.text);
 		return WORKER_ABANDONED;
 	}
-	return undo(w);
+	return undo(w, NULL);
 }

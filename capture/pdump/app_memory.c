@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "app_memory.h"
+#include "elf_symbol.h"
+
+FILE *
+app_memory_maps(pid_t pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	return fopen(path, "re");
+}
+
+bool
+app_memory_next(FILE *maps, struct mapping *m)
+{
+	char line[PATH_MAX + 128];
+	int at = 0;
+
+	if (fgets(line, sizeof(line), maps) == NULL)
+		return false;
+	line[strcspn(line, "\n")] = '\0';
+	if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %*s %" SCNu64 " %n", &m->start,
+			    &m->end, m->perms, &m->offset, &m->inode, &at) != 5)
+		return false;
+	snprintf(m->path, sizeof(m->path), "%s", line + at);
+	return true;
+}
+
+bool
+app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len)
+{
+	const struct iovec local = { .iov_base = to, .iov_len = len };
+	const struct iovec remote = { .iov_base = (void *)from, .iov_len = len };
+
+	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)len;
+}
+
+/* A mapped file as the process sees it, also when it has been replaced since. */
+static int
+open_mapped(pid_t pid, const struct mapping *m)
+{
+	char path[PATH_MAX + 32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIxPTR "-%" PRIxPTR, (int)pid,
+			m->start, m->end);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static uintptr_t
+find_in_file(pid_t pid, const struct mapping *m, const char *name, size_t size)
+{
+	struct elf_symbol symbol;
+	const int fd = open_mapped(pid, m);
+	struct stat st;
+	bool found = false;
+	void *file;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+		file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (file != MAP_FAILED) {
+			found = elf_symbol_find(file, (size_t)st.st_size, name, &symbol) &&
+				symbol.size == size;
+			munmap(file, (size_t)st.st_size);
+		}
+	}
+	close(fd);
+	return found ? m->start + (symbol.value - symbol.first_page) : 0;
+}
+
+/* In the executable, or in the libraries. */
+static uintptr_t
+find_in_files(pid_t pid, FILE *maps, const char *exe, bool libraries, const char *name, size_t size)
+{
+	struct mapping m;
+	uintptr_t addr = 0;
+
+	rewind(maps);
+	while (addr == 0 && app_memory_next(maps, &m)) {
+		if (m.offset != 0 || m.path[0] != '/' || (strcmp(m.path, exe) != 0) != libraries)
+			continue;
+		if (!libraries || strstr(m.path, ".so") != NULL)
+			addr = find_in_file(pid, &m, name, size);
+	}
+	return addr;
+}
+
+uintptr_t
+app_memory_symbol(pid_t pid, const char *name, size_t size)
+{
+	char exe[PATH_MAX], link[32];
+	FILE *maps = app_memory_maps(pid);
+	uintptr_t addr;
+	ssize_t n;
+
+	if (maps == NULL)
+		return 0;
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	n = readlink(link, exe, sizeof(exe) - 1);
+	exe[n > 0 ? n : 0] = '\0';
+	addr = find_in_files(pid, maps, exe, false, name, size);
+	if (addr == 0)
+		addr = find_in_files(pid, maps, exe, true, name, size);
+	fclose(maps);
+	return addr;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_APP_MEMORY_H
+#define PDUMP_APP_MEMORY_H
+
+/* The private memory of another process, read only. */
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* A line of /proc/PID/maps. */
+struct mapping {
+	uintptr_t start, end;
+	uint64_t offset; /* In the file. */
+	uint64_t inode;
+	char perms[5];
+	char path[PATH_MAX]; /* Empty for memory of no file. */
+};
+
+/* /proc/PID/maps; NULL with errno. */
+FILE *app_memory_maps(pid_t pid);
+
+/* The next mapping; false at the end. */
+bool app_memory_next(FILE *maps, struct mapping *mapping);
+
+bool app_memory_read(pid_t pid, uintptr_t from, void *to, size_t len);
+
+/*
+ * Address of an object of this name and size, or 0. The executable comes first, as it does for
+ * the linker: where it has a definition of its own, by static linking or as a copy of a library's,
+ * everybody uses that one.
+ */
+uintptr_t app_memory_symbol(pid_t pid, const char *name, size_t size);
+
+#endif /* PDUMP_APP_MEMORY_H */
