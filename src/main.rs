@@ -73,6 +73,7 @@ impl std::error::Error for Usage {}
 fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
+    tap::leave();
     result.unwrap_or_else(|error| {
         output::tell(&format!("error: {error:#}"));
         ExitCode::from(if is_misuse(&error) { USAGE } else { FAILED })

@@ -85,6 +85,8 @@ pub struct Pdump {
     pub pid: u32,
     /// CPUs that it may run on, as `0,2-3`.
     pub cpus: String,
+    /// The app polls on these, because there are no others.
+    pub crowded: bool,
     /// All ports of the app.
     pub ports: Vec<PdumpPort>,
     /// Go ahead where that may harm the app.

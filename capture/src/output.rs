@@ -13,6 +13,14 @@ const NONE: u32 = u32::MAX;
 const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC, unless it \
     sends with pmdscope_tx_burst(): one that the NIC refuses and the app offers again is there twice.";
 
+/// Of interfaces whose packets take a way around the app.
+fn via_comment(via: &str) -> String {
+    format!(
+        "Packets come via {via}: a process beside the app collects the copies that the app makes, and \
+         times are those of collection, shortly after the app had the packets."
+    )
+}
+
 #[derive(Debug)]
 struct Counted {
     source: usize,
@@ -134,7 +142,7 @@ impl Output {
             name: name.clone(),
             description: device.map_or(String::new(), |known| known.device.clone()),
             filter: self.filter.clone(),
-            comment: self.comment.to_owned(),
+            comment: self.comment_of(app.via),
             snaplen: self.snaplen,
             linktype: ETHERNET,
         })?;
@@ -145,6 +153,15 @@ impl Output {
         numbers.resize(numbers.len().max(ports), NONE);
         numbers[ports - 1] = number;
         Ok(number)
+    }
+
+    fn comment_of(&self, via: Option<&str>) -> String {
+        let via = via.map(via_comment).unwrap_or_default();
+        [self.comment, &via]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Puts out one packet.
@@ -253,5 +270,24 @@ pub(crate) fn origin() -> Origin {
         hardware: model.unwrap_or(std::env::consts::ARCH).trim().to_owned(),
         os: format!("Linux {}", proc("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),
         application: concat!("pmdscope ", env!("CARGO_PKG_VERSION")).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Discard;
+
+    #[test]
+    fn interfaces_say_what_times_and_outgoing_packets_are() {
+        let comment = |outgoing, via| {
+            let settings = Settings { outgoing, ..Settings::default() };
+            Output::new(Box::new(Discard::default()), &settings).comment_of(via)
+        };
+        assert_eq!(comment(false, None), "");
+        assert_eq!(comment(true, None), TX_COMMENT);
+        assert!(comment(false, Some("pdump")).starts_with("Packets come via pdump:"));
+        let both = comment(true, Some("pdump"));
+        assert!(both.starts_with(TX_COMMENT) && both.contains("times are those of collection"));
     }
 }

@@ -54,6 +54,8 @@ pub type Reopen = Box<dyn FnMut() -> Option<(Vec<Port>, Session)>>;
 pub struct Source {
     /// File-prefix of the app.
     pub app: String,
+    /// What stands between the app and its packets; `None` for the app itself.
+    pub via: Option<&'static str>,
     /// Its ports, to give interfaces their device names.
     pub ports: Vec<Port>,
     /// The armed capture.

@@ -20,8 +20,8 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
     let app = source.app.as_deref();
     let wanted = interface::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);
-    let open = |wanted| tap::open(wanted, &ask, !source.exit_with_app);
-    let sources = wanted.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let opened = tap::open_all(wanted, &ask, !source.exit_with_app)?;
+    let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let destination = Destination::of_apps(args, &wanted)?;
     let settings = Settings {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
         outgoing: args.direction != Direction::In,
     };
     if !args.quiet {
-        report::started(&wanted, args.snaplen());
+        report::started(&wanted, args.snaplen(), args.view().verbose > 0);
     }
     let mut watch = Watch::new(args, destination.events, destination.recorder);
     let report = Pump::new(sources, settings, destination.target).run(control, &mut watch);

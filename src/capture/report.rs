@@ -1,5 +1,6 @@
 //! What `pmdscope capture` tells people at its begin and its end, in the words of tcpdump.
 
+use pmdscope_capture::door::Door;
 use pmdscope_capture::file::FileEvent;
 use pmdscope_capture::pump::{REORDER_WINDOW, Report};
 use pmdscope_capture::read;
@@ -11,11 +12,28 @@ use crate::output;
 use crate::tap::interface::Wanted;
 
 /// The line before the first packet.
-pub(super) fn started(wanted: &[Wanted], snaplen: u32) {
-    let names = wanted.iter().flat_map(Wanted::names).collect::<Vec<_>>().join(", ");
+pub(super) fn started(wanted: &[Wanted], snaplen: u32, verbose: bool) {
+    let names = wanted.iter().map(listening).collect::<Vec<_>>().join(", ");
     say(format_args!(
         "pmdscope: listening on {names}, link-type EN10MB (Ethernet), snapshot length {snaplen} bytes"
     ));
+    for line in wanted.iter().filter(|_| verbose).filter_map(helper) {
+        say(line);
+    }
+}
+
+/// The ports of an app, and how its packets are had if not from itself.
+fn listening(wanted: &Wanted) -> String {
+    let names = wanted.names().collect::<Vec<_>>().join(", ");
+    wanted.door.via().map_or(names.clone(), |via| format!("{names} via {via}"))
+}
+
+/// Where the helper of an app runs.
+fn helper(wanted: &Wanted) -> Option<String> {
+    let Door::Pdump(pdump) = &wanted.door else { return None };
+    let beside = if pdump.crowded { ", where the app polls, for want of others" } else { "" };
+    let (app, cpus) = (&wanted.app, &pdump.cpus);
+    Some(format!("pmdscope: pmdscope-pdump of {app} runs on CPUs {cpus}{beside}"))
 }
 
 /// The statistics after the last packet.

@@ -46,6 +46,8 @@ pub(crate) struct Wanted {
     attach: Attach,
     /// The ports as they were asked for.
     asked: Vec<String>,
+    /// It is meant by `any` only.
+    unnamed: bool,
 }
 
 impl Wanted {
@@ -55,6 +57,11 @@ impl Wanted {
         let port =
             |p: &PortSample| Port { id: p.id, device: p.device.clone(), selected: wanted(p.id) };
         self.known.iter().map(port).collect()
+    }
+
+    /// Somebody asked for this very app.
+    pub(crate) fn is_named(&self) -> bool {
+        !self.unnamed
     }
 
     /// The same, as it is now that the app has come back; `None` as long as that is not so.
@@ -148,7 +155,10 @@ pub(crate) fn resolve(
     for interface in interfaces {
         if interface == "any" && app.is_none() && apps.len() > 1 {
             for name in offering(&settings, attach) {
-                add(&mut wanted, Some(name), "any", &settings, attach)?;
+                let name = Some(name);
+                let named = wanted.get(&name).is_some_and(Wanted::is_named);
+                add(&mut wanted, name.clone(), "any", &settings, attach)?;
+                wanted.entry(name).and_modify(|wanted| wanted.unnamed = !named);
             }
         } else if let Some(listed) = by_number(interface, app, apps.len(), &settings) {
             let (prefix, port) = listed?;
@@ -179,6 +189,7 @@ fn add(
             entry.insert(found)
         }
     };
+    found.unnamed = false;
     found.add(port)
 }
 
@@ -188,9 +199,7 @@ fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
     for running in running(settings) {
         match way(&running, attach) {
             Ok(_) => offering.push(running.app.socket.display().to_string()),
-            Err(error) => {
-                output::tell(&output::one_line(&format!("pmdscope: left out: {error:#}")))
-            }
+            Err(error) => output::tell(&output::one_line(&format!("left out: {error:#}"))),
         }
     }
     offering
@@ -220,6 +229,7 @@ fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
             Some(known) => {
                 known.targets.extend(wanted.targets);
                 known.asked.extend(wanted.asked);
+                known.unnamed &= wanted.unnamed;
             }
             None => merged.push(wanted),
         }
@@ -294,7 +304,7 @@ fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow:
     let address = running.app.socket.display().to_string();
     let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
     let settings = Arc::clone(settings);
-    Ok(Wanted { app, door, targets, known, address, settings, attach, asked })
+    Ok(Wanted { app, door, targets, known, address, settings, attach, asked, unnamed: false })
 }
 
 fn ask(app: App) -> Running {

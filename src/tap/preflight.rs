@@ -10,6 +10,7 @@ use pmdscope_capture::door::{Pdump, PdumpPort, Program};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
+use self::cpus::Cpus;
 use self::obstacle::Facts;
 use super::attach::Attach;
 
@@ -21,12 +22,14 @@ pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Resul
     let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
         .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
+    let cpus = Cpus::beside(sample.app.pid)?;
     Ok(Pdump {
         program: program.path,
         file_prefix: file_prefix.to_owned(),
         runtime_root: runtime_root.to_owned(),
         pid: sample.app.pid,
-        cpus: cpus::list(&cpus::beside(sample.app.pid)?),
+        cpus: cpus.to_string(),
+        crowded: cpus.crowded,
         ports: sample.ports.iter().map(port).collect(),
         force: attach == Attach::Forced,
     })

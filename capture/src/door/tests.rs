@@ -46,6 +46,7 @@ fn door(pid: u32, body: &str) -> (tempfile::TempDir, Door) {
         runtime_root: dir.path().into(),
         pid,
         cpus: "0,2-3".into(),
+        crowded: false,
         ports: vec![port(0), port(1)],
         force: true,
     };

@@ -19,8 +19,8 @@ pub enum Failure {
         /// What happened.
         source: SessionError,
     },
-    /// The app ended the session with an error.
-    #[error("{app} ended the capture: {reason}")]
+    /// The app, or the helper beside it, ended the session with an error.
+    #[error("the capture from {app} has ended: {reason}")]
     Ended {
         /// App.
         app: String,

@@ -60,7 +60,8 @@ impl App {
         std::thread::scope(|scope| {
             scope.spawn(move || after(serve(&listener, &fds)));
             let (ports, session) = open(&path).unwrap();
-            let source = Source { app: "model".into(), ports, session, sample: 1, reopen: None };
+            let app = "model".into();
+            let source = Source { app, via: None, ports, session, sample: 1, reopen: None };
             let files = Files::create(&FileSettings::new(self.file())).unwrap();
             Pump::new(vec![source], settings, Box::new(files)).run(control, &mut ())
         })
@@ -169,8 +170,8 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let (ports, session) = open(&path).unwrap();
         let again = path.clone();
         let reopen: Reopen = Box::new(move || open(&again));
-        let source =
-            Source { app: "model".into(), ports, session, sample: 1, reopen: Some(reopen) };
+        let reopen = Some(reopen);
+        let source = Source { app: "model".into(), via: None, ports, session, sample: 1, reopen };
         let files = Files::create(&FileSettings::new(app.file())).unwrap();
         let settings = Settings { count: Some(2), ..Settings::default() };
         let control = Control::default();
@@ -245,7 +246,7 @@ fn an_end_with_an_error_is_a_failure_after_everything_was_written() {
         peer.send(&message(TEE_END, 110, "the ring was not read for 5 s"), &[]);
     });
     let failure = report.failure.unwrap().to_string();
-    assert_eq!(failure, "model ended the capture: the ring was not read for 5 s");
+    assert_eq!(failure, "the capture from model has ended: the ring was not read for 5 s");
     assert_eq!(report.captured, 1);
 }
 
