@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
-use pmdscope_capture::flow::ipfix::{self, Collector, MESSAGE, Settings, Status};
+use pmdscope_capture::flow::ipfix::{
+    self, Collector, LARGEST, MESSAGE, SMALLEST, Settings, Status,
+};
 use pmdscope_capture::flow::table::Listener;
 
 use crate::duration;
@@ -50,7 +52,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 fn size() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(512..=65_000)
+    RangedU64ValueParser::new().range(SMALLEST as u64..=LARGEST as u64)
 }
 
 /// What the table of conversations needs, and how the export does.
@@ -74,7 +76,7 @@ pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<
     if ipfix.collectors.is_empty() {
         return Ok(None);
     }
-    let (exporter, status) = ipfix::start(Settings {
+    let (exporter, status) = ipfix::start(&Settings {
         collectors: ipfix.collectors.clone(),
         domain: ipfix.domain,
         refresh: ipfix.refresh,

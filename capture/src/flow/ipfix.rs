@@ -4,19 +4,36 @@
 //! elements takes a minute to build, which is more than all else together.
 
 mod collector;
+mod encoder;
+mod message;
+mod record;
+mod sender;
 mod tally;
+mod template;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Flow;
 use super::table::{Listener, Reason};
 pub use collector::{Collector, CollectorError};
+use encoder::Encoder;
+use sender::Queue;
 use tally::Tally;
 pub use tally::{Counts, Status};
 
 /// Largest message where nothing else is said: it goes through tunnels of Ethernet in one piece.
 pub const MESSAGE: usize = 1420;
+
+/// Bounds of what else may be said: templates must fit, and UDP must take it.
+pub const SMALLEST: usize = 512;
+/// The upper one.
+pub const LARGEST: usize = 65_000;
+
+/// Bytes that may wait to be sent: records of 200,000 ways, IPv4.
+const QUEUE: usize = 16 << 20;
 
 /// What to send, and where to.
 #[derive(Clone, Debug)]
@@ -27,7 +44,7 @@ pub struct Settings {
     pub domain: u32,
     /// How often templates, names of interfaces and the sampling are sent again.
     pub refresh: Duration,
-    /// Most bytes of a message, 512 to 65,000.
+    /// Most bytes of a message, [`SMALLEST`] to [`LARGEST`].
     pub message: usize,
     /// Announce that one packet in so many was counted, and send counts divided by it; 1 sends estimates as
     /// they are. Anything but 1 is right only where it holds for all packets from the first to the last.
@@ -63,24 +80,54 @@ pub enum StartError {
 /// Sends what it is told.
 #[derive(Debug)]
 pub struct Exporter {
+    encoder: Encoder,
+    queue: Queue,
+    refresh: Duration,
+    /// When templates were last sent.
+    announced: Instant,
     tally: Arc<Tally>,
 }
 
-/// Finds the collectors, and begins.
+/// Finds the collectors, and begins. This may wait for name servers.
 ///
 /// # Errors
 /// When a collector has no address, or there is no way to it.
-pub fn start(_settings: Settings) -> Result<(Exporter, Status), StartError> {
+pub fn start(settings: &Settings) -> Result<(Exporter, Status), StartError> {
+    let Settings { domain, sample, refresh, .. } = *settings;
+    let message = settings.message.clamp(SMALLEST, LARGEST);
     let tally = Arc::new(Tally::default());
-    Ok((Exporter { tally: Arc::clone(&tally) }, Status(tally)))
+    let queue = Queue::start(settings, QUEUE / message, &tally)?;
+    let encoder = Encoder::new(domain, sample, message, now);
+    let announced = Instant::now();
+    let status = Status(Arc::clone(&tally));
+    Ok((Exporter { encoder, queue, refresh, announced, tally }, status))
+}
+
+fn now() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
 impl Listener for Exporter {
-    fn flow(&mut self, _flow: &Flow, _apps: &[String], _reason: Reason) {
-        Tally::add(&self.tally.flows, 1);
+    fn flow(&mut self, flow: &Flow, apps: &[String], reason: Reason) {
+        let Self { encoder, queue, tally, .. } = self;
+        let encoded = encoder.flow(flow, apps, reason, &mut |datagram| queue.put(datagram));
+        Tally::add(&tally.flows, 1);
+        Tally::add(&tally.records, encoded.records);
+        Tally::add(&tally.rounded, encoded.rounded);
     }
 
-    fn tick(&mut self, _now_ns: u64, _sample: u32) {}
+    fn tick(&mut self, _now_ns: u64, _sample: u32) {
+        let Self { encoder, queue, refresh, announced, .. } = self;
+        if queue.is_announcement_wanted() || announced.elapsed() >= *refresh {
+            *announced = Instant::now();
+            encoder.announce();
+        }
+        encoder.flush(&mut |datagram| queue.put(datagram));
+    }
 
-    fn finish(&mut self) {}
+    fn finish(&mut self) {
+        self.encoder.flush(&mut |datagram| self.queue.put(datagram));
+        self.queue.finish();
+    }
 }

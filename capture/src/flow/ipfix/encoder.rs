@@ -1,0 +1,167 @@
+//! Makes messages of conversations.
+
+use std::collections::BTreeMap;
+
+use super::message::{Head, Message};
+use super::record::{Record, interface};
+use super::template::{self, INTERFACES, NAME, OPTIONS_TEMPLATES, SAMPLING, Shape, TEMPLATES};
+use crate::flow::Flow;
+use crate::flow::table::Reason;
+
+/// Most interfaces whose names are kept.
+const NAMES: usize = 1024;
+
+/// A message to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Datagram {
+    pub(super) bytes: Vec<u8>,
+    /// Records of conversations in it.
+    pub(super) records: u32,
+}
+
+/// What became of a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Encoded {
+    pub(super) records: u64,
+    /// Records among these whose counts had to be rounded.
+    pub(super) rounded: u64,
+}
+
+/// Fills messages, and has full ones sent.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    domain: u32,
+    sample: u32,
+    limit: usize,
+    /// Seconds since 1970.
+    clock: fn() -> u32,
+    sequence: u32,
+    message: Message,
+    /// Room for a record.
+    record: Vec<u8>,
+    names: BTreeMap<u32, String>,
+    /// Templates and options are to be sent before the next records.
+    unannounced: bool,
+}
+
+impl Encoder {
+    pub(super) fn new(domain: u32, sample: u32, limit: usize, clock: fn() -> u32) -> Self {
+        Self {
+            domain,
+            sample: sample.max(1),
+            limit,
+            clock,
+            sequence: 0,
+            message: Message::new(limit),
+            record: Vec::new(),
+            names: BTreeMap::new(),
+            unannounced: true,
+        }
+    }
+
+    /// Templates and options are to be sent again.
+    pub(super) fn announce(&mut self) {
+        self.unannounced = true;
+    }
+
+    /// Adds a conversation.
+    pub(super) fn flow(
+        &mut self,
+        flow: &Flow,
+        apps: &[String],
+        reason: Reason,
+        send: &mut impl FnMut(Datagram),
+    ) -> Encoded {
+        self.name(flow, apps);
+        let mut encoded = Encoded::default();
+        for mut record in Record::all(flow, reason) {
+            encoded.records += 1;
+            encoded.rounded += u64::from(!record.divide(self.sample));
+            self.record.clear();
+            record.write(&mut self.record);
+            let set = record.shape().id();
+            if !self.message.add(set, &self.record) {
+                self.flush(send);
+                self.message.add(set, &self.record);
+            }
+        }
+        encoded
+    }
+
+    /// Sends what is waiting, after what it takes to understand it.
+    pub(super) fn flush(&mut self, send: &mut impl FnMut(Datagram)) {
+        if std::mem::take(&mut self.unannounced) {
+            self.announcement(send);
+        }
+        if !self.message.is_empty() {
+            let (bytes, records) = self.message.seal(self.head());
+            self.sequence = self.sequence.wrapping_add(records);
+            send(Datagram { bytes, records });
+        }
+    }
+
+    fn head(&self) -> Head {
+        Head { time: (self.clock)(), sequence: self.sequence, domain: self.domain }
+    }
+
+    fn announcement(&mut self, send: &mut impl FnMut(Datagram)) {
+        let mut message = Message::new(self.limit);
+        for shape in Shape::ALL {
+            self.put(&mut message, TEMPLATES, &shape.template(), send);
+        }
+        // nfdump reads no more than one of a set.
+        for template in [template::sampling(), template::interfaces()] {
+            message.close_set();
+            self.put(&mut message, OPTIONS_TEMPLATES, &template, send);
+        }
+        let sampling = [self.domain, self.sample].map(u32::to_be_bytes).concat();
+        self.put(&mut message, SAMPLING, &sampling, send);
+        let names = std::mem::take(&mut self.names);
+        for (number, name) in &names {
+            let mut option = [self.domain, *number].map(u32::to_be_bytes).concat();
+            option.extend(name.bytes());
+            option.resize(option.len() + NAME - name.len(), 0);
+            self.put(&mut message, INTERFACES, &option, send);
+        }
+        self.names = names;
+        self.ship(&mut message, send);
+    }
+
+    fn put(
+        &mut self,
+        message: &mut Message,
+        set: u16,
+        record: &[u8],
+        send: &mut impl FnMut(Datagram),
+    ) {
+        if !message.add(set, record) {
+            self.ship(message, send);
+            message.add(set, record);
+        }
+    }
+
+    fn ship(&mut self, message: &mut Message, send: &mut impl FnMut(Datagram)) {
+        let (bytes, options) = message.seal(self.head());
+        self.sequence = self.sequence.wrapping_add(options);
+        send(Datagram { bytes, records: 0 });
+    }
+
+    /// Has the names of interfaces sent that are new.
+    fn name(&mut self, flow: &Flow, apps: &[String]) {
+        for place in [flow.rx_place, flow.tx_place].into_iter().flatten() {
+            let Some(number) = interface(flow.app, place.port) else { continue };
+            if self.names.len() < NAMES && !self.names.contains_key(&number) {
+                let app = apps.get(usize::from(flow.app)).map_or("", String::as_str);
+                self.names.insert(number, shorten(format!("{app}:{}", place.port)));
+                self.unannounced = true;
+            }
+        }
+    }
+}
+
+/// Leaves room for a zero behind it.
+fn shorten(mut name: String) -> String {
+    let end = (0..NAME).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or(0));
+    name
+}

@@ -1,0 +1,129 @@
+//! Records of a conversation: one for each way that its packets went.
+
+use std::net::IpAddr;
+
+use super::template::Shape;
+use crate::flow::table::Reason;
+use crate::flow::{Counts, Endpoint, Flow, Place, Tunnel, Ways};
+
+/// The ports of an app are numbered from the next multiple of this.
+const PORTS: u16 = 1000;
+
+/// Type of a layer 2 segment that is a VXLAN, in the first byte of its identifier.
+const VXLAN: u64 = 1 << 56;
+
+/// How packets went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Received,
+    Sent,
+    Unknown,
+}
+
+/// Packets of one conversation and one sender that went one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    flow: &'a Flow,
+    direction: Direction,
+    by_local: bool,
+    counts: Counts,
+    reason: Reason,
+}
+
+impl<'a> Record<'a> {
+    /// The records of a conversation, none of which is without packets.
+    pub(super) fn all(flow: &'a Flow, reason: Reason) -> impl Iterator<Item = Self> {
+        let ways = [
+            (Direction::Received, flow.rx),
+            (Direction::Sent, flow.tx),
+            (Direction::Unknown, flow.unknown),
+        ];
+        let senders = |(direction, Ways { from_local, from_remote })| {
+            [(direction, true, from_local), (direction, false, from_remote)]
+        };
+        ways.into_iter().flat_map(senders).filter(|(.., counts)| counts.packets > 0).map(
+            move |(direction, by_local, counts)| Self { flow, direction, by_local, counts, reason },
+        )
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        Shape {
+            ipv6: self.flow.local.addr.is_ipv6(),
+            directed: self.direction != Direction::Unknown,
+        }
+    }
+
+    /// Divides the counts, to be multiplied again by who receives them; false when something is left over.
+    pub(super) fn divide(&mut self, by: u32) -> bool {
+        let by = u64::from(by.max(1));
+        let Counts { packets, bytes } = self.counts;
+        let nearest = |count: u64| count.saturating_add(by / 2) / by;
+        self.counts = Counts { packets: nearest(packets).max(1), bytes: nearest(bytes) };
+        packets.is_multiple_of(by) && bytes.is_multiple_of(by)
+    }
+
+    /// Appends the record, as its template says.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let flow = self.flow;
+        let (from, to, flags) = if self.by_local {
+            (flow.local, flow.remote, flow.tcp_flags[0])
+        } else {
+            (flow.remote, flow.local, flow.tcp_flags[1])
+        };
+        addresses(from, to, out);
+        out.extend(from.port.to_be_bytes());
+        out.extend(to.port.to_be_bytes());
+        out.push(flow.proto);
+        out.extend(u16::from(flags).to_be_bytes());
+        flow.vlans.iter().for_each(|vlan| out.extend(vlan.to_be_bytes()));
+        out.extend(segment(flow.tunnel).to_be_bytes());
+        let [ingress, egress] = interfaces(flow, self.direction);
+        out.extend(ingress.to_be_bytes());
+        out.extend(egress.to_be_bytes());
+        out.extend(self.counts.packets.to_be_bytes());
+        out.extend(self.counts.bytes.to_be_bytes());
+        // The clock may have been set back meanwhile.
+        for ns in [flow.first_ns.min(flow.last_ns), flow.first_ns.max(flow.last_ns)] {
+            out.extend((ns / 1_000_000).to_be_bytes());
+        }
+        out.push(self.reason as u8);
+        match self.direction {
+            Direction::Received => out.push(0),
+            Direction::Sent => out.push(1),
+            Direction::Unknown => {}
+        }
+    }
+}
+
+fn addresses(from: Endpoint, to: Endpoint, out: &mut Vec<u8>) {
+    for end in [from, to] {
+        match end.addr {
+            IpAddr::V4(addr) => out.extend(addr.octets()),
+            IpAddr::V6(addr) => out.extend(addr.octets()),
+        }
+    }
+}
+
+/// Only VXLAN has an element that fits.
+fn segment(tunnel: Option<Tunnel>) -> u64 {
+    match tunnel {
+        Some(Tunnel::Vxlan(id)) => VXLAN | u64::from(id),
+        _ => 0,
+    }
+}
+
+/// Interfaces that packets came in and went out by; 0 where there is none.
+fn interfaces(flow: &Flow, direction: Direction) -> [u32; 2] {
+    let number = |place: Option<Place>| place.and_then(|place| interface(flow.app, place.port));
+    let (rx, tx) = (number(flow.rx_place).unwrap_or(0), number(flow.tx_place).unwrap_or(0));
+    match direction {
+        Direction::Received => [rx, 0],
+        Direction::Sent => [0, tx],
+        Direction::Unknown => [rx, tx],
+    }
+}
+
+/// Number of an app's port among interfaces; `None` of ports beyond what numbers are set aside for.
+pub(super) fn interface(app: u16, port: u16) -> Option<u32> {
+    (port < PORTS).then(|| (u32::from(app) + 1) * u32::from(PORTS) + u32::from(port))
+}

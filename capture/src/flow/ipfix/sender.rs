@@ -1,0 +1,257 @@
+//! The thread that sends messages, no faster than collectors can read.
+
+use std::convert::Infallible;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::collector::Collector;
+use super::encoder::Datagram;
+use super::tally::Tally;
+use super::{Settings, StartError};
+
+/// Messages in a row, and the time for so many: 5000 a second. A socket with the buffer that Linux gives
+/// where nobody asked for more holds some ninety of them, while its collector is not running.
+const BURST: u32 = 16;
+const BURST_TIME: Duration = Duration::from_micros(3200);
+
+/// Longest wait for room in a socket.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Longest wait for what is left at the end.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Between two looks at the addresses of a name.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Between two complaints about a collector.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+/// What the thread and its owner share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// A collector may have missed what was announced.
+    announce: AtomicBool,
+    /// What is left is not to be sent.
+    abandoned: AtomicBool,
+    /// Records that wait.
+    queued: AtomicU64,
+}
+
+/// The way to the thread.
+#[derive(Debug)]
+pub(super) struct Queue {
+    messages: Option<SyncSender<Datagram>>,
+    /// Its other end goes with the thread.
+    done: Receiver<Infallible>,
+    patient: bool,
+    shared: Arc<Shared>,
+    tally: Arc<Tally>,
+}
+
+impl Queue {
+    /// Opens sockets, and starts the thread. `room` is for messages that wait.
+    pub(super) fn start(
+        settings: &Settings,
+        room: usize,
+        tally: &Arc<Tally>,
+    ) -> Result<Self, StartError> {
+        let open = |collector: &Collector| Link::open(collector.clone());
+        let links = settings.collectors.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let (messages, queue) = sync_channel(room);
+        let (ending, done) = channel::<Infallible>();
+        let shared = Arc::new(Shared::default());
+        let (theirs, counts) = (Arc::clone(&shared), Arc::clone(tally));
+        let sender = Sender { links, shared: theirs, tally: counts };
+        let run = move || {
+            let _ending = ending;
+            sender.run(&queue);
+        };
+        thread::Builder::new().name("ipfix".to_owned()).spawn(run).map_err(StartError::Thread)?;
+        let patient = settings.patient;
+        Ok(Self { messages: Some(messages), done, patient, shared, tally: Arc::clone(tally) })
+    }
+
+    /// Hands over a message; one that finds no room is dropped and counted, unless there is time to wait.
+    pub(super) fn put(&self, datagram: Datagram) {
+        let Some(messages) = &self.messages else { return };
+        let records = u64::from(datagram.records);
+        self.shared.queued.fetch_add(records, Ordering::Relaxed);
+        let put = if self.patient {
+            messages.send(datagram).is_ok()
+        } else {
+            messages.try_send(datagram).is_ok()
+        };
+        if !put {
+            self.shared.queued.fetch_sub(records, Ordering::Relaxed);
+            self.shared.announce.store(true, Ordering::Relaxed);
+            Tally::add(&self.tally.dropped, records);
+        }
+    }
+
+    /// Whether a collector may have missed what was announced; asked once, it is taken to be done.
+    pub(super) fn is_announcement_wanted(&self) -> bool {
+        self.shared.announce.swap(false, Ordering::Relaxed)
+    }
+
+    /// Waits until all is sent, but not for ever.
+    pub(super) fn finish(&mut self) {
+        drop(self.messages.take());
+        if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(LINGER) {
+            self.shared.abandoned.store(true, Ordering::Relaxed);
+            let left = self.shared.queued.swap(0, Ordering::Relaxed);
+            Tally::add(&self.tally.dropped, left);
+        }
+    }
+}
+
+/// A collector, and a socket to it.
+#[derive(Debug)]
+struct Link {
+    collector: Collector,
+    address: SocketAddr,
+    socket: UdpSocket,
+    /// When its address was looked for.
+    found: Instant,
+    /// When a failure was told of.
+    told: Option<Instant>,
+    /// Messages that failed since.
+    failed: u64,
+}
+
+impl Link {
+    fn open(collector: Collector) -> Result<Self, StartError> {
+        let addresses = collector.addresses();
+        match addresses.map(|addresses| connect(&addresses)) {
+            Err(source) => Err(StartError::Unknown { collector, source }),
+            Ok(Err(source)) => Err(StartError::Socket { collector, source }),
+            Ok(Ok((socket, address))) => {
+                let found = Instant::now();
+                Ok(Self { collector, address, socket, found, told: None, failed: 0 })
+            }
+        }
+    }
+
+    /// Goes where the name leads now; true when that is elsewhere.
+    fn follow(&mut self) -> bool {
+        if !self.collector.is_name() || self.found.elapsed() < LOOK_AGAIN {
+            return false;
+        }
+        let addresses = self.collector.addresses().unwrap_or_default();
+        self.found = Instant::now();
+        if addresses.is_empty() || addresses.contains(&self.address) {
+            return false;
+        }
+        let Ok((socket, address)) = connect(&addresses) else { return false };
+        (self.socket, self.address) = (socket, address);
+        true
+    }
+
+    /// What to tell of a failure, unless that was done a moment ago.
+    fn complain(&mut self, error: &io::Error) -> Option<String> {
+        self.failed += 1;
+        if self.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+            return None;
+        }
+        self.told = Some(Instant::now());
+        let failed = std::mem::take(&mut self.failed);
+        let Self { collector, .. } = self;
+        let hint = match error.kind() {
+            ErrorKind::ConnectionRefused => "; is it listening there?",
+            _ if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
+                "; messages must be smaller"
+            }
+            _ => "",
+        };
+        Some(format!("cannot send to the collector {collector}: {error}{hint} ({failed} messages)"))
+    }
+}
+
+/// The first address that a socket can be had for.
+fn connect(addresses: &[SocketAddr]) -> io::Result<(UdpSocket, SocketAddr)> {
+    let open = |address: &SocketAddr| {
+        let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(address)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok((socket, *address))
+    };
+    let mut last = io::Error::new(ErrorKind::NotFound, "its name has no address");
+    for address in addresses {
+        match open(address) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The thread.
+#[derive(Debug)]
+struct Sender {
+    links: Vec<Link>,
+    shared: Arc<Shared>,
+    tally: Arc<Tally>,
+}
+
+impl Sender {
+    fn run(mut self, queue: &Receiver<Datagram>) {
+        loop {
+            let begin = Instant::now();
+            for _ in 0..BURST {
+                let Ok(datagram) = queue.recv() else { return };
+                if self.shared.abandoned.load(Ordering::Relaxed) {
+                    return;
+                }
+                self.send(&datagram.bytes);
+                self.shared.queued.fetch_sub(u64::from(datagram.records), Ordering::Relaxed);
+            }
+            self.follow();
+            thread::sleep(BURST_TIME.saturating_sub(begin.elapsed()));
+        }
+    }
+
+    /// To all collectors.
+    fn send(&mut self, bytes: &[u8]) {
+        for link in &mut self.links {
+            let mut sent = link.socket.send(bytes);
+            if let Err(error) = &sent
+                && error.kind() == ErrorKind::ConnectionRefused
+            {
+                // That was an answer to the message before; this one has not been sent yet.
+                failed(&self.tally, &self.shared, link, error);
+                sent = link.socket.send(bytes);
+            }
+            match sent {
+                Ok(_) => {
+                    Tally::add(&self.tally.messages, 1);
+                    Tally::add(&self.tally.bytes, bytes.len() as u64);
+                }
+                Err(error) => failed(&self.tally, &self.shared, link, &error),
+            }
+        }
+    }
+
+    /// Looks whether names have moved.
+    fn follow(&mut self) {
+        for link in &mut self.links {
+            if link.follow() {
+                let Link { collector, address, .. } = link;
+                self.tally.tell(format!("the collector {collector} is at {address} now"));
+                self.shared.announce.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn failed(tally: &Tally, shared: &Shared, link: &mut Link, error: &io::Error) {
+    Tally::add(&tally.failed, 1);
+    shared.announce.store(true, Ordering::Relaxed);
+    if let Some(complaint) = link.complain(error) {
+        tally.tell(complaint);
+    }
+}
