@@ -92,6 +92,9 @@ check_config(const struct app *app, struct verdict *verdict)
 
 	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
 	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT && access(app->runtime_dir, F_OK) < 0)
+		return verdict_set(verdict, ENOENT, "no app has the file prefix %.40s here",
+				app->file_prefix);
 	if (fd < 0 && errno == ENOENT)
 		return verdict_set(verdict, ENOENT,
 				"no shared memory: restart the app without --in-memory, --no-shconf");

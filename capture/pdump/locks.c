@@ -23,11 +23,11 @@
 #endif
 
 bool
-locks_known_layout(const struct locks_config *config, uint64_t size, uint64_t app_addr)
+locks_known_layout(const struct locks_config *config, uint64_t size)
 {
 	return size == sizeof(*config) && config->magic == RTE_MAGIC &&
-	       config->version == RTE_VERSION && app_addr != 0 &&
-	       config->mem_cfg_addr == app_addr && config->legacy_mem <= 1 &&
+	       config->version == RTE_VERSION && config->mem_cfg_addr != 0 &&
+	       config->mem_cfg_addr % 4096 == 0 && config->legacy_mem <= 1 &&
 	       config->single_file_segments <= 1;
 }
 
@@ -103,23 +103,23 @@ keep_unchanged(uint32_t held[LOCKS_MAX], const uint32_t now[LOCKS_MAX])
 	return nb;
 }
 
-/* Where the app has mapped its configuration; 0 when that cannot be told. */
-static uint64_t
-find_app_mapping(const struct app *app)
+/* Has the app mapped its configuration where that says it is? */
+static bool
+is_mapped_at(const struct app *app, uint64_t addr)
 {
 	FILE *maps = app_memory_maps(app->pid);
-	char path[PATH_MAX + 8];
+	bool found = false;
 	struct mapping m;
-	uint64_t addr = 0;
-	struct stat st;
+	const char *name;
 
-	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
-	while (maps != NULL && addr == 0 && stat(path, &st) == 0 && app_memory_next(maps, &m))
-		if (m.inode == st.st_ino && m.offset == 0 && strstr(m.path, "/config") != NULL)
-			addr = m.start;
+	while (maps != NULL && !found && app_memory_next(maps, &m)) {
+		name = strrchr(m.path, '/');
+		found = m.start == addr && m.offset == 0 && name != NULL &&
+			strncmp(name, "/config", strlen("/config")) == 0;
+	}
 	if (maps != NULL)
 		fclose(maps);
-	return addr;
+	return found;
 }
 
 static struct locks_config *
@@ -156,7 +156,7 @@ locks_repair(const struct app *app, unsigned int ms)
 	config = map_config(app, &size);
 	if (config == NULL)
 		return false;
-	known = locks_known_layout(config, size, find_app_mapping(app));
+	known = locks_known_layout(config, size) && is_mapped_at(app, config->mem_cfg_addr);
 	nb = known ? locks_sample(config, held) : 0;
 	for (t = 0; nb > 0 && t < ms; t += SAMPLE_MS) {
 		nanosleep(&pause, NULL);

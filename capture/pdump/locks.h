@@ -56,8 +56,8 @@ struct locks_config {
 	uint8_t dma_maskbits;
 };
 
-/* Is the file of this size, mapped by the app at this address, laid out like that? */
-bool locks_known_layout(const struct locks_config *config, uint64_t size, uint64_t app_addr);
+/* Is a file of this size laid out like that? */
+bool locks_known_layout(const struct locks_config *config, uint64_t size);
 
 /* Locks that secondary processes take. */
 #define LOCKS_MAX (5 + RTE_MAX_MEMSEG_LISTS + RTE_MAX_HEAPS)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "grace.h"
+#include "test.h"
+
+#define STATUS \
+	"Name:\tapp\nState:\tR\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t9\n"
+
+static void
+test_parse(void)
+{
+	struct grace_thread t = { 0 };
+
+	CHECK(grace_parse("12 (a) b) S) R 1 12", "20000001 5 3\n", STATUS, &t));
+	CHECK(t.state == 'R');
+	CHECK_U64(t.cpu_ns, 20000001);
+	CHECK_U64(t.switches, 7);
+	CHECK(!grace_parse("12 (app", "1 2 3", STATUS, &t));
+	CHECK(!grace_parse("12 (app)", "1 2 3", STATUS, &t));
+	CHECK(!grace_parse("12 (app) ", "1 2 3", STATUS, &t));
+	CHECK(!grace_parse("12 (app) R", "", STATUS, &t));
+	CHECK(!grace_parse("12 (app) R", "x", STATUS, &t));
+	CHECK(!grace_parse("12 (app) R", "1", "Name:\tapp\n", &t));
+	CHECK(!grace_parse("12 (app) R", "1", "\nvoluntary_ctxt_switches:\t\n", &t));
+}
+
+/* Time on the clock, being preempted and being stopped prove nothing. */
+static void
+test_rule(void)
+{
+	const struct grace_thread before = { .state = 'R', .cpu_ns = 1000, .switches = 5 };
+	struct grace_thread now = before;
+
+	CHECK(!grace_passed(&before, &now));
+	now.cpu_ns = before.cpu_ns + GRACE_CPU_NS - 1;
+	now.switches = before.switches + 1;
+	CHECK(!grace_passed(&before, &now));
+	now.state = 'T';
+	CHECK(!grace_passed(&before, &now));
+	now.state = 't';
+	CHECK(!grace_passed(&before, &now));
+	now.state = 'D';
+	CHECK(!grace_passed(&before, &now));
+	now.cpu_ns = before.cpu_ns + GRACE_CPU_NS;
+	CHECK(grace_passed(&before, &now));
+	now = before;
+	now.switches = before.switches + 2;
+	CHECK(grace_passed(&before, &now));
+	now = before;
+	now.state = 'S';
+	CHECK(grace_passed(&before, &now));
+	now.state = 'Z';
+	CHECK(grace_passed(&before, &now));
+}
+
+static pid_t
+start(bool spins)
+{
+	const pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	for (;;)
+		if (!spins)
+			pause();
+}
+
+static void
+test_processes(void)
+{
+	const struct timespec settle = { .tv_nsec = 50000000 };
+	static struct grace grace;
+	struct timespec from, to;
+	pid_t pid;
+
+	/* One that polls leaves by running on. */
+	pid = start(true);
+	nanosleep(&settle, NULL);
+	CHECK(grace_begin(&grace, pid));
+	CHECK_U64(grace.nb_threads, 1);
+	CHECK(grace_wait(&grace));
+	/* A stopped one never does, and is not waited for for ever. */
+	kill(pid, SIGSTOP);
+	nanosleep(&settle, NULL);
+	CHECK(grace_begin(&grace, pid));
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	CHECK(!grace_wait(&grace));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	CHECK(to.tv_sec - from.tv_sec >= 2);
+	/* A dead one has left. */
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	CHECK(grace_wait(&grace));
+	CHECK(grace_begin(&grace, pid));
+	CHECK_U64(grace.nb_threads, 0);
+
+	/* One that sleeps is outside at once. */
+	pid = start(false);
+	nanosleep(&settle, NULL);
+	CHECK(grace_begin(&grace, pid));
+	CHECK_U64(grace.nb_threads, 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+int
+main(void)
+{
+	test_parse();
+	test_rule();
+	test_processes();
+	return 0;
+}

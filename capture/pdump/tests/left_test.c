@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/* What killed processes leave in the runtime directory: state files, locks, sockets. */
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <rte_version.h>
+
+#include "app.h"
+#include "locks.h"
+#include "state.h"
+#include "test.h"
+
+static char dir[] = "/tmp/pmdscope-pdump-XXXXXX";
+
+static void
+write_file(const char *name, const void *data, size_t len)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(fd >= 0 && write(fd, data, len) == (ssize_t)len);
+	close(fd);
+}
+
+static bool
+exists(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return access(path, F_OK) == 0;
+}
+
+static struct app
+this_app(void)
+{
+	struct app app = { .pid = getpid(), .start = app_process_start(getpid()) };
+
+	snprintf(app.runtime_dir, sizeof(app.runtime_dir), "%s", dir);
+	return app;
+}
+
+/* Make a state in a process that then dies. */
+static void
+die_with_state(const struct app *app)
+{
+	struct state_file file;
+	struct verdict verdict;
+	const pid_t pid = fork();
+
+	if (pid == 0) {
+		CHECK(state_create(&file, app, &verdict) == 0);
+		file.state->nb_taps = 1;
+		strcpy(file.state->taps[0].device, "net_null0");
+		raise(SIGKILL);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+static void
+test_state(void)
+{
+	struct app app = this_app(), other = app;
+	struct state_file file, live;
+	struct verdict verdict;
+	uint8_t garbage[sizeof(struct state)];
+	unsigned int i;
+
+	CHECK(!state_find_left(&file, &app));
+	CHECK(state_create(&live, &app, &verdict) == 0);
+	CHECK(!state_find_left(&file, &app)); /* Its owner lives. */
+
+	die_with_state(&app);
+	CHECK(state_find_left(&file, &app));
+	CHECK_U64(file.state->nb_taps, 1);
+	CHECK(strcmp(file.state->taps[0].device, "net_null0") == 0);
+	CHECK(strncmp(file.state->zone, "pmdscope_", 9) == 0);
+	state_close(&file);
+	CHECK(state_find_left(&file, &app)); /* Nobody has cleaned up. */
+	state_remove(&file);
+	CHECK(!state_find_left(&file, &app));
+
+	/* Of an app that ended, whose pid another has now. */
+	other.start++;
+	die_with_state(&other);
+	CHECK(!state_find_left(&file, &app));
+	CHECK(!state_find_left(&file, &other));
+
+	srand(3);
+	for (i = 0; i < 100; i++) {
+		memset(garbage, rand(), sizeof(garbage));
+		write_file("pmdscope-pdump.1", garbage, (size_t)rand() % (sizeof(garbage) + 1));
+		CHECK(!state_find_left(&file, &app));
+		CHECK(!exists("pmdscope-pdump.1"));
+	}
+	state_remove(&live);
+}
+
+static void
+test_sweep(void)
+{
+	struct app app = this_app();
+
+	write_file("mp_socket_123_abc", "", 0);
+	write_file("mp_socket_1234_abc", "", 0);
+	write_file("fbarray_memseg-2048k-0-0_123", "", 0);
+	write_file("fbarray_memseg-2048k-0-0_1123", "", 0);
+	write_file("fbarray_memzone", "", 0);
+	app_sweep(&app, 123);
+	CHECK(!exists("mp_socket_123_abc"));
+	CHECK(!exists("fbarray_memseg-2048k-0-0_123"));
+	CHECK(exists("mp_socket_1234_abc"));
+	CHECK(exists("fbarray_memseg-2048k-0-0_1123"));
+	CHECK(exists("fbarray_memzone"));
+}
+
+static void
+test_secondary(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct app app = this_app();
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/mp_socket_77_abc", dir);
+	CHECK(bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+	CHECK(app_find_secondary(&app, 0) == 77);
+	CHECK(app_find_secondary(&app, 77) == 0);
+	close(fd);
+	CHECK(app_find_secondary(&app, 0) == 0); /* Dead: its socket refuses. */
+	app_sweep(&app, 77);
+}
+
+static struct locks_config *
+make_config(void)
+{
+	struct locks_config *config;
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/config", dir);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	CHECK(fd >= 0 && ftruncate(fd, sizeof(*config)) == 0);
+	config = mmap(NULL, sizeof(*config), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(config != MAP_FAILED);
+	close(fd);
+	config->magic = RTE_MAGIC;
+	config->version = RTE_VERSION;
+	config->mem_cfg_addr = (uintptr_t)config;
+	return config;
+}
+
+static void
+test_layout(struct locks_config *config)
+{
+	CHECK(locks_known_layout(config, sizeof(*config)));
+	CHECK(!locks_known_layout(config, sizeof(*config) + 64));
+	config->version++;
+	CHECK(!locks_known_layout(config, sizeof(*config)));
+	config->version--;
+	config->legacy_mem = 7;
+	CHECK(!locks_known_layout(config, sizeof(*config)));
+	config->legacy_mem = 0;
+	config->mem_cfg_addr++;
+	CHECK(!locks_known_layout(config, sizeof(*config)));
+	config->mem_cfg_addr--;
+}
+
+static void
+test_orphans(struct locks_config *config)
+{
+	struct app app = this_app();
+	uint32_t values[LOCKS_MAX];
+
+	CHECK_U64(locks_sample(config, values), 0);
+	CHECK(locks_repair(&app, 50));
+
+	/* A dead reader with a writer behind it, a dead writer, a dead owner of a heap. */
+	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
+	config->memsegs[3].memseg_arr.rwlock.cnt = RTE_RWLOCK_WRITE;
+	config->heaps[RTE_MAX_HEAPS - 1].lock.locked = 1;
+	CHECK_U64(locks_sample(config, values), 3);
+	CHECK(locks_repair(&app, 50));
+	CHECK_U64(locks_sample(config, values), 0);
+	CHECK_U64(config->memory_hotplug_lock.cnt, RTE_RWLOCK_WAIT); /* The writer goes on. */
+	rte_rwlock_write_lock(&config->memory_hotplug_lock);
+	rte_rwlock_write_unlock(&config->memory_hotplug_lock);
+}
+
+/* A lock that is busy and not orphaned stays with its owner. */
+static void
+test_busy(struct locks_config *config)
+{
+	const struct timespec pause_ns = { .tv_nsec = 20000000 };
+	struct app app = this_app();
+	uint32_t values[LOCKS_MAX];
+	pid_t pid;
+	int i;
+
+	config->mlock.cnt = RTE_RWLOCK_WRITE;
+	pid = fork();
+	if (pid == 0) {
+		nanosleep(&pause_ns, NULL);
+		rte_rwlock_write_unlock(&config->mlock);
+		rte_rwlock_read_lock(&config->mlock);
+		for (i = 0; i < 200; i++)
+			nanosleep(&pause_ns, NULL);
+		_exit(0);
+	}
+	CHECK(locks_repair(&app, 200));
+	CHECK_U64(locks_sample(config, values), 1);
+	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_READ);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	config->mlock.cnt = 0;
+	/* A layout that is not known is not touched, nor one that the app has elsewhere. */
+	config->mlock.cnt = RTE_RWLOCK_WRITE;
+	config->mem_cfg_addr += 4096;
+	CHECK(!locks_repair(&app, 50));
+	config->mem_cfg_addr -= 4096;
+	config->magic++;
+	CHECK(!locks_repair(&app, 50));
+	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_WRITE);
+}
+
+/* An app of another version, one that has not started yet, none at all. */
+static void
+test_open(void)
+{
+	struct {
+		uint32_t magic, version;
+	} head = { RTE_MAGIC, RTE_VERSION_NUM(24, 11, 2, 16) };
+	struct verdict verdict = { 0 };
+	struct app app;
+	char path[256];
+
+	setenv("RUNTIME_DIRECTORY", dir, 1);
+	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
+	CHECK(strstr(verdict.text, "file prefix") != NULL);
+	snprintf(path, sizeof(path), "%s/dpdk", dir);
+	mkdir(path, 0700);
+	strcat(path, "/p");
+	mkdir(path, 0700);
+	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
+	CHECK(strstr(verdict.text, "--in-memory") != NULL);
+	write_file("dpdk/p/config", &head, sizeof(head));
+	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
+	CHECK(strstr(verdict.text, "24.11.2") != NULL);
+	head.version = RTE_VERSION;
+	head.magic = 0;
+	write_file("dpdk/p/config", &head, sizeof(head));
+	CHECK(app_open(&app, getpid(), "p", &verdict) == -1 && verdict.error == EAGAIN);
+	head.magic = RTE_MAGIC;
+	write_file("dpdk/p/config", &head, sizeof(head));
+	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
+	CHECK(strstr(verdict.text, "--no-huge") != NULL);
+	write_file("dpdk/p/hugepage_info", "", 0);
+	CHECK(app_open(&app, getpid(), "p", &verdict) == 0 && app_alive(&app));
+	CHECK(app_open(&app, 0x7ffffff0, "p", &verdict) == -1 && verdict.error == ESRCH);
+}
+
+int
+main(void)
+{
+	char command[64];
+	struct locks_config *config;
+
+	CHECK(mkdtemp(dir) != NULL);
+	test_state();
+	test_sweep();
+	test_secondary();
+	config = make_config();
+	test_layout(config);
+	test_orphans(config);
+	test_busy(config);
+	test_open();
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	return system(command);
+}
