@@ -50,11 +50,13 @@ copy_burst(const struct pmdscope_tee_capture *capture, struct pmdscope_tee_produ
 	const struct pmdscope_tee_ring *writable = pmdscope_tee_accept_tail(p, ring) ? ring : NULL;
 	struct delta d = { 0 };
 	enum fate fate;
+	uint32_t rate;
 	uint16_t i;
 
 	if (unlikely(p->sample != sample) && writable != NULL)
 		resample(p, writable, sample);
 	d.head = p->head;
+	rate = p->sample;
 	if (pending != NULL) {
 		pending->p = p;
 		pending->ring = ring;
@@ -65,7 +67,7 @@ copy_burst(const struct pmdscope_tee_capture *capture, struct pmdscope_tee_produ
 		if (i + 1 < nb_pkts)
 			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + 1], void *));
 		fate = copy_packet(&capture->spec, p, writable, o, pkts[i], &d.head);
-		settle_fate(p, p->sample, o->port, fate, &d);
+		settle_fate(p, rate, o->port, fate, &d);
 		if (pending != NULL)
 			pending->fates[i] = (uint8_t)fate;
 	}

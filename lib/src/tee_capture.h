@@ -42,10 +42,10 @@ struct pmdscope_tee_producer {
 	uint64_t head;			/* Authoritative; that of the ring header is a copy. */
 	uint64_t tail;			/* The last one accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
-	uint32_t sample;      /* Of the capture, as the ring has been told. */
 	uint32_t sample_skip; /* Packets to leave out before the next is kept. */
 	uint8_t full;	      /* The last burst that was wanted did not fit. */
 	uint8_t broken;	      /* The tail broke the rules; nothing is written any more. */
+	uint32_t sample;      /* Of the capture, as the ring has been told. */
 	uint32_t gap[RTE_MAX_ETHPORTS];
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS];
 } __rte_cache_aligned;

@@ -98,7 +98,7 @@ settle_fate(struct pmdscope_tee_producer *p, uint32_t sample, uint16_t port, enu
  * Keep 1 packet in so many from now on, once the ring says so; without room the old rule stays. The
  * place among the packets to leave out is scaled, so that every packet has the chance of its rule.
  */
-static inline __rte_cold void
+static __rte_noinline __rte_unused __rte_cold void
 resample(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, uint32_t sample)
 {
 	uint64_t head = p->head;
