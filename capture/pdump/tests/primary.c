@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * A stock app: sends numbered packets, and knows nothing of pmdscope. It answers each line on
+ * stdin with "<packets sent> <allocations of its heap> <memzones>".
+ */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_memzone.h>
+#include <rte_pdump.h>
+
+#include "numbered.h"
+
+#define BURST 32
+#define DESCRIPTORS 512
+#define POOL_SIZE 4095
+
+static struct rte_mempool *pool;
+static uint64_t sent;
+static bool quit;
+
+/* Every seventh packet is a chain. */
+static struct rte_mbuf *
+make_packet(uint64_t seq)
+{
+	const uint16_t len = numbered_len(seq);
+	uint16_t first = seq % 7 == 0 ? len / 3 : len, i;
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool), *rest = NULL;
+
+	if (m == NULL)
+		return NULL;
+	if (first < len) {
+		rest = rte_pktmbuf_alloc(pool);
+		if (rest == NULL)
+			first = len;
+	}
+	for (i = 0; i < first; i++)
+		rte_pktmbuf_mtod(m, uint8_t *)[i] = numbered_byte(seq, i);
+	for (i = first; i < len; i++)
+		rte_pktmbuf_mtod(rest, uint8_t *)[i - first] = numbered_byte(seq, i);
+	m->data_len = m->pkt_len = first;
+	if (rest != NULL) {
+		rest->data_len = rest->pkt_len = len - first;
+		rte_pktmbuf_chain(m, rest);
+	}
+	return m;
+}
+
+static int
+poll_port(void *arg)
+{
+	struct rte_mbuf *pkts[BURST];
+	uint16_t i, n;
+
+	(void)arg;
+	while (!__atomic_load_n(&quit, __ATOMIC_RELAXED)) {
+		for (n = 0; n < BURST; n++) {
+			pkts[n] = make_packet(sent + n);
+			if (pkts[n] == NULL)
+				break;
+		}
+		__atomic_fetch_add(&sent, rte_eth_tx_burst(0, 0, pkts, n), __ATOMIC_RELAXED);
+		n = rte_eth_rx_burst(0, 0, pkts, BURST);
+		for (i = 0; i < n; i++)
+			rte_pktmbuf_free(pkts[i]);
+		rte_delay_us_block(50);
+	}
+	return 0;
+}
+
+static int
+start_port(void)
+{
+	const struct rte_eth_conf conf = { 0 };
+
+	pool = rte_pktmbuf_pool_create(
+			"app", POOL_SIZE, 128, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	if (pool == NULL || rte_eth_dev_configure(0, 1, 1, &conf) < 0 ||
+			rte_eth_rx_queue_setup(0, 0, DESCRIPTORS, SOCKET_ID_ANY, NULL, pool) < 0 ||
+			rte_eth_tx_queue_setup(0, 0, DESCRIPTORS, SOCKET_ID_ANY, NULL) < 0)
+		return -1;
+	return rte_eth_dev_start(0);
+}
+
+static void
+count_zone(const struct rte_memzone *zone, void *arg)
+{
+	(void)zone;
+	++*(unsigned int *)arg;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct rte_malloc_socket_stats heap;
+	unsigned int zones;
+	char line[16];
+
+	if (rte_eal_init(argc, argv) < 0 || rte_pdump_init() < 0 || start_port() < 0)
+		return 1;
+	if (rte_eal_remote_launch(poll_port, NULL, rte_get_next_lcore(-1, 1, 0)) < 0)
+		return 1;
+	while (fgets(line, sizeof(line), stdin) != NULL) {
+		zones = 0;
+		rte_memzone_walk(count_zone, &zones);
+		rte_malloc_get_socket_stats(0, &heap);
+		printf("%ju %u %u\n", (uintmax_t)__atomic_load_n(&sent, __ATOMIC_RELAXED),
+				heap.alloc_count, zones);
+		fflush(stdout);
+	}
+	__atomic_store_n(&quit, true, __ATOMIC_RELAXED);
+	rte_eal_mp_wait_lcore();
+	rte_eal_cleanup();
+	return 0;
+}
