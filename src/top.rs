@@ -99,7 +99,7 @@ fn print(args: &Args) -> Result<()> {
         }
         let world = source.world();
         let read_on = if args.json {
-            output::print_json(&Document::of(world))?
+            output::print_json(&Document::of(world, None))?
         } else {
             output::print(&report::text(world, &view))?
         };

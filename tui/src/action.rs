@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use crate::flows::Access;
 use crate::subject::Subject;
 use crate::table::Sort;
 use crate::timeline::{Seek, Timeline};
@@ -78,6 +79,8 @@ pub enum Action {
     Mark,
     /// Count totals from the start again.
     Unmark,
+    /// Have a helper process beside apps that do not hand out packets themselves, or end it.
+    Attach,
     /// Sample more often.
     Faster,
     /// Sample less often.
@@ -117,13 +120,14 @@ const fn key(character: char) -> KeyCode {
 /// The keys of [`Mode::Browse`]; overlays obey those for moving, leaving and help too.
 pub const BINDINGS: &[Binding] = &[
     Binding {
-        label: "1-4 Tab S-Tab",
-        help: "pages: overview, ports, pools, lcores; next, previous",
+        label: "1-5 Tab S-Tab",
+        help: "pages: overview, ports, pools, lcores, flows; next, previous",
         keys: &[
             (key('1'), Action::Go(Tab::Overview)),
             (key('2'), Action::Go(Tab::Ports)),
             (key('3'), Action::Go(Tab::Pools)),
             (key('4'), Action::Go(Tab::Lcores)),
+            (key('5'), Action::Go(Tab::Flows)),
             (KeyCode::Tab, Action::Next),
             (KeyCode::BackTab, Action::Previous),
         ],
@@ -209,6 +213,11 @@ pub const BINDINGS: &[Binding] = &[
         keys: &[(key('+'), Action::Slower), (key('='), Action::Slower), (key('-'), Action::Faster)],
     },
     Binding {
+        label: "P",
+        help: "flows: start a helper beside apps without libpmdscope; end it",
+        keys: &[(key('P'), Action::Attach)],
+    },
+    Binding {
         label: "? h",
         help: "this help",
         keys: &[(key('?'), Action::Help), (key('h'), Action::Help), (KeyCode::F(1), Action::Help)],
@@ -288,6 +297,7 @@ pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
         Action::Accept => view.mode = Mode::Browse,
         Action::Mark => view.baseline = Baseline::mark(world),
         Action::Unmark => view.baseline = Baseline::default(),
+        Action::Attach => attach(view),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
@@ -384,6 +394,22 @@ fn selected_table(view: &View, world: &World) -> Option<(&'static str, usize)> {
     let table = view.selected().and_then(holds);
     let table = table.or_else(|| tables.iter().find(|table| !table.rows.is_empty()))?;
     Some((table.title, table.columns.len()))
+}
+
+/// What was not asked for comes first: only when nothing is offered any more, it is ended.
+fn attach(view: &mut View) {
+    if (view.tab, &view.mode) != (Tab::Flows, &Mode::Browse) {
+        return;
+    }
+    let Ok(traffic) = view.flows.shown() else { return };
+    let is_new = |app: &&str| !view.attach.contains(*app);
+    let offered = traffic.apps(|access| *access == Access::Offered).filter(is_new);
+    let offered = offered.map(str::to_owned).collect::<Vec<_>>();
+    if offered.is_empty() {
+        view.attach.clear();
+    } else {
+        view.attach.extend(offered);
+    }
 }
 
 fn slower(view: &mut View) {

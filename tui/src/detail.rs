@@ -1,5 +1,7 @@
 //! All that is known about one row, as lines.
 
+mod flows;
+
 use std::fmt::Display;
 
 use pmdscope_telemetry::finding::Finding;
@@ -32,8 +34,12 @@ const BAR: usize = 40;
 /// The details of `subject`, or that it is gone.
 pub(crate) fn lines(subject: &Subject, view: &View, world: &World) -> Vec<Line<'static>> {
     let mut page = Page { view, lines: Vec::new() };
-    let app = world.find(subject.app());
-    let found = app.and_then(|app| page.subject(subject, app, world.now_ns));
+    let found = match subject {
+        Subject::Tap { .. } | Subject::Conversation { .. } | Subject::Load { .. } => {
+            page.captured(subject)
+        }
+        _ => world.find(subject.app()).and_then(|app| page.subject(subject, app, world.now_ns)),
+    };
     if found.is_none() {
         page.text("no longer there", Tone::Dim);
     }
@@ -71,7 +77,11 @@ impl Page<'_> {
     fn part(&mut self, subject: &Subject, model: &Model) -> Option<()> {
         let sample = &model.sample;
         match subject {
-            Subject::App { .. } | Subject::Finding { .. } => return None,
+            Subject::App { .. }
+            | Subject::Finding { .. }
+            | Subject::Tap { .. }
+            | Subject::Conversation { .. }
+            | Subject::Load { .. } => return None,
             Subject::Port { port, .. } => {
                 self.port(sample.ports.iter().find(|p| p.id == *port)?);
             }

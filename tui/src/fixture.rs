@@ -1,8 +1,9 @@
 //! Apps for tests: one with the library that leaks, one stock app.
 
-use std::sync::Arc;
+pub(crate) mod flows;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
@@ -25,7 +26,9 @@ pub(crate) const MONOTONIC_NS: u64 = 500_000_000_000;
 
 /// A view in UTC with the default theme.
 pub(crate) fn view() -> View {
-    View::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC)
+    let mut view = View::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC);
+    view.follow(Some(flows::both()));
+    view
 }
 
 /// Both apps, just heard of.

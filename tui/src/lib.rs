@@ -6,9 +6,11 @@
 //! touch a terminal.
 
 pub mod action;
+pub mod conversation;
 mod detail;
 #[cfg(test)]
 mod fixture;
+pub mod flows;
 pub mod graph;
 pub mod ledger;
 pub mod number;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::flows::{Tap, Traffic};
 use crate::screen::plural;
 use crate::table::Table;
 use crate::tables;
@@ -21,12 +22,16 @@ pub struct Document<'a> {
     pub schema: u32,
     /// By name; each with its state, newest model and findings.
     pub apps: &'a [Member],
+    /// Conversations, where packets were captured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<&'a [Tap]>,
 }
 
 impl<'a> Document<'a> {
-    /// The world as it is.
-    pub fn of(world: &'a World) -> Self {
-        Self { schema: REPORT_SCHEMA, apps: &world.apps }
+    /// The world as it is, and what was captured of it.
+    pub fn of(world: &'a World, traffic: Option<&'a Traffic>) -> Self {
+        let flows = traffic.map(|traffic| traffic.taps.as_slice());
+        Self { schema: REPORT_SCHEMA, apps: &world.apps, flows }
     }
 }
 
@@ -36,10 +41,13 @@ pub fn text(world: &World, view: &View) -> String {
         return format!("{}\n", world.advice);
     }
     let mut out = format!("pmdscope: {}\n", plural(world.apps.len(), "app"));
-    for tab in Tab::ALL {
+    let captured = view.flows.traffic.is_some();
+    for tab in Tab::ALL.into_iter().filter(|tab| *tab != Tab::Flows || captured) {
         for table in tables::of(tab, world, view) {
             if !table.rows.is_empty() || !table.notes.is_empty() {
-                let _ = write!(out, "\n{}\n{}", table.title, table_text(&table, view.theme));
+                let title = format!("{}  {}", table.title, table.remark);
+                let text = table_text(&table, view.theme);
+                let _ = write!(out, "\n{}\n{text}", title.trim_end());
             }
         }
     }

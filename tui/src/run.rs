@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::action::{Action, Flow, Motion, action_of, perform};
+use crate::flows::{Desk, Traffic, Wish};
 use crate::pace::Pace;
 use crate::screen::{self, Hit};
 use crate::terminal::Terminal;
@@ -39,6 +40,8 @@ pub struct Options {
 
 enum Message<N> {
     News(N),
+    /// Something was left at the desk.
+    Told,
     Input(Input),
     Stop,
 }
@@ -48,11 +51,14 @@ pub struct Feed<N> {
     messages: Sender<Message<N>>,
     /// How often to sample.
     pub pace: Arc<Pace>,
+    /// What to capture, and where to tell of it.
+    pub desk: Desk,
 }
 
 impl<N> Clone for Feed<N> {
     fn clone(&self) -> Self {
-        Self { messages: self.messages.clone(), pace: Arc::clone(&self.pace) }
+        let (pace, desk) = (Arc::clone(&self.pace), self.desk.clone());
+        Self { messages: self.messages.clone(), pace, desk }
     }
 }
 
@@ -60,6 +66,12 @@ impl<N> Feed<N> {
     /// Hands over news; `false` when the program has ended.
     pub fn send(&self, news: N) -> bool {
         self.messages.send(Message::News(news)).is_ok()
+    }
+
+    /// Hands over conversations; `false` when the program has ended.
+    pub fn tell(&self, traffic: Traffic) -> bool {
+        self.desk.tell(traffic);
+        self.messages.send(Message::Told).is_ok()
     }
 }
 
@@ -78,9 +90,14 @@ pub fn run<T: Timeline>(
     let mut terminal = Terminal::take(options.mouse)?;
     read_input(messages.clone());
     let pace = Arc::new(Pace::new(Duration::from_millis(options.interval_ms)));
-    let timeline = start(Feed { messages, pace: Arc::clone(&pace) });
+    let desk = Desk::default();
+    let timeline = start(Feed { messages, pace: Arc::clone(&pace), desk: desk.clone() });
     let view = View::new(options.theme, options.interval_ms, options.zone);
-    Program { view, timeline, pace, area: Rect::default() }.show(&mut terminal, &inbox)
+    let (area, wish) = (Rect::default(), Wish::default());
+    let mut program = Program { view, timeline, pace, desk, wish, area };
+    let result = program.show(&mut terminal, &inbox);
+    program.desk.want(Wish { over: true, ..Wish::default() });
+    result
 }
 
 fn stop_on_signals<N: Send + 'static>(messages: Sender<Message<N>>) -> io::Result<()> {
@@ -108,6 +125,8 @@ struct Program<T> {
     view: View,
     timeline: T,
     pace: Arc<Pace>,
+    desk: Desk,
+    wish: Wish,
     area: Rect,
 }
 
@@ -137,6 +156,9 @@ impl<T: Timeline> Program<T> {
     fn draw(&mut self, terminal: &mut Terminal) -> io::Result<()> {
         self.timeline.tick(clock_ns(ClockId::Monotonic), clock_ns(ClockId::Realtime));
         self.view.strip = self.timeline.strip();
+        self.view.follow(self.desk.traffic());
+        self.wish = self.view.wish(self.timeline.world(), &self.wish);
+        self.desk.want(self.wish.clone());
         let Self { view, timeline, area, .. } = self;
         terminal.inner.draw(|frame| {
             *area = frame.area();
@@ -150,6 +172,7 @@ impl<T: Timeline> Program<T> {
         match message {
             Message::Stop => return Flow::Quit,
             Message::News(news) => self.timeline.take(news),
+            Message::Told => {}
             Message::Input(input) => return self.act(&input),
         }
         Flow::Continue

@@ -213,7 +213,7 @@ fn keys(view: &View) -> &'static str {
     if view.strip.is_some() {
         "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space hold, go on"
     } else {
-        "? help  q quit  1-4 pages  Enter details  s sort  / filter  space hold  , . past"
+        "? help  q quit  1-5 pages  Enter details  s sort  / filter  space hold  , . past"
     }
 }
 
@@ -283,9 +283,28 @@ fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
             lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
         }
     }
-    for note in &table.notes {
-        lines.push(BodyLine::plain(Line::styled(note.clone(), theme.style(Tone::Dim))));
+    for line in table.notes.iter().flat_map(|note| wrapped(note, width)) {
+        lines.push(BodyLine::plain(Line::styled(line, theme.style(Tone::Dim))));
     }
+}
+
+/// Cuts a text that is too long between words, into lines of at most `width` characters where words
+/// allow that.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Instead of an empty page: why it is empty.
@@ -302,5 +321,7 @@ fn placeholder(view: &View, world: &World) -> Vec<BodyLine> {
     text.lines().map(|line| BodyLine::plain(Line::raw(line.to_owned()))).collect()
 }
 
+#[cfg(test)]
+mod flows_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,7 +1,12 @@
 //! What a row, a selection or a detail view is about. Stays the same from sample to sample.
 
+use pmdscope_capture::flow::{Endpoint, Flow, Tunnel};
+use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::leak::SiteKind;
 use pmdscope_telemetry::sample::Direction;
+
+use crate::conversation::{endpoint, protocol};
+use crate::number::{UNKNOWN, known};
 
 /// One thing of one app.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +34,33 @@ pub enum Subject {
     Lcore { app: String, lcore: u32 },
     /// A ring of a capture session.
     Tee { app: String, session: u64, lcore: u32 },
+    /// The packets that are looked at.
+    Tap { app: String },
+    /// A conversation.
+    Conversation { app: String, key: Key },
+    /// What goes by a queue; `dir` as in [`pmdscope_capture::flow::Queue`].
+    Load { app: String, port: u16, dir: u8, queue: Option<u16> },
+}
+
+/// What tells conversations of an app apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // the fields are those of a flow
+pub struct Key {
+    pub proto: u8,
+    pub local: Endpoint,
+    pub remote: Endpoint,
+    pub vlans: [u16; 2],
+    pub tunnel: Option<Tunnel>,
+    /// The same ends may meet again.
+    pub first_ns: u64,
+}
+
+impl Key {
+    /// That of a conversation.
+    pub fn of(flow: &Flow) -> Self {
+        let Flow { proto, local, remote, vlans, tunnel, first_ns, .. } = *flow;
+        Self { proto, local, remote, vlans, tunnel, first_ns }
+    }
 }
 
 impl Subject {
@@ -45,7 +77,10 @@ impl Subject {
             | Self::Site { app, .. }
             | Self::Stage { app, .. }
             | Self::Lcore { app, .. }
-            | Self::Tee { app, .. } => app,
+            | Self::Tee { app, .. }
+            | Self::Tap { app }
+            | Self::Conversation { app, .. }
+            | Self::Load { app, .. } => app,
         }
     }
 
@@ -68,6 +103,18 @@ impl Subject {
             Self::Tee { app, session, lcore } => {
                 format!("capture {session} of {app}, lcore {lcore}")
             }
+            Self::Tap { app } => format!("packets of {app}"),
+            Self::Conversation { app, key } => {
+                let [local, remote] = [key.local, key.remote].map(endpoint);
+                format!("{} {local} - {remote} of {app}", protocol(key.proto))
+            }
+            Self::Load { app, port, dir, queue } => {
+                format!(
+                    "{} load of queue {app}:{port}:{}",
+                    way(*dir),
+                    known(*queue, |q| q.to_string())
+                )
+            }
         }
     }
 }
@@ -77,5 +124,14 @@ pub fn direction_word(direction: Direction) -> &'static str {
     match direction {
         Direction::Rx => "rx",
         Direction::Tx => "tx",
+    }
+}
+
+/// `rx`, `tx` or, where the direction is not known, `-`.
+pub fn way(dir: u8) -> &'static str {
+    match dir {
+        DIR_RX => "rx",
+        DIR_TX => "tx",
+        _ => UNKNOWN,
     }
 }

@@ -46,7 +46,7 @@ impl Column {
         self
     }
 
-    /// Shrinks down to `least` characters before anything is dropped, and takes what is left over.
+    /// Shrinks down to `least` characters before anything is dropped, and takes of what is left over.
     #[must_use]
     pub const fn flex(mut self, least: usize) -> Self {
         self.flex = Some(least);
@@ -56,6 +56,12 @@ impl Column {
     /// Heading.
     pub const fn title(&self) -> &'static str {
         self.title
+    }
+
+    /// Order of two values in this column; unknown ones come last either way.
+    pub fn compare(&self, a: &Cell, b: &Cell, descending: bool) -> Ordering {
+        let unknown = self.align == Align::Right && (a.number.is_none() || b.number.is_none());
+        if unknown || descending { b.compare(a) } else { a.compare(b) }
     }
 }
 
@@ -123,6 +129,13 @@ pub struct Row {
     pub stale: bool,
 }
 
+impl Row {
+    /// Matches every word of `filter`.
+    pub fn passes(&self, filter: &str, columns: &[Column]) -> bool {
+        filter.split_whitespace().all(|term| matches(self, columns, term))
+    }
+}
+
 /// Order of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
@@ -138,7 +151,7 @@ pub struct Table {
     /// Heading; also names the table in the settings of the view.
     pub title: &'static str,
     /// Added to the heading, for instance what totals are counted from.
-    pub remark: &'static str,
+    pub remark: String,
     /// Columns.
     pub columns: Vec<Column>,
     /// Rows.
@@ -159,7 +172,7 @@ pub struct Lines {
 impl Table {
     /// An empty table.
     pub fn new(title: &'static str, columns: Vec<Column>) -> Self {
-        Self { title, remark: "", columns, rows: Vec::new(), notes: Vec::new() }
+        Self { title, remark: String::new(), columns, rows: Vec::new(), notes: Vec::new() }
     }
 
     /// Adds a row.
@@ -178,23 +191,18 @@ impl Table {
         }
     }
 
-    /// Sorts the rows; equal rows keep their order. Unknown values come last either way.
+    /// Sorts the rows; equal rows keep their order.
     pub fn sort(&mut self, sort: Sort) {
-        let Some(numeric) = self.columns.get(sort.column).map(|c| c.align == Align::Right) else {
-            return;
-        };
+        let Some(column) = self.columns.get(sort.column) else { return };
         self.rows.sort_by(|a, b| {
-            let (a, b) = (&a.cells[sort.column], &b.cells[sort.column]);
-            let unknown = numeric && (a.number.is_none() || b.number.is_none());
-            if unknown || sort.descending { b.compare(a) } else { a.compare(b) }
+            column.compare(&a.cells[sort.column], &b.cells[sort.column], sort.descending)
         });
     }
 
     /// Keeps the rows that match every word of `filter`: `word`, `!word`, `column:word`.
     pub fn filter(&mut self, filter: &str) {
-        let columns = std::mem::take(&mut self.columns);
-        self.rows.retain(|row| filter.split_whitespace().all(|term| matches(row, &columns, term)));
-        self.columns = columns;
+        let columns = &self.columns;
+        self.rows.retain(|row| row.passes(filter, columns));
     }
 
     /// Lays the table out in `width` characters, or as wide as it likes.
@@ -222,12 +230,13 @@ impl Table {
             kept[column] = None;
         }
         let mut spare = available.saturating_sub(total(&kept));
-        for (column, width) in kept.iter_mut().enumerate() {
-            if let (Some(width), Some(_)) = (width, self.columns[column].flex) {
-                let grow = natural[column].saturating_sub(*width).min(spare);
-                *width += grow;
-                spare -= grow;
-            }
+        // The narrowest grows first, so that of several none has all.
+        while spare > 0 {
+            let grows = |&c: &usize| self.columns[c].flex.is_some() && kept[c] < Some(natural[c]);
+            let shown = (0..kept.len()).filter(|&c| kept[c].is_some());
+            let Some(column) = shown.filter(grows).min_by_key(|&c| kept[c]) else { break };
+            kept[column] = kept[column].map(|width| width + 1);
+            spare -= 1;
         }
         kept
     }

@@ -83,6 +83,11 @@ impl Theme {
         if self.ascii { '~' } else { '…' }
     }
 
+    /// Before a standard error.
+    pub fn plus_minus(self) -> &'static str {
+        if self.ascii { "+-" } else { "±" }
+    }
+
     /// Marks the column that rows are sorted by: ascending, descending.
     pub fn sort_marks(self) -> [char; 2] {
         if self.ascii { ['^', 'v'] } else { ['▲', '▼'] }

@@ -1,15 +1,20 @@
 //! What the user has chosen to see. Changed only by [`crate::action::update`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+use crate::flows::{Flows, Moment, Running, Traffic, Wish};
 use crate::subject::Subject;
 use crate::table::{Sort, Table};
 use crate::tables;
 use crate::theme::Theme;
-use crate::timeline::strip::Strip;
+use crate::timeline::strip::{Place, Strip};
 use pmdscope_telemetry::world::{Baseline, World};
+
+/// Conversations are told about once a second, and so are the values of a moment.
+const NEAR_NS: u64 = 2_000_000_000;
 
 /// The pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,11 +28,14 @@ pub enum Tab {
     Pools,
     /// Poll loops and captures.
     Lcores,
+    /// Conversations.
+    Flows,
 }
 
 impl Tab {
     /// All, in the order of their keys.
-    pub const ALL: [Self; 4] = [Self::Overview, Self::Ports, Self::Pools, Self::Lcores];
+    pub const ALL: [Self; 5] =
+        [Self::Overview, Self::Ports, Self::Pools, Self::Lcores, Self::Flows];
 
     /// Heading.
     pub fn title(self) -> &'static str {
@@ -36,6 +44,7 @@ impl Tab {
             Self::Ports => "Ports/Queues",
             Self::Pools => "Pools/Leaks",
             Self::Lcores => "Lcores",
+            Self::Flows => "Flows",
         }
     }
 
@@ -82,6 +91,10 @@ pub struct View {
     pub strip: Option<Strip>,
     /// Totals are counted from here.
     pub baseline: Baseline,
+    /// Conversations.
+    pub flows: Flows,
+    /// Apps beside which a helper process is wanted, to have their packets.
+    pub attach: BTreeSet<String>,
     /// Sampling interval, milliseconds.
     pub interval_ms: u64,
     /// Colours and characters.
@@ -104,6 +117,8 @@ impl View {
             scroll: 0,
             strip: None,
             baseline: Baseline::default(),
+            flows: Flows::default(),
+            attach: BTreeSet::new(),
             interval_ms,
             theme,
             zone,
@@ -121,6 +136,44 @@ impl View {
             }
         }
         tables
+    }
+
+    /// Takes in what was told of conversations. What a display shows that is held stays as it was.
+    pub fn follow(&mut self, traffic: Option<Arc<Traffic>>) {
+        let Some(strip) = &self.strip else {
+            self.flows = Flows { traffic, moment: Moment::Present };
+            self.forget_attached();
+            return;
+        };
+        let near_ns = NEAR_NS + self.interval_ms * 1_000_000;
+        let is_near = |held: &Arc<Traffic>| held.realtime_ns.abs_diff(strip.realtime_ns) <= near_ns;
+        self.flows.moment = match (&self.flows.traffic, strip.place) {
+            (Some(held), Place::Past { .. }) if is_near(held) => Moment::Held,
+            _ => Moment::Past,
+        };
+    }
+
+    /// Who comes back to the page after a while is asked again.
+    fn forget_attached(&mut self) {
+        if self.tab == Tab::Flows {
+            return;
+        }
+        let traffic = self.flows.traffic.as_ref();
+        self.attach.retain(|app| traffic.is_some_and(|traffic| traffic.find(app).is_some()));
+    }
+
+    /// What the side that captures is to do; the apps are those of the present, and of `before` where
+    /// that is not shown.
+    pub fn wish(&self, world: &World, before: &Wish) -> Wish {
+        Wish {
+            shown: self.tab == Tab::Flows && self.flows.moment != Moment::Past,
+            apps: match self.strip {
+                None => Running::of(world),
+                Some(_) => before.apps.clone(),
+            },
+            attach: self.attach.clone(),
+            over: false,
+        }
     }
 
     /// The selected row of the shown page.

@@ -1,7 +1,11 @@
 //! Keys and what they do.
 
+use pmdscope_capture::flow::Snapshot;
+
 use super::*;
 use crate::fixture;
+use crate::fixture::flows::traffic;
+use crate::flows::{Flows, Moment};
 
 fn press(view: &mut View, world: &World, keys: &str) -> Flow {
     let mut flow = Flow::Continue;
@@ -38,9 +42,13 @@ fn digits_and_tab_turn_pages() {
     press(&mut view, &world, "3");
     assert_eq!(view.tab, Tab::Pools);
     press(&mut view, &world, "\t\t");
+    assert_eq!(view.tab, Tab::Flows);
+    press(&mut view, &world, "\t");
     assert_eq!(view.tab, Tab::Overview);
     update(&mut view, Action::Previous, &world);
-    assert_eq!(view.tab, Tab::Lcores);
+    assert_eq!(view.tab, Tab::Flows);
+    press(&mut view, &world, "45");
+    assert_eq!(view.tab, Tab::Flows);
 }
 
 #[test]
@@ -123,4 +131,70 @@ fn quits_from_everywhere_but_typing() {
     let mut release = interrupt;
     release.kind = KeyEventKind::Release;
     assert_eq!(action_of(release, &view.mode), None);
+}
+
+fn attached(view: &View) -> Vec<&str> {
+    view.attach.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_helper_is_started_only_by_its_key_on_its_page() {
+    let (mut view, world) = (fixture::view(), fixture::world());
+    press(&mut view, &world, "P");
+    assert_eq!(attached(&view), [""; 0], "another page");
+    press(&mut view, &world, "5?P");
+    assert_eq!(attached(&view), [""; 0], "the help lies over it");
+    press(&mut view, &world, "\x1b/P\x1b");
+    assert_eq!(attached(&view), [""; 0], "the key is typed");
+    press(&mut view, &world, "P");
+    assert_eq!(attached(&view), ["testpmd"], "not the one that hands out packets itself");
+    press(&mut view, &world, "P");
+    assert_eq!(attached(&view), [""; 0], "again ends it");
+}
+
+#[test]
+fn no_helper_is_started_for_what_is_over_or_recorded() {
+    let world = fixture::world();
+    for flows in [Flows::default(), Flows { moment: Moment::Past, ..fixture::view().flows }] {
+        let mut view = View { flows, tab: Tab::Flows, ..fixture::view() };
+        press(&mut view, &world, "P");
+        assert_eq!(attached(&view), [""; 0]);
+    }
+}
+
+#[test]
+fn an_app_that_starts_later_is_asked_for_apart() {
+    let (mut view, world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
+    press(&mut view, &world, "P");
+    let armed = Access::Armed { via: Some("pdump") };
+    view.follow(Some(traffic([
+        ("ovs", Access::Offered, Snapshot::default()),
+        ("testpmd", armed, Snapshot::default()),
+    ])));
+    assert_eq!(attached(&view), ["testpmd"]);
+    press(&mut view, &world, "P");
+    assert_eq!(attached(&view), ["ovs", "testpmd"]);
+}
+
+#[test]
+fn flows_are_sorted_by_the_columns_that_are_shown() {
+    let (mut view, world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
+    let remotes = |view: &View| -> Vec<u16> {
+        let rows = view.tables(&world).into_iter().flat_map(|table| table.rows);
+        let keys = rows.filter_map(|row| match row.subject {
+            Subject::Conversation { key, .. } => Some(key.remote.port),
+            _ => None,
+        });
+        keys.collect()
+    };
+    assert_eq!(remotes(&view), [50_123, 61_000, 50_999, 0], "the fastest first");
+    press(&mut view, &world, "jjj");
+    assert!(matches!(view.selected(), Some(Subject::Conversation { .. })));
+    press(&mut view, &world, "ss");
+    assert_eq!(view.sort.get("Conversations"), Some(&Sort { column: 1, descending: true }));
+    assert_eq!(remotes(&view)[0], 61_000, "udp");
+    press(&mut view, &world, "I");
+    assert_eq!(remotes(&view)[0], 0, "icmp");
+    press(&mut view, &world, "/proto:tcp\n");
+    assert_eq!(remotes(&view), [50_123, 50_999]);
 }

@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::fixture;
+use crate::flows::Flows;
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::world::Event;
 
@@ -12,6 +13,14 @@ fn all_pages_as_text_without_escape_codes() {
     let text = text(&fixture::world(), &fixture::view());
     assert!(!text.contains('\x1b'));
     assert_snapshot!(text);
+}
+
+#[test]
+fn conversations_are_printed_only_where_packets_were_captured() {
+    let mut view = fixture::view();
+    view.flows = Flows::default();
+    let text = text(&fixture::world(), &view);
+    assert!(text.contains("Lcores") && !text.contains("Conversations"), "{text}");
 }
 
 #[test]
@@ -37,7 +46,7 @@ fn json_has_schema_state_model_and_findings() {
         reason: "gone".to_owned(),
         finding: None,
     });
-    let json = serde_json::to_value(Document::of(&world)).unwrap();
+    let json = serde_json::to_value(Document::of(&world, None)).unwrap();
     assert_eq!(json["schema"], 1);
     let [reflector, testpmd] = [&json["apps"][0], &json["apps"][1]];
     assert_eq!(reflector["app"], "reflector");
@@ -46,4 +55,17 @@ fn json_has_schema_state_model_and_findings() {
     assert_eq!(reflector["findings"][1]["severity"], "critical");
     assert_eq!((&testpmd["state"], &testpmd["reason"]), (&"lost".into(), &"gone".into()));
     assert!(testpmd["model"]["ports"][0]["rx_pps"].is_null());
+    assert!(json.get("flows").is_none());
+}
+
+#[test]
+fn json_has_conversations_and_how_they_were_had() {
+    let (world, traffic) = (fixture::world(), fixture::flows::both());
+    let json = serde_json::to_value(Document::of(&world, Some(&*traffic))).unwrap();
+    let [reflector, testpmd] = [&json["flows"][0], &json["flows"][1]];
+    assert_eq!((&reflector["app"], &reflector["capture"]), (&"reflector".into(), &"armed".into()));
+    assert!(reflector["via"].is_null());
+    assert_eq!(reflector["counted"]["flows"][1]["remote"]["port"], 50_123);
+    assert_eq!(reflector["counted"]["interval_s"], 1.0);
+    assert_eq!(testpmd["capture"], "offered");
 }

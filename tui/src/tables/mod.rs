@@ -1,6 +1,7 @@
 //! The tables of each page, built from the models. Drawing them is somebody else's task.
 
 pub(crate) mod apps;
+pub(crate) mod flows;
 pub(crate) mod lcores;
 pub mod leaks;
 mod pools;
@@ -34,6 +35,7 @@ pub fn of(tab: Tab, world: &World, view: &View) -> Vec<Table> {
             leaks::stages(world),
         ],
         Tab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
+        Tab::Flows => flows::page(view),
     };
     if tab != Tab::Overview && world.apps.len() == 1 {
         for table in &mut tables {

@@ -1,0 +1,216 @@
+//! Conversations in words: ends, protocols, states, flags, where they were seen, how fast they are.
+
+use pmdscope_capture::flow::{Counts, Endpoint, Flow, Place, Snapshot, TcpState, standard_error};
+
+use crate::number::UNKNOWN;
+
+/// `10.0.0.1:443`, `[2001:db8::1]:443`, or the address alone where there is no port.
+pub fn endpoint(end: Endpoint) -> String {
+    match end {
+        Endpoint { addr, port: 0 } => addr.to_string(),
+        Endpoint { addr, port } => std::net::SocketAddr::new(addr, port).to_string(),
+    }
+}
+
+/// Name of an IP protocol, or its number.
+pub fn protocol(number: u8) -> String {
+    let name = match number {
+        1 => "icmp",
+        2 => "igmp",
+        4 => "ipip",
+        6 => "tcp",
+        17 => "udp",
+        41 => "ipv6",
+        47 => "gre",
+        50 => "esp",
+        51 => "ah",
+        58 => "icmp6",
+        88 => "eigrp",
+        89 => "ospf",
+        103 => "pim",
+        112 => "vrrp",
+        132 => "sctp",
+        136 => "udplite",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
+/// As `ss` calls it; `-` where there is none.
+pub fn state(state: TcpState) -> &'static str {
+    match state {
+        TcpState::None => UNKNOWN,
+        TcpState::SynSent => "SYN-SENT",
+        TcpState::SynReceived => "SYN-RECV",
+        TcpState::Established => "ESTAB",
+        TcpState::FinWait => "FIN-WAIT",
+        TcpState::Closed => "CLOSED",
+        TcpState::Reset => "RESET",
+    }
+}
+
+/// The TCP flags that are set, in the order of their first mention in a connection; `-` without any.
+pub fn flags(bits: u8) -> String {
+    const NAMES: [(u8, &str); 8] = [
+        (0x02, "SYN"),
+        (0x10, "ACK"),
+        (0x08, "PSH"),
+        (0x20, "URG"),
+        (0x40, "ECE"),
+        (0x80, "CWR"),
+        (0x01, "FIN"),
+        (0x04, "RST"),
+    ];
+    let set = NAMES.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);
+    match set.collect::<Vec<_>>().join(" ") {
+        none if none.is_empty() => UNKNOWN.to_owned(),
+        set => set,
+    }
+}
+
+/// VLANs and tunnel, outermost first: `vlan 7.42 vxlan 5001`; empty without any.
+pub fn wrapping(flow: &Flow) -> String {
+    let vlans = flow.vlans.iter().filter(|id| **id != 0).map(ToString::to_string);
+    let vlans = vlans.collect::<Vec<_>>().join(".");
+    let vlans = (!vlans.is_empty()).then(|| format!("vlan {vlans}"));
+    let tunnel = flow.tunnel.map(|tunnel| tunnel.to_string());
+    vlans.into_iter().chain(tunnel).collect::<Vec<_>>().join(" ")
+}
+
+/// `PORT:QUEUE`, with a `+` behind it when other queues had packets as well.
+pub fn place(place: &Place) -> String {
+    let queue = place.queue.map_or_else(|| UNKNOWN.to_owned(), |queue| queue.to_string());
+    format!("{}:{queue}{}", place.port, if place.several { "+" } else { "" })
+}
+
+/// Packets and bytes per second of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Speed {
+    /// Packets per second.
+    pub pps: f64,
+    /// Bits per second.
+    pub bps: f64,
+}
+
+impl Speed {
+    /// Of what was counted in so many seconds; `None` in no time.
+    pub fn of(counts: Counts, seconds: f64) -> Option<Self> {
+        let speed =
+            Self { pps: counts.packets as f64 / seconds, bps: counts.bytes as f64 * 8.0 / seconds };
+        (seconds > 0.0).then_some(speed)
+    }
+}
+
+/// What happened in the interval of a snapshot, `recent`; before there is one, on average since the
+/// beginning, of `all`.
+pub fn speed(snapshot: &Snapshot, recent: Counts, all: Counts) -> Option<Speed> {
+    if snapshot.interval_s > 0.0 {
+        return Speed::of(recent, snapshot.interval_s);
+    }
+    Speed::of(all, snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9)
+}
+
+/// From either end.
+fn both(ways: pmdscope_capture::flow::Ways) -> Counts {
+    ways.from_local.plus(ways.from_remote)
+}
+
+/// How fast the app receives a conversation.
+pub fn rx_speed(snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+    speed(snapshot, flow.recent_rx, both(flow.rx))
+}
+
+/// How fast the app sends it, or how fast it is where the direction is not known.
+pub fn tx_speed(snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+    speed(snapshot, flow.recent_tx, both(flow.tx).plus(both(flow.unknown)))
+}
+
+/// Standard error as a share of the packets; `None` where every packet was seen.
+pub fn relative_error(packets: u64, variance: u64) -> Option<f64> {
+    (variance > 0 && packets > 0).then(|| standard_error(variance) / packets as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn ends_have_ports_where_there_are_any() {
+        let end = |addr: &str, port| endpoint(Endpoint { addr: addr.parse().unwrap(), port });
+        assert_eq!(end("10.0.0.1", 443), "10.0.0.1:443");
+        assert_eq!(end("10.0.0.1", 0), "10.0.0.1");
+        assert_eq!(end("2001:db8::1", 53), "[2001:db8::1]:53");
+        assert_eq!(end("::1", 0), "::1");
+    }
+
+    #[test]
+    fn numbers_without_a_name_stay_numbers() {
+        assert_eq!([protocol(6), protocol(254)], ["tcp", "254"]);
+    }
+
+    #[test]
+    fn flags_are_spelled_out() {
+        assert_eq!(flags(0), "-");
+        assert_eq!(flags(0x1b), "SYN ACK PSH FIN");
+        assert_eq!(flags(0xff).split(' ').count(), 8);
+    }
+
+    #[test]
+    fn places_tell_of_other_queues() {
+        let one = Place { port: 3, queue: Some(7), lcore: None, several: false };
+        assert_eq!(place(&one), "3:7");
+        assert_eq!(place(&Place { several: true, queue: None, ..one }), "3:-+");
+    }
+
+    #[test]
+    fn the_first_speed_is_that_since_the_beginning() {
+        let counts = |packets, bytes| Counts { packets, bytes };
+        let (recent, all) = (counts(10, 1_000), counts(50, 5_000));
+        let mut snapshot = Snapshot { begin_ns: 5, now_ns: 5, ..Snapshot::default() };
+        assert_eq!(speed(&snapshot, recent, all), None);
+        snapshot.now_ns += 2_000_000_000;
+        assert_eq!(speed(&snapshot, recent, all), Some(Speed { pps: 25.0, bps: 20_000.0 }));
+        snapshot.interval_s = 0.5;
+        assert_eq!(speed(&snapshot, recent, all), Some(Speed { pps: 20.0, bps: 16_000.0 }));
+    }
+
+    #[test]
+    fn an_error_is_told_only_of_what_was_sampled() {
+        assert_eq!(relative_error(100, 0), None);
+        assert_eq!(relative_error(100, 25), Some(0.05));
+        assert_eq!(relative_error(0, 25), None);
+    }
+
+    #[test]
+    fn what_is_around_a_conversation_is_named_from_outside_in() {
+        use pmdscope_capture::flow::{Tunnel, Ways};
+        let end = Endpoint { addr: Ipv4Addr::LOCALHOST.into(), port: 1 };
+        let mut flow = Flow {
+            app: 0,
+            proto: 17,
+            vlans: [0; 2],
+            tunnel: None,
+            local: end,
+            remote: end,
+            rx: Ways::default(),
+            tx: Ways::default(),
+            unknown: Ways::default(),
+            recent_rx: Counts::default(),
+            recent_tx: Counts::default(),
+            variance: 0,
+            state: TcpState::None,
+            opener: None,
+            tcp_flags: [0; 2],
+            first_ns: 0,
+            last_ns: 0,
+            rx_place: None,
+            tx_place: None,
+        };
+        assert_eq!(wrapping(&flow), "");
+        flow.vlans = [7, 42];
+        flow.tunnel = Some(Tunnel::Vxlan(5_001));
+        assert_eq!(wrapping(&flow), "vlan 7.42 vxlan 5001");
+    }
+}

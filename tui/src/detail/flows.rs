@@ -1,0 +1,233 @@
+//! All that is known about what was captured: of an app, of a conversation, of a queue.
+
+use pmdscope_capture::flow::{
+    Counts, End, Flow, Place, Protocols, Queue, Snapshot, Ways, standard_error,
+};
+
+use super::Page;
+use crate::conversation::{
+    Speed, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
+};
+use crate::flows::{Access, Tap};
+use crate::number::{UNKNOWN, count, known, percent, seconds, si};
+use crate::subject::{Key, Subject};
+use crate::tables::flows::{other, part_of_port};
+use crate::tables::lcores::time_of_day;
+use crate::theme::Tone;
+
+/// Conversations named as the load of a queue.
+const LOADS: usize = 5;
+
+impl Page<'_> {
+    /// `None` when it is not there, or no more.
+    pub(super) fn captured(&mut self, subject: &Subject) -> Option<()> {
+        let flows = self.view.flows.clone();
+        let tap = flows.shown().ok()?.find(subject.app())?;
+        match subject {
+            Subject::Tap { .. } => self.tap(tap),
+            Subject::Conversation { key, .. } => {
+                let flow = tap.counted.flows.iter().find(|flow| Key::of(flow) == *key)?;
+                self.conversation(&tap.counted, flow);
+            }
+            Subject::Load { port, dir, queue, .. } => {
+                let same = |q: &&Queue| (q.port, q.dir, q.queue) == (*port, *dir, *queue);
+                self.load(&tap.counted, tap.counted.queues.iter().find(same)?);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn tap(&mut self, tap: &Tap) {
+        self.field(
+            "capture",
+            match &tap.access {
+                Access::Opening => "the app is being asked",
+                Access::Armed { via: None } => "armed in the app",
+                Access::Armed { via: Some(_) } => "armed, by a helper process beside the app",
+                Access::Offered => "by a helper process beside the app, which P starts",
+                Access::Refused { reason } => reason,
+                Access::Ended => "the app has ended",
+            },
+        );
+        let counted = &tap.counted;
+        if counted.begin_ns == 0 {
+            return;
+        }
+        self.field("since", self.when(counted.begin_ns, counted));
+        self.field(
+            "sampling",
+            match counted.sample {
+                0 | 1 => "every packet".to_owned(),
+                n => format!("1 in {n} packets"),
+            },
+        );
+        self.field("looked at", format!("{} packets", count(counted.looked_at)));
+        self.counts("all", counted.total, counted.variance);
+        self.field("lost", format!("{} packets, in none of the counts", count(counted.lost)));
+        let flows = count(counted.flows.len() as u64);
+        self.field("conversations", format!("{flows}, at most {}", count(counted.capacity as u64)));
+        self.rest(counted);
+        self.protocols(&counted.protocols);
+    }
+
+    /// What is in no conversation of the list.
+    fn rest(&mut self, counted: &Snapshot) {
+        let parts = &counted.other;
+        self.heading("in no conversation of the list");
+        self.counts("gave way", parts.evicted, parts.evicted_variance);
+        self.field("", format!("in {} conversations", count(parts.evictions)));
+        self.counts("expired", parts.expired, parts.expired_variance);
+        self.field("", format!("in {} conversations", count(parts.expirations)));
+        self.counts("not IP", parts.not_ip, 0);
+        self.counts("unreadable", parts.unreadable, 0);
+        let share = other(parts).packets as f64 / counted.total.packets.max(1) as f64;
+        self.field("together", percent(share));
+    }
+
+    fn protocols(&mut self, seen: &Protocols) {
+        self.heading("protocols");
+        let counts = [
+            ("IPv4", seen.ipv4),
+            ("IPv4 fragments", seen.ipv4_fragments),
+            ("IPv4 options", seen.ipv4_options),
+            ("IPv6", seen.ipv6),
+            ("IPv6 fragments", seen.ipv6_fragments),
+            ("ARP", seen.arp),
+            ("other types", seen.other_ethertypes),
+            ("VLAN", seen.vlan_tagged),
+            ("in tunnels", seen.tunnelled),
+            ("TCP", seen.tcp),
+            ("UDP", seen.udp),
+            ("SCTP", seen.sctp),
+            ("ICMP", seen.icmp),
+            ("ICMPv6", seen.icmp6),
+            ("GRE", seen.gre),
+            ("ESP", seen.esp),
+            ("other protocols", seen.other_protocols),
+        ];
+        for (name, counts) in counts.into_iter().filter(|(_, counts)| counts.packets > 0) {
+            self.counts(name, counts, 0);
+        }
+        let numbers = [
+            ("TCP SYN", seen.tcp_syn),
+            ("TCP SYN ACK", seen.tcp_syn_ack),
+            ("TCP FIN", seen.tcp_fin),
+            ("TCP RST", seen.tcp_rst),
+            ("TCP window 0", seen.tcp_zero_window),
+            ("echo requests", seen.icmp_echo_requests),
+            ("echo replies", seen.icmp_echo_replies),
+            ("unreachable", seen.icmp_unreachable),
+            ("time exceeded", seen.icmp_time_exceeded),
+        ];
+        for (name, packets) in numbers.into_iter().filter(|(_, packets)| *packets > 0) {
+            self.field(name, format!("{} packets", count(packets)));
+        }
+    }
+
+    fn conversation(&mut self, counted: &Snapshot, flow: &Flow) {
+        self.field("protocol", format!("{} ({})", protocol(flow.proto), flow.proto));
+        self.field("local", endpoint(flow.local));
+        self.field("remote", endpoint(flow.remote));
+        self.field(
+            "begun by",
+            match flow.opener {
+                Some(End::Local) => "local",
+                Some(End::Remote) => "remote",
+                None => "not seen",
+            },
+        );
+        let within = wrapping(flow);
+        self.field("within", if within.is_empty() { UNKNOWN } else { &within });
+        self.field("state", state(flow.state));
+        if flow.tcp_flags != [0; 2] {
+            let [local, remote] = flow.tcp_flags.map(flags);
+            self.field("flags, local", local);
+            self.field("flags, remote", remote);
+        }
+        self.field("first packet", self.when(flow.first_ns, counted));
+        self.field("last packet", self.when(flow.last_ns, counted));
+        self.counts("all", flow.total(), flow.variance);
+        self.way("received", flow.rx, flow.rx_place, rx_speed(counted, flow));
+        self.way("sent", flow.tx, flow.tx_place, tx_speed(counted, flow));
+        self.way("direction not known", flow.unknown, None, None);
+    }
+
+    /// One direction; nothing where there was nothing.
+    fn way(&mut self, title: &str, ways: Ways, place: Option<Place>, speed: Option<Speed>) {
+        if ways == Ways::default() {
+            return;
+        }
+        self.heading(title);
+        self.counts("from local", ways.from_local, 0);
+        self.counts("from remote", ways.from_remote, 0);
+        if let Some(place) = place {
+            self.speed(speed);
+            self.field("last by", whereabouts(&place));
+        }
+    }
+
+    fn load(&mut self, counted: &Snapshot, queue: &Queue) {
+        let (part, whole) = part_of_port(counted, queue);
+        let share = (whole > 0).then(|| part as f64 / whole as f64);
+        self.field("share of port", known(share, percent));
+        self.speed(speed(counted, queue.recent, queue.total));
+        self.counts("all", queue.total, 0);
+        self.field("last lcore", known(queue.lcore, |lcore| lcore.to_string()));
+        self.heading("conversations that load it most");
+        let here = |flow| Some((speed_on(counted, flow, queue)?, flow));
+        let mut loads = counted.flows.iter().filter_map(here).collect::<Vec<_>>();
+        loads.sort_by(|(a, _), (b, _)| b.pps.total_cmp(&a.pps));
+        if loads.is_empty() {
+            self.text("none of those listed was here last", Tone::Dim);
+        }
+        for (speed, flow) in loads.into_iter().take(LOADS) {
+            let [local, remote] = [flow.local, flow.remote].map(endpoint);
+            let ends = format!("{} {local} - {remote}", protocol(flow.proto));
+            let many = flow.rx_place.or(flow.tx_place).is_some_and(|place| place.several);
+            let note = if many { ", also by other queues" } else { "" };
+            self.text(&format!("{} pps  {ends}{note}", si(speed.pps)), Tone::Plain);
+        }
+    }
+
+    fn speed(&mut self, speed: Option<Speed>) {
+        let pps = known(speed.map(|speed| speed.pps), si);
+        let bps = known(speed.map(|speed| speed.bps), si);
+        self.field("now", format!("{pps} packets/s, {bps} bit/s"));
+    }
+
+    /// Packets with their standard error, and bytes.
+    fn counts(&mut self, label: &str, counts: Counts, variance: u64) {
+        let sign = self.view.theme.plus_minus();
+        let error = match variance {
+            0 => String::new(),
+            _ => format!(" {sign} {}", si(standard_error(variance))),
+        };
+        let (packets, bytes) = (count(counts.packets), count(counts.bytes));
+        self.field(label, format!("{packets}{error} packets, {bytes} bytes"));
+    }
+
+    fn when(&self, then_ns: u64, counted: &Snapshot) -> String {
+        let age = counted.now_ns.saturating_sub(then_ns) as f64 / 1e9;
+        format!("{}, {} ago", time_of_day(then_ns, &self.view.zone), seconds(age))
+    }
+}
+
+/// How fast a conversation is on a queue where it was seen last.
+fn speed_on(counted: &Snapshot, flow: &Flow, queue: &Queue) -> Option<Speed> {
+    let here = |place: Option<Place>| {
+        place.is_some_and(|place| (place.port, place.queue) == (queue.port, queue.queue))
+    };
+    match queue.dir {
+        pmdscope_capture::layout::DIR_RX if here(flow.rx_place) => rx_speed(counted, flow),
+        pmdscope_capture::layout::DIR_TX if here(flow.tx_place) => tx_speed(counted, flow),
+        _ => None,
+    }
+}
+
+fn whereabouts(place: &Place) -> String {
+    let queue = known(place.queue, |queue| queue.to_string());
+    let lcore = known(place.lcore, |lcore| lcore.to_string());
+    let others = if place.several { "; earlier ones by other queues as well" } else { "" };
+    format!("port {}, queue {queue}, lcore {lcore}{others}", place.port)
+}

@@ -1,0 +1,172 @@
+//! What users see of conversations.
+
+use insta::assert_snapshot;
+use pmdscope_capture::flow::{Flow, Snapshot};
+
+use super::tests::text;
+use super::*;
+use crate::action::{Action, Motion, update};
+use crate::fixture;
+use crate::fixture::flows::{counted, sampled, traffic};
+use crate::flows::{Access, Flows, Moment, Traffic};
+use crate::timeline::SECOND;
+use crate::timeline::strip::{self, Strip};
+use std::sync::Arc;
+
+const ARMED: Access = Access::Armed { via: None };
+
+fn showing(traffic: Arc<Traffic>) -> View {
+    let mut view = View { tab: Tab::Flows, ..fixture::view() };
+    view.follow(Some(traffic));
+    view
+}
+
+fn refused() -> Access {
+    let reason = "fwd runs without libpmdscope, and pmdscope-pdump cannot attach: it was started with \
+                  --in-memory; start it without";
+    Access::Refused { reason: reason.to_owned() }
+}
+
+#[test]
+fn an_app_that_is_sampled() {
+    let world = fixture::world_of(fixture::leaking(), Vec::new());
+    let mut view = showing(traffic([("reflector", ARMED, sampled())]));
+    for (width, height) in [(60, 20), (80, 24), (120, 24), (200, 24)] {
+        assert_snapshot!(format!("flows_sampled_{width}"), text(width, height, &view, &world));
+    }
+    view.theme = Theme { mono: true, ascii: true };
+    let ascii = text(120, 24, &view, &world);
+    assert!(ascii.is_ascii(), "{ascii}");
+}
+
+#[test]
+fn apps_by_all_ways() {
+    let world = fixture::world();
+    let offered = ("testpmd", Access::Offered, Snapshot::default());
+    let page = showing(traffic([
+        ("fwd", refused(), Snapshot::default()),
+        ("ovs", Access::Armed { via: Some("pdump") }, sampled()),
+        ("reflector", Access::Ended, counted()),
+        ("router", Access::Opening, Snapshot::default()),
+        offered,
+    ]));
+    for (width, height) in [(80, 36), (160, 40)] {
+        assert_snapshot!(format!("flows_of_apps_{width}"), text(width, height, &page, &world));
+    }
+}
+
+#[test]
+fn a_page_without_conversations_says_why() {
+    let world = fixture::world();
+    let offered = ("testpmd", Access::Offered, Snapshot::default());
+    let nobody = showing(traffic([]));
+    let no_helper = showing(traffic([offered]));
+    let none = showing(traffic([("fwd", refused(), Snapshot::default())]));
+    let idle = Snapshot { flows: Vec::new(), queues: Vec::new(), ..Snapshot::default() };
+    let silent =
+        showing(traffic([("reflector", ARMED, Snapshot { begin_ns: 1, sample: 1, ..idle })]));
+    let recording = View { flows: Flows::default(), ..nobody.clone() };
+    let mut past = nobody.clone();
+    past.flows.moment = Moment::Past;
+    let views = [nobody, no_helper, none, silent, recording, past];
+    let pages = views.map(|view| text(80, 16, &view, &world));
+    assert_snapshot!(pages.join("----\n"));
+}
+
+#[test]
+fn details_of_what_is_sampled() {
+    let world = fixture::world_of(fixture::leaking(), Vec::new());
+    let mut view = showing(traffic([("reflector", ARMED, sampled())]));
+    update(&mut view, Action::Move(Motion::Top), &world);
+    update(&mut view, Action::Open, &world);
+    assert_snapshot!("flows_detail_sampled", text(80, 50, &view, &world));
+    update(&mut view, Action::Back, &world);
+    update(&mut view, Action::Move(Motion::Down), &world);
+    update(&mut view, Action::Open, &world);
+    assert_snapshot!("flows_detail_conversation", text(80, 30, &view, &world));
+    view.follow(Some(traffic([("reflector", Access::Ended, Snapshot::default())])));
+    assert!(text(80, 30, &view, &world).contains("no longer there"));
+}
+
+fn held(ago_ns: u64, view: &View) -> Strip {
+    let at = view.flows.traffic.as_ref().unwrap().realtime_ns;
+    Strip {
+        at: 90 * SECOND,
+        realtime_ns: at - ago_ns,
+        span: crate::timeline::Span { oldest: 0, newest: 100 * SECOND },
+        marks: Vec::new(),
+        place: strip::Place::Past { ago_ns },
+        remark: None,
+    }
+}
+
+#[test]
+fn what_was_held_stays_and_is_not_taken_for_the_past() {
+    let world = fixture::world_of(fixture::leaking(), Vec::new());
+    let mut view = showing(traffic([("reflector", ARMED, sampled())]));
+    view.strip = Some(held(SECOND, &view));
+    view.follow(Some(traffic([])));
+    let screen = text(80, 24, &view, &world);
+    assert!(screen.contains("held at 03:04:05, capture armed, 1 in 64"), "{screen}");
+    assert!(screen.contains("198.51.100.7:50123"), "{screen}");
+    view.strip = Some(held(60 * SECOND, &view));
+    view.follow(Some(traffic([])));
+    let screen = text(80, 24, &view, &world);
+    assert!(screen.contains("of the past are not kept"), "{screen}");
+    assert!(!view.wish(&world, &crate::flows::Wish::default()).shown);
+    view.strip = Some(held(SECOND, &view));
+    view.follow(Some(traffic([])));
+    assert!(text(80, 24, &view, &world).contains("198.51.100.7:50123"));
+    view.strip = None;
+    view.follow(Some(traffic([])));
+    assert!(!text(80, 24, &view, &world).contains("198.51.100.7:50123"));
+}
+
+#[test]
+fn of_very_many_the_heaviest_are_shown_and_a_filter_finds_the_others() {
+    let world = fixture::world_of(fixture::leaking(), Vec::new());
+    let mut counted = counted();
+    let first = counted.flows[1].clone();
+    counted.flows = (1..=4_000_u16)
+        .map(|port| {
+            let mut flow = Flow { app: 0, ..first.clone() };
+            flow.remote.port = port;
+            flow.recent_rx.packets = port.into();
+            flow
+        })
+        .collect();
+    let mut view = showing(traffic([("reflector", ARMED, counted)]));
+    let table = &view.tables(&world)[1];
+    assert_eq!(table.rows.len(), 256);
+    assert!(table.notes[0].contains("of 4,000"), "{:?}", table.notes);
+    assert!(text(120, 24, &view, &world).contains(":4000"));
+    view.filter = "remote::17".to_owned();
+    assert_eq!(view.tables(&world)[1].rows.len(), 111);
+}
+
+#[test]
+fn the_side_that_captures_is_told_what_is_shown() {
+    let world = fixture::world();
+    let before = crate::flows::Wish::default();
+    let view = showing(traffic([]));
+    let wish = view.wish(&world, &before);
+    assert!(wish.shown && !wish.over);
+    let apps = wish.apps.iter().map(|running| (running.app.as_str(), running.pps));
+    assert_eq!(apps.collect::<Vec<_>>(), [("reflector", Some(28_350_000.0)), ("testpmd", None)]);
+    let elsewhere = View { tab: Tab::Ports, ..view.clone() };
+    assert!(!elsewhere.wish(&world, &before).shown);
+    let recording = View { flows: Flows::default(), strip: None, ..view };
+    assert!(recording.wish(&world, &before).attach.is_empty());
+}
+
+#[test]
+fn who_was_away_for_long_is_asked_again_about_helpers() {
+    let mut view = showing(traffic([("testpmd", Access::Offered, Snapshot::default())]));
+    update(&mut view, Action::Attach, &fixture::world());
+    let armed = || traffic([("testpmd", Access::Armed { via: Some("pdump") }, sampled())]);
+    view.tab = Tab::Ports;
+    view.follow(Some(armed()));
+    assert_eq!(view.attach.len(), 1, "it goes on for a while");
+    view.follow(Some(traffic([])));
+    assert!(view.attach.is_empty());
+}

@@ -1,0 +1,380 @@
+//! What is captured, the conversations in it, and how they load the queues.
+
+use std::cmp::Ordering;
+
+use pmdscope_capture::flow::{Counts, Flow, Other, Place, Queue, Snapshot};
+
+use super::{alarm, number, rate, share};
+use crate::conversation::{
+    Speed, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed, wrapping,
+};
+use crate::flows::{Access, Moment, Tap, Traffic};
+use crate::graph::Graph;
+use crate::number::{UNKNOWN, count, known, percent, seconds};
+use crate::subject::{Key, Subject, way};
+use crate::table::{Cell, Column, Row, Sort, Table};
+use crate::tables::lcores::time_of_day;
+use crate::theme::{Theme, Tone};
+use crate::view::View;
+
+/// Rows of conversations; who wants others sorts or filters.
+const ROWS: usize = 256;
+
+/// The heading of the conversations.
+const CONVERSATIONS: &str = "Conversations";
+
+/// The tables of the page.
+pub(super) fn page(view: &View) -> Vec<Table> {
+    match view.flows.shown() {
+        Ok(traffic) => {
+            vec![taps(traffic, view.theme), conversations(traffic, view), queues(traffic)]
+        }
+        Err(reason) => {
+            let mut table = Table::new(CONVERSATIONS, Vec::new());
+            table.notes.push(reason.to_owned());
+            vec![table]
+        }
+    }
+}
+
+/// One row per app.
+fn taps(traffic: &Traffic, theme: Theme) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::text("Capture"),
+        Column::number("1 in"),
+        Column::number("pps"),
+        Column::number("bit/s").drop_at(3),
+        Column::number("Flows").drop_at(4),
+        Column::number("Packets"),
+        Column::number("Error").drop_at(2),
+        Column::number("Other").drop_at(1),
+        Column::number("Lost"),
+    ];
+    let mut table = Table::new("Captured packets", columns);
+    for tap in &traffic.taps {
+        let stale = tap.access == Access::Ended;
+        table.push(Subject::Tap { app: tap.app.clone() }, stale, tap_cells(tap, theme));
+    }
+    note_access(&mut table, traffic);
+    table
+}
+
+fn tap_cells(tap: &Tap, theme: Theme) -> Vec<Cell> {
+    let mut cells = vec![Cell::text(&tap.app), access(&tap.access)];
+    let counted = &tap.counted;
+    if counted.begin_ns == 0 {
+        cells.resize_with(10, || Cell::text(UNKNOWN).tone(Tone::Dim));
+        return cells;
+    }
+    let (recent, packets) = (recent(counted), counted.total.packets);
+    let other = other(&counted.other).packets;
+    let speed = speed(counted, recent, counted.total);
+    let lost = number(counted.lost);
+    cells.extend([
+        Cell::number(Some(f64::from(counted.sample)), counted.sample.max(1).to_string()),
+        rate(speed.map(|speed| speed.pps)),
+        rate(speed.map(|speed| speed.bps)),
+        number(counted.flows.len() as u64),
+        number(packets),
+        error(packets, counted.variance, theme),
+        share((packets > 0).then(|| other as f64 / packets as f64)),
+        alarm(lost, counted.lost > 0, Tone::Warn),
+    ]);
+    cells
+}
+
+/// Standard error as a share; unknown where there is none.
+fn error(packets: u64, variance: u64, theme: Theme) -> Cell {
+    let error = relative_error(packets, variance);
+    let text = known(error, |error| format!("{}{}", theme.plus_minus(), percent(error)));
+    Cell::number(error, text)
+}
+
+fn access(access: &Access) -> Cell {
+    match access {
+        Access::Opening => Cell::text("asking ...").tone(Tone::Dim),
+        Access::Armed { via: None } => Cell::text("armed").tone(Tone::Good),
+        Access::Armed { via: Some(via) } => Cell::text(format!("armed via {via}")).tone(Tone::Good),
+        Access::Offered => Cell::text("P starts it").tone(Tone::Warn),
+        Access::Refused { .. } => Cell::text("none").tone(Tone::Bad).flag(),
+        Access::Ended => Cell::text("app ended").tone(Tone::Warn),
+    }
+}
+
+/// Why there are no packets of an app, and what to do.
+fn note_access(table: &mut Table, traffic: &Traffic) {
+    if traffic.taps.is_empty() {
+        table.notes.push("No app answers whose packets could be captured.".to_owned());
+    }
+    let offered = traffic.apps(|access| *access == Access::Offered).collect::<Vec<_>>();
+    if !offered.is_empty() {
+        table.notes.push(format!(
+            "{}: without libpmdscope. P starts a helper beside it, a DPDK secondary process \
+             (pmdscope-pdump) that has its packets copied; P again, or leaving the page, ends it.",
+            offered.join(", ")
+        ));
+    }
+    for tap in &traffic.taps {
+        if let Access::Refused { reason } = &tap.access {
+            table.notes.push(reason.clone());
+        }
+    }
+}
+
+/// What was counted in the interval.
+fn recent(counted: &Snapshot) -> Counts {
+    counted.queues.iter().map(|queue| queue.recent).fold(Counts::default(), Counts::plus)
+}
+
+/// What is in no conversation of the list.
+pub(crate) fn other(other: &Other) -> Counts {
+    let parts = [other.evicted, other.expired, other.not_ip, other.unreadable];
+    parts.into_iter().fold(Counts::default(), Counts::plus)
+}
+
+/// A conversation, and what it is part of.
+#[derive(Clone, Copy)]
+struct Talk<'a> {
+    tap: &'a Tap,
+    flow: &'a Flow,
+    theme: Theme,
+}
+
+impl<'a> Talk<'a> {
+    fn all(tap: &'a Tap, theme: Theme) -> impl Iterator<Item = Self> {
+        tap.counted.flows.iter().map(move |flow| Self { tap, flow, theme })
+    }
+}
+
+impl Talk<'_> {
+    fn rx(&self) -> Option<Speed> {
+        rx_speed(&self.tap.counted, self.flow)
+    }
+
+    fn tx(&self) -> Option<Speed> {
+        tx_speed(&self.tap.counted, self.flow)
+    }
+
+    /// Packets per second, both ways.
+    fn pps(&self) -> Option<f64> {
+        Some(self.rx()?.pps + self.tx()?.pps)
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.flow.rx_place.or(self.flow.tx_place)
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::Conversation { app: self.tap.app.clone(), key: Key::of(self.flow) }
+    }
+
+    fn ago(&self, then_ns: u64) -> Cell {
+        let age = self.tap.counted.now_ns.saturating_sub(then_ns) as f64 / 1e9;
+        Cell::number(Some(age), seconds(age))
+    }
+
+    fn lcore(&self) -> Cell {
+        let lcore = self.place().and_then(|place| place.lcore);
+        Cell::number(lcore.map(f64::from), known(lcore, |lcore| lcore.to_string()))
+    }
+
+    fn error(&self) -> Cell {
+        error(self.flow.total().packets, self.flow.variance, self.theme)
+    }
+}
+
+/// A column, and what is in it.
+type Field = (Column, fn(&Talk<'_>) -> Cell);
+
+const FIELDS: [Field; 16] = [
+    (Column::text("App"), |talk| Cell::text(&talk.tap.app)),
+    (Column::text("Proto"), |talk| Cell::text(protocol(talk.flow.proto))),
+    (Column::text("Local").flex(15), |talk| Cell::text(endpoint(talk.flow.local))),
+    (Column::text("Remote").flex(19), |talk| Cell::text(endpoint(talk.flow.remote))),
+    (Column::number("RX pps"), |talk| rate(talk.rx().map(|speed| speed.pps))),
+    (Column::number("RX bit/s").drop_at(6), |talk| rate(talk.rx().map(|speed| speed.bps))),
+    (Column::number("TX pps"), |talk| rate(talk.tx().map(|speed| speed.pps))),
+    (Column::number("TX bit/s").drop_at(6), |talk| rate(talk.tx().map(|speed| speed.bps))),
+    (Column::text("State").drop_at(2), |talk| Cell::text(state(talk.flow.state))),
+    (Column::text("Queue").drop_at(3), |talk| {
+        Cell::text(talk.place().as_ref().map_or_else(|| UNKNOWN.to_owned(), place))
+    }),
+    (Column::number("Lcore").drop_at(4), |talk| talk.lcore()),
+    (Column::number("Age").drop_at(5), |talk| talk.ago(talk.flow.first_ns)),
+    (Column::number("Idle").drop_at(1), |talk| talk.ago(talk.flow.last_ns)),
+    (Column::number("Packets").drop_at(7), |talk| number(talk.flow.total().packets)),
+    (Column::number("Error").drop_at(7), |talk| talk.error()),
+    (Column::text("Within").drop_at(8), |talk| Cell::text(wrapping(talk.flow))),
+];
+
+/// One row per conversation that counts most, by the order that was chosen.
+fn conversations(traffic: &Traffic, view: &View) -> Table {
+    let all = traffic.taps.iter().flat_map(|tap| Talk::all(tap, view.theme));
+    let mut talks = all.collect::<Vec<_>>();
+    let fields = fields(traffic, &talks);
+    order(&mut talks, &fields, view.sort.get(CONVERSATIONS).copied());
+
+    let mut table = Table::new(CONVERSATIONS, fields.iter().map(|(column, _)| *column).collect());
+    table.remark = remark(traffic, view);
+    let rows = talks.iter().map(|talk| Row {
+        subject: talk.subject(),
+        cells: fields.iter().map(|(_, cell)| cell(talk)).collect(),
+        stale: talk.tap.access == Access::Ended,
+    });
+    let rows = rows.filter(|row| row.passes(&view.filter, &table.columns));
+    table.rows = rows.take(ROWS).collect();
+    note_rows(&mut table, talks.len());
+    note_other(&mut table, traffic);
+    table
+}
+
+/// The columns that tell rows apart.
+fn fields(traffic: &Traffic, talks: &[Talk<'_>]) -> Vec<Field> {
+    let needed = |column: &Column| match column.title() {
+        "App" => traffic.taps.len() > 1,
+        "Error" => talks.iter().any(|talk| talk.flow.variance > 0),
+        "Within" => talks.iter().any(|t| t.flow.tunnel.is_some() || t.flow.vlans != [0; 2]),
+        _ => true,
+    };
+    FIELDS.into_iter().filter(|(column, _)| needed(column)).collect()
+}
+
+/// Sorts by a column, else the fastest first.
+fn order(talks: &mut Vec<Talk<'_>>, fields: &[Field], sort: Option<Sort>) {
+    let chosen = sort.and_then(|sort| Some((fields.get(sort.column)?, sort.descending)));
+    if let Some(((column, cell), descending)) = chosen {
+        let mut sorted = talks.iter().map(|talk| (cell(talk), *talk)).collect::<Vec<_>>();
+        sorted.sort_by(|(a, _), (b, _)| column.compare(a, b, descending));
+        *talks = sorted.into_iter().map(|(_, talk)| talk).collect();
+    } else {
+        let weight = |talk: &Talk| (talk.pps().unwrap_or(0.0), talk.flow.total().packets);
+        let mut sorted = talks.iter().map(|talk| (weight(talk), *talk)).collect::<Vec<_>>();
+        sorted.sort_by(|(a, _), (b, _)| heavier(*a, *b));
+        *talks = sorted.into_iter().map(|(_, talk)| talk).collect();
+    }
+}
+
+fn heavier(a: (f64, u64), b: (f64, u64)) -> Ordering {
+    b.0.total_cmp(&a.0).then(b.1.cmp(&a.1))
+}
+
+/// What the apps pay for the page.
+fn remark(traffic: &Traffic, view: &View) -> String {
+    let is_armed = |tap: &&Tap| matches!(tap.access, Access::Armed { .. });
+    let armed = || traffic.taps.iter().filter(is_armed);
+    let rates = || armed().map(|tap| tap.counted.sample.max(1));
+    let capture = match (rates().min(), rates().max()) {
+        (Some(least), Some(most)) if least == most => format!("capture armed, 1 in {least}"),
+        (Some(least), Some(most)) => format!("capture armed, 1 in {least} to {most}"),
+        _ => "no capture armed".to_owned(),
+    };
+    match view.flows.moment {
+        Moment::Held => {
+            let at = time_of_day(traffic.realtime_ns, &view.zone);
+            format!("held at {at}, {capture}")
+        }
+        Moment::Present | Moment::Past => capture,
+    }
+}
+
+fn note_rows(table: &mut Table, all: usize) {
+    if all > table.rows.len() && table.rows.len() == ROWS {
+        let all = count(all as u64);
+        table.notes.push(format!(
+            "the first {ROWS} of {all} conversations: s sorts them by another column, / filters all"
+        ));
+    }
+}
+
+/// What is in no row.
+fn note_other(table: &mut Table, traffic: &Traffic) {
+    let is_silent =
+        |tap: &&Tap| matches!(tap.access, Access::Armed { .. }) && tap.counted.total.packets == 0;
+    for tap in traffic.taps.iter().filter(is_silent) {
+        table.notes.push(format!("{}: no packet since the capture was armed", tap.app));
+    }
+    for tap in traffic.taps.iter().filter(|tap| tap.counted.begin_ns > 0) {
+        let counted = &tap.counted;
+        let Other { evicted, expired, not_ip, unreadable, .. } = counted.other;
+        let of = |name: &str, counts: Counts| {
+            (counts.packets > 0).then(|| format!("{} {name}", count(counts.packets)))
+        };
+        let parts = [
+            of("of conversations that gave way", evicted),
+            of("of expired ones", expired),
+            of("not IP", not_ip),
+            of("unreadable", unreadable),
+            (counted.lost > 0).then(|| format!("{} lost and counted nowhere", count(counted.lost))),
+        ];
+        let parts = parts.into_iter().flatten().collect::<Vec<_>>();
+        if !parts.is_empty() {
+            table.notes.push(format!("{}: packets in no row: {}", tap.app, parts.join(", ")));
+        }
+    }
+}
+
+/// One row per queue: how the NIC spreads the packets.
+fn queues(traffic: &Traffic) -> Table {
+    let columns = vec![
+        Column::text("App"),
+        Column::number("Port"),
+        Column::text("Dir"),
+        Column::number("Queue"),
+        Column::number("Lcore").drop_at(3),
+        Column::number("pps"),
+        Column::number("bit/s").drop_at(2),
+        Column::number("Packets").drop_at(1),
+        Column::number("Share"),
+        Column::text("Load").flex(6).drop_at(4),
+    ];
+    let mut table = Table::new("RSS balance", columns);
+    for tap in &traffic.taps {
+        let mut queues = tap.counted.queues.clone();
+        queues.sort_by_key(|queue| (queue.port, queue.dir, queue.queue));
+        for queue in &queues {
+            table.push(load(tap, queue), tap.access == Access::Ended, queue_cells(tap, queue));
+        }
+    }
+    if traffic.taps.len() == 1 {
+        table.hide_column("App");
+    }
+    table
+}
+
+fn load(tap: &Tap, queue: &Queue) -> Subject {
+    let Queue { port, dir, queue, .. } = *queue;
+    Subject::Load { app: tap.app.clone(), port, dir, queue }
+}
+
+fn queue_cells(tap: &Tap, queue: &Queue) -> Vec<Cell> {
+    let speed = speed(&tap.counted, queue.recent, queue.total);
+    let optional = |value: Option<u16>| {
+        Cell::number(value.map(f64::from), known(value, |value| value.to_string()))
+    };
+    let (part, whole) = part_of_port(&tap.counted, queue);
+    let ratio = (whole > 0).then(|| part as f64 / whole as f64);
+    vec![
+        Cell::text(&tap.app),
+        Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
+        Cell::text(way(queue.dir)),
+        optional(queue.queue),
+        optional(queue.lcore),
+        rate(speed.map(|speed| speed.pps)),
+        rate(speed.map(|speed| speed.bps)),
+        number(queue.total.packets),
+        Cell::number(ratio, known(ratio, percent)),
+        Cell::graph(Graph::Bar { used: part, cached: 0, size: whole }),
+    ]
+}
+
+/// Packets of a queue and of its port in the same direction: in the interval, or ever when there were
+/// none in it.
+pub(crate) fn part_of_port(counted: &Snapshot, queue: &Queue) -> (u64, u64) {
+    let same = |other: &&Queue| (other.port, other.dir) == (queue.port, queue.dir);
+    let sum = |of: fn(&Queue) -> u64| counted.queues.iter().filter(same).map(of).sum();
+    match sum(|queue| queue.recent.packets) {
+        0 => (queue.total.packets, sum(|queue| queue.total.packets)),
+        whole => (queue.recent.packets, whole),
+    }
+}
