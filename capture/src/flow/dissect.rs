@@ -130,3 +130,6 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
 fn be32(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests;

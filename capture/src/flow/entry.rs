@@ -7,6 +7,22 @@ use super::{Counts, End, Flow, Place, Ways};
 use crate::layout::{DIR_RX, DIR_TX};
 use crate::packet::Packet;
 
+/// What the table needs of a packet of IP.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) key: Key,
+    pub(super) hash: u32,
+    /// It comes from the first end of the key.
+    pub(super) from_first: bool,
+    pub(super) dir: u8,
+    /// Nanoseconds.
+    pub(super) ns: u64,
+    pub(super) counts: Counts,
+    pub(super) variance: u64,
+    pub(super) tcp: Option<Tcp>,
+    pub(super) spot: Spot,
+}
+
 /// Counts of an entry by direction and sender. Those that most packets are counted in stand side by
 /// side: received from the remote end, and sent by the local one.
 pub(super) type Six = [Counts; 6];
@@ -23,7 +39,7 @@ const NONE: u16 = u16::MAX;
 
 /// A [`Place`] in eight bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Spot {
+pub(super) struct Spot {
     port: u16,
     queue: u16,
     lcore: u16,
@@ -33,10 +49,15 @@ struct Spot {
 
 impl Spot {
     #[inline]
-    fn note(&mut self, port: u16, packet: &Packet<'_>) {
+    pub(super) fn new(port: u16, packet: &Packet<'_>) -> Self {
         let (queue, lcore) = (packet.queue.unwrap_or(NONE), packet.lcore.unwrap_or(NONE));
-        let several = self.several || (self.known && (self.port, self.queue) != (port, queue));
-        *self = Self { port, queue, lcore, known: true, several };
+        Self { port, queue, lcore, known: true, several: false }
+    }
+
+    #[inline]
+    fn note(&mut self, spot: Self) {
+        let same = (self.port, self.queue) == (spot.port, spot.queue);
+        *self = Self { several: self.several || (self.known && !same), ..spot };
     }
 
     fn place(self) -> Option<Place> {
@@ -91,59 +112,68 @@ pub(super) struct Told {
 
 impl Entry {
     /// A conversation that begins with a packet, which is not counted yet.
-    #[inline]
-    pub(super) fn new(key: Key, hash: u32, from_first: bool, packet: &Packet<'_>) -> Self {
+    pub(super) fn new(seen: &Seen) -> Self {
         Self {
-            key,
-            last_ns: packet.ns,
-            hash,
+            key: seen.key,
+            last_ns: seen.ns,
+            hash: seen.hash,
             votes: 0,
             counts: Six::default(),
             rx: Spot::default(),
             tx: Spot::default(),
             connection: Connection::default(),
-            local_first: from_first == (packet.dir != DIR_RX),
+            local_first: seen.from_first == (seen.dir != DIR_RX),
             told: false,
             live: true,
             linked: true,
         }
     }
 
-    /// Who sends, if it comes from the first end of the key.
+    /// Something of each line that counting touches.
     #[inline]
-    pub(super) fn sender(&self, from_first: bool) -> End {
-        if from_first == self.local_first { End::Local } else { End::Remote }
+    pub(super) fn touch(&self) -> u64 {
+        self.last_ns ^ self.counts[UNKNOWN_LOCAL].packets ^ self.counts[RX_REMOTE].packets
+    }
+
+    /// Who sends.
+    #[inline]
+    pub(super) fn sender(&self, seen: &Seen) -> End {
+        if seen.from_first == self.local_first { End::Local } else { End::Remote }
     }
 
     #[inline]
-    pub(super) fn count(
-        &mut self,
-        port: u16,
-        sender: End,
-        counts: Counts,
-        packet: &Packet<'_>,
-        tcp: Option<Tcp>,
-    ) {
-        self.last_ns = self.last_ns.max(packet.ns);
+    pub(super) fn count(&mut self, side: &mut Side, seen: &Seen) {
+        if seen.ns < self.last_ns {
+            side.first_ns = side.first_ns.min(seen.ns);
+        }
+        if seen.variance > 0 {
+            side.variance = side.variance.saturating_add(seen.variance);
+        }
+        self.last_ns = self.last_ns.max(seen.ns);
         self.votes = self.votes.saturating_add(1);
         self.told = false;
-        let local = sender == End::Local;
-        let which = match packet.dir {
+        let sender = self.sender(seen);
+        let which = self.place_of(seen, sender == End::Local);
+        self.counts[which] = self.counts[which].plus(seen.counts);
+        match seen.tcp {
+            Some(tcp) => self.connection.note(sender, tcp),
+            None => self.connection.note_other(sender, self.key.protocol()),
+        }
+    }
+
+    #[inline]
+    fn place_of(&mut self, seen: &Seen, local: bool) -> usize {
+        match seen.dir {
             DIR_RX => {
-                self.rx.note(port, packet);
+                self.rx.note(seen.spot);
                 if local { RX_LOCAL } else { RX_REMOTE }
             }
             DIR_TX => {
-                self.tx.note(port, packet);
+                self.tx.note(seen.spot);
                 if local { TX_LOCAL } else { TX_REMOTE }
             }
             _ if local => UNKNOWN_LOCAL,
             _ => UNKNOWN_REMOTE,
-        };
-        self.counts[which] = self.counts[which].plus(counts);
-        match tcp {
-            Some(tcp) => self.connection.note(sender, tcp),
-            None => self.connection.note_other(sender, self.key.protocol()),
         }
     }
 

@@ -33,6 +33,12 @@ impl Index {
         }
     }
 
+    /// The entry that a search for a hash most likely ends at; none exists of a number that is too large.
+    #[inline]
+    pub(super) fn likely(&self, hash: u32) -> usize {
+        (self.slots[hash as usize & self.mask] as u32 as usize).wrapping_sub(1)
+    }
+
     /// Adds an entry that is not there yet.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, entry: usize) {

@@ -8,10 +8,17 @@ use super::{Endpoint, Tunnel};
 
 /// Both ends, in an order that does not depend on who sends, and all else that tells conversations
 /// apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Key([u64; 6]);
 
 impl Key {
+    /// Written out, as `==` on arrays is a call.
+    #[inline]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (self.0, other.0);
+        (a ^ g) | (b ^ h) | (c ^ i) | (d ^ j) | (e ^ k) | (f ^ l) == 0
+    }
+
     /// The key, and whether the packet comes from its first end.
     #[inline]
     pub(super) fn new(app: u16, layers: &Layers, ip: &Ip) -> (Self, bool) {
@@ -26,7 +33,7 @@ impl Key {
             Some(Tunnel::Geneve(id)) => (2, id),
             Some(Tunnel::Gre(id)) => (3, id),
         };
-        let [outer, inner] = layers.tags.ids.map(u64::from);
+        let [outer, inner] = layers.tags.ids;
         let key = Self([
             (first.0 >> 64) as u64,
             first.0 as u64,
@@ -37,7 +44,7 @@ impl Key {
                 | u64::from(app) << 32
                 | u64::from(ip.protocol) << 48
                 | u64::from(ip.v6) << 56,
-            u64::from(id) | outer << 32 | inner << 44 | kind << 56,
+            u64::from(id) | u64::from(outer) << 32 | u64::from(inner) << 44 | kind << 56,
         ]);
         (key, from_first)
     }
@@ -99,13 +106,14 @@ impl Hasher {
 
     #[inline]
     pub(super) fn hash(&self, key: &Key) -> u32 {
-        let (pairs, _) = key.0.as_chunks::<2>();
-        let (secrets, _) = self.secrets.as_chunks::<2>();
-        let sum = pairs.iter().zip(secrets).fold(0_u128, |sum, (word, secret)| {
-            let [a, b] = [0, 1].map(|at| u128::from(word[at].wrapping_add(secret[at])));
-            sum.wrapping_add(a * b)
-        });
-        let [low, high] = [sum as u64 ^ self.secrets[6], (sum >> 64) as u64 ^ self.secrets[7]];
+        let (words, secrets) = (&key.0, &self.secrets);
+        let product = |at: usize| {
+            let [a, b] =
+                [words[at].wrapping_add(secrets[at]), words[at + 1].wrapping_add(secrets[at + 1])];
+            u128::from(a) * u128::from(b)
+        };
+        let sum = product(0).wrapping_add(product(2)).wrapping_add(product(4));
+        let (low, high) = (sum as u64 ^ secrets[6], (sum >> 64) as u64 ^ secrets[7]);
         let mixed = u128::from(low) * u128::from(high | 1);
         (((mixed >> 64) as u64 ^ mixed as u64) >> 32) as u32
     }

@@ -29,7 +29,8 @@ struct Lost {
 /// All that were named so far.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    ports: Vec<Port>,
+    /// Of the section.
+    all: Vec<Port>,
     apps: Vec<String>,
     app_numbers: HashMap<String, u16>,
     names: HashMap<String, usize>,
@@ -39,11 +40,11 @@ pub(super) struct Ports {
 impl Ports {
     /// Begins a section.
     pub(super) fn begin(&mut self) {
-        self.ports.clear();
+        self.all.clear();
     }
 
     pub(super) fn add(&mut self, interface: &Interface) {
-        let number = self.ports.len() as u16;
+        let number = self.all.len() as u16;
         let (app, id) = split(&interface.name).unwrap_or((&interface.name, number));
         let app = self.app(app);
         let next = self.losses.len();
@@ -51,7 +52,7 @@ impl Ports {
         if name == next {
             self.losses.push(Lost::default());
         }
-        self.ports.push(Port { app, id, linktype: interface.linktype, name });
+        self.all.push(Port { app, id, linktype: interface.linktype, name });
     }
 
     /// Its number; apps that are too many share the last.
@@ -68,7 +69,7 @@ impl Ports {
     /// Where a packet was seen; takes note of what was lost before it.
     #[inline]
     pub(super) fn of(&mut self, packet: &Packet<'_>) -> Option<Port> {
-        let port = *self.ports.get(packet.interface as usize)?;
+        let port = *self.all.get(packet.interface as usize)?;
         if packet.dropped > 0 {
             let gaps = &mut self.losses[port.name].gaps;
             *gaps = gaps.saturating_add(packet.dropped);
@@ -77,7 +78,7 @@ impl Ports {
     }
 
     pub(super) fn tell(&mut self, statistics: &Statistics) {
-        let port = self.ports.get(statistics.interface as usize);
+        let port = self.all.get(statistics.interface as usize);
         let (Some(port), Some(dropped)) = (port, statistics.dropped) else { return };
         let lost = &mut self.losses[port.name];
         if dropped < lost.told {

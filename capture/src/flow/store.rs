@@ -6,7 +6,9 @@
 //! which gives way when eight times its own packets, but the first, have voted against it. So one that
 //! was seen once gives way at once, and one that is heavy only where all eight are and a ninth insists.
 
-use super::entry::{Entry, Side, Told};
+use std::hint::black_box;
+
+use super::entry::{Entry, Seen, Side, Told};
 use super::index::Index;
 use super::key::Key;
 
@@ -14,6 +16,9 @@ use super::key::Key;
 const GROUP: usize = 8;
 /// Votes that it takes against each of the weakest's packets.
 const VOTES: u32 = 8;
+
+/// Packets that are counted together.
+pub(super) const BATCH: usize = 16;
 
 /// Most entries, so that their numbers fit into half a word, and memory into a machine.
 pub(super) const CAPACITY_MAX: usize = 1 << 28;
@@ -69,7 +74,19 @@ impl Store {
 
     #[inline]
     pub(super) fn find(&self, key: &Key, hash: u32) -> Option<usize> {
-        self.index.find(hash, |at| self.entries[at].key == *key)
+        self.index.find(hash, |at| self.entries[at].key.is(key))
+    }
+
+    /// Has the memory of conversations that are about to be looked for fetched all at once, where one
+    /// after the other would wait for each.
+    #[inline]
+    pub(super) fn fetch(&self, batch: &[Seen]) {
+        let mut numbers = [usize::MAX; BATCH];
+        for (number, seen) in numbers.iter_mut().zip(batch) {
+            *number = self.index.likely(seen.hash);
+        }
+        let entries = numbers.iter().filter_map(|number| self.entries.get(*number));
+        black_box(entries.fold(0, |sum, entry| sum ^ entry.touch()));
     }
 
     /// Looks for room, which counts as a vote where there is none.
@@ -78,8 +95,8 @@ impl Store {
             return Room::Free;
         }
         let groups = self.against.len();
-        // The index goes by the low bits.
-        let group = (u64::from(hash.reverse_bits()) * groups as u64 >> 32) as usize;
+        // The index goes by the low bits of the hash, this by the high ones.
+        let group = ((u64::from(hash) * groups as u64) >> 32) as usize;
         // Conversations that begin one after the other are in different groups.
         let members = (group..self.capacity).step_by(groups);
         let strength = |at: &usize| {

@@ -4,11 +4,11 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::dissect::{Ip, Layers, Net, dissect};
-use super::entry::{Entry, Side, Told};
+use super::dissect::{Net, dissect};
+use super::entry::{Entry, Seen, Side, Spot, Told};
 use super::key::{Hasher, Key};
 use super::ports::Ports;
-use super::store::{Room, Store};
+use super::store::{BATCH, Room, Store};
 use super::tally::Queues;
 use super::{Counts, Flow, Other, Protocols, Snapshot};
 use crate::packet::{Interface, Origin, Packet, Statistics};
@@ -103,6 +103,8 @@ pub struct Table {
     inner: bool,
     store: Store,
     hasher: Hasher,
+    /// Packets that are still to be counted.
+    batch: Vec<Seen>,
     ports: Ports,
     queues: Queues,
     protocols: Protocols,
@@ -140,6 +142,7 @@ impl Table {
             inner: settings.inner,
             store,
             hasher: Hasher::new(),
+            batch: Vec::with_capacity(BATCH),
             ports: Ports::default(),
             queues: Queues::default(),
             protocols: Protocols::default(),
@@ -159,35 +162,40 @@ impl Table {
         (table, latest)
     }
 
+    /// Counts the packets that have gathered.
+    fn settle(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.store.fetch(&batch);
+        for seen in batch.drain(..) {
+            self.count_flow(&seen);
+        }
+        self.batch = batch;
+    }
+
     #[inline]
-    fn count_flow(&mut self, seen: &Seen<'_>) {
-        let (key, from_first) = Key::new(seen.app, seen.layers, seen.ip);
-        let hash = self.hasher.hash(&key);
-        let fresh = || Entry::new(key, hash, from_first, seen.packet);
-        let at = match self.store.find(&key, hash) {
-            Some(at) if !self.has_ended(at, from_first, seen) => at,
-            _ => match self.make_room(hash, seen.packet.ns) {
-                true => self.store.add(fresh(), seen.packet.ns),
-                false => return self.turn_away(fresh(), from_first, seen),
-            },
+    fn count_flow(&mut self, seen: &Seen) {
+        let at = match self.store.find(&seen.key, seen.hash) {
+            Some(at) if !self.has_ended(at, seen) => at,
+            _ if self.make_room(seen) => self.store.add(Entry::new(seen), seen.ns),
+            _ => return self.turn_away(seen),
         };
         if self.listener.is_some() && self.store.entries[at].told {
-            self.store.told[at].first_ns = seen.packet.ns;
+            self.store.told[at].first_ns = seen.ns;
         }
-        count(&mut self.store.entries[at], &mut self.store.sides[at], from_first, seen);
+        self.store.entries[at].count(&mut self.store.sides[at], seen);
     }
 
     /// A packet that begins another conversation of the same key. The earlier one is kept if it is over,
     /// and forgotten if it was silent for too long.
     #[inline]
-    fn has_ended(&mut self, at: usize, from_first: bool, seen: &Seen<'_>) -> bool {
+    fn has_ended(&mut self, at: usize, seen: &Seen) -> bool {
         let entry = &self.store.entries[at];
-        if seen.packet.ns.saturating_sub(entry.last_ns) >= self.idle_ns {
+        if seen.ns.saturating_sub(entry.last_ns) >= self.idle_ns {
             self.expire(at);
             return true;
         }
-        let sender = entry.sender(from_first);
-        let another = seen.ip.tcp.is_some_and(|tcp| entry.connection.is_another(sender, tcp));
+        let sender = entry.sender(seen);
+        let another = seen.tcp.is_some_and(|tcp| entry.connection.is_another(sender, tcp));
         if another {
             self.tell(at, Reason::End);
             self.store.unlink(at);
@@ -196,8 +204,8 @@ impl Table {
     }
 
     /// False where no other conversation gives way.
-    fn make_room(&mut self, hash: u32, now_ns: u64) -> bool {
-        match self.store.room(hash, now_ns) {
+    fn make_room(&mut self, seen: &Seen) -> bool {
+        match self.store.room(seen.hash, seen.ns) {
             Room::Free => true,
             Room::None => false,
             Room::InPlaceOf(weakest) => {
@@ -211,12 +219,12 @@ impl Table {
     }
 
     /// A packet that there is no room for is a conversation that gives way at once.
-    fn turn_away(&mut self, mut entry: Entry, from_first: bool, seen: &Seen<'_>) {
-        let mut side = Side::since(seen.packet.ns);
-        count(&mut entry, &mut side, from_first, seen);
-        self.other.evict(entry.total(), side.variance);
+    fn turn_away(&mut self, seen: &Seen) {
+        let (mut entry, mut side) = (Entry::new(seen), Side::since(seen.ns));
+        entry.count(&mut side, seen);
+        self.other.evict(seen.counts, seen.variance);
         if let Some(listener) = &mut self.listener {
-            let mut told = Told::since(seen.packet.ns);
+            let mut told = Told::since(seen.ns);
             let flow = entry.tell(&side, &mut told);
             listener.flow(&flow, self.ports.apps(), Reason::Resources);
         }
@@ -241,6 +249,7 @@ impl Table {
 
     /// Looks for conversations whose time is over, and for those that the listener waits for.
     fn sweep(&mut self) {
+        self.settle();
         (self.swept_ns, self.unswept) = (self.now_ns, 0);
         if self.idle_ns == u64::MAX && self.listener.is_none() {
             return;
@@ -318,29 +327,6 @@ impl Table {
     }
 }
 
-/// A packet of IP, and what it is made of.
-struct Seen<'a> {
-    app: u16,
-    port: u16,
-    packet: &'a Packet<'a>,
-    layers: &'a Layers,
-    ip: &'a Ip,
-    counts: Counts,
-    variance: u64,
-}
-
-#[inline]
-fn count(entry: &mut Entry, side: &mut Side, from_first: bool, seen: &Seen<'_>) {
-    if seen.packet.ns < entry.last_ns {
-        side.first_ns = side.first_ns.min(seen.packet.ns);
-    }
-    if seen.variance > 0 {
-        side.variance = side.variance.saturating_add(seen.variance);
-    }
-    let sender = entry.sender(from_first);
-    entry.count(seen.port, sender, seen.counts, seen.packet, seen.ip.tcp);
-}
-
 impl Other {
     fn evict(&mut self, counts: Counts, variance: u64) {
         self.evicted = self.evicted.plus(counts);
@@ -387,8 +373,15 @@ impl Target for Table {
         self.protocols.count(&layers, counts);
         match &layers.net {
             Net::Ip(ip) => {
-                let (app, port, layers) = (port.app, port.id, &layers);
-                self.count_flow(&Seen { app, port, packet, layers, ip, counts, variance });
+                let (key, from_first) = Key::new(port.app, &layers, ip);
+                let (hash, spot) = (self.hasher.hash(&key), Spot::new(port.id, packet));
+                let Packet { ns, dir, .. } = *packet;
+                let tcp = ip.tcp;
+                let seen = Seen { key, hash, from_first, dir, ns, counts, variance, tcp, spot };
+                self.batch.push(seen);
+                if self.batch.len() == BATCH {
+                    self.settle();
+                }
             }
             Net::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
             Net::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
@@ -410,6 +403,7 @@ impl Target for Table {
                 self.begin_ns = told.start_ns;
             }
         }
+        self.settle();
         if self.now_ns - self.swept_ns >= SECOND / 2 {
             self.sweep();
         }
@@ -429,6 +423,7 @@ impl Target for Table {
     }
 
     fn finish(&mut self) -> Result<(), TargetError> {
+        self.settle();
         for at in 0..self.store.entries.len() {
             let entry = &self.store.entries[at];
             if entry.live {

@@ -98,7 +98,7 @@ const MAX_QUEUES: usize = 4096;
 /// Queues of all ports, in the order of their first packet.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    queues: Vec<Queue>,
+    all: Vec<Queue>,
     places: HashMap<Id, usize>,
     /// Counts of before, and of the interval before that.
     marks: Vec<[Counts; 2]>,
@@ -118,34 +118,34 @@ impl Queues {
             _ => self.find(wanted),
         };
         self.last = Some((wanted, at));
-        let queue = &mut self.queues[at];
+        let queue = &mut self.all[at];
         queue.lcore = packet.lcore;
         queue.total = queue.total.plus(counts);
     }
 
     fn find(&mut self, wanted: Id) -> usize {
         let (app, port, dir, _) = wanted;
-        let full = self.queues.len() >= MAX_QUEUES && !self.places.contains_key(&wanted);
+        let full = self.all.len() >= MAX_QUEUES && !self.places.contains_key(&wanted);
         let id = if full { (app, port, dir, None) } else { wanted };
-        let next = self.queues.len();
+        let next = self.all.len();
         let at = *self.places.entry(id).or_insert(next);
         if at == next {
             let (total, recent) = Default::default();
-            self.queues.push(Queue { app, port, dir, queue: id.3, lcore: None, total, recent });
+            self.all.push(Queue { app, port, dir, queue: id.3, lcore: None, total, recent });
             self.marks.push(Default::default());
         }
         at
     }
 
     pub(super) fn mark(&mut self) {
-        for (marks, queue) in self.marks.iter_mut().zip(&self.queues) {
+        for (marks, queue) in self.marks.iter_mut().zip(&self.all) {
             *marks = [marks[1], queue.total];
         }
     }
 
     /// For a snapshot.
     pub(super) fn snapshot(&self) -> Vec<Queue> {
-        let queues = self.queues.iter().zip(&self.marks);
+        let queues = self.all.iter().zip(&self.marks);
         let recent = |(queue, [older, _]): (&Queue, &[Counts; 2])| Queue {
             recent: queue.total.minus(*older),
             ..*queue

@@ -67,14 +67,15 @@ impl Connection {
         self.state = self.next(tcp.flags);
     }
 
+    #[inline]
     fn next(&self, flags: u8) -> TcpState {
         use TcpState::{Closed, Established, FinWait, None, Reset, SynReceived, SynSent};
-        let ended = self.flags.map(|flags| flags & FIN != 0);
+        let [local, remote] = self.flags;
         match (self.state, flags & (SYN | ACK)) {
             (Reset | Closed, _) => self.state,
             _ if flags & RST != 0 => Reset,
-            _ if ended == [true, true] => Closed,
-            _ if ended != [false, false] => FinWait,
+            _ if local & remote & FIN != 0 => Closed,
+            _ if (local | remote) & FIN != 0 => FinWait,
             (None, SYN) => SynSent,
             (None | SynSent, SYN_ACK) => SynReceived,
             (None | SynSent | SynReceived, ACK) => Established,

@@ -98,12 +98,10 @@ pub(super) fn v6(data: &[u8]) -> Option<(Net, &[u8])> {
     }
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let end = if length == 0 { rest.len() } else { rest.len().min(length) };
-    let address =
-        |at: usize| header[at..at + 16].iter().fold(0, |sum, &byte| sum << 8 | u128::from(byte));
     let mut ip = Ip {
         v6: true,
-        source: address(8),
-        destination: address(24),
+        source: u128::from_be_bytes(*header[8..].first_chunk()?),
+        destination: u128::from_be_bytes(*header[24..].first_chunk()?),
         protocol: header[6],
         options: false,
         fragment: Fragment::Whole,

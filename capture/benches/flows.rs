@@ -1,0 +1,190 @@
+//! What a packet costs on its way into the table of conversations: `cargo bench -p pmdscope-capture
+//! --bench flows`.
+//!
+//! Frames of 64 bytes of so many conversations, in an order without a pattern, as a capture brings
+//! them; CPU time of the thread. Beside it what is left without the table, the same by `etherparse`, and
+//! how long a snapshot of a full table holds the capture up.
+
+// Sizes are small, and bytes are cut from numbers.
+#![allow(clippy::cast_possible_truncation)]
+
+use std::hint::black_box;
+
+use etherparse::LaxSlicedPacket;
+use pmdscope_capture::flow::table::{CAPACITY, Latest, Settings, Table};
+use pmdscope_capture::layout::DIR_RX;
+use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet};
+use pmdscope_capture::target::{Discard, Target, TargetError};
+use rustix::time::ClockId;
+
+const PACKETS: u64 = 4_000_000;
+const RUNS: usize = 5;
+/// As many as a ring read brings at once, so that reading them does not count.
+const BURST: usize = 1024;
+
+fn main() -> Result<(), TargetError> {
+    if !std::env::args().any(|arg| arg == "--bench") {
+        println!("run by cargo bench");
+        return Ok(());
+    }
+    // One line of the table, for a profiler.
+    let only = std::env::args().skip_while(|arg| arg != "--flows").nth(1);
+    if let Some(flows) = only.and_then(|flows| flows.parse().ok()) {
+        let (mut table, _latest) = table(CAPACITY);
+        return show("profiled", || Ok(feed(&mut table, flows)?.0));
+    }
+    println!("ns/packet, million packets/s; median of {RUNS} (least, most)");
+    show("no table", || Ok(feed(&mut Discard::default(), 1024)?.0))?;
+    show("etherparse alone", || Ok(feed(&mut Etherparse, 1024)?.0))?;
+    for flows in [1, 1 << 10, 1 << 16, 1 << 20] {
+        for capacity in [CAPACITY, 1 << 20] {
+            let label = format!("{flows} flows, {capacity} kept");
+            show(&label, || {
+                let (mut table, _latest) = table(capacity);
+                feed(&mut table, flows)?;
+                Ok(feed(&mut table, flows)?.0)
+            })?;
+        }
+    }
+    show("a flood of forged flows", || {
+        let (mut table, _latest) = table(CAPACITY);
+        Ok(feed(&mut table, u64::MAX)?.0)
+    })?;
+    for capacity in [CAPACITY, 1 << 20] {
+        snapshots(capacity)?;
+    }
+    Ok(())
+}
+
+fn show(label: &str, mut run: impl FnMut() -> Result<f64, TargetError>) -> Result<(), TargetError> {
+    let mut runs = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
+    runs.sort_by(f64::total_cmp);
+    let (median, least, most) = (runs[RUNS / 2], runs[0], runs[RUNS - 1]);
+    println!("{label:32} {median:6.1} ({least:.1}, {most:.1}) {:7.2}", 1000.0 / median);
+    Ok(())
+}
+
+/// Milliseconds that a snapshot of a full table takes, while one is being looked at.
+fn snapshots(capacity: usize) -> Result<(), TargetError> {
+    let (mut table, latest) = table(capacity);
+    let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
+    let mut times = (0..10)
+        .map(|second| {
+            let held = latest.get();
+            let packet = Packet { ns: ns + second * 1_000_000_000, ..packet(&[0; 60]) };
+            table.packet(&packet)?;
+            let begin = cpu();
+            table.counters(&[]);
+            let time = cpu() - begin;
+            drop(held);
+            Ok(time / 1e6)
+        })
+        .collect::<Result<Vec<_>, TargetError>>()?;
+    times.sort_by(f64::total_cmp);
+    let flows = latest.get().flows.len();
+    println!("snapshot of {flows} flows: {:.1} ms (at most {:.1})", times[5], times[9]);
+    Ok(())
+}
+
+fn table(capacity: usize) -> (Table, Latest) {
+    Table::new(Settings { capacity, ..Settings::default() })
+}
+
+#[derive(Debug)]
+struct Etherparse;
+
+impl Target for Etherparse {
+    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+        let _ = black_box(LaxSlicedPacket::from_ethernet(packet.data));
+        Ok(())
+    }
+
+    fn counters(&mut self, _statistics: &[pmdscope_capture::packet::Statistics]) {}
+
+    fn flush(&mut self) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn done(&mut self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> pmdscope_capture::target::Progress {
+        pmdscope_capture::target::Progress::default()
+    }
+
+    fn finish(&mut self) -> Result<(), TargetError> {
+        Ok(())
+    }
+}
+
+fn packet(data: &[u8]) -> Packet<'_> {
+    Packet {
+        interface: 0,
+        ns: 1_780_000_000_000_000_000,
+        data,
+        len: 64,
+        dir: DIR_RX,
+        queue: Some(0),
+        lcore: Some(1),
+        weight: 1,
+        dropped: 0,
+        id: 0,
+        comment: "",
+    }
+}
+
+/// Nanoseconds per packet, and the time of the last.
+fn feed(target: &mut dyn Target, flows: u64) -> Result<(f64, u64), TargetError> {
+    target.section(&Origin::default())?;
+    target.interface(&Interface {
+        name: "bench:0".to_owned(),
+        description: String::new(),
+        filter: String::new(),
+        comment: String::new(),
+        snaplen: 128,
+        linktype: ETHERNET,
+    })?;
+    let mut frames = vec![frame(); BURST];
+    let (mut time, mut ns, mut state) = (0.0, 1_780_000_000_000_000_000, 1_u64);
+    for _ in 0..PACKETS / BURST as u64 {
+        for frame in &mut frames {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let flow = if flows == u64::MAX { state >> 16 } else { (state >> 32) % flows };
+            frame[26..30].copy_from_slice(&(flow as u32).to_be_bytes());
+            frame[34..36].copy_from_slice(&((flow >> 32) as u16).to_be_bytes());
+        }
+        let begin = cpu();
+        for frame in &frames {
+            ns += 100;
+            target.packet(&Packet { ns, ..packet(frame) })?;
+        }
+        time += cpu() - begin;
+    }
+    Ok((time / PACKETS as f64, ns))
+}
+
+/// TCP with data, from 0.0.0.0 and port 0.
+fn frame() -> [u8; 60] {
+    let mut frame = [0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..18].copy_from_slice(&[0x45, 0, 0, 46]);
+    frame[22..24].copy_from_slice(&[64, 6]);
+    frame[30..34].copy_from_slice(&[10, 0, 0, 1]);
+    frame[36..38].copy_from_slice(&443_u16.to_be_bytes());
+    frame[46..50].copy_from_slice(&[0x50, 0x10, 1, 0]);
+    frame
+}
+
+fn cpu() -> f64 {
+    let now = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}

@@ -1,0 +1,312 @@
+use etherparse::{
+    EtherType, InternetSlice, IpNumber, LinkExtSlice, PacketBuilder, SlicedPacket, TransportSlice,
+    VlanId,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a valid packet is made of.
+#[derive(Clone, Debug)]
+struct Plan {
+    vlans: Vec<u16>,
+    v6: bool,
+    source: [u8; 16],
+    destination: [u8; 16],
+    ports: (u16, u16),
+    kind: u8,
+    flags: u8,
+    sequence: u32,
+    window: u16,
+    payload: Vec<u8>,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    (
+        prop::collection::vec(0_u16..4096, 0..3),
+        any::<(bool, [u8; 16], [u8; 16])>(),
+        any::<(u16, u16)>(),
+        0_u8..4,
+        any::<(u8, u32, u16)>(),
+        prop::collection::vec(any::<u8>(), 0..100),
+    )
+        .prop_map(|(vlans, (v6, source, destination), ports, kind, tcp, payload)| Plan {
+            vlans,
+            v6,
+            source,
+            destination,
+            // Random bytes are no tunnel.
+            ports: (ports.0, ports.1 & 0x0fff),
+            kind,
+            flags: tcp.0,
+            sequence: tcp.1,
+            window: tcp.2,
+            payload,
+        })
+}
+
+impl Plan {
+    fn frame(&self) -> Vec<u8> {
+        let vlan = |id: u16| VlanId::try_new(id).unwrap();
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let four = |bytes: [u8; 16]| [bytes[0], bytes[1], bytes[2], bytes[3]];
+        macro_rules! ip {
+            ($builder:expr) => {
+                if self.v6 {
+                    $builder.ipv6(self.source, self.destination, 64)
+                } else {
+                    $builder.ipv4(four(self.source), four(self.destination), 64)
+                }
+            };
+        }
+        let builder = match self.vlans[..] {
+            [] => ip!(ethernet),
+            [id] => ip!(ethernet.single_vlan(vlan(id))),
+            [outer, inner, ..] => ip!(ethernet.double_vlan(vlan(outer), vlan(inner))),
+        };
+        let mut frame = Vec::new();
+        let (payload, (source, destination)) = (&self.payload, self.ports);
+        match self.kind {
+            0 => {
+                let mut header =
+                    etherparse::TcpHeader::new(source, destination, self.sequence, self.window);
+                let bit = |at: u8| self.flags & (1 << at) != 0;
+                (header.fin, header.syn, header.rst, header.psh) = (bit(0), bit(1), bit(2), bit(3));
+                (header.ack, header.urg, header.ece, header.cwr) = (bit(4), bit(5), bit(6), bit(7));
+                builder.tcp_header(header).write(&mut frame, payload).unwrap();
+            }
+            1 => builder.udp(source, destination).write(&mut frame, payload).unwrap(),
+            2 if self.v6 => builder.icmpv6_echo_request(1, 2).write(&mut frame, payload).unwrap(),
+            2 => builder.icmpv4_echo_reply(1, 2).write(&mut frame, payload).unwrap(),
+            _ => builder.write(&mut frame, IpNumber(200), payload).unwrap(),
+        }
+        frame
+    }
+}
+
+/// What `etherparse` makes of a frame.
+fn oracle(frame: &[u8]) -> Layers {
+    let packet = SlicedPacket::from_ethernet(frame).unwrap();
+    let mut tags = Tags::default();
+    for extension in &packet.link_exts {
+        if let LinkExtSlice::Vlan(vlan) = extension {
+            tags.push(vlan.vlan_identifier().value());
+        }
+    }
+    let (v6, source, destination, protocol) = match packet.net.as_ref().unwrap() {
+        InternetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            let [source, destination] =
+                [header.source_addr(), header.destination_addr()].map(|addr| addr.to_bits().into());
+            (false, source, destination, ip.payload().ip_number.0)
+        }
+        InternetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            let [source, destination] =
+                [header.source_addr(), header.destination_addr()].map(|addr| addr.to_bits());
+            (true, source, destination, ip.payload().ip_number.0)
+        }
+        InternetSlice::Arp(_) => panic!("no such plan"),
+    };
+    let (mut ports, mut tcp, mut icmp) = ((0, 0), None, None);
+    match packet.transport {
+        Some(TransportSlice::Tcp(slice)) => {
+            ports = (slice.source_port(), slice.destination_port());
+            let (flags, sequence) = (slice.slice()[13], slice.sequence_number());
+            tcp = Some(Tcp { flags, sequence, window: slice.window_size() });
+        }
+        Some(TransportSlice::Udp(udp)) => ports = (udp.source_port(), udp.destination_port()),
+        Some(TransportSlice::Icmpv4(slice)) => icmp = Some(slice.type_u8()),
+        Some(TransportSlice::Icmpv6(slice)) => icmp = Some(slice.type_u8()),
+        Some(TransportSlice::Igmp(_)) | None => {}
+    }
+    let net = Net::Ip(Ip {
+        v6,
+        source,
+        destination,
+        protocol,
+        options: false,
+        fragment: Fragment::Whole,
+        source_port: ports.0,
+        destination_port: ports.1,
+        tcp,
+        icmp,
+    });
+    Layers { tags, tunnel: None, net }
+}
+
+fn addresses(layers: &Layers) -> Option<(u128, u128)> {
+    match layers.net {
+        Net::Ip(ip) => Some((ip.source, ip.destination)),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_etherparse(plan in plan()) {
+        let frame = plan.frame();
+        prop_assert_eq!(dissect(ETHERNET, &frame, true), oracle(&frame));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_missing_and_nothing_else_changes(plan in plan(), kept in 0_usize..200) {
+        let frame = plan.frame();
+        let (whole, cut) = (oracle(&frame), dissect(ETHERNET, &frame[..kept.min(frame.len())], true));
+        if let Net::Ip(ip) = cut.net {
+            let Net::Ip(all) = whole.net else { panic!("{whole:?}") };
+            prop_assert_eq!(addresses(&cut), addresses(&whole));
+            prop_assert_eq!(ip.protocol, all.protocol);
+            let ports = (ip.source_port, ip.destination_port);
+            prop_assert!(ports == (0, 0) || ports == (all.source_port, all.destination_port));
+            prop_assert!(ip.tcp.is_none() || ip.tcp == all.tcp);
+        } else {
+            prop_assert_eq!(cut.net, Net::Unreadable);
+        }
+    }
+
+    #[test]
+    fn garbage_is_taken_as_it_comes(
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        linktype in prop::sample::select(vec![ETHERNET, 101, 113, 276, 228, 229, 12, 147]),
+        inner: bool,
+    ) {
+        dissect(linktype, &data, inner);
+    }
+
+    #[test]
+    fn a_damaged_tunnel_is_taken_as_it_comes(
+        plan in plan(),
+        kind in 0_usize..4,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+    ) {
+        let mut frame = wrapped(kind, &wrapped(kind, &plan.frame()));
+        for (at, byte) in damage {
+            let at = at.index(frame.len());
+            frame[at] = byte;
+        }
+        let layers = dissect(ETHERNET, &frame, true);
+        prop_assert!(!matches!(layers.net, Net::Ip(ip) if ip.tcp.is_some() && ip.protocol != TCP));
+    }
+
+    #[test]
+    fn what_is_in_tunnels_counts_if_that_is_wanted(plan in plan(), kinds in prop::collection::vec(0_usize..4, 1..4)) {
+        let inside = plan.frame();
+        let frame = kinds.iter().fold(inside.clone(), |frame, kind| wrapped(*kind, &frame));
+        let outermost = [Tunnel::Vxlan(77), Tunnel::Geneve(78), Tunnel::Gre(79), Tunnel::Gre(0)];
+        let expected = Layers { tunnel: kinds.last().map(|kind| outermost[*kind]), ..oracle(&inside) };
+        prop_assert_eq!(dissect(ETHERNET, &frame, true), expected);
+        let outer = dissect(ETHERNET, &frame, false);
+        prop_assert_eq!(outer.tunnel, None);
+        prop_assert_eq!(addresses(&outer), Some((0x0a00_0001, 0x0a00_0002)));
+    }
+}
+
+/// A frame in VXLAN, GENEVE with options, GRE with all fields, and the least of GRE.
+fn wrapped(kind: usize, frame: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    let mut out = Vec::new();
+    let head: &[u8] = match kind {
+        0 => &[8, 0, 0, 0, 0, 0, 77, 0],
+        1 => &[1, 0, 0x65, 0x58, 0, 0, 78, 0, 1, 2, 3, 4],
+        2 => &[0xb0, 0, 0x65, 0x58, 0, 0, 0, 0, 0, 0, 0, 79, 0, 0, 0, 1],
+        _ => &[0, 0, 0x65, 0x58],
+    };
+    let payload = [head, frame].concat();
+    match kind {
+        0 => builder.udp(40000, 4789).write(&mut out, &payload).unwrap(),
+        1 => builder.udp(40000, 6081).write(&mut out, &payload).unwrap(),
+        _ => builder.write(&mut out, IpNumber(GRE), &payload).unwrap(),
+    }
+    out
+}
+
+fn ip_of(linktype: u16, data: &[u8]) -> Ip {
+    match dissect(linktype, data, true).net {
+        Net::Ip(ip) => ip,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn udp_v4() -> Vec<u8> {
+    let mut out = Vec::new();
+    let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    builder.udp(1000, 2000).write(&mut out, &[0; 8]).unwrap();
+    out
+}
+
+#[test]
+fn files_of_other_link_types_are_read() {
+    let ip = udp_v4();
+    let sll = [&[0; 14][..], &[8, 0], &ip].concat();
+    let sll2 = [&[8, 0][..], &[0; 18], &ip].concat();
+    for (linktype, data) in [(101, &ip), (228, &ip), (113, &sll), (276, &sll2)] {
+        assert_eq!(ip_of(linktype, data).destination_port, 2000, "{linktype}");
+    }
+    assert_eq!(dissect(147, &ip, true).net, Net::Unreadable);
+    assert_eq!(dissect(229, &ip, true).net, Net::Unreadable);
+}
+
+#[test]
+fn only_the_first_fragment_has_ports() {
+    for (place, fragment, port) in [
+        ([0x40, 0], Fragment::Whole, 2000),
+        ([0x20, 0], Fragment::First, 2000),
+        ([0, 100], Fragment::Later, 0),
+    ] {
+        let mut data = udp_v4();
+        data[6..8].copy_from_slice(&place);
+        let ip = ip_of(101, &data);
+        assert_eq!((ip.fragment, ip.destination_port, ip.protocol), (fragment, port, UDP));
+    }
+}
+
+/// IPv6 with these extensions in front of UDP.
+fn extended(first: u8, extensions: &[u8]) -> Vec<u8> {
+    let udp = [3, 232, 7, 208, 0, 8, 0, 0];
+    let mut head = [0; 40];
+    head[0] = 0x60;
+    head[5] = (extensions.len() + udp.len()) as u8;
+    head[6] = first;
+    [&head[..], extensions, &udp].concat()
+}
+
+#[test]
+fn extensions_of_ipv6_are_passed_over() {
+    // Hop by hop, routing, destination options, authentication.
+    let mut all = vec![43, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0, 51, 1];
+    all.extend([0; 14]);
+    all.extend([UDP, 2]);
+    all.extend([0; 14]);
+    let ip = ip_of(101, &extended(0, &all));
+    assert_eq!((ip.protocol, ip.source_port, ip.destination_port), (UDP, 1000, 2000));
+    for (place, fragment, port) in [
+        ([0, 0], Fragment::Whole, 2000),
+        ([0, 1], Fragment::First, 2000),
+        ([1, 0], Fragment::Later, 0),
+    ] {
+        let ip = ip_of(101, &extended(44, &[UDP, 0, place[0], place[1], 0, 0, 0, 9]));
+        assert_eq!((ip.fragment, ip.protocol, ip.destination_port), (fragment, UDP, port));
+    }
+    // Cut off within them: the addresses are there, the protocol is that of what is missing.
+    let ip = ip_of(101, &extended(0, &all)[..44]);
+    assert_eq!((ip.protocol, ip.destination_port), (0, 0));
+}
+
+#[test]
+fn labels_of_mpls_are_passed_over() {
+    let ethernet = |payload: &[u8]| [&[0; 12][..], &[0x88, 0x47], payload].concat();
+    let frame = ethernet(&[&[0, 1, 0x00, 64, 0, 2, 0x01, 64][..], &udp_v4()].concat());
+    assert_eq!(ip_of(ETHERNET, &frame).destination_port, 2000);
+    let pseudowire = ethernet(&[0, 2, 0x01, 64, 0, 0, 0, 0, 1, 2, 3]);
+    assert_eq!(dissect(ETHERNET, &pseudowire, true).net, Net::Other(0x8847));
+}
+
+#[test]
+fn padding_is_no_header() {
+    let mut frame = [&[0; 12][..], &EtherType::IPV4.0.to_be_bytes(), &udp_v4()[..20]].concat();
+    frame[16..18].copy_from_slice(&20_u16.to_be_bytes());
+    frame.resize(60, 7);
+    let Net::Ip(ip) = dissect(ETHERNET, &frame, true).net else { panic!("no IP") };
+    assert_eq!((ip.source_port, ip.destination_port), (0, 0));
+}
