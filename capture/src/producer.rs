@@ -52,9 +52,16 @@ impl Producer {
         header.extend(size.to_ne_bytes());
         header.extend((RECORD_SIZE as u16).to_ne_bytes());
         header.extend(lcore.to_ne_bytes());
-        header.extend(FEATURE_GAPS.to_ne_bytes());
+        header.extend((FEATURE_GAPS | FEATURE_RESAMPLE).to_ne_bytes());
         header.extend(MAX_SNAPLEN.to_ne_bytes());
         ring.poke(0, &header);
+        ring
+    }
+
+    /// As [`Producer::new`], of a library that cannot be told to sample otherwise.
+    pub(crate) fn old(size: u32, lcore: u16) -> Self {
+        let ring = Self::new(size, lcore);
+        ring.poke(16, &FEATURE_GAPS.to_ne_bytes());
         ring
     }
 
@@ -107,15 +114,38 @@ impl Producer {
         self.push_raw(Record { size, kind: RECORD_PACKET, caplen, len, ..record }, payload)
     }
 
+    /// Writes a marker of the sampling and publishes it; false when there is no room.
+    pub(crate) fn resample(&mut self, sample: u32) -> bool {
+        let size = RECORD_SIZE as u32;
+        let marker = Record { size, kind: RECORD_SAMPLE, len: sample, ..Record::default() };
+        let fits = self.reserve(size);
+        if fits {
+            self.write(&encode(&marker, &[]));
+            self.publish();
+        }
+        fits
+    }
+
     /// As [`Producer::push`], for a record that is complete but for its gap.
     pub(crate) fn push_raw(&mut self, record: Record, payload: &[u8]) -> bool {
-        let size = u64::from(record.size);
-        let left = self.size - self.head % self.size;
-        let pad = if size > left { left } else { 0 };
-        if self.head + pad + size - self.tail() > self.size {
+        if !self.reserve(record.size) {
             self.gap += 1;
             self.word(DROPPED).fetch_add(1, Ordering::Relaxed);
             self.word(PORT_DROPPED + 8 * usize::from(record.port)).fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let gap = std::mem::take(&mut self.gap);
+        self.write(&encode(&Record { gap, ..record }, payload));
+        self.word(RECORDS).fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Room for a contiguous record behind head, where there is.
+    fn reserve(&mut self, size: u32) -> bool {
+        let size = u64::from(size);
+        let left = self.size - self.head % self.size;
+        let pad = if size > left { left } else { 0 };
+        if self.head + pad + size - self.tail() > self.size {
             return false;
         }
         if pad > 0 {
@@ -124,9 +154,6 @@ impl Producer {
             self.write(&[&(pad as u32).to_ne_bytes()[..], &filler[4..8]].concat());
             self.head += pad - 8;
         }
-        let gap = std::mem::take(&mut self.gap);
-        self.write(&encode(&Record { gap, ..record }, payload));
-        self.word(RECORDS).fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -188,6 +215,13 @@ impl Peer {
             Err(Errno::PIPE) => {} // A consumer may go at any time.
             sent => assert!(sent.is_ok(), "{sent:?}"),
         }
+    }
+
+    /// The next thing that the consumer says; `None` once it has gone.
+    pub(crate) fn receive(&self) -> Option<Vec<u8>> {
+        let mut bytes = [0; 8192];
+        let (len, _) = rustix::net::recv(&self.0, &mut bytes, RecvFlags::empty()).ok()?;
+        (len > 0).then(|| bytes[..len].to_vec())
     }
 
     pub(crate) fn send_ring(&self, ring: &Producer) {

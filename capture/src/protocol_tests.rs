@@ -77,11 +77,27 @@ impl Producer {
         true
     }
 
-    /// The tail is accepted, records are written, the counters are stored, the head is published.
-    fn burst(&mut self, ring: &Shared, records: &[(u64, u64)]) {
+    fn accept_tail(&mut self, ring: &Shared) {
         let tail = ring.tail.load(Ordering::Acquire);
         assert!(tail >= self.tail && tail <= self.head, "a tail that breaks the rules");
         self.tail = tail;
+    }
+
+    /// One record is written and published; false when there is no room.
+    fn mark(&mut self, ring: &Shared, value: u64) -> bool {
+        self.accept_tail(ring);
+        let mut head = self.head;
+        let fits = self.write(ring, &mut head, value, 1);
+        if fits {
+            self.head = head;
+            ring.head.store(self.head, Ordering::Release);
+        }
+        fits
+    }
+
+    /// The tail is accepted, records are written, the counters are stored, the head is published.
+    fn burst(&mut self, ring: &Shared, records: &[(u64, u64)]) {
+        self.accept_tail(ring);
         let mut head = self.head;
         for (id, units) in records {
             if !self.write(ring, &mut head, *id, *units) {
@@ -161,6 +177,53 @@ fn arrive(most: usize) {
         while seen.read(&ring, &mut cursor, most) {}
         let dropped = ring.dropped.load(Ordering::Relaxed);
         assert_eq!(seen.ids.len() as u64 + dropped, 7, "{:?}", seen.ids);
+    });
+}
+
+/// A unit that tells the sampling of those behind it.
+const MARK: u64 = 1 << 32;
+
+#[test]
+fn packets_stand_behind_the_marker_of_their_sampling_under_loom() {
+    loom::model(|| {
+        let ring = Shared::new();
+        let wanted = Arc::new(AtomicU32::new(1));
+        let producer = thread::spawn({
+            let (ring, wanted) = (Arc::clone(&ring), Arc::clone(&wanted));
+            move || {
+                let mut producer = Producer { head: 0, tail: 0, dropped: 0 };
+                let mut sample = 1;
+                for _ in 0..3 {
+                    let now = u64::from(wanted.load(Ordering::Relaxed));
+                    if now != sample && producer.mark(&ring, MARK + now) {
+                        sample = now;
+                    }
+                    // A packet is its sampling.
+                    producer.burst(&ring, &[(sample, 1), (sample, 1)]);
+                }
+                producer.head / UNIT
+            }
+        });
+        let mut cursor = Cursor::new(&ring.tail, SIZE as u32, UNIT as u32);
+        let (mut units, mut sample) = (0, 1);
+        let mut read = || {
+            let copy = |offset: usize, len: usize| {
+                let first = offset / UNIT as usize;
+                for unit in first..first + len / UNIT as usize {
+                    match ring.get(unit) {
+                        mark if mark >= MARK => sample = mark - MARK,
+                        packet => assert_eq!(packet, sample),
+                    }
+                    units += 1;
+                }
+            };
+            cursor.read(&ring.head, &ring.tail, usize::MAX, copy).unwrap().0 > 0
+        };
+        wanted.store(2, Ordering::Relaxed);
+        read();
+        let written = producer.join().unwrap();
+        while read() {}
+        assert_eq!(units, written);
     });
 }
 

@@ -269,6 +269,33 @@ pub(crate) mod tests {
         assert_eq!(read_all(&mut records), Ok(vec![hello.clone(), hello]));
     }
 
+    fn marker(sample: u32) -> Vec<u8> {
+        let size = RECORD_SIZE as u32;
+        encode(&Record { size, kind: RECORD_SAMPLE, len: sample, ..Record::default() }, &[])
+    }
+
+    #[test]
+    fn a_packet_has_the_weight_of_the_marker_before_it() {
+        let mut records = Records::sampled(0, RING, 1500, 5);
+        records.input().extend([packet(1, b"a").1, marker(64), packet(2, b"b").1].concat());
+        records.input().extend([marker(7), marker(0), packet(3, b"c").1, marker(9)].concat());
+        let mut weights = Vec::new();
+        while let Some(record) = records.peek().unwrap() {
+            weights.push((record.tsc, records.weight()));
+            records.skip(record.size);
+        }
+        assert_eq!(weights, [(1, 5), (2, 64), (3, 1)]);
+        assert_eq!(records.weight(), 9);
+        assert_eq!(Records::sampled(0, RING, 1500, 0).weight(), 1);
+    }
+
+    #[test]
+    fn lost_mbufs_stand_for_themselves() {
+        let mut records = Records::of_leaks(0, RING, 1500);
+        records.input().extend(marker(64));
+        assert_eq!((records.peek(), records.weight()), (Ok(None), 1));
+    }
+
     #[test]
     fn a_record_across_the_end_of_the_ring_is_refused() {
         let mut records = Records::new(u64::from(RING) - 32, RING, 1500);
@@ -347,6 +374,42 @@ pub(crate) mod tests {
             }
             found.extend(read_all(&mut records).unwrap().into_iter().map(|(_, payload)| payload));
             prop_assert_eq!(found, payloads);
+        }
+
+        #[test]
+        fn weights_follow_markers_whatever_the_batches(
+            written in proptest::collection::vec(
+                (proptest::option::of(any::<u32>()), proptest::collection::vec(any::<u8>(), 0..80)),
+                0..60),
+            initial in any::<u32>(),
+            reads in proptest::collection::vec(1usize..20, 1..20),
+        ) {
+            let mut bytes = Vec::new();
+            let mut expected = Vec::new();
+            let mut sample = initial;
+            for (change, payload) in written {
+                if let Some(change) = change {
+                    bytes.extend(marker(change));
+                    sample = change;
+                }
+                bytes.extend(packet(1, &payload).1);
+                expected.push((payload, sample.max(1)));
+            }
+            let mut records = Records::sampled(0, RING, 1500, initial);
+            let mut rest = &bytes[..];
+            let mut found = Vec::new();
+            let mut reads = reads.into_iter().cycle();
+            while let Some(read) = reads.next().filter(|_| !rest.is_empty()) {
+                let (now, later) = rest.split_at((read * RING_ALIGN as usize).min(rest.len()));
+                records.input().extend(now);
+                records.set_left(later.len());
+                while let Some(record) = records.peek().unwrap() {
+                    found.push((records.payload(&record).to_vec(), records.weight()));
+                    records.skip(record.size);
+                }
+                rest = later;
+            }
+            prop_assert_eq!(found, expected);
         }
 
         #[test]

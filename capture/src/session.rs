@@ -324,6 +324,58 @@ mod tests {
         assert!(matches!(event, Err(SessionError::Protocol(_))));
     }
 
+    /// A session that was handed these rings, and the app's end of it.
+    fn handed(rings: &[Producer]) -> (Session, Peer) {
+        let mut kept = None;
+        let mut session = open_with(|peer| {
+            peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
+            kept = Some(peer);
+        })
+        .unwrap();
+        let peer = kept.unwrap();
+        for ring in rings {
+            peer.send_ring(ring);
+            assert!(matches!(session.next_event(), Ok(Some(Event::Ring(_)))));
+        }
+        (session, peer)
+    }
+
+    #[test]
+    fn a_change_of_the_sampling_is_one_datagram() {
+        let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::new(RING_MIN_SIZE, 1)];
+        let (mut session, peer) = handed(&rings);
+        assert_eq!(session.resamples(), Some(true));
+        assert!(session.resample(4096).unwrap());
+        let change = Change { kind: TEE_SAMPLE, value: 4096 };
+        assert_eq!(peer.receive(), Some(change.encode().to_vec()));
+    }
+
+    #[test]
+    fn only_rings_tell_whether_the_sampling_can_change() {
+        let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::old(RING_MIN_SIZE, 1)];
+        for (rings, resamples) in [(&rings[..], Some(false)), (&rings[..0], None)] {
+            let (mut session, peer) = handed(rings);
+            assert_eq!(session.resamples(), resamples);
+            assert!(!session.resample(2).unwrap());
+            drop(session);
+            assert_eq!(peer.receive(), None);
+        }
+    }
+
+    #[test]
+    fn an_app_that_does_not_listen_is_not_waited_for() {
+        let (mut session, peer) = handed(&[Producer::new(RING_MIN_SIZE, 0)]);
+        let sent = (0..100_000).take_while(|_| session.resample(2).unwrap()).count();
+        assert!(sent > 0 && sent < 100_000, "{sent}");
+        for _ in 0..sent {
+            assert!(peer.receive().is_some());
+        }
+        assert!(session.resample(3).unwrap());
+        drop(peer);
+        assert!(!session.resample(4).unwrap());
+        assert!(matches!(session.next_event(), Ok(Some(Event::Gone))));
+    }
+
     #[test]
     fn silence_is_no_event_and_close_is_the_end() {
         assert!(matches!(event_after(|_| ()), Ok(None)));

@@ -44,3 +44,7 @@ impl Pump {
         fixed.map(|app| app.source.app.clone()).collect()
     }
 }
+
+#[cfg(test)]
+#[path = "sampling_tests.rs"]
+mod tests;

@@ -16,9 +16,9 @@ const RAW_BASE: u64 = 1_000_000_000;
 const WALL_BASE: u64 = 1_780_000_000_000_000_000;
 
 /// An app with a model of its own clock: TSC 0 is one second of raw time.
-struct App {
-    dir: tempfile::TempDir,
-    rings: Vec<Producer>,
+pub(super) struct App {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) rings: Vec<Producer>,
 }
 
 /// The TSC of a moment, milliseconds after the app's start.
@@ -31,7 +31,7 @@ fn second() -> Anchor {
 }
 
 impl App {
-    fn new(lcores: u16) -> Self {
+    pub(super) fn new(lcores: u16) -> Self {
         let first = Anchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE };
         let rings =
             (0..lcores).map(|lcore| Producer::new(RING_MIN_SIZE, lcore)).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ impl App {
 }
 
 /// Takes one consumer and hands it these rings.
-fn serve(listener: &Listener, rings: &[(&File, &File)]) -> Peer {
+pub(super) fn serve(listener: &Listener, rings: &[(&File, &File)]) -> Peer {
     let (peer, _) = listener.accept();
     peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
     for (data, tail) in rings {
@@ -78,14 +78,14 @@ fn serve(listener: &Listener, rings: &[(&File, &File)]) -> Peer {
     peer
 }
 
-fn open(path: &Path) -> Option<(Vec<Port>, Session)> {
+pub(super) fn open(path: &Path) -> Option<(Vec<Port>, Session)> {
     let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
     let request = Request { selects, ..Request::default() };
     let session = Session::open(path, &request, Duration::from_secs(5)).ok()?;
     Some((vec![Port { id: 0, device: "net_model0".into(), selected: true }], session))
 }
 
-fn record(port: u16, dir: u8, ms: u64) -> Record {
+pub(super) fn record(port: u16, dir: u8, ms: u64) -> Record {
     Record { port, dir, queue: 2, tsc: tsc(ms), ..Record::default() }
 }
 
