@@ -18,6 +18,7 @@
 #include <rte_version.h>
 
 #include "app.h"
+#include "app_memory.h"
 
 #define MP_SOCKET "mp_socket_"
 
@@ -110,6 +111,26 @@ check_config(const struct app *app, struct verdict *verdict)
 	return check_version(&head, verdict);
 }
 
+/* Files of hugepages that are gone cannot be mapped by another process. */
+static int
+check_hugepages(const struct app *app, struct verdict *verdict)
+{
+	FILE *maps = app_memory_maps(app->pid);
+	char file[NAME_MAX + 8];
+	bool deleted = false;
+	struct mapping m;
+
+	snprintf(file, sizeof(file), "/%.*smap_", NAME_MAX, app->file_prefix);
+	while (maps != NULL && !deleted && app_memory_next(maps, &m))
+		deleted = strstr(m.path, file) != NULL && strstr(m.path, " (deleted)") != NULL;
+	if (maps != NULL)
+		fclose(maps);
+	if (!deleted)
+		return 0;
+	return verdict_set(verdict, ENOTSUP,
+			"its memory cannot be mapped: restart the app without --huge-unlink=always");
+}
+
 int
 app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *verdict)
 {
@@ -125,7 +146,7 @@ app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *ve
 	if (access(path, R_OK) < 0)
 		return verdict_set(verdict, errno,
 				"its memory is not shared: restart the app without --no-huge");
-	return 0;
+	return check_hugepages(app, verdict);
 }
 
 bool

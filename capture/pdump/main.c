@@ -43,6 +43,16 @@
 /* How often to look whether a worker makes progress. */
 #define WATCH_MS 1000
 
+/* The one that a SIGTERM is for. */
+static volatile pid_t worker_pid;
+
+static void
+pass_on(int sig)
+{
+	if (worker_pid > 0)
+		kill(worker_pid, sig);
+}
+
 /* Too large for a stack. */
 static struct pmdscope_tee_spec the_spec;
 
@@ -168,9 +178,9 @@ watch(const struct worker *w, pid_t pid, int *status)
  * the pipe hangs up when this process dies, however that may be.
  */
 static int
-run_worker(struct worker *w, int (*run)(const struct worker *))
+run_worker(struct worker *w, const char *path, int (*run)(const struct worker *))
 {
-	int status, watchdog[2];
+	int status, ret, watchdog[2];
 	pid_t pid;
 
 	if (pipe(watchdog) < 0)
@@ -180,11 +190,18 @@ run_worker(struct worker *w, int (*run)(const struct worker *))
 	if (pid == 0) {
 		close(watchdog[1]);
 		w->watchdog = watchdog[0];
-		_exit(run(w));
+		ret = run(w);
+		/* The watchdog may be dead by now. */
+		if (ret != WORKER_ABANDONED)
+			unlink(path);
+		app_sweep(w->app, getpid());
+		_exit(ret);
 	}
+	worker_pid = pid;
 	close(watchdog[0]);
 	if (pid > 0)
 		watch(w, pid, &status);
+	worker_pid = 0;
 	close(watchdog[1]);
 	if (pid < 0)
 		return -1;
@@ -203,7 +220,7 @@ recover(struct worker *w, struct state_file *file)
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
 		release_orphans(w, 0, w->state->phase == STATE_CRITICAL);
-		ret = run_worker(w, worker_recover);
+		ret = run_worker(w, file->path, worker_recover);
 	}
 	if (ret == WORKER_DONE || !app_alive(w->app)) {
 		state_remove(file);
@@ -257,7 +274,7 @@ capture(const struct options *options, struct verdict *verdict)
 		state_remove(&file);
 		return -1;
 	}
-	ret = run_worker(&w, worker_capture);
+	ret = run_worker(&w, file.path, worker_capture);
 	if (ret < 0)
 		clean_up(&w, &file);
 	else if (ret == WORKER_ABANDONED)
@@ -270,6 +287,7 @@ capture(const struct options *options, struct verdict *verdict)
 int
 main(int argc, char **argv)
 {
+	const struct sigaction action = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
 	struct verdict verdict = { 0 };
 	struct options options;
 	char why[256];
@@ -284,9 +302,11 @@ main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
-	/* A terminal's ^C is for the consumer, which ends us by closing its socket. */
+	sigaction(SIGTERM, &action, NULL);
+	/* A terminal's ^C and ^Z are for the consumer, which ends us by closing its socket. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGTSTP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	ret = capture(&options, &verdict);
 	if (ret < 0) {
