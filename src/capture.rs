@@ -21,6 +21,7 @@ use pmdscope_capture::filter;
 
 use self::args::Command;
 pub(crate) use self::args::{Args, DEFAULT_RING_SIZE, Direction, explain, parse_bytes};
+pub(crate) use self::offline::plain;
 pub(crate) use self::signals::{control, is_ignored};
 pub(crate) use self::status::Line;
 use crate::output;

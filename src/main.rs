@@ -9,6 +9,7 @@ mod export;
 mod extcap;
 mod leaks;
 mod ls;
+mod netstat;
 mod output;
 mod record;
 mod sandbox;
@@ -53,6 +54,7 @@ enum Command {
     Export(export::Args),
     Record(record::Args),
     Capture(Box<capture::Args>),
+    Netstat(Box<netstat::Args>),
     Completions(completions::Args),
     #[command(hide = true)]
     Sandbox(sandbox::Args),
@@ -112,6 +114,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Export(args) => export::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Capture(args) => capture::run(&args),
+        Command::Netstat(args) => netstat::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),
     }

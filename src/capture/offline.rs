@@ -63,7 +63,7 @@ fn started(names: &[String], interface: Option<&Interface>) {
 }
 
 /// The error within, by whose kind the exit code goes.
-fn plain(failure: Failure) -> anyhow::Error {
+pub(crate) fn plain(failure: Failure) -> anyhow::Error {
     match failure {
         Failure::Read(error) => error.into(),
         Failure::Filter(error) => error.into(),

@@ -17,6 +17,7 @@ use crate::duration;
 pub(super) struct Ipfix {
     /// Send conversations to this IPFIX collector, over UDP, until stopped; repeat for several
     #[arg(long = "ipfix", value_name = "HOST:PORT")]
+    #[arg(conflicts_with_all = ["interface_counters", "replay"])]
     collectors: Vec<Collector>,
 
     /// Tell of a conversation that goes on after so long, and again after as long

@@ -1,0 +1,346 @@
+//! The command line of `pmdscope netstat`.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use pmdscope_capture::flow::table::{CAPACITY, Settings};
+
+use super::ipfix::{Export, Ipfix};
+use super::picked::Picked;
+use crate::capture::Direction;
+use crate::session::AppArg;
+use crate::source::{AtArg, ReplayArg};
+use crate::tap::attach::AttachArgs;
+use crate::{Usage, duration};
+
+/// How long packets are counted where nothing else is said.
+const WATCH: Duration = Duration::from_secs(2);
+/// Time between two reports of `-c`.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Rows where nothing else is said.
+pub(super) const ROWS: usize = 50;
+/// Most conversations that may be asked for: some GiB of memory.
+const MOST_FLOWS: u64 = 1 << 24;
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Conversations,
+    Interfaces,
+    Statistics,
+    Queues,
+    Listen,
+}
+
+/// Order of conversations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sort {
+    /// All bytes
+    Bytes,
+    /// All packets
+    Packets,
+    /// Received bytes
+    Rx,
+    /// Sent bytes
+    Tx,
+    /// Bits per second
+    Rate,
+    /// Oldest first
+    Age,
+    /// Silent for the shortest time first
+    Last,
+    /// Local address and port
+    Local,
+    /// Remote address and port
+    Remote,
+    /// Protocol
+    Proto,
+    /// State of TCP
+    State,
+}
+
+/// Which packets are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sampling {
+    /// As many as the budget allows.
+    Auto,
+    /// One in so many.
+    Fixed(NonZeroU32),
+}
+
+impl FromStr for Sampling {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse().map(Self::Fixed).map_err(|_| "not auto, nor a number above 0")
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pmdscope netstat                        conversations of two seconds, most bytes first
+  pmdscope netstat -a fwd -c              one app, again every second, until ^C
+  pmdscope netstat --for 30s --sort rate -N 10 udp port 53
+                                          a filter, as in pcap-filter(7), is the last word
+  pmdscope netstat --sample 1 --json      every packet, for programs
+  pmdscope netstat -i                     counters of all ports, from DPDK
+  pmdscope netstat --queues --on fwd:0    is RSS balanced, and which flows make the hot queue
+  pmdscope netstat -l                     local ports that receive
+  pmdscope netstat -s                     packets by protocol
+  pmdscope netstat -r dump.pcapng.zst     conversations of a capture file
+  pmdscope netstat --queues --replay incident.jsonl.zst --at -90s
+
+JSON: one document, or with -c one line per interval: {\"schema\":1, \"view\", \"begin_ns\", \"now_ns\",
+\"sample\", \"total\":{\"packets\",\"bytes\",\"standard_error\"}, \"lost\", ...} and by view \"flows\",
+\"listeners\", \"protocols\", \"queues\", \"interfaces\". What is not known is null. docs/netstat.md has
+every field.
+
+Signals: INT, TERM and HUP end in order, with what was counted until then; the second ends at once.
+
+Exit codes: 0 shown, 1 failed or no app hands out packets, 2 wrong usage.";
+
+/// Show conversations, interfaces and queues of DPDK apps, as netstat and ss do for the kernel
+///
+/// Packets are looked at for a while, or taken from files. Where there are many, one in N is: numbers
+/// are estimates then, and their standard error is shown. The apps go on as before.
+#[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // Switches of a command line.
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Filter of packets, as in pcap-filter(7); words are joined with spaces
+    #[arg(value_name = "EXPRESSION")]
+    filter: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) app: AppArg,
+
+    /// Only this port of an app, by number or device name, or one of its queues; repeat for several
+    #[arg(long = "on", value_name = "PREFIX:PORT[:QUEUE]")]
+    pub(super) interfaces: Vec<String>,
+
+    /// Take packets from this file instead of apps, or from standard input for -; repeat for several.
+    /// pcap and pcapng, also in gzip or Zstandard
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+          conflicts_with_all = ["app", "interfaces", "seconds", "continuous", "sample", "replay"])]
+    pub(super) read: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) replay: ReplayArg,
+
+    #[command(flatten)]
+    pub(super) at: AtArg,
+
+    /// Counters of ports
+    #[arg(short, long = "interfaces", group = "view", help_heading = "Views")]
+    interface_counters: bool,
+
+    /// Packets by protocol, and counters of ports
+    #[arg(short, long, group = "view", help_heading = "Views")]
+    statistics: bool,
+
+    /// Packets by queue, and the conversations that make a queue hot. Of receive queues; with -Q out
+    /// of transmit queues
+    #[arg(long, group = "view", help_heading = "Views")]
+    queues: bool,
+
+    /// Local ports that receive: of TCP those that answer, of UDP and SCTP those that were sent to
+    #[arg(short, long, group = "view", help_heading = "Views")]
+    listen: bool,
+
+    /// Look for so long: 2s, 500ms, 1m; seconds without a unit [default: 2s]
+    #[arg(long = "for", value_name = "TIME", value_parser = watch, conflicts_with = "continuous")]
+    seconds: Option<Duration>,
+
+    /// Show again and again, with counts since the begin and rates of the last second
+    #[arg(short, long, conflicts_with = "replay")]
+    pub(super) continuous: bool,
+
+    /// Time between two reports of -c, 1s to 1h [default: 1s]
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = interval, requires = "continuous")]
+    interval: Option<Duration>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Order of conversations
+    #[arg(long, value_enum, value_name = "KEY", default_value_t = Sort::Bytes,
+          help_heading = "Rows")]
+    pub(super) sort: Sort,
+
+    /// The other way round
+    #[arg(long, help_heading = "Rows")]
+    pub(super) reverse: bool,
+
+    /// Most rows; 50 without, or with -c what the terminal has
+    #[arg(short = 'N', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+          help_heading = "Rows")]
+    top: Option<u32>,
+
+    /// All rows
+    #[arg(long, conflicts_with = "top", help_heading = "Rows")]
+    pub(super) all: bool,
+
+    /// Addresses as numbers, as is always done here
+    #[arg(short, long, help_heading = "Rows")]
+    numeric: bool,
+
+    #[command(flatten)]
+    pub(super) picked: Picked,
+
+    /// Packets received by the app, sent, or both. Of a file, those whose direction it tells
+    #[arg(short = 'Q', long, value_enum, value_name = "DIRECTION", help_heading = "Packets")]
+    direction: Option<Direction>,
+
+    /// Look at one packet in N; `auto` keeps to --cpu-budget, 1 is all
+    #[arg(long, value_name = "auto|N", default_value = "auto", help_heading = "Packets")]
+    pub(super) sample: Sampling,
+
+    /// Most of a core that counting may take
+    #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = share,
+          help_heading = "Packets")]
+    pub(super) cpu_budget: f64,
+
+    /// Most conversations to keep; beyond, those with few packets give way and are counted as other
+    #[arg(long, value_name = "N", default_value_t = CAPACITY as u64,
+          value_parser = clap::value_parser!(u64).range(64..=MOST_FLOWS), help_heading = "Packets")]
+    flows: u64,
+
+    /// Count tunnels (VXLAN, GENEVE, GRE), and not what is in them
+    #[arg(long, help_heading = "Packets")]
+    pub(super) outer: bool,
+
+    #[command(flatten, next_help_heading = "Packets")]
+    pub(super) attach: AttachArgs,
+
+    #[command(flatten)]
+    pub(super) ipfix: Ipfix,
+}
+
+impl Args {
+    /// Refuses what makes sense one by one, but not together.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        let counters_only = self.view() == View::Interfaces;
+        let about_packets = !self.interfaces.is_empty() || !self.filter.is_empty();
+        if self.reads_files() && counters_only {
+            return Err(Usage(
+                "-i shows counters of ports, and files have packets only: leave out -r",
+            ));
+        }
+        if counters_only && about_packets {
+            return Err(Usage(
+                "-i shows counters, which know no filter and no queues: leave them out; -a names an app",
+            ));
+        }
+        if self.replays() && !matches!(self.view(), View::Interfaces | View::Queues) {
+            return Err(Usage(
+                "a recording has counters and no packets: --replay goes with -i or --queues; \
+                 -r reads captured packets",
+            ));
+        }
+        if self.replays() && about_packets {
+            return Err(Usage(
+                "a recording has no packets to choose from: leave out --on and the filter",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What to show.
+    pub(super) fn view(&self) -> View {
+        match self {
+            Self { interface_counters: true, .. } => View::Interfaces,
+            Self { statistics: true, .. } => View::Statistics,
+            Self { queues: true, .. } => View::Queues,
+            Self { listen: true, .. } => View::Listen,
+            _ => View::Conversations,
+        }
+    }
+
+    /// Packets come from files.
+    pub(super) fn reads_files(&self) -> bool {
+        !self.read.is_empty()
+    }
+
+    /// Counters come from a recording.
+    pub(super) fn replays(&self) -> bool {
+        self.replay.replay.is_some()
+    }
+
+    /// The filter expression.
+    pub(super) fn expression(&self) -> String {
+        self.filter.join(" ")
+    }
+
+    /// How long to look; `None` until stopped, as an export does where nothing else is said.
+    pub(super) fn watch(&self, exports: bool) -> Option<Duration> {
+        self.seconds.or((!self.continuous && !exports).then_some(WATCH))
+    }
+
+    /// Time between two reports.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval.unwrap_or(INTERVAL)
+    }
+
+    /// Most rows that were asked for.
+    pub(super) fn rows(&self) -> Option<usize> {
+        self.top.and_then(|top| usize::try_from(top).ok())
+    }
+
+    /// How to count.
+    pub(super) fn table(&self, export: Option<Export>) -> Settings {
+        let settings = Settings {
+            capacity: usize::try_from(self.flows).unwrap_or(CAPACITY),
+            inner: !self.outer,
+            ..Settings::default()
+        };
+        match export {
+            None => settings,
+            Some(Export { listener, idle, active, .. }) => Settings {
+                listener: Some(listener),
+                idle: Some(idle),
+                active: Some(active),
+                ..settings
+            },
+        }
+    }
+
+    /// Packets to look at: RSS is about received ones.
+    pub(super) fn direction(&self) -> Direction {
+        let usual = if self.queues { Direction::In } else { Direction::Inout };
+        self.direction.unwrap_or(usual)
+    }
+}
+
+/// Reads a time; a number alone is one of seconds.
+fn time(text: &str) -> Option<Duration> {
+    duration::parse(text).or_else(|| duration::parse(&format!("{text}s")))
+}
+
+fn watch(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
+    let time = time(text).filter(|time| range.contains(time));
+    time.ok_or_else(|| "not a time from 100ms to 7d, such as 2s, 500ms or 1m".to_owned())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = time(text).filter(|time| range.contains(time));
+    time.ok_or_else(|| "not a time from 1s to 1h".to_owned())
+}
+
+/// Reads a share in percent.
+fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let percent = percent.filter(|percent| (1.0..=100.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "not a share from 1% to 100%".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

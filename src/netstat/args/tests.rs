@@ -1,0 +1,90 @@
+use super::*;
+use crate::netstat::fixture::{args, parse};
+
+#[test]
+fn views_exclude_each_other() {
+    for (words, view) in [
+        ("", View::Conversations),
+        ("-i", View::Interfaces),
+        ("--interfaces", View::Interfaces),
+        ("-s", View::Statistics),
+        ("--queues", View::Queues),
+        ("-l", View::Listen),
+        ("--listen -n", View::Listen),
+    ] {
+        assert_eq!(args(words).view(), view, "{words}");
+    }
+    assert!(parse("-i -s").is_err() && parse("--queues -l").is_err());
+}
+
+#[test]
+fn times_have_units_or_are_seconds() {
+    assert_eq!(args("--for 500ms").watch(false), Some(Duration::from_millis(500)));
+    assert_eq!(args("--for 3").watch(true), Some(Duration::from_secs(3)));
+    assert_eq!((args("").watch(false), args("").watch(true)), (Some(WATCH), None));
+    assert_eq!((args("-c").watch(false), args("-c").interval()), (None, INTERVAL));
+    assert_eq!(args("-c -I 5").interval(), Duration::from_secs(5));
+}
+
+#[test]
+fn sampling_and_budget() {
+    assert_eq!(args("").sample, Sampling::Auto);
+    assert_eq!(args("--sample 64").sample, Sampling::Fixed(NonZeroU32::new(64).unwrap()));
+    assert!((args("--cpu-budget 10%").cpu_budget - 0.1).abs() < 1e-9);
+    assert!((args("--cpu-budget 50").cpu_budget - 0.5).abs() < 1e-9);
+    let table = args("--flows 1000 --outer").table(None);
+    assert_eq!((table.capacity, table.inner, table.idle), (1000, false, None));
+}
+
+#[test]
+fn words_behind_the_options_are_the_filter() {
+    assert_eq!(args("-c udp port 53").expression(), "udp port 53");
+    assert_eq!(args("-r a.pcap -r b.pcap.gz tcp").read.len(), 2);
+}
+
+#[test]
+fn wrong_values_and_contradictions_are_refused() {
+    for words in [
+        "--for 0",
+        "--for 10ms",
+        "--for 8d",
+        "-I 2s",
+        "-c -I 500ms",
+        "-c --for 5s",
+        "--sample 0",
+        "--sample often",
+        "--cpu-budget 0",
+        "--cpu-budget 101%",
+        "--flows 10",
+        "-N 0",
+        "-N 5 --all",
+        "--sort size",
+        "-r x -a app",
+        "-r x -c",
+        "-r x --for 5s",
+        "-r x --sample 4",
+        "-r x --replay y",
+        "--replay x -c",
+        "--at -5s",
+        "-i --ipfix 127.0.0.1:4739",
+        "--queues --replay x --ipfix 127.0.0.1:4739",
+    ] {
+        assert!(parse(words).is_err(), "{words}");
+    }
+}
+
+#[test]
+fn what_a_view_cannot_show_is_refused_with_advice() {
+    for (words, advice) in [
+        ("-i -r x", "leave out -r"),
+        ("-i port 80", "-a names an app"),
+        ("-i --on fwd:0", "-a names an app"),
+        ("--replay x", "-r reads captured packets"),
+        ("--replay x -l", "-r reads captured packets"),
+        ("--replay x --queues port 80", "leave out --on"),
+    ] {
+        let error = args(words).check().unwrap_err();
+        assert!(error.to_string().contains(advice), "{words}: {error}");
+    }
+    assert!(args("--replay x --queues").check().is_ok());
+}

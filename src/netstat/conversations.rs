@@ -1,0 +1,201 @@
+//! Who talks to whom.
+
+use std::cmp::Ordering;
+
+use pmdscope_capture::flow::{Counts, Flow, Other, Snapshot, standard_error};
+use pmdscope_tui::conversation::{self, Speed};
+use pmdscope_tui::number::{bytes, count, known, seconds, si};
+use pmdscope_tui::subject::Subject;
+use pmdscope_tui::table::{Cell, Column, Table};
+
+use super::args::{Args, Sort};
+use super::moment::{self, Moment, app_of, directions};
+use super::paper::Paper;
+use super::words::{self, some};
+
+/// The conversations that are to be shown, in their order.
+pub(super) fn chosen<'a>(args: &Args, moment: &Moment, snapshot: &'a Snapshot) -> Vec<&'a Flow> {
+    let mut flows =
+        snapshot.flows.iter().filter(|flow| args.picked.takes(flow)).collect::<Vec<_>>();
+    flows.sort_by(|a, b| {
+        let order = order(args.sort, moment, snapshot, a, b);
+        let order = if args.reverse { order.reverse() } else { order };
+        order.then_with(|| b.total().bytes.cmp(&a.total().bytes)).then_with(|| key(a).cmp(&key(b)))
+    });
+    flows
+}
+
+fn key(flow: &Flow) -> impl Ord + use<> {
+    (flow.proto, flow.local, flow.remote, flow.app, flow.vlans, flow.first_ns)
+}
+
+fn order(by: Sort, moment: &Moment, snapshot: &Snapshot, a: &Flow, b: &Flow) -> Ordering {
+    let rate = |flow| moment.flow_speed(snapshot, flow).map_or(0.0, |speed: Speed| speed.bps);
+    match by {
+        Sort::Bytes => b.total().bytes.cmp(&a.total().bytes),
+        Sort::Packets => b.total().packets.cmp(&a.total().packets),
+        Sort::Rx => directions(b).0.bytes.cmp(&directions(a).0.bytes),
+        Sort::Tx => directions(b).1.bytes.cmp(&directions(a).1.bytes),
+        Sort::Rate => rate(b).total_cmp(&rate(a)),
+        Sort::Age => a.first_ns.cmp(&b.first_ns),
+        Sort::Last => b.last_ns.cmp(&a.last_ns),
+        Sort::Local => a.local.cmp(&b.local),
+        Sort::Remote => a.remote.cmp(&b.remote),
+        Sort::Proto => a.proto.cmp(&b.proto),
+        Sort::State => conversation::state(a.state).cmp(conversation::state(b.state)),
+    }
+}
+
+/// The report.
+pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
+    let snapshot = moment.counted();
+    let flows = chosen(args, moment, &snapshot);
+    let shown = paper.rows(flows.len());
+    let mut table = table(moment, &snapshot, &flows[..shown]);
+    table.notes = notes(moment, &snapshot, &flows, shown);
+    paper.table(&table)
+}
+
+fn table(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow]) -> Table {
+    let columns = vec![
+        Column::text("App").drop_at(2),
+        Column::text("Proto"),
+        Column::text("Local").flex(15),
+        Column::text("Remote").flex(15),
+        Column::text("VLAN/tunnel").drop_at(3),
+        Column::number("RX-pkts"),
+        Column::number("TX-pkts"),
+        Column::number("±pkts").drop_at(1),
+        Column::number("RX-bytes").drop_at(4),
+        Column::number("TX-bytes").drop_at(4),
+        Column::number("pps"),
+        Column::number("bit/s"),
+        Column::text("State").drop_at(5),
+        Column::text("Queue").drop_at(6),
+        Column::text("Lcore").drop_at(7),
+        Column::number("First").drop_at(8),
+        Column::number("Last").drop_at(9),
+    ];
+    let mut table = Table::new("Conversations", columns);
+    for flow in flows {
+        let subject = Subject::App { app: app_of(snapshot, flow.app).to_owned() };
+        table.push(subject, false, cells(moment, snapshot, flow));
+    }
+    if snapshot.apps.len() < 2 {
+        table.hide_column("App");
+    }
+    if flows.iter().all(|flow| conversation::wrapping(flow).is_empty()) {
+        table.hide_column("VLAN/tunnel");
+    }
+    if flows.iter().all(|flow| flow.variance == 0) {
+        table.hide_column("±pkts");
+    }
+    if flows.iter().all(|flow| flow.rx_place.is_none() && flow.tx_place.is_none()) {
+        table.hide_column("Queue");
+        table.hide_column("Lcore");
+    }
+    table
+}
+
+fn cells(moment: &Moment, snapshot: &Snapshot, flow: &Flow) -> Vec<Cell> {
+    let (rx, tx) = directions(flow);
+    let speed = moment.flow_speed(snapshot, flow);
+    let ago = |ns: u64| Cell::text(seconds(snapshot.now_ns.saturating_sub(ns) as f64 / 1e9));
+    vec![
+        Cell::text(app_of(snapshot, flow.app)),
+        Cell::text(words::protocol(flow.proto, flow.local.addr)),
+        Cell::text(conversation::endpoint(flow.local)),
+        Cell::text(conversation::endpoint(flow.remote)),
+        Cell::text(conversation::wrapping(flow)),
+        Cell::text(count(rx.packets)),
+        Cell::text(count(tx.packets)),
+        Cell::text(count(error(flow.variance))),
+        Cell::text(bytes(rx.bytes)),
+        Cell::text(bytes(tx.bytes)),
+        Cell::text(known(speed, |speed| si(speed.pps))),
+        Cell::text(known(speed, |speed| si(speed.bps))),
+        Cell::text(conversation::state(flow.state)),
+        Cell::text(words::queues(flow)),
+        Cell::text(words::lcores(flow)),
+        ago(flow.first_ns),
+        ago(flow.last_ns),
+    ]
+}
+
+/// Standard error of a number of packets, in whole packets.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a square root of a u64
+pub(super) fn error(variance: u64) -> u64 {
+    standard_error(variance).round() as u64
+}
+
+/// Packets and bytes in words.
+pub(super) fn amount(counts: Counts, variance: u64) -> String {
+    let packets = if variance == 0 {
+        some(counts.packets, "packet")
+    } else {
+        format!("{} ± {} packets", count(counts.packets), count(error(variance)))
+    };
+    format!("{packets}, {}", bytes(counts.bytes))
+}
+
+fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    let sum = |flows: &[&Flow]| {
+        let variance = flows.iter().map(|flow| flow.variance).sum();
+        let counts = flows.iter().map(|flow| flow.total()).fold(Counts::default(), Counts::plus);
+        amount(counts, variance)
+    };
+    if shown < flows.len() {
+        let rest = &flows[shown..];
+        let more = some(rest.len() as u64, "more conversation");
+        notes.push(format!("{more}: {} (--all shows all)", sum(rest)));
+    }
+    let other_kinds = snapshot.flows.len() - flows.len();
+    if other_kinds > 0 {
+        let kinds = some(other_kinds as u64, "conversation");
+        notes.push(format!("{kinds} of other kinds: not shown"));
+    }
+    notes.extend(other(&snapshot.other));
+    notes.push(total(moment, snapshot));
+    notes.extend(moment.caveats());
+    if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_capture::flow::Ways::default()) {
+        notes.push(
+            "directions are not known: Local sent the first packet, RX is what Remote sent"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// What is in no row.
+fn other(other: &Other) -> Option<String> {
+    let all = [
+        (other.evicted, other.evicted_variance, "gave way to larger conversations (--flows)"),
+        (other.expired, other.expired_variance, "of conversations that are over"),
+        (other.not_ip, 0, "not IP"),
+        (other.unreadable, 0, "unreadable"),
+    ];
+    let there = all.iter().filter(|(counts, ..)| counts.packets > 0);
+    let parts =
+        there.map(|(counts, variance, what)| format!("{} {what}", amount(*counts, *variance)));
+    let parts = parts.collect::<Vec<_>>().join("; ");
+    (!parts.is_empty()).then(|| format!("other: {parts}"))
+}
+
+/// The last word on all packets.
+pub(super) fn total(moment: &Moment, snapshot: &Snapshot) -> String {
+    let recent = snapshot.queues.iter().map(|queue| queue.recent);
+    let recent = recent.fold(Counts::default(), Counts::plus);
+    let speed = moment.speed(snapshot, snapshot.total, recent);
+    let speed = speed
+        .map_or(String::new(), |speed| format!(": {} pps, {} bit/s", si(speed.pps), si(speed.bps)));
+    format!(
+        "total: {} in {}, {}{speed}",
+        amount(snapshot.total, snapshot.variance),
+        some(snapshot.flows.len() as u64, "conversation"),
+        seconds(moment::seconds(snapshot)),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+use pmdscope_capture::flow::{End, Ways};
+
+use super::*;
+use crate::netstat::fixture::{args, end, exact, flow, sampled, snapshot};
+
+fn report(words: &str, moment: &Moment) -> String {
+    let args = args(words);
+    text(&args, moment, &Paper::wide(&args))
+}
+
+/// The remote ends of the rows.
+fn remotes(words: &str) -> Vec<String> {
+    let (moment, args) = (exact(), args(words));
+    let snapshot = moment.counted();
+    let flows = chosen(&args, &moment, &snapshot);
+    flows.iter().map(|flow| conversation::endpoint(flow.remote)).collect()
+}
+
+#[test]
+fn every_packet_was_seen() {
+    assert_snapshot!(report("", &exact()));
+}
+
+#[test]
+fn estimates_and_losses_are_told() {
+    assert_snapshot!(report("", &sampled()));
+}
+
+#[test]
+fn what_is_left_out_is_counted() {
+    assert_snapshot!(report("-N 2 -4", &exact()));
+}
+
+#[test]
+fn nothing_was_seen() {
+    assert_snapshot!(report("", &Moment::default()), @"total: 0 packets, 0 B in 0 conversations, 0.0s");
+}
+
+#[test]
+fn rates_are_of_the_last_second_where_it_goes_on() {
+    let moment = Moment { recent: true, ..exact() };
+    let snapshot = moment.counted();
+    let speed = moment.flow_speed(&snapshot, &snapshot.flows[2]).unwrap();
+    assert_eq!((speed.pps, speed.bps), (5_000.0, 4_000_000.0));
+    let speed = exact().flow_speed(&snapshot, &snapshot.flows[2]).unwrap();
+    assert_eq!((speed.pps, speed.bps), (10_000.0, 8_000_000.0));
+}
+
+#[test]
+fn narrow_terminals_lose_columns_and_no_rows() {
+    let args = args("");
+    let text = text(&args, &exact(), &Paper::narrow(80));
+    let rows = text.lines().take_while(|line| !line.starts_with("other")).collect::<Vec<_>>();
+    assert_eq!(rows.len(), 8);
+    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{text}");
+    assert!(rows[0].starts_with("Proto") && rows[0].contains("pps"), "{text}");
+}
+
+#[test]
+fn rows_have_the_order_that_was_asked_for() {
+    assert_eq!(remotes("")[..2], ["192.0.2.7:40001", "172.16.0.2:6000"]);
+    assert_eq!(remotes("--sort bytes --reverse")[..2], ["192.0.2.7", "192.0.2.8:40002"]);
+    assert_eq!(remotes("--sort tx")[1], "198.51.100.9:8080");
+    assert_eq!(remotes("--sort proto")[0], "192.0.2.7");
+    assert_eq!(remotes("--sort remote")[6], "[2001:db8::7]:33333");
+    for sort in ["packets", "rx", "rate", "age", "last", "local", "state"] {
+        assert_eq!(remotes(&format!("--sort {sort}")).len(), 7);
+    }
+}
+
+#[test]
+fn kinds_of_conversations_are_picked() {
+    assert_eq!(remotes("-6"), ["[2001:db8::7]:33333"]);
+    assert_eq!(remotes("-4 -u"), ["172.16.0.2:6000"]);
+    assert_eq!(remotes("-4 -6 -u").len(), 2);
+    assert_eq!(remotes("-t --sctp").len(), 4);
+}
+
+#[test]
+fn files_without_directions_say_so() {
+    let mut flow = flow(17, end("10.0.0.1", 53), end("10.0.0.2", 99), 3, 2);
+    (flow.unknown.from_remote, flow.unknown.from_local) = (flow.rx.from_remote, flow.tx.from_local);
+    (flow.rx, flow.tx, flow.opener) = (Ways::default(), Ways::default(), Some(End::Local));
+    (flow.rx_place, flow.tx_place) = (None, None);
+    let snapshot = Snapshot { flows: vec![flow], ..snapshot() };
+    let moment = Moment { snapshot: Some(Arc::new(snapshot)), ..Moment::default() };
+    assert_snapshot!(report("", &moment));
+}

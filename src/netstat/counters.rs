@@ -1,0 +1,110 @@
+//! Counters of apps, now or in a recording.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use pmdscope_capture::pump::Control;
+use pmdscope_telemetry::record::{Moment as When, Player};
+use pmdscope_telemetry::world::World;
+
+use super::args::Args;
+use super::moment::{Counters, Moment};
+use super::paper::Paper;
+use super::show;
+use crate::session::AppArg;
+use crate::source::{AtArg, Source};
+
+/// Time between two looks for a signal.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Reads the counters of all chosen apps.
+pub(super) struct Gauge {
+    source: Source,
+    before: World,
+}
+
+impl Gauge {
+    /// Reads them for the first time.
+    pub(super) fn live(app: &AppArg) -> Result<Self> {
+        // Whoever reads it has a pace of his own.
+        let source = Source::live(app, Duration::ZERO)?;
+        let mut gauge = Self { source, before: World::default() };
+        gauge.begin()?;
+        Ok(gauge)
+    }
+
+    /// Takes the counters of now for those of the first time.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        self.source.advance()?;
+        self.before = self.source.world().clone();
+        Ok(())
+    }
+
+    /// Reads them again, beside those of the first time or, where that `rolls` on, of the last.
+    pub(super) fn read(&mut self, rolls: bool) -> Result<Counters> {
+        self.source.advance()?;
+        let now = self.source.world().clone();
+        let before = if rolls {
+            std::mem::replace(&mut self.before, now.clone())
+        } else {
+            self.before.clone()
+        };
+        Ok(Counters { before, now })
+    }
+}
+
+/// Shows counters alone.
+pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
+    match args.replay.player(&args.app)? {
+        Some(player) => replay(args, player)?,
+        None => live(args, control)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn live(args: &Args, control: &Control) -> Result<()> {
+    let mut source = Source::live(&args.app, Duration::ZERO)?;
+    let mut next = Instant::now();
+    loop {
+        source.advance()?;
+        let counters = Counters { before: World::default(), now: source.world().clone() };
+        let moment = Moment { counters: Some(counters), ..Moment::default() };
+        if !show(args, &moment, &Paper::new(args))? || !args.continuous {
+            return Ok(());
+        }
+        next += args.interval();
+        while Instant::now() < next {
+            if control.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+/// The counters of a moment, and those of the time to look before it.
+fn replay(args: &Args, player: Player) -> Result<()> {
+    let span = player.span();
+    let now_ns = match &args.at.at {
+        Some(at) => at.resolve(span, player.utc_offset_s())?,
+        None => span.1,
+    };
+    let length = args.watch(false).unwrap_or_default();
+    let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    let from_ns = now_ns.saturating_sub(length_ns).max(span.0);
+    let from = AtArg { at: Some(When::At(Timestamp::from_nanosecond(from_ns.into())?)) };
+    let step = Duration::from_nanos(now_ns - from_ns);
+    let mut source = Source::steps(player, &args.app, &from, step, 2)?;
+    source.advance()?;
+    let before = source.world().clone();
+    source.advance()?;
+    source.tell_notes();
+    let counters = Counters { before, now: source.world().clone() };
+    let moment = Moment { counters: Some(counters), ..Moment::default() };
+    show(args, &moment, &Paper::new(args))?;
+    Ok(())
+}

@@ -1,0 +1,47 @@
+use insta::assert_json_snapshot;
+use serde_json::Value;
+
+use super::*;
+use crate::netstat::fixture::{args, counters, exact, sampled};
+
+fn json(words: &str, moment: &Moment) -> Value {
+    let snapshot = moment.counted();
+    serde_json::to_value(document(&args(words), moment, &snapshot)).unwrap()
+}
+
+#[test]
+fn conversations_have_all_that_is_known() {
+    assert_json_snapshot!(json("-N 1", &sampled()));
+}
+
+#[test]
+fn every_view_has_its_part() {
+    let moment = Moment { counters: Some(counters()), ..exact() };
+    for (words, view, parts) in [
+        ("", "conversations", &["flows"][..]),
+        ("-l", "listen", &["listeners", "undecided"]),
+        ("-s", "statistics", &["protocols", "interfaces"]),
+        ("--queues", "queues", &["queues"]),
+        ("-i", "interfaces", &["interfaces"]),
+    ] {
+        let json = json(words, &moment);
+        assert_eq!(json["view"], view);
+        for part in ["flows", "listeners", "undecided", "protocols", "queues", "interfaces"] {
+            assert_eq!(!json[part].is_null(), parts.contains(&part), "{view}: {part}");
+        }
+    }
+}
+
+#[test]
+fn all_rows_unless_fewer_are_asked_for() {
+    assert_eq!(json("", &exact())["flows"].as_array().unwrap().len(), 7);
+    assert_eq!(json("-N 3", &exact())["flows"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn counters_alone_have_no_packets() {
+    let moment = Moment { counters: Some(counters()), ..Moment::default() };
+    let json = json("-i", &moment);
+    assert!(json["total"].is_null() && json["interfaces"][0]["tx_drp"].is_null());
+    assert_eq!(json["interfaces"][1]["tx_drp"], 4);
+}

@@ -1,0 +1,145 @@
+//! Counters of ports, as `netstat -i` has those of the kernel's interfaces.
+
+use pmdscope_telemetry::sample::PortSample;
+use pmdscope_tui::number::{count, known};
+use pmdscope_tui::subject::Subject;
+use pmdscope_tui::table::{Cell, Column, Table};
+use serde::Serialize;
+
+use super::moment::{Counters, Moment};
+use super::paper::Paper;
+
+/// What drivers call packets that they did not send for want of room or as broken.
+const TX_DROPPED: [&str; 6] = [
+    "tx_dropped_packets",
+    "tx_drop_packets",
+    "tx_drop_pkts",
+    "tx_discard_pkts",
+    "tx_discarded_packets",
+    "tx_phy_discard_packets",
+];
+
+/// One port; `None` is what DPDK has no counter for, or was not told.
+#[derive(Debug, Serialize)]
+pub(super) struct Interface<'a> {
+    app: &'a str,
+    port: u16,
+    device: &'a str,
+    mtu: u64,
+    rx_ok: u64,
+    rx_err: u64,
+    rx_drp: u64,
+    rx_ovr: u64,
+    tx_ok: u64,
+    tx_err: u64,
+    tx_drp: Option<u64>,
+    tx_ovr: Option<u64>,
+    rx_bytes: u64,
+    tx_bytes: u64,
+    started: bool,
+    link_up: Option<bool>,
+    link_mbps: Option<u64>,
+    promiscuous: Option<bool>,
+    mac: Option<&'a str>,
+}
+
+impl<'a> Interface<'a> {
+    fn of(app: &'a str, sample: &'a PortSample) -> Self {
+        let stats = &sample.stats;
+        let dropped = TX_DROPPED.iter().filter_map(|name| sample.xstats.get(*name)).copied();
+        Self {
+            app,
+            port: sample.id,
+            device: &sample.device,
+            mtu: sample.mtu,
+            rx_ok: stats.rx_packets,
+            rx_err: stats.rx_errors,
+            rx_drp: stats.rx_nombuf,
+            rx_ovr: stats.rx_missed,
+            tx_ok: stats.tx_packets,
+            tx_err: stats.tx_errors,
+            tx_drp: dropped.reduce(u64::saturating_add),
+            tx_ovr: None,
+            rx_bytes: stats.rx_bytes,
+            tx_bytes: stats.tx_bytes,
+            started: sample.started,
+            link_up: sample.link_up,
+            link_mbps: sample.link_mbps,
+            promiscuous: sample.promiscuous,
+            mac: sample.mac.as_deref(),
+        }
+    }
+
+    /// Promiscuous, running, up, in the letters of netstat; `?` behind what was not told.
+    fn flags(&self) -> String {
+        let flag = |letter: &str, set: Option<bool>| match set {
+            Some(true) => letter.to_owned(),
+            Some(false) => String::new(),
+            None => format!("{letter}?"),
+        };
+        let flags =
+            [flag("M", self.promiscuous), flag("R", self.link_up), flag("U", Some(self.started))];
+        match flags.concat() {
+            none if none.is_empty() => "-".to_owned(),
+            flags => flags,
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let number = |value: u64| Cell::text(count(value));
+        let maybe = |value: Option<u64>| Cell::text(known(value, count));
+        vec![
+            Cell::text(format!("{}:{}", self.app, self.port)),
+            Cell::text(self.mtu.to_string()),
+            number(self.rx_ok),
+            number(self.rx_err),
+            number(self.rx_drp),
+            number(self.rx_ovr),
+            number(self.tx_ok),
+            number(self.tx_err),
+            maybe(self.tx_drp),
+            maybe(self.tx_ovr),
+            Cell::text(self.flags()),
+            Cell::text(self.device),
+        ]
+    }
+}
+
+/// All ports of all apps.
+pub(super) fn all(counters: &Counters) -> Vec<Interface<'_>> {
+    let apps = counters.samples();
+    apps.flat_map(|(app, _, sample)| sample.ports.iter().map(move |port| Interface::of(app, port)))
+        .collect()
+}
+
+/// The report.
+pub(super) fn text(moment: &Moment, paper: &Paper) -> String {
+    let columns = vec![
+        Column::text("Iface"),
+        Column::number("MTU").drop_at(2),
+        Column::number("RX-OK"),
+        Column::number("RX-ERR"),
+        Column::number("RX-DRP"),
+        Column::number("RX-OVR"),
+        Column::number("TX-OK"),
+        Column::number("TX-ERR"),
+        Column::number("TX-DRP"),
+        Column::number("TX-OVR"),
+        Column::text("Flg").drop_at(1),
+        Column::text("Device").drop_at(3),
+    ];
+    let mut table = Table::new("Interfaces", columns);
+    let Some(counters) = &moment.counters else { return paper.table(&table) };
+    for interface in all(counters) {
+        let subject = Subject::Port { app: interface.app.to_owned(), port: interface.port };
+        table.push(subject, false, interface.cells());
+    }
+    table.notes = counters.silent();
+    if table.rows.is_empty() && table.notes.is_empty() {
+        table.notes.push("there are no ports".to_owned());
+    }
+    paper.table(&table)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+use insta::assert_snapshot;
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::world::{Event, World};
+
+use super::*;
+use crate::netstat::fixture::{args, counters};
+
+#[test]
+fn counters_have_the_columns_of_netstat() {
+    let moment = Moment { counters: Some(counters()), ..Moment::default() };
+    assert_snapshot!(text(&moment, &Paper::wide(&args("-i"))));
+}
+
+#[test]
+fn what_was_not_told_is_marked() {
+    let sample = PortSample { mtu: 1500, ..PortSample::default() };
+    let interface = Interface::of("app", &sample);
+    assert_eq!((interface.flags().as_str(), interface.tx_drp), ("M?R?", None));
+    let down = PortSample { link_up: Some(false), promiscuous: Some(false), ..sample };
+    assert_eq!(Interface::of("app", &down).flags(), "-");
+}
+
+#[test]
+fn an_app_that_does_not_answer_is_told() {
+    let mut now = World::default();
+    let (app, reason) = ("fwd".to_owned(), "timed out".to_owned());
+    now.apply(Event::Lost { app, class: ErrorClass::Timeout, reason, finding: None });
+    let counters = Counters { now, ..Counters::default() };
+    let moment = Moment { counters: Some(counters), ..Moment::default() };
+    assert_eq!(text(&moment, &Paper::wide(&args("-i"))), "fwd: timed out\n");
+}

@@ -1,0 +1,119 @@
+//! Conversations of apps that run.
+
+mod reporter;
+mod taps;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use pmdscope_capture::budget::Budget;
+use pmdscope_capture::flow::table::Table;
+use pmdscope_capture::pump::{Control, Observer, Pump, Report, Settings};
+
+use self::reporter::Reporter;
+use self::taps::Taps;
+use super::args::{Args, Sampling, View};
+use super::counters::Gauge;
+use super::ipfix;
+use super::moment::Losses;
+use crate::capture::Direction;
+
+/// What the capture tells the thread that reports.
+#[derive(Debug, Default)]
+struct Shared {
+    told: Mutex<Told>,
+    /// The capture has ended.
+    over: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    losses: Losses,
+    /// Apps that ended or came back.
+    news: Vec<String>,
+}
+
+impl Shared {
+    fn with<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
+        look(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Watches the capture, from its thread: nothing here may wait.
+struct Watch<'a> {
+    budget: Option<Budget>,
+    shared: &'a Shared,
+}
+
+impl Observer for Watch<'_> {
+    fn ended(&mut self, app: &str, awaited: bool) {
+        let next = if awaited { "; waiting for it to come back" } else { "" };
+        self.shared.with(|told| told.news.push(format!("{app} has ended{next}")));
+    }
+
+    fn returned(&mut self, app: &str) {
+        self.shared.with(|told| told.news.push(format!("{app} is back")));
+    }
+
+    fn second(&mut self, report: &Report) {
+        if let Some(budget) = &mut self.budget {
+            budget.second(report);
+        }
+        self.shared.with(|told| told.losses = Losses::of(report));
+    }
+}
+
+/// Counts until told to stop, or for the time that was asked for.
+pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
+    let sample = match args.sample {
+        Sampling::Auto => 1,
+        Sampling::Fixed(sample) => sample.get(),
+    };
+    let export = ipfix::listener(&args.ipfix, sample, false)?;
+    let exports = export.is_some();
+    let counts = matches!(args.view(), View::Statistics | View::Queues);
+    let mut gauge = counts.then(|| Gauge::live(&args.app)).transpose()?;
+    let taps = Taps::open(args, control, args.continuous || exports)?;
+    // To count from the same moment on.
+    gauge.as_mut().map(Gauge::begin).transpose()?;
+    let status = export.as_ref().map(|export| export.status.clone());
+    let (table, latest) = Table::new(args.table(export));
+    let shared = Shared::default();
+    let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status);
+    let settings = Settings {
+        snaplen: taps::SNAPLEN,
+        duration: args.watch(exports),
+        filter: args.expression(),
+        outgoing: args.direction() != Direction::In,
+        ..Settings::default()
+    };
+    let pump = Pump::new(taps.sources, settings, Box::new(table));
+    let budget = (args.sample == Sampling::Auto).then(|| Budget::new(args.cpu_budget, control));
+    let (report, reporter) = watch(pump, control, Watch { budget, shared: &shared }, reporter)?;
+    shared.with(|told| told.losses = Losses::of(&report));
+    reporter.close()?;
+    report.failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(failure.into()))
+}
+
+/// Runs the capture on this thread and the reports on another, which may wait as long as it likes.
+fn watch<'a>(
+    pump: Pump,
+    control: &Control,
+    mut watch: Watch<'a>,
+    reporter: Reporter<'a>,
+) -> Result<(Report, Reporter<'a>)> {
+    let shared = watch.shared;
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("report".to_owned());
+        let thread = thread.spawn_scoped(scope, move || reporter.run());
+        let thread = thread.context("cannot start a thread")?;
+        let report = pump.run(control, &mut watch);
+        shared.over.store(true, Ordering::Release);
+        thread.thread().unpark();
+        let reporter = thread.join().map_err(|_| anyhow!("the thread that reports has died"))?;
+        Ok((report, reporter?))
+    })
+}

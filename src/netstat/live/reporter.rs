@@ -1,0 +1,177 @@
+//! Reports while packets are being counted.
+
+use std::io::{self, IsTerminal, Write, stderr};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pmdscope_capture::flow::ipfix::Status;
+use pmdscope_capture::flow::table::Latest;
+use pmdscope_capture::pump::Control;
+use pmdscope_tui::number::{count, seconds};
+
+use super::Shared;
+use crate::capture::Line;
+use crate::netstat::args::{Args, View};
+use crate::netstat::counters::Gauge;
+use crate::netstat::moment::Moment;
+use crate::netstat::paper::Paper;
+use crate::netstat::{ipfix, show};
+use crate::output;
+
+/// Time between two looks at what the capture tells.
+const LOOK: Duration = Duration::from_millis(200);
+/// Width of a terminal that does not tell it.
+const COLUMNS: usize = 80;
+
+/// Prints what is known.
+pub(super) struct Reporter<'a> {
+    args: &'a Args,
+    control: &'a Control,
+    shared: &'a Shared,
+    latest: Latest,
+    gauge: Option<Gauge>,
+    ports: Vec<(String, u16)>,
+    export: Option<Status>,
+    line: Line,
+    begun: Instant,
+    /// Time of the last report.
+    shown_ns: u64,
+    /// Somebody reads the reports.
+    read: bool,
+}
+
+impl<'a> Reporter<'a> {
+    /// Reports of a capture that is about to run.
+    pub(super) fn new(
+        args: &'a Args,
+        control: &'a Control,
+        shared: &'a Shared,
+        latest: Latest,
+        gauge: Option<Gauge>,
+        ports: Vec<(String, u16)>,
+        export: Option<Status>,
+    ) -> Self {
+        let (line, begun) = (Line::default(), Instant::now());
+        Self {
+            args,
+            control,
+            shared,
+            latest,
+            gauge,
+            ports,
+            export,
+            line,
+            begun,
+            shown_ns: 0,
+            read: true,
+        }
+    }
+
+    /// Reports until the capture has ended; stops it where nobody reads any more.
+    pub(super) fn run(mut self) -> Result<Self> {
+        let result = self.report();
+        if result.is_err() || !self.read {
+            self.control.stop.store(true, Ordering::Relaxed);
+        }
+        self.clear();
+        result.map(|()| self)
+    }
+
+    fn report(&mut self) -> Result<()> {
+        let mut next = self.begun + self.args.interval();
+        while self.read && !self.shared.over.load(Ordering::Acquire) {
+            thread::park_timeout(LOOK.min(next.saturating_duration_since(Instant::now())));
+            self.tell();
+            // What was counted last is shown in the end.
+            let stops = self.control.stop.load(Ordering::Relaxed);
+            if !self.args.continuous {
+                next = Instant::now() + LOOK;
+                self.progress();
+            } else if Instant::now() >= next && self.has_news() && !stops {
+                next = next.max(Instant::now() - self.args.interval()) + self.args.interval();
+                self.read = self.show()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets were counted since the last report, if only none.
+    fn has_news(&self) -> bool {
+        self.latest.get().now_ns != self.shown_ns
+    }
+
+    /// The last report.
+    pub(super) fn close(mut self) -> Result<()> {
+        self.tell();
+        self.clear();
+        if self.read {
+            self.show()?;
+        }
+        if let Some(status) = &self.export {
+            output::tell(&ipfix::line(status));
+        }
+        Ok(())
+    }
+
+    fn show(&mut self) -> Result<bool> {
+        let moment = self.moment()?;
+        self.shown_ns = moment.counted().now_ns;
+        show(self.args, &moment, &Paper::new(self.args))
+    }
+
+    fn moment(&mut self) -> Result<Moment> {
+        let rolls = self.args.continuous && self.args.view() == View::Queues;
+        Ok(Moment {
+            snapshot: Some(self.latest.get()),
+            recent: self.args.continuous,
+            losses: self.shared.with(|told| told.losses.clone()),
+            counters: self.gauge.as_mut().map(|gauge| gauge.read(rolls)).transpose()?,
+            ports: Some(self.ports.clone()),
+            filtered: !self.args.expression().is_empty(),
+        })
+    }
+
+    /// Says what became of apps and collectors.
+    fn tell(&mut self) {
+        let news = self.shared.with(|told| std::mem::take(&mut told.news));
+        let collectors = self.export.as_ref().map(Status::news).unwrap_or_default();
+        for line in news.into_iter().chain(collectors) {
+            self.clear();
+            output::tell(&output::one_line(&line));
+        }
+    }
+
+    /// Draws how far it has come, on a terminal.
+    fn progress(&mut self) {
+        if !stderr().is_terminal() {
+            return;
+        }
+        let text = match &self.export {
+            Some(status) => ipfix::line(status),
+            None => self.so_far(),
+        };
+        let columns = rustix::termios::tcgetwinsize(stderr()).map(|size| size.ws_col.into());
+        let columns = columns.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS);
+        put(&self.line.show(&text, columns));
+    }
+
+    fn so_far(&self) -> String {
+        let snapshot = self.latest.get();
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        let (packets, flows) = (count(snapshot.total.packets), count(snapshot.flows.len() as u64));
+        format!("{}: {packets} packets, {flows} conversations", seconds(elapsed))
+    }
+
+    fn clear(&mut self) {
+        put(self.line.clear());
+    }
+}
+
+/// Prints without an end of line.
+fn put(text: &str) {
+    if !text.is_empty() {
+        let _ = write!(io::stderr(), "{text}");
+    }
+}

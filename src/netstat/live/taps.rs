@@ -1,0 +1,143 @@
+//! Which apps packets are taken from.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use pmdscope_capture::budget::SAMPLE_MAX;
+use pmdscope_capture::filter::Compiler;
+use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_capture::pump::{Control, Source as Tap};
+
+use crate::capture::DEFAULT_RING_SIZE;
+use crate::netstat::args::{Args, Sampling};
+use crate::output;
+use crate::source::Source;
+use crate::tap::interface::{self, Wanted};
+use crate::tap::{self, Ask};
+
+/// Bytes of a packet that are looked at: headers, in a tunnel as well.
+pub(super) const SNAPLEN: u32 = 128;
+/// Time in which apps count packets before any are taken.
+const GLANCE: Duration = Duration::from_millis(100);
+/// What looking at a packet takes, seconds, before that is measured: rather too much.
+const PACKET_S: f64 = 400e-9;
+
+/// Captures that are armed.
+pub(super) struct Taps {
+    pub(super) sources: Vec<Tap>,
+    /// What they are of.
+    pub(super) ports: Vec<(String, u16)>,
+}
+
+impl Taps {
+    /// Arms captures in the apps that are meant. Those that are awaited are reached again.
+    pub(super) fn open(args: &Args, control: &Control, awaited: bool) -> Result<Self> {
+        let compiler = Compiler { snaplen: SNAPLEN, ..Compiler::default() };
+        let program = compiler.compile_for_app(&args.expression())?;
+        let wanted = wanted(args)?;
+        let ask = Ask {
+            snaplen: SNAPLEN,
+            sample: first_sample(args, control, &wanted),
+            ring_size: DEFAULT_RING_SIZE,
+            flags: 0,
+            dirs: args.direction().bits().into(),
+            program,
+        };
+        let mut taps = Self { sources: Vec::new(), ports: Vec::new() };
+        for one in &wanted {
+            match tap::open(one, &ask, awaited) {
+                Ok(source) => taps.add(one, source),
+                // Nobody has asked for this one.
+                Err(error) if wanted.len() > 1 && is_open(args) => left_out(&error),
+                Err(error) => return Err(error),
+            }
+        }
+        if taps.sources.is_empty() {
+            bail!("{NOBODY}");
+        }
+        Ok(taps)
+    }
+
+    fn add(&mut self, wanted: &Wanted, source: Tap) {
+        let ports = source.ports.iter().filter(|port| port.selected);
+        self.ports.extend(ports.map(|port| (wanted.app.clone(), port.id)));
+        self.sources.push(source);
+    }
+}
+
+const NOBODY: &str = "no app hands out its packets, for the reasons above; \
+                      `pmdscope netstat -i` shows the counters of all";
+
+/// No app was named.
+fn is_open(args: &Args) -> bool {
+    args.interfaces.is_empty() && args.app.app.is_none()
+}
+
+fn left_out(error: &anyhow::Error) {
+    output::tell(&output::one_line(&format!("left out: {error:#}")));
+}
+
+fn wanted(args: &Args) -> Result<Vec<Wanted>> {
+    let any = ["any".to_owned()];
+    let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
+    let (app, attach) = (args.app.app.as_deref(), args.attach.attach());
+    let wanted = interface::resolve(interfaces, app, args.app.settings()?, attach)?;
+    if wanted.is_empty() {
+        bail!("{NOBODY}");
+    }
+    Ok(wanted)
+}
+
+/// One packet in so many for a begin: the budget needs a while to find out, and by then rings may have
+/// dropped packets. Of packets that pass a filter nobody knows how many there will be.
+fn first_sample(args: &Args, control: &Control, wanted: &[Wanted]) -> u32 {
+    if let Sampling::Fixed(sample) = args.sample {
+        return sample.get();
+    }
+    let known = args.expression().is_empty().then(|| rate(args, wanted).ok()).flatten();
+    let sample = sample_for(known.unwrap_or(0.0), args.cpu_budget);
+    control.sample.store(sample, Ordering::Relaxed);
+    sample
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
+fn sample_for(pps: f64, share: f64) -> u32 {
+    let excess = (pps * PACKET_S / share).ceil().clamp(1.0, f64::from(SAMPLE_MAX));
+    (excess as u32).next_power_of_two()
+}
+
+/// Packets per second of the ports that are meant.
+fn rate(args: &Args, wanted: &[Wanted]) -> Result<f64> {
+    let mut source = Source::live(&args.app, GLANCE)?;
+    source.prepare();
+    source.advance()?;
+    let dirs = args.direction().bits();
+    let mut pps = 0.0;
+    for one in wanted {
+        let Some(model) = source.world().find(&one.app).and_then(|app| app.model.as_ref()) else {
+            continue;
+        };
+        for port in one.ports().iter().filter(|port| port.selected) {
+            let Some(rates) = model.ports.iter().find(|rates| rates.id == port.id) else {
+                continue;
+            };
+            let of = |dir: u8, rate: Option<f64>| rate.filter(|_| dirs & dir != 0).unwrap_or(0.0);
+            pps += of(DIR_RX, rates.rx_pps) + of(DIR_TX, rates.tx_pps);
+        }
+    }
+    Ok(pps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_packets_are_all_looked_at_and_many_are_sampled() {
+        assert_eq!([sample_for(0.0, 0.25), sample_for(600_000.0, 0.25)], [1, 1]);
+        assert_eq!(sample_for(700_000.0, 0.25), 2);
+        assert_eq!([sample_for(14.2e6, 0.25), sample_for(14.2e6, 1.0)], [32, 8]);
+        assert_eq!(sample_for(f64::MAX, 0.01), SAMPLE_MAX);
+    }
+}

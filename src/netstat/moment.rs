@@ -1,0 +1,202 @@
+//! What is known at a moment: counted packets, counters of apps, losses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pmdscope_capture::flow::{Counts, Flow, Snapshot};
+use pmdscope_capture::pump::Report;
+use pmdscope_telemetry::sample::{PortSample, Sample};
+use pmdscope_telemetry::world::World;
+use pmdscope_tui::conversation::{self, Speed};
+use serde::Serialize;
+
+use super::words::some;
+
+/// What a report is made of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moment {
+    /// What was counted; `None` where only counters are looked at.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+    /// Rates are those of the last second, and not of the whole time.
+    pub(super) recent: bool,
+    /// What is missing in it.
+    pub(super) losses: Losses,
+    /// Counters of the apps, and those of a while before.
+    pub(super) counters: Option<Counters>,
+    /// Ports that packets come from; `None` is all.
+    pub(super) ports: Option<Vec<(String, u16)>>,
+    /// Packets were chosen by a filter, which counters do not know.
+    pub(super) filtered: bool,
+}
+
+/// Counters of apps at two moments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    /// The earlier; empty where there is none.
+    pub(super) before: World,
+    /// The later.
+    pub(super) now: World,
+}
+
+impl Counters {
+    /// Samples of all apps, each with its earlier one of the same run.
+    pub(super) fn samples(&self) -> impl Iterator<Item = (&str, Option<&Sample>, &Sample)> {
+        self.now.models().map(|(app, model)| {
+            let before = self.before.find(&app.name).and_then(|app| app.model.as_deref());
+            let before = before.map(|model| &model.sample).filter(|before| {
+                before.app.same_process(&model.sample.app)
+                    && before.monotonic_ns < model.sample.monotonic_ns
+            });
+            (app.name.as_str(), before, &model.sample)
+        })
+    }
+
+    /// Apps that do not answer, and why.
+    pub(super) fn silent(&self) -> Vec<String> {
+        use pmdscope_telemetry::world::Status;
+        let silent = self.now.apps.iter().filter_map(|app| match &app.status {
+            Status::Live => None,
+            Status::Waiting => Some(format!("{}: has not answered yet", app.name)),
+            Status::Lost { reason } => {
+                let old = if app.model.is_some() { "; what is shown is old" } else { "" };
+                Some(format!("{}: {reason}{old}", app.name))
+            }
+        });
+        let partly = self.now.models().flat_map(|(app, model)| {
+            model.sample.partial.iter().map(|part| format!("{}: partly: {part}", app.name))
+        });
+        silent.chain(partly).collect()
+    }
+}
+
+/// Packets that are in no count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Losses {
+    /// Packets that passed the filter, in the rings or left out; `None` for files.
+    pub(super) passed_filter: Option<u64>,
+    /// Dropped because rings were full.
+    pub(super) rings_full: u64,
+    /// The same by interface.
+    pub(super) by_interface: BTreeMap<String, u64>,
+    /// Without a time, because their app had no clock yet when it died.
+    pub(super) untimed: u64,
+    /// Apps that keep their sampling because their library is too old to change it.
+    pub(super) fixed: Vec<String>,
+    /// lcores that polled; `None` for files.
+    pub(super) lcores: Option<usize>,
+}
+
+impl Losses {
+    /// Those of a capture.
+    pub(super) fn of(report: &Report) -> Self {
+        Self {
+            passed_filter: Some(report.rings.passed_filter()),
+            rings_full: report.rings.dropped,
+            by_interface: report.dropped.iter().cloned().collect(),
+            untimed: report.unwritten,
+            fixed: report.fixed.clone(),
+            lcores: Some(report.nb_rings),
+        }
+    }
+}
+
+impl Moment {
+    /// What was counted, or nothing.
+    pub(super) fn counted(&self) -> Arc<Snapshot> {
+        self.snapshot.clone().unwrap_or_default()
+    }
+
+    /// A port that is looked at.
+    pub(super) fn includes(&self, app: &str, port: &PortSample) -> bool {
+        let same = |(name, id): &(String, u16)| name == app && *id == port.id;
+        self.ports.as_ref().is_none_or(|ports| ports.iter().any(same))
+    }
+
+    /// How fast something is, by what was counted of it in all and in the last second.
+    pub(super) fn speed(&self, snapshot: &Snapshot, all: Counts, recent: Counts) -> Option<Speed> {
+        if self.recent && snapshot.interval_s > 0.0 {
+            Speed::of(recent, snapshot.interval_s)
+        } else {
+            Speed::of(all, seconds(snapshot))
+        }
+    }
+
+    /// How fast a conversation is.
+    pub(super) fn flow_speed(&self, snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+        self.speed(snapshot, flow.total(), flow.recent_rx.plus(flow.recent_tx))
+    }
+
+    /// Packets that rings or files say are missing.
+    pub(super) fn lost(&self) -> u64 {
+        self.losses.rings_full.max(self.counted().lost)
+    }
+
+    /// What people must know of the counts: sampling and losses.
+    pub(super) fn caveats(&self) -> Vec<String> {
+        let snapshot = self.counted();
+        let mut notes = Vec::new();
+        if snapshot.variance > 0 || snapshot.sample > 1 {
+            notes.push(format!(
+                "sampled: {} looked at, now one in {}; counts are estimates, ± their standard error",
+                some(snapshot.looked_at, "packet"),
+                snapshot.sample.max(1)
+            ));
+        }
+        if self.lost() > 0 {
+            let places = &self.losses.by_interface;
+            let places = places.iter().map(|(name, count)| format!("{name} {count}"));
+            let places = places.collect::<Vec<_>>().join(", ");
+            let places = if places.is_empty() { places } else { format!(" ({places})") };
+            notes.push(format!(
+                "lost: {} did not get here{places} and are in no count; a filter or --sample can help",
+                some(self.lost(), "packet")
+            ));
+        }
+        if self.losses.untimed > 0 {
+            let packets = some(self.losses.untimed, "packet");
+            notes.push(format!("lost: {packets} of an app that died before its clock was known"));
+        }
+        if !self.losses.fixed.is_empty() {
+            let apps = self.losses.fixed.join(", ");
+            notes.push(format!(
+                "{apps} cannot change the sampling of a running capture (the library is too old): \
+                 --sample N sets it from the begin"
+            ));
+        }
+        if self.losses.lcores == Some(0) {
+            notes.push("no lcore of the app polls".to_owned());
+        }
+        notes
+    }
+}
+
+/// Length of the time that was counted in.
+pub(super) fn seconds(snapshot: &Snapshot) -> f64 {
+    snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9
+}
+
+/// Received packets and bytes, and sent ones. Where a file does not tell the direction, those from the
+/// remote end count as received.
+pub(super) fn directions(flow: &Flow) -> (Counts, Counts) {
+    let rx = flow.rx.from_local.plus(flow.rx.from_remote).plus(flow.unknown.from_remote);
+    let tx = flow.tx.from_local.plus(flow.tx.from_remote).plus(flow.unknown.from_local);
+    (rx, tx)
+}
+
+/// The app of a conversation.
+pub(super) fn app_of(snapshot: &Snapshot, app: u16) -> &str {
+    snapshot.apps.get(usize::from(app)).map_or(pmdscope_tui::number::UNKNOWN, String::as_str)
+}
+
+/// Name of a direction.
+pub(super) fn way(dir: u8) -> &'static str {
+    pmdscope_tui::subject::way(dir)
+}
+
+/// Names the ends of a conversation.
+pub(super) fn name(flow: &Flow) -> String {
+    let [local, remote] = [flow.local, flow.remote].map(conversation::endpoint);
+    let wrapping = conversation::wrapping(flow);
+    let wrapping = if wrapping.is_empty() { wrapping } else { format!(" in {wrapping}") };
+    format!("{} {local} - {remote}{wrapping}", super::words::protocol(flow.proto, flow.local.addr))
+}

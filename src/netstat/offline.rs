@@ -1,0 +1,56 @@
+//! Conversations of capture files.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pmdscope_capture::flow::table::Table;
+use pmdscope_capture::layout::MAX_SNAPLEN;
+use pmdscope_capture::pump::Control;
+use pmdscope_capture::read::{Failure, Replay, Settings};
+
+use super::args::Args;
+use super::ipfix::{self, Export};
+use super::moment::Moment;
+use super::paper::Paper;
+use super::show;
+use super::words::some;
+use crate::{capture, output};
+
+/// Counts what is in the files; what could be read of a broken one is shown before its error.
+pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
+    let export = ipfix::listener(&args.ipfix, 1, true)?;
+    let status = export.as_ref().map(|export| export.status.clone());
+    let (moment, failure) = count(args, control, export)?;
+    show(args, &moment, &Paper::new(args))?;
+    if let Some(status) = status {
+        status.news().iter().for_each(|line| output::tell(&output::one_line(line)));
+        output::tell(&ipfix::line(&status));
+    }
+    failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(capture::plain(failure)))
+}
+
+fn count(
+    args: &Args,
+    control: &Control,
+    export: Option<Export>,
+) -> Result<(Moment, Option<Failure>)> {
+    let settings = Settings {
+        filter: args.expression(),
+        optimize: true,
+        dirs: args.direction().bits(),
+        snaplen: MAX_SNAPLEN,
+        skip: 0,
+        count: None,
+    };
+    let replay = Replay::open(args.read.clone(), settings, control).map_err(capture::plain)?;
+    let (mut table, latest) = Table::new(args.table(export));
+    let report = replay.run(&mut table, &mut |report| {
+        output::tell(&format!("{} read", some(report.read, "packet")));
+    });
+    let snapshot = Some(latest.get());
+    let filtered = !args.expression().is_empty();
+    Ok((Moment { snapshot, filtered, ..Moment::default() }, report.failure))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! What reports are printed on: a terminal of some size, or anything without an end.
+
+use std::io::{IsTerminal, stdout};
+
+use pmdscope_tui::table::Table;
+use pmdscope_tui::theme::Theme;
+
+use super::args::{Args, ROWS};
+
+/// Lines of a report that are no rows, at most.
+const OTHER_LINES: usize = 10;
+/// Fewer rows are of no use, however low the terminal is.
+const ROWS_MIN: usize = 5;
+
+/// Size of a report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Paper {
+    /// Columns, where lines must not be longer.
+    width: Option<usize>,
+    /// Most rows.
+    rows: Option<usize>,
+    redrawn: bool,
+}
+
+impl Paper {
+    /// What standard output is.
+    pub(super) fn new(args: &Args) -> Self {
+        let redrawn = args.continuous && !args.json && stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0);
+        let fitting = size.filter(|_| redrawn && args.rows().is_none());
+        let fitting =
+            fitting.map(|size| usize::from(size.ws_row).saturating_sub(OTHER_LINES).max(ROWS_MIN));
+        let rows = args.rows().or(fitting).unwrap_or(ROWS);
+        Self {
+            width: size.map(|size| size.ws_col.into()),
+            rows: (!args.all).then_some(rows),
+            redrawn,
+        }
+    }
+
+    /// Any width.
+    #[cfg(test)]
+    pub(super) fn wide(args: &Args) -> Self {
+        let rows = (!args.all).then(|| args.rows().unwrap_or(ROWS));
+        Self { rows, ..Self::default() }
+    }
+
+    /// A terminal.
+    #[cfg(test)]
+    pub(super) fn narrow(columns: usize) -> Self {
+        Self { width: Some(columns), ..Self::default() }
+    }
+
+    /// A report replaces the one before it.
+    pub(super) fn is_redrawn(self) -> bool {
+        self.redrawn
+    }
+
+    /// Rows that are shown, of so many.
+    pub(super) fn rows(self, all: usize) -> usize {
+        self.rows.map_or(all, |most| most.min(all))
+    }
+
+    /// A table without its title; its notes below.
+    pub(super) fn table(self, table: &Table) -> String {
+        let mut text = String::new();
+        if !table.rows.is_empty() {
+            let lines = table.lines(self.width, Theme { mono: true, ascii: true }, None);
+            for line in std::iter::once(lines.header).chain(lines.rows) {
+                text.push_str(line.to_string().trim_end());
+                text.push('\n');
+            }
+        }
+        for note in &table.notes {
+            text.push_str(note);
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,48 @@
+//! Which conversations are shown.
+
+use pmdscope_capture::flow::Flow;
+
+use super::words::{SCTP, TCP, UDP};
+
+/// Conversations of these kinds. Unlike a filter it knows what is behind VLAN tags and in tunnels, and
+/// leaves the totals alone.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Rows")]
+#[allow(clippy::struct_excessive_bools)] // Switches of a command line.
+pub(super) struct Picked {
+    /// Only IPv4
+    #[arg(short = '4', long = "ipv4")]
+    v4: bool,
+
+    /// Only IPv6; with -4, both
+    #[arg(short = '6', long = "ipv6")]
+    v6: bool,
+
+    /// Only TCP; with -u or --sctp, these as well
+    #[arg(short, long)]
+    tcp: bool,
+
+    /// Only UDP
+    #[arg(short, long)]
+    udp: bool,
+
+    /// Only SCTP
+    #[arg(long)]
+    sctp: bool,
+}
+
+impl Picked {
+    /// The conversation is to be shown.
+    pub(super) fn takes(self, flow: &Flow) -> bool {
+        let any_version = self.v4 == self.v6;
+        let any_protocol = !(self.tcp || self.udp || self.sctp);
+        let version = if flow.local.addr.is_ipv4() { self.v4 } else { self.v6 };
+        let protocol = match flow.proto {
+            TCP => self.tcp,
+            UDP => self.udp,
+            SCTP => self.sctp,
+            _ => false,
+        };
+        (any_version || version) && (any_protocol || protocol)
+    }
+}

@@ -1,0 +1,345 @@
+//! Is RSS balanced, and what makes a queue hot?
+
+use std::collections::BTreeMap;
+
+use pmdscope_capture::flow::{Flow, Place, Queue, Snapshot};
+use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
+use pmdscope_tui::number::{UNKNOWN, count, known, percent, si};
+use pmdscope_tui::subject::Subject;
+use pmdscope_tui::table::{Cell, Column, Table};
+use serde::Serialize;
+
+use super::args::Args;
+use super::conversations;
+use super::moment::{self, Counters, Moment, app_of, way};
+use super::paper::Paper;
+use crate::capture::Direction as Wanted;
+
+/// A queue with so many times its share is hot.
+const HOT: f64 = 1.5;
+/// Conversations that are named of a hot queue.
+const NAMED: usize = 3;
+/// Characters of a bar that is full.
+const BAR: f64 = 20.0;
+
+/// Packets of a queue.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Load {
+    pub(super) app: String,
+    pub(super) port: u16,
+    /// `rx`, `tx`, or `-` where a file does not tell.
+    pub(super) direction: &'static str,
+    /// `None` where it is not known.
+    pub(super) queue: Option<u16>,
+    pub(super) packets: u64,
+    /// Of the packets of all queues of the port in this direction; `None` where there were none.
+    pub(super) share: Option<f64>,
+    /// Packets per second.
+    pub(super) pps: Option<f64>,
+    pub(super) lcore: Option<u16>,
+    /// Where the packets were counted.
+    pub(super) source: Source,
+    /// It has clearly more than its share.
+    pub(super) hot: bool,
+    /// The largest conversations of a hot queue.
+    pub(super) flows: Vec<Cause>,
+    #[serde(skip)]
+    dir: u8,
+}
+
+/// Where packets were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Source {
+    /// By the app, all of them, meanwhile.
+    Counters,
+    /// By the app, all of them, since it began to.
+    CountersTotal,
+    /// By us, of those that were captured.
+    Packets,
+}
+
+/// A conversation that makes a queue hot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Cause {
+    conversation: String,
+    packets: u64,
+    /// Of the captured packets of the queue.
+    share: Option<f64>,
+    /// Other queues had packets of it as well.
+    several: bool,
+}
+
+/// All queues, in their order.
+pub(super) fn all(args: &Args, moment: &Moment) -> Vec<Load> {
+    let snapshot = moment.counted();
+    let wanted = args.direction();
+    let counted = moment.counters.iter().filter(|_| !moment.filtered);
+    let mut loads =
+        counted.flat_map(|counters| of_counters(counters, moment, wanted)).collect::<Vec<_>>();
+    let captured = of_packets(&snapshot, moment, wanted);
+    for load in captured {
+        if let Some(known) = loads.iter_mut().find(|known| key(known) == key(&load)) {
+            known.lcore = load.lcore;
+        } else if !loads.iter().any(|known| is_counted(known, &load)) {
+            loads.push(load);
+        }
+    }
+    loads.sort_by(|a, b| key(a).cmp(&key(b)));
+    weigh(&mut loads);
+    for load in loads.iter_mut().filter(|load| load.hot) {
+        load.flows = causes(&snapshot, load);
+    }
+    loads
+}
+
+fn key(load: &Load) -> (&str, u16, u8, Option<u16>) {
+    (&load.app, load.port, load.dir, load.queue)
+}
+
+/// Counters of a port are complete: a queue that is not among them has none.
+fn is_counted(known: &Load, load: &Load) -> bool {
+    known.source != Source::Packets && same_port(known, load)
+}
+
+fn same_port(a: &Load, b: &Load) -> bool {
+    (&a.app, a.port, a.dir) == (&b.app, b.port, b.dir)
+}
+
+/// Gives each its share, and finds the hot ones.
+fn weigh(loads: &mut [Load]) {
+    let mut totals: BTreeMap<(String, u16, u8), (u64, u64)> = BTreeMap::new();
+    for load in loads.iter() {
+        let (packets, queues) =
+            totals.entry((load.app.clone(), load.port, load.dir)).or_insert((0, 0));
+        *packets = packets.saturating_add(load.packets);
+        *queues += 1;
+    }
+    for load in loads {
+        let (packets, queues) = totals[&(load.app.clone(), load.port, load.dir)];
+        load.share = (packets > 0).then(|| load.packets as f64 / packets as f64);
+        load.hot = queues > 1 && load.share.is_some_and(|share| share * queues as f64 >= HOT);
+    }
+}
+
+fn is_wanted(dir: u8, wanted: Wanted) -> bool {
+    dir == 0 || wanted.bits() & dir != 0
+}
+
+fn of_counters(counters: &Counters, moment: &Moment, wanted: Wanted) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for (app, before, now) in counters.samples() {
+        for port in now.ports.iter().filter(|port| moment.includes(app, port)) {
+            for dir in [DIR_RX, DIR_TX].into_iter().filter(|dir| is_wanted(*dir, wanted)) {
+                loads.extend(of_port(app, port, dir, before, now));
+            }
+        }
+    }
+    loads
+}
+
+fn of_port(
+    app: &str,
+    port: &PortSample,
+    dir: u8,
+    before: Option<&Sample>,
+    now: &Sample,
+) -> Vec<Load> {
+    let totals = packets(now, port, dir);
+    let earlier = before.and_then(|before| {
+        let old =
+            before.ports.iter().find(|old| (old.id, &old.device) == (port.id, &port.device))?;
+        Some((packets(before, old, dir), now.monotonic_ns - before.monotonic_ns))
+    });
+    // All or none: shares of different times cannot be compared.
+    let growth = earlier.and_then(|(old, ns)| {
+        let grown = totals.iter().map(|(queue, now)| {
+            Some((*queue, now.checked_sub(old.get(queue).copied().unwrap_or(0))?))
+        });
+        Some((grown.collect::<Option<BTreeMap<_, _>>>()?, ns))
+    });
+    let (counts, ns, source) = match growth {
+        Some((grown, ns)) => (grown, Some(ns), Source::Counters),
+        None => (totals, None, Source::CountersTotal),
+    };
+    let load = |(queue, packets): (u16, u64)| Load {
+        app: app.to_owned(),
+        port: port.id,
+        direction: way(dir),
+        queue: Some(queue),
+        packets,
+        share: None,
+        pps: ns.map(|ns| packets as f64 / (ns as f64 / 1e9)),
+        lcore: None,
+        source,
+        hot: false,
+        flows: Vec::new(),
+        dir,
+    };
+    counts.into_iter().map(load).collect()
+}
+
+/// Packets of each queue of a port: as the library counted them, or else the driver.
+fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
+    let direction = if dir == DIR_RX { Direction::Rx } else { Direction::Tx };
+    let here = |queue: &&QueueSample| queue.port == port.id && queue.direction == direction;
+    let told = sample.queues.iter().filter(here).map(|queue| (queue.queue, queue.packets));
+    let told = told.collect::<BTreeMap<_, _>>();
+    if told.is_empty() {
+        let named = |(name, packets): (&String, &u64)| Some((queue_of(name, dir)?, *packets));
+        return port.xstats.iter().filter_map(named).collect();
+    }
+    told
+}
+
+/// The queue that an extended counter of packets is of: `rx_q0_packets`, or `rx_q0packets` before DPDK
+/// 20.11.
+fn queue_of(name: &str, dir: u8) -> Option<u16> {
+    let prefix = if dir == DIR_RX { "rx_q" } else { "tx_q" };
+    let queue = name.strip_prefix(prefix)?.strip_suffix("packets")?;
+    queue.strip_suffix('_').unwrap_or(queue).parse().ok()
+}
+
+fn of_packets(snapshot: &Snapshot, moment: &Moment, wanted: Wanted) -> Vec<Load> {
+    let queues = snapshot.queues.iter().filter(|queue| is_wanted(queue.dir, wanted));
+    let load = |queue: &Queue| Load {
+        app: app_of(snapshot, queue.app).to_owned(),
+        port: queue.port,
+        direction: way(queue.dir),
+        queue: queue.queue,
+        packets: queue.total.packets,
+        share: None,
+        pps: moment.speed(snapshot, queue.total, queue.recent).map(|speed| speed.pps),
+        lcore: queue.lcore,
+        source: Source::Packets,
+        hot: false,
+        flows: Vec::new(),
+        dir: queue.dir,
+    };
+    queues.map(load).collect()
+}
+
+/// The conversations with most packets of a queue.
+fn causes(snapshot: &Snapshot, load: &Load) -> Vec<Cause> {
+    let place = |flow: &Flow| if load.dir == DIR_TX { flow.tx_place } else { flow.rx_place };
+    let here = |place: Place| place.port == load.port && place.queue == load.queue;
+    let count = |flow: &Flow| {
+        let (rx, tx) = moment::directions(flow);
+        if load.dir == DIR_TX { tx.packets } else { rx.packets }
+    };
+    let is_here = |flow: &&Flow| {
+        app_of(snapshot, flow.app) == load.app && place(flow).is_some_and(here) && count(flow) > 0
+    };
+    let mut flows = snapshot.flows.iter().filter(is_here).collect::<Vec<_>>();
+    flows.sort_by_key(|flow| std::cmp::Reverse((count(flow), flow.remote)));
+    let queue = snapshot.queues.iter().find(|queue| {
+        let place = (app_of(snapshot, queue.app), queue.port, queue.dir, queue.queue);
+        place == (load.app.as_str(), load.port, load.dir, load.queue)
+    });
+    let all = queue.map_or(0, |queue| queue.total.packets);
+    let cause = |flow: &Flow| Cause {
+        conversation: moment::name(flow),
+        packets: count(flow),
+        share: (all > 0).then(|| (count(flow) as f64 / all as f64).min(1.0)),
+        several: place(flow).is_some_and(|place| place.several),
+    };
+    flows.into_iter().take(NAMED).map(cause).collect()
+}
+
+/// The report.
+pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
+    let columns = vec![
+        Column::text("Queue"),
+        Column::text("Dir"),
+        Column::number("Packets"),
+        Column::number("Share"),
+        Column::text("Balance").drop_at(3),
+        Column::number("pps").drop_at(1),
+        Column::text("Lcore").drop_at(2),
+    ];
+    let mut table = Table::new("Queues", columns);
+    let loads = all(args, moment);
+    let widest = loads.iter().filter_map(|load| load.share).fold(0.0, f64::max);
+    for load in &loads {
+        let subject = Subject::App { app: load.app.clone() };
+        table.push(subject, false, load.cells(widest));
+    }
+    if loads.iter().all(|load| load.lcore.is_none()) {
+        table.hide_column("Lcore");
+    }
+    table.notes = notes(moment, &loads);
+    paper.table(&table)
+}
+
+impl Load {
+    fn name(&self) -> String {
+        let queue = known(self.queue, |queue| queue.to_string());
+        format!("{}:{}:{queue}", self.app, self.port)
+    }
+
+    fn cells(&self, widest: f64) -> Vec<Cell> {
+        let bar = self.share.filter(|_| widest > 0.0).map_or(0.0, |share| share / widest * BAR);
+        let sign = if self.hot { " !" } else { "" };
+        vec![
+            Cell::text(self.name()),
+            Cell::text(self.direction),
+            Cell::text(count(self.packets)),
+            Cell::text(known(self.share, percent)),
+            Cell::text(bar_of(bar) + sign),
+            Cell::text(known(self.pps, si)),
+            Cell::text(known(self.lcore, |lcore| lcore.to_string())),
+        ]
+    }
+
+    /// What makes it hot.
+    fn explained(&self, queues: usize) -> Vec<String> {
+        let times = self.share.unwrap_or(0.0) * queues as f64;
+        let head = format!(
+            "hot: {} {} has {} of the packets, {times:.1} times its share",
+            self.name(),
+            self.direction,
+            known(self.share, percent)
+        );
+        let cause = |cause: &Cause| {
+            let several = if cause.several { ", and other queues" } else { "" };
+            let share = known(cause.share, percent);
+            format!("    {share} of it by {}{several}", cause.conversation)
+        };
+        std::iter::once(head).chain(self.flows.iter().map(cause)).collect()
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to BAR
+fn bar_of(length: f64) -> String {
+    "#".repeat(length.round() as usize)
+}
+
+fn notes(moment: &Moment, loads: &[Load]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for load in loads.iter().filter(|load| load.hot) {
+        let queues = loads.iter().filter(|other| same_port(load, other)).count();
+        notes.extend(load.explained(queues));
+    }
+    let counts = |source| loads.iter().any(|load| load.source == source);
+    if counts(Source::CountersTotal) {
+        notes.push("shares of all packets since the counters began".to_owned());
+    }
+    if counts(Source::Packets) {
+        notes.push("shares of the packets that were captured".to_owned());
+    }
+    if loads.is_empty() {
+        notes.push(format!("{UNKNOWN}: no counters of queues, and no packets"));
+    }
+    if let Some(counters) = &moment.counters {
+        notes.extend(counters.silent());
+    }
+    if let Some(snapshot) = &moment.snapshot {
+        notes.push(conversations::total(moment, snapshot));
+        notes.extend(moment.caveats());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Packets by protocol, as `netstat -s` has those of the kernel, and what ports counted.
+
+use std::fmt::Write;
+
+use pmdscope_capture::flow::{Counts, Protocols};
+use pmdscope_telemetry::sample::PortStats;
+use pmdscope_tui::number::{bytes, count};
+
+use super::conversations;
+use super::moment::{Counters, Moment};
+
+/// The report. Protocols that were not seen are left out.
+pub(super) fn text(moment: &Moment) -> String {
+    let snapshot = moment.counted();
+    let mut out = String::new();
+    let seen = protocols(&snapshot.protocols).into_iter();
+    let seen = seen.filter(|(_, lines)| lines.iter().any(|(number, _)| *number > 0));
+    for (title, lines) in seen {
+        section(&mut out, title, lines);
+    }
+    let other = &snapshot.other;
+    section(
+        &mut out,
+        "Conversations",
+        vec![
+            (snapshot.flows.len() as u64, "listed".to_owned()),
+            (other.evictions, "gave way to larger ones".to_owned()),
+            (other.expirations, "over and forgotten".to_owned()),
+            (other.unreadable.packets, "packets unreadable".to_owned()),
+        ],
+    );
+    if let Some(counters) = &moment.counters {
+        out.push_str(&ports(counters, moment));
+    }
+    let notes = std::iter::once(conversations::total(moment, &snapshot)).chain(moment.caveats());
+    for note in notes {
+        let _ = writeln!(out, "{note}");
+    }
+    out
+}
+
+type Lines = Vec<(u64, String)>;
+
+fn packets(counts: Counts) -> (u64, String) {
+    (counts.packets, format!("packets, {}", bytes(counts.bytes)))
+}
+
+fn of(number: u64, what: &str) -> (u64, String) {
+    (number, what.to_owned())
+}
+
+fn protocols(seen: &Protocols) -> [(&'static str, Lines); 8] {
+    let Protocols { ipv4, ipv6, tcp, udp, sctp, icmp, icmp6, .. } = *seen;
+    [
+        (
+            "Link",
+            vec![
+                of(seen.vlan_tagged.packets, "with VLAN tags"),
+                of(seen.arp.packets, "ARP"),
+                of(seen.other_ethertypes.packets, "of other kinds"),
+                of(seen.tunnelled.packets, "in tunnels"),
+            ],
+        ),
+        (
+            "Ip",
+            vec![
+                packets(ipv4),
+                of(seen.ipv4_fragments.packets, "fragments"),
+                of(seen.ipv4_options.packets, "with options"),
+            ],
+        ),
+        ("Ip6", vec![packets(ipv6), of(seen.ipv6_fragments.packets, "fragments")]),
+        (
+            "Icmp",
+            vec![
+                packets(icmp),
+                packets6(icmp6),
+                of(seen.icmp_echo_requests, "echo requests"),
+                of(seen.icmp_echo_replies, "echo replies"),
+                of(seen.icmp_unreachable, "destination unreachable"),
+                of(seen.icmp_time_exceeded, "time exceeded"),
+            ],
+        ),
+        (
+            "Tcp",
+            vec![
+                packets(tcp),
+                of(seen.tcp_syn, "connections asked for (SYN)"),
+                of(seen.tcp_syn_ack, "accepted (SYN ACK)"),
+                of(seen.tcp_fin, "ended (FIN)"),
+                of(seen.tcp_rst, "broken off (RST)"),
+                of(seen.tcp_zero_window, "with a window of 0"),
+            ],
+        ),
+        ("Udp", vec![packets(udp)]),
+        ("Sctp", vec![packets(sctp)]),
+        (
+            "Other",
+            vec![
+                of(seen.gre.packets, "GRE"),
+                of(seen.esp.packets, "ESP"),
+                of(seen.other_protocols.packets, "of other protocols"),
+            ],
+        ),
+    ]
+}
+
+fn packets6(counts: Counts) -> (u64, String) {
+    (counts.packets, format!("packets of ICMPv6, {}", bytes(counts.bytes)))
+}
+
+fn section(out: &mut String, title: &str, lines: Lines) {
+    let _ = writeln!(out, "{title}:");
+    for (number, what) in lines {
+        let _ = writeln!(out, "    {} {what}", count(number));
+    }
+}
+
+/// What the ports counted in the same time, or since they did where there is nothing before.
+fn ports(counters: &Counters, moment: &Moment) -> String {
+    let mut out = String::new();
+    for (app, before, now) in counters.samples() {
+        for port in now.ports.iter().filter(|port| moment.includes(app, port)) {
+            let same = before
+                .and_then(|before| before.ports.iter().find(|old| old.id == port.id))
+                .filter(|old| old.device == port.device);
+            let since = same.and_then(|old| since(&port.stats, &old.stats));
+            let when = if since.is_some() { "meanwhile" } else { "since the counters began" };
+            let title = format!("Port {app}:{} ({}), {when}", port.id, port.device);
+            section(&mut out, &title, counted(&since.unwrap_or(port.stats)));
+        }
+    }
+    for line in counters.silent() {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+fn counted(stats: &PortStats) -> Lines {
+    vec![
+        (stats.rx_packets, format!("packets received, {}", bytes(stats.rx_bytes))),
+        (stats.tx_packets, format!("packets sent, {}", bytes(stats.tx_bytes))),
+        of(stats.rx_missed, "missed: no receive descriptor was free"),
+        of(stats.rx_nombuf, "times without an mbuf to receive into"),
+        of(stats.rx_errors, "erroneous packets received"),
+        of(stats.tx_errors, "packets that could not be sent"),
+    ]
+}
+
+/// Growth of counters; `None` when they were reset.
+fn since(now: &PortStats, before: &PortStats) -> Option<PortStats> {
+    Some(PortStats {
+        rx_packets: now.rx_packets.checked_sub(before.rx_packets)?,
+        tx_packets: now.tx_packets.checked_sub(before.tx_packets)?,
+        rx_bytes: now.rx_bytes.checked_sub(before.rx_bytes)?,
+        tx_bytes: now.tx_bytes.checked_sub(before.tx_bytes)?,
+        rx_missed: now.rx_missed.checked_sub(before.rx_missed)?,
+        rx_errors: now.rx_errors.checked_sub(before.rx_errors)?,
+        tx_errors: now.tx_errors.checked_sub(before.tx_errors)?,
+        rx_nombuf: now.rx_nombuf.checked_sub(before.rx_nombuf)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

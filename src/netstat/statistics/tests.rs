@@ -1,0 +1,17 @@
+use insta::assert_snapshot;
+
+use super::*;
+use crate::netstat::fixture::{counters, exact};
+
+#[test]
+fn protocols_and_ports() {
+    assert_snapshot!(text(&Moment { counters: Some(counters()), ..exact() }));
+}
+
+#[test]
+fn counters_that_were_reset_have_no_growth() {
+    let before = PortStats { rx_packets: 5, ..PortStats::default() };
+    let now = PortStats { rx_packets: 7, ..PortStats::default() };
+    assert_eq!(since(&now, &before).map(|grown| grown.rx_packets), Some(2));
+    assert_eq!(since(&before, &now), None);
+}
