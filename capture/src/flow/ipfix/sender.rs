@@ -19,6 +19,9 @@ use super::{Settings, StartError};
 const BURST: u32 = 16;
 const BURST_TIME: Duration = Duration::from_micros(3200);
 
+/// Pause behind templates and options: a collector with several threads would read on meanwhile.
+const SETTLE: Duration = Duration::from_millis(5);
+
 /// Longest wait for room in a socket.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -113,6 +116,8 @@ impl Queue {
 #[derive(Debug)]
 struct Link {
     collector: Collector,
+    /// All that are known, and the one in use.
+    addresses: Vec<SocketAddr>,
     address: SocketAddr,
     socket: UdpSocket,
     /// When its address was looked for.
@@ -125,13 +130,15 @@ struct Link {
 
 impl Link {
     fn open(collector: Collector) -> Result<Self, StartError> {
-        let addresses = collector.addresses();
-        match addresses.map(|addresses| connect(&addresses)) {
-            Err(source) => Err(StartError::Unknown { collector, source }),
-            Ok(Err(source)) => Err(StartError::Socket { collector, source }),
-            Ok(Ok((socket, address))) => {
+        let addresses = match collector.addresses() {
+            Ok(addresses) => addresses,
+            Err(source) => return Err(StartError::Unknown { collector, source }),
+        };
+        match connect(&addresses) {
+            Err(source) => Err(StartError::Socket { collector, source }),
+            Ok((socket, address)) => {
                 let found = Instant::now();
-                Ok(Self { collector, address, socket, found, told: None, failed: 0 })
+                Ok(Self { collector, addresses, address, socket, found, told: None, failed: 0 })
             }
         }
     }
@@ -141,14 +148,28 @@ impl Link {
         if !self.collector.is_name() || self.found.elapsed() < LOOK_AGAIN {
             return false;
         }
-        let addresses = self.collector.addresses().unwrap_or_default();
         self.found = Instant::now();
-        if addresses.is_empty() || addresses.contains(&self.address) {
-            return false;
-        }
+        let Ok(addresses) = self.collector.addresses() else { return false };
+        let moved = !addresses.contains(&self.address);
         let Ok((socket, address)) = connect(&addresses) else { return false };
-        (self.socket, self.address) = (socket, address);
-        true
+        self.addresses = addresses;
+        if moved {
+            (self.socket, self.address) = (socket, address);
+        }
+        moved
+    }
+
+    /// Tries the next address of the name: a collector may listen on one family only.
+    fn turn(&mut self) {
+        let mut addresses = self.addresses.clone();
+        let at = addresses.iter().position(|address| *address == self.address).unwrap_or(0);
+        let next = (at + 1) % addresses.len().max(1);
+        addresses.rotate_left(next);
+        if addresses.len() > 1
+            && let Ok((socket, address)) = connect(&addresses)
+        {
+            (self.socket, self.address) = (socket, address);
+        }
     }
 
     /// What to tell of a failure, unless that was done a moment ago.
@@ -159,7 +180,8 @@ impl Link {
         }
         self.told = Some(Instant::now());
         let failed = std::mem::take(&mut self.failed);
-        let Self { collector, .. } = self;
+        let Self { collector, address, .. } = &*self;
+        let at = if collector.is_name() { format!(" at {address}") } else { String::new() };
         let hint = match error.kind() {
             ErrorKind::ConnectionRefused => "; is it listening there?",
             _ if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
@@ -167,7 +189,9 @@ impl Link {
             }
             _ => "",
         };
-        Some(format!("cannot send to the collector {collector}: {error}{hint} ({failed} messages)"))
+        Some(format!(
+            "cannot send to the collector {collector}{at}: {error}{hint} ({failed} messages)"
+        ))
     }
 }
 
@@ -208,6 +232,9 @@ impl Sender {
                     return;
                 }
                 self.send(&datagram.bytes);
+                if datagram.records == 0 {
+                    thread::sleep(SETTLE);
+                }
                 self.shared.queued.fetch_sub(u64::from(datagram.records), Ordering::Relaxed);
             }
             self.follow();
@@ -224,6 +251,7 @@ impl Sender {
             {
                 // That was an answer to the message before; this one has not been sent yet.
                 failed(&self.tally, &self.shared, link, error);
+                link.turn();
                 sent = link.socket.send(bytes);
             }
             match sent {
@@ -253,5 +281,25 @@ fn failed(tally: &Tally, shared: &Shared, link: &mut Link, error: &io::Error) {
     shared.announce.store(true, Ordering::Relaxed);
     if let Some(complaint) = link.complain(error) {
         tally.tell(complaint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_tried_at_each_of_its_addresses() {
+        let addresses: Vec<SocketAddr> =
+            [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec();
+        let collector = "localhost:4739".parse().unwrap();
+        let mut link = Link::open(collector).unwrap();
+        (link.addresses, link.address) = (addresses.clone(), addresses[0]);
+        let mut turn = || {
+            link.turn();
+            assert_eq!(link.socket.peer_addr().unwrap(), link.address);
+            link.address
+        };
+        assert_eq!([turn(), turn(), turn()], [addresses[1], addresses[2], addresses[0]]);
     }
 }
