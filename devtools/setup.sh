@@ -5,7 +5,7 @@ set -eu
 
 packages="dpdk libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
 	libpcap-dev tshark tcpdump python3 clang-format
-	libcap-ng0 libunbound8"
+	libcap-ng0 libunbound8 nfdump"
 rust_needed=1.88
 
 as_root() {
@@ -45,6 +45,10 @@ command -v apt-get >/dev/null || {
 	exit 1
 }
 
+# The daemon that comes with nfdump would listen to everybody; the tests start their own.
+if [ -d /run/systemd/system ] && ! command -v nfcapd >/dev/null; then
+	as_root systemctl --quiet mask nfdump.service
+fi
 # shellcheck disable=SC2086 # a list of names
 apt_install $packages
 # Debian 12 keeps a recent Rust beside its stable one, for the browsers it builds.
