@@ -213,8 +213,11 @@ arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 	for (i = 0; i < n; i++) {
 		for (seg = mbufs[i]; seg != NULL; seg = next) {
 			next = seg->next;
-			seg->next = NULL;
-			seg->nb_segs = 1;
+			/* Most are so already; a store would take the line from the app's core. */
+			if (next != NULL)
+				seg->next = NULL;
+			if (seg->nb_segs != 1)
+				seg->nb_segs = 1;
 			objects[nb++] = seg;
 			if (nb == PUT_MAX) {
 				put_objects(arena, objects, nb);
