@@ -13,12 +13,20 @@ const NONE: u32 = u32::MAX;
 const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC, unless it \
     sends with pmdscope_tx_burst(): one that the NIC refuses and the app offers again is there twice.";
 
-/// Of interfaces whose packets take a way around the app.
-fn via_comment(via: &str) -> String {
-    format!(
+const TX_PDUMP_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC: one that \
+    the NIC refuses and the app offers again is there twice.";
+
+/// What has to be known of the packets of an interface.
+fn comment(outgoing: bool, via: Option<&str>) -> String {
+    let Some(via) = via else {
+        return if outgoing { TX_COMMENT.to_owned() } else { String::new() };
+    };
+    let outgoing = if outgoing { TX_PDUMP_COMMENT } else { "" };
+    let comment = format!(
         "Packets come via {via}: a process beside the app collects the copies that the app makes, and \
-         times are those of collection, shortly after the app had the packets."
-    )
+         their times are those of collection, shortly after the app had them. {outgoing}"
+    );
+    comment.trim_end().to_owned()
 }
 
 #[derive(Debug)]
@@ -49,7 +57,7 @@ pub(crate) struct Output {
     limit: u64,
     snaplen: u32,
     filter: String,
-    comment: &'static str,
+    outgoing: bool,
     packets: u64,
     interfaces: Vec<Counted>,
     /// Interface by source and port.
@@ -67,7 +75,7 @@ impl Output {
             limit: settings.count.unwrap_or(u64::MAX),
             snaplen: settings.effective_snaplen(),
             filter: settings.filter.clone(),
-            comment: if settings.outgoing { TX_COMMENT } else { "" },
+            outgoing: settings.outgoing,
             packets: 0,
             interfaces: Vec::new(),
             by_port: Vec::new(),
@@ -142,7 +150,7 @@ impl Output {
             name: name.clone(),
             description: device.map_or(String::new(), |known| known.device.clone()),
             filter: self.filter.clone(),
-            comment: self.comment_of(app.via),
+            comment: comment(self.outgoing, app.via),
             snaplen: self.snaplen,
             linktype: ETHERNET,
         })?;
@@ -153,15 +161,6 @@ impl Output {
         numbers.resize(numbers.len().max(ports), NONE);
         numbers[ports - 1] = number;
         Ok(number)
-    }
-
-    fn comment_of(&self, via: Option<&str>) -> String {
-        let via = via.map(via_comment).unwrap_or_default();
-        [self.comment, &via]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
     }
 
     /// Puts out one packet.
@@ -276,18 +275,13 @@ pub(crate) fn origin() -> Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Discard;
 
     #[test]
     fn interfaces_say_what_times_and_outgoing_packets_are() {
-        let comment = |outgoing, via| {
-            let settings = Settings { outgoing, ..Settings::default() };
-            Output::new(Box::new(Discard::default()), &settings).comment_of(via)
-        };
         assert_eq!(comment(false, None), "");
         assert_eq!(comment(true, None), TX_COMMENT);
-        assert!(comment(false, Some("pdump")).starts_with("Packets come via pdump:"));
-        let both = comment(true, Some("pdump"));
-        assert!(both.starts_with(TX_COMMENT) && both.contains("times are those of collection"));
+        let received = comment(false, Some("pdump"));
+        assert!(received.starts_with("Packets come via pdump:") && received.ends_with("had them."));
+        assert_eq!(comment(true, Some("pdump")), format!("{received} {TX_PDUMP_COMMENT}"));
     }
 }
