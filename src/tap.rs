@@ -6,7 +6,7 @@ pub(crate) mod interface;
 mod preflight;
 
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_capture::door::settle;
@@ -23,6 +23,10 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// How long helpers may take to leave their apps before people are told, and at all.
 const LEAVE: Duration = Duration::from_secs(1);
 const LEAVE_AT_ALL: Duration = Duration::from_secs(10);
+
+/// Pauses between tries to get into an app that is there and refuses.
+const KNOCK_MIN: Duration = Duration::from_millis(500);
+const KNOCK_MAX: Duration = Duration::from_secs(30);
 
 /// What every session with an app asks for.
 #[derive(Clone, Debug, Default)]
@@ -135,19 +139,32 @@ fn helpers(pids: &[u32]) -> String {
     format!("pmdscope-pdump (process {pids})")
 }
 
-/// Ports and session of an app that was found.
-type Found = Option<(Vec<Port>, Session)>;
+/// What a look for an app has found.
+enum Look {
+    Found(Vec<Port>, Session),
+    Absent,
+    /// It is there, and its door does not open.
+    Closed,
+}
 
 /// Looks for an app that has ended. It may take its time to answer, and the rings of other apps
 /// cannot wait for that: each look is a thread.
 fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
-    let mut look: Option<JoinHandle<Found>> = None;
+    let mut look: Option<JoinHandle<Look>> = None;
+    let mut knocks = Knocks::default();
     Box::new(move || match look.take() {
         Some(running) if !running.is_finished() => {
             look = Some(running);
             None
         }
-        Some(over) => over.join().ok().flatten(),
+        Some(over) => match over.join().ok()? {
+            Look::Found(ports, session) => Some((ports, session)),
+            seen => {
+                knocks.note(matches!(seen, Look::Closed), Instant::now());
+                None
+            }
+        },
+        None if knocks.is_pause(Instant::now()) => None,
         None => {
             let (wanted, ask) = (wanted.clone(), ask.clone());
             look = std::thread::Builder::new().spawn(move || again(&wanted, &ask)).ok();
@@ -156,8 +173,55 @@ fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
     })
 }
 
-fn again(wanted: &Wanted, ask: &Ask) -> Found {
-    let now = wanted.again()?;
-    let session = now.door.open(&ask.request(&now), TIMEOUT).ok()?;
-    Some((now.ports(), session))
+fn again(wanted: &Wanted, ask: &Ask) -> Look {
+    let Some(now) = wanted.again() else { return Look::Absent };
+    match now.door.open(&ask.request(&now), TIMEOUT) {
+        Ok(session) => Look::Found(now.ports(), session),
+        Err(_) => Look::Closed,
+    }
+}
+
+/// When to knock at a door again: each time that it stays closed, there is a longer pause, because a
+/// helper that becomes a secondary process is work for the app.
+#[derive(Debug, Default)]
+struct Knocks {
+    pause: Duration,
+    until: Option<Instant>,
+}
+
+impl Knocks {
+    fn note(&mut self, closed: bool, now: Instant) {
+        self.pause =
+            if closed { (self.pause * 2).clamp(KNOCK_MIN, KNOCK_MAX) } else { Duration::ZERO };
+        self.until = Some(now + self.pause);
+    }
+
+    fn is_pause(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_that_stay_closed_are_left_alone_for_longer_each_time() {
+        let (mut knocks, mut now) = (Knocks::default(), Instant::now());
+        assert!(!knocks.is_pause(now));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            knocks.note(true, now);
+            let before = now;
+            while knocks.is_pause(now) {
+                now += KNOCK_MIN / 2;
+            }
+            pauses.push((now - before).as_millis());
+        }
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        knocks.note(false, now);
+        assert!(!knocks.is_pause(now));
+        knocks.note(true, now);
+        assert!(knocks.is_pause(now) && !knocks.is_pause(now + KNOCK_MIN));
+    }
 }

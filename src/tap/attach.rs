@@ -20,7 +20,7 @@ pub(crate) struct AttachArgs {
     #[arg(long)]
     no_pdump: bool,
 
-    /// Attach even where that may harm the app: to NICs on uio_pci_generic, beside other secondary
+    /// Attach even where that may harm the app: to NICs on `uio_pci_generic`, beside other secondary
     /// processes, across containers, and without lock-free memory pools. What cannot work stays
     /// refused
     #[arg(long, conflicts_with = "no_pdump")]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use pmdscope_capture::door::Door;
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::Sample;
@@ -41,7 +41,8 @@ impl Way {
 /// # Errors
 /// Says what stands in the way, and what to do about it.
 pub(crate) fn way(running: &Running, attach: Attach) -> anyhow::Result<Way> {
-    match stock(running, attach) {
+    match stock(running) {
+        Some(_) if attach == Attach::Never => Err(forbidden(running)),
         Some(sample) => preflight::check(&running.app, sample, attach).map(|_| Way::Pdump),
         None => library_socket(running).map(Way::Library),
     }
@@ -52,7 +53,8 @@ pub(crate) fn way(running: &Running, attach: Attach) -> anyhow::Result<Way> {
 /// # Errors
 /// As [`way`].
 pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Door> {
-    match stock(running, attach) {
+    match stock(running) {
+        Some(_) if attach == Attach::Never => Err(forbidden(running)),
         Some(sample) => {
             let pdump = preflight::pdump(&running.app, sample, attach)?;
             Ok(Door::Pdump(Box::new(pdump)))
@@ -61,11 +63,18 @@ pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Door> {
     }
 }
 
-/// What an app without libpmdscope tells, where it may be attached to.
-fn stock(running: &Running, attach: Attach) -> Option<&Sample> {
+/// What an app without libpmdscope tells.
+fn stock(running: &Running) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
-    let served = || find_socket(running).is_some_and(is_served);
-    (attach != Attach::Never && !served()).then_some(sample)
+    (!find_socket(running).is_some_and(is_served)).then_some(sample)
+}
+
+fn forbidden(running: &Running) -> anyhow::Error {
+    anyhow!(
+        "{} runs without libpmdscope, and --no-pdump forbids to attach to it: leave that out, or link \
+         it with libpmdscope",
+        running.app.name
+    )
 }
 
 /// Where the libpmdscope of an app offers its packets.

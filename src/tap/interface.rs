@@ -156,9 +156,9 @@ pub(crate) fn resolve(
         if interface == "any" && app.is_none() && apps.len() > 1 {
             for name in offering(&settings, attach) {
                 let name = Some(name);
-                let named = wanted.get(&name).is_some_and(Wanted::is_named);
+                let asked_for = wanted.get(&name).is_some_and(Wanted::is_named);
                 add(&mut wanted, name.clone(), "any", &settings, attach)?;
-                wanted.entry(name).and_modify(|wanted| wanted.unnamed = !named);
+                wanted.entry(name).and_modify(|wanted| wanted.unnamed = !asked_for);
             }
         } else if let Some(listed) = by_number(interface, app, apps.len(), &settings) {
             let (prefix, port) = listed?;

@@ -4,6 +4,7 @@ mod cpus;
 mod obstacle;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pmdscope_capture::door::{Pdump, PdumpPort, Program};
@@ -14,11 +15,15 @@ use self::cpus::Cpus;
 use self::obstacle::Facts;
 use super::attach::Attach;
 
+/// How long to wait for the helper of a capture that has just ended.
+const DEPARTURE: Duration = Duration::from_secs(2);
+
 /// How to start the helper beside a stock app.
 ///
 /// # Errors
 /// Says what stands in the way, and what to do about it.
 pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<Pdump> {
+    obstacle::await_departure(&app.dir, DEPARTURE);
     let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
         .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pmdscope_capture::door::Program;
 use pmdscope_telemetry::device;
@@ -14,6 +16,9 @@ use rustix::process::geteuid;
 
 /// The one kernel driver that stops a device when any process with it open ends.
 const UIO: &str = "uio_pci_generic";
+
+/// Time between two looks at the secondary processes of an app.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Why no helper may attach to an app.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +39,8 @@ pub(super) enum Obstacle {
     Sealed(String),
     #[error("has no ports")]
     NoPorts,
+    #[error("is captured from already, by pmdscope-pdump (process {0})")]
+    Taken(u32),
     #[error("runs in another pid namespace, such as a container")]
     Container,
     #[error(
@@ -73,6 +80,7 @@ impl Obstacle {
                     .into()
             }
             Self::NoPorts => "there is nothing to capture from".into(),
+            Self::Taken(_) => "a port has one hook for that: end the other capture first".into(),
             Self::Container => {
                 "run pmdscope in there, as by nsenter(1), or take the risk of a helper \
                 that does not see all of its processes with --force-pdump"
@@ -106,12 +114,15 @@ pub(super) struct Facts {
     contained: bool,
     uio: Option<String>,
     secondaries: Vec<u32>,
+    /// The one of them that captures for another of us.
+    taken: Option<u32>,
 }
 
 impl Facts {
     pub(super) fn gather(app: &App, sample: &Sample, program: &Program) -> Self {
         let pid = sample.app.pid;
         let config = app.dir.join("config");
+        let secondaries = secondaries(&app.dir);
         let socket = app.socket.file_name().unwrap_or_default().to_string_lossy();
         Self {
             arguments: sample.app.eal_args.clone(),
@@ -126,7 +137,8 @@ impl Facts {
             ports: sample.ports.len(),
             contained: is_contained(pid),
             uio: on_uio(sample),
-            secondaries: secondaries(&app.dir),
+            taken: secondaries.iter().copied().find(|pid| is_pdump(*pid)),
+            secondaries,
         }
     }
 
@@ -148,6 +160,7 @@ impl Facts {
             stranger.map(Obstacle::OtherUser),
             self.sealed.clone().map(Obstacle::Sealed),
             (self.ports == 0).then_some(Obstacle::NoPorts),
+            self.taken.map(Obstacle::Taken),
         ];
         checks.into_iter().flatten().next()
     }
@@ -205,6 +218,21 @@ fn sealed(pid: u32) -> Option<String> {
     denied.then(|| "ptrace permission denied".to_owned())
 }
 
+/// Waits for a helper to leave an app, but not for longer than told: it may be about to, because its
+/// consumer has ended, or has been killed.
+pub(super) fn await_departure(dir: &Path, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    while secondaries(dir).into_iter().any(is_pdump) && Instant::now() < deadline {
+        thread::sleep(LOOK);
+    }
+}
+
+/// A helper, by the name of the process.
+fn is_pdump(pid: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name.trim_end() == "pmdscope-pdump")
+}
+
 /// What is not told is taken for the same.
 fn is_contained(pid: u32) -> bool {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
@@ -237,6 +265,7 @@ mod tests {
             contained: false,
             uio: None,
             secondaries: Vec::new(),
+            taken: None,
         }
     }
 
@@ -307,6 +336,7 @@ mod tests {
             Obstacle::OtherUser(1000),
             Obstacle::Sealed("ptrace permission denied".into()),
             Obstacle::NoPorts,
+            Obstacle::Taken(17),
             Obstacle::Container,
             Obstacle::Uio { device: "0000:03:00.0".into() },
             Obstacle::Company(vec![17, 18]),
