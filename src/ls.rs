@@ -18,6 +18,9 @@ use serde::Serialize;
 
 use crate::config::ConfigArg;
 use crate::output;
+use crate::tap::attach::Attach;
+use crate::tap::door::way;
+use crate::tap::interface::Running;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -32,7 +35,9 @@ Examples:
   pmdscope ls --json | jq -r .apps[].app
 
 Level 0 is a stock app; level 1 is linked with libpmdscope, and also tells
-queue depths, pool occupancy and stalls.")]
+queue depths, pool occupancy and stalls.
+Capture tells how packets can be had: from the library, or via pdump, for which
+pmdscope-pdump attaches to a stock app that has called rte_pdump_init().")]
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArg,
@@ -78,6 +83,10 @@ struct Entry {
     ports_started: Option<usize>,
     ports: Option<usize>,
     uptime_s: Option<f64>,
+    /// How packets can be had: `library` or `pdump`; `None` when they cannot.
+    capture: Option<&'static str>,
+    /// Why they cannot.
+    no_capture: Option<String>,
     state: &'static str,
     reason: Option<String>,
 }
@@ -99,12 +108,14 @@ fn ask(app: App) -> Entry {
         ports_started: None,
         ports: None,
         uptime_s: None,
+        capture: None,
+        no_capture: None,
         state: state_word(app.state),
         reason: obstacle(app.state).map(|(_, reason)| reason.to_owned()),
     };
     if app.state == AppState::Live {
-        match Collector::new(app).collect(ROUND_TIMEOUT) {
-            Ok(sample) => entry.learn(&sample),
+        match Collector::new(app.clone()).collect(ROUND_TIMEOUT) {
+            Ok(sample) => entry.learn(app, sample),
             Err(error) => (entry.state, entry.reason) = ("unreachable", Some(error.to_string())),
         }
     }
@@ -112,12 +123,16 @@ fn ask(app: App) -> Entry {
 }
 
 impl Entry {
-    fn learn(&mut self, sample: &Sample) {
+    fn learn(&mut self, app: App, sample: Sample) {
         self.level = Some(u8::from(sample.library.is_some()));
         self.ports_started = Some(sample.ports.iter().filter(|port| port.started).count());
         self.ports = Some(sample.ports.len());
         self.uptime_s = uptime_s(sample.app.start_ticks);
         self.reason = sample.partial.first().map(|part| format!("partly: {part}"));
+        match way(&Running { app, sample: Some(sample) }, Attach::Safe) {
+            Ok(way) => self.capture = Some(way.via().unwrap_or("library")),
+            Err(error) => self.no_capture = Some(format!("{error:#}")),
+        }
     }
 }
 
@@ -147,6 +162,7 @@ fn table(apps: &[Entry]) -> Table {
         Column::number("Ports"),
         Column::number("Uptime"),
         Column::text("State"),
+        Column::text("Capture"),
     ];
     let mut table = Table::new("Apps", columns);
     for app in apps {
@@ -163,6 +179,7 @@ fn cells(app: &Entry) -> Vec<Cell> {
         None => UNKNOWN,
     };
     let ports = app.ports_started.zip(app.ports);
+    let capture = app.capture.or(app.no_capture.as_deref()).unwrap_or(UNKNOWN);
     let state = match &app.reason {
         Some(reason) => format!("{}: {reason}", app.state),
         None => app.state.to_owned(),
@@ -175,6 +192,7 @@ fn cells(app: &Entry) -> Vec<Cell> {
         Cell::text(known(ports, |(started, all)| format!("{started}/{all}"))),
         Cell::text(known(app.uptime_s, seconds)),
         Cell::text(state),
+        Cell::text(capture),
     ]
 }
 
@@ -209,6 +227,8 @@ mod tests {
             ports_started: Some(1),
             ports: Some(2),
             uptime_s: Some(3_725.0),
+            capture: Some("library"),
+            no_capture: None,
             state: "live",
             reason: None,
         });

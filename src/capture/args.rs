@@ -88,8 +88,9 @@ docs/capture.md has all options of tcpdump, and what differs.";
 /// Capture packets of DPDK apps, as tcpdump does for the kernel's interfaces
 ///
 /// Shows packets, or writes them into files with -w. Options are those of tcpdump and may stand
-/// behind the filter, too. An app must embed libpmdscope to hand out its packets; it goes on as
-/// before, whatever becomes of the capture.
+/// behind the filter, too. An app that embeds libpmdscope hands out its packets; a stock app must have
+/// called `rte_pdump_init()`, and is attached to by a helper. Either goes on as before, whatever
+/// becomes of the capture.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 #[command(

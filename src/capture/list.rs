@@ -40,7 +40,7 @@ impl Interface {
             device: listed.port.device.clone(),
             link_up: listed.port.link_up,
             captures: way.is_ok(),
-            via: way.as_ref().ok().and_then(|way| way.via()),
+            via: way.as_ref().ok().and_then(Way::via),
             reason: way.as_ref().err().cloned(),
         }
     }
