@@ -7,6 +7,7 @@ mod config;
 mod duration;
 mod export;
 mod extcap;
+mod flows;
 mod leaks;
 mod ls;
 mod netstat;

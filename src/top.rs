@@ -2,11 +2,14 @@
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ArgGroup;
 use jiff::tz::TimeZone;
 use pmdscope_telemetry::record::Player;
+use pmdscope_telemetry::world::World;
 use pmdscope_tui::report::{self, Document};
 use pmdscope_tui::run::{Feed, Options, run as run_display};
 use pmdscope_tui::theme::Theme;
@@ -18,17 +21,19 @@ use pmdscope_tui::view::View;
 
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{Usage, output, source, watch};
+use crate::{Usage, flows, output, source, watch};
 
 /// Show what all DPDK apps do: packet rates, queue depths, pools, poll loops, findings
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
+#[command(group(ArgGroup::new("report").args(["once", "json", "n"]).multiple(true)))]
 #[command(after_help = "\
 Examples:
   pmdscope top                    all apps; ? shows the keys
   pmdscope top -a reflector       one app, also one that starts later
   pmdscope top --once             text, rates over one second
   pmdscope top --json -n 60 -i 1  a line of JSON per second, for a minute
+  pmdscope top --once --flows     also conversations, of packets captured for that second
   pmdscope top --once --replay incident.jsonl.zst --at -90s
                                   as it was recorded, 90 seconds before the end
   pmdscope top --replay incident.jsonl.zst
@@ -36,7 +41,9 @@ Examples:
 
 JSON: {\"schema\":1, \"apps\":[{\"app\", \"state\", \"findings\":[...], \"model\":{\"sample\",
 \"interval_s\", \"ports\":[{\"rx_pps\", ...}], \"queues\", \"pools\", \"lcores\"}}]}
-A rate that is not known is null.")]
+A rate that is not known is null.
+With --flows also {\"flows\":[{\"app\", \"capture\", \"counted\":{\"flows\", \"other\", \"total\", \"queues\",
+\"interval_s\", \"sample\", \"lost\", ...}}]}; docs/top.md has the fields.")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
@@ -58,6 +65,11 @@ pub(crate) struct Args {
     /// Print N times, an interval apart, and end
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     n: Option<u64>,
+
+    /// Print conversations as well: packets of apps with libpmdscope are captured until the end, at
+    /// most a tenth of a core's worth
+    #[arg(long, conflicts_with = "replay", requires = "report")]
+    flows: bool,
 
     /// Seconds between two samples, 0.1 to 60
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
@@ -92,14 +104,24 @@ fn print(args: &Args) -> Result<()> {
         None => Source::live(&args.app, args.interval)?,
     };
     source.prepare();
-    let view = View::new(theme(args), millis(args.interval), source.time_zone());
-    for _ in 0..reports {
+    let mut captured = if args.flows {
+        Some(flows::Reports::start(source.world(), args.app.settings()?))
+    } else {
+        None
+    };
+    let mut view = View::new(theme(args), millis(args.interval), source.time_zone());
+    for left in (0..reports).rev() {
         if !source.advance()? {
             break;
         }
         let world = source.world();
+        let traffic = match (left, &mut captured) {
+            (0, _) => captured.take().map(flows::Reports::last),
+            (_, captured) => captured.as_mut().map(|captured| captured.next(world)),
+        };
+        view.follow(traffic.map(Arc::new));
         let read_on = if args.json {
-            output::print_json(&Document::of(world, None))?
+            output::print_json(&Document::of(world, view.flows.traffic.as_deref()))?
         } else {
             output::print(&report::text(world, &view))?
         };
@@ -125,11 +147,17 @@ fn display(args: &Args) -> Result<()> {
 
 fn display_live(args: &Args) -> Result<()> {
     let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
-    let live = |feed| {
+    let mut sampler = None;
+    let live = |feed: Feed<World>| {
+        sampler = Some(flows::start(feed.clone(), settings.clone()));
         watch::start(feed, chosen, settings);
         Live::default()
     };
-    run_display(options(args, TimeZone::system()), live).context("cannot use the terminal")
+    let result = run_display(options(args, TimeZone::system()), live);
+    if let Some(sampler) = sampler {
+        sampler.end();
+    }
+    result.context("cannot use the terminal")
 }
 
 fn display_replay(args: &Args, player: Player, again: Player) -> Result<()> {
@@ -185,7 +213,19 @@ fn millis(interval: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[test]
+    fn conversations_are_printed_only_of_what_runs() {
+        let parse = |words: &[&str]| {
+            let words = ["pmdscope", "top", "--flows"].iter().chain(words);
+            crate::Cli::try_parse_from(words).is_ok()
+        };
+        assert!(parse(&["--once"]) && parse(&["--json", "-n", "2"]) && parse(&["-n", "2"]));
+        assert!(!parse(&[]) && !parse(&["--once", "--replay", "x"]));
+    }
 
     #[test]
     fn intervals_are_bounded() {

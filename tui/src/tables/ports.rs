@@ -38,12 +38,12 @@ pub(super) fn ports(world: &World, view: &View) -> Table {
         let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
         let all = world.models().all(|(_, model)| counted(model));
         let some = world.models().any(|(_, model)| counted(model));
-        let remark = match (all, some) {
+        let since = match (all, some) {
             (true, _) => "totals since the mark",
             (false, true) => "totals since the mark, or the start of an app without one",
             (false, false) => "totals since the start: there is no mark before",
         };
-        table.remark = remark.to_owned();
+        since.clone_into(&mut table.remark);
     }
     for (app, model) in world.models() {
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {

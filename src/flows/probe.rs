@@ -1,0 +1,159 @@
+//! A thread that captures from one app.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context;
+use pmdscope_capture::budget::{Budget, SAMPLE_MAX};
+use pmdscope_capture::flow::Snapshot;
+use pmdscope_capture::flow::table::{self, Latest, Table};
+use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_capture::pump::{Control, Pump, Settings as PumpSettings};
+use pmdscope_telemetry::Settings;
+use pmdscope_tui::flows::{Access, Running};
+
+use super::Work;
+use crate::output::one_line;
+use crate::tap::attach::Attach;
+use crate::tap::{self, Ask, interface};
+
+/// Bytes of a packet that are looked at: headers, also in a tunnel.
+const SNAPLEN: u32 = 128;
+
+/// Most conversations of an app.
+const CAPACITY: usize = 16_384;
+
+/// Conversations that were silent for so long are forgotten.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// What looking at a packet takes, seconds, before that is measured: rather too much.
+const PACKET_S: f64 = 400e-9;
+
+/// The side that waits for nothing.
+pub(super) struct Probe {
+    /// A helper was asked for.
+    pub(super) attach: bool,
+    control: Control,
+    told: Arc<Mutex<Told>>,
+    thread: JoinHandle<()>,
+}
+
+/// What the thread has to say.
+struct Told {
+    access: Access,
+    latest: Option<Latest>,
+}
+
+impl Probe {
+    /// Has `work` done for an app; it may take so much of a core.
+    pub(super) fn start(running: &Running, attach: bool, share: f64, work: Work) -> Self {
+        let control = Control::default();
+        let told = Arc::new(Mutex::new(Told { access: Access::Opening, latest: None }));
+        let errand = Errand {
+            running: running.clone(),
+            attach,
+            share,
+            control: control.clone(),
+            told: Arc::clone(&told),
+        };
+        let thread = thread::spawn(move || work(errand));
+        Self { attach, control, told, thread }
+    }
+
+    /// Tells the thread to end.
+    pub(super) fn stop(&self) {
+        self.control.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The thread has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// How packets are had, and what was counted of them.
+    pub(super) fn told(&self) -> (Access, Option<Arc<Snapshot>>) {
+        let told = lock(&self.told);
+        (told.access.clone(), told.latest.as_ref().map(Latest::get))
+    }
+}
+
+/// What the thread is to do.
+pub(super) struct Errand {
+    pub(super) running: Running,
+    /// With a helper, where there is no other way.
+    pub(super) attach: bool,
+    /// Of one core.
+    share: f64,
+    pub(super) control: Control,
+    told: Arc<Mutex<Told>>,
+}
+
+impl Errand {
+    /// Captures until it is told to end, or the app ends or refuses.
+    pub(super) fn run(&self, settings: Settings) {
+        let access = self
+            .capture(settings)
+            .unwrap_or_else(|error| Access::Refused { reason: one_line(&format!("{error:#}")) });
+        // What was told to end is shown as it was.
+        if !self.control.stop.load(Ordering::Relaxed) {
+            self.tell(access);
+        }
+    }
+
+    pub(super) fn tell(&self, access: Access) {
+        lock(&self.told).access = access;
+    }
+
+    fn capture(&self, settings: Settings) -> anyhow::Result<Access> {
+        let app = &self.running.app;
+        let wanted = interface::resolve(&[], Some(app), settings, Attach::Safe)?.pop();
+        let wanted = wanted.with_context(|| format!("{app} has no ports"))?;
+        let via = wanted.door.via();
+        if via.is_some() && !self.attach {
+            return Ok(Access::Offered);
+        }
+        let sample = first_sample(self.running.pps, self.share);
+        self.control.sample.store(sample, Ordering::Relaxed);
+        let dirs = u16::from(DIR_RX | DIR_TX);
+        let ask = Ask { snaplen: SNAPLEN, sample, dirs, ..Ask::default() };
+        let source = tap::open(&wanted, &ask, false)?;
+
+        let kept = table::Settings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
+        let (table, latest) = Table::new(kept);
+        *lock(&self.told) = Told { access: Access::Armed { via }, latest: Some(latest) };
+        let settings = PumpSettings { snaplen: SNAPLEN, ..PumpSettings::default() };
+        let pump = Pump::new(vec![source], settings, Box::new(table));
+        let mut budget = Budget::new(self.share, &self.control);
+        match pump.run(&self.control, &mut budget).failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(Access::Ended),
+        }
+    }
+}
+
+/// One packet in so many for a begin: the budget needs a while to find out.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
+fn first_sample(pps: Option<f64>, share: f64) -> u32 {
+    let excess = pps.unwrap_or(0.0) * PACKET_S / share;
+    (excess.ceil().clamp(1.0, f64::from(SAMPLE_MAX)) as u32).next_power_of_two()
+}
+
+fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_begins_with_what_its_share_of_a_core_allows() {
+        assert_eq!(first_sample(None, 0.1), 1);
+        assert_eq!(first_sample(Some(200_000.0), 0.1), 1);
+        assert_eq!(first_sample(Some(15e6), 0.1), 64);
+        assert_eq!(first_sample(Some(15e6), 0.05), 128);
+        assert_eq!(first_sample(Some(f64::INFINITY), 0.1), SAMPLE_MAX);
+    }
+}
