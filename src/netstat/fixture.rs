@@ -44,8 +44,8 @@ pub(super) fn counts(packets: u64, bytes: u64) -> Counts {
     Counts { packets, bytes }
 }
 
-fn place(queue: u16, lcore: u16) -> Option<Place> {
-    Some(Place { port: 0, queue: Some(queue), lcore: Some(lcore), several: false })
+fn place(queue: u16) -> Place {
+    Place { port: 0, queue: Some(queue), lcore: Some(3), several: false }
 }
 
 /// A conversation that received and sent so many packets of 100 bytes.
@@ -70,8 +70,8 @@ pub(super) fn flow(proto: u8, local: Endpoint, remote: Endpoint, rx: u64, tx: u6
         tcp_flags: [0; 2],
         first_ns: BEGIN_NS + SECOND / 10,
         last_ns: BEGIN_NS + 3 * SECOND / 2,
-        rx_place: (rx > 0).then(|| place(1, 3)).flatten(),
-        tx_place: (tx > 0).then(|| place(0, 3)).flatten(),
+        rx_place: (rx > 0).then(|| place(1)),
+        tx_place: (tx > 0).then(|| place(0)),
     }
 }
 

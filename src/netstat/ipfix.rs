@@ -92,11 +92,13 @@ pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<
 /// How the export does, in a line.
 pub(super) fn line(status: &Status) -> String {
     let counts = status.counts();
-    let trouble = [(counts.dropped, "records dropped"), (counts.failed, "messages failed")]
-        .into_iter()
-        .chain([(counts.rounded, "records rounded")])
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!(", {count} {what}"));
+    let trouble = [
+        (counts.dropped, "records dropped"),
+        (counts.failed, "messages failed"),
+        (counts.rounded, "records rounded"),
+    ];
+    let trouble = trouble.into_iter().filter(|(count, _)| *count > 0);
+    let trouble = trouble.map(|(count, what)| format!(", {count} {what}"));
     format!(
         "ipfix: {} flows, {} records in {} messages, {} bytes{}",
         counts.flows,
@@ -105,4 +107,58 @@ pub(super) fn line(status: &Status) -> String {
         counts.bytes,
         trouble.collect::<String>()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    use super::*;
+    use crate::netstat::Args;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(args: &[&str]) -> Result<Ipfix, ErrorKind> {
+        let line = Line::try_parse_from(["netstat"].iter().chain(args));
+        line.map(|line| line.args.ipfix).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn nothing_is_sent_without_a_collector() {
+        assert!(listener(&parse(&[]).unwrap(), 1, false).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_asked_for_is_what_the_table_is_told() {
+        let args = ["--ipfix", "127.0.0.1:9", "--ipfix", "[::1]", "--ipfix-idle", "2s"];
+        let ipfix = parse(&args).unwrap();
+        assert_eq!(ipfix.collectors.len(), 2);
+        let one = Ipfix { collectors: ipfix.collectors[..1].to_vec(), ..ipfix };
+        let export = listener(&one, 1, false).unwrap().unwrap();
+        let times = (export.idle, export.active);
+        assert_eq!(times, (Duration::from_secs(2), Duration::from_secs(60)));
+        let nothing = "ipfix: 0 flows, 0 records in 0 messages, 0 bytes";
+        assert_eq!(line(&export.status), nothing);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_wrong_usage() {
+        use ErrorKind::{MissingRequiredArgument, ValueValidation};
+        let wrong: [(&[&str], _); 6] = [
+            (&["--ipfix", "host:port"], ValueValidation),
+            (&["--ipfix", "a:1", "--ipfix-idle", "0s"], ValueValidation),
+            (&["--ipfix", "a:1", "--ipfix-active", "2d"], ValueValidation),
+            (&["--ipfix", "a:1", "--ipfix-message-size", "511"], ValueValidation),
+            (&["--ipfix", "a:1", "--ipfix-domain", "-1"], ErrorKind::UnknownArgument),
+            (&["--ipfix-template-refresh", "5s"], MissingRequiredArgument),
+        ];
+        for (args, kind) in wrong {
+            assert_eq!(parse(args).unwrap_err(), kind, "{args:?}");
+        }
+    }
 }

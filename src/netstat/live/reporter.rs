@@ -90,7 +90,7 @@ impl<'a> Reporter<'a> {
                 next = Instant::now() + LOOK;
                 self.progress();
             } else if Instant::now() >= next && self.has_news() && !stops {
-                next = next.max(Instant::now() - self.args.interval()) + self.args.interval();
+                next = (next + self.args.interval()).max(Instant::now());
                 self.read = self.show()?;
             }
         }

@@ -1,0 +1,120 @@
+//! `pmdscope netstat` as people and programs call it: files, pipes, exit codes.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// As many conversations of one UDP packet of 60 bytes, a millisecond apart.
+fn pcap(conversations: u16) -> Vec<u8> {
+    let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
+    let mut file = words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    for number in 0..conversations {
+        let micros = u32::from(number) * 1000;
+        let header = [1_700_000_000 + micros / 1_000_000, micros % 1_000_000, 60, 60];
+        file.extend(header.iter().flat_map(|word| word.to_le_bytes()));
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        (frame[14], frame[17], frame[22], frame[23]) = (0x45, 46, 64, 17);
+        frame[26..34].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
+        frame[34..36].copy_from_slice(&(1024 + number).to_be_bytes());
+        frame[36..38].copy_from_slice(&53_u16.to_be_bytes());
+        file.extend(frame);
+    }
+    file
+}
+
+/// A directory with a file of so many conversations.
+fn scratch(conversations: u16) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("in.pcap"), pcap(conversations)).unwrap();
+    dir
+}
+
+fn netstat(dir: &TempDir, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    command.arg("netstat").args(line.split_whitespace()).current_dir(dir.path());
+    command.env("PMDSCOPE_CONFIG", "none");
+    command
+}
+
+fn run(dir: &TempDir, line: &str) -> Output {
+    netstat(dir, line).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_file_is_shown_as_text_and_as_json() {
+    let dir = scratch(60);
+    let shown = run(&dir, "-r in.pcap");
+    let lines = text(&shown.stdout);
+    assert!(shown.status.success(), "{shown:?}");
+    assert_eq!(lines.lines().filter(|line| line.starts_with("udp ")).count(), 50);
+    assert!(lines.contains("\n10 more conversations: 10 packets, 600 B (--all shows all)\n"));
+    assert!(lines.contains("\ntotal: 60 packets, 3.5 KiB in 60 conversations"), "{lines}");
+    let json = run(&dir, "--json -r in.pcap");
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["flows"].as_array().unwrap().len(), 60);
+    assert_eq!((&json["total"]["packets"], &json["lost"]), (&60.into(), &0.into()));
+}
+
+#[test]
+fn a_pipe_is_read_to_its_end() {
+    let dir = scratch(0);
+    let mut command = netstat(&dir, "-l -r - udp src portrange 1024-1033");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&pcap(20)).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let lines = text(&output.stdout);
+    let words = lines.lines().nth(1).unwrap().split_whitespace().take(5).collect::<Vec<_>>();
+    assert_eq!(words, ["udp", "10.0.0.1:53", "1", "10", "10"], "{lines}");
+}
+
+#[test]
+fn a_broken_file_is_shown_as_far_as_it_goes() {
+    let dir = scratch(3);
+    let mut bytes = pcap(3);
+    bytes.truncate(bytes.len() - 1);
+    fs::write(dir.path().join("in.pcap"), bytes).unwrap();
+    let output = run(&dir, "-r in.pcap");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("total: 2 packets"), "{output:?}");
+    assert!(text(&output.stderr).contains("in.pcap"), "{output:?}");
+}
+
+#[test]
+fn a_reader_that_goes_is_no_error() {
+    let dir = scratch(40_000);
+    let mut command = netstat(&dir, "--all -r in.pcap");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(first.starts_with("Proto"), "{first}");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
+    let dir = scratch(1);
+    for (line, code, told) in [
+        ("-i -r in.pcap", 2, "leave out -r"),
+        ("-r in.pcap no such filter", 2, "no such filter"),
+        ("--replay in.pcap -l", 2, "--replay goes with -i or --queues"),
+        ("--sample never", 2, "auto"),
+        ("-r missing.pcap", 1, "missing.pcap"),
+        ("-a nobody", 1, "nobody"),
+    ] {
+        let output = run(&dir, line);
+        assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
+        assert!(text(&output.stderr).contains(told), "{line}: {output:?}");
+        assert!(output.stdout.is_empty(), "{line}: {output:?}");
+    }
+}
