@@ -16,8 +16,12 @@
 #include "grace.h"
 
 #define PAUSE_NS 2000000L
-/* In CPUs without ticks the kernel counts CPU time once a second. */
-#define WAIT_MS 2500
+/*
+ * For one that is stopped, and for one that would run if it had a CPU. On CPUs without ticks the
+ * kernel counts CPU time once a second.
+ */
+#define WAIT_STOPPED_MS 2500
+#define WAIT_RUNNABLE_MS 10000
 #define SWITCHES "\nvoluntary_ctxt_switches:"
 
 bool
@@ -105,31 +109,36 @@ grace_begin(struct grace *grace, pid_t pid)
 	return all;
 }
 
-/* Forget the threads that have left. */
-static void
+/* Forget the threads that have left; true when one of the others could run. */
+static bool
 look_again(struct grace *grace)
 {
 	struct grace_thread now;
+	bool runnable = false;
 	unsigned int i = 0;
 
 	while (i < grace->nb_threads) {
-		if (look(grace->pid, grace->threads[i].tid, &now) &&
-				grace_passed(&grace->threads[i], &now))
-			grace->threads[i] = grace->threads[--grace->nb_threads];
-		else
+		if (!look(grace->pid, grace->threads[i].tid, &now)) {
 			i++;
+		} else if (grace_passed(&grace->threads[i], &now)) {
+			grace->threads[i] = grace->threads[--grace->nb_threads];
+		} else {
+			runnable |= now.state == 'R';
+			grace->threads[i++].state = now.state;
+		}
 	}
+	return runnable;
 }
 
 bool
 grace_wait(struct grace *grace)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
-	unsigned int ms;
+	unsigned int ms, limit = WAIT_RUNNABLE_MS;
 
-	for (ms = 0; ms < WAIT_MS && grace->nb_threads > 0; ms += PAUSE_NS / 1000000) {
+	for (ms = 0; ms < limit && grace->nb_threads > 0; ms += PAUSE_NS / 1000000) {
 		nanosleep(&pause, NULL);
-		look_again(grace);
+		limit = look_again(grace) ? WAIT_RUNNABLE_MS : WAIT_STOPPED_MS;
 	}
 	return grace->nb_threads == 0;
 }

@@ -45,7 +45,7 @@ bool grace_passed(const struct grace_thread *before, const struct grace_thread *
 /* Take note of the threads of a process; false when they cannot all be. */
 bool grace_begin(struct grace *grace, pid_t pid);
 
-/* Wait until all have left; false when one did not within two seconds. */
+/* Wait until all have left; false when one did not in time: the rest is in threads. */
 bool grace_wait(struct grace *grace);
 
 #endif /* PDUMP_GRACE_H */

@@ -11,14 +11,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <rte_version.h>
-
 #include "app_memory.h"
 #include "locks.h"
 
 #define SAMPLE_MS 5
 
-#ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.07. */
+#ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.11. */
 #define RTE_RWLOCK_WAIT 0
 #endif
 
@@ -26,9 +24,9 @@ bool
 locks_known_layout(const struct locks_config *config, uint64_t size)
 {
 	return size == sizeof(*config) && config->magic == RTE_MAGIC &&
-	       config->version == RTE_VERSION && config->mem_cfg_addr != 0 &&
-	       config->mem_cfg_addr % 4096 == 0 && config->legacy_mem <= 1 &&
-	       config->single_file_segments <= 1;
+	       config->version == RTE_VERSION && RTE_VERSION <= LOCKS_LAST_VERSION &&
+	       config->mem_cfg_addr != 0 && config->mem_cfg_addr % 4096 == 0 &&
+	       config->legacy_mem <= 1 && config->single_file_segments <= 1;
 }
 
 /* The i-th lock. All are 32-bit words that are 0 when free; some have a bit for waiting writers. */

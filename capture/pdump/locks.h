@@ -22,6 +22,7 @@
 #include <rte_rwlock.h>
 #include <rte_spinlock.h>
 #include <rte_tailq.h>
+#include <rte_version.h>
 
 #include "app.h"
 
@@ -36,6 +37,9 @@ struct locks_heap {
 	char name[32];
 } __rte_cache_aligned;
 
+/* The last release of DPDK whose layout is known here. */
+#define LOCKS_LAST_VERSION RTE_VERSION_NUM(26, 3, 99, 99)
+
 /* As struct rte_mem_config in eal_memcfg.h, from DPDK 21.11 on. */
 struct locks_config {
 	uint32_t magic;
@@ -43,6 +47,9 @@ struct locks_config {
 	uint32_t nchannel, nrank;
 	rte_rwlock_t mlock, qlock, mplock;
 	rte_spinlock_t tlock;
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	rte_spinlock_t ethdev_lock;
+#endif
 	rte_rwlock_t memory_hotplug_lock;
 	uint8_t mp_status;
 	struct rte_fbarray memzones;
@@ -54,6 +61,9 @@ struct locks_config {
 	uint32_t legacy_mem, single_file_segments;
 	uint64_t tsc_hz;
 	uint8_t dma_maskbits;
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 7, 0, 0)
+	size_t max_memzone;
+#endif
 };
 
 /* Is a file of this size laid out like that? */

@@ -262,12 +262,11 @@ capture(const struct options *options, struct verdict *verdict)
 
 	w.app = &app;
 	if (read_request(options->fd, w.spec, verdict) < 0 ||
-			app_open(&app, options->pid, options->file_prefix, verdict) < 0 ||
-			choose_ops(&w, verdict) < 0)
+			app_open(&app, options->pid, options->file_prefix, verdict) < 0)
 		return -1;
 	recover_left(&w);
 	release_orphans(&w, 0, false);
-	if (state_create(&file, &app, verdict) < 0)
+	if (choose_ops(&w, verdict) < 0 || state_create(&file, &app, verdict) < 0)
 		return -1;
 	w.state = file.state;
 	if (select_taps(&w, verdict) < 0) {

@@ -17,6 +17,9 @@
 
 #define MAGIC 0x53444d50U /* "PMDS" */
 #define PREFIX "pmdscope-pdump."
+#define DRAFT_PREFIX "pmdscope-pdump-new."
+/* Of a path, so that a name has room behind it. */
+#define DIR_MAX (PATH_MAX - NAME_MAX - 2)
 
 static bool
 map(struct state_file *file)
@@ -28,32 +31,46 @@ map(struct state_file *file)
 	return file->state != NULL;
 }
 
-int
-state_create(struct state_file *file, const struct app *app, struct verdict *verdict)
+static bool
+create(struct state_file *file, const char *draft, const struct app *app)
 {
 	const pid_t pid = getpid();
 
-	snprintf(file->path, sizeof(file->path), "%.*s/" PREFIX "%d",
-			(int)(sizeof(file->path) - NAME_MAX), app->runtime_dir, (int)pid);
-	file->state = NULL;
-	unlink(file->path);
-	file->fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	/* Locked before it has a size: until then it is of no use to anybody. */
-	if (file->fd < 0 || flock(file->fd, LOCK_EX | LOCK_NB) < 0 ||
-			posix_fallocate(file->fd, 0, sizeof(*file->state)) != 0 || !map(file)) {
-		complain("%s: %s", file->path, strerror(errno));
-		if (file->fd >= 0)
-			state_remove(file);
-		return verdict_set(verdict, EIO,
-				"cannot write to the app's runtime directory; run as its user or root");
-	}
+	unlink(draft);
+	file->fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (file->fd < 0)
+		return false;
+	if (flock(file->fd, LOCK_EX | LOCK_NB) < 0 ||
+			posix_fallocate(file->fd, 0, sizeof(*file->state)) != 0 || !map(file))
+		return false;
+	file->state->magic = MAGIC;
+	file->state->size = sizeof(*file->state);
 	file->state->app_pid = app->pid;
 	file->state->app_start = app->start;
 	snprintf(file->state->zone, sizeof(file->state->zone), "pmdscope_%d_%llx", (int)pid,
 			(unsigned long long)app_process_start(pid));
-	file->state->size = sizeof(*file->state);
-	file->state->magic = MAGIC;
-	return 0;
+	/* It has its name once it is locked: one that is not locked counts as left by the dead. */
+	return rename(draft, file->path) == 0;
+}
+
+int
+state_create(struct state_file *file, const struct app *app, struct verdict *verdict)
+{
+	char draft[sizeof(file->path)];
+
+	snprintf(draft, sizeof(draft), "%.*s/" DRAFT_PREFIX "%d", DIR_MAX, app->runtime_dir,
+			(int)getpid());
+	snprintf(file->path, sizeof(file->path), "%.*s/" PREFIX "%d", DIR_MAX, app->runtime_dir,
+			(int)getpid());
+	file->state = NULL;
+	if (create(file, draft, app))
+		return 0;
+	complain("%s: %s", draft, strerror(errno));
+	unlink(draft);
+	if (file->fd >= 0)
+		state_close(file);
+	return verdict_set(verdict, EIO,
+			"cannot write to the app's runtime directory; run as its user or root");
 }
 
 /* As this program writes it, and of this app. */
@@ -80,8 +97,11 @@ open_left(struct state_file *file, const struct app *app)
 		state_close(file);
 		return false;
 	}
-	if (fstat(file->fd, &st) == 0 && st.st_size == sizeof(*file->state) && map(file) &&
-			is_valid(file, app))
+	if (fstat(file->fd, &st) < 0 || st.st_nlink == 0) { /* Its owner has just removed it. */
+		state_close(file);
+		return false;
+	}
+	if (st.st_size == sizeof(*file->state) && map(file) && is_valid(file, app))
 		return true;
 	state_remove(file);
 	return false;
@@ -97,8 +117,7 @@ state_find_left(struct state_file *file, const struct app *app)
 	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
-		snprintf(file->path, sizeof(file->path), "%.*s/%s",
-				(int)(sizeof(file->path) - NAME_MAX - 2), app->runtime_dir,
+		snprintf(file->path, sizeof(file->path), "%.*s/%s", DIR_MAX, app->runtime_dir,
 				entry->d_name);
 		found = open_left(file, app);
 	}

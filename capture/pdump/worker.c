@@ -133,31 +133,43 @@ run(const struct capture *c, struct verdict *verdict)
 	}
 }
 
+/* Is no thread of the app in a callback of ours any more? */
+static bool
+silence(const struct worker *w)
+{
+	static struct grace grace;
+
+	if (!taps_disable(w->state)) {
+		complain("the app does not answer; the next capture will clean up");
+		return false;
+	}
+	if (grace_begin(&grace, w->app->pid) && grace_wait(&grace))
+		return true;
+	complain("thread %d of the app (state %c) does not get on; the next capture frees the "
+		 "memory of this one",
+			(int)grace.threads[0].tid, grace.threads[0].state);
+	return false;
+}
+
 /*
  * Undo whatever was begun. What the app copied until the end is still read, unless there is
- * no pump.
+ * no pump. An app that is dead has nothing to undo, and answers to nothing.
  */
 static int
 undo(const struct worker *w, struct pump *pump)
 {
-	struct grace grace;
-	bool ended;
+	bool freed;
 
-	ended = taps_disable(w->state);
-	if (ended)
-		ended = grace_begin(&grace, w->app->pid) && grace_wait(&grace);
-	if (!ended && app_alive(w->app)) {
-		complain("the app does not run: its capture memory is left for the next run to free");
-		return WORKER_ABANDONED;
-	}
+	if (!silence(w))
+		return app_alive(w->app) ? WORKER_ABANDONED : WORKER_DONE;
 	while (pump != NULL && pump_round(pump) != 0)
 		;
 	state_enter(w->state, STATE_CRITICAL);
 	callbacks_free(w->state);
-	ended = arena_free(w->state->zone);
+	freed = arena_free(w->state->zone);
 	state_enter(w->state, STATE_INSIDE);
 	detach(w->state);
-	return ended ? WORKER_DONE : WORKER_ABANDONED;
+	return freed ? WORKER_DONE : WORKER_ABANDONED;
 }
 
 static int
