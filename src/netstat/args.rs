@@ -249,6 +249,12 @@ impl Args {
                 "a recording has no packets to choose from: leave out --on and the filter",
             ));
         }
+        if self.ipfix.is_given() && (counters_only || self.replays()) {
+            return Err(Usage(
+                "--ipfix exports conversations, and there are none without packets: leave out -i and \
+                 --replay",
+            ));
+        }
         Ok(())
     }
 

@@ -17,7 +17,6 @@ use crate::duration;
 pub(super) struct Ipfix {
     /// Send conversations to this IPFIX collector, over UDP, until stopped; repeat for several
     #[arg(long = "ipfix", value_name = "HOST:PORT")]
-    #[arg(conflicts_with_all = ["interface_counters", "replay"])]
     collectors: Vec<Collector>,
 
     /// Tell of a conversation that goes on after so long, and again after as long
@@ -44,6 +43,13 @@ pub(super) struct Ipfix {
     #[arg(long = "ipfix-message-size", value_name = "BYTES", default_value_t = MESSAGE)]
     #[arg(value_parser = size(), requires = "collectors")]
     message: usize,
+}
+
+impl Ipfix {
+    /// It was asked for.
+    pub(super) fn is_given(&self) -> bool {
+        !self.collectors.is_empty()
+    }
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -74,7 +80,7 @@ pub(super) struct Export {
 /// # Errors
 /// When a collector has no address, or there is no way to it.
 pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<Export>> {
-    if ipfix.collectors.is_empty() {
+    if !ipfix.is_given() {
         return Ok(None);
     }
     let (exporter, status) = ipfix::start(&Settings {

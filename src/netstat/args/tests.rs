@@ -66,8 +66,6 @@ fn wrong_values_and_contradictions_are_refused() {
         "-r x --replay y",
         "--replay x -c",
         "--at -5s",
-        "-i --ipfix 127.0.0.1:4739",
-        "--queues --replay x --ipfix 127.0.0.1:4739",
     ] {
         assert!(parse(words).is_err(), "{words}");
     }
@@ -80,6 +78,8 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         ("-i port 80", "-a names an app"),
         ("-i --on fwd:0", "-a names an app"),
         ("--replay x", "-r reads captured packets"),
+        ("-i --ipfix 127.0.0.1:4739", "leave out -i"),
+        ("--queues --replay x --ipfix 127.0.0.1:4739", "leave out -i"),
         ("--replay x -l", "-r reads captured packets"),
         ("--replay x --queues port 80", "leave out --on"),
     ] {
