@@ -22,7 +22,7 @@ pub use collector::{Collector, CollectorError};
 use encoder::Encoder;
 use sender::Queue;
 use tally::Tally;
-pub use tally::{Counts, Status};
+pub use tally::{Exported, Status};
 
 /// Largest message where nothing else is said: it goes through tunnels of Ethernet in one piece.
 pub const MESSAGE: usize = 1420;
@@ -57,7 +57,9 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A name has no address.
-    #[error("cannot find the collector {collector}")]
+    #[error(
+        "cannot find the collector {collector} (give an address, or a name that resolves here)"
+    )]
     Unknown {
         /// Which.
         collector: Collector,

@@ -71,20 +71,20 @@ impl<'a> Record<'a> {
             (flow.remote, flow.local, flow.tcp_flags[1])
         };
         addresses(from, to, out);
-        out.extend(from.port.to_be_bytes());
-        out.extend(to.port.to_be_bytes());
+        out.extend_from_slice(&from.port.to_be_bytes());
+        out.extend_from_slice(&to.port.to_be_bytes());
         out.push(flow.proto);
-        out.extend(u16::from(flags).to_be_bytes());
-        flow.vlans.iter().for_each(|vlan| out.extend(vlan.to_be_bytes()));
-        out.extend(segment(flow.tunnel).to_be_bytes());
+        out.extend_from_slice(&u16::from(flags).to_be_bytes());
+        flow.vlans.iter().for_each(|vlan| out.extend_from_slice(&vlan.to_be_bytes()));
+        out.extend_from_slice(&segment(flow.tunnel).to_be_bytes());
         let [ingress, egress] = interfaces(flow, self.direction);
-        out.extend(ingress.to_be_bytes());
-        out.extend(egress.to_be_bytes());
-        out.extend(self.counts.packets.to_be_bytes());
-        out.extend(self.counts.bytes.to_be_bytes());
+        out.extend_from_slice(&ingress.to_be_bytes());
+        out.extend_from_slice(&egress.to_be_bytes());
+        out.extend_from_slice(&self.counts.packets.to_be_bytes());
+        out.extend_from_slice(&self.counts.bytes.to_be_bytes());
         // The clock may have been set back meanwhile.
         for ns in [flow.first_ns.min(flow.last_ns), flow.first_ns.max(flow.last_ns)] {
-            out.extend((ns / 1_000_000).to_be_bytes());
+            out.extend_from_slice(&(ns / 1_000_000).to_be_bytes());
         }
         out.push(self.reason as u8);
         match self.direction {
@@ -98,8 +98,8 @@ impl<'a> Record<'a> {
 fn addresses(from: Endpoint, to: Endpoint, out: &mut Vec<u8>) {
     for end in [from, to] {
         match end.addr {
-            IpAddr::V4(addr) => out.extend(addr.octets()),
-            IpAddr::V6(addr) => out.extend(addr.octets()),
+            IpAddr::V4(addr) => out.extend_from_slice(&addr.octets()),
+            IpAddr::V6(addr) => out.extend_from_slice(&addr.octets()),
         }
     }
 }

@@ -8,7 +8,7 @@ const NEWS: usize = 16;
 
 /// Numbers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct Exported {
     /// Times that a conversation was told of.
     pub flows: u64,
     /// Data records made of them: one for each way that packets went.
@@ -57,10 +57,10 @@ pub struct Status(pub(super) Arc<Tally>);
 
 impl Status {
     /// The numbers so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Exported {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let tally = &self.0;
-        Counts {
+        Exported {
             flows: read(&tally.flows),
             records: read(&tally.records),
             dropped: read(&tally.dropped),
