@@ -74,13 +74,8 @@ pub(super) struct Entry {
     pub(super) key: Key,
     /// Time of the last packet, nanoseconds.
     pub(super) last_ns: u64,
-    pub(super) hash: u32,
     /// Packets that were looked at, which is what conversations vie with.
     pub(super) votes: u32,
-    counts: Six,
-    rx: Spot,
-    tx: Spot,
-    pub(super) connection: Connection,
     /// The local end is the first of the key.
     local_first: bool,
     /// Nothing was counted since it was told of.
@@ -88,7 +83,11 @@ pub(super) struct Entry {
     /// It is in use.
     pub(super) live: bool,
     /// Packets of its key are its own: no other connection has begun between the same ports.
-    pub(super) linked: bool,
+    linked: bool,
+    counts: Six,
+    rx: Spot,
+    tx: Spot,
+    pub(super) connection: Connection,
 }
 
 /// What only the first packet, sampled ones and snapshots touch.
@@ -116,7 +115,6 @@ impl Entry {
         Self {
             key: seen.key,
             last_ns: seen.ns,
-            hash: seen.hash,
             votes: 0,
             counts: Six::default(),
             rx: Spot::default(),
@@ -156,7 +154,13 @@ impl Entry {
         let which = self.place_of(seen, sender == End::Local);
         self.counts[which] = self.counts[which].plus(seen.counts);
         match seen.tcp {
-            Some(tcp) => self.connection.note(sender, tcp),
+            Some(tcp) => {
+                let before = self.connection.is_over();
+                self.connection.note(sender, tcp);
+                if self.connection.is_over() && !before {
+                    self.votes >>= OVER_SHIFT;
+                }
+            }
             None => self.connection.note_other(sender, self.key.protocol()),
         }
     }
@@ -185,9 +189,14 @@ impl Entry {
     /// once TCP is over.
     #[inline]
     pub(super) fn strength(&self, now_ns: u64) -> u32 {
-        let silent = now_ns.saturating_sub(self.last_ns) >> MINUTE_SHIFT;
-        let shift = silent + if self.is_over() { OVER_SHIFT } else { 0 };
-        self.votes.checked_shr(shift.min(32) as u32).unwrap_or_default()
+        let minutes = now_ns.saturating_sub(self.last_ns) >> MINUTE_SHIFT;
+        self.votes.checked_shr(minutes.min(32) as u32).unwrap_or_default()
+    }
+
+    /// Its key belongs to another connection from now on.
+    pub(super) fn unlink(&mut self) {
+        self.linked = false;
+        self.votes >>= OVER_SHIFT;
     }
 
     /// TCP has ended it, or begun another in its place.
@@ -273,7 +282,7 @@ impl Side {
 /// A power of two nanoseconds: 69 seconds.
 const MINUTE_SHIFT: u32 = 36;
 /// As if it had been silent for so many minutes.
-const OVER_SHIFT: u64 = 4;
+const OVER_SHIFT: u32 = 4;
 
 fn minus<const N: usize>(all: [Counts; N], before: [Counts; N]) -> [Counts; N] {
     std::array::from_fn(|at| all[at].minus(before[at]))

@@ -15,8 +15,8 @@ impl Key {
     /// Written out, as `==` on arrays is a call.
     #[inline]
     pub(super) fn is(&self, other: &Self) -> bool {
-        let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (self.0, other.0);
-        (a ^ g) | (b ^ h) | (c ^ i) | (d ^ j) | (e ^ k) | (f ^ l) == 0
+        let words = self.0.iter().zip(&other.0);
+        words.fold(0, |differing, (word, others)| differing | (word ^ others)) == 0
     }
 
     /// The key, and whether the packet comes from its first end.

@@ -10,7 +10,7 @@ use std::hint::black_box;
 
 use super::entry::{Entry, Seen, Side, Told};
 use super::index::Index;
-use super::key::Key;
+use super::key::{Hasher, Key};
 
 /// Entries that a newcomer competes with.
 const GROUP: usize = 8;
@@ -44,6 +44,7 @@ pub(super) struct Store {
     /// Of each entry, where somebody listens.
     pub(super) told: Vec<Told>,
     listened: bool,
+    hasher: Hasher,
     index: Index,
     /// Entries that are free again.
     free: Vec<u32>,
@@ -62,6 +63,7 @@ impl Store {
             sides: Vec::with_capacity(capacity),
             told: Vec::with_capacity(if listened { capacity } else { 0 }),
             listened,
+            hasher: Hasher::new(),
             index: Index::new(capacity),
             free: Vec::new(),
             against: vec![0; capacity.div_ceil(GROUP)],
@@ -70,6 +72,11 @@ impl Store {
 
     pub(super) fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, key: &Key) -> u32 {
+        self.hasher.hash(key)
     }
 
     #[inline]
@@ -115,9 +122,8 @@ impl Store {
     }
 
     /// Puts a conversation where there is nobody.
-    pub(super) fn add(&mut self, entry: Entry, first_ns: u64) -> usize {
-        let (hash, side) = (entry.hash, Side::since(first_ns));
-        let told = Told::since(first_ns);
+    pub(super) fn add(&mut self, entry: Entry, hash: u32, first_ns: u64) -> usize {
+        let (side, told) = (Side::since(first_ns), Told::since(first_ns));
         let at = if let Some(at) = self.free.pop() {
             let at = at as usize;
             (self.entries[at], self.sides[at]) = (entry, side);
@@ -139,8 +145,9 @@ impl Store {
 
     /// Packets of its key belong to another conversation from now on.
     pub(super) fn unlink(&mut self, at: usize) {
-        self.index.remove(self.entries[at].hash, at);
-        self.entries[at].linked = false;
+        let hash = self.hash(&self.entries[at].key);
+        self.index.remove(hash, at);
+        self.entries[at].unlink();
     }
 
     /// Forgets a conversation.

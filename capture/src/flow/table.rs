@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::dissect::{Net, dissect};
 use super::entry::{Entry, Seen, Side, Spot, Told};
-use super::key::{Hasher, Key};
+use super::key::Key;
 use super::ports::Ports;
 use super::store::{BATCH, Room, Store};
 use super::tally::Queues;
@@ -102,7 +102,6 @@ pub struct Table {
     active_ns: u64,
     inner: bool,
     store: Store,
-    hasher: Hasher,
     /// Packets that are still to be counted.
     batch: Vec<Seen>,
     ports: Ports,
@@ -141,7 +140,6 @@ impl Table {
             listener: settings.listener,
             inner: settings.inner,
             store,
-            hasher: Hasher::new(),
             batch: Vec::with_capacity(BATCH),
             ports: Ports::default(),
             queues: Queues::default(),
@@ -176,7 +174,7 @@ impl Table {
     fn count_flow(&mut self, seen: &Seen) {
         let at = match self.store.find(&seen.key, seen.hash) {
             Some(at) if !self.has_ended(at, seen) => at,
-            _ if self.make_room(seen) => self.store.add(Entry::new(seen), seen.ns),
+            _ if self.make_room(seen) => self.store.add(Entry::new(seen), seen.hash, seen.ns),
             _ => return self.turn_away(seen),
         };
         if self.listener.is_some() && self.store.entries[at].told {
@@ -374,7 +372,7 @@ impl Target for Table {
         match &layers.net {
             Net::Ip(ip) => {
                 let (key, from_first) = Key::new(port.app, &layers, ip);
-                let (hash, spot) = (self.hasher.hash(&key), Spot::new(port.id, packet));
+                let (hash, spot) = (self.store.hash(&key), Spot::new(port.id, packet));
                 let Packet { ns, dir, .. } = *packet;
                 let tcp = ip.tcp;
                 let seen = Seen { key, hash, from_first, dir, ns, counts, variance, tcp, spot };

@@ -103,7 +103,7 @@ fn oracle(frame: &[u8]) -> Layers {
         InternetSlice::Ipv6(ip) => {
             let header = ip.header();
             let [source, destination] =
-                [header.source_addr(), header.destination_addr()].map(|addr| addr.to_bits());
+                [header.source_addr(), header.destination_addr()].map(std::net::Ipv6Addr::to_bits);
             (true, source, destination, ip.payload().ip_number.0)
         }
         InternetSlice::Arp(_) => panic!("no such plan"),

@@ -227,3 +227,188 @@ fn a_new_connection_between_the_same_ports_is_another_conversation() {
     assert_eq!(seen, [(TcpState::Closed, 7), (TcpState::Reset, 2)]);
     assert!(flows.iter().all(|flow| flow.opener == Some(super::super::End::Remote)));
 }
+
+type Heard = Arc<Mutex<Vec<(Flow, Reason)>>>;
+
+#[derive(Debug)]
+struct Record(Heard);
+
+impl Listener for Record {
+    fn flow(&mut self, flow: &Flow, apps: &[String], reason: Reason) {
+        assert_eq!(apps[usize::from(flow.app)], "app");
+        self.0.lock().unwrap().push((flow.clone(), reason));
+    }
+
+    fn tick(&mut self, now_ns: u64, sample: u32) {
+        assert!(now_ns >= BEGIN && sample >= 1);
+    }
+
+    fn finish(&mut self) {}
+}
+
+fn recorded(idle: Option<u64>, active: Option<u64>, capacity: usize) -> (Table, Latest, Heard) {
+    let [idle, active] = [idle, active].map(|time| time.map(Duration::from_secs));
+    let told = Heard::default();
+    let listener: Option<Box<dyn Listener>> = Some(Box::new(Record(Arc::clone(&told))));
+    let (table, latest) = table(Settings { capacity, idle, active, listener, inner: true });
+    (table, latest, told)
+}
+
+/// Reason, packets, first and last time of all that was told since the last call, in seconds.
+fn heard(told: &Heard) -> Vec<(Reason, u64, u64, u64)> {
+    let second = |ns: u64| (ns - BEGIN) / SECOND;
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let heard = told.iter().map(|(flow, reason)| {
+        (*reason, flow.total().packets, second(flow.first_ns), second(flow.last_ns))
+    });
+    heard.collect()
+}
+
+/// Time goes on without packets.
+fn tick(table: &mut Table, second: u64) {
+    table.counters(&[Statistics { end_ns: BEGIN + second * SECOND, ..Statistics::default() }]);
+}
+
+#[test]
+fn a_listener_is_told_what_is_new_and_why() {
+    let (mut table, latest, told) = recorded(Some(15), Some(60), CAPACITY);
+    let frame = udp((9, 5000), (1, 53), 30);
+    for second in 0..70 {
+        put(&mut table, &frame, second * SECOND);
+        tick(&mut table, second);
+    }
+    assert_eq!(heard(&told), [(Reason::Active, 61, 0, 60)]);
+    (70..84).for_each(|second| tick(&mut table, second));
+    assert_eq!(heard(&told), []);
+    tick(&mut table, 84);
+    assert_eq!(heard(&told), [(Reason::Idle, 9, 61, 69)]);
+    let other = latest.get().other;
+    assert_eq!((other.expirations, other.expired.packets), (1, 70));
+    // Silent for its time before anyone looked: the next packet begins another conversation.
+    put(&mut table, &frame, 90 * SECOND);
+    put(&mut table, &frame, 120 * SECOND);
+    table.finish().unwrap();
+    assert_eq!(heard(&told), [(Reason::Idle, 1, 90, 90), (Reason::Forced, 1, 120, 120)]);
+    assert_eq!(latest.get().flows.len(), 1);
+}
+
+#[test]
+fn the_end_of_tcp_is_told_after_its_last_packets_and_only_once() {
+    let (mut table, latest, told) = recorded(None, None, CAPACITY);
+    let (client, server) = ((9, 5000), (1, 80));
+    put(&mut table, &tcp(client, server, "S", 1), 0);
+    put(&mut table, &tcp(client, server, "FA", 2), 0);
+    put(&mut table, &tcp(server, client, "FA", 7), 0);
+    tick(&mut table, 0);
+    assert_eq!(heard(&told), []);
+    put(&mut table, &tcp(client, server, "A", 3), 1);
+    tick(&mut table, 2);
+    assert_eq!(heard(&told), [(Reason::End, 4, 0, 0)]);
+    tick(&mut table, 3);
+    table.finish().unwrap();
+    assert_eq!(heard(&told), []);
+    assert_eq!(latest.get().flows.len(), 1);
+}
+
+#[test]
+fn what_a_listener_is_told_adds_up_to_all() {
+    let (mut table, _latest, told) = recorded(None, None, 4);
+    for number in 0..500_u16 {
+        put(&mut table, &udp((9, number % 37), (1, 53), 30), u64::from(number) * SECOND / 10);
+    }
+    table.finish().unwrap();
+    let heard = heard(&told);
+    assert_eq!(heard.iter().map(|(_, packets, ..)| packets).sum::<u64>(), 500);
+    assert!(heard.iter().any(|(reason, ..)| *reason == Reason::Resources));
+    assert_eq!(heard.iter().filter(|(reason, ..)| *reason == Reason::Forced).count(), 4);
+}
+
+#[test]
+fn a_flood_does_not_drive_out_the_heavy_and_the_heavy_get_in() {
+    let capacity = 1024;
+    let (mut table, latest) = table(Settings { capacity, ..Settings::default() });
+    let heavy = |number: u16| udp((9, number), (1, 53), 30);
+    let mut flood = udp((9, 1), (2, 53), 30);
+    let mut forged = 0_u32;
+    let mut flood = |table: &mut Table| {
+        forged += 1;
+        // Another source address each time.
+        flood[26..30].copy_from_slice(&(0xc000_0000 + forged).to_be_bytes());
+        put(table, &flood, forged.into());
+    };
+    for round in 0..400 {
+        (0..100).for_each(|number| put(&mut table, &heavy(number), round));
+    }
+    // Ten more begin in the middle of it; each sends one packet where two hundred are forged.
+    for round in 0..200_u64 {
+        for number in 0..10 {
+            (0..20).for_each(|_| flood(&mut table));
+            put(&mut table, &heavy(1000 + number), round);
+        }
+    }
+    table.counters(&[]);
+    let snapshot = latest.get();
+    assert_eq!(snapshot.flows.len(), capacity);
+    let kept = |from: u16, packets: u64| {
+        let heavy = snapshot.flows.iter().filter(|flow| {
+            flow.remote.port >= from && flow.remote.port < from + 100 && flow.local.port == 53
+        });
+        heavy.filter(|flow| flow.total().packets >= packets).count()
+    };
+    assert_eq!(kept(0, 400), 100);
+    assert_eq!(kept(1000, 150), 10);
+    assert_eq!(listed(&snapshot).0, snapshot.total);
+}
+
+#[test]
+fn what_is_recent_is_of_the_interval() {
+    let (mut table, latest) = table(Settings::default());
+    let frame = udp((9, 5000), (1, 53), 30);
+    let recent = || {
+        let snapshot = latest.get();
+        let flow = snapshot.flows[0].recent_rx.packets;
+        assert_eq!(snapshot.queues[0].recent.packets, flow);
+        (snapshot.interval_s, flow)
+    };
+    put(&mut table, &frame, 0);
+    tick(&mut table, 0);
+    assert_eq!(recent(), (0.0, 0));
+    (0..3).for_each(|_| put(&mut table, &frame, SECOND));
+    tick(&mut table, 1);
+    assert_eq!(recent(), (1.0, 3));
+    put(&mut table, &frame, 2 * SECOND);
+    tick(&mut table, 2);
+    assert_eq!(recent(), (1.0, 1));
+    // Too soon after the last for an interval of its own.
+    put(&mut table, &frame, 2 * SECOND + SECOND / 4);
+    table.counters(&[]);
+    assert_eq!(recent(), (1.25, 2));
+}
+
+#[test]
+fn losses_are_told_by_gaps_or_counters_but_once() {
+    let (mut table, latest) = table(Settings::default());
+    let frame = udp((9, 5000), (1, 53), 30);
+    table.packet(&Packet { dropped: 5, ..packet(&frame, 0) }).unwrap();
+    let counted = |dropped| Statistics { dropped: Some(dropped), ..Statistics::default() };
+    for (dropped, lost) in [(5, 5), (9, 9), (2, 11)] {
+        table.counters(&[counted(dropped)]);
+        assert_eq!(latest.get().lost, lost);
+    }
+}
+
+#[test]
+fn without_anyone_to_look_there_are_no_snapshots() {
+    let (mut table, latest) = table(Settings::default());
+    drop(latest);
+    put(&mut table, &udp((9, 5000), (1, 53), 30), 0);
+    table.counters(&[]);
+    assert_eq!(table.latest.get().looked_at, 0);
+}
+
+#[test]
+fn a_conversation_takes_the_memory_that_is_documented() {
+    assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (192, 64));
+    assert_eq!((size_of::<Side>(), size_of::<Told>()), (80, 112));
+    assert_eq!(size_of::<Flow>(), 240);
+}
