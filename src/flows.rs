@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use pmdscope_capture::door;
 use pmdscope_capture::flow::Snapshot;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::world::World;
@@ -60,6 +61,8 @@ fn serve(feed: &Feed<World>, mut captures: Captures) {
     let mut goes_on = true;
     while goes_on && !wish.over {
         wish = feed.desk.wanted(&wish, TICK);
+        // Helpers that have left their apps are gone at once, and not only when this process ends.
+        let _ = door::settle(Duration::ZERO);
         let was_idle = captures.is_idle();
         captures.obey(&wish, Instant::now());
         if wish.shown || !was_idle {

@@ -187,3 +187,39 @@ const RECORDING: &str = "A recording holds counters, and no packets, so it has n
 
 const PAST: &str = "Conversations of the past are not kept. End goes to the present; `pmdscope \
                     capture -w FILE` keeps packets.";
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_new_wish_is_heard_at_once_and_an_old_one_after_a_while() {
+        let desk = Desk::default();
+        let nothing = Wish::default();
+        assert_eq!(desk.wanted(&nothing, Duration::from_millis(1)), nothing);
+        let shown = Wish { shown: true, ..Wish::default() };
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| desk.wanted(&nothing, LONG));
+            thread::sleep(Duration::from_millis(5));
+            desk.want(shown.clone());
+            assert_eq!(waits.join().unwrap(), shown);
+        });
+        assert_eq!(desk.wanted(&nothing, LONG), shown, "it was said before");
+        assert!(begin.elapsed() < LONG);
+    }
+
+    #[test]
+    fn the_display_sees_what_was_told_last() {
+        let desk = Desk::default();
+        assert!(desk.traffic().is_none());
+        desk.tell(Traffic { realtime_ns: 1, ..Traffic::default() });
+        desk.clone().tell(Traffic { realtime_ns: 2, ..Traffic::default() });
+        assert_eq!(desk.traffic().map(|traffic| traffic.realtime_ns), Some(2));
+    }
+}

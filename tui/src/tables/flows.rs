@@ -111,7 +111,8 @@ fn note_access(table: &mut Table, traffic: &Traffic) {
     if !offered.is_empty() {
         table.notes.push(format!(
             "{}: without libpmdscope. P starts a helper beside it, a DPDK secondary process \
-             (pmdscope-pdump) that has its packets copied; P again, or leaving the page, ends it.",
+             (pmdscope-pdump) that has it copy all its packets, which may cost much of its rate; P \
+             again, or leaving the page, ends it.",
             offered.join(", ")
         ));
     }
