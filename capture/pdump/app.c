@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +22,10 @@
 #define MP_SOCKET "mp_socket_"
 
 uint64_t
-app_process_start(pid_t pid)
+app_process_stat(pid_t pid, enum app_stat field)
 {
-	char path[32], text[1024];
-	uint64_t start = 0;
-	const char *p;
+	char path[32], text[1024], *p;
+	unsigned int i;
 	ssize_t n;
 	int fd;
 
@@ -38,14 +36,11 @@ app_process_start(pid_t pid)
 	n = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	text[n > 0 ? n : 0] = '\0';
-	/* The name, in parentheses, may hold anything. */
+	/* The name, in parentheses, is field 2 and may hold anything. */
 	p = strrchr(text, ')');
-	if (p == NULL || sscanf(p + 1,
-					 " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-					 "%*s %*s %*s %*s %*s %*s %" SCNu64,
-					 &start) != 1)
-		return 0;
-	return start;
+	for (i = 2; p != NULL && i < field; i++)
+		p = strchr(p + 1, ' ');
+	return p != NULL ? strtoull(p, NULL, 10) : 0;
 }
 
 /* As the EAL chooses it. */
@@ -137,7 +132,7 @@ app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *ve
 	char path[PATH_MAX + 16];
 
 	*app = (struct app){ .pid = pid, .file_prefix = file_prefix };
-	app->start = app_process_start(pid);
+	app->start = app_process_stat(pid, APP_STAT_START);
 	if (app->start == 0)
 		return verdict_set(verdict, ESRCH, "there is no process %d", (int)pid);
 	if (find_runtime_dir(app, verdict) < 0 || check_config(app, verdict) < 0)
@@ -152,7 +147,7 @@ app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *ve
 bool
 app_alive(const struct app *app)
 {
-	return app_process_start(app->pid) == app->start;
+	return app_process_stat(app->pid, APP_STAT_START) == app->start;
 }
 
 /* Does a process still listen behind its socket? */

@@ -21,8 +21,14 @@ struct app {
 	char runtime_dir[PATH_MAX];
 };
 
-/* When a process started; 0 when there is none. */
-uint64_t app_process_start(pid_t pid);
+/* Fields of /proc/PID/stat, by their number in proc(5). */
+enum app_stat {
+	APP_STAT_SYSTEM = 15, /* CPU time in the kernel, in clock ticks. */
+	APP_STAT_START = 22,
+};
+
+/* A number of a process; 0 when there is no such process. */
+uint64_t app_process_stat(pid_t pid, enum app_stat field);
 
 /*
  * Find the app and look whether a secondary process can work on it at all: shared

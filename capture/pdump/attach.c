@@ -16,9 +16,6 @@
 #include "arena.h"
 #include "attach.h"
 
-/* Made by rte_pdump_init() in the app. */
-#define PDUMP_STATS "rte_pdump_stats"
-
 /*
  * The EAL prepares every process for service cores, and takes that memory from the app's heap:
  * a killed secondary process would leave it there for good. We have no use for services.

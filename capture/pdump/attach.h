@@ -7,6 +7,7 @@
 
 /* This process as a secondary process of the app. */
 
+#include "arena.h"
 #include "options.h"
 #include "state.h"
 #include "verdict.h"
@@ -18,7 +19,6 @@ int attach(const struct options *options, struct state *state, struct verdict *v
 void detach(struct state *state);
 
 /* Enable every tap of the state on its ring; those before one that fails stay armed. */
-struct arena;
 int taps_enable(struct state *state, const struct arena *arena, const struct app *app,
 		struct verdict *verdict);
 

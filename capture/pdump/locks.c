@@ -15,6 +15,8 @@
 #include "locks.h"
 
 #define SAMPLE_MS 5
+/* An app that gets large memory from the kernel may hold a lock for so long. */
+#define BUSY_MS 15000
 
 #ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.11. */
 #define RTE_RWLOCK_WAIT 0
@@ -141,9 +143,19 @@ map_config(const struct app *app, uint64_t *size)
 	return config != MAP_FAILED ? config : NULL;
 }
 
+/* Does the app work in the kernel, a quarter of the time? It may be clearing hugepages. */
+static bool
+is_busy(const struct app *app, uint64_t system_before, unsigned int ms)
+{
+	const uint64_t ticks = app_process_stat(app->pid, APP_STAT_SYSTEM) - system_before;
+
+	return ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) > ms / 4;
+}
+
 bool
 locks_repair(const struct app *app, unsigned int ms)
 {
+	const uint64_t system = app_process_stat(app->pid, APP_STAT_SYSTEM);
 	const struct timespec pause = { .tv_nsec = SAMPLE_MS * 1000000L };
 	uint32_t held[LOCKS_MAX], now[LOCKS_MAX];
 	struct locks_config *config;
@@ -156,7 +168,8 @@ locks_repair(const struct app *app, unsigned int ms)
 		return false;
 	known = locks_known_layout(config, size) && is_mapped_at(app, config->mem_cfg_addr);
 	nb = known ? locks_sample(config, held) : 0;
-	for (t = 0; nb > 0 && t < ms; t += SAMPLE_MS) {
+	for (t = 0; nb > 0 && (t < ms || (t < BUSY_MS && is_busy(app, system, t)));
+			t += SAMPLE_MS) {
 		nanosleep(&pause, NULL);
 		locks_sample(config, now);
 		nb = keep_unchanged(held, now);

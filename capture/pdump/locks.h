@@ -79,7 +79,8 @@ unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOC
 void locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX]);
 
 /*
- * Release what stays held for so many milliseconds. False when something stays held that cannot
+ * Release what stays held for so many milliseconds, or longer while the app is at work in the
+ * kernel. False when something stays held that cannot
  * be released: the layout is not the one known here.
  */
 bool locks_repair(const struct app *app, unsigned int ms);

@@ -35,11 +35,12 @@
 #define RECOVERIES 3
 /*
  * How long a lock is held by nobody living: where a worker is known to have died inside of
- * the EAL, where nothing is known, and where another process may be at work.
+ * the EAL, where nothing is known, and where a living process may wait under it for an answer of
+ * the app, which the EAL gives 5 seconds at a time.
  */
 #define ORPHAN_KNOWN_MS 200
 #define ORPHAN_MS 1000
-#define ORPHAN_SHARED_MS 3000
+#define ORPHAN_SHARED_MS 15000
 /* How often to look whether a worker makes progress. */
 #define WATCH_MS 1000
 
@@ -149,16 +150,16 @@ choose_ops(struct worker *w, struct verdict *verdict)
 
 /* Release the locks of the dead, so that nobody waits for them. */
 static void
-release_orphans(const struct worker *w, pid_t ours, bool known)
+release_orphans(const struct worker *w, bool known)
 {
 	unsigned int ms = known ? ORPHAN_KNOWN_MS : ORPHAN_MS;
 
-	if (app_find_secondary(w->app, ours) != 0)
+	if (app_find_secondary(w->app, 0) != 0)
 		ms = ORPHAN_SHARED_MS;
 	locks_repair(w->app, ms);
 }
 
-/* A worker that stays inside of the EAL waits for a lock, or for an app that is stopped. */
+/* A worker that stays inside of the EAL waits for a lock, or for the app. */
 static void
 watch(const struct worker *w, pid_t pid, int *status)
 {
@@ -167,7 +168,7 @@ watch(const struct worker *w, pid_t pid, int *status)
 
 	while (pidfd >= 0 && poll(&pfd, 1, WATCH_MS) <= 0)
 		if (__atomic_load_n(&w->state->phase, __ATOMIC_RELAXED) == STATE_CRITICAL)
-			release_orphans(w, pid, false);
+			release_orphans(w, false);
 	close(pidfd);
 	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
 		;
@@ -219,7 +220,7 @@ recover(struct worker *w, struct state_file *file)
 	w->state = file->state;
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
-		release_orphans(w, 0, w->state->phase == STATE_CRITICAL);
+		release_orphans(w, w->state->phase == STATE_CRITICAL);
 		ret = run_worker(w, file->path, worker_recover);
 	}
 	if (ret == WORKER_DONE || !app_alive(w->app)) {
@@ -265,7 +266,7 @@ capture(const struct options *options, struct verdict *verdict)
 			app_open(&app, options->pid, options->file_prefix, verdict) < 0)
 		return -1;
 	recover_left(&w);
-	release_orphans(&w, 0, false);
+	release_orphans(&w, false);
 	if (choose_ops(&w, verdict) < 0 || state_create(&file, &app, verdict) < 0)
 		return -1;
 	w.state = file.state;

@@ -17,9 +17,8 @@
 #include "tee_write.h"
 
 #define BURST 256
-#define PDUMP_STATS "rte_pdump_stats"
 
-/* The memzone that librte_pdump of the app counts in. */
+/* What is in PUMP_COUNTS. */
 struct pump_counts {
 	struct rte_pdump_stats rx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
 	struct rte_pdump_stats tx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
@@ -71,7 +70,7 @@ lost_so_far(const struct pump *pump, const struct state_tap *tap)
 void
 pump_start(struct pump *pump)
 {
-	const struct rte_memzone *zone = rte_memzone_lookup(PDUMP_STATS);
+	const struct rte_memzone *zone = rte_memzone_lookup(PUMP_COUNTS);
 	unsigned int i;
 
 	if (zone != NULL && zone->len >= sizeof(*pump->counts))

@@ -15,6 +15,9 @@
 #include "tee_capture.h"
 #include "verdict.h"
 
+/* Memzone that rte_pdump_init() makes in the app, to count in. */
+#define PUMP_COUNTS "rte_pdump_stats"
+
 /* The "lcore" of the capture ring: no lcore of the app writes it. */
 #define PUMP_LCORE 0xfffeU
 

@@ -48,7 +48,7 @@ create(struct state_file *file, const char *draft, const struct app *app)
 	file->state->app_pid = app->pid;
 	file->state->app_start = app->start;
 	snprintf(file->state->zone, sizeof(file->state->zone), "pmdscope_%d_%llx", (int)pid,
-			(unsigned long long)app_process_start(pid));
+			(unsigned long long)app_process_stat(pid, APP_STAT_START));
 	/* It has its name once it is locked: one that is not locked counts as left by the dead. */
 	return rename(draft, file->path) == 0;
 }
@@ -107,6 +107,16 @@ open_left(struct state_file *file, const struct app *app)
 	return false;
 }
 
+/* A file that its maker died over before it had its name. */
+static bool
+is_dead_draft(const char *name)
+{
+	int pid;
+
+	return sscanf(name, DRAFT_PREFIX "%d", &pid) == 1 &&
+	       app_process_stat(pid, APP_STAT_START) == 0;
+}
+
 bool
 state_find_left(struct state_file *file, const struct app *app)
 {
@@ -115,6 +125,8 @@ state_find_left(struct state_file *file, const struct app *app)
 	bool found = false;
 
 	while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+		if (is_dead_draft(entry->d_name))
+			unlinkat(dirfd(dir), entry->d_name, 0);
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
 		snprintf(file->path, sizeof(file->path), "%.*s/%s", DIR_MAX, app->runtime_dir,

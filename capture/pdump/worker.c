@@ -180,7 +180,7 @@ prepare(const struct capture *c, struct verdict *verdict)
 
 	if (pump_open(c->pump, w->spec, w->state, verdict) < 0)
 		return -1;
-	if (rte_memzone_lookup("rte_pdump_stats") == NULL)
+	if (rte_memzone_lookup(PUMP_COUNTS) == NULL)
 		return verdict_set(verdict, ENOTSUP,
 				"the app did not call rte_pdump_init(); link it with libpmdscope instead");
 	state_enter(w->state, STATE_CRITICAL);

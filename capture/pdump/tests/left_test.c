@@ -44,7 +44,7 @@ exists(const char *name)
 static struct app
 this_app(void)
 {
-	struct app app = { .pid = getpid(), .start = app_process_start(getpid()) };
+	struct app app = { .pid = getpid(), .start = app_process_stat(getpid(), APP_STAT_START) };
 
 	snprintf(app.runtime_dir, sizeof(app.runtime_dir), "%s", dir);
 	return app;
@@ -95,6 +95,11 @@ test_state(void)
 	die_with_state(&other);
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!state_find_left(&file, &other));
+
+	/* One that was not finished. */
+	write_file("pmdscope-pdump-new.2147483646", "", 0);
+	CHECK(!state_find_left(&file, &app));
+	CHECK(!exists("pmdscope-pdump-new.2147483646"));
 
 	srand(3);
 	for (i = 0; i < 100; i++) {
