@@ -43,7 +43,7 @@ pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Resul
 /// Whether anything stands in the way of a helper.
 pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<Program> {
     let program = Program::find().with_context(|| {
-        format!("{} runs without libpmdscope, which takes pmdscope-pdump", app.name)
+        format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;
     let facts = Facts::gather(app, sample, &program);
     match facts.obstacle(attach == Attach::Forced) {

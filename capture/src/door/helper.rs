@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long a process whose socket is closed may take until its end can be told.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// How long what it wrote may take to be read.
+const LAST_LINE: Duration = Duration::from_millis(200);
+
 /// Those that were let go, and may still be in an app.
 static LEAVING: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
 
@@ -30,6 +33,8 @@ static LEAVING: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
 struct Tail {
     line: Vec<u8>,
     complete: bool,
+    /// Nobody can write to the stream any more.
+    over: bool,
 }
 
 impl Tail {
@@ -73,19 +78,22 @@ impl Helper {
         let tail = Arc::new(Mutex::new(Tail::default()));
         let stderr = child.stderr.take();
         let helper = Self { child: Some(child), app: pdump.pid, tail: Arc::clone(&tail) };
-        let listen = move || stderr.map_or(Ok(()), |stderr| listen(stderr, &tail));
+        let listen = move || {
+            let _ = stderr.map(|stderr| listen(stderr, &tail));
+            lock(&tail).over = true;
+        };
         thread::Builder::new().name("pdump-stderr".to_owned()).spawn(listen)?;
         Ok(helper)
     }
 
-    /// What became of it: how it ended, if it has, and what it said last.
+    /// What became of it, waiting a moment for that: how it ended, if it has, and what it said last.
     pub(crate) fn obituary(&mut self) -> String {
         let status = self.child.as_mut().and_then(|child| wait_for(child, LAST_WORDS).ok()?);
         let end = match status {
             None => "closed the connection".to_owned(),
             Some(status) => end_of(status),
         };
-        match self.said() {
+        match self.last_line() {
             none if none.is_empty() => end,
             said => format!("{end}: {said}"),
         }
@@ -94,11 +102,20 @@ impl Helper {
     /// What it said last on its standard error, once it has ended or had the time to say it.
     pub(super) fn last_words(&mut self) -> String {
         let _ = self.child.as_mut().map(|child| wait_for(child, LAST_WORDS));
-        self.said()
+        self.last_line()
     }
 
-    fn said(&self) -> String {
-        lock(&self.tail).text()
+    /// The last line there is; another thread reads it.
+    fn last_line(&self) -> String {
+        let deadline = Instant::now() + LAST_LINE;
+        loop {
+            let tail = lock(&self.tail);
+            if tail.over || Instant::now() >= deadline {
+                return tail.text();
+            }
+            drop(tail);
+            thread::sleep(LOOK);
+        }
     }
 
     fn has_left(&mut self) -> bool {

@@ -99,6 +99,8 @@ fn a_refusal_comes_with_all_that_was_said() {
 fn a_helper_that_dies_before_it_answers_is_told_from_a_refusal() {
     let error = open(103, "echo 'EAL: cannot do that' >&2; exit 3").unwrap_err().to_string();
     assert!(error.contains("ended with code 3: EAL: cannot do that"), "{error}");
+    let error = open(103, "echo wrong >&2; exit 2").unwrap_err().to_string();
+    assert!(error.contains("ended with code 2: wrong"), "{error}");
     let error = open(103, &format!("{LISTEN}kill -9 $$")).unwrap_err().to_string();
     assert!(error.contains("was killed by signal 9"), "{error}");
 }

@@ -37,6 +37,8 @@ pub(super) enum Obstacle {
     OtherUser(u32),
     #[error("may not be looked into ({0}), which is how its memory pools are found")]
     Sealed(String),
+    #[error("is a process that cannot be seen from here, as from within a container")]
+    Unseen,
     #[error("has no ports")]
     NoPorts,
     #[error("is captured from already, by pmdscope-pdump (process {0})")]
@@ -79,6 +81,7 @@ impl Obstacle {
                 "run pmdscope as root, with CAP_SYS_PTRACE and kernel.yama.ptrace_scope below 3"
                     .into()
             }
+            Self::Unseen => "run pmdscope where the app runs, or on the host".into(),
             Self::NoPorts => "there is nothing to capture from".into(),
             Self::Taken(_) => "a port has one hook for that: end the other capture first".into(),
             Self::Container => {
@@ -158,6 +161,7 @@ impl Facts {
             self.config.clone().map(Obstacle::Unshared),
             (app != ours).then_some(Obstacle::Version { app, ours }),
             stranger.map(Obstacle::OtherUser),
+            (self.pid == 0).then_some(Obstacle::Unseen),
             self.sealed.clone().map(Obstacle::Sealed),
             (self.ports == 0).then_some(Obstacle::NoPorts),
             self.taken.map(Obstacle::Taken),
@@ -335,6 +339,7 @@ mod tests {
             Obstacle::Version { app: version("23.11.0"), ours: version("22.11.11") },
             Obstacle::OtherUser(1000),
             Obstacle::Sealed("ptrace permission denied".into()),
+            Obstacle::Unseen,
             Obstacle::NoPorts,
             Obstacle::Taken(17),
             Obstacle::Container,
