@@ -1,0 +1,230 @@
+//! Conversations as a collector that others wrote has them: nfdump's `nfcapd`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::frames::{self, ICMP, SCTP, TCP, UDP, Way, frame};
+use pmdscope_integration::oracle;
+use pmdscope_integration::pair::{Pair, PairOptions};
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{LIMIT, Needs, number, pmdscope_json, tee_sessions, trial};
+
+type EndToEnd = fn(&Scratch) -> Result<()>;
+
+/// The tests, or why none can run.
+pub(crate) fn trials() -> Vec<Trial> {
+    let tests: [(&str, EndToEnd); 2] = [
+        ("nfdump_has_the_conversations_of_a_file", file),
+        ("nfdump_scales_samples_to_our_estimate", sampled),
+    ];
+    let missing = ["nfcapd", "nfdump"].into_iter().find(|program| !oracle::installed(program));
+    let trial = |(name, test)| {
+        let trial = trial(name, Needs::Apps, test);
+        match missing {
+            None => trial,
+            Some(program) => {
+                eprintln!("SKIP {name}: {program} is not installed");
+                trial.with_ignored_flag(true)
+            }
+        }
+    };
+    tests.into_iter().map(trial).collect()
+}
+
+/// nfcapd on a port of its own.
+struct Collector<'a> {
+    scratch: &'a Scratch,
+    process: Process,
+    address: SocketAddr,
+}
+
+/// What nfdump has stored.
+struct Collected {
+    flows: Vec<Value>,
+    /// Exporters and their sampling.
+    exporters: String,
+    /// Names of interfaces that packets came in by.
+    names: String,
+}
+
+impl<'a> Collector<'a> {
+    fn start(scratch: &'a Scratch) -> Result<Self> {
+        let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        let port = address.port();
+        let flows = scratch.path("flows");
+        fs::create_dir(&flows)?;
+        let mut command = Command::new("nfcapd");
+        command.args(["-b", "127.0.0.1", "-t", "3600", "-p", &port.to_string(), "-w"]).arg(flows);
+        let mut process = Process::spawn("nfcapd", &mut command, scratch.dir())?;
+        let bound = format!(":{port:04X} ");
+        wait_until("nfcapd to listen", LIMIT, || {
+            ensure!(process.exited()?.is_none(), "nfcapd ended: {}", process.output());
+            Ok(fs::read_to_string("/proc/net/udp")?.contains(&bound))
+        })?;
+        Ok(Self { scratch, process, address })
+    }
+
+    /// Ends it, and reads what it has stored.
+    fn stop(mut self) -> Result<Collected> {
+        // What was sent is in its socket at worst.
+        std::thread::sleep(Duration::from_millis(500));
+        self.process.signal(Signal::TERM)?;
+        self.process.wait(LIMIT)?;
+        let dir = self.scratch.path("flows");
+        let mut files = fs::read_dir(&dir)?;
+        let file = files.next().context("nfcapd has stored nothing")??.path();
+        let nfdump = |args: &[&str]| -> Result<String> {
+            let mut command = Command::new("nfdump");
+            let (code, out, err) = run(command.args(args), self.scratch.dir(), LIMIT)?;
+            ensure!(code == 0, "nfdump ended with {code}: {err}");
+            Ok(out)
+        };
+        let file = file.to_str().context("path")?;
+        let flows = nfdump(&["-r", file, "-o", "json"])?;
+        let flows = serde_json::from_str(&flows).with_context(|| format!("nfdump: {flows}"))?;
+        let names = nfdump(&["-r", file, "-q", "-o", "fmt:%inam"])?;
+        Ok(Collected { flows, exporters: nfdump(&["-E", file])?, names })
+    }
+}
+
+/// Sender, receiver, protocol and VLAN of packets.
+type Key = (String, String, u64, u64);
+/// Packets and bytes, by who sent them to whom.
+type Totals = BTreeMap<Key, (u64, u64)>;
+
+fn add(totals: &mut Totals, key: Key, packets: u64, bytes: u64) {
+    let total = totals.entry(key).or_default();
+    *total = (total.0 + packets, total.1 + bytes);
+}
+
+fn collected(flows: &[Value]) -> Result<Totals> {
+    let mut totals = Totals::new();
+    for flow in flows {
+        let end = |side: &str| {
+            let addr = [format!("{side}4_addr"), format!("{side}6_addr")];
+            let addr = addr.iter().find_map(|name| flow[name].as_str()).unwrap_or_default();
+            let port = flow[format!("{side}_port")].as_u64().unwrap_or(0);
+            format!("{addr} {port}")
+        };
+        let key = (end("src"), end("dst"), number(flow, "proto")?, number(flow, "src_vlan")?);
+        add(&mut totals, key, number(flow, "in_packets")?, number(flow, "in_bytes")?);
+    }
+    Ok(totals)
+}
+
+/// The same, as `pmdscope netstat --json` has it.
+fn shown(document: &Value) -> Result<Totals> {
+    let mut totals = Totals::new();
+    for flow in document["flows"].as_array().context("flows")? {
+        let end = |side: &str| {
+            let addr = flow[side]["addr"].as_str().unwrap_or_default();
+            format!("{addr} {}", flow[side]["port"].as_u64().unwrap_or(0))
+        };
+        let (local, remote) = (end("local"), end("remote"));
+        let proto = number(flow, "proto_number")?;
+        let vlan = flow["vlans"][0].as_u64().unwrap_or(0);
+        for way in ["rx", "tx", "unknown"] {
+            let senders = [("from_local", &local, &remote), ("from_remote", &remote, &local)];
+            for (sender, from, to) in senders {
+                let counts = &flow[way][sender];
+                let (packets, bytes) = (number(counts, "packets")?, number(counts, "bytes")?);
+                if packets > 0 {
+                    let key = (from.clone(), to.clone(), proto, vlan);
+                    add(&mut totals, key, packets, bytes);
+                }
+            }
+        }
+    }
+    Ok(totals)
+}
+
+fn way(proto: u8, from: &str, to: &str, vlan: Option<u16>) -> Result<Way> {
+    Ok(Way { proto, from: from.parse()?, to: to.parse()?, vlan })
+}
+
+/// Conversations of every kind, of different weights.
+fn known_frames() -> Result<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
+    for index in 0..50_u16 {
+        let port = 1024 + index;
+        let client = format!("10.1.{index}.7:{port}");
+        let ways = [
+            way(TCP, &client, "192.0.2.1:443", None)?,
+            way(UDP, &client, "192.0.2.1:53", Some(100 + index))?,
+            way(SCTP, &client, "192.0.2.1:3868", None)?,
+            way(ICMP, &format!("10.1.{index}.7:0"), "192.0.2.1:0", None)?,
+            way(UDP, &format!("[2001:db8::{port:x}]:{port}"), "[2001:db8::1]:4433", None)?,
+        ];
+        for (kind, way) in ways.into_iter().enumerate() {
+            for number in 0..u64::from(index % 7) + kind as u64 + 1 {
+                all.push(frame(way, number, 0x18, 64 + 20 * usize::from(index)));
+                if number % 3 == 0 && way.proto != ICMP {
+                    all.push(frame(way.back(), number, 0x10, 90));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn file(scratch: &Scratch) -> Result<()> {
+    let frames = known_frames()?;
+    let packets = frames.len() as u64;
+    let bytes = frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+    let path = scratch.path("known.pcap");
+    frames::write_pcap(&path, &frames)?;
+    let collector = Collector::start(scratch)?;
+    let path = path.to_str().context("path")?;
+    let address = collector.address.to_string();
+    let args = ["netstat", "-r", path, "--json", "--all", "--ipfix", &address];
+    let document = pmdscope_json(scratch, &args, &[0])?;
+    let stored = collector.stop()?;
+    let (theirs, ours) = (collected(&stored.flows)?, shown(&document)?);
+    ensure!(theirs == ours, "nfdump has {theirs:?}, netstat {ours:?}");
+    ensure!(stored.flows.len() == ours.len(), "{} flows, not {}", stored.flows.len(), ours.len());
+    let sums = ours.values().fold((0, 0), |sum, total| (sum.0 + total.0, sum.1 + total.1));
+    ensure!(sums == (packets, bytes), "{sums:?} counted of {packets} packets, {bytes} bytes");
+    let exporters = &stored.exporters;
+    let exact = exporters.contains("packet interval: 1, packet space: 0");
+    ensure!(exact && exporters.contains("Sequence failures: 0,"), "{exporters}");
+    Ok(())
+}
+
+/// What nfdump makes of one packet in 64 is what netstat makes of it.
+fn sampled(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let collector = Collector::start(scratch)?;
+    let address = collector.address.to_string();
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["netstat", "-a", pair.app(), "--sample", "64", "--json", "--all"]);
+    command.args(["--ipfix", &address, "--ipfix-active", "1s"]);
+    let mut netstat = Process::spawn("netstat", &mut command, scratch.dir())?;
+    wait_until("netstat to count", LIMIT, || {
+        ensure!(netstat.exited()?.is_none(), "netstat ended: {}", netstat.output());
+        Ok(tee_sessions(pair.app())? == 1)
+    })?;
+    pair.generate(scratch, &["--rate", "20000", "--count", "60000"])?.finish(LIMIT)?;
+    let output = netstat.interrupt()?;
+    let document = output.lines().find(|line| line.starts_with('{')).context(output.clone())?;
+    let stored = collector.stop()?;
+    let (theirs, ours) = (collected(&stored.flows)?, shown(&serde_json::from_str(document)?)?);
+    ensure!(!ours.is_empty() && theirs == ours, "nfdump has {theirs:?}, netstat {ours:?}");
+    // Told of more than once, and multiplied by nfdump each time.
+    ensure!(stored.flows.len() > ours.len(), "{} flows of {}", stored.flows.len(), ours.len());
+    ensure!(ours.values().all(|(packets, _)| packets.is_multiple_of(64)), "{ours:?}");
+    let exporters = stored.exporters;
+    ensure!(exporters.contains("packet interval: 1, packet space: 63"), "{exporters}");
+    let name = format!("{}:0", pair.app());
+    ensure!(stored.names.lines().any(|line| line.trim() == name), "no {name} in {}", stored.names);
+    Ok(())
+}
