@@ -1,7 +1,7 @@
 //! Tells collectors of conversations: IPFIX (RFC 7011) over UDP.
 //!
 //! The templates are few and never change, so the messages are written here: a crate with all of IANA's
-//! elements takes a minute to build, which is more than all else together.
+//! elements, netgauze-flow-pkt, takes a minute to build.
 
 mod collector;
 mod encoder;

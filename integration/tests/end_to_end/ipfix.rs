@@ -166,7 +166,7 @@ fn known_frames() -> Result<Vec<Vec<u8>>> {
             way(UDP, &format!("[2001:db8::{port:x}]:{port}"), "[2001:db8::1]:4433", None)?,
         ];
         for (kind, way) in ways.into_iter().enumerate() {
-            for number in 0..u64::from(index % 7) + kind as u64 + 1 {
+            for number in 0..=u64::from(index % 7) + kind as u64 {
                 all.push(frame(way, number, 0x18, 64 + 20 * usize::from(index)));
                 if number % 3 == 0 && way.proto != ICMP {
                     all.push(frame(way.back(), number, 0x10, 90));
