@@ -1,0 +1,144 @@
+//! `make bench-flows`: `pmdscope netstat` against tshark, softflowd and nfpcapd on the same files, and what
+//! it adds to the packets of an app.
+//!
+//! The numbers are for people to read: a slow machine is no failure.
+
+#[path = "../bench_capture/app.rs"]
+mod app;
+mod cost;
+mod files;
+mod readers;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+use pmdscope_integration::command;
+use pmdscope_integration::machine::Machine;
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::files::Traffic;
+use crate::readers::{Bench, Reader};
+use crate::report::Results;
+
+const HELP: &str = "\
+Usage: pmdscope-bench-flows [options]
+
+Measures what finds conversations in capture files: `pmdscope netstat -r`, tshark, softflowd and
+nfpcapd, in turns; a peer that is not installed is left out. Then what `pmdscope netstat` adds to each
+packet of an app, for which it needs root, two CPUs and memory for DPDK.
+
+  --quick           200,000 packets and 3 rounds
+  --rounds N        repeat everything N times (5; with --quick 3)
+  --only WHAT       files or cost instead of both
+  --json FILE       write the numbers to a file, too
+  --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
+  --app FILE        the app (build/integration/pmdscope-capture-app)
+";
+
+#[derive(Debug, Default)]
+struct Options {
+    quick: bool,
+    rounds: Option<usize>,
+    only: Option<String>,
+    json: Option<PathBuf>,
+    pmdscope: Option<PathBuf>,
+    app: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = parse(std::env::args().skip(1));
+    command::main("pmdscope-bench-flows", HELP, options, run)
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} without a value"));
+        match word.as_str() {
+            "--quick" => options.quick = true,
+            "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
+            "--only" => options.only = Some(value()?),
+            "--json" => options.json = Some(value()?.into()),
+            "--pmdscope" => options.pmdscope = Some(value()?.into()),
+            "--app" => options.app = Some(value()?.into()),
+            "--help" | "-h" => return Ok(None),
+            _ => bail!("unknown option {word}"),
+        }
+    }
+    let only = options.only.as_deref();
+    ensure!(matches!(only, None | Some("files" | "cost")), "--only is files or cost");
+    ensure!(options.rounds != Some(0), "--rounds is at least 1");
+    Ok(Some(options))
+}
+
+fn run(options: &Options) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
+    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 5 });
+    let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
+    let scratch = Scratch::new()?;
+    let machine = Machine::new()?;
+    if let Some(machine) = &machine {
+        println!("On {}; {rounds} rounds.", machine.describe());
+    }
+    let mut results = Results::default();
+    if wants("files") {
+        let packets = if options.quick { 200_000 } else { 1_000_000 };
+        measure_files(&scratch, &pmdscope, packets, rounds, &stop, &mut results)?;
+        print!("{}", report::files(&results));
+    }
+    if wants("cost") {
+        match (machine, cost::missing()) {
+            (Some(machine), None) => {
+                let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
+                let mut cost = cost::Bench::new(&machine, &scratch, &app, &pmdscope)?;
+                (0..rounds).try_for_each(|_| cost.round(&stop, &mut results))?;
+                print!("{}", report::costs(&results));
+            }
+            (None, _) => println!("SKIP: cost: one CPU must poll while another counts"),
+            (_, Some(reason)) => println!("SKIP: cost: {reason}"),
+        }
+    }
+    if let Some(file) = &options.json {
+        std::fs::write(file, serde_json::to_string_pretty(&report::json(&results))?)
+            .with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Every reader in each round, so that what the machine does to one it does to all.
+fn measure_files(
+    scratch: &Scratch,
+    pmdscope: &std::path::Path,
+    packets: u32,
+    rounds: usize,
+    stop: &AtomicBool,
+    results: &mut Results,
+) -> Result<()> {
+    let readers = Reader::installed();
+    let bench = Bench { pmdscope, dir: scratch.dir() };
+    for traffic in Traffic::all(packets) {
+        let file = scratch.path("flows.pcap");
+        traffic.write(&file)?;
+        for round in 0..rounds {
+            for at in 0..readers.len() {
+                ensure!(!stop.load(Ordering::Relaxed), "stopped");
+                let reader = readers[(at + round) % readers.len()];
+                let sample = bench.read(reader, &traffic, &file)?;
+                results.files.entry((traffic.label(), reader)).or_default().push(sample);
+            }
+        }
+        std::fs::remove_file(&file)?;
+        eprintln!("{}: done", traffic.label());
+    }
+    Ok(())
+}
