@@ -9,6 +9,8 @@ use crate::target::{Progress, Target, TargetError};
 
 /// Interface of a port that has none yet.
 const NONE: u32 = u32::MAX;
+/// Rings from here on are no lcore's: that of pmdscope-pdump is the first.
+const NO_LCORE: u16 = 0xfffe;
 
 const TX_COMMENT: &str = "Outgoing packets are shown as the app offers them to the NIC, unless it \
     sends with pmdscope_tx_burst(): one that the NIC refuses and the app offers again is there twice.";
@@ -184,7 +186,7 @@ impl Output {
             len: record.len,
             dir: record.dir,
             queue: Some(record.queue),
-            lcore: Some(lcore),
+            lcore: lcore_of(lcore),
             weight,
             dropped: record.gap.into(),
             id: self.packets,
@@ -272,9 +274,20 @@ pub(crate) fn origin() -> Origin {
     }
 }
 
+/// The lcore that handled the packets of a ring.
+fn lcore_of(ring: u16) -> Option<u16> {
+    (ring < NO_LCORE).then_some(ring)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn helpers_are_no_lcores() {
+        let lcores = [0, 127, NO_LCORE, u16::MAX].map(lcore_of);
+        assert_eq!(lcores, [Some(0), Some(127), None, None]);
+    }
 
     #[test]
     fn interfaces_say_what_times_and_outgoing_packets_are() {
