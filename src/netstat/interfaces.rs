@@ -1,5 +1,6 @@
 //! Counters of ports, as `netstat -i` has those of the kernel's interfaces.
 
+use pmdscope_telemetry::model::counts_bytes;
 use pmdscope_telemetry::sample::PortSample;
 use pmdscope_tui::number::{count, known};
 use pmdscope_tui::subject::Subject;
@@ -34,8 +35,8 @@ pub(super) struct Interface<'a> {
     tx_err: u64,
     tx_drp: Option<u64>,
     tx_ovr: Option<u64>,
-    rx_bytes: u64,
-    tx_bytes: u64,
+    rx_bytes: Option<u64>,
+    tx_bytes: Option<u64>,
     started: bool,
     link_up: Option<bool>,
     link_mbps: Option<u64>,
@@ -46,6 +47,7 @@ pub(super) struct Interface<'a> {
 impl<'a> Interface<'a> {
     fn of(app: &'a str, sample: &'a PortSample) -> Self {
         let stats = &sample.stats;
+        let bytes = |packets, bytes| Some(bytes).filter(|bytes| counts_bytes(packets, *bytes));
         let dropped = TX_DROPPED.iter().filter_map(|name| sample.xstats.get(*name)).copied();
         Self {
             app,
@@ -60,8 +62,8 @@ impl<'a> Interface<'a> {
             tx_err: stats.tx_errors,
             tx_drp: dropped.reduce(u64::saturating_add),
             tx_ovr: None,
-            rx_bytes: stats.rx_bytes,
-            tx_bytes: stats.tx_bytes,
+            rx_bytes: bytes(stats.rx_packets, stats.rx_bytes),
+            tx_bytes: bytes(stats.tx_packets, stats.tx_bytes),
             started: sample.started,
             link_up: sample.link_up,
             link_mbps: sample.link_mbps,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use pmdscope_capture::flow::{Counts, Protocols};
+use pmdscope_telemetry::model::counts_bytes;
 use pmdscope_telemetry::sample::PortStats;
 use pmdscope_tui::number::{bytes, count};
 
@@ -137,14 +138,20 @@ fn ports(counters: &Counters, moment: &Moment) -> String {
 }
 
 fn counted(stats: &PortStats) -> Lines {
+    let (rx, tx) = (stats.rx_packets, stats.tx_packets);
     vec![
-        (stats.rx_packets, format!("packets received, {}", bytes(stats.rx_bytes))),
-        (stats.tx_packets, format!("packets sent, {}", bytes(stats.tx_bytes))),
+        (stats.rx_packets, format!("packets received, {}", of_packets(rx, stats.rx_bytes))),
+        (stats.tx_packets, format!("packets sent, {}", of_packets(tx, stats.tx_bytes))),
         of(stats.rx_missed, "missed: no receive descriptor was free"),
         of(stats.rx_nombuf, "times without an mbuf to receive into"),
         of(stats.rx_errors, "erroneous packets received"),
         of(stats.tx_errors, "packets that could not be sent"),
     ]
+}
+
+/// Bytes of so many packets, where the driver counts them.
+fn of_packets(packets: u64, number: u64) -> String {
+    if counts_bytes(packets, number) { bytes(number) } else { "bytes not counted".to_owned() }
 }
 
 /// Growth of counters; `None` when they were reset.

@@ -44,4 +44,5 @@ fn counters_alone_have_no_packets() {
     let json = json("-i", &moment);
     assert!(json["total"].is_null() && json["interfaces"][0]["tx_drp"].is_null());
     assert_eq!(json["interfaces"][1]["tx_drp"], 4);
+    assert_eq!(json["interfaces"][1]["rx_bytes"], 65_280_000);
 }

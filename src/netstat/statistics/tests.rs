@@ -9,6 +9,14 @@ fn protocols_and_ports() {
 }
 
 #[test]
+fn bytes_that_no_driver_counts_are_not_0() {
+    let stats = PortStats { rx_packets: 5, tx_packets: 0, ..PortStats::default() };
+    let lines = counted(&stats);
+    assert_eq!(lines[0], (5, "packets received, bytes not counted".to_owned()));
+    assert_eq!(lines[1], (0, "packets sent, 0 B".to_owned()));
+}
+
+#[test]
 fn counters_that_were_reset_have_no_growth() {
     let before = PortStats { rx_packets: 5, ..PortStats::default() };
     let now = PortStats { rx_packets: 7, ..PortStats::default() };
