@@ -49,12 +49,17 @@ impl Load {
         self.per_second(self.cpu.as_secs_f64())
     }
 
+    /// Drops beside rings that were not full are none that fewer packets in them would cure: the app
+    /// had no memory for the copies of a helper, say.
     fn presses(&self) -> bool {
-        self.dropped > 0 || self.fill > FULL
+        self.fill > FULL
     }
 
     /// How many times more packets there were than could be looked at.
     fn excess(&self) -> f64 {
+        if !self.presses() {
+            return 1.0;
+        }
         let looked_at = self.looked_at.max(1) as f64;
         (looked_at + self.dropped as f64) / looked_at
     }

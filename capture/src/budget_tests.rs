@@ -112,6 +112,13 @@ fn drops_without_load_double() {
 }
 
 #[test]
+fn drops_beside_empty_rings_change_nothing() {
+    let mut policy = Policy::new(SHARE, 4);
+    let load = Load { fill: 0.1, dropped: 1_000_000, ..TABLE.load(1e6, 4) };
+    assert_eq!(policy.next(&load), 4);
+}
+
+#[test]
 fn a_ring_that_fills_doubles_before_it_drops() {
     let mut policy = Policy::new(SHARE, 8);
     let load = Load { fill: 0.9, dropped: 0, ..TABLE.load(1e6, 8) };
@@ -143,6 +150,7 @@ fn a_budget_tells_the_control() {
     let report = |captured, dropped| Report {
         captured,
         rings: Counters { dropped, ..Counters::default() },
+        fill: 1.0,
         sample: 3,
         ..Report::default()
     };
