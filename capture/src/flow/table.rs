@@ -120,6 +120,8 @@ pub struct Table {
     /// Begin of the interval of the next snapshot, and of the one behind it.
     marks_ns: Option<[u64; 2]>,
     latest: Latest,
+    /// Packets that the newest snapshot knows of.
+    published: Option<u64>,
     /// The snapshot before the newest, for its memory.
     spare: Option<Arc<Snapshot>>,
 }
@@ -155,6 +157,7 @@ impl Table {
             unswept: 0,
             marks_ns: None,
             latest: latest.clone(),
+            published: None,
             spare: None,
         };
         (table, latest)
@@ -313,6 +316,7 @@ impl Table {
             sample: self.sample,
             capacity: self.store.capacity(),
         };
+        self.published = Some(self.looked_at);
         self.spare = Some(self.latest.set(snapshot));
     }
 
@@ -432,7 +436,9 @@ impl Target for Table {
         if let Some(listener) = &mut self.listener {
             listener.finish();
         }
-        self.publish(false);
+        if self.published != Some(self.looked_at) {
+            self.publish(false);
+        }
         Ok(())
     }
 }

@@ -197,8 +197,11 @@ impl Reader {
             Format::Pcapng(section) => section.item(block, *packets, comment),
         };
         *at_packet = matches!(item, Ok(Item::Packet(_)));
-        let (name, packets) = (name.clone(), *packets);
-        item.map_err(|reason| ReadError::Broken { name, packets, reason: reason.to_owned() })
+        item.map_err(|reason| ReadError::Broken {
+            name: name.clone(),
+            packets: *packets,
+            reason: reason.to_owned(),
+        })
     }
 
     fn advance_record(&mut self, header: Header) -> Result<bool, ReadError> {
