@@ -56,6 +56,8 @@ struct Packets<'a> {
     other: &'a Other,
     lost: u64,
     losses: &'a Losses,
+    /// Apps that have ended.
+    ended: &'a [String],
     conversations: usize,
     capacity: usize,
 }
@@ -148,6 +150,7 @@ fn packets<'a>(moment: &'a Moment, snapshot: &'a Snapshot) -> Packets<'a> {
         other: &snapshot.other,
         lost: moment.lost(),
         losses: &moment.losses,
+        ended: &moment.ended,
         conversations: snapshot.flows.len(),
         capacity: snapshot.capacity,
     }

@@ -3,6 +3,7 @@
 mod reporter;
 mod taps;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,6 +35,8 @@ struct Told {
     losses: Losses,
     /// Apps that ended or came back.
     news: Vec<String>,
+    /// Those that have not come back.
+    ended: BTreeSet<String>,
 }
 
 impl Shared {
@@ -51,11 +54,17 @@ struct Watch<'a> {
 impl Observer for Watch<'_> {
     fn ended(&mut self, app: &str, awaited: bool) {
         let next = if awaited { "; waiting for it to come back" } else { "" };
-        self.shared.with(|told| told.news.push(format!("{app} has ended{next}")));
+        self.shared.with(|told| {
+            told.news.push(format!("{app} has ended{next}"));
+            told.ended.insert(app.to_owned());
+        });
     }
 
     fn returned(&mut self, app: &str) {
-        self.shared.with(|told| told.news.push(format!("{app} is back")));
+        self.shared.with(|told| {
+            told.news.push(format!("{app} is back"));
+            told.ended.remove(app);
+        });
     }
 
     fn second(&mut self, report: &Report) {

@@ -21,6 +21,8 @@ pub(super) struct Moment {
     pub(super) recent: bool,
     /// What is missing in it.
     pub(super) losses: Losses,
+    /// Apps that have ended.
+    pub(super) ended: Vec<String>,
     /// Counters of the apps, and those of a while before.
     pub(super) counters: Option<Counters>,
     /// Ports that packets come from; `None` is all.
@@ -162,6 +164,10 @@ impl Moment {
                 "{apps} cannot change the sampling of a running capture (the library is too old): \
                  --sample N sets it from the begin"
             ));
+        }
+        if !self.ended.is_empty() {
+            let waits = if self.recent { ", and waited for" } else { "" };
+            notes.push(format!("ended{waits}: {}", self.ended.join(", ")));
         }
         if self.losses.lcores == Some(0) {
             notes.push("no lcore of the app polls".to_owned());

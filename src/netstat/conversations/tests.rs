@@ -40,6 +40,16 @@ fn nothing_was_seen() {
 }
 
 #[test]
+fn apps_that_have_ended_stay_in_the_report() {
+    let ended = vec!["fwd".to_owned()];
+    let moment = Moment { recent: true, ended, ..Moment::default() };
+    assert_snapshot!(report("", &moment), @"
+    total: 0 packets, 0 B in 0 conversations, 0.0s
+    ended, and waited for: fwd
+    ");
+}
+
+#[test]
 fn rates_are_of_the_last_second_where_it_goes_on() {
     let moment = Moment { recent: true, ..exact() };
     let snapshot = moment.counted();

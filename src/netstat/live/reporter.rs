@@ -127,6 +127,7 @@ impl<'a> Reporter<'a> {
             snapshot: Some(self.latest.get()),
             recent: self.args.continuous,
             losses: self.shared.with(|told| told.losses.clone()),
+            ended: self.shared.with(|told| told.ended.iter().cloned().collect()),
             counters: self.gauge.as_mut().map(|gauge| gauge.read(rolls)).transpose()?,
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
