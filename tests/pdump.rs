@@ -1,0 +1,157 @@
+//! `pmdscope capture` from a stock app, with a helper that does as told: what people see of it.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+#[path = "../telemetry/tests/support/mod.rs"]
+mod support;
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use support::FakeApp;
+use tempfile::TempDir;
+
+const REFUSE: u16 = 2;
+const ACCEPT: u16 = 1;
+
+fn answer(request: &str, arguments: &str) -> String {
+    let command = request.split(',').next().unwrap_or_default();
+    match request {
+        "/" => r#"{"/":["/ethdev/list","/ethdev/info","/ethdev/stats","/eal/params"]}"#.into(),
+        "/ethdev/list" => r#"{"/ethdev/list":[0]}"#.into(),
+        "/ethdev/info,0" => r#"{"/ethdev/info":{"name":"net_null0","state":1,"nb_rx_queues":2,
+            "nb_tx_queues":1,"port_id":0,"mtu":1500,"dev_started":1,"promiscuous":0}}"#
+            .into(),
+        "/ethdev/stats,0" => r#"{"/ethdev/stats":{"ipackets":0,"opackets":0,"ibytes":0,"obytes":0,
+            "imissed":0,"ierrors":0,"oerrors":0,"rx_nombuf":0}}"#
+            .into(),
+        "/eal/params" => format!(r#"{{"/eal/params":["app",{arguments}"-l","0"]}}"#),
+        _ => format!(r#"{{"{command}":null}}"#),
+    }
+}
+
+/// A stock app with shared memory, and further arguments in JSON.
+fn app(arguments: &'static str) -> FakeApp {
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| answer(request, arguments));
+    });
+    let root = app.discovery().roots.remove(0);
+    File::create(root.join("dpdk/fake/config")).unwrap();
+    app
+}
+
+/// A command that sends one message of the capture protocol over standard input.
+fn send(kind: u16, text: &str) -> String {
+    let mut bytes = b"PMDT\x01\x00".to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend(text.as_bytes());
+    bytes.resize(128, 0);
+    let octal = bytes.iter().fold(String::new(), |mut octal, byte| {
+        let _ = write!(octal, "\\{byte:03o}");
+        octal
+    });
+    format!("printf '{octal}' >&0")
+}
+
+/// A helper that says so much after it got the request, and leaves when its consumer does.
+fn helper(says: &str) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let script = format!(
+        "#!/bin/sh\ntest \"$1\" = --version && echo 'pmdscope-pdump 1 (DPDK 22.11.11)' && exit\n\
+         dd bs=8192 count=1 of=/dev/null 2>/dev/null\n{says}\ncat >/dev/null; echo >\"$0.left\"\n"
+    );
+    let (staged, path) = (dir.path().join("staged"), dir.path().join("pmdscope-pdump"));
+    fs::write(&staged, script).unwrap();
+    // Written by another process: ours may just be starting one that inherits it open for writing.
+    assert!(Command::new("install").arg("-m755").args([staged, path]).status().unwrap().success());
+    dir
+}
+
+fn capture(app: &FakeApp, helper: &Path, line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pmdscope"))
+        .args(["capture", "-a", "fake"])
+        .args(line.split_whitespace())
+        .current_dir(helper)
+        .env("RUNTIME_DIRECTORY", app.discovery().roots.remove(0))
+        .env("PMDSCOPE_PDUMP", helper.join("pmdscope-pdump"))
+        .env("PMDSCOPE_CONFIG", "none")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Whether another process may look into this one, which plays the app.
+fn is_attachable() -> bool {
+    let memory = format!("if=/proc/{}/mem", std::process::id());
+    let opened = Command::new("dd").args([&memory, "of=/dev/null", "count=0"]).output().unwrap();
+    if !opened.status.success() {
+        eprintln!("SKIP: ptrace is not permitted here: {}", text(&opened.stderr).trim_end());
+    }
+    opened.status.success()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_stock_app_is_listed_with_the_way_to_its_packets() {
+    if !is_attachable() {
+        return;
+    }
+    let (app, helper) = (app(""), helper(""));
+    let listed = capture(&app, helper.path(), "-D");
+    assert!(
+        text(&listed.stdout).contains("fake:0 (net_null0) [link unknown, via pdump]"),
+        "{listed:?}"
+    );
+    let listed = capture(&app, helper.path(), "-D --json --no-pdump");
+    let interfaces: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let fake = interfaces.as_array().unwrap().iter().find(|i| i["app"] == "fake").unwrap();
+    assert_eq!((&fake["captures"], &fake["via"]), (&Value::Bool(false), &Value::Null));
+    assert!(fake["reason"].as_str().unwrap().contains("--no-pdump forbids"), "{fake}");
+}
+
+#[test]
+fn a_refusal_of_the_helper_is_told_with_its_cure() {
+    if !is_attachable() {
+        return;
+    }
+    let says =
+        send(REFUSE, "no answer: call rte_pdump_init()") + "; echo 'asked for 5 s' >&2; exit 1";
+    let refused = capture(&app(""), helper(&says).path(), "-w out.pcapng");
+    assert_eq!(refused.status.code(), Some(1));
+    let expected = "pmdscope: error: cannot capture from fake: pmdscope-pdump: no answer: call \
+                    rte_pdump_init() (asked for 5 s)\n";
+    assert_eq!(text(&refused.stderr), expected);
+}
+
+#[test]
+fn an_app_that_hides_its_memory_is_not_touched() {
+    let refused =
+        capture(&app(r#""--in-memory","#), helper("").path(), "-w out.pcapng --force-pdump");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("fake was started with --in-memory") && said.contains("restart it"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_capture_says_what_it_goes_through_and_ends_after_its_helper() {
+    if !is_attachable() {
+        return;
+    }
+    let helper = helper(&send(ACCEPT, ""));
+    let done = capture(&app(""), helper.path(), "-w out.pcapng --duration 0.2 -v");
+    let said = text(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    assert!(said.contains("listening on fake:any via pdump"), "{said}");
+    assert!(said.contains("pmdscope-pdump of fake runs on CPUs "), "{said}");
+    assert!(helper.path().join("pmdscope-pdump.left").exists());
+}
