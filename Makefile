@@ -6,13 +6,15 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 SOAK_SECONDS ?= 7200
+KILL_ROUNDS ?= 100
+ATTACH_CYCLES ?= 1000
 # Where Wireshark looks for programs that capture; empty leaves it alone.
 EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1)
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export soak sanitize lint format install clean clean-hugepages
+.PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export bench-flows soak soak-pdump sanitize lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +55,15 @@ bench-capture: setup build ## measure captures against dpdk-dumpcap; a quarter o
 bench-export: setup build ## measure the exporter against dpdk-telemetry-exporter.py; five minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-export $(BENCH_ARGS)
 
+bench-flows: setup build ## measure the flow table against tshark, softflowd and nfpcapd (BENCH_ARGS=--quick)
+	target/release/pmdscope-bench-flows $(BENCH_ARGS)
+
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
 	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
+
+soak-pdump: setup build ## captures from stock apps: 100 rounds of kill -9, 1000 attachments
+	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
+		$(CARGO) test --locked --package pmdscope-integration -- pdump
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh
