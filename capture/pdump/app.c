@@ -20,11 +20,13 @@
 #include "app_memory.h"
 
 #define MP_SOCKET "mp_socket_"
+#define STAT_STATE 3
 
-uint64_t
-app_process_stat(pid_t pid, enum app_stat field)
+/* A field of /proc/PID/stat, and what is behind it; NULL when there is no such process. */
+static const char *
+find_stat(pid_t pid, unsigned int field, char *text, size_t size)
 {
-	char path[32], text[1024], *p;
+	char path[32], *p;
 	unsigned int i;
 	ssize_t n;
 	int fd;
@@ -32,15 +34,33 @@ app_process_stat(pid_t pid, enum app_stat field)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
+		return NULL;
+	n = read(fd, text, size - 1);
 	close(fd);
 	text[n > 0 ? n : 0] = '\0';
 	/* The name, in parentheses, is field 2 and may hold anything. */
 	p = strrchr(text, ')');
 	for (i = 2; p != NULL && i < field; i++)
 		p = strchr(p + 1, ' ');
+	return p != NULL ? p + 1 : NULL;
+}
+
+uint64_t
+app_process_stat(pid_t pid, enum app_stat field)
+{
+	char text[1024];
+	const char *p = find_stat(pid, field, text, sizeof(text));
+
 	return p != NULL ? strtoull(p, NULL, 10) : 0;
+}
+
+bool
+app_process_runs(pid_t pid)
+{
+	char text[1024];
+	const char *p = find_stat(pid, STAT_STATE, text, sizeof(text));
+
+	return p != NULL && *p == 'R';
 }
 
 /* As the EAL chooses it. */
@@ -170,21 +190,34 @@ answers(const char *dir, const char *name)
 	return alive;
 }
 
-pid_t
-app_find_secondary(const struct app *app, pid_t ours)
+unsigned int
+app_secondaries(const struct app *app, pid_t *pids, unsigned int max)
 {
 	DIR *dir = opendir(app->runtime_dir);
 	const struct dirent *entry;
-	pid_t found = 0;
+	unsigned int nb = 0;
 	int pid;
 
-	while (dir != NULL && found == 0 && (entry = readdir(dir)) != NULL)
-		if (sscanf(entry->d_name, MP_SOCKET "%d_", &pid) == 1 && pid != ours &&
+	while (dir != NULL && nb < max && (entry = readdir(dir)) != NULL)
+		if (sscanf(entry->d_name, MP_SOCKET "%d_", &pid) == 1 &&
 				answers(app->runtime_dir, entry->d_name))
-			found = pid;
+			pids[nb++] = pid;
 	if (dir != NULL)
 		closedir(dir);
-	return found;
+	return nb;
+}
+
+pid_t
+app_find_secondary(const struct app *app, pid_t ours)
+{
+	pid_t pids[2];
+	const unsigned int nb = app_secondaries(app, pids, RTE_DIM(pids));
+	unsigned int i;
+
+	for (i = 0; i < nb; i++)
+		if (pids[i] != ours)
+			return pids[i];
+	return 0;
 }
 
 static bool

@@ -38,8 +38,14 @@ int app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict
 
 bool app_alive(const struct app *app);
 
-/* A live secondary process of the app that is not one of ours; 0 when there is none. */
+/* Live secondary processes of the app; how many, and the first so many of them. */
+unsigned int app_secondaries(const struct app *app, pid_t *pids, unsigned int max);
+
+/* One that is not this one; 0 when there is none. */
 pid_t app_find_secondary(const struct app *app, pid_t ours);
+
+/* Does the main thread of a process run, or want to? */
+bool app_process_runs(pid_t pid);
 
 /* Remove what a secondary process of ours that is dead left in the runtime directory. */
 void app_sweep(const struct app *app, pid_t dead);

@@ -145,22 +145,31 @@ map_config(const struct app *app, uint64_t *size)
 
 /* Does the app work in the kernel, a quarter of the time? It may be clearing hugepages. */
 static bool
-is_busy(const struct app *app, uint64_t system_before, unsigned int ms)
+is_busy(const struct app *app, uint64_t system_before, uint64_t ms)
 {
 	const uint64_t ticks = app_process_stat(app->pid, APP_STAT_SYSTEM) - system_before;
 
-	return ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) > ms / 4;
+	return ms < BUSY_MS && ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK) > ms / 4;
+}
+
+static uint64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 bool
-locks_repair(const struct app *app, unsigned int ms)
+locks_repair(const struct app *app, unsigned int (*patience)(const void *arg), const void *arg)
 {
-	const uint64_t system = app_process_stat(app->pid, APP_STAT_SYSTEM);
+	const uint64_t system = app_process_stat(app->pid, APP_STAT_SYSTEM), from = now_ms();
 	const struct timespec pause = { .tv_nsec = SAMPLE_MS * 1000000L };
 	uint32_t held[LOCKS_MAX], now[LOCKS_MAX];
 	struct locks_config *config;
-	unsigned int nb, t;
-	uint64_t size;
+	uint64_t size, ms = 0;
+	unsigned int nb;
 	bool known;
 
 	config = map_config(app, &size);
@@ -168,11 +177,11 @@ locks_repair(const struct app *app, unsigned int ms)
 		return false;
 	known = locks_known_layout(config, size) && is_mapped_at(app, config->mem_cfg_addr);
 	nb = known ? locks_sample(config, held) : 0;
-	for (t = 0; nb > 0 && (t < ms || (t < BUSY_MS && is_busy(app, system, t)));
-			t += SAMPLE_MS) {
+	while (nb > 0 && (ms < patience(arg) || is_busy(app, system, ms))) {
 		nanosleep(&pause, NULL);
 		locks_sample(config, now);
 		nb = keep_unchanged(held, now);
+		ms = now_ms() - from;
 	}
 	if (nb > 0) {
 		locks_release(config, held);

@@ -79,10 +79,11 @@ unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOC
 void locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX]);
 
 /*
- * Release what stays held for so many milliseconds, or longer while the app is at work in the
- * kernel. False when something stays held that cannot
- * be released: the layout is not the one known here.
+ * Release what stays held for as long as patience() says, in milliseconds; it is asked time and
+ * again. An app that is at work in the kernel is given more time. False when something stays held
+ * that cannot be released: the layout is not the one known here.
  */
-bool locks_repair(const struct app *app, unsigned int ms);
+bool
+locks_repair(const struct app *app, unsigned int (*patience)(const void *arg), const void *arg);
 
 #endif /* PDUMP_LOCKS_H */

@@ -35,12 +35,15 @@
 #define RECOVERIES 3
 /*
  * How long a lock is held by nobody living: where a worker is known to have died inside of
- * the EAL, where nothing is known, and where a living process may wait under it for an answer of
+ * the EAL; where nothing is known; where a living process runs inside of the EAL, which most likely
+ * waits for the lock; and where one sleeps there. That one may hold it and wait for an answer of
  * the app, which the EAL gives 5 seconds at a time.
  */
 #define ORPHAN_KNOWN_MS 200
 #define ORPHAN_MS 1000
-#define ORPHAN_SHARED_MS 15000
+#define ORPHAN_SHARED_MS 3000
+#define ORPHAN_ASLEEP_MS 15000
+#define SECONDARIES_MAX 64
 /* How often to look whether a worker makes progress. */
 #define WATCH_MS 1000
 
@@ -148,20 +151,35 @@ choose_ops(struct worker *w, struct verdict *verdict)
 	return 0;
 }
 
+static unsigned int
+orphan_ms(const void *arg)
+{
+	const struct worker *w = arg;
+	unsigned int ms = w->died_inside ? ORPHAN_KNOWN_MS : ORPHAN_MS, i, nb;
+	pid_t pids[SECONDARIES_MAX];
+
+	nb = app_secondaries(w->app, pids, RTE_DIM(pids));
+	for (i = 0; i < nb; i++) {
+		if (!state_may_be_critical(w->app, pids[i]))
+			continue;
+		if (!app_process_runs(pids[i]))
+			return ORPHAN_ASLEEP_MS;
+		ms = ORPHAN_SHARED_MS;
+	}
+	return ms;
+}
+
 /* Release the locks of the dead, so that nobody waits for them. */
 static void
-release_orphans(const struct worker *w, bool known)
+release_orphans(struct worker *w, bool died_inside)
 {
-	unsigned int ms = known ? ORPHAN_KNOWN_MS : ORPHAN_MS;
-
-	if (app_find_secondary(w->app, 0) != 0)
-		ms = ORPHAN_SHARED_MS;
-	locks_repair(w->app, ms);
+	w->died_inside = died_inside;
+	locks_repair(w->app, orphan_ms, w);
 }
 
 /* A worker that stays inside of the EAL waits for a lock, or for the app. */
 static void
-watch(const struct worker *w, pid_t pid, int *status)
+watch(struct worker *w, pid_t pid, int *status)
 {
 	const int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd pfd = { .fd = pidfd, .events = POLLIN };

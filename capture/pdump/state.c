@@ -138,6 +138,31 @@ state_find_left(struct state_file *file, const struct app *app)
 	return found;
 }
 
+bool
+state_may_be_critical(const struct app *app, pid_t worker)
+{
+	DIR *dir = opendir(app->runtime_dir);
+	const struct dirent *entry;
+	bool may = true;
+	struct state head;
+	int fd;
+
+	while (dir != NULL && may && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
+			continue;
+		fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0)
+			continue;
+		may = read(fd, &head, offsetof(struct state, zone)) !=
+				      (ssize_t)offsetof(struct state, zone) ||
+		      head.magic != MAGIC || head.worker != worker || head.phase == STATE_CRITICAL;
+		close(fd);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return may;
+}
+
 void
 state_close(struct state_file *file)
 {

@@ -112,6 +112,7 @@ start(struct capture *c, uint16_t dirs, uint32_t snaplen)
 			.hdr_size = sizeof(struct pmdscope_tee_request),
 			.snaplen = snaplen,
 			.ring_size = 1 << 24,
+			.lease_ms = 60000,
 			.nb_selects = 1,
 		},
 		.select = { PMDSCOPE_TEE_ANY, PMDSCOPE_TEE_ANY, dirs, 0 },
@@ -243,11 +244,11 @@ test_packets(uint32_t snaplen)
 
 	start(&c, PMDSCOPE_DIR_TX, snaplen);
 	expect_ring(&c);
-	for (i = 0; i < 100; i++) {
+	for (i = 0; i < 100 || (n < 1000 && i < 5000); i++) {
 		n += check_records(&c, snaplen, &next, &missing);
 		sleep_ms(2);
 	}
-	CHECK(n > 1000);
+	CHECK(n >= 1000);
 	CHECK_U64(c.hdr->records >= n, 1);
 	CHECK(missing <= c.hdr->dropped);
 	CHECK_U64(c.hdr->dropped, c.hdr->port_dropped[0]);
@@ -303,6 +304,7 @@ test_kills(void)
 
 	srand(5);
 	for (i = 0; i < KILLS; i++) {
+		m.kind = 0;
 		start(&c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
 		sleep_ms(rand() % 120);
 		worker = worker_of(c.pid);
@@ -310,11 +312,13 @@ test_kills(void)
 			kill(worker, SIGKILL);
 		if (i % 3 != 0 || worker == 0)
 			kill(c.pid, SIGKILL);
-		while (receive(&c, &m, fds))
-			if (m.kind == PMDSCOPE_TEE_RING) {
-				close(fds[0]);
-				close(fds[1]);
-			}
+		/* One that was still cleaning up after the last one goes on to capture. */
+		while (receive(&c, &m, fds) && m.kind != PMDSCOPE_TEE_RING)
+			;
+		if (m.kind == PMDSCOPE_TEE_RING) {
+			close(fds[0]);
+			close(fds[1]);
+		}
 		stop(&c);
 	}
 	test_packets(262144);

@@ -96,6 +96,15 @@ test_state(void)
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!state_find_left(&file, &other));
 
+	/* What it is at is seen by all. */
+	live.state->worker = 4711;
+	CHECK(!state_may_be_critical(&app, 4711));
+	CHECK(state_may_be_critical(&app, 4712));
+	state_enter(live.state, STATE_CRITICAL);
+	CHECK(state_may_be_critical(&app, 4711));
+	state_enter(live.state, STATE_INSIDE);
+	CHECK(!state_may_be_critical(&app, 4711));
+
 	/* One that was not finished. */
 	write_file("pmdscope-pdump-new.2147483646", "", 0);
 	CHECK(!state_find_left(&file, &app));
@@ -164,6 +173,12 @@ make_config(void)
 	return config;
 }
 
+static unsigned int
+patience(const void *arg)
+{
+	return *(const unsigned int *)arg;
+}
+
 static void
 test_layout(struct locks_config *config)
 {
@@ -187,14 +202,14 @@ test_orphans(struct locks_config *config)
 	uint32_t values[LOCKS_MAX];
 
 	CHECK_U64(locks_sample(config, values), 0);
-	CHECK(locks_repair(&app, 50));
+	CHECK(locks_repair(&app, patience, &(unsigned int){ 50 }));
 
 	/* A dead reader with a writer behind it, a dead writer, a dead owner of a heap. */
 	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
 	config->memsegs[3].memseg_arr.rwlock.cnt = RTE_RWLOCK_WRITE;
 	config->heaps[RTE_MAX_HEAPS - 1].lock.locked = 1;
 	CHECK_U64(locks_sample(config, values), 3);
-	CHECK(locks_repair(&app, 50));
+	CHECK(locks_repair(&app, patience, &(unsigned int){ 50 }));
 	CHECK_U64(locks_sample(config, values), 0);
 	CHECK_U64(config->memory_hotplug_lock.cnt, RTE_RWLOCK_WAIT); /* The writer goes on. */
 	rte_rwlock_write_lock(&config->memory_hotplug_lock);
@@ -221,7 +236,7 @@ test_busy(struct locks_config *config)
 			nanosleep(&pause_ns, NULL);
 		_exit(0);
 	}
-	CHECK(locks_repair(&app, 200));
+	CHECK(locks_repair(&app, patience, &(unsigned int){ 200 }));
 	CHECK_U64(locks_sample(config, values), 1);
 	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_READ);
 	kill(pid, SIGKILL);
@@ -230,10 +245,10 @@ test_busy(struct locks_config *config)
 	/* A layout that is not known is not touched, nor one that the app has elsewhere. */
 	config->mlock.cnt = RTE_RWLOCK_WRITE;
 	config->mem_cfg_addr += 4096;
-	CHECK(!locks_repair(&app, 50));
+	CHECK(!locks_repair(&app, patience, &(unsigned int){ 50 }));
 	config->mem_cfg_addr -= 4096;
 	config->magic++;
-	CHECK(!locks_repair(&app, 50));
+	CHECK(!locks_repair(&app, patience, &(unsigned int){ 50 }));
 	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_WRITE);
 }
 
