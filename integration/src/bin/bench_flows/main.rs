@@ -93,16 +93,19 @@ fn run(options: &Options) -> Result<()> {
     let mut results = Results::default();
     if wants("files") {
         let packets = if options.quick { 200_000 } else { 1_000_000 };
-        measure_files(&scratch, &pmdscope, packets, rounds, &stop, &mut results)?;
+        let measured = measure_files(&scratch, &pmdscope, packets, rounds, &stop, &mut results);
+        // What was measured until ^C, or a failure, is still told.
         print!("{}", report::files(&results));
+        measured?;
     }
     if wants("cost") {
         match (machine, cost::missing()) {
             (Some(machine), None) => {
                 let app = options.app.clone().map_or_else(programs::capture_app, Ok)?;
                 let mut cost = cost::Bench::new(&machine, &scratch, &app, &pmdscope)?;
-                (0..rounds).try_for_each(|_| cost.round(&stop, &mut results))?;
+                let measured = (0..rounds).try_for_each(|_| cost.round(&stop, &mut results));
                 print!("{}", report::costs(&results));
+                measured?;
             }
             (None, _) => println!("SKIP: cost: one CPU must poll while another counts"),
             (_, Some(reason)) => println!("SKIP: cost: {reason}"),
