@@ -201,9 +201,15 @@ prepare(const struct capture *c, struct verdict *verdict)
 static int
 accept_consumer(const struct capture *c, struct verdict *verdict)
 {
+	const uint32_t snaplen = c->pump->producer.ring->snaplen;
 	const int fd = c->worker->options->fd;
+	struct verdict remark = { 0 };
 
-	if (pmdscope_tee_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), c->worker->remark) < 0 ||
+	if (c->worker->remark[0] != '\0')
+		verdict_set(&remark, 0, "%s", c->worker->remark);
+	else if (snaplen < c->worker->spec->snaplen)
+		verdict_set(&remark, 0, "snaplen reduced to %u: half of ring_size", snaplen);
+	if (pmdscope_tee_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||
 			pmdscope_tee_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
 		return verdict_set(verdict, EPIPE, "the consumer is gone");
 	c->worker->state->accepted = 1;
