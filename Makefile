@@ -65,6 +65,10 @@ soak-pdump: setup build ## captures from stock apps: 100 rounds of kill -9, 1000
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
 		$(CARGO) test --locked --package pmdscope-integration -- pdump
 
+soak-pdump: setup build ## kill captures of a stock app 100 times, attach 1000 times; ten minutes
+	PMDSCOPE_KILL_ROUNDS=100 PMDSCOPE_ATTACH_CYCLES=1000 \
+		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
+
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
-use crate::callbacks;
 use crate::machine::resident_bytes;
 use crate::scratch::Scratch;
 use crate::telemetry::ask;
@@ -22,6 +21,8 @@ const RATE_BACK: f64 = 0.7;
 const SETTLE: Duration = Duration::from_secs(10);
 /// Packets on their way at any moment: a burst on each queue.
 const ON_THEIR_WAY: u64 = 64;
+/// The lock by which tools take turns in asking an app; the first one makes it.
+const TURNS: &str = "pmdscope.lock";
 
 /// An app that forwards, undisturbed.
 #[derive(Clone, Debug)]
@@ -66,13 +67,30 @@ impl Baseline {
 
     /// Waits until the app is as it was; an error says what is not.
     pub fn await_again(&self, scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Duration> {
+        self.await_like(scratch, testpmd, Self::compare)
+    }
+
+    /// The same, after somebody else has left memory behind that nobody can know of.
+    pub fn await_usable(&self, scratch: &Scratch, testpmd: &mut Testpmd) -> Result<Duration> {
+        self.await_like(scratch, testpmd, |was, is| {
+            ensure!(is.exact.hooks == was.exact.hooks, "{} queues have callbacks", is.exact.hooks);
+            Self { exact: is.exact.clone(), ..was.clone() }.compare(is)
+        })
+    }
+
+    fn await_like(
+        &self,
+        scratch: &Scratch,
+        testpmd: &mut Testpmd,
+        alike: impl Fn(&Self, &Self) -> Result<()>,
+    ) -> Result<Duration> {
         let start = Instant::now();
         loop {
             if let Some(status) = testpmd.process.exited()? {
                 bail!("testpmd ended ({status}):\n{}", testpmd.process.output());
             }
             let now = Self::take(scratch, testpmd)?;
-            match self.compare(&now) {
+            match alike(self, &now) {
                 Ok(()) => return Ok(start.elapsed()),
                 Err(error) if start.elapsed() > SETTLE => return Err(error),
                 Err(_) => sleep(Duration::from_millis(50)),
@@ -107,13 +125,14 @@ impl Exact {
             heap: ["Heap_size", "Alloc_size", "Alloc_count"]
                 .map(|field| heap[field].as_u64().unwrap_or(u64::MAX)),
             hugepages: scratch.hugepage_files().len(),
-            files: runtime
-                .flatten()
-                .map(|e| e.file_name().to_string_lossy().into_owned())
-                .collect(),
-            hooks: callbacks::hooked(testpmd.process.pid(), u16::try_from(ports.len())?, 1)?,
+            files: names(runtime).filter(|name| name != TURNS).collect(),
+            hooks: testpmd.hooks()?,
         })
     }
+}
+
+fn names(dir: fs::ReadDir) -> impl Iterator<Item = String> {
+    dir.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
 /// Names of an app's memzones.

@@ -13,7 +13,7 @@ const SYMBOL: &str = "rte_eth_fp_ops";
 const PORT_BYTES: u64 = 128;
 /// Where a port keeps its lists of callbacks, for reception and transmission.
 const LISTS_AT: [u64; 2] = [32, 96];
-const POINTER: u64 = 8;
+const POINTER: usize = 8;
 
 /// Queues of the first `ports` ports with a callback, `queues` of them each in each direction.
 pub fn hooked(pid: u32, ports: u16, queues: u16) -> Result<usize> {
@@ -24,7 +24,7 @@ pub fn hooked(pid: u32, ports: u16, queues: u16) -> Result<usize> {
         for list_at in LISTS_AT {
             let list = pointer(&memory, table + port * PORT_BYTES + list_at)?;
             for queue in 0..u64::from(queues) {
-                hooked += usize::from(pointer(&memory, list + queue * POINTER)? != 0);
+                hooked += usize::from(pointer(&memory, list + queue * POINTER as u64)? != 0);
             }
         }
     }
@@ -32,7 +32,7 @@ pub fn hooked(pid: u32, ports: u16, queues: u16) -> Result<usize> {
 }
 
 fn pointer(memory: &File, at: u64) -> Result<u64> {
-    let mut bytes = [0; POINTER as usize];
+    let mut bytes = [0; POINTER];
     memory.read_exact_at(&mut bytes, at).with_context(|| format!("read {at:#x} of the app"))?;
     Ok(u64::from_ne_bytes(bytes))
 }

@@ -118,6 +118,16 @@ impl Pair {
     }
 }
 
+/// A reflector on a device that needs no other end, and its file-prefix.
+pub fn reflector(scratch: &Scratch, device: &str) -> Result<(String, Process)> {
+    let prefix = scratch.prefix("reflector");
+    let mut command = Command::new(programs::reflector()?);
+    eal(&mut command, "1@1", &prefix, Memory::available());
+    command.args(["--vdev", device, "--"]);
+    let process = started(&mut command, scratch, &prefix, || true)?;
+    Ok((prefix, process))
+}
+
 fn start_reflector(
     scratch: &Scratch,
     options: &PairOptions,
@@ -140,13 +150,22 @@ fn start_reflector(
     if let Some(restart) = options.restart {
         command.args(["--inject-restart", &restart.to_string()]);
     }
-    let mut reflector = Process::spawn("reflector", &mut command, scratch.dir())?;
+    started(&mut command, scratch, prefix, || socket.exists())
+}
+
+fn started(
+    command: &mut Command,
+    scratch: &Scratch,
+    prefix: &str,
+    is_linked: impl Fn() -> bool,
+) -> Result<Process> {
+    let mut reflector = Process::spawn("reflector", command, scratch.dir())?;
     let ready = capture_socket(prefix);
     wait_until("the reflector's capture socket", START, || {
         if let Some(status) = reflector.exited()? {
             bail!("the reflector ended at once ({status}):\n{}", reflector.output());
         }
-        Ok(std::fs::exists(&ready)? && std::fs::exists(socket)?)
+        Ok(std::fs::exists(&ready)? && is_linked())
     })?;
     Ok(reflector)
 }

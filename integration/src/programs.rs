@@ -40,6 +40,11 @@ pub fn idle_app() -> Result<PathBuf> {
     built("build/integration/pmdscope-idle-app")
 }
 
+/// The helper that captures from stock apps.
+pub fn pdump() -> Result<PathBuf> {
+    built("build/capture/pdump/pmdscope-pdump")
+}
+
 fn built(path: &str) -> Result<PathBuf> {
     let path = root().join(path);
     ensure!(path.exists(), "{} does not exist: run `make build` first", path.display());

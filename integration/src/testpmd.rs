@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::callbacks;
 use crate::machine::threads_cpu_ns;
 use crate::process::{Process, wait_until};
 use crate::scratch::Scratch;
@@ -75,6 +76,10 @@ impl Setup<'_> {
         eal: &[],
         args: &["--forward-mode=macswap", "--auto-start"],
     };
+
+    /// Takes packets in and drops them.
+    pub const RECEIVING: Self =
+        Self { args: &["--forward-mode=rxonly", "--auto-start"], ..Self::FLAT_OUT };
 }
 
 impl Testpmd {
@@ -108,7 +113,7 @@ impl Testpmd {
             if let Some(status) = self.process.exited()? {
                 bail!("testpmd ended ({status}):\n{}", self.process.output());
             }
-            answer = self.process.output().get(before..).unwrap_or_default().to_owned();
+            self.process.output().get(before..).unwrap_or_default().clone_into(&mut answer);
             Ok(answer
                 .lines()
                 .rev()
@@ -116,11 +121,6 @@ impl Testpmd {
                 .any(|line| line.contains(last)))
         })?;
         Ok(answer)
-    }
-
-    /// Begins to forward; without `--auto-start`, nothing is received before.
-    pub fn forward(&mut self) -> Result<()> {
-        self.console("start", "TX offloads").map(drop)
     }
 
     /// Mbufs of its pool that are in no cache and not in the pool.
@@ -137,6 +137,22 @@ impl Testpmd {
         field("populated_size=")?
             .checked_sub(available)
             .with_context(|| format!("too many mbufs: {dump}"))
+    }
+
+    /// Switches promiscuous mode of a port `on` or `off`.
+    pub fn set_promiscuous(&mut self, port: u16, mode: &str) -> Result<()> {
+        self.process.type_line(&format!("set promisc {port} {mode}"))?;
+        let wanted = u64::from(mode == "on");
+        let request = format!("/ethdev/info,{port}");
+        wait_until("promiscuous mode to be set", ANSWER, || {
+            Ok(telemetry::number(&self.prefix, &request, "promiscuous")? == wanted)
+        })?;
+        Ok(())
+    }
+
+    /// Queues with a callback, of those that each port has.
+    pub fn hooks(&self) -> Result<usize> {
+        callbacks::hooked(self.process.pid(), u16::try_from(self.ports()?.len())?, 1)
     }
 
     /// Packets that its ports have received, and CPU time of the lcores that forward, nanoseconds.

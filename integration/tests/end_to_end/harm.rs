@@ -13,7 +13,7 @@ use pmdscope_integration::scratch::Scratch;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 
-use crate::support::{LIMIT, column, number, start_capture, tee_sessions};
+use crate::support::{LIMIT, column, number, start_capture, tee_sessions, told};
 
 const RATE: u64 = 100_000;
 
@@ -162,13 +162,6 @@ pub(crate) fn restarted_ports(scratch: &Scratch) -> Result<()> {
     let dropped = told(&report, "packets dropped")?;
     ensure!(written + dropped == received, "{written} + {dropped} of {received}: {report}");
     no_mbuf_is_missing(scratch)
-}
-
-/// The number at the start of a line of a capture's statistics.
-fn told(report: &str, what: &str) -> Result<u64> {
-    let line = report.lines().find(|line| line.contains(what));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.with_context(|| format!("no line of {what:?} in {report}"))
 }
 
 /// The reflector has ended with a full pool.

@@ -8,8 +8,12 @@ mod exporter;
 mod extcap;
 mod harm;
 mod hazards;
+mod ipfix;
 mod leak;
 mod ledger;
+mod netstat;
+mod pdump;
+mod pdump_kill;
 mod recorder;
 mod recording;
 mod stock;
@@ -79,9 +83,16 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Two poll loops fill two cores: side by side the tests would only measure each other.
     arguments.test_threads = Some(1);
-    let trials = [trials(), extcap::trials(), hazards::trials(), exporter::trials()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let trials = [
+        trials(),
+        extcap::trials(),
+        hazards::trials(),
+        exporter::trials(),
+        pdump::trials(),
+        pdump_kill::trials(),
+        netstat::trials(),
+        ipfix::trials(),
+    ];
+    let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::disk::Disk;
 use pmdscope_integration::process::{Process, run, wait_until};
-use pmdscope_integration::scratch::Scratch;
-use pmdscope_integration::{oracle, programs, prometheus};
+use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::{openvswitch, oracle, programs, prometheus};
 use serde_json::Value;
 
 /// Longest time that any one step may take.
@@ -30,6 +30,11 @@ pub(crate) enum Needs {
     Testpmd,
     /// Also Prometheus and `dpdk-testpmd`.
     Prometheus,
+    /// Also `dpdk-testpmd` and hugepages, so that others can attach to it, `pmdscope-pdump`, and
+    /// Wireshark's programs.
+    Pdump,
+    /// The same, and Open vSwitch.
+    OpenVswitch,
 }
 
 impl Needs {
@@ -40,6 +45,7 @@ impl Needs {
             Self::Wireshark | Self::Disk => &["tshark", "capinfos", "editcap", "tcpdump"],
             Self::DpdkTools => &["dpdk-telemetry.py"],
             Self::Testpmd | Self::Prometheus => &["dpdk-testpmd"],
+            Self::Pdump | Self::OpenVswitch => &["dpdk-testpmd", "dpdk-dumpcap", "tshark", "nm"],
         };
         if !rustix::process::geteuid().is_root() {
             return Some("needs root for /var/run/dpdk".to_owned());
@@ -52,6 +58,12 @@ impl Needs {
         }
         if matches!(self, Self::Prometheus) && prometheus::binary().is_none() {
             return Some("prometheus is not installed".to_owned());
+        }
+        if matches!(self, Self::Pdump | Self::OpenVswitch) && Memory::available() != Memory::Huge {
+            return Some("needs hugepages to share with others".to_owned());
+        }
+        if matches!(self, Self::OpenVswitch) && openvswitch::unpacked().is_none() {
+            return Some("Open vSwitch is not unpacked: run `make setup`".to_owned());
         }
         programs
             .iter()
@@ -132,4 +144,11 @@ pub(crate) fn column(table: &Value, name: &str) -> Result<Vec<u64>> {
 pub(crate) fn text_column<'a>(table: &'a Value, name: &str) -> Result<Vec<&'a str>> {
     let values = table[name].as_array().with_context(|| format!("no column {name} in {table}"))?;
     values.iter().map(|value| value.as_str().context("not a string")).collect()
+}
+
+/// The number at the start of a line of a capture's statistics.
+pub(crate) fn told(report: &str, what: &str) -> Result<u64> {
+    let line = report.lines().find(|line| line.contains(what));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("no line of {what:?} in {report}"))
 }

@@ -1,0 +1,217 @@
+//! A stock app survives whatever becomes of the processes that capture from it, and is as it was.
+
+use std::process::Command;
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::baseline::Baseline;
+use pmdscope_integration::pdump::{helpers, kill};
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::spread::Spread;
+use pmdscope_integration::telemetry;
+use pmdscope_integration::testpmd::{Setup, Testpmd};
+
+use crate::pdump::{await_hooks, capture_once};
+use crate::support::{LIMIT, Needs, trial};
+
+/// Rounds where `PMDSCOPE_KILL_ROUNDS` does not say: what fits into a minute.
+const ROUNDS: u64 = 20;
+/// Cycles where `PMDSCOPE_ATTACH_CYCLES` does not say: what fits into half a minute.
+const CYCLES: u64 = 40;
+/// When death comes at the latest, microseconds: attaching takes less.
+const LATEST: u64 = 250_000;
+/// Growth of an app that is what it was: its C library's own caches.
+const ROOM: u64 = 2 << 20;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("a_stock_app_survives_attaching_again_and_again", Needs::Pdump, cycles),
+        trial("a_stock_app_survives_deaths_at_any_moment", Needs::Pdump, deaths),
+    ]
+}
+
+fn setting<T: FromStr>(name: &str, usual: T) -> Result<T> {
+    match std::env::var(name) {
+        Err(_) => Ok(usual),
+        Ok(text) => text.parse().ok().with_context(|| format!("{name}={text} is no number")),
+    }
+}
+
+/// Attaches and detaches in order, at full rate.
+fn cycles(scratch: &Scratch) -> Result<()> {
+    let cycles = setting("PMDSCOPE_ATTACH_CYCLES", CYCLES)?;
+    let mut testpmd = Testpmd::start(scratch, Setup::FLAT_OUT)?;
+    // The first one makes what stays for the others, such as threads of the app that answer.
+    once(scratch, &mut testpmd)?;
+    let before = Baseline::take(scratch, &mut testpmd)?;
+    let begin = Instant::now();
+    for cycle in 1..=cycles {
+        if let Err(error) = once(scratch, &mut testpmd) {
+            let answer = telemetry::ask(testpmd.app(), "/info");
+            let threads = threads(testpmd.process.pid());
+            return Err(
+                error.context(format!("cycle {cycle} of {cycles}; then {answer:?}; {threads}"))
+            );
+        }
+        if cycle % 50 == 0 {
+            before
+                .await_again(scratch, &mut testpmd)
+                .with_context(|| format!("after {cycle} cycles"))?;
+        }
+    }
+    let each = begin.elapsed() / u32::try_from(cycles.max(1))?;
+    before.await_again(scratch, &mut testpmd).with_context(|| format!("after {cycles} cycles"))?;
+    let after = Baseline::take(scratch, &mut testpmd)?;
+    let (was, is) = (before.resident, after.resident);
+    eprintln!(
+        "{cycles} cycles of {each:?}; resident {was} then {is}; rate {:.4} then {:.4}",
+        before.rate, after.rate
+    );
+    ensure!(is < was + ROOM, "the app's memory grew from {was} to {is} bytes in {cycles} cycles");
+    Ok(())
+}
+
+/// What the threads of a process do: a lock that was left held shows here.
+fn threads(pid: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lines = tasks.map(|task| {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        format!("{} {} {}", read("comm").trim(), read("wchan").trim(), read("schedstat").trim())
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn once(scratch: &Scratch, testpmd: &mut Testpmd) -> Result<()> {
+    let (code, said) = capture_once(scratch, testpmd.app(), &scratch.path("cycle.pcapng"))?;
+    if let Some(status) = testpmd.process.exited()? {
+        bail!("testpmd ended ({status}):\n{}", testpmd.process.output());
+    }
+    ensure!(
+        code == 0 && said.contains("100 packets captured"),
+        "capture ended with {code}: {said}"
+    );
+    Ok(())
+}
+
+/// Whom death takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victims {
+    Pmdscope,
+    Watcher,
+    Attached,
+    BothHelpers,
+    Everyone,
+}
+
+const VICTIMS: [Victims; 5] = [
+    Victims::Pmdscope,
+    Victims::Watcher,
+    Victims::Attached,
+    Victims::BothHelpers,
+    Victims::Everyone,
+];
+
+impl Victims {
+    fn take(self, pmdscope: &Process, app: &str) -> Result<usize> {
+        let helpers = helpers(app)?;
+        let mut pids = Vec::new();
+        if matches!(self, Self::Pmdscope | Self::Everyone) {
+            pids.push(pmdscope.pid());
+        }
+        let dies = |watches: bool| match self {
+            Self::Pmdscope => false,
+            Self::Watcher => watches,
+            Self::Attached => !watches,
+            Self::BothHelpers | Self::Everyone => true,
+        };
+        pids.extend(helpers.iter().filter(|helper| dies(helper.watches)).map(|helper| helper.pid));
+        for pid in &pids {
+            kill(*pid);
+        }
+        Ok(pids.len())
+    }
+
+    /// Nobody is left who could clean up before the next capture does.
+    fn leaves_nobody(self) -> bool {
+        matches!(self, Self::BothHelpers | Self::Everyone)
+    }
+}
+
+/// Kills at random moments. Whoever is left cleans up; the next capture works; the app is as it was.
+fn deaths(scratch: &Scratch) -> Result<()> {
+    let rounds = setting("PMDSCOPE_KILL_ROUNDS", ROUNDS)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos();
+    let seed = setting("PMDSCOPE_KILL_SEED", u64::from(now))?;
+    eprintln!("PMDSCOPE_KILL_SEED={seed} PMDSCOPE_KILL_ROUNDS={rounds}");
+    let mut random = Random(seed);
+    let mut testpmd = Testpmd::start(scratch, Setup::FLAT_OUT)?;
+    once(scratch, &mut testpmd)?;
+    let before = Baseline::take(scratch, &mut testpmd)?;
+    let mut times = Vec::new();
+    for round in 1..=rounds {
+        let victims = VICTIMS[usize::try_from(random.below(VICTIMS.len() as u64))?];
+        let delay = Duration::from_micros(random.below(LATEST));
+        let round = format!("round {round} of {rounds}, seed {seed}: {victims:?} after {delay:?}");
+        times.push(die(scratch, &mut testpmd, &before, victims, delay).context(round)?);
+    }
+    let times = Spread::of(times.iter().map(Duration::as_secs_f64));
+    eprintln!("{rounds} rounds; seconds from death to the app as it was: {times:.2}");
+    Ok(())
+}
+
+/// One death; returns the time until the app was as before.
+fn die(
+    scratch: &Scratch,
+    testpmd: &mut Testpmd,
+    before: &Baseline,
+    victims: Victims,
+    delay: Duration,
+) -> Result<Duration> {
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args([
+        "capture",
+        "-i",
+        &format!("{}:0", testpmd.app()),
+        "--ring-size",
+        "1M",
+        "-w",
+        "/dev/null",
+    ]);
+    let mut pmdscope = Process::spawn("victim", &mut command, scratch.dir())?;
+    // Half of the moments are such of attaching, the others come when packets flow.
+    if delay.as_micros().is_multiple_of(2) {
+        await_hooks(&mut pmdscope, testpmd)?;
+    }
+    sleep(delay);
+    let taken = victims.take(&pmdscope, testpmd.app())?;
+    let begin = Instant::now();
+    if taken == 0 || victims == Victims::Watcher {
+        // Those who are left may well go on, and end when told.
+        let _ = pmdscope.signal(rustix::process::Signal::INT);
+    }
+    pmdscope.wait(LIMIT)?;
+    wait_until("the helpers to end", LIMIT, || Ok(helpers(testpmd.app())?.is_empty()))?;
+    if !victims.leaves_nobody() {
+        before.await_again(scratch, testpmd).context("after the death")?;
+    }
+    once(scratch, testpmd).context("the next capture")?;
+    before.await_again(scratch, testpmd).context("after the next capture")?;
+    Ok(begin.elapsed())
+}
+
+/// `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
