@@ -26,9 +26,11 @@
 
 /* Mbufs that the app may be ahead of us: a good half millisecond at 14 Mpps. */
 #define NB_MBUFS 8191U
-/* How long to sleep when a round found nothing, at least and at most. */
+/* How long to sleep when a round found nothing: at least, at most, and after long silence. */
 #define SLEEP_MIN_NS 10000L
 #define SLEEP_MAX_NS 100000L
+#define SLEEP_SILENT_NS 1000000L
+#define SILENCE_MS 100
 /* How often to look at everything but packets. */
 #define TICK_MS 20
 
@@ -53,6 +55,13 @@ struct capture {
 	const struct worker *worker;
 	struct pump *pump;
 	int app_fd; /* pidfd; -1 where the kernel has none. */
+};
+
+/* How long to sleep; times in TSC cycles. */
+struct rest {
+	long ns;
+	uint64_t last_packet;
+	uint64_t silence;
 };
 
 /* Room for spec and gaps of all ports; too large for a stack. */
@@ -107,21 +116,38 @@ look_around(const struct capture *c, struct verdict *verdict)
 	return NOTHING;
 }
 
+/* One round, and a rest when there was nothing to do. */
+static void
+pump_or_rest(struct pump *pump, struct rest *rest)
+{
+	const struct timespec pause = { .tv_nsec = rest->ns };
+	long most = SLEEP_MAX_NS;
+
+	if (pump_round(pump) != 0) {
+		rest->ns = SLEEP_MIN_NS;
+		rest->last_packet = rte_rdtsc();
+		return;
+	}
+	nanosleep(&pause, NULL);
+	if (rte_rdtsc() - rest->last_packet > rest->silence)
+		most = SLEEP_SILENT_NS;
+	rest->ns = RTE_MIN(2 * rest->ns, most);
+}
+
 static enum event
 run(const struct capture *c, struct verdict *verdict)
 {
 	const uint64_t tick = rte_get_tsc_hz() * TICK_MS / 1000;
-	struct timespec pause = { .tv_nsec = SLEEP_MIN_NS };
+	struct rest rest = {
+		.ns = SLEEP_MIN_NS,
+		.last_packet = rte_rdtsc(),
+		.silence = rte_get_tsc_hz() * SILENCE_MS / 1000,
+	};
 	uint64_t next = 0;
 	enum event event;
 
 	for (;;) {
-		if (pump_round(c->pump) != 0) {
-			pause.tv_nsec = SLEEP_MIN_NS;
-		} else {
-			nanosleep(&pause, NULL);
-			pause.tv_nsec = RTE_MIN(2 * pause.tv_nsec, SLEEP_MAX_NS);
-		}
+		pump_or_rest(c->pump, &rest);
 		if (rte_rdtsc() < next)
 			continue;
 		next = rte_rdtsc() + tick;
