@@ -13,7 +13,7 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};
 
 use super::attach::Attach;
-use super::door::{convention, door, way};
+use super::door::{Way, convention, door, way};
 use crate::output;
 
 /// How long an app may take to tell about itself.
@@ -141,7 +141,7 @@ fn ports_of(running: &Running) -> &[PortSample] {
 }
 
 /// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
-/// without an app is all apps that packets can be had from.
+/// without an app is all apps that hand out packets by themselves, or the only app.
 pub(crate) fn resolve(
     interfaces: &[String],
     app: Option<&str>,
@@ -193,12 +193,18 @@ fn add(
     found.add(port)
 }
 
-/// The apps that `-i any` means; the others are named with what keeps them out.
+/// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to an
+/// app that nobody has named.
 fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
     let mut offering = Vec::new();
     for running in running(settings) {
         match way(&running, attach) {
-            Ok(_) => offering.push(running.app.socket.display().to_string()),
+            Ok(Way::Pdump) => output::tell(&output::one_line(&format!(
+                "left out: {0} runs without libpmdscope; name it (-a {0}) to have pmdscope-pdump attach \
+                 to it",
+                running.app.name
+            ))),
+            Ok(Way::Library(_)) => offering.push(running.app.socket.display().to_string()),
             Err(error) => output::tell(&output::one_line(&format!("left out: {error:#}"))),
         }
     }
