@@ -255,6 +255,57 @@ test_packets(uint32_t snaplen)
 	CHECK_U64((unsigned int)stop(&c), 0);
 }
 
+/* Read on until a record says that 1 in so many is kept from there. */
+static bool
+find_sample(struct capture *c, uint32_t sample)
+{
+	const uint64_t head = __atomic_load_n(&c->hdr->head, __ATOMIC_ACQUIRE);
+	const uint8_t *data = (const uint8_t *)c->hdr + PMDSCOPE_RING_HDR_SIZE;
+	const struct pmdscope_record *r;
+	bool found = false;
+
+	while (c->at < head && !found) {
+		r = (const void *)(data + (c->at & (c->hdr->data_size - 1)));
+		found = r->type == PMDSCOPE_RECORD_SAMPLE && r->len == sample;
+		c->at += r->size;
+	}
+	__atomic_store_n(&c->tail->tail, c->at, __ATOMIC_RELEASE);
+	return found;
+}
+
+/* From the word of the consumer on, 1 packet in 8. */
+static void
+test_sample(void)
+{
+	const struct pmdscope_tee_change change = {
+		.magic = PMDSCOPE_TEE_MAGIC,
+		.version = PMDSCOPE_RING_VERSION,
+		.kind = PMDSCOPE_TEE_SAMPLE,
+		.value = 8,
+	};
+	uint64_t n = 0, next = 0, missing = 0;
+	struct capture c;
+	unsigned int i;
+
+	start(&c, PMDSCOPE_DIR_TX, 262144);
+	expect_ring(&c);
+	CHECK((c.hdr->features & PMDSCOPE_RING_F_RESAMPLE) != 0);
+	CHECK(send(c.fd, &change, sizeof(change), 0) == sizeof(change));
+	for (i = 0; !find_sample(&c, 8); i++) {
+		CHECK(i < 5000);
+		sleep_ms(2);
+	}
+	for (i = 0; n < 2000 && i < 5000; i++) {
+		n += check_records(&c, 262144, &next, &missing);
+		sleep_ms(2);
+	}
+	CHECK(n >= 2000);
+	/* Which ones is chance. */
+	CHECK(missing > 6 * n && missing < 8 * n + c.hdr->dropped);
+	CHECK(missing <= c.hdr->sampled_out + c.hdr->dropped);
+	CHECK_U64((unsigned int)stop(&c), 0);
+}
+
 static void
 test_cycles(void)
 {
@@ -374,6 +425,7 @@ main(int argc, char **argv)
 	start_app(argv[1]);
 	test_packets(262144);
 	test_packets(100);
+	test_sample();
 	test_cycles();
 	test_refusal();
 	test_kills();

@@ -26,36 +26,37 @@
 #define BURST 32
 #define DESCRIPTORS 512
 #define POOL_SIZE 4095
+/* Most packets are chains of such segments. */
+#define SEGMENT 700
+#define PAUSE_US 200
 
 static struct rte_mempool *pool;
 static uint64_t sent;
 static bool quit;
 
-/* Every seventh packet is a chain. */
 static struct rte_mbuf *
 make_packet(uint64_t seq)
 {
 	const uint16_t len = numbered_len(seq);
-	uint16_t first = seq % 7 == 0 ? len / 3 : len, i;
-	struct rte_mbuf *m = rte_pktmbuf_alloc(pool), *rest = NULL;
+	struct rte_mbuf *packet = NULL, *m;
+	uint16_t at, part, i;
 
-	if (m == NULL)
-		return NULL;
-	if (first < len) {
-		rest = rte_pktmbuf_alloc(pool);
-		if (rest == NULL)
-			first = len;
+	for (at = 0; at < len; at += part) {
+		part = RTE_MIN(len - at, SEGMENT);
+		m = rte_pktmbuf_alloc(pool);
+		if (m == NULL) {
+			rte_pktmbuf_free(packet);
+			return NULL;
+		}
+		for (i = 0; i < part; i++)
+			rte_pktmbuf_mtod(m, uint8_t *)[i] = numbered_byte(seq, at + i);
+		m->data_len = m->pkt_len = part;
+		if (packet == NULL)
+			packet = m;
+		else
+			rte_pktmbuf_chain(packet, m);
 	}
-	for (i = 0; i < first; i++)
-		rte_pktmbuf_mtod(m, uint8_t *)[i] = numbered_byte(seq, i);
-	for (i = first; i < len; i++)
-		rte_pktmbuf_mtod(rest, uint8_t *)[i - first] = numbered_byte(seq, i);
-	m->data_len = m->pkt_len = first;
-	if (rest != NULL) {
-		rest->data_len = rest->pkt_len = len - first;
-		rte_pktmbuf_chain(m, rest);
-	}
-	return m;
+	return packet;
 }
 
 static int
@@ -75,7 +76,7 @@ poll_port(void *arg)
 		n = rte_eth_rx_burst(0, 0, pkts, BURST);
 		for (i = 0; i < n; i++)
 			rte_pktmbuf_free(pkts[i]);
-		rte_delay_us_block(50);
+		rte_delay_us_block(PAUSE_US);
 	}
 	return 0;
 }
