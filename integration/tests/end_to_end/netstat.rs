@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::frames::{
     Feed, ICMP, SCTP, TCP, UDP, Way, frame, in_vxlan, pcap_header, record_header, write_pcap,
@@ -232,7 +232,7 @@ fn linked(scratch: &Scratch) -> Result<()> {
     let frames = known(12);
     let mut app = Reflecting::start(scratch)?;
     let mut netstat = netstat(scratch, &app.app, &["--sample", "1"])?;
-    wait_until("netstat to be armed", LIMIT, || Ok(tee_sessions(&app.app)? == 1))?;
+    netstat.await_armed(|| Ok(tee_sessions(&app.app)? == 1))?;
     app.play_to_end(&frames, GENTLY)?;
     let report = netstat.stop()?;
     app.reflector.interrupt()?;
@@ -243,7 +243,7 @@ fn stock(scratch: &Scratch) -> Result<()> {
     let frames = known(12);
     let mut fed = Fed::start(scratch)?;
     let mut netstat = netstat(scratch, fed.testpmd.app(), &["--sample", "1"])?;
-    wait_until("netstat to be attached", LIMIT, || Ok(fed.testpmd.hooks()? > 0))?;
+    netstat.await_armed(|| Ok(fed.testpmd.hooks()? > 0))?;
     // The helper says that it is ready a moment after the hooks are in place, and loses nothing between.
     fed.feed.play(&frames, GENTLY)?;
     fed.feed.end();
@@ -275,6 +275,16 @@ struct Netstat {
 }
 
 impl Netstat {
+    fn await_armed(&mut self, is_armed: impl Fn() -> Result<bool>) -> Result<()> {
+        wait_until("netstat to be armed", LIMIT, || {
+            if let Some(status) = self.process.exited()? {
+                bail!("netstat ended with {status}: {}", self.process.output());
+            }
+            is_armed()
+        })?;
+        Ok(())
+    }
+
     fn stop(&mut self) -> Result<Value> {
         self.process.interrupt()?;
         let text = std::fs::read_to_string(&self.out)?;
@@ -313,7 +323,7 @@ fn sampled(scratch: &Scratch) -> Result<()> {
     }
     let mut app = Reflecting::start(scratch)?;
     let mut netstat = netstat(scratch, &app.app, &["--sample", &SAMPLE.to_string()])?;
-    wait_until("netstat to be armed", LIMIT, || Ok(tee_sessions(&app.app)? == 1))?;
+    netstat.await_armed(|| Ok(tee_sessions(&app.app)? == 1))?;
     app.play_to_end(&frames, GENTLY * 8)?;
     let report = netstat.stop()?;
     app.reflector.interrupt()?;
@@ -361,7 +371,7 @@ const HEAVY: u64 = 20;
 /// A packet of these in so many.
 const HEAVY_EVERY: u64 = 50;
 /// What netstat may take for 65,536 conversations, and for itself.
-const MOST_MEMORY: u64 = 192 << 20;
+const MOST_MEMORY: u64 = 64 << 20;
 const SLOW: Duration = Duration::from_secs(300);
 
 /// Ten million forged senders, and twenty that matter.
@@ -375,12 +385,12 @@ fn flood(scratch: &Scratch) -> Result<()> {
         .spawn()?;
     let peak = write_flood(&mut netstat);
     drop(netstat.stdin.take());
-    let process = std::time::Instant::now();
+    let fed = std::time::Instant::now();
     let status = loop {
         if let Some(status) = netstat.try_wait()? {
             break status;
         }
-        if process.elapsed() > SLOW || peak.is_err() {
+        if fed.elapsed() > SLOW || peak.is_err() {
             netstat.kill()?;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -503,7 +513,7 @@ fn killed(scratch: &Scratch) -> Result<()> {
     let generator = pair.generate(scratch, &["--rate", "50000"])?;
     for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
         let mut netstat = netstat(scratch, pair.app(), &[])?;
-        wait_until("netstat to be armed", LIMIT, || Ok(tee_sessions(pair.app())? == 1))?;
+        netstat.await_armed(|| Ok(tee_sessions(pair.app())? == 1))?;
         netstat.process.signal(signal)?;
         if signal == Signal::STOP {
             std::thread::sleep(Duration::from_millis(500));

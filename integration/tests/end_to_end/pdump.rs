@@ -14,6 +14,7 @@ use pmdscope_integration::oracle::{capinfos, tshark_fields};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::site::started;
 use pmdscope_integration::testpmd::{Setup, Testpmd};
 use pmdscope_integration::wire::captured;
 use rustix::process::Signal;
@@ -27,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_stock_app_is_as_it_was_after_a_capture", Needs::Pdump, as_it_was),
         trial("two_captures_of_a_stock_app_do_not_mix", Needs::Pdump, two_at_once),
         trial("apps_that_cannot_be_attached_to_are_refused", Needs::Pdump, refusals),
+        trial("an_app_without_rte_pdump_is_refused", Needs::Pdump, without_pdump),
         trial("what_a_killed_dumpcap_left_is_cleared", Needs::Pdump, killed_dumpcap),
         trial("open_vswitch_is_seen_and_refused", Needs::OpenVswitch, open_vswitch),
     ]
@@ -219,14 +221,31 @@ fn refusals(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
+/// Attaching is possible, but nobody in the app answers.
+fn without_pdump(scratch: &Scratch) -> Result<()> {
+    let app = scratch.prefix("idle");
+    let mut command = Command::new(programs::idle_app()?);
+    command.args(["--lcores", "0@0", "--no-pci", "-m", "64", "--file-prefix", &app]);
+    command.args(["--vdev", "net_null0", "--", "--queues", "1"]);
+    let mut process = Process::spawn("idle", &mut command, scratch.dir())?;
+    started(&mut process)?;
+    let (code, said) = capture_once(scratch, &app, &scratch.path("refused.pcapng"))?;
+    ensure!(code == 1, "exit code {code}: {said}");
+    ensure!(said.contains(&app) && said.contains("rte_pdump_init"), "{said}");
+    Ok(())
+}
+
 /// Debian's own, as it is and with memory that can be shared: it never offers its packets.
 fn open_vswitch(scratch: &Scratch) -> Result<()> {
-    for (eal, cause) in [("", "--in-memory"), ("--legacy-mem --iova-mode=va", "cannot attach")] {
+    // It forbids others to attach where its memory does not.
+    let forbids = ["cannot attach", "rte_mp_disable"];
+    for (eal, causes) in [("", ["--in-memory"; 2]), ("--legacy-mem --iova-mode=va", forbids)] {
         let scratch = &Scratch::new()?;
         let switch = Switch::start(scratch, &["net_null0", "net_null1"], eal)?;
         let (code, said) = capture_once(scratch, switch.app(), &scratch.path("refused.pcapng"))?;
         ensure!(code == 1, "exit code {code}: {said}");
-        ensure!(said.contains(switch.app()) && said.contains(cause), "{said}");
+        let is_told = causes.iter().any(|cause| said.contains(cause));
+        ensure!(said.contains(switch.app()) && is_told, "{said}");
         let top = pmdscope_json(scratch, &["top", "-a", switch.app(), "--once", "--json"], &[0])?;
         let model = &top["apps"][0]["model"];
         ensure!(model["ports"][0]["rx_pps"].as_f64().is_some_and(|pps| pps > 1000.0), "{top:#}");
