@@ -98,9 +98,29 @@ check_version(const struct config_head *head, struct verdict *verdict)
 			rte_version() + strcspn(rte_version(), "0123456789"));
 }
 
+/* An app holds a lock on its configuration for as long as it lives. */
+static int
+check_owner(const struct app *app, int fd, struct verdict *verdict)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_GETLK, &lock) < 0)
+		return verdict_set(verdict, errno, "the app's configuration: %s", strerror(errno));
+	if (lock.l_type == F_UNLCK)
+		return verdict_set(verdict, ESRCH, "the app with file prefix %.40s has ended",
+				app->file_prefix);
+	/* 0: a process that has no number here, as in a container. */
+	if (lock.l_pid > 0 && lock.l_pid != app->pid)
+		return verdict_set(verdict, ESRCH, "file prefix %.40s is of process %d, not %d",
+				app->file_prefix, (int)lock.l_pid, (int)app->pid);
+	return 0;
+}
+
 static int
 check_config(const struct app *app, struct verdict *verdict)
 {
+	int ret;
+
 	char path[PATH_MAX + 8];
 	struct config_head head;
 	ssize_t n;
@@ -119,7 +139,10 @@ check_config(const struct app *app, struct verdict *verdict)
 				"the app's shared memory: %s; run as root or the app's user",
 				strerror(errno));
 	n = pread(fd, &head, sizeof(head), 0);
+	ret = check_owner(app, fd, verdict);
 	close(fd);
+	if (ret < 0)
+		return -1;
 	if (n != sizeof(head) || head.magic != RTE_MAGIC)
 		return verdict_set(
 				verdict, EAGAIN, "the app has not finished its start; try again");

@@ -252,7 +252,33 @@ test_busy(struct locks_config *config)
 	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_WRITE);
 }
 
-/* An app of another version, one that has not started yet, none at all. */
+/* A process that owns the configuration as an app does. */
+static pid_t
+start_owner(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 8 };
+	char path[256];
+	int ready[2], fd;
+	pid_t pid;
+	char byte;
+
+	CHECK(pipe(ready) == 0);
+	pid = fork();
+	if (pid == 0) {
+		snprintf(path, sizeof(path), "%s/dpdk/p/config", dir);
+		fd = open(path, O_RDWR);
+		CHECK(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0);
+		CHECK(write(ready[1], "", 1) == 1);
+		pause();
+		_exit(0);
+	}
+	CHECK(read(ready[0], &byte, 1) == 1);
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+/* An app of another version, one that has not started yet, another one, none at all. */
 static void
 test_open(void)
 {
@@ -262,6 +288,7 @@ test_open(void)
 	struct verdict verdict = { 0 };
 	struct app app;
 	char path[256];
+	pid_t owner;
 
 	setenv("RUNTIME_DIRECTORY", dir, 1);
 	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
@@ -274,18 +301,27 @@ test_open(void)
 	CHECK(strstr(verdict.text, "--in-memory") != NULL);
 	write_file("dpdk/p/config", &head, sizeof(head));
 	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
+	CHECK(strstr(verdict.text, "has ended") != NULL);
+
+	owner = start_owner();
+	CHECK(app_open(&app, getppid(), "p", &verdict) == -1);
+	CHECK(strstr(verdict.text, "is of process") != NULL);
+	CHECK(app_open(&app, owner, "p", &verdict) == -1);
 	CHECK(strstr(verdict.text, "24.11.2") != NULL);
 	head.version = RTE_VERSION;
 	head.magic = 0;
 	write_file("dpdk/p/config", &head, sizeof(head));
-	CHECK(app_open(&app, getpid(), "p", &verdict) == -1 && verdict.error == EAGAIN);
+	CHECK(app_open(&app, owner, "p", &verdict) == -1 && verdict.error == EAGAIN);
 	head.magic = RTE_MAGIC;
 	write_file("dpdk/p/config", &head, sizeof(head));
-	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
+	CHECK(app_open(&app, owner, "p", &verdict) == -1);
 	CHECK(strstr(verdict.text, "--no-huge") != NULL);
 	write_file("dpdk/p/hugepage_info", "", 0);
-	CHECK(app_open(&app, getpid(), "p", &verdict) == 0 && app_alive(&app));
-	CHECK(app_open(&app, 0x7ffffff0, "p", &verdict) == -1 && verdict.error == ESRCH);
+	CHECK(app_open(&app, owner, "p", &verdict) == 0 && app_alive(&app));
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	CHECK(!app_alive(&app));
+	CHECK(app_open(&app, owner, "p", &verdict) == -1 && verdict.error == ESRCH);
 }
 
 int
