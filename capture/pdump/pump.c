@@ -43,6 +43,8 @@ pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state
 	pump->state = state;
 	pump->sample = spec->sample;
 	pump->producer.sample = spec->sample;
+	pump->producer.sampling.random = rte_rdtsc();
+	pmdscope_sampling_begin(&pump->producer.sampling, spec->sample);
 	pmdscope_clock_start();
 	pump->producer.ring = pmdscope_tee_ring_create(PUMP_LCORE, spec->ring_size, spec->snaplen,
 			PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |

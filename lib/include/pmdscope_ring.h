@@ -178,7 +178,7 @@ struct pmdscope_tee_request {
 	uint16_t version;    /**< PMDSCOPE_RING_VERSION. */
 	uint16_t hdr_size;   /**< sizeof(struct pmdscope_tee_request). */
 	uint32_t snaplen;    /**< 1 to 262144; 0 means 262144. */
-	uint32_t sample;     /**< Keep 1 packet in this many; 0 and 1 keep all. */
+	uint32_t sample;     /**< Keep 1 packet in this many, at random; 0 and 1 keep all. */
 	uint32_t ring_size;  /**< Bytes per ring, a power of two; 0 means 1 MiB. */
 	uint32_t lease_ms;   /**< Disarm when a full ring is not read for so long; 0 means 5000. */
 	uint16_t nb_selects; /**< 1 to PMDSCOPE_TEE_MAX_SELECTS. */

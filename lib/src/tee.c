@@ -24,7 +24,9 @@ struct pmdscope_tee pmdscope_tee_slots;
 struct pending {
 	struct pmdscope_tee_producer *p;
 	const struct pmdscope_tee_ring *ring;
-	uint32_t gap, sample_skip; /* Of the producer, before them. */
+	/* Of the producer, before them. */
+	struct pmdscope_sampling sampling;
+	uint32_t gap;
 	struct delta all;
 	uint8_t fates[PART];
 };
@@ -61,7 +63,7 @@ copy_burst(const struct pmdscope_tee_capture *capture, struct pmdscope_tee_produ
 		pending->p = p;
 		pending->ring = ring;
 		pending->gap = p->gap[o->port];
-		pending->sample_skip = p->sample_skip;
+		pending->sampling = p->sampling;
 	}
 	for (i = 0; i < nb_pkts; i++) {
 		if (i + 1 < nb_pkts)
@@ -101,7 +103,8 @@ commit(struct pending *w, uint16_t port, uint16_t sent)
 	uint16_t i;
 
 	p->gap[port] = w->gap;
-	p->sample_skip = w->sample_skip;
+	/* The same draws for the same fates. */
+	p->sampling = w->sampling;
 	for (i = 0; i < sent; i++) {
 		settle_fate(p, p->sample, port, w->fates[i], &d);
 		if (w->fates[i] == RECORDED)

@@ -11,6 +11,8 @@
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 
+#include <rte_cycles.h>
+
 #include "tee.h"
 #include "tee_capture.h"
 #include "tee_slots.h"
@@ -58,6 +60,7 @@ struct pmdscope_tee_capture *
 pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 {
 	struct pmdscope_tee_capture *capture;
+	struct pmdscope_tee_producer *p;
 	unsigned int lcore;
 
 	capture = aligned_alloc(
@@ -67,8 +70,12 @@ pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 	memset(capture, 0, sizeof(*capture));
 	capture->spec = *spec;
 	capture->sample = spec->sample;
-	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
-		capture->producers[lcore].sample = spec->sample;
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+		p = &capture->producers[lcore];
+		p->sample = spec->sample;
+		p->sampling.random = rte_rdtsc() + lcore;
+		pmdscope_sampling_begin(&p->sampling, spec->sample);
+	}
 	capture->slot = PMDSCOPE_TEE_SLOTS;
 	capture->bytes = sizeof(*capture);
 	return capture;

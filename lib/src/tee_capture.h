@@ -22,6 +22,7 @@
 #include "pmdscope_ring.h"
 #include "tee_request.h"
 #include "tee_ring.h"
+#include "tee_sampling.h"
 
 /*
  * The "lcore" of the ring of a capture of lost mbufs: it is written by the control thread, and
@@ -42,10 +43,10 @@ struct pmdscope_tee_producer {
 	uint64_t head;			/* Authoritative; that of the ring header is a copy. */
 	uint64_t tail;			/* The last one accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
-	uint32_t sample_skip; /* Packets to leave out before the next is kept. */
-	uint8_t full;	      /* The last burst that was wanted did not fit. */
-	uint8_t broken;	      /* The tail broke the rules; nothing is written any more. */
-	uint32_t sample;      /* Of the capture, as the ring has been told. */
+	struct pmdscope_sampling sampling;
+	uint32_t sample; /* Of the capture, as the ring has been told. */
+	uint8_t full;	 /* The last burst that was wanted did not fit. */
+	uint8_t broken;	 /* The tail broke the rules; nothing is written any more. */
 	uint32_t gap[RTE_MAX_ETHPORTS];
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS];
 } __rte_cache_aligned;

@@ -78,16 +78,16 @@ write_record(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer 
 	return true;
 }
 
-/* Take note of what became of a packet. Of those that the filter passes, each sample-th is kept. */
+/* Take note of what became of a packet. Of those that the filter passes, 1 in `sample` is kept. */
 static inline void
 settle_fate(struct pmdscope_tee_producer *p, uint32_t sample, uint16_t port, enum fate fate,
 		struct delta *d)
 {
 	d->count[fate]++;
 	if (fate == SAMPLED_OUT)
-		p->sample_skip--;
+		p->sampling.skip--;
 	else if (fate != FILTERED)
-		p->sample_skip = sample - 1;
+		pmdscope_sampling_next(&p->sampling, sample);
 	if (fate == RECORDED)
 		p->gap[port] = 0;
 	else if (fate == DROPPED && likely(p->gap[port] != UINT32_MAX))
@@ -96,7 +96,7 @@ settle_fate(struct pmdscope_tee_producer *p, uint32_t sample, uint16_t port, enu
 
 /*
  * Keep 1 packet in so many from now on, once the ring says so; without room the old rule stays. The
- * place among the packets to leave out is scaled, so that every packet has the chance of its rule.
+ * distance is drawn anew, so that every packet has the chance of its rule.
  */
 static __rte_noinline __rte_unused __rte_cold void
 resample(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, uint32_t sample)
@@ -112,7 +112,7 @@ resample(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, 
 		.type = PMDSCOPE_RECORD_SAMPLE,
 		.len = sample,
 	};
-	p->sample_skip = (uint32_t)(((uint64_t)p->sample_skip * sample + sample / 2) / p->sample);
+	pmdscope_sampling_begin(&p->sampling, sample);
 	p->sample = sample;
 	head += sizeof(*rec);
 	__atomic_store_n(&p->head, head, __ATOMIC_RELAXED);
@@ -166,7 +166,7 @@ copy_packet(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *
 		keep = pmdscope_filter_run(&spec->filter, &pkt);
 	if (keep == 0)
 		return FILTERED;
-	if (p->sample_skip > 0)
+	if (p->sampling.skip > 0)
 		return SAMPLED_OUT;
 	return ring != NULL && write_record(spec, p, ring, o, &pkt, keep, head) ? RECORDED
 										: DROPPED;

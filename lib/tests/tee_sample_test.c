@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Sampling that changes while a capture is armed. One thread: the main lcore produces and consumes. */
+/* Sampling, also where it changes while armed. One thread: the main lcore produces and consumes. */
 
 #include <unistd.h>
 
@@ -10,6 +10,7 @@
 #include <rte_random.h>
 
 #include "tee.h"
+#include "tee_sampling.h"
 #include "tee_slots.h"
 #include "tee_test.h"
 
@@ -74,6 +75,32 @@ expect_steps(struct reader *r, uint32_t first, uint32_t step, unsigned int n)
 	}
 }
 
+/*
+ * Of each step-th packet behind this one, 1 in so many is there, up to the end of the ring: at
+ * distances below twice that. The last one's number.
+ */
+static uint32_t
+expect_sampled(struct reader *r, uint32_t last, uint32_t step, uint32_t sample)
+{
+	const struct pmdscope_record *rec;
+	uint32_t distance;
+
+	while ((rec = test_next(r)) != NULL) {
+		distance = number_of(rec) - last;
+		CHECK(distance % step == 0);
+		CHECK(distance / step >= 1 && distance / step < 2 * sample);
+		last += distance;
+	}
+	return last;
+}
+
+/* As above, of all that was offered, and none is missing behind the last. */
+static void
+expect_all_sampled(struct reader *r, uint32_t first, uint32_t sample)
+{
+	CHECK(nb_offered - expect_sampled(r, first - 1, 1, sample) < 2 * sample);
+}
+
 /* The marker stands where the new rule begins, and is not repeated. */
 static void
 test_marker(void)
@@ -82,26 +109,26 @@ test_marker(void)
 	const int fd = attach(4, &r);
 
 	offer_numbered(10);
-	expect_steps(&r, 0, 4, 3);
-	CHECK(test_next(&r) == NULL && r.nb_markers == 0);
+	expect_all_sampled(&r, 0, 4);
+	CHECK(r.nb_markers == 0);
 	test_resample(fd, 16);
 	CHECK(test_next(&r) == NULL && r.nb_markers == 0);
-	/* 2 of at most 3 were still to be left out: so are 10 of 15. */
 	offer_numbered(60);
-	expect_steps(&r, 20, 16, 4);
-	CHECK(test_next(&r) == NULL && r.nb_markers == 1 && r.sample == 16);
-	/* 14 of at most 15 were: so are 2 of 2. */
+	expect_all_sampled(&r, 10, 16);
+	CHECK(r.nb_markers == 1 && r.sample == 16);
 	test_resample(fd, 3);
 	offer_numbered(30);
-	expect_steps(&r, 72, 3, 10);
-	CHECK(test_next(&r) == NULL && r.nb_markers == 2 && r.sample == 3);
+	expect_all_sampled(&r, 70, 3);
+	CHECK(r.nb_markers == 2 && r.sample == 3);
 	/* The same again says nothing, and what came and went unseen neither. */
 	test_resample(fd, 3);
 	offer_numbered(1);
 	test_resample(fd, 9);
 	test_resample(fd, 3);
 	offer_numbered(1);
-	CHECK(test_next(&r) == NULL && r.nb_markers == 2);
+	while (test_next(&r) != NULL)
+		;
+	CHECK(r.nb_markers == 2);
 	/* 0 keeps all, as in a request. */
 	test_resample(fd, 0);
 	offer_numbered(5);
@@ -109,6 +136,7 @@ test_marker(void)
 	CHECK(r.nb_markers == 3 && r.sample == 1);
 	/* From and to the largest. */
 	test_resample(fd, UINT32_MAX);
+	test_seed(1);
 	offer_numbered(1000);
 	CHECK(test_next(&r) == NULL && r.sample == UINT32_MAX);
 	test_resample(fd, 1);
@@ -117,6 +145,104 @@ test_marker(void)
 	CHECK_U64(r.hdr->records + r.hdr->sampled_out, nb_offered);
 	CHECK(r.hdr->dropped == 0);
 	finish(fd, &r);
+}
+
+/* From the beginning on, a packet has the same chance whatever its place. */
+static void
+test_chances(void)
+{
+	static const uint32_t rates[] = { 1, 2, 3, 7, 64 };
+	const unsigned int trials = 200000;
+	struct pmdscope_sampling s = { .random = 1 };
+	unsigned int kept[4 * 64];
+	uint64_t place;
+	unsigned int i, j;
+	double error;
+
+	for (i = 0; i < RTE_DIM(rates); i++) {
+		memset(kept, 0, sizeof(kept));
+		for (j = 0; j < trials; j++) {
+			pmdscope_sampling_begin(&s, rates[i]);
+			for (place = s.skip; place < 4 * rates[i]; place += 1 + s.skip) {
+				kept[place]++;
+				pmdscope_sampling_next(&s, rates[i]);
+				CHECK(s.skip < 2 * rates[i] - 1);
+			}
+		}
+		for (j = 0; j < 4 * rates[i]; j++) {
+			error = kept[j] - (double)trials / rates[i];
+			CHECK(error * error <=
+					16.0 * trials * (rates[i] - 1) / rates[i] / rates[i]);
+		}
+	}
+}
+
+/* Distances of the largest rate are as long as they should be, on average. */
+static void
+test_longest(void)
+{
+	const double longest = 2.0 * UINT32_MAX - 2;
+	const unsigned int trials = 100000;
+	struct pmdscope_sampling s = { .random = 1 };
+	double first = 0, next = 0;
+	unsigned int i;
+
+	for (i = 0; i < trials; i++) {
+		pmdscope_sampling_begin(&s, UINT32_MAX);
+		first += (double)s.skip / longest / trials;
+		pmdscope_sampling_next(&s, UINT32_MAX);
+		next += (double)s.skip / longest / trials;
+	}
+	/* Four standard errors of means of the smaller of two, and of one. */
+	CHECK(first > 1.0 / 3 - 4 * 0.236 / 316 && first < 1.0 / 3 + 4 * 0.236 / 316);
+	CHECK(next > 0.5 - 4 * 0.289 / 316 && next < 0.5 + 4 * 0.289 / 316);
+}
+
+/* Bursts of RX and TX by turns, as those of an app that reflects. */
+static void
+check_directions(uint32_t sample, uint16_t burst)
+{
+	uint64_t kept[PMDSCOPE_DIR_TX + 1] = { 0 };
+	struct rte_mbuf *pkts[32], *pkt = test_packet(LEN, 0, LEN);
+	const struct pmdscope_record *rec;
+	struct reader r;
+	const int fd = attach(sample, &r);
+	unsigned int i;
+	uint8_t dir;
+	double error;
+
+	test_seed(1);
+	for (i = 0; i < burst; i++)
+		pkts[i] = pkt;
+	for (i = 0; i < 40000; i += burst) {
+		for (dir = PMDSCOPE_DIR_RX; dir <= PMDSCOPE_DIR_TX; dir++)
+			pmdscope_tee_burst(0, 0, dir, pkts, burst);
+		while ((rec = test_next(&r)) != NULL)
+			kept[rec->dir]++;
+		test_release(&r);
+	}
+	for (dir = PMDSCOPE_DIR_RX; dir <= PMDSCOPE_DIR_TX; dir++) {
+		error = (double)kept[dir] * sample - i;
+		printf("1 in %u, bursts of %u, direction %u: %u packets, estimated %.0f too many\n",
+				sample, burst, dir, i, error);
+		CHECK(error * error < 16.0 * kept[dir] * sample * (sample - 1));
+	}
+	CHECK(r.hdr->dropped == 0);
+	rte_pktmbuf_free(pkt);
+	finish(fd, &r);
+}
+
+static void
+test_directions(void)
+{
+	static const uint16_t bursts[] = { 1, 2, 4, 5, 32 };
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(bursts); i++) {
+		check_directions(2, bursts[i]);
+		check_directions(4, bursts[i]);
+		check_directions(64, bursts[i]);
+	}
 }
 
 /* What the records stand for, together, is what there was, whenever and however rates change. */
@@ -158,21 +284,25 @@ test_full(void)
 	const struct pmdscope_record *rec;
 	struct reader r;
 	const int fd = attach(2, &r);
+	uint64_t lost;
 
+	test_seed(1);
 	offer_numbered(2000);
 	CHECK_U64(r.hdr->head, r.hdr->data_size);
-	CHECK_U64(r.hdr->dropped, 1000 - fit);
 	test_resample(fd, 10);
 	offer_numbered(1000);
-	CHECK_U64(r.hdr->dropped, 1500 - fit);
-	expect_steps(&r, 0, 2, (unsigned int)fit);
-	CHECK(test_next(&r) == NULL && r.nb_markers == 0);
+	lost = r.hdr->dropped;
+	CHECK(r.hdr->records == fit && fit + lost + r.hdr->sampled_out == 3000);
+	/* Four standard errors of what 1 in 2 are of 3000. */
+	CHECK(fit + lost > 1500 - 4 * 16 && fit + lost < 1500 + 4 * 16);
+	expect_sampled(&r, UINT32_MAX, 1, 2);
+	CHECK(r.nb_markers == 0);
 	test_release(&r);
 	offer_numbered(100);
 	rec = test_next(&r);
-	CHECK(rec != NULL && r.nb_markers == 1 && r.sample == 10 && number_of(rec) == 3002);
-	CHECK_U64(rec->gap, 1500 - fit);
-	expect_steps(&r, 3012, 10, 9);
+	CHECK(rec != NULL && r.nb_markers == 1 && r.sample == 10 && rec->gap == lost);
+	CHECK(number_of(rec) >= 3000 && number_of(rec) < 3000 + 19);
+	expect_all_sampled(&r, number_of(rec) + 1, 10);
 	finish(fd, &r);
 }
 
@@ -198,8 +328,8 @@ test_late_ring(void)
 	CHECK(r.hdr->head == 0);
 	offer_numbered(20);
 	/* Without a ring all are dropped. */
-	expect_steps(&r, 24, 8, 2);
-	CHECK(test_next(&r) == NULL && r.nb_markers == 1 && r.sample == 8);
+	expect_all_sampled(&r, 20, 8);
+	CHECK(r.nb_markers == 1 && r.sample == 8);
 	CHECK_U64(r.hdr->dropped, 20);
 	pmdscope_lcores[lcore].polls = 1;
 	finish(fd, &r);
@@ -224,13 +354,13 @@ test_apart(void)
 	offer_numbered(10);
 	test_resample(fds[1], 4);
 	offer_numbered(40);
-	expect_steps(&r[0], 0, 5, 10);
-	CHECK(test_next(&r[0]) == NULL && r[0].nb_markers == 0);
+	expect_all_sampled(&r[0], 0, 5);
+	CHECK(r[0].nb_markers == 0);
 	expect_steps(&r[1], 1, 2, 5);
 	CHECK(r[1].nb_markers == 0);
-	expect_steps(&r[1], 15, 8, 5);
-	CHECK(test_next(&r[1]) == NULL && r[1].nb_markers == 1 && r[1].sample == 4);
-	CHECK(r[1].hdr->filtered == 25 && r[1].hdr->sampled_out == 15);
+	CHECK(49 - expect_sampled(&r[1], 9, 2, 4) < 2 * 7);
+	CHECK(r[1].nb_markers == 1 && r[1].sample == 4 && r[1].hdr->filtered == 25);
+	CHECK_U64(r[1].hdr->records + r[1].hdr->sampled_out, 25);
 	close(fds[0]);
 	test_unmap(&r[0]);
 	finish(fds[1], &r[1]);
@@ -242,6 +372,9 @@ main(void)
 	test_tee_eal(1);
 	test_tee_start(4, 64);
 	test_marker();
+	test_chances();
+	test_longest();
+	test_directions();
 	test_weights();
 	test_full();
 	test_late_ring();

@@ -154,8 +154,10 @@ test_resampled(void)
 	struct request req = test_request();
 	struct reader r[1 + LOAD_WORKERS];
 	uint64_t estimates[1 + LOAD_WORKERS] = { 0 };
+	double variances[1 + LOAD_WORKERS] = { 0 };
 	const struct pmdscope_record *rec;
 	unsigned int i, j;
+	double error;
 	int fd;
 
 	req.hdr.sample = 256;
@@ -174,6 +176,7 @@ test_resampled(void)
 				CHECK(r[i].sample >= 256 && r[i].sample <= 256 << 4);
 				load_check_packet(rec);
 				estimates[i] += r[i].sample;
+				variances[i] += (double)r[i].sample * (r[i].sample - 1);
 			}
 			test_release(&r[i]);
 		}
@@ -186,9 +189,10 @@ test_resampled(void)
 		printf("lcore %u: %" PRIu64 " offered, %" PRIu64 " estimated, %" PRIu64
 		       " dropped, %u markers\n",
 				i, load_offered(i), estimates[i], hdr->dropped, r[i].nb_markers);
-		CHECK(estimates[i] <= load_offered(i) + load_offered(i) / 20);
-		CHECK(estimates[i] + (hdr->dropped << 12) >=
-				load_offered(i) - load_offered(i) / 20);
+		error = (double)estimates[i] - (double)load_offered(i);
+		CHECK(error <= 0 || error * error < 25 * variances[i]);
+		error += (double)(hdr->dropped << 12);
+		CHECK(error >= 0 || error * error < 25 * variances[i]);
 	}
 	load_detach(fd, r);
 	load_wait_until_freed();

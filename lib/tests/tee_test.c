@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "tee.h"
 #include "tee_capture.h"
+#include "tee_slots.h"
 #include "tee_test.h"
 
 struct rte_mempool *test_pool;
@@ -147,6 +148,22 @@ test_resample(int fd, uint32_t sample)
 
 	CHECK(send(fd, &change, sizeof(change), MSG_NOSIGNAL) == sizeof(change));
 	test_pump(1);
+}
+
+void
+test_seed(uint64_t seed)
+{
+	struct pmdscope_tee_producer *p;
+	unsigned int i, lcore;
+
+	for (i = 0; i < PMDSCOPE_TEE_SLOTS; i++)
+		for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+			if (pmdscope_tee_slots.captures[i] == NULL)
+				continue;
+			p = &pmdscope_tee_slots.captures[i]->producers[lcore];
+			p->sampling.random = seed;
+			pmdscope_sampling_begin(&p->sampling, p->sample);
+		}
 }
 
 struct pmdscope_tee_message

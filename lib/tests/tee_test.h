@@ -49,6 +49,8 @@ struct request test_request(void);
 void test_send(int fd, const struct request *req);
 /* Ask for 1 packet in so many, and have that taken in. */
 void test_resample(int fd, uint32_t sample);
+/* Have all that is armed sample anew, each producer as one with this seed does. */
+void test_seed(uint64_t seed);
 /* The next message, pumping meanwhile; kind 0 at end-of-file. fds is -1 where none came. */
 struct pmdscope_tee_message test_receive(int fd, int fds[2]);
 /* Expect this kind of message. */

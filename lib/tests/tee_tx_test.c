@@ -185,6 +185,7 @@ test_as_if_sent(void)
 
 	attach_sessions(ports[0], got_fds, got);
 	attach_sessions(SHADOW, expected_fds, expected);
+	test_seed(rte_rand());
 	for (round = 0; round < 4000; round++) {
 		nb = (uint16_t)rte_rand_max(round % 50 == 0 ? BURST_MAX : 48);
 		for (i = 0; i < nb; i++) {
