@@ -286,7 +286,7 @@ fn rows(snapshot: &Snapshot, kind: &str) -> Vec<Row> {
 }
 
 /// Every line of tshark's five tables is ours, and no other.
-fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) {
+fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) -> Snapshot {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flows.pcap");
     write_pcap(&path, frames);
@@ -295,7 +295,7 @@ fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) {
     assert_eq!(snapshot.other, Other::default());
     let Some(mut tables) = tshark(&path) else {
         println!("SKIP: no tshark to compare with");
-        return;
+        return snapshot;
     };
     for kind in ["TCP", "UDP", "SCTP", "IPv4", "IPv6"] {
         let (theirs, ours) = (tables.remove(kind).unwrap_or_default(), rows(&snapshot, kind));
@@ -308,6 +308,7 @@ fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) {
             assert!(ours.3.abs_diff(theirs.3) <= 50_001, "{kind} {ours:?} {theirs:?}");
         }
     }
+    snapshot
 }
 
 #[test]
@@ -325,6 +326,27 @@ fn connections_of_tcp_are_those_of_tshark() {
         sequences.push(frames.collect());
     }
     agree(&interleaved(&mut numbers, sequences), &["TCP", "IPv4", "IPv6"]);
+}
+
+/// A SYN whose number is that of the connection before repeats it, even after a reset.
+#[test]
+fn a_repeated_syn_after_a_reset_begins_no_connection_as_with_tshark() {
+    // By the sender: true is the client, whose numbers begin at 100.
+    let (syn, syn_ack, ack) = ((true, "S", 100), (false, "SA", 700), (true, "A", 101));
+    let (reset, refused) = ((true, "R", 101), (false, "RA", 0));
+    let retried = vec![syn, syn_ack, ack, reset, syn, syn_ack, ack];
+    let never = vec![syn, syn, refused, syn, refused, syn];
+    // Another number does begin one, and so does the first one again behind that.
+    let other = vec![syn, refused, (true, "S", 200), refused, syn, syn_ack];
+    for (steps, flows) in [(retried, 1), (never, 1), (other, 3)] {
+        let pair = Pair { client: (1, 5000), server: (2, 80), v6: false, vlans: 0 };
+        let frames =
+            (BEGIN..).step_by(1_000_000).zip(steps).map(|(ns, (forth, flags, sequence))| {
+                (ns, tcp(if forth { pair } else { pair.back() }, flags, sequence, 0))
+            });
+        let snapshot = agree(&frames.collect::<Vec<_>>(), &["TCP", "IPv4"]);
+        assert_eq!(snapshot.flows.len(), flows);
+    }
 }
 
 fn datagrams(numbers: &mut Numbers, number: u16) -> Vec<Vec<u8>> {

@@ -25,13 +25,12 @@ pub(super) struct Connection {
 
 impl Connection {
     /// A SYN that does not belong to this connection but begins the next one between the same ports: as
-    /// in Wireshark, one whose number is new, and any after a reset.
+    /// in Wireshark, one whose number is new. With the same number it is a repetition, also after a
+    /// reset.
     #[inline]
     pub(super) fn is_another(&self, sender: End, tcp: Tcp) -> bool {
         let at = sender as usize;
-        tcp.flags & (SYN | ACK | RST) == SYN
-            && self.heard[at]
-            && (self.first[at] != tcp.sequence || self.state == TcpState::Reset)
+        tcp.flags & (SYN | ACK | RST) == SYN && self.heard[at] && self.first[at] != tcp.sequence
     }
 
     /// Nothing more is to be expected.
