@@ -144,7 +144,7 @@ pub struct Flow {
     /// TCP.
     pub state: TcpState,
     /// Who began it: of TCP the sender of the SYN, as a SYN or its answer tells, and `None` where neither
-    /// was seen; otherwise the sender of the first packet that was seen.
+    /// was seen; otherwise the sender of the first packet, and `None` where packets were sampled then.
     pub opener: Option<End>,
     /// TCP flags seen, all ors'ed, from the local and from the remote end.
     pub tcp_flags: [u8; 2],

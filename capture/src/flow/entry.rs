@@ -112,6 +112,7 @@ pub(super) struct Told {
 impl Entry {
     /// A conversation that begins with a packet, which is not counted yet.
     pub(super) fn new(seen: &Seen) -> Self {
+        let sender = if seen.dir == DIR_RX { End::Remote } else { End::Local };
         Self {
             key: seen.key,
             last_ns: seen.ns,
@@ -119,8 +120,8 @@ impl Entry {
             counts: Six::default(),
             rx: Spot::default(),
             tx: Spot::default(),
-            connection: Connection::default(),
-            local_first: seen.from_first == (seen.dir != DIR_RX),
+            connection: Connection::of(seen.key.protocol(), sender, seen.variance > 0),
+            local_first: seen.from_first == (sender == End::Local),
             told: false,
             live: true,
             linked: true,
@@ -153,15 +154,12 @@ impl Entry {
         let sender = self.sender(seen);
         let which = self.place_of(seen, sender == End::Local);
         self.counts[which] = self.counts[which].plus(seen.counts);
-        match seen.tcp {
-            Some(tcp) => {
-                let before = self.connection.is_over();
-                self.connection.note(sender, tcp);
-                if self.connection.is_over() && !before {
-                    self.votes >>= OVER_SHIFT;
-                }
+        if let Some(tcp) = seen.tcp {
+            let before = self.connection.is_over();
+            self.connection.note(sender, tcp);
+            if self.connection.is_over() && !before {
+                self.votes >>= OVER_SHIFT;
             }
-            None => self.connection.note_other(sender, self.key.protocol()),
         }
     }
 

@@ -33,6 +33,13 @@ impl Connection {
         tcp.flags & (SYN | ACK | RST) == SYN && self.heard[at] && self.first[at] != tcp.sequence
     }
 
+    /// A conversation of this protocol, by the sender of its first packet: where there is no handshake,
+    /// that is who opened it, unless packets before may have been passed over.
+    pub(super) fn of(protocol: u8, sender: End, sampled: bool) -> Self {
+        let opener = (protocol != TCP && !sampled).then_some(sender);
+        Self { opener, ..Self::default() }
+    }
+
     /// Nothing more is to be expected.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, TcpState::Closed | TcpState::Reset)
@@ -40,14 +47,6 @@ impl Connection {
 
     pub(super) fn opener(&self) -> Option<End> {
         self.opener
-    }
-
-    /// A packet without a header of TCP.
-    #[inline]
-    pub(super) fn note_other(&mut self, sender: End, protocol: u8) {
-        if protocol != TCP {
-            self.opener = self.opener.or(Some(sender));
-        }
     }
 
     #[inline]

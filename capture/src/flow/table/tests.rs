@@ -228,6 +228,26 @@ fn a_new_connection_between_the_same_ports_is_another_conversation() {
     assert!(flows.iter().all(|flow| flow.opener == Some(super::super::End::Remote)));
 }
 
+#[test]
+fn a_sampled_packet_tells_who_opened_only_by_a_handshake() {
+    use super::super::End::{Local, Remote};
+    let (client, server) = ((9, 5000), (1, 80));
+    let frames =
+        [(udp(server, client, 9), Some(Local)), (tcp(server, client, "SA", 7), Some(Remote))];
+    for (frame, opener) in frames {
+        for weight in [1, 64] {
+            let (mut table, latest) = table(Settings::default());
+            let first = packet(&frame, 0);
+            table.packet(&Packet { dir: DIR_TX, weight, ..first }).unwrap();
+            // Packets behind it know no better.
+            table.packet(&Packet { dir: DIR_TX, ..first }).unwrap();
+            table.counters(&[]);
+            let known = weight == 1 || opener == Some(Remote);
+            assert_eq!(latest.get().flows[0].opener, opener.filter(|_| known), "{weight}");
+        }
+    }
+}
+
 type Heard = Arc<Mutex<Vec<(Flow, Reason)>>>;
 
 #[derive(Debug)]
