@@ -6,6 +6,7 @@
 mod collector;
 mod encoder;
 mod message;
+mod name;
 mod record;
 mod sender;
 mod tally;

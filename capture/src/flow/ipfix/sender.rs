@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::collector::Collector;
 use super::encoder::Datagram;
+use super::name::{Look, Name};
 use super::tally::Tally;
 use super::{Settings, StartError};
 
@@ -28,8 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Longest wait for what is left at the end.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Between two looks at the addresses of a name.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Longest sleep: names may lead elsewhere while there is nothing to send.
+const NAP: Duration = Duration::from_secs(1);
 
 /// Between two complaints about a collector.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
@@ -63,8 +64,17 @@ impl Queue {
         room: usize,
         tally: &Arc<Tally>,
     ) -> Result<Self, StartError> {
-        let open = |collector: &Collector| Link::open(collector.clone());
+        let open = |collector: &Collector| Link::open(collector.clone(), Collector::addresses);
         let links = settings.collectors.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        Self::with(links, room, settings.patient, tally)
+    }
+
+    fn with(
+        links: Vec<Link>,
+        room: usize,
+        patient: bool,
+        tally: &Arc<Tally>,
+    ) -> Result<Self, StartError> {
         let (messages, queue) = sync_channel(room);
         let (ending, done) = channel::<Infallible>();
         let shared = Arc::new(Shared::default());
@@ -75,7 +85,6 @@ impl Queue {
             sender.run(&queue);
         };
         thread::Builder::new().name("ipfix".to_owned()).spawn(run).map_err(StartError::Thread)?;
-        let patient = settings.patient;
         Ok(Self { messages: Some(messages), done, patient, shared, tally: Arc::clone(tally) })
     }
 
@@ -115,13 +124,11 @@ impl Queue {
 /// A collector, and a socket to it.
 #[derive(Debug)]
 struct Link {
-    collector: Collector,
+    name: Name,
     /// All that are known, and the one in use.
     addresses: Vec<SocketAddr>,
     address: SocketAddr,
     socket: UdpSocket,
-    /// When its address was looked for.
-    found: Instant,
     /// When a failure was told of.
     told: Option<Instant>,
     /// Messages that failed since.
@@ -129,34 +136,30 @@ struct Link {
 }
 
 impl Link {
-    fn open(collector: Collector) -> Result<Self, StartError> {
-        let addresses = match collector.addresses() {
+    fn open(collector: Collector, look: Look) -> Result<Self, StartError> {
+        let addresses = match look(&collector) {
             Ok(addresses) => addresses,
             Err(source) => return Err(StartError::Unknown { collector, source }),
         };
         match connect(&addresses) {
             Err(source) => Err(StartError::Socket { collector, source }),
             Ok((socket, address)) => {
-                let found = Instant::now();
-                Ok(Self { collector, addresses, address, socket, found, told: None, failed: 0 })
+                let name = Name::new(collector, look);
+                Ok(Self { name, addresses, address, socket, told: None, failed: 0 })
             }
         }
     }
 
     /// Goes where the name leads now; true when that is elsewhere.
     fn follow(&mut self) -> bool {
-        if !self.collector.is_name() || self.found.elapsed() < LOOK_AGAIN {
-            return false;
+        let Some(addresses) = self.name.news() else { return false };
+        if !addresses.contains(&self.address) {
+            let Ok((socket, address)) = connect(&addresses) else { return false };
+            (self.addresses, self.socket, self.address) = (addresses, socket, address);
+            return true;
         }
-        self.found = Instant::now();
-        let Ok(addresses) = self.collector.addresses() else { return false };
-        let moved = !addresses.contains(&self.address);
-        let Ok((socket, address)) = connect(&addresses) else { return false };
         self.addresses = addresses;
-        if moved {
-            (self.socket, self.address) = (socket, address);
-        }
-        moved
+        false
     }
 
     /// Tries the next address of the name: a collector may listen on one family only.
@@ -180,7 +183,7 @@ impl Link {
         }
         self.told = Some(Instant::now());
         let failed = std::mem::take(&mut self.failed);
-        let Self { collector, address, .. } = &*self;
+        let Self { name: Name { collector, .. }, address, .. } = &*self;
         let at = if collector.is_name() { format!(" at {address}") } else { String::new() };
         let hint = match error.kind() {
             ErrorKind::ConnectionRefused => "; is it listening there?",
@@ -227,19 +230,25 @@ impl Sender {
         loop {
             let begin = Instant::now();
             for _ in 0..BURST {
-                let Ok(datagram) = queue.recv() else { return };
-                if self.shared.abandoned.load(Ordering::Relaxed) {
-                    return;
+                match queue.recv_timeout(NAP) {
+                    Ok(_) if self.shared.abandoned.load(Ordering::Relaxed) => return,
+                    Ok(datagram) => self.pass(&datagram),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
-                self.send(&datagram.bytes);
-                if datagram.records == 0 {
-                    thread::sleep(SETTLE);
-                }
-                self.shared.queued.fetch_sub(u64::from(datagram.records), Ordering::Relaxed);
+                self.follow();
             }
-            self.follow();
             thread::sleep(BURST_TIME.saturating_sub(begin.elapsed()));
         }
+    }
+
+    /// Sends what has waited.
+    fn pass(&mut self, datagram: &Datagram) {
+        self.send(&datagram.bytes);
+        if datagram.records == 0 {
+            thread::sleep(SETTLE);
+        }
+        self.shared.queued.fetch_sub(u64::from(datagram.records), Ordering::Relaxed);
     }
 
     /// To all collectors.
@@ -268,7 +277,7 @@ impl Sender {
     fn follow(&mut self) {
         for link in &mut self.links {
             if link.follow() {
-                let Link { collector, address, .. } = link;
+                let Link { name: Name { collector, .. }, address, .. } = link;
                 self.tally.tell(format!("the collector {collector} is at {address} now"));
                 self.shared.announce.store(true, Ordering::Relaxed);
             }
@@ -286,14 +295,89 @@ fn failed(tally: &Tally, shared: &Shared, link: &mut Link, error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::ToSocketAddrs;
+
     use super::*;
+    use crate::flow::ipfix::Status;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// A collector that has a name, and where it listens now.
+    fn named() -> (UdpSocket, Collector) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        (socket, format!("collector.example:{port}").parse().unwrap())
+    }
+
+    fn at(host: &str, collector: &Collector) -> io::Result<Vec<SocketAddr>> {
+        let text = collector.to_string();
+        let (_, port) = text.rsplit_once(':').unwrap();
+        Ok(format!("{host}:{port}").to_socket_addrs()?.collect())
+    }
+
+    fn here(collector: &Collector) -> io::Result<Vec<SocketAddr>> {
+        at("127.0.0.1", collector)
+    }
+
+    fn elsewhere(collector: &Collector) -> io::Result<Vec<SocketAddr>> {
+        at("127.0.0.2", collector)
+    }
+
+    fn nowhere_yet(_: &Collector) -> io::Result<Vec<SocketAddr>> {
+        loop {
+            thread::park();
+        }
+    }
+
+    /// A thread that sends to a collector whose name is due to be looked up.
+    fn queue(collector: Collector, look: Look) -> (Queue, Arc<Tally>) {
+        let mut link = Link::open(collector, here).unwrap();
+        link.name.age(look);
+        let tally = Arc::new(Tally::default());
+        (Queue::with(vec![link], 4, false, &tally).unwrap(), tally)
+    }
+
+    #[test]
+    fn a_name_is_followed_while_there_is_nothing_to_send() {
+        let (_left, collector) = named();
+        let address = elsewhere(&collector).unwrap()[0];
+        let socket = UdpSocket::bind(address).unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        let (mut queue, tally) = queue(collector, elsewhere);
+        let begin = Instant::now();
+        while !queue.is_announcement_wanted() {
+            assert!(begin.elapsed() < SOON, "it stays where it was");
+            thread::sleep(Duration::from_millis(10));
+        }
+        queue.put(Datagram { bytes: vec![7], records: 1 });
+        assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
+        queue.finish();
+        let news = Status(tally).news();
+        assert!(news.len() == 1 && news[0].contains(&address.to_string()), "{news:?}");
+    }
+
+    #[test]
+    fn a_name_server_that_does_not_answer_holds_nothing_up() {
+        let (socket, collector) = named();
+        let (mut queue, tally) = queue(collector, nowhere_yet);
+        let begin = Instant::now();
+        for sent in 1..=2 {
+            queue.put(Datagram { bytes: vec![7; sent], records: 1 });
+            assert_eq!(socket.recv(&mut [0; 9]).unwrap(), sent);
+            thread::sleep(NAP + NAP / 2);
+        }
+        queue.finish();
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+        assert_eq!(Status(tally).counts().messages, 2);
+    }
 
     #[test]
     fn a_name_is_tried_at_each_of_its_addresses() {
         let addresses: Vec<SocketAddr> =
             [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec();
-        let collector = "localhost:4739".parse().unwrap();
-        let mut link = Link::open(collector).unwrap();
+        let (_socket, collector) = named();
+        let mut link = Link::open(collector, here).unwrap();
         (link.addresses, link.address) = (addresses.clone(), addresses[0]);
         let mut turn = || {
             link.turn();

@@ -1,0 +1,69 @@
+//! Follows the names of collectors, beside the thread that sends: name servers may take their time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::collector::Collector;
+
+/// Between two looks at the addresses of a name.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Finds addresses; may wait for name servers.
+pub(super) type Look = fn(&Collector) -> io::Result<Vec<SocketAddr>>;
+
+/// Where a collector's name leads.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) collector: Collector,
+    look: Look,
+    /// When it was last looked up.
+    looked: Instant,
+    /// Of a look that is under way.
+    answer: Option<Receiver<Vec<SocketAddr>>>,
+}
+
+impl Name {
+    /// One that has just been looked up.
+    pub(super) fn new(collector: Collector, look: Look) -> Self {
+        Self { collector, look, looked: Instant::now(), answer: None }
+    }
+
+    /// What a look has found, one a minute. Never waits.
+    pub(super) fn news(&mut self) -> Option<Vec<SocketAddr>> {
+        let Some(answer) = &self.answer else {
+            if self.collector.is_name() && self.looked.elapsed() >= LOOK_AGAIN {
+                self.ask();
+            }
+            return None;
+        };
+        let found = answer.try_recv();
+        if found != Err(TryRecvError::Empty) {
+            self.answer = None;
+        }
+        found.ok()
+    }
+
+    /// Begins to look; where that cannot be done, the next try is as far as after a failure.
+    fn ask(&mut self) {
+        self.looked = Instant::now();
+        let (tell, answer) = sync_channel(1);
+        let (collector, look) = (self.collector.clone(), self.look);
+        let ask = move || {
+            if let Ok(found) = look(&collector) {
+                let _ = tell.send(found);
+            }
+        };
+        let asks = thread::Builder::new().name("ipfix-name".to_owned()).spawn(ask);
+        self.answer = asks.is_ok().then_some(answer);
+    }
+
+    /// As if a minute had passed.
+    #[cfg(test)]
+    pub(super) fn age(&mut self, look: Look) {
+        self.look = look;
+        self.looked = Instant::now().checked_sub(LOOK_AGAIN).unwrap();
+    }
+}
