@@ -113,14 +113,15 @@ fn document<'a>(args: &Args, moment: &'a Moment, snapshot: &'a Snapshot) -> Docu
         flows.map(|flow| conversation(moment, snapshot, flow)).collect()
     };
     let counters = moment.counters.as_ref();
+    let listeners = shows(View::Listen).then(|| listen::all(args, snapshot));
     let ports = counters.filter(|_| shows(View::Interfaces) || shows(View::Statistics));
     Document {
         schema: NETSTAT_SCHEMA,
         view: name(view),
         packets: moment.snapshot.as_ref().map(|_| packets(moment, snapshot)),
         flows: shows(View::Conversations).then(flows),
-        listeners: shows(View::Listen).then(|| listen::all(args, snapshot)),
-        undecided: shows(View::Listen).then(|| listen::unknown(args, snapshot)),
+        undecided: listeners.as_ref().map(|all| all.undecided.all()),
+        listeners: listeners.map(|all| all.ports),
         protocols: shows(View::Statistics).then_some(&snapshot.protocols),
         queues: shows(View::Queues).then(|| queues::all(args, moment)),
         interfaces: ports.map(interfaces::all),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use pmdscope_capture::flow::{Counts, End, Endpoint, Flow, Snapshot, Ways};
+use pmdscope_capture::flow::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
 use pmdscope_tui::conversation;
 use pmdscope_tui::number::{bytes, count, seconds};
 use pmdscope_tui::subject::Subject;
@@ -16,8 +16,12 @@ use super::moment::{Moment, app_of};
 use super::paper::Paper;
 use super::words::{self, SCTP, TCP, UDP, some};
 
-/// Flag of a TCP segment that opens or accepts a connection.
-const SYN: u8 = 2;
+/// Flags of a TCP segment: it opens or accepts a connection, breaks it off, acknowledges.
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+/// Remote ends, and ports of theirs, by which a port is taken for a listener where nobody saw who began.
+const SEVERAL: usize = 2;
 
 /// A port that others talk to.
 #[derive(Debug, Serialize)]
@@ -29,6 +33,8 @@ pub(super) struct Listener<'a> {
     wrapping: String,
     remotes: usize,
     conversations: u64,
+    /// Nobody saw who began; it is taken for a listener because of its many remote ends.
+    inferred: bool,
     /// From remote ends.
     rx: Counts,
     /// To remote ends.
@@ -40,62 +46,155 @@ pub(super) struct Listener<'a> {
     addresses: BTreeSet<IpAddr>,
 }
 
-/// The end of a conversation that was talked to, if one is known to have been.
-fn receiver(flow: &Flow) -> Option<End> {
-    let undirected = flow.rx == Ways::default() && flow.tx == Ways::default();
-    let end = match flow.opener? {
-        End::Remote => End::Local,
-        // In a file without directions either end may be ours.
-        End::Local if undirected => End::Remote,
-        End::Local => return None,
-    };
-    let answered = match end {
-        End::Local => flow.tcp_flags[0] & SYN != 0,
-        End::Remote => flow.tcp_flags[1] & SYN != 0,
-    };
-    match flow.proto {
-        TCP => answered.then_some(end),
-        UDP | SCTP => Some(end),
-        _ => None,
+/// All ports that receive, those with most packets first.
+#[derive(Debug)]
+pub(super) struct Listeners<'a> {
+    pub(super) ports: Vec<Listener<'a>>,
+    pub(super) undecided: Undecided,
+}
+
+/// Conversations of which nobody saw who began, and that nothing else tells it of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Undecided {
+    tcp: u64,
+    /// UDP and SCTP.
+    others: u64,
+}
+
+impl Undecided {
+    pub(super) fn all(self) -> u64 {
+        self.tcp + self.others
     }
 }
 
-/// All ports that receive, those with most packets first.
-pub(super) fn all<'a>(args: &Args, snapshot: &'a Snapshot) -> Vec<Listener<'a>> {
-    let mut found = BTreeMap::new();
-    for flow in snapshot.flows.iter().filter(|flow| args.picked.takes(flow)) {
-        let Some(end) = receiver(flow) else { continue };
-        let swapped = end == End::Remote;
-        let (local, remote) =
-            if swapped { (flow.remote, flow.local) } else { (flow.local, flow.remote) };
-        let key = (flow.app, flow.proto, local, flow.vlans, flow.tunnel);
-        let listener = found.entry(key).or_insert_with(|| Listener {
-            app: app_of(snapshot, flow.app),
-            proto: conversation::protocol(flow.proto),
-            local,
-            wrapping: conversation::wrapping(flow),
-            remotes: 0,
-            conversations: 0,
-            rx: Counts::default(),
-            tx: Counts::default(),
-            last_ns: 0,
-            number: flow.proto,
-            addresses: BTreeSet::new(),
-        });
-        let [mut from_local, mut from_remote] = ends(flow);
-        if swapped {
-            std::mem::swap(&mut from_local, &mut from_remote);
-        }
-        listener.conversations += 1;
-        listener.addresses.insert(remote.addr);
-        listener.remotes = listener.addresses.len();
-        listener.rx = listener.rx.plus(from_remote);
-        listener.tx = listener.tx.plus(from_local);
-        listener.last_ns = listener.last_ns.max(flow.last_ns);
+/// What a conversation tells of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// This end was talked to.
+    Receives(End),
+    /// None of ours was.
+    Asks,
+    /// What tells it was not seen.
+    Undecided,
+}
+
+fn verdict(flow: &Flow) -> Verdict {
+    if !matches!(flow.proto, TCP | UDP | SCTP) {
+        return Verdict::Asks;
     }
-    let mut all = found.into_values().collect::<Vec<_>>();
-    all.sort_by_key(|listener| std::cmp::Reverse(listener.rx.packets));
-    all
+    let end = match flow.opener {
+        None => return Verdict::Undecided,
+        Some(End::Remote) => End::Local,
+        // In a file without directions either end may be ours.
+        Some(End::Local) if is_undirected(flow) => End::Remote,
+        Some(End::Local) => return Verdict::Asks,
+    };
+    let [local, remote] = flow.tcp_flags;
+    let answer = if end == End::Local { local } else { remote };
+    if flow.proto != TCP || answer & SYN != 0 {
+        return Verdict::Receives(end);
+    }
+    // Sampling may have left out the one packet that accepts.
+    match flow.variance > 0 {
+        true if answer == 0 => Verdict::Undecided,
+        true if answer & (ACK | RST) == ACK => Verdict::Receives(end),
+        _ => Verdict::Asks,
+    }
+}
+
+fn is_undirected(flow: &Flow) -> bool {
+    flow.rx == Ways::default() && flow.tx == Ways::default()
+}
+
+/// What one line is of: app, protocol, local end, VLANs, tunnel.
+type Key = (u16, u8, Endpoint, [u16; 2], Option<Tunnel>);
+
+fn key(flow: &Flow, local: Endpoint) -> Key {
+    (flow.app, flow.proto, local, flow.vlans, flow.tunnel)
+}
+
+/// All that receive.
+pub(super) fn all<'a>(args: &Args, snapshot: &'a Snapshot) -> Listeners<'a> {
+    let mut found = BTreeMap::new();
+    let mut open = Vec::new();
+    for flow in snapshot.flows.iter().filter(|flow| args.picked.takes(flow)) {
+        match verdict(flow) {
+            Verdict::Receives(end) => add(&mut found, snapshot, flow, end, false),
+            Verdict::Asks => {}
+            Verdict::Undecided => open.push(flow),
+        }
+    }
+    let mut undecided = Undecided::default();
+    let popular = popular(&open);
+    for flow in open {
+        let key = key(flow, flow.local);
+        if flow.proto == TCP {
+            undecided.tcp += 1;
+        } else if !is_undirected(flow) && (found.contains_key(&key) || popular.contains(&key)) {
+            add(&mut found, snapshot, flow, End::Local, true);
+        } else {
+            undecided.others += 1;
+        }
+    }
+    let mut ports = found.into_values().collect::<Vec<_>>();
+    ports.sort_by_key(|listener| std::cmp::Reverse(listener.rx.packets));
+    Listeners { ports, undecided }
+}
+
+/// Local ports that received from several remote ends with several ports, of which none talks to as
+/// many local ports. Those who ask have it the other way round: many ports of theirs, one of the other.
+fn popular(flows: &[&Flow]) -> BTreeSet<Key> {
+    let mut locals = BTreeMap::<Key, BTreeSet<Endpoint>>::new();
+    let mut remotes = BTreeMap::<Key, BTreeSet<Endpoint>>::new();
+    for flow in flows.iter().filter(|flow| flow.proto != TCP) {
+        locals.entry(key(flow, flow.remote)).or_default().insert(flow.local);
+        if flow.rx.from_remote.packets > 0 {
+            remotes.entry(key(flow, flow.local)).or_default().insert(flow.remote);
+        }
+    }
+    remotes.retain(|&(app, proto, _, vlans, tunnel), ends| {
+        let ports = ends.iter().map(|end| end.port).collect::<BTreeSet<_>>();
+        let talks_to = |end: &Endpoint| locals[&(app, proto, *end, vlans, tunnel)].len();
+        ports.len() >= SEVERAL && ends.iter().all(|end| talks_to(end) < ends.len())
+    });
+    remotes.into_keys().collect()
+}
+
+/// Counts a conversation for the port that received.
+fn add<'a>(
+    found: &mut BTreeMap<Key, Listener<'a>>,
+    snapshot: &'a Snapshot,
+    flow: &Flow,
+    end: End,
+    inferred: bool,
+) {
+    let swapped = end == End::Remote;
+    let (local, remote) =
+        if swapped { (flow.remote, flow.local) } else { (flow.local, flow.remote) };
+    let listener = found.entry(key(flow, local)).or_insert_with(|| Listener {
+        app: app_of(snapshot, flow.app),
+        proto: conversation::protocol(flow.proto),
+        local,
+        wrapping: conversation::wrapping(flow),
+        remotes: 0,
+        conversations: 0,
+        inferred,
+        rx: Counts::default(),
+        tx: Counts::default(),
+        last_ns: 0,
+        number: flow.proto,
+        addresses: BTreeSet::new(),
+    });
+    let [mut from_local, mut from_remote] = ends(flow);
+    if swapped {
+        std::mem::swap(&mut from_local, &mut from_remote);
+    }
+    listener.conversations += 1;
+    listener.addresses.insert(remote.addr);
+    listener.remotes = listener.addresses.len();
+    listener.rx = listener.rx.plus(from_remote);
+    listener.tx = listener.tx.plus(from_local);
+    listener.last_ns = listener.last_ns.max(flow.last_ns);
 }
 
 /// From the local and from the remote end. What an app forwards is received and sent: it counts once.
@@ -123,23 +222,27 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
     ];
     let mut table = Table::new("Listeners", columns);
     let snapshot = moment.counted();
-    let all = all(args, &snapshot);
-    let shown = paper.rows(all.len());
-    for listener in &all[..shown] {
+    let Listeners { ports, undecided } = all(args, &snapshot);
+    let shown = paper.rows(ports.len());
+    for listener in &ports[..shown] {
         let subject = Subject::App { app: listener.app.to_owned() };
         table.push(subject, false, listener.cells(&snapshot));
     }
     if snapshot.apps.len() < 2 {
         table.hide_column("App");
     }
-    if all.iter().all(|listener| listener.wrapping.is_empty()) {
+    if ports.iter().all(|listener| listener.wrapping.is_empty()) {
         table.hide_column("VLAN/tunnel");
     }
-    if shown < all.len() {
-        let more = some((all.len() - shown) as u64, "more port");
+    if shown < ports.len() {
+        let more = some((ports.len() - shown) as u64, "more port");
         table.notes.push(format!("{more} (--all shows all)"));
     }
-    table.notes.extend(notes(args, moment, &snapshot));
+    let inferred = ports.iter().filter(|listener| listener.inferred).count() as u64;
+    table.notes.extend(inference(inferred));
+    table.notes.extend(undecided.notes(snapshot.variance > 0));
+    table.notes.push(conversations::total(moment, &snapshot));
+    table.notes.extend(moment.caveats());
     paper.table(&table)
 }
 
@@ -162,24 +265,36 @@ impl Listener<'_> {
     }
 }
 
-fn notes(args: &Args, moment: &Moment, snapshot: &Snapshot) -> Vec<String> {
-    let mut notes = Vec::new();
-    let running = unknown(args, snapshot);
-    if running > 0 {
-        notes.push(format!(
-            "{} began before: nobody saw which end listens; look for longer (--for) to see others begin",
-            some(running, "TCP conversation")
-        ));
-    }
-    notes.push(conversations::total(moment, snapshot));
-    notes.extend(moment.caveats());
-    notes
+/// Ports that are listed for want of better knowledge.
+fn inference(ports: u64) -> Option<String> {
+    let ports = (ports > 0).then(|| some(ports, "port"))?;
+    Some(format!(
+        "{ports} listed for several remote ends: sampling does not tell who began; --sample 1 does"
+    ))
 }
 
-/// TCP conversations whose beginning was not seen.
-pub(super) fn unknown(args: &Args, snapshot: &Snapshot) -> u64 {
-    let running = |flow: &&Flow| flow.proto == TCP && flow.opener.is_none();
-    snapshot.flows.iter().filter(|flow| args.picked.takes(flow)).filter(running).count() as u64
+impl Undecided {
+    fn notes(self, sampled: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.tcp > 0 {
+            let (why, cure) = if sampled {
+                (" or was sampled", "--sample 1 looks at every packet, --for for longer")
+            } else {
+                ("", "look for longer (--for) to see others begin")
+            };
+            let running = some(self.tcp, "TCP conversation");
+            notes
+                .push(format!("{running} began before{why}: nobody saw which end listens; {cure}"));
+        }
+        if self.others > 0 {
+            let others = some(self.others, "UDP or SCTP conversation");
+            notes.push(format!(
+                "{others} undecided: sampling does not tell which end began; --sample 1 looks at \
+                 every packet"
+            ));
+        }
+        notes
+    }
 }
 
 #[cfg(test)]

@@ -13,11 +13,67 @@ fn ports_that_answer_are_listed_and_those_that_ask_are_not() {
 fn tcp_counts_when_it_answers() {
     let mut tcp = flow(TCP, end("10.0.0.1", 80), end("10.0.0.2", 4_000), 2, 1);
     tcp.tcp_flags = [0, SYN];
-    assert_eq!(receiver(&tcp), None);
-    tcp.tcp_flags = [SYN | 0x10, SYN];
-    assert_eq!(receiver(&tcp), Some(End::Local));
+    assert_eq!(verdict(&tcp), Verdict::Asks);
+    tcp.tcp_flags = [SYN | ACK, SYN];
+    assert_eq!(verdict(&tcp), Verdict::Receives(End::Local));
     tcp.opener = None;
-    assert_eq!(receiver(&tcp), None);
+    assert_eq!(verdict(&tcp), Verdict::Undecided);
+}
+
+#[test]
+fn an_answer_may_have_been_left_out_by_sampling() {
+    let mut tcp = flow(TCP, end("10.0.0.1", 80), end("10.0.0.2", 4_000), 32, 16);
+    tcp.variance = 720;
+    for (answer, expected) in
+        [(0, Verdict::Undecided), (ACK, Verdict::Receives(End::Local)), (RST | ACK, Verdict::Asks)]
+    {
+        tcp.tcp_flags = [answer, SYN];
+        assert_eq!(verdict(&tcp), expected, "{answer:x}");
+    }
+}
+
+/// A conversation of UDP with sampled packets: nobody knows who began.
+fn sampled(local: (&str, u16), remote: (&str, u16)) -> Flow {
+    let udp = flow(UDP, end(local.0, local.1), end(remote.0, remote.1), 16, 16);
+    Flow { opener: None, variance: 480, ..udp }
+}
+
+fn listed(flows: Vec<Flow>) -> (Vec<(Endpoint, u64)>, u64) {
+    let snapshot = Snapshot { flows, variance: 1, sample: 16, ..Snapshot::default() };
+    let Listeners { ports, undecided } = all(&args("-l"), &snapshot);
+    assert!(ports.iter().all(|port| port.inferred));
+    let ports = ports.iter().map(|port| (port.local, port.conversations)).collect();
+    (ports, undecided.others)
+}
+
+#[test]
+fn a_sampled_client_has_no_listeners() {
+    let servers = ["192.0.2.1", "192.0.2.2"];
+    let own_ports = (40_000..40_071).map(|own| sampled(("10.0.0.1", own), (servers[0], 53)));
+    assert_eq!(listed(own_ports.collect()), (vec![], 71));
+    // One port of its own for several servers, and few for several services.
+    let one = servers.map(|server| sampled(("10.0.0.1", 40_000), (server, 53)));
+    assert_eq!(listed(one.to_vec()), (vec![], 2));
+    let few = (40_000..40_003)
+        .flat_map(|own| [53, 123].map(|service| sampled(("10.0.0.1", own), (servers[0], service))));
+    assert_eq!(listed(few.collect()), (vec![], 6));
+}
+
+#[test]
+fn a_sampled_server_is_known_by_its_remotes() {
+    let clients = (40_000..40_003).map(|other| sampled(("10.0.0.1", 53), ("192.0.2.1", other)));
+    assert_eq!(listed(clients.collect()), (vec![(end("10.0.0.1", 53), 3)], 0));
+}
+
+#[test]
+fn what_sampling_leaves_open_is_told_with_the_cure() {
+    let flows = vec![sampled(("10.0.0.1", 40_000), ("192.0.2.1", 53))];
+    let snapshot = Snapshot { flows, variance: 480, sample: 16, ..Snapshot::default() };
+    let moment = Moment { snapshot: Some(std::sync::Arc::new(snapshot)), ..Moment::default() };
+    let args = args("-l");
+    let text = text(&args, &moment, &Paper::wide(&args));
+    assert!(text.contains("1 UDP or SCTP conversation undecided: sampling"), "{text}");
+    assert!(text.contains("--sample 1"), "{text}");
 }
 
 #[test]
@@ -26,7 +82,7 @@ fn without_directions_the_end_that_was_asked_listens() {
     udp.opener = Some(End::Local);
     udp.unknown = Ways { from_local: counts(3, 300), from_remote: counts(2, 200) };
     let snapshot = Snapshot { flows: vec![udp], ..Snapshot::default() };
-    let all = all(&args("-l"), &snapshot);
+    let all = all(&args("-l"), &snapshot).ports;
     let found = (all[0].local, all[0].rx.packets, all[0].tx.packets, all[0].remotes);
     assert_eq!(found, (end("10.0.0.1", 53), 3, 2, 1));
 }
