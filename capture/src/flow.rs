@@ -264,7 +264,7 @@ pub struct Queue {
 pub struct Snapshot {
     /// Names of apps, or of interfaces' owners in files.
     pub apps: Vec<String>,
-    /// Wall clock when counting began, nanoseconds.
+    /// Wall clock when counting began, or of the earliest packet, nanoseconds; 0 before either.
     pub begin_ns: u64,
     /// Wall clock of this snapshot, nanoseconds; where a file is read, of the last packet, or of the
     /// statistics behind it.

@@ -112,7 +112,8 @@ pub struct Table {
     variance: u64,
     looked_at: u64,
     sample: u32,
-    begin_ns: u64,
+    /// Of the earliest packet, or when the capture began.
+    begin_ns: Option<u64>,
     now_ns: u64,
     swept_ns: u64,
     /// Packets since then.
@@ -151,7 +152,7 @@ impl Table {
             variance: 0,
             looked_at: 0,
             sample,
-            begin_ns: 0,
+            begin_ns: None,
             now_ns: 0,
             swept_ns: 0,
             unswept: 0,
@@ -161,6 +162,12 @@ impl Table {
             spare: None,
         };
         (table, latest)
+    }
+
+    /// Times of packets may go back: the earliest is the begin.
+    #[inline]
+    fn begin_at(&mut self, ns: u64) {
+        self.begin_ns = Some(self.begin_ns.map_or(ns, |begin_ns| begin_ns.min(ns)));
     }
 
     /// Counts the packets that have gathered.
@@ -302,7 +309,7 @@ impl Table {
         let older_ns = self.marks_ns.map_or(self.now_ns, |[older, _]| older);
         let snapshot = Snapshot {
             apps: self.ports.apps().to_vec(),
-            begin_ns: self.begin_ns,
+            begin_ns: self.begin_ns.unwrap_or_default(),
             now_ns: self.now_ns,
             interval_s: (self.now_ns - older_ns) as f64 / 1e9,
             flows,
@@ -362,9 +369,10 @@ impl Target for Table {
         let variance = weight.saturating_mul(weight - 1);
         self.total = self.total.plus(counts);
         self.variance = self.variance.saturating_add(variance);
-        if self.begin_ns == 0 {
-            (self.begin_ns, self.swept_ns) = (packet.ns, packet.ns);
+        if self.begin_ns.is_none() {
+            self.swept_ns = packet.ns;
         }
+        self.begin_at(packet.ns);
         self.now_ns = self.now_ns.max(packet.ns);
         let Some(port) = self.ports.of(packet) else {
             self.other.unreadable = self.other.unreadable.plus(counts);
@@ -401,8 +409,8 @@ impl Target for Table {
         for told in statistics {
             self.ports.tell(told);
             self.now_ns = self.now_ns.max(told.end_ns);
-            if told.start_ns > 0 && (self.begin_ns == 0 || told.start_ns < self.begin_ns) {
-                self.begin_ns = told.start_ns;
+            if told.start_ns > 0 {
+                self.begin_at(told.start_ns);
             }
         }
         self.settle();

@@ -406,6 +406,22 @@ fn what_is_recent_is_of_the_interval() {
 }
 
 #[test]
+fn counting_begins_with_the_earliest_packet() {
+    let frame = udp((9, 5000), (1, 53), 30);
+    for times in [[3, 1, 2].map(|second| BEGIN + second * SECOND), [0, 0, 0xffff_ffff * SECOND]] {
+        let (mut table, latest) = table(Settings::default());
+        for ns in times {
+            table.packet(&Packet { ns, ..packet(&frame, 0) }).unwrap();
+        }
+        table.finish().unwrap();
+        let snapshot = latest.get();
+        let bounds = (times.into_iter().min().unwrap(), times.into_iter().max().unwrap());
+        assert_eq!((snapshot.begin_ns, snapshot.now_ns), bounds);
+        assert_eq!((snapshot.flows[0].first_ns, snapshot.flows[0].last_ns), bounds);
+    }
+}
+
+#[test]
 fn losses_are_told_by_gaps_or_counters_but_once() {
     let (mut table, latest) = table(Settings::default());
     let frame = udp((9, 5000), (1, 53), 30);
