@@ -45,10 +45,15 @@ impl Ports {
 
     pub(super) fn add(&mut self, interface: &Interface) {
         let number = self.all.len() as u16;
-        let (app, id) = split(&interface.name).unwrap_or((&interface.name, number));
+        let name = match interface.name.as_str() {
+            // As of every plain pcap file, and of other tools' pcapng files.
+            "" => format!("interface {number}"),
+            name => name.to_owned(),
+        };
+        let (app, id) = split(&name).unwrap_or((&name, number));
         let app = self.app(app);
         let next = self.losses.len();
-        let name = *self.names.entry(interface.name.clone()).or_insert(next);
+        let name = *self.names.entry(name).or_insert(next);
         if name == next {
             self.losses.push(Lost::default());
         }

@@ -110,6 +110,25 @@ fn both_directions_are_one_conversation_of_the_app_on_all_its_ports() {
     assert_eq!((flow.rx_place.unwrap().port, flow.tx_place.unwrap().port), (0, 1));
 }
 
+#[test]
+fn interfaces_without_names_are_told_apart_by_number() {
+    let (mut table, latest) = Table::new(Settings::default());
+    let frame = udp((9, 5000), (1, 53), 30);
+    // Files of two sections, or two files.
+    for section in 0..2 {
+        table.section(&Origin::default()).unwrap();
+        (0..2).for_each(|_| table.interface(&interface("")).unwrap());
+        for interface in [0, 1, 1] {
+            table.packet(&Packet { interface, ..packet(&frame, section) }).unwrap();
+        }
+    }
+    table.finish().unwrap();
+    let snapshot = latest.get();
+    assert_eq!(snapshot.apps, ["interface 0", "interface 1"]);
+    let packets = snapshot.flows.iter().map(|flow| (flow.app, flow.total().packets));
+    assert_eq!(packets.collect::<Vec<_>>(), [(0, 2), (1, 4)]);
+}
+
 /// A step of the property test.
 #[derive(Clone, Debug)]
 struct Step {
