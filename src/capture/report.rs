@@ -55,7 +55,11 @@ pub(super) fn at_once(report: &Report) -> String {
 /// The same of files that are being read.
 pub(super) fn replayed(report: &read::Report) -> String {
     let (read, captured) = (packets(report.read), packets(report.captured));
-    format!("pmdscope: {captured} captured, {read} read")
+    let undirected = match report.undirected {
+        0 => String::new(),
+        count => format!(", {} without a direction left out by -Q", packets(count)),
+    };
+    format!("pmdscope: {captured} captured, {read} read{undirected}")
 }
 
 /// A number of packets.

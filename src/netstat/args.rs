@@ -317,9 +317,10 @@ impl Args {
         }
     }
 
-    /// Packets to look at: RSS is about received ones.
+    /// Packets to look at: RSS is about received ones, but files need not tell which these are.
     pub(super) fn direction(&self) -> Direction {
-        let usual = if self.queues { Direction::In } else { Direction::Inout };
+        let received = self.queues && !self.reads_files();
+        let usual = if received { Direction::In } else { Direction::Inout };
         self.direction.unwrap_or(usual)
     }
 }

@@ -82,6 +82,8 @@ pub(super) struct Losses {
     pub(super) by_interface: BTreeMap<String, u64>,
     /// Without a time, because their app had no clock yet when it died.
     pub(super) untimed: u64,
+    /// Left out by `-Q`, because their file does not tell the direction.
+    pub(super) undirected: u64,
     /// Apps that keep their sampling because their library is too old to change it.
     pub(super) fixed: Vec<String>,
     /// lcores that polled; `None` for files.
@@ -96,6 +98,7 @@ impl Losses {
             rings_full: report.rings.dropped,
             by_interface: report.dropped.iter().cloned().collect(),
             untimed: report.unwritten,
+            undirected: 0,
             fixed: report.fixed.clone(),
             lcores: Some(report.nb_rings),
         }
@@ -157,6 +160,12 @@ impl Moment {
         if self.losses.untimed > 0 {
             let packets = some(self.losses.untimed, "packet");
             notes.push(format!("lost: {packets} of an app that died before its clock was known"));
+        }
+        if self.losses.undirected > 0 {
+            notes.push(format!(
+                "left out by -Q: {} whose direction the file does not tell; -Q inout takes them",
+                some(self.losses.undirected, "packet")
+            ));
         }
         if !self.losses.fixed.is_empty() {
             let apps = self.losses.fixed.join(", ");

@@ -10,7 +10,7 @@ use pmdscope_capture::read::{Failure, Replay, Settings};
 
 use super::args::Args;
 use super::ipfix::{self, Export};
-use super::moment::Moment;
+use super::moment::{Losses, Moment};
 use super::paper::Paper;
 use super::show;
 use super::words::some;
@@ -47,9 +47,13 @@ fn count(
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", some(report.read, "packet")));
     });
-    let snapshot = Some(latest.get());
-    let filtered = !args.expression().is_empty();
-    Ok((Moment { snapshot, filtered, ..Moment::default() }, report.failure))
+    let moment = Moment {
+        snapshot: Some(latest.get()),
+        losses: Losses { undirected: report.undirected, ..Losses::default() },
+        filtered: !args.expression().is_empty(),
+        ..Moment::default()
+    };
+    Ok((moment, report.failure))
 }
 
 #[cfg(test)]

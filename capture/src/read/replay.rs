@@ -53,6 +53,8 @@ pub struct Report {
     pub read: u64,
     /// Packets put out, without those that could then not be written.
     pub captured: u64,
+    /// Packets that pass the filter, and are left out because the file does not tell their direction.
+    pub undirected: u64,
     /// What the target did.
     pub progress: Progress,
     /// Why it ended early.
@@ -85,6 +87,7 @@ pub struct Replay {
     broken: Option<ReadError>,
     begin_ns: Option<u64>,
     read: u64,
+    undirected: u64,
     taken: u64,
     /// Statistics of the interfaces of the section being told.
     statistics: Vec<Statistics>,
@@ -123,6 +126,7 @@ impl Replay {
             broken: None,
             begin_ns: None,
             read: 0,
+            undirected: 0,
             taken: 0,
             statistics: Vec::new(),
         };
@@ -237,8 +241,10 @@ impl Replay {
                 self.read += 1;
                 let linktype = self.linktypes.get(packet.interface as usize);
                 let filter = linktype.and_then(|linktype| self.filters.get(linktype));
-                let passes = is_wanted(packet.dir, self.settings.dirs)
-                    && filter.is_none_or(|filter| filter.matches(packet.data, packet.len));
+                let matches = filter.is_none_or(|filter| filter.matches(packet.data, packet.len));
+                let wanted = is_wanted(packet.dir, self.settings.dirs);
+                self.undirected += u64::from(matches && !wanted && packet.dir == 0);
+                let passes = matches && wanted;
                 if passes && self.settings.skip > 0 {
                     self.settings.skip -= 1;
                     return Ok(false);
@@ -293,6 +299,7 @@ impl Replay {
         Report {
             read: self.read,
             captured: self.taken.saturating_sub(progress.lost),
+            undirected: self.undirected,
             failure: failure.filter(|_| !closed),
             progress,
         }

@@ -84,6 +84,17 @@ fn a_filter_leaves_packets_out() {
 }
 
 #[test]
+fn packets_without_a_direction_are_taken_unless_asked_otherwise() {
+    let (_dir, path) = written(&pcap(&packets()));
+    let (moment, _) = counted(&path, "--queues");
+    assert_eq!((moment.counted().total.packets, moment.losses.undirected), (6, 0));
+    let (moment, _) = counted(&path, "--queues -Q in tcp");
+    assert_eq!((moment.counted().total.packets, moment.losses.undirected), (0, 5));
+    let told = moment.caveats().join("\n");
+    assert!(told.contains("left out by -Q: 5 packets whose direction"), "{told}");
+}
+
+#[test]
 fn what_can_be_read_of_a_broken_file_is_counted() {
     let mut bytes = pcap(&packets());
     bytes.truncate(bytes.len() - 7);
