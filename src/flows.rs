@@ -14,7 +14,7 @@ use pmdscope_capture::door;
 use pmdscope_capture::flow::Snapshot;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::world::World;
-use pmdscope_tui::flows::{Access, Running, Tap, Traffic, Wish};
+use pmdscope_tui::flows::{Access, Run, Running, Tap, Traffic, Wish};
 use pmdscope_tui::run::Feed;
 
 use self::probe::{Errand, Probe};
@@ -132,6 +132,8 @@ struct Seat {
     access: Access,
     counted: Arc<Snapshot>,
     probe: Option<Probe>,
+    /// The run that a helper was last asked for.
+    attach: Option<Run>,
     /// When to try, without a probe.
     next: Instant,
 }
@@ -171,20 +173,22 @@ impl Captures {
         self.seats.retain(|app, seat| seat.stays() || wish.apps.iter().any(|run| run.app == *app));
         let share = SHARE / wish.apps.len().max(1) as f64;
         for running in &wish.apps {
-            let attach = wish.attach.contains(&running.app);
+            let attach = wish.attach.get(&running.app).copied();
             self.look(running, attach, share, now);
         }
     }
 
     /// Tries to capture from an app, where it is time for that.
-    fn look(&mut self, running: &Running, attach: bool, share: f64, now: Instant) {
+    fn look(&mut self, running: &Running, attach: Option<Run>, share: f64, now: Instant) {
         let app = &running.app;
         let seat = self.seats.entry(app.clone()).or_insert_with(|| Seat::new(now));
-        let wanted = attach && seat.access == Access::Offered;
+        let is_new = attach.is_some() && attach != seat.attach;
+        let wanted = is_new && seat.access == Access::Offered;
         if seat.probe.is_none() && (wanted || seat.next <= now) {
             if wanted {
                 seat.access = Access::Opening;
             }
+            seat.attach = attach;
             seat.probe = Some(Probe::start(running, attach, share, Arc::clone(&self.work)));
         }
     }
@@ -193,7 +197,8 @@ impl Captures {
     fn withdraw(&mut self, wish: &Wish, now: Instant) {
         for (app, seat) in &mut self.seats {
             let beside = seat.probe.take_if(|probe| {
-                probe.attach && seat.access != ARMED && !wish.attach.contains(app)
+                let is_other = wish.attach.get(app) != probe.attach.as_ref();
+                probe.attach.is_some() && seat.access != ARMED && is_other
             });
             if let Some(probe) = beside {
                 probe.stop();
@@ -242,7 +247,8 @@ const ARMED: Access = Access::Armed { via: None };
 impl Seat {
     /// An app that is to be asked at that time.
     fn new(next: Instant) -> Self {
-        Self { access: Access::Opening, counted: Arc::default(), probe: None, next }
+        let access = Access::Opening;
+        Self { access, counted: Arc::default(), probe: None, attach: None, next }
     }
 
     /// There is something to show though the app does not answer.
@@ -262,7 +268,7 @@ impl Seat {
             self.counted = counted;
         }
         if is_over {
-            let helper = attach || self.access == Access::Offered;
+            let helper = attach.is_some() || self.access == Access::Offered;
             self.next = now + if helper { LOOK_HELPER } else { LOOK };
             self.probe = None;
         }

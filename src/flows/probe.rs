@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pmdscope_capture::budget::{Budget, SAMPLE_MAX};
+use pmdscope_capture::door::Door;
 use pmdscope_capture::flow::Snapshot;
 use pmdscope_capture::flow::table::{self, Latest, Table};
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_capture::pump::{Control, Pump, Settings as PumpSettings};
 use pmdscope_telemetry::Settings;
-use pmdscope_tui::flows::{Access, Running};
+use pmdscope_tui::flows::{Access, Run, Running};
 
 use super::Work;
 use crate::output::one_line;
@@ -33,8 +34,8 @@ const PACKET_S: f64 = 400e-9;
 
 /// The side that waits for nothing.
 pub(super) struct Probe {
-    /// A helper was asked for.
-    pub(super) attach: bool,
+    /// The run of the app that a helper was asked for.
+    pub(super) attach: Option<Run>,
     control: Control,
     told: Arc<Mutex<Told>>,
     thread: JoinHandle<()>,
@@ -48,7 +49,7 @@ struct Told {
 
 impl Probe {
     /// Has `work` done for an app; it may take so much of a core.
-    pub(super) fn start(running: &Running, attach: bool, share: f64, work: Work) -> Self {
+    pub(super) fn start(running: &Running, attach: Option<Run>, share: f64, work: Work) -> Self {
         let control = Control::default();
         let told = Arc::new(Mutex::new(Told { access: Access::Opening, latest: None }));
         let errand = Errand {
@@ -82,8 +83,8 @@ impl Probe {
 /// What the thread is to do.
 pub(super) struct Errand {
     pub(super) running: Running,
-    /// With a helper, where there is no other way.
-    pub(super) attach: bool,
+    /// With a helper, where there is no other way, beside that run.
+    pub(super) attach: Option<Run>,
     /// Of one core.
     share: f64,
     pub(super) control: Control,
@@ -111,14 +112,16 @@ impl Errand {
         let wanted = interface::resolve(&[], Some(app), settings, Attach::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;
         let via = wanted.door.via();
-        if via.is_some() && !self.attach {
+        if let Door::Pdump(pdump) = &wanted.door
+            && self.attach.is_none_or(|run| run.pid != pdump.pid)
+        {
             return Ok(Access::Offered);
         }
         let sample = first_sample(self.running.pps, self.share);
         self.control.sample.store(sample, Ordering::Relaxed);
         let dirs = u16::from(DIR_RX | DIR_TX);
         let ask = Ask { snaplen: SNAPLEN, sample, dirs, ..Ask::default() };
-        let source = tap::open(&wanted, &ask, false)?;
+        let source = tap::open(&wanted, &ask, false, &self.control.stop)?;
 
         let kept = table::Settings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
         let (table, latest) = Table::new(kept);

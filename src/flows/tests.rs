@@ -7,6 +7,9 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// All apps that run.
+const RUN: Run = Run { pid: 7, start_ticks: 1000 };
+
 /// Does what it finds for an app: says so, and if that is armed, goes on until it is told to end.
 #[derive(Clone, Default)]
 struct Apps(Arc<Mutex<Vec<(String, Access)>>>);
@@ -26,7 +29,7 @@ impl Apps {
     fn answer(&self, errand: &Errand) {
         let app = &errand.running.app;
         let access = match self.find(app) {
-            Access::Offered if errand.attach => Access::Armed { via: Some("pdump") },
+            Access::Offered if errand.attach == Some(RUN) => Access::Armed { via: Some("pdump") },
             other => other,
         };
         errand.tell(access.clone());
@@ -47,11 +50,11 @@ impl Apps {
 }
 
 fn wanting(apps: &[&str], attach: &[&str]) -> Wish {
-    let running = |app: &&str| Running { app: (*app).to_owned(), pps: None };
+    let running = |app: &&str| Running { app: (*app).to_owned(), run: RUN, pps: None };
     Wish {
         shown: true,
         apps: apps.iter().map(running).collect(),
-        attach: attach.iter().map(|app| (*app).to_owned()).collect(),
+        attach: attach.iter().map(|app| ((*app).to_owned(), RUN)).collect(),
         over: false,
     }
 }
@@ -200,6 +203,28 @@ fn a_helper_waits_for_the_user_and_leaves_with_his_consent() {
     assert_eq!(captures.seats["testpmd"].access, Access::Offered);
     assert_eq!(captures.seats["fwd"].access, ARMED, "the others go on");
     settles(&mut captures, &asked, start + 21 * SECOND);
+    captures.stop();
+}
+
+#[test]
+fn a_helper_for_an_earlier_run_is_none_for_this_one() {
+    let apps = Apps::default();
+    apps.set("testpmd", Access::Offered);
+    let (mut captures, start) = (apps.captures(), Instant::now());
+    let mut wish = wanting(&["testpmd"], &["testpmd"]);
+    let earlier = Run { start_ticks: 999, ..RUN };
+    wish.attach.insert("testpmd".to_owned(), earlier);
+    captures.obey(&wish, start);
+    becomes(&mut captures, "testpmd", &Access::Offered);
+    wait_until(|| captures.seats["testpmd"].probe.as_ref().is_none_or(Probe::is_over));
+    captures.obey(&wish, start + SECOND);
+    assert!(captures.seats["testpmd"].probe.is_none(), "it was asked once");
+
+    captures.obey(&wanting(&["testpmd"], &["testpmd"]), start + SECOND);
+    becomes(&mut captures, "testpmd", &Access::Armed { via: Some("pdump") });
+    captures.obey(&wish, start + SECOND);
+    becomes(&mut captures, "testpmd", &Access::Offered);
+    settles(&mut captures, &wish, start + SECOND);
     captures.stop();
 }
 

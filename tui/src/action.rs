@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::flows::Access;
+use crate::flows::{Access, Run};
 use crate::subject::Subject;
 use crate::table::Sort;
 use crate::timeline::{Seek, Timeline};
@@ -297,7 +297,7 @@ pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
         Action::Accept => view.mode = Mode::Browse,
         Action::Mark => view.baseline = Baseline::mark(world),
         Action::Unmark => view.baseline = Baseline::default(),
-        Action::Attach => attach(view),
+        Action::Attach => attach(view, world),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
@@ -397,14 +397,18 @@ fn selected_table(view: &View, world: &World) -> Option<(&'static str, usize)> {
 }
 
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.
-fn attach(view: &mut View) {
+fn attach(view: &mut View, world: &World) {
     if (view.tab, &view.mode) != (Tab::Flows, &Mode::Browse) {
         return;
     }
     let Ok(traffic) = view.flows.shown() else { return };
-    let is_new = |app: &&str| !view.attach.contains(*app);
-    let offered = traffic.apps(|access| *access == Access::Offered).filter(is_new);
-    let offered = offered.map(str::to_owned).collect::<Vec<_>>();
+    let run = |app: &str| {
+        let model = world.find(app)?.model.as_ref()?;
+        Some((app.to_owned(), Run::of(&model.sample.app)))
+    };
+    let offered = traffic.apps(|access| *access == Access::Offered).filter_map(run);
+    let is_new = |(app, run): &(String, Run)| view.attach.get(app) != Some(run);
+    let offered = offered.filter(is_new).collect::<Vec<_>>();
     if offered.is_empty() {
         view.attach.clear();
     } else {

@@ -2,12 +2,13 @@
 //!
 //! Neither side waits for the other: both leave what they have to say at a [`Desk`].
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pmdscope_capture::flow::Snapshot;
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::world::{Member, World};
 use serde::Serialize;
 
@@ -66,11 +67,29 @@ impl Traffic {
     }
 }
 
+/// One run of an app, which a later one of the same name is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Process id on this host.
+    pub pid: u32,
+    /// Start time of that process, clock ticks since boot; 0 where that is not known.
+    pub start_ticks: u64,
+}
+
+impl Run {
+    /// The one that answers.
+    pub fn of(app: &AppIdentity) -> Self {
+        Self { pid: app.pid, start_ticks: app.start_ticks }
+    }
+}
+
 /// An app that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
     /// Its name.
     pub app: String,
+    /// Which process it is.
+    pub run: Run,
     /// Packets per second that it receives and sends, where that is known.
     pub pps: Option<f64>,
 }
@@ -80,7 +99,8 @@ impl Running {
     pub fn of(world: &World) -> Vec<Self> {
         let of = |(app, model): (&Member, &Model)| {
             let pps = model.ports.iter().filter_map(|port| Some(port.rx_pps? + port.tx_pps?));
-            Self { app: app.name.clone(), pps: pps.reduce(|a, b| a + b) }
+            let run = Run::of(&model.sample.app);
+            Self { app: app.name.clone(), run, pps: pps.reduce(|a, b| a + b) }
         };
         world.models().filter(|(app, _)| !app.stale()).map(of).collect()
     }
@@ -93,8 +113,8 @@ pub struct Wish {
     pub shown: bool,
     /// The apps of which.
     pub apps: Vec<Running>,
-    /// Apps beside which the user wants the helper process.
-    pub attach: BTreeSet<String>,
+    /// Apps beside which the user wants the helper process, and the runs of them that he meant.
+    pub attach: BTreeMap<String, Run>,
     /// The display has ended.
     pub over: bool,
 }

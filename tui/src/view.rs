@@ -1,11 +1,11 @@
 //! What the user has chosen to see. Changed only by [`crate::action::update`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::flows::{Flows, Moment, Running, Traffic, Wish};
+use crate::flows::{Flows, Moment, Run, Running, Traffic, Wish};
 use crate::subject::Subject;
 use crate::table::{Sort, Table};
 use crate::tables;
@@ -93,8 +93,8 @@ pub struct View {
     pub baseline: Baseline,
     /// Conversations.
     pub flows: Flows,
-    /// Apps beside which a helper process is wanted, to have their packets.
-    pub attach: BTreeSet<String>,
+    /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
+    pub attach: BTreeMap<String, Run>,
     /// Sampling interval, milliseconds.
     pub interval_ms: u64,
     /// Colours and characters.
@@ -118,7 +118,7 @@ impl View {
             strip: None,
             baseline: Baseline::default(),
             flows: Flows::default(),
-            attach: BTreeSet::new(),
+            attach: BTreeMap::new(),
             interval_ms,
             theme,
             zone,
@@ -159,21 +159,22 @@ impl View {
             return;
         }
         let traffic = self.flows.traffic.as_ref();
-        self.attach.retain(|app| traffic.is_some_and(|traffic| traffic.find(app).is_some()));
+        self.attach.retain(|app, _| traffic.is_some_and(|traffic| traffic.find(app).is_some()));
     }
 
     /// What the side that captures is to do; the apps are those of the present, and of `before` where
     /// that is not shown.
     pub fn wish(&self, world: &World, before: &Wish) -> Wish {
-        Wish {
-            shown: self.tab == Tab::Flows && self.flows.moment != Moment::Past,
-            apps: match self.strip {
-                None => Running::of(world),
-                Some(_) => before.apps.clone(),
-            },
-            attach: self.attach.clone(),
-            over: false,
-        }
+        let apps = match self.strip {
+            None => Running::of(world),
+            Some(_) => before.apps.clone(),
+        };
+        let mut attach = self.attach.clone();
+        attach.retain(|app, run| {
+            apps.iter().all(|running| running.app != *app || running.run == *run)
+        });
+        let shown = self.tab == Tab::Flows && self.flows.moment != Moment::Past;
+        Wish { shown, apps, attach, over: false }
     }
 
     /// The selected row of the shown page.

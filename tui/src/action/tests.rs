@@ -5,7 +5,7 @@ use pmdscope_capture::flow::Snapshot;
 use super::*;
 use crate::fixture;
 use crate::fixture::flows::traffic;
-use crate::flows::{Flows, Moment};
+use crate::flows::{Flows, Moment, Wish};
 
 fn press(view: &mut View, world: &World, keys: &str) -> Flow {
     let mut flow = Flow::Continue;
@@ -134,7 +134,7 @@ fn quits_from_everywhere_but_typing() {
 }
 
 fn attached(view: &View) -> Vec<&str> {
-    view.attach.iter().map(String::as_str).collect()
+    view.attach.keys().map(String::as_str).collect()
 }
 
 #[test]
@@ -164,8 +164,11 @@ fn no_helper_is_started_for_what_is_over_or_recorded() {
 
 #[test]
 fn an_app_that_starts_later_is_asked_for_apart() {
-    let (mut view, world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
+    let (mut view, mut world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
     press(&mut view, &world, "P");
+    let mut ovs = fixture::stock();
+    ovs.sample.app.name = "ovs".to_owned();
+    world.apply(fixture::sampled(ovs, Vec::new()));
     let armed = Access::Armed { via: Some("pdump") };
     view.follow(Some(traffic([
         ("ovs", Access::Offered, Snapshot::default()),
@@ -174,6 +177,23 @@ fn an_app_that_starts_later_is_asked_for_apart() {
     assert_eq!(attached(&view), ["testpmd"]);
     press(&mut view, &world, "P");
     assert_eq!(attached(&view), ["ovs", "testpmd"]);
+}
+
+#[test]
+fn an_app_that_was_started_anew_is_asked_for_again() {
+    let (mut view, world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
+    let before = Wish::default();
+    press(&mut view, &world, "P");
+    assert!(view.wish(&world, &before).attach.contains_key("testpmd"));
+    let mut anew = world.clone();
+    let mut model = fixture::stock();
+    model.sample.app.start_ticks += 1;
+    anew.apply(fixture::sampled(model, Vec::new()));
+    assert!(view.wish(&anew, &before).attach.is_empty());
+    let silent = World { apps: Vec::new(), ..world };
+    assert!(view.wish(&silent, &before).attach.contains_key("testpmd"), "it may be the same");
+    press(&mut view, &anew, "P");
+    assert!(view.wish(&anew, &before).attach.contains_key("testpmd"));
 }
 
 #[test]

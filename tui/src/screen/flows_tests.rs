@@ -163,6 +163,7 @@ fn the_side_that_captures_is_told_what_is_shown() {
 fn who_was_away_for_long_is_asked_again_about_helpers() {
     let mut view = showing(traffic([("testpmd", Access::Offered, Snapshot::default())]));
     update(&mut view, Action::Attach, &fixture::world());
+    assert_eq!(view.attach.len(), 1);
     let armed = || traffic([("testpmd", Access::Armed { via: Some("pdump") }, sampled())]);
     view.tab = Tab::Ports;
     view.follow(Some(armed()));
