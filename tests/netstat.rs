@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -87,6 +88,21 @@ fn a_broken_file_is_shown_as_far_as_it_goes() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("total: 2 packets"), "{output:?}");
     assert!(text(&output.stderr).contains("in.pcap"), "{output:?}");
+}
+
+#[test]
+fn an_export_that_fails_is_no_success() {
+    let dir = scratch(2_000);
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = collector.local_addr().unwrap();
+    let export = |dir| run(dir, &format!("-N 1 -r in.pcap --ipfix {address}"));
+    let output = export(&dir);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    drop(collector);
+    let output = export(&dir);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("messages failed"), "{output:?}");
+    assert!(text(&output.stdout).contains("total: 2,000 packets"), "{output:?}");
 }
 
 #[test]

@@ -95,6 +95,12 @@ pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<
     Ok(Some(Export { listener: Box::new(exporter), idle, active, status }))
 }
 
+/// All that was to be exported was sent, as far as the system can tell.
+pub(super) fn is_complete(status: &Status) -> bool {
+    let counts = status.counts();
+    counts.dropped == 0 && counts.failed == 0
+}
+
 /// How the export does, in a line.
 pub(super) fn line(status: &Status) -> String {
     let counts = status.counts();

@@ -22,11 +22,16 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     let status = export.as_ref().map(|export| export.status.clone());
     let (moment, failure) = count(args, control, export)?;
     show(args, &moment, &Paper::new(args))?;
-    if let Some(status) = status {
+    let complete = status.is_none_or(|status| {
         status.news().iter().for_each(|line| output::tell(&output::one_line(line)));
         output::tell(&ipfix::line(&status));
+        ipfix::is_complete(&status)
+    });
+    match failure {
+        Some(failure) => Err(capture::plain(failure)),
+        None if complete => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::FAILURE),
     }
-    failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(capture::plain(failure)))
 }
 
 fn count(
