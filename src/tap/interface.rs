@@ -165,6 +165,10 @@ pub(crate) fn resolve(
             add(&mut wanted, Some(prefix), &port, &settings, attach)?;
         } else {
             let (prefix, port) = split_app(interface, &names);
+            if let (Some(prefix), Some(app)) = (prefix, app) {
+                let [prefix, app] = [prefix, app].map(|name| find(Some(name), &settings));
+                check_same(interface, &prefix?, &app?)?;
+            }
             let name = prefix.or(app).or_else(|| guess_app(interface, apps.len()));
             add(&mut wanted, name.map(str::to_owned), port, &settings, attach)?;
         }
@@ -276,6 +280,7 @@ fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<T
     if let Some((port, queue)) = text.rsplit_once(':')
         && let (Some(target), Ok(queue)) = (find_port(port, ports), queue.parse())
     {
+        check_queue(queue, target, app, ports)?;
         return Ok(Target { queue: Some(queue), ..target });
     }
     let name = |port: &PortSample| format!("{app}:{} ({})", port.id, port.device);
@@ -288,6 +293,29 @@ fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<T
     }
 }
 
+/// Refuses a queue that no port that is meant has; without queues, a port has not told them.
+fn check_queue(queue: u16, target: Target, app: &str, ports: &[PortSample]) -> anyhow::Result<()> {
+    let meant = ports.iter().filter(|port| target.port.is_none_or(|id| id == port.id));
+    let counts = meant.map(|port| port.rx_queues.max(port.tx_queues)).collect::<Vec<_>>();
+    let most = counts.iter().copied().max().unwrap_or(0);
+    if queue < most || counts.is_empty() || counts.contains(&0) {
+        return Ok(());
+    }
+    let port = target.port.map_or("any".to_owned(), |port| port.to_string());
+    match most - 1 {
+        0 => bail!("there is no queue {queue} of {app}:{port}: the only one is 0"),
+        last => bail!("there is no queue {queue} of {app}:{port}: there are 0 to {last}"),
+    }
+}
+
+/// Refuses to look for a port of one app in another.
+fn check_same(interface: &str, prefix: &App, app: &App) -> anyhow::Result<()> {
+    if prefix.socket == app.socket {
+        return Ok(());
+    }
+    bail!("-a {} and {interface} are different apps: leave out -a, or name its own ports", app.name)
+}
+
 fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
     if text == "any" {
         return Some(Target::ALL);
@@ -296,15 +324,18 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
     ports.iter().find(is_meant).map(|port| Target { port: Some(port.id), queue: None })
 }
 
+fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
+    match settings.find(name) {
+        Ok(app) => Ok(app),
+        // Without telemetry there are no port names, but the packets may still be had.
+        Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(app),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Everything about an app but its targets.
 fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
-    let app = match settings.find(name) {
-        Ok(app) => app,
-        // Without telemetry there are no port names, but the packets may still be had.
-        Err(FindError::NoTelemetry(app)) if convention(&app).exists() => app,
-        Err(error) => return Err(error.into()),
-    };
-    let running = ask(app);
+    let running = ask(find(name, settings)?);
     let door = door(&running, attach)?;
     let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
     let address = running.app.socket.display().to_string();
@@ -376,6 +407,33 @@ mod tests {
         assert!(error.contains("rte:1 (net_vhost0)"), "{error}");
         let error = parse_target("9", "rte", &[]).unwrap_err().to_string();
         assert!(error.contains("no ports at all"), "{error}");
+    }
+
+    #[test]
+    fn a_queue_that_does_not_exist_is_answered_with_those_that_do() {
+        let ports = ports().into_iter().zip([(1, 1), (4, 2)]);
+        let ports = ports
+            .map(|(port, (rx_queues, tx_queues))| PortSample { rx_queues, tx_queues, ..port })
+            .collect::<Vec<_>>();
+        for good in ["0:0", "1:3", "any:3"] {
+            assert!(parse_target(good, "rte", &ports).is_ok(), "{good}");
+        }
+        for (bad, told) in [
+            ("0:7", "no queue 7 of rte:0: the only one is 0"),
+            ("net_vhost0:4", "no queue 4 of rte:1: there are 0 to 3"),
+            ("any:4", "no queue 4 of rte:any: there are 0 to 3"),
+        ] {
+            let error = parse_target(bad, "rte", &ports).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_of_another_app_than_the_chosen_one_is_refused() {
+        let (chosen, other) = (app("dpdk_telemetry.v2"), app("dpdk_telemetry.v2:1"));
+        assert!(check_same("rte:0", &chosen, &chosen).is_ok());
+        let error = check_same("rte:1:0", &other, &chosen).unwrap_err().to_string();
+        assert!(error.contains("-a rte and rte:1:0 are different apps"), "{error}");
     }
 
     #[test]
