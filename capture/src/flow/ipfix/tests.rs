@@ -407,6 +407,29 @@ fn all_collectors_get_the_same() {
 }
 
 #[test]
+fn each_run_is_a_session_whose_numbers_begin_with_0() {
+    let (socket, address) = collector();
+    let run = || {
+        let (mut exporter, _) = exporter(&[&address], false);
+        for _ in 0..2 {
+            exporter.flow(&busy_flow(), &apps(), Reason::Active);
+            exporter.tick(0, 1);
+        }
+        // Templates with three options, and two conversations.
+        let heads = [(); 3].map(|()| {
+            let mut buffer = [0; 2000];
+            let (_, from) = socket.recv_from(&mut buffer).unwrap();
+            (from, u32::from_be_bytes(buffer[8..12].try_into().unwrap()))
+        });
+        assert!(heads.iter().all(|(from, _)| *from == heads[0].0), "{heads:?}");
+        assert_eq!(heads.map(|(_, sequence)| sequence), [0, 3, 4]);
+        (exporter, heads[0].0)
+    };
+    let ((_first, before), (_second, after)) = (run(), run());
+    assert_ne!(before, after);
+}
+
+#[test]
 fn a_collector_that_is_not_there_is_counted_and_told_of_once() {
     let (socket, address) = collector();
     drop(socket);
