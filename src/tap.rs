@@ -5,6 +5,8 @@ pub(crate) mod door;
 pub(crate) mod interface;
 mod preflight;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,15 +66,21 @@ impl Ask {
     }
 }
 
-/// Arms a capture in an app. One that is awaited is reached again when it comes back.
+/// Arms a capture in an app, unless told to stop. One that is awaited is reached again when it comes
+/// back.
 ///
 /// # Errors
 ///
-/// When the app does not hand out its packets.
-pub(crate) fn open(wanted: &Wanted, ask: &Ask, awaited: bool) -> anyhow::Result<Source> {
+/// When the app does not hand out its packets, or had not done so when told to stop.
+pub(crate) fn open(
+    wanted: &Wanted,
+    ask: &Ask,
+    awaited: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<Source> {
     let session = wanted
         .door
-        .open(&ask.request(wanted), TIMEOUT)
+        .open(&ask.request(wanted), TIMEOUT, stop)
         .with_context(|| format!("cannot capture from {}", wanted.app))?;
     let (app, ports) = (wanted.app.clone(), wanted.ports());
     let reopen = awaited.then(|| reopen(wanted.clone(), ask.clone()));
@@ -84,18 +92,19 @@ pub(crate) fn open(wanted: &Wanted, ask: &Ask, awaited: bool) -> anyhow::Result<
 ///
 /// # Errors
 ///
-/// When an app does not hand out its packets though it was named, or none does.
+/// When an app does not hand out its packets though it was named, or none does, or when told to stop.
 pub(crate) fn open_all(
     wanted: Vec<Wanted>,
     ask: &Ask,
     awaited: bool,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Vec<(Wanted, Source)>> {
     let mut opened = Vec::new();
     let mut failed = None;
     for wanted in wanted {
-        match open(&wanted, ask, awaited) {
+        match open(&wanted, ask, awaited, stop) {
             Ok(source) => opened.push((wanted, source)),
-            Err(error) if wanted.is_named() => return Err(error),
+            Err(error) if wanted.is_named() || stop.load(Ordering::Relaxed) => return Err(error),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     leave_out(&earlier);
@@ -149,33 +158,52 @@ enum Look {
 
 /// Looks for an app that has ended. It may take its time to answer, and the rings of other apps
 /// cannot wait for that: each look is a thread.
-fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
-    let mut look: Option<JoinHandle<Look>> = None;
-    let mut knocks = Knocks::default();
-    Box::new(move || match look.take() {
-        Some(running) if !running.is_finished() => {
-            look = Some(running);
-            None
-        }
-        Some(over) => match over.join().ok()? {
-            Look::Found(ports, session) => Some((ports, session)),
-            seen => {
-                knocks.note(matches!(seen, Look::Closed), Instant::now());
-                None
-            }
-        },
-        None if knocks.is_pause(Instant::now()) => None,
-        None => {
-            let (wanted, ask) = (wanted.clone(), ask.clone());
-            look = std::thread::Builder::new().spawn(move || again(&wanted, &ask)).ok();
-            None
-        }
-    })
+struct Lookout {
+    wanted: Wanted,
+    ask: Ask,
+    look: Option<JoinHandle<Look>>,
+    knocks: Knocks,
+    /// Nobody waits for the app any more.
+    stop: Arc<AtomicBool>,
 }
 
-fn again(wanted: &Wanted, ask: &Ask) -> Look {
+fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
+    let (look, knocks, stop) = (None, Knocks::default(), Arc::default());
+    let mut lookout = Lookout { wanted, ask, look, knocks, stop };
+    Box::new(move || lookout.found())
+}
+
+impl Lookout {
+    fn found(&mut self) -> Option<(Vec<Port>, Session)> {
+        match self.look.take() {
+            Some(running) if !running.is_finished() => self.look = Some(running),
+            Some(over) => match over.join().ok()? {
+                Look::Found(ports, session) => return Some((ports, session)),
+                seen => self.knocks.note(matches!(seen, Look::Closed), Instant::now()),
+            },
+            None if self.knocks.is_pause(Instant::now()) => {}
+            None => {
+                let (wanted, ask) = (self.wanted.clone(), self.ask.clone());
+                let stop = Arc::clone(&self.stop);
+                let look = move || again(&wanted, &ask, &stop);
+                self.look = std::thread::Builder::new().spawn(look).ok();
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Lookout {
+    /// A helper that is on its way into the app is let go before this process ends.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.look.take().map(JoinHandle::join);
+    }
+}
+
+fn again(wanted: &Wanted, ask: &Ask, stop: &AtomicBool) -> Look {
     let Some(now) = wanted.again() else { return Look::Absent };
-    match now.door.open(&ask.request(&now), TIMEOUT) {
+    match now.door.open(&ask.request(&now), TIMEOUT, stop) {
         Ok(session) => Look::Found(now.ports(), session),
         Err(_) => Look::Closed,
     }

@@ -4,6 +4,7 @@ pub(crate) mod helper;
 mod program;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::{Errno, ioctl_fionbio};
@@ -103,14 +104,20 @@ pub enum Door {
 }
 
 impl Door {
-    /// Arms a capture. A helper gets more time than an app: at least 10 s.
+    /// Arms a capture, unless told to stop. A helper gets more time than an app: at least 10 s.
     ///
     /// # Errors
-    /// As [`Session::open`]; and when the helper cannot be started, or finds that it would do harm.
-    pub fn open(&self, request: &Request, timeout: Duration) -> Result<Session, DoorError> {
+    /// As [`Session::open_unless`]; and when the helper cannot be started, or finds that it would do
+    /// harm.
+    pub fn open(
+        &self,
+        request: &Request,
+        timeout: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Session, DoorError> {
         match self {
-            Self::Socket(path) => Ok(Session::open(path, request, timeout)?),
-            Self::Pdump(pdump) => attach(pdump, request, timeout.max(ATTACH)),
+            Self::Socket(path) => Ok(Session::open_unless(stop, path, request, timeout)?),
+            Self::Pdump(pdump) => attach(pdump, request, timeout.max(ATTACH), stop),
         }
     }
 
@@ -123,16 +130,24 @@ impl Door {
     }
 }
 
-fn attach(pdump: &Pdump, request: &Request, timeout: Duration) -> Result<Session, DoorError> {
+fn attach(
+    pdump: &Pdump,
+    request: &Request,
+    timeout: Duration,
+    stop: &AtomicBool,
+) -> Result<Session, DoorError> {
     // One that we have just let go would be in the way.
-    helper::settle(Some(pdump.pid), timeout);
+    helper::settle(Some(pdump.pid), timeout, stop);
+    if stop.load(Ordering::Relaxed) {
+        return Err(SessionError::Stopped.into());
+    }
     let start = |source| DoorError::Start { program: pdump.program.clone(), source };
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .and_then(|pair| ioctl_fionbio(&pair.0, true).map(|()| pair))
         .map_err(|errno| start(errno.into()))?;
     let mut helper = Helper::start(pdump, theirs).map_err(start)?;
-    match Session::over(ours, request, timeout) {
+    match Session::over(ours, request, timeout, stop) {
         Ok(session) => Ok(session.beside(helper)),
         Err(SessionError::Refused { code, text }) => {
             let text = reason(&text, code);
@@ -151,7 +166,7 @@ fn attach(pdump: &Pdump, request: &Request, timeout: Duration) -> Result<Session
 /// Waits until the helpers of sessions that were dropped have left their apps, but not for longer than
 /// told. What comes back are the process ids of those that have not, which leave when they can.
 pub fn settle(patience: Duration) -> Vec<u32> {
-    helper::settle(None, patience)
+    helper::settle(None, patience, &AtomicBool::new(false))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -21,6 +22,9 @@ use crate::ring::{Ring, RingError};
 
 /// How long to wait before asking again for a place in a full backlog.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// How long to wait for an answer before a look at whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// With this an app says that it ends orderly.
 const SHUTDOWN: i32 = Errno::SHUTDOWN.raw_os_error();
@@ -51,6 +55,9 @@ pub enum SessionError {
     /// The app did not answer in time.
     #[error("the app did not answer within {} s: its control thread is stuck or starved", .0.as_secs())]
     Timeout(Duration),
+    /// Nobody wants to know any more.
+    #[error("told to stop before the app had answered")]
+    Stopped,
     /// The app closed without an answer.
     #[error("the app closed the connection without an answer")]
     Closed,
@@ -67,6 +74,32 @@ pub enum SessionError {
 
 pub(crate) fn reason(text: &str, code: i32) -> String {
     if text.is_empty() { Errno::from_raw_os_error(code).to_string() } else { text.to_owned() }
+}
+
+/// How long an answer is waited for: for a time, and until told to stop.
+#[derive(Debug)]
+struct Patience<'a> {
+    timeout: Duration,
+    deadline: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Patience<'a> {
+    fn new(timeout: Duration, stop: &'a AtomicBool) -> Self {
+        Self { timeout, deadline: Instant::now() + timeout, stop }
+    }
+
+    /// The next pause, no longer than told.
+    fn pause(&self, most: Duration) -> Result<Duration, SessionError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if self.stop.load(Ordering::Relaxed) {
+            Err(SessionError::Stopped)
+        } else if left.is_zero() {
+            Err(SessionError::Timeout(self.timeout))
+        } else {
+            Ok(left.min(most))
+        }
+    }
 }
 
 /// What an app has to say during a session.
@@ -97,33 +130,43 @@ impl Session {
     /// # Errors
     /// When nobody listens, may not be asked, refuses, or does not answer within `timeout`.
     pub fn open(path: &Path, request: &Request, timeout: Duration) -> Result<Self, SessionError> {
+        Self::open_unless(&AtomicBool::new(false), path, request, timeout)
+    }
+
+    /// The same, given up as soon as `stop` is true.
+    ///
+    /// # Errors
+    /// As [`Session::open`]; and [`SessionError::Stopped`].
+    pub fn open_unless(
+        stop: &AtomicBool,
+        path: &Path,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<Self, SessionError> {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
-        let deadline = Instant::now() + timeout;
-        let socket = connect(path, deadline, timeout)?;
-        Self::ask(socket, &datagram, deadline, timeout)
+        let patience = Patience::new(timeout, stop);
+        let socket = connect(path, &patience)?;
+        Self::ask(socket, &datagram, &patience)
     }
 
     /// Asks over a connected `SOCK_SEQPACKET` socket and waits for the answer.
     ///
     /// # Errors
-    /// When the other side refuses, closes, or does not answer within `timeout`.
+    /// When the other side refuses, closes, or does not answer within `timeout` or before `stop` is
+    /// true.
     pub fn over(
         socket: OwnedFd,
         request: &Request,
         timeout: Duration,
+        stop: &AtomicBool,
     ) -> Result<Self, SessionError> {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
-        Self::ask(socket, &datagram, Instant::now() + timeout, timeout)
+        Self::ask(socket, &datagram, &Patience::new(timeout, stop))
     }
 
-    fn ask(
-        socket: OwnedFd,
-        datagram: &[u8],
-        deadline: Instant,
-        timeout: Duration,
-    ) -> Result<Self, SessionError> {
+    fn ask(socket: OwnedFd, datagram: &[u8], patience: &Patience) -> Result<Self, SessionError> {
         rustix::net::send(&socket, datagram, SendFlags::NOSIGNAL)?;
-        wait_readable(&socket, deadline, timeout)?;
+        wait_readable(&socket, patience)?;
         match receive(&socket)? {
             Some((Message { kind: TEE_ACCEPT, value, .. }, _)) => {
                 Ok(Self { socket, id: value, resamples: None, helper: None })
@@ -207,7 +250,7 @@ impl Session {
     }
 }
 
-fn connect(path: &Path, deadline: Instant, timeout: Duration) -> Result<OwnedFd, SessionError> {
+fn connect(path: &Path, patience: &Patience) -> Result<OwnedFd, SessionError> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -218,26 +261,20 @@ fn connect(path: &Path, deadline: Instant, timeout: Duration) -> Result<OwnedFd,
                 return Err(SessionError::Absent(path.into()));
             }
             Err(Errno::ACCESS | Errno::PERM) => return Err(SessionError::Permission(path.into())),
-            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY),
-            Err(Errno::AGAIN) => return Err(SessionError::Timeout(timeout)),
+            Err(Errno::AGAIN) => std::thread::sleep(patience.pause(RETRY)?),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn wait_readable(
-    socket: &OwnedFd,
-    deadline: Instant,
-    timeout: Duration,
-) -> Result<(), SessionError> {
+fn wait_readable(socket: &OwnedFd, patience: &Patience) -> Result<(), SessionError> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(|_| SessionError::Timeout(timeout))?;
-        match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Err(SessionError::Timeout(timeout)),
+        let pause = patience.pause(LOOK)?;
+        let pause = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+        match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&pause)) {
+            Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -410,6 +447,23 @@ mod tests {
         let result = Session::open(&path, &request(), Duration::from_millis(50));
         assert!(matches!(result, Err(SessionError::Timeout(_))));
         assert!(begin.elapsed() >= Duration::from_millis(50));
+    }
+
+    #[test]
+    fn an_app_that_says_nothing_is_waited_for_only_until_told_to_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pmdscope.sock");
+        let _listener = Listener::bind(&path);
+        let (begin, stop) = (Instant::now(), AtomicBool::new(false));
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                stop.store(true, Ordering::Relaxed);
+            });
+            Session::open_unless(&stop, &path, &request(), TIMEOUT)
+        });
+        assert!(matches!(result, Err(SessionError::Stopped)));
+        assert!(begin.elapsed() >= Duration::from_millis(100) && begin.elapsed() < TIMEOUT / 2);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
     let app = source.app.as_deref();
     let wanted = interface::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);
-    let opened = tap::open_all(wanted, &ask, !source.exit_with_app)?;
+    let opened = tap::open_all(wanted, &ask, !source.exit_with_app, &control.stop)?;
     let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let destination = Destination::of_apps(args, &wanted)?;

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -137,8 +138,9 @@ impl Drop for Helper {
 }
 
 /// Waits until all helpers that were let go have left their apps, or only those of one app, but not
-/// for longer than told. What comes back are the process ids of those that have not.
-pub(super) fn settle(app: Option<u32>, patience: Duration) -> Vec<u32> {
+/// for longer than told, or until told to stop. What comes back are the process ids of those that have
+/// not.
+pub(super) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) -> Vec<u32> {
     let deadline = Instant::now() + patience;
     loop {
         let mut leaving = lock(&LEAVING);
@@ -147,7 +149,7 @@ pub(super) fn settle(app: Option<u32>, patience: Duration) -> Vec<u32> {
         let pids = meant.filter_map(|helper| helper.child.as_ref().map(Child::id));
         let pids = pids.collect::<Vec<_>>();
         drop(leaving);
-        if pids.is_empty() || Instant::now() >= deadline {
+        if pids.is_empty() || Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
             return pids;
         }
         thread::sleep(LOOK);

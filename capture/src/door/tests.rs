@@ -11,6 +11,9 @@ use crate::session::Event;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Nobody says that it is to stop.
+static GO: AtomicBool = AtomicBool::new(false);
+
 /// Takes the request.
 const LISTEN: &str = "dd bs=8192 count=1 of=\"$0.request\" 2>/dev/null\n";
 
@@ -56,7 +59,11 @@ fn door(pid: u32, body: &str) -> (tempfile::TempDir, Door) {
 fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, Session), DoorError> {
     let (dir, door) = door(pid, body);
     assert_eq!(door.via(), Some("pdump"));
-    Ok((dir, door.open(&request(), TIMEOUT)?))
+    Ok((dir, door.open(&request(), TIMEOUT, &GO)?))
+}
+
+fn settle(pid: u32, patience: Duration) -> Vec<u32> {
+    helper::settle(Some(pid), patience, &GO)
 }
 
 /// What happens first in a session.
@@ -111,7 +118,7 @@ fn a_program_that_is_not_there_is_named() {
     if let Door::Pdump(pdump) = &mut door {
         pdump.program = dir.path().join("absent");
     }
-    let error = door.open(&request(), TIMEOUT).unwrap_err();
+    let error = door.open(&request(), TIMEOUT, &GO).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(error.to_string().ends_with("/absent") && source.contains("No such file"), "{error}");
 }
@@ -143,8 +150,8 @@ fn a_helper_that_was_let_go_is_waited_for_but_not_killed() {
     let (dir, session) =
         open(109, &format!("{}{LEAVE}sleep 0.3; echo >\"$0.left\"", accept())).unwrap();
     drop(session);
-    assert_eq!(helper::settle(Some(109), Duration::from_millis(1)).len(), 1);
-    assert!(helper::settle(Some(109), TIMEOUT).is_empty());
+    assert_eq!(settle(109, Duration::from_millis(1)).len(), 1);
+    assert!(settle(109, TIMEOUT).is_empty());
     assert!(dir.path().join("pmdscope-pdump.left").exists());
 }
 
@@ -155,8 +162,8 @@ fn the_next_helper_of_an_app_waits_for_the_one_before() {
         accept()
     );
     let (_dir, door) = door(110, &slow);
-    drop(door.open(&request(), TIMEOUT).unwrap());
-    assert!(door.open(&request(), TIMEOUT).is_ok());
+    drop(door.open(&request(), TIMEOUT, &GO).unwrap());
+    assert!(door.open(&request(), TIMEOUT, &GO).is_ok());
 }
 
 #[test]
@@ -164,10 +171,37 @@ fn a_helper_that_hangs_is_given_up_in_time() {
     let (_dir, door) = door(111, &format!("echo 'waiting for the app' >&2\n{LISTEN}{LEAVE}"));
     let Door::Pdump(pdump) = &door else { panic!() };
     let begin = Instant::now();
-    let error = attach(pdump, &request(), Duration::from_millis(300)).unwrap_err().to_string();
+    let error = attach(pdump, &request(), Duration::from_millis(300), &GO).unwrap_err().to_string();
     assert!(begin.elapsed() < TIMEOUT, "{error}");
     assert!(error.contains("did not get into the app") && error.contains("waiting"), "{error}");
-    assert!(helper::settle(Some(111), TIMEOUT).is_empty());
+    assert!(settle(111, TIMEOUT).is_empty());
+}
+
+#[test]
+fn an_attachment_is_given_up_when_told_to_stop() {
+    let (dir, door) = door(113, &format!("{LISTEN}touch \"$0.in\"\n{LEAVE}"));
+    let (begin, stop) = (Instant::now(), AtomicBool::new(false));
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !dir.path().join("pmdscope-pdump.in").exists() && begin.elapsed() < TIMEOUT {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        door.open(&request(), TIMEOUT, &stop).unwrap_err()
+    });
+    assert!(matches!(error, DoorError::Session(SessionError::Stopped)), "{error}");
+    assert!(begin.elapsed() < TIMEOUT / 2);
+    assert!(settle(113, TIMEOUT).is_empty());
+}
+
+#[test]
+fn no_helper_is_started_once_told_to_stop() {
+    let (dir, door) = door(114, "touch \"$0.in\"");
+    let error = door.open(&request(), TIMEOUT, &AtomicBool::new(true)).unwrap_err();
+    assert!(matches!(error, DoorError::Session(SessionError::Stopped)), "{error}");
+    assert!(settle(114, TIMEOUT).is_empty());
+    assert!(!dir.path().join("pmdscope-pdump.in").exists());
 }
 
 #[test]

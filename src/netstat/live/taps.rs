@@ -46,10 +46,12 @@ impl Taps {
         };
         let mut taps = Self { sources: Vec::new(), ports: Vec::new() };
         for one in &wanted {
-            match tap::open(one, &ask, awaited) {
+            match tap::open(one, &ask, awaited, &control.stop) {
                 Ok(source) => taps.add(one, source),
                 // Nobody has asked for this one.
-                Err(error) if wanted.len() > 1 && is_open(args) => left_out(&error),
+                Err(error) if wanted.len() > 1 && is_open(args) && !is_stopped(control) => {
+                    left_out(&error);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -72,6 +74,10 @@ const NOBODY: &str = "no app hands out its packets, for the reasons above; \
 /// No app was named.
 fn is_open(args: &Args) -> bool {
     args.interfaces.is_empty() && args.app.app.is_none()
+}
+
+fn is_stopped(control: &Control) -> bool {
+    control.stop.load(Ordering::Relaxed)
 }
 
 fn left_out(error: &anyhow::Error) {
