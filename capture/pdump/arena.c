@@ -47,6 +47,13 @@ ring_slots(unsigned int nb_mbufs)
 }
 
 static size_t
+ring_bytes(unsigned int nb_mbufs)
+{
+	return RTE_ALIGN_CEIL(
+			(size_t)rte_ring_get_memsize(ring_slots(nb_mbufs)), RTE_CACHE_LINE_SIZE);
+}
+
+static size_t
 backing_bytes(enum arena_backing backing, unsigned int nb_mbufs)
 {
 	if (backing == ARENA_RING)
@@ -73,8 +80,7 @@ lay_out(struct layout *l, enum arena_backing backing, unsigned int nb_mbufs, uns
 	l->object_bytes = rte_mempool_calc_obj_size(
 			sizeof(struct rte_mbuf) + RTE_MBUF_DEFAULT_BUF_SIZE, 0, &l->object);
 	l->rings = RTE_ALIGN_CEIL(l->objects + nb_mbufs * l->object_bytes, RTE_CACHE_LINE_SIZE);
-	l->ring_bytes = RTE_ALIGN_CEIL(
-			(size_t)rte_ring_get_memsize(ring_slots(nb_mbufs)), RTE_CACHE_LINE_SIZE);
+	l->ring_bytes = ring_bytes(nb_mbufs);
 	l->end = l->rings + nb_rings * l->ring_bytes;
 }
 
@@ -194,6 +200,20 @@ arena_create(struct arena *arena, const char *name, enum arena_backing backing, 
 	arena->ring_bytes = l.ring_bytes;
 	for (i = 0; i < nb_rings; i++)
 		rte_ring_init(arena_ring(arena, i), NAME, ring_slots(nb_mbufs), 0);
+	return true;
+}
+
+bool
+arena_find(struct arena *arena, const char *name, unsigned int nb_rings)
+{
+	const struct rte_memzone *zone = rte_memzone_lookup(name);
+
+	if (zone == NULL)
+		return false;
+	*arena = (struct arena){ .zone = zone, .pool = zone->addr, .nb_rings = nb_rings };
+	/* The rings come last, whatever is behind the pool. */
+	arena->ring_bytes = ring_bytes(arena->pool->size);
+	arena->rings = RTE_PTR_ADD(zone->addr, zone->len - nb_rings * arena->ring_bytes);
 	return true;
 }
 

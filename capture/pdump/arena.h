@@ -52,6 +52,9 @@ struct rte_ring *arena_ring(const struct arena *arena, unsigned int i);
 /* Put back mbufs, with all their segments. */
 void arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n);
 
+/* One that was made before, maybe by another process; false when there is none. */
+bool arena_find(struct arena *arena, const char *name, unsigned int nb_rings);
+
 /* Free the memzone of this name, if there is one. False when the app refuses. */
 bool arena_free(const char *name);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 
 #include "arena.h"
 #include "attach.h"
+#include "callbacks.h"
 
 /*
  * The EAL prepares every process for service cores, and takes that memory from the app's heap:
@@ -86,13 +88,20 @@ pdump_flag(const struct state_tap *tap)
 	return tap->dir == PMDSCOPE_DIR_RX ? RTE_PDUMP_FLAG_RX : RTE_PDUMP_FLAG_TX;
 }
 
+/* The app answers with either sign. */
+static int
+failure(void)
+{
+	return rte_errno != 0 ? -abs(rte_errno) : -EIO;
+}
+
 static int
 disable(struct state_tap *tap)
 {
 	rte_errno = 0;
 	if (rte_pdump_disable_by_deviceid(tap->device, tap->queue, pdump_flag(tap)) == 0)
 		return 0;
-	return rte_errno != 0 ? -rte_errno : -EIO;
+	return failure();
 }
 
 static int
@@ -102,7 +111,7 @@ enable(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *pool)
 	if (rte_pdump_enable_by_deviceid(
 			    tap->device, tap->queue, pdump_flag(tap), ring, pool, NULL) == 0)
 		return 0;
-	return rte_errno != 0 ? -rte_errno : -EIO;
+	return failure();
 }
 
 /* What a tool that was killed has left enabled is in the way; a live one is not disturbed. */
@@ -163,20 +172,60 @@ taps_enable(struct state *state, const struct arena *arena, const struct app *ap
 	return 0;
 }
 
+/* The app knows of a tap here and may not disable it; it says EEXIST to another one. */
+static bool
+probe(struct state_tap *tap, const struct arena *arena, unsigned int i)
+{
+	return enable(tap, arena_ring(arena, i), arena->pool) == 0 && disable(tap) == 0;
+}
+
+/*
+ * The app says EINVAL when there is no such capture, but also when the queue or the device
+ * is away for now. The callback is then still in its list, and called once they are back.
+ */
+static bool
+is_gone(const struct state *state, unsigned int i)
+{
+	struct state_tap tap = state->taps[i];
+	struct arena arena;
+
+	if (!arena_find(&arena, state->zone, state->nb_taps))
+		return true; /* Nothing that it could have been enabled with. */
+	switch (callbacks_look(state, &tap, arena.pool)) {
+	case CALLBACK_GONE:
+		return true;
+	case CALLBACK_UNKNOWN:
+		return probe(&tap, &arena, i);
+	default:
+		return false;
+	}
+}
+
 bool
 taps_disable(struct state *state)
 {
-	unsigned int i;
+	struct state_tap *tap;
+	unsigned int i, left = 0;
 	int ret;
 
 	for (i = 0; i < state->nb_taps; i++) {
-		if (!state->taps[i].armed)
+		tap = &state->taps[i];
+		if (!tap->armed)
 			continue;
-		ret = disable(&state->taps[i]);
-		/* EINVAL: there is no such capture (any more), or no such port. */
-		if (ret < 0 && ret != -EINVAL)
+		ret = disable(tap);
+		if (ret == 0 || (ret == -EINVAL && is_gone(state, i))) {
+			tap->armed = 0;
+			continue;
+		}
+		if (ret != -EINVAL) {
+			complain("the app does not answer (%s); the next capture will clean up",
+					strerror(-ret));
 			return false;
-		state->taps[i].armed = 0;
+		}
+		if (left++ == 0)
+			complain("port %u (%.64s) queue %u: the app does not have it any more, but keeps its "
+				 "callback; the next capture cleans up, once the queue is back",
+					tap->port, tap->device, tap->queue);
 	}
-	return true;
+	return left == 0;
 }

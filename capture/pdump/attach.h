@@ -22,7 +22,10 @@ void detach(struct state *state);
 int taps_enable(struct state *state, const struct arena *arena, const struct app *app,
 		struct verdict *verdict);
 
-/* Disable every tap that is armed. False when the app does not answer. */
+/*
+ * Disable every tap that is armed. False when a callback is left in the app or may be, which is
+ * then told on stderr.
+ */
 bool taps_disable(struct state *state);
 
 #endif /* PDUMP_ATTACH_H */

@@ -26,45 +26,77 @@ struct pdump_callback {
 	uintptr_t callback;
 };
 
-/* In the list of a queue, the callback that knows our ring, our pool and itself. */
-static uintptr_t
-find(pid_t pid, uintptr_t head, const struct rte_ring *ring, const struct rte_mempool *pool)
+/* In the list of a queue, the callback that knows our pool and itself. */
+static enum callback_fate
+find(pid_t pid, uintptr_t list, const struct rte_mempool *pool, uint64_t *found)
 {
 	struct pdump_callback pdump;
 	struct callback callback;
+	uintptr_t head;
 	unsigned int i;
 
+	if (list == 0 || !app_memory_read(pid, list, &head, sizeof(head)))
+		return CALLBACK_UNKNOWN;
 	for (i = 0; head != 0 && i < LIST_MAX; i++, head = callback.next) {
 		if (!app_memory_read(pid, head, &callback, sizeof(callback)))
-			return 0;
+			return CALLBACK_UNKNOWN;
 		if (app_memory_read(pid, callback.param, &pdump, sizeof(pdump)) &&
-				pdump.ring == (uintptr_t)ring && pdump.pool == (uintptr_t)pool &&
-				pdump.callback == head)
-			return head;
+				pdump.pool == (uintptr_t)pool && pdump.callback == head) {
+			*found = head;
+			return CALLBACK_LINKED;
+		}
 	}
-	return 0;
+	return head == 0 ? CALLBACK_GONE : CALLBACK_UNKNOWN;
+}
+
+/* What the app's data path reads. */
+static const struct rte_eth_fp_ops *
+read_ops(pid_t pid)
+{
+	static struct rte_eth_fp_ops ops[RTE_MAX_ETHPORTS];
+	const uintptr_t table = app_memory_symbol(pid, "rte_eth_fp_ops", sizeof(ops));
+
+	return table != 0 && app_memory_read(pid, table, ops, sizeof(ops)) ? ops : NULL;
+}
+
+/* A port that is stopped shows one empty list for both directions, which is not its own. */
+static uintptr_t
+list_of(const struct rte_eth_fp_ops *ops, const struct state_tap *tap)
+{
+	const uintptr_t rx = (uintptr_t)ops[tap->port].rxq.clbk,
+			tx = (uintptr_t)ops[tap->port].txq.clbk,
+			lists = tap->dir == PMDSCOPE_DIR_RX ? rx : tx;
+
+	return lists == 0 || rx == tx ? 0 : lists + tap->queue * sizeof(uintptr_t);
 }
 
 void
 callbacks_note(struct state *state, const struct arena *arena)
 {
-	static struct rte_eth_fp_ops ops[RTE_MAX_ETHPORTS];
-	const uintptr_t table = app_memory_symbol(state->app_pid, "rte_eth_fp_ops", sizeof(ops));
+	const struct rte_eth_fp_ops *ops = read_ops(state->app_pid);
 	struct state_tap *tap;
-	uintptr_t list, head;
 	unsigned int i;
 
-	if (table == 0 || !app_memory_read(state->app_pid, table, ops, sizeof(ops)))
-		return;
-	for (i = 0; i < state->nb_taps; i++) {
+	for (i = 0; ops != NULL && i < state->nb_taps; i++) {
 		tap = &state->taps[i];
-		list = (uintptr_t)(tap->dir == PMDSCOPE_DIR_RX ? ops[tap->port].rxq.clbk
-							       : ops[tap->port].txq.clbk);
-		if (list != 0 && app_memory_read(state->app_pid, list + tap->queue * sizeof(head),
-						 &head, sizeof(head)))
-			tap->callback = find(
-					state->app_pid, head, arena_ring(arena, i), arena->pool);
+		tap->list = list_of(ops, tap);
+		find(state->app_pid, tap->list, arena->pool, &tap->callback);
 	}
+}
+
+enum callback_fate
+callbacks_look(const struct state *state, const struct state_tap *tap,
+		const struct rte_mempool *pool)
+{
+	const struct rte_eth_fp_ops *ops;
+	uintptr_t list = tap->list;
+	uint64_t found;
+
+	if (list == 0) {
+		ops = read_ops(state->app_pid);
+		list = ops != NULL ? list_of(ops, tap) : 0;
+	}
+	return find(state->app_pid, list, pool, &found);
 }
 
 void

@@ -14,8 +14,18 @@
 #include "arena.h"
 #include "state.h"
 
+enum callback_fate {
+	CALLBACK_GONE,
+	CALLBACK_LINKED, /* The app calls it, or will when it has that queue again. */
+	CALLBACK_UNKNOWN,
+};
+
 /* Take note of the callbacks of all taps in the state; of those that cannot be found, nothing. */
 void callbacks_note(struct state *state, const struct arena *arena);
+
+/* Is there a callback with this pool in the app's list for a tap? */
+enum callback_fate callbacks_look(const struct state *state, const struct state_tap *tap,
+		const struct rte_mempool *pool);
 
 /* Free those of the taps that are no longer armed. */
 void callbacks_free(struct state *state);

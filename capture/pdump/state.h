@@ -36,6 +36,7 @@ struct state_tap {
 	uint8_t dir;	   /* PMDSCOPE_DIR_*. */
 	uint8_t armed;	   /* Enabled in the app, or about to be. */
 	uint64_t callback; /* Address of the app's struct for it; 0 when not known. */
+	uint64_t list;	   /* Where the app's list with it begins; 0 when not known. */
 };
 
 struct state {

@@ -165,10 +165,8 @@ silence(const struct worker *w)
 {
 	static struct grace grace;
 
-	if (!taps_disable(w->state)) {
-		complain("the app does not answer; the next capture will clean up");
+	if (!taps_disable(w->state))
 		return false;
-	}
 	if (grace_begin(&grace, w->app->pid) && grace_wait(&grace))
 		return true;
 	complain("thread %d of the app (state %c) does not get on; the next capture frees the "

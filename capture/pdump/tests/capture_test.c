@@ -64,14 +64,20 @@ stop_app(void)
 }
 
 static struct report
-ask(void)
+say(const char *line)
 {
 	struct report r = { 0 };
 
-	fputs("?\n", app.in);
+	fputs(line, app.in);
 	fflush(app.in);
 	CHECK(fscanf(app.out, "%" SCNu64 " %u %u", &r.sent, &r.allocs, &r.zones) == 3);
 	return r;
+}
+
+static struct report
+ask(void)
+{
+	return say("?\n");
 }
 
 static void
@@ -100,7 +106,7 @@ start_app(char *path)
 }
 
 static void
-start(struct capture *c, uint16_t dirs, uint32_t snaplen)
+start_on(const char *port, struct capture *c, uint16_t dirs, uint32_t snaplen)
 {
 	struct {
 		struct pmdscope_tee_request head;
@@ -128,12 +134,18 @@ start(struct capture *c, uint16_t dirs, uint32_t snaplen)
 	if (c->pid == 0) {
 		close(fds[0]);
 		execl(program, program, "--file-prefix", app.prefix, "--pid", pid, "--fd", fd,
-				"--cpus", "0", "--port", "0,1,1,net_null0", NULL);
+				"--cpus", "0", "--port", port, NULL);
 		_exit(127);
 	}
 	close(fds[1]);
 	c->fd = fds[0];
 	CHECK(send(c->fd, &request, sizeof(request), 0) == sizeof(request));
+}
+
+static void
+start(struct capture *c, uint16_t dirs, uint32_t snaplen)
+{
+	start_on("0,1,1,net_null0", c, dirs, snaplen);
 }
 
 /* One message, with its descriptors; false at the end. */
@@ -325,6 +337,34 @@ test_cycles(void)
 	CHECK_U64(after.zones, before.zones);
 }
 
+/* Callbacks of a queue that the app gave up are called again once it has it back. */
+static void
+test_queues(void)
+{
+	const struct report before = say("2\n");
+	struct report back, after;
+	struct capture c;
+
+	start_on("0,2,2,net_null0", &c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
+	expect_ring(&c);
+	say("1\n");
+	CHECK_U64((unsigned int)stop(&c), 1);
+	back = say("2\n");
+	CHECK(back.zones == before.zones + 1);
+	sleep_ms(100);
+	CHECK(ask().sent > back.sent);
+	start_on("0,2,2,net_null0", &c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
+	expect_ring(&c);
+	/* This time they are back before the end. */
+	say("1\n");
+	say("2\n");
+	CHECK_U64((unsigned int)stop(&c), 0);
+	after = ask();
+	CHECK_U64(after.allocs, before.allocs);
+	CHECK_U64(after.zones, before.zones);
+	say("1\n");
+}
+
 static pid_t
 worker_of(pid_t pid)
 {
@@ -427,6 +467,7 @@ main(int argc, char **argv)
 	test_packets(100);
 	test_sample();
 	test_cycles();
+	test_queues();
 	test_refusal();
 	test_kills();
 	return 0;

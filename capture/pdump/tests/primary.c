@@ -4,10 +4,12 @@
 
 /*
  * A stock app: sends numbered packets, and knows nothing of pmdscope. It answers each line on
- * stdin with "<packets sent> <allocations of its heap> <memzones>".
+ * stdin with "<packets sent> <allocations of its heap> <memzones>". A number in that line is that
+ * of the queues to set its port up with anew.
  */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,6 +35,8 @@
 static struct rte_mempool *pool;
 static uint64_t sent;
 static bool quit;
+/* That are polled; 0 to hold the poller, which says so in turn. */
+static uint16_t nb_queues, nb_polled;
 
 static struct rte_mbuf *
 make_packet(uint64_t seq)
@@ -63,36 +67,56 @@ static int
 poll_port(void *arg)
 {
 	struct rte_mbuf *pkts[BURST];
-	uint16_t i, n;
+	uint16_t i, n, queue, nb;
 
 	(void)arg;
 	while (!__atomic_load_n(&quit, __ATOMIC_RELAXED)) {
+		nb = __atomic_load_n(&nb_queues, __ATOMIC_ACQUIRE);
+		__atomic_store_n(&nb_polled, nb, __ATOMIC_RELEASE);
+		if (nb == 0)
+			continue;
 		for (n = 0; n < BURST; n++) {
 			pkts[n] = make_packet(sent + n);
 			if (pkts[n] == NULL)
 				break;
 		}
 		__atomic_fetch_add(&sent, rte_eth_tx_burst(0, 0, pkts, n), __ATOMIC_RELAXED);
-		n = rte_eth_rx_burst(0, 0, pkts, BURST);
-		for (i = 0; i < n; i++)
-			rte_pktmbuf_free(pkts[i]);
+		for (queue = 0; queue < nb; queue++) {
+			n = rte_eth_rx_burst(0, queue, pkts, BURST);
+			for (i = 0; i < n; i++)
+				rte_pktmbuf_free(pkts[i]);
+		}
 		rte_delay_us_block(PAUSE_US);
 	}
 	return 0;
 }
 
 static int
-start_port(void)
+start_port(uint16_t nb)
 {
 	const struct rte_eth_conf conf = { 0 };
+	uint16_t queue;
 
-	pool = rte_pktmbuf_pool_create(
-			"app", POOL_SIZE, 128, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
-	if (pool == NULL || rte_eth_dev_configure(0, 1, 1, &conf) < 0 ||
-			rte_eth_rx_queue_setup(0, 0, DESCRIPTORS, SOCKET_ID_ANY, NULL, pool) < 0 ||
-			rte_eth_tx_queue_setup(0, 0, DESCRIPTORS, SOCKET_ID_ANY, NULL) < 0)
+	if (rte_eth_dev_configure(0, nb, nb, &conf) < 0)
 		return -1;
-	return rte_eth_dev_start(0);
+	for (queue = 0; queue < nb; queue++)
+		if (rte_eth_rx_queue_setup(0, queue, DESCRIPTORS, SOCKET_ID_ANY, NULL, pool) < 0 ||
+				rte_eth_tx_queue_setup(0, queue, DESCRIPTORS, SOCKET_ID_ANY, NULL) <
+						0)
+			return -1;
+	if (rte_eth_dev_start(0) < 0)
+		return -1;
+	__atomic_store_n(&nb_queues, nb, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int
+restart_port(uint16_t nb)
+{
+	__atomic_store_n(&nb_queues, 0, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&nb_polled, __ATOMIC_ACQUIRE) != 0)
+		rte_delay_us_sleep(PAUSE_US);
+	return rte_eth_dev_stop(0) < 0 ? -1 : start_port(nb);
 }
 
 static void
@@ -109,11 +133,17 @@ main(int argc, char **argv)
 	unsigned int zones;
 	char line[16];
 
-	if (rte_eal_init(argc, argv) < 0 || rte_pdump_init() < 0 || start_port() < 0)
+	if (rte_eal_init(argc, argv) < 0 || rte_pdump_init() < 0)
+		return 1;
+	pool = rte_pktmbuf_pool_create(
+			"app", POOL_SIZE, 128, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	if (pool == NULL || start_port(1) < 0)
 		return 1;
 	if (rte_eal_remote_launch(poll_port, NULL, rte_get_next_lcore(-1, 1, 0)) < 0)
 		return 1;
 	while (fgets(line, sizeof(line), stdin) != NULL) {
+		if (atoi(line) > 0 && restart_port((uint16_t)atoi(line)) < 0)
+			return 1;
 		zones = 0;
 		rte_memzone_walk(count_zone, &zones);
 		rte_malloc_get_socket_stats(0, &heap);
