@@ -161,8 +161,9 @@ now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-bool
-locks_repair(const struct app *app, unsigned int (*patience)(const void *arg), const void *arg)
+enum locks_result
+locks_settle(const struct app *app, bool owner_dead, unsigned int (*patience)(const void *arg),
+		const void *arg)
 {
 	const uint64_t system = app_process_stat(app->pid, APP_STAT_SYSTEM), from = now_ms();
 	const struct timespec pause = { .tv_nsec = SAMPLE_MS * 1000000L };
@@ -174,7 +175,7 @@ locks_repair(const struct app *app, unsigned int (*patience)(const void *arg), c
 
 	config = map_config(app, &size);
 	if (config == NULL)
-		return false;
+		return LOCKS_UNKNOWN;
 	known = locks_known_layout(config, size) && is_mapped_at(app, config->mem_cfg_addr);
 	nb = known ? locks_sample(config, held) : 0;
 	while (nb > 0 && (ms < patience(arg) || is_busy(app, system, ms))) {
@@ -183,10 +184,13 @@ locks_repair(const struct app *app, unsigned int (*patience)(const void *arg), c
 		nb = keep_unchanged(held, now);
 		ms = now_ms() - from;
 	}
-	if (nb > 0) {
+	if (nb > 0 && owner_dead) {
 		locks_release(config, held);
-		complain("released %u lock(s) of the app's memory that a killed process held", nb);
+		complain("released %u lock(s) of the app's memory that a killed capture held", nb);
+		nb = 0;
 	}
 	munmap(config, sizeof(*config));
-	return known;
+	if (!known)
+		return LOCKS_UNKNOWN;
+	return nb > 0 ? LOCKS_HELD : LOCKS_FREE;
 }

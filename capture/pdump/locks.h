@@ -8,8 +8,9 @@
 /*
  * The locks in the memory that an app shares with its secondary processes. One that is
  * killed while it holds one leaves it held for ever: the app then stops at its next allocation,
- * and no other process can attach. No owner is recorded, so a lock counts as orphaned when it
- * stays held, unchanged, for longer than anybody living holds it.
+ * and no other process can attach. No owner is recorded, and a thread of the app may well sleep
+ * with a lock held. So a lock counts as orphaned only where a capture is known to have died at a
+ * moment when it could hold one, and the lock stays held, unchanged.
  */
 
 #include <stdbool.h>
@@ -78,12 +79,18 @@ unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOC
 /* Release the locks that have these values still. */
 void locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX]);
 
+enum locks_result {
+	LOCKS_FREE,
+	LOCKS_HELD,
+	LOCKS_UNKNOWN, /* The layout is not the one known here. */
+};
+
 /*
- * Release what stays held for as long as patience() says, in milliseconds; it is asked time and
- * again. An app that is at work in the kernel is given more time. False when something stays held
- * that cannot be released: the layout is not the one known here.
+ * Wait until all that is held now has been let go of, for as long as patience() says, in
+ * milliseconds; it is asked time and again. An app that is at work in the kernel is given more time.
+ * What is held then is released if its owner is known to be dead.
  */
-bool
-locks_repair(const struct app *app, unsigned int (*patience)(const void *arg), const void *arg);
+enum locks_result locks_settle(const struct app *app, bool owner_dead,
+		unsigned int (*patience)(const void *arg), const void *arg);
 
 #endif /* PDUMP_LOCKS_H */

@@ -34,15 +34,16 @@
 /* Recoveries that may be killed as well. */
 #define RECOVERIES 3
 /*
- * How long a lock is held by nobody living: where a worker is known to have died inside of
- * the EAL; where nothing is known; where a living process runs inside of the EAL, which most likely
- * waits for the lock; and where one sleeps there. That one may hold it and wait for an answer of
- * the app, which the EAL gives 5 seconds at a time.
+ * After a worker has died inside of the EAL, a lock is taken for its own when it stays held
+ * for so long: where nobody else is inside of the EAL; where a living process runs there, which
+ * most likely waits for the lock; and where one sleeps there. That one may hold it and wait for an
+ * answer of the app, which the EAL gives 5 seconds at a time.
  */
-#define ORPHAN_KNOWN_MS 200
-#define ORPHAN_MS 1000
+#define ORPHAN_MS 200
 #define ORPHAN_SHARED_MS 3000
 #define ORPHAN_ASLEEP_MS 15000
+/* A lock that nobody known to be dead holds for so long is not waited for. */
+#define HELD_MS 2000
 #define SECONDARIES_MAX 64
 /* How often to look whether a worker makes progress. */
 #define WATCH_MS 1000
@@ -155,7 +156,7 @@ static unsigned int
 orphan_ms(const void *arg)
 {
 	const struct worker *w = arg;
-	unsigned int ms = w->died_inside ? ORPHAN_KNOWN_MS : ORPHAN_MS, i, nb;
+	unsigned int ms = ORPHAN_MS, i, nb;
 	pid_t pids[SECONDARIES_MAX];
 
 	nb = app_secondaries(w->app, pids, RTE_DIM(pids));
@@ -169,12 +170,43 @@ orphan_ms(const void *arg)
 	return ms;
 }
 
-/* Release the locks of the dead, so that nobody waits for them. */
-static void
-release_orphans(struct worker *w, bool died_inside)
+static unsigned int
+held_ms(const void *arg)
 {
-	w->died_inside = died_inside;
-	locks_repair(w->app, orphan_ms, w);
+	(void)arg;
+	return HELD_MS;
+}
+
+/* Release the locks of a dead worker, if it can have had one. */
+static void
+repair_locks(const struct worker *w, struct state *dead)
+{
+	if (dead->phase != STATE_CRITICAL)
+		return;
+	locks_settle(w->app, true, orphan_ms, w);
+	state_enter(dead, STATE_INSIDE);
+}
+
+static void
+repair_locks_left(const struct worker *w)
+{
+	struct state_file left;
+
+	while (state_find_died_inside(&left, w->app)) {
+		repair_locks(w, left.state);
+		state_close(&left);
+	}
+}
+
+/* With a lock held, whoever attaches would wait for it, and so would who waits for him. */
+static int
+await_locks(const struct app *app, struct verdict *verdict)
+{
+	if (locks_settle(app, false, held_ms, NULL) != LOCKS_HELD)
+		return 0;
+	return verdict_set(verdict, EBUSY,
+			"a lock of the app has been held for %u s by a process not known to be dead",
+			HELD_MS / 1000);
 }
 
 /* A worker that stays inside of the EAL waits for a lock, or for the app. */
@@ -186,7 +218,7 @@ watch(struct worker *w, pid_t pid, int *status)
 
 	while (pidfd >= 0 && poll(&pfd, 1, WATCH_MS) <= 0)
 		if (__atomic_load_n(&w->state->phase, __ATOMIC_RELAXED) == STATE_CRITICAL)
-			release_orphans(w, false);
+			repair_locks_left(w);
 	close(pidfd);
 	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
 		;
@@ -232,14 +264,16 @@ run_worker(struct worker *w, const char *path, int (*run)(const struct worker *)
 static bool
 recover(struct worker *w, struct state_file *file)
 {
+	struct verdict verdict;
 	unsigned int i;
 	int ret = -1;
 
 	w->state = file->state;
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
-		release_orphans(w, w->state->phase == STATE_CRITICAL);
-		ret = run_worker(w, file->path, worker_recover);
+		repair_locks(w, w->state);
+		if (await_locks(w->app, &verdict) == 0)
+			ret = run_worker(w, file->path, worker_recover);
 	}
 	if (ret == WORKER_DONE || !app_alive(w->app)) {
 		state_remove(file);
@@ -249,14 +283,20 @@ recover(struct worker *w, struct state_file *file)
 	return false;
 }
 
-static void
-recover_left(struct worker *w)
+static int
+recover_left(struct worker *w, struct verdict *verdict)
 {
 	struct state_file left;
 
+	repair_locks_left(w);
+	if (await_locks(w->app, verdict) < 0)
+		return -1;
 	while (state_find_left(&left, w->app))
 		if (!recover(w, &left))
-			return;
+			return verdict_set(verdict, EAGAIN,
+					"what an earlier capture left in the app cannot be undone yet; "
+					"try again later");
+	return 0;
 }
 
 /* The worker was killed, by whomever. */
@@ -283,8 +323,8 @@ capture(const struct options *options, struct verdict *verdict)
 	if (read_request(options->fd, w.spec, verdict) < 0 ||
 			app_open(&app, options->pid, options->file_prefix, verdict) < 0)
 		return -1;
-	recover_left(&w);
-	release_orphans(&w, false);
+	if (recover_left(&w, verdict) < 0)
+		return -1;
 	if (choose_ops(&w, verdict) < 0 || state_create(&file, &app, verdict) < 0)
 		return -1;
 	w.state = file.state;

@@ -117,8 +117,8 @@ is_dead_draft(const char *name)
 	       app_process_stat(pid, APP_STAT_START) == 0;
 }
 
-bool
-state_find_left(struct state_file *file, const struct app *app)
+static bool
+find_left(struct state_file *file, const struct app *app, bool inside_only)
 {
 	DIR *dir = opendir(app->runtime_dir);
 	const struct dirent *entry;
@@ -132,10 +132,26 @@ state_find_left(struct state_file *file, const struct app *app)
 		snprintf(file->path, sizeof(file->path), "%.*s/%s", DIR_MAX, app->runtime_dir,
 				entry->d_name);
 		found = open_left(file, app);
+		if (found && inside_only && file->state->phase != STATE_CRITICAL) {
+			state_close(file);
+			found = false;
+		}
 	}
 	if (dir != NULL)
 		closedir(dir);
 	return found;
+}
+
+bool
+state_find_left(struct state_file *file, const struct app *app)
+{
+	return find_left(file, app, false);
+}
+
+bool
+state_find_died_inside(struct state_file *file, const struct app *app)
+{
+	return find_left(file, app, true);
 }
 
 bool

@@ -67,6 +67,9 @@ int state_create(struct state_file *file, const struct app *app, struct verdict 
  */
 bool state_find_left(struct state_file *file, const struct app *app);
 
+/* The same, of a capture that died inside of the EAL. */
+bool state_find_died_inside(struct state_file *file, const struct app *app);
+
 /* May this live process be inside of the EAL? It may, unless its state says something else. */
 bool state_may_be_critical(const struct app *app, pid_t worker);
 

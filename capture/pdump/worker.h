@@ -17,10 +17,9 @@ struct worker {
 	const struct app *app;
 	struct pmdscope_tee_spec *spec;
 	struct state *state;
-	int ops_index;	  /* Of the mempool ops in the app. */
-	int backing;	  /* enum arena_backing that they are. */
-	bool died_inside; /* The one before this one died inside of the EAL. */
-	int watchdog;	  /* Hangs up when the parent dies. */
+	int ops_index;					  /* Of the mempool ops in the app. */
+	int backing;					  /* enum arena_backing that they are. */
+	int watchdog;					  /* Hangs up when the parent dies. */
 	char remark[sizeof(((struct verdict *)0)->text)]; /* For ACCEPT. */
 };
 

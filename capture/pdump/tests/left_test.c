@@ -85,8 +85,13 @@ test_state(void)
 	CHECK_U64(file.state->nb_taps, 1);
 	CHECK(strcmp(file.state->taps[0].device, "net_null0") == 0);
 	CHECK(strncmp(file.state->zone, "pmdscope_", 9) == 0);
+	CHECK(file.state->phase == STATE_OUTSIDE);
 	state_close(&file);
+	CHECK(!state_find_died_inside(&file, &app));
 	CHECK(state_find_left(&file, &app)); /* Nobody has cleaned up. */
+	state_enter(file.state, STATE_CRITICAL);
+	state_close(&file);
+	CHECK(state_find_died_inside(&file, &app));
 	state_remove(&file);
 	CHECK(!state_find_left(&file, &app));
 
@@ -202,14 +207,17 @@ test_orphans(struct locks_config *config)
 	uint32_t values[LOCKS_MAX];
 
 	CHECK_U64(locks_sample(config, values), 0);
-	CHECK(locks_repair(&app, patience, &(unsigned int){ 50 }));
+	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_FREE);
 
 	/* A dead reader with a writer behind it, a dead writer, a dead owner of a heap. */
 	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
 	config->memsegs[3].memseg_arr.rwlock.cnt = RTE_RWLOCK_WRITE;
 	config->heaps[RTE_MAX_HEAPS - 1].lock.locked = 1;
 	CHECK_U64(locks_sample(config, values), 3);
-	CHECK(locks_repair(&app, patience, &(unsigned int){ 50 }));
+	/* Their owners are not known to be dead. */
+	CHECK(locks_settle(&app, false, patience, &(unsigned int){ 50 }) == LOCKS_HELD);
+	CHECK_U64(locks_sample(config, values), 3);
+	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_FREE);
 	CHECK_U64(locks_sample(config, values), 0);
 	CHECK_U64(config->memory_hotplug_lock.cnt, RTE_RWLOCK_WAIT); /* The writer goes on. */
 	rte_rwlock_write_lock(&config->memory_hotplug_lock);
@@ -236,7 +244,7 @@ test_busy(struct locks_config *config)
 			nanosleep(&pause_ns, NULL);
 		_exit(0);
 	}
-	CHECK(locks_repair(&app, patience, &(unsigned int){ 200 }));
+	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 200 }) == LOCKS_FREE);
 	CHECK_U64(locks_sample(config, values), 1);
 	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_READ);
 	kill(pid, SIGKILL);
@@ -245,10 +253,10 @@ test_busy(struct locks_config *config)
 	/* A layout that is not known is not touched, nor one that the app has elsewhere. */
 	config->mlock.cnt = RTE_RWLOCK_WRITE;
 	config->mem_cfg_addr += 4096;
-	CHECK(!locks_repair(&app, patience, &(unsigned int){ 50 }));
+	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_UNKNOWN);
 	config->mem_cfg_addr -= 4096;
 	config->magic++;
-	CHECK(!locks_repair(&app, patience, &(unsigned int){ 50 }));
+	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_UNKNOWN);
 	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_WRITE);
 }
 
