@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
         output::print(&(report::packets(report.captured) + "\n"))?;
     }
     if !args.quiet {
-        report::ended(&report, idle);
+        report::ended(&wanted, &report, idle);
     }
     match report.failure {
         None => Ok(ExitCode::SUCCESS),

@@ -9,6 +9,7 @@ use pmdscope_tui::number;
 
 use super::say;
 use crate::output;
+use crate::tap::door;
 use crate::tap::interface::Wanted;
 
 /// The line before the first packet.
@@ -38,18 +39,20 @@ fn helper(wanted: &Wanted) -> Option<String> {
 
 /// The statistics after the last packet.
 /// For so many seconds nothing could be written.
-pub(super) fn ended(report: &Report, waited: Option<(f64, String)>) {
-    for line in statistics(report) {
+pub(super) fn ended(wanted: &[Wanted], report: &Report, idle: Option<(f64, String)>) {
+    let helped = wanted.iter().filter(|wanted| wanted.door.via().is_some());
+    let helped = helped.map(|wanted| wanted.app.clone()).collect::<Vec<_>>();
+    for line in statistics(report, Some(&helped)) {
         say(line);
     }
-    if let Some((seconds, reason)) = waited {
+    if let Some((seconds, reason)) = idle {
         say(format_args!("{} without writing: {reason}", number::seconds(seconds)));
     }
 }
 
 /// The counters of a capture that runs, as SIGUSR1 has tcpdump tell them.
 pub(super) fn at_once(report: &Report) -> String {
-    format!("pmdscope: {}", statistics(report).join(", "))
+    format!("pmdscope: {}", statistics(report, None).join(", "))
 }
 
 /// The same of files that are being read.
@@ -96,7 +99,8 @@ fn losses(progress: &Progress) -> Vec<String> {
     there.map(|(count, what)| format!("{} {what}", packets(*count))).collect()
 }
 
-fn statistics(report: &Report) -> Vec<String> {
+/// With the apps that are helped to hand out packets, there is advice.
+fn statistics(report: &Report, helped: Option<&[String]>) -> Vec<String> {
     let rings = &report.rings;
     let mut lines = vec![
         format!("{} captured", packets(report.captured)),
@@ -104,7 +108,7 @@ fn statistics(report: &Report) -> Vec<String> {
         format!(
             "{} dropped by full capture rings{}",
             packets(rings.dropped),
-            places(&report.dropped)
+            places(&report.dropped, helped)
         ),
     ];
     let window = REORDER_WINDOW.as_millis();
@@ -127,12 +131,17 @@ fn statistics(report: &Report) -> Vec<String> {
     lines
 }
 
-fn places(dropped: &[(String, u64)]) -> String {
-    let places = dropped.iter().map(|(name, count)| format!("{name} {count}"));
-    match places.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => none,
-        places => format!(" ({places}); --ring-size, -s or a filter can help"),
+fn places(dropped: &[(String, u64)], helped: Option<&[String]>) -> String {
+    if dropped.is_empty() {
+        return String::new();
     }
+    let places = dropped.iter().map(|(name, count)| format!("{name} {count}"));
+    let places = places.collect::<Vec<_>>().join(", ");
+    let names = dropped.iter().map(|(name, _)| name.as_str());
+    let advice = helped
+        .map(|helped| door::cure(names, helped, "--ring-size, -s or a filter can help"))
+        .map_or(String::new(), |cure| format!("; {cure}"));
+    format!(" ({places}){advice}")
 }
 
 #[cfg(test)]
@@ -145,7 +154,7 @@ mod tests {
     fn statistics_have_the_shape_of_tcpdump() {
         let report = Report { captured: 12, nb_rings: 1, ..Report::default() };
         assert_eq!(
-            statistics(&report),
+            statistics(&report, None),
             [
                 "12 packets captured",
                 "0 packets received by filter",
@@ -165,7 +174,7 @@ mod tests {
     #[test]
     fn files_are_counted() {
         let progress = Progress { files: 3, bytes: 5 << 20, missed: 2, ..Progress::default() };
-        let lines = statistics(&Report { nb_rings: 1, progress, ..Report::default() });
+        let lines = statistics(&Report { nb_rings: 1, progress, ..Report::default() }, None);
         let expected = [
             "2 packets not shown because the terminal or the decoder was too slow",
             "3 files, 5.0 MiB",
@@ -182,7 +191,10 @@ mod tests {
             unwritten: 3,
             ..Report::default()
         };
-        let lines = statistics(&report);
+        let lines = statistics(&report, Some(&[]));
+        assert!(lines[2].ends_with("; --ring-size, -s or a filter can help"), "{}", lines[2]);
+        let helped = statistics(&report, Some(&["rte".to_owned()]));
+        assert!(helped[2].contains("; for pdump") && !helped[2].contains("-s or a filter"));
         assert_eq!(lines[1], "20 packets received by filter");
         assert!(lines[2].starts_with("3 packets dropped by full capture rings (rte:0 1, rte:1 2)"));
         assert_eq!(lines[3], "2 packets left out by sampling");

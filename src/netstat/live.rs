@@ -28,6 +28,8 @@ struct Shared {
     told: Mutex<Told>,
     /// The capture has ended.
     over: AtomicBool,
+    /// Apps whose packets come by a helper.
+    helped: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +92,9 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     gauge.as_mut().map(Gauge::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
     let (table, latest) = Table::new(args.table(export));
-    let shared = Shared::default();
+    let helped = taps.sources.iter().filter(|source| source.via.is_some());
+    let helped = helped.map(|source| source.app.clone()).collect();
+    let shared = Shared { helped, ..Shared::default() };
     let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status);
     let settings = Settings {
         snaplen: taps::SNAPLEN,

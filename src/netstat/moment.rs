@@ -11,6 +11,7 @@ use pmdscope_tui::conversation::{self, Speed};
 use serde::Serialize;
 
 use super::words::some;
+use crate::tap::door;
 
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct Moment {
     pub(super) losses: Losses,
     /// Apps that have ended.
     pub(super) ended: Vec<String>,
+    /// Apps whose packets come by a helper.
+    pub(super) helped: Vec<String>,
     /// Counters of the apps, and those of a while before.
     pub(super) counters: Option<Counters>,
     /// Ports that packets come from; `None` is all.
@@ -136,6 +139,15 @@ impl Moment {
         self.losses.rings_full.max(self.counted().lost)
     }
 
+    /// What helps against losses; nothing does against those of files.
+    fn cure(&self) -> String {
+        if self.losses.passed_filter.is_none() {
+            return String::new();
+        }
+        let places = self.losses.by_interface.keys().map(String::as_str);
+        format!("; {}", door::cure(places, &self.helped, "a filter or --sample can help"))
+    }
+
     /// What people must know of the counts: sampling and losses.
     pub(super) fn caveats(&self) -> Vec<String> {
         let snapshot = self.counted();
@@ -153,8 +165,9 @@ impl Moment {
             let places = places.collect::<Vec<_>>().join(", ");
             let places = if places.is_empty() { places } else { format!(" ({places})") };
             notes.push(format!(
-                "lost: {} did not get here{places} and are in no count; a filter or --sample can help",
-                some(self.lost(), "packet")
+                "lost: {} did not get here{places} and are in no count{}",
+                some(self.lost(), "packet"),
+                self.cure()
             ));
         }
         if self.losses.untimed > 0 {

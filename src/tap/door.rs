@@ -36,6 +36,33 @@ impl Way {
     }
 }
 
+/// What can be done about packets that were dropped at these `places`, as `APP:PORT`. `own` is that for
+/// apps that hand them out themselves; the others are `helped` to. Without places, any may be meant.
+pub(crate) fn cure<'a>(
+    mut places: impl Iterator<Item = &'a str> + Clone,
+    helped: &[String],
+    own: &str,
+) -> String {
+    let is_of = |place: &str, app: &String| {
+        place.strip_prefix(app.as_str()).is_some_and(|port| port.starts_with(':'))
+    };
+    let is_helped = |place: &str| helped.iter().any(|app| is_of(place, app));
+    let known = places.clone().next().is_some();
+    let by_helper = if known { places.clone().any(is_helped) } else { !helped.is_empty() };
+    let by_itself = if known { !places.all(is_helped) } else { helped.is_empty() };
+    let mut cures = Vec::new();
+    if by_itself {
+        cures.push(own);
+    }
+    if by_helper {
+        cures.push(
+            "for pdump an app copies every packet before filter and sampling: fewer queues, one \
+             direction (-Q) or libpmdscope can help",
+        );
+    }
+    cures.join("; ")
+}
+
 /// Whether packets can be had from an app, and how; nothing is touched to find out.
 ///
 /// # Errors
@@ -137,6 +164,16 @@ mod tests {
             dpdk_version: None,
             state: AppState::Live,
         }
+    }
+
+    #[test]
+    fn what_helps_against_losses_is_told_for_the_apps_that_have_them() {
+        let cure = |places: &[&str]| cure(places.iter().copied(), &["fwd".to_owned()], "filter");
+        assert_eq!(cure(&["fwd2:0", "rte:1"]), "filter");
+        for places in [&["fwd:0"][..], &[]] {
+            assert!(cure(places).starts_with("for pdump an app copies every packet"));
+        }
+        assert!(cure(&["fwd:0", "rte:1"]).starts_with("filter; for pdump"));
     }
 
     #[test]

@@ -30,6 +30,15 @@ fn estimates_and_losses_are_told() {
 }
 
 #[test]
+fn losses_of_pdump_have_a_cure_of_their_own() {
+    let told = |moment: &Moment| moment.caveats().join("\n");
+    assert!(told(&sampled()).contains("a filter or --sample can help"));
+    let told = told(&Moment { helped: vec!["fwd".to_owned()], ..sampled() });
+    assert!(told.contains("fewer queues, one direction (-Q)"), "{told}");
+    assert!(!told.contains("--sample can help"), "{told}");
+}
+
+#[test]
 fn what_is_left_out_is_counted() {
     assert_snapshot!(report("-N 2 -4", &exact()));
 }

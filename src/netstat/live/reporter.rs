@@ -128,6 +128,7 @@ impl<'a> Reporter<'a> {
             recent: self.args.continuous,
             losses: self.shared.with(|told| told.losses.clone()),
             ended: self.shared.with(|told| told.ended.iter().cloned().collect()),
+            helped: self.shared.helped.clone(),
             counters: self.gauge.as_mut().map(|gauge| gauge.read(rolls)).transpose()?,
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
