@@ -4,6 +4,7 @@
 //! second gives out a [`Snapshot`], which is all that views, reports and exporters show.
 
 mod dissect;
+mod draft;
 mod entry;
 mod index;
 pub mod ipfix;

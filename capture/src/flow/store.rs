@@ -157,8 +157,8 @@ impl Store {
         self.free.push(at as u32);
     }
 
-    /// Numbers of the entries in use.
-    pub(super) fn live(&self) -> impl Iterator<Item = usize> {
-        self.entries.iter().enumerate().filter(|(_, entry)| entry.live).map(|(at, _)| at)
+    /// Number of entries in use.
+    pub(super) fn live_count(&self) -> usize {
+        self.entries.len() - self.free.len()
     }
 }

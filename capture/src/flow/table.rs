@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::dissect::{Net, dissect};
+use super::draft::Draft;
 use super::entry::{Entry, Seen, Side, Spot, Told};
 use super::key::Key;
 use super::ports::Ports;
@@ -91,8 +92,19 @@ impl Latest {
 const SECOND: u64 = 1_000_000_000;
 /// A look costs this many packets at most, per conversation: of a file, a packet may be a second.
 const SHARE: usize = 8;
+/// Conversations that are copied for a snapshot at once, with each flush, and with each batch of packets:
+/// a few milliseconds at most, and a million within about a second, whether many packets come or few.
+const COPIED: Copied = Copied { at_once: CAPACITY, by_flush: 16_384, by_batch: BATCH };
 /// Packets that may still come when TCP is over, nanoseconds.
 const LINGER: u64 = SECOND;
+
+/// Most conversations to copy.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    at_once: usize,
+    by_flush: usize,
+    by_batch: usize,
+}
 
 /// The table, as a target of captures and files.
 #[derive(Debug)]
@@ -121,7 +133,10 @@ pub struct Table {
     /// Begin of the interval of the next snapshot, and of the one behind it.
     marks_ns: Option<[u64; 2]>,
     latest: Latest,
-    /// Packets that the newest snapshot knows of.
+    /// A snapshot that is being made.
+    draft: Option<Draft>,
+    copied: Copied,
+    /// Packets that the newest snapshot knows of, if only one that is being made.
     published: Option<u64>,
     /// The snapshot before the newest, for its memory.
     spare: Option<Arc<Snapshot>>,
@@ -158,6 +173,8 @@ impl Table {
             unswept: 0,
             marks_ns: None,
             latest: latest.clone(),
+            draft: None,
+            copied: COPIED,
             published: None,
             spare: None,
         };
@@ -178,19 +195,39 @@ impl Table {
             self.count_flow(&seen);
         }
         self.batch = batch;
+        self.draw(self.copied.by_batch);
     }
 
     #[inline]
     fn count_flow(&mut self, seen: &Seen) {
         let at = match self.store.find(&seen.key, seen.hash) {
-            Some(at) if !self.has_ended(at, seen) => at,
-            _ if self.make_room(seen) => self.store.add(Entry::new(seen), seen.hash, seen.ns),
+            Some(at) if !self.has_ended(at, seen) => {
+                self.keep(at);
+                at
+            }
+            _ if self.make_room(seen) => self.add(seen),
             _ => return self.turn_away(seen),
         };
         if self.listener.is_some() && self.store.entries[at].told {
             self.store.told[at].first_ns = seen.ns;
         }
         self.store.entries[at].count(&mut self.store.sides[at], seen);
+    }
+
+    fn add(&mut self, seen: &Seen) -> usize {
+        let at = self.store.add(Entry::new(seen), seen.hash, seen.ns);
+        if let Some(draft) = &mut self.draft {
+            draft.pass_over(at);
+        }
+        at
+    }
+
+    /// Has a conversation that is about to change copied, where a snapshot is being made.
+    #[inline]
+    fn keep(&mut self, at: usize) {
+        if let Some(draft) = &mut self.draft {
+            draft.copy(&mut self.store, at);
+        }
     }
 
     /// A packet that begins another conversation of the same key. The earlier one is kept if it is over,
@@ -220,6 +257,7 @@ impl Table {
                 self.tell(weakest, Reason::Resources);
                 let (entry, side) = (&self.store.entries[weakest], &self.store.sides[weakest]);
                 self.other.evict(entry.total(), side.variance);
+                self.keep(weakest);
                 self.store.remove(weakest);
                 true
             }
@@ -242,6 +280,7 @@ impl Table {
         let over = self.store.entries[at].is_over();
         self.tell(at, if over { Reason::End } else { Reason::Idle });
         self.other.expire(self.store.entries[at].total(), self.store.sides[at].variance);
+        self.keep(at);
         self.store.remove(at);
     }
 
@@ -288,24 +327,16 @@ impl Table {
         }
     }
 
-    /// Puts out a snapshot if someone may ask for it.
+    /// Begins a snapshot if someone may ask for it, and none is being made.
     fn publish(&mut self, roll: bool) {
-        if !self.latest.is_watched() {
+        if self.draft.is_some() || !self.latest.is_watched() {
             return;
         }
-        let first = roll && self.marks_ns.is_none();
-        let roll = roll && self.marks_ns.is_none_or(|[_, newer]| self.now_ns - newer >= SECOND / 2);
-        if roll {
-            let newer = self.marks_ns.map_or(self.now_ns, |[_, newer]| newer);
-            self.marks_ns = Some([newer, self.now_ns]);
-            // Nothing is recent in the first.
-            (0..if first { 2 } else { 1 }).for_each(|_| self.mark());
-        }
+        let marks = if roll { self.roll() } else { 0 };
+        (0..marks).for_each(|_| self.queues.mark());
         let spare = self.spare.take().and_then(Arc::into_inner);
         let mut flows = spare.map(|snapshot| snapshot.flows).unwrap_or_default();
         flows.clear();
-        let Store { entries, sides, .. } = &self.store;
-        flows.extend(self.store.live().map(|at| entries[at].flow(&sides[at])));
         let older_ns = self.marks_ns.map_or(self.now_ns, |[older, _]| older);
         let snapshot = Snapshot {
             apps: self.ports.apps().to_vec(),
@@ -324,15 +355,29 @@ impl Table {
             capacity: self.store.capacity(),
         };
         self.published = Some(self.looked_at);
-        self.spare = Some(self.latest.set(snapshot));
+        self.draft = Some(Draft::new(snapshot, marks, &self.store));
+        self.draw(self.copied.at_once);
     }
 
-    fn mark(&mut self) {
-        let Store { entries, sides, .. } = &mut self.store;
-        for (entry, side) in entries.iter().zip(sides) {
-            side.mark(entry);
+    /// Begins another interval if it is time. How many to begin: nothing is recent in the first snapshot.
+    fn roll(&mut self) -> usize {
+        let (marks, newer) = match self.marks_ns {
+            None => (2, self.now_ns),
+            Some([_, newer]) if self.now_ns - newer >= SECOND / 2 => (1, newer),
+            Some(_) => return 0,
+        };
+        self.marks_ns = Some([newer, self.now_ns]);
+        marks
+    }
+
+    /// Goes on with a snapshot that is being made, and puts it out when it is done.
+    #[inline]
+    fn draw(&mut self, most: usize) {
+        let Some(draft) = &mut self.draft else { return };
+        if draft.go_on(&mut self.store, most) {
+            let draft = self.draft.take();
+            self.spare = draft.map(|draft| self.latest.set(draft.snapshot));
         }
-        self.queues.mark();
     }
 }
 
@@ -421,6 +466,7 @@ impl Target for Table {
     }
 
     fn flush(&mut self) -> Result<(), TargetError> {
+        self.draw(self.copied.by_flush);
         Ok(())
     }
 
@@ -444,8 +490,10 @@ impl Target for Table {
         if let Some(listener) = &mut self.listener {
             listener.finish();
         }
+        self.draw(usize::MAX);
         if self.published != Some(self.looked_at) {
             self.publish(false);
+            self.draw(usize::MAX);
         }
         Ok(())
     }

@@ -185,9 +185,11 @@ proptest! {
         steps in prop::collection::vec(step(), 0..300),
         capacity in 1_usize..40,
         idle in prop::option::of(1_u64..5),
+        at_once in prop::sample::select(vec![usize::MAX, 0, 5]),
     ) {
         let idle = idle.map(Duration::from_secs);
         let (mut table, latest) = table(Settings { capacity, idle, ..Settings::default() });
+        table.copied = Copied { at_once, by_flush: 3, by_batch: 1 };
         let (mut ns, mut sum, mut variance) = (0, Counts::default(), 0);
         let mut protocols = HashMap::<u8, u64>::new();
         for (number, step) in steps.iter().enumerate() {
@@ -203,7 +205,12 @@ proptest! {
             }
             if step.pause > 1 {
                 table.counters(&[]);
-                prop_assert_eq!(listed(&latest.get()).0, sum);
+                let snapshot = latest.get();
+                prop_assert_eq!(listed(&snapshot).0, snapshot.total);
+                prop_assert!(at_once < usize::MAX || snapshot.total == sum);
+            }
+            if step.kind == 19 {
+                table.flush().unwrap();
             }
         }
         table.finish().unwrap();
@@ -438,6 +445,36 @@ fn counting_begins_with_the_earliest_packet() {
         assert_eq!((snapshot.begin_ns, snapshot.now_ns), bounds);
         assert_eq!((snapshot.flows[0].first_ns, snapshot.flows[0].last_ns), bounds);
     }
+}
+
+#[test]
+fn a_snapshot_in_parts_is_of_the_moment_it_began() {
+    let (mut table, latest) = table(Settings::default());
+    let from = |number: u16| udp((9, number), (1, 53), 30);
+    let send = |table: &mut Table, numbers: std::ops::Range<u16>, ns| {
+        numbers.for_each(|number| put(table, &from(number), ns));
+    };
+    send(&mut table, 0..100, 0);
+    tick(&mut table, 0);
+    table.copied = Copied { at_once: 40, by_flush: 20, by_batch: 1 };
+    send(&mut table, 0..100, SECOND);
+    tick(&mut table, 1);
+    // 64 of them and 16 new ones are counted in five batches, some before they were copied.
+    send(&mut table, 30..94, SECOND);
+    send(&mut table, 200..216, SECOND);
+    (0..2).for_each(|_| table.flush().unwrap());
+    assert_eq!(latest.get().total.packets, 100);
+    table.flush().unwrap();
+    let snapshot = latest.get();
+    assert_eq!((snapshot.flows.len(), snapshot.total.packets), (100, 200));
+    let counts = |flow: &Flow| (flow.total().packets, flow.recent_rx.packets);
+    assert!(snapshot.flows.iter().all(|flow| counts(flow) == (2, 1)));
+    tick(&mut table, 2);
+    (0..5).for_each(|_| table.flush().unwrap());
+    let snapshot = latest.get();
+    assert_eq!((snapshot.flows.len(), snapshot.total.packets), (116, 280));
+    let recent = snapshot.flows.iter().map(|flow| flow.recent_rx.packets);
+    assert_eq!(recent.sum::<u64>(), 80);
 }
 
 #[test]
