@@ -3,7 +3,8 @@
 //!
 //! Frames of 64 bytes of so many conversations, in an order without a pattern, as a capture brings
 //! them; CPU time of the thread. Beside it what is left without the table, the same by `etherparse`, and
-//! how long a snapshot of a full table holds the capture up.
+//! how long a snapshot of a full table holds the capture up, and how much memory 10 million conversations
+//! take; `-- --snapshots` and `-- --flood` measure those alone.
 
 // Sizes are small, and bytes are cut from numbers.
 #![allow(clippy::cast_possible_truncation)]
@@ -18,6 +19,7 @@ use pmdscope_capture::target::{Discard, Target, TargetError};
 use rustix::time::ClockId;
 
 const PACKETS: u64 = 4_000_000;
+const BEGIN: u64 = 1_780_000_000_000_000_000;
 const RUNS: usize = 5;
 /// As many as a ring read brings at once, so that reading them does not count.
 const BURST: usize = 1024;
@@ -32,6 +34,14 @@ fn main() -> Result<(), TargetError> {
     if let Some(flows) = only.and_then(|flows| flows.parse().ok()) {
         let (mut table, _latest) = table(CAPACITY);
         return show("profiled", || Ok(feed(&mut table, flows)?.0));
+    }
+    if std::env::args().any(|arg| arg == "--snapshots") {
+        return [CAPACITY, 1 << 20].into_iter().try_for_each(snapshots);
+    }
+    // First, as the most memory is that of the process.
+    flood()?;
+    if std::env::args().any(|arg| arg == "--flood") {
+        return Ok(());
     }
     println!("ns/packet, million packets/s; median of {RUNS} (least, most)");
     show("no table", || Ok(feed(&mut Discard::default(), 1024)?.0))?;
@@ -64,7 +74,42 @@ fn show(label: &str, mut run: impl FnMut() -> Result<f64, TargetError>) -> Resul
     Ok(())
 }
 
-/// Milliseconds that a snapshot of a full table takes, while one is being looked at.
+/// Memory that forged conversations take, each of one packet, with a snapshot after every million.
+fn flood() -> Result<(), TargetError> {
+    let (mut table, latest) = table(CAPACITY);
+    begin(&mut table)?;
+    let mut frame = frame();
+    for million in 1..=10_u64 {
+        for number in (million - 1) * 1_000_000..million * 1_000_000 {
+            // Multiples of an odd number are all different.
+            name(&mut frame, number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff);
+            let ns = BEGIN + number * 1000;
+            table.packet(&Packet { ns, ..packet(&frame) })?;
+        }
+        let held = latest.get();
+        table.counters(&[]);
+        drop(held);
+        // Two snapshots are there from the third on.
+        if [1, 3, 10].contains(&million) {
+            println!("{million:2} million conversations: at most {} KiB resident", most_resident());
+        }
+    }
+    let snapshot = latest.get();
+    let kept = snapshot.flows.len() as u64;
+    println!("kept {kept}, gave way {}", snapshot.other.evictions);
+    assert_eq!(kept + snapshot.other.evictions, 10_000_000);
+    Ok(())
+}
+
+/// `VmHWM` of this process.
+fn most_resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    most.map_or("unknown", |most| most.trim().trim_end_matches(" kB")).to_owned()
+}
+
+/// Milliseconds that a snapshot of a full table holds packets up, in the longest of its parts, while
+/// the one before is being looked at; and those of all its parts.
 fn snapshots(capacity: usize) -> Result<(), TargetError> {
     let (mut table, latest) = table(capacity);
     let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
@@ -75,14 +120,25 @@ fn snapshots(capacity: usize) -> Result<(), TargetError> {
             table.packet(&packet)?;
             let begin = cpu();
             table.counters(&[]);
-            let time = cpu() - begin;
+            let mut all = cpu() - begin;
+            let mut longest = all;
+            while latest.get().now_ns < packet.ns {
+                let begin = cpu();
+                table.flush()?;
+                let part = cpu() - begin;
+                (all, longest) = (all + part, longest.max(part));
+            }
             drop(held);
-            Ok(time / 1e6)
+            Ok((longest / 1e6, all / 1e6))
         })
         .collect::<Result<Vec<_>, TargetError>>()?;
-    times.sort_by(f64::total_cmp);
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
     let flows = latest.get().flows.len();
-    println!("snapshot of {flows} flows: {:.1} ms (at most {:.1})", times[5], times[9]);
+    let (median, most) = (times[5], times[9]);
+    println!(
+        "snapshot of {flows} flows: {:.1} ms at once (at most {:.1}), {:.1} in all",
+        median.0, most.0, median.1
+    );
     Ok(())
 }
 
@@ -129,7 +185,7 @@ impl Target for Etherparse {
 fn packet(data: &[u8]) -> Packet<'_> {
     Packet {
         interface: 0,
-        ns: 1_780_000_000_000_000_000,
+        ns: BEGIN,
         data,
         len: 64,
         dir: DIR_RX,
@@ -142,8 +198,7 @@ fn packet(data: &[u8]) -> Packet<'_> {
     }
 }
 
-/// Nanoseconds per packet, and the time of the last.
-fn feed(target: &mut dyn Target, flows: u64) -> Result<(f64, u64), TargetError> {
+fn begin(target: &mut dyn Target) -> Result<(), TargetError> {
     target.section(&Origin::default())?;
     target.interface(&Interface {
         name: "bench:0".to_owned(),
@@ -152,15 +207,25 @@ fn feed(target: &mut dyn Target, flows: u64) -> Result<(f64, u64), TargetError> 
         comment: String::new(),
         snaplen: 128,
         linktype: ETHERNET,
-    })?;
+    })
+}
+
+/// Gives a frame a source of its own, of 48 bits.
+fn name(frame: &mut [u8; 60], flow: u64) {
+    frame[26..30].copy_from_slice(&(flow as u32).to_be_bytes());
+    frame[34..36].copy_from_slice(&((flow >> 32) as u16).to_be_bytes());
+}
+
+/// Nanoseconds per packet, and the time of the last.
+fn feed(target: &mut dyn Target, flows: u64) -> Result<(f64, u64), TargetError> {
+    begin(target)?;
     let mut frames = vec![frame(); BURST];
-    let (mut time, mut ns, mut state) = (0.0, 1_780_000_000_000_000_000, 1_u64);
+    let (mut time, mut ns, mut state) = (0.0, BEGIN, 1_u64);
     for _ in 0..PACKETS / BURST as u64 {
         for frame in &mut frames {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let flow = if flows == u64::MAX { state >> 16 } else { (state >> 32) % flows };
-            frame[26..30].copy_from_slice(&(flow as u32).to_be_bytes());
-            frame[34..36].copy_from_slice(&((flow >> 32) as u16).to_be_bytes());
+            name(frame, flow);
         }
         let begin = cpu();
         for frame in &frames {
