@@ -21,6 +21,7 @@
 #include "tee.h"
 #include "tee_capture.h"
 #include "tee_leak.h"
+#include "tee_server.h"
 #include "tee_session.h"
 #include "tee_socket.h"
 
@@ -33,19 +34,6 @@
 /* How long pmdscope_tee_stop() waits for lcores to leave captures. */
 #define STOP_MS 100
 
-/*
- * A connection. Slots are static, so that an event which epoll_wait() reported before its
- * connection was closed finds a valid slot.
- */
-struct conn {
-	int fd; /* -1 when free. */
-	pid_t pid;
-	uint64_t since_ms;
-	unsigned int nb_changes;	      /* Since the last tick. */
-	struct pmdscope_tee_capture *capture; /* NULL until a request was accepted. */
-	bool armed;
-};
-
 static struct {
 	int listen_fd;
 	int epfd;
@@ -53,7 +41,7 @@ static struct {
 	unsigned int max_sessions;
 	uint64_t max_bytes;
 	uint64_t last_id;
-	struct conn conns[CONNS_MAX];
+	struct pmdscope_tee_conn conns[CONNS_MAX];
 } server = { .listen_fd = -1 };
 
 /* Parsed into here rather than onto the control thread's stack. */
@@ -75,6 +63,12 @@ pmdscope_tee_nb_sessions(void)
 	return count_sessions(true);
 }
 
+const struct pmdscope_tee_conn *
+pmdscope_tee_conn(unsigned int i)
+{
+	return i < CONNS_MAX ? &server.conns[i] : NULL;
+}
+
 /* Close, having read what is there: otherwise the peer finds a reset in place of our message. */
 static void
 hang_up(int fd)
@@ -87,7 +81,7 @@ hang_up(int fd)
 }
 
 static void
-conn_close(struct conn *conn)
+conn_close(struct pmdscope_tee_conn *conn)
 {
 	/* Closing alone would not do if a forked child still had the descriptor. */
 	epoll_ctl(server.epfd, EPOLL_CTL_DEL, conn->fd, NULL);
@@ -102,7 +96,7 @@ conn_close(struct conn *conn)
 }
 
 static void
-conn_refuse(struct conn *conn, int error, const char *why)
+conn_refuse(struct pmdscope_tee_conn *conn, int error, const char *why)
 {
 	pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)-error, why);
 	conn_close(conn);
@@ -110,7 +104,7 @@ conn_refuse(struct conn *conn, int error, const char *why)
 
 /* Disarm, and tell the consumer why. Its descriptors stay readable until it closes. */
 static void
-session_end(struct conn *conn, int error, const char *why)
+session_end(struct pmdscope_tee_conn *conn, int error, const char *why)
 {
 	if (!conn->armed)
 		return;
@@ -123,7 +117,7 @@ session_end(struct conn *conn, int error, const char *why)
 
 /* Hand over the rings that have not been sent yet; what the socket has no room for waits. */
 static void
-send_rings(struct conn *conn)
+send_rings(struct pmdscope_tee_conn *conn)
 {
 	struct pmdscope_tee_ring *ring;
 	unsigned int lcore;
@@ -140,7 +134,7 @@ send_rings(struct conn *conn)
 static int
 make_room(char *why, size_t size)
 {
-	struct conn *conn, *oldest = NULL;
+	struct pmdscope_tee_conn *conn, *oldest = NULL;
 	unsigned int i;
 
 	if (pmdscope_tee_retired_bytes() >= server.max_sessions * server.max_bytes) {
@@ -166,7 +160,7 @@ make_room(char *why, size_t size)
 }
 
 static int
-session_open(struct conn *conn, const void *buf, size_t len, char *text, size_t size)
+session_open(struct pmdscope_tee_conn *conn, const void *buf, size_t len, char *text, size_t size)
 {
 	int ret;
 
@@ -185,7 +179,7 @@ session_open(struct conn *conn, const void *buf, size_t len, char *text, size_t 
 }
 
 static void
-handle_request(struct conn *conn, const void *buf, size_t len)
+handle_request(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
 {
 	char text[PMDSCOPE_TEE_TEXT] = "";
 	int ret;
@@ -208,7 +202,7 @@ handle_request(struct conn *conn, const void *buf, size_t len)
 
 /* All that a consumer may say after its request is how to sample. */
 static void
-handle_change(struct conn *conn, const void *buf, size_t len)
+handle_change(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
 {
 	uint32_t sample;
 
@@ -223,7 +217,7 @@ handle_change(struct conn *conn, const void *buf, size_t len)
 }
 
 static void
-conn_readable(struct conn *conn)
+conn_readable(struct pmdscope_tee_conn *conn)
 {
 	/* One byte more than is valid, so that a longer request is seen to be too long. */
 	static uint8_t buf[PMDSCOPE_TEE_REQUEST_MAX + 1];
@@ -240,11 +234,11 @@ conn_readable(struct conn *conn)
 	}
 }
 
-static struct conn *
+static struct pmdscope_tee_conn *
 free_conn(void)
 {
 	unsigned int i, pending = 0;
-	struct conn *found = NULL;
+	struct pmdscope_tee_conn *found = NULL;
 
 	for (i = 0; i < CONNS_MAX; i++) {
 		if (server.conns[i].fd < 0)
@@ -259,7 +253,7 @@ static void
 conn_open(int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
-	struct conn *conn = free_conn();
+	struct pmdscope_tee_conn *conn = free_conn();
 	pid_t pid;
 
 	if (!pmdscope_tee_socket_allows(fd, &pid)) {
@@ -269,7 +263,9 @@ conn_open(int fd)
 		pmdscope_tee_send(fd, PMDSCOPE_TEE_REFUSE, EBUSY, "too many connections wait");
 	} else {
 		event.data.ptr = conn;
-		*conn = (struct conn){ .fd = fd, .pid = pid, .since_ms = pmdscope_tee_now_ms() };
+		*conn = (struct pmdscope_tee_conn){
+			.fd = fd, .pid = pid, .since_ms = pmdscope_tee_now_ms()
+		};
 		if (epoll_ctl(server.epfd, EPOLL_CTL_ADD, fd, &event) == 0)
 			return;
 		conn->fd = -1;
@@ -313,7 +309,7 @@ accept_some(void)
 void
 pmdscope_tee_event(void *ptr, uint32_t events)
 {
-	struct conn *conn = ptr;
+	struct pmdscope_tee_conn *conn = ptr;
 
 	if (server.listen_fd < 0)
 		return;
@@ -327,7 +323,7 @@ pmdscope_tee_event(void *ptr, uint32_t events)
 }
 
 static void
-tick_session(struct conn *conn, uint64_t now)
+tick_session(struct pmdscope_tee_conn *conn, uint64_t now)
 {
 	char why[PMDSCOPE_TEE_TEXT];
 	const int error = pmdscope_tee_session_tick(conn->capture, now, why, sizeof(why));
@@ -345,7 +341,7 @@ void
 pmdscope_tee_tick(void)
 {
 	const uint64_t now = pmdscope_tee_now_ms();
-	struct conn *conn;
+	struct pmdscope_tee_conn *conn;
 	unsigned int i;
 
 	pmdscope_tee_reclaim();
@@ -381,7 +377,7 @@ pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd)
 		return ret;
 	}
 	for (i = 0; i < CONNS_MAX; i++)
-		server.conns[i] = (struct conn){ .fd = -1 };
+		server.conns[i] = (struct pmdscope_tee_conn){ .fd = -1 };
 	server.listen_fd = fd;
 	server.epfd = epfd;
 	server.paused = false;
@@ -414,104 +410,3 @@ pmdscope_tee_stop(void)
 		PMDSCOPE_LOG(WARNING, "%" PRIu64 " bytes of captures stay with a stuck lcore",
 				pmdscope_tee_retired_bytes());
 }
-
-/* The i-th row of /pmdscope/tee; NULL and, in *end, their number when there are fewer. */
-static const struct conn *
-find_row(unsigned int i, unsigned int *lcore, unsigned int *end)
-{
-	const struct conn *conn;
-	unsigned int row = 0, l;
-
-	for (conn = server.conns; conn < server.conns + CONNS_MAX; conn++) {
-		for (l = 0; conn->capture != NULL && l < RTE_MAX_LCORE; l++) {
-			if (!conn->capture->watch[l].listed)
-				continue;
-			if (row == i) {
-				*lcore = l;
-				return conn;
-			}
-			row++;
-		}
-	}
-	*end = row;
-	return NULL;
-}
-
-static unsigned int
-table_count(void)
-{
-	unsigned int lcore, end = 0;
-
-	find_row(UINT32_MAX, &lcore, &end);
-	return end;
-}
-
-enum {
-	SESSION,
-	PID,
-	ARMED,
-	LCORE,
-	RING_BYTES,
-	USED_BYTES,
-	RECORDS,
-	DROPPED,
-	FILTERED,
-	SAMPLED_OUT,
-};
-
-static const struct pmdscope_column columns[] = {
-	[SESSION] = { "session", PMDSCOPE_COLUMN_U64, 1 },
-	[PID] = { "pid", PMDSCOPE_COLUMN_U64, 1 },
-	[ARMED] = { "armed", PMDSCOPE_COLUMN_U64, 1 },
-	[LCORE] = { "lcore", PMDSCOPE_COLUMN_U64, 1 },
-	[RING_BYTES] = { "ring_bytes", PMDSCOPE_COLUMN_U64, 1 },
-	[USED_BYTES] = { "used_bytes", PMDSCOPE_COLUMN_U64, 1 },
-	[RECORDS] = { "records", PMDSCOPE_COLUMN_U64, 1 },
-	[DROPPED] = { "dropped", PMDSCOPE_COLUMN_U64, 1 },
-	[FILTERED] = { "filtered", PMDSCOPE_COLUMN_U64, 1 },
-	[SAMPLED_OUT] = { "sampled_out", PMDSCOPE_COLUMN_U64, 1 },
-};
-
-/* What the consumer has not read, as far as its tail can be believed. */
-static uint64_t
-used_bytes(const struct pmdscope_tee_producer *p)
-{
-	const uint64_t head = __atomic_load_n(&p->head, __ATOMIC_RELAXED);
-	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
-
-	return RTE_MIN(head - RTE_MIN(tail, head), p->ring->size);
-}
-
-static void
-table_fill(unsigned int i, struct pmdscope_row *row)
-{
-	const struct pmdscope_tee_producer *p;
-	unsigned int lcore = 0, end;
-	const struct conn *conn = find_row(i, &lcore, &end);
-
-	if (conn == NULL)
-		return;
-	p = &conn->capture->producers[lcore];
-	pmdscope_row_u64(row, SESSION, 0, conn->capture->id);
-	pmdscope_row_u64(row, PID, 0, (uint64_t)conn->pid);
-	pmdscope_row_u64(row, ARMED, 0, conn->armed);
-	pmdscope_row_u64(row, LCORE, 0,
-			conn->capture->spec.leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore);
-	if (p->ring != NULL) {
-		pmdscope_row_u64(row, RING_BYTES, 0, p->ring->size);
-		pmdscope_row_u64(row, USED_BYTES, 0, used_bytes(p));
-	}
-	pmdscope_row_u64(row, RECORDS, 0, __atomic_load_n(&p->records, __ATOMIC_RELAXED));
-	pmdscope_row_u64(row, DROPPED, 0, __atomic_load_n(&p->dropped, __ATOMIC_RELAXED));
-	pmdscope_row_u64(row, FILTERED, 0, __atomic_load_n(&p->filtered, __ATOMIC_RELAXED));
-	pmdscope_row_u64(row, SAMPLED_OUT, 0, __atomic_load_n(&p->sampled_out, __ATOMIC_RELAXED));
-}
-
-const struct pmdscope_table pmdscope_tee_table = {
-	.name = "tee",
-	.help = "Captures, one row per session and lcore. Parameters: offset",
-	.columns = columns,
-	.nb_columns = RTE_DIM(columns),
-	.count = table_count,
-	.fill = table_fill,
-};
