@@ -19,6 +19,7 @@ mod recording;
 mod stock;
 mod support;
 mod telemetry;
+mod top;
 mod traffic;
 mod truth;
 mod view;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         pdump_kill::trials(),
         netstat::trials(),
         ipfix::trials(),
+        top::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,0 +1,125 @@
+//! Conversations of a real app in `pmdscope top`, and what is left of the capture afterwards: nothing.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::oracle;
+use pmdscope_integration::pair::{Generator, Pair, PairOptions};
+use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::programs;
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::telemetry;
+use serde_json::Value;
+
+use crate::support::{LIMIT, Needs, column, number, pmdscope, trial};
+
+/// The tests; one needs script(1), which gives `top` a terminal.
+pub(crate) fn trials() -> Vec<Trial> {
+    let page = trial("the_flows_page_captures_while_it_is_shown", Needs::Apps, page);
+    let terminal = oracle::installed("script");
+    if !terminal {
+        eprintln!("SKIP the_flows_page_captures_while_it_is_shown: script is not installed");
+    }
+    let report = trial("reports_of_top_have_conversations", Needs::Apps, report);
+    vec![report, if terminal { page } else { page.with_ignored_flag(true) }]
+}
+
+/// Packets per second that no neighbour on the CPUs makes top lose.
+const RATE: u64 = 5_000;
+
+/// How far two rates may differ that do not cover the same time: somebody else may have the CPU meanwhile.
+const DEVIATION: f64 = 0.25;
+
+/// A pair that works.
+fn working(scratch: &Scratch) -> Result<(Pair, Generator)> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", &RATE.to_string()])?;
+    wait_until("packets to arrive", LIMIT, || {
+        let port = telemetry::ask(pair.app(), "/ethdev/stats,0")?;
+        Ok(number(&port, "ipackets")? > RATE)
+    })?;
+    Ok((pair, generator))
+}
+
+/// Sessions that the app has a ring for.
+fn sessions(app: &str) -> Result<usize> {
+    let tee = telemetry::ask(app, "/pmdscope/tee")?;
+    Ok(column(&tee, "session")?.len())
+}
+
+/// The generator's packets are in conversations, each way, and nothing else is.
+fn report(scratch: &Scratch) -> Result<()> {
+    let (pair, generator) = working(scratch)?;
+    let args = ["top", "-a", pair.app(), "--flows", "--once", "--json", "-n", "2"];
+    let printed = pmdscope(scratch, &args, &[0])?;
+    ensure!(sessions(pair.app())? == 0, "top has left a capture behind");
+    let summary = generator.stop()?;
+    let sent_pps = summary["rate_achieved"].as_f64().context("rate_achieved")?;
+    let documents = printed.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let [first, last] = &documents[..] else { anyhow::bail!("two reports: {printed}") };
+    ensure!(first["flows"][0]["capture"] == "armed", "{}", first["flows"]);
+    let [tap] = &last["flows"].as_array().context("flows")?[..] else {
+        anyhow::bail!("one app: {}", last["flows"])
+    };
+    ensure!(tap["app"] == pair.app() && tap["capture"] == "armed", "{tap}");
+    judge(&tap["counted"], sent_pps).with_context(|| format!("{tap}"))
+}
+
+fn judge(counted: &Value, sent_pps: f64) -> Result<()> {
+    let flows = counted["flows"].as_array().context("flows")?;
+    ensure!(!flows.is_empty() && number(counted, "lost")? == 0, "conversations, and none lost");
+    ensure!(flows.iter().all(|flow| flow["proto"] == 17), "the generator sends UDP");
+    let recent = |way: &str| sum(flows.iter().map(|flow| &flow[way]));
+    let way = |way: &str| sum(flows.iter().flat_map(|flow| SENDERS.map(|from| &flow[way][from])));
+    let [rx, tx] = [way("rx")?, way("tx")?];
+    ensure!(rx + tx == number(&counted["total"], "packets")?, "each packet is in one conversation");
+    for (way, recent) in [(rx, recent("recent_rx")?), (tx, recent("recent_tx")?)] {
+        ensure!(recent > 0 && recent < way, "{recent} of {way} in the last second");
+        let ns = number(counted, "now_ns")? - number(counted, "begin_ns")?;
+        let pps = way as f64 * 1e9 / ns as f64;
+        ensure!((pps / sent_pps - 1.0).abs() < DEVIATION, "{pps:.0}/s of {sent_pps:.0}/s");
+    }
+    Ok(())
+}
+
+const SENDERS: [&str; 2] = ["from_local", "from_remote"];
+
+fn sum<'a>(counts: impl Iterator<Item = &'a Value>) -> Result<u64> {
+    counts.map(|counts| number(counts, "packets")).sum()
+}
+
+/// Longest time from the key to the end of the capture.
+const PROMPT: Duration = Duration::from_secs(2);
+
+/// Nobody captures on the first page; the fifth does, until it is left by the end of top.
+fn page(scratch: &Scratch) -> Result<()> {
+    let (pair, generator) = working(scratch)?;
+    let mut command = Command::new("script");
+    let top = format!(
+        "stty rows 24 cols 100; exec '{}' top -a {}",
+        programs::pmdscope()?.display(),
+        pair.app()
+    );
+    command.args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"]);
+    let mut top = Process::spawn_with_console("top", &mut command, scratch.dir())?;
+    await_shown(&mut top, pair.app())?;
+    ensure!(sessions(pair.app())? == 0, "captured before anybody asked for it");
+    top.type_line("5")?;
+    wait_until("a capture", LIMIT, || Ok(sessions(pair.app())? > 0))?;
+    await_shown(&mut top, "198.18.")?;
+    top.type_line("q")?;
+    wait_until("the capture to end", PROMPT, || Ok(sessions(pair.app())? == 0))?;
+    top.finish(PROMPT)?;
+    generator.stop()?;
+    Ok(())
+}
+
+fn await_shown(top: &mut Process, text: &str) -> Result<()> {
+    wait_until(&format!("{text} on the screen"), LIMIT, || {
+        ensure!(top.exited()?.is_none(), "top has ended: {}", top.output());
+        Ok(top.output().contains(text))
+    })?;
+    Ok(())
+}
