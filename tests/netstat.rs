@@ -125,6 +125,8 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         ("-r in.pcap no such filter", 2, "no such filter"),
         ("--replay in.pcap -l", 2, "--replay goes with -i or --queues"),
         ("--sample never", 2, "auto"),
+        ("-i --sample 4", 2, "'--interfaces' cannot be used with '--sample"),
+        ("-r in.pcap -s -t", 2, "'--statistics' cannot be used with '--tcp'"),
         ("-r missing.pcap", 1, "missing.pcap"),
         ("-a nobody", 1, "nobody"),
     ] {

@@ -20,6 +20,8 @@ use crate::{Usage, duration};
 const WATCH: Duration = Duration::from_secs(2);
 /// Time between two reports of `-c`.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Share of a core where nothing else is said.
+const CPU_BUDGET: f64 = 0.25;
 /// Rows where nothing else is said.
 pub(super) const ROWS: usize = 50;
 /// Most conversations that may be asked for: some GiB of memory.
@@ -82,6 +84,12 @@ impl FromStr for Sampling {
     }
 }
 
+/// Options about rows, of which only conversations and listeners have many.
+const ROW_OPTIONS: [&str; 9] = ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp"];
+/// Options about packets, which counters of ports do not look at, nor for a time.
+const PACKET_OPTIONS: [&str; 8] =
+    ["seconds", "direction", "sample", "cpu_budget", "flows", "outer", "no_pdump", "force_pdump"];
+
 const EXAMPLES: &str = "\
 Examples:
   pmdscope netstat                        conversations of two seconds, most bytes first
@@ -127,7 +135,8 @@ pub(crate) struct Args {
     /// Take packets from this file instead of apps, or from standard input for -; repeat for several.
     /// pcap and pcapng, also in gzip or Zstandard
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
-          conflicts_with_all = ["app", "interfaces", "seconds", "continuous", "sample", "replay"])]
+          conflicts_with_all = ["app", "interfaces", "seconds", "continuous", "sample", "cpu_budget",
+                                "no_pdump", "force_pdump", "replay", "at"])]
     pub(super) read: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -137,20 +146,22 @@ pub(crate) struct Args {
     pub(super) at: AtArg,
 
     /// Counters of ports
-    #[arg(short, long = "interfaces", group = "view", help_heading = "Views")]
+    #[arg(short, long = "interfaces", group = "view", help_heading = "Views",
+          conflicts_with_all = ROW_OPTIONS, conflicts_with_all = PACKET_OPTIONS)]
     interface_counters: bool,
 
     /// Packets by protocol, and counters of ports
-    #[arg(short, long, group = "view", help_heading = "Views")]
+    #[arg(short, long, group = "view", help_heading = "Views", conflicts_with_all = ROW_OPTIONS)]
     statistics: bool,
 
     /// Packets by queue, and the conversations that make a queue hot. Of receive queues; with -Q out
     /// of transmit queues
-    #[arg(long, group = "view", help_heading = "Views")]
+    #[arg(long, group = "view", help_heading = "Views", conflicts_with_all = ROW_OPTIONS)]
     queues: bool,
 
     /// Local ports that receive: of TCP those that answer, of UDP and SCTP those that were sent to
-    #[arg(short, long, group = "view", help_heading = "Views")]
+    #[arg(short, long, group = "view", help_heading = "Views",
+          conflicts_with_all = ["sort", "reverse"])]
     listen: bool,
 
     /// Look for so long: 2s, 500ms, 1m; seconds without a unit [default: 2s]
@@ -199,21 +210,27 @@ pub(crate) struct Args {
     direction: Option<Direction>,
 
     /// Look at one packet in N; `auto` keeps to --cpu-budget, 1 is all
-    #[arg(long, value_name = "auto|N", default_value = "auto", help_heading = "Packets")]
+    #[arg(
+        long,
+        value_name = "auto|N",
+        default_value = "auto",
+        conflicts_with = "replay",
+        help_heading = "Packets"
+    )]
     pub(super) sample: Sampling,
 
-    /// Most of a core that counting may take
-    #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = share,
-          help_heading = "Packets")]
-    pub(super) cpu_budget: f64,
+    /// Most of a core that counting may take [default: 25%]
+    #[arg(long, value_name = "PERCENT", value_parser = share,
+          conflicts_with = "replay", help_heading = "Packets")]
+    cpu_budget: Option<f64>,
 
     /// Most conversations to keep; beyond, those with few packets give way and are counted as other
-    #[arg(long, value_name = "N", default_value_t = CAPACITY as u64,
+    #[arg(long, value_name = "N", default_value_t = CAPACITY as u64, conflicts_with = "replay",
           value_parser = clap::value_parser!(u64).range(64..=MOST_FLOWS), help_heading = "Packets")]
     flows: u64,
 
     /// Count tunnels (VXLAN, GENEVE, GRE), and not what is in them
-    #[arg(long, help_heading = "Packets")]
+    #[arg(long, conflicts_with = "replay", help_heading = "Packets")]
     pub(super) outer: bool,
 
     #[command(flatten, next_help_heading = "Packets")]
@@ -249,6 +266,14 @@ impl Args {
                 "a recording has no packets to choose from: leave out --on and the filter",
             ));
         }
+        if self.cpu_budget.is_some() && self.sample != Sampling::Auto {
+            return Err(Usage("--cpu-budget goes with --sample auto, which keeps to it"));
+        }
+        if self.replays() && self.attach.is_given() {
+            return Err(Usage(
+                "a recording needs nothing of apps: --no-pdump and --force-pdump go without --replay",
+            ));
+        }
         if self.ipfix.is_given() && (counters_only || self.replays()) {
             return Err(Usage(
                 "--ipfix exports conversations, and there are none without packets: leave out -i and \
@@ -256,6 +281,11 @@ impl Args {
             ));
         }
         Ok(())
+    }
+
+    /// Share of a core that counting may take.
+    pub(super) fn cpu_budget(&self) -> f64 {
+        self.cpu_budget.unwrap_or(CPU_BUDGET)
     }
 
     /// What to show.

@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
         ..Settings::default()
     };
     let pump = Pump::new(taps.sources, settings, Box::new(table));
-    let budget = (args.sample == Sampling::Auto).then(|| Budget::new(args.cpu_budget, control));
+    let budget = (args.sample == Sampling::Auto).then(|| Budget::new(args.cpu_budget(), control));
     let (report, reporter) = watch(pump, control, Watch { budget, shared: &shared }, reporter)?;
     shared.with(|told| told.losses = Losses::of(&report));
     reporter.close()?;

@@ -30,8 +30,8 @@ fn times_have_units_or_are_seconds() {
 fn sampling_and_budget() {
     assert_eq!(args("").sample, Sampling::Auto);
     assert_eq!(args("--sample 64").sample, Sampling::Fixed(NonZeroU32::new(64).unwrap()));
-    assert!((args("--cpu-budget 10%").cpu_budget - 0.1).abs() < 1e-9);
-    assert!((args("--cpu-budget 50").cpu_budget - 0.5).abs() < 1e-9);
+    assert!((args("--cpu-budget 10%").cpu_budget() - 0.1).abs() < 1e-9);
+    assert!((args("--cpu-budget 50").cpu_budget() - 0.5).abs() < 1e-9);
     let table = args("--flows 1000 --outer").table(None);
     assert_eq!((table.capacity, table.inner, table.idle), (1000, false, None));
 }
@@ -66,6 +66,30 @@ fn wrong_values_and_contradictions_are_refused() {
         "-r x --replay y",
         "--replay x -c",
         "--at -5s",
+        "-r x --at -5s",
+        "-r x --cpu-budget 10%",
+        "-r x --force-pdump",
+        "-s -t",
+        "-s -6",
+        "-s --sort rx",
+        "-s --reverse",
+        "--queues -N 5",
+        "--queues --all",
+        "--queues --sctp",
+        "-l --sort rx",
+        "-l --reverse",
+        "-i -u",
+        "-i --sort bytes",
+        "-i --sample 1",
+        "-i --cpu-budget 10%",
+        "-i --for 5s",
+        "-i --outer",
+        "-i --flows 1000",
+        "-i -Q in",
+        "-i --no-pdump",
+        "--queues --replay x --sample 4",
+        "--queues --replay x --outer",
+        "--queues --replay x --flows 1000",
     ] {
         assert!(parse(words).is_err(), "{words}");
     }
@@ -82,9 +106,21 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         ("--queues --replay x --ipfix 127.0.0.1:4739", "leave out -i"),
         ("--replay x -l", "-r reads captured packets"),
         ("--replay x --queues port 80", "leave out --on"),
+        ("--sample 4 --cpu-budget 10%", "goes with --sample auto"),
+        ("--replay x --queues --force-pdump", "without --replay"),
     ] {
         let error = args(words).check().unwrap_err();
         assert!(error.to_string().contains(advice), "{words}: {error}");
     }
-    assert!(args("--replay x --queues").check().is_ok());
+    for words in [
+        "--replay x --queues --for 5s -Q inout --at -5s",
+        "-i --replay x --at -5s -a fwd -n --json",
+        "-i -c -I 5 -n",
+        "-l -t -4 -N 5 --outer --sample 1",
+        "-s --outer --sample 16 --for 5s -Q in",
+        "--queues -r x --outer --flows 100 -Q in",
+        "-r x -t -6 --sort rx --reverse --all",
+    ] {
+        assert!(args(words).check().is_ok(), "{words}");
+    }
 }

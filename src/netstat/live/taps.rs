@@ -102,7 +102,7 @@ fn first_sample(args: &Args, control: &Control, wanted: &[Wanted]) -> u32 {
         return sample.get();
     }
     let known = args.expression().is_empty().then(|| rate(args, wanted).ok()).flatten();
-    let sample = sample_for(known.unwrap_or(0.0), args.cpu_budget);
+    let sample = sample_for(known.unwrap_or(0.0), args.cpu_budget());
     control.sample.store(sample, Ordering::Relaxed);
     sample
 }
