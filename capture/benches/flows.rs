@@ -2,19 +2,20 @@
 //! --bench flows`.
 //!
 //! Frames of 64 bytes of so many conversations, in an order without a pattern, as a capture brings
-//! them; CPU time of the thread. Beside it what is left without the table, the same by `etherparse`, and
-//! how long a snapshot of a full table holds the capture up, and how much memory 10 million conversations
-//! take; `-- --snapshots` and `-- --flood` measure those alone.
+//! them; CPU time of the thread. Beside it what is left without the table, the same by `etherparse`, how
+//! long snapshots of a full table and looks at it hold the capture up (alone: `-- --snapshots`), and how
+//! much memory 10 million conversations take (`-- --flood`).
 
 // Sizes are small, and bytes are cut from numbers.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use etherparse::LaxSlicedPacket;
 use pmdscope_capture::flow::table::{CAPACITY, Latest, Settings, Table};
 use pmdscope_capture::layout::DIR_RX;
-use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet};
+use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
 use pmdscope_capture::target::{Discard, Target, TargetError};
 use rustix::time::ClockId;
 
@@ -36,7 +37,7 @@ fn main() -> Result<(), TargetError> {
         return show("profiled", || Ok(feed(&mut table, flows)?.0));
     }
     if std::env::args().any(|arg| arg == "--snapshots") {
-        return [CAPACITY, 1 << 20].into_iter().try_for_each(snapshots);
+        return pauses();
     }
     // First, as the most memory is that of the process.
     flood()?;
@@ -60,8 +61,13 @@ fn main() -> Result<(), TargetError> {
         let (mut table, _latest) = table(CAPACITY);
         Ok(feed(&mut table, u64::MAX)?.0)
     })?;
+    pauses()
+}
+
+fn pauses() -> Result<(), TargetError> {
     for capacity in [CAPACITY, 1 << 20] {
         snapshots(capacity)?;
+        looks(capacity)?;
     }
     Ok(())
 }
@@ -142,6 +148,24 @@ fn snapshots(capacity: usize) -> Result<(), TargetError> {
     Ok(())
 }
 
+/// Milliseconds that a look for conversations of a full table that are over holds packets up.
+fn looks(capacity: usize) -> Result<(), TargetError> {
+    let idle = Some(Duration::from_secs(3600));
+    // Nobody waits for snapshots.
+    let (mut table, _) = Table::new(Settings { capacity, idle, ..Settings::default() });
+    let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
+    let mut times = Vec::new();
+    for second in 1..=10 {
+        let end_ns = ns + second * 1_000_000_000;
+        let begin = cpu();
+        table.counters(&[Statistics { end_ns, ..Statistics::default() }]);
+        times.push((cpu() - begin) / 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    println!("look at {capacity} flows: {:.1} ms (at most {:.1})", times[5], times[9]);
+    Ok(())
+}
+
 fn table(capacity: usize) -> (Table, Latest) {
     Table::new(Settings { capacity, ..Settings::default() })
 }
@@ -163,7 +187,7 @@ impl Target for Etherparse {
         Ok(())
     }
 
-    fn counters(&mut self, _statistics: &[pmdscope_capture::packet::Statistics]) {}
+    fn counters(&mut self, _statistics: &[Statistics]) {}
 
     fn flush(&mut self) -> Result<(), TargetError> {
         Ok(())
