@@ -3,10 +3,13 @@
  */
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <sys/syscall.h>
 
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -17,6 +20,11 @@
 #include "arena.h"
 #include "attach.h"
 #include "callbacks.h"
+
+#define APP_ENDED "the app has ended"
+
+/* Of the app; a process has one app. -1 where the kernel has none. */
+static int app_pidfd = -1;
 
 /*
  * The EAL prepares every process for service cores, and takes that memory from the app's heap:
@@ -43,6 +51,16 @@ __wrap_rte_service_start_with_defaults(void)
 	return -ENOTSUP;
 }
 
+bool
+app_ended(const struct state *state, unsigned int ms)
+{
+	struct pollfd pfd = { .fd = app_pidfd, .events = POLLIN };
+
+	if (app_pidfd >= 0)
+		return poll(&pfd, 1, (int)ms) > 0;
+	return app_process_stat(state->app_pid, APP_STAT_START) != state->app_start;
+}
+
 int
 attach(const struct options *options, struct state *state, struct verdict *verdict)
 {
@@ -65,9 +83,14 @@ attach(const struct options *options, struct state *state, struct verdict *verdi
 				strerror(errno));
 	rte_openlog_stream(stderr);
 	state->worker = getpid();
+	app_pidfd = (int)syscall(SYS_pidfd_open, state->app_pid, 0);
+	if (app_process_stat(state->app_pid, APP_STAT_START) != state->app_start)
+		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
 	state_enter(state, STATE_CRITICAL);
 	ret = rte_eal_init(RTE_DIM(argv) - 1, argv);
 	state_enter(state, STATE_INSIDE);
+	if (app_ended(state, ret >= 0 ? 0 : ENDING_MS))
+		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
 	if (ret >= 0)
 		return 0;
 	return verdict_set(verdict, rte_errno != 0 ? rte_errno : EIO,
@@ -96,8 +119,10 @@ failure(void)
 }
 
 static int
-disable(struct state_tap *tap)
+disable(const struct state *state, struct state_tap *tap)
 {
+	if (app_ended(state, 0))
+		return -ESHUTDOWN;
 	rte_errno = 0;
 	if (rte_pdump_disable_by_deviceid(tap->device, tap->queue, pdump_flag(tap)) == 0)
 		return 0;
@@ -105,8 +130,11 @@ disable(struct state_tap *tap)
 }
 
 static int
-enable(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *pool)
+enable(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
+		struct rte_mempool *pool)
 {
+	if (app_ended(state, 0))
+		return -ESHUTDOWN;
 	rte_errno = 0;
 	if (rte_pdump_enable_by_deviceid(
 			    tap->device, tap->queue, pdump_flag(tap), ring, pool, NULL) == 0)
@@ -114,10 +142,23 @@ enable(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *pool)
 	return failure();
 }
 
+/* Enabled; or one that timed out, and may still be obeyed. */
+static int
+enable_armed(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
+		struct rte_mempool *pool)
+{
+	int ret;
+
+	tap->armed = 1;
+	ret = enable(state, tap, ring, pool);
+	tap->armed = ret == 0 || ret == -ETIMEDOUT;
+	return ret;
+}
+
 /* What a tool that was killed has left enabled is in the way; a live one is not disturbed. */
 static int
-enable_anew(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *pool,
-		const struct app *app, struct verdict *verdict)
+enable_anew(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
+		struct rte_mempool *pool, const struct app *app, struct verdict *verdict)
 {
 	const pid_t other = app_find_secondary(app, getpid());
 
@@ -125,7 +166,7 @@ enable_anew(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *po
 		return verdict_set(verdict, EBUSY,
 				"port %u queue %u: process %d captures there; stop it first",
 				tap->port, tap->queue, (int)other);
-	if (disable(tap) == 0 && enable(tap, ring, pool) == 0) {
+	if (disable(state, tap) == 0 && enable_armed(state, tap, ring, pool) == 0) {
 		complain("port %u queue %u: ended the capture of a tool that was killed; "
 			 "its memory stays with the app",
 				tap->port, tap->queue);
@@ -137,26 +178,23 @@ enable_anew(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *po
 }
 
 static int
-enable_tap(struct state_tap *tap, struct rte_ring *ring, struct rte_mempool *pool,
-		const struct app *app, struct verdict *verdict)
+enable_tap(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
+		struct rte_mempool *pool, const struct app *app, struct verdict *verdict)
 {
-	int error;
+	const int error = -enable_armed(state, tap, ring, pool);
 
-	tap->armed = 1;
-	error = -enable(tap, ring, pool);
-	if (error == 0)
+	switch (error) {
+	case 0:
 		return 0;
-	if (error == EEXIST && enable_anew(tap, ring, pool, app, verdict) == 0)
-		return 0;
-	/* One that timed out may still be obeyed. */
-	tap->armed = error == ETIMEDOUT;
-	if (error == ETIMEDOUT)
+	case EEXIST:
+		return enable_anew(state, tap, ring, pool, app, verdict);
+	case ETIMEDOUT:
 		return verdict_set(verdict, error,
 				"the app does not answer: is it stopped, or is rte_pdump not initialized?");
-	if (error != EEXIST)
+	default:
 		return verdict_set(verdict, error, "port %u (%.40s) queue %u: %s", tap->port,
 				tap->device, tap->queue, strerror(error));
-	return -1;
+	}
 }
 
 int
@@ -165,18 +203,24 @@ taps_enable(struct state *state, const struct arena *arena, const struct app *ap
 {
 	unsigned int i;
 
-	for (i = 0; i < state->nb_taps; i++)
-		if (enable_tap(&state->taps[i], arena_ring(arena, i), arena->pool, app, verdict) <
-				0)
-			return -1;
+	for (i = 0; i < state->nb_taps; i++) {
+		if (enable_tap(state, &state->taps[i], arena_ring(arena, i), arena->pool, app,
+				    verdict) == 0)
+			continue;
+		/* Which explains whatever it was. */
+		if (app_ended(state, ENDING_MS))
+			verdict_set(verdict, ESHUTDOWN, APP_ENDED);
+		return -1;
+	}
 	return 0;
 }
 
 /* The app knows of a tap here and may not disable it; it says EEXIST to another one. */
 static bool
-probe(struct state_tap *tap, const struct arena *arena, unsigned int i)
+probe(const struct state *state, struct state_tap *tap, const struct arena *arena, unsigned int i)
 {
-	return enable(tap, arena_ring(arena, i), arena->pool) == 0 && disable(tap) == 0;
+	return enable(state, tap, arena_ring(arena, i), arena->pool) == 0 &&
+	       disable(state, tap) == 0;
 }
 
 /*
@@ -184,18 +228,18 @@ probe(struct state_tap *tap, const struct arena *arena, unsigned int i)
  * is away for now. The callback is then still in its list, and called once they are back.
  */
 static bool
-is_gone(const struct state *state, unsigned int i)
+is_gone(struct state *state, unsigned int i)
 {
-	struct state_tap tap = state->taps[i];
+	struct state_tap *tap = &state->taps[i];
 	struct arena arena;
 
 	if (!arena_find(&arena, state->zone, state->nb_taps))
 		return true; /* Nothing that it could have been enabled with. */
-	switch (callbacks_look(state, &tap, arena.pool)) {
+	switch (callbacks_look(state, tap, arena.pool)) {
 	case CALLBACK_GONE:
 		return true;
 	case CALLBACK_UNKNOWN:
-		return probe(&tap, &arena, i);
+		return probe(state, tap, &arena, i);
 	default:
 		return false;
 	}
@@ -212,14 +256,16 @@ taps_disable(struct state *state)
 		tap = &state->taps[i];
 		if (!tap->armed)
 			continue;
-		ret = disable(tap);
+		ret = disable(state, tap);
 		if (ret == 0 || (ret == -EINVAL && is_gone(state, i))) {
 			tap->armed = 0;
 			continue;
 		}
 		if (ret != -EINVAL) {
-			complain("the app does not answer (%s); the next capture will clean up",
-					strerror(-ret));
+			if (!app_ended(state, ENDING_MS))
+				complain("the app does not answer (%s); the next capture will "
+					 "clean up",
+						strerror(-ret));
 			return false;
 		}
 		if (left++ == 0)

@@ -12,8 +12,17 @@
 #include "state.h"
 #include "verdict.h"
 
+/* How long an app that has closed its sockets may take to end. */
+#define ENDING_MS 200U
+
 /* Become one, on the CPUs of the options. 0, or -1 with the verdict. */
 int attach(const struct options *options, struct state *state, struct verdict *verdict);
+
+/*
+ * Has that app ended, or does so within this time? Its file prefix may be another one's by now,
+ * whose memory must not be touched.
+ */
+bool app_ended(const struct state *state, unsigned int ms);
 
 /* Stop being one. */
 void detach(struct state *state);
@@ -24,7 +33,7 @@ int taps_enable(struct state *state, const struct arena *arena, const struct app
 
 /*
  * Disable every tap that is armed. False when a callback is left in the app or may be, which is
- * then told on stderr.
+ * then told on stderr, or when the app has ended.
  */
 bool taps_disable(struct state *state);
 

@@ -11,7 +11,6 @@
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
@@ -54,7 +53,6 @@ enum event {
 struct capture {
 	const struct worker *worker;
 	struct pump *pump;
-	int app_fd; /* pidfd; -1 where the kernel has none. */
 };
 
 /* How long to sleep; times in TSC cycles. */
@@ -90,12 +88,11 @@ look_around(const struct capture *c, struct verdict *verdict)
 	struct pollfd fds[] = {
 		{ .fd = c->worker->options->fd, .events = POLLIN | POLLRDHUP },
 		{ .fd = c->worker->watchdog, .events = 0 },
-		{ .fd = c->app_fd, .events = POLLIN },
 	};
 
 	if (poll(fds, RTE_DIM(fds), 0) < 0)
 		return NOTHING;
-	if (fds[2].revents != 0 || (c->app_fd < 0 && !app_alive(c->worker->app))) {
+	if (app_ended(c->worker->state, 0)) {
 		verdict_set(verdict, ESHUTDOWN, "the app has ended");
 		return APP_GONE;
 	}
@@ -169,6 +166,8 @@ silence(const struct worker *w)
 		return false;
 	if (grace_begin(&grace, w->app->pid) && grace_wait(&grace))
 		return true;
+	if (app_ended(w->state, ENDING_MS))
+		return false;
 	complain("thread %d of the app (state %c) does not get on; the next capture frees the "
 		 "memory of this one",
 			(int)grace.threads[0].tid, grace.threads[0].state);
@@ -183,9 +182,12 @@ static int
 undo(const struct worker *w, struct pump *pump)
 {
 	bool freed;
+	const bool silent = silence(w);
 
-	if (!silence(w))
-		return app_alive(w->app) ? WORKER_ABANDONED : WORKER_DONE;
+	if (app_ended(w->state, silent ? 0 : ENDING_MS))
+		return WORKER_DONE;
+	if (!silent)
+		return WORKER_ABANDONED;
 	while (pump != NULL && pump_round(pump) != 0)
 		;
 	state_enter(w->state, STATE_CRITICAL);
@@ -251,7 +253,6 @@ worker_capture(const struct worker *w)
 
 	sigaction(SIGTERM, &action, NULL);
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	c.app_fd = (int)syscall(SYS_pidfd_open, w->app->pid, 0);
 	if (attach(w->options, w->state, &verdict) < 0) {
 		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
 				verdict.text);
@@ -283,6 +284,8 @@ worker_recover(const struct worker *w)
 	struct verdict verdict;
 
 	if (attach(w->options, w->state, &verdict) < 0) {
+		if (verdict.error == ESHUTDOWN)
+			return WORKER_DONE;
 		complain("cannot clean up after a killed capture: %s", verdict.text);
 		return WORKER_ABANDONED;
 	}
