@@ -365,6 +365,18 @@ test_queues(void)
 	say("1\n");
 }
 
+/* The app may add and remove devices; it ends when it cannot. */
+static void
+test_hotplug(void)
+{
+	struct capture c;
+
+	start(&c, PMDSCOPE_DIR_TX, 0);
+	expect_ring(&c);
+	say("h\n");
+	CHECK_U64((unsigned int)stop(&c), 0);
+}
+
 static pid_t
 worker_of(pid_t pid)
 {
@@ -468,6 +480,7 @@ main(int argc, char **argv)
 	test_sample();
 	test_cycles();
 	test_queues();
+	test_hotplug();
 	test_refusal();
 	test_kills();
 	return 0;

@@ -5,7 +5,7 @@
 /*
  * A stock app: sends numbered packets, and knows nothing of pmdscope. It answers each line on
  * stdin with "<packets sent> <allocations of its heap> <memzones>". A number in that line is that
- * of the queues to set its port up with anew.
+ * of the queues to set its port up with anew; an "h" makes it add a device and remove it.
  */
 
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <rte_cycles.h>
+#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_launch.h>
@@ -119,6 +120,14 @@ restart_port(uint16_t nb)
 	return rte_eth_dev_stop(0) < 0 ? -1 : start_port(nb);
 }
 
+static int
+plug_and_unplug(void)
+{
+	if (rte_eal_hotplug_add("vdev", "net_null9", "") < 0)
+		return -1;
+	return rte_eal_hotplug_remove("vdev", "net_null9");
+}
+
 static void
 count_zone(const struct rte_memzone *zone, void *arg)
 {
@@ -143,6 +152,8 @@ main(int argc, char **argv)
 		return 1;
 	while (fgets(line, sizeof(line), stdin) != NULL) {
 		if (atoi(line) > 0 && restart_port((uint16_t)atoi(line)) < 0)
+			return 1;
+		if (line[0] == 'h' && plug_and_unplug() < 0)
 			return 1;
 		zones = 0;
 		rte_memzone_walk(count_zone, &zones);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * The socket by which the EAL of this process and that of the app talk, made fit for its use
+ * as soon as it is there: an app of another user has to write to it, and an app that reads nothing,
+ * behind a queue of few messages, is not waited for without end.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+#include "verdict.h"
+
+/* It is among the first descriptors of this process, which has few. */
+#define FDS_MAX 1024
+/* As long as rte_pdump waits for an answer. */
+#define SEND_S 5
+
+int __real_rte_mp_channel_init(void);
+int __wrap_rte_mp_channel_init(void);
+
+/* The EAL keeps the descriptor for itself. */
+static int
+find_socket(void)
+{
+	struct sockaddr_un addr;
+	char prefix[PATH_MAX];
+	socklen_t len;
+	int fd, n;
+
+	n = snprintf(prefix, sizeof(prefix), "%s/mp_socket_%d_", rte_eal_get_runtime_dir(),
+			(int)getpid());
+	for (fd = 0; fd < FDS_MAX; fd++) {
+		memset(&addr, 0, sizeof(addr));
+		len = sizeof(addr) - 1;
+		if (getsockname(fd, (struct sockaddr *)&addr, &len) == 0 &&
+				addr.sun_family == AF_UNIX &&
+				strncmp(addr.sun_path, prefix, (size_t)n) == 0)
+			return fd;
+	}
+	return -1;
+}
+
+static bool
+limit_sends(void)
+{
+	const struct timeval timeout = { .tv_sec = SEND_S };
+	const int fd = find_socket();
+
+	return fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0;
+}
+
+static bool
+is_of_another_user(void)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/mp_socket", rte_eal_get_runtime_dir());
+	return stat(path, &st) == 0 && st.st_uid != geteuid();
+}
+
+/*
+ * The mode is right from the start, as the app may write at once; nobody else enters its
+ * directory. To change the owner afterwards, by a path that the other user can replace, is not safe.
+ */
+int
+__wrap_rte_mp_channel_init(void)
+{
+	const bool open_to_all = is_of_another_user();
+	const mode_t mask = umask(0);
+	int ret;
+
+	if (!open_to_all)
+		umask(mask);
+	ret = __real_rte_mp_channel_init();
+	umask(mask);
+	if (ret == 0 && !limit_sends()) {
+		complain("the socket of the EAL cannot be given a timeout: %s", strerror(errno));
+		rte_errno = EIO;
+		return -1;
+	}
+	return ret;
+}
