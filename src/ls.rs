@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::config::ConfigArg;
 use crate::output;
 use crate::tap::attach::Attach;
-use crate::tap::door::way;
+use crate::tap::door::{Shut, way};
 use crate::tap::interface::Running;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
@@ -37,7 +37,8 @@ Examples:
 Level 0 is a stock app; level 1 is linked with libpmdscope, and also tells
 queue depths, pool occupancy and stalls.
 Capture tells how packets can be had: from the library, or via pdump, for which
-pmdscope-pdump attaches to a stock app that has called rte_pdump_init().")]
+pmdscope-pdump attaches to a stock app that has called rte_pdump_init(). What
+stands in the way is told in a word, and in full below the list.")]
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArg,
@@ -87,6 +88,8 @@ struct Entry {
     capture: Option<&'static str>,
     /// Why they cannot.
     no_capture: Option<String>,
+    #[serde(skip)]
+    shut: Option<Shut>,
     state: &'static str,
     reason: Option<String>,
 }
@@ -110,6 +113,7 @@ fn ask(app: App) -> Entry {
         uptime_s: None,
         capture: None,
         no_capture: None,
+        shut: None,
         state: state_word(app.state),
         reason: obstacle(app.state).map(|(_, reason)| reason.to_owned()),
     };
@@ -131,7 +135,9 @@ impl Entry {
         self.reason = sample.partial.first().map(|part| format!("partly: {part}"));
         match way(&Running { app, sample: Some(sample) }, Attach::Safe) {
             Ok(way) => self.capture = Some(way.via().unwrap_or("library")),
-            Err(error) => self.no_capture = Some(format!("{error:#}")),
+            Err(error) => {
+                (self.no_capture, self.shut) = (Some(format!("{error:#}")), Some(Shut::of(&error)));
+            }
         }
     }
 }
@@ -168,6 +174,12 @@ fn table(apps: &[Entry]) -> Table {
     for app in apps {
         table.push(Subject::App { app: app.app.clone() }, false, cells(app));
     }
+    for shut in apps.iter().filter_map(|app| app.shut.as_ref()) {
+        let note = format!("no capture: {}", shut.text);
+        if !table.notes.contains(&note) {
+            table.notes.push(note);
+        }
+    }
     table
 }
 
@@ -179,7 +191,11 @@ fn cells(app: &Entry) -> Vec<Cell> {
         None => UNKNOWN,
     };
     let ports = app.ports_started.zip(app.ports);
-    let capture = app.capture.or(app.no_capture.as_deref()).unwrap_or(UNKNOWN);
+    let capture = match (app.capture, &app.shut) {
+        (Some(capture), _) => capture.to_owned(),
+        (None, Some(shut)) => format!("no: {}", shut.word),
+        (None, None) => UNKNOWN.to_owned(),
+    };
     let state = match &app.reason {
         Some(reason) => format!("{}: {reason}", app.state),
         None => app.state.to_owned(),
@@ -229,9 +245,20 @@ mod tests {
             uptime_s: Some(3_725.0),
             capture: Some("library"),
             no_capture: None,
+            shut: None,
             state: "live",
             reason: None,
         });
+        assert_snapshot!(report::table_text(&table(&apps), Theme::default()));
+    }
+
+    #[test]
+    fn why_packets_cannot_be_had_stands_below_the_table_once() {
+        let mut apps = ask_all(vec![app("one", AppState::Stale), app("two", AppState::Stale)]);
+        for app in &mut apps {
+            let text = "pmdscope-pdump is not installed: looked for /nowhere".to_owned();
+            (app.shut, app.reason) = (Some(Shut { word: "not installed", text }), None);
+        }
         assert_snapshot!(report::table_text(&table(&apps), Theme::default()));
     }
 

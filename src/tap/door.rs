@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use pmdscope_capture::door::Door;
+use pmdscope_capture::door::{Door, ProgramError};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
@@ -32,6 +32,33 @@ impl Way {
         match self {
             Self::Library(_) => None,
             Self::Pdump => Some("pdump"),
+        }
+    }
+}
+
+/// Why packets cannot be had, in a word or two and in full.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct Shut {
+    pub(crate) word: &'static str,
+    pub(crate) text: String,
+}
+
+impl Shut {
+    /// An error of [`way`]; what is wrong with the helper is the same for all apps.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if let Some(shut) = error.downcast_ref::<Self>() {
+            return shut.clone();
+        }
+        let helper = error.chain().find_map(|cause| cause.downcast_ref::<ProgramError>());
+        match helper {
+            Some(error @ ProgramError::Missing(_)) => {
+                Self { word: "not installed", text: error.to_string() }
+            }
+            Some(error @ ProgramError::Broken(..)) => {
+                Self { word: "broken helper", text: error.to_string() }
+            }
+            None => Self { word: "see below", text: format!("{error:#}") },
         }
     }
 }
@@ -164,6 +191,17 @@ mod tests {
             dpdk_version: None,
             state: AppState::Live,
         }
+    }
+
+    #[test]
+    fn what_shuts_a_door_has_a_word() {
+        let missing = || ProgramError::Missing(vec!["/nowhere".into()]);
+        let error = anyhow::Error::from(missing()).context("rte runs without libpmdscope");
+        let shut = Shut::of(&error);
+        assert_eq!((shut.word, shut.text), ("not installed", missing().to_string()));
+        let shut = Shut { word: "in-memory", text: "rte was started with --in-memory".into() };
+        assert_eq!(Shut::of(&shut.clone().into()), shut);
+        assert_eq!(Shut::of(&anyhow!("rte is odd")).text, "rte is odd");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod obstacle;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use pmdscope_capture::door::{Pdump, PdumpPort, Program};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::{PortSample, Sample};
@@ -14,6 +14,7 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use self::cpus::Cpus;
 use self::obstacle::Facts;
 use super::attach::Attach;
+use super::door::Shut;
 
 /// How long to wait for the helper of a capture that has just ended.
 const DEPARTURE: Duration = Duration::from_secs(2);
@@ -48,7 +49,10 @@ pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Resul
     let facts = Facts::gather(app, sample, &program);
     match facts.obstacle(attach == Attach::Forced) {
         None => Ok(program),
-        Some(obstacle) => bail!("{} {obstacle}; {}", app.name, obstacle.cure()),
+        Some(obstacle) => {
+            let text = format!("{} {obstacle}; {}", app.name, obstacle.cure());
+            Err(Shut { word: obstacle.word(), text }.into())
+        }
     }
 }
 

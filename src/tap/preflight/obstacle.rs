@@ -63,6 +63,25 @@ fn pids(pids: &[u32]) -> String {
 }
 
 impl Obstacle {
+    /// The same in a word or two.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Private(option) => option.trim_start_matches('-'),
+            Self::Unshared(_) => "no config file",
+            Self::Further => "further instance",
+            Self::Secondary(_) => "secondary process",
+            Self::Version { .. } => "other DPDK",
+            Self::OtherUser(_) => "other user",
+            Self::Sealed(_) => "no rights",
+            Self::Unseen => "not seen from here",
+            Self::NoPorts => "no ports",
+            Self::Taken(_) => "captured already",
+            Self::Container => "in a container",
+            Self::Uio { .. } => UIO,
+            Self::Company(_) => "other secondaries",
+        }
+    }
+
     /// What to do.
     pub(super) fn cure(&self) -> String {
         let library = "or link it with libpmdscope";
