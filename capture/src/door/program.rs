@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -86,6 +87,8 @@ fn places(named: Option<OsString>, own: Option<&Path>) -> Vec<PathBuf> {
 /// What it prints about its version; it is not waited for any longer than it may take.
 fn ask(path: &Path) -> std::io::Result<String> {
     let mut command = Command::new(path);
+    // What a terminal sends is not to look as if the program were broken.
+    command.process_group(0);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     if wait_for(&mut child, PATIENCE)?.is_none() {
@@ -141,6 +144,12 @@ mod tests {
         let (_dir, good) = script("echo 'pmdscope-pdump 1 (DPDK 25.11.0)'");
         assert_eq!(Program::at(&good).unwrap().dpdk, "DPDK 25.11.0");
         let begin = Instant::now();
+        let (dir, good) =
+            script("ps -o pgid= -p $$ >\"$0.group\"; echo 'pmdscope-pdump 1 (DPDK 1)'");
+        Program::at(&good).unwrap();
+        let group = std::fs::read_to_string(dir.path().join("pmdscope-pdump.group")).unwrap();
+        let ours = rustix::process::getpgrp().as_raw_nonzero().to_string();
+        assert_ne!(group.trim(), ours);
         let (_dir, hangs) = script("exec sleep 60");
         let error = Program::at(&hangs).unwrap_err().to_string();
         assert!(error.contains("does not tell its version"), "{error}");
