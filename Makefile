@@ -63,7 +63,7 @@ soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=
 
 soak-pdump: setup build ## captures from stock apps: 100 rounds of kill -9, 1000 attachments
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
-		$(CARGO) test --locked --package pmdscope-integration -- pdump
+		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
 
 soak-pdump: setup build ## kill captures of a stock app 100 times, attach 1000 times; ten minutes
 	PMDSCOPE_KILL_ROUNDS=100 PMDSCOPE_ATTACH_CYCLES=1000 \
