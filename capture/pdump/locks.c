@@ -18,6 +18,9 @@
 /* An app that gets large memory from the kernel may hold a lock for so long. */
 #define BUSY_MS 15000
 
+/* Of mp_status. */
+#define MP_FORBIDDEN 1
+
 #ifndef RTE_RWLOCK_WAIT /* Before DPDK 22.11. */
 #define RTE_RWLOCK_WAIT 0
 #endif
@@ -141,6 +144,22 @@ map_config(const struct app *app, uint64_t *size)
 	close(fd);
 	*size = (uint64_t)st.st_size;
 	return config != MAP_FAILED ? config : NULL;
+}
+
+bool
+locks_attach_forbidden(const struct app *app)
+{
+	struct locks_config *config;
+	bool forbidden;
+	uint64_t size;
+
+	config = map_config(app, &size);
+	if (config == NULL)
+		return false;
+	forbidden = locks_known_layout(config, size) &&
+		    __atomic_load_n(&config->mp_status, __ATOMIC_RELAXED) == MP_FORBIDDEN;
+	munmap(config, sizeof(*config));
+	return forbidden;
 }
 
 /* Does the app work in the kernel, a quarter of the time? It may be clearing hugepages. */

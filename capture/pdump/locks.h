@@ -79,6 +79,9 @@ unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOC
 /* Release the locks that have these values still. */
 void locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX]);
 
+/* Has the app called rte_mp_disable()? The EAL then refuses to attach, and does not say why. */
+bool locks_attach_forbidden(const struct app *app);
+
 enum locks_result {
 	LOCKS_FREE,
 	LOCKS_HELD,

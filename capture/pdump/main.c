@@ -323,6 +323,10 @@ capture(const struct options *options, struct verdict *verdict)
 	if (read_request(options->fd, w.spec, verdict) < 0 ||
 			app_open(&app, options->pid, options->file_prefix, verdict) < 0)
 		return -1;
+	if (locks_attach_forbidden(&app))
+		return verdict_set(verdict, EACCES,
+				"the app forbids others to attach (rte_mp_disable()), as Open vSwitch "
+				"without pdump does");
 	if (recover_left(&w, verdict) < 0)
 		return -1;
 	if (choose_ops(&w, verdict) < 0 || state_create(&file, &app, verdict) < 0)

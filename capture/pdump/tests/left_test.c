@@ -206,6 +206,12 @@ test_orphans(struct locks_config *config)
 	struct app app = this_app();
 	uint32_t values[LOCKS_MAX];
 
+	CHECK(!locks_attach_forbidden(&app));
+	config->mp_status = 1;
+	CHECK(locks_attach_forbidden(&app));
+	config->mp_status = 2;
+	CHECK(!locks_attach_forbidden(&app));
+
 	CHECK_U64(locks_sample(config, values), 0);
 	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_FREE);
 
