@@ -2,23 +2,24 @@
 
 mod report;
 mod sampling;
+mod source;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, raw_clock_ns};
-use crate::layout::{MAX_SNAPLEN, Record};
+use crate::layout::Record;
 use crate::merge::Merge;
 use crate::output::{Arrival, Output};
 use crate::records::Records;
 use crate::ring::{Counters, Ring};
-use crate::session::{Event, Session};
+use crate::session::Event;
 use crate::target::{Target, TargetError};
 
 pub use self::report::{Control, Failure, Observer, Report};
+pub use self::source::{Port, Reopen, Settings, Source};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.
@@ -46,66 +47,6 @@ const REOPEN: Duration = Duration::from_millis(200);
 const LANE_MAX: usize = 64 << 20;
 /// Bytes taken from a ring at once: so few that they are still in the cache when they are written.
 const READ_MAX: usize = 256 << 10;
-
-/// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
-pub type Reopen = Box<dyn FnMut() -> Option<(Vec<Port>, Session)>>;
-
-/// One app to capture from.
-pub struct Source {
-    /// File-prefix of the app.
-    pub app: String,
-    /// What stands between the app and its packets; `None` for the app itself.
-    pub via: Option<&'static str>,
-    /// Its ports, to give interfaces their device names.
-    pub ports: Vec<Port>,
-    /// The armed capture.
-    pub session: Session,
-    /// It was asked to keep one packet in this many; 0 and 1 keep all.
-    pub sample: u32,
-    /// How to go on when the app comes back; `None` gives it up.
-    pub reopen: Option<Reopen>,
-}
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("app", &self.app).finish_non_exhaustive()
-    }
-}
-
-/// A port of an app.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// DPDK port id.
-    pub id: u16,
-    /// Device name.
-    pub device: String,
-    /// It was asked for, so it has an interface even if it has no packets.
-    pub selected: bool,
-}
-
-/// How to capture.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// Most bytes kept of a packet; 0 means 262144.
-    pub snaplen: u32,
-    /// Leave out the first packets.
-    pub skip: u64,
-    /// Stop after so many packets.
-    pub count: Option<u64>,
-    /// Stop after so long.
-    pub duration: Option<Duration>,
-    /// Filter expression, to be noted in the file.
-    pub filter: String,
-    /// Outgoing packets are captured, to be explained in the file.
-    pub outgoing: bool,
-}
-
-impl Settings {
-    /// Most bytes kept of a packet.
-    pub fn effective_snaplen(&self) -> u32 {
-        if self.snaplen == 0 { MAX_SNAPLEN } else { self.snaplen }
-    }
-}
 
 #[derive(Debug)]
 struct Lane {

@@ -8,8 +8,11 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::file::{FileSettings, Files};
-use crate::layout::{Anchor, DIR_RX, DIR_TX, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
+use crate::layout::{
+    Anchor, DIR_RX, DIR_TX, MAX_SNAPLEN, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END,
+};
 use crate::producer::{Listener, Peer, Producer, message};
+use crate::session::Session;
 
 const HZ: u64 = 2_500_000_000;
 const RAW_BASE: u64 = 1_000_000_000;
