@@ -12,6 +12,7 @@ mod ipfix;
 mod leak;
 mod ledger;
 mod netstat;
+mod netstat_views;
 mod pdump;
 mod pdump_kill;
 mod recorder;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         pdump::trials(),
         pdump_kill::trials(),
         netstat::trials(),
+        netstat_views::trials(),
         ipfix::trials(),
         top::trials(),
     ];
