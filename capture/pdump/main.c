@@ -22,6 +22,7 @@
 
 #include "app.h"
 #include "arena.h"
+#include "ending.h"
 #include "locks.h"
 #include "ops_table.h"
 #include "options.h"
@@ -47,16 +48,6 @@
 #define SECONDARIES_MAX 64
 /* How often to look whether a worker makes progress. */
 #define WATCH_MS 1000
-
-/* The one that a SIGTERM is for. */
-static volatile pid_t worker_pid;
-
-static void
-pass_on(int sig)
-{
-	if (worker_pid > 0)
-		kill(worker_pid, sig);
-}
 
 /* Too large for a stack. */
 static struct pmdscope_tee_spec the_spec;
@@ -248,11 +239,11 @@ run_worker(struct worker *w, const char *path, int (*run)(const struct worker *)
 		app_sweep(w->app, getpid());
 		_exit(ret);
 	}
-	worker_pid = pid;
+	ending_pass_on(pid);
 	close(watchdog[0]);
 	if (pid > 0)
 		watch(w, pid, &status);
-	worker_pid = 0;
+	ending_pass_on(0);
 	close(watchdog[1]);
 	if (pid < 0)
 		return -1;
@@ -329,6 +320,8 @@ capture(const struct options *options, struct verdict *verdict)
 				"without pdump does");
 	if (recover_left(&w, verdict) < 0)
 		return -1;
+	if (ending_asked())
+		return verdict_set(verdict, ECANCELED, "pmdscope-pdump was told to end");
 	if (choose_ops(&w, verdict) < 0 || state_create(&file, &app, verdict) < 0)
 		return -1;
 	w.state = file.state;
@@ -349,7 +342,6 @@ capture(const struct options *options, struct verdict *verdict)
 int
 main(int argc, char **argv)
 {
-	const struct sigaction action = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
 	struct verdict verdict = { 0 };
 	struct options options;
 	char why[256];
@@ -364,7 +356,7 @@ main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
-	sigaction(SIGTERM, &action, NULL);
+	ending_watch();
 	/* A terminal's ^C and ^Z are for the consumer, which ends us by closing its socket. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "arena.h"
 #include "attach.h"
 #include "callbacks.h"
+#include "ending.h"
 #include "grace.h"
 #include "pump.h"
 #include "tee_socket.h"
@@ -32,15 +32,6 @@
 #define SILENCE_MS 100
 /* How often to look at everything but packets. */
 #define TICK_MS 20
-
-static volatile sig_atomic_t terminated;
-
-static void
-on_term(int sig)
-{
-	(void)sig;
-	terminated = 1;
-}
 
 /* What the capture ends by. */
 enum event {
@@ -106,7 +97,7 @@ look_around(const struct capture *c, struct verdict *verdict)
 		verdict_set(verdict, ECANCELED, "the watchdog of this capture was killed");
 		return TOLD_TO_END;
 	}
-	if (terminated) {
+	if (ending_asked()) {
 		verdict_set(verdict, ECANCELED, "pmdscope-pdump was told to end");
 		return TOLD_TO_END;
 	}
@@ -245,13 +236,11 @@ accept_consumer(const struct capture *c, struct verdict *verdict)
 int
 worker_capture(const struct worker *w)
 {
-	const struct sigaction action = { .sa_handler = on_term };
 	struct verdict verdict = { 0 };
 	struct capture c = { .worker = w, .pump = &the_pump };
 	enum event event;
 	int left;
 
-	sigaction(SIGTERM, &action, NULL);
 	prctl(PR_SET_TIMERSLACK, 1000UL);
 	if (attach(w->options, w->state, &verdict) < 0) {
 		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
