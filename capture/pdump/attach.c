@@ -188,6 +188,7 @@ enable_tap(const struct state *state, struct state_tap *tap, struct rte_ring *ri
 		return 0;
 	case EEXIST:
 		return enable_anew(state, tap, ring, pool, app, verdict);
+	case EAGAIN: /* It has not read what was asked before. */
 	case ETIMEDOUT:
 		return verdict_set(verdict, error,
 				"the app does not answer: is it stopped, or is rte_pdump not initialized?");
