@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pmdscope_capture::door::settle;
+use pmdscope_capture::door::{left_behind, settle};
 use pmdscope_capture::layout::{ANY, Insn, Request, Select};
 use pmdscope_capture::pump::{Port, Reopen, Source};
 use pmdscope_capture::session::Session;
@@ -129,6 +129,17 @@ fn leave_out(error: &anyhow::Error) {
 /// Waits until no helper of ours is in an app any more, which it is no longer than this process needs to
 /// be sure that the app has let go of it.
 pub(crate) fn leave() {
+    wait_for_helpers();
+    for state in left_behind() {
+        output::tell(&format!(
+            "the app could not be waited for: memory of this capture stays in it, and the next capture \
+             frees that ({})",
+            state.display()
+        ));
+    }
+}
+
+fn wait_for_helpers() {
     let there = settle(LEAVE);
     if there.is_empty() {
         return;

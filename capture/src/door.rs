@@ -169,5 +169,11 @@ pub fn settle(patience: Duration) -> Vec<u32> {
     helper::settle(None, patience, &AtomicBool::new(false))
 }
 
+/// What helpers that are gone had to leave in their apps, as long as no later one has cleaned up: files
+/// that say what, each in the runtime directory of its app.
+pub fn left_behind() -> Vec<PathBuf> {
+    helper::left_behind()
+}
+
 #[cfg(test)]
 mod tests;

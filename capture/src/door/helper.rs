@@ -6,6 +6,7 @@
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Pdump;
+use super::program::NAME;
 
 /// Most that is kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
@@ -28,6 +30,9 @@ const LAST_LINE: Duration = Duration::from_millis(200);
 
 /// Those that were let go, and may still be in an app.
 static LEAVING: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
+
+/// State files of those that have left, and could not take everything with them.
+static LEFT_BEHIND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The last line of a stream, which may be endless.
 #[derive(Debug, Default)]
@@ -64,6 +69,8 @@ impl Tail {
 pub(crate) struct Helper {
     child: Option<Child>,
     app: u32,
+    /// What it has done to the app is in there until it is undone.
+    state: PathBuf,
     tail: Arc<Mutex<Tail>>,
 }
 
@@ -78,7 +85,9 @@ impl Helper {
         let mut child = command.spawn()?;
         let tail = Arc::new(Mutex::new(Tail::default()));
         let stderr = child.stderr.take();
-        let helper = Self { child: Some(child), app: pdump.pid, tail: Arc::clone(&tail) };
+        let state = pdump.runtime_root.join("dpdk").join(&pdump.file_prefix);
+        let state = state.join(format!("{NAME}.{}", child.id()));
+        let helper = Self { child: Some(child), app: pdump.pid, state, tail: Arc::clone(&tail) };
         let listen = move || {
             let _ = stderr.map(|stderr| listen(stderr, &tail));
             lock(&tail).over = true;
@@ -128,11 +137,15 @@ impl Helper {
 impl Drop for Helper {
     /// Its socket is closed, or will be by whoever drops this: it leaves.
     fn drop(&mut self) {
+        let state = std::mem::take(&mut self.state);
         if self.has_left() {
+            if state.exists() {
+                lock(&LEFT_BEHIND).push(state);
+            }
             return;
         }
-        let leaving =
-            Self { child: self.child.take(), app: self.app, tail: Arc::clone(&self.tail) };
+        let (child, tail) = (self.child.take(), Arc::clone(&self.tail));
+        let leaving = Self { child, app: self.app, state, tail };
         lock(&LEAVING).push(leaving);
     }
 }
@@ -154,6 +167,12 @@ pub(super) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) ->
         }
         thread::sleep(LOOK);
     }
+}
+
+/// State files of helpers that have left and had to leave something behind, which no later one has
+/// removed yet.
+pub(super) fn left_behind() -> Vec<PathBuf> {
+    lock(&LEFT_BEHIND).iter().filter(|state| state.exists()).cloned().collect()
 }
 
 /// Waits for the end of a child, but no longer than told.

@@ -156,6 +156,21 @@ fn a_helper_that_was_let_go_is_waited_for_but_not_killed() {
 }
 
 #[test]
+fn what_a_helper_leaves_behind_is_known_until_it_is_gone() {
+    let leave = "mkdir -p \"$RUNTIME_DIRECTORY/dpdk/fwd\"\n\
+                 echo >\"$RUNTIME_DIRECTORY/dpdk/fwd/pmdscope-pdump.$$\"; exit 1";
+    let (dir, session) = open(115, &format!("{}{LEAVE}{leave}", accept())).unwrap();
+    let left = || left_behind().into_iter().filter(|state| state.starts_with(dir.path()));
+    assert_eq!(left().count(), 0);
+    drop(session);
+    assert!(settle(115, TIMEOUT).is_empty());
+    let states = left().collect::<Vec<_>>();
+    assert_eq!(states.len(), 1);
+    std::fs::remove_file(&states[0]).unwrap();
+    assert_eq!(left().count(), 0);
+}
+
+#[test]
 fn the_next_helper_of_an_app_waits_for_the_one_before() {
     let slow = format!(
         "test -e \"$0.in\" && exit 1; touch \"$0.in\"\n{}{LEAVE}sleep 0.2; rm \"$0.in\"",
