@@ -80,20 +80,29 @@ impl<'a> Collector<'a> {
         std::thread::sleep(Duration::from_millis(500));
         self.process.signal(Signal::TERM)?;
         self.process.wait(LIMIT)?;
-        let dir = self.scratch.path("flows");
-        let mut files = fs::read_dir(&dir)?;
-        let file = files.next().context("nfcapd has stored nothing")??.path();
         let nfdump = |args: &[&str]| -> Result<String> {
             let mut command = Command::new("nfdump");
             let (code, out, err) = run(command.args(args), self.scratch.dir(), LIMIT)?;
             ensure!(code == 0, "nfdump ended with {code}: {err}");
             Ok(out)
         };
-        let file = file.to_str().context("path")?;
-        let flows = nfdump(&["-r", file, "-o", "json"])?;
-        let flows = serde_json::from_str(&flows).with_context(|| format!("nfdump: {flows}"))?;
-        let names = nfdump(&["-r", file, "-q", "-o", "fmt:%inam"])?;
-        Ok(Collected { flows, exporters: nfdump(&["-E", file])?, names })
+        let mut all = Collected { flows: vec![], exporters: String::new(), names: String::new() };
+        // At the full hour it begins another file.
+        for file in fs::read_dir(self.scratch.path("flows"))? {
+            let path = file?.path();
+            let file = path.to_str().context("path")?;
+            let flows = nfdump(&["-r", file, "-o", "json"])?;
+            // What it says of an empty file is no JSON.
+            if flows.contains("No matching flows") {
+                continue;
+            }
+            let flows: Vec<Value> =
+                serde_json::from_str(&flows).with_context(|| format!("nfdump: {flows}"))?;
+            all.flows.extend(flows);
+            all.names += &nfdump(&["-r", file, "-q", "-o", "fmt:%inam"])?;
+            all.exporters += &nfdump(&["-E", file])?;
+        }
+        Ok(all)
     }
 }
 
