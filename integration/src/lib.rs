@@ -8,6 +8,7 @@
 
 pub mod baseline;
 pub mod callbacks;
+pub mod capture_app;
 pub mod command;
 pub mod disk;
 pub mod exporter;

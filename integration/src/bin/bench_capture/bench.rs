@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use pmdscope_integration::scratch::Scratch;
 
-use crate::app::{App, Window};
 use crate::capture::{Captures, Ended, Order, Who, check_count};
 use crate::plan::{Case, Device, Group, Ladder, Rate};
 use crate::traffic::{FILTER, PATTERN, write_pattern};
+use pmdscope_integration::capture_app::{App, Window};
 
 /// Above this loss, twice in a row, no higher rate is tried.
 const HOPELESS: f64 = 0.2;

@@ -2,7 +2,6 @@
 //!
 //! The numbers are for people to read: a slow machine is no failure.
 
-mod app;
 mod bench;
 mod capture;
 mod plan;

@@ -12,8 +12,8 @@ use pmdscope_integration::process::Process;
 use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
 
-use crate::app::App;
 use crate::report::Results;
+use pmdscope_integration::capture_app::App;
 
 const DEVICE: &str = "net_null0";
 const SIZE: u16 = 64;

@@ -3,8 +3,6 @@
 //!
 //! The numbers are for people to read: a slow machine is no failure.
 
-#[path = "../bench_capture/app.rs"]
-mod app;
 mod cost;
 mod files;
 mod readers;

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::machine::{Machine, own_group};
+use crate::process::{Process, wait_until};
+use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::machine::{Machine, own_group};
-use pmdscope_integration::process::{Process, wait_until};
-use pmdscope_integration::scratch::Scratch;
 use serde_json::Value;
 
 const START: Duration = Duration::from_secs(20);
@@ -19,19 +19,19 @@ const ANCHORS: Duration = Duration::from_millis(1300);
 
 /// One window of the app.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
+pub struct Window {
     /// Packets received.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Packets per second.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// TSC cycles per packet, from before to after its burst.
-    pub(crate) cycles: f64,
+    pub cycles: f64,
     /// The app kept up: it missed next to nothing of what a NIC would have brought.
-    pub(crate) kept_up: bool,
+    pub kept_up: bool,
 }
 
 /// A running app. Dropping it ends it.
-pub(crate) struct App {
+pub struct App {
     control: BufReader<UnixStream>,
     process: Process,
     prefix: String,
@@ -40,7 +40,7 @@ pub(crate) struct App {
 
 impl App {
     /// Starts the app on its devices and waits until it obeys.
-    pub(crate) fn start(
+    pub fn start(
         program: &Path,
         machine: &Machine,
         scratch: &Scratch,
@@ -75,12 +75,12 @@ impl App {
     }
 
     /// DPDK file-prefix.
-    pub(crate) fn prefix(&self) -> &str {
+    pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// Starts or stops libpmdscope in the app, and waits until it can serve captures.
-    pub(crate) fn link(&mut self, on: bool) -> Result<()> {
+    pub fn link(&mut self, on: bool) -> Result<()> {
         if self.linked != on {
             self.ask(&format!("pmdscope {}", if on { "on" } else { "off" }))?;
             self.linked = on;
@@ -91,7 +91,7 @@ impl App {
 
     /// Receives from a device for so long; a rate of 0 is flat out. `None` when it never got a CPU
     /// or a packet.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         device: &str,
         rate: u64,
@@ -113,7 +113,7 @@ impl App {
     }
 
     /// False when the app has died.
-    pub(crate) fn alive(&mut self) -> Result<bool> {
+    pub fn alive(&mut self) -> Result<bool> {
         Ok(self.process.exited()?.is_none())
     }
 
