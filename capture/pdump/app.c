@@ -22,22 +22,30 @@
 #define MP_SOCKET "mp_socket_"
 #define STAT_STATE 3
 
+bool
+app_read_text(const char *path, char *text, size_t size)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, text, size - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
 /* A field of /proc/PID/stat, and what is behind it; NULL when there is no such process. */
 static const char *
 find_stat(pid_t pid, unsigned int field, char *text, size_t size)
 {
 	char path[32], *p;
 	unsigned int i;
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!app_read_text(path, text, size))
 		return NULL;
-	n = read(fd, text, size - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
 	/* The name, in parentheses, is field 2 and may hold anything. */
 	p = strrchr(text, ')');
 	for (i = 2; p != NULL && i < field; i++)

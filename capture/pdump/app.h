@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,6 +27,9 @@ enum app_stat {
 	APP_STAT_SYSTEM = 15, /* CPU time in the kernel, in clock ticks. */
 	APP_STAT_START = 22,
 };
+
+/* What a file of /proc holds now; false when it cannot be opened, with errno, or is empty. */
+bool app_read_text(const char *path, char *text, size_t size);
 
 /* A number of a process; 0 when there is no such process. */
 uint64_t app_process_stat(pid_t pid, enum app_stat field);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "app.h"
 #include "grace.h"
 
 #define PAUSE_NS 2000000L
@@ -54,17 +55,9 @@ static bool
 read_text(pid_t pid, pid_t tid, const char *name, char *text, size_t size)
 {
 	char path[64];
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, text, size - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0;
+	return app_read_text(path, text, size);
 }
 
 /* A thread now; one that has ended is dead, which is fine. */
