@@ -8,8 +8,9 @@ mod probe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use pmdscope_capture::clock::wall_clock_ns;
 use pmdscope_capture::door;
 use pmdscope_capture::flow::Snapshot;
 use pmdscope_telemetry::Settings;
@@ -222,9 +223,7 @@ impl Captures {
             access: seat.access.clone(),
             counted: Arc::clone(&seat.counted),
         };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let realtime_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        Traffic { realtime_ns, taps: self.seats.iter().map(tap).collect() }
+        Traffic { realtime_ns: wall_clock_ns(), taps: self.seats.iter().map(tap).collect() }
     }
 
     /// Tells all captures to end, and forgets what they have counted.

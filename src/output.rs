@@ -8,6 +8,9 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use pmdscope_tui::table::harmless;
 
+/// Width of a terminal that does not tell it.
+const COLUMNS: usize = 80;
+
 /// Prints text, its control characters made harmless; `false` when nobody reads any more, as behind
 /// `| head -1`, which is no error.
 pub(crate) fn print(text: &str) -> Result<bool> {
@@ -29,6 +32,12 @@ pub(crate) fn clear_terminal() -> Result<bool> {
 /// Tells people something on standard error. One that is closed is no reason to fail.
 pub(crate) fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "pmdscope: {}", lines(text));
+}
+
+/// Width of the terminal that standard error is.
+pub(crate) fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| size.ws_col.into());
+    size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }
 
 /// What others say, within a line of ours.

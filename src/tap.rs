@@ -122,7 +122,7 @@ pub(crate) fn open_all(
 }
 
 /// Tells people about an app that is not part of `any`.
-fn leave_out(error: &anyhow::Error) {
+pub(crate) fn leave_out(error: &anyhow::Error) {
     output::tell(&output::one_line(&format!("left out: {error:#}")));
 }
 

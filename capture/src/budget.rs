@@ -12,6 +12,8 @@ use crate::pump::{Control, Observer, Report};
 pub const SHARE: f64 = 0.25;
 /// Most packets that one stands for.
 pub const SAMPLE_MAX: u32 = 65_536;
+/// What looking at a packet takes, seconds, before that is measured: rather too much.
+const PACKET_S: f64 = 400e-9;
 
 /// Twice the packets must cost clearly less than the budget before twice the packets are taken.
 const LOW: f64 = 0.4;
@@ -141,6 +143,12 @@ impl Policy {
         let few = 2.0 * load.per_second(load.looked_at as f64) < FEW;
         !load.presses() && (few || load.busy() < LOW * self.share)
     }
+}
+
+/// One packet in so many for a begin, where that many come in a second and a share of one core, above 0,
+/// may be used: a budget needs a while to find out, and by then rings may have dropped packets.
+pub fn first_sample(pps: f64, share: f64) -> u32 {
+    power_of_two(pps * PACKET_S / share)
 }
 
 /// The next one; at most [`SAMPLE_MAX`].

@@ -54,6 +54,23 @@ fn mean(a: Load, b: Load, share: f64) -> Load {
 }
 
 #[test]
+fn few_packets_are_all_looked_at_and_many_are_sampled() {
+    assert_eq!([first_sample(0.0, 0.25), first_sample(600_000.0, 0.25)], [1, 1]);
+    assert_eq!(first_sample(700_000.0, 0.25), 2);
+    assert_eq!([first_sample(14.2e6, 0.25), first_sample(14.2e6, 1.0)], [32, 8]);
+    assert_eq!(first_sample(f64::MAX, 0.01), SAMPLE_MAX);
+}
+
+#[test]
+fn a_capture_begins_with_what_its_share_of_a_core_allows() {
+    assert_eq!(first_sample(0.0, 0.1), 1);
+    assert_eq!(first_sample(200_000.0, 0.1), 1);
+    assert_eq!(first_sample(15e6, 0.1), 64);
+    assert_eq!(first_sample(15e6, 0.05), 128);
+    assert_eq!(first_sample(f64::INFINITY, 0.1), SAMPLE_MAX);
+}
+
+#[test]
 fn what_fits_the_budget_is_taken_whole() {
     let mut policy = Policy::new(SHARE, 1);
     assert_eq!(TABLE.run(&mut policy, 500_000.0, 60), [1; 60]);

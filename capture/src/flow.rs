@@ -20,6 +20,9 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+/// Bytes of a packet that suffice: headers, in a tunnel as well.
+pub const SNAPLEN: u32 = 128;
+
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Endpoint {

@@ -13,9 +13,7 @@ use pmdscope_capture::recorder;
 use super::args::Args;
 use super::status::{self, Line, Status};
 use super::{report, say};
-
-/// Width of a terminal that does not tell it.
-const COLUMNS: usize = 80;
+use crate::output;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +123,7 @@ impl Observer for Watch {
         self.status = self.status.after(seconds, report, recorder, self.grow);
         match self.progress {
             Progress::Line => {
-                let line = self.line.show(&self.status.to_string(), columns());
+                let line = self.line.show(&self.status.to_string(), output::columns());
                 put(&line);
             }
             Progress::Count if self.told != Some(report.captured) => {
@@ -160,9 +158,4 @@ fn put(text: &str) {
     if !text.is_empty() {
         let _ = write!(io::stderr(), "{text}");
     }
-}
-
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| size.ws_col.into());
-    size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }

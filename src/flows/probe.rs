@@ -6,10 +6,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use pmdscope_capture::budget::{Budget, SAMPLE_MAX};
+use pmdscope_capture::budget::{self, Budget};
 use pmdscope_capture::door::Door;
-use pmdscope_capture::flow::Snapshot;
 use pmdscope_capture::flow::table::{self, Latest, Table};
+use pmdscope_capture::flow::{SNAPLEN, Snapshot};
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_capture::pump::{Control, Pump, Settings as PumpSettings};
 use pmdscope_telemetry::Settings;
@@ -20,17 +20,11 @@ use crate::output::one_line;
 use crate::tap::attach::Attach;
 use crate::tap::{self, Ask, interface};
 
-/// Bytes of a packet that are looked at: headers, also in a tunnel.
-const SNAPLEN: u32 = 128;
-
 /// Most conversations of an app.
 const CAPACITY: usize = 16_384;
 
 /// Conversations that were silent for so long are forgotten.
 const IDLE: Duration = Duration::from_secs(300);
-
-/// What looking at a packet takes, seconds, before that is measured: rather too much.
-const PACKET_S: f64 = 400e-9;
 
 /// The side that waits for nothing.
 pub(super) struct Probe {
@@ -117,7 +111,7 @@ impl Errand {
         {
             return Ok(Access::Offered);
         }
-        let sample = first_sample(self.running.pps, self.share);
+        let sample = budget::first_sample(self.running.pps.unwrap_or(0.0), self.share);
         self.control.sample.store(sample, Ordering::Relaxed);
         let dirs = u16::from(DIR_RX | DIR_TX);
         let ask = Ask { snaplen: SNAPLEN, sample, dirs, ..Ask::default() };
@@ -136,27 +130,6 @@ impl Errand {
     }
 }
 
-/// One packet in so many for a begin: the budget needs a while to find out.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
-fn first_sample(pps: Option<f64>, share: f64) -> u32 {
-    let excess = pps.unwrap_or(0.0) * PACKET_S / share;
-    (excess.ceil().clamp(1.0, f64::from(SAMPLE_MAX)) as u32).next_power_of_two()
-}
-
 fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_capture_begins_with_what_its_share_of_a_core_allows() {
-        assert_eq!(first_sample(None, 0.1), 1);
-        assert_eq!(first_sample(Some(200_000.0), 0.1), 1);
-        assert_eq!(first_sample(Some(15e6), 0.1), 64);
-        assert_eq!(first_sample(Some(15e6), 0.05), 128);
-        assert_eq!(first_sample(Some(f64::INFINITY), 0.1), SAMPLE_MAX);
-    }
 }

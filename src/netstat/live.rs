@@ -11,6 +11,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::Budget;
+use pmdscope_capture::flow::SNAPLEN;
 use pmdscope_capture::flow::table::Table;
 use pmdscope_capture::pump::{Control, Observer, Pump, Report, Settings};
 
@@ -97,7 +98,7 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     let shared = Shared { helped, ..Shared::default() };
     let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status);
     let settings = Settings {
-        snaplen: taps::SNAPLEN,
+        snaplen: SNAPLEN,
         duration: args.watch(exports),
         filter: args.expression(),
         outgoing: args.direction() != Direction::In,

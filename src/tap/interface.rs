@@ -209,7 +209,7 @@ fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
                 running.app.name
             ))),
             Ok(Way::Library(_)) => offering.push(running.app.socket.display().to_string()),
-            Err(error) => output::tell(&output::one_line(&format!("left out: {error:#}"))),
+            Err(error) => super::leave_out(&error),
         }
     }
     offering

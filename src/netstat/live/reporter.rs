@@ -22,8 +22,6 @@ use crate::output;
 
 /// Time between two looks at what the capture tells.
 const LOOK: Duration = Duration::from_millis(200);
-/// Width of a terminal that does not tell it.
-const COLUMNS: usize = 80;
 
 /// Prints what is known.
 pub(super) struct Reporter<'a> {
@@ -154,9 +152,7 @@ impl<'a> Reporter<'a> {
             Some(status) => ipfix::line(status),
             None => self.so_far(),
         };
-        let columns = rustix::termios::tcgetwinsize(stderr()).map(|size| size.ws_col.into());
-        let columns = columns.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS);
-        put(&self.line.show(&text, columns));
+        put(&self.line.show(&text, output::columns()));
     }
 
     fn so_far(&self) -> String {

@@ -4,24 +4,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pmdscope_capture::budget::SAMPLE_MAX;
+use pmdscope_capture::budget;
 use pmdscope_capture::filter::Compiler;
+use pmdscope_capture::flow::SNAPLEN;
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_capture::pump::{Control, Source as Tap};
 
 use crate::capture::DEFAULT_RING_SIZE;
 use crate::netstat::args::{Args, Sampling};
-use crate::output;
 use crate::source::Source;
 use crate::tap::interface::{self, Wanted};
 use crate::tap::{self, Ask};
 
-/// Bytes of a packet that are looked at: headers, in a tunnel as well.
-pub(super) const SNAPLEN: u32 = 128;
 /// Time in which apps count packets before any are taken.
 const GLANCE: Duration = Duration::from_millis(100);
-/// What looking at a packet takes, seconds, before that is measured: rather too much.
-const PACKET_S: f64 = 400e-9;
 
 /// Captures that are armed.
 pub(super) struct Taps {
@@ -50,7 +46,7 @@ impl Taps {
                 Ok(source) => taps.add(one, source),
                 // Nobody has asked for this one.
                 Err(error) if wanted.len() > 1 && is_open(args) && !is_stopped(control) => {
-                    left_out(&error);
+                    tap::leave_out(&error);
                 }
                 Err(error) => return Err(error),
             }
@@ -80,10 +76,6 @@ fn is_stopped(control: &Control) -> bool {
     control.stop.load(Ordering::Relaxed)
 }
 
-fn left_out(error: &anyhow::Error) {
-    output::tell(&output::one_line(&format!("left out: {error:#}")));
-}
-
 fn wanted(args: &Args) -> Result<Vec<Wanted>> {
     let any = ["any".to_owned()];
     let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
@@ -95,22 +87,15 @@ fn wanted(args: &Args) -> Result<Vec<Wanted>> {
     Ok(wanted)
 }
 
-/// One packet in so many for a begin: the budget needs a while to find out, and by then rings may have
-/// dropped packets. Of packets that pass a filter nobody knows how many there will be.
+/// One packet in so many for a begin. Of packets that pass a filter nobody knows how many there will be.
 fn first_sample(args: &Args, control: &Control, wanted: &[Wanted]) -> u32 {
     if let Sampling::Fixed(sample) = args.sample {
         return sample.get();
     }
     let known = args.expression().is_empty().then(|| rate(args, wanted).ok()).flatten();
-    let sample = sample_for(known.unwrap_or(0.0), args.cpu_budget());
+    let sample = budget::first_sample(known.unwrap_or(0.0), args.cpu_budget());
     control.sample.store(sample, Ordering::Relaxed);
     sample
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
-fn sample_for(pps: f64, share: f64) -> u32 {
-    let excess = (pps * PACKET_S / share).ceil().clamp(1.0, f64::from(SAMPLE_MAX));
-    (excess as u32).next_power_of_two()
 }
 
 /// Packets per second of the ports that are meant.
@@ -133,17 +118,4 @@ fn rate(args: &Args, wanted: &[Wanted]) -> Result<f64> {
         }
     }
     Ok(pps)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_packets_are_all_looked_at_and_many_are_sampled() {
-        assert_eq!([sample_for(0.0, 0.25), sample_for(600_000.0, 0.25)], [1, 1]);
-        assert_eq!(sample_for(700_000.0, 0.25), 2);
-        assert_eq!([sample_for(14.2e6, 0.25), sample_for(14.2e6, 1.0)], [32, 8]);
-        assert_eq!(sample_for(f64::MAX, 0.01), SAMPLE_MAX);
-    }
 }
