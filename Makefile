@@ -11,7 +11,7 @@ ATTACH_CYCLES ?= 1000
 # Where Wireshark looks for programs that capture; empty leaves it alone.
 EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1)
-C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
+C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export bench-flows soak soak-pdump sanitize lint format install clean clean-hugepages

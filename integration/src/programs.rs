@@ -42,7 +42,7 @@ pub fn idle_app() -> Result<PathBuf> {
 
 /// The helper that captures from stock apps.
 pub fn pdump() -> Result<PathBuf> {
-    built("build/capture/pdump/pmdscope-pdump")
+    built("build/pdump/pmdscope-pdump")
 }
 
 fn built(path: &str) -> Result<PathBuf> {

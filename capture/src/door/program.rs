@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "pmdscope-pdump";
 const VARIABLE: &str = "PMDSCOPE_PDUMP";
 
 /// Where it is beside our own program: next to it, installed, and in a tree that was built.
-const PLACES: [&str; 3] = ["", "../libexec/pmdscope", "../../build/capture/pdump"];
+const PLACES: [&str; 3] = ["", "../libexec/pmdscope", "../../build/pdump"];
 
 /// How long it may take to tell its version, which needs neither hugepages nor an app.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -123,7 +123,7 @@ mod tests {
         let near = [
             "/opt/bin/pmdscope-pdump",
             "/opt/bin/../libexec/pmdscope/pmdscope-pdump",
-            "/opt/bin/../../build/capture/pdump/pmdscope-pdump",
+            "/opt/bin/../../build/pdump/pmdscope-pdump",
         ];
         assert_eq!(places(Some("".into()), Some(own)), near.map(PathBuf::from));
         let error = ProgramError::Missing(places(None, Some(own))).to_string();
