@@ -1,12 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs what building, testing and the demo need on Debian 12. Safe to run again.
+# Installs on Debian 12 what building, testing, linting and the demo need, and reserves hugepages. Safe to
+# run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs.
 set -eu
 
-packages="dpdk libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
-	libpcap-dev tshark tcpdump python3 clang-format
+# netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
+# dpdk-dev: dpdk-testpmd, dpdk-dumpcap, dpdk-telemetry.py. libcap-ng0, libunbound8: for Open vSwitch.
+packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-dev
+	libpcap-dev tshark tcpdump netbase python3 clang-format codespell
 	libcap-ng0 libunbound8 nfdump"
+clang_packages="clang libclang-rt-14-dev"
 rust_needed=1.88
+tools=$(dirname "$0")
+
+say() {
+	echo "setup: $*"
+}
+
+die() {
+	echo "setup: $*" >&2
+	exit 1
+}
 
 as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
@@ -14,23 +28,45 @@ as_root() {
 	elif command -v sudo >/dev/null; then
 		sudo "$@"
 	else
-		echo "setup: '$*' needs root; run 'make setup' as root or install sudo" >&2
-		exit 1
+		die "'$*' needs root; run 'make setup' as root or install sudo"
 	fi
 }
 
-apt_install() {
+is_installed() {
+	dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
+}
+
+apt() {
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
+}
+
+# Finishes what an interrupted dpkg or apt-get left.
+repair() {
+	[ -n "$(dpkg --audit)" ] || return 0
+	say "an earlier installation was interrupted; finishing it"
+	as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >/dev/null 2>&1 || true
+	apt --fix-broken -y --no-install-recommends install >/dev/null
+	[ -z "$(dpkg --audit)" ] || die "dpkg is still not in order: see 'dpkg --audit'"
+}
+
+# install_packages NAME...: those that are missing, after telling how much that is.
+install_packages() {
 	missing=""
 	for package in "$@"; do
-		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
-			missing="$missing $package"
+		is_installed "$package" || missing="$missing $package"
 	done
 	[ -n "$missing" ] || return 0
-	echo "setup: installing$missing"
-	as_root apt-get update -qq
+	say "reading Debian's package lists"
+	apt update || die "apt-get update failed: is the network up, and ca-certificates installed?"
+	say "will install$missing"
+	# Without an answer apt-get only tells what it would do.
 	# shellcheck disable=SC2086 # a list of names
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-		--no-install-recommends $missing >/dev/null
+	LC_ALL=C apt-get --assume-no --no-install-recommends install $missing 2>/dev/null |
+		sed -n -e 's/^\([0-9]* upgraded.*\)/setup: with what they need: \1/p' \
+			-e 's/^\(Need to get\|After this operation\)/setup: \1/p'
+	# shellcheck disable=SC2086 # a list of names
+	apt install -y --no-install-recommends $missing >/dev/null ||
+		die "apt-get could not install$missing; its reasons are above, 'make setup' tries again"
 }
 
 rust_is_recent() {
@@ -39,33 +75,38 @@ rust_is_recent() {
 	[ "$(printf '%s\n%s\n' "$rust_needed" "$have" | sort -V | head -n 1)" = "$rust_needed" ]
 }
 
-command -v apt-get >/dev/null || {
-	echo "setup: this script knows Debian's apt only; install by hand: $packages," \
-		"and Rust $rust_needed or newer" >&2
-	exit 1
+# Debian 12 keeps a recent Rust beside its stable one, for the browsers it builds.
+install_rust() {
+	rust_is_recent || install_packages cargo-web rustc-web
+	rust_is_recent || die "need Rust $rust_needed or newer, found: $(cargo --version 2>&1 || true)"
+	# They are packages of their own; rustup brings its own.
+	! is_installed cargo-web || install_packages rust-web-clippy rustfmt-web
 }
+
+command -v apt-get >/dev/null ||
+	die "this script knows Debian's apt only; install by hand: $packages, and Rust $rust_needed or newer"
+repair
+if [ "${1:-}" = clang ]; then
+	# shellcheck disable=SC2086 # a list of names
+	install_packages $clang_packages
+	exit 0
+fi
 
 # The daemon that comes with nfdump would listen to everybody; the tests start their own.
 if [ -d /run/systemd/system ] && ! command -v nfcapd >/dev/null; then
 	as_root systemctl --quiet mask nfdump.service
 fi
-# shellcheck disable=SC2086 # a list of names
-apt_install $packages
-# Debian 12 keeps a recent Rust beside its stable one, for the browsers it builds.
-rust_is_recent || apt_install cargo-web rustc-web
-rust_is_recent || {
-	echo "setup: need Rust $rust_needed or newer, found: $(cargo --version 2>&1 || true)" >&2
-	exit 1
-}
+# All at once, so that what is told is the whole of it.
+# shellcheck disable=SC2046,SC2086 # lists of names
+install_packages $packages $(rust_is_recent || echo cargo-web rustc-web rust-web-clippy rustfmt-web)
+install_rust
 
 # For the tests of dashboards and alerts.
-prometheus=$(dirname "$0")/prometheus.sh
-"$prometheus" || { as_root apt-get update -qq && "$prometheus"; } ||
-	echo "setup: without prometheus the tests of dashboards and alerts cannot run" >&2
+"$tools/prometheus.sh" || { apt update && "$tools/prometheus.sh"; } ||
+	die "without prometheus the tests of dashboards and alerts cannot run"
 
 # For the tests on an app of others. Its packages would start services, so they are not installed.
-openvswitch=$(dirname "$0")/openvswitch.sh
-"$openvswitch" || { as_root apt-get update -qq && "$openvswitch"; } ||
-	echo "setup: without Open vSwitch the tests on it cannot run" >&2
+"$tools/openvswitch.sh" || { apt update && "$tools/openvswitch.sh"; } ||
+	die "without Open vSwitch the tests on it cannot run"
 
-"$(dirname "$0")/hugepages.sh" reserve
+"$tools/hugepages.sh" reserve

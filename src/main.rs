@@ -10,6 +10,7 @@ mod extcap;
 mod flows;
 mod leaks;
 mod ls;
+mod man;
 mod netstat;
 mod output;
 mod record;
@@ -57,6 +58,8 @@ enum Command {
     Capture(Box<capture::Args>),
     Netstat(Box<netstat::Args>),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     #[command(hide = true)]
     Sandbox(sandbox::Args),
 }
@@ -117,6 +120,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Capture(args) => capture::run(&args),
         Command::Netstat(args) => netstat::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Sandbox(args) => sandbox::run(&args),
     }
 }

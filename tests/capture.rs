@@ -5,8 +5,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pmdscope_testing::{LIMIT, current_test, output, skip, spawn};
 use tempfile::TempDir;
 
 /// Ethernet, IPv4 and UDP or TCP, from port 1000 to another.
@@ -58,7 +62,7 @@ fn capture(dir: &TempDir) -> Command {
 }
 
 fn run(dir: &TempDir, line: &str) -> Output {
-    capture(dir).args(line.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+    output(capture(dir).args(line.split_whitespace()).stdin(Stdio::null())).unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -69,13 +73,7 @@ fn text(bytes: &[u8]) -> String {
 fn oracle(dir: &TempDir, line: &str) -> Option<Output> {
     let mut tcpdump = Command::new("tcpdump");
     tcpdump.args(line.split_whitespace()).current_dir(dir.path()).env("TZ", "UTC");
-    match tcpdump.stdin(Stdio::null()).output() {
-        Ok(output) => Some(output),
-        Err(error) => {
-            eprintln!("SKIP: tcpdump: {error}");
-            None
-        }
-    }
+    output(tcpdump.stdin(Stdio::null()))
 }
 
 #[test]
@@ -133,7 +131,7 @@ fn files_come_compressed_in_lists_and_through_pipes() {
     assert_eq!(text(&run(&dir, "-V list --count tcp").stdout), "15 packets\n");
     let mut piped = capture(&dir);
     piped.args(["-r", "-", "--count"]).stdin(File::open(path).unwrap());
-    assert_eq!(text(&piped.output().unwrap().stdout), "10 packets\n");
+    assert_eq!(text(&output(&mut piped).unwrap().stdout), "10 packets\n");
 }
 
 #[test]
@@ -190,16 +188,33 @@ fn names_of_complete_files_are_printed() {
     assert_eq!(counts.iter().map(count).sum::<u32>(), 10, "{counts:?}");
 }
 
-/// Sends a signal, behind those that end nothing, and waits for the end.
-fn end_by(signal: &str, mut child: std::process::Child) -> Output {
-    // Time to handle signals, and to read the packets.
-    std::thread::sleep(std::time::Duration::from_millis(700));
-    for signal in ["USR1", "USR2", signal] {
-        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        std::thread::sleep(std::time::Duration::from_millis(100));
+/// Does the process handle every one of these signals?
+fn handles(pid: u32, signals: &[Signal]) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    signals.iter().all(|signal| caught >> (*signal as i32 - 1) & 1 == 1)
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
-    let pipe = child.stdin.take();
+}
+
+/// Sends a signal, behind those that end nothing, when the packets have been taken from standard input;
+/// and waits for the end.
+fn end_by(signal: Signal, mut child: Child) -> Output {
+    let pipe = child.stdin.take().unwrap();
+    let others = [Signal::SIGUSR1, Signal::SIGUSR2];
+    let all = [others[0], others[1], signal];
+    eventually("signals are handled", || handles(child.id(), &all));
+    eventually("the pipe is empty", || rustix::io::ioctl_fionread(&pipe).unwrap() == 0);
+    for signal in all {
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+    }
     let output = child.wait_with_output().unwrap();
     drop(pipe);
     output
@@ -208,15 +223,54 @@ fn end_by(signal: &str, mut child: std::process::Child) -> Output {
 #[test]
 fn signals_end_a_silent_pipe_in_order() {
     let (dir, path) = sample();
-    for signal in ["INT", "TERM", "HUP", "PIPE"] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGPIPE] {
         let name = format!("{signal}.pcapng");
-        let mut command = capture(&dir);
+        // Under nohup and in the background of a script some are ignored, and stay so.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_pmdscope"), "capture"]);
+        command.current_dir(dir.path()).env("TZ", "UTC");
         command.args(["-r", "-", "-w", &name]).stdin(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = spawn(&mut command).unwrap();
         child.stdin.as_mut().unwrap().write_all(&fs::read(&path).unwrap()).unwrap();
         let output = end_by(signal, child);
         assert!(output.status.success(), "{signal}: {output:?}");
         let count = run(&dir, &format!("-r {name} --count"));
         assert_eq!(text(&count.stdout), "10 packets\n", "{signal}");
+    }
+}
+
+/// On a machine without `/etc/protocols` libpcap takes every protocol's name for number 0.
+#[test]
+fn names_of_protocols_need_no_list_of_the_machine() {
+    let (dir, _) = sample();
+    let bare = |filter: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", "mount -t tmpfs none /etc && exec \"$@\"", "sh"]);
+        command.args([env!("CARGO_BIN_EXE_pmdscope"), "capture", "-d", "-y", "EN10MB", filter]);
+        output(command.current_dir(dir.path()).stdin(Stdio::null())).unwrap()
+    };
+    if !bare("ip").status.success() {
+        return skip(&current_test(), "needs the right to mount");
+    }
+    for (named, numbered) in [
+        (r"ip proto \tcp", "ip proto 6"),
+        (
+            r"udp or (ip proto \icmp or ospf) and not host 10.0.0.1",
+            "udp or (ip proto 1 or 89) and not host 10.0.0.1",
+        ),
+        (r"ip6 proto \udp and ether proto \ip6", r"ip6 proto 17 and ether proto \ip6"),
+        (r"ip protochain \tcp", "ip protochain 6"),
+        ("ip proto 6 and tcp", "ip proto 6 and tcp"),
+    ] {
+        let (found, expected) = (bare(named), bare(numbered));
+        assert!(expected.status.success(), "{numbered}: {expected:?}");
+        assert_eq!(text(&found.stdout), text(&expected.stdout), "{named}: {found:?}");
+    }
+    for (filter, says) in
+        [("ip proto swipe", "no number of protocol 'swipe'"), ("tcp port http", "/etc/services")]
+    {
+        let found = bare(filter);
+        assert_eq!(found.status.code(), Some(2), "{found:?}");
+        assert!(text(&found.stderr).contains(says), "{found:?}");
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
+use pmdscope_testing::{current_test, output, skip, spawn};
 
 /// An exporter on a port that the system chooses; killed when dropped.
 struct Exporter {
@@ -26,7 +27,7 @@ impl Exporter {
     }
 
     fn spawn(command: &mut Command) -> Self {
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = spawn(command.stderr(Stdio::piped())).unwrap();
         let mut line = String::new();
         BufReader::new(process.stderr.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit(' ').next().unwrap().to_owned();
@@ -64,7 +65,8 @@ fn pmdscope() -> Command {
 
 /// Runs the exporter to its end; exit code, and what it says of what went wrong.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
-    let output = pmdscope().args(["export", "--config", "none"]).args(arguments).output().unwrap();
+    let mut command = pmdscope();
+    let output = output(command.args(["export", "--config", "none"]).args(arguments)).unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -110,12 +112,9 @@ fn a_unix_socket_serves_too_and_goes_away() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    let mut once = pmdscope()
-        .args(["export", "--config", "none", "--once"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = pmdscope();
+    command.args(["export", "--config", "none", "--once"]);
+    let mut once = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     drop(once.stdout.take());
     let output = once.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
@@ -177,25 +176,21 @@ struct Testpmd {
 impl Testpmd {
     /// `None` (told aloud) where it cannot run.
     fn start() -> Option<Self> {
-        let missing = match Command::new("dpdk-testpmd").arg("--version").output() {
-            Err(error) => Some(format!("dpdk-testpmd: {error}")),
-            Ok(_) if !geteuid().is_root() => Some("needs root".to_owned()),
-            Ok(_) => None,
-        };
-        if let Some(missing) = missing {
-            eprintln!("SKIP: {missing}");
+        output(Command::new("dpdk-testpmd").arg("--version"))?;
+        if !geteuid().is_root() {
+            skip(&current_test(), "needs root");
             return None;
         }
         let prefix = format!("export-{}", std::process::id());
-        let mut process = Command::new("dpdk-testpmd")
+        let mut command = Command::new("dpdk-testpmd");
+        command
             .args(["-l", "0-1", "-m", "64", "--no-huge", "--no-pci", "--vdev", "net_null0"])
             .args(["--file-prefix", &prefix, "--", "--interactive", "--no-mlockall"])
             .arg("--total-num-mbufs=2048")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::null());
+        let mut process = spawn(&mut command).unwrap();
         let input = process.stdin.take();
         Some(Self { process, input, prefix })
     }

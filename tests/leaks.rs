@@ -7,6 +7,7 @@ mod support;
 
 use std::process::{Command, Output};
 
+use pmdscope_testing::output;
 use support::FakeApp;
 
 const LIBRARY: &str = r#"{"/pmdscope":{"schema":1,"version":"0.1.0","dpdk":"DPDK 22.11.11","pid":1,
@@ -72,12 +73,9 @@ fn app(lost: Option<u64>) -> FakeApp {
 
 fn leaks(app: &FakeApp, arguments: &[&str]) -> Output {
     let runtime = app.discovery().roots.remove(0);
-    Command::new(env!("CARGO_BIN_EXE_pmdscope"))
-        .args(["leaks", "-a", "fake", "-i", "0.1"])
-        .args(arguments)
-        .env("RUNTIME_DIRECTORY", runtime)
-        .output()
-        .unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    command.args(["leaks", "-a", "fake", "-i", "0.1"]).args(arguments);
+    output(command.env("RUNTIME_DIRECTORY", runtime)).unwrap()
 }
 
 fn code_and_text(output: &Output) -> (Option<i32>, String) {
@@ -171,7 +169,7 @@ fn a_reader_that_leaves_ends_the_watch() {
     let watch =
         format!("{} leaks -a fake -i 0.1 --watch | head -1", env!("CARGO_BIN_EXE_pmdscope"));
     let output =
-        Command::new("sh").args(["-c", &watch]).env("RUNTIME_DIRECTORY", runtime).output().unwrap();
+        output(Command::new("sh").args(["-c", &watch]).env("RUNTIME_DIRECTORY", runtime)).unwrap();
     let (_, text) = code_and_text(&output);
     assert!(text.starts_with("Pool ") && text.lines().count() == 1, "{text}");
 }

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 
+use pmdscope_testing::{output, spawn};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -44,7 +45,7 @@ fn netstat(dir: &TempDir, line: &str) -> Command {
 }
 
 fn run(dir: &TempDir, line: &str) -> Output {
-    netstat(dir, line).stdin(Stdio::null()).output().unwrap()
+    output(netstat(dir, line).stdin(Stdio::null())).unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -70,7 +71,7 @@ fn a_file_is_shown_as_text_and_as_json() {
 fn a_pipe_is_read_to_its_end() {
     let dir = scratch(0);
     let mut command = netstat(&dir, "-l -r - udp src portrange 1024-1033");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
     child.stdin.take().unwrap().write_all(&pcap(20)).unwrap();
     let output = child.wait_with_output().unwrap();
     let lines = text(&output.stdout);
@@ -109,7 +110,7 @@ fn an_export_that_fails_is_no_success() {
 fn a_reader_that_goes_is_no_error() {
     let dir = scratch(40_000);
     let mut command = netstat(&dir, "--all -r in.pcap");
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let output = child.wait_with_output().unwrap();

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use pmdscope_testing::{current_test, output, skip};
 use serde_json::Value;
 use support::FakeApp;
 use tempfile::TempDir;
@@ -72,24 +73,25 @@ fn helper(says: &str) -> TempDir {
 }
 
 fn capture(app: &FakeApp, helper: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_pmdscope"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    command
         .args(["capture", "-a", "fake"])
         .args(line.split_whitespace())
         .current_dir(helper)
         .env("RUNTIME_DIRECTORY", app.discovery().roots.remove(0))
         .env("PMDSCOPE_PDUMP", helper.join("pmdscope-pdump"))
         .env("PMDSCOPE_CONFIG", "none")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+        .stdin(Stdio::null());
+    output(&mut command).unwrap()
 }
 
 /// Whether another process may look into this one, which plays the app.
 fn is_attachable() -> bool {
     let memory = format!("if=/proc/{}/mem", std::process::id());
-    let opened = Command::new("dd").args([&memory, "of=/dev/null", "count=0"]).output().unwrap();
+    let opened = output(Command::new("dd").args([&memory, "of=/dev/null", "count=0"])).unwrap();
     if !opened.status.success() {
-        eprintln!("SKIP: ptrace is not permitted here: {}", text(&opened.stderr).trim_end());
+        let why = format!("ptrace is not permitted: {}", text(&opened.stderr).trim_end());
+        skip(&current_test(), why);
     }
     opened.status.success()
 }

@@ -5,22 +5,24 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use pmdscope_testing::{current_test, skip, skip_without, spawn};
+
 /// Output of a shell script in the sandbox.
 fn run(options: &[&str], script: &str) -> String {
     sandbox(options, &["/bin/sh", "-c", script], "")
 }
 
 fn sandbox(options: &[&str], command: &[&str], input: &str) -> String {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_pmdscope"))
+    let mut sandboxed = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    sandboxed
         .args(["sandbox", "--memory", "512"])
         .args(options)
         .arg("--")
         .args(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = spawn(&mut sandboxed).unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -33,7 +35,7 @@ fn no_landlock() -> bool {
     let missing = !modules.contains("landlock")
         && run(&["--tell"], "true").contains("does not offer landlock");
     if missing {
-        eprintln!("SKIP: the kernel has no landlock");
+        skip(&current_test(), "the kernel has no landlock");
     }
     missing
 }
@@ -85,8 +87,7 @@ fn offline_means_no_connections() {
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");
     let command = ["/bin/bash", "-c", &script];
     if !std::fs::exists("/bin/bash").unwrap() {
-        eprintln!("SKIP: no bash");
-        return;
+        return skip_without(&current_test(), "bash");
     }
     let online = sandbox(&[], &command, "");
     assert!(online.contains("connected"), "{online}");

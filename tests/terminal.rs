@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::record::{Recorder, Recording};
 use pmdscope_telemetry::world::World;
+use pmdscope_testing::spawn;
 
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
@@ -37,13 +38,13 @@ impl Recorded {
             directory.display(),
             env!("CARGO_BIN_EXE_pmdscope")
         );
-        let script = Command::new("script")
+        let mut script = Command::new("script");
+        script
             .args(["--quiet", "--flush", "--return", "--command", &command])
             .arg(directory.join("out"))
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("script(1) of the package bsdutils");
+            .stdout(Stdio::null());
+        let script = spawn(&mut script).expect("script(1) of the package bsdutils");
         Self { script, directory }
     }
 

@@ -1,8 +1,11 @@
 //! Compiles tcpdump's filter expressions with libpcap, prints the programs, and runs them.
 #![allow(unsafe_code)] // Calls the C library libpcap.
 
+mod protocol;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::fmt::Write;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
@@ -35,6 +38,17 @@ pub enum FilterError {
          see these packets; for a direction use -Q in or -Q out"
     )]
     Ancillary(String),
+    /// It names a protocol whose number cannot be found.
+    #[error(
+        "filter expression '{expression}': no number of protocol '{name}': this machine has no \
+         /etc/protocols; write the number, or install Debian's package netbase"
+    )]
+    Protocol {
+        /// As given.
+        expression: String,
+        /// Of the protocol.
+        name: String,
+    },
     /// The program is too long for an app to run on every packet.
     #[error(
         "filter expression '{expression}' needs {found} instructions, at most {MAX_INSNS} are allowed"
@@ -154,13 +168,17 @@ impl Compiler {
     pub fn compile(&self, expression: &str) -> Result<Vec<Insn>, FilterError> {
         let syntax = |reason: String| FilterError::Syntax {
             expression: expression.to_owned(),
-            hint: direction_hint(&reason),
+            hint: hint(&reason),
             reason,
         };
-        let text =
-            CString::new(expression).map_err(|_| syntax("has a NUL character".to_owned()))?;
         let handle = Handle::open(self.linktype, self.snaplen).ok_or(FilterError::Memory)?;
-        let program = handle.compile(&text, self.optimize).map_err(syntax)?;
+        let compile = |expression: &str, optimize| {
+            let text = CString::new(expression).map_err(|_| "has a NUL character".to_owned())?;
+            handle.compile(&text, optimize)
+        };
+        let resolved = protocol::resolve(expression, |text| compile(text, false).is_ok())
+            .map_err(|name| FilterError::Protocol { expression: expression.to_owned(), name })?;
+        let program = compile(&resolved, self.optimize).map_err(syntax)?;
         if program.iter().copied().any(is_ancillary) {
             return Err(FilterError::Ancillary(expression.to_owned()));
         }
@@ -260,8 +278,14 @@ impl OfflineFilter {
     }
 }
 
-fn direction_hint(reason: &str) -> &'static str {
-    if reason.contains("inbound") { " (for a direction use -Q in or -Q out)" } else { "" }
+fn hint(reason: &str) -> &'static str {
+    if reason.contains("inbound") {
+        " (for a direction use -Q in or -Q out)"
+    } else if reason.contains("unknown port") && !Path::new("/etc/services").exists() {
+        " (this machine has no /etc/services: write the number, or install Debian's package netbase)"
+    } else {
+        ""
+    }
 }
 
 /// Linux gives loads from negative offsets a meaning of its own (`SKF_AD_OFF` and others).
@@ -274,6 +298,7 @@ fn is_ancillary(insn: Insn) -> bool {
 mod tests {
     use std::process::Command;
 
+    use pmdscope_testing::output;
     use proptest::prelude::*;
 
     use super::*;
@@ -364,13 +389,9 @@ mod tests {
                 let mut tcpdump = Command::new("tcpdump");
                 tcpdump.args(["-y", "EN10MB", "-s", &snaplen.to_string(), option]);
                 tcpdump.args((!optimize).then_some("-O")).arg("--").arg(expression);
-                match tcpdump.output() {
-                    Err(error) => return eprintln!("SKIP: tcpdump: {error}"),
-                    Ok(out) => {
-                        let expected = String::from_utf8(out.stdout).unwrap();
-                        assert_eq!(list(&program, listing), expected, "{tcpdump:?}");
-                    }
-                }
+                let Some(out) = output(&mut tcpdump) else { return };
+                let expected = String::from_utf8(out.stdout).unwrap();
+                assert_eq!(list(&program, listing), expected, "{tcpdump:?}");
             }
         }
     }

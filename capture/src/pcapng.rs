@@ -244,6 +244,7 @@ pub fn whole(bytes: &[u8]) -> (usize, u64) {
 mod tests {
     use std::process::Command;
 
+    use pmdscope_testing::output;
     use proptest::prelude::*;
 
     use super::*;
@@ -320,16 +321,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("sample.pcapng");
         std::fs::write(&file, sample()).unwrap();
-        match Command::new(tool).args(args).arg(&file).env("TZ", "UTC").output() {
-            Err(error) => {
-                eprintln!("SKIP: {tool}: {error}");
-                None
-            }
-            Ok(out) => {
-                assert!(out.status.success(), "{tool}: {}", String::from_utf8_lossy(&out.stderr));
-                Some(String::from_utf8(out.stdout).unwrap())
-            }
-        }
+        let out = output(Command::new(tool).args(args).arg(&file).env("TZ", "UTC"))?;
+        assert!(out.status.success(), "{tool}: {}", String::from_utf8_lossy(&out.stderr));
+        Some(String::from_utf8(out.stdout).unwrap())
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use pmdscope_testing::output;
 
 /// What the inline functions of the ethdev library read, so that every program which receives has it
 /// in its own memory; see `rte_ethdev_core.h`.
@@ -48,7 +49,7 @@ fn address(pid: u32) -> Result<u64> {
 
 /// As the linker put it: programs are position-independent.
 fn offset(program: &Path) -> Result<u64> {
-    let output = Command::new("nm").arg("-D").arg(program).output().context("run nm")?;
+    let output = output(Command::new("nm").arg("-D").arg(program)).context("no nm")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.contains(SYMBOL));
     let line = line.with_context(|| format!("{} has no {SYMBOL}", program.display()))?;

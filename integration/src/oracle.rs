@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use pmdscope_testing::spawn;
 use serde_json::Value;
 
 use crate::process::run;
@@ -44,12 +45,9 @@ pub fn capinfos(file: &Path) -> Result<String> {
 
 /// Asks an app by DPDK's own `dpdk-telemetry.py`.
 pub fn dpdk_telemetry(app: &str, command: &str) -> Result<Value> {
-    let mut child = Command::new("dpdk-telemetry.py")
-        .args(["-f", app])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start dpdk-telemetry.py")?;
+    let mut client = Command::new("dpdk-telemetry.py");
+    client.args(["-f", app]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = spawn(&mut client).context("start dpdk-telemetry.py")?;
     writeln!(child.stdin.take().context("stdin of dpdk-telemetry.py")?, "{command}")?;
     let output = child.wait_with_output()?;
     let text = String::from_utf8(output.stdout).context("dpdk-telemetry.py printed no text")?;

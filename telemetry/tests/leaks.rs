@@ -12,7 +12,8 @@ use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Armed, Collector, Error, Rules, Tracker, finding};
 use support::{FakeApp, Recording};
 
-const TIMEOUT: Duration = Duration::from_millis(500);
+/// Long, since machines that run tests are busy.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 const LEAKS: &str = r#"{"/pmdscope/leaks":{"schema":1,"generation":3,"offset":0,"total":1,
     "name":["pool"],"size":[1000],"common":[400],"cached":[100],"rx_posted":[256],"tx_pending":[32],

@@ -3,6 +3,7 @@ use std::process::Command;
 use etherparse::{ArpOperation, ArpPacket, EtherType, IpFragOffset, IpNumber, Ipv4Header};
 use etherparse::{PacketBuilder, TcpOptionElement, VlanId};
 use jiff::tz::TimeZone;
+use pmdscope_testing::output;
 use proptest::prelude::*;
 
 use super::*;
@@ -177,16 +178,9 @@ fn tcpdump(flags: &[&str], packets: &[Vec<u8>]) -> Option<String> {
     std::fs::write(&path, file(packets)).unwrap();
     let mut command = Command::new("tcpdump");
     command.env("TZ", "Europe/Berlin").args(["-n", "-S"]).args(flags).arg("-r").arg(path);
-    match command.output() {
-        Err(error) => {
-            eprintln!("SKIP: tcpdump: {error}");
-            None
-        }
-        Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some(String::from_utf8(output.stdout).unwrap())
-        }
-    }
+    let output = output(&mut command)?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
 }
 
 fn ours(style: Style, stamps: &mut Stamps, packets: &[Vec<u8>]) -> String {

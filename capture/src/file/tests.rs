@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use pmdscope_testing::{current_test, output, skip, spawn};
+
 use super::*;
 use crate::layout::{DIR_RX, MAX_SNAPLEN};
 use crate::packet::ETHERNET;
@@ -61,13 +63,7 @@ fn put(files: &mut Files, ids: std::ops::Range<u64>, size: usize) {
 
 /// What a tool says, or nothing (said aloud) when it is not installed.
 fn run(tool: &str, args: &[&str], file: &Path) -> Option<Output> {
-    match Command::new(tool).args(args).arg(file).env("TZ", "UTC").output() {
-        Ok(out) => Some(out),
-        Err(error) => {
-            eprintln!("SKIP: {tool}: {error}");
-            None
-        }
-    }
+    output(Command::new(tool).args(args).arg(file).env("TZ", "UTC"))
 }
 
 fn text(out: &Output) -> String {

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use pmdscope_testing::output;
+
 use super::*;
 use crate::file::{FileSettings, Files};
 use crate::layout::{
@@ -96,17 +98,10 @@ pub(super) fn record(port: u16, dir: u8, ms: u64) -> Record {
 fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = Command::new("tshark");
     command.args(["-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));
-    match command.arg("-r").arg(file).output() {
-        Err(error) => {
-            eprintln!("SKIP: tshark: {error}");
-            None
-        }
-        Ok(out) => {
-            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-            let text = String::from_utf8(out.stdout).unwrap();
-            Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
-        }
-    }
+    let out = output(command.arg("-r").arg(file))?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
 fn never() -> Control {

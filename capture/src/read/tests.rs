@@ -4,6 +4,7 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use pmdscope_testing::output;
 use proptest::prelude::*;
 
 use super::*;
@@ -315,16 +316,11 @@ fn tcpdump_reads_the_same_packets() {
     std::fs::write(&path, sample()).unwrap();
     // One section: tcpdump ends at the second.
     for filter in ["", "udp port 53", "udp port 80", "len < 100"] {
-        let count = match Command::new("tcpdump")
-            .arg("--count")
-            .arg("-r")
-            .arg(&path)
-            .arg(filter)
-            .output()
-        {
-            Err(error) => return eprintln!("SKIP: tcpdump: {error}"),
-            Ok(out) => String::from_utf8(out.stdout).unwrap(),
+        let mut tcpdump = Command::new("tcpdump");
+        let Some(out) = output(tcpdump.args(["--count", "-r"]).arg(&path).arg(filter)) else {
+            return;
         };
+        let count = String::from_utf8(out.stdout).unwrap();
         let chosen = Settings { filter: filter.into(), ..settings() };
         let replay = Replay::open([path.clone()], chosen, &Control::default()).unwrap();
         let report = replay.run(&mut Discard::default(), &mut |_| ());

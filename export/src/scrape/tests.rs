@@ -8,17 +8,20 @@ use super::*;
 use crate::fake::Fake;
 use crate::text::Format;
 
+/// How long is waited for what is sure to come.
+const LONG: Duration = Duration::from_secs(30);
+
 fn settings(root: &std::path::Path) -> Settings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     Settings { discover, ..Settings::default() }
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
-    Arc::new(Scraper::new(settings(root), Exhibit::default(), Duration::from_secs(5)))
+    Arc::new(Scraper::new(settings(root), Exhibit::default(), LONG))
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(5)
+    Instant::now() + LONG
 }
 
 fn app(name: &str) -> Wants {
@@ -48,7 +51,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
     scraper.snapshot(Wants::Names, None, soon()).await;
-    fake.delay(Duration::from_millis(100));
+    fake.delay(Duration::from_millis(500));
     let requests: Vec<_> = (0..100)
         .map(|_| {
             let scraper = Arc::clone(&scraper);
@@ -84,9 +87,9 @@ async fn a_stuck_app_costs_its_own_series_only() {
     let scraper = scraper(root.path());
     let (_well, stuck) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b"));
     scraper.snapshot(Wants::All, None, soon()).await;
-    stuck.delay(Duration::from_secs(20));
+    stuck.delay(LONG);
     let began = Instant::now();
-    let deadline = began + Duration::from_secs(1);
+    let deadline = began + Duration::from_secs(3);
     let all = {
         let scraper = Arc::clone(&scraper);
         tokio::spawn(async move { scraper.snapshot(Wants::All, None, deadline).await })
@@ -94,14 +97,14 @@ async fn a_stuck_app_costs_its_own_series_only() {
     tokio::task::yield_now().await;
     // Whoever wants to know of another does not wait for it.
     let other = scraper.snapshot(app("a"), None, soon()).await;
-    assert!(began.elapsed() < Duration::from_millis(800), "{:?}", began.elapsed());
+    assert!(!all.is_finished());
     assert_eq!(other.world.find("a").unwrap().status, Status::Live);
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), None, Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
     assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, "unreachable");
     let all = all.await.unwrap();
-    assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
+    assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
     let text = text(&all);
     assert!(text.contains("dpdk_up{app=\"a\"} 1\n") && text.contains("dpdk_up{app=\"b\"} 0\n"));
     assert!(text.contains("dpdk_collect_errors_total{app=\"b\",reason=\"timeout\"} 1\n"), "{text}");
@@ -161,8 +164,7 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
-    let timeout = Duration::from_secs(5);
-    let scraper = Arc::new(Scraper::new(settings, Exhibit::default(), timeout));
+    let scraper = Arc::new(Scraper::new(settings, Exhibit::default(), LONG));
     let fake = Fake::start(root.path(), "a");
     scraper.snapshot(Wants::All, None, soon()).await;
     tokio::time::sleep(LOOK_PAUSE).await;
@@ -172,6 +174,6 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     // Two of a name are called by their directories.
     let _namesake = Fake::start(other.path(), "a");
     let snapshot = scraper.snapshot(Wants::All, None, soon()).await;
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < LONG / 2, "it waits until the deadline");
     assert!(snapshot.world.apps.iter().any(|app| app.status == Status::Live));
 }

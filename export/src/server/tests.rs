@@ -25,6 +25,9 @@ use crate::scrape::Scraper;
 use crate::snapshot::Exhibit;
 use crate::web::Web;
 
+/// How long is waited for what is sure to come.
+const LONG: Duration = Duration::from_secs(60);
+
 const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// An exporter on loopback, stopped when dropped.
@@ -126,7 +129,7 @@ async fn a_hundred_at_once_are_answered_from_one_round() {
     let app = Fake::start(root.path(), "a");
     let server = Arc::new(Running::start(root.path(), Limits::default()));
     server.ask(GET).await;
-    app.delay(ms(200));
+    app.delay(ms(1000));
     let clients: Vec<_> = (0..100)
         .map(|_| {
             let server = Arc::clone(&server);
@@ -148,7 +151,7 @@ async fn who_is_one_too_many_is_turned_away() {
     answer(&mut first).await;
     let mut third = server.connect().await;
     assert!(answer(&mut third).await.starts_with("HTTP/1.1 503 "));
-    assert!(ends(&mut third, ms(500)).await);
+    assert!(ends(&mut third, LONG).await);
     drop(first);
     let mut fourth = None;
     for _ in 0..50 {
@@ -174,7 +177,7 @@ async fn the_last_places_are_not_kept() {
         assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
         kept.push(stream);
     }
-    assert!(ends(&mut kept[3], ms(1000)).await);
+    assert!(ends(&mut kept[3], LONG).await);
     assert!(!ends(&mut kept[0], ms(300)).await);
     assert!(server.ask(GET).await.starts_with("HTTP/1.1 200 "));
 }
@@ -182,7 +185,7 @@ async fn the_last_places_are_not_kept() {
 #[tokio::test]
 async fn silence_and_drops_of_a_request_end_a_connection() {
     let root = tempfile::tempdir().unwrap();
-    let limits = Limits { first_request: ms(150), next_request: ms(300), ..Limits::default() };
+    let limits = Limits { first_request: ms(700), next_request: ms(5000), ..Limits::default() };
     let server = Running::start(root.path(), limits);
     let mut silent = server.connect().await;
     let mut slow = server.connect().await;
@@ -194,18 +197,17 @@ async fn silence_and_drops_of_a_request_end_a_connection() {
             sleep(ms(20)).await;
         }
     };
-    let began = Instant::now();
     // The last byte of a request never comes.
-    let _ = timeout(ms(500), dripping).await;
-    assert!(ends(&mut slow, ms(250)).await);
-    assert!(ends(&mut silent, ms(250)).await);
+    timeout(LONG, dripping).await.unwrap();
+    assert!(ends(&mut slow, LONG).await);
+    assert!(ends(&mut silent, LONG).await);
     let mut kept = server.connect().await;
     kept.write_all(GET).await.unwrap();
     answer(&mut kept).await;
-    sleep(ms(200)).await;
+    sleep(ms(1000)).await;
     kept.write_all(GET).await.unwrap();
     assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "), "kept beyond the first wait");
-    assert!(ends(&mut kept, ms(600)).await, "{:?}", began.elapsed());
+    assert!(ends(&mut kept, LONG).await);
 }
 
 #[tokio::test]
@@ -224,7 +226,7 @@ async fn who_does_not_read_holds_nobody_up() {
     }
     let began = Instant::now();
     while !server.ask(GET).await.starts_with("HTTP/1.1 200 ") {
-        assert!(began.elapsed() < Duration::from_secs(5), "its place is not given away");
+        assert!(began.elapsed() < LONG, "its place is not given away");
         sleep(ms(20)).await;
     }
     assert!(began.elapsed() >= limits.write, "it was waited for: {:?}", began.elapsed());

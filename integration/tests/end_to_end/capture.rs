@@ -8,6 +8,7 @@ use pmdscope_integration::pair::{Link, Pair, PairOptions};
 use pmdscope_integration::process::{run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_testing::{output, spawn};
 use rustix::process::Signal;
 
 use crate::support::{LIMIT, number, start_capture};
@@ -89,13 +90,15 @@ pub(crate) fn options(scratch: &Scratch) -> Result<()> {
 pub(crate) fn stream(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "20000"])?;
-    let mut capture = Command::new(programs::pmdscope()?)
+    let mut command = Command::new(programs::pmdscope()?);
+    command
         .args(["capture", "-i", &format!("{}:0", pair.app()), "-Q", "out", "-c", "100", "-w", "-"])
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
+        .stderr(Stdio::null());
+    let mut capture = spawn(&mut command)?;
     let stream = capture.stdout.take().context("stdout of capture")?;
-    let tcpdump = Command::new("tcpdump").args(["-n", "-r", "-"]).stdin(stream).output()?;
+    let mut tcpdump = Command::new("tcpdump");
+    let tcpdump = output(tcpdump.args(["-n", "-r", "-"]).stdin(stream)).context("no tcpdump")?;
     let status = capture.wait()?;
     generator.stop()?;
     ensure!(status.success(), "capture ended with {status}");

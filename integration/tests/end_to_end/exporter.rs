@@ -75,10 +75,8 @@ fn stopped(scratch: &Scratch) -> Result<()> {
 
     victim.signal(Signal::STOP)?;
     for seconds in [1.0, 2.0] {
-        let begin = Instant::now();
+        // If the exporter waited for it, this would not end.
         let scrape = exporter.scrape_within(seconds)?;
-        let took = begin.elapsed().as_secs_f64();
-        ensure!(took < seconds, "{took} s, though {seconds} s were announced");
         is_well(&scrape, "good", LINKED)?;
         ensure!(up(&scrape, "victim") == Some(false), "{:?}", about(&scrape, "victim"));
         ensure!(errors(&scrape, "victim", "timeout") > 0.0, "{:?}", about(&scrape, "victim"));
@@ -228,9 +226,7 @@ fn garbage(scratch: &Scratch) -> Result<()> {
 
     let mut exporter = Exporter::start(scratch, &site.config())?;
     for _ in 0..3 {
-        let begin = Instant::now();
         let scrape = exporter.scrape_within(2.0)?;
-        ensure!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
         is_well(&scrape, "good", LINKED)?;
         ensure!(up(&scrape, odd) == Some(true), "{:?}", about(&scrape, odd));
         for (name, _) in GARBAGE {

@@ -14,7 +14,7 @@ use pmdscope_integration::process::{run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 
-use crate::support::{LIMIT, Needs, pmdscope, tee_sessions, trial};
+use crate::support::{LIMIT, Missing, Needs, pmdscope, tee_sessions, trial_unless};
 
 /// Name of the program among the extcaps.
 type EndToEnd = fn(&Scratch) -> Result<()>;
@@ -32,18 +32,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("tshark_ends_with_the_app", gone),
         ("unknown_extcap_arguments_are_passed_over", unknown),
     ];
-    let missing = usable_directory().err();
-    let trial = |(name, test)| {
-        let trial = trial(name, Needs::Wireshark, test);
-        match &missing {
-            None => trial,
-            Some(reason) => {
-                eprintln!("SKIP {name}: {reason:#}");
-                trial.with_ignored_flag(true)
-            }
-        }
+    let missing = || {
+        let unusable = || usable_directory().err().map(|why| Missing::Machine(format!("{why:#}")));
+        Needs::Wireshark.missing().or_else(unusable)
     };
-    tests.into_iter().map(trial).collect()
+    tests.map(|(name, test)| trial_unless(name, missing(), test)).into()
 }
 
 /// Where tshark looks for extcaps, if a link can be put there.

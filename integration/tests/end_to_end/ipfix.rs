@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::frames::{self, ICMP, SCTP, TCP, UDP, Way, frame};
-use pmdscope_integration::oracle;
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
@@ -17,7 +16,9 @@ use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, number, pmdscope_json, tee_sessions, trial};
+use crate::support::{
+    LIMIT, Needs, missing_program, number, pmdscope_json, tee_sessions, trial_unless,
+};
 
 type EndToEnd = fn(&Scratch) -> Result<()>;
 
@@ -27,18 +28,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("nfdump_has_the_conversations_of_a_file", file),
         ("nfdump_scales_samples_to_our_estimate", sampled),
     ];
-    let missing = ["nfcapd", "nfdump"].into_iter().find(|program| !oracle::installed(program));
-    let trial = |(name, test)| {
-        let trial = trial(name, Needs::Apps, test);
-        match missing {
-            None => trial,
-            Some(program) => {
-                eprintln!("SKIP {name}: {program} is not installed");
-                trial.with_ignored_flag(true)
-            }
-        }
-    };
-    tests.into_iter().map(trial).collect()
+    let missing = || Needs::Apps.missing().or_else(|| missing_program(&["nfcapd", "nfdump"]));
+    tests.map(|(name, test)| trial_unless(name, missing(), test)).into()
 }
 
 /// nfcapd on a port of its own.

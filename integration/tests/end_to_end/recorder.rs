@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pmdscope_integration::oracle::{capinfos, tshark_fields};
 use pmdscope_integration::pair::{Pair, PairOptions};
-use pmdscope_integration::process::{Process, wait_until};
+use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
 use rustix::process::Signal;
@@ -207,8 +207,7 @@ pub(crate) fn quiet(scratch: &Scratch) -> Result<()> {
     ensure!(files(scratch)?.is_empty(), "{:?}", files(scratch)?);
     let mut command = Command::new(programs::pmdscope()?);
     let arguments = ["capture", "--before", "1s", "--trigger", "rx_mised", "-w", "x.pcapng"];
-    let unknown = command.args(arguments).output()?;
-    let told = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    ensure!(unknown.status.code() == Some(2) && told.contains("rx_missed"), "{told}");
+    let (code, _, told) = run(command.args(arguments), scratch.dir(), LIMIT)?;
+    ensure!(code == 2 && told.contains("rx_missed"), "{told}");
     Ok(())
 }

@@ -10,6 +10,7 @@ use pmdscope_integration::disk::Disk;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::{Memory, Scratch};
 use pmdscope_integration::{openvswitch, oracle, programs, prometheus};
+use pmdscope_testing::{programs_are_required, skip, skip_without};
 use serde_json::Value;
 
 /// Longest time that any one step may take.
@@ -37,9 +38,17 @@ pub(crate) enum Needs {
     OpenVswitch,
 }
 
+/// Why a test cannot run here.
+pub(crate) enum Missing {
+    /// A program that `make setup` installs.
+    Program(String),
+    /// Hardware, or what the kernel allows.
+    Machine(String),
+}
+
 impl Needs {
     /// Why a test with this need cannot run here.
-    fn missing(self) -> Option<String> {
+    pub(crate) fn missing(self) -> Option<Missing> {
         let programs: &[&str] = match self {
             Self::Apps => &[],
             Self::Wireshark | Self::Disk => &["tshark", "capinfos", "editcap", "tcpdump"],
@@ -47,29 +56,41 @@ impl Needs {
             Self::Testpmd | Self::Prometheus => &["dpdk-testpmd"],
             Self::Pdump | Self::OpenVswitch => &["dpdk-testpmd", "dpdk-dumpcap", "tshark", "nm"],
         };
+        self.missing_of_the_machine()
+            .map(|reason| Missing::Machine(reason.to_owned()))
+            .or_else(|| missing_program(programs))
+            .or_else(|| self.missing_tool().map(|tool| Missing::Program(tool.to_owned())))
+    }
+
+    fn missing_of_the_machine(self) -> Option<&'static str> {
         if !rustix::process::geteuid().is_root() {
-            return Some("needs root for /var/run/dpdk".to_owned());
+            return Some("needs root for /var/run/dpdk");
         }
         if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
-            return Some("needs two CPUs".to_owned());
+            return Some("needs two CPUs");
         }
         if matches!(self, Self::Disk) && !can_mount() {
-            return Some("cannot mount a tmpfs".to_owned());
+            return Some("cannot mount a tmpfs");
         }
-        if matches!(self, Self::Prometheus) && prometheus::binary().is_none() {
-            return Some("prometheus is not installed".to_owned());
-        }
-        if matches!(self, Self::Pdump | Self::OpenVswitch) && Memory::available() != Memory::Huge {
-            return Some("needs hugepages to share with others".to_owned());
-        }
-        if matches!(self, Self::OpenVswitch) && openvswitch::unpacked().is_none() {
-            return Some("Open vSwitch is not unpacked: run `make setup`".to_owned());
-        }
-        programs
-            .iter()
-            .find(|program| !oracle::installed(program))
-            .map(|program| format!("{program} is not installed"))
+        let is_shared = matches!(self, Self::Pdump | Self::OpenVswitch);
+        (is_shared && Memory::available() != Memory::Huge)
+            .then_some("needs hugepages to share with others")
     }
+
+    /// One that `make setup` unpacks.
+    fn missing_tool(self) -> Option<&'static str> {
+        match self {
+            Self::Prometheus if prometheus::binary().is_none() => Some("prometheus"),
+            Self::OpenVswitch if openvswitch::unpacked().is_none() => Some("Open vSwitch"),
+            _ => None,
+        }
+    }
+}
+
+/// The first of these that is not installed.
+pub(crate) fn missing_program(programs: &[&str]) -> Option<Missing> {
+    let missing = programs.iter().find(|program| !oracle::installed(program));
+    missing.map(|program| Missing::Program((*program).to_owned()))
 }
 
 fn can_mount() -> bool {
@@ -78,15 +99,34 @@ fn can_mount() -> bool {
 
 /// A test that is ignored, loudly, where its needs are not met.
 pub(crate) fn trial(name: &str, needs: Needs, test: fn(&Scratch) -> Result<()>) -> Trial {
-    let missing = needs.missing();
-    if let Some(reason) = &missing {
-        eprintln!("SKIP {name}: {reason}");
+    trial_unless(name, needs.missing(), test)
+}
+
+/// A test that is ignored, loudly, where something is missing; it fails instead where that is a program
+/// and programs are required.
+pub(crate) fn trial_unless(
+    name: &str,
+    missing: Option<Missing>,
+    test: fn(&Scratch) -> Result<()>,
+) -> Trial {
+    match missing {
+        None => Trial::test(name, move || {
+            let scratch = Scratch::new()?;
+            test(&scratch).map_err(|error| format!("{error:#}").into())
+        }),
+        Some(Missing::Program(program)) if programs_are_required() => {
+            Trial::test(name, move || {
+                Err(format!("{program} is not installed: `make setup` installs it").into())
+            })
+        }
+        Some(missing) => {
+            match missing {
+                Missing::Program(program) => skip_without(name, program),
+                Missing::Machine(reason) => skip(name, reason),
+            }
+            Trial::test(name, || Ok(())).with_ignored_flag(true)
+        }
     }
-    Trial::test(name, move || {
-        let scratch = Scratch::new()?;
-        test(&scratch).map_err(|error| format!("{error:#}").into())
-    })
-    .with_ignored_flag(missing.is_some())
 }
 
 /// Runs `pmdscope` and returns its standard output; the exit code must be one of `accepted`.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use pmdscope_integration::oracle;
 use pmdscope_integration::pair::{Generator, Pair, PairOptions};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::programs;
@@ -13,17 +12,17 @@ use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::telemetry;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, column, number, pmdscope, trial};
+use crate::support::{
+    LIMIT, Needs, column, missing_program, number, pmdscope, trial, trial_unless,
+};
 
 /// The tests; one needs script(1), which gives `top` a terminal.
 pub(crate) fn trials() -> Vec<Trial> {
-    let page = trial("the_flows_page_captures_while_it_is_shown", Needs::Apps, page);
-    let terminal = oracle::installed("script");
-    if !terminal {
-        eprintln!("SKIP the_flows_page_captures_while_it_is_shown: script is not installed");
-    }
-    let report = trial("reports_of_top_have_conversations", Needs::Apps, report);
-    vec![report, if terminal { page } else { page.with_ignored_flag(true) }]
+    let missing = Needs::Apps.missing().or_else(|| missing_program(&["script"]));
+    vec![
+        trial("reports_of_top_have_conversations", Needs::Apps, report),
+        trial_unless("the_flows_page_captures_while_it_is_shown", missing, page),
+    ]
 }
 
 /// Packets per second that no neighbour on the CPUs makes top lose.

@@ -97,7 +97,7 @@ impl FakeApp {
         DiscoverOptions {
             roots: vec![self.root.path().into()],
             stale: false,
-            timeout: Duration::from_millis(100),
+            timeout: Duration::from_secs(1),
         }
     }
 

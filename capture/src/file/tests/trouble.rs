@@ -57,9 +57,8 @@ fn a_reader_that_waits_costs_packets_and_no_time() {
     let mut files = Files::onto(file, "pipe", &FileSettings::default()).unwrap();
     files.section(&Origin::default()).unwrap();
     files.interface(&interface("app:0")).unwrap();
-    let begin = Instant::now();
+    // Nobody reads yet: who waited would wait for ever.
     put(&mut files, 0..60_000, 1400);
-    assert!(begin.elapsed() < Duration::from_secs(5));
     let lost = files.progress().lost;
     assert!((1000..20_000).contains(&lost), "{lost}");
     assert!(!files.ready());
@@ -109,7 +108,7 @@ fn a_reader_that_goes_is_noticed_while_idle_and_at_a_write() {
 fn a_device_that_stays_full_is_told_and_ends_with_an_error() {
     let path = Path::new("/dev/full");
     if !path.exists() {
-        return eprintln!("SKIP: no /dev/full");
+        return skip(&current_test(), "no /dev/full");
     }
     let mut files = begun(&FileSettings::new(path));
     put(&mut files, 0..3, 60);
@@ -157,7 +156,7 @@ impl SmallDisk {
         match mount.output() {
             Ok(out) if out.status.success() => Some(Self { dir }),
             failed => {
-                eprintln!("SKIP: no small disk: {failed:?}");
+                skip(&current_test(), format!("cannot mount a tmpfs: {failed:?}"));
                 None
             }
         }
@@ -239,7 +238,7 @@ fn noise(size: usize) -> Vec<u8> {
 #[ignore = "captures until it is killed"]
 fn captures_until_it_is_killed() {
     let Some(path) = std::env::var_os("PMDSCOPE_TEST_FILE") else {
-        return eprintln!("SKIP: part of another test");
+        return; // part of another test
     };
     let mut files = begun(&FileSettings::new(path));
     for id in 0.. {
@@ -256,12 +255,12 @@ fn a_killed_capture_leaves_whole_blocks() {
     for name in ["out.pcapng", "out.pcapng.zst"] {
         let (dir, path) = in_dir(name);
         let part = dir.path().join(format!("{name}.part"));
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["--ignored", "--exact", "file::tests::trouble::captures_until_it_is_killed"])
             .env("PMDSCOPE_TEST_FILE", &path)
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
+            .stdout(std::process::Stdio::null());
+        let mut child = spawn(&mut command).unwrap();
         let large = || fs::metadata(&part).is_ok_and(|file| file.len() > 200_000);
         eventually("nothing is captured", large);
         child.kill().unwrap();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use netflow_parser::variable_versions::field_value::DurationValue;
 use netflow_parser::variable_versions::ipfix::FlowSetBody;
 use netflow_parser::{DataNumber, FieldValue, NetflowPacket, NetflowParser};
+use pmdscope_testing::{current_test, skip};
 use proptest::prelude::*;
 
 use super::encoder::{Datagram, Encoded, Encoder};
@@ -385,7 +386,7 @@ fn busy_flow() -> Flow {
 #[test]
 fn all_collectors_get_the_same() {
     let ipv6 = collector_at("[::1]:0").unwrap_or_else(|| {
-        eprintln!("SKIP IPv6: this host has no [::1]");
+        skip(&current_test(), "IPv6: this host has no [::1]");
         collector()
     });
     let (collectors, addresses): (Vec<_>, Vec<_>) = [collector(), ipv6].into_iter().unzip();
@@ -478,9 +479,8 @@ fn more_than_can_be_sent_is_dropped_at_once() {
     let (_socket, address) = collector();
     let tally = Arc::new(Tally::default());
     let mut queue = Queue::start(&settings(&[&address], false), 4, &tally).unwrap();
-    let begin = Instant::now();
+    // If one waited for a place, none would be dropped.
     (0..2000).for_each(|_| queue.put(Datagram { bytes: vec![0; 100], records: 3 }));
-    assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
     queue.finish();
     let counts = Status(tally).counts();
     assert_eq!(counts.messages * 3 + counts.dropped, 2000 * 3);

@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs every test: of C, of Rust, end to end, and of the dashboards. Tells at the end what was skipped and
+# why. With PMDSCOPE_NO_SKIP=programs a test that is skipped because a program is missing fails; what is
+# left then are skips for the machine: its hardware, kernel and rights.
+set -eu
+cd "$(dirname "$0")/.."
+
+build=${BUILD:-build}
+cargo=${CARGO:-cargo}
+PMDSCOPE_SKIPS=$PWD/$build/skipped-tests.txt
+export PMDSCOPE_SKIPS
+: >"$PMDSCOPE_SKIPS"
+
+list_skips() {
+	if [ -s "$PMDSCOPE_SKIPS" ]; then
+		echo "test: skipped $(wc -l <"$PMDSCOPE_SKIPS"):"
+		sed 's/^SKIP /  /' "$PMDSCOPE_SKIPS"
+	else
+		echo "test: nothing was skipped"
+	fi
+}
+trap list_skips EXIT
+
+# Meson keeps what a skipped test printed to itself.
+note_skips_of_meson() {
+	python3 - "$build/meson-logs/testlog.json" >>"$PMDSCOPE_SKIPS" <<-'END'
+		import json, sys
+		for line in open(sys.argv[1]):
+		    test = json.loads(line)
+		    if test["result"] == "SKIP":
+		        said = (test.get("stdout") or "").strip().splitlines() or ["no reason was told"]
+		        print(f"SKIP {test['name']}: {said[-1]}")
+	END
+}
+
+status=0
+meson test -C "$build" --no-rebuild --print-errorlogs || status=$?
+note_skips_of_meson
+[ "$status" -eq 0 ] || exit "$status"
+"$cargo" test --locked --workspace --exclude pmdscope-integration
+"$cargo" test --locked --package pmdscope-integration
+dashboards/tests/run.sh
