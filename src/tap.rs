@@ -123,7 +123,7 @@ pub(crate) fn open_all(
 
 /// Tells people about an app that is not part of `any`.
 pub(crate) fn leave_out(error: &anyhow::Error) {
-    output::tell(&output::one_line(&format!("left out: {error:#}")));
+    output::tell(&format!("left out: {error:#}"));
 }
 
 /// Waits until no helper of ours is in an app any more, which it is no longer than this process needs to
