@@ -188,7 +188,7 @@ impl Lookout {
     fn found(&mut self) -> Option<(Vec<Port>, Session)> {
         match self.look.take() {
             Some(running) if !running.is_finished() => self.look = Some(running),
-            Some(over) => match over.join().ok()? {
+            Some(over) => match over.join().unwrap_or(Look::Closed) {
                 Look::Found(ports, session) => return Some((ports, session)),
                 seen => self.knocks.note(matches!(seen, Look::Closed), Instant::now()),
             },
