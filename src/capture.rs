@@ -14,7 +14,6 @@ mod trigger;
 mod view;
 mod watch;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use pmdscope_capture::filter;
@@ -23,8 +22,7 @@ use self::args::Command;
 pub(crate) use self::args::{Args, DEFAULT_RING_SIZE, Direction, explain, parse_bytes};
 pub(crate) use self::offline::plain;
 pub(crate) use self::signals::{control, is_ignored};
-pub(crate) use self::status::Line;
-use crate::output;
+use crate::output::{self, say};
 
 /// Does what the command line asks for.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -47,9 +45,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         live::run(args, &expression, &control)
     }
-}
-
-/// Prints a line for people; a closed terminal is no reason to fail.
-fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -4,7 +4,6 @@ mod arm;
 mod packets;
 mod report;
 
-use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use pmdscope_telemetry::leak::LedgerSample;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::world::World;
 
+use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{FAILED, output, top};
@@ -130,7 +130,7 @@ fn print(args: &Args, world: &World) -> Result<bool> {
     if args.json {
         return output::print_json(&report::Document::of(world));
     }
-    if args.watch && stdout().is_terminal() {
+    if args.watch && StandardOutput::is_terminal() {
         output::clear_terminal()?;
     }
     output::print(&report::text(world))

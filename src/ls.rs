@@ -1,12 +1,13 @@
 //! `pmdscope ls`: which DPDK apps run, and what they can tell.
 
+use std::any::Any;
 use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Result;
-use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::discover::{App, AppState};
 use pmdscope_telemetry::sample::Sample;
+use pmdscope_telemetry::{Collector, Error};
 use pmdscope_tui::number::{UNKNOWN, known, seconds};
 use pmdscope_tui::report;
 use pmdscope_tui::subject::Subject;
@@ -97,13 +98,18 @@ struct Entry {
 /// Asks all apps at once, so that stuck ones cost one timeout together.
 fn ask_all(apps: Vec<App>) -> Vec<Entry> {
     thread::scope(|scope| {
-        let asked: Vec<_> = apps.into_iter().map(|app| scope.spawn(|| ask(app))).collect();
-        asked.into_iter().filter_map(|entry| entry.join().ok()).collect()
+        let asked = |app: App| (entry(&app), scope.spawn(|| ask(app)));
+        let asked: Vec<_> = apps.into_iter().map(asked).collect();
+        asked
+            .into_iter()
+            .map(|(known, asked)| asked.join().unwrap_or_else(|p| known.lost(&*p)))
+            .collect()
     })
 }
 
-fn ask(app: App) -> Entry {
-    let mut entry = Entry {
+/// What is known of an app that was not asked.
+fn entry(app: &App) -> Entry {
+    Entry {
         app: app.name.clone(),
         pid: app.pid,
         dpdk_version: app.dpdk_version.clone(),
@@ -116,7 +122,11 @@ fn ask(app: App) -> Entry {
         shut: None,
         state: state_word(app.state),
         reason: obstacle(app.state).map(|(_, reason)| reason.to_owned()),
-    };
+    }
+}
+
+fn ask(app: App) -> Entry {
+    let mut entry = entry(&app);
     if app.state == AppState::Live {
         match Collector::new(app.clone()).collect(ROUND_TIMEOUT) {
             Ok(sample) => entry.learn(app, sample),
@@ -127,6 +137,12 @@ fn ask(app: App) -> Entry {
 }
 
 impl Entry {
+    /// The thread that asked it has panicked.
+    fn lost(self, panic: &(dyn Any + Send)) -> Self {
+        let reason = Error::panicked(panic).to_string();
+        Self { state: "unreachable", reason: Some(reason), ..self }
+    }
+
     fn learn(&mut self, app: App, sample: Sample) {
         self.level = Some(u8::from(sample.library.is_some()));
         self.ports_started = Some(sample.ports.iter().filter(|port| port.started).count());

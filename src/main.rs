@@ -1,5 +1,8 @@
 //! pmdscope: tcpdump, netstat and top for NICs that the kernel can no longer see.
 
+// All text leaves by `output`, where it is made harmless.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
 mod capture;
 mod check;
 mod completions;
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
     tap::leave();
     result.unwrap_or_else(|error| {
-        output::tell(&format!("error: {error:#}"));
+        output::fail(&error);
         ExitCode::from(if is_misuse(&error) { USAGE } else { FAILED })
     })
 }

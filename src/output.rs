@@ -1,27 +1,41 @@
-//! Standard output that may go away, and terminals that act on what they are sent.
+//! The way out for all text: what is printed on standard output and standard error.
 //!
-//! Names, reasons and evidence are what others say: an app, a directory of any local user, a recording
-//! from anywhere.
+//! Standard output may go away, and terminals act on what they are sent. Names, reasons and evidence
+//! are what others say: an app, a directory of any local user, a recording from anywhere. So nothing
+//! leaves here as it came: what a terminal would act on, and what nobody would see, is replaced. Lints
+//! keep other modules from printing themselves; bytes, such as those of capture files, are no text.
 
-use std::io::{self, Write};
+use std::fmt::{Display, Write as _};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result};
-use pmdscope_tui::table::harmless;
+use pmdscope_telemetry::printable::{harmless, is_printable};
+use rustix::termios::{Winsize, tcgetwinsize};
+
+use crate::config::ConfigError;
 
 /// Width of a terminal that does not tell it.
 const COLUMNS: usize = 80;
 
-/// Prints text, its control characters made harmless; `false` when nobody reads any more, as behind
-/// `| head -1`, which is no error.
+/// Characters of text of several lines.
+const LINES: [char; 2] = ['\n', '\t'];
+
+/// Prints lines; `false` when nobody reads any more, as behind `| head -1`, which is no error. What
+/// others say must be within one of them: [`one_line`].
 pub(crate) fn print(text: &str) -> Result<bool> {
-    write(&lines(text))
+    write(&harmless(text, &LINES))
+}
+
+/// Prints one line.
+pub(crate) fn print_line(line: &str) -> Result<bool> {
+    write(&(one_line(line) + "\n"))
 }
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<bool> {
-    let mut line = serde_json::to_string(value).context("cannot write JSON")?;
-    line.push('\n');
-    write(&line)
+    let line = serde_json::to_string(value).context("cannot write JSON")?;
+    write(&(escaped_json(&line) + "\n"))
 }
 
 /// Clears the terminal that standard output is.
@@ -29,14 +43,99 @@ pub(crate) fn clear_terminal() -> Result<bool> {
     write("\x1b[H\x1b[J")
 }
 
-/// Tells people something on standard error. One that is closed is no reason to fail.
-pub(crate) fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "pmdscope: {}", lines(text));
+/// Tells people something on standard error, after the name of this program. One that is closed is no
+/// reason to fail.
+pub(crate) fn tell(line: &str) {
+    say(format_args!("pmdscope: {line}"));
+}
+
+/// Tells people something on standard error, as it is.
+pub(crate) fn say(line: impl Display) {
+    write_error(&(one_line(&line.to_string()) + "\n"));
+}
+
+/// Tells why the program ends. No line of it can be taken for one of its own, but for those of a
+/// configuration file, which say what is wrong where.
+pub(crate) fn fail(error: &anyhow::Error) {
+    let text = harmless(&format!("pmdscope: error: {error:#}\n"), &LINES);
+    let aligned = error.is::<ConfigError>();
+    write_error(&if aligned { text } else { text.trim_end().replace('\n', "\n  ") + "\n" });
+}
+
+/// Shows a text in the present line of standard error; the next one covers it.
+pub(crate) fn rewrite(text: &str) {
+    write_error(&(one_line(text) + "\r"));
+}
+
+/// A line of a terminal on standard error that is drawn over itself.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    drawn: bool,
+}
+
+impl Line {
+    /// Shows a text, cut to the width of the terminal.
+    pub(crate) fn show(&mut self, text: &str) {
+        self.drawn = true;
+        write_error(&drawn(text, columns()));
+    }
+
+    /// Makes room for anything else.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            write_error("\r\x1b[K");
+        }
+    }
+}
+
+fn drawn(text: &str, columns: usize) -> String {
+    // A full line would wrap, and be there twice.
+    let text = one_line(text).chars().take(columns.saturating_sub(1)).collect::<String>();
+    format!("\r{text}\x1b[K")
+}
+
+/// Standard output for those who write text to it piece by piece, each of whole characters.
+#[derive(Debug)]
+pub(crate) struct StandardOutput;
+
+impl Write for StandardOutput {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let clean = harmless(&String::from_utf8_lossy(text), &LINES);
+        stdout().write_all(clean.as_bytes()).map(|()| text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stdout().flush()
+    }
+}
+
+impl AsFd for StandardOutput {
+    #[allow(clippy::disallowed_methods)] // To ask whether somebody reads.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        rustix::stdio::stdout()
+    }
+}
+
+impl StandardOutput {
+    /// It is a terminal.
+    pub(crate) fn is_terminal() -> bool {
+        stdout().is_terminal()
+    }
+
+    /// Size of the terminal that it is; `None` where it tells none.
+    pub(crate) fn size() -> Option<Winsize> {
+        tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0)
+    }
+}
+
+/// Standard error is a terminal.
+pub(crate) fn tells_terminal() -> bool {
+    stderr().is_terminal()
 }
 
 /// Width of the terminal that standard error is.
-pub(crate) fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| size.ws_col.into());
+fn columns() -> usize {
+    let size = tcgetwinsize(stderr()).map(|size| size.ws_col.into());
     size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
 }
 
@@ -45,16 +144,46 @@ pub(crate) fn one_line(text: &str) -> String {
     harmless(text, &[])
 }
 
-fn lines(text: &str) -> String {
-    harmless(text, &['\n', '\t'])
+/// JSON has its own way to write what is not printable.
+fn escaped_json(json: &str) -> String {
+    if json.chars().all(is_printable) {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if is_printable(letter) {
+            out.push(letter);
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out
 }
 
 fn write(text: &str) -> Result<bool> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         other => other.map(|()| true).context("cannot write to standard output"),
     }
+}
+
+/// In one piece, so that lines of several threads do not mix. A closed terminal is no reason to fail.
+fn write_error(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
+}
+
+#[allow(clippy::disallowed_methods)] // Here and nowhere else.
+fn stdout() -> io::Stdout {
+    io::stdout()
+}
+
+#[allow(clippy::disallowed_methods)] // Here and nowhere else.
+fn stderr() -> io::Stderr {
+    io::stderr()
 }
 
 #[cfg(test)]
@@ -62,9 +191,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminals_do_not_act_on_what_others_say() {
-        let evil = "é\x1b[31m\x07\u{9b}2J\r\x7f\n\tx";
-        assert_eq!(lines(evil), "é?[31m??2J??\n\tx");
-        assert_eq!(one_line(evil), "é?[31m??2J????x");
+    fn json_keeps_what_it_says_in_characters_that_everybody_sees() {
+        let evil = "a\x1b]0;x\x07\u{7f}\u{9b}2J\u{202e}\u{e0041}\n\"é日";
+        let json = escaped_json(&serde_json::to_string(evil).unwrap());
+        assert!(json.chars().all(is_printable), "{json}");
+        assert!(json.contains("é日") && json.contains("\\u202e\\udb40\\udc41"), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), evil);
+    }
+
+    #[test]
+    fn a_line_is_cut_and_cannot_leave_its_place() {
+        assert_eq!(drawn("0123456789", 8), "\r0123456\x1b[K");
+        assert_eq!(drawn("a\r\n\x1b[2J", 80), "\ra???[2J\x1b[K");
     }
 }

@@ -18,6 +18,8 @@ use landlock::{
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use rustix::thread::UnshareFlags;
 
+use crate::output;
+
 /// `nobody` and `nogroup`, or the group `nobody`, on every Linux.
 const NOBODY: u32 = 65534;
 /// Rights that the rules speak of; a kernel that knows fewer enforces those.
@@ -97,7 +99,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.tell && !missing.is_empty() {
         let missing = missing.join(" and ");
-        eprintln!("pmdscope: this system does not offer {missing} to lock the decoder in");
+        output::tell(&format!("this system does not offer {missing} to lock the decoder in"));
     }
     let error = Command::new(program).args(rest).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))

@@ -11,7 +11,7 @@ use pmdscope_telemetry::record::{Moment, Player};
 use pmdscope_telemetry::world::World;
 use pmdscope_telemetry::{Fleet, Settings};
 
-use crate::output::{self, one_line};
+use crate::output;
 use crate::session::AppArg;
 
 /// A recording to look at.
@@ -165,7 +165,7 @@ impl Source {
     pub(crate) fn tell_notes(&self) {
         let Self::Replay(replay) = self else { return };
         for note in replay.player.notes() {
-            output::tell(&one_line(&format!("note: {note}")));
+            output::tell(&format!("note: {note}"));
         }
     }
 }

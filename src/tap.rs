@@ -123,7 +123,7 @@ pub(crate) fn open_all(
 
 /// Tells people about an app that is not part of `any`.
 pub(crate) fn leave_out(error: &anyhow::Error) {
-    output::tell(&output::one_line(&format!("left out: {error:#}")));
+    output::tell(&format!("left out: {error:#}"));
 }
 
 /// Waits until no helper of ours is in an app any more, which it is no longer than this process needs to
@@ -188,7 +188,7 @@ impl Lookout {
     fn found(&mut self) -> Option<(Vec<Port>, Session)> {
         match self.look.take() {
             Some(running) if !running.is_finished() => self.look = Some(running),
-            Some(over) => match over.join().ok()? {
+            Some(over) => match over.join().unwrap_or(Look::Closed) {
                 Look::Found(ports, session) => return Some((ports, session)),
                 seen => self.knocks.note(matches!(seen, Look::Closed), Instant::now()),
             },

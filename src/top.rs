@@ -1,6 +1,6 @@
 //! `pmdscope top`: rates, depths, pools and poll loops, live or as text or JSON.
 
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use pmdscope_tui::timeline::replay::{News, Replay};
 use pmdscope_tui::timeline::tape::Tape;
 use pmdscope_tui::view::View;
 
+use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{Usage, flows, output, source, watch};
@@ -134,7 +135,7 @@ fn print(args: &Args) -> Result<()> {
 }
 
 fn display(args: &Args) -> Result<()> {
-    if !stdout().is_terminal() || !stdin().is_terminal() {
+    if !StandardOutput::is_terminal() || !stdin().is_terminal() {
         let what = "top needs a terminal on standard input and output; use --once or --json";
         return Err(Usage(what).into());
     }

@@ -4,6 +4,8 @@
 //! in order, [`clock`] gives them a time, [`file`] writes them.
 //! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told to stop. `docs/ring.md` has the rules.
 
+// Text leaves where it is made harmless: in the binary.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 // Lengths are bounded by a ring of 64 MiB or a snap length of 256 KiB long before they are cast;
 // tests cut numbers into bytes.
 #![allow(clippy::cast_possible_truncation)]

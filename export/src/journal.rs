@@ -2,13 +2,16 @@
 
 use std::io::Write;
 
+use pmdscope_telemetry::printable::harmless;
+
 /// Says that something is wrong. Nothing reads this where standard error is closed, which is no reason
 /// to stop.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr(), "pmdscope: warning: {text}");
+    note(&format!("warning: {text}"));
 }
 
-/// Says what happened.
+/// Says what happened. It may be of names that anybody may choose, and is one line.
+#[allow(clippy::disallowed_methods)] // The exporter tells all here.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "pmdscope: {text}");
+    let _ = writeln!(std::io::stderr(), "pmdscope: {}", harmless(text, &[]));
 }

@@ -4,6 +4,9 @@
 //! become text or OTLP. Nothing is kept between two scrapes but what cannot be asked again: how often
 //! an app could not be asked.
 
+// Text leaves where it is made harmless: in the binary.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
 pub mod address;
 pub mod caps;
 pub mod catalogue;

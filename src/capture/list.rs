@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::args::Args;
-use super::say;
 use crate::output;
 use crate::tap::attach::Attach;
 use crate::tap::door::{Way, way};
@@ -57,7 +56,8 @@ impl Interface {
             (true, None) => String::new(),
             (true, Some(via)) => format!(", via {via}"),
         };
-        format!("{}.{} ({}) [{link}{note}]", self.number, self.name, self.device)
+        let (number, name, device) = (self.number, &self.name, &self.device);
+        output::one_line(&format!("{number}.{name} ({device}) [{link}{note}]"))
     }
 }
 
@@ -70,8 +70,10 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
         return interfaces(&interface::running(&settings), attach, args.json).map(Some);
     }
     let text = if args.list_data_link_types {
+        let name = output::one_line(name);
         format!("Data link types for {name} (use option -y to set):\n  EN10MB (Ethernet)\n")
     } else if args.list_time_stamp_types {
+        let name = output::one_line(name);
         format!("Time stamp types for {name} (use option -j to set):\n  host (Host)\n")
     } else {
         return Ok(None);
@@ -83,16 +85,16 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 /// Code 1 when there is none.
 fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result<ExitCode> {
     for silent in running.iter().filter(|one| one.sample.is_none()) {
-        say(format_args!("pmdscope: {}: cannot be asked for its ports", silent.app.name));
+        output::tell(&format!("{}: cannot be asked for its ports", silent.app.name));
     }
     let (all, reasons) = all(running, attach);
     for reason in reasons.iter().filter(|_| !json) {
-        output::tell(&output::one_line(&format!("no captures: {reason}")));
+        output::tell(&format!("no captures: {reason}"));
     }
     if json {
         output::print_json(&all)?;
     } else if all.is_empty() {
-        say("pmdscope: no running DPDK app has a port");
+        output::tell("no running DPDK app has a port");
     } else {
         output::print(&lines(&all))?;
     }

@@ -74,7 +74,7 @@ pub(super) fn packets(count: u64) -> String {
 pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
     match event {
         FileEvent::Closed(path) if print_names => {
-            let _ = output::print(&format!("{}\n", path.display()));
+            let _ = output::print_line(&path.display().to_string());
         }
         FileEvent::Closed(_) => {}
         FileEvent::Deleted(_) if quiet => {}

@@ -72,27 +72,6 @@ impl fmt::Display for Status {
     }
 }
 
-/// A line that is drawn over itself.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    drawn: bool,
-}
-
-impl Line {
-    /// What to write to show a text, cut to the width of the terminal.
-    pub(crate) fn show(&mut self, text: &str, columns: usize) -> String {
-        self.drawn = true;
-        // A full line would wrap, and be there twice.
-        let text = text.chars().take(columns.saturating_sub(1)).collect::<String>();
-        format!("\r{text}\x1b[K")
-    }
-
-    /// What to write before anything else.
-    pub(crate) fn clear(&mut self) -> &'static str {
-        if std::mem::take(&mut self.drawn) { "\r\x1b[K" } else { "" }
-    }
-}
-
 /// Seconds since a moment, which then is now.
 pub(super) fn lap(since: &mut Instant) -> f64 {
     let before = std::mem::replace(since, Instant::now());
@@ -141,13 +120,5 @@ mod tests {
     fn files_that_do_not_grow_leave_the_disk_out() {
         let status = Status::default().after(1.0, &report(1, 1 << 20), None, false);
         assert_eq!(status.disk, None);
-    }
-
-    #[test]
-    fn a_line_is_cut_drawn_over_and_cleared_once() {
-        let mut line = Line::default();
-        assert_eq!(line.clear(), "");
-        assert_eq!(line.show("0123456789", 8), "\r0123456\x1b[K");
-        assert_eq!((line.clear(), line.clear()), ("\r\x1b[K", ""));
     }
 }

@@ -202,7 +202,7 @@ pub(super) fn run(args: &TriggerArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let file = chosen.fire(&args.comment)?;
-    output::print(&format!("{file}\n"))?;
+    output::print_line(&file)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,6 @@ mod stage;
 mod tcpdump;
 mod tshark;
 
-use std::io;
 use std::path::Path;
 
 use anyhow::Context;
@@ -29,6 +28,7 @@ use self::tcpdump::Tcpdump;
 use self::tshark::Tshark;
 use super::say;
 use crate::Usage;
+use crate::output::StandardOutput;
 
 /// MiB that a decoder may use: tshark remembers every conversation.
 const TCPDUMP_MEMORY: u32 = 512;
@@ -194,14 +194,14 @@ fn open_tcpdump(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<
     let prefix = args.prefix(named)?;
     let mut command = args.cage(false, TCPDUMP_MEMORY).command(program);
     command.args(tcpdump::flags(args));
-    let decoder = Tcpdump::start(command, prefix, Box::new(io::stdout()))?;
+    let decoder = Tcpdump::start(command, prefix, Box::new(StandardOutput))?;
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
 fn open_tshark(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<Box<dyn Target>> {
     let mut command = args.cage(true, TSHARK_MEMORY).command(program);
     command.args(tshark::flags(args, named)?);
-    let decoder = Tshark::start(command, Box::new(io::stdout()))?;
+    let decoder = Tshark::start(command, Box::new(StandardOutput))?;
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
@@ -214,7 +214,7 @@ fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>>
     if args.numeric == 0 {
         say("pmdscope: the built-in decoder knows no names, as with -n");
     }
-    let decoder = Builtin::new(args.style(), args.prefix(named)?, Box::new(io::stdout()));
+    let decoder = Builtin::new(args.style(), args.prefix(named)?, Box::new(StandardOutput));
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 

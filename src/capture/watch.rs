@@ -1,6 +1,5 @@
 //! Tells people what happens while a capture runs.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -11,9 +10,9 @@ use pmdscope_capture::pump::{Observer, Report};
 use pmdscope_capture::recorder;
 
 use super::args::Args;
-use super::status::{self, Line, Status};
-use super::{report, say};
-use crate::output;
+use super::report;
+use super::status::{self, Status};
+use crate::output::{self, Line, StandardOutput, say};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,22 +66,20 @@ impl Watch {
     /// Clears the line, and tells what happened last. What comes back is for how many seconds
     /// nothing could be written, and why.
     pub(super) fn close(mut self) -> Option<(f64, String)> {
-        put(self.line.clear());
-        while let Ok(event) = self.events.try_recv() {
-            report::file(&event, self.print_files, self.quiet);
-        }
+        self.tell_files();
+        self.line.clear();
         self.waited
     }
 
     /// Says a line where the status was.
     fn say(&mut self, line: &str) {
-        let clear = self.line.clear();
-        say(format_args!("{clear}{line}"));
+        self.line.clear();
+        say(line);
     }
 
     fn tell_files(&mut self) {
         while let Ok(event) = self.events.try_recv() {
-            put(self.line.clear());
+            self.line.clear();
             report::file(&event, self.print_files, self.quiet);
         }
     }
@@ -123,12 +120,11 @@ impl Observer for Watch {
         self.status = self.status.after(seconds, report, recorder, self.grow);
         match self.progress {
             Progress::Line => {
-                let line = self.line.show(&self.status.to_string(), output::columns());
-                put(&line);
+                self.line.show(&self.status.to_string());
             }
             Progress::Count if self.told != Some(report.captured) => {
                 self.told = Some(report.captured);
-                put(&format!("Got {}\r", report.captured));
+                output::rewrite(&format!("Got {}", report.captured));
             }
             Progress::Count | Progress::None => {}
         }
@@ -141,21 +137,14 @@ impl Observer for Watch {
 
 fn progress(args: &Args) -> Progress {
     let to_file = args.files.write.as_deref().is_some_and(|path| path != Path::new("-"));
-    let shown_too = args.files.print && io::stdout().is_terminal();
+    let shown_too = args.files.print && StandardOutput::is_terminal();
     if args.quiet || !to_file || shown_too {
         Progress::None
-    } else if io::stderr().is_terminal() {
+    } else if output::tells_terminal() {
         Progress::Line
     } else if args.view().verbose > 0 {
         Progress::Count
     } else {
         Progress::None
-    }
-}
-
-/// Prints without an end of line.
-fn put(text: &str) {
-    if !text.is_empty() {
-        let _ = write!(io::stderr(), "{text}");
     }
 }

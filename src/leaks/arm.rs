@@ -23,11 +23,11 @@ pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
         other => other.with_context(|| format!("cannot switch the stamps of {name}"))?,
     };
     match (seconds, answer.armed, answer.mode) {
-        (0, 0, _) => output::print(&format!("{name}: no stamps are written\n"))?,
+        (0, 0, _) => output::print_line(&format!("{name}: no stamps are written"))?,
         (0, _, mode) => bail!("{name}: stamps are still written: its mode is {mode}"),
         (_, 0, mode) => bail!("{name}: no stamps are written all the same: its mode is {mode}"),
-        (seconds, _, mode) => output::print(&format!(
-            "{name}: stamps are written for the next {seconds} s (mode {mode})\n"
+        (seconds, _, mode) => output::print_line(&format!(
+            "{name}: stamps are written for the next {seconds} s (mode {mode})"
         ))?,
     };
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,5 @@
 //! `--write`: the lost packets of an app as a file.
 
-use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use pmdscope_telemetry::sample::Sample;
 use pmdscope_tui::number::count;
 
 use super::report;
+use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::tap::door::library_socket;
 use crate::tap::interface::Running;
@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes at most `per_site` packets of each site.
 pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCode> {
     let to_stdout = path == Path::new("-");
-    if to_stdout && stdout().is_terminal() {
+    if to_stdout && StandardOutput::is_terminal() {
         return Err(Usage("pcapng is not for a terminal: give --write FILE").into());
     }
     let app = chosen.the_app()?;

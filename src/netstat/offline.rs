@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     let (moment, failure) = count(args, control, export)?;
     show(args, &moment, &Paper::new(args))?;
     let complete = status.is_none_or(|status| {
-        status.news().iter().for_each(|line| output::tell(&output::one_line(line)));
+        status.news().iter().for_each(|line| output::tell(line));
         output::tell(&ipfix::line(&status));
         ipfix::is_complete(&status)
     });

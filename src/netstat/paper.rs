@@ -1,11 +1,10 @@
 //! What reports are printed on: a terminal of some size, or anything without an end.
 
-use std::io::{IsTerminal, stdout};
-
 use pmdscope_tui::table::Table;
 use pmdscope_tui::theme::Theme;
 
 use super::args::{Args, ROWS};
+use crate::output::{StandardOutput, one_line};
 
 /// Lines of a report that are no rows, at most.
 const OTHER_LINES: usize = 10;
@@ -25,8 +24,8 @@ pub(super) struct Paper {
 impl Paper {
     /// What standard output is.
     pub(super) fn new(args: &Args) -> Self {
-        let redrawn = args.continuous && !args.json && stdout().is_terminal();
-        let size = rustix::termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_col > 0);
+        let redrawn = args.continuous && !args.json && StandardOutput::is_terminal();
+        let size = StandardOutput::size();
         let fitting = size.filter(|_| redrawn && args.rows().is_none());
         let fitting =
             fitting.map(|size| usize::from(size.ws_row).saturating_sub(OTHER_LINES).max(ROWS_MIN));
@@ -72,7 +71,7 @@ impl Paper {
             }
         }
         for note in &table.notes {
-            text.push_str(note);
+            text.push_str(&one_line(note));
             text.push('\n');
         }
         text

@@ -9,6 +9,7 @@ use pmdscope_tui::number::{bytes, count};
 
 use super::conversations;
 use super::moment::{Counters, Moment};
+use crate::output::one_line;
 
 /// The report. Protocols that were not seen are left out.
 pub(super) fn text(moment: &Moment) -> String {
@@ -35,7 +36,7 @@ pub(super) fn text(moment: &Moment) -> String {
     }
     let notes = std::iter::once(conversations::total(moment, &snapshot)).chain(moment.caveats());
     for note in notes {
-        let _ = writeln!(out, "{note}");
+        let _ = writeln!(out, "{}", one_line(&note));
     }
     out
 }
@@ -111,7 +112,7 @@ fn packets6(counts: Counts) -> (u64, String) {
 }
 
 fn section(out: &mut String, title: &str, lines: Lines) {
-    let _ = writeln!(out, "{title}:");
+    let _ = writeln!(out, "{}:", one_line(title));
     for (number, what) in lines {
         let _ = writeln!(out, "    {} {what}", count(number));
     }
@@ -132,7 +133,7 @@ fn ports(counters: &Counters, moment: &Moment) -> String {
         }
     }
     for line in counters.silent() {
-        let _ = writeln!(out, "{line}");
+        let _ = writeln!(out, "{}", one_line(&line));
     }
     out
 }

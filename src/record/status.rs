@@ -1,20 +1,15 @@
 //! What people are told of a recording.
 
 use std::fmt::Write;
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::record::Totals;
 use pmdscope_tui::number;
-use rustix::termios::tcgetwinsize;
 
-use crate::capture::Line;
+use crate::output::{self, Line};
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Columns of a terminal that does not tell.
-const COLUMNS: usize = 80;
 
 /// Writes to standard error.
 pub(super) struct Progress {
@@ -31,7 +26,7 @@ impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
         Self {
             quiet,
-            terminal: io::stderr().is_terminal(),
+            terminal: output::tells_terminal(),
             line: Line::default(),
             begun: Instant::now(),
             shown: None,
@@ -54,8 +49,7 @@ impl Progress {
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= PAUSE);
         if self.terminal && !self.quiet && due {
             self.shown = Some(Instant::now());
-            let columns = tcgetwinsize(io::stderr()).map_or(COLUMNS, |size| size.ws_col.into());
-            tell(&self.line.show(&line(self.begun.elapsed(), totals), columns));
+            self.line.show(&line(self.begun.elapsed(), totals));
         }
     }
 
@@ -67,14 +61,10 @@ impl Progress {
 
     fn say(&mut self, text: &str) {
         if !self.quiet {
-            tell(&format!("{}{text}\n", self.line.clear()));
+            self.line.clear();
+            output::say(text);
         }
     }
-}
-
-/// A closed terminal is no reason to fail.
-fn tell(text: &str) {
-    let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
 }
 
 fn line(elapsed: Duration, totals: &Totals) -> String {

@@ -203,11 +203,11 @@ fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
     let mut offering = Vec::new();
     for running in running(settings) {
         match way(&running, attach) {
-            Ok(Way::Pdump) => output::tell(&output::one_line(&format!(
+            Ok(Way::Pdump) => output::tell(&format!(
                 "left out: {0} runs without libpmdscope; name it (-a {0}) to have pmdscope-pdump attach \
                  to it",
                 running.app.name
-            ))),
+            )),
             Ok(Way::Library(_)) => offering.push(running.app.socket.display().to_string()),
             Err(error) => super::leave_out(&error),
         }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::iter;
 use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::{Error, ErrorClass};
+use crate::printable::harmless;
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
@@ -103,6 +105,8 @@ pub enum Unreachable {
     Busy,
     /// What answers does not speak DPDK's telemetry protocol.
     Protocol,
+    /// This program failed while it asked, which is a bug of it.
+    Internal,
 }
 
 impl From<ErrorClass> for Unreachable {
@@ -115,6 +119,7 @@ impl From<ErrorClass> for Unreachable {
             ErrorClass::IdentityMismatch | ErrorClass::Protocol | ErrorClass::Truncated => {
                 Self::Protocol
             }
+            ErrorClass::Internal => Self::Internal,
         }
     }
 }
@@ -127,6 +132,7 @@ impl From<Unreachable> for ErrorClass {
             Unreachable::Timeout => Self::Timeout,
             Unreachable::Busy => Self::Busy,
             Unreachable::Protocol => Self::Protocol,
+            Unreachable::Internal => Self::Internal,
         }
     }
 }
@@ -140,6 +146,7 @@ impl Unreachable {
             Self::Timeout => "it does not answer in time: check whether the app is stopped",
             Self::Busy => "its 10 telemetry connections are taken: close other telemetry clients",
             Self::Protocol => "what listens there does not speak DPDK telemetry: check the path",
+            Self::Internal => "pmdscope itself failed while it asked: please report this",
         }
     }
 }
@@ -168,16 +175,16 @@ pub enum FindError {
     #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
     Several(Vec<App>),
     /// The app runs without a telemetry socket.
-    #[error("{} runs without telemetry; start it without --no-telemetry", .0.name)]
+    #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
     NoTelemetry(App),
     /// The app cannot be asked.
-    #[error("cannot ask {}: {}", .0.name, .1.advice())]
+    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .1.advice())]
     Unreachable(App, Unreachable),
 }
 
 fn paths(roots: &[PathBuf], leaf: &str) -> String {
     let paths: Vec<_> = roots.iter().map(|root| root.join(leaf).display().to_string()).collect();
-    paths.join(", ")
+    harmless(&paths.join(", "), &[])
 }
 
 fn unreadable_hint(dirs: &[PathBuf]) -> String {
@@ -197,7 +204,7 @@ fn names(apps: &[App]) -> String {
         if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
     };
     let names: Vec<_> = apps.iter().map(name).collect();
-    names.join(", ")
+    harmless(&names.join(", "), &[])
 }
 
 /// The apps on this machine, by name.
@@ -313,15 +320,30 @@ fn all_instances(dirs: &[PathBuf], probe: &(impl Fn(App) -> App + Sync)) -> Vec<
     let next = AtomicUsize::new(0);
     let look = || {
         let next = || dirs.get(next.fetch_add(1, Ordering::Relaxed));
-        iter::from_fn(next).flat_map(|dir| instances(dir, probe)).collect::<Vec<App>>()
+        iter::from_fn(next).flat_map(|dir| instances_or_panic(dir, probe)).collect::<Vec<App>>()
     };
     match dirs.len() {
         0 | 1 => look(),
         several => thread::scope(|scope| {
             let looks: Vec<_> = (0..several.min(AT_ONCE)).map(|_| scope.spawn(look)).collect();
-            looks.into_iter().filter_map(|look| look.join().ok()).flatten().collect()
+            let looks = looks.into_iter().map(thread::ScopedJoinHandle::join);
+            looks.flat_map(|apps| apps.unwrap_or_else(|panic| resume_unwind(panic))).collect()
         }),
     }
+}
+
+/// The apps of one runtime directory; an app that cannot be asked where a panic came in between, so
+/// that none is taken for ended.
+fn instances_or_panic(dir: &Path, probe: &impl Fn(App) -> App) -> Vec<App> {
+    catch_unwind(AssertUnwindSafe(|| instances(dir, probe))).unwrap_or_else(|_| {
+        let prefix = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        vec![app_of(dir, prefix, SOCKET, AppState::Unreachable(Unreachable::Internal))]
+    })
+}
+
+fn app_of(dir: &Path, name: String, socket: &str, state: AppState) -> App {
+    let (dir, socket) = (dir.to_owned(), dir.join(socket));
+    App { name, dir, socket, pid: None, dpdk_version: None, state }
 }
 
 /// The apps of one runtime directory: one per socket, or one for the directory.
@@ -329,14 +351,7 @@ fn instances(dir: &Path, probe: impl Fn(App) -> App) -> Vec<App> {
     let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
     };
-    let app = |name: String, socket: &str, state| App {
-        name,
-        dir: dir.into(),
-        socket: dir.join(socket),
-        pid: None,
-        dpdk_version: None,
-        state,
-    };
+    let app = |name, socket: &str, state| app_of(dir, name, socket, state);
     let Ok(entries) = fs::read_dir(dir) else {
         return vec![app(prefix, SOCKET, AppState::Unreachable(Unreachable::Permission))];
     };

@@ -45,6 +45,29 @@ fn a_root_given_twice_is_searched_once() {
 }
 
 #[test]
+fn a_panic_on_the_way_to_an_app_takes_none_for_ended() {
+    let root = tempfile::tempdir().unwrap();
+    let dirs = ["a", "b"].map(|prefix| runtime_dir(root.path(), prefix));
+    for dir in &dirs {
+        File::create(dir.join(SOCKET)).unwrap();
+    }
+    let probe = |app: App| {
+        assert_ne!(app.name, "a", "a bug");
+        App { state: AppState::Live, ..app }
+    };
+    for dirs in [&dirs[..1], &dirs[..]] {
+        let mut found: Vec<_> =
+            all_instances(dirs, &probe).into_iter().map(|app| (app.name, app.state)).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let all = [
+            ("a".to_owned(), AppState::Unreachable(Unreachable::Internal)),
+            ("b".to_owned(), AppState::Live),
+        ];
+        assert_eq!(found, all[..dirs.len()]);
+    }
+}
+
+#[test]
 fn nothing_to_find_is_an_error_that_says_where() {
     let root = tempfile::tempdir().unwrap();
     let error = find(None, &options(root.path())).unwrap_err();

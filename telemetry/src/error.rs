@@ -1,5 +1,6 @@
 //! What can go wrong between a tool and one app.
 
+use std::any::Any;
 use std::io;
 
 use rustix::io::Errno;
@@ -59,6 +60,9 @@ pub enum Error {
     /// The app has a libpmdscope with another contract.
     #[error("libpmdscope speaks schema {0}, this tool knows 1; use tools of the same release")]
     Schema(u64),
+    /// A bug of this program ended the round.
+    #[error("pmdscope itself failed while it asked: {0}; please report this")]
+    Panicked(String),
     /// Another error of the operating system.
     #[error("{action}: {source}")]
     Io {
@@ -79,6 +83,8 @@ pub enum ErrorClass {
     Busy,
     /// A reply was about something else than what was asked.
     IdentityMismatch,
+    /// This program failed while it asked, which is a bug of it.
+    Internal,
     /// It is expected, and does not run.
     Missing,
     /// The kernel denies access.
@@ -97,9 +103,10 @@ pub enum ErrorClass {
 
 impl ErrorClass {
     /// All of them, by name.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Busy,
         Self::IdentityMismatch,
+        Self::Internal,
         Self::Missing,
         Self::Permission,
         Self::Protocol,
@@ -114,6 +121,7 @@ impl ErrorClass {
         match self {
             Self::Busy => "busy",
             Self::IdentityMismatch => "identity_mismatch",
+            Self::Internal => "internal",
             Self::Missing => "missing",
             Self::Permission => "permission",
             Self::Protocol => "protocol",
@@ -126,6 +134,13 @@ impl ErrorClass {
 }
 
 impl Error {
+    /// What a panic said that [`std::panic::catch_unwind`] or a thread has brought.
+    pub fn panicked(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked(text.unwrap_or("it panicked").to_owned())
+    }
+
     /// The class of this error.
     pub fn class(&self) -> ErrorClass {
         match self {
@@ -135,6 +150,7 @@ impl Error {
             Self::Busy | Self::Locked => ErrorClass::Busy,
             Self::Mismatch { .. } => ErrorClass::IdentityMismatch,
             Self::Truncated { .. } => ErrorClass::Truncated,
+            Self::Panicked(_) => ErrorClass::Internal,
             _ => ErrorClass::Protocol,
         }
     }

@@ -2,6 +2,7 @@
 
 mod session;
 
+use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use rustix::time::ClockId;
 pub use self::session::{Judge, Session, obstacle, unasked};
 use crate::collect::now_ns;
 use crate::discover::{self, App, AppState, DiscoverOptions, FindError, Unreachable};
+use crate::error::Error;
 use crate::finding::Rules;
 use crate::names::Names;
 use crate::world::{Event, Status, World};
@@ -248,17 +250,25 @@ impl Fleet {
 
     /// Samples all apps at once; a stuck one delays the others by `timeout` at most.
     pub fn sample(&mut self, timeout: Duration) {
+        self.sample_with(timeout, Session::ask);
+    }
+
+    fn sample_with(
+        &mut self,
+        timeout: Duration,
+        ask: impl Fn(&mut Session, Duration) -> Event + Sync,
+    ) {
+        let sample = |session: &mut Session| session.guarded(|session| ask(session, timeout));
         let seats = self.seats.iter_mut().filter(|seat| !seat.is_over(&self.world));
         let mut sessions: Vec<_> = seats.filter_map(|seat| seat.session.as_mut()).collect();
         let events: Vec<Event> = match sessions.as_mut_slice() {
             // Most machines run one: no need of another thread.
-            [session] => vec![session.sample(timeout)],
+            [session] => vec![sample(session)],
             sessions => thread::scope(|scope| {
-                let samples: Vec<_> = sessions
-                    .iter_mut()
-                    .map(|session| scope.spawn(move || session.sample(timeout)))
-                    .collect();
-                samples.into_iter().filter_map(|sample| sample.join().ok()).collect()
+                let samples: Vec<_> =
+                    sessions.iter_mut().map(|session| scope.spawn(|| sample(session))).collect();
+                let joined = samples.into_iter().map(thread::ScopedJoinHandle::join);
+                joined.map(|news| news.unwrap_or_else(|panic| resume_unwind(panic))).collect()
             }),
         };
         for event in events {
@@ -297,6 +307,11 @@ impl Fleet {
         }
         self.world.apply(news);
         self.tell_time();
+    }
+
+    /// Gives an app a new session for a lent one that was lost by `error`.
+    pub fn replace_lost(&mut self, app: &App, error: &Error) {
+        self.take_back(Session::new(app.clone(), &self.settings), session::lost(app, error));
     }
 
     fn tell_time(&mut self) {

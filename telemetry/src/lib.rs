@@ -26,6 +26,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// Text leaves where it is made harmless: in the binary.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
 mod arguments;
 pub mod client;
 pub mod collect;
@@ -43,6 +46,7 @@ pub mod loss;
 pub mod model;
 pub mod names;
 pub mod polling;
+pub mod printable;
 mod process;
 mod quiet;
 pub mod record;

@@ -8,6 +8,7 @@ use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::leak::{SiteSample, StageSample};
 use pmdscope_telemetry::loss::SiteRates;
 use pmdscope_telemetry::model::{Model, PoolTrend, ThreadRates};
+use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
     HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample, Sample,
     TeeSample, ThreadSample,
@@ -385,20 +386,20 @@ impl Page<'_> {
     }
 
     fn field(&mut self, label: &str, value: impl Display) {
-        self.labelled(format!("{label:<15}"), value);
+        self.labelled(&format!("{label:<15}"), value);
     }
 
     fn wide_field(&mut self, label: &str, value: impl Display) {
-        self.labelled(format!("{label:<32}"), value);
+        self.labelled(&format!("{label:<32}"), value);
     }
 
-    fn labelled(&mut self, label: String, value: impl Display) {
-        let label = Span::styled(label, self.view.theme.style(Tone::Label));
-        self.lines.push(Line::from(vec![label, Span::raw(format!(" {value}"))]));
+    fn labelled(&mut self, label: &str, value: impl Display) {
+        let label = Span::styled(harmless(label, &[]), self.view.theme.style(Tone::Label));
+        self.lines.push(Line::from(vec![label, Span::raw(harmless(&format!(" {value}"), &[]))]));
     }
 
     fn text(&mut self, text: &str, tone: Tone) {
-        self.lines.push(Line::styled(text.to_owned(), self.view.theme.style(tone)));
+        self.lines.push(Line::styled(harmless(text, &[]), self.view.theme.style(tone)));
     }
 }
 

@@ -5,6 +5,9 @@
 //! Keys become [`action::Action`]s that change the [`view::View`]. Only [`run`] and [`terminal`]
 //! touch a terminal.
 
+// Text leaves where it is made harmless: in the binary.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
 pub mod action;
 pub mod conversation;
 mod detail;

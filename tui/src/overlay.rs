@@ -1,5 +1,6 @@
 //! The windows over a page: help, and the details of one row.
 
+use pmdscope_telemetry::printable::harmless;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -31,7 +32,7 @@ pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &World) {
     let title = match &view.mode {
         Mode::Browse | Mode::Filter { .. } => return,
         Mode::Help => " Keys ".to_owned(),
-        Mode::Detail(subject) => format!(" {} ", subject.title()),
+        Mode::Detail(subject) => format!(" {} ", harmless(&subject.title(), &[])),
     };
     let lines = lines(view, world);
     let (area, hidden) = window(area, &lines);

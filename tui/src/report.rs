@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
 use crate::flows::{Tap, Traffic};
@@ -45,7 +46,7 @@ pub fn text(world: &World, view: &View) -> String {
     for tab in Tab::ALL.into_iter().filter(|tab| *tab != Tab::Flows || captured) {
         for table in tables::of(tab, world, view) {
             if !table.rows.is_empty() || !table.notes.is_empty() {
-                let title = format!("{}  {}", table.title, table.remark);
+                let title = format!("{}  {}", table.title, harmless(&table.remark, &[]));
                 let text = table_text(&table, view.theme);
                 let _ = write!(out, "\n{}\n{text}", title.trim_end());
             }
@@ -64,7 +65,7 @@ pub fn table_text(table: &Table, theme: Theme) -> String {
         }
     }
     for note in &table.notes {
-        let _ = writeln!(out, "{note}");
+        let _ = writeln!(out, "{}", harmless(note, &[]));
     }
     out
 }

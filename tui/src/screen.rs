@@ -1,8 +1,10 @@
 //! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
 
 use pmdscope_telemetry::model::PortRates;
+use pmdscope_telemetry::printable::{harmless, is_printable};
 use pmdscope_telemetry::sample::PortSample;
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
@@ -70,6 +72,18 @@ pub fn render(frame: &mut Frame, view: &View, world: &World) {
         frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
     }
     overlay::draw(frame, layout.body, view, world);
+    make_harmless(frame.buffer_mut());
+}
+
+/// Whatever was drawn, and by whom: no cell makes the terminal do more than show it.
+fn make_harmless(screen: &mut Buffer) {
+    for cell in &mut screen.content {
+        if !cell.symbol().chars().all(is_printable) {
+            let shown = cell.symbol().chars().filter(|letter| is_printable(*letter));
+            let shown = shown.collect::<String>();
+            cell.set_symbol(if shown.is_empty() { "?" } else { &shown });
+        }
+    }
 }
 
 /// What a click hits.
@@ -188,7 +202,7 @@ fn banner(view: &View, world: &World) -> Line<'static> {
         None if world.apps.is_empty() => (String::new(), Tone::Dim),
         None => ("no findings".to_owned(), Tone::Good),
     };
-    Line::styled(text, view.theme.style(tone))
+    Line::styled(harmless(&text, &[]), view.theme.style(tone))
 }
 
 fn footer(view: &View) -> Line<'static> {
@@ -202,7 +216,7 @@ fn footer(view: &View) -> Line<'static> {
             Line::styled(text, view.theme.style(Tone::Warn))
         }
         _ => match view.strip.as_ref().and_then(|strip| strip.remark.clone()) {
-            Some(remark) => Line::styled(remark, view.theme.style(Tone::Warn)),
+            Some(remark) => Line::styled(harmless(&remark, &[]), view.theme.style(Tone::Warn)),
             None => Line::styled(keys(view), view.theme.style(Tone::Dim)),
         },
     }
@@ -273,7 +287,8 @@ fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
     }
     let theme = view.theme;
     let title = Span::styled(table.title, theme.style(Tone::Title));
-    let remark = Span::styled(format!("  {}", table.remark), theme.style(Tone::Warn));
+    let remark =
+        Span::styled(format!("  {}", harmless(&table.remark, &[])), theme.style(Tone::Warn));
     lines.push(BodyLine::plain(Line::from(vec![title, remark])));
     if !table.rows.is_empty() {
         let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
@@ -283,7 +298,7 @@ fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
             lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
         }
     }
-    for line in table.notes.iter().flat_map(|note| wrapped(note, width)) {
+    for line in table.notes.iter().flat_map(|note| wrapped(&harmless(note, &[]), width)) {
         lines.push(BodyLine::plain(Line::styled(line, theme.style(Tone::Dim))));
     }
 }
@@ -318,7 +333,7 @@ fn placeholder(view: &View, world: &World) -> Vec<BodyLine> {
     } else {
         &world.advice
     };
-    text.lines().map(|line| BodyLine::plain(Line::raw(line.to_owned()))).collect()
+    text.lines().map(|line| BodyLine::plain(Line::raw(harmless(line, &[])))).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use pmdscope_telemetry::printable::harmless;
 use ratatui::text::{Line, Span};
 
 use crate::graph::Graph;
@@ -311,12 +312,7 @@ fn joined(spans: impl Iterator<Item = Span<'static>>) -> Line<'static> {
     line
 }
 
-/// Replaces control characters, on which a terminal acts, but for those that are `wanted`.
-pub fn harmless(text: &str, wanted: &[char]) -> String {
-    text.replace(|letter: char| letter.is_control() && !wanted.contains(&letter), "?")
-}
-
-/// Pads or cuts `text` to `width`, and makes control characters harmless.
+/// Pads or cuts `text` to `width`, and makes it harmless.
 fn fit(text: &str, width: usize, align: Align, theme: Theme) -> String {
     let mut clean = harmless(text, &[]);
     if clean.chars().count() > width {
@@ -409,7 +405,7 @@ mod tests {
 
     #[test]
     fn control_characters_never_reach_the_terminal() {
-        assert_eq!(fit("a\x1b[2Jb", 8, Align::Left, Theme::default()), "a?[2Jb  ");
+        assert_eq!(fit("a\x1b[2J\u{202e}b", 8, Align::Left, Theme::default()), "a?[2J?b ");
     }
 
     #[test]

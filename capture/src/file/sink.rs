@@ -34,6 +34,7 @@ enum Place {
 
 impl Sink {
     /// Standard output.
+    #[allow(clippy::disallowed_methods)] // Bytes of packets, and no text.
     pub(super) fn stdout() -> io::Result<Self> {
         let file = io::stdout().as_fd().try_clone_to_owned()?;
         Ok(Self::onto(file.into(), "standard output".to_owned()))

@@ -511,3 +511,14 @@ fn a_file_that_cannot_be_opened_is_told() {
     let result = recorder.packet(&at(0).packet()).and_then(|()| recorder.finish());
     assert!(matches!(result, Err(TargetError::Open { .. })));
 }
+
+#[test]
+fn a_panic_of_the_thread_that_writes_is_told() {
+    let open: Opener = Box::new(|_| panic!("a bug"));
+    let (mut recorder, fire) = Recorder::start(settings(10, 5), open).unwrap();
+    section(&mut recorder, "first");
+    fire.fire(trigger("stall", 0));
+    let result = recorder.packet(&at(0).packet()).and_then(|()| recorder.finish());
+    let Err(TargetError::Write { source, .. }) = result else { panic!("{result:?}") };
+    assert!(source.to_string().contains("panicked"), "{source}");
+}

@@ -1,5 +1,6 @@
 //! The thread that writes incidents: the packets of history and of now, in one order.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -129,7 +130,7 @@ impl Writer {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told on standard error.
+            // What it panicked of while it wrote is the failure; the rest was told on standard error.
             let _ = thread.join();
         }
         self.check()
@@ -162,7 +163,7 @@ impl Work {
         while let Ok(message) = receiver.recv() {
             // After a failure the messages are let go: they hold the memory of packets.
             if !self.shared.failed.load(Ordering::Relaxed)
-                && let Err(error) = self.take(message, &mut done)
+                && let Err(error) = self.take_or_panic(message, &mut done)
             {
                 self.fail(error);
             }
@@ -175,6 +176,14 @@ impl Work {
             self.fail(error);
         }
         self.tell(&done);
+    }
+
+    /// A panic is a failure like any other: the recorder is told that nothing is written any more.
+    fn take_or_panic(&mut self, message: Message, done: &mut Progress) -> Result<(), TargetError> {
+        catch_unwind(AssertUnwindSafe(|| self.take(message, done))).unwrap_or_else(|_| {
+            let source = io::Error::other("the thread that writes has panicked");
+            Err(TargetError::Write { name: "the flight recorder".to_owned(), source })
+        })
     }
 
     fn fail(&self, error: TargetError) {

@@ -34,7 +34,8 @@ metrics! { APP:
          other numbers are absent; dpdk_app_unhealthy_reason and dpdk_collect_errors_total say why.";
     COLLECT_ERRORS = Counter "dpdk_collect_errors_total" ["app" "reason"]
         "Rounds in which the app could not be asked, by reason, since it was found. busy: other \
-         telemetry clients take its 10 connections; timeout: it is stopped or overloaded.";
+         telemetry clients take its 10 connections; timeout: it is stopped or overloaded; internal: \
+         a bug of pmdscope.";
     COLLECT_DURATION = Gauge "dpdk_collect_duration_seconds" ["app"]
         "Time that it took to ask the app in this scrape. Above 0.1: a driver answers slowly, or the \
          app's control thread gets no CPU.";

@@ -1,10 +1,11 @@
 //! Where requests come in, work goes out, and answers are put together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pmdscope_telemetry::Error;
 use pmdscope_telemetry::discover::{App, AppState, Unreachable};
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding;
@@ -70,9 +71,20 @@ pub(super) enum Job {
 pub(super) enum Outcome {
     Looked(Vec<App>),
     Sampled(Box<Session>, Event),
+    /// The job did not come to its end, and the session of that app is lost; without one, nobody
+    /// knows which apps run.
+    Failed(Option<App>, Error),
 }
 
 impl Job {
+    /// The app that it asks, if any.
+    pub(super) fn app(&self) -> Option<App> {
+        match self {
+            Self::Look(..) => None,
+            Self::Sample(session, _) => Some(session.app().clone()),
+        }
+    }
+
     pub(super) fn run(self) -> Outcome {
         match self {
             Self::Look(settings, connected) => Outcome::Looked(settings.running_beside(&connected)),
@@ -207,11 +219,30 @@ impl Desk {
                     self.uncount(&news);
                 }
                 self.fleet.take_back(*session, news);
+                self.await_no_longer(&socket);
+                Vec::new()
+            }
+            Outcome::Failed(Some(app), error) => {
+                self.asked.remove(&app.socket);
+                self.fleet.replace_lost(&app, &error);
+                self.await_no_longer(&app.socket);
+                Vec::new()
+            }
+            Outcome::Failed(None, _) => {
+                // Whoever comes next looks again, and at once.
+                self.looking = false;
                 for request in &mut self.waiting {
-                    request.apps.remove(&socket);
+                    request.look = false;
                 }
                 Vec::new()
             }
+        }
+    }
+
+    /// The app behind that socket has been asked.
+    fn await_no_longer(&mut self, socket: &Path) {
+        for request in &mut self.waiting {
+            request.apps.remove(socket);
         }
     }
 

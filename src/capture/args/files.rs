@@ -1,7 +1,6 @@
 //! Options of files to write.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -9,6 +8,7 @@ use pmdscope_capture::file::{Compression, FileSettings, Format, Rotation};
 
 use super::value::{parse_bytes, parse_file_size};
 use crate::Usage;
+use crate::output::StandardOutput;
 
 /// How to compress files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,7 +100,7 @@ impl FileArgs {
         if self.print || self.print_files {
             return Err(Usage("standard output is taken by -w -: give -w FILE"));
         }
-        if io::stdout().is_terminal() {
+        if StandardOutput::is_terminal() {
             return Err(Usage(
                 "packets in binary are not for a terminal: give -w FILE, or leave -w out to see \
                  packets",

@@ -3,7 +3,7 @@
 use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
 use pmdscope_capture::target::{Progress, Target, TargetError};
 
-use crate::capture::say;
+use crate::output::say;
 
 /// The file is what the capture is about, and goes on when the view cannot.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The decoder that needs no other program.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 
 use pmdscope_capture::decode::{self, Style};
 use pmdscope_capture::packet::ETHERNET;
@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::lines::{Prefix, bring_out};
 use super::stage::{Batch, Decoder};
+use crate::output::StandardOutput;
 
 /// Bytes of text collected before they are written.
 const CHUNK: usize = 32 << 10;
@@ -47,7 +48,7 @@ impl Decoder for Builtin {
     }
 
     fn gone(&mut self) -> bool {
-        let stdout = io::stdout();
+        let stdout = StandardOutput;
         let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut fds, Some(&now)).is_ok()

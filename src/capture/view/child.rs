@@ -10,7 +10,7 @@ use anyhow::Context;
 use pmdscope_capture::target::TargetError;
 
 use super::lines::{append, bring_out};
-use crate::capture::say;
+use crate::output::say;
 
 /// Bytes of complaints to remember.
 const COMPLAINTS: usize = 4096;
@@ -57,6 +57,7 @@ pub(super) type EachLine = Box<dyn FnMut(&mut String, &[u8]) + Send>;
 
 /// A program that was started. Its lines go to standard output.
 pub(super) struct Running {
+    name: &'static str,
     input: Option<ChildStdin>,
     reader: Option<JoinHandle<Result<(), TargetError>>>,
 }
@@ -84,7 +85,7 @@ impl Running {
             let ended = wait(name, child, complaints);
             shown.and(ended)
         });
-        Ok(Self { input, reader: Some(reader) })
+        Ok(Self { name, input, reader: Some(reader) })
     }
 
     /// Gives it bytes; waits while it is busy.
@@ -102,7 +103,10 @@ impl Running {
     pub(super) fn end(&mut self) -> Result<(), TargetError> {
         self.input = None;
         let Some(reader) = self.reader.take() else { return Ok(()) };
-        reader.join().unwrap_or(Ok(()))
+        reader.join().unwrap_or_else(|_| {
+            let source = io::Error::other("the thread that reads its output has panicked");
+            Err(TargetError::Write { name: self.name.to_owned(), source })
+        })
     }
 }
 
@@ -165,7 +169,8 @@ fn is_usual(line: &str) -> bool {
 fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<(), TargetError> {
     let failed = |source| TargetError::Write { name: name.to_owned(), source };
     let status = child.wait().map_err(failed)?;
-    let complaints = complaints.join().unwrap_or_default();
+    let unread = |_| "the thread that reads what it says has panicked".to_owned();
+    let complaints = complaints.join().unwrap_or_else(unread);
     match (status.success(), complaints.is_empty()) {
         (true, true) => Ok(()),
         (true, false) => {
@@ -176,5 +181,24 @@ fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<
         (false, false) => {
             Err(failed(io::Error::other(format!("it ended with {status}: {complaints}"))))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(command: &str, each: EachLine) -> Result<(), TargetError> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]);
+        Running::start("sh", shell, each, Box::new(io::sink())).unwrap().end()
+    }
+
+    #[test]
+    fn a_panic_of_the_reader_is_no_success() {
+        let error = end("echo line", Box::new(|_, _| panic!("a bug"))).unwrap_err();
+        let error = format!("{:#}", anyhow::Error::from(error));
+        assert!(error.contains("sh") && error.contains("has panicked"), "{error}");
+        end("echo line", Box::new(|_, _| {})).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use pmdscope_capture::decode::Stamps;
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
 use pmdscope_capture::target::TargetError;
+use pmdscope_telemetry::printable::is_printable;
 
 use super::stage::Head;
 
@@ -44,24 +45,19 @@ pub(super) fn append(out: &mut String, text: &[u8]) {
             match letter {
                 '\t' => out.push('\t'),
                 // Writing to a string cannot fail.
+                letter if is_printable(letter) => out.push(letter),
                 letter if letter.is_control() => {
                     let _ = write!(out, "\\x{:02x}", u32::from(letter));
                 }
-                letter if turns_text(letter) => {
+                letter => {
                     let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
                 }
-                letter => out.push(letter),
             }
         }
         for byte in chunk.invalid() {
             let _ = write!(out, "\\x{byte:02x}");
         }
     }
-}
-
-/// Marks that make text run in another direction.
-fn turns_text(letter: char) -> bool {
-    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Brings text to standard output at once, and empties it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
 use pmdscope_capture::target::{Progress, Target, TargetError};
 
-use crate::capture::say;
+use crate::output::say;
 
 /// Bytes of a full batch.
 const BATCH: usize = 64 << 10;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use pmdscope_capture::packet::{Origin, Packet};
+use pmdscope_capture::packet::{Interface, Origin, Packet};
 use pmdscope_capture::pcapng;
 use pmdscope_capture::target::TargetError;
 
@@ -12,6 +12,7 @@ use super::child::Running;
 use super::lines::append;
 use super::stage::{Batch, Decoder};
 use crate::Usage;
+use crate::output::one_line;
 
 const NAME: &str = "tshark";
 
@@ -87,10 +88,21 @@ impl Tshark {
     }
 }
 
+/// With texts that end no line: tshark prints a line feed in a name as it is.
+fn on_one_line(interface: &Interface) -> Interface {
+    Interface {
+        name: one_line(&interface.name),
+        description: one_line(&interface.description),
+        filter: one_line(&interface.filter),
+        comment: one_line(&interface.comment),
+        ..*interface
+    }
+}
+
 impl Decoder for Tshark {
     fn decode(&mut self, batch: &Batch) -> Result<(), TargetError> {
         for interface in batch.interfaces.iter().skip(self.interfaces) {
-            pcapng::write_interface(&mut self.buffer, interface);
+            pcapng::write_interface(&mut self.buffer, &on_one_line(interface));
         }
         self.interfaces = batch.interfaces.len();
         for (head, data) in batch.packets() {

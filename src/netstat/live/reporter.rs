@@ -1,6 +1,5 @@
 //! Reports while packets are being counted.
 
-use std::io::{self, IsTerminal, Write, stderr};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,13 +11,12 @@ use pmdscope_capture::pump::Control;
 use pmdscope_tui::number::{count, seconds};
 
 use super::Shared;
-use crate::capture::Line;
 use crate::netstat::args::{Args, View};
 use crate::netstat::counters::Gauge;
 use crate::netstat::moment::Moment;
 use crate::netstat::paper::Paper;
 use crate::netstat::{ipfix, show};
-use crate::output;
+use crate::output::{self, Line};
 
 /// Time between two looks at what the capture tells.
 const LOOK: Duration = Duration::from_millis(200);
@@ -73,7 +71,7 @@ impl<'a> Reporter<'a> {
         if result.is_err() || !self.read {
             self.control.stop.store(true, Ordering::Relaxed);
         }
-        self.clear();
+        self.line.clear();
         result.map(|()| self)
     }
 
@@ -103,7 +101,7 @@ impl<'a> Reporter<'a> {
     /// The last report.
     pub(super) fn close(mut self) -> Result<()> {
         self.tell();
-        self.clear();
+        self.line.clear();
         if self.read {
             self.show()?;
         }
@@ -138,21 +136,21 @@ impl<'a> Reporter<'a> {
         let news = self.shared.with(|told| std::mem::take(&mut told.news));
         let collectors = self.export.as_ref().map(Status::news).unwrap_or_default();
         for line in news.into_iter().chain(collectors) {
-            self.clear();
-            output::tell(&output::one_line(&line));
+            self.line.clear();
+            output::tell(&line);
         }
     }
 
     /// Draws how far it has come, on a terminal.
     fn progress(&mut self) {
-        if !stderr().is_terminal() {
+        if !output::tells_terminal() {
             return;
         }
         let text = match &self.export {
             Some(status) => ipfix::line(status),
             None => self.so_far(),
         };
-        put(&self.line.show(&text, output::columns()));
+        self.line.show(&text);
     }
 
     fn so_far(&self) -> String {
@@ -160,16 +158,5 @@ impl<'a> Reporter<'a> {
         let elapsed = self.begun.elapsed().as_secs_f64();
         let (packets, flows) = (count(snapshot.total.packets), count(snapshot.flows.len() as u64));
         format!("{}: {packets} packets, {flows} conversations", seconds(elapsed))
-    }
-
-    fn clear(&mut self) {
-        put(self.line.clear());
-    }
-}
-
-/// Prints without an end of line.
-fn put(text: &str) {
-    if !text.is_empty() {
-        let _ = write!(io::stderr(), "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! One app: its samples, and the news in them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +41,24 @@ impl Session {
         self.collector.rename(name);
     }
 
-    /// Asks the app once, within `timeout`; connects again by itself after it was lost.
+    /// Asks the app once, within `timeout`; connects again by itself after it was lost. A panic on
+    /// the way is news of a lost app.
     pub fn sample(&mut self, timeout: Duration) -> Event {
+        self.guarded(|session| session.ask(timeout))
+    }
+
+    /// Where `ask` panics, the app is lost for this round, and asked anew in the next one.
+    pub(super) fn guarded(&mut self, ask: impl FnOnce(&mut Self) -> Event) -> Event {
+        // What a panic left half done is thrown away.
+        catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
+            let (app, rules) = (self.app().clone(), self.judge.rules.clone());
+            let news = lost(&app, &Error::panicked(&*panic));
+            *self = Self { collector: Collector::new(app), judge: Judge::new(rules) };
+            news
+        })
+    }
+
+    pub(super) fn ask(&mut self, timeout: Duration) -> Event {
         match self.collector.collect(timeout) {
             Ok(sample) => self.judge.sampled(sample),
             Err(error) => lost(self.collector.app(), &error),
@@ -72,7 +89,7 @@ impl Judge {
 }
 
 /// An app that was found and then does not answer is as bad as one that never did.
-fn lost(app: &App, error: &Error) -> Event {
+pub(super) fn lost(app: &App, error: &Error) -> Event {
     let class = error.class();
     let lost = App { state: AppState::Unreachable(class.into()), ..app.clone() };
     let finding = finding::judge_unasked(&lost)

@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::Tracker;
 use crate::error::ErrorClass;
 use crate::inventory::ExpectedApp;
 use crate::sample::tests::empty_sample;
@@ -43,6 +46,47 @@ fn a_session_is_lent_once_and_its_news_come_back_with_it() {
     let news = session.sample(Duration::ZERO);
     fleet.take_back(session, news);
     assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 1);
+    assert!(fleet.lend("a").is_some());
+}
+
+/// The sampler of the app of that name panics.
+fn breaking(name: &str) -> impl Fn(&mut Session, Duration) -> Event {
+    move |session, timeout| {
+        assert_ne!(session.app().name, name, "a bug");
+        session.ask(timeout)
+    }
+}
+
+#[test]
+fn an_app_whose_sampler_panics_is_lost_and_asked_anew() {
+    for names in [&["a"][..], &["a", "b"]] {
+        let mut fleet = Fleet::new(Settings::default());
+        fleet.see(names.iter().map(|name| app(name)).collect());
+        let model = Arc::new(Tracker::default().update(empty_sample()));
+        let sampled = Event::Sampled { app: "a".into(), model, findings: Vec::new() };
+        fleet.world.apply(sampled);
+        fleet.sample_with(Duration::ZERO, breaking("a"));
+        let lost = fleet.world.find("a").unwrap();
+        let Status::Lost { reason } = &lost.status else { panic!("{lost:?}") };
+        assert!(reason.contains("a bug"), "{reason}");
+        assert_eq!(lost.errors[&ErrorClass::Internal], 1);
+        assert_eq!(lost.findings[0].lint, "unreachable");
+        assert!(lost.findings[0].evidence.contains("a bug"), "{:?}", lost.findings);
+        fleet.sample(Duration::ZERO);
+        let asked = fleet.world.find("a").unwrap();
+        assert_eq!(asked.errors[&ErrorClass::Refused], 1, "it was asked anew: {asked:?}");
+    }
+}
+
+#[test]
+fn a_session_that_was_lost_while_it_was_lent_is_replaced() {
+    let mut fleet = Fleet::new(Settings::default());
+    fleet.see(vec![app("a")]);
+    let lent = fleet.lend("a").unwrap();
+    let (of, error) = (lent.app().clone(), Error::Panicked("a bug".into()));
+    drop(lent);
+    fleet.replace_lost(&of, &error);
+    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Internal], 1);
     assert!(fleet.lend("a").is_some());
 }
 

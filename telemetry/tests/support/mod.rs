@@ -211,7 +211,7 @@ struct Exchange {
 }
 
 /// Requests and replies as recorded by data/record.py, in order.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Recording(VecDeque<Exchange>);
 
 impl Recording {

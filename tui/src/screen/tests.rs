@@ -250,3 +250,60 @@ fn clicks_hit_what_is_drawn() {
     assert!(at(3, 23).is_none());
     assert!(at(79, 1).is_none());
 }
+
+/// As others have it: an app, a device, what a site or a stage is called.
+fn evil(name: &mut String) {
+    name.push_str("\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{200b}\u{7f}\r\n");
+}
+
+#[test]
+fn names_do_not_command_the_terminal() {
+    let mut model = fixture::leaking();
+    let sample = &mut model.sample;
+    [&mut sample.app.name, &mut sample.app.dpdk_version].into_iter().for_each(evil);
+    sample.app.exe.iter_mut().chain(&mut sample.app.eal_args).for_each(evil);
+    sample.ports.iter_mut().for_each(|port| evil(&mut port.device));
+    sample.pools.iter_mut().for_each(|pool| evil(&mut pool.name));
+    sample.rings.iter_mut().for_each(|ring| evil(&mut ring.name));
+    sample.ledger.iter_mut().for_each(|ledger| evil(&mut ledger.name));
+    sample.stages.iter_mut().for_each(|stage| evil(&mut stage.stage));
+    for site in &mut sample.sites {
+        [&mut site.pool, &mut site.site, &mut site.function, &mut site.operation]
+            .into_iter()
+            .for_each(evil);
+    }
+    sample.partial.push(String::new());
+    sample.partial.iter_mut().for_each(evil);
+    let mut findings = fixture::leaking_findings();
+    for finding in &mut findings {
+        [&mut finding.app, &mut finding.subject, &mut finding.evidence, &mut finding.advice]
+            .into_iter()
+            .for_each(evil);
+    }
+    let mut world = fixture::world_of(model, findings);
+    let [app, reason] = ["other", "why"].map(|text| {
+        let mut text = text.to_owned();
+        evil(&mut text);
+        text
+    });
+    world.apply(Event::Lost { app, class: ErrorClass::Refused, reason, finding: None });
+    for tab in Tab::ALL {
+        let mut view = on(tab);
+        update(&mut view, Action::Move(Motion::Top), &world);
+        for _ in view.tables(&world).iter().flat_map(|table| &table.rows) {
+            for action in [Action::Open, Action::Back, Action::Move(Motion::Down)] {
+                update(&mut view, action, &world);
+                for cell in draw(100, 44, &view, &world).content() {
+                    let shown = cell.symbol();
+                    assert!(shown.chars().all(is_printable), "{tab:?}: {shown:?}");
+                }
+            }
+        }
+    }
+    let mut nobody = World::default();
+    let mut advice = "no app".to_owned();
+    evil(&mut advice);
+    nobody.apply(Event::NoApps { advice });
+    let drawn = draw(80, 10, &fixture::view(), &nobody);
+    assert!(drawn.content().iter().all(|cell| cell.symbol().chars().all(is_printable)));
+}

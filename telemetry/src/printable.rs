@@ -1,0 +1,71 @@
+//! Text from others that is shown to people: names that any user may choose, what apps and files say.
+//!
+//! A terminal acts on control characters, and characters that nobody sees make one name look like
+//! another.
+
+/// Shown as itself: no control character, nothing that turns the direction of text, nothing invisible
+/// but the space.
+pub fn is_printable(letter: char) -> bool {
+    if letter.is_ascii() {
+        !letter.is_ascii_control()
+    } else {
+        !letter.is_control() && !hides(letter)
+    }
+}
+
+/// Replaces what is not printable, but for those that are `wanted`.
+pub fn harmless(text: &str, wanted: &[char]) -> String {
+    text.replace(|letter: char| !is_printable(letter) && !wanted.contains(&letter), "?")
+}
+
+/// The characters that Unicode has displays ignore (`Default_Ignorable_Code_Point`), those that end
+/// lines and paragraphs, and those around annotations.
+fn hides(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_or_nobody_sees_is_replaced() {
+        let evil = "é\x1b[31m\x07\u{9b}2J\r\x7f\n\tx";
+        assert_eq!(harmless(evil, &['\n', '\t']), "é?[31m??2J??\n\tx");
+        assert_eq!(harmless(evil, &[]), "é?[31m??2J????x");
+        let bidi =
+            ['\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}', '\u{200e}', '\u{200f}', '\u{61c}'];
+        let unseen =
+            ['\u{200b}', '\u{200d}', '\u{feff}', '\u{2028}', '\u{2029}', '\u{e0041}', '\u{ad}'];
+        for letter in bidi.into_iter().chain(unseen) {
+            assert_eq!(harmless(&format!("a{letter}b"), &['\n']), "a?b", "{letter:?}");
+        }
+    }
+
+    #[test]
+    fn what_people_write_stays() {
+        for text in ["fwd-7:1 [0000:3b:00.0]", "schön", "日本語", "עברית", "▏→ e\u{301}"]
+        {
+            assert_eq!(harmless(text, &[]), text);
+        }
+    }
+}
