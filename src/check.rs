@@ -11,6 +11,7 @@ use pmdscope_telemetry::finding::{self, Finding, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
+use crate::number::whole;
 use crate::output::one_line;
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
@@ -22,22 +23,35 @@ const CHECK_SCHEMA: u32 = 1;
 /// Time between two samples. A trend wants several, and trouble in any interval counts.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Look for trouble: dead ports, missed packets, draining pools, stuck poll loops
+/// Check the health of DPDK apps, for people, cron and probes
+///
+/// Reports dead ports, missed packets, draining mempools, stuck poll loops and mbuf leaks.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  pmdscope check                        all apps, four samples a second for two seconds
-  pmdscope check -a reflector --for 30  also finds slow leaks
+  pmdscope check -a fwd --for 30   watch longer to find slow leaks
+  pmdscope check -q                for probes and cron: silent if healthy
+  pmdscope check --replay FILE     all findings of a recording
+
+Exit status: 0 healthy, 1 warning, critical finding or no answer, 2 wrong usage.")]
+#[command(after_long_help = "\
+Examples:
+  pmdscope check                        all apps, sampled for two seconds
+  pmdscope check -a reflector --for 30  watch longer to find slow leaks
   pmdscope check --json | jq .ok
-  pmdscope check -q -a fwd              for probes and cron: silent when all is well
+  pmdscope check -q -a fwd              for probes and cron: silent if healthy
   pmdscope check --replay incident.jsonl.zst
-                                        all that was wrong while it was recorded
+                                        all findings of a recording
 
-Exit codes: 0 no finding; 1 a finding of severity warning or critical, an app
-that cannot be asked or is expected and does not run, or no app at all; 2 wrong
-usage or configuration. Findings of severity info are printed and do not count.
+check samples each app four times a second.
 
-A probe needs a timeout longer than --for, with a second for apps that do not
+Exit status:
+  0  no finding of severity warning or critical; info findings do not count
+  1  such a finding, an app that does not answer, an expected app that does not
+     run, or no app at all
+  2  wrong usage or configuration
+
+The timeout of a probe must exceed --for by a second, for apps that do not
 answer: timeoutSeconds: 5 in Kubernetes.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -46,17 +60,18 @@ pub(crate) struct Args {
     #[command(flatten)]
     replay: ReplayArg,
 
-    /// Watch that long, 1 to 3600, and report all that was found meanwhile; longer finds slower
-    /// trouble
+    /// Time to watch, 1 to 3600
+    ///
+    /// Reports every finding of that time. A longer time finds slower problems.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 2, conflicts_with = "replay",
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+          value_parser = whole::<u64>(1..=3600))]
     seconds: u64,
 
     /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// Print one line per finding, and nothing when all is well
+    /// One line per finding, nothing if healthy
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 }

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::output;
 
-/// Print a script with which a shell completes the command line
+/// Print a shell completion script
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -16,7 +16,7 @@ Examples:
   pmdscope completions zsh > ~/.zfunc/_pmdscope
   pmdscope completions fish > ~/.config/fish/completions/pmdscope.fish")]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell to complete for
     shell: Shell,
 }
 

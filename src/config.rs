@@ -48,8 +48,9 @@ struct NameRule {
 /// Which configuration file to use.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ConfigArg {
-    /// Configuration file; `none` for the defaults. Without it that of `$PMDSCOPE_CONFIG`, or
-    /// /etc/pmdscope/pmdscope.toml where it exists
+    /// Configuration file; none: built-in defaults
+    ///
+    /// Default: $PMDSCOPE_CONFIG if it is set, else /etc/pmdscope/pmdscope.toml if it exists.
     #[arg(id = "config", long = "config", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
 }

@@ -12,58 +12,75 @@ use pmdscope_export::text::Format;
 use crate::config::ConfigArg;
 use crate::{duration, output};
 
-/// Serve metrics of all DPDK apps to Prometheus, and readiness to probes
+/// Export metrics of DPDK apps to Prometheus and OTLP
+///
+/// Serves Prometheus metrics and readiness probes over HTTP. Options override the configuration file.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  pmdscope export                          serve http://127.0.0.1:9177/metrics
+  pmdscope export --otlp http://localhost:4318
+  curl -f 'localhost:9177/ready?app=fwd'   succeeds if the app fwd is healthy")]
+#[command(after_long_help = "\
+Examples:
   pmdscope export                                serve http://127.0.0.1:9177/metrics
   pmdscope export --listen :9177 --web-config web.yml
-                                                 to other machines, with TLS and passwords
+                                                 all addresses, with TLS and passwords
   pmdscope export --listen unix:/run/pmdscope/export.sock
   pmdscope export --otlp http://localhost:4318   also push to an OTLP receiver
   pmdscope export --once | promtool check metrics
-  curl -f 'localhost:9177/ready?app=fwd'         succeeds when all is well with the app fwd
+  curl -f 'localhost:9177/ready?app=fwd'         succeeds if the app fwd is healthy
 
 Pages: /metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME,
   /healthz, /sd, /
-Options given here come before those of the configuration file.
 
-Exit codes: 0 ended by SIGTERM or SIGINT, or printed with --once; 1 failed, for
-instance because an address is in use; 2 wrong usage or configuration.")]
+Exit status: 0 terminated by SIGTERM or SIGINT, or printed with --once; 1 failed,
+for example because an address is in use; 2 wrong usage or configuration.")]
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArg,
 
-    /// Listen there: HOST:PORT, :PORT, unix:PATH, or systemd for the sockets of a .socket unit; may be
-    /// repeated [default: 127.0.0.1:9177]
+    /// Listen here [default: 127.0.0.1:9177]
+    ///
+    /// ADDRESS is HOST:PORT, :PORT (all addresses), unix:PATH, or systemd (the sockets of a .socket
+    /// unit). May be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
 
-    /// TLS and passwords, in the web configuration format of Prometheus' exporters
+    /// Web configuration file: TLS and passwords
+    ///
+    /// The format is that of the Prometheus exporter toolkit.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     web_config: Option<PathBuf>,
 
-    /// Longest time for one scrape; the timeout that Prometheus announces shortens it [default: 5s]
+    /// Scrape timeout [default: 5s]
+    ///
+    /// A shorter timeout announced by Prometheus takes precedence.
     #[arg(long, value_name = "DURATION", value_parser = time)]
     timeout: Option<Duration>,
 
-    /// Also push to this OTLP receiver, http or https; /v1/metrics is added to a URL without a path
+    /// Push metrics to this OTLP receiver
+    ///
+    /// An http or https URL. /v1/metrics is appended to a URL without a path.
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 
-    /// Time between two pushes [default: 15s]
+    /// OTLP push interval [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = time)]
     otlp_interval: Option<Duration>,
 
-    /// Print the configuration that is in force, options included, and serve nothing
+    /// Print the effective configuration and exit
     #[arg(long, conflicts_with = "once")]
     print_config: bool,
 
-    /// Print the metrics once, and serve nothing
+    /// Print the metrics once and exit
     #[arg(long, conflicts_with_all = ["listen", "web_config", "otlp", "otlp_interval"])]
     once: bool,
 
-    /// With --once: `OpenMetrics` 1.0 instead of Prometheus' text format 0.0.4
+    #[arg(
+        help = "With --once: print OpenMetrics 1.0",
+        long_help = "With --once: print OpenMetrics 1.0, not the Prometheus text format 0.0.4"
+    )]
     #[arg(long, requires = "once")]
     openmetrics: bool,
 }
@@ -73,7 +90,7 @@ fn time(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(1)..=Duration::from_secs(3600);
     duration::parse(text)
         .filter(|duration| range.contains(duration))
-        .ok_or_else(|| "give a duration from 1ms to 1h, such as 500ms, 5s or 1m".to_owned())
+        .ok_or_else(|| "expected a duration from 1ms to 1h, such as 500ms, 5s or 1m".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

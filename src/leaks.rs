@@ -13,6 +13,7 @@ use pmdscope_telemetry::leak::LedgerSample;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::world::World;
 
+use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
@@ -21,23 +22,27 @@ use crate::{FAILED, output, top};
 /// Samples from which on a trend of our own is believed.
 const TREND_SAMPLES: u32 = 5;
 
-/// Find lost mbufs: which pool, how fast, since when, which line of source
+/// Find mbuf leaks: pool, rate and line of source
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
 #[command(group = clap::ArgGroup::new("act").multiple(false))]
-#[command(after_help = "\
+#[command(after_help = "Exit status: 0 no leak, 1 leak or failure, 2 wrong usage.")]
+#[command(after_long_help = "\
 Examples:
-  pmdscope leaks                             one row per site that loses mbufs
-  pmdscope leaks -a reflector --explain      where every mbuf of each pool is
-  pmdscope leaks --write leaked.pcapng -N 4  the lost packets, with a comment each
-  pmdscope leaks --replay DIR --at 08:56:00  as it was recorded at that time
+  pmdscope leaks                             one row per leak site
+  pmdscope leaks -a reflector --explain      where every mbuf of each mempool is
+  pmdscope leaks --write leaked.pcapng -N 4  leaked packets, each with a comment
+  pmdscope leaks --replay DIR --at 08:56:00  leaks at that time of a recording
 
-Level 0 (a stock app, DPDK 23.03 or newer) shows which pool drains and when it is
-empty, level 1 (libpmdscope) also the queue or stage that loses mbufs, level 2
-(built with pmdscope_trace.h) the line of source.
+Level 0 (a stock app with DPDK 23.03 or later) shows which mempool drains and when
+it will be empty. Level 1 (linked with libpmdscope) adds the queue or stage that
+leaks. Level 2 (built with pmdscope_trace.h) adds the line of source.
 
-Exit codes: 0 no leak; 1 leaks, a pool that is empty for no known reason, or
-something failed; 2 wrong usage.")]
+Exit status:
+  0  no leak
+  1  a leak, a mempool that is empty for an unknown reason, an app that does not
+     answer, or a failure
+  2  wrong usage or configuration")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
@@ -48,11 +53,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     at: AtArg,
 
-    /// Report again and again
+    /// Repeat the report every interval
     #[arg(long, conflicts_with = "replay")]
     watch: bool,
 
-    /// Seconds between two samples, 0.1 to 60
+    /// Sampling interval, 0.1 to 60
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = top::interval)]
     interval: Duration,
 
@@ -60,33 +65,35 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write lost packets as pcapng, or to standard output for -
+    /// Write leaked packets as pcapng; -: stdout
     #[arg(long, value_name = "FILE", group = "act", conflicts_with_all = ["watch", "json", "replay"])]
     write: Option<PathBuf>,
 
-    /// Packets to write for each site, 1 to 4096
+    /// Packets per leak site, 1 to 4096
     #[arg(short = 'N', value_name = "PER_SITE", default_value_t = 8, requires = "write",
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
+          value_parser = whole::<u32>(1..=4096))]
     per_site: u32,
 
-    /// Print the ledger line by line, of all pools or of one
+    /// Show where the mbufs of all pools or POOL are
     #[arg(long, value_name = "POOL", num_args = 0..=1, group = "act",
           conflicts_with_all = ["watch", "json"])]
     #[allow(clippy::option_option)] // not given, given without a pool, with one
     explain: Option<Option<String>>,
 
-    /// Write stamps for so long, 1 to 86400 seconds, also in an app that does so only by need
+    /// Stamp mbufs for SECONDS (1-86400) [default: 60]
+    ///
+    /// Overrides mode auto, in which the app stamps mbufs on demand.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60",
           group = "act", conflicts_with_all = ["watch", "json", "replay"],
-          value_parser = clap::value_parser!(u32).range(1..=86400))]
+          value_parser = whole::<u32>(1..=86_400))]
     arm: Option<u32>,
 
-    /// Stop writing stamps
+    /// Stop stamping mbufs
     #[arg(long, group = "act", conflicts_with_all = ["watch", "json", "replay"])]
     disarm: bool,
 
-    /// Print whether and when stamps are written
-    #[arg(long, group = "act", conflicts_with_all = ["watch", "json"])]
+    /// Show the stamping mode and state
+    #[arg(long = "show-mode", alias = "mode", group = "act", conflicts_with_all = ["watch", "json"])]
     mode: bool,
 }
 
@@ -187,6 +194,11 @@ mod tests {
     }
 
     #[test]
+    fn the_former_name_of_show_mode_works() {
+        assert!(parse("--show-mode").unwrap().mode && parse("--mode").unwrap().mode);
+    }
+
+    #[test]
     fn contradictions_and_values_out_of_range_are_refused() {
         let wrong = [
             "--arm 0",
@@ -196,7 +208,7 @@ mod tests {
             "-N 4",
             "--write x --json",
             "--explain --watch",
-            "--mode --arm",
+            "--show-mode --arm",
             "-i 0.01",
         ];
         for words in wrong {

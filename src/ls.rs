@@ -27,19 +27,29 @@ use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 /// Version of the JSON; raised when a field changes its meaning.
 const LS_SCHEMA: u32 = 1;
 
-/// List DPDK apps: version, level of instrumentation, ports, uptime
+/// List running DPDK apps
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    after_help = "\
 Examples:
   pmdscope ls            running apps
-  pmdscope ls --all      also what ended apps have left behind
+  pmdscope ls --all      also leftovers of apps that have exited
+  pmdscope ls --json | jq -r .apps[].app",
+    after_long_help = "\
+Columns:
+  Level    0: stock app; 1: linked with libpmdscope, which adds queue depths,
+           mempool occupancy and stalls
+  Capture  library: packets come from libpmdscope; pdump: packets come from
+           pmdscope-pdump, which attaches to an app that has called
+           rte_pdump_init(); no: the reason follows below the table
+
+Examples:
+  pmdscope ls            running apps
+  pmdscope ls --all      also leftovers of apps that have exited
   pmdscope ls --json | jq -r .apps[].app
 
-Level 0 is a stock app; level 1 is linked with libpmdscope, and also tells
-queue depths, pool occupancy and stalls.
-Capture tells how packets can be had: from the library, or via pdump, for which
-pmdscope-pdump attaches to a stock app that has called rte_pdump_init(). What
-stands in the way is told in a word, and in full below the list.")]
+Exit status: 0 listed, 1 no app runs, 2 wrong usage or configuration."
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArg,
@@ -48,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Also list apps that have ended and left files behind
+    /// Also list apps that have exited and left files behind
     #[arg(long)]
     all: bool,
 }

@@ -15,6 +15,7 @@ mod leaks;
 mod ls;
 mod man;
 mod netstat;
+mod number;
 mod output;
 mod record;
 mod sandbox;
@@ -28,6 +29,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use config::ConfigError;
 use pmdscope_capture::filter::FilterError;
@@ -42,9 +44,9 @@ const USAGE: u8 = 2;
 
 #[derive(Parser)]
 #[command(name = "pmdscope", version, about, arg_required_else_help = true)]
-#[command(
-    after_help = "Exit codes: 0 all is well, 1 found something or failed, 2 wrong usage or configuration."
-)]
+#[command(after_help = "\
+'pmdscope COMMAND -h' lists the common options, --help all of them.
+Exit status: 0 ok, 1 finding or failure, 2 wrong usage or configuration.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -94,11 +96,22 @@ fn parse() -> Cli {
         let mut cli = Cli::command();
         cli.build();
         let called = std::env::args().nth(1).unwrap_or_default();
-        match cli.find_subcommand_mut(called) {
-            Some(command) => capture::explain(error, command).exit(),
-            None => error.exit(),
+        let error = match cli.find_subcommand_mut(called) {
+            Some(command) => capture::explain(error, command),
+            None => error,
+        };
+        if !is_refusal(&error) {
+            error.exit();
         }
+        output::tell(error.render().to_string().trim_end());
+        std::process::exit(error.exit_code())
     })
+}
+
+/// The command line is wrong, and help was not asked for.
+fn is_refusal(error: &clap::Error) -> bool {
+    let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    error.use_stderr() && error.kind() != help
 }
 
 fn is_misuse(error: &anyhow::Error) -> bool {
@@ -144,12 +157,33 @@ mod tests {
         let mut cli = Cli::command().term_width(100);
         assert_snapshot!("help", cli.render_long_help());
         cli.build();
-        for command in
-            cli.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set())
-        {
+        for command in visible(&mut cli) {
             let name = format!("help_{}", command.get_name());
             assert_snapshot!(name, command.render_long_help());
         }
+    }
+
+    /// Most lines of `-h` on a terminal of 80 columns: a screen has 24, these two commands need more.
+    const LONGER: [(&str, usize); 2] = [("netstat", 45), ("capture", 46)];
+
+    #[test]
+    fn short_help_fits_a_screen() {
+        let mut cli = Cli::command().term_width(80);
+        cli.build();
+        for command in visible(&mut cli) {
+            let longer = LONGER.iter().find(|(name, _)| *name == command.get_name());
+            let most = longer.map_or(24, |(_, lines)| *lines);
+            let help = command.render_help().to_string();
+            let lines = help.lines().count();
+            assert!(lines <= most, "{}: {lines} lines:\n{help}", command.get_name());
+            assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        }
+        let lines = cli.render_help().to_string().lines().count();
+        assert!(lines <= 24, "pmdscope: {lines} lines");
+    }
+
+    fn visible(cli: &mut clap::Command) -> impl Iterator<Item = &mut clap::Command> {
+        cli.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set())
     }
 
     #[test]

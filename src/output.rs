@@ -57,9 +57,22 @@ pub(crate) fn say(line: impl Display) {
 /// Tells why the program ends. No line of it can be taken for one of its own, but for those of a
 /// configuration file, which say what is wrong where.
 pub(crate) fn fail(error: &anyhow::Error) {
-    let text = harmless(&format!("pmdscope: error: {error:#}\n"), &LINES);
+    let text = harmless(&format!("pmdscope: error: {}\n", causes(error)), &LINES);
     let aligned = error.is::<ConfigError>();
     write_error(&if aligned { text } else { text.trim_end().replace('\n', "\n  ") + "\n" });
+}
+
+/// An error and its causes, without those that the text before already ends with.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Shows a text in the present line of standard error; the next one covers it.
@@ -203,5 +216,14 @@ mod tests {
     fn a_line_is_cut_and_cannot_leave_its_place() {
         assert_eq!(drawn("0123456789", 8), "\r0123456\x1b[K");
         assert_eq!(drawn("a\r\n\x1b[2J", 80), "\ra???[2J\x1b[K");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = std::io::Error::other("no space");
+        let outer = anyhow::Error::from(cause).context("cannot write x: no space");
+        assert_eq!(causes(&outer), "cannot write x: no space");
+        let apart = anyhow::anyhow!("no space").context("cannot write x");
+        assert_eq!(causes(&apart), "cannot write x: no space");
     }
 }

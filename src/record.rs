@@ -21,6 +21,7 @@ use pmdscope_telemetry::{Fleet, Settings};
 use self::status::Progress;
 use self::stop::Stop;
 use crate::capture::parse_bytes;
+use crate::number::whole;
 use crate::session::AppArg;
 use crate::{duration, top};
 
@@ -38,67 +39,77 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How many files the time or the size that is kept has.
 const FILES: u32 = 30;
 
-/// Record what all apps say, to look at it later: top, check and leaks with --replay
+/// Record telemetry of DPDK apps for replay
+///
+/// top, check, leaks and netstat read a recording with --replay.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_help = "TIME: 90s, 30m, 2h. SIZE: bytes, or with K, M, G or T. Examples: --help")]
+#[command(after_long_help = "\
+TIME is a number followed by s, m, h or d. SIZE is a number of bytes, or a number
+followed by K, M, G or T (powers of 1024).
+
+A full disk pauses the recording. The recording counts the samples it missed.
+
 Examples:
   pmdscope record                         all apps, once a second, until ^C
   pmdscope record -w incident.jsonl.zst --for 60 -i 0.1
+                                          one minute at 10 Hz
   pmdscope record --always -w /var/lib/pmdscope
-                                          the last 30 minutes at 10 Hz, for ever
+                                          keep the last 30 minutes at 10 Hz
   pmdscope check --replay incident.jsonl.zst
   pmdscope top --once --replay /var/lib/pmdscope --at -90s
   zstdcat incident.jsonl.zst | jq -c .sample.ports
 
-SIZE is a number of bytes with K, M, G or T behind it, TIME one of seconds with s,
-of minutes with m, of hours with h. A full disk pauses the recording; what was
-missed is counted in it. Exit codes: 0 recorded; 1 failed; 2 wrong usage.")]
+Exit status: 0 recorded, 1 failed, 2 wrong usage or configuration.")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
 
-    /// File to write; or a directory, where files are named by their time
+    /// File or directory to write
+    ///
+    /// In a directory, files are named by their start time.
     #[arg(short, long, value_name = "FILE|DIR", default_value = "./",
           value_hint = clap::ValueHint::AnyPath)]
     write: PathBuf,
 
-    /// Keep the last minutes for ever: -i 0.1 --keep 30m --max-size 1G, and wait for apps that do not
-    /// run yet
+    /// Same as -i 0.1 --keep 30m --max-size 1G
+    ///
+    /// Also waits for apps that do not run yet.
     #[arg(long)]
     always: bool,
 
-    /// Seconds between two samples, 0.1 to 60 [default: 1]
+    /// Sampling interval, 0.1 to 60 [default: 1]
     #[arg(short, long, value_name = "SECONDS", value_parser = top::interval)]
     interval: Option<Duration>,
 
-    /// End after so many seconds
-    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Stop after SECONDS
+    #[arg(long = "for", value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
     seconds: Option<u64>,
 
-    /// Begin another file when this one has so many bytes
+    /// Rotate files after SIZE
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     rotate_size: Option<u64>,
 
-    /// Begin another file after so long
+    /// Rotate files after TIME
     #[arg(long, value_name = "TIME", value_parser = time)]
     rotate_age: Option<Duration>,
 
-    /// Delete complete files that ended longer ago
+    /// Delete files older than TIME
     #[arg(long, value_name = "TIME", value_parser = time)]
     keep: Option<Duration>,
 
-    /// Delete the oldest files when there are more bytes
+    /// Delete the oldest files beyond SIZE in total
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<u64>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
     let time = duration::parse(text).filter(|time| *time >= Duration::from_secs(1));
-    time.ok_or_else(|| "not a time of 1s or more, such as 90s, 30m or 2h".to_owned())
+    time.ok_or_else(|| "expected a time of at least 1s, such as 90s, 30m or 2h".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

@@ -9,7 +9,9 @@ use crate::config::ConfigArg;
 /// Which apps to look at.
 #[derive(clap::Args, Clone)]
 pub(crate) struct AppArg {
-    /// The app, by its name or its DPDK file-prefix; all running apps without it
+    /// Only this app [default: all]
+    ///
+    /// NAME is the name or the DPDK file-prefix of the app.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) app: Option<String>,
 

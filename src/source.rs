@@ -17,7 +17,9 @@ use crate::session::AppArg;
 /// A recording to look at.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ReplayArg {
-    /// Look at a recording, a file or a directory, instead of apps that run
+    /// Read a recording, not running apps
+    ///
+    /// PATH is a file of `pmdscope record`, or a directory of such files.
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) replay: Option<PathBuf>,
 }
@@ -25,8 +27,11 @@ pub(crate) struct ReplayArg {
 /// A moment of a recording.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct AtArg {
-    /// Moment of the recording: RFC 3339, HH:MM:SS in its local time, or -90s for so long before its
-    /// end; without it the end
+    /// Time in the recording, such as 08:56:00 or -90s
+    ///
+    /// TIME is RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in the local time of the recorder, or an
+    /// offset from the end of the recording: -90s is 90 seconds before the end. Default: the end;
+    /// interactive `top` starts at the beginning.
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub(crate) at: Option<Moment>,
 }

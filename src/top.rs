@@ -19,32 +19,35 @@ use pmdscope_tui::timeline::replay::{News, Replay};
 use pmdscope_tui::timeline::tape::Tape;
 use pmdscope_tui::view::View;
 
+use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{Usage, flows, output, source, watch};
 
-/// Show what all DPDK apps do: packet rates, queue depths, pools, poll loops, findings
+/// Monitor ports, queues, mempools and lcores of DPDK apps
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
 #[command(group(ArgGroup::new("report").args(["once", "json", "n"]).multiple(true)))]
-#[command(after_help = "\
+#[command(after_help = "Press ? for the keys. Examples: pmdscope top --help")]
+#[command(after_long_help = "\
 Examples:
-  pmdscope top                    all apps; ? shows the keys
-  pmdscope top -a reflector       one app, also one that starts later
-  pmdscope top --once             text, rates over one second
-  pmdscope top --json -n 60 -i 1  a line of JSON per second, for a minute
-  pmdscope top --once --flows     also conversations, of packets captured for that second
-  pmdscope top --once --replay incident.jsonl.zst --at -90s
-                                  as it was recorded, 90 seconds before the end
+  pmdscope top                    all apps; press ? for the keys
+  pmdscope top -a reflector       one app, now or once it starts
+  pmdscope top --once             one text report, rates over one second
+  pmdscope top --json -n 60 -i 1  one line of JSON per second for a minute
+  pmdscope top --once --flows     also conversations, from packets captured in that second
   pmdscope top --replay incident.jsonl.zst
-                                  plays it from its beginning, or --at; ? shows the keys
+                                  play a recording
+  pmdscope top --once --replay incident.jsonl.zst --at -90s
+                                  report on the time 90 seconds before its end
 
 JSON: {\"schema\":1, \"apps\":[{\"app\", \"state\", \"findings\":[...], \"model\":{\"sample\",
 \"interval_s\", \"ports\":[{\"rx_pps\", ...}], \"queues\", \"pools\", \"lcores\"}}]}
-A rate that is not known is null.
-With --flows also {\"flows\":[{\"app\", \"capture\", \"counted\":{\"flows\", \"other\", \"total\", \"queues\",
-\"interval_s\", \"sample\", \"lost\", ...}}]}; docs/top.md has the fields.")]
+An unknown rate is null. --flows adds {\"flows\":[{\"app\", \"capture\", \"counted\":{\"flows\", \"other\", \"total\", \"queues\",
+\"interval_s\", \"sample\", \"lost\", ...}}]}. docs/top.md describes the fields.
+
+Exit status: 0 ok, 1 failed, 2 wrong usage or configuration.")]
 pub(crate) struct Args {
     #[command(flatten)]
     app: AppArg,
@@ -55,35 +58,36 @@ pub(crate) struct Args {
     #[command(flatten)]
     at: AtArg,
 
-    /// Print all views as text and end
+    /// Print a text report and exit
     #[arg(long)]
     once: bool,
 
-    /// Print JSON, one document per line, and end
+    /// Print JSON, one document per line, and exit
     #[arg(long)]
     json: bool,
 
-    /// Print N times, an interval apart, and end
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Print N reports and exit
+    #[arg(short, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
     n: Option<u64>,
 
-    /// Print conversations as well: packets of apps with libpmdscope are captured until the end, at
-    /// most a tenth of a core's worth
+    /// Capture packets and report conversations
+    ///
+    /// Captures from apps with libpmdscope until the last report, using at most 10 % of a core.
     #[arg(long, conflicts_with = "replay", requires = "report")]
     flows: bool,
 
-    /// Seconds between two samples, 0.1 to 60
+    /// Sampling interval, 0.1 to 60
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 
-    #[arg(long, help = "No colours, as with the environment variable NO_COLOR")]
+    #[arg(long, help = "No colors, like the environment variable NO_COLOR")]
     mono: bool,
 
-    /// Only ASCII characters, as in locales without UTF-8
+    /// ASCII characters only [default: by locale]
     #[arg(long)]
     ascii: bool,
 
-    /// Leave the mouse to the terminal
+    /// Do not capture the mouse
     #[arg(long)]
     no_mouse: bool,
 }
@@ -198,7 +202,7 @@ fn utf8_locale() -> bool {
 
 /// Parses seconds.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let range = "must be a number of seconds from 0.1 to 60";
+    let range = "expected a number of seconds from 0.1 to 60";
     let seconds: f64 = text.parse().map_err(|_| range.to_owned())?;
     if (0.1..=60.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))

@@ -24,6 +24,7 @@ use super::say;
 use super::trigger;
 use super::view::ViewArgs;
 use crate::Usage;
+use crate::number::whole;
 
 /// Direction as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,34 +64,33 @@ pub(super) enum Command {
 const EXAMPLES: &str = "\
 Examples:
   pmdscope capture -D
-      What there is to capture from.
+      List the ports of running apps.
   pmdscope capture -nni reflector:0 udp port 53
-      Show DNS of port 0 of the app with the file-prefix reflector.
+      Print DNS packets of port 0 of the app with the file-prefix reflector.
   pmdscope capture -i any -w out.pcapng
-      Write all packets of all apps into a file; a line on the terminal tells how it goes.
+      Write all packets of all apps to a file.
   pmdscope capture -i reflector:0:1 -Q in -s 96 -C 1G -W 10 -w ring.pcapng.zst
-      Keep the newest 10 files of what queue 1 receives, compressed, 96 bytes of each packet.
+      Keep the last 10 compressed files of packets received on queue 1, 96 bytes of each packet.
   pmdscope capture --before 10s --trigger rx_missed -w drops.pcapng
-      Write what happened from 10 seconds before the NIC dropped packets.
+      Write the packets from 10 seconds before the NIC missed packets.
   pmdscope capture -w - | tshark -r -
-      Hand packets to another program.
+      Pipe packets to another program.
   pmdscope capture -r out.pcapng -w dns.pcapng port 53
-      Pick packets from a file; names, queues and comments stay.
+      Filter a capture file; interface names, queues and comments are kept.
 
 Signals:
-  INT, TERM, HUP, PIPE  end in order; the second INT, TERM or HUP ends at once
-  USR1                  tell the counters
-  USR2                  write out what was collected; with a recorder: trigger it
+  INT, TERM, HUP, PIPE  stop the capture; a second INT, TERM or HUP exits at once
+  USR1                  print the counters
+  USR2                  flush buffered packets; with a flight recorder: trigger it
 
-Exit codes: 0 all is well, 1 failed or found no interface, 2 wrong usage.
-docs/capture.md has all options of tcpdump, and what differs.";
+Exit status: 0 ok, 1 failed or found no interface, 2 wrong usage or configuration.
+docs/capture.md lists all tcpdump options and the differences.";
 
-/// Capture packets of DPDK apps, as tcpdump does for the kernel's interfaces
+/// Capture packets of DPDK apps, with tcpdump's options
 ///
-/// Shows packets, or writes them into files with -w. Options are those of tcpdump and may stand
-/// behind the filter, too. An app that embeds libpmdscope hands out its packets; a stock app must have
-/// called `rte_pdump_init()`, and is attached to by a helper. Either goes on as before, whatever
-/// becomes of the capture.
+/// Prints packets, or writes them to files with -w. Options are those of tcpdump(8) and may also follow
+/// the filter. Packets come from libpmdscope in the app, or from pmdscope-pdump, which attaches to a
+/// stock app that has called `rte_pdump_init()`. The app keeps running whatever happens to the capture.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 #[command(
@@ -100,86 +100,106 @@ docs/capture.md has all options of tcpdump, and what differs.";
     infer_long_args = true,
     args_conflicts_with_subcommands = true,
     subcommand_value_name = "COMMAND",
-    after_help = EXAMPLES
+    after_help = "EXPRESSION: see pcap-filter(7). All options: pmdscope capture --help",
+    after_long_help = EXAMPLES
 )]
 pub(crate) struct Args {
-    /// Filter, as in pcap-filter(7); words are joined with spaces
-    #[arg(value_name = "EXPRESSION")]
+    /// Packet filter, see pcap-filter(7)
+    #[arg(value_name = "EXPRESSION", hide_short_help = true)]
     filter: Vec<String>,
 
-    /// Stop after this many packets
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Exit after N packets
+    #[arg(short, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
     pub(super) count: Option<u64>,
 
-    /// Leave out the first N packets that pass the filter
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    /// Skip the first N packets that match the filter
+    #[arg(
+        long, value_name = "N", default_value_t = 0, hide_default_value = true,
+        hide_short_help = true, value_parser = whole::<u64>(0..=u64::MAX)
+    )]
     pub(super) skip: u64,
 
-    /// Keep this many bytes of each packet; 0 is 262144
+    /// Bytes to capture per packet [default: 262144]
+    ///
+    /// 0 means the default.
     #[arg(
         short, long, value_name = "BYTES", default_value_t = 0, hide_default_value = true,
-        value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SNAPLEN))
+        value_parser = whole::<u32>(0..=u64::from(MAX_SNAPLEN))
     )]
     snapshot_length: u32,
 
-    /// Packets received by the app, sent, or both. Of a file, those whose direction it tells
+    /// Direction: in, out or inout (default)
+    ///
+    /// in is received by the app, out is sent. From a file, in and out select packets with a recorded
+    /// direction.
     #[arg(
         short = 'Q',
         long,
+        value_name = "DIR",
         value_enum,
+        hide_possible_values = true,
         default_value_t = Direction::Inout,
         hide_default_value = true
     )]
     pub(super) direction: Direction,
 
-    /// Print the number of packets, and neither show nor write them
-    #[arg(long = "count", visible_alias = "count-only", conflicts_with_all = ["write", "print"])]
+    /// Print only the number of packets
+    ///
+    /// --count-only is an alias.
+    #[arg(long = "count", alias = "count-only", conflicts_with_all = ["write", "print"])]
     pub(super) count_only: bool,
 
-    /// Take the filter from a file, or from standard input for -; # begins a comment. One on the
-    /// command line is ignored then
-    #[arg(short = 'F', long, value_name = "FILE")]
+    /// Read the filter from a file; -: stdin
+    ///
+    /// A # starts a comment. A filter on the command line is ignored.
+    #[arg(short = 'F', long, value_name = "FILE", hide_short_help = true)]
     filter_file: Option<PathBuf>,
 
-    /// Do not optimise the filter
-    #[arg(short = 'O', long)]
+    /// Do not optimize the filter
+    #[arg(hide_short_help = true, short = 'O', long)]
     no_optimize: bool,
 
-    /// Print the filter as a program and exit: once for people, twice for C, three times as numbers
-    #[arg(short = 'd', action = ArgAction::Count)]
+    /// Print the compiled filter and exit
+    ///
+    /// -d prints BPF instructions, -dd a C array, -ddd decimal numbers.
+    #[arg(short = 'd', action = ArgAction::Count, hide_short_help = true)]
     pub(super) dump: u8,
 
-    /// Link type of the packets: EN10MB
-    #[arg(short = 'y', long, value_name = "TYPE", value_parser = value::parse_linktype)]
+    /// Link type; only EN10MB (Ethernet)
+    #[arg(hide_short_help = true, short = 'y', long, value_name = "TYPE", value_parser = value::parse_linktype)]
     linktype: Option<String>,
 
-    /// Print nothing but packets and errors
-    #[arg(long)]
+    /// Print only packets and errors
+    #[arg(hide_short_help = true, long)]
     pub(super) quiet: bool,
 
-    /// Become this user once the apps are connected, before any file is opened
-    #[arg(short = 'Z', long, value_name = "USER")]
+    /// Drop root privileges to USER
+    ///
+    /// Takes effect once the apps are connected, before any file is opened.
+    #[arg(short = 'Z', long, value_name = "USER", hide_short_help = true)]
     pub(super) relinquish_privileges: Option<String>,
 
     /// Print the version
-    #[arg(long, action = ArgAction::Version)]
+    #[arg(hide_short_help = true, long, action = ArgAction::Version)]
     version: Option<bool>,
 
     #[command(flatten)]
     pub(super) source: SourceArgs,
 
-    /// Read packets from this file instead of an app, or from standard input for -. pcap and
-    /// pcapng, also in gzip or Zstandard
-    #[arg(short, long, value_name = "FILE", help_heading = "Packets from files")]
+    /// Read packets from a capture file; -: stdin
+    ///
+    /// pcap or pcapng, also compressed with gzip or Zstandard.
+    #[arg(short, long, value_name = "FILE", help_heading = "Input")]
     read: Option<PathBuf>,
 
-    /// Read packets from the files that this file names, one per line
+    /// Read packets from the files listed in LIST, one per line
     #[arg(
+        hide_short_help = true,
         short = 'V',
         long,
         value_name = "LIST",
         conflicts_with = "read",
-        help_heading = "Packets from files"
+        help_heading = "Input"
     )]
     read_list: Option<PathBuf>,
 
@@ -191,31 +211,34 @@ pub(crate) struct Args {
 
     /// Same as --micro or --nano
     #[arg(
+        hide_short_help = true,
         long,
         value_name = "PRECISION",
         value_enum,
         conflicts_with_all = ["micro", "nano"],
-        help_heading = "Packets on the terminal"
+        help_heading = "Display"
     )]
     time_stamp_precision: Option<Precision>,
 
     #[command(flatten, next_help_heading = "Flight recorder")]
     pub(super) recorder: RecorderArgs,
 
-    /// List the interfaces of the running apps and exit; -i takes their numbers, too
-    #[arg(short = 'D', long, help_heading = "Lists")]
+    /// List the ports of running apps and exit
+    ///
+    /// -i also accepts the numbers of the list.
+    #[arg(short = 'D', long, help_heading = "Input")]
     pub(super) list_interfaces: bool,
 
-    /// Print -D as one line of JSON
-    #[arg(long, requires = "list_interfaces", help_heading = "Lists")]
+    /// Print the list of -D as JSON
+    #[arg(long, requires = "list_interfaces", help_heading = "Input", hide_short_help = true)]
     pub(super) json: bool,
 
     /// List the link types for -y and exit
-    #[arg(short = 'L', long, help_heading = "Lists")]
+    #[arg(short = 'L', long, help_heading = "Input", hide_short_help = true)]
     pub(super) list_data_link_types: bool,
 
-    /// List the kinds of time stamps for -j and exit
-    #[arg(short = 'J', long, help_heading = "Lists")]
+    /// List the timestamp types for -j and exit
+    #[arg(short = 'J', long, help_heading = "Input", hide_short_help = true)]
     pub(super) list_time_stamp_types: bool,
 
     #[command(subcommand)]
@@ -230,12 +253,12 @@ impl Args {
         if self.reads_files() && self.source.is_given() {
             return Err(Usage(
                 "-r and -V read files: -i, -a, -B, --duration, --exit-with-app, --per-packet-time, \
-                 --ring-size and --sample are for captures from apps",
+                 --ring-size and --sample need a running app",
             ));
         }
         if self.reads_files() && self.recorder.wanted() {
             return Err(Usage(
-                "the flight recorder records apps; files have been recorded already",
+                "the flight recorder captures from running apps: leave out -r and -V",
             ));
         }
         Ok(())
@@ -245,7 +268,7 @@ impl Args {
     pub(super) fn expression(&self) -> anyhow::Result<String> {
         let Some(file) = &self.filter_file else { return Ok(self.filter.join(" ")) };
         if !self.filter.is_empty() {
-            say("pmdscope: the filter of -F is used, the one on the command line ignored");
+            say("pmdscope: using the filter of -F; the filter on the command line is ignored");
         }
         let text = read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let code = |line: &str| line.split('#').next().unwrap_or_default().to_owned();
@@ -283,7 +306,7 @@ impl Args {
         let text = read(list).with_context(|| format!("cannot read {}", list.display()))?;
         let files = text.lines().filter(|line| !line.is_empty()).map(PathBuf::from);
         let files = files.collect::<Vec<_>>();
-        anyhow::ensure!(!files.is_empty(), "{} names no files", list.display());
+        anyhow::ensure!(!files.is_empty(), "{} lists no files", list.display());
         Ok(files)
     }
 

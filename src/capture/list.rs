@@ -85,7 +85,7 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 /// Code 1 when there is none.
 fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result<ExitCode> {
     for silent in running.iter().filter(|one| one.sample.is_none()) {
-        output::tell(&format!("{}: cannot be asked for its ports", silent.app.name));
+        output::tell(&format!("{}: cannot read its ports", silent.app.name));
     }
     let (all, reasons) = all(running, attach);
     for reason in reasons.iter().filter(|_| !json) {
@@ -112,7 +112,7 @@ fn all(running: &[Running], attach: Attach) -> (Vec<Interface>, Vec<String>) {
 }
 
 fn lines(all: &[Interface]) -> String {
-    let any = "any (All ports of all apps that packets can be had from)".to_owned();
+    let any = "any (All ports of all apps that can be captured from)".to_owned();
     let lines = all.iter().map(Interface::line).chain([any]);
     lines.map(|line| line + "\n").collect()
 }
@@ -143,7 +143,7 @@ mod tests {
         0.rte:0 (net_null0) [Up]
         1.rte:1 (net_null0) [Down, via pdump]
         2.rte:2 (net_null0) [link unknown, no captures]
-        any (All ports of all apps that packets can be had from)
+        any (All ports of all apps that can be captured from)
         ");
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let inputs = args.inputs()?;
     if let Some(input) = destination::overwritten(&inputs, args.files.write.as_deref()) {
-        bail!("{} cannot be read and overwritten at once: give -w another file", input.display());
+        bail!("{} is both input and output: give -w another file", input.display());
     }
     let files = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>();
     let settings = Settings {

@@ -8,8 +8,8 @@ pub(super) fn relinquish(user: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = user.filter(|_| unistd::geteuid().is_root()) else { return Ok(()) };
     let user = User::from_name(name)
         .with_context(|| format!("cannot look up user {name}"))?
-        .ok_or_else(|| anyhow!("there is no user {name:?}; -Z needs one that exists"))?;
-    let groups = std::ffi::CString::new(name).context("a user has no NUL in its name")?;
+        .ok_or_else(|| anyhow!("no such user: {name:?}; give -Z an existing user"))?;
+    let groups = std::ffi::CString::new(name).context("a user name cannot contain NUL")?;
     unistd::initgroups(&groups, user.gid)
         .and_then(|()| unistd::setgid(user.gid))
         .and_then(|()| unistd::setuid(user.uid))

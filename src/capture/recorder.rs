@@ -9,6 +9,7 @@ use pmdscope_capture::recorder::{Opener, Recorder, Settings, Status};
 
 use super::trigger::{self, Trigger};
 use crate::Usage;
+use crate::number::whole;
 use crate::tap::interface::Wanted;
 
 const DEFAULT_BEFORE: Duration = Duration::from_secs(10);
@@ -18,27 +19,31 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 /// Options of the flight recorder.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct RecorderArgs {
-    /// Keep the packets of this time in memory and write them when a trigger fires; 10s with
-    /// --trigger. Units are ms, s, m and h; seconds without
+    /// Keep the last TIME of packets for a trigger
+    ///
+    /// Packets stay in memory and are written when a trigger fires. Units are ms, s, m and h; without a
+    /// unit, seconds. Default with --trigger: 10s.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     before: Option<Duration>,
 
-    /// Go on writing for this time after a trigger has fired; 5s without the option
+    /// Write TIME more after a trigger [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     after: Option<Duration>,
 
-    /// What fires; repeat for several: the name of a finding of `pmdscope check`, such as
-    /// `rx_missed`, `stall` or `leak`; `filter:EXPRESSION` for a packet; `signal` for SIGUSR2, which fires always, as
-    /// `pmdscope capture trigger` does
+    /// Trigger: rx_missed, stall, leak, filter:EXPR, ...
+    ///
+    /// A finding of `pmdscope check`; `filter:EXPRESSION`, which fires on a matching packet; or
+    /// `signal`, which is always on: SIGUSR2 fires it, as does `pmdscope capture trigger`. May be
+    /// repeated.
     #[arg(long = "trigger", value_name = "TRIGGER")]
     triggers: Vec<Trigger>,
 
-    /// End after this many files
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Exit after N files
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = whole::<u64>(1..=u64::MAX))]
     max_triggers: Option<u64>,
 
-    /// Most memory for the packets before a trigger; 256M without the option
-    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    /// Memory limit of the recorder [default: 256M]
+    #[arg(long, hide_short_help = true, value_name = "BYTES", value_parser = parse_memory)]
     memory: Option<usize>,
 }
 
@@ -69,7 +74,7 @@ impl RecorderArgs {
     ) -> anyhow::Result<Flight> {
         let path = write
             .filter(|path| *path != Path::new("-"))
-            .ok_or(Usage("a recorder writes one file per incident: name them with -w FILE"))?;
+            .ok_or(Usage("the flight recorder writes one file per incident: give -w FILE"))?;
         let settings = Settings {
             path: path.to_owned(),
             before: self.before.unwrap_or(DEFAULT_BEFORE),
@@ -79,7 +84,7 @@ impl RecorderArgs {
             filters: trigger::filters(&self.triggers),
         };
         let (target, fire) =
-            Recorder::start(settings, open).context("cannot start the recorder")?;
+            Recorder::start(settings, open).context("cannot start the flight recorder")?;
         let status = target.status();
         let triggers = trigger::Watch::start(&self.triggers, wanted, &fire)?;
         Ok(Flight { target, status, triggers })
@@ -107,13 +112,13 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("there is no unit {unit:?}: use ms, s, m or h")),
+        _ => return Err(format!("unknown unit {unit:?}: expected ms, s, m or h")),
     };
     let seconds = number.parse::<f64>().ok().map(|number| number * factor);
     seconds
         .filter(|seconds| (0.0..=86_400.0).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "not a time from 0 to 24h, such as 500ms, 10s or 5m".to_owned())
+        .ok_or_else(|| "expected a time from 0 to 24h, such as 500ms, 10s or 5m".to_owned())
 }
 
 /// A number of bytes with K, M or G behind it.
@@ -127,7 +132,7 @@ fn parse_memory(text: &str) -> Result<usize, String> {
     let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
     bytes
         .filter(|bytes| *bytes >= pmdscope_capture::recorder::MIN_MEMORY)
-        .ok_or_else(|| "not a number of bytes of at least 16M, such as 512M or 2G".to_owned())
+        .ok_or_else(|| "expected a number of bytes of at least 16M, such as 512M or 2G".to_owned())
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ fn listening(wanted: &Wanted) -> String {
 /// Where the helper of an app runs.
 fn helper(wanted: &Wanted) -> Option<String> {
     let Door::Pdump(pdump) = &wanted.door else { return None };
-    let beside = if pdump.crowded { ", where the app polls, for want of others" } else { "" };
+    let beside =
+        if pdump.crowded { " shared with poll loops of the app: no other CPU is free" } else { "" };
     let (app, cpus) = (&wanted.app, &pdump.cpus);
     Some(format!("pmdscope: pmdscope-pdump of {app} runs on CPUs {cpus}{beside}"))
 }
@@ -60,7 +61,7 @@ pub(super) fn replayed(report: &read::Report) -> String {
     let (read, captured) = (packets(report.read), packets(report.captured));
     let undirected = match report.undirected {
         0 => String::new(),
-        count => format!(", {} without a direction left out by -Q", packets(count)),
+        count => format!(", {} without a direction excluded by -Q", packets(count)),
     };
     format!("pmdscope: {captured} captured, {read} read{undirected}")
 }

@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use self::edge::Edges;
 use self::socket::Socket;
 use super::say;
+use crate::number::whole;
 use crate::tap::interface::Wanted;
 use crate::{USAGE, output};
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
@@ -45,7 +46,8 @@ impl FromStr for Trigger {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(expression) = text.strip_prefix(FILTER) {
             if expression.trim().is_empty() {
-                return Err("every packet would fire: give an expression behind filter:".to_owned());
+                return Err("expected filter:EXPRESSION; an empty expression matches every packet"
+                    .to_owned());
             }
             return PacketTrigger::new(expression).map(Self::Packet).map_err(|e| e.to_string());
         }
@@ -54,10 +56,7 @@ impl FromStr for Trigger {
         }
         let known = LINTS.into_iter().find(|lint| *lint == text).map(Self::Finding);
         known.ok_or_else(|| {
-            format!(
-                "there is no such finding: known are {}; or give filter:EXPRESSION or signal",
-                LINTS.join(", ")
-            )
+            format!("expected filter:EXPRESSION, signal, or a finding: {}", LINTS.join(", "))
         })
     }
 }
@@ -162,22 +161,24 @@ fn moment_ns(finding: &Finding, model: &Model) -> u64 {
     noted.filter(|ns| recent(*ns)).max().unwrap_or(sample.realtime_ns)
 }
 
-/// Fire a running flight recorder, and print the name of the file that it writes
+/// Trigger a running flight recorder
+///
+/// Prints the name of the file that the recorder writes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   pmdscope capture trigger
-  pmdscope capture trigger 4711 --comment 'customer complains now'
+  pmdscope capture trigger 4711 --comment 'customer reports an outage'
 
-Exit codes: 0 fired; 1 there is no recorder, or it takes no more; 2 there are
-several and PID was left out.")]
+Exit status: 0 fired; 1 no recorder runs, or it accepts no more triggers;
+2 wrong usage, or several recorders run and PID is missing.")]
 pub(super) struct TriggerArgs {
-    /// Process id of the recorder; may be left out when this user runs only one
-    #[arg(value_name = "PID")]
+    /// Process id of the recorder [default: the only one of this user]
+    #[arg(value_name = "PID", value_parser = whole::<u32>(1..=u32::MAX.into()))]
     pid: Option<u32>,
 
-    /// What to say in the file, at the first packet after this moment
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    /// Comment on the first packet after the trigger
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     comment: String,
 }
 
@@ -188,13 +189,13 @@ pub(super) fn run(args: &TriggerArgs) -> anyhow::Result<ExitCode> {
         (Some(pid), all) => all
             .iter()
             .find(|recorder| recorder.pid == pid)
-            .with_context(|| format!("no flight recorder of this user runs as process {pid}"))?,
+            .with_context(|| format!("no flight recorder of this user has PID {pid}"))?,
         (None, []) => anyhow::bail!(
-            "this user runs no flight recorder; start one with pmdscope capture --before 10s -w FILE"
+            "no flight recorder of this user runs; start one with pmdscope capture --before 10s -w FILE"
         ),
         (None, [only]) => only,
         (None, several) => {
-            say("pmdscope: error: several flight recorders run; name one by its PID:");
+            say("pmdscope: error: several flight recorders run; give the PID of one:");
             for recorder in several {
                 say(format_args!("{:>8}  {}", recorder.pid, recorder.describe()));
             }

@@ -37,12 +37,12 @@ const TSHARK_MEMORY: u32 = 4096;
 /// Who turns packets into text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Decoder {
-    /// tcpdump where it is installed, the built-in one where not.
+    /// tcpdump if installed, else builtin.
     #[default]
     Auto,
-    /// tcpdump, locked into a sandbox.
+    /// tcpdump, in a sandbox.
     Tcpdump,
-    /// tshark, locked into a sandbox.
+    /// tshark, in a sandbox.
     Tshark,
     /// One line per packet, numbers only.
     Builtin,
@@ -51,87 +51,89 @@ pub(super) enum Decoder {
 /// How packets are shown.
 #[derive(Clone, Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-#[command(next_help_heading = "Packets on the terminal")]
+#[command(next_help_heading = "Display")]
 pub(super) struct ViewArgs {
-    /// Who decodes packets for the terminal
-    #[arg(long, value_enum, default_value_t = Decoder::Auto)]
+    /// Decoder to print packets with
+    #[arg(hide_short_help = true, long, value_enum, default_value_t = Decoder::Auto)]
     pub(super) decoder: Decoder,
 
-    /// Show numbers instead of names of hosts and ports
+    /// Do not resolve names
     #[arg(short = 'n', action = ArgAction::Count)]
     pub(super) numeric: u8,
 
-    /// Show the Ethernet header
+    /// Print the Ethernet header
     #[arg(short = 'e')]
     pub(super) link_header: bool,
 
-    /// Show more; up to three times
+    /// More output; up to -vvv
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub(super) verbose: u8,
 
-    /// Show less
-    #[arg(short = 'q')]
+    /// Less output
+    #[arg(short = 'q', hide_short_help = true)]
     pub(super) quick: bool,
 
-    /// Add the bytes in hexadecimal; twice with the Ethernet header
-    #[arg(short = 'x', action = ArgAction::Count)]
+    /// Print packets in hex; -xx: with Ethernet header
+    #[arg(hide_short_help = true, short = 'x', action = ArgAction::Count)]
     pub(super) hex: u8,
 
-    /// Add the bytes in hexadecimal and ASCII; twice with the Ethernet header
+    /// Print packets in hex and ASCII; -XX: with Ethernet header
     #[arg(short = 'X', action = ArgAction::Count)]
     pub(super) hex_ascii: u8,
 
-    /// Add the bytes in ASCII; twice with the Ethernet header
-    #[arg(short = 'A', action = ArgAction::Count)]
+    /// Print packets in ASCII; -AA: with Ethernet header
+    #[arg(hide_short_help = true, short = 'A', action = ArgAction::Count)]
     pub(super) ascii: u8,
 
-    /// Time: once none, twice seconds since 1970, three times since the packet before, four times
-    /// with the date, five times since the first packet
+    /// No timestamp; -tt to -ttttt: other formats
+    ///
+    /// -tt: seconds since 1970; -ttt: since the previous packet; -tttt: with date; -ttttt: since the
+    /// first packet.
     #[arg(short = 't', action = ArgAction::Count)]
     pub(super) time: u8,
 
-    /// Show times in microseconds, the default
-    #[arg(long, conflicts_with = "nano")]
+    /// Print timestamps in microseconds (default)
+    #[arg(hide_short_help = true, long, conflicts_with = "nano")]
     pub(super) micro: bool,
 
-    /// Show times in nanoseconds
-    #[arg(long)]
+    /// Print timestamps in nanoseconds
+    #[arg(hide_short_help = true, long)]
     pub(super) nano: bool,
 
-    /// Number the packets
-    #[arg(short = '#', long)]
+    /// Print packet numbers
+    #[arg(hide_short_help = true, short = '#', long)]
     pub(super) number: bool,
 
-    /// Write every line at once, as is always done here
-    #[arg(short = 'l')]
+    /// Accepted for tcpdump compatibility: output is always line buffered
+    #[arg(hide_short_help = true, short = 'l')]
     pub(super) line_buffered: bool,
 
-    /// Show absolute sequence numbers of TCP
-    #[arg(short = 'S', long)]
+    /// Print absolute TCP sequence numbers
+    #[arg(hide_short_help = true, short = 'S', long)]
     pub(super) absolute_tcp_sequence_numbers: bool,
 
-    /// Do not check checksums of IP, TCP and UDP
-    #[arg(short = 'K', long)]
+    /// Do not verify IP, TCP and UDP checksums
+    #[arg(hide_short_help = true, short = 'K', long)]
     pub(super) dont_verify_checksums: bool,
 
-    /// Leave domains off the names of hosts
-    #[arg(short = 'N')]
+    /// Do not print domain names of hosts
+    #[arg(hide_short_help = true, short = 'N')]
     pub(super) no_domain: bool,
 
-    /// Take packets for this protocol, as tcpdump -T
-    #[arg(short = 'T', value_name = "TYPE")]
+    /// Decode packets as TYPE, like tcpdump -T
+    #[arg(hide_short_help = true, short = 'T', value_name = "TYPE")]
     pub(super) packet_type: Option<String>,
 
-    /// Show AS numbers of BGP as asdot
-    #[arg(short = 'b')]
+    /// Print BGP AS numbers in asdot notation
+    #[arg(hide_short_help = true, short = 'b')]
     pub(super) asdot: bool,
 
-    /// Look for 802.11s mesh headers
-    #[arg(short = 'H')]
+    /// Detect 802.11s mesh headers
+    #[arg(hide_short_help = true, short = 'H')]
     pub(super) mesh: bool,
 
-    /// Show undecoded NFS handles
-    #[arg(short = 'u')]
+    /// Print undecoded NFS handles
+    #[arg(hide_short_help = true, short = 'u')]
     pub(super) nfs_handles: bool,
 
     /// Packets come from files and wait for a slow decoder; those of rings cannot
@@ -142,7 +144,7 @@ pub(super) struct ViewArgs {
 impl ViewArgs {
     fn prefix(&self, named: bool) -> Result<Prefix, Usage> {
         let clock =
-            Clock::of_count(self.time).ok_or(Usage("-t can be given five times at most"))?;
+            Clock::of_count(self.time).ok_or(Usage("-t may be given at most five times"))?;
         let stamps = Stamps::new(clock, self.nano, TimeZone::system());
         Ok(Prefix { number: self.number, stamps, named })
     }
@@ -181,7 +183,7 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Targe
             if let Some(program) = child::find("tcpdump") {
                 return open_tcpdump(args, named, &program);
             }
-            say("pmdscope: tcpdump is not installed, so packets are shown in few words");
+            say("pmdscope: tcpdump is not installed; using the built-in decoder");
             open_builtin(args, named)
         }
         Decoder::Tcpdump => open_tcpdump(args, named, &installed("tcpdump")?),
@@ -207,12 +209,10 @@ fn open_tshark(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<B
 
 fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>> {
     if args.packet_type.is_some() || args.asdot || args.mesh || args.nfs_handles {
-        return Err(
-            Usage("the built-in decoder has no -T, -b, -H and -u: they need tcpdump").into()
-        );
+        return Err(Usage("-T, -b, -H and -u need tcpdump: install it").into());
     }
     if args.numeric == 0 {
-        say("pmdscope: the built-in decoder knows no names, as with -n");
+        say("pmdscope: the built-in decoder does not resolve names");
     }
     let decoder = Builtin::new(args.style(), args.prefix(named)?, Box::new(StandardOutput));
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))

@@ -92,12 +92,9 @@ impl Observer for Watch {
         }
         let next = match (&self.user, awaited) {
             (_, false) => String::new(),
-            (None, true) => {
-                "; waiting for it to come back (--exit-with-app ends here instead)".into()
-            }
+            (None, true) => "; waiting for it to restart (--exit-with-app stops here)".into(),
             (Some(user), true) => format!(
-                "; waiting for it to come back, and to let {user} in (--exit-with-app ends here \
-                 instead)"
+                "; waiting for it to restart and to admit {user} (--exit-with-app stops here)"
             ),
         };
         self.say(&format!("pmdscope: {app} has ended{next}"));
@@ -105,7 +102,7 @@ impl Observer for Watch {
 
     fn returned(&mut self, app: &str) {
         if !self.quiet {
-            self.say(&format!("pmdscope: {app} is back; its packets go into a new section"));
+            self.say(&format!("pmdscope: {app} is back; its packets go to a new section"));
         }
     }
 

@@ -11,6 +11,7 @@ use pmdscope_capture::flow::table::{CAPACITY, Settings};
 use super::ipfix::{Export, Ipfix};
 use super::picked::Picked;
 use crate::capture::Direction;
+use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
 use crate::tap::attach::AttachArgs;
@@ -80,7 +81,7 @@ impl FromStr for Sampling {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        text.parse().map(Self::Fixed).map_err(|_| "not auto, nor a number above 0")
+        text.parse().map(Self::Fixed).map_err(|_| "expected auto or a whole number of at least 1")
     }
 }
 
@@ -92,48 +93,53 @@ const PACKET_OPTIONS: [&str; 8] =
 
 const EXAMPLES: &str = "\
 Examples:
-  pmdscope netstat                        conversations of two seconds, most bytes first
-  pmdscope netstat -a fwd -c              one app, again every second, until ^C
+  pmdscope netstat                        conversations, counted for two seconds
+  pmdscope netstat -a fwd -c              one app, updated every second until ^C
   pmdscope netstat --for 30s --sort rate -N 10 udp port 53
-                                          a filter, as in pcap-filter(7), is the last word
-  pmdscope netstat --sample 1 --json      every packet, for programs
-  pmdscope netstat -i                     counters of all ports, from DPDK
-  pmdscope netstat --queues --on fwd:0    is RSS balanced, and which flows make the hot queue
-  pmdscope netstat -l                     local ports that receive
+                                          the ten fastest that match a filter
+  pmdscope netstat --sample 1 --json      JSON, without sampling
+  pmdscope netstat -i                     port counters of all apps
+  pmdscope netstat --queues --port fwd:0  RSS balance, and the flows of a hot queue
+  pmdscope netstat -l                     listening ports
   pmdscope netstat -s                     packets by protocol
   pmdscope netstat -r dump.pcapng.zst     conversations of a capture file
   pmdscope netstat --queues --replay incident.jsonl.zst --at -90s
 
 JSON: one document, or with -c one line per interval: {\"schema\":1, \"view\", \"begin_ns\", \"now_ns\",
 \"sample\", \"total\":{\"packets\",\"bytes\",\"standard_error\"}, \"lost\", ...} and by view \"flows\",
-\"listeners\", \"protocols\", \"queues\", \"interfaces\". What is not known is null. docs/netstat.md has
-every field.
+\"listeners\", \"protocols\", \"queues\", \"interfaces\". Unknown values are null. docs/netstat.md
+describes the fields.
 
-Signals: INT, TERM and HUP end in order, with what was counted until then; the second ends at once.
+Signals: INT, TERM and HUP stop counting and print the report. The second one exits at once.
 
-Exit codes: 0 shown, 1 failed or no app hands out packets, 2 wrong usage.";
+Exit status: 0 ok, 1 failed or no app can be captured from, 2 wrong usage or configuration.";
 
-/// Show conversations, interfaces and queues of DPDK apps, as netstat and ss do for the kernel
+/// Show conversations, ports and queues of DPDK apps
 ///
-/// Packets are looked at for a while, or taken from files. Where there are many, one in N is: numbers
-/// are estimates then, and their standard error is shown. The apps go on as before.
+/// The equivalent of netstat(8) and ss(8) for DPDK apps. Counts the packets of running apps for two
+/// seconds, or those of capture files. At high rates it samples one packet in N: counts are then
+/// estimates, shown with their standard error.
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "EXPRESSION: see pcap-filter(7). All options: pmdscope netstat --help", after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Filter of packets, as in pcap-filter(7); words are joined with spaces
-    #[arg(value_name = "EXPRESSION")]
+    /// Packet filter, see pcap-filter(7)
+    #[arg(value_name = "EXPRESSION", hide_short_help = true)]
     filter: Vec<String>,
 
     #[command(flatten)]
     pub(super) app: AppArg,
 
-    /// Only this port of an app, by number or device name, or one of its queues; repeat for several
-    #[arg(long = "on", value_name = "PREFIX:PORT[:QUEUE]")]
+    /// Only this port or queue, such as fwd:0 or fwd:0:3
+    ///
+    /// IFACE is PREFIX:PORT[:QUEUE]. PREFIX is the app, PORT a port number or device name. May be
+    /// repeated.
+    #[arg(long = "port", alias = "on", value_name = "IFACE")]
     pub(super) interfaces: Vec<String>,
 
-    /// Take packets from this file instead of apps, or from standard input for -; repeat for several.
-    /// pcap and pcapng, also in gzip or Zstandard
+    /// Read packets from a capture file; -: stdin
+    ///
+    /// pcap or pcapng, also compressed with gzip or Zstandard. May be repeated.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
           conflicts_with_all = ["app", "interfaces", "seconds", "continuous", "sample", "cpu_budget",
                                 "no_pdump", "force_pdump", "replay", "at"])]
@@ -145,34 +151,42 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) at: AtArg,
 
-    /// Counters of ports
+    /// Port counters, like netstat -i
     #[arg(short, long = "interfaces", group = "view", help_heading = "Views",
           conflicts_with_all = ROW_OPTIONS, conflicts_with_all = PACKET_OPTIONS)]
     interface_counters: bool,
 
-    /// Packets by protocol, and counters of ports
+    /// Packets by protocol, like netstat -s
     #[arg(short, long, group = "view", help_heading = "Views", conflicts_with_all = ROW_OPTIONS)]
     statistics: bool,
 
-    /// Packets by queue, and the conversations that make a queue hot. Of receive queues; with -Q out
-    /// of transmit queues
+    /// Packets per queue (RSS balance)
+    ///
+    /// Names the conversations that overload a hot queue. Shows receive queues; -Q out shows transmit
+    /// queues.
     #[arg(long, group = "view", help_heading = "Views", conflicts_with_all = ROW_OPTIONS)]
     queues: bool,
 
-    /// Local ports that receive: of TCP those that answer, of UDP and SCTP those that were sent to
+    /// Listening ports
+    ///
+    /// TCP ports that answered a SYN; UDP and SCTP ports that were contacted first.
     #[arg(short, long, group = "view", help_heading = "Views",
           conflicts_with_all = ["sort", "reverse"])]
     listen: bool,
 
-    /// Look for so long: 2s, 500ms, 1m; seconds without a unit [default: 2s]
+    /// Time to count, such as 500ms or 1m [default: 2s]
+    ///
+    /// 100ms to 7d. A number without a unit is in seconds.
     #[arg(long = "for", value_name = "TIME", value_parser = watch, conflicts_with = "continuous")]
     seconds: Option<Duration>,
 
-    /// Show again and again, with counts since the begin and rates of the last second
+    /// Report every interval until ^C
+    ///
+    /// Counts are totals since the start, rates are those of the last second.
     #[arg(short, long, conflicts_with = "replay")]
     pub(super) continuous: bool,
 
-    /// Time between two reports of -c, 1s to 1h [default: 1s]
+    /// Interval of -c, 1s to 1h [default: 1s]
     #[arg(short = 'I', long, value_name = "TIME", value_parser = interval, requires = "continuous")]
     interval: Option<Duration>,
 
@@ -180,36 +194,52 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Order of conversations
-    #[arg(long, value_enum, value_name = "KEY", default_value_t = Sort::Bytes,
+    /// Sort by bytes, packets, rx, tx, rate, ...
+    ///
+    /// KEY is bytes, packets, rx or tx (bytes received or sent), rate (bit/s), age (oldest first), last
+    /// (most recent packet first), local, remote, proto or state.
+    #[arg(long, value_enum, value_name = "KEY", hide_possible_values = true, default_value_t = Sort::Bytes,
           help_heading = "Rows")]
     pub(super) sort: Sort,
 
-    /// The other way round
-    #[arg(long, help_heading = "Rows")]
+    /// Reverse the order
+    #[arg(long, hide_short_help = true, help_heading = "Rows")]
     pub(super) reverse: bool,
 
-    /// Most rows; 50 without, or with -c what the terminal has
-    #[arg(short = 'N', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+    /// Show at most N rows [default: 50]
+    ///
+    /// With -c on a terminal, the default is what fits.
+    #[arg(short = 'N', long, value_name = "N", value_parser = whole::<u32>(1..=u32::MAX.into()),
           help_heading = "Rows")]
     top: Option<u32>,
 
-    /// All rows
+    /// Show all rows
     #[arg(long, conflicts_with = "top", help_heading = "Rows")]
     pub(super) all: bool,
 
-    /// Addresses as numbers, as is always done here
-    #[arg(short, long, help_heading = "Rows")]
+    /// Accepted for netstat compatibility: addresses are always numeric
+    #[arg(short, long, hide_short_help = true, help_heading = "Rows")]
     numeric: bool,
 
     #[command(flatten)]
     pub(super) picked: Picked,
 
-    /// Packets received by the app, sent, or both. Of a file, those whose direction it tells
-    #[arg(short = 'Q', long, value_enum, value_name = "DIRECTION", help_heading = "Packets")]
+    /// Direction: in, out or inout (default)
+    ///
+    /// in is received by the app, out is sent. --queues of running apps defaults to in. From a file, in and out select packets with a recorded direction.
+    #[arg(
+        short = 'Q',
+        long,
+        value_enum,
+        value_name = "DIR",
+        hide_possible_values = true,
+        help_heading = "Packets"
+    )]
     direction: Option<Direction>,
 
-    /// Look at one packet in N; `auto` keeps to --cpu-budget, 1 is all
+    /// Sample one packet in N, or auto
+    ///
+    /// auto keeps counting within --cpu-budget; 1 counts every packet.
     #[arg(
         long,
         value_name = "auto|N",
@@ -219,18 +249,20 @@ pub(crate) struct Args {
     )]
     pub(super) sample: Sampling,
 
-    /// Most of a core that counting may take [default: 25%]
+    /// CPU limit of counting, of one core [default: 25%]
     #[arg(long, value_name = "PERCENT", value_parser = share,
           conflicts_with = "replay", help_heading = "Packets")]
     cpu_budget: Option<f64>,
 
-    /// Most conversations to keep; beyond, those with few packets give way and are counted as other
+    /// Maximum number of conversations
+    ///
+    /// When the table is full, conversations with few packets are evicted and counted as other.
     #[arg(long, value_name = "N", default_value_t = CAPACITY as u64, conflicts_with = "replay",
-          value_parser = clap::value_parser!(u64).range(64..=MOST_FLOWS), help_heading = "Packets")]
+          hide_short_help = true, value_parser = whole::<u64>(64..=MOST_FLOWS), help_heading = "Packets")]
     flows: u64,
 
-    /// Count tunnels (VXLAN, GENEVE, GRE), and not what is in them
-    #[arg(long, conflicts_with = "replay", help_heading = "Packets")]
+    /// Count outer headers of tunnels (VXLAN, GENEVE, GRE), not inner ones
+    #[arg(long, hide_short_help = true, conflicts_with = "replay", help_heading = "Packets")]
     pub(super) outer: bool,
 
     #[command(flatten, next_help_heading = "Packets")]
@@ -246,38 +278,32 @@ impl Args {
         let counters_only = self.view() == View::Interfaces;
         let about_packets = !self.interfaces.is_empty() || !self.filter.is_empty();
         if self.reads_files() && counters_only {
-            return Err(Usage(
-                "-i shows counters of ports, and files have packets only: leave out -r",
-            ));
+            return Err(Usage("-i shows port counters, and capture files have none: leave out -r"));
         }
         if counters_only && about_packets {
             return Err(Usage(
-                "-i shows counters, which know no filter and no queues: leave them out; -a names an app",
+                "-i shows port counters and takes no filter or queue: leave them out; -a names an app",
             ));
         }
         if self.replays() && !matches!(self.view(), View::Interfaces | View::Queues) {
             return Err(Usage(
-                "a recording has counters and no packets: --replay goes with -i or --queues; \
-                 -r reads captured packets",
+                "a recording has no packets: use --replay with -i or --queues; -r reads captured packets",
             ));
         }
         if self.replays() && about_packets {
-            return Err(Usage(
-                "a recording has no packets to choose from: leave out --on and the filter",
-            ));
+            return Err(Usage("a recording has no packets: leave out --port and the filter"));
         }
         if self.cpu_budget.is_some() && self.sample != Sampling::Auto {
-            return Err(Usage("--cpu-budget goes with --sample auto, which keeps to it"));
+            return Err(Usage("--cpu-budget goes with --sample auto"));
         }
         if self.replays() && self.attach.is_given() {
             return Err(Usage(
-                "a recording needs nothing of apps: --no-pdump and --force-pdump go without --replay",
+                "a replay attaches to no app: use --no-pdump and --force-pdump without --replay",
             ));
         }
         if self.ipfix.is_given() && (counters_only || self.replays()) {
             return Err(Usage(
-                "--ipfix exports conversations, and there are none without packets: leave out -i and \
-                 --replay",
+                "--ipfix exports conversations, which need packets: leave out -i and --replay",
             ));
         }
         Ok(())
@@ -363,20 +389,22 @@ fn time(text: &str) -> Option<Duration> {
 fn watch(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
     let time = time(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| "not a time from 100ms to 7d, such as 2s, 500ms or 1m".to_owned())
+    time.ok_or_else(|| "expected a time from 100ms to 7d, such as 2s, 500ms or 1m".to_owned())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
     let time = time(text).filter(|time| range.contains(time));
-    time.ok_or_else(|| "not a time from 1s to 1h".to_owned())
+    time.ok_or_else(|| "expected a time from 1s to 1h, such as 1s or 5m".to_owned())
 }
 
 /// Reads a share in percent.
 fn share(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     let percent = percent.filter(|percent| (1.0..=100.0).contains(percent));
-    percent.map(|percent| percent / 100.0).ok_or_else(|| "not a share from 1% to 100%".to_owned())
+    percent
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "expected a percentage from 1 to 100".to_owned())
 }
 
 #[cfg(test)]

@@ -153,14 +153,14 @@ fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) ->
     let other_kinds = snapshot.flows.len() - flows.len();
     if other_kinds > 0 {
         let kinds = some(other_kinds as u64, "conversation");
-        notes.push(format!("{kinds} of other kinds: not shown"));
+        notes.push(format!("{kinds} of other protocols: not shown"));
     }
     notes.extend(other(&snapshot.other));
     notes.push(total(moment, snapshot));
     notes.extend(moment.caveats());
     if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_capture::flow::Ways::default()) {
         notes.push(
-            "directions are not known: Local sent the first packet, RX is what Remote sent"
+            "no packet direction in the file: Local sent the first packet, RX is what Remote sent"
                 .to_owned(),
         );
     }
@@ -170,8 +170,12 @@ fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) ->
 /// What is in no row.
 fn other(other: &Other) -> Option<String> {
     let all = [
-        (other.evicted, other.evicted_variance, "gave way to larger conversations (--flows)"),
-        (other.expired, other.expired_variance, "of conversations that are over"),
+        (
+            other.evicted,
+            other.evicted_variance,
+            "of evicted conversations (--flows sets the table size)",
+        ),
+        (other.expired, other.expired_variance, "of expired conversations"),
         (other.not_ip, 0, "not IP"),
         (other.unreadable, 0, "unreadable"),
     ];

@@ -3,45 +3,56 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::builder::RangedU64ValueParser;
 use pmdscope_capture::flow::ipfix::{
     self, Collector, LARGEST, MESSAGE, SMALLEST, Settings, Status,
 };
 use pmdscope_capture::flow::table::Listener;
 
 use crate::duration;
+use crate::number::whole;
 
 /// What is sent to collectors.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Export")]
 pub(super) struct Ipfix {
-    /// Send conversations to this IPFIX collector, over UDP, until stopped; repeat for several
+    /// Export flows to this IPFIX collector
+    ///
+    /// Sends IPFIX over UDP until interrupted. The default port is 4739. May be repeated.
     #[arg(long = "ipfix", value_name = "HOST:PORT")]
     collectors: Vec<Collector>,
 
-    /// Tell of a conversation that goes on after so long, and again after as long
-    #[arg(long = "ipfix-active", value_name = "TIME", default_value = "60s", value_parser = time)]
+    /// Active timeout: export an active flow every TIME
+    #[arg(hide_short_help = true, long = "ipfix-active", value_name = "TIME", default_value = "60s", value_parser = time)]
     #[arg(requires = "collectors")]
     active: Duration,
 
-    /// Tell of a conversation that was silent for so long, and forget it
-    #[arg(long = "ipfix-idle", value_name = "TIME", default_value = "15s", value_parser = time)]
+    /// Idle timeout: export a flow and remove it after TIME without packets
+    #[arg(hide_short_help = true, long = "ipfix-idle", value_name = "TIME", default_value = "15s", value_parser = time)]
     #[arg(requires = "collectors")]
     idle: Duration,
 
-    /// Observation domain: another for each pmdscope of a host that sends to the same collector
+    /// Observation domain ID
+    ///
+    /// Must differ between pmdscope processes of one host that export to the same collector.
     #[arg(long = "ipfix-domain", value_name = "ID", default_value_t = 1)]
-    #[arg(requires = "collectors")]
+    #[arg(value_parser = whole::<u32>(0..=u32::MAX.into()), hide_short_help = true, requires = "collectors")]
     domain: u32,
 
-    /// Send templates, names of interfaces and the sampling rate again after so long
-    #[arg(long = "ipfix-template-refresh", value_name = "TIME", default_value = "60s")]
+    /// Resend templates, interface names and the sampling rate every TIME
+    #[arg(
+        hide_short_help = true,
+        long = "ipfix-template-refresh",
+        value_name = "TIME",
+        default_value = "60s"
+    )]
     #[arg(value_parser = time, requires = "collectors")]
     refresh: Duration,
 
-    /// Largest message, in bytes: no more than fits the path to the collector
-    #[arg(long = "ipfix-message-size", value_name = "BYTES", default_value_t = MESSAGE)]
-    #[arg(value_parser = size(), requires = "collectors")]
+    /// Maximum message size
+    ///
+    /// IP and UDP headers not included. Must fit the MTU of the path to the collector.
+    #[arg(hide_short_help = true, long = "ipfix-message-size", value_name = "BYTES", default_value_t = MESSAGE)]
+    #[arg(value_parser = whole::<usize>(SMALLEST as u64..=LARGEST as u64), requires = "collectors")]
     message: usize,
 }
 
@@ -55,11 +66,7 @@ impl Ipfix {
 fn time(text: &str) -> Result<Duration, String> {
     duration::parse(text)
         .filter(|time| (Duration::from_secs(1)..=Duration::from_secs(86_400)).contains(time))
-        .ok_or_else(|| "give a time from 1s to 1d".to_owned())
-}
-
-fn size() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(SMALLEST as u64..=LARGEST as u64)
+        .ok_or_else(|| "expected a time from 1s to 1d, such as 60s or 15m".to_owned())
 }
 
 /// What the table of conversations needs, and how the export does.

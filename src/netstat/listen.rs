@@ -269,7 +269,7 @@ impl Listener<'_> {
 fn inference(ports: u64) -> Option<String> {
     let ports = (ports > 0).then(|| some(ports, "port"))?;
     Some(format!(
-        "{ports} listed for several remote ends: sampling does not tell who began; --sample 1 does"
+        "{ports} listed because of several remote ends: sampling hides who sent first; use --sample 1"
     ))
 }
 
@@ -278,19 +278,17 @@ impl Undecided {
         let mut notes = Vec::new();
         if self.tcp > 0 {
             let (why, cure) = if sampled {
-                (" or was sampled", "--sample 1 looks at every packet, --for for longer")
+                (" or was sampled", "use --sample 1 or a longer --for")
             } else {
-                ("", "look for longer (--for) to see others begin")
+                ("", "use a longer --for")
             };
             let running = some(self.tcp, "TCP conversation");
-            notes
-                .push(format!("{running} began before{why}: nobody saw which end listens; {cure}"));
+            notes.push(format!("{running} started earlier{why}: listening end unknown; {cure}"));
         }
         if self.others > 0 {
             let others = some(self.others, "UDP or SCTP conversation");
             notes.push(format!(
-                "{others} undecided: sampling does not tell which end began; --sample 1 looks at \
-                 every packet"
+                "{others} undecided: sampling hides which end sent first; use --sample 1"
             ));
         }
         notes

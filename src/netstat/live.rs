@@ -56,7 +56,7 @@ struct Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn ended(&mut self, app: &str, awaited: bool) {
-        let next = if awaited { "; waiting for it to come back" } else { "" };
+        let next = if awaited { "; waiting for it to restart" } else { "" };
         self.shared.with(|told| {
             told.news.push(format!("{app} has ended{next}"));
             told.ended.insert(app.to_owned());
@@ -123,11 +123,11 @@ fn watch<'a>(
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("report".to_owned());
         let thread = thread.spawn_scoped(scope, move || reporter.run());
-        let thread = thread.context("cannot start a thread")?;
+        let thread = thread.context("cannot start the report thread")?;
         let report = pump.run(control, &mut watch);
         shared.over.store(true, Ordering::Release);
         thread.thread().unpark();
-        let reporter = thread.join().map_err(|_| anyhow!("the thread that reports has died"))?;
+        let reporter = thread.join().map_err(|_| anyhow!("the report thread panicked"))?;
         Ok((report, reporter?))
     })
 }

@@ -154,7 +154,7 @@ impl Moment {
         let mut notes = Vec::new();
         if snapshot.variance > 0 || snapshot.sample > 1 {
             notes.push(format!(
-                "sampled: {} looked at, now one in {}; counts are estimates, ± their standard error",
+                "sampled: {}, now one in {}; counts are estimates, ± their standard error",
                 some(snapshot.looked_at, "packet"),
                 snapshot.sample.max(1)
             ));
@@ -165,30 +165,32 @@ impl Moment {
             let places = places.collect::<Vec<_>>().join(", ");
             let places = if places.is_empty() { places } else { format!(" ({places})") };
             notes.push(format!(
-                "lost: {} did not get here{places} and are in no count{}",
+                "lost: {}{places}, not included in any count{}",
                 some(self.lost(), "packet"),
                 self.cure()
             ));
         }
         if self.losses.untimed > 0 {
             let packets = some(self.losses.untimed, "packet");
-            notes.push(format!("lost: {packets} of an app that died before its clock was known"));
+            notes.push(format!(
+                "lost: {packets} of an app that exited before its clock was calibrated"
+            ));
         }
         if self.losses.undirected > 0 {
             notes.push(format!(
-                "left out by -Q: {} whose direction the file does not tell; -Q inout takes them",
+                "excluded by -Q: {} without a direction in the file; -Q inout includes them",
                 some(self.losses.undirected, "packet")
             ));
         }
         if !self.losses.fixed.is_empty() {
             let apps = self.losses.fixed.join(", ");
             notes.push(format!(
-                "{apps} cannot change the sampling of a running capture (the library is too old): \
-                 --sample N sets it from the begin"
+                "{apps}: libpmdscope is too old to change the sampling rate of a running capture; set \
+                 it with --sample N"
             ));
         }
         if !self.ended.is_empty() {
-            let waits = if self.recent { ", and waited for" } else { "" };
+            let waits = if self.recent { ", waiting for restart" } else { "" };
             notes.push(format!("ended{waits}: {}", self.ended.join(", ")));
         }
         if self.losses.lcores == Some(0) {

@@ -14,11 +14,11 @@ pub(super) struct Picked {
     #[arg(short = '4', long = "ipv4")]
     v4: bool,
 
-    /// Only IPv6; with -4, both
+    /// Only IPv6; -4 -6: both
     #[arg(short = '6', long = "ipv6")]
     v6: bool,
 
-    /// Only TCP; with -u or --sctp, these as well
+    /// Only TCP; -t -u: both
     #[arg(short, long)]
     tcp: bool,
 
@@ -27,7 +27,7 @@ pub(super) struct Picked {
     udp: bool,
 
     /// Only SCTP
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     sctp: bool,
 }
 

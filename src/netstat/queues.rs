@@ -323,13 +323,13 @@ fn notes(moment: &Moment, loads: &[Load]) -> Vec<String> {
     }
     let counts = |source| loads.iter().any(|load| load.source == source);
     if counts(Source::CountersTotal) {
-        notes.push("shares of all packets since the counters began".to_owned());
+        notes.push("shares are of all packets since the counters were reset".to_owned());
     }
     if counts(Source::Packets) {
-        notes.push("shares of the packets that were captured".to_owned());
+        notes.push("shares are of captured packets".to_owned());
     }
     if loads.is_empty() {
-        notes.push(format!("{UNKNOWN}: no counters of queues, and no packets"));
+        notes.push(format!("{UNKNOWN}: no queue counters and no packets"));
     }
     if let Some(counters) = &moment.counters {
         notes.extend(counters.silent());

@@ -26,7 +26,7 @@ pub(super) fn text(moment: &Moment) -> String {
         "Conversations",
         vec![
             (snapshot.flows.len() as u64, "listed".to_owned()),
-            (other.evictions, "gave way to larger ones".to_owned()),
+            (other.evictions, "evicted".to_owned()),
             (other.expirations, "over and forgotten".to_owned()),
             (other.unreadable.packets, "packets unreadable".to_owned()),
         ],
@@ -59,7 +59,7 @@ fn protocols(seen: &Protocols) -> [(&'static str, Lines); 8] {
             vec![
                 of(seen.vlan_tagged.packets, "with VLAN tags"),
                 of(seen.arp.packets, "ARP"),
-                of(seen.other_ethertypes.packets, "of other kinds"),
+                of(seen.other_ethertypes.packets, "of other protocols"),
                 of(seen.tunnelled.packets, "in tunnels"),
             ],
         ),
@@ -87,11 +87,11 @@ fn protocols(seen: &Protocols) -> [(&'static str, Lines); 8] {
             "Tcp",
             vec![
                 packets(tcp),
-                of(seen.tcp_syn, "connections asked for (SYN)"),
+                of(seen.tcp_syn, "connection requests (SYN)"),
                 of(seen.tcp_syn_ack, "accepted (SYN ACK)"),
                 of(seen.tcp_fin, "ended (FIN)"),
-                of(seen.tcp_rst, "broken off (RST)"),
-                of(seen.tcp_zero_window, "with a window of 0"),
+                of(seen.tcp_rst, "reset (RST)"),
+                of(seen.tcp_zero_window, "zero windows"),
             ],
         ),
         ("Udp", vec![packets(udp)]),
@@ -143,10 +143,10 @@ fn counted(stats: &PortStats) -> Lines {
     vec![
         (stats.rx_packets, format!("packets received, {}", of_packets(rx, stats.rx_bytes))),
         (stats.tx_packets, format!("packets sent, {}", of_packets(tx, stats.tx_bytes))),
-        of(stats.rx_missed, "missed: no receive descriptor was free"),
-        of(stats.rx_nombuf, "times without an mbuf to receive into"),
-        of(stats.rx_errors, "erroneous packets received"),
-        of(stats.tx_errors, "packets that could not be sent"),
+        of(stats.rx_missed, "missed: no free receive descriptor"),
+        of(stats.rx_nombuf, "mbuf allocation failures"),
+        of(stats.rx_errors, "receive errors"),
+        of(stats.tx_errors, "transmit errors"),
     ]
 }
 

@@ -41,9 +41,9 @@ impl Progress {
             match &self.waiting {
                 Some(reason) => {
                     let file = totals.file.display();
-                    self.say(&format!("cannot write to {file}: {reason}; waiting"));
+                    self.say(&format!("cannot write to {file}: {reason}; retrying"));
                 }
-                None => self.say("recording goes on"),
+                None => self.say("recording resumed"),
             }
         }
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= PAUSE);

@@ -15,15 +15,19 @@ pub(crate) enum Attach {
 /// Options of commands that look at packets.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct AttachArgs {
-    /// Leave apps without libpmdscope alone, whose packets take a DPDK secondary process,
-    /// pmdscope-pdump, that attaches to them
+    /// Do not attach to apps without libpmdscope
+    ///
+    /// To capture from an app without libpmdscope, pmdscope starts pmdscope-pdump, a DPDK secondary
+    /// process that attaches to the app.
     #[arg(long)]
     no_pdump: bool,
 
-    /// Attach even where that may harm the app: to NICs on `uio_pci_generic`, beside other secondary
-    /// processes, across containers, and without lock-free memory pools. What cannot work stays
-    /// refused
-    #[arg(long, conflicts_with = "no_pdump")]
+    /// Attach even if that can harm the app
+    ///
+    /// Overrides these preflight checks: NICs bound to `uio_pci_generic`, other secondary processes,
+    /// another container, no lock-free mempool. Checks without which a capture cannot work still
+    /// apply.
+    #[arg(long, hide_short_help = true, conflicts_with = "no_pdump")]
     force_pdump: bool,
 }
 

@@ -81,11 +81,11 @@ pub(crate) fn full_disk(scratch: &Scratch) -> Result<()> {
     sleep(Duration::from_secs(2));
     // All that is left goes, whatever that is.
     let _ = fs::write(&filler, vec![0; 1 << 20]);
-    wait_until("the recorder to notice", LIMIT, || Ok(recorder.output().contains("; waiting")))?;
+    wait_until("the recorder to notice", LIMIT, || Ok(recorder.output().contains("; retrying")))?;
     sleep(Duration::from_secs(2));
     fs::remove_file(&filler)?;
     wait_until("the recorder to go on", LIMIT, || {
-        Ok(recorder.output().contains("recording goes on"))
+        Ok(recorder.output().contains("recording resumed"))
     })?;
     sleep(Duration::from_secs(2));
     let end_ns = now_ns()?;

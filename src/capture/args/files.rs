@@ -8,6 +8,7 @@ use pmdscope_capture::file::{Compression, FileSettings, Format, Rotation};
 
 use super::value::{parse_bytes, parse_file_size};
 use crate::Usage;
+use crate::number::whole;
 use crate::output::StandardOutput;
 
 /// How to compress files.
@@ -21,74 +22,85 @@ enum Compress {
 /// Where packets are written.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-#[command(next_help_heading = "Packets into files")]
+#[command(next_help_heading = "Output files")]
 pub(crate) struct FileArgs {
-    /// File to write, or - for standard output. Files are pcapng, compressed if they end with .gz or
-    /// .zst, and called FILE.part until they are complete
+    /// Write packets to FILE as pcapng; -: stdout
+    ///
+    /// A name ending in .gz or .zst selects compression. A file is called FILE.part until it is
+    /// complete.
     #[arg(short, long, value_name = "FILE")]
     pub(in super::super) write: Option<PathBuf>,
 
-    /// Show packets although they are written
-    #[arg(long)]
+    /// With -w: also print packets
+    #[arg(long, hide_short_help = true)]
     pub(in super::super) print: bool,
 
-    /// Write every packet at once, for a reader that waits for it
-    #[arg(short = 'U', long)]
+    /// Write each packet immediately
+    #[arg(short = 'U', long, hide_short_help = true)]
     packet_buffered: bool,
 
-    /// Write classic pcap: times in nanoseconds, or in microseconds with --micro; no names, queues,
-    /// directions, drops or comments
+    /// Write pcap instead of pcapng
+    ///
+    /// Timestamps are in nanoseconds, with --micro in microseconds. pcap has no interface names,
+    /// queues, directions, drop counts and comments.
     #[arg(long)]
     pcap: bool,
 
-    /// Compress files, whatever their names end with
-    #[arg(long, value_name = "HOW", value_enum)]
+    /// Compress files regardless of their names
+    #[arg(hide_short_help = true, long, value_name = "HOW", value_enum)]
     compress: Option<Compress>,
 
-    /// Write under the final name from the start
-    #[arg(long)]
+    /// Write to FILE directly, not to FILE.part
+    #[arg(hide_short_help = true, long)]
     in_place: bool,
 
-    /// Begin the next file with the first packet after so many millions of bytes, or with K, M or G
-    /// so many binary ones. Files are FILE, FILE1, FILE2, ...
+    /// Rotate after SIZE (x 10^6 bytes, or K, M, G)
+    ///
+    /// Without a unit, SIZE is in millions of bytes; K, M and G are powers of 1024. Files are FILE,
+    /// FILE1, FILE2, ...
     #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_size)]
     rotate_size: Option<u64>,
 
-    /// Begin the next file with the first packet after so many seconds. FILE may have conversions of
-    /// strftime(3), such as %H%M%S
-    #[arg(short = 'G', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Rotate after SECONDS
+    ///
+    /// FILE may have strftime(3) conversions, such as %H%M%S.
+    #[arg(short = 'G', long, value_name = "SECONDS", value_parser = whole::<u64>(1..=u64::MAX))]
     rotate_seconds: Option<u64>,
 
-    /// With -C, use names again after so many files; with -G, end after so many
-    #[arg(short = 'W', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// With -C: keep N files; -G: exit after N files
+    ///
+    /// With -C, file names are reused after N files.
+    #[arg(short = 'W', long, value_name = "N", value_parser = whole::<u32>(1..=u32::MAX.into()))]
     rotate_files: Option<u32>,
 
-    /// Keep every file within the size of -C
-    #[arg(long, requires = "rotate_size")]
+    /// Rotate before a file exceeds the size of -C
+    #[arg(hide_short_help = true, long, requires = "rotate_size")]
     exact: bool,
 
-    /// Begin files of -G at whole multiples of the time of day, with or without packets
-    #[arg(long, requires = "rotate_seconds")]
+    /// Align files of -G to multiples of SECONDS of the time of day, with or without packets
+    #[arg(hide_short_help = true, long, requires = "rotate_seconds")]
     aligned: bool,
 
-    /// Never use names again; of more than -W files, delete the oldest
-    #[arg(long, requires = "rotate_files")]
+    /// Delete the oldest files beyond -W, and never reuse a name
+    #[arg(hide_short_help = true, long, requires = "rotate_files")]
     delete_oldest: bool,
 
-    /// Count files before the extension: `x_00001.pcapng`
-    #[arg(long)]
+    /// Number files before the extension: `x_00001.pcapng`
+    #[arg(hide_short_help = true, long)]
     count_before_extension: bool,
 
-    /// Delete the oldest files of this capture so that all together stay within so many bytes
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    /// Delete the oldest files beyond BYTES in total
+    #[arg(long, value_name = "BYTES", hide_short_help = true, value_parser = parse_bytes)]
     quota: Option<u64>,
 
-    /// Run COMMAND FILE for every complete file, at the lowest priority
-    #[arg(short = 'z', long, value_name = "COMMAND", requires = "write")]
+    /// Run CMD FILE after each rotation
+    ///
+    /// Runs for every complete file, also the last, at the lowest priority.
+    #[arg(short = 'z', long, value_name = "CMD", hide_short_help = true, requires = "write")]
     postrotate_command: Option<OsString>,
 
-    /// Print the name of every complete file on standard output
-    #[arg(long, requires = "write", conflicts_with = "print")]
+    /// Print the name of each complete file
+    #[arg(hide_short_help = true, long, requires = "write", conflicts_with = "print")]
     pub(in super::super) print_files: bool,
 }
 
@@ -98,12 +110,12 @@ impl FileArgs {
             return Ok(());
         }
         if self.print || self.print_files {
-            return Err(Usage("standard output is taken by -w -: give -w FILE"));
+            return Err(Usage("-w - uses standard output: give -w FILE"));
         }
         if StandardOutput::is_terminal() {
             return Err(Usage(
-                "packets in binary are not for a terminal: give -w FILE, or leave -w out to see \
-                 packets",
+                "-w - writes binary data, and standard output is a terminal: give -w FILE, or leave \
+                 out -w to print packets",
             ));
         }
         Ok(())

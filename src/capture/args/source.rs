@@ -8,7 +8,9 @@ use pmdscope_capture::layout::TEE_PACKET_TSC;
 use crate::config::ConfigArg;
 use crate::tap::attach::AttachArgs;
 
-use super::value::{parse_buffer_size, parse_ring_size, parse_seconds, parse_time_stamp_type};
+use super::value::{
+    parse_buffer_size, parse_ring_size, parse_sample, parse_seconds, parse_time_stamp_type,
+};
 
 /// Bytes per ring: 80 ms at a million packets of 64 bytes per second.
 pub(crate) const DEFAULT_RING_SIZE: u32 = 8 << 20;
@@ -16,15 +18,17 @@ pub(crate) const DEFAULT_RING_SIZE: u32 = 8 << 20;
 /// What to capture, and how the app is to hand it over.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-#[command(next_help_heading = "Packets from apps")]
+#[command(next_help_heading = "Input")]
 pub(crate) struct SourceArgs {
-    /// Port to capture from, by number or device name, or its number in the list of -D; repeat for
-    /// several. PREFIX: may be left out when one app runs or -a names it. `PREFIX:any` is all its
-    /// ports, and the default; `any` is all ports of all apps
-    #[arg(short, long = "interface", value_name = "PREFIX:PORT[:QUEUE]")]
+    /// Port: [PREFIX:]PORT[:QUEUE], PREFIX:any or any
+    ///
+    /// PREFIX is the app and may be omitted if only one app runs or -a names it. PORT is a port number
+    /// or device name, or a number of -D. `PREFIX:any` is all ports of an app, `any` all ports of all
+    /// apps. May be repeated. Default: all ports of the only app.
+    #[arg(short, long = "interface", value_name = "IFACE")]
     pub(in super::super) interfaces: Vec<String>,
 
-    /// App of interfaces without a prefix, by its name or DPDK file-prefix
+    /// App for -i without PREFIX
     #[arg(short, long, value_name = "NAME")]
     pub(in super::super) app: Option<String>,
 
@@ -34,44 +38,52 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(in super::super) attach: AttachArgs,
 
-    /// Keep one packet in N of those that pass the filter
-    #[arg(long, value_name = "N")]
+    /// Keep one in N packets that match the filter
+    #[arg(long, value_name = "N", value_parser = parse_sample)]
     sample: Option<NonZeroU32>,
 
-    /// Memory per polling lcore, a power of two from 64K to 64M. Larger rings bridge longer pauses,
-    /// smaller ones keep whole packets in the lcore's cache [default: 8M]
-    #[arg(long, value_name = "BYTES", value_parser = parse_ring_size)]
+    /// Capture ring size per lcore [default: 8M]
+    ///
+    /// A power of two from 64K to 64M. A larger ring survives longer pauses of the capture; a smaller
+    /// ring fits the CPU cache of the lcore.
+    #[arg(long, value_name = "BYTES", hide_short_help = true, value_parser = parse_ring_size)]
     ring_size: Option<u32>,
 
-    /// The same in KiB, rounded up to what is possible
+    /// Capture ring size in KiB, rounded up to a power of two
     #[arg(
+        hide_short_help = true,
         short = 'B', long, value_name = "KIB", value_parser = parse_buffer_size,
         conflicts_with = "ring_size"
     )]
     buffer_size: Option<u32>,
 
-    /// Take the time of every packet, not of every burst; costs the app a read of the clock each
-    #[arg(long)]
+    /// Timestamp each packet, not each burst
+    ///
+    /// Costs the app one clock read per packet.
+    #[arg(hide_short_help = true, long)]
     per_packet_time: bool,
 
-    /// Stop after this many seconds
+    /// Stop after SECONDS
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(in super::super) duration: Option<Duration>,
 
-    /// End when the apps end; otherwise their return is waited for
-    #[arg(long)]
+    /// Stop when the apps exit
+    ///
+    /// Default: wait until they restart.
+    #[arg(hide_short_help = true, long)]
     pub(in super::super) exit_with_app: bool,
 
-    /// Leave promiscuous mode as it is, as is always done here
-    #[arg(short = 'p', long)]
+    /// Accepted for tcpdump compatibility: promiscuous mode is never changed
+    #[arg(hide_short_help = true, short = 'p', long)]
     no_promiscuous_mode: bool,
 
-    /// Hand packets over without delay, as is always done here
-    #[arg(long)]
+    /// Accepted for tcpdump compatibility: packets are never delayed
+    #[arg(hide_short_help = true, long)]
     immediate_mode: bool,
 
-    /// Kind of time stamps: host
+    /// Timestamp type; only host
     #[arg(
+        hide_short_help = true,
         short = 'j', long, value_name = "TYPE", value_parser = parse_time_stamp_type,
         hide_possible_values = true
     )]

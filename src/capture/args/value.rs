@@ -1,5 +1,6 @@
 //! Values of options, as people write them.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
@@ -21,13 +22,14 @@ const BINARY: [(char, u64); 4] = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)
 /// Size of a file: millions of bytes, or with K, M, G binary ones, as tcpdump has it.
 pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
     scaled(text, &BINARY[..3], 1_000_000).ok_or_else(|| {
-        "not a size of a file: 100 is 100,000,000 bytes, 100K, 100M and 100G are binary".to_owned()
+        "expected a size: 100 is 100,000,000 bytes; 100K, 100M and 100G are powers of 1024"
+            .to_owned()
     })
 }
 
 /// A number of bytes, with K, M, G, T behind it or not.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "not a number of bytes, such as 500000, 64K, 100M, 10G or 1T".to_owned();
+    let wrong = || "expected a number of bytes, such as 500000, 64K, 100M, 10G or 1T".to_owned();
     scaled(text, &BINARY, 1).ok_or_else(wrong)
 }
 
@@ -36,7 +38,7 @@ pub(super) fn parse_ring_size(text: &str) -> Result<u32, String> {
     bytes
         .filter(|bytes| bytes.is_power_of_two())
         .filter(|bytes| (RING_MIN_SIZE..=RING_MAX_SIZE).contains(bytes))
-        .ok_or_else(|| "not a power of two from 64K to 64M".to_owned())
+        .ok_or_else(|| "expected a power of two from 64K to 64M".to_owned())
 }
 
 /// tcpdump's buffer size in KiB, as the size of a ring: the next power of two within its range.
@@ -46,14 +48,19 @@ pub(super) fn parse_buffer_size(text: &str) -> Result<u32, String> {
     bytes
         .map(|bytes| bytes.clamp(RING_MIN_SIZE.into(), RING_MAX_SIZE.into()))
         .and_then(|bytes| u32::try_from(bytes.next_power_of_two()).ok())
-        .ok_or_else(|| "not a number of KiB above 0".to_owned())
+        .ok_or_else(|| "expected a whole number of KiB, at least 1".to_owned())
+}
+
+/// N of one packet in N.
+pub(super) fn parse_sample(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 1 to {}", u32::MAX))
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "not a number of seconds above 0".to_owned())
+        .ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
 
 /// Packets of DPDK are Ethernet.
@@ -61,7 +68,7 @@ pub(super) fn parse_linktype(text: &str) -> Result<String, String> {
     if text.eq_ignore_ascii_case("EN10MB") {
         return Ok(text.to_owned());
     }
-    Err("packets of DPDK ports are Ethernet; the only link type is EN10MB".to_owned())
+    Err("DPDK ports are Ethernet: the only link type is EN10MB".to_owned())
 }
 
 /// The app stamps packets when it polls.
@@ -69,6 +76,5 @@ pub(super) fn parse_time_stamp_type(text: &str) -> Result<String, String> {
     if text == "host" {
         return Ok(text.to_owned());
     }
-    Err("packets are stamped by the app's host when they are polled; the only type is host"
-        .to_owned())
+    Err("the host timestamps packets when the app polls them: the only type is host".to_owned())
 }

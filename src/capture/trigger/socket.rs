@@ -96,16 +96,16 @@ fn obey(request: &str, names: &str, fire: &Fire) -> Result<String, String> {
             let (reply, answer) = sync_channel(1);
             let trigger = Trigger { reply: Some(reply), ..Trigger::now("manual", comment.trim()) };
             if !fire.fire(trigger) {
-                return Err("the recorder is not listening".to_owned());
+                return Err("the recorder is shutting down".to_owned());
             }
             match answer.recv_timeout(PATIENCE) {
                 Ok(Answer::Writing(path)) => Ok(absolute(path)),
-                Ok(Answer::Done) => Err("the recorder has written its last file".to_owned()),
+                Ok(Answer::Done) => Err("the recorder accepts no more triggers".to_owned()),
                 Ok(Answer::Failed(reason)) => Err(reason),
-                Err(_) => Err("the recorder has ended, or is stuck".to_owned()),
+                Err(_) => Err("the recorder does not answer".to_owned()),
             }
         }
-        _ => Err("no such request".to_owned()),
+        _ => Err("unknown request".to_owned()),
     }
 }
 
@@ -130,20 +130,20 @@ impl Recorder {
     pub(super) fn fire(&self, comment: &str) -> anyhow::Result<String> {
         ensure!(
             comment.len() as u64 + (FIRE.len() as u64) < REQUEST_MAX,
-            "the comment is too long: {} bytes are allowed",
+            "the comment is too long: the limit is {} bytes",
             REQUEST_MAX - FIRE.len() as u64 - 1
         );
         self.ask(FIRE, comment)
     }
 
     fn ask(&self, word: &str, text: &str) -> anyhow::Result<String> {
-        let answer = self
-            .exchange(&format!("{word}\n{text}"))
-            .with_context(|| format!("the flight recorder of process {} is silent", self.pid))?;
+        let answer = self.exchange(&format!("{word}\n{text}")).with_context(|| {
+            format!("the flight recorder of process {} does not answer", self.pid)
+        })?;
         match answer.split_once(' ') {
             Some(("ok", text)) => Ok(text.to_owned()),
             Some(("error", text)) => bail!("process {}: {text}", self.pid),
-            _ => bail!("process {} does not answer as a flight recorder does", self.pid),
+            _ => bail!("process {} is not a flight recorder", self.pid),
         }
     }
 
@@ -197,7 +197,7 @@ fn own_directory() -> anyhow::Result<PathBuf> {
     }
     let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     dir.map(|dir| Path::new(&dir).join("pmdscope"))
-        .context("XDG_RUNTIME_DIR is not set, so there is no place for sockets of this user")
+        .context("no directory for the recorder socket: XDG_RUNTIME_DIR is not set")
 }
 
 /// Makes a directory that nobody else can enter.
@@ -211,7 +211,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
     let found = fs::symlink_metadata(dir).with_context(|| format!("no {}", dir.display()))?;
     let others = found.mode() & OTHERS;
     let private = found.is_dir() && found.uid() == geteuid().as_raw() && others == 0;
-    ensure!(private, "{} is not a directory of this user alone (mode 0700)", dir.display());
+    ensure!(private, "{} must be a directory of this user with mode 0700", dir.display());
     Ok(())
 }
 
@@ -253,7 +253,7 @@ mod tests {
         let (file, refused) = asked.join().unwrap();
         let file = file.unwrap();
         assert!(file.starts_with("/x/incident-") && file.ends_with("-1-manual.pcapng"), "{file}");
-        assert_eq!(refused, "error no such request");
+        assert_eq!(refused, "error unknown request");
         drop(socket);
         assert!(running_in(&dir).unwrap().is_empty());
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
@@ -270,7 +270,7 @@ mod tests {
         let [found] = running_in(&dir).unwrap().try_into().unwrap();
         assert!(!stale.exists());
         let error = found.fire("").unwrap_err().to_string();
-        assert!(error.ends_with("the recorder is not listening"), "{error}");
+        assert!(error.ends_with("the recorder is shutting down"), "{error}");
         assert!(found.fire(&"x".repeat(5000)).is_err());
     }
 

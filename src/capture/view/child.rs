@@ -174,12 +174,12 @@ fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<
     match (status.success(), complaints.is_empty()) {
         (true, true) => Ok(()),
         (true, false) => {
-            say(format_args!("pmdscope: {name} says: {complaints}"));
+            say(format_args!("pmdscope: {name}: {complaints}"));
             Ok(())
         }
-        (false, true) => Err(failed(io::Error::other(format!("it ended with {status}")))),
+        (false, true) => Err(failed(io::Error::other(format!("exited with {status}")))),
         (false, false) => {
-            Err(failed(io::Error::other(format!("it ended with {status}: {complaints}"))))
+            Err(failed(io::Error::other(format!("exited with {status}: {complaints}"))))
         }
     }
 }

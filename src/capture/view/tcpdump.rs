@@ -101,7 +101,7 @@ impl Tcpdump {
         for interface in batch.interfaces.iter().skip(self.names.len()) {
             self.names.push(interface.name.as_str().into());
             if self.linktype.is_some_and(|known| known != interface.linktype) {
-                let source = std::io::Error::other("it shows one link type at a time");
+                let source = std::io::Error::other("tcpdump prints one link type at a time");
                 return Err(TargetError::Write { name: NAME.to_owned(), source });
             }
             if self.linktype.is_none() {

@@ -36,8 +36,8 @@ pub(super) fn flags(args: &ViewArgs, named: bool) -> Result<Vec<String>, Usage> 
         || args.nfs_handles;
     if foreign {
         return Err(Usage(
-            "tshark has no -e, -q, -A, -S, -K, -N, -T, -b, -H and -u of tcpdump: leave them out, or \
-             leave out --decoder tshark",
+            "--decoder tshark does not support -e, -q, -A, -S, -K, -N, -T, -b, -H and -u: leave them \
+             out, or use --decoder tcpdump",
         ));
     }
     let mut flags = ["-r", "-", "-l"].map(str::to_owned).to_vec();

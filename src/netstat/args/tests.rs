@@ -43,6 +43,13 @@ fn words_behind_the_options_are_the_filter() {
 }
 
 #[test]
+fn the_former_name_of_port_works() {
+    let queues = ["fwd:0", "fwd:1:2"];
+    assert_eq!(args("--port fwd:0 --port fwd:1:2").interfaces, queues);
+    assert_eq!(args("--on fwd:0 --on fwd:1:2").interfaces, queues);
+}
+
+#[test]
 fn wrong_values_and_contradictions_are_refused() {
     for words in [
         "--for 0",
@@ -100,12 +107,12 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
     for (words, advice) in [
         ("-i -r x", "leave out -r"),
         ("-i port 80", "-a names an app"),
-        ("-i --on fwd:0", "-a names an app"),
+        ("-i --port fwd:0", "-a names an app"),
         ("--replay x", "-r reads captured packets"),
         ("-i --ipfix 127.0.0.1:4739", "leave out -i"),
         ("--queues --replay x --ipfix 127.0.0.1:4739", "leave out -i"),
         ("--replay x -l", "-r reads captured packets"),
-        ("--replay x --queues port 80", "leave out --on"),
+        ("--replay x --queues port 80", "leave out --port"),
         ("--sample 4 --cpu-budget 10%", "goes with --sample auto"),
         ("--replay x --queues --force-pdump", "without --replay"),
     ] {

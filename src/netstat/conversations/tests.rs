@@ -54,7 +54,7 @@ fn apps_that_have_ended_stay_in_the_report() {
     let moment = Moment { recent: true, ended, ..Moment::default() };
     assert_snapshot!(report("", &moment), @"
     total: 0 packets, 0 B in 0 conversations, 0.0s
-    ended, and waited for: fwd
+    ended, waiting for restart: fwd
     ");
 }
 

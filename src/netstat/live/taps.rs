@@ -64,8 +64,8 @@ impl Taps {
     }
 }
 
-const NOBODY: &str = "no app hands out its packets, for the reasons above; \
-                      `pmdscope netstat -i` shows the counters of all";
+const NOBODY: &str = "cannot capture from any app, for the reasons above; \
+                      `pmdscope netstat -i` shows port counters";
 
 /// No app was named.
 fn is_open(args: &Args) -> bool {

@@ -91,7 +91,7 @@ fn packets_without_a_direction_are_taken_unless_asked_otherwise() {
     let (moment, _) = counted(&path, "--queues -Q in tcp");
     assert_eq!((moment.counted().total.packets, moment.losses.undirected), (0, 5));
     let told = moment.caveats().join("\n");
-    assert!(told.contains("left out by -Q: 5 packets whose direction"), "{told}");
+    assert!(told.contains("excluded by -Q: 5 packets without a direction"), "{told}");
 }
 
 #[test]

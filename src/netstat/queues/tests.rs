@@ -55,7 +55,7 @@ fn transmit_queues_are_shown_when_asked_for() {
 
 #[test]
 fn nothing_is_known() {
-    assert_snapshot!(report("--queues", &Moment::default()), @"-: no counters of queues, and no packets");
+    assert_snapshot!(report("--queues", &Moment::default()), @"-: no queue counters and no packets");
 }
 
 #[test]
