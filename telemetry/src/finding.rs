@@ -3,6 +3,7 @@
 mod load;
 mod loss;
 mod ports;
+mod stall;
 mod standing;
 
 use std::fmt::Write;
@@ -107,6 +108,8 @@ pub struct Thresholds {
     pub flat: Duration,
     /// Stalls per second of one lcore that are tolerated.
     pub stalls_ps: f64,
+    /// Descriptors that a receive queue is assumed to have where the driver does not tell.
+    pub rx_descriptors: f64,
     /// How many times the mean of the others a receive queue may get, above 1.
     pub queue_ratio: f64,
     /// Least packets of a port between two samples that say something about its queues.
@@ -124,6 +127,7 @@ impl Default for Thresholds {
             idle: Duration::from_secs(1),
             flat: Duration::from_secs(10),
             stalls_ps: 0.0,
+            rx_descriptors: 512.0,
             queue_ratio: 3.0,
             queue_packets: 1000.0,
         }
@@ -139,7 +143,7 @@ pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
     findings.extend(pool_exhausting(model, thresholds));
     findings.extend(rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
-    findings.extend(load::stalls(model, thresholds));
+    findings.extend(stall::stalls(model, thresholds));
     findings.extend(load::imbalances(model, thresholds));
     sort(&mut findings);
     findings

@@ -49,6 +49,7 @@ pub mod record;
 mod reply;
 pub mod sample;
 pub mod secondary;
+pub mod stall;
 mod table;
 mod trend;
 pub mod world;

@@ -11,6 +11,7 @@ use crate::quiet::{Pasts, Quiet};
 use crate::sample::{
     AppIdentity, Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
 };
+use crate::stall::Stalls;
 use crate::trend::Trend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
@@ -118,6 +119,8 @@ pub struct LcoreRates {
     pub busy_ratio: Option<f64>,
     /// Stalls.
     pub stalls_ps: Option<f64>,
+    /// The stalls of this interval, and who had the CPU; `None` without stalls.
+    pub stalls: Option<Stalls>,
 }
 
 /// Per-second rates of the thread of one lcore, as the kernel sees it.
@@ -192,7 +195,7 @@ impl Tracker {
             ports: self.port_rates(&sample, interval.as_ref()),
             queues: queue_rates(&sample.queues, interval.as_ref()),
             pools: self.pool_trends(&sample),
-            lcores: sample.lcores.iter().map(|l| lcore_rates(l, interval.as_ref())).collect(),
+            lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
             ledger,
             sites,
@@ -267,6 +270,8 @@ fn counters(sample: &Sample) -> Sample {
         busy_polls: lcore.busy_polls,
         packets: lcore.packets,
         stalls: lcore.stalls,
+        gap_max_us: lcore.gap_max_us,
+        gaps: lcore.gaps.clone(),
         ..LcoreSample::default()
     };
     let AppIdentity { pid, start_ticks, .. } = sample.app;
@@ -404,7 +409,15 @@ impl QueueDelta {
     }
 }
 
-fn lcore_rates(lcore: &LcoreSample, interval: Option<&Interval<'_>>) -> LcoreRates {
+fn lcores_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<LcoreRates> {
+    sample.lcores.iter().map(|lcore| lcore_rates(sample, lcore, interval)).collect()
+}
+
+fn lcore_rates(
+    sample: &Sample,
+    lcore: &LcoreSample,
+    interval: Option<&Interval<'_>>,
+) -> LcoreRates {
     let same = |before: &&LcoreSample| before.lcore == lcore.lcore;
     let before = interval.and_then(|i| Some((i, i.last.lcores.iter().find(same)?)));
     let Some((interval, before)) = before else {
@@ -419,6 +432,7 @@ fn lcore_rates(lcore: &LcoreSample, interval: Option<&Interval<'_>>) -> LcoreRat
         // The app counts while it is read, so the ratio could exceed 1 by a hair.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
+        stalls: Stalls::between((interval.last, before), (sample, lcore)),
     }
 }
 

@@ -348,6 +348,19 @@ pub struct ThreadSample {
     pub voluntary_switches: u64,
     /// Times that its CPU was taken away.
     pub involuntary_switches: u64,
+    /// When this was read, monotonic clock, nanoseconds; before [`Sample::monotonic_ns`] when it is
+    /// remembered from a round before.
+    #[serde(default)]
+    pub read_ns: u64,
+    /// Time on a CPU, nanoseconds; `None` where the kernel does not count it.
+    #[serde(default)]
+    pub run_ns: Option<u64>,
+    /// Time ready to run without a CPU, nanoseconds; `None` where the kernel does not count it.
+    #[serde(default)]
+    pub run_delay_ns: Option<u64>,
+    /// Time that a hypervisor took from `cpu`, milliseconds, in steps of a clock tick (mostly 10).
+    #[serde(default)]
+    pub cpu_stolen_ms: Option<u64>,
 }
 
 /// One heap of the EAL.

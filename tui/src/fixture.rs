@@ -258,6 +258,7 @@ fn thread(lcore: u32, involuntary_switches: u64) -> ThreadSample {
         cpu: lcore,
         voluntary_switches: 4,
         involuntary_switches,
+        ..ThreadSample::default()
     }
 }
 

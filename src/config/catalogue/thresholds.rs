@@ -72,6 +72,14 @@ pub(super) fn table() -> Table {
             "0.0",
             "Stalls per second that an lcore may have",
         ),
+        number(
+            "rx_descriptors",
+            f64::INFINITY,
+            |c| &mut limits(c).rx_descriptors,
+            "512.0",
+            "Descriptors of a receive queue whose driver does not tell; a stall is a warning once it \
+             outlasts them",
+        ),
         Key::new(
             "queue_ratio",
             Number(1.0, f64::INFINITY),
