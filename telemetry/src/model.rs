@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::flaps::{FlapCounters, Flaps};
 use crate::leak::LedgerSample;
 use crate::loss::{LedgerRates, Losses, SiteRates};
 use crate::quiet::{Pasts, Quiet};
 use crate::sample::{
     AppIdentity, Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
 };
+use crate::sending::{Sending, SilentApp, Unsent};
 use crate::stall::Stalls;
+use crate::starts::{Restarts, StartCounter};
 use crate::trend::Trend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
@@ -37,6 +40,11 @@ pub struct Model {
     pub ledger: Vec<LedgerRates>,
     /// Derived per site, in the order of `sample.sites`.
     pub sites: Vec<SiteRates>,
+    /// The app receives and sends nothing, though it did; `None` while it sends.
+    pub silent: Option<SilentApp>,
+    /// Starts of the app in the last stretch of time (see [`TrendOptions::restarts`]); `None` when no
+    /// process has replaced another.
+    pub restarts: Option<Restarts>,
 }
 
 /// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
@@ -65,6 +73,10 @@ pub struct PortRates {
     /// The port receives next to nothing, though it did before; `None` while it receives, and for
     /// one that never did.
     pub quiet: Option<Quiet>,
+    /// Packets that were offered to the port and not sent; libpmdscope only.
+    pub unsent: Option<Unsent>,
+    /// Its starts, stops and changes of its link in the last minute; `None` for none.
+    pub flaps: Option<Flaps>,
 }
 
 /// Per-second rates of one queue.
@@ -141,11 +153,13 @@ pub struct TrendOptions {
     pub window: Duration,
     /// Most points that are kept, at least 1.
     pub points: usize,
+    /// How far back restarts are counted.
+    pub restarts: Duration,
 }
 
 impl Default for TrendOptions {
     fn default() -> Self {
-        Self { window: Duration::from_secs(30), points: 600 }
+        Self { window: Duration::from_secs(30), points: 600, restarts: Duration::from_secs(60) }
     }
 }
 
@@ -157,6 +171,9 @@ pub struct Tracker {
     trends: BTreeMap<String, Trend>,
     losses: Losses,
     pasts: Pasts,
+    sending: Sending,
+    flaps: FlapCounters,
+    starts: StartCounter,
 }
 
 impl Tracker {
@@ -180,16 +197,21 @@ impl Tracker {
         if restarted || backwards {
             self.trends.clear();
             self.losses.clear();
+            self.sending.clear();
+            self.flaps.clear();
         }
         // A port that is silent since a restart is silent all the same.
         if backwards {
             self.pasts.clear();
+            self.starts.clear();
         }
+        self.starts.update(&sample);
         let last = last.filter(|_| !restarted);
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
         let (ledger, sites) = self.losses.update(&sample, self.options);
-        let model = Model {
+        let (unsent, silent) = self.sending.update(&sample);
+        let mut model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
             ports: self.port_rates(&sample, interval.as_ref()),
@@ -199,8 +221,15 @@ impl Tracker {
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
             ledger,
             sites,
+            silent,
+            restarts: self.starts.within(self.options.restarts, sample.realtime_ns),
             sample,
         };
+        for ((port, unsent), flaps) in
+            model.ports.iter_mut().zip(unsent).zip(self.flaps.update(&model.sample))
+        {
+            (port.unsent, port.flaps) = (unsent, flaps);
+        }
         self.last = Some(counters(&model.sample));
         model
     }

@@ -73,6 +73,27 @@ pub(super) fn table() -> Table {
             "Stalls per second that an lcore may have",
         ),
         number(
+            "tx_refused",
+            1.0,
+            |c| &mut limits(c).tx_refused,
+            "0.01",
+            "Share of the offered packets that a driver may refuse to send",
+        ),
+        number(
+            "port_changes",
+            f64::INFINITY,
+            |c| &mut limits(c).port_changes,
+            "3.0",
+            "Starts, stops and link changes of a port within a minute that are worth a warning",
+        ),
+        number(
+            "restarts",
+            f64::INFINITY,
+            |c| &mut limits(c).restarts,
+            "3.0",
+            "Starts of an app within a minute that make a restart loop",
+        ),
+        number(
             "rx_descriptors",
             f64::INFINITY,
             |c| &mut limits(c).rx_descriptors,

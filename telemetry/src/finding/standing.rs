@@ -15,7 +15,7 @@ use crate::model::Model;
 const STAND_NS: u64 = 15_000_000_000;
 
 /// The lints that judge the time since the sample before.
-const LINTS: [&str; 3] = ["queue_imbalance", "rx_missed", "stall"];
+const LINTS: [&str; 4] = ["queue_imbalance", "rx_missed", "rx_nombuf", "stall"];
 
 /// Such findings of one app, and when each was seen last, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
