@@ -129,7 +129,7 @@ pub struct Thresholds {
     pub stalls_ps: f64,
     /// Share of the offered packets that a driver may refuse to send, 0 to 1.
     pub tx_refused: f64,
-    /// Starts, stops and changes of the link of a port within a minute that are worth a warning.
+    /// Starts, stops and changes of the link of a port within a minute that are critical.
     pub port_changes: f64,
     /// Starts of an app within a minute that make a loop.
     pub restarts: f64,

@@ -141,6 +141,12 @@ fn seconds(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e9
 }
 
+impl Point {
+    fn unsent(&self) -> Option<i128> {
+        Some(i128::from(self.offered?) - i128::from(self.sent))
+    }
+}
+
 impl Counted {
     fn push(&mut self, now: Point) {
         let follows = |last: &Point| {
@@ -164,15 +170,15 @@ impl Counted {
     }
 
     fn unsent(&self) -> Option<Unsent> {
-        let (first, now) = (self.points.front()?, self.points.back()?);
-        let elapsed = seconds(first.ns, now.ns);
+        let (first, last) = self.least_unsent()?;
+        let elapsed = seconds(first.ns, last.ns);
         if elapsed <= 0.0 {
             return None;
         }
-        let offered = now.offered?.saturating_sub(first.offered?);
-        let refused = offered.saturating_sub(now.sent.saturating_sub(first.sent));
-        let offered_pps = offered as f64 / elapsed;
+        let refused = last.unsent()?.saturating_sub(first.unsent()?).max(0);
+        let offered_pps = last.offered?.saturating_sub(first.offered?) as f64 / elapsed;
         let counts = refused as f64 > offered_pps * SKEW_S;
+        let now = self.points.back()?;
         let silent_s = seconds(self.still.ns, now.ns);
         let meanwhile = now.offered?.saturating_sub(self.still.offered?);
         Some(Unsent {
@@ -181,6 +187,15 @@ impl Counted {
             seconds: elapsed,
             stuck_s: Some(silent_s).filter(|s| *s >= STUCK_S && meanwhile >= STUCK_OFFERED),
         })
+    }
+
+    /// Where fewest were offered and not sent, among the first and among the last third of the points.
+    /// Offers are read after what was sent, so a late reading shows more than there is, never less.
+    fn least_unsent(&self) -> Option<(&Point, &Point)> {
+        let third = self.points.len().div_ceil(3);
+        let first = self.points.iter().take(third).min_by_key(|point| point.unsent());
+        let last = self.points.iter().rev().take(third).min_by_key(|point| point.unsent());
+        first.zip(last)
     }
 
     fn silent(&self) -> Option<SilentApp> {
@@ -249,7 +264,16 @@ mod tests {
         let (unsent, _) = watched(40, |q| (q * 7000, Some(q * 7000), q * 6300));
         let unsent = unsent.unwrap();
         assert_eq!((unsent.offered_pps, unsent.refused_pps), (28_000.0, 2800.0));
-        assert_eq!((unsent.seconds, unsent.stuck_s), (5.0, None));
+        assert_eq!((unsent.seconds, unsent.stuck_s), (3.5, None));
+    }
+
+    #[test]
+    fn a_reading_that_came_late_proves_nothing() {
+        let (unsent, _) = watched(12, |q| {
+            let late = if q > 10 { 9000 } else { 0 };
+            (q * 7000, Some(q * 7000 + late), q * 7000)
+        });
+        assert_eq!(unsent.unwrap().refused_pps, 0.0);
     }
 
     #[test]

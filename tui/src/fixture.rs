@@ -273,6 +273,7 @@ fn lcore_rates(id: u32) -> LcoreRates {
         pps: Some(7_100_000.0),
         busy_ratio: Some(0.66),
         stalls_ps: Some(0.0),
+        ..LcoreRates::default()
     }
 }
 
@@ -344,6 +345,7 @@ pub(crate) fn leaking() -> Model {
         threads: vec![thread_rates(1, 0.0), thread_rates(2, 12.0)],
         ledger: vec![losses],
         sites,
+        ..Model::default()
     }
 }
 

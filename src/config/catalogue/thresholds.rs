@@ -84,7 +84,7 @@ pub(super) fn table() -> Table {
             f64::INFINITY,
             |c| &mut limits(c).port_changes,
             "3.0",
-            "Starts, stops and link changes of a port within a minute that are worth a warning",
+            "Starts, stops and link changes of a port within a minute that are critical",
         ),
         number(
             "restarts",

@@ -184,7 +184,8 @@ fn flap(
     thresholds: &Thresholds,
 ) -> Option<Finding> {
     let flaps = rates.flaps?;
-    let changes = flaps.changes();
+    // A link that comes up, once its peer is there, is no news.
+    let changes = Some(flaps.changes()).filter(|changes| *changes > 1)?;
     let mut evidence = format!(
         "port {} ({}) was stopped {}, started {}, and its link changed {} in the last minute",
         port.id,
@@ -197,7 +198,7 @@ fn flap(
         evidence += "; changes between two looks are not known without libpmdscope";
     }
     let severe = changes as f64 >= thresholds.port_changes;
-    let severity = if severe { Severity::Warning } else { Severity::Info };
+    let severity = if severe { Severity::Critical } else { Severity::Info };
     let threshold = format!("{} changes of a port within a minute", thresholds.port_changes);
     let advice = "packets of each interruption are lost: look into the app's log for who stops the port \
                   (rte_eth_dev_stop, a reset after an error of the device); for its link at cable, \
