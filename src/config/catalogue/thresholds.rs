@@ -17,7 +17,7 @@ pub(super) fn table() -> Table {
     let seconds = |name, field: Number64, example, means| {
         Key::new(name, Seconds(Time(Duration::ZERO, 365 * DAY)), field, example, means)
     };
-    let keys = vec![
+    let mut keys = vec![
         number(
             "pool_used",
             1.0,
@@ -72,6 +72,32 @@ pub(super) fn table() -> Table {
             "0.0",
             "Stalls per second that an lcore may have",
         ),
+        Key::new(
+            "queue_ratio",
+            Number(1.0, f64::INFINITY),
+            |c| &mut limits(c).queue_ratio,
+            "3.0",
+            "How many times the mean of the other queues a receive queue may get",
+        ),
+        number(
+            "queue_packets",
+            f64::INFINITY,
+            |c| &mut limits(c).queue_packets,
+            "1000.0",
+            "Packets of a port between two samples below which its queues are not compared",
+        ),
+    ];
+    keys.extend(ports_and_apps());
+    Table { name: "thresholds", keys, check: ordered }
+}
+
+/// Those of lints over ports and whole apps.
+fn ports_and_apps() -> Vec<Key> {
+    type Number64 = fn(&mut Config) -> &mut f64;
+    let number = |name, most, field: Number64, example, means| {
+        Key::new(name, Number(0.0, most), field, example, means)
+    };
+    vec![
         number(
             "tx_refused",
             1.0,
@@ -101,22 +127,7 @@ pub(super) fn table() -> Table {
             "Descriptors of a receive queue whose driver does not tell; a stall is a warning once it \
              outlasts them",
         ),
-        Key::new(
-            "queue_ratio",
-            Number(1.0, f64::INFINITY),
-            |c| &mut limits(c).queue_ratio,
-            "3.0",
-            "How many times the mean of the other queues a receive queue may get",
-        ),
-        number(
-            "queue_packets",
-            f64::INFINITY,
-            |c| &mut limits(c).queue_packets,
-            "1000.0",
-            "Packets of a port between two samples below which its queues are not compared",
-        ),
-    ];
-    Table { name: "thresholds", keys, check: ordered }
+    ]
 }
 
 fn limits(config: &mut Config) -> &mut Thresholds {

@@ -94,15 +94,15 @@ mod tests {
     use crate::sample::tests::{empty_sample, port, queue};
 
     /// After three seconds in which a share of what was offered was sent after the first.
-    fn watched(linked: bool, sent_share: f64) -> Vec<Finding> {
+    fn watched(linked: bool, sent_percent: u64) -> Vec<Finding> {
         let mut tracker = Tracker::default();
         let mut findings = Vec::new();
         for quarter in 0..=12_u64 {
             let mut sample = empty_sample();
             sample.monotonic_ns += quarter * 250_000_000;
             sample.ports = vec![port(0, quarter * 7000)];
-            let late = quarter.saturating_sub(4) as f64 * sent_share * 7000.0;
-            sample.ports[0].stats.tx_packets = quarter.min(4) * 7000 + late as u64;
+            let late = quarter.saturating_sub(4) * 70 * sent_percent;
+            sample.ports[0].stats.tx_packets = quarter.min(4) * 7000 + late;
             if linked {
                 let mut tx = queue(0, [1, 0, quarter * 7000]);
                 tx.direction = Direction::Tx;
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_port_that_takes_nothing_is_told_with_both_rates() {
-        let findings = watched(true, 0.0);
+        let findings = watched(true, 0);
         let [stuck] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((stuck.lint, stuck.severity), ("tx_stuck", Severity::Critical));
         assert!(
@@ -126,16 +126,16 @@ mod tests {
 
     #[test]
     fn a_port_that_refuses_some_is_told_with_the_share() {
-        let findings = watched(true, 0.5);
+        let findings = watched(true, 50);
         let [refused] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((refused.lint, refused.severity), ("tx_refused", Severity::Warning));
         assert!(refused.evidence.contains("of 28000 packets/s offered to port 0"), "{refused:?}");
-        assert_eq!(watched(true, 1.0), []);
+        assert_eq!(watched(true, 100), []);
     }
 
     #[test]
     fn a_stock_app_that_sends_nothing_any_more_is_told_without_a_culprit() {
-        let findings = watched(false, 0.0);
+        let findings = watched(false, 0);
         let [silent] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((silent.lint, silent.severity), ("tx_stuck", Severity::Warning));
         assert!(silent.evidence.contains("while 28000 packets/s were received; 28000 were sent"));
