@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// Findings of earlier samples, the newest of each app, lint and subject.
+/// Findings of earlier samples, of each app, lint and subject the newest of the worst.
 #[derive(Default)]
 struct Seen(BTreeMap<(String, &'static str, String), Finding>);
 
@@ -112,7 +112,11 @@ impl Seen {
     fn note(&mut self, world: &World) {
         for finding in world.apps.iter().flat_map(|app| &app.findings) {
             let key = (finding.app.clone(), finding.lint, finding.subject.clone());
-            self.0.insert(key, finding.clone());
+            let seen = self.0.entry(key).or_insert_with(|| finding.clone());
+            // What is less bad now does not undo what was worse.
+            if finding.severity >= seen.severity {
+                seen.clone_from(finding);
+            }
         }
     }
 
@@ -127,9 +131,9 @@ impl Seen {
         }
         for app in &mut world.apps {
             let past = self.0.values().filter(|past| past.app == app.name);
-            let past: Vec<_> =
-                past.filter(|past| !app.findings.iter().any(|now| same(now, past))).collect();
-            app.findings.extend(past.into_iter().cloned());
+            let past: Vec<_> = past.cloned().collect();
+            app.findings.retain(|now| !past.iter().any(|past| same(now, past)));
+            app.findings.extend(past);
             finding::sort(&mut app.findings);
         }
     }

@@ -116,6 +116,7 @@ pub(crate) fn stock(name: &str) -> Sample {
             cpu: 2,
             voluntary_switches: 3,
             involuntary_switches: 40,
+            ..ThreadSample::default()
         }],
         heaps: vec![HeapSample {
             name: "socket_0".to_owned(),

@@ -20,6 +20,8 @@ struct settings {
 	uint16_t min_size;
 	uint16_t max_size;
 	uint32_t flows;
+	uint32_t hot_percent;	/* Share of the rate that queue 0 of port 0 gets; 0: its own. */
+	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
 	bool fill;
 	uint64_t wait_link_ms;
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */

@@ -25,6 +25,7 @@ static struct sender *senders; /* One for each lane, in the order of app->lanes.
 static struct worker *workers[RTE_MAX_LCORE];
 static uint16_t run;
 static uint64_t silence_cycles;
+static uint64_t deaf_from; /* TSC. */
 
 static void
 create_sender(unsigned int index)
@@ -96,16 +97,33 @@ workers_destroy(void)
 	senders = NULL;
 }
 
+/* All lanes share the rate equally, or all but the first what that one leaves. */
+static void
+start_pacer(unsigned int i, uint64_t tsc_hz, uint64_t now)
+{
+	const uint64_t hot = settings.rate * settings.hot_percent / 100;
+	uint64_t rate = settings.rate;
+	unsigned int nb_lanes = app->lanes.nb_lanes;
+
+	if (settings.hot_percent != 0 && nb_lanes > 1) {
+		rate = i == 0 ? hot : settings.rate - hot;
+		nb_lanes = i == 0 ? 1 : nb_lanes - 1;
+	}
+	pacer_start(&senders[i].pacer, RTE_MAX(rate, UINT64_C(1)), nb_lanes, settings.app.burst,
+			tsc_hz, now);
+}
+
 void
 workers_start(uint64_t tsc_hz, uint64_t now)
 {
 	unsigned int i;
 
 	silence_cycles = tsc_hz;
+	deaf_from = settings.deaf_after_ms == 0 ? UINT64_MAX
+						: now + settings.deaf_after_ms * tsc_hz / 1000;
 	for (i = 0; i < app->lanes.nb_lanes; i++)
 		if (settings.rate != 0)
-			pacer_start(&senders[i].pacer, settings.rate, app->lanes.nb_lanes,
-					settings.app.burst, tsc_hz, now);
+			start_pacer(i, tsc_hz, now);
 }
 
 /* How many new packets may be offered, given the room in the burst. */
@@ -242,6 +260,7 @@ receive_on(const struct lane *lane, struct worker *worker, bool *fresh)
 static bool
 send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker *worker)
 {
+	const bool deaf = rte_rdtsc() >= deaf_from;
 	bool more = false, fresh = false;
 	uint16_t nb_rx = 0;
 	unsigned int i;
@@ -249,7 +268,8 @@ send_and_receive(const struct lane *first, unsigned int nb_lanes, struct worker 
 	for (i = 0; i < nb_lanes; i++) {
 		struct sender *sender = &senders[first + i - app->lanes.lane];
 
-		nb_rx += receive_on(&first[i], worker, &fresh);
+		if (likely(!deaf))
+			nb_rx += receive_on(&first[i], worker, &fresh);
 		send_on(&first[i], sender, rte_rdtsc(), worker);
 		more |= sender->built < sender->quota || sender->nb_pending > 0;
 	}

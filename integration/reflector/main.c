@@ -34,6 +34,7 @@ struct reflector_options {
 	uint64_t stall_us;
 	uint64_t stall_every_ms;
 	uint64_t restart_every_ms;
+	uint64_t restart_down_ms;
 };
 
 /* Written by one lcore, read by the control thread. */
@@ -80,14 +81,33 @@ parse_stall(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
+/* "MS" or "MS/DOWN" */
+static int
+parse_restart(const struct option_spec *spec, const char *text)
+{
+	const bool down = strchr(text, '/') != NULL;
+	const char *rest;
+	uint64_t every, ms = 0;
+
+	if (!option_number(text, down ? '/' : '\0', 10, 3600000, &every, &rest) ||
+			(down && !option_number(rest, '\0', 1, every - 1, &ms, NULL)))
+		return option_refuse(spec, text,
+				"MS or MS/DOWN, from 10 to 3600000 milliseconds, of which the ports are "
+				"down less than all");
+	options.restart_every_ms = every;
+	options.restart_down_ms = ms;
+	return 0;
+}
+
 static const struct option_spec specs[] = {
 	APP_OPTION_SPECS(options.app),
 	{ "inject-leak", SCHEDULE_VALUE, "leak one packet in every N bursts, or one per lcore",
 			parse_leak, NULL, 0, 0 },
 	{ "inject-stall", "US/MS", "stall each lcore US microseconds every MS milliseconds",
 			parse_stall, NULL, 0, 0 },
-	{ "inject-restart", "MS", "stop and start the ports every MS milliseconds; one lcore only",
-			option_u64, &options.restart_every_ms, 10, 3600000 },
+	{ "inject-restart", "MS[/DOWN]",
+			"stop and start the ports every MS milliseconds, DOWN ms apart (0); one lcore only",
+			parse_restart, NULL, 0, 0 },
 };
 
 static void
@@ -167,7 +187,8 @@ lcore_main(void *arg)
 	struct reflector_stats *st = &stats[lcore];
 	struct stall stall =
 			stall_start(options.stall_us, options.stall_every_ms, tsc_hz, rte_rdtsc());
-	struct restart restart = restart_start(options.restart_every_ms, tsc_hz, rte_rdtsc());
+	struct restart restart = restart_start(
+			options.restart_every_ms, options.restart_down_ms, tsc_hz, rte_rdtsc());
 	struct schedule leak = options.leak;
 	struct rte_mbuf *pkts[APP_MAX_BURST];
 	uint16_t nb_rx, nb_out, polled;

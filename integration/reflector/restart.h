@@ -16,16 +16,18 @@
 #include "lane.h"
 
 struct restart {
-	uint64_t period; /* Cycles; 0: never. */
-	uint64_t due;	 /* TSC of the next. */
+	uint64_t period;      /* Cycles; 0: never. */
+	uint64_t due;	      /* TSC of the next. */
+	unsigned int down_ms; /* Between stop and start. */
 };
 
 static inline struct restart
-restart_start(uint64_t every_ms, uint64_t hz, uint64_t now)
+restart_start(uint64_t every_ms, uint64_t down_ms, uint64_t hz, uint64_t now)
 {
 	return (struct restart){
 		.period = every_ms * hz / 1000,
 		.due = now + every_ms * hz / 1000,
+		.down_ms = (unsigned int)down_ms,
 	};
 }
 
@@ -42,8 +44,11 @@ restart_when_due(struct restart *restart, const struct lane *lane, const struct 
 		return false;
 	restart->due = now + restart->period;
 	for (; lane < end; lane++)
-		if (lane->queue == 0 && rte_eth_dev_stop(lane->port) == 0)
+		if (lane->queue == 0 && rte_eth_dev_stop(lane->port) == 0) {
+			if (restart->down_ms != 0)
+				rte_delay_ms(restart->down_ms);
 			rte_eth_dev_start(lane->port);
+		}
 	return true;
 }
 

@@ -35,8 +35,8 @@ pub struct PairOptions {
     pub leak: Option<String>,
     /// `--inject-stall`, for instance `3000/100`.
     pub stall: Option<String>,
-    /// `--inject-restart`, milliseconds.
-    pub restart: Option<u32>,
+    /// `--inject-restart`, for instance `300` or `1000/200`.
+    pub restart: Option<String>,
 }
 
 impl Default for PairOptions {
@@ -152,8 +152,8 @@ fn start_reflector(
     if let Some(stall) = &options.stall {
         command.args(["--inject-stall", stall]);
     }
-    if let Some(restart) = options.restart {
-        command.args(["--inject-restart", &restart.to_string()]);
+    if let Some(restart) = &options.restart {
+        command.args(["--inject-restart", restart]);
     }
     started(&mut command, scratch, prefix, || socket.exists())
 }

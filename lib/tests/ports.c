@@ -131,6 +131,47 @@ test_counts(void)
 	WAIT_FOR(nb_rows() == 0);
 }
 
+static uint64_t
+event(const char *column)
+{
+	const char *body = tel_ask("/pmdscope/ports", "");
+
+	CHECK(tel_cell_is(body, "device", 0, "net_null0"));
+	return tel_cell(body, column, 0);
+}
+
+/* What a port goes through is counted from when it was first seen, and goes with it. */
+static void
+test_starts_and_stops(void)
+{
+	const uint16_t port = plug("net_null0", "");
+	unsigned int i;
+
+	WAIT_FOR(tel_u64(tel_ask("/pmdscope/ports", ""), "total") == 1);
+	CHECK_U64(event("started"), 0);
+	CHECK_U64(event("changed_realtime_ns"), 0);
+	configure(port, 1);
+	WAIT_FOR(event("started") == 1);
+	for (i = 1; i <= 3; i++) {
+		CHECK(rte_eth_dev_stop(port) == 0);
+		WAIT_FOR(event("stops") == i);
+		CHECK_U64(event("started"), 0);
+		CHECK(rte_eth_dev_start(port) == 0);
+		WAIT_FOR(event("starts") == i + 1);
+	}
+	CHECK_U64(event("port"), port);
+	CHECK_U64(event("stops"), 3);
+	CHECK_U64(event("link_changes"), 0);
+	CHECK(event("changed_realtime_ns") != 0);
+	unplug("net_null0", port);
+	WAIT_FOR(tel_u64(tel_ask("/pmdscope/ports", ""), "total") == 0);
+	CHECK(plug("net_null0", "") == port);
+	WAIT_FOR(tel_u64(tel_ask("/pmdscope/ports", ""), "total") == 1);
+	CHECK_U64(event("starts"), 0);
+	CHECK(rte_eal_hotplug_remove("vdev", "net_null0") == 0);
+	WAIT_FOR(tel_u64(tel_ask("/pmdscope/ports", ""), "total") == 0);
+}
+
 /* Queues come with a reconfiguration; those that go lose their row once others are polled. */
 static void
 test_reconfigure(void)
@@ -359,6 +400,7 @@ main(void)
 	CHECK(pool != NULL);
 	CHECK(pmdscope_init(&conf) == 0);
 	test_counts();
+	test_starts_and_stops();
 	test_depth();
 	test_reconfigure();
 	test_leftover();

@@ -174,6 +174,8 @@ pub(super) fn world(seconds: u64) -> World {
             threads: Vec::new(),
             ledger: Vec::new(),
             sites: Vec::new(),
+            silent: None,
+            restarts: None,
             sample,
         });
         world.apply(Event::Sampled { app, model, findings });

@@ -218,6 +218,7 @@ impl Facts {
             ledger: tables.rare.ledger,
             sites: tables.rare.sites,
             stages: tables.rare.stages,
+            port_events: tables.rare.port_events,
             heaps: heaps.unwrap_or_default(),
             usage: usage.unwrap_or_default(),
             library: tables.library,

@@ -63,6 +63,8 @@ pub enum Table {
     Sites,
     /// Places that hold mbufs.
     Stages,
+    /// What ports have been through.
+    Ports,
 }
 
 impl Table {
@@ -77,6 +79,7 @@ impl Table {
             Self::Leaks => "leaks",
             Self::Sites => "sites",
             Self::Stages => "stages",
+            Self::Ports => "ports",
         }
     }
 
@@ -90,6 +93,7 @@ impl Table {
             Self::Leaks => "/pmdscope/leaks",
             Self::Sites => "/pmdscope/sites",
             Self::Stages => "/pmdscope/stages",
+            Self::Ports => "/pmdscope/ports",
         }
     }
 }

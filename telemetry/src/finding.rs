@@ -1,8 +1,12 @@
 //! Lints over a model: what is wrong, the evidence, the threshold, and what to do next.
 
+mod buffers;
 mod load;
 mod loss;
 mod ports;
+mod process;
+mod sending;
+mod stall;
 mod standing;
 
 use std::fmt::Write;
@@ -17,7 +21,7 @@ use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
 
 /// The stable names of all lints.
-pub const LINTS: [&str; 17] = [
+pub const LINTS: [&str; 22] = [
     "app_missing",
     "double_free",
     "leak",
@@ -25,17 +29,33 @@ pub const LINTS: [&str; 17] = [
     "no_polling",
     "no_ports",
     "pool_exhausting",
+    "port_flap",
     "port_missing",
     "port_stopped",
     "queue_imbalance",
+    "restart_loop",
     "rx_flat",
     "rx_missed",
+    "rx_nombuf",
     "stall",
     "telemetry_off",
+    "tx_refused",
+    "tx_stuck",
     "unreachable",
     "use_after_free",
     "wrong_driver",
 ];
+
+/// Lints that tell causes, by rank: what is named by those in front brings about those behind.
+const CAUSES: [&[&str]; 4] = [
+    &["restart_loop"],
+    &["double_free", "leak", "use_after_free"],
+    &["port_flap", "tx_stuck"],
+    &["rx_nombuf"],
+];
+
+/// Lints that mostly tell consequences of others.
+const CONSEQUENCES: [&str; 4] = ["pool_exhausting", "rx_flat", "rx_missed", "tx_refused"];
 
 /// How apps are judged.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,6 +127,14 @@ pub struct Thresholds {
     pub flat: Duration,
     /// Stalls per second of one lcore that are tolerated.
     pub stalls_ps: f64,
+    /// Share of the offered packets that a driver may refuse to send, 0 to 1.
+    pub tx_refused: f64,
+    /// Starts, stops and changes of the link of a port within a minute that are critical.
+    pub port_changes: f64,
+    /// Starts of an app within a minute that make a loop.
+    pub restarts: f64,
+    /// Descriptors that a receive queue is assumed to have where the driver does not tell.
+    pub rx_descriptors: f64,
     /// How many times the mean of the others a receive queue may get, above 1.
     pub queue_ratio: f64,
     /// Least packets of a port between two samples that say something about its queues.
@@ -124,6 +152,10 @@ impl Default for Thresholds {
             idle: Duration::from_secs(1),
             flat: Duration::from_secs(10),
             stalls_ps: 0.0,
+            tx_refused: 0.01,
+            port_changes: 3.0,
+            restarts: 3.0,
+            rx_descriptors: 512.0,
             queue_ratio: 3.0,
             queue_packets: 1000.0,
         }
@@ -135,11 +167,14 @@ pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
     findings.extend(ports::judge(model, &rules.expected.expectation(&model.sample), thresholds));
+    findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
+    findings.extend(buffers::no_mbufs(model));
+    findings.extend(sending::judge(model, thresholds));
     findings.extend(pool_exhausting(model, thresholds));
     findings.extend(rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
-    findings.extend(load::stalls(model, thresholds));
+    findings.extend(stall::stalls(model, thresholds));
     findings.extend(load::imbalances(model, thresholds));
     sort(&mut findings);
     findings
@@ -192,12 +227,20 @@ pub fn judge_unasked(app: &App) -> Option<Finding> {
     })
 }
 
-/// Orders findings: worst first, then by app, lint and subject.
+/// Orders findings: worst first, then by app, causes before consequences, and by lint and subject.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
-        let key = |f: &Finding| (std::cmp::Reverse(f.severity), f.app.clone(), f.lint);
+        let key = |f: &Finding| {
+            (std::cmp::Reverse(f.severity), f.app.clone(), cause_rank(f.lint), f.lint)
+        };
         key(a).cmp(&key(b)).then_with(|| a.subject.cmp(&b.subject))
     });
+}
+
+/// How near a lint is to the cause of trouble, 0 for the nearest.
+fn cause_rank(lint: &str) -> usize {
+    let cause = CAUSES.iter().position(|lints| lints.contains(&lint));
+    cause.unwrap_or(CAUSES.len() + usize::from(CONSEQUENCES.contains(&lint)))
 }
 
 fn pool_exhausting<'a>(
@@ -225,6 +268,10 @@ fn exhausting(
         format!("{} of {} objects ({:.1} %) in use", occupancy.in_use, pool.size, used * 100.0);
     if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
         let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
+    }
+    let demand = buffers::Demand::of(model, pool);
+    if demand.cannot_fit(pool) {
+        let _ = write!(evidence, "; too small for {}", demand.arithmetic());
     }
     let top_site = loss::top_site(model, &pool.name);
     if let Some(site) = &top_site {

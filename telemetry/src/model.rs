@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::flaps::{FlapCounters, Flaps};
 use crate::leak::LedgerSample;
 use crate::loss::{LedgerRates, Losses, SiteRates};
 use crate::quiet::{Pasts, Quiet};
 use crate::sample::{
     AppIdentity, Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
 };
+use crate::sending::{Sending, SilentApp, Unsent};
+use crate::stall::Stalls;
+use crate::starts::{Restarts, StartCounter};
 use crate::trend::Trend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
@@ -36,6 +40,11 @@ pub struct Model {
     pub ledger: Vec<LedgerRates>,
     /// Derived per site, in the order of `sample.sites`.
     pub sites: Vec<SiteRates>,
+    /// The app receives and sends nothing, though it did; `None` while it sends.
+    pub silent: Option<SilentApp>,
+    /// Starts of the app in the last stretch of time (see [`TrendOptions::restarts`]); `None` when no
+    /// process has replaced another.
+    pub restarts: Option<Restarts>,
 }
 
 /// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
@@ -64,6 +73,10 @@ pub struct PortRates {
     /// The port receives next to nothing, though it did before; `None` while it receives, and for
     /// one that never did.
     pub quiet: Option<Quiet>,
+    /// Packets that were offered to the port and not sent; libpmdscope only.
+    pub unsent: Option<Unsent>,
+    /// Its starts, stops and changes of its link in the last minute; `None` for none.
+    pub flaps: Option<Flaps>,
 }
 
 /// Per-second rates of one queue.
@@ -118,6 +131,8 @@ pub struct LcoreRates {
     pub busy_ratio: Option<f64>,
     /// Stalls.
     pub stalls_ps: Option<f64>,
+    /// The stalls of this interval, and who had the CPU; `None` without stalls.
+    pub stalls: Option<Stalls>,
 }
 
 /// Per-second rates of the thread of one lcore, as the kernel sees it.
@@ -138,11 +153,13 @@ pub struct TrendOptions {
     pub window: Duration,
     /// Most points that are kept, at least 1.
     pub points: usize,
+    /// How far back restarts are counted.
+    pub restarts: Duration,
 }
 
 impl Default for TrendOptions {
     fn default() -> Self {
-        Self { window: Duration::from_secs(30), points: 600 }
+        Self { window: Duration::from_secs(30), points: 600, restarts: Duration::from_secs(60) }
     }
 }
 
@@ -154,6 +171,9 @@ pub struct Tracker {
     trends: BTreeMap<String, Trend>,
     losses: Losses,
     pasts: Pasts,
+    sending: Sending,
+    flaps: FlapCounters,
+    starts: StartCounter,
 }
 
 impl Tracker {
@@ -177,27 +197,39 @@ impl Tracker {
         if restarted || backwards {
             self.trends.clear();
             self.losses.clear();
+            self.sending.clear();
+            self.flaps.clear();
         }
         // A port that is silent since a restart is silent all the same.
         if backwards {
             self.pasts.clear();
+            self.starts.clear();
         }
+        self.starts.update(&sample);
         let last = last.filter(|_| !restarted);
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
         let (ledger, sites) = self.losses.update(&sample, self.options);
-        let model = Model {
+        let (unsent, silent) = self.sending.update(&sample);
+        let mut model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
             ports: self.port_rates(&sample, interval.as_ref()),
             queues: queue_rates(&sample.queues, interval.as_ref()),
             pools: self.pool_trends(&sample),
-            lcores: sample.lcores.iter().map(|l| lcore_rates(l, interval.as_ref())).collect(),
+            lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
             ledger,
             sites,
+            silent,
+            restarts: self.starts.within(self.options.restarts, sample.realtime_ns),
             sample,
         };
+        for ((port, unsent), flaps) in
+            model.ports.iter_mut().zip(unsent).zip(self.flaps.update(&model.sample))
+        {
+            (port.unsent, port.flaps) = (unsent, flaps);
+        }
         self.last = Some(counters(&model.sample));
         model
     }
@@ -267,6 +299,8 @@ fn counters(sample: &Sample) -> Sample {
         busy_polls: lcore.busy_polls,
         packets: lcore.packets,
         stalls: lcore.stalls,
+        gap_max_us: lcore.gap_max_us,
+        gaps: lcore.gaps.clone(),
         ..LcoreSample::default()
     };
     let AppIdentity { pid, start_ticks, .. } = sample.app;
@@ -404,7 +438,15 @@ impl QueueDelta {
     }
 }
 
-fn lcore_rates(lcore: &LcoreSample, interval: Option<&Interval<'_>>) -> LcoreRates {
+fn lcores_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<LcoreRates> {
+    sample.lcores.iter().map(|lcore| lcore_rates(sample, lcore, interval)).collect()
+}
+
+fn lcore_rates(
+    sample: &Sample,
+    lcore: &LcoreSample,
+    interval: Option<&Interval<'_>>,
+) -> LcoreRates {
     let same = |before: &&LcoreSample| before.lcore == lcore.lcore;
     let before = interval.and_then(|i| Some((i, i.last.lcores.iter().find(same)?)));
     let Some((interval, before)) = before else {
@@ -419,6 +461,7 @@ fn lcore_rates(lcore: &LcoreSample, interval: Option<&Interval<'_>>) -> LcoreRat
         // The app counts while it is read, so the ratio could exceed 1 by a hair.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
+        stalls: Stalls::between((interval.last, before), (sample, lcore)),
     }
 }
 

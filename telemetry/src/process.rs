@@ -3,7 +3,7 @@
 //! Nothing here fails: what cannot be read (another pid namespace, `hidepid`, an app that just ended)
 //! is not known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,15 @@ pub(crate) struct Status {
     pub(crate) involuntary_switches: u64,
 }
 
+/// Where the time of a thread went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// On a CPU, nanoseconds.
+    pub(crate) run_ns: u64,
+    /// Ready to run, and without a CPU, nanoseconds.
+    pub(crate) run_delay_ns: u64,
+}
+
 impl Tasks {
     /// The threads of this process, by its id on this host.
     pub(crate) fn of(proc: &Path, pid: u32) -> Option<Self> {
@@ -93,6 +102,11 @@ impl Tasks {
     pub(crate) fn cpu(&self, tid: u32) -> Option<u32> {
         // Field 39 is the 37th after the name.
         stat_field(&self.file(tid, "stat")?, 36)
+    }
+
+    /// Where the time of a thread went; `None` where the kernel does not count it.
+    pub(crate) fn times(&self, tid: u32) -> Option<Times> {
+        times(&self.file(tid, "schedstat")?)
     }
 
     /// A thread runs, or would if it were given a CPU.
@@ -127,6 +141,30 @@ fn status(text: &str) -> Option<Status> {
         }
     }
     (cpus && switches).then_some(status)
+}
+
+/// A kernel that counts nothing says so by zeros: a thread that never ran could not be asked about.
+fn times(schedstat: &str) -> Option<Times> {
+    let mut fields = schedstat.split_ascii_whitespace().map(|field| field.parse().ok());
+    let (run_ns, run_delay_ns) = (fields.next()??, fields.next()??);
+    (run_ns > 0).then_some(Times { run_ns, run_delay_ns })
+}
+
+/// The time that a hypervisor took from each CPU since boot, milliseconds.
+pub(crate) fn stolen_ms() -> BTreeMap<u32, u64> {
+    let stat = std::fs::read_to_string(format!("{PROC}/stat")).unwrap_or_default();
+    let per_second = clock_ticks_per_second().max(1);
+    stat.lines()
+        .filter_map(stolen_ticks)
+        .map(|(cpu, ticks)| (cpu, ticks.saturating_mul(1000) / per_second))
+        .collect()
+}
+
+/// Of a line such as `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`.
+fn stolen_ticks(line: &str) -> Option<(u32, u64)> {
+    let mut fields = line.strip_prefix("cpu")?.split(' ');
+    let cpu = fields.next()?.parse().ok()?;
+    Some((cpu, fields.nth(7)?.parse().ok()?))
 }
 
 impl Status {
@@ -187,6 +225,22 @@ mod tests {
         assert_eq!(read.cpu_set(), [1, 4, 5].into());
         assert_eq!(status("Cpus_allowed_list:\t1\n"), None);
         assert_eq!(status(&STATUS.replace("41", "-1")), None);
+    }
+
+    #[test]
+    fn times_of_threads_and_cpus_are_read_by_field() {
+        assert_eq!(
+            times("386074 487274 3\n"),
+            Some(Times { run_ns: 386_074, run_delay_ns: 487_274 })
+        );
+        assert_eq!((times("0 0 0\n"), times("386074"), times("")), (None, None, None));
+        assert_eq!(stolen_ticks("cpu1 42396 0 10656 65155 1189 0 204 72 0 0"), Some((1, 72)));
+        for other in ["cpu  83284 0 20313 133953 1545 0 222 140 0 0", "cpu1 1 2", "intr 7", ""] {
+            assert_eq!(stolen_ticks(other), None, "{other}");
+        }
+        let tasks = Tasks::of(Path::new(PROC), std::process::id()).unwrap();
+        let here = tasks.cpu(std::process::id()).unwrap();
+        assert!(stolen_ms().contains_key(&here));
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Sample {
     pub rings: Vec<RingSample>,
     /// Polling lcores.
     pub lcores: Vec<LcoreSample>,
+    /// What ports have been through since libpmdscope started; libpmdscope only.
+    #[serde(default)]
+    pub port_events: Vec<PortEventsSample>,
     /// Capture sessions and their rings.
     pub tee: Vec<TeeSample>,
     /// Ledgers of mbuf pools, by name; libpmdscope only.
@@ -170,6 +173,25 @@ pub struct PortStats {
     pub tx_errors: u64,
     /// Receive buffers that could not be allocated (`rx_nombuf`).
     pub rx_nombuf: u64,
+}
+
+/// What one port has been through, counted inside the app; libpmdscope only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortEventsSample {
+    /// DPDK port id.
+    pub port: u16,
+    /// Device name.
+    pub device: String,
+    /// The port is started.
+    pub started: bool,
+    /// Times that it was started since libpmdscope watches it.
+    pub starts: u64,
+    /// Times that it was stopped; a stop shorter than the sampling period may be missed.
+    pub stops: u64,
+    /// Times that the driver told of a change of the link.
+    pub link_changes: u64,
+    /// Wall clock at the last of these, 0 before the first.
+    pub changed_realtime_ns: u64,
 }
 
 /// One mempool. `size = common + cached + in_use` where the parts are known.
@@ -348,6 +370,19 @@ pub struct ThreadSample {
     pub voluntary_switches: u64,
     /// Times that its CPU was taken away.
     pub involuntary_switches: u64,
+    /// When this was read, monotonic clock, nanoseconds; before [`Sample::monotonic_ns`] when it is
+    /// remembered from a round before.
+    #[serde(default)]
+    pub read_ns: u64,
+    /// Time on a CPU, nanoseconds; `None` where the kernel does not count it.
+    #[serde(default)]
+    pub run_ns: Option<u64>,
+    /// Time ready to run without a CPU, nanoseconds; `None` where the kernel does not count it.
+    #[serde(default)]
+    pub run_delay_ns: Option<u64>,
+    /// Time that a hypervisor took from `cpu`, milliseconds, in steps of a clock tick (mostly 10).
+    #[serde(default)]
+    pub cpu_stolen_ms: Option<u64>,
 }
 
 /// One heap of the EAL.

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::sample::{
-    Direction, HighWater, LcoreSample, Occupancy, PoolSample, QueueSample, RingSample, TeeSample,
+    Direction, HighWater, LcoreSample, Occupancy, PoolSample, PortEventsSample, QueueSample,
+    RingSample, TeeSample,
 };
 
 /// The schema of tables that this code reads.
@@ -278,6 +279,37 @@ impl From<TeeRow> for TeeSample {
             filtered: row.filtered,
             sampled_out: row.sampled_out,
         }
+    }
+}
+
+#[derive(Deserialize)]
+struct PortRow {
+    port: u16,
+    device: String,
+    started: u64,
+    starts: u64,
+    stops: u64,
+    link_changes: u64,
+    changed_realtime_ns: u64,
+}
+
+impl From<PortRow> for PortEventsSample {
+    fn from(row: PortRow) -> Self {
+        Self {
+            port: row.port,
+            device: row.device,
+            started: row.started != 0,
+            starts: row.starts,
+            stops: row.stops,
+            link_changes: row.link_changes,
+            changed_realtime_ns: row.changed_realtime_ns,
+        }
+    }
+}
+
+impl FromPage for PortEventsSample {
+    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+        page.convert::<PortRow, Self>()
     }
 }
 

@@ -258,6 +258,7 @@ fn thread(lcore: u32, involuntary_switches: u64) -> ThreadSample {
         cpu: lcore,
         voluntary_switches: 4,
         involuntary_switches,
+        ..ThreadSample::default()
     }
 }
 
@@ -272,6 +273,7 @@ fn lcore_rates(id: u32) -> LcoreRates {
         pps: Some(7_100_000.0),
         busy_ratio: Some(0.66),
         stalls_ps: Some(0.0),
+        ..LcoreRates::default()
     }
 }
 
@@ -343,6 +345,7 @@ pub(crate) fn leaking() -> Model {
         threads: vec![thread_rates(1, 0.0), thread_rates(2, 12.0)],
         ledger: vec![losses],
         sites,
+        ..Model::default()
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn ended_app(scratch: &Scratch) -> Result<()> {
 
 /// Ports that are stopped and started under a capture, time and again.
 pub(crate) fn restarted_ports(scratch: &Scratch) -> Result<()> {
-    let options = PairOptions { restart: Some(300), ..PairOptions::default() };
+    let options = PairOptions { restart: Some("300".to_owned()), ..PairOptions::default() };
     let mut pair = Pair::start(scratch, options)?;
     let file = scratch.path("restarted.pcapng");
     let mut capture = start_capture(scratch, pair.app(), &file, &["-Q", "in"])?;

@@ -8,6 +8,7 @@ mod exporter;
 mod extcap;
 mod harm;
 mod hazards;
+mod incidents;
 mod ipfix;
 mod leak;
 mod ledger;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         trials(),
         extcap::trials(),
         hazards::trials(),
+        incidents::trials(),
         exporter::trials(),
         pdump::trials(),
         pdump_kill::trials(),

@@ -21,6 +21,7 @@
 #include "ledger.h"
 #include "log.h"
 #include "pool.h"
+#include "port.h"
 #include "queue.h"
 #include "ring.h"
 #include "state.h"
@@ -95,6 +96,7 @@ tick(void)
 		pmdscope_queue_reclaim();
 		pmdscope_state.shares_cpu = pmdscope_lcore_shares_cpu();
 	}
+	pmdscope_port_sample();
 	pmdscope_pool_sample();
 	pmdscope_ring_sample();
 	pmdscope_ledger_tick(now);

@@ -18,6 +18,7 @@
 #include "loss.h"
 #include "page.h"
 #include "pool.h"
+#include "port.h"
 #include "queue.h"
 #include "ring.h"
 #include "stage.h"
@@ -36,6 +37,7 @@ static const struct pmdscope_table *const tables[] = {
 	&pmdscope_ledger_table,
 	&pmdscope_loss_table,
 	&pmdscope_stage_table,
+	&pmdscope_port_table,
 };
 
 static const struct pmdscope_table *

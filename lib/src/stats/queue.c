@@ -17,6 +17,7 @@
 #include "burst.h"
 #include "callback.h"
 #include "log.h"
+#include "port.h"
 #include "queue.h"
 #include "reclaim.h"
 
@@ -170,6 +171,7 @@ forget(struct port *port)
 	unsigned int dir, i;
 
 	port->known = false;
+	pmdscope_port_forget((uint16_t)(port - ports));
 	for (dir = 0; dir < PMDSCOPE_NB_DIRS; dir++) {
 		drop_rows(port, dir, 0);
 		for (i = 0; i < port->nb_queues[dir]; i++)
@@ -190,6 +192,7 @@ discover(struct port *port, uint16_t id)
 			return;
 		port->known = true;
 	}
+	pmdscope_port_see(id, port->device);
 	adopt_all(port, id, PMDSCOPE_RX);
 	adopt_all(port, id, PMDSCOPE_TX);
 	follow_shrinking(port, id);
@@ -286,6 +289,7 @@ pmdscope_queue_start(void)
 			rte_eth_dev_callback_register(
 					RTE_ETH_ALL, RTE_ETH_EVENT_NEW, on_port_event, NULL) != 0)
 		PMDSCOPE_LOG(WARNING, "no memory to follow ports as they come and go");
+	pmdscope_port_start();
 	pmdscope_queue_discover();
 }
 
@@ -337,6 +341,7 @@ pmdscope_queue_stop(void)
 	uint16_t id;
 
 	unregister_events();
+	pmdscope_port_stop();
 	pthread_mutex_lock(&ports_lock);
 	for (id = 0; id < RTE_MAX_ETHPORTS; id++)
 		uninstall_port(&ports[id], id);

@@ -17,7 +17,7 @@ pub(super) fn table() -> Table {
     let seconds = |name, field: Number64, example, means| {
         Key::new(name, Seconds(Time(Duration::ZERO, 365 * DAY)), field, example, means)
     };
-    let keys = vec![
+    let mut keys = vec![
         number(
             "pool_used",
             1.0,
@@ -87,7 +87,47 @@ pub(super) fn table() -> Table {
             "Packets of a port between two samples below which its queues are not compared",
         ),
     ];
+    keys.extend(ports_and_apps());
     Table { name: "thresholds", keys, check: ordered }
+}
+
+/// Those of lints over ports and whole apps.
+fn ports_and_apps() -> Vec<Key> {
+    type Number64 = fn(&mut Config) -> &mut f64;
+    let number = |name, most, field: Number64, example, means| {
+        Key::new(name, Number(0.0, most), field, example, means)
+    };
+    vec![
+        number(
+            "tx_refused",
+            1.0,
+            |c| &mut limits(c).tx_refused,
+            "0.01",
+            "Share of the offered packets that a driver may refuse to send",
+        ),
+        number(
+            "port_changes",
+            f64::INFINITY,
+            |c| &mut limits(c).port_changes,
+            "3.0",
+            "Starts, stops and link changes of a port within a minute that are critical",
+        ),
+        number(
+            "restarts",
+            f64::INFINITY,
+            |c| &mut limits(c).restarts,
+            "3.0",
+            "Starts of an app within a minute that make a restart loop",
+        ),
+        number(
+            "rx_descriptors",
+            f64::INFINITY,
+            |c| &mut limits(c).rx_descriptors,
+            "512.0",
+            "Descriptors of a receive queue whose driver does not tell; a stall is a warning once it \
+             outlasts them",
+        ),
+    ]
 }
 
 fn limits(config: &mut Config) -> &mut Thresholds {

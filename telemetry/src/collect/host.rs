@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::time::ClockId;
+
 use crate::arguments::Arguments;
 use crate::device::Devices;
-use crate::process::{PROC, Tasks, is_control, lcore_of};
+use crate::process::{PROC, Tasks, is_control, lcore_of, stolen_ms};
 use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
 use crate::secondary::secondaries;
 
-use super::SLOW;
 use super::aged::Aged;
+use super::{SLOW, now_ns};
 
 /// How old the switches of threads may be: as good as new for whoever samples ten times a second.
 const BRISK: Duration = Duration::from_millis(90);
@@ -86,9 +88,7 @@ impl Host {
         let arguments = self.arguments.as_ref();
         let listing = || lcores(tasks, self.pid, arguments, &sample.lcores);
         let lcores = self.lcores.get(now, SLOW, listing);
-        let threads = self.threads.get(now, BRISK, || {
-            lcores.threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid)).collect()
-        });
+        let threads = self.threads.get(now, BRISK, || read_threads(tasks, &lcores.threads));
         sample.threads.clone_from(threads);
         // One that has ended may have a successor.
         if sample.threads.len() < lcores.threads.len() {
@@ -101,11 +101,28 @@ fn count(dir: &Path) -> u32 {
     u32::try_from(secondaries(dir).len()).unwrap_or(u32::MAX)
 }
 
-fn thread(tasks: &Tasks, lcore: u32, tid: u32) -> Option<ThreadSample> {
+/// These threads, by lcore and id.
+fn read_threads(tasks: &Tasks, threads: &[(u32, u32)]) -> Vec<ThreadSample> {
+    let stolen_ms = if threads.is_empty() { BTreeMap::new() } else { stolen_ms() };
+    threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid, &stolen_ms)).collect()
+}
+
+fn thread(
+    tasks: &Tasks,
+    lcore: u32,
+    tid: u32,
+    stolen_ms: &BTreeMap<u32, u64>,
+) -> Option<ThreadSample> {
     let status = tasks.status(tid)?;
+    let times = tasks.times(tid);
+    let cpu = tasks.cpu(tid);
     Some(ThreadSample {
         lcore,
         tid,
+        read_ns: now_ns(ClockId::Monotonic),
+        run_ns: times.map(|times| times.run_ns),
+        run_delay_ns: times.map(|times| times.run_delay_ns),
+        cpu_stolen_ms: cpu.and_then(|cpu| stolen_ms.get(&cpu).copied()),
         cpus: status.cpus,
         cpu: tasks.cpu(tid)?,
         voluntary_switches: status.voluntary_switches,

@@ -6,7 +6,9 @@ use crate::endpoint::{Endpoint, Table};
 use crate::error::Error;
 use crate::leak::{LedgerSample, SiteSample, StageSample};
 use crate::reply::Library;
-use crate::sample::{LcoreSample, LibrarySample, PoolSample, QueueSample, RingSample, TeeSample};
+use crate::sample::{
+    LcoreSample, LibrarySample, PoolSample, PortEventsSample, QueueSample, RingSample, TeeSample,
+};
 use crate::table::{FromPage, Page, SCHEMA};
 
 use super::FACTS_AGE;
@@ -34,6 +36,7 @@ pub(super) struct Rare {
     pub(super) ledger: Vec<LedgerSample>,
     pub(super) sites: Vec<SiteSample>,
     pub(super) stages: Vec<StageSample>,
+    pub(super) port_events: Vec<PortEventsSample>,
 }
 
 /// The tables of one app.
@@ -80,12 +83,18 @@ impl Rare {
         let ledger = rows(round, library, Table::Leaks);
         let sites = rows(round, library, Table::Sites);
         let stages = rows(round, library, Table::Stages);
-        let complete = tee.is_some() && ledger.is_some() && sites.is_some() && stages.is_some();
+        let port_events = rows(round, library, Table::Ports);
+        let complete = tee.is_some()
+            && ledger.is_some()
+            && sites.is_some()
+            && stages.is_some()
+            && port_events.is_some();
         let mut rare = Self {
             tee: tee.unwrap_or_default(),
             ledger: ledger.unwrap_or_default(),
             sites: sites.unwrap_or_default(),
             stages: stages.unwrap_or_default(),
+            port_events: port_events.unwrap_or_default(),
         };
         rare.sort();
         for imbalance in rare.ledger.iter().filter_map(LedgerSample::imbalance) {
@@ -100,6 +109,7 @@ impl Rare {
         self.sites
             .sort_by(|a, b| (b.count, b.events).cmp(&(a.count, a.events)).then(a.id.cmp(&b.id)));
         self.stages.sort_by(|a, b| a.stage.cmp(&b.stage));
+        self.port_events.sort_by_key(|row| row.port);
     }
 }
 

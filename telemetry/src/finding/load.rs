@@ -1,4 +1,4 @@
-//! Lints over queues and lcores: work that is held up, or badly shared.
+//! Lints over queues: work that is badly shared.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,6 @@ use crate::sample::Direction;
 
 /// Share of polls that bring packets above which a queue has no time to spare.
 const BUSY: f64 = 0.9;
-
-/// Poll loops that were held up since the sample before.
-pub(super) fn stalls<'a>(
-    model: &'a Model,
-    thresholds: &'a Thresholds,
-) -> impl Iterator<Item = Finding> + 'a {
-    let stall_us = model.sample.library.as_ref().map_or(0, |library| library.stall_us);
-    model.sample.lcores.iter().zip(&model.lcores).filter_map(move |(lcore, rates)| {
-        let rate = rates.stalls_ps.filter(|rate| *rate > thresholds.stalls_ps)?;
-        let evidence = format!(
-            "lcore {} (thread {}) stalled {rate:.1} times/s; longest gap between two polls {} us in \
-             the last window, {} us since start",
-            lcore.lcore, lcore.tid, lcore.gap_window_max_us, lcore.gap_max_us
-        );
-        let threshold =
-            format!("more than {} gaps/s of at least {stall_us} us", thresholds.stalls_ps);
-        let advice = "something holds up the poll loop: a system call, a lock, page faults, an \
-                      interrupt or another thread on its CPU; isolate the CPU, and capture what came \
-                      before with pmdscope capture --trigger stall";
-        let subject = format!("lcore {}", lcore.lcore);
-        Some(finding(model, "stall", Severity::Warning, &subject, evidence, &threshold, advice))
-    })
-}
 
 /// Ports that give most packets to one of several receive queues.
 pub(super) fn imbalances<'a>(

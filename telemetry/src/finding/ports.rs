@@ -24,6 +24,7 @@ pub(super) fn judge(
     findings.extend(stopped(model));
     findings.extend(links_down(model, expected));
     let ports = model.sample.ports.iter().zip(&model.ports);
+    findings.extend(ports.clone().filter_map(|(port, rates)| flap(model, port, rates, thresholds)));
     findings
         .extend(ports.filter_map(|(port, rates)| flat(model, port, rates, expected, thresholds)));
     findings
@@ -174,6 +175,40 @@ fn flat(
                   at the flow rules and filters that the app has set on the port, and whether it still \
                   polls. If it may be idle, name it in may_be_idle in the configuration";
     Some(finding(model, "rx_flat", severity, &port.device, evidence, &threshold, advice))
+}
+
+fn flap(
+    model: &Model,
+    port: &PortSample,
+    rates: &PortRates,
+    thresholds: &Thresholds,
+) -> Option<Finding> {
+    let flaps = rates.flaps?;
+    // A link that comes up, once its peer is there, is no news.
+    let changes = Some(flaps.changes()).filter(|changes| *changes > 1)?;
+    let mut evidence = format!(
+        "port {} ({}) was stopped {}, started {}, and its link changed {} in the last minute",
+        port.id,
+        port.device,
+        times(flaps.stops),
+        times(flaps.starts),
+        times(flaps.link_changes)
+    );
+    if !flaps.counted {
+        evidence += "; changes between two looks are not known without libpmdscope";
+    }
+    let severe = changes as f64 >= thresholds.port_changes;
+    let severity = if severe { Severity::Critical } else { Severity::Info };
+    let threshold = format!("{} changes of a port within a minute", thresholds.port_changes);
+    let advice = "packets of each interruption are lost: look into the app's log for who stops the port \
+                  (rte_eth_dev_stop, a reset after an error of the device); for its link at cable, \
+                  transceiver, autonegotiation and the switch's log; for vhost and memif, whether the \
+                  peer restarts";
+    Some(finding(model, "port_flap", severity, &port.device, evidence, &threshold, advice))
+}
+
+fn times(number: u64) -> String {
+    if number == 1 { "once".into() } else { format!("{number} times") }
 }
 
 /// Whoever has just begun to watch a port and saw nothing but silence cannot know since when: that is

@@ -15,7 +15,7 @@ use crate::model::Model;
 const STAND_NS: u64 = 15_000_000_000;
 
 /// The lints that judge the time since the sample before.
-const LINTS: [&str; 3] = ["queue_imbalance", "rx_missed", "stall"];
+const LINTS: [&str; 4] = ["queue_imbalance", "rx_missed", "rx_nombuf", "stall"];
 
 /// Such findings of one app, and when each was seen last, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,8 +28,9 @@ impl Standing {
         let stands = |seen_ns: u64| now_ns.checked_sub(seen_ns).is_some_and(|ago| ago <= STAND_NS);
         self.0.retain(|(seen_ns, old)| {
             // What another process did is no news of this one.
-            !model.restarted && stands(*seen_ns) && !findings.iter().any(|new| same(new, old))
+            !model.restarted && stands(*seen_ns) && !findings.iter().any(|new| replaces(new, old))
         });
+        findings.retain(|new| !self.0.iter().any(|(_, old)| same(new, old)));
         let fresh = findings.len();
         findings.extend(self.0.iter().map(|(_, old)| Finding::clone(old)));
         let judged = findings[..fresh].iter().filter(|finding| LINTS.contains(&finding.lint));
@@ -43,6 +44,11 @@ impl Standing {
 fn past(finding: &Finding, model: &Model) -> Finding {
     let at = Timestamp::from_nanosecond(model.sample.realtime_ns.into()).unwrap_or(Timestamp::MAX);
     Finding { evidence: format!("{}; last seen at {at:.0}", finding.evidence), ..finding.clone() }
+}
+
+/// What is less bad does not hide what was worse.
+fn replaces(new: &Finding, old: &Finding) -> bool {
+    same(new, old) && new.severity >= old.severity
 }
 
 fn same(one: &Finding, other: &Finding) -> bool {

@@ -14,7 +14,7 @@ use crate::fleet::{Judge, Settings};
 use crate::world::{Event, World};
 
 /// What is read before the moment that is wanted, so that trends are those of a live view.
-const WARM_UP_NS: u64 = 30_000_000_000;
+const WARM_UP_NS: u64 = 60_000_000_000;
 
 /// Most files that are read at once, which is only needed where recordings overlap.
 const MOST_OPEN: usize = 64;

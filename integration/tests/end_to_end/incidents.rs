@@ -1,0 +1,214 @@
+//! Incidents of production, each named by one `pmdscope check` of five seconds, in its first line.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::pair::{Link, Pair, PairOptions, eal};
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::scratch::{Memory, Scratch};
+use pmdscope_integration::{programs, telemetry};
+use rustix::process::{Pid, setpriority_process};
+
+use crate::support::{LIMIT, Needs, trial};
+
+/// Packets per second that leave a virtual link idle most of the time.
+const RATE: &str = "28000";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("incident_no_device", Needs::Apps, no_device),
+        trial("incident_slow_leak", Needs::Apps, slow_leak),
+        trial("incident_clone_leak", Needs::Apps, clone_leak),
+        trial("incident_own_code_stalls", Needs::Apps, own_code),
+        trial("incident_hot_queue", Needs::Apps, hot_queue),
+        trial("incident_pool_below_descriptors", Needs::Apps, small_pool),
+        trial("incident_peer_stops_reading", Needs::Apps, deaf_peer),
+        trial("incident_flapping_port", Needs::Apps, flapping_port),
+        trial("incident_restart_loop", Needs::Apps, restart_loop),
+        trial("a_busy_machine_is_no_incident", Needs::Apps, busy_machine),
+    ]
+}
+
+/// Exit code and lines of one check.
+fn check(scratch: &Scratch, app: &str) -> Result<(i32, String)> {
+    let mut command = Command::new(programs::pmdscope()?);
+    command.args(["check", "-q", "-a", app, "--for", "5"]);
+    let (code, out, err) = run(&mut command, scratch.dir(), LIMIT)?;
+    eprint!("{out}");
+    ensure!(err.is_empty(), "{err}");
+    Ok((code, out))
+}
+
+/// The first line of a check must name this lint with these words; any exit code but this is wrong.
+fn named(scratch: &Scratch, app: &str, exit: i32, lint: &str, words: &[&str]) -> Result<()> {
+    let (code, out) = check(scratch, app)?;
+    let first = out.lines().next().unwrap_or_default();
+    let lint = format!(": {lint}: ");
+    ensure!(first.contains(&lint), "not{lint}first in:\n{out}");
+    for word in words {
+        ensure!(first.contains(word), "no {word:?} in: {first}");
+    }
+    ensure!(code == exit, "exit code {code}:\n{out}");
+    Ok(())
+}
+
+fn no_device(scratch: &Scratch) -> Result<()> {
+    let app = scratch.prefix("blind");
+    let mut command = Command::new(programs::idle_app()?);
+    eal(&mut command, "1@1", &app, Memory::Ordinary);
+    let _blind = started(scratch, "blind", &mut command, &app)?;
+    named(scratch, &app, 1, "no_ports", &["has no ports"])
+}
+
+fn slow_leak(scratch: &Scratch) -> Result<()> {
+    pipeline_loses(scratch, "early-return:1/16384", "faults.c:")
+}
+
+fn clone_leak(scratch: &Scratch) -> Result<()> {
+    pipeline_loses(scratch, "clone:1/4096", "after clone")
+}
+
+/// A pipeline that has forwarded for a while when somebody looks.
+fn pipeline_loses(scratch: &Scratch, fault: &str, words: &str) -> Result<()> {
+    let app = scratch.prefix("pipeline");
+    let mut command = Command::new(programs::pipeline()?);
+    eal(&mut command, "0@0,1@1", &app, Memory::available());
+    command.args(["--vdev", "net_null0", "--", "--rate", "300k", "--stamp-packets"]);
+    command.args(["--leak-mode", "always", "--fault", fault]);
+    let _pipeline = started(scratch, "pipeline", &mut command, &app)?;
+    thread::sleep(Duration::from_secs(2));
+    named(scratch, &app, 1, "leak", &["lost at", words])
+}
+
+/// Lets nobody but the kernel's own threads take the CPU of a process' first thread for long, so that
+/// what else runs on this machine does not hold it up.
+fn prefer(process: &Process) -> Result<()> {
+    let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw);
+    Ok(setpriority_process(pid, -20)?)
+}
+
+/// Starts an app and waits until it can be asked.
+fn started(scratch: &Scratch, name: &str, command: &mut Command, app: &str) -> Result<Process> {
+    let mut process = Process::spawn(name, command, scratch.dir())?;
+    let socket = telemetry::socket(app);
+    wait_until(name, LIMIT, || {
+        let ended = process.exited()?;
+        ensure!(ended.is_none(), "{name} ended at once ({ended:?}):\n{}", process.output());
+        Ok(socket.exists())
+    })?;
+    Ok(process)
+}
+
+/// A gap that a ring of 512 packets does not outlast at this rate.
+fn own_code(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions { stall: Some("5000/50".to_owned()), ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    let generator = pair.generate(scratch, &["--rate", "200000"])?;
+    prefer(&pair.reflector)?;
+    prefer(&generator.process)?;
+    thread::sleep(Duration::from_secs(1));
+    named(scratch, pair.app(), 1, "stall", &["the app's own code kept it"])
+}
+
+fn hot_queue(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions { queues: 4, ..PairOptions::default() })?;
+    let generator = pair.generate(scratch, &["--rate", RATE, "--hot-queue", "90"])?;
+    prefer(&pair.reflector)?;
+    prefer(&generator.process)?;
+    thread::sleep(Duration::from_secs(1));
+    named(
+        scratch,
+        pair.app(),
+        0,
+        "queue_imbalance",
+        &["queue 0 gets", "% of the packets of 4 queues"],
+    )
+}
+
+/// The app posts its whole pool to a ring of twice that size.
+fn small_pool(scratch: &Scratch) -> Result<()> {
+    let memory = Memory::available();
+    let socket = scratch.path("link.sock");
+    let peer = scratch.prefix("generator");
+    let mut command = Command::new(programs::generator()?);
+    eal(&mut command, "0@0", &peer, memory);
+    command.args(["--vdev", &format!("net_vhost0,iface={}", socket.display())]);
+    command.args(["--", "--rate", RATE, "--wait-link", "60"]);
+    let _peer = started(scratch, "generator", &mut command, &peer)?;
+    wait_until("the socket", LIMIT, || Ok(socket.exists()))?;
+
+    let app = scratch.prefix("reflector");
+    let mut command = Command::new(programs::reflector()?);
+    eal(&mut command, "1@1", &app, memory);
+    let device = format!("net_virtio_user0,path={},queue_size=1024", socket.display());
+    command.args(["--single-file-segments", "--vdev", &device, "--", "--mbufs", "512"]);
+    let _reflector = started(scratch, "reflector", &mut command, &app)?;
+    thread::sleep(Duration::from_secs(1));
+    let words = ["is smaller than the receive descriptors: 512 mbufs", "1024 RX"];
+    named(scratch, &app, 1, "rx_nombuf", &words)
+}
+
+fn deaf_peer(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions { link: Link::Virtio, ..PairOptions::default() })?;
+    let _generator = pair.generate(scratch, &["--rate", RATE, "--deaf-after", "2"])?;
+    thread::sleep(Duration::from_secs(3));
+    named(
+        scratch,
+        pair.app(),
+        1,
+        "tx_stuck",
+        &["nothing was sent by port 0", "packets/s are offered"],
+    )
+}
+
+fn flapping_port(scratch: &Scratch) -> Result<()> {
+    let options = PairOptions { restart: Some("1000/300".to_owned()), ..PairOptions::default() };
+    let pair = Pair::start(scratch, options)?;
+    let _generator = pair.generate(scratch, &["--rate", RATE])?;
+    thread::sleep(Duration::from_secs(2));
+    named(scratch, pair.app(), 1, "port_flap", &["port 0", "was stopped", "times"])
+}
+
+/// An app that gives up after a second, and a supervisor that starts it again at once.
+fn restart_loop(scratch: &Scratch) -> Result<()> {
+    let app = scratch.prefix("reflector");
+    let over = AtomicBool::new(false);
+    let supervise = || -> Result<()> {
+        while !over.load(Ordering::Relaxed) {
+            let mut command = Command::new(programs::reflector()?);
+            eal(&mut command, "1@1", &app, Memory::Ordinary);
+            command.args(["--vdev", "net_null0", "--", "--duration", "0.8"]);
+            Process::spawn("reflector", &mut command, scratch.dir())?.wait(LIMIT)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let supervisor = scope.spawn(supervise);
+        let socket = telemetry::socket(&app);
+        let found = wait_until("the first start", LIMIT, || Ok(socket.exists()))
+            .and_then(|_| named(scratch, &app, 1, "restart_loop", &["starts in"]));
+        over.store(true, Ordering::Relaxed);
+        supervisor.join().ok().context("the supervisor")??;
+        found
+    })
+}
+
+/// Both CPUs have another thread to run, which costs this app no packet.
+fn busy_machine(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let _generator = pair.generate(scratch, &["--rate", "10000"])?;
+    let mut hogs = Vec::new();
+    for name in ["hog0", "hog1"] {
+        let mut hog = Command::new("sh");
+        hogs.push(Process::spawn(name, hog.args(["-c", "while :; do :; done"]), scratch.dir())?);
+    }
+    thread::sleep(Duration::from_secs(1));
+    let (code, out) = check(scratch, pair.app())?;
+    ensure!(code == 0, "exit code {code}:\n{out}");
+    ensure!(!hogs.is_empty() && out.lines().all(|line| line.contains(": info: ")), "{out}");
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Lint over receive buffers that could not be had, and the arithmetic of the pool they come from.
+
+use std::fmt::Write;
+
+use super::{Finding, Severity, finding};
+use crate::leak::LedgerSample;
+use crate::model::Model;
+use crate::sample::{Direction, PoolSample, PortSample};
+
+/// Packets that an lcore has in hand at once.
+const BURST: u64 = 32;
+
+/// Share of a pool in use from which it is as good as empty: the rest may be in caches of other lcores.
+const EMPTY: f64 = 0.98;
+
+/// Ports for which no mbuf could be had.
+pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
+    model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
+        let suspect = suspect(model);
+        let rate = rates.rx_nombuf_ps.filter(|rate| *rate > 0.0);
+        let empty = suspect.is_some_and(|(_, used)| used.is_some_and(|used| used >= EMPTY));
+        let failed = match rate {
+            Some(rate) => format!("{rate:.1} times/s"),
+            None if port.stats.rx_nombuf > 0 && empty => {
+                format!("{} times since start", port.stats.rx_nombuf)
+            }
+            None => return None,
+        };
+        Some(no_mbuf(model, port, &failed, suspect.map(|(pool, _)| pool)))
+    })
+}
+
+fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSample>) -> Finding {
+    let mut evidence = format!("no mbuf could be had for port {}, {failed}: ", port.id);
+    let advice = match pool {
+        Some(pool) => {
+            let demand = Demand::of(model, pool);
+            evidence += &demand.verdict(model, pool);
+            demand.advice(model, pool)
+        }
+        None => {
+            evidence += "which pool is empty is not known before DPDK 23.03 without libpmdscope";
+            "compare the size of the port's pool with its descriptors, caches and bursts, and look for \
+             mbufs that are not freed; link the app with libpmdscope to know"
+        }
+    };
+    let severity = Severity::Critical;
+    let threshold = "every receive buffer can be allocated";
+    finding(model, "rx_nombuf", severity, &port.device, evidence, threshold, advice)
+}
+
+/// The pool that is most in use, and its share; or the only one, whatever it has.
+fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
+    let pools = model.sample.pools.iter().zip(&model.pools);
+    let known = pools.filter_map(|(pool, trend)| Some((pool, Some(trend.used_ratio?))));
+    let fullest = known.max_by(|(_, a), (_, b)| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)));
+    let only = match &model.sample.pools[..] {
+        [only] => Some((only, None)),
+        _ => None,
+    };
+    fullest.or(only)
+}
+
+/// What ports and lcores take out of a pool before the app holds a single packet.
+pub(super) struct Demand {
+    rx: u64,
+    tx: u64,
+    caches: u64,
+    bursts: u64,
+    lcores: u64,
+    /// Receive queues whose descriptors nobody tells.
+    unknown: usize,
+}
+
+impl Demand {
+    /// Of all ports: which pool a queue is fed from is not told.
+    pub(super) fn of(model: &Model, pool: &PoolSample) -> Self {
+        let sample = &model.sample;
+        let lcores = sample.lcores.len().max(sample.threads.len()).max(1) as u64;
+        let mut demand = Self {
+            rx: 0,
+            tx: 0,
+            caches: lcores.saturating_mul(pool.cache_size.saturating_mul(3) / 2),
+            bursts: lcores * BURST,
+            lcores,
+            unknown: 0,
+        };
+        for port in sample.ports.iter().filter(|port| port.started) {
+            let named = queue_size(&sample.app.eal_args, &port.device);
+            demand.add(model, port, Direction::Rx, named);
+            demand.add(model, port, Direction::Tx, named);
+        }
+        demand
+    }
+
+    fn add(&mut self, model: &Model, port: &PortSample, direction: Direction, named: Option<u64>) {
+        let queues = if direction == Direction::Rx { port.rx_queues } else { port.tx_queues };
+        let told = |number: u16| {
+            let mut known = model.sample.queues.iter();
+            let same = known.find(|queue| {
+                (queue.port, queue.direction, queue.queue) == (port.id, direction, number)
+            });
+            same.and_then(|queue| queue.descriptors).or(named)
+        };
+        for descriptors in (0..queues).map(told) {
+            match (direction, descriptors) {
+                (Direction::Rx, Some(descriptors)) => self.rx = self.rx.saturating_add(descriptors),
+                (Direction::Tx, Some(descriptors)) => self.tx = self.tx.saturating_add(descriptors),
+                (Direction::Rx, None) => self.unknown += 1,
+                // Without traffic a transmit ring holds nothing: it is no proof of anything.
+                (Direction::Tx, None) => {}
+            }
+        }
+    }
+
+    fn sum(&self) -> u64 {
+        [self.rx, self.tx, self.caches, self.bursts].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// The receive rings alone take all of the pool.
+    pub(super) fn cannot_fit(&self, pool: &PoolSample) -> bool {
+        self.rx >= pool.size
+    }
+
+    fn is_small(&self, pool: &PoolSample) -> bool {
+        self.sum() > pool.size
+    }
+
+    fn verdict(&self, model: &Model, pool: &PoolSample) -> String {
+        let mut text = format!("pool {} ", pool.name);
+        let word = match () {
+            () if self.cannot_fit(pool) => "is smaller than the receive descriptors",
+            () if self.is_small(pool) => "is too small",
+            () if loses(model, pool) => "is large enough and leaks",
+            () if self.unknown > 0 => "may be too small, or its mbufs are not freed",
+            () => "is large enough, so its mbufs are not freed",
+        };
+        let _ = write!(text, "{word}: {} mbufs", pool.size);
+        if let Some(occupancy) = pool.occupancy {
+            let _ = write!(text, " ({} in use)", occupancy.in_use);
+        }
+        let _ = write!(text, " for {}", self.arithmetic());
+        text
+    }
+
+    /// The sum in words.
+    pub(super) fn arithmetic(&self) -> String {
+        let mut text = format!(
+            "{} RX + {} TX descriptors + {} in caches + {} in bursts of {} lcores = {}",
+            self.rx,
+            self.tx,
+            self.caches,
+            self.bursts,
+            self.lcores,
+            self.sum()
+        );
+        if self.unknown > 0 {
+            let _ = write!(text, ", and {} RX queues of unknown size", self.unknown);
+        }
+        text
+    }
+
+    fn advice(&self, model: &Model, pool: &PoolSample) -> &'static str {
+        if loses(model, pool) {
+            return "stop the leak first: see its finding, and pmdscope leaks";
+        }
+        if self.is_small(pool) {
+            return "enlarge the pool beyond that sum and what the app itself holds, or configure fewer \
+                    descriptors, queues or cached objects";
+        }
+        "look for mbufs that are kept or not freed: pmdscope leaks --explain; then enlarge the pool by \
+         what the app holds by design"
+    }
+}
+
+fn loses(model: &Model, pool: &PoolSample) -> bool {
+    let ledger = model.sample.ledger.iter().find(|ledger| ledger.name == pool.name);
+    ledger.is_some_and(LedgerSample::loses)
+}
+
+/// The ring size that the arguments give a virtual device, as `--vdev NAME,...,queue_size=N`.
+fn queue_size(eal_args: &[String], device: &str) -> Option<u64> {
+    let of_device = eal_args.iter().find_map(|arg| {
+        let value = arg.strip_prefix("--vdev=").unwrap_or(arg);
+        value.strip_prefix(device)?.strip_prefix(',')
+    })?;
+    of_device.split(',').find_map(|pair| pair.strip_prefix("queue_size="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Rules, judge};
+    use crate::leak::tests::ledger;
+    use crate::model::Tracker;
+    use crate::sample::Sample;
+    use crate::sample::tests::{empty_sample, pool, port, queue};
+
+    /// An app whose port has this ring and pool, after a second in which allocations failed.
+    fn starved(descriptors: Option<u64>, size: u64, change: impl Fn(&mut Sample)) -> Vec<Finding> {
+        let at = |failed: u64| {
+            let mut sample = empty_sample();
+            sample.monotonic_ns += failed * 1_000_000_000;
+            sample.ports = vec![port(0, 0)];
+            (sample.ports[0].rx_queues, sample.ports[0].tx_queues) = (1, 1);
+            sample.ports[0].stats.rx_nombuf = failed * 412;
+            sample.pools = vec![pool("mb", size, size), pool("other", 100, 0)];
+            sample.pools[0].cache_size = 256;
+            sample.queues = vec![queue(0, [1, 1, 0])];
+            sample.queues[0].descriptors = descriptors;
+            change(&mut sample);
+            sample
+        };
+        let mut tracker = Tracker::default();
+        tracker.update(at(0));
+        judge(&tracker.update(at(1)), &Rules::default())
+    }
+
+    #[test]
+    fn a_pool_smaller_than_its_descriptors_comes_first_with_the_sum() {
+        let findings = starved(Some(1024), 512, |_| ());
+        let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
+        assert_eq!(lints, ["rx_nombuf", "pool_exhausting"]);
+        assert_eq!(
+            findings[0].evidence,
+            "no mbuf could be had for port 0, 412.0 times/s: pool mb is smaller than the receive \
+             descriptors: 512 mbufs (512 in use) for 1024 RX + 0 TX descriptors + 384 in caches + 32 in \
+             bursts of 1 lcores = 1440"
+        );
+        assert!(findings[0].advice.starts_with("enlarge the pool"), "{findings:?}");
+        assert!(findings[1].evidence.contains("too small for 1024 RX"), "{findings:?}");
+    }
+
+    #[test]
+    fn a_large_pool_that_is_empty_has_lost_its_mbufs() {
+        let kept = starved(Some(1024), 8191, |_| ());
+        assert!(
+            kept[0].evidence.contains("is large enough, so its mbufs are not freed"),
+            "{kept:?}"
+        );
+        let lost = starved(Some(1024), 8191, |sample| sample.ledger = vec![ledger("mb", 400)]);
+        let lints: Vec<_> = lost.iter().map(|finding| finding.lint).collect();
+        assert_eq!(lints, ["leak", "rx_nombuf", "pool_exhausting"]);
+        assert!(lost[1].evidence.contains("is large enough and leaks"), "{lost:?}");
+        assert!(lost[1].advice.starts_with("stop the leak first"), "{lost:?}");
+    }
+
+    #[test]
+    fn what_nobody_tells_is_not_guessed() {
+        let unknown = starved(None, 1024, |_| ());
+        assert!(unknown[0].evidence.contains("may be too small"), "{unknown:?}");
+        assert!(unknown[0].evidence.ends_with("and 1 RX queues of unknown size"), "{unknown:?}");
+        let named = starved(None, 512, |sample| {
+            sample.ports[0].device = "net_virtio_user0".into();
+            let vdev = "net_virtio_user0,path=/x,queue_size=1024";
+            sample.app.eal_args = ["app", "--vdev", vdev].map(str::to_owned).to_vec();
+        });
+        assert!(named[0].evidence.contains("1024 RX + 1024 TX"), "{named:?}");
+        let stock = starved(None, 512, |sample| {
+            sample.pools.iter_mut().for_each(|pool| pool.occupancy = None);
+        });
+        assert!(stock[0].evidence.contains("which pool is empty is not known"), "{stock:?}");
+    }
+
+    #[test]
+    fn failures_of_the_past_count_while_the_pool_is_empty() {
+        let past = |in_use| {
+            let found = starved(Some(64), 1000, |sample| {
+                sample.ports[0].stats.rx_nombuf = 77;
+                sample.pools = vec![pool("mb", 1000, in_use)];
+            });
+            found.into_iter().find(|finding| finding.lint == "rx_nombuf")
+        };
+        assert!(past(1000).unwrap().evidence.contains("77 times since start"));
+        assert_eq!(past(500), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Lints over what is not sent: drivers that take nothing, or not everything.
+
+use super::{Finding, Severity, Thresholds, finding};
+use crate::model::{Model, PortRates};
+use crate::sample::PortSample;
+use crate::sending::{SilentApp, Unsent};
+
+/// Ports that do not send what they are offered, and an app that sends nothing.
+pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
+    let ports = model.sample.ports.iter().zip(&model.ports);
+    let mut findings: Vec<_> = ports
+        .filter_map(|(port, rates)| {
+            let unsent = rates.unsent.as_ref()?;
+            stuck(model, port, rates, unsent).or_else(|| refused(model, port, unsent, thresholds))
+        })
+        .collect();
+    // A port that is stuck says more than that the app is silent.
+    if !findings.iter().any(|finding| finding.lint == "tx_stuck") {
+        findings.extend(model.silent.as_ref().map(|silent| silent_app(model, silent)));
+    }
+    findings
+}
+
+fn stuck(model: &Model, port: &PortSample, rates: &PortRates, unsent: &Unsent) -> Option<Finding> {
+    let seconds = unsent.stuck_s?;
+    let received: f64 = model.ports.iter().filter_map(|port| port.rx_pps).sum();
+    let evidence = format!(
+        "nothing was sent by port {} for {seconds:.1} s: {:.0} packets/s are offered and the driver takes \
+         none, so the app frees them or offers them again; {received:.0}/s are received, {:.0}/s sent",
+        port.id,
+        unsent.offered_pps,
+        rates.tx_pps.unwrap_or(0.0)
+    );
+    let advice = "its peer does not take packets any more: for vhost, virtio and memif, whether the peer \
+                  polls its receive queue; for a NIC, link partner and pause frames (xstats), and the \
+                  app's log; stopping and starting the port resets its rings";
+    let severity = Severity::Critical;
+    let threshold = "a port that is offered packets sends some within 1.5 s";
+    Some(finding(model, "tx_stuck", severity, &port.device, evidence, threshold, advice))
+}
+
+fn refused(
+    model: &Model,
+    port: &PortSample,
+    unsent: &Unsent,
+    thresholds: &Thresholds,
+) -> Option<Finding> {
+    let share = unsent.refused_pps / unsent.offered_pps;
+    if unsent.refused_pps <= 0.0 || share <= thresholds.tx_refused {
+        return None;
+    }
+    let evidence = format!(
+        "{:.0} of {:.0} packets/s offered to port {} were not taken ({:.1} %, over {:.1} s): the app frees \
+         them or offers them again",
+        unsent.refused_pps,
+        unsent.offered_pps,
+        port.id,
+        share * 100.0,
+        unsent.seconds
+    );
+    let threshold =
+        format!("more than {:.0} % of the offered packets refused", thresholds.tx_refused * 100.0);
+    let advice = "the transmit ring is full: the peer or the link is slower than the app; look at link \
+                  speed and pause frames, enlarge the ring, send larger bursts, or spread over more \
+                  queues. An app that offers refused packets again loses none";
+    let severity = Severity::Warning;
+    Some(finding(model, "tx_refused", severity, &port.device, evidence, &threshold, advice))
+}
+
+fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
+    let why = match silent.offered_none {
+        Some(true) => "the app offers none to its drivers",
+        Some(false) => "no driver takes what is offered",
+        None => "whether the app offers any is not known without libpmdscope",
+    };
+    let evidence = format!(
+        "nothing was sent for {:.1} s, while {:.0} packets/s were received; {} were sent before that; {why}",
+        silent.seconds,
+        silent.received as f64 / silent.seconds,
+        silent.sent_before
+    );
+    let advice = "the app swallows what it receives: look at its neighbour and route tables, at the \
+                  worker behind its queues, and whether the peer takes packets (vhost, virtio, memif)";
+    let threshold = "an app that forwards goes on while it receives";
+    finding(model, "tx_stuck", Severity::Warning, "", evidence, threshold, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Rules, judge};
+    use crate::model::Tracker;
+    use crate::sample::Direction;
+    use crate::sample::tests::{empty_sample, port, queue};
+
+    /// After three seconds in which a share of what was offered was sent after the first.
+    fn watched(linked: bool, sent_percent: u64) -> Vec<Finding> {
+        let mut tracker = Tracker::default();
+        let mut findings = Vec::new();
+        for quarter in 0..=12_u64 {
+            let mut sample = empty_sample();
+            sample.monotonic_ns += quarter * 250_000_000;
+            sample.ports = vec![port(0, quarter * 7000)];
+            let late = quarter.saturating_sub(4) * 70 * sent_percent;
+            sample.ports[0].stats.tx_packets = quarter.min(4) * 7000 + late;
+            if linked {
+                let mut tx = queue(0, [1, 0, quarter * 7000]);
+                tx.direction = Direction::Tx;
+                sample.queues = vec![tx];
+            }
+            findings = judge(&tracker.update(sample), &Rules::default());
+        }
+        findings
+    }
+
+    #[test]
+    fn a_port_that_takes_nothing_is_told_with_both_rates() {
+        let findings = watched(true, 0);
+        let [stuck] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((stuck.lint, stuck.severity), ("tx_stuck", Severity::Critical));
+        assert!(
+            stuck.evidence.starts_with("nothing was sent by port 0 for 2.0 s: 28000 packets/s")
+        );
+        assert!(stuck.evidence.ends_with("28000/s are received, 0/s sent"), "{stuck:?}");
+    }
+
+    #[test]
+    fn a_port_that_refuses_some_is_told_with_the_share() {
+        let findings = watched(true, 50);
+        let [refused] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((refused.lint, refused.severity), ("tx_refused", Severity::Warning));
+        assert!(refused.evidence.contains("of 28000 packets/s offered to port 0"), "{refused:?}");
+        assert_eq!(watched(true, 100), []);
+    }
+
+    #[test]
+    fn a_stock_app_that_sends_nothing_any_more_is_told_without_a_culprit() {
+        let findings = watched(false, 0);
+        let [silent] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((silent.lint, silent.severity), ("tx_stuck", Severity::Warning));
+        assert!(silent.evidence.contains("while 28000 packets/s were received; 28000 were sent"));
+        assert!(silent.evidence.ends_with("not known without libpmdscope"), "{silent:?}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Lint over lcores: poll loops that were held up, by whom, and whether that can cost packets.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Finding, Severity, Thresholds, finding};
+use crate::model::{LcoreRates, Model};
+use crate::sample::{Direction, LcoreSample, Sample};
+use crate::stall::{StallCause, Stalls};
+
+/// Poll loops that were held up since the sample before.
+pub(super) fn stalls<'a>(
+    model: &'a Model,
+    thresholds: &'a Thresholds,
+) -> impl Iterator<Item = Finding> + 'a {
+    let budget = StallBudget::of(model, thresholds);
+    let lcores = model.sample.lcores.iter().zip(&model.lcores);
+    lcores.filter_map(move |(lcore, rates)| stall(model, lcore, rates, budget.as_ref(), thresholds))
+}
+
+fn stall(
+    model: &Model,
+    lcore: &LcoreSample,
+    rates: &LcoreRates,
+    budget: Option<&StallBudget>,
+    thresholds: &Thresholds,
+) -> Option<Finding> {
+    let rate = rates.stalls_ps.filter(|rate| *rate > thresholds.stalls_ps)?;
+    let stalls = rates.stalls?;
+    let cause = stalls.cause();
+    let mut evidence = format!(
+        "lcore {} (thread {}) stalled {rate:.1} times/s: {}; longest gap between two polls {} us, {} \
+         us since start",
+        lcore.lcore,
+        lcore.tid,
+        blame(cause),
+        stalls.longest_us,
+        lcore.gap_max_us
+    );
+    evidence += &shares(&stalls);
+    let over = budget.is_some_and(|budget| budget.is_exceeded_by(stalls.longest_us));
+    let missed = |missed: f64| missed > thresholds.rx_missed_ps;
+    let missing = model.ports.iter().any(|port| port.rx_missed_ps.is_some_and(missed));
+    if missing {
+        evidence += "; packets were missed meanwhile";
+    }
+    let severity = if over || missing { Severity::Warning } else { Severity::Info };
+    let threshold = threshold(&model.sample, budget, thresholds);
+    let subject = format!("lcore {}", lcore.lcore);
+    Some(finding(model, "stall", severity, &subject, evidence, &threshold, advice(cause)))
+}
+
+fn blame(cause: Option<StallCause>) -> &'static str {
+    match cause {
+        Some(StallCause::Kernel) => "the kernel took its CPU away",
+        Some(StallCause::Hypervisor) => "the hypervisor took its CPU away",
+        Some(StallCause::Sleep) => "the app's own code slept or waited",
+        Some(StallCause::OwnCode) => "the app's own code kept it",
+        None => "by the kernel or by its own code, which is not known",
+    }
+}
+
+/// Who had the CPU in that time, as far as the kernel tells.
+fn shares(stalls: &Stalls) -> String {
+    let mut text = String::new();
+    if let Some(shares) = stalls.shares() {
+        let percent = |share: f64| (share * 100.0).round();
+        let (taken, asleep) = (percent(shares.taken), percent(shares.asleep));
+        let own = 100.0 - taken - asleep;
+        let _ = write!(text, "; of that time about {own} % own code, {taken} % taken away");
+        if asleep > 0.0 {
+            let _ = write!(text, ", {asleep} % asleep");
+        }
+    }
+    if let Some(thread) = stalls.thread {
+        let _ = write!(text, " (preempted {} times", thread.involuntary_switches);
+        if let Some(ms) = thread.waiting_ms {
+            let _ = write!(text, ", {ms:.1} ms without a CPU");
+        }
+        if let Some(ms) = thread.stolen_ms.filter(|ms| *ms > 0.0) {
+            let _ = write!(text, ", {ms:.0} ms stolen by the hypervisor");
+        }
+        if thread.voluntary_switches > 0 {
+            let _ = write!(text, ", slept {} times", thread.voluntary_switches);
+        }
+        text.push(')');
+    }
+    text
+}
+
+fn advice(cause: Option<StallCause>) -> &'static str {
+    match cause {
+        Some(StallCause::Kernel) => {
+            "keep others off its CPU: isolcpus= or a cpuset, IRQ affinity, and no second busy thread \
+             there; perf sched timehist names who ran"
+        }
+        Some(StallCause::Hypervisor) => {
+            "the CPUs of this virtual machine are shared with others: pin them to CPUs of the host that \
+             nobody else uses"
+        }
+        Some(StallCause::Sleep) => {
+            "the poll loop makes a system call, waits for a lock, or faults pages in: see strace -f -p \
+             TID or perf trace; a debugger or SIGSTOP looks the same"
+        }
+        Some(StallCause::OwnCode) => {
+            "the loop does something long between two polls (interrupts count as its own time): see \
+             perf record -t TID, and capture what came before with pmdscope capture --trigger stall"
+        }
+        None => {
+            "something holds up the poll loop: a system call, a lock, page faults, an interrupt or \
+             another thread on its CPU; isolate the CPU, and capture what came before with pmdscope \
+             capture --trigger stall"
+        }
+    }
+}
+
+fn threshold(sample: &Sample, budget: Option<&StallBudget>, thresholds: &Thresholds) -> String {
+    let stall_us = sample.library.as_ref().map_or(0, |library| library.stall_us);
+    let told = format!("more than {} gaps/s of at least {stall_us} us", thresholds.stalls_ps);
+    match budget {
+        Some(budget) => format!("{told}; a warning from {budget} on, or when packets are missed"),
+        None => format!("{told}; a warning when packets arrive that a gap may cost"),
+    }
+}
+
+/// The longest gap between two polls that costs no packet: until the fullest receive queue is full.
+struct StallBudget {
+    port: u16,
+    queue: Option<u16>,
+    /// Packets that the queue holds, and whether that is assumed.
+    descriptors: (f64, bool),
+    /// Packets per second.
+    pps: f64,
+}
+
+impl StallBudget {
+    /// That of the queue that is full first; `None` while nothing is received.
+    fn of(model: &Model, thresholds: &Thresholds) -> Option<Self> {
+        let assumed = thresholds.rx_descriptors;
+        let rx = model.queues.iter().zip(&model.sample.queues);
+        let queues =
+            rx.filter(|(rates, _)| rates.direction == Direction::Rx).map(|(rates, queue)| {
+                let known = queue.descriptors.map(|descriptors| (descriptors as f64, false));
+                Self {
+                    port: rates.port,
+                    queue: Some(rates.queue),
+                    descriptors: known.unwrap_or((assumed, true)),
+                    pps: rates.pps.unwrap_or(0.0),
+                }
+            });
+        let queues: Vec<_> = queues.collect();
+        // Without a table of queues, a port spreads its packets evenly for all that is known.
+        let ports = model.ports.iter().zip(&model.sample.ports).map(|(rates, port)| Self {
+            port: port.id,
+            queue: None,
+            descriptors: (assumed, true),
+            pps: rates.rx_pps.unwrap_or(0.0) / f64::from(port.rx_queues.max(1)),
+        });
+        let all = if queues.is_empty() { ports.collect() } else { queues };
+        let busy = all.into_iter().filter(|budget| budget.pps > 0.0);
+        busy.min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+    }
+
+    fn seconds(&self) -> f64 {
+        self.descriptors.0 / self.pps
+    }
+
+    fn is_exceeded_by(&self, gap_us: u64) -> bool {
+        Duration::from_micros(gap_us).as_secs_f64() > self.seconds()
+    }
+}
+
+impl std::fmt::Display for StallBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (descriptors, assumed) = self.descriptors;
+        write!(f, "{:.0} us on port {}", self.seconds() * 1e6, self.port)?;
+        if let Some(queue) = self.queue {
+            write!(f, " queue {queue}")?;
+        }
+        let word = if assumed { " (assumed)" } else { "" };
+        write!(f, " ({descriptors} descriptors{word} at {:.0} packets/s)", self.pps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Rules, judge};
+    use crate::model::Tracker;
+    use crate::sample::tests::{port, queue};
+    use crate::stall::tests::second;
+
+    fn judged([mut before, mut now]: [Sample; 2], packets: u64) -> Vec<Finding> {
+        before.ports = vec![port(0, 0)];
+        now.ports = vec![port(0, packets)];
+        let mut tracker = Tracker::default();
+        tracker.update(before);
+        judge(&tracker.update(now), &Rules::default())
+    }
+
+    /// The finding of a second with these gaps, and what the thread did, while a queue of so many
+    /// descriptors got so many packets.
+    fn stall(gaps: &[u64], off: [u64; 2], descriptors: Option<u64>, packets: u64) -> Finding {
+        let [mut before, mut now] = second(gaps, off);
+        before.queues = vec![queue(0, [1, 1, 0])];
+        now.queues = vec![queue(0, [2, 1, packets])];
+        now.queues[0].descriptors = descriptors;
+        let mut findings = judged([before, now], packets);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        findings.remove(0)
+    }
+
+    #[test]
+    fn a_gap_is_a_warning_when_the_queue_overflows_meanwhile() {
+        let held = stall(&[5000], [0, 0], Some(1024), 100_000);
+        assert_eq!((held.lint, held.severity), ("stall", Severity::Info), "10.24 ms");
+        assert_eq!(
+            held.threshold,
+            "more than 0 gaps/s of at least 1000 us; a warning from 10240 us on port 0 queue 0 (1024 \
+             descriptors at 100000 packets/s) on, or when packets are missed"
+        );
+        assert_eq!(stall(&[11_000], [0, 0], Some(1024), 100_000).severity, Severity::Warning);
+        assert_eq!(stall(&[11_000], [0, 0], Some(2048), 100_000).severity, Severity::Info);
+        let assumed = stall(&[5000], [0, 0], None, 103_000);
+        assert_eq!(assumed.severity, Severity::Warning, "512 descriptors hold 4.97 ms");
+        assert!(assumed.threshold.contains("512 descriptors (assumed) at"), "{assumed:?}");
+    }
+
+    #[test]
+    fn without_packets_nothing_can_be_lost_and_with_missed_ones_it_was() {
+        let idle = stall(&[5_000_000], [0, 0], Some(512), 0);
+        assert_eq!(idle.severity, Severity::Info);
+        let [before, mut now] = second(&[1500], [0, 0]);
+        let unqueued = judged([before.clone(), now.clone()], 1_000_000);
+        assert_eq!(unqueued[0].severity, Severity::Warning, "by the rate of the port");
+        now.queues = vec![queue(0, [2, 1, 10])];
+        let mut missed = now.clone();
+        missed.ports = vec![port(0, 10)];
+        missed.ports[0].stats.rx_missed = 9;
+        let mut tracker = Tracker::default();
+        tracker.update(Sample { ports: vec![port(0, 0)], ..before });
+        let findings = judge(&tracker.update(missed), &Rules::default());
+        let stall = findings.iter().find(|found| found.lint == "stall").unwrap();
+        assert_eq!(stall.severity, Severity::Warning);
+        assert!(stall.evidence.ends_with("packets were missed meanwhile"), "{stall:?}");
+    }
+
+    #[test]
+    fn the_evidence_names_the_culprit_and_the_shares() {
+        let own = stall(&[5123], [0, 0], Some(512), 10).evidence;
+        assert_eq!(
+            own,
+            "lcore 1 (thread 0) stalled 1.0 times/s: the app's own code kept it; longest gap between \
+             two polls 5123 us, 5123 us since start; of that time about 100 % own code, 0 % taken away \
+             (preempted 0 times, 0.0 ms without a CPU)"
+        );
+        let kernel = stall(&[4000; 10], [38, 0], Some(512), 10);
+        assert!(kernel.evidence.contains(": the kernel took its CPU away;"), "{kernel:?}");
+        assert!(kernel.evidence.contains("(preempted 38 times, 38.0 ms without"), "{kernel:?}");
+        assert!(kernel.advice.contains("isolcpus"), "{kernel:?}");
+        let slept = stall(&[4000; 10], [0, 38], Some(512), 10);
+        assert!(slept.evidence.contains("own code slept or waited"), "{slept:?}");
+        let [before, mut unseen] = second(&[5000], [0, 0]);
+        unseen.threads.clear();
+        let unseen = judged([before, unseen], 10);
+        assert!(unseen[0].evidence.contains("which is not known; longest"), "{unseen:?}");
+    }
+}

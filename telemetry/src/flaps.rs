@@ -1,0 +1,219 @@
+//! Ports that stop, start, or lose and regain their link, counted over a minute.
+//!
+//! libpmdscope counts these inside the app, so also those between two looks. Of a stock app only what
+//! differs from one look to the next is known.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use crate::sample::{PortEventsSample, PortSample, Sample};
+
+/// How far back changes count, seconds.
+const WINDOW_S: f64 = 60.0;
+
+/// Changes of one port in the last minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Flaps {
+    /// Times that it was started.
+    pub starts: u64,
+    /// Times that it was stopped.
+    pub stops: u64,
+    /// Times that its link came or went.
+    pub link_changes: u64,
+    /// The app counted them itself; else only what was seen from look to look is known.
+    pub counted: bool,
+}
+
+impl Flaps {
+    /// All changes.
+    pub fn changes(&self) -> u64 {
+        self.starts.saturating_add(self.stops).saturating_add(self.link_changes)
+    }
+}
+
+/// What each port of one app has been through.
+#[derive(Debug, Default)]
+pub(crate) struct FlapCounters(BTreeMap<u16, PortPast>);
+
+#[derive(Debug, Default)]
+struct PortPast {
+    device: String,
+    /// Totals at moments (nanoseconds), oldest first; one of them is older than the window.
+    totals: VecDeque<(u64, Flaps)>,
+    /// What was seen last: started, link.
+    state: Option<(bool, Option<bool>)>,
+}
+
+impl FlapCounters {
+    /// Forgets everything: the counters are those of another process.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The changes of each port, in the order of `sample.ports`; `None` for none.
+    pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<Flaps>> {
+        if sample.ports_are_complete() {
+            self.0.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
+        }
+        sample.ports.iter().map(|port| self.port(port, sample)).collect()
+    }
+
+    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<Flaps> {
+        let past = self.0.entry(port.id).or_default();
+        if past.device != port.device {
+            *past = PortPast { device: port.device.clone(), ..PortPast::default() };
+        }
+        let mut events = sample.port_events.iter();
+        let counted = events.find(|row| (row.port, &row.device) == (port.id, &port.device));
+        // A table that could not be read this time is no stock app.
+        if counted.is_none() && past.totals.back().is_some_and(|(_, last)| last.counted) {
+            return None;
+        }
+        let now_ns = sample.monotonic_ns;
+        let total = counted.map_or_else(|| past.seen(port), Flaps::counted_by);
+        if past.totals.back().is_some_and(|(_, last)| total.changes() < last.changes()) {
+            past.totals.clear();
+        }
+        if past.totals.is_empty() {
+            past.totals.push_back((now_ns, before_watch(total, counted, sample)));
+        }
+        past.totals.push_back((now_ns, total));
+        let is_old = |(ns, _): &(u64, Flaps)| now_ns.saturating_sub(*ns) as f64 / 1e9 >= WINDOW_S;
+        while past.totals.get(1).is_some_and(is_old) {
+            past.totals.pop_front();
+        }
+        let (_, first) = past.totals.front()?;
+        Some(total.since(first)).filter(|flaps| flaps.changes() > 0)
+    }
+}
+
+impl PortPast {
+    /// Adds what differs from the look before.
+    fn seen(&mut self, port: &PortSample) -> Flaps {
+        let mut total = self.totals.back().map(|(_, last)| *last).unwrap_or_default();
+        let before = self.state.replace((port.started, port.link_up));
+        if let Some((started, link_up)) = before {
+            total.starts += u64::from(!started && port.started);
+            total.stops += u64::from(started && !port.started);
+            let differs = link_up.zip(port.link_up).is_some_and(|(before, now)| before != now);
+            total.link_changes += u64::from(differs);
+        }
+        total
+    }
+}
+
+/// What had happened more than a minute ago, at the first look: all but the last change, which has a
+/// time, unless all of the app's life is within that minute.
+fn before_watch(total: Flaps, counted: Option<&PortEventsSample>, sample: &Sample) -> Flaps {
+    let Some(row) = counted else { return total };
+    let ago_s = |ns: u64| sample.realtime_ns.saturating_sub(ns) as f64 / 1e9;
+    let started_ns = sample.library.as_ref().map_or(0, |library| library.start_realtime_ns);
+    if ago_s(started_ns) < WINDOW_S {
+        return Flaps { counted: true, ..Flaps::default() };
+    }
+    if row.changed_realtime_ns == 0 || ago_s(row.changed_realtime_ns) >= WINDOW_S {
+        return total;
+    }
+    // Which of the three it was is not told: the state of the port is a good guess.
+    let mut before = total;
+    let last = match () {
+        () if row.started && before.starts > 0 => &mut before.starts,
+        () if before.stops > 0 => &mut before.stops,
+        () => &mut before.link_changes,
+    };
+    *last = last.saturating_sub(1);
+    before
+}
+
+impl Flaps {
+    fn counted_by(row: &PortEventsSample) -> Self {
+        let PortEventsSample { starts, stops, link_changes, .. } = *row;
+        Self { starts, stops, link_changes, counted: true }
+    }
+
+    fn since(&self, first: &Self) -> Self {
+        Self {
+            starts: self.starts.saturating_sub(first.starts),
+            stops: self.stops.saturating_sub(first.stops),
+            link_changes: self.link_changes.saturating_sub(first.link_changes),
+            counted: self.counted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::LibrarySample;
+    use crate::sample::tests::{empty_sample, port};
+
+    fn at(second: u64, change: impl FnOnce(&mut Sample)) -> Sample {
+        let mut sample = empty_sample();
+        sample.monotonic_ns += second * 1_000_000_000;
+        sample.realtime_ns += second * 1_000_000_000;
+        sample.ports = vec![port(0, 0)];
+        sample.ports[0].link_up = Some(true);
+        change(&mut sample);
+        sample
+    }
+
+    fn counted(second: u64, [starts, stops, link_changes]: [u64; 3]) -> Sample {
+        at(second, |sample| {
+            sample.library = Some(LibrarySample::default());
+            sample.port_events = vec![PortEventsSample {
+                port: 0,
+                device: "net_null0".into(),
+                started: true,
+                starts,
+                stops,
+                link_changes,
+                changed_realtime_ns: 0,
+            }];
+        })
+    }
+
+    #[test]
+    fn what_the_app_counts_is_told_for_a_minute_whoever_looked() {
+        let mut counters = FlapCounters::default();
+        let mut changes = |sample: Sample| counters.update(&sample)[0].map(|flaps| flaps.changes());
+        assert_eq!(changes(counted(0, [7, 7, 7])), None, "long ago");
+        assert_eq!(changes(counted(1, [9, 9, 7])), Some(4), "between two looks");
+        assert_eq!(changes(counted(30, [9, 9, 8])), Some(5));
+        assert_eq!(changes(counted(61, [9, 9, 8])), Some(1));
+        assert_eq!(changes(counted(95, [9, 9, 8])), None);
+        assert_eq!(changes(counted(96, [0, 0, 0])), None, "another library");
+    }
+
+    #[test]
+    fn what_happened_right_before_the_first_look_is_told() {
+        let first = |change: fn(&mut Sample)| {
+            let mut sample = counted(0, [5, 5, 0]);
+            change(&mut sample);
+            FlapCounters::default().update(&sample)[0]
+        };
+        let recent =
+            first(|s| s.port_events[0].changed_realtime_ns = s.realtime_ns - 1_000_000_000);
+        assert_eq!(recent, Some(Flaps { starts: 1, counted: true, ..Flaps::default() }));
+        let young = first(|s| {
+            s.library.as_mut().unwrap().start_realtime_ns = s.realtime_ns - 9_000_000_000;
+        });
+        assert_eq!(young.unwrap().changes(), 10);
+    }
+
+    #[test]
+    fn of_a_stock_app_the_looks_are_compared() {
+        let mut counters = FlapCounters::default();
+        let mut look = |second, started, link: Option<bool>| {
+            let sample = at(second, |sample| {
+                (sample.ports[0].started, sample.ports[0].link_up) = (started, link);
+            });
+            counters.update(&sample)[0]
+        };
+        assert_eq!(look(0, true, Some(true)), None);
+        assert_eq!(look(1, true, Some(false)).unwrap().link_changes, 1);
+        let flaps = look(2, false, Some(false)).unwrap();
+        assert_eq!((flaps.stops, flaps.link_changes, flaps.counted), (1, 1, false));
+        assert_eq!(look(3, true, None).unwrap().changes(), 3);
+    }
+}

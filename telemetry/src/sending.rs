@@ -1,0 +1,307 @@
+//! Packets that are offered for sending and not sent.
+//!
+//! libpmdscope counts what the app offers to a driver, the driver what it sent. The two are read some
+//! milliseconds apart, so a difference counts only once it is worth more than [`SKEW_S`] of traffic.
+//! What was refused the app may have freed or may offer again; nobody but the app knows.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use crate::sample::{Direction, PortSample, Sample};
+
+/// How far back refused packets are counted, seconds.
+const WINDOW_S: f64 = 5.0;
+
+/// How far apart the two counters may have been read, seconds.
+const SKEW_S: f64 = 0.1;
+
+/// How long nothing must be sent before a port is stuck, seconds: some drivers refresh their counters
+/// once a second.
+const STUCK_S: f64 = 1.5;
+
+/// Packets that must have been offered meanwhile.
+const STUCK_OFFERED: u64 = 100;
+
+/// Packets that an app must have received while it sent none, and must have sent before.
+const SILENT_PACKETS: u64 = 1000;
+
+/// Share of the received packets that an app must have sent before its silence means anything.
+const FORWARDER: f64 = 0.1;
+
+/// Packets of one port that were offered to its driver and not sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Unsent {
+    /// Offered, packets per second.
+    pub offered_pps: f64,
+    /// Of these, not taken by the driver.
+    pub refused_pps: f64,
+    /// The time that both were counted over, seconds.
+    pub seconds: f64,
+    /// For how long none was sent, seconds, though some were offered; `None` while some are.
+    pub stuck_s: Option<f64>,
+}
+
+/// An app that receives and sends nothing, though it did before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SilentApp {
+    /// For how long, seconds.
+    pub seconds: f64,
+    /// Packets received in that time.
+    pub received: u64,
+    /// Packets sent before.
+    pub sent_before: u64,
+    /// It offered none to its drivers; `None` for a stock app, where that is not known.
+    pub offered_none: Option<bool>,
+}
+
+/// What was sent and offered so far, by port, and by the app as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    ports: BTreeMap<u16, (String, Counted)>,
+    app: Counted,
+}
+
+/// Counters at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    ns: u64,
+    offered: Option<u64>,
+    sent: u64,
+    received: u64,
+}
+
+/// The counters of one port or app over time.
+#[derive(Debug, Default)]
+struct Counted {
+    /// Oldest first; one of them is older than the window.
+    points: VecDeque<Point>,
+    /// The first that had the present number of sent packets.
+    still: Point,
+}
+
+impl Sending {
+    /// Forgets everything: the counters are those of another process.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What each port did not send, in the order of `sample.ports`; and what the app did not.
+    pub(crate) fn update(&mut self, sample: &Sample) -> (Vec<Option<Unsent>>, Option<SilentApp>) {
+        // A part that could not be read would look like a counter that went back.
+        if !sample.ports_are_complete() || sample.failed("/pmdscope/queues") {
+            return (vec![None; sample.ports.len()], None);
+        }
+        self.ports.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
+        let ports = sample.ports.iter().map(|port| self.port(port, sample)).collect();
+        (ports, self.app(sample))
+    }
+
+    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<Unsent> {
+        let now = Point {
+            ns: sample.monotonic_ns,
+            offered: Some(offered(sample, port.id)?),
+            sent: port.stats.tx_packets,
+            received: port.stats.rx_packets,
+        };
+        let (device, counted) = self.ports.entry(port.id).or_default();
+        if *device != port.device {
+            (*device, *counted) = (port.device.clone(), Counted::default());
+        }
+        counted.push(now);
+        // A port without a link has a lint of its own.
+        let may_send = port.started && port.link_up != Some(false);
+        counted.unsent().filter(|_| may_send)
+    }
+
+    fn app(&mut self, sample: &Sample) -> Option<SilentApp> {
+        let sum =
+            |of: fn(&PortSample) -> u64| sample.ports.iter().map(of).fold(0, u64::saturating_add);
+        let offered = sample.ports.iter().map(|port| offered(sample, port.id));
+        self.app.push(Point {
+            ns: sample.monotonic_ns,
+            offered: offered.sum(),
+            sent: sum(|port| port.stats.tx_packets),
+            received: sum(|port| port.stats.rx_packets),
+        });
+        self.app.silent()
+    }
+}
+
+/// Packets that were offered to a port; `None` where nobody counts them.
+fn offered(sample: &Sample, port: u16) -> Option<u64> {
+    let tx = |queue: &&crate::sample::QueueSample| {
+        queue.port == port && queue.direction == Direction::Tx
+    };
+    let packets: Vec<_> = sample.queues.iter().filter(tx).map(|queue| queue.packets).collect();
+    (!packets.is_empty()).then(|| packets.into_iter().fold(0, u64::saturating_add))
+}
+
+fn seconds(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from) as f64 / 1e9
+}
+
+impl Point {
+    fn unsent(&self) -> Option<i128> {
+        Some(i128::from(self.offered?) - i128::from(self.sent))
+    }
+}
+
+impl Counted {
+    fn push(&mut self, now: Point) {
+        let follows = |last: &Point| {
+            now.ns > last.ns
+                && now.sent >= last.sent
+                && now.received >= last.received
+                && now.offered.is_some() == last.offered.is_some()
+                && now.offered >= last.offered
+        };
+        if !self.points.back().is_some_and(follows) {
+            self.points.clear();
+            self.still = now;
+        }
+        if now.sent != self.still.sent {
+            self.still = now;
+        }
+        self.points.push_back(now);
+        while self.points.get(1).is_some_and(|next| seconds(next.ns, now.ns) >= WINDOW_S) {
+            self.points.pop_front();
+        }
+    }
+
+    fn unsent(&self) -> Option<Unsent> {
+        let (first, last) = self.least_unsent()?;
+        let elapsed = seconds(first.ns, last.ns);
+        if elapsed <= 0.0 {
+            return None;
+        }
+        let refused = last.unsent()?.saturating_sub(first.unsent()?).max(0);
+        let offered_pps = last.offered?.saturating_sub(first.offered?) as f64 / elapsed;
+        let counts = refused as f64 > offered_pps * SKEW_S;
+        let now = self.points.back()?;
+        let silent_s = seconds(self.still.ns, now.ns);
+        let meanwhile = now.offered?.saturating_sub(self.still.offered?);
+        Some(Unsent {
+            offered_pps,
+            refused_pps: if counts { refused as f64 / elapsed } else { 0.0 },
+            seconds: elapsed,
+            stuck_s: Some(silent_s).filter(|s| *s >= STUCK_S && meanwhile >= STUCK_OFFERED),
+        })
+    }
+
+    /// Where fewest were offered and not sent, among the first and among the last third of the points.
+    /// Offers are read after what was sent, so a late reading shows more than there is, never less.
+    fn least_unsent(&self) -> Option<(&Point, &Point)> {
+        let third = self.points.len().div_ceil(3);
+        let first = self.points.iter().take(third).min_by_key(|point| point.unsent());
+        let last = self.points.iter().rev().take(third).min_by_key(|point| point.unsent());
+        first.zip(last)
+    }
+
+    fn silent(&self) -> Option<SilentApp> {
+        let now = self.points.back()?;
+        let silent_s = seconds(self.still.ns, now.ns);
+        let received = now.received.saturating_sub(self.still.received);
+        let sent = self.still.sent;
+        let forwarded =
+            sent >= SILENT_PACKETS && sent as f64 >= FORWARDER * self.still.received as f64;
+        (silent_s >= STUCK_S && received >= SILENT_PACKETS && forwarded).then(|| SilentApp {
+            seconds: silent_s,
+            received,
+            sent_before: sent,
+            offered_none: now
+                .offered
+                .zip(self.still.offered)
+                .map(|(now, then)| now.saturating_sub(then) < STUCK_OFFERED),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tests::{empty_sample, port, queue};
+
+    /// A sample each quarter of a second: packets received, offered (in a linked app) and sent.
+    fn watched(
+        quarters: u64,
+        at: impl Fn(u64) -> (u64, Option<u64>, u64),
+    ) -> (Option<Unsent>, Option<SilentApp>) {
+        let mut sending = Sending::default();
+        let mut last = (None, None);
+        for quarter in 0..=quarters {
+            let (received, offered, sent) = at(quarter);
+            let mut sample = empty_sample();
+            sample.monotonic_ns += quarter * 250_000_000;
+            sample.ports = vec![port(0, received)];
+            sample.ports[0].stats.tx_packets = sent;
+            sample.queues = offered
+                .map(|offered| {
+                    let mut tx = queue(0, [1, 0, offered]);
+                    tx.direction = Direction::Tx;
+                    tx
+                })
+                .into_iter()
+                .collect();
+            let (ports, app) = sending.update(&sample);
+            last = (ports[0], app);
+        }
+        last
+    }
+
+    #[test]
+    fn what_is_offered_and_sent_is_no_finding_whatever_the_skew() {
+        let (unsent, silent) = watched(20, |q| {
+            let sent = q * 7000;
+            (sent, Some(sent + q * 211 % 600), sent)
+        });
+        let unsent = unsent.unwrap();
+        assert_eq!((unsent.refused_pps, unsent.stuck_s, silent), (0.0, None, None));
+    }
+
+    #[test]
+    fn refused_packets_are_counted_over_five_seconds() {
+        let (unsent, _) = watched(40, |q| (q * 7000, Some(q * 7000), q * 6300));
+        let unsent = unsent.unwrap();
+        assert_eq!((unsent.offered_pps, unsent.refused_pps), (28_000.0, 2800.0));
+        assert_eq!((unsent.seconds, unsent.stuck_s), (3.5, None));
+    }
+
+    #[test]
+    fn a_reading_that_came_late_proves_nothing() {
+        let (unsent, _) = watched(12, |q| {
+            let late = if q > 10 { 9000 } else { 0 };
+            (q * 7000, Some(q * 7000 + late), q * 7000)
+        });
+        assert_eq!(unsent.unwrap().refused_pps, 0.0);
+    }
+
+    #[test]
+    fn a_port_that_takes_nothing_is_stuck_after_a_while() {
+        let stuck = |quarters| watched(quarters, |q| (q * 7000, Some(q * 7000), q.min(4) * 7000));
+        assert_eq!(stuck(9).0.unwrap().stuck_s, None);
+        let (unsent, silent) = stuck(10);
+        assert_eq!(unsent.unwrap().stuck_s, Some(1.5));
+        assert_eq!(silent.unwrap().offered_none, Some(false));
+        let (idle, _) = watched(10, |q| (q * 7000, Some(q.min(4) * 7000 + q), q.min(4) * 7000));
+        assert_eq!(idle.unwrap().stuck_s, None, "six packets");
+    }
+
+    #[test]
+    fn a_stock_app_that_forwarded_and_sends_nothing_any_more() {
+        let (unsent, silent) = watched(10, |q| (q * 7000, None, q.min(4) * 7000));
+        let expected =
+            SilentApp { seconds: 1.5, received: 42_000, sent_before: 28_000, offered_none: None };
+        assert_eq!((unsent, silent), (None, Some(expected)));
+        assert_eq!(watched(10, |q| (q * 7000, None, 0)).1, None, "it never sent");
+        assert_eq!(watched(10, |q| (q * 70_000, None, q.min(4) * 700)).1, None, "it seldom does");
+    }
+
+    #[test]
+    fn counters_that_go_back_begin_anew() {
+        let (unsent, _) = watched(10, |q| (q * 7000, Some(q * 7000), if q < 9 { 0 } else { 1 }));
+        assert!(unsent.unwrap().stuck_s.is_none());
+        let (unsent, _) = watched(3, |q| ((3 - q) * 7000, Some((3 - q) * 7000), 0));
+        assert_eq!(unsent, None);
+    }
+}

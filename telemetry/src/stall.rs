@@ -1,0 +1,260 @@
+//! Gaps between two polls of an lcore, and who had its CPU meanwhile.
+//!
+//! The kernel counts how long a thread waited for a CPU (`/proc/PID/task/TID/schedstat`) and how often
+//! it lost its CPU or gave it up; the time that a hypervisor took is in `/proc/stat`. Set against the
+//! time that a poll loop stood still, this tells whether the kernel or the app's own code is to blame.
+//! Interrupts run on the account of the thread that they interrupt, so they pass for its own code.
+
+use serde::Serialize;
+
+use crate::sample::{LcoreSample, Sample, ThreadSample};
+
+/// Gaps of at least the stall threshold between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Stalls {
+    /// How many.
+    pub count: u64,
+    /// The longest, microseconds, or a lower bound of it.
+    pub longest_us: u64,
+    /// All of them together, milliseconds; known to a third or so, from a histogram.
+    pub total_ms: f64,
+    /// Who had the CPU in this interval; `None` where the kernel does not tell, or was not asked at
+    /// both ends of it.
+    pub thread: Option<ThreadTime>,
+}
+
+/// What became of the time of one thread between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ThreadTime {
+    /// Ready to run without a CPU, milliseconds; `None` where the kernel does not count it.
+    pub waiting_ms: Option<f64>,
+    /// Asleep, milliseconds; `None` where that is not known.
+    pub sleeping_ms: Option<f64>,
+    /// Taken from its CPU by a hypervisor, milliseconds, counted in steps of 10; `None` when the thread
+    /// changed its CPU.
+    pub stolen_ms: Option<f64>,
+    /// Times that it gave up its CPU.
+    pub voluntary_switches: u64,
+    /// Times that its CPU was taken away.
+    pub involuntary_switches: u64,
+}
+
+/// Who is to blame for most of the time of the gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StallCause {
+    /// The kernel ran something else on the CPU.
+    Kernel,
+    /// A hypervisor ran something else on the CPU.
+    Hypervisor,
+    /// The app's own code slept, or waited for something.
+    Sleep,
+    /// The app's own code ran, and did not poll.
+    OwnCode,
+}
+
+/// Shares of the time of the gaps, 0 to 1; what is left is own code that ran.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StallShares {
+    /// The CPU was taken away, by kernel or hypervisor.
+    pub taken: f64,
+    /// The thread slept.
+    pub asleep: f64,
+}
+
+impl Stalls {
+    /// The gaps of an lcore since the sample before; `None` when there was none, or when counters were
+    /// reset.
+    pub(crate) fn between(
+        (last, before): (&Sample, &LcoreSample),
+        (sample, now): (&Sample, &LcoreSample),
+    ) -> Option<Self> {
+        let count = now.stalls.checked_sub(before.stalls).filter(|count| *count > 0)?;
+        let stall_us = sample.library.as_ref().map_or(0, |library| library.stall_us);
+        let long = long_gaps(before, now, stall_us);
+        let longest_us = longest_us(before, now, &long).max(stall_us);
+        let known: u64 = long.iter().map(|(_, gaps)| gaps).sum();
+        let short = count.saturating_sub(known).saturating_mul(stall_us);
+        let middle = |(edge, gaps): &(u64, u64)| gaps.saturating_mul(edge + edge / 2);
+        let rest = long.iter().map(middle).fold(short, u64::saturating_add);
+        let total_us = if count == 1 { longest_us } else { rest.max(longest_us) };
+        let total_ms = total_us as f64 / 1000.0;
+        Some(Self { count, longest_us, total_ms, thread: thread_time(last, sample, now.lcore) })
+    }
+
+    /// Who had the CPU; `None` where that is not known.
+    pub fn shares(&self) -> Option<StallShares> {
+        let thread = self.thread?;
+        let share = |ms: f64| (ms / self.total_ms.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+        let taken = share(thread.waiting_ms? + thread.stolen_ms.unwrap_or(0.0));
+        let asleep = share(thread.sleeping_ms?).min(1.0 - taken);
+        Some(StallShares { taken, asleep })
+    }
+
+    /// Who is to blame for most of it; `None` where that is not known.
+    pub fn cause(&self) -> Option<StallCause> {
+        let thread = self.thread?;
+        let Some(shares) = self.shares() else {
+            // Without a clock, a thread that never left its CPU proves itself all the same.
+            let never = thread.voluntary_switches == 0 && thread.involuntary_switches == 0;
+            return never.then_some(StallCause::OwnCode);
+        };
+        let stolen = thread.stolen_ms.unwrap_or(0.0) > thread.waiting_ms.unwrap_or(0.0);
+        Some(match shares {
+            StallShares { taken, .. } if taken >= 0.5 && stolen => StallCause::Hypervisor,
+            StallShares { taken, .. } if taken >= 0.5 => StallCause::Kernel,
+            StallShares { asleep, .. } if asleep >= 0.5 => StallCause::Sleep,
+            _ => StallCause::OwnCode,
+        })
+    }
+}
+
+/// Buckets of the histogram that hold nothing but stalls: lower edge in microseconds, and new gaps.
+fn long_gaps(before: &LcoreSample, now: &LcoreSample, stall_us: u64) -> Vec<(u64, u64)> {
+    let edges = (0..63).map(|power| 1_u64 << power);
+    let new = now.gaps.iter().zip(&before.gaps).skip(1);
+    let new = new.map(|(now, before)| now.saturating_sub(*before));
+    edges.zip(new).filter(|(edge, gaps)| *edge >= stall_us && *gaps > 0).collect()
+}
+
+fn longest_us(before: &LcoreSample, now: &LcoreSample, long: &[(u64, u64)]) -> u64 {
+    if now.gap_max_us > before.gap_max_us {
+        return now.gap_max_us;
+    }
+    let edge = long.last().map_or(0, |(edge, _)| *edge);
+    let window = now.gap_window_max_us;
+    if window >= edge && window / 2 < edge { window } else { edge }
+}
+
+/// The thread must have been looked at in both rounds: what was remembered from the round before says
+/// nothing of this interval.
+fn thread_time(last: &Sample, sample: &Sample, lcore: u32) -> Option<ThreadTime> {
+    let of = |sample: &Sample| {
+        let fresh =
+            |thread: &&ThreadSample| thread.lcore == lcore && thread.read_ns >= sample.monotonic_ns;
+        sample.threads.iter().find(fresh).cloned()
+    };
+    let (before, now) = (of(last)?, of(sample)?);
+    if before.tid != now.tid {
+        return None;
+    }
+    let grown = |of: fn(&ThreadSample) -> Option<u64>| of(&now)?.checked_sub(of(&before)?);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let waiting_ms = grown(|thread| thread.run_delay_ns).map(ms);
+    let voluntary_switches = grown(|thread| Some(thread.voluntary_switches))?;
+    let elapsed_ms = ms(now.read_ns.checked_sub(before.read_ns)?);
+    let sleeping_ms = match voluntary_switches {
+        0 => Some(0.0),
+        _ => {
+            let running_ms = grown(|thread| thread.run_ns).map(ms);
+            running_ms.zip(waiting_ms).map(|(run, wait)| (elapsed_ms - run - wait).max(0.0))
+        }
+    };
+    Some(ThreadTime {
+        waiting_ms,
+        sleeping_ms,
+        stolen_ms: grown(|thread| thread.cpu_stolen_ms)
+            .filter(|_| before.cpu == now.cpu)
+            .map(|ms| ms as f64),
+        voluntary_switches,
+        involuntary_switches: grown(|thread| Some(thread.involuntary_switches))?,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sample::LibrarySample;
+    use crate::sample::tests::empty_sample;
+
+    /// A second of lcore 1 with these gaps, its thread so many milliseconds without a CPU and asleep.
+    pub(crate) fn second(gaps_us: &[u64], [waiting_ms, asleep_ms]: [u64; 2]) -> [Sample; 2] {
+        let mut before = empty_sample();
+        before.monotonic_ns = 1_000_000_000;
+        before.library = Some(LibrarySample { stall_us: 1000, ..LibrarySample::default() });
+        before.lcores = vec![LcoreSample { lcore: 1, gaps: vec![0; 24], ..LcoreSample::default() }];
+        before.threads = vec![ThreadSample {
+            lcore: 1,
+            tid: 42,
+            read_ns: before.monotonic_ns,
+            run_ns: Some(0),
+            run_delay_ns: Some(0),
+            cpu_stolen_ms: Some(70),
+            ..ThreadSample::default()
+        }];
+        let mut now = before.clone();
+        now.monotonic_ns += 1_000_000_000;
+        let lcore = &mut now.lcores[0];
+        lcore.polls += 1;
+        for us in gaps_us {
+            let bucket = us.checked_ilog2().map_or(0, |power| power as usize + 1);
+            lcore.gaps[bucket] += 1;
+            lcore.stalls += u64::from(*us >= 1000);
+            lcore.gap_max_us = lcore.gap_max_us.max(*us);
+        }
+        let thread = &mut now.threads[0];
+        thread.read_ns = now.monotonic_ns + 1;
+        thread.run_ns = Some((1000 - waiting_ms - asleep_ms) * 1_000_000);
+        thread.run_delay_ns = Some(waiting_ms * 1_000_000);
+        thread.involuntary_switches = waiting_ms;
+        thread.voluntary_switches = asleep_ms;
+        [before, now]
+    }
+
+    fn stalls([before, now]: &[Sample; 2]) -> Option<Stalls> {
+        Stalls::between((before, &before.lcores[0]), (now, &now.lcores[0]))
+    }
+
+    #[test]
+    fn a_gap_of_a_thread_that_kept_its_cpu_is_its_own() {
+        let found = stalls(&second(&[5123, 3], [0, 0])).unwrap();
+        assert_eq!((found.count, found.longest_us, found.total_ms), (1, 5123, 5.123));
+        assert_eq!(found.cause(), Some(StallCause::OwnCode));
+        assert_eq!(found.shares(), Some(StallShares { taken: 0.0, asleep: 0.0 }));
+        assert_eq!(stalls(&second(&[999], [0, 0])), None);
+    }
+
+    #[test]
+    fn a_gap_of_a_thread_that_waited_for_a_cpu_is_the_kernels() {
+        let gaps = [4000; 10];
+        assert_eq!(stalls(&second(&gaps, [38, 0])).unwrap().cause(), Some(StallCause::Kernel));
+        assert_eq!(stalls(&second(&gaps, [3, 0])).unwrap().cause(), Some(StallCause::OwnCode));
+        assert_eq!(stalls(&second(&gaps, [0, 39])).unwrap().cause(), Some(StallCause::Sleep));
+        let mut stolen = second(&gaps, [0, 0]);
+        stolen[1].threads[0].cpu_stolen_ms = Some(110);
+        assert_eq!(stalls(&stolen).unwrap().cause(), Some(StallCause::Hypervisor));
+        stolen[1].threads[0].cpu = 3;
+        assert_eq!(stalls(&stolen).unwrap().cause(), Some(StallCause::OwnCode), "another CPU");
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_tell_is_not_known() {
+        let mut remembered = second(&[5000], [0, 0]);
+        remembered[1].threads[0].read_ns = remembered[1].monotonic_ns - 1;
+        assert_eq!(stalls(&remembered).unwrap().cause(), None);
+        let mut other = second(&[5000], [0, 0]);
+        other[1].threads[0].tid = 43;
+        assert_eq!(stalls(&other).unwrap().cause(), None);
+        let mut unseen = second(&[5000], [0, 0]);
+        unseen[1].threads.clear();
+        assert_eq!(stalls(&unseen).unwrap().cause(), None);
+        let mut clockless = second(&[5000], [0, 0]);
+        clockless[1].threads[0].run_delay_ns = None;
+        assert_eq!(stalls(&clockless).unwrap().cause(), Some(StallCause::OwnCode));
+        clockless[1].threads[0].involuntary_switches = 1;
+        assert_eq!(stalls(&clockless).unwrap().cause(), None);
+    }
+
+    #[test]
+    fn the_longest_gap_is_known_as_well_as_the_histogram_tells() {
+        let mut samples = second(&[5000, 1500], [0, 0]);
+        samples[0].lcores[0].gap_max_us = 5000;
+        assert_eq!(stalls(&samples).unwrap().longest_us, 4096);
+        samples[1].lcores[0].gap_window_max_us = 5000;
+        assert_eq!(stalls(&samples).unwrap().longest_us, 5000);
+        samples[1].lcores[0].gap_window_max_us = 1500;
+        assert_eq!(stalls(&samples).unwrap().longest_us, 4096, "of another window");
+        samples[1].lcores[0].gaps.clear();
+        assert_eq!(stalls(&samples).unwrap().longest_us, 1000, "at least");
+    }
+}
