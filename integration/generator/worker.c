@@ -39,6 +39,8 @@ create_sender(unsigned int index)
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill;
 	sender->size = settings.min_size;
+	sender->shares =
+			app->lanes.lane[index].queue == settings.hot_queue ? settings.hot_times : 1;
 	/* Shares differ by one packet at most and add up. */
 	sender->quota = settings.count == 0 ? UINT64_MAX
 					    : settings.count / nb_lanes +
@@ -99,13 +101,16 @@ workers_destroy(void)
 void
 workers_start(uint64_t tsc_hz, uint64_t now)
 {
-	unsigned int i;
+	unsigned int i, shares = 0;
 
 	silence_cycles = tsc_hz;
 	for (i = 0; i < app->lanes.nb_lanes; i++)
+		shares += senders[i].shares;
+	for (i = 0; i < app->lanes.nb_lanes; i++)
 		if (settings.rate != 0)
-			pacer_start(&senders[i].pacer, settings.rate, app->lanes.nb_lanes,
-					settings.app.burst, tsc_hz, now);
+			pacer_start(&senders[i].pacer,
+					RTE_MIN(settings.rate * senders[i].shares, PACER_MAX_RATE),
+					shares, settings.app.burst, tsc_hz, now);
 }
 
 /* How many new packets may be offered, given the room in the burst. */
@@ -118,6 +123,21 @@ allowance(struct sender *sender, uint64_t now)
 	if (settings.rate == 0)
 		return (uint32_t)room;
 	return pacer_ready(&sender->pacer, now, (uint32_t)room);
+}
+
+/* The flows take turns, but for the packets that make a queue hot. */
+static uint16_t
+next_flow(struct sender *sender)
+{
+	const uint16_t flow = sender->flow;
+
+	if (sender->nb_hot > 0) {
+		sender->nb_hot--;
+		return 0;
+	}
+	sender->nb_hot = sender->shares - 1;
+	sender->flow = flow + 1u < settings.flows ? flow + 1 : 0;
+	return flow;
 }
 
 /* Put so many new probes behind the pending ones. */
@@ -134,8 +154,7 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	uint32_t i;
 
 	for (i = 0; i < n; i++, probe.seq++) {
-		probe_write(&sender->template, pkts[i], sender->size, sender->flow, &probe);
-		sender->flow = sender->flow + 1u < settings.flows ? sender->flow + 1 : 0;
+		probe_write(&sender->template, pkts[i], sender->size, next_flow(sender), &probe);
 		sender->size = sender->size < settings.max_size ? sender->size + 1
 								: settings.min_size;
 	}
