@@ -213,6 +213,26 @@ fn a_queue_that_gets_most_packets_is_found() {
 }
 
 #[test]
+fn a_hot_queue_is_a_warning_while_its_port_misses_packets() {
+    let sample = |share: u64, missed| {
+        let queues = vec![queue(0, [0, 0, 0]), queue(1, [0, 0, 9000 * share])];
+        let mut sample = Sample { queues, ..healthy() };
+        sample.ports[0].stats.rx_missed = missed;
+        sample
+    };
+    let found = |before, missed| {
+        let findings = judged([sample(0, before), second_later(&sample(1, missed))]);
+        findings.into_iter().find(|finding| finding.lint == "queue_imbalance").unwrap()
+    };
+    let missing = found(7, 19);
+    assert_eq!(missing.severity, Severity::Warning);
+    assert!(missing.evidence.ends_with("; the port misses 12.0 packets/s"), "{missing:?}");
+    let before = found(7, 7);
+    assert_eq!(before.severity, Severity::Info);
+    assert!(!before.evidence.contains("misses"), "{before:?}");
+}
+
+#[test]
 fn few_packets_or_one_queue_say_nothing_about_the_balance() {
     assert_eq!(shared(&[999, 0], 900), []);
     assert_eq!(shared(&[100_000], 900), []);

@@ -27,6 +27,7 @@
 //! ```
 
 mod arguments;
+pub mod balance;
 pub mod client;
 pub mod collect;
 pub mod deadline;
