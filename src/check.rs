@@ -1,5 +1,7 @@
 //! `pmdscope check`: is everything well? For people, cron and probes.
 
+mod hot_queues;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use pmdscope_telemetry::finding::{self, Finding, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
+use self::hot_queues::HotQueues;
 use crate::output::one_line;
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
@@ -36,6 +39,10 @@ Examples:
 Exit codes: 0 no finding; 1 a finding of severity warning or critical, an app
 that cannot be asked or is expected and does not run, or no app at all; 2 wrong
 usage or configuration. Findings of severity info are printed and do not count.
+
+Where a queue gets most packets (queue_imbalance), packets of that queue are
+captured for a quarter of a second, a sample of them, to name the conversation;
+only of apps with libpmdscope.
 
 A probe needs a timeout longer than --for, with a second for apps that do not
 answer: timeoutSeconds: 5 in Kubernetes.")]
@@ -68,9 +75,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let begun = Instant::now();
     let mut seen = Seen::default();
+    let mut hot_queues = match args.replay.replay {
+        Some(_) => None,
+        None => Some(HotQueues::new(args.app.settings()?, begun + length)),
+    };
     // An app that does not answer makes rounds longer, but not the time that was asked for.
     while source.advance()? {
         seen.note(source.world());
+        if let Some(hot_queues) = &mut hot_queues {
+            hot_queues.update(&source);
+        }
         if begun.elapsed() >= length {
             break;
         }
@@ -78,6 +92,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     source.tell_notes();
     let mut world = source.world().clone();
     seen.add_to(&mut world);
+    if let Some(hot_queues) = hot_queues {
+        hot_queues.explain(&mut world);
+    }
     let verdict = Verdict::of(&world);
     if args.json {
         output::print_json(&verdict)?;

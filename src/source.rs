@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use jiff::tz::{Offset, TimeZone};
+use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::record::{Moment, Player};
 use pmdscope_telemetry::world::World;
@@ -150,6 +151,14 @@ impl Source {
         match self {
             Self::Live(live) => &live.fleet.world,
             Self::Replay(replay) => replay.player.world(),
+        }
+    }
+
+    /// The app of that name, as it was found; `None` in a recording, and for one that does not answer.
+    pub(crate) fn app(&self, name: &str) -> Option<App> {
+        match self {
+            Self::Live(live) => live.fleet.connected().into_iter().find(|app| app.name == name),
+            Self::Replay(_) => None,
         }
     }
 

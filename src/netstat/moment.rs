@@ -205,7 +205,7 @@ pub(super) fn seconds(snapshot: &Snapshot) -> f64 {
 
 /// Received packets and bytes, and sent ones. Where a file does not tell the direction, those from the
 /// remote end count as received.
-pub(super) fn directions(flow: &Flow) -> (Counts, Counts) {
+pub(crate) fn directions(flow: &Flow) -> (Counts, Counts) {
     let rx = flow.rx.from_local.plus(flow.rx.from_remote).plus(flow.unknown.from_remote);
     let tx = flow.tx.from_local.plus(flow.tx.from_remote).plus(flow.unknown.from_local);
     (rx, tx)
@@ -222,9 +222,12 @@ pub(super) fn way(dir: u8) -> &'static str {
 }
 
 /// Names the ends of a conversation.
-pub(super) fn name(flow: &Flow) -> String {
+pub(crate) fn name(flow: &Flow) -> String {
     let [local, remote] = [flow.local, flow.remote].map(conversation::endpoint);
     let wrapping = conversation::wrapping(flow);
     let wrapping = if wrapping.is_empty() { wrapping } else { format!(" in {wrapping}") };
-    format!("{} {local} - {remote}{wrapping}", super::words::protocol(flow.proto, flow.local.addr))
+    format!(
+        "{} {local} <-> {remote}{wrapping}",
+        super::words::protocol(flow.proto, flow.local.addr)
+    )
 }

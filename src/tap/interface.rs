@@ -74,6 +74,28 @@ impl Wanted {
         (now.known.len() >= self.known.len()).then_some(Self { app: self.app.clone(), ..now })
     }
 
+    /// A queue of an app with libpmdscope, by what the app has told: it is not asked again.
+    pub(crate) fn queue(
+        running: Running,
+        port: u16,
+        queue: u16,
+        settings: &Arc<Settings>,
+    ) -> anyhow::Result<Self> {
+        let mut wanted = Self::of(running, settings, Attach::Never)?;
+        wanted.add(&format!("{port}:{queue}"))?;
+        Ok(wanted)
+    }
+
+    /// Everything about an app but its targets.
+    fn of(running: Running, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Self> {
+        let door = door(&running, attach)?;
+        let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
+        let address = running.app.socket.display().to_string();
+        let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
+        let settings = Arc::clone(settings);
+        Ok(Self { app, door, targets, known, address, settings, attach, asked, unnamed: false })
+    }
+
     fn add(&mut self, port: &str) -> anyhow::Result<()> {
         let target = parse_target(port, &self.app, &self.known)?;
         if !self.targets.contains(&target) {
@@ -333,15 +355,8 @@ fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
     }
 }
 
-/// Everything about an app but its targets.
 fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
-    let running = ask(find(name, settings)?);
-    let door = door(&running, attach)?;
-    let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
-    let address = running.app.socket.display().to_string();
-    let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
-    let settings = Arc::clone(settings);
-    Ok(Wanted { app, door, targets, known, address, settings, attach, asked, unnamed: false })
+    Wanted::of(ask(find(name, settings)?), settings, attach)
 }
 
 fn ask(app: App) -> Running {

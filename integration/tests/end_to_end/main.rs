@@ -3,6 +3,7 @@
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
 mod capture;
+mod check;
 mod dashboards;
 mod exporter;
 mod extcap;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         netstat_views::trials(),
         ipfix::trials(),
         top::trials(),
+        check::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
