@@ -187,18 +187,10 @@ fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
     let told = sample.queues.iter().filter(here).map(|queue| (queue.queue, queue.packets));
     let told = told.collect::<BTreeMap<_, _>>();
     if told.is_empty() {
-        let named = |(name, packets): (&String, &u64)| Some((queue_of(name, dir)?, *packets));
-        return port.xstats.iter().filter_map(named).collect();
+        let counters = port.queue_counters(direction).into_iter();
+        return counters.filter_map(|(queue, of)| Some((queue, of.packets?))).collect();
     }
     told
-}
-
-/// The queue that an extended counter of packets is of: `rx_q0_packets`, or `rx_q0packets` before DPDK
-/// 20.11.
-fn queue_of(name: &str, dir: u8) -> Option<u16> {
-    let prefix = if dir == DIR_RX { "rx_q" } else { "tx_q" };
-    let queue = name.strip_prefix(prefix)?.strip_suffix("packets")?;
-    queue.strip_suffix('_').unwrap_or(queue).parse().ok()
 }
 
 fn of_packets(snapshot: &Snapshot, moment: &Moment, wanted: Wanted) -> Vec<Load> {

@@ -23,6 +23,8 @@ pub struct HotQueue {
     pub busy_ratio: Option<f64>,
     /// Receive queues of the port.
     pub queues: usize,
+    /// Packets per second that it misses; `None` where the driver does not count them by queue.
+    pub missed_ps: Option<f64>,
 }
 
 /// The hottest receive queue of each port that has a hot one, by the last two samples. Only apps with
@@ -52,5 +54,6 @@ fn hottest_of(model: &Model, queues: &[&QueueRates], thresholds: &Thresholds) ->
         share: pps / total,
         busy_ratio: queue.busy_ratio,
         queues: rates.len(),
+        missed_ps: queue.missed_ps,
     })
 }

@@ -45,6 +45,7 @@ pub mod model;
 pub mod names;
 pub mod polling;
 mod process;
+pub mod queue_counters;
 mod quiet;
 pub mod record;
 mod reply;

@@ -61,6 +61,7 @@ fn world(pid: u32) -> World {
         busy_ratio: None,
         mean_burst: None,
         share: None,
+        missed_ps: None,
     };
     let queues = vec![rates(0, 10.0), rates(1, 9_000.0)];
     let model = Model { sample, queues, interval_s: Some(1.0), ..Model::default() };

@@ -53,9 +53,13 @@ fn imbalance(model: &Model, hot: &HotQueue, thresholds: &Thresholds) -> Option<F
         hot.queues,
         hot.others_pps
     );
-    let missed = rates.rx_missed_ps.filter(|rate| *rate > thresholds.rx_missed_ps);
+    let (who, missed) = match hot.missed_ps {
+        Some(missed) => ("it", Some(missed)),
+        None => ("the port", rates.rx_missed_ps),
+    };
+    let missed = missed.filter(|rate| *rate > thresholds.rx_missed_ps);
     if let Some(missed) = missed {
-        let _ = write!(evidence, "; the port misses {missed:.1} packets/s");
+        let _ = write!(evidence, "; {who} misses {missed:.1} packets/s");
     }
     let threshold = format!(
         "one queue with more than {} times the mean of the others, of {} packets or more",
