@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pmdscope_capture::flow::{Counts, Flow, Snapshot};
 use pmdscope_capture::pump::Report;
+use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::world::World;
 use pmdscope_tui::conversation::{self, Speed};
@@ -32,6 +33,8 @@ pub(super) struct Moment {
     pub(super) ports: Option<Vec<(String, u16)>>,
     /// Packets were chosen by a filter, which counters do not know.
     pub(super) filtered: bool,
+    /// From when on a queue is hot.
+    pub(super) thresholds: Thresholds,
 }
 
 /// Counters of apps at two moments.

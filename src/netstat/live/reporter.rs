@@ -9,6 +9,7 @@ use anyhow::Result;
 use pmdscope_capture::flow::ipfix::Status;
 use pmdscope_capture::flow::table::Latest;
 use pmdscope_capture::pump::Control;
+use pmdscope_telemetry::Thresholds;
 use pmdscope_tui::number::{count, seconds};
 
 use super::Shared;
@@ -32,6 +33,7 @@ pub(super) struct Reporter<'a> {
     gauge: Option<Gauge>,
     ports: Vec<(String, u16)>,
     export: Option<Status>,
+    thresholds: Thresholds,
     line: Line,
     begun: Instant,
     /// Time of the last report.
@@ -50,9 +52,10 @@ impl<'a> Reporter<'a> {
         gauge: Option<Gauge>,
         ports: Vec<(String, u16)>,
         export: Option<Status>,
-    ) -> Self {
+    ) -> Result<Self> {
+        let thresholds = args.thresholds()?;
         let (line, begun) = (Line::default(), Instant::now());
-        Self {
+        Ok(Self {
             args,
             control,
             shared,
@@ -60,11 +63,12 @@ impl<'a> Reporter<'a> {
             gauge,
             ports,
             export,
+            thresholds,
             line,
             begun,
             shown_ns: 0,
             read: true,
-        }
+        })
     }
 
     /// Reports until the capture has ended; stops it where nobody reads any more.
@@ -130,6 +134,7 @@ impl<'a> Reporter<'a> {
             counters: self.gauge.as_mut().map(|gauge| gauge.read(rolls)).transpose()?,
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
+            thresholds: self.thresholds,
         })
     }
 
