@@ -90,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     source.tell_notes();
+    tell_choice(args, source.world());
     let mut world = source.world().clone();
     seen.add_to(&mut world);
     if let Some(hot_queues) = hot_queues {
@@ -104,6 +105,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output::print(&verdict.text(&world))?;
     }
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Says which app was checked where another one may have been meant, which does not run.
+fn tell_choice(args: &Args, world: &World) {
+    let begins = |name: &str| {
+        let mut others = world.apps.iter().filter(|app| app.name != name);
+        others.find(|app| app.name.starts_with(name)).map(|app| app.name.clone())
+    };
+    if let Some(name) = &args.app.app
+        && world.find(name).is_none()
+        && let Some(app) = begins(name)
+    {
+        let text = format!("no app is named {name:?}: checked {app}, whose name begins so");
+        output::tell(&one_line(&text));
+    }
 }
 
 /// Findings of earlier samples, the newest of each app, lint and subject.

@@ -9,7 +9,8 @@ use crate::config::ConfigArg;
 /// Which apps to look at.
 #[derive(clap::Args, Clone)]
 pub(crate) struct AppArg {
-    /// The app, by its name or its DPDK file-prefix; all running apps without it
+    /// The app, by its name or its DPDK file-prefix, or the begin of one that no other app has; all
+    /// running apps without it
     #[arg(short, long, value_name = "NAME")]
     pub(crate) app: Option<String>,
 

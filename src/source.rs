@@ -47,9 +47,28 @@ impl ReplayArg {
 fn player(path: &Path, app: Option<&str>, settings: &Settings) -> Result<Player> {
     let mut player = Player::open(path, settings)?;
     if let Some(app) = app {
-        player.only(app);
+        let app = recorded_name(app, &player)?;
+        player.only(&app);
     }
     Ok(player)
+}
+
+/// The app of that name in a recording, or the only one whose name begins so, as far as its apps are
+/// known yet.
+fn recorded_name(name: &str, player: &Player) -> Result<String> {
+    let apps = player.apps();
+    if apps.contains(name) {
+        return Ok(name.to_owned());
+    }
+    let begin = apps.into_iter().filter(|app| app.starts_with(name)).collect::<Vec<_>>();
+    match begin[..] {
+        [] => Ok(name.to_owned()),
+        [app] => Ok(app.to_owned()),
+        _ => bail!(
+            "several apps were recorded whose names begin with {name:?}: {}",
+            begin.join(", ")
+        ),
+    }
 }
 
 /// Gives one world after the other.
@@ -220,7 +239,7 @@ impl Replay {
         let known = apps.iter().copied().collect::<Vec<_>>().join(", ");
         match (&self.app, known.is_empty()) {
             (_, true) => bail!("no app was recorded"),
-            (Some(app), false) if !apps.contains(app.as_str()) => {
+            (Some(app), false) if !apps.iter().any(|known| known.starts_with(app)) => {
                 bail!("no app named {app:?} was recorded; there is {known}")
             }
             _ if matches!(self.pace, Pace::Whole) => Ok(()),

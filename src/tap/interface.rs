@@ -282,10 +282,17 @@ fn split_app<'a>(interface: &'a str, apps: &[&'a str]) -> (Option<&'a str>, &'a 
         Some((*app).len())
             .filter(|len| interface.get(..*len) == Some(*app) && interface[*len..].starts_with(':'))
     };
-    match apps.iter().filter_map(rest).max() {
+    match apps.iter().filter_map(rest).max().or_else(|| begin_of_app(interface, apps)) {
         Some(len) => (Some(&interface[..len]), &interface[len + 1..]),
         None => (None, interface),
     }
+}
+
+/// Length of the longest text in front of a colon that the name of a running app begins with.
+fn begin_of_app(interface: &str, apps: &[&str]) -> Option<usize> {
+    let begins =
+        |len: &usize| *len > 0 && apps.iter().any(|app| app.starts_with(&interface[..*len]));
+    interface.match_indices(':').map(|(len, _)| len).filter(begins).max()
 }
 
 /// What must be meant for an app where the only one cannot be.
@@ -401,6 +408,16 @@ mod tests {
         assert_eq!(split_app("refl:0000:03:00.0", &apps), (Some("refl"), "0000:03:00.0"));
         assert_eq!(split_app("0000:03:00.0", &apps), (None, "0000:03:00.0"));
         assert_eq!(split_app("réfl:0", &apps), (None, "réfl:0"));
+    }
+
+    #[test]
+    fn the_begin_of_a_name_is_split_off_where_no_name_fits() {
+        let apps = ["rte", "rte:1", "reflector"];
+        assert_eq!(split_app("ref:net_vhost0:2", &apps), (Some("ref"), "net_vhost0:2"));
+        assert_eq!(split_app("r:0", &apps), (Some("r"), "0"), "an error of two apps");
+        assert_eq!(split_app("rte:0", &apps), (Some("rte"), "0"));
+        assert_eq!(split_app(":0", &apps), (None, ":0"));
+        assert_eq!(split_app("eflector:0", &apps), (None, "eflector:0"));
     }
 
     #[test]

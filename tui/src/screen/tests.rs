@@ -140,9 +140,8 @@ fn the_share_of_a_hot_queue_is_marked() {
     let mut model = fixture::leaking();
     let shares = [(0, 0.9, 9_000_000.0), (1, 0.1, 1_000_000.0)];
     for (number, share, pps) in shares {
-        let is_it = |queue: &&mut QueueRates| {
-            (queue.queue, queue.direction) == (number, Direction::Rx)
-        };
+        let is_it =
+            |queue: &&mut QueueRates| (queue.queue, queue.direction) == (number, Direction::Rx);
         let queue = model.queues.iter_mut().find(is_it).unwrap();
         (queue.share, queue.pps) = (Some(share), Some(pps));
     }
