@@ -5,6 +5,7 @@
 mod capture;
 mod check;
 mod dashboards;
+mod demo;
 mod exporter;
 mod extcap;
 mod harm;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         ipfix::trials(),
         top::trials(),
         check::trials(),
+        demo::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
