@@ -1,5 +1,7 @@
 //! `pmdscope check`: is everything well? For people, cron and probes.
 
+mod hot_queues;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use pmdscope_telemetry::finding::{self, Finding, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
+use self::hot_queues::HotQueues;
 use crate::number::whole;
 use crate::output::one_line;
 use crate::session::AppArg;
@@ -51,6 +54,9 @@ Exit status:
      run, or no app at all
   2  wrong usage or configuration
 
+Of a hot queue (queue_imbalance) of a linked app, check captures a sample of a
+quarter of a second, to name the largest conversation.
+
 The timeout of a probe must exceed --for by a second, for apps that do not
 answer: timeoutSeconds: 5 in Kubernetes.")]
 pub(crate) struct Args {
@@ -83,16 +89,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let begun = Instant::now();
     let mut seen = Seen::default();
+    let mut hot_queues = match args.replay.replay {
+        Some(_) => None,
+        None => Some(HotQueues::new(args.app.settings()?, begun + length)),
+    };
     // An app that does not answer makes rounds longer, but not the time that was asked for.
     while source.advance()? {
         seen.note(source.world());
+        if let Some(hot_queues) = &mut hot_queues {
+            hot_queues.update(&source);
+        }
         if begun.elapsed() >= length {
             break;
         }
     }
     source.tell_notes();
+    tell_choice(args, source.world());
     let mut world = source.world().clone();
     seen.add_to(&mut world);
+    if let Some(hot_queues) = hot_queues {
+        hot_queues.explain(&mut world);
+    }
     let verdict = Verdict::of(&world);
     if args.json {
         output::print_json(&verdict)?;
@@ -102,6 +119,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         output::print(&verdict.text(&world))?;
     }
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Says which app was checked where another one may have been meant, which does not run.
+fn tell_choice(args: &Args, world: &World) {
+    let begins = |name: &str| {
+        let mut others = world.apps.iter().filter(|app| app.name != name);
+        others.find(|app| app.name.starts_with(name)).map(|app| app.name.clone())
+    };
+    if let Some(name) = &args.app.app
+        && world.find(name).is_none()
+        && let Some(app) = begins(name)
+    {
+        let text = format!("no app is named {name:?}: checked {app}, whose name begins so");
+        output::tell(&one_line(&text));
+    }
 }
 
 /// Findings of earlier samples, of each app, lint and subject the newest of the worst.

@@ -5,7 +5,7 @@ mod conversations;
 mod counters;
 mod document;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod interfaces;
 mod ipfix;
 mod listen;
@@ -25,6 +25,7 @@ use anyhow::Result;
 pub(crate) use self::args::Args;
 use self::args::View;
 use self::moment::Moment;
+pub(crate) use self::moment::{directions, name};
 use self::paper::Paper;
 use crate::{capture, output};
 

@@ -11,7 +11,7 @@ use crate::config::ConfigArg;
 pub(crate) struct AppArg {
     /// Only this app [default: all]
     ///
-    /// NAME is the name or the DPDK file-prefix of the app.
+    /// NAME is the name or the DPDK file-prefix of the app, or a unique prefix of one.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) app: Option<String>,
 

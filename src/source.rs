@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use jiff::tz::{Offset, TimeZone};
+use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::record::{Moment, Player};
 use pmdscope_telemetry::world::World;
@@ -51,9 +52,28 @@ impl ReplayArg {
 fn player(path: &Path, app: Option<&str>, settings: &Settings) -> Result<Player> {
     let mut player = Player::open(path, settings)?;
     if let Some(app) = app {
-        player.only(app);
+        let app = recorded_name(app, &player)?;
+        player.only(&app);
     }
     Ok(player)
+}
+
+/// The app of that name in a recording, or the only one whose name begins so, as far as its apps are
+/// known yet.
+fn recorded_name(name: &str, player: &Player) -> Result<String> {
+    let apps = player.apps();
+    if apps.contains(name) {
+        return Ok(name.to_owned());
+    }
+    let begin = apps.into_iter().filter(|app| app.starts_with(name)).collect::<Vec<_>>();
+    match begin[..] {
+        [] => Ok(name.to_owned()),
+        [app] => Ok(app.to_owned()),
+        _ => bail!(
+            "several apps were recorded whose names begin with {name:?}: {}",
+            begin.join(", ")
+        ),
+    }
 }
 
 /// Gives one world after the other.
@@ -158,6 +178,14 @@ impl Source {
         }
     }
 
+    /// The app of that name, as it was found; `None` in a recording, and for one that does not answer.
+    pub(crate) fn app(&self, name: &str) -> Option<App> {
+        match self {
+            Self::Live(live) => live.fleet.connected().into_iter().find(|app| app.name == name),
+            Self::Replay(_) => None,
+        }
+    }
+
     /// Local time where the apps run or ran.
     pub(crate) fn time_zone(&self) -> TimeZone {
         match self {
@@ -216,7 +244,7 @@ impl Replay {
         let known = apps.iter().copied().collect::<Vec<_>>().join(", ");
         match (&self.app, known.is_empty()) {
             (_, true) => bail!("no app was recorded"),
-            (Some(app), false) if !apps.contains(app.as_str()) => {
+            (Some(app), false) if !apps.iter().any(|known| known.starts_with(app)) => {
                 bail!("no app named {app:?} was recorded; there is {known}")
             }
             _ if matches!(self.pace, Pace::Whole) => Ok(()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod door;
+pub(crate) mod flows;
 pub(crate) mod interface;
 mod preflight;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ArgGroup;
 use jiff::tz::TimeZone;
+use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::record::Player;
 use pmdscope_telemetry::world::World;
 use pmdscope_tui::report::{self, Document};
@@ -114,7 +115,8 @@ fn print(args: &Args) -> Result<()> {
     } else {
         None
     };
-    let mut view = View::new(theme(args), millis(args.interval), source.time_zone());
+    let view = View::new(theme(args), millis(args.interval), source.time_zone());
+    let mut view = View { thresholds: args.app.settings()?.rules.thresholds, ..view };
     for left in (0..reports).rev() {
         if !source.advance()? {
             break;
@@ -152,13 +154,14 @@ fn display(args: &Args) -> Result<()> {
 
 fn display_live(args: &Args) -> Result<()> {
     let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
+    let options = options(args, TimeZone::system(), settings.rules.thresholds);
     let mut sampler = None;
     let live = |feed: Feed<World>| {
         sampler = Some(flows::start(feed.clone(), settings.clone()));
         watch::start(feed, chosen, settings);
         Live::default()
     };
-    let result = run_display(options(args, TimeZone::system()), live);
+    let result = run_display(options, live);
     if let Some(sampler) = sampler {
         sampler.end();
     }
@@ -171,7 +174,8 @@ fn display_replay(args: &Args, player: Player, again: Player) -> Result<()> {
         Some(at) => at.resolve((oldest, newest), player.utc_offset_s())?,
         None => oldest,
     };
-    let options = options(args, source::time_zone(&player));
+    let thresholds = args.app.settings()?.rules.thresholds;
+    let options = options(args, source::time_zone(&player), thresholds);
     let (tape, again) = (Tape::new(player), Tape::new(again));
     let replay = |feed: Feed<News>| {
         let span = Span { oldest, newest };
@@ -180,9 +184,9 @@ fn display_replay(args: &Args, player: Player, again: Player) -> Result<()> {
     run_display(options, replay).context("cannot use the terminal")
 }
 
-fn options(args: &Args, zone: TimeZone) -> Options {
+fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> Options {
     let (theme, interval_ms) = (theme(args), millis(args.interval));
-    Options { theme, interval_ms, mouse: !args.no_mouse, zone }
+    Options { theme, interval_ms, mouse: !args.no_mouse, zone, thresholds }
 }
 
 fn theme(args: &Args) -> Theme {

@@ -17,10 +17,12 @@
 #define DST_IPV6 "2001:2::2"
 
 #define DEFAULT_SIZE 128
+#define MAX_HOT_TIMES 64
 
 struct settings settings = {
 	.app = APP_OPTIONS_DEFAULT,
 	.flows = 1,
+	.hot_times = 1,
 	.wait_link_ms = 5000,
 	.own_src_mac = true,
 	/* Locally administered. */
@@ -46,6 +48,21 @@ parse_mac(const struct option_spec *spec, const char *text)
 	return 0;
 }
 
+/* "Q:N" */
+static int
+parse_hot_queue(const struct option_spec *spec, const char *text)
+{
+	uint64_t queue, times;
+	const char *rest;
+
+	if (!option_number(text, ':', 0, UINT16_MAX, &queue, &rest) ||
+			!option_number(rest, '\0', 2, MAX_HOT_TIMES, &times, NULL))
+		return option_refuse(spec, text, "Q:N, a queue and a number from 2 to 64");
+	settings.hot_queue = (uint16_t)queue;
+	settings.hot_times = (uint32_t)times;
+	return 0;
+}
+
 static const struct option_spec specs[] = {
 	APP_OPTION_SPECS(settings.app),
 	{ "rate", "PPS", "packets per second in all, 200k and 2M too; 0: fastest (0)", option_rate,
@@ -58,10 +75,12 @@ static const struct option_spec specs[] = {
 			0, 0 },
 	{ "flows", "N", "number of UDP source ports (1)", option_u32, &settings.flows, 1,
 			PROBE_MAX_FLOWS },
-	{ "hot-queue", "PERCENT", "send so much of --rate from the first queue (an equal share)",
-			option_u32, &settings.hot_percent, 1, 99 },
 	{ "deaf-after", "S", "receive nothing from then on (receive always)", option_seconds,
 			&settings.deaf_after_ms, 1, 1000000000 },
+	{ "hot-queue", "Q:N",
+			"send N times as many packets from queue Q as from each other, the further "
+			"ones all in the first flow; needs --rate",
+			parse_hot_queue, NULL, 0, 0 },
 	{ "ipv6", NULL, "send IPv6, not IPv4", option_flag, &settings.path.ipv6, 0, 0 },
 	{ "src-mac", "MAC", "sender (the port's own address)", parse_mac, &settings.path.src_mac, 0,
 			0 },
@@ -136,7 +155,9 @@ help(FILE *out)
 	      "  pmdscope-generator -l 1 -a 0000:3b:00.1 -- --count 1000000 --size 66-1514 \\\n"
 	      "      --json summary.json\n"
 	      "  pmdscope-generator --no-huge -m 256 --no-pci --vdev net_memif0,role=client \\\n"
-	      "      -- --rate 1M --flows 64 --duration 10\n\n"
+	      "      -- --rate 1M --flows 64 --duration 10\n"
+	      "  pmdscope-generator -l 1 -a 0000:3b:00.1 -- --queues 4 --rate 1M --flows 64 \\\n"
+	      "      --hot-queue 2:8\n\n"
 	      "Exit status: 0 if packets came back, 1 if none did or on failure, 2 on a usage error.\n",
 			out);
 }
@@ -163,5 +184,9 @@ settings_parse(int *argc, char **argv)
 						       : DST_IPV4,
 					settings.path.dst_ip) != 0)
 		return APP_EXIT_USAGE;
+	if (settings.hot_times > 1 && settings.rate == 0) {
+		fprintf(stderr, "pmdscope-generator: --hot-queue needs --rate, of which each queue gets its share\n");
+		return APP_EXIT_USAGE;
+	}
 	return -1;
 }

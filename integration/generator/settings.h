@@ -20,8 +20,9 @@ struct settings {
 	uint16_t min_size;
 	uint16_t max_size;
 	uint32_t flows;
-	uint32_t hot_percent;	/* Share of the rate that queue 0 of port 0 gets; 0: its own. */
 	uint64_t deaf_after_ms; /* Receive nothing from then on; 0: never. */
+	uint16_t hot_queue;	/* Of each port. */
+	uint32_t hot_times;	/* It gets so many shares of the rate; 1: all get the same. */
 	bool fill;
 	uint64_t wait_link_ms;
 	bool own_src_mac; /* No --src-mac: each port sends from its own address. */

@@ -40,6 +40,8 @@ create_sender(unsigned int index)
 	probe_template(&sender->template, &path);
 	sender->template.fill = settings.fill;
 	sender->size = settings.min_size;
+	sender->shares =
+			app->lanes.lane[index].queue == settings.hot_queue ? settings.hot_times : 1;
 	/* Shares differ by one packet at most and add up. */
 	sender->quota = settings.count == 0 ? UINT64_MAX
 					    : settings.count / nb_lanes +
@@ -97,33 +99,21 @@ workers_destroy(void)
 	senders = NULL;
 }
 
-/* All lanes share the rate equally, or all but the first what that one leaves. */
-static void
-start_pacer(unsigned int i, uint64_t tsc_hz, uint64_t now)
-{
-	const uint64_t hot = settings.rate * settings.hot_percent / 100;
-	uint64_t rate = settings.rate;
-	unsigned int nb_lanes = app->lanes.nb_lanes;
-
-	if (settings.hot_percent != 0 && nb_lanes > 1) {
-		rate = i == 0 ? hot : settings.rate - hot;
-		nb_lanes = i == 0 ? 1 : nb_lanes - 1;
-	}
-	pacer_start(&senders[i].pacer, RTE_MAX(rate, UINT64_C(1)), nb_lanes, settings.app.burst,
-			tsc_hz, now);
-}
-
 void
 workers_start(uint64_t tsc_hz, uint64_t now)
 {
-	unsigned int i;
+	unsigned int i, shares = 0;
 
 	silence_cycles = tsc_hz;
 	deaf_from = settings.deaf_after_ms == 0 ? UINT64_MAX
 						: now + settings.deaf_after_ms * tsc_hz / 1000;
 	for (i = 0; i < app->lanes.nb_lanes; i++)
+		shares += senders[i].shares;
+	for (i = 0; i < app->lanes.nb_lanes; i++)
 		if (settings.rate != 0)
-			start_pacer(i, tsc_hz, now);
+			pacer_start(&senders[i].pacer,
+					RTE_MIN(settings.rate * senders[i].shares, PACER_MAX_RATE),
+					shares, settings.app.burst, tsc_hz, now);
 }
 
 /* How many new packets may be offered, given the room in the burst. */
@@ -136,6 +126,21 @@ allowance(struct sender *sender, uint64_t now)
 	if (settings.rate == 0)
 		return (uint32_t)room;
 	return pacer_ready(&sender->pacer, now, (uint32_t)room);
+}
+
+/* The flows take turns, but for the packets that make a queue hot. */
+static uint16_t
+next_flow(struct sender *sender)
+{
+	const uint16_t flow = sender->flow;
+
+	if (sender->nb_hot > 0) {
+		sender->nb_hot--;
+		return 0;
+	}
+	sender->nb_hot = sender->shares - 1;
+	sender->flow = flow + 1u < settings.flows ? flow + 1 : 0;
+	return flow;
 }
 
 /* Put so many new probes behind the pending ones. */
@@ -152,8 +157,7 @@ build(struct sender *sender, uint32_t n, uint64_t now)
 	uint32_t i;
 
 	for (i = 0; i < n; i++, probe.seq++) {
-		probe_write(&sender->template, pkts[i], sender->size, sender->flow, &probe);
-		sender->flow = sender->flow + 1u < settings.flows ? sender->flow + 1 : 0;
+		probe_write(&sender->template, pkts[i], sender->size, next_flow(sender), &probe);
 		sender->size = sender->size < settings.max_size ? sender->size + 1
 								: settings.min_size;
 	}

@@ -15,6 +15,11 @@ pub fn pmdscope() -> Result<PathBuf> {
         .map_or_else(|| built("target/release/pmdscope"), |it| Ok(it.into()))
 }
 
+/// The demo.
+pub fn demo() -> Result<PathBuf> {
+    built("target/release/pmdscope-demo")
+}
+
 /// The reflector.
 pub fn reflector() -> Result<PathBuf> {
     built("build/integration/pmdscope-reflector")

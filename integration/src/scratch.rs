@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 use tempfile::TempDir;
+
+use crate::fake::{connect, receive};
+use crate::telemetry;
 
 const RUNTIME_ROOT: &str = "/var/run/dpdk";
 const HUGEPAGES: &str = "/dev/hugepages";
@@ -57,6 +61,20 @@ impl Scratch {
         Ok(Self { dir, suffix, prefixes: Mutex::default() })
     }
 
+    /// One whose prefixes are the `roles` themselves, for apps that people name. Where a running app has
+    /// one of them, all get a suffix, as those of [`Scratch::new`].
+    pub fn with_plain_prefixes(roles: &[&str]) -> Result<Self> {
+        let mut scratch = Self::new()?;
+        if !roles.iter().any(|role| is_taken(role)) {
+            scratch.suffix.clear();
+            // What an app left that was killed must not look as if it ran.
+            for role in roles {
+                let _ = fs::remove_dir_all(Path::new(RUNTIME_ROOT).join(role));
+            }
+        }
+        Ok(scratch)
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -69,7 +87,10 @@ impl Scratch {
 
     /// A DPDK file-prefix that nobody else uses.
     pub fn prefix(&self, role: &str) -> String {
-        let prefix = format!("{role}-{}", self.suffix);
+        let prefix = match self.suffix.as_str() {
+            "" => role.to_owned(),
+            suffix => format!("{role}-{suffix}"),
+        };
         self.named().push(prefix.clone());
         prefix
     }
@@ -92,8 +113,21 @@ impl Scratch {
     }
 }
 
+/// An app of that file-prefix runs: it holds the lock of its configuration, or listens.
+fn is_taken(prefix: &str) -> bool {
+    let config = fs::File::open(Path::new(RUNTIME_ROOT).join(prefix).join("config"));
+    let lock = config.map(|file| fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)));
+    // One that does not answer runs all the same; who leaves before the greeting would do harm.
+    let listens = || connect(&telemetry::socket(prefix)).map(|peer| receive(&peer)).is_ok();
+    matches!(lock, Ok(Ok(Some(_)))) || listens()
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // Somebody else may have taken a plain prefix before our apps did.
+        if self.suffix.is_empty() {
+            self.named().retain(|prefix| !is_taken(prefix));
+        }
         for file in self.hugepage_files() {
             let _ = fs::remove_file(file);
         }

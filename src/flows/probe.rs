@@ -8,17 +8,18 @@ use std::time::Duration;
 use anyhow::Context;
 use pmdscope_capture::budget::{self, Budget};
 use pmdscope_capture::door::Door;
-use pmdscope_capture::flow::table::{self, Latest, Table};
-use pmdscope_capture::flow::{SNAPLEN, Snapshot};
+use pmdscope_capture::flow::Snapshot;
+use pmdscope_capture::flow::table::{self, Latest};
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
-use pmdscope_capture::pump::{Control, Pump, Settings as PumpSettings};
+use pmdscope_capture::pump::Control;
 use pmdscope_telemetry::Settings;
 use pmdscope_tui::flows::{Access, Run, Running};
 
 use super::Work;
 use crate::output::one_line;
 use crate::tap::attach::Attach;
-use crate::tap::{self, Ask, interface};
+use crate::tap::flows::FlowCapture;
+use crate::tap::{Ask, interface};
 
 /// Most conversations of an app.
 const CAPACITY: usize = 16_384;
@@ -113,20 +114,13 @@ impl Errand {
         }
         let sample = budget::first_sample(self.running.pps.unwrap_or(0.0), self.share);
         self.control.sample.store(sample, Ordering::Relaxed);
-        let dirs = u16::from(DIR_RX | DIR_TX);
-        let ask = Ask { snaplen: SNAPLEN, sample, dirs, ..Ask::default() };
-        let source = tap::open(&wanted, &ask, false, &self.control.stop)?;
-
+        let ask = Ask { sample, dirs: (DIR_RX | DIR_TX).into(), ..Ask::default() };
         let kept = table::Settings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
-        let (table, latest) = Table::new(kept);
-        *lock(&self.told) = Told { access: Access::Armed { via }, latest: Some(latest) };
-        let settings = PumpSettings { snaplen: SNAPLEN, ..PumpSettings::default() };
-        let pump = Pump::new(vec![source], settings, Box::new(table));
-        let mut budget = Budget::new(self.share, &self.control);
-        match pump.run(&self.control, &mut budget).failure {
-            Some(failure) => Err(failure.into()),
-            None => Ok(Access::Ended),
-        }
+        let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
+        let latest = Some(capture.latest());
+        *lock(&self.told) = Told { access: Access::Armed { via }, latest };
+        capture.run(&self.control, &mut Budget::new(self.share, &self.control))?;
+        Ok(Access::Ended)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use pmdscope_capture::flow::table::{CAPACITY, Settings};
+use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{Export, Ipfix};
 use super::picked::Picked;
@@ -273,6 +274,15 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// From when on a queue is hot.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration is wrong.
+    pub(super) fn thresholds(&self) -> anyhow::Result<Thresholds> {
+        Ok(self.app.settings()?.rules.thresholds)
+    }
+
     /// Refuses what makes sense one by one, but not together.
     pub(super) fn check(&self) -> Result<(), Usage> {
         let counters_only = self.view() == View::Interfaces;

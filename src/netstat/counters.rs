@@ -104,7 +104,8 @@ fn replay(args: &Args, player: Player) -> Result<()> {
     source.advance()?;
     source.tell_notes();
     let counters = Counters { before, now: source.world().clone() };
-    let moment = Moment { counters: Some(counters), ..Moment::default() };
+    let thresholds = args.thresholds()?;
+    let moment = Moment { counters: Some(counters), thresholds, ..Moment::default() };
     show(args, &moment, &Paper::new(args))?;
     Ok(())
 }

@@ -36,11 +36,11 @@ pub(super) fn args(words: &str) -> Args {
     parse(words).unwrap()
 }
 
-pub(super) fn end(addr: &str, port: u16) -> Endpoint {
+pub(crate) fn end(addr: &str, port: u16) -> Endpoint {
     Endpoint { addr: addr.parse().unwrap(), port }
 }
 
-pub(super) fn counts(packets: u64, bytes: u64) -> Counts {
+pub(crate) fn counts(packets: u64, bytes: u64) -> Counts {
     Counts { packets, bytes }
 }
 
@@ -49,7 +49,7 @@ fn place(queue: u16) -> Place {
 }
 
 /// A conversation that received and sent so many packets of 100 bytes.
-pub(super) fn flow(proto: u8, local: Endpoint, remote: Endpoint, rx: u64, tx: u64) -> Flow {
+pub(crate) fn flow(proto: u8, local: Endpoint, remote: Endpoint, rx: u64, tx: u64) -> Flow {
     let from_remote = counts(rx, rx * 100);
     let from_local = counts(tx, tx * 100);
     Flow {

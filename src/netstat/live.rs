@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     let helped = taps.sources.iter().filter(|source| source.via.is_some());
     let helped = helped.map(|source| source.app.clone()).collect();
     let shared = Shared { helped, ..Shared::default() };
-    let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status);
+    let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status)?;
     let settings = Settings {
         snaplen: SNAPLEN,
         duration: args.watch(exports),

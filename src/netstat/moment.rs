@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pmdscope_capture::flow::{Counts, Flow, Snapshot};
 use pmdscope_capture::pump::Report;
+use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::world::World;
 use pmdscope_tui::conversation::{self, Speed};
@@ -32,6 +33,8 @@ pub(super) struct Moment {
     pub(super) ports: Option<Vec<(String, u16)>>,
     /// Packets were chosen by a filter, which counters do not know.
     pub(super) filtered: bool,
+    /// From when on a queue is hot.
+    pub(super) thresholds: Thresholds,
 }
 
 /// Counters of apps at two moments.
@@ -207,7 +210,7 @@ pub(super) fn seconds(snapshot: &Snapshot) -> f64 {
 
 /// Received packets and bytes, and sent ones. Where a file does not tell the direction, those from the
 /// remote end count as received.
-pub(super) fn directions(flow: &Flow) -> (Counts, Counts) {
+pub(crate) fn directions(flow: &Flow) -> (Counts, Counts) {
     let rx = flow.rx.from_local.plus(flow.rx.from_remote).plus(flow.unknown.from_remote);
     let tx = flow.tx.from_local.plus(flow.tx.from_remote).plus(flow.unknown.from_local);
     (rx, tx)
@@ -224,9 +227,12 @@ pub(super) fn way(dir: u8) -> &'static str {
 }
 
 /// Names the ends of a conversation.
-pub(super) fn name(flow: &Flow) -> String {
+pub(crate) fn name(flow: &Flow) -> String {
     let [local, remote] = [flow.local, flow.remote].map(conversation::endpoint);
     let wrapping = conversation::wrapping(flow);
     let wrapping = if wrapping.is_empty() { wrapping } else { format!(" in {wrapping}") };
-    format!("{} {local} - {remote}{wrapping}", super::words::protocol(flow.proto, flow.local.addr))
+    format!(
+        "{} {local} <-> {remote}{wrapping}",
+        super::words::protocol(flow.proto, flow.local.addr)
+    )
 }

@@ -56,6 +56,7 @@ fn count(
         snapshot: Some(latest.get()),
         losses: Losses { undirected: report.undirected, ..Losses::default() },
         filtered: !args.expression().is_empty(),
+        thresholds: args.thresholds()?,
         ..Moment::default()
     };
     Ok((moment, report.failure))

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use pmdscope_capture::flow::{Flow, Place, Queue, Snapshot};
 use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_telemetry::Thresholds;
+use pmdscope_telemetry::balance::Balance;
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
 use pmdscope_tui::number::{UNKNOWN, count, known, percent, si};
 use pmdscope_tui::subject::Subject;
@@ -16,8 +18,6 @@ use super::moment::{self, Counters, Moment, app_of, way};
 use super::paper::Paper;
 use crate::capture::Direction as Wanted;
 
-/// A queue with so many times its share is hot.
-const HOT: f64 = 1.5;
 /// Conversations that are named of a hot queue.
 const NAMED: usize = 3;
 /// Characters of a bar that is full.
@@ -40,7 +40,7 @@ pub(super) struct Load {
     pub(super) lcore: Option<u16>,
     /// Where the packets were counted.
     pub(super) source: Source,
-    /// It has clearly more than its share.
+    /// It has clearly more than the other queues.
     pub(super) hot: bool,
     /// The largest conversations of a hot queue.
     pub(super) flows: Vec<Cause>,
@@ -87,7 +87,7 @@ pub(super) fn all(args: &Args, moment: &Moment) -> Vec<Load> {
         }
     }
     loads.sort_by(|a, b| key(a).cmp(&key(b)));
-    weigh(&mut loads);
+    weigh(&mut loads, &moment.thresholds);
     for load in loads.iter_mut().filter(|load| load.hot) {
         load.flows = causes(&snapshot, load);
     }
@@ -108,19 +108,18 @@ fn same_port(a: &Load, b: &Load) -> bool {
 }
 
 /// Gives each its share, and finds the hot ones.
-fn weigh(loads: &mut [Load]) {
-    let mut totals: BTreeMap<(String, u16, u8), (u64, u64)> = BTreeMap::new();
-    for load in loads.iter() {
-        let (packets, queues) =
-            totals.entry((load.app.clone(), load.port, load.dir)).or_insert((0, 0));
-        *packets = packets.saturating_add(load.packets);
-        *queues += 1;
+fn weigh(loads: &mut [Load], thresholds: &Thresholds) {
+    let balances = loads.iter().map(|load| balance(loads, load)).collect::<Vec<_>>();
+    for (load, balance) in loads.iter_mut().zip(balances) {
+        load.share = balance.share(load.packets as f64);
+        load.hot = balance.is_hot(load.packets as f64, thresholds);
     }
-    for load in loads {
-        let (packets, queues) = totals[&(load.app.clone(), load.port, load.dir)];
-        load.share = (packets > 0).then(|| load.packets as f64 / packets as f64);
-        load.hot = queues > 1 && load.share.is_some_and(|share| share * queues as f64 >= HOT);
-    }
+}
+
+/// The queues of a port and direction.
+fn balance(loads: &[Load], of: &Load) -> Balance {
+    let same = loads.iter().filter(|load| same_port(load, of));
+    same.map(|load| load.packets as f64).collect()
 }
 
 fn is_wanted(dir: u8, wanted: Wanted) -> bool {
@@ -187,18 +186,10 @@ fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
     let told = sample.queues.iter().filter(here).map(|queue| (queue.queue, queue.packets));
     let told = told.collect::<BTreeMap<_, _>>();
     if told.is_empty() {
-        let named = |(name, packets): (&String, &u64)| Some((queue_of(name, dir)?, *packets));
-        return port.xstats.iter().filter_map(named).collect();
+        let counters = port.queue_counters(direction).into_iter();
+        return counters.filter_map(|(queue, of)| Some((queue, of.packets?))).collect();
     }
     told
-}
-
-/// The queue that an extended counter of packets is of: `rx_q0_packets`, or `rx_q0packets` before DPDK
-/// 20.11.
-fn queue_of(name: &str, dir: u8) -> Option<u16> {
-    let prefix = if dir == DIR_RX { "rx_q" } else { "tx_q" };
-    let queue = name.strip_prefix(prefix)?.strip_suffix("packets")?;
-    queue.strip_suffix('_').unwrap_or(queue).parse().ok()
 }
 
 fn of_packets(snapshot: &Snapshot, moment: &Moment, wanted: Wanted) -> Vec<Load> {
@@ -293,10 +284,14 @@ impl Load {
     }
 
     /// What makes it hot.
-    fn explained(&self, queues: usize) -> Vec<String> {
-        let times = self.share.unwrap_or(0.0) * queues as f64;
+    fn explained(&self, all: &Balance) -> Vec<String> {
+        let packets = self.packets as f64;
+        let others = match all.others(packets).filter(|mean| *mean > 0.0) {
+            Some(mean) => format!("{:.1} times the mean of the others", packets / mean),
+            None => "the others have none".to_owned(),
+        };
         let head = format!(
-            "hot: {} {} has {} of the packets, {times:.1} times its share",
+            "hot: {} {} has {} of the packets, {others}",
             self.name(),
             self.direction,
             known(self.share, percent)
@@ -318,8 +313,7 @@ fn bar_of(length: f64) -> String {
 fn notes(moment: &Moment, loads: &[Load]) -> Vec<String> {
     let mut notes = Vec::new();
     for load in loads.iter().filter(|load| load.hot) {
-        let queues = loads.iter().filter(|other| same_port(load, other)).count();
-        notes.extend(load.explained(queues));
+        notes.extend(load.explained(&balance(loads, load)));
     }
     let counts = |source| loads.iter().any(|load| load.source == source);
     if counts(Source::CountersTotal) {

@@ -74,6 +74,28 @@ impl Wanted {
         (now.known.len() >= self.known.len()).then_some(Self { app: self.app.clone(), ..now })
     }
 
+    /// A queue of an app with libpmdscope, by what the app has told: it is not asked again.
+    pub(crate) fn queue(
+        running: Running,
+        port: u16,
+        queue: u16,
+        settings: &Arc<Settings>,
+    ) -> anyhow::Result<Self> {
+        let mut wanted = Self::of(running, settings, Attach::Never)?;
+        wanted.add(&format!("{port}:{queue}"))?;
+        Ok(wanted)
+    }
+
+    /// Everything about an app but its targets.
+    fn of(running: Running, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Self> {
+        let door = door(&running, attach)?;
+        let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
+        let address = running.app.socket.display().to_string();
+        let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
+        let settings = Arc::clone(settings);
+        Ok(Self { app, door, targets, known, address, settings, attach, asked, unnamed: false })
+    }
+
     fn add(&mut self, port: &str) -> anyhow::Result<()> {
         let target = parse_target(port, &self.app, &self.known)?;
         if !self.targets.contains(&target) {
@@ -260,10 +282,17 @@ fn split_app<'a>(interface: &'a str, apps: &[&'a str]) -> (Option<&'a str>, &'a 
         Some((*app).len())
             .filter(|len| interface.get(..*len) == Some(*app) && interface[*len..].starts_with(':'))
     };
-    match apps.iter().filter_map(rest).max() {
+    match apps.iter().filter_map(rest).max().or_else(|| begin_of_app(interface, apps)) {
         Some(len) => (Some(&interface[..len]), &interface[len + 1..]),
         None => (None, interface),
     }
+}
+
+/// Length of the longest text in front of a colon that the name of a running app begins with.
+fn begin_of_app(interface: &str, apps: &[&str]) -> Option<usize> {
+    let begins =
+        |len: &usize| *len > 0 && apps.iter().any(|app| app.starts_with(&interface[..*len]));
+    interface.match_indices(':').map(|(len, _)| len).filter(begins).max()
 }
 
 /// What must be meant for an app where the only one cannot be.
@@ -333,15 +362,8 @@ fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
     }
 }
 
-/// Everything about an app but its targets.
 fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
-    let running = ask(find(name, settings)?);
-    let door = door(&running, attach)?;
-    let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
-    let address = running.app.socket.display().to_string();
-    let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
-    let settings = Arc::clone(settings);
-    Ok(Wanted { app, door, targets, known, address, settings, attach, asked, unnamed: false })
+    Wanted::of(ask(find(name, settings)?), settings, attach)
 }
 
 fn ask(app: App) -> Running {
@@ -386,6 +408,16 @@ mod tests {
         assert_eq!(split_app("refl:0000:03:00.0", &apps), (Some("refl"), "0000:03:00.0"));
         assert_eq!(split_app("0000:03:00.0", &apps), (None, "0000:03:00.0"));
         assert_eq!(split_app("réfl:0", &apps), (None, "réfl:0"));
+    }
+
+    #[test]
+    fn the_begin_of_a_name_is_split_off_where_no_name_fits() {
+        let apps = ["rte", "rte:1", "reflector"];
+        assert_eq!(split_app("ref:net_vhost0:2", &apps), (Some("ref"), "net_vhost0:2"));
+        assert_eq!(split_app("r:0", &apps), (Some("r"), "0"), "an error of two apps");
+        assert_eq!(split_app("rte:0", &apps), (Some("rte"), "0"));
+        assert_eq!(split_app(":0", &apps), (None, ":0"));
+        assert_eq!(split_app("eflector:0", &apps), (None, "eflector:0"));
     }
 
     #[test]

@@ -225,8 +225,8 @@ pub fn look(options: &DiscoverOptions, connected: &[App]) -> Vec<App> {
     apps
 }
 
-/// The one live app with this file-prefix (and `:N`) or runtime directory; without a name, the only
-/// live app.
+/// The one live app with this file-prefix (and `:N`) or runtime directory, or the only one whose name
+/// begins so; without a name, the only live app.
 ///
 /// # Errors
 /// When there is none, when there are several, or when it cannot be asked.
@@ -234,7 +234,7 @@ pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<App, FindEr
     choose(name, discover(&DiscoverOptions { stale: false, ..options.clone() }), options)
 }
 
-/// The one live app of that name among `running`.
+/// The one live app of that name among `running`, or the only one whose name begins so.
 pub(crate) fn choose(
     name: Option<&str>,
     running: Vec<App>,
@@ -245,7 +245,7 @@ pub(crate) fn choose(
         return Err(FindError::NoApp { roots, unreadable });
     }
     let mut matching: Vec<App> = match name {
-        Some(name) => running.iter().filter(|app| app.is_called(name)).cloned().collect(),
+        Some(name) => named(name, &running),
         None => running.clone(),
     };
     if matching.iter().any(|app| app.state == AppState::Live) {
@@ -261,17 +261,31 @@ pub(crate) fn choose(
     }
 }
 
+/// The apps of that name; where there are none, those whose names begin so.
+pub(crate) fn named(name: &str, running: &[App]) -> Vec<App> {
+    let exact: Vec<App> = running.iter().filter(|app| app.is_called(name)).cloned().collect();
+    if !exact.is_empty() || name.is_empty() {
+        return exact;
+    }
+    running.iter().filter(|app| app.begins_with(name)).cloned().collect()
+}
+
 impl App {
     /// The same app, alive, by that name.
     fn called(&self, name: String) -> Self {
         Self { name, state: AppState::Live, ..self.clone() }
     }
 
-    fn is_called(&self, name: &str) -> bool {
+    pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name
             || self.prefix().is_some_and(|prefix| prefix == name)
             || self.dir == Path::new(name)
             || self.socket == Path::new(name)
+    }
+
+    /// Its name or its file-prefix begins so.
+    fn begins_with(&self, text: &str) -> bool {
+        self.name.starts_with(text) || self.prefix().is_some_and(|prefix| prefix.starts_with(text))
     }
 
     /// Its file-prefix, with `:N` behind it for further in-memory instances, whatever it is called.

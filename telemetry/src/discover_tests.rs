@@ -114,3 +114,27 @@ fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
     assert!(second.is_called("fwd:1") && second.is_called("fwd-7:1"));
     assert!(!second.is_called("fwd-7") && !first.is_called("fwd-7:1"));
 }
+
+#[test]
+fn the_begin_of_a_name_is_enough_where_no_other_app_has_it() {
+    let app = |name: &str| App {
+        name: name.into(),
+        dir: Path::new("/run/dpdk").join(name),
+        socket: Path::new("/run/dpdk").join(name).join(SOCKET),
+        pid: None,
+        dpdk_version: None,
+        state: AppState::Live,
+    };
+    let running = ["fwd", "fwd-backup", "generator", "reflector", "relay"].map(app).to_vec();
+    let options = DiscoverOptions::default();
+    let find = |name| choose(Some(name), running.clone(), &options).map(|app| app.name);
+    for (name, expected) in
+        [("ref", "reflector"), ("g", "generator"), ("fwd", "fwd"), ("fwd-", "fwd-backup")]
+    {
+        assert_eq!(find(name).unwrap(), expected, "{name}");
+    }
+    let several = find("re").unwrap_err().to_string();
+    assert!(several.ends_with("choose one with --app: reflector, relay"), "{several}");
+    assert!(matches!(find("eflector"), Err(FindError::Unknown { .. })));
+    assert!(matches!(find(""), Err(FindError::Unknown { .. })));
+}

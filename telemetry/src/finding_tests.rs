@@ -217,6 +217,38 @@ fn a_queue_that_gets_most_packets_is_found() {
 }
 
 #[test]
+fn a_hot_queue_is_a_warning_while_its_port_misses_packets() {
+    let sample = |share: u64, missed, by_queue: &[(&str, u64)]| {
+        let queues = vec![queue(0, [0, 0, 0]), queue(1, [0, 0, 9000 * share])];
+        let mut sample = Sample { queues, ..healthy() };
+        sample.ports[0].stats.rx_missed = missed;
+        let xstats = by_queue.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        sample.ports[0].xstats = xstats.collect();
+        sample
+    };
+    let found = |before, missed, queue_before: &[(&str, u64)], queue_missed: &[(&str, u64)]| {
+        let later = second_later(&sample(1, missed, queue_missed));
+        let findings = judged([sample(0, before, queue_before), later]);
+        findings.into_iter().find(|finding| finding.lint == "queue_imbalance").unwrap()
+    };
+    let missing = found(7, 19, &[], &[]);
+    assert_eq!(missing.severity, Severity::Warning);
+    assert!(missing.evidence.ends_with("; the port misses 12.0 packets/s"), "{missing:?}");
+    let before = found(7, 7, &[], &[]);
+    assert_eq!(before.severity, Severity::Info);
+    assert!(!before.evidence.contains("misses"), "{before:?}");
+    // Where the driver counts them by queue, it may be another queue that misses packets.
+    let it = found(0, 9, &[("rx_q1_imissed", 3)], &[("rx_q1_imissed", 8)]);
+    assert_eq!(it.severity, Severity::Warning);
+    assert!(it.evidence.ends_with("; it misses 5.0 packets/s"), "{it:?}");
+    let another = [("rx_q0_imissed", 9), ("rx_q1_imissed", 0)];
+    let another = found(0, 9, &[("rx_q0_imissed", 0), ("rx_q1_imissed", 0)], &another);
+    assert_eq!(another.severity, Severity::Info);
+    let began = found(0, 9, &[], &[("rx_q1_imissed", 8)]);
+    assert_eq!(began.severity, Severity::Warning, "no rate yet: that of the port counts");
+}
+
+#[test]
 fn few_packets_or_one_queue_say_nothing_about_the_balance() {
     assert_eq!(shared(&[999, 0], 900), []);
     assert_eq!(shared(&[100_000], 900), []);

@@ -56,7 +56,8 @@ impl Settings {
         self.names.give(&discover::look(&self.discover, connected))
     }
 
-    /// The one live app of that name, file-prefix or directory; without a name, the only live one.
+    /// The one live app of that name, file-prefix or directory, or the only one whose name begins so;
+    /// without a name, the only live one.
     ///
     /// # Errors
     /// When there is none, when there are several, or when it cannot be asked.
@@ -64,17 +65,28 @@ impl Settings {
         discover::choose(name, self.running(), &self.discover)
     }
 
-    /// What runs of the app of that name, file-prefix or directory, whether or not it can be asked; an
-    /// expected one may not run. As [`Settings::running_beside`], it leaves those `connected` alone.
+    /// What runs of the app of that name, file-prefix or directory, or else of the only one whose name
+    /// begins so, whether or not it can be asked; an expected one may not run, and among several whose
+    /// names begin so the one that is `connected` stays the one that is meant. As [`Settings::running_beside`], it leaves those `connected` alone.
     ///
     /// # Errors
     /// When there is none and none is expected, or when there are several.
     pub fn named(&self, name: &str, connected: &[App]) -> Result<Vec<App>, FindError> {
-        match discover::choose(Some(name), self.running_beside(connected), &self.discover) {
+        let running = self.running_beside(connected);
+        // It is that one which is meant, and no other one whose name begins so.
+        if self.expects(name) && !running.iter().any(|app| app.is_called(name)) {
+            return Ok(Vec::new());
+        }
+        let is_known = |app: &App| connected.iter().any(|known| known.socket == app.socket);
+        match discover::choose(Some(name), running, &self.discover) {
             Ok(app) | Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
                 Ok(vec![app])
             }
-            Err(FindError::Unknown { .. }) if self.expects(name) => Ok(Vec::new()),
+            Err(FindError::Several(apps))
+                if apps.iter().filter(|app| is_known(app)).count() == 1 =>
+            {
+                Ok(apps.into_iter().filter(is_known).collect())
+            }
             Err(error) => Err(error),
         }
     }

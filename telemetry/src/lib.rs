@@ -30,6 +30,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod arguments;
+pub mod balance;
 pub mod client;
 pub mod collect;
 pub mod deadline;
@@ -49,6 +50,7 @@ pub mod names;
 pub mod polling;
 pub mod printable;
 mod process;
+pub mod queue_counters;
 mod quiet;
 pub mod record;
 mod reply;

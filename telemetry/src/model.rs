@@ -100,6 +100,9 @@ pub struct QueueRates {
     pub mean_burst: Option<f64>,
     /// This queue's share of the packets of its port and direction, 0 to 1.
     pub share: Option<f64>,
+    /// Packets that the NIC dropped because this receive queue had no free descriptor; `None` where
+    /// the driver does not count them by queue.
+    pub missed_ps: Option<f64>,
 }
 
 /// Trend of one pool. Growth and time left are libpmdscope's where it has a ledger of the pool.
@@ -215,7 +218,7 @@ impl Tracker {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
             ports: self.port_rates(&sample, interval.as_ref()),
-            queues: queue_rates(&sample.queues, interval.as_ref()),
+            queues: queue_rates(&sample, interval.as_ref()),
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
@@ -289,6 +292,7 @@ fn counters(sample: &Sample) -> Sample {
         id: port.id,
         device: port.device.clone(),
         stats: port.stats,
+        xstats: port.missed_xstats(),
         ..PortSample::default()
     };
     let queue =
@@ -373,7 +377,9 @@ fn bits(bytes: f64) -> f64 {
     bytes * 8.0
 }
 
-fn queue_rates(queues: &[QueueSample], interval: Option<&Interval<'_>>) -> Vec<QueueRates> {
+fn queue_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<QueueRates> {
+    let queues = &sample.queues;
+    let missed = missed_rates(sample, interval);
     let deltas: Vec<_> =
         queues.iter().enumerate().map(|(at, queue)| queue_delta(at, queue, interval)).collect();
     let mut totals: BTreeMap<(u16, Direction), u64> = BTreeMap::new();
@@ -384,9 +390,28 @@ fn queue_rates(queues: &[QueueSample], interval: Option<&Interval<'_>>) -> Vec<Q
     }
     let rates = queues.iter().zip(deltas).map(|(queue, delta)| {
         let total = totals.get(&(queue.port, queue.direction)).copied().unwrap_or(0);
-        delta.unwrap_or_default().rates(queue, total)
+        let missed = missed.get(&(queue.port, queue.queue)).copied();
+        let missed_ps = missed.filter(|_| queue.direction == Direction::Rx);
+        QueueRates { missed_ps, ..delta.unwrap_or_default().rates(queue, total) }
     });
     rates.collect()
+}
+
+/// Packets that receive queues have missed per second, by port and queue, where drivers count them so.
+fn missed_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> BTreeMap<(u16, u16), f64> {
+    let mut rates = BTreeMap::new();
+    let Some(interval) = interval else { return rates };
+    for port in &sample.ports {
+        let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
+        let Some(before) = interval.last.ports.iter().find(same) else { continue };
+        let before = before.queue_counters(Direction::Rx);
+        for (queue, now) in port.queue_counters(Direction::Rx) {
+            let before = before.get(&queue).and_then(|before| before.missed);
+            let rate = now.missed.zip(before).and_then(|(now, then)| interval.rate(now, then));
+            rates.extend(rate.map(|rate| ((port.id, queue), rate)));
+        }
+    }
+    rates
 }
 
 /// What a queue did in an interval; `None` per counter that was reset.
@@ -434,6 +459,7 @@ impl QueueDelta {
             busy_ratio: busy.zip(self.polls).and_then(|(busy, polls)| ratio(busy, polls)),
             mean_burst: self.packets.zip(busy).and_then(|(packets, busy)| ratio(packets, busy)),
             share: self.packets.and_then(|packets| ratio(packets, port_packets)),
+            missed_ps: None,
         }
     }
 }

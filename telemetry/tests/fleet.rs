@@ -250,3 +250,21 @@ fn a_chosen_app_is_found_again_under_another_prefix() {
     let _second = machine.run("fwd-2", &recording());
     assert_eq!(prefix().unwrap(), "fwd-2");
 }
+
+#[test]
+fn an_app_that_was_chosen_by_the_begin_of_its_name_stays_chosen() {
+    let machine = Machine::new();
+    let mut settings = machine.settings();
+    let _first = machine.run("fwd-1", &recording());
+    let mut fleet = Fleet::start(Some("fw"), settings.clone()).unwrap();
+    fleet.sample(TIMEOUT);
+    let _second = machine.run("fwd-2", &recording());
+    let chosen = settings.named("fw", &fleet.connected()).unwrap();
+    assert_eq!(chosen.iter().map(|app| app.name.as_str()).collect::<Vec<_>>(), ["fwd-1"]);
+    let error = settings.named("fw", &[]).unwrap_err().to_string();
+    assert!(error.ends_with("fwd-1, fwd-2"), "{error}");
+    // An expected app that does not run is no other one.
+    let fw = ExpectedApp { name: "fw".to_owned(), ..ExpectedApp::default() };
+    settings.rules.expected.apps = vec![fw];
+    assert_eq!(settings.named("fw", &[]).unwrap(), []);
+}

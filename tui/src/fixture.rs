@@ -149,6 +149,7 @@ fn queue_rates(queue: u16, direction: Direction) -> QueueRates {
         busy_ratio: Some(0.66),
         mean_burst: Some(11.8),
         share: Some(0.5),
+        missed_ps: None,
     }
 }
 

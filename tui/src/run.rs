@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
+use pmdscope_telemetry::Thresholds;
 use ratatui::layout::{Position, Rect};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,6 +37,8 @@ pub struct Options {
     pub mouse: bool,
     /// For times of day.
     pub zone: TimeZone,
+    /// From when on a queue is hot.
+    pub thresholds: Thresholds,
 }
 
 enum Message<N> {
@@ -93,6 +96,7 @@ pub fn run<T: Timeline>(
     let desk = Desk::default();
     let timeline = start(Feed { messages, pace: Arc::clone(&pace), desk: desk.clone() });
     let view = View::new(options.theme, options.interval_ms, options.zone);
+    let view = View { thresholds: options.thresholds, ..view };
     let (area, wish) = (Rect::default(), Wish::default());
     let mut program = Program { view, timeline, pace, desk, wish, area };
     let result = program.show(&mut terminal, &inbox);

@@ -11,6 +11,7 @@ use crate::table::{Sort, Table};
 use crate::tables;
 use crate::theme::Theme;
 use crate::timeline::strip::{Place, Strip};
+use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::world::{Baseline, World};
 
 /// Conversations are told about once a second, and so are the values of a moment.
@@ -97,6 +98,8 @@ pub struct View {
     pub attach: BTreeMap<String, Run>,
     /// Sampling interval, milliseconds.
     pub interval_ms: u64,
+    /// From when on a queue is hot.
+    pub thresholds: Thresholds,
     /// Colours and characters.
     pub theme: Theme,
     /// For times of day.
@@ -120,6 +123,7 @@ impl View {
             flows: Flows::default(),
             attach: BTreeMap::new(),
             interval_ms,
+            thresholds: Thresholds::default(),
             theme,
             zone,
             height: 24,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pmdscope_telemetry::model::counts_bytes;
+use pmdscope_telemetry::queue_counters::{self, QueueCounter, QueueCounters};
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample};
 
 use super::port::Port;
@@ -113,82 +113,16 @@ fn queues<'a>(port: &Port<'a>, direction: Direction) -> Queues<'a> {
 }
 
 fn by_driver<'a>(port: &PortSample, direction: Direction) -> Queues<'a> {
-    let prefix = prefix(direction);
-    let of_queues = port.xstats.range(prefix.to_owned()..);
-    let mut queues = Queues::new();
-    for (name, value) in of_queues.take_while(|(name, _)| name.starts_with(prefix)) {
-        let Some((number, field)) = counter(name, direction) else { continue };
-        let queue: &mut Queue<'_> = queues.entry(number).or_default();
-        let counter = match field {
-            Field::Packets => &mut queue.packets,
-            Field::Bytes => &mut queue.bytes,
-            Field::Errors => &mut queue.errors,
-        };
-        // Some drivers have the generic counter besides one of their own.
-        counter.get_or_insert(*value);
-    }
-    for queue in queues.values_mut() {
-        let packets = queue.packets.unwrap_or(0);
-        queue.bytes = queue.bytes.filter(|bytes| counts_bytes(packets, *bytes));
-    }
-    queues
-}
-
-/// What a driver counts per queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Packets,
-    Bytes,
-    Errors,
+    let queue = |of: QueueCounters| Queue {
+        packets: of.packets,
+        bytes: of.bytes,
+        errors: of.errors,
+        library: None,
+    };
+    port.queue_counters(direction).into_iter().map(|(number, of)| (number, queue(of))).collect()
 }
 
 /// Whether an extended counter is exported as one of a queue.
 pub(super) fn tells(xstat: &str) -> bool {
-    [Direction::Rx, Direction::Tx].into_iter().any(|direction| counter(xstat, direction).is_some())
-}
-
-/// What the names of a queue's extended counters begin with.
-fn prefix(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Rx => "rx_q",
-        Direction::Tx => "tx_q",
-    }
-}
-
-/// Reads the name of an extended counter, as `rx_q0_packets`. Drivers differ little.
-fn counter(xstat: &str, direction: Direction) -> Option<(u16, Field)> {
-    let rest = xstat.strip_prefix(prefix(direction))?;
-    let (number, field) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-    let field = match field.strip_prefix('_').unwrap_or(field) {
-        "packets" | "good_packets" | "cnt" => Field::Packets,
-        "bytes" | "good_bytes" | "octets" => Field::Bytes,
-        "errors" => Field::Errors,
-        _ => return None,
-    };
-    Some((number.parse().ok()?, field))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_of_queues_are_known_by_their_names() {
-        use Direction::{Rx, Tx};
-        for (direction, name, expected) in [
-            (Rx, "rx_q0_packets", Some((0, Field::Packets))),
-            (Rx, "rx_q17bytes", Some((17, Field::Bytes))),
-            (Tx, "tx_q3_good_packets", Some((3, Field::Packets))),
-            (Rx, "rx_q1_errors", Some((1, Field::Errors))),
-            (Tx, "tx_q1_cnt", Some((1, Field::Packets))),
-            (Tx, "rx_q0_packets", None),
-            (Rx, "rx_q1_multicast_packets", None),
-            (Rx, "rx_q_packets", None),
-            (Rx, "rx_q70000_packets", None),
-            (Rx, "rx_good_packets", None),
-            (Rx, "rx_q1", None),
-        ] {
-            assert_eq!(counter(name, direction), expected, "{name}");
-        }
-    }
+    queue_counters::parse(xstat).is_some_and(|(_, _, counter)| counter != QueueCounter::Missed)
 }

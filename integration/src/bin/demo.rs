@@ -1,12 +1,8 @@
 //! `make demo`: a generator and a reflector exchange packets; watch and capture them.
-//!
-//! On a terminal it opens `pmdscope top`. Without one, or with `DEMO_SECONDS=N`, it runs N seconds,
-//! leaves its evidence in `demo-out/` and says by its exit status whether all of it holds.
-//! `DEMO_LEAK=1/N` makes the reflector forget one mbuf in N bursts.
 
 use std::env;
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -20,16 +16,51 @@ use pmdscope_integration::pair::{Generator, Pair, PairOptions};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::{Memory, Scratch};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+const HELP: &str = "\
+Usage: pmdscope-demo
+
+Starts two DPDK apps, generator and reflector, that exchange packets, and shows
+them in `pmdscope top` until you press q. In the background or without a
+terminal they run until SIGINT or SIGTERM, for an hour at most. While other apps
+have these names, those of the demo have its process id behind theirs.
+
+Environment:
+  DEMO_SECONDS=N    run N seconds, and leave a capture, JSON and findings in
+                    demo-out/, which is cleared first
+  DEMO_LEAK=1/N     the reflector forgets one mbuf in N bursts
+  PMDSCOPE_NO_HUGE  do without hugepages
+
+Exit status: 0 if all went well, 1 if not, 2 on a usage error.
+";
+
+/// File-prefixes of the apps where they are free.
+const NAMES: [&str; 2] = ["generator", "reflector"];
 const RATE: &str = "200000";
-const DEFAULT_SECONDS: u64 = 15;
+/// Longest time in the background.
+const BACKGROUND: Duration = Duration::from_secs(3600);
+/// Time between two looks at apps in the background.
+const LOOK: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 const CAPTURED_PACKETS: u64 = 20_000;
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
+    match env::args_os().nth(1) {
+        None => {}
+        Some(help) if help == "--help" || help == "-h" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => {
+            eprintln!("demo: unexpected argument {other:?}; see pmdscope-demo --help");
+            return ExitCode::from(2);
+        }
+    }
     match demo() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -39,28 +70,63 @@ fn main() -> ExitCode {
     }
 }
 
-fn demo() -> Result<()> {
-    let seconds = match env::var("DEMO_SECONDS") {
-        Ok(text) => Some(text.parse().with_context(|| format!("DEMO_SECONDS={text}"))?),
-        Err(_) if std::io::stdout().is_terminal() => None,
-        Err(_) => Some(DEFAULT_SECONDS),
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    flag::register(SIGINT, Arc::clone(&stop))?;
-    flag::register(SIGTERM, Arc::clone(&stop))?;
+/// How it runs.
+enum Mode {
+    /// With `top` on the terminal.
+    Top,
+    /// Until it is told to end.
+    Background,
+    /// For a time, at the end of which there is evidence.
+    Unattended(Duration),
+}
 
-    let scratch = Scratch::new()?;
+impl Mode {
+    fn new() -> Result<Self> {
+        match env::var("DEMO_SECONDS") {
+            Ok(text) => {
+                let seconds = text.parse().with_context(|| format!("DEMO_SECONDS={text}"))?;
+                Ok(Self::Unattended(Duration::from_secs(seconds)))
+            }
+            Err(_) if has_terminal() => Ok(Self::Top),
+            Err(_) => Ok(Self::Background),
+        }
+    }
+}
+
+/// There is a terminal, and it is ours: a job in the background would be stopped for using it.
+fn has_terminal() -> bool {
+    let foreground = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+    stdin().is_terminal() && stdout().is_terminal() && foreground
+}
+
+fn demo() -> Result<()> {
+    let mode = Mode::new()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+
+    let scratch = Scratch::with_plain_prefixes(&NAMES)?;
     let options = PairOptions { leak: env::var("DEMO_LEAK").ok(), ..PairOptions::default() };
     if Memory::available() == Memory::Ordinary {
         println!("demo: no free hugepages, so the apps run with --no-huge: slower, same numbers");
     }
-    let pair = Pair::start(&scratch, options)?;
+    let mut pair = Pair::start(&scratch, options)?;
     let generator = pair.generate(&scratch, &["--rate", RATE])?;
     let pids = [pair.reflector.pid(), generator.process.pid()];
+    let apps = [pair.generator_app(), pair.app()];
+    if apps != NAMES {
+        println!(
+            "demo: another app has one of the names {}: these are called {}",
+            NAMES.join(" and "),
+            apps.join(" and ")
+        );
+    }
 
-    match seconds {
-        None => watch(&pair, generator)?,
-        Some(seconds) => report(&pair, generator, Duration::from_secs(seconds), &stop)?,
+    match mode {
+        Mode::Top => watch(&pair, generator)?,
+        Mode::Background => stay(&mut pair, generator, &stop)?,
+        Mode::Unattended(length) => report(&pair, generator, length, &stop)?,
     }
     drop(pair);
     all_gone(&scratch, &pids)
@@ -74,6 +140,26 @@ fn watch(pair: &Pair, generator: Generator) -> Result<()> {
     let status = Command::new(programs::pmdscope()?).arg("top").status().context("run top")?;
     drop(generator);
     ensure!(status.success(), "top ended with {status}");
+    Ok(())
+}
+
+/// Until it is told to end, an app ends, or nobody can still want it.
+fn stay(pair: &mut Pair, mut generator: Generator, stop: &AtomicBool) -> Result<()> {
+    println!(
+        "demo: {} and {} exchange packets, for an hour at most; kill {} ends them",
+        pair.generator_app(),
+        pair.app(),
+        std::process::id()
+    );
+    let end = Instant::now() + BACKGROUND;
+    let mut ended = false;
+    while !ended && !stop.load(Ordering::Relaxed) && Instant::now() < end {
+        sleep(LOOK);
+        ended = pair.reflector.exited()?.is_some() || generator.process.exited()?.is_some();
+    }
+    // A signal to all processes of a job may end the apps first.
+    sleep(LOOK);
+    ensure!(!ended || stop.load(Ordering::Relaxed), "an app of the demo has ended");
     Ok(())
 }
 

@@ -116,7 +116,7 @@ fn own_code(scratch: &Scratch) -> Result<()> {
 
 fn hot_queue(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions { queues: 4, ..PairOptions::default() })?;
-    let generator = pair.generate(scratch, &["--rate", RATE, "--hot-queue", "90"])?;
+    let generator = pair.generate(scratch, &["--rate", RATE, "--hot-queue", "0:9"])?;
     prefer(&pair.reflector)?;
     prefer(&generator.process)?;
     thread::sleep(Duration::from_secs(1));

@@ -3,7 +3,9 @@
 //! A test that cannot run here is reported as ignored, with a SKIP line that says why.
 
 mod capture;
+mod check;
 mod dashboards;
+mod demo;
 mod exporter;
 mod extcap;
 mod harm;
@@ -100,6 +102,8 @@ fn main() -> ExitCode {
         netstat_views::trials(),
         ipfix::trials(),
         top::trials(),
+        check::trials(),
+        demo::trials(),
     ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -8,6 +8,7 @@ use anyhow::Result;
 use pmdscope_capture::flow::ipfix::Status;
 use pmdscope_capture::flow::table::Latest;
 use pmdscope_capture::pump::Control;
+use pmdscope_telemetry::Thresholds;
 use pmdscope_tui::number::{count, seconds};
 
 use super::Shared;
@@ -30,6 +31,7 @@ pub(super) struct Reporter<'a> {
     gauge: Option<Gauge>,
     ports: Vec<(String, u16)>,
     export: Option<Status>,
+    thresholds: Thresholds,
     line: Line,
     begun: Instant,
     /// Time of the last report.
@@ -48,9 +50,10 @@ impl<'a> Reporter<'a> {
         gauge: Option<Gauge>,
         ports: Vec<(String, u16)>,
         export: Option<Status>,
-    ) -> Self {
+    ) -> Result<Self> {
+        let thresholds = args.thresholds()?;
         let (line, begun) = (Line::default(), Instant::now());
-        Self {
+        Ok(Self {
             args,
             control,
             shared,
@@ -58,11 +61,12 @@ impl<'a> Reporter<'a> {
             gauge,
             ports,
             export,
+            thresholds,
             line,
             begun,
             shown_ns: 0,
             read: true,
-        }
+        })
     }
 
     /// Reports until the capture has ended; stops it where nobody reads any more.
@@ -128,6 +132,7 @@ impl<'a> Reporter<'a> {
             counters: self.gauge.as_mut().map(|gauge| gauge.read(rolls)).transpose()?,
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
+            thresholds: self.thresholds,
         })
     }
 

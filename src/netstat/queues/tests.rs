@@ -59,11 +59,19 @@ fn nothing_is_known() {
 }
 
 #[test]
-fn drivers_name_queues_in_two_ways() {
-    assert_eq!(queue_of("rx_q3_packets", DIR_RX), Some(3));
-    assert_eq!(queue_of("rx_q12packets", DIR_RX), Some(12));
-    assert_eq!(queue_of("tx_q0_packets", DIR_TX), Some(0));
-    for other in ["rx_q3_bytes", "rx_packets", "tx_q0_packets", "rx_qx_packets", "rx_q_packets"] {
-        assert_eq!(queue_of(other, DIR_RX), None, "{other}");
-    }
+fn drivers_name_their_counters_in_several_ways() {
+    let renamed = |mut world: World| {
+        let models = world.apps.iter_mut().filter_map(|app| app.model.as_mut());
+        for port in models.flat_map(|model| &mut std::sync::Arc::make_mut(model).sample.ports) {
+            let xstats = std::mem::take(&mut port.xstats).into_iter();
+            let rename =
+                |(name, value): (String, u64)| (name.replace("_packets", "_good_packets"), value);
+            port.xstats = xstats.map(rename).collect();
+        }
+        world
+    };
+    let Counters { before, now } = counters();
+    let counters = Counters { before: renamed(before), now: renamed(now) };
+    let shares = shares("--queues", &Moment { counters: Some(counters), ..Moment::default() });
+    assert!(shares.contains(&("stock:0:1".to_owned(), "90%".to_owned())), "{shares:?}");
 }

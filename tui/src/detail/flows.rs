@@ -168,9 +168,8 @@ impl Page<'_> {
     }
 
     fn load(&mut self, counted: &Snapshot, queue: &Queue) {
-        let (part, whole) = part_of_port(counted, queue);
-        let share = (whole > 0).then(|| part as f64 / whole as f64);
-        self.field("share of port", known(share, percent));
+        let (part, balance) = part_of_port(counted, queue);
+        self.field("share of port", known(balance.share(part as f64), percent));
         self.speed(speed(counted, queue.recent, queue.total));
         self.counts("all", queue.total, 0);
         self.field("last lcore", known(queue.lcore, |lcore| lcore.to_string()));

@@ -11,7 +11,8 @@ use crate::action::{Action, Motion, update};
 use crate::fixture;
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding::{Finding, Severity};
-use pmdscope_telemetry::sample::DeviceSample;
+use pmdscope_telemetry::model::QueueRates;
+use pmdscope_telemetry::sample::{DeviceSample, Direction};
 use pmdscope_telemetry::world::Event;
 
 fn draw(width: u16, height: u16, view: &View, world: &World) -> Buffer {
@@ -132,6 +133,25 @@ fn lost_app_is_dimmed_with_its_age() {
     let buffer = draw(100, 24, &on(Tab::Ports), &world);
     let row = (0..24).find(|&y| buffer[(0, y)].symbol() == "r" && y > 3).unwrap();
     assert!((0..9).all(|x| buffer[(x, row)].modifier.contains(Modifier::DIM)));
+}
+
+#[test]
+fn the_share_of_a_hot_queue_is_marked() {
+    let mut model = fixture::leaking();
+    let shares = [(0, 0.9, 9_000_000.0), (1, 0.1, 1_000_000.0)];
+    for (number, share, pps) in shares {
+        let is_it =
+            |queue: &&mut QueueRates| (queue.queue, queue.direction) == (number, Direction::Rx);
+        let queue = model.queues.iter_mut().find(is_it).unwrap();
+        (queue.share, queue.pps) = (Some(share), Some(pps));
+    }
+    let world = fixture::world_of(model, Vec::new());
+    let page = text(160, 30, &on(Tab::Ports), &world);
+    assert!(page.contains("!90%") && !page.contains("!10%"), "{page}");
+    let mut tolerant = on(Tab::Ports);
+    tolerant.thresholds.queue_ratio = 9.0;
+    let page = text(160, 30, &tolerant, &world);
+    assert!(page.contains("90%") && !page.contains("!90%"), "{page}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 
 use pmdscope_capture::flow::{Counts, Flow, Other, Place, Queue, Snapshot};
+use pmdscope_telemetry::Thresholds;
+use pmdscope_telemetry::balance::Balance;
 
 use super::{alarm, number, rate, share};
 use crate::conversation::{
@@ -27,7 +29,7 @@ const CONVERSATIONS: &str = "Conversations";
 pub(super) fn page(view: &View) -> Vec<Table> {
     match view.flows.shown() {
         Ok(traffic) => {
-            vec![taps(traffic, view.theme), conversations(traffic, view), queues(traffic)]
+            vec![taps(traffic, view.theme), conversations(traffic, view), queues(traffic, view)]
         }
         Err(reason) => {
             let mut table = Table::new(CONVERSATIONS, Vec::new());
@@ -316,7 +318,7 @@ fn note_other(table: &mut Table, traffic: &Traffic) {
 }
 
 /// One row per queue: how the NIC spreads the packets.
-fn queues(traffic: &Traffic) -> Table {
+fn queues(traffic: &Traffic, view: &View) -> Table {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -334,7 +336,8 @@ fn queues(traffic: &Traffic) -> Table {
         let mut queues = tap.counted.queues.clone();
         queues.sort_by_key(|queue| (queue.port, queue.dir, queue.queue));
         for queue in &queues {
-            table.push(load(tap, queue), tap.access == Access::Ended, queue_cells(tap, queue));
+            let cells = queue_cells(tap, queue, &view.thresholds);
+            table.push(load(tap, queue), tap.access == Access::Ended, cells);
         }
     }
     if traffic.taps.len() == 1 {
@@ -348,13 +351,13 @@ fn load(tap: &Tap, queue: &Queue) -> Subject {
     Subject::Load { app: tap.app.clone(), port, dir, queue }
 }
 
-fn queue_cells(tap: &Tap, queue: &Queue) -> Vec<Cell> {
+fn queue_cells(tap: &Tap, queue: &Queue, thresholds: &Thresholds) -> Vec<Cell> {
     let speed = speed(&tap.counted, queue.recent, queue.total);
     let optional = |value: Option<u16>| {
         Cell::number(value.map(f64::from), known(value, |value| value.to_string()))
     };
-    let (part, whole) = part_of_port(&tap.counted, queue);
-    let ratio = (whole > 0).then(|| part as f64 / whole as f64);
+    let (part, balance) = part_of_port(&tap.counted, queue);
+    let hot = balance.is_hot(part as f64, thresholds);
     vec![
         Cell::text(&tap.app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
@@ -364,18 +367,21 @@ fn queue_cells(tap: &Tap, queue: &Queue) -> Vec<Cell> {
         rate(speed.map(|speed| speed.pps)),
         rate(speed.map(|speed| speed.bps)),
         number(queue.total.packets),
-        Cell::number(ratio, known(ratio, percent)),
-        Cell::graph(Graph::Bar { used: part, cached: 0, size: whole }),
+        alarm(share(balance.share(part as f64)), hot, Tone::Warn),
+        Cell::graph(Graph::Bar { used: part, cached: 0, size: balance.packets() }),
     ]
 }
 
-/// Packets of a queue and of its port in the same direction: in the interval, or ever when there were
+/// Packets of a queue and of all queues of its port in the same direction: in the interval, or ever when there were
 /// none in it.
-pub(crate) fn part_of_port(counted: &Snapshot, queue: &Queue) -> (u64, u64) {
+pub(crate) fn part_of_port(counted: &Snapshot, queue: &Queue) -> (u64, Balance) {
     let same = |other: &&Queue| (other.port, other.dir) == (queue.port, queue.dir);
-    let sum = |of: fn(&Queue) -> u64| counted.queues.iter().filter(same).map(of).sum();
-    match sum(|queue| queue.recent.packets) {
-        0 => (queue.total.packets, sum(|queue| queue.total.packets)),
-        whole => (queue.recent.packets, whole),
+    let all = |of: fn(&Queue) -> u64| {
+        counted.queues.iter().filter(same).map(|queue| of(queue) as f64).collect::<Balance>()
+    };
+    let recent = all(|queue| queue.recent.packets);
+    if recent.share(0.0).is_some() {
+        return (queue.recent.packets, recent);
     }
+    (queue.total.packets, all(|queue| queue.total.packets))
 }

@@ -27,7 +27,9 @@ const TALL: u16 = 36;
 pub fn of(tab: Tab, world: &World, view: &View) -> Vec<Table> {
     let mut tables = match tab {
         Tab::Overview => overview(world, view),
-        Tab::Ports => vec![ports::ports(world, view), ports::queues(world), ports::rings(world)],
+        Tab::Ports => {
+            vec![ports::ports(world, view), ports::queues(world, view), ports::rings(world)]
+        }
         Tab::Pools => vec![
             pools::pools(world),
             leaks::ledgers(world, view.theme),

@@ -1,5 +1,6 @@
 //! Ports, their queues, and software rings.
 
+use pmdscope_telemetry::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
 
@@ -110,7 +111,7 @@ fn link(port: &PortSample) -> Cell {
 }
 
 /// One row per queue of apps with the library.
-pub(super) fn queues(world: &World) -> Table {
+pub(super) fn queues(world: &World, view: &View) -> Table {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -130,14 +131,15 @@ pub(super) fn queues(world: &World) -> Table {
     ];
     let mut table = Table::new("Queues", columns);
     for (app, model) in world.models() {
-        for (queue, rates) in model.sample.queues.iter().zip(&model.queues) {
+        let hot = balance::hot(model, &view.thresholds);
+        for ((queue, rates), hot) in model.sample.queues.iter().zip(&model.queues).zip(hot) {
             let subject = Subject::Queue {
                 app: app.name.clone(),
                 port: queue.port,
                 queue: queue.queue,
                 direction: queue.direction,
             };
-            table.push(subject, app.stale(), queue_cells(app, queue, rates));
+            table.push(subject, app.stale(), queue_cells(app, queue, rates, hot));
         }
     }
     note_level_0(&mut table, world, "queue depth and rates:");
@@ -151,7 +153,7 @@ pub(super) fn queues(world: &World) -> Table {
     table
 }
 
-fn queue_cells(app: &Member, queue: &QueueSample, rates: &QueueRates) -> Vec<Cell> {
+fn queue_cells(app: &Member, queue: &QueueSample, rates: &QueueRates, hot: bool) -> Vec<Cell> {
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
@@ -159,7 +161,7 @@ fn queue_cells(app: &Member, queue: &QueueSample, rates: &QueueRates) -> Vec<Cel
         Cell::text(direction_word(queue.direction)),
         rate(rates.pps),
         rate(rates.bps),
-        share(rates.share),
+        alarm(share(rates.share), hot, Tone::Warn),
         number_or(queue.depth, UNSUPPORTED),
         high(queue.depth_high_water.map(|high| high.window), queue.descriptors),
         high(queue.depth_high_water.map(|high| high.ever), queue.descriptors),

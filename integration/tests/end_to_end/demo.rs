@@ -1,0 +1,114 @@
+//! The demo, and the names of its apps.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use pmdscope_integration::process::{Process, run, wait_until};
+use pmdscope_integration::scratch::Scratch;
+use pmdscope_integration::{programs, telemetry};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{LIMIT, Needs, pmdscope, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("the_demo_explains_itself", Needs::Apps, help),
+        trial("apps_of_the_demo_have_the_names_of_the_readme", Needs::Apps, names),
+        trial("the_demo_runs_in_the_background_of_a_terminal", Needs::Apps, background),
+    ]
+}
+
+fn help(scratch: &Scratch) -> Result<()> {
+    let evidence = programs::root().join("demo-out");
+    let before = fs::metadata(&evidence).and_then(|it| it.modified()).ok();
+    let (code, out, err) = demo(scratch, &["--help"])?;
+    ensure!(code == 0 && out.starts_with("Usage: pmdscope-demo"), "{code}: {out}{err}");
+    let (code, out, err) = demo(scratch, &["--seconds", "3"])?;
+    ensure!(code == 2 && err.contains("--help"), "{code}: {out}{err}");
+    let after = fs::metadata(&evidence).and_then(|it| it.modified()).ok();
+    ensure!(before == after, "demo-out was touched");
+    Ok(())
+}
+
+fn demo(scratch: &Scratch, args: &[&str]) -> Result<(i32, String, String)> {
+    run(Command::new(programs::demo()?).args(args), scratch.dir(), LIMIT)
+}
+
+/// A demo without a terminal.
+fn start(scratch: &Scratch, name: &str) -> Result<Process> {
+    let mut demo = Process::spawn(name, &mut Command::new(programs::demo()?), scratch.dir())?;
+    await_start(&mut demo)?;
+    Ok(demo)
+}
+
+fn await_start(demo: &mut Process) -> Result<()> {
+    wait_until("the demo to run", LIMIT, || {
+        if let Some(status) = demo.exited()? {
+            bail!("it ended with {status}: {}", demo.output());
+        }
+        Ok(demo.output().contains(" exchange packets"))
+    })?;
+    Ok(())
+}
+
+fn names(scratch: &Scratch) -> Result<()> {
+    let mut first = start(scratch, "first")?;
+    let told = first.output();
+    ensure!(told.contains("demo: generator and reflector exchange packets"), "{told}");
+    let received = || telemetry::number("generator", "/ethdev/stats,0", "ipackets");
+    wait_until("packets to come back", LIMIT, || Ok(received().is_ok_and(|n| n > 1000)))?;
+
+    // As in the README, and with the begin of a name.
+    let packets = pmdscope(scratch, &words("capture -i generator:0 -nn -Q in -c 2 udp"), &[0])?;
+    ensure!(packets.lines().count() == 2, "{packets}");
+    pmdscope(scratch, &words("capture -i refl:0:0 -nn -c 2 udp"), &[0])?;
+    let table = pmdscope(scratch, &words("netstat -a refl --for 1s"), &[0])?;
+    ensure!(table.contains("198.19.0.1:7"), "{table}");
+    let found = pmdscope(scratch, &words("top -a gen --once"), &[0])?;
+    ensure!(found.contains("generator") && !found.contains("reflector"), "{found}");
+    let leaks = pmdscope(scratch, &words("leaks -a refl"), &[0, 1])?;
+    ensure!(leaks.contains("reflector_pool"), "{leaks}");
+
+    // A second demo leaves the first alone.
+    let mut second = start(scratch, "second")?;
+    let told = second.output();
+    ensure!(told.contains("another app has one of the names generator and reflector"), "{told}");
+    pmdscope(scratch, &words("netstat -a reflector -i"), &[0])?;
+    let (code, _, err) = pmdscope_run(scratch, "netstat -a gen -i")?;
+    ensure!(code != 0 && err.contains("generator, generator-"), "{code}: {err}");
+    second.interrupt()?;
+    ensure!(telemetry::ask("reflector", "/").is_ok(), "the first demo has ended as well");
+    first.interrupt()?;
+    ensure!(!Path::new("/var/run/dpdk/reflector").exists(), "a runtime directory is left");
+    Ok(())
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+fn pmdscope_run(scratch: &Scratch, line: &str) -> Result<(i32, String, String)> {
+    run(Command::new(programs::pmdscope()?).args(words(line)), scratch.dir(), LIMIT)
+}
+
+/// As `make demo &` at a prompt: a job of its own that must not touch the terminal.
+fn background(scratch: &Scratch) -> Result<()> {
+    let job = format!("bash -mc '{} & wait'", programs::demo()?.display());
+    let mut command = Command::new("script");
+    command.args(["-qfec", &job, "/dev/null"]);
+    let mut terminal = Process::spawn("terminal", &mut command, scratch.dir())?;
+    await_start(&mut terminal)?;
+    let told = terminal.output();
+    let (_, pid) = told.split_once("kill ").with_context(|| told.clone())?;
+    let pid = pid.split(' ').next().unwrap_or_default().parse::<i32>()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    ensure!(!state.starts_with('T'), "it is stopped: {stat}");
+    let pid = Pid::from_raw(pid).context("pid")?;
+    kill_process(pid, Signal::TERM)?;
+    terminal.finish(LIMIT)?;
+    Ok(())
+}

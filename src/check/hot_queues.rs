@@ -1,0 +1,215 @@
+//! Which conversation makes a receive queue hot: a short capture of that queue alone tells.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use pmdscope_capture::budget;
+use pmdscope_capture::flow::{Flow, Snapshot, table};
+use pmdscope_capture::layout::DIR_RX;
+use pmdscope_capture::pump::Control;
+use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::balance::{self, HotQueue};
+use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::world::World;
+use pmdscope_tui::flows::Run;
+use pmdscope_tui::number::count;
+
+use crate::netstat;
+use crate::source::Source;
+use crate::tap::Ask;
+use crate::tap::flows::FlowCapture;
+use crate::tap::interface::{Running, Wanted};
+
+/// The findings that are explained.
+const LINT: &str = "queue_imbalance";
+
+/// How long packets of a queue are captured.
+const LENGTH: Duration = Duration::from_millis(250);
+
+/// Longest time that a capture may take when nothing is left of the time to watch.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Share of one core that decides the sampling: some thousand packets name the largest conversation,
+/// and a hot queue has no time to spare.
+const CPU_SHARE: f64 = 0.01;
+
+/// Most conversations of a queue.
+const CAPACITY: usize = 16_384;
+
+/// A conversation with this share of the packets of a queue stands out.
+const CLEAR: f64 = 0.5;
+
+/// The hot queues that were seen, and what makes them hot. One capture runs at a time.
+pub(super) struct HotQueues {
+    settings: Arc<Settings>,
+    /// No capture begins that would last longer.
+    end: Instant,
+    /// By app and device.
+    seen: BTreeMap<(String, String), Seen>,
+    capture: Option<Capture>,
+}
+
+/// The hottest queue of a port, as it was seen last.
+struct Seen {
+    queue: HotQueue,
+    run: Run,
+    cause: Option<String>,
+}
+
+/// A capture that runs, or has ended and was not looked at.
+struct Capture {
+    app: String,
+    device: String,
+    /// What it is of.
+    queue: u16,
+    run: Run,
+    begun: Instant,
+    control: Control,
+    thread: JoinHandle<Result<Arc<Snapshot>>>,
+}
+
+impl HotQueues {
+    /// None is known yet, and captures are to be over at `end`.
+    pub(super) fn new(settings: Settings, end: Instant) -> Self {
+        Self { settings: Arc::new(settings), end, seen: BTreeMap::new(), capture: None }
+    }
+
+    /// Takes in the newest samples, and begins and ends captures. Never waits.
+    pub(super) fn update(&mut self, source: &Source) {
+        if self.capture.as_ref().is_some_and(|capture| capture.thread.is_finished()) {
+            self.end_capture(source.world());
+        }
+        self.note(source.world());
+        if self.capture.is_none() && Instant::now() + LENGTH <= self.end {
+            self.start_capture(source);
+        }
+    }
+
+    fn note(&mut self, world: &World) {
+        for (app, model) in world.models().filter(|(app, _)| !app.stale()) {
+            let run = Run::of(&model.sample.app);
+            for queue in balance::hottest(model, &self.settings.rules.thresholds) {
+                let mut ports = model.sample.ports.iter();
+                let Some(port) = ports.find(|port| port.id == queue.port) else { continue };
+                let seen = self.seen.entry((app.name.clone(), port.device.clone()));
+                let seen = seen.or_insert(Seen { queue, run, cause: None });
+                if (seen.queue.queue, seen.run) != (queue.queue, run) {
+                    seen.cause = None;
+                }
+                (seen.queue, seen.run) = (queue, run);
+            }
+        }
+    }
+
+    /// Begins a capture of a queue that nothing is known of.
+    fn start_capture(&mut self, source: &Source) {
+        let unknown = |(_, seen): &(_, &mut Seen)| seen.cause.is_none();
+        let Some(((app, device), seen)) = self.seen.iter_mut().find(unknown) else { return };
+        let model = source.world().find(app).and_then(|app| app.model.as_deref());
+        let Some((found, model)) = source.app(app).zip(model) else { return };
+        let running = Running { app: found, sample: Some(model.sample.clone()) };
+        let (queue, control, settings) =
+            (seen.queue, Control::default(), Arc::clone(&self.settings));
+        let stop = control.clone();
+        let thread = thread::Builder::new().name("capture".to_owned());
+        match thread.spawn(move || capture(running, &queue, &settings, &stop)) {
+            Ok(thread) => {
+                let (app, device, begun) = (app.clone(), device.clone(), Instant::now());
+                let (queue, run) = (queue.queue, seen.run);
+                self.capture = Some(Capture { app, device, queue, run, begun, control, thread });
+            }
+            Err(error) => seen.cause = Some(unexplained(&error.into())),
+        }
+    }
+
+    /// Waits for the end of the capture, and takes in what it has found.
+    fn end_capture(&mut self, world: &World) {
+        let Some(capture) = self.capture.take() else { return };
+        let counted = capture.thread.join();
+        let counted = counted.unwrap_or_else(|_| Err(anyhow!("the capture has failed")));
+        let now = world.find(&capture.app).and_then(|app| app.model.as_deref());
+        let same = now.is_none_or(|model| Run::of(&model.sample.app) == capture.run);
+        let counted = if same { counted } else { Err(anyhow!("the app was restarted meanwhile")) };
+        if let Some(seen) = self.seen.get_mut(&(capture.app, capture.device))
+            && (seen.queue.queue, seen.run) == (capture.queue, capture.run)
+        {
+            seen.cause = Some(match counted {
+                Ok(counted) => cause(&counted),
+                Err(error) => unexplained(&error),
+            });
+        }
+    }
+
+    /// Adds to the findings what makes the queues hot; no capture runs any more.
+    pub(super) fn explain(mut self, world: &mut World) {
+        if let Some(capture) = &self.capture {
+            let limit = self.end.max(capture.begun + LENGTH) + GRACE;
+            while !capture.thread.is_finished() && Instant::now() < limit {
+                thread::sleep(LENGTH / 25);
+            }
+            capture.control.stop.store(true, Ordering::Relaxed);
+        }
+        self.end_capture(world);
+        let is_explained = |finding: &&mut Finding| finding.lint == LINT;
+        let findings = world.apps.iter_mut().flat_map(|app| &mut app.findings);
+        for finding in findings.filter(is_explained) {
+            let seen = self.seen.get(&(finding.app.clone(), finding.subject.clone()));
+            let cause = seen.and_then(|seen| seen.cause.clone());
+            let cause = cause.unwrap_or_else(|| unexplained(&anyhow!("{NO_TIME}")));
+            let _ = write!(finding.evidence, "; {cause}");
+        }
+    }
+}
+
+const NO_TIME: &str = "no time was left to capture packets, which a longer --for gives";
+
+/// Counts the conversations of a queue for a moment, in an app with libpmdscope.
+fn capture(
+    running: Running,
+    queue: &HotQueue,
+    settings: &Arc<Settings>,
+    control: &Control,
+) -> Result<Arc<Snapshot>> {
+    let wanted = Wanted::queue(running, queue.port, queue.queue, settings)?;
+    let sample = budget::first_sample(queue.pps, CPU_SHARE);
+    let ask = Ask { sample, dirs: DIR_RX.into(), ..Ask::default() };
+    let kept = table::Settings { capacity: CAPACITY, ..table::Settings::default() };
+    let capture = FlowCapture::open(&wanted, ask, kept, Some(LENGTH), &control.stop)?;
+    let latest = capture.latest();
+    capture.run(control, &mut ()).context("the capture has failed")?;
+    Ok(latest.get())
+}
+
+/// Why nobody knows what makes a queue hot.
+fn unexplained(error: &anyhow::Error) -> String {
+    format!("its conversations are not known: {error:#}")
+}
+
+/// What makes a queue hot, by the packets that were captured of it.
+fn cause(counted: &Snapshot) -> String {
+    let packets = |flow: &Flow| netstat::directions(flow).0.packets;
+    let largest = counted.flows.iter().max_by_key(|flow| packets(flow));
+    let looked_at = format!("{} sampled packets", count(counted.looked_at));
+    let lost = match counted.lost {
+        0 => String::new(),
+        lost => format!(" ({} more were lost)", count(lost)),
+    };
+    let Some(largest) = largest.filter(|_| counted.total.packets > 0) else {
+        return format!("no conversation in {looked_at}{lost}");
+    };
+    let share = packets(largest) as f64 / counted.total.packets as f64;
+    let percent =
+        if share < 0.01 { "less than 1".to_owned() } else { format!("{:.0}", share * 100.0) };
+    if share < CLEAR {
+        return format!("no single conversation: the largest has {percent} % of {looked_at}{lost}");
+    }
+    format!("most of it {}, {percent} % of {looked_at}{lost}", netstat::name(largest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Captures that count conversations.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Result;
+use pmdscope_capture::flow::SNAPLEN;
+use pmdscope_capture::flow::table::{Latest, Settings, Table};
+use pmdscope_capture::pump::{Control, Failure, Observer, Pump, Settings as PumpSettings};
+
+use super::interface::Wanted;
+use super::{Ask, open};
+
+/// An armed capture of one app, for its table of conversations. Dropping it disarms.
+pub(crate) struct FlowCapture {
+    pump: Pump,
+    latest: Latest,
+}
+
+impl FlowCapture {
+    /// Arms a capture of headers, unless told to stop; `length` ends it by itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`].
+    pub(crate) fn open(
+        wanted: &Wanted,
+        ask: Ask,
+        table: Settings,
+        length: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        let source = open(wanted, &Ask { snaplen: SNAPLEN, ..ask }, false, stop)?;
+        let (table, latest) = Table::new(table);
+        let settings =
+            PumpSettings { snaplen: SNAPLEN, duration: length, ..PumpSettings::default() };
+        let pump = Pump::new(vec![source], settings, Box::new(table));
+        Ok(Self { pump, latest })
+    }
+
+    /// Where the newest counts are, also when the capture has ended.
+    pub(crate) fn latest(&self) -> Latest {
+        self.latest.clone()
+    }
+
+    /// Counts until told to stop, for the length that was asked for, or until the app ends.
+    ///
+    /// # Errors
+    ///
+    /// When the capture fails.
+    pub(crate) fn run(self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
+        self.pump.run(control, observer).failure.map_or(Ok(()), Err)
+    }
+}

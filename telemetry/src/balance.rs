@@ -1,0 +1,159 @@
+//! How the packets of a port spread over its queues, and which of them are hot.
+
+use std::collections::BTreeMap;
+
+use crate::finding::Thresholds;
+use crate::model::{Model, QueueRates};
+use crate::sample::Direction;
+
+/// Packets that the queues of one direction of a port had in the same time, collected from those of each
+/// queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Balance {
+    queues: usize,
+    packets: f64,
+}
+
+impl FromIterator<f64> for Balance {
+    fn from_iter<I: IntoIterator<Item = f64>>(packets: I) -> Self {
+        let add = |sum: Self, packets: f64| Self {
+            queues: sum.queues + 1,
+            packets: sum.packets + packets,
+        };
+        packets.into_iter().fold(Self::default(), add)
+    }
+}
+
+impl Balance {
+    /// Packets of all queues.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts are never negative.
+    pub fn packets(&self) -> u64 {
+        self.packets as u64
+    }
+
+    /// The share of a queue that had so many of the packets, 0 to 1; `None` where there were none.
+    pub fn share(&self, packets: f64) -> Option<f64> {
+        (self.packets > 0.0).then(|| packets / self.packets)
+    }
+
+    /// What the other queues had on average; `None` where there is no other.
+    pub fn others(&self, packets: f64) -> Option<f64> {
+        let others = self.queues.checked_sub(1).filter(|others| *others > 0)?;
+        Some((self.packets - packets).max(0.0) / others as f64)
+    }
+
+    /// Whether a queue that had so many of the packets is hot: it had more than
+    /// [`Thresholds::queue_ratio`] times the mean of the others, and all queues had enough packets,
+    /// [`Thresholds::queue_packets`], to say so.
+    pub fn is_hot(&self, packets: f64, thresholds: &Thresholds) -> bool {
+        let others = self.others(packets);
+        self.packets >= thresholds.queue_packets
+            && others.is_some_and(|mean| packets > thresholds.queue_ratio * mean)
+    }
+}
+
+/// The hot queues of a model, in the order of its queues: none of those that have no rate yet.
+pub fn hot(model: &Model, thresholds: &Thresholds) -> Vec<bool> {
+    let packets = |queue: &QueueRates| Some(queue.pps? * model.interval_s?);
+    let mut ports = BTreeMap::<_, Vec<f64>>::new();
+    for queue in &model.queues {
+        let all = ports.entry((queue.port, queue.direction)).or_default();
+        all.extend(packets(queue));
+    }
+    let is_hot = |queue: &QueueRates| {
+        let all: Balance = ports[&(queue.port, queue.direction)].iter().copied().collect();
+        packets(queue).is_some_and(|packets| all.is_hot(packets, thresholds))
+    };
+    model.queues.iter().map(is_hot).collect()
+}
+
+/// A receive queue that gets clearly more packets than the other ones of its port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HotQueue {
+    /// DPDK port id.
+    pub port: u16,
+    /// Queue number.
+    pub queue: u16,
+    /// Packets per second.
+    pub pps: f64,
+    /// Packets per second of the other queues, on average.
+    pub others_pps: f64,
+    /// Share of the packets of the port, 0 to 1.
+    pub share: f64,
+    /// Share of its polls that brought packets, 0 to 1; `None` when it was not polled.
+    pub busy_ratio: Option<f64>,
+    /// Receive queues of the port.
+    pub queues: usize,
+    /// Packets per second that it misses; `None` where the driver does not count them by queue.
+    pub missed_ps: Option<f64>,
+}
+
+/// The hottest receive queue of each port that has a hot one, by the last two samples. Only apps with
+/// libpmdscope tell about queues.
+pub fn hottest(model: &Model, thresholds: &Thresholds) -> Vec<HotQueue> {
+    let mut ports: BTreeMap<u16, Vec<&QueueRates>> = BTreeMap::new();
+    for queue in model.queues.iter().filter(|queue| queue.direction == Direction::Rx) {
+        ports.entry(queue.port).or_default().push(queue);
+    }
+    ports.into_values().filter_map(|queues| hottest_of(model, &queues, thresholds)).collect()
+}
+
+fn hottest_of(model: &Model, queues: &[&QueueRates], thresholds: &Thresholds) -> Option<HotQueue> {
+    let rates =
+        queues.iter().map(|queue| Some((queue.pps?, *queue))).collect::<Option<Vec<_>>>()?;
+    let (pps, queue) = rates.iter().copied().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let seconds = model.interval_s?;
+    let balance: Balance = rates.iter().map(|(pps, _)| pps * seconds).collect();
+    let packets = pps * seconds;
+    let is_hot = balance.is_hot(packets, thresholds);
+    let hot = HotQueue {
+        port: queue.port,
+        queue: queue.queue,
+        pps,
+        others_pps: balance.others(packets)? / seconds,
+        share: balance.share(packets)?,
+        busy_ratio: queue.busy_ratio,
+        queues: rates.len(),
+        missed_ps: queue.missed_ps,
+    };
+    is_hot.then_some(hot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hot_of(packets: &[f64]) -> Vec<bool> {
+        let balance: Balance = packets.iter().copied().collect();
+        let thresholds = Thresholds::default();
+        packets.iter().map(|packets| balance.is_hot(*packets, &thresholds)).collect()
+    }
+
+    #[test]
+    fn a_queue_is_hot_with_more_than_three_times_the_mean_of_the_others() {
+        assert_eq!(hot_of(&[1500.0, 500.0]), [false, false]);
+        assert_eq!(hot_of(&[1501.0, 500.0]), [true, false]);
+        assert_eq!(hot_of(&[500.0, 500.0, 1501.0, 500.0]), [false, false, true, false]);
+        // Two of many.
+        let mut many = [0.0; 16];
+        (many[3], many[9]) = (9000.0, 9000.0);
+        assert_eq!(hot_of(&many).iter().filter(|hot| **hot).count(), 2);
+    }
+
+    #[test]
+    fn one_queue_or_few_packets_are_never_hot() {
+        assert_eq!(hot_of(&[1e9]), [false]);
+        assert_eq!(hot_of(&[999.0, 0.0]), [false, false]);
+        assert_eq!(hot_of(&[1000.0, 0.0]), [true, false]);
+        assert_eq!(hot_of(&[0.0, 0.0]), [false, false]);
+    }
+
+    #[test]
+    fn shares_and_means_are_unknown_where_there_are_none() {
+        let balance: Balance = [90.0, 10.0, 20.0].into_iter().collect();
+        assert_eq!((balance.share(90.0), balance.others(90.0)), (Some(0.75), Some(15.0)));
+        let alone: Balance = [90.0].into_iter().collect();
+        assert_eq!((alone.share(90.0), alone.others(90.0)), (Some(1.0), None));
+        assert_eq!(Balance::default().share(0.0), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! Counters of queues, as drivers name them among their extended counters.
+//!
+//! Names differ: DPDK's own `rx_q0_packets` is `rx_q0packets` before 20.11, `rx_q0_good_packets` of virtio
+//! and `rx_q0_cnt` of others.
+
+use std::collections::BTreeMap;
+
+use crate::model::counts_bytes;
+use crate::sample::{Direction, PortSample};
+
+/// What a driver has counted of one direction of a queue; `None` is what it does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Packets with errors; of some drivers, also those that it dropped.
+    pub errors: Option<u64>,
+    /// Packets that the NIC dropped because no descriptor was free.
+    pub missed: Option<u64>,
+}
+
+/// What an extended counter counts of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueCounter {
+    /// [`QueueCounters::packets`].
+    Packets,
+    /// [`QueueCounters::bytes`].
+    Bytes,
+    /// [`QueueCounters::errors`].
+    Errors,
+    /// [`QueueCounters::missed`].
+    Missed,
+}
+
+/// Reads the name of an extended counter; `None` for one that is not of a queue, or not known.
+pub fn parse(xstat: &str) -> Option<(Direction, u16, QueueCounter)> {
+    let directions = [Direction::Rx, Direction::Tx].into_iter();
+    let (direction, rest) = directions
+        .filter_map(|direction| Some((direction, xstat.strip_prefix(prefix(direction))?)))
+        .next()?;
+    let (number, counter) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+    let counter = match counter.strip_prefix('_').unwrap_or(counter) {
+        "packets" | "good_packets" | "cnt" => QueueCounter::Packets,
+        "bytes" | "good_bytes" | "octets" => QueueCounter::Bytes,
+        "errors" => QueueCounter::Errors,
+        "missed" | "imissed" | "dropped" | "out_of_buffer" if direction == Direction::Rx => {
+            QueueCounter::Missed
+        }
+        _ => return None,
+    };
+    Some((direction, number.parse().ok()?, counter))
+}
+
+/// What the names of a queue's extended counters begin with.
+fn prefix(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Rx => "rx_q",
+        Direction::Tx => "tx_q",
+    }
+}
+
+impl PortSample {
+    /// What the driver has counted of its queues, by their number; only those of which it counts
+    /// anything.
+    pub fn queue_counters(&self, direction: Direction) -> BTreeMap<u16, QueueCounters> {
+        let mut queues = BTreeMap::<u16, QueueCounters>::new();
+        for (name, value) in self.queue_xstats(direction) {
+            let Some((_, number, counter)) = parse(name) else { continue };
+            let queue = queues.entry(number).or_default();
+            let counter = match counter {
+                QueueCounter::Packets => &mut queue.packets,
+                QueueCounter::Bytes => &mut queue.bytes,
+                QueueCounter::Errors => &mut queue.errors,
+                QueueCounter::Missed => &mut queue.missed,
+            };
+            // Some drivers have the generic counter besides one of their own.
+            counter.get_or_insert(*value);
+        }
+        for queue in queues.values_mut() {
+            let packets = queue.packets.unwrap_or(0);
+            queue.bytes = queue.bytes.filter(|bytes| counts_bytes(packets, *bytes));
+        }
+        queues
+    }
+
+    /// The extended counters of packets that its receive queues have missed.
+    pub(crate) fn missed_xstats(&self) -> BTreeMap<String, u64> {
+        let is_missed = |name: &str| matches!(parse(name), Some((_, _, QueueCounter::Missed)));
+        let xstats = self.queue_xstats(Direction::Rx).filter(|(name, _)| is_missed(name));
+        xstats.map(|(name, value)| (name.clone(), *value)).collect()
+    }
+
+    fn queue_xstats(&self, direction: Direction) -> impl Iterator<Item = (&String, &u64)> {
+        let prefix = prefix(direction);
+        let xstats = self.xstats.range(prefix.to_owned()..);
+        xstats.take_while(move |(name, _)| name.starts_with(prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_queues_are_known_by_their_names() {
+        use Direction::{Rx, Tx};
+        use QueueCounter::{Bytes, Errors, Missed, Packets};
+        for (name, expected) in [
+            ("rx_q0_packets", Some((Rx, 0, Packets))),
+            ("rx_q12packets", Some((Rx, 12, Packets))),
+            ("rx_q17bytes", Some((Rx, 17, Bytes))),
+            ("tx_q3_good_packets", Some((Tx, 3, Packets))),
+            ("rx_q1_errors", Some((Rx, 1, Errors))),
+            ("tx_q1_cnt", Some((Tx, 1, Packets))),
+            ("rx_q2_imissed", Some((Rx, 2, Missed))),
+            ("rx_q2_dropped", Some((Rx, 2, Missed))),
+            ("tx_q2_dropped", None),
+            ("rx_q1_multicast_packets", None),
+            ("rx_qx_packets", None),
+            ("rx_q_packets", None),
+            ("rx_q70000_packets", None),
+            ("rx_good_packets", None),
+            ("rx_packets", None),
+            ("rx_q1", None),
+        ] {
+            assert_eq!(parse(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn counters_are_put_together_by_queue() {
+        let xstats = [
+            ("rx_good_packets", 9),
+            ("rx_q0_good_packets", 5),
+            ("rx_q0_packets", 6),
+            ("rx_q0_bytes", 0),
+            ("rx_q0_imissed", 2),
+            ("rx_q1_bytes", 7),
+            ("tx_q0_packets", 3),
+        ];
+        let xstats = xstats.map(|(name, value)| (name.to_owned(), value)).into();
+        let port = PortSample { xstats, ..PortSample::default() };
+        let rx = port.queue_counters(Direction::Rx);
+        let first = QueueCounters { packets: Some(5), missed: Some(2), ..Default::default() };
+        let second = QueueCounters { bytes: Some(7), ..Default::default() };
+        assert_eq!(rx, [(0, first), (1, second)].into(), "bytes that are 0 were not counted");
+        let tx = QueueCounters { packets: Some(3), ..Default::default() };
+        assert_eq!(port.queue_counters(Direction::Tx), [(0, tx)].into());
+        assert_eq!(port.missed_xstats(), [("rx_q0_imissed".to_owned(), 2)].into());
+    }
+}
