@@ -92,7 +92,7 @@ pub(super) fn table() -> Table {
 }
 
 /// Those of lints over ports and whole apps.
-fn ports_and_apps() -> Vec<Key> {
+fn ports_and_apps() -> Vec<Key<Config>> {
     type Number64 = fn(&mut Config) -> &mut f64;
     let number = |name, most, field: Number64, example, means| {
         Key::new(name, Number(0.0, most), field, example, means)
