@@ -120,7 +120,12 @@ impl Pair {
 
 /// A reflector on a device that needs no other end, and its file-prefix.
 pub fn reflector(scratch: &Scratch, device: &str) -> Result<(String, Process)> {
-    let prefix = scratch.prefix("reflector");
+    reflector_named(scratch, "reflector", device)
+}
+
+/// The same with a file-prefix that begins with `name`.
+pub fn reflector_named(scratch: &Scratch, name: &str, device: &str) -> Result<(String, Process)> {
+    let prefix = scratch.prefix(name);
     let mut command = Command::new(programs::reflector()?);
     eal(&mut command, "1@1", &prefix, Memory::available());
     command.args(["--vdev", device, "--"]);

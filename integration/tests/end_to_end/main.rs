@@ -11,6 +11,7 @@ mod hazards;
 mod ipfix;
 mod leak;
 mod ledger;
+mod names;
 mod netstat;
 mod netstat_views;
 mod pdump;
@@ -76,6 +77,7 @@ fn trials() -> Vec<Trial> {
         trial("a_full_disk_pauses_the_recording", Needs::Disk, recording::full_disk),
         trial("the_last_seconds_are_always_kept", Needs::Testpmd, recording::always),
         trial("a_recorded_incident_is_found", Needs::Apps, recording::incident),
+        trial("a_file_prefix_does_not_command_the_terminal", Needs::Apps, names::hostile),
         trial("stock_testpmd_is_seen", Needs::Testpmd, stock::testpmd_is_seen),
         trial("every_expression_has_data", Needs::Prometheus, dashboards::proof),
     ]
