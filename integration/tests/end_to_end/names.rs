@@ -17,6 +17,7 @@ const EVIL: &str = "\u{1b}]0;t\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r\nF
 
 pub(crate) fn hostile(scratch: &Scratch) -> Result<()> {
     let (app, reflector) = pair::reflector_named(scratch, EVIL, "net_null0,size=60")?;
+    let file = scratch.path("out.pcapng").display().to_string();
     let commands: [&[&str]; 10] = [
         &["ls"],
         &["top", "--once", "-a", &app],
@@ -26,7 +27,7 @@ pub(crate) fn hostile(scratch: &Scratch) -> Result<()> {
         &["capture", "-D"],
         &["--extcap-interfaces", "--extcap-version=4.0"],
         &["capture", "-a", &app, "-c", "3", "-n", "-v"],
-        &["capture", "-a", &app, "-c", "3", "-w", "out.pcapng", "-v"],
+        &["capture", "-a", &app, "-c", "3", "-w", &file, "-v"],
         &["capture", "-a", &app, "-i", "7", "-c", "3"],
     ];
     for arguments in commands {
