@@ -8,13 +8,28 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 7200
 KILL_ROUNDS ?= 100
 ATTACH_CYCLES ?= 1000
+FUZZ_SECONDS ?= 60
+# Where ld.so and pkg-config look: Debian's directory of the architecture, elsewhere lib64 or lib.
+MULTIARCH = $(shell $(CC) -print-multiarch 2>/dev/null)
+LIBDIR ?= $(if $(MULTIARCH),lib/$(MULTIARCH),$(if $(wildcard /usr/lib64),lib64,lib))
+# Prefixes of the system; with another one, `make install` leaves alone what is not below it.
+SYSTEM_PREFIX = $(filter /usr /usr/local,$(PREFIX))
 # Where Wireshark looks for programs that capture; empty leaves it alone.
-EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
-	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1)
+EXTCAP_DIR ?= $(if $(SYSTEM_PREFIX),$(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
+	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1))
+UNITS = pmdscope-export.service pmdscope-record.service
+BASH_COMPLETION = share/bash-completion/completions/pmdscope
+ZSH_COMPLETION = share/zsh/site-functions/_pmdscope
+FISH_COMPLETION = share/fish/vendor_completions.d/pmdscope.fish
+SHARED_DIRS = $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)) share/man/man1 lib/systemd/system
+INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator $(LIBDIR)/libpmdscope.a \
+	$(LIBDIR)/pkgconfig/pmdscope.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
+	$(addprefix lib/systemd/system/,$(UNITS))
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export bench-flows soak soak-pdump sanitize lint format install clean clean-hugepages
+.PHONY: help setup build demo test test-install dashboards bench bench-leaks bench-capture bench-export bench-flows \
+	soak soak-pdump sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,10 +48,10 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 	target/release/pmdscope-demo
 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
-	meson test -C $(BUILD) --no-rebuild --print-errorlogs
-	$(CARGO) test --locked --workspace --exclude pmdscope-integration
-	$(CARGO) test --locked --package pmdscope-integration
-	dashboards/tests/run.sh
+	BUILD=$(BUILD) CARGO=$(CARGO) devtools/test.sh
+
+test-install: ## install below a scratch directory, and build and start an app against that
+	BUILD=$(BUILD) devtools/test-install.sh
 
 dashboards: ## write the JSON of the dashboards anew, and test dashboards, rules and alerts
 	dashboards/grafana/build.py
@@ -61,42 +76,61 @@ bench-flows: setup build ## measure the flow table against tshark, softflowd and
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
 	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
 
-soak-pdump: setup build ## captures from stock apps: 100 rounds of kill -9, 1000 attachments
+soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), attach (ATTACH_CYCLES=N); ten minutes
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
-		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
-
-soak-pdump: setup build ## kill captures of a stock app 100 times, attach 1000 times; ten minutes
-	PMDSCOPE_KILL_ROUNDS=100 PMDSCOPE_ATTACH_CYCLES=1000 \
 		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh
 
-lint: ## formatting, clippy, licences and sources of dependencies
-	$(CARGO) fmt --all --check
+sanitize-quick: ## the part of it that takes a minute
+	devtools/sanitize.sh quick
+
+fuzz: ## fuzz what apps take from capture tools (FUZZ_SECONDS=N for each of two targets)
+	devtools/setup.sh clang
+	devtools/fuzz.sh $(FUZZ_SECONDS)
+
+lint: lint-quick ## formatting, spelling, clippy; licences, sources and bans of dependencies
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	CARGO=$(CARGO) devtools/check-deny.sh
+
+lint-quick: ## the part of it that takes seconds
+	$(CARGO) fmt --all --check
 	clang-format --dry-run -Werror $(C_SOURCES)
-	devtools/check-deny.sh
+	git ls-files -z | xargs -0 codespell
 
 format: ## rewrite the sources in the house style
 	$(CARGO) fmt --all
 	clang-format -i $(C_SOURCES)
 
-install: build ## install library, headers, command, completions, services and extcap below DESTDIR/PREFIX
-	meson configure $(BUILD) --prefix $(PREFIX)
-	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+# Under sudo nothing should be built: what is there already is installed as it is.
+$(BUILD)/lib/libpmdscope.so target/release/pmdscope:
+	$(MAKE) build
+
+install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install what was built below DESTDIR/PREFIX
+	meson setup --reconfigure $(BUILD) --prefix $(PREFIX) --libdir $(LIBDIR) >$(BUILD)/install.log
+	DESTDIR=$(DESTDIR) meson install --no-rebuild -C $(BUILD)
 	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	target/release/pmdscope completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pmdscope
-	target/release/pmdscope completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pmdscope
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	for unit in pmdscope-export pmdscope-record; do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit.service > \
-		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service || exit 1; done
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(SHARED_DIRS))
+	target/release/pmdscope completions bash >$(DESTDIR)$(PREFIX)/$(BASH_COMPLETION)
+	target/release/pmdscope completions zsh >$(DESTDIR)$(PREFIX)/$(ZSH_COMPLETION)
+	target/release/pmdscope completions fish >$(DESTDIR)$(PREFIX)/$(FISH_COMPLETION)
+	target/release/pmdscope man $(DESTDIR)$(PREFIX)/share/man/man1
+	for unit in $(UNITS); do sed 's|/usr/local/|$(PREFIX)/|' systemd/$$unit > \
+		$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
 	$(if $(EXTCAP_DIR),install -d $(DESTDIR)$(EXTCAP_DIR))
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
+	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
+
+uninstall: ## remove what `make install` put below DESTDIR/PREFIX
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED)) $(DESTDIR)$(PREFIX)/share/man/man1/pmdscope*.1
+	rm -f $(DESTDIR)$(PREFIX)/$(LIBDIR)/libpmdscope.so* $(DESTDIR)$(PREFIX)/include/pmdscope*.h
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope
+	$(if $(EXTCAP_DIR),rm -f $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
+	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 
 clean: ## remove what was built
-	rm -rf $(BUILD) build-tsan build-asan target demo-out
+	rm -rf $(BUILD) build-tsan build-asan build-fuzz target demo-out
 
 clean-hugepages: ## give back the hugepages that `make setup` reserved
 	devtools/hugepages.sh release

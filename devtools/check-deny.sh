@@ -1,10 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Licences, sources and duplicate versions of the dependencies, by cargo-deny.
+# Licences, sources and bans of the dependencies, by cargo-deny; DENY_ADVISORIES=1 checks for known
+# vulnerabilities, too, for which cargo-deny fetches RustSec's database by git.
 set -eu
+cd "$(dirname "$0")/.."
 
+cargo=${CARGO:-cargo}
+deny=0.20.2
+tools=$PWD/build/tools/cargo-deny
+
+# cargo-deny on the PATH, or the one that is built here once. Without optimisation: it runs for a second.
 if ! command -v cargo-deny >/dev/null; then
-	echo "SKIP: cargo-deny is not installed ('cargo install --locked cargo-deny')"
-	exit 0
+	PATH=$tools/bin:$PATH
+	[ -x "$tools/bin/cargo-deny" ] || {
+		echo "lint: building cargo-deny $deny, for a minute or two"
+		"$cargo" install --quiet --locked --profile dev --root "$tools" "cargo-deny@$deny"
+	}
 fi
-cargo deny --offline check bans licenses sources
+# It looks at dependencies for all platforms, also at those that were not needed to build here.
+"$cargo" fetch --quiet --locked
+cargo-deny --offline --log-level error check --hide-inclusion-graph bans licenses sources
+[ -z "${DENY_ADVISORIES:-}" ] || cargo-deny check --hide-inclusion-graph advisories

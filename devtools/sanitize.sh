@@ -1,24 +1,45 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs the tests of captures under ThreadSanitizer, then under AddressSanitizer and UBSan.
-# What producer and consumer share is mapped twice, which no sanitizer can follow: the order of
+# sanitize.sh [quick]: runs the tests of captures under ThreadSanitizer, then under AddressSanitizer and
+# UBSan. What producer and consumer share is mapped twice, which no sanitizer can follow: the order of
 # accesses to it is model-checked instead (capture/src/protocol_tests.rs).
 set -eu
 cd "$(dirname "$0")/.."
 
-tests='lib-tee_hostile lib-tee_ring lib-tee_sample lib-tee_server lib-tee_session lib-tee_stress lib-tee_tx'
+case ${1:-} in
+quick)
+	of_threads='tee_server tee_session'
+	of_memory='filter_check filter_pcap tee_hostile tee_server tee_session'
+	;;
+'')
+	of_threads='tee_hostile tee_ring tee_sample tee_server tee_session tee_stress tee_tx'
+	of_memory="$of_threads filter_check filter_pcap"
+	;;
+*)
+	echo "usage: $0 [quick]" >&2
+	exit 2
+	;;
+esac
 
 # run DIRECTORY TESTS OPTIONS...
 run() {
 	build=$1
-	wanted=$2
+	names=$2
 	shift 2
 	[ -f "$build/build.ninja" ] ||
 		meson setup "$build" -Dbuildtype=debugoptimized -Db_lundef=false "$@"
+	programs=''
+	tests=''
+	for name in $names; do
+		programs="$programs lib/tests/test-$name"
+		tests="$tests lib-$name"
+	done
+	# shellcheck disable=SC2086 # lists of names
+	ninja -C "$build" $programs
 	# shellcheck disable=SC2086
-	meson test -C "$build" --print-errorlogs --timeout-multiplier 3 $wanted
+	meson test -C "$build" --no-rebuild --print-errorlogs --timeout-multiplier 3 $tests
 }
 
 # ThreadSanitizer takes a fence for nothing, and GCC says so; none stands where these tests look.
-run build-tsan "$tests" -Db_sanitize=thread -Dc_args=-Wno-tsan
-run build-asan "$tests lib-filter_check lib-filter_pcap" -Db_sanitize=address,undefined
+run build-tsan "$of_threads" -Db_sanitize=thread -Dc_args=-Wno-tsan
+run build-asan "$of_memory" -Db_sanitize=address,undefined

@@ -13,10 +13,9 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::SealFlags;
 
 use crate::layout::{
-    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, Anchor, DROPPED, FEATURE_GAPS, FEATURE_PACKET_TSC,
-    FEATURE_RESAMPLE, FILTERED, HEAD, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN,
-    RING_HEADER_SIZE, RING_MAGIC, RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader,
-    SAMPLED_OUT, TAIL_SIZE, VERSION,
+    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, Anchor, DROPPED, FEATURE_GAPS, FEATURE_RESAMPLE, FILTERED,
+    HEAD, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC,
+    RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader, SAMPLED_OUT, TAIL_SIZE, VERSION,
 };
 use crate::protocol::{BadHead, Cursor, read_locked};
 use crate::records::Records;
@@ -160,11 +159,6 @@ impl Ring {
     /// The producer counts drops per port and per gap.
     pub fn counts_gaps(&self) -> bool {
         self.header.features & FEATURE_GAPS != 0
-    }
-
-    /// The producer reads the clock for every packet, not once for a burst.
-    pub fn times_packets(&self) -> bool {
-        self.header.features & FEATURE_PACKET_TSC != 0
     }
 
     /// The producer can be told to sample otherwise, and marks where it does.

@@ -64,13 +64,6 @@ impl Names {
         apps.iter().zip(names).map(|(app, name)| App { name, ..app.clone() }).collect()
     }
 
-    /// How many of the apps do not have the name of their rule, because others would have it too.
-    pub fn conflicts(&self, apps: &[App]) -> usize {
-        let names = self.map(apps);
-        let mapped = |(app, name): &(&App, &String)| app.name != **name && shared(&names, name);
-        apps.iter().zip(&names).filter(mapped).count()
-    }
-
     /// What an app of that file-prefix or directory is called, when no other would be called so.
     pub(crate) fn of(&self, name: &str) -> String {
         let prefix = Path::new(name).file_name().and_then(OsStr::to_str);
@@ -179,7 +172,6 @@ mod tests {
         assert_eq!(given(&names, &apps(&["a", "b:1"])), ["a", "b:1"]);
         let twice = [app("a", "/run/dpdk/a"), app("a", "/tmp/dpdk/a"), app("b", "/tmp/dpdk/b")];
         assert_eq!(given(&names, &twice), ["/run/dpdk/a", "/tmp/dpdk/a", "b"]);
-        assert_eq!(names.conflicts(&twice), 0);
     }
 
     #[test]
@@ -206,11 +198,8 @@ mod tests {
         let names = rules(&[(r"fwd-\d+", "fwd")]).unwrap();
         let both = apps(&["fwd-1", "fwd-2", "gen"]);
         assert_eq!(given(&names, &both), ["fwd-1", "fwd-2", "gen"]);
-        assert_eq!(names.conflicts(&both), 2);
         let with_plain = apps(&["fwd", "fwd-2"]);
         assert_eq!(given(&names, &with_plain), ["fwd", "fwd-2"]);
-        assert_eq!(names.conflicts(&with_plain), 1);
-        assert_eq!(names.conflicts(&both[1..]), 0);
     }
 
     #[test]
@@ -218,7 +207,6 @@ mod tests {
         let names = rules(&[(r"fwd-\d+", "fwd")]).unwrap();
         let instances = apps(&["fwd-7", "fwd-7:1"]);
         assert_eq!(given(&names, &instances), ["fwd", "fwd:1"]);
-        assert_eq!(names.conflicts(&instances), 0);
     }
 
     #[test]

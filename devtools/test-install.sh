@@ -1,0 +1,84 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# test-install.sh [--system]: installs what was built below a scratch directory; compiles, links and starts
+# an app at each level of instrumentation against it; removes it again. --system does so in /usr/local,
+# where ld.so and pkg-config must find it without help.
+set -eu
+cd "$(dirname "$0")/.."
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+die() {
+	echo "test-install: $*" >&2
+	exit 1
+}
+
+# make_quietly TARGET VARIABLE=VALUE...
+make_quietly() {
+	make --no-print-directory BUILD="${BUILD:-build}" "$@" >"$scratch/log" 2>&1 || {
+		cat "$scratch/log" >&2
+		die "make $* failed"
+	}
+}
+
+# Compiles, links and starts an app with what pkg-config and ld.so find.
+check_app() {
+	flags=$(pkg-config --cflags --libs pmdscope libdpdk)
+	for level in 1 2; do
+		include=''
+		[ "$level" = 1 ] || include='-include pmdscope_trace.h'
+		# shellcheck disable=SC2086 # lists of flags
+		cc -Wall -Werror $include -o "$scratch/app$level" integration/install/app.c $flags
+		"$scratch/app$level" --no-huge --no-pci -m 64 --no-telemetry \
+			--file-prefix "pmdscope-install-$$" >"$scratch/log" 2>&1 || {
+			cat "$scratch/log" >&2
+			die "the app of level $level does not run"
+		}
+		echo "test-install: level $level: $(tail -n 1 "$scratch/log")"
+	done
+}
+
+# check_command PREFIX
+check_command() {
+	"$1/bin/pmdscope" --version
+	"$1/libexec/pmdscope/pmdscope-pdump" --version
+	for file in share/man/man1/pmdscope.1 share/man/man1/pmdscope-capture.1 \
+		share/bash-completion/completions/pmdscope share/zsh/site-functions/_pmdscope \
+		share/fish/vendor_completions.d/pmdscope.fish; do
+		[ -s "$1/$file" ] || die "no $1/$file"
+	done
+}
+
+if [ "${1:-}" = --system ]; then
+	[ ! -e /usr/local/bin/pmdscope ] || die "pmdscope is installed already"
+	trap 'rm -rf "$scratch"; make --silent uninstall' EXIT
+	make_quietly install
+	check_app
+	check_command /usr/local
+	exit 0
+fi
+
+# A prefix of one's own: nothing outside of it changes.
+prefix=$scratch/prefix
+extcap=$(find /usr/lib* -path '*wireshark/extcap' -exec ls -la --full-time {} + 2>/dev/null || true)
+make_quietly install PREFIX="$prefix"
+libraries=$(dirname "$(find "$prefix" -name libpmdscope.so)")
+export PKG_CONFIG_PATH="$libraries/pkgconfig" LD_LIBRARY_PATH="$libraries"
+check_app
+check_command "$prefix"
+[ "$extcap" = "$(find /usr/lib* -path '*wireshark/extcap' -exec ls -la --full-time {} + 2>/dev/null ||
+	true)" ] || die "an installation in $prefix changed Wireshark's directory"
+make_quietly uninstall PREFIX="$prefix"
+left=$(find "$prefix" ! -type d)
+[ -z "$left" ] || die "uninstall left $left"
+
+# As packages do it.
+make_quietly install PREFIX=/usr DESTDIR="$scratch/root"
+grep -q '^prefix=/usr$' "$(find "$scratch/root" -name pmdscope.pc)" || die "pmdscope.pc has another prefix"
+grep -q 'ExecStart=/usr/bin/pmdscope' "$scratch/root/usr/lib/systemd/system/pmdscope-export.service" ||
+	die "the service starts another program"
+make_quietly uninstall PREFIX=/usr DESTDIR="$scratch/root"
+left=$(find "$scratch/root" ! -type d)
+[ -z "$left" ] || die "uninstall left $left"
+echo "test-install: ok"
