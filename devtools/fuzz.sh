@@ -19,5 +19,6 @@ for target in request filter; do
 		tail -n 60 "$build/$target.log" >&2
 		exit 1
 	}
-	sed -n 's/^stat::\(number_of_executed_units\|new_units_added\): */fuzz:   \1 /p' "$build/$target.log"
+	sed -n 's/^stat::\(number_of_executed_units\|new_units_added\): */fuzz:   \1 /p' \
+		"$build/$target.log"
 done
