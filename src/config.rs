@@ -50,7 +50,7 @@ struct NameRule {
 pub(crate) struct ConfigArg {
     /// Configuration file; none: built-in defaults
     ///
-    /// Default: $PMDSCOPE_CONFIG if it is set, else /etc/pmdscope/pmdscope.toml if it exists.
+    /// Default: `$PMDSCOPE_CONFIG` if it is set, else /etc/pmdscope/pmdscope.toml if it exists.
     #[arg(id = "config", long = "config", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
 }

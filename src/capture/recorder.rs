@@ -30,7 +30,7 @@ pub(super) struct RecorderArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     after: Option<Duration>,
 
-    /// Trigger: rx_missed, stall, leak, filter:EXPR, ...
+    /// Trigger: stall, leak, filter:EXPR, signal, ...
     ///
     /// A finding of `pmdscope check`; `filter:EXPRESSION`, which fires on a matching packet; or
     /// `signal`, which is always on: SIGUSR2 fires it, as does `pmdscope capture trigger`. May be
