@@ -352,7 +352,8 @@ pmdscope_trace_offer(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t stamp)
 	uint16_t i;
 
 	for (i = 0; i < nb_pkts; i++) {
-		if (pmdscope_trace_is_free(pmdscope_stamp_get(pkts[i])))
+		/* TX or FREE: used after that, or taken from its pool by code that is not traced. */
+		if (unlikely((pmdscope_stamp_get(pkts[i]) & PMDSCOPE_STAMP_TX) != 0))
 			pmdscope_trace_misuse(pkts[i], stamp, PMDSCOPE_MISUSE_TX);
 		pmdscope_stamp_packet(pkts[i], stamp);
 	}

@@ -27,6 +27,14 @@ volatile struct leak_orders orders = { .every = 64 };
 /* The traced app's source, as in /pmdscope/sites. */
 static const char *leak_file;
 
+static uint16_t
+poll_once(enum leak_kind now)
+{
+	if (orders.poll != NULL)
+		return orders.poll(&app, now != LEAK_NONE);
+	return orders.plain ? leak_plain_poll(&app, now) : leak_traced_poll(&app, now);
+}
+
 static int
 work(void *arg __rte_unused)
 {
@@ -41,8 +49,7 @@ work(void *arg __rte_unused)
 		if (orders.nb_leaks > 0 && ++bursts % orders.every == 0)
 			now = orders.kind;
 		if (!orders.idle)
-			nb = orders.plain ? leak_plain_poll(&app, now)
-					  : leak_traced_poll(&app, now);
+			nb = poll_once(now);
 		if (nb > 0 && now != LEAK_NONE)
 			orders.nb_leaks--;
 		pmdscope_poll(nb);

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "loss.h"
 #include "progress.h"
+#include "site.h"
 #include "stage.h"
 #include "stamp.h"
 #include "walk.h"
@@ -29,11 +30,14 @@
 #define PAUSE_MAX_MS (3600 * MS_PER_SEC)
 /* Unarmed, the walks may take this part of a CPU. */
 #define UNARMED_PART 50
+/* Untraced takes that are looked at per sample. */
+#define TAKES_PER_TICK 64
 
 static struct {
 	enum pmdscope_leak_mode mode;
 	bool stamps; /* There is room for them in struct rte_mbuf. */
 	bool armed;
+	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
 	uint64_t asked_until; /* Armed on demand until then, 0: not. */
 	uint64_t news_ms;     /* Last reason to be armed. */
 	uint64_t walked_ms;   /* When the last walk began. */
@@ -204,21 +208,29 @@ note_counts(uint64_t now)
 	return grows;
 }
 
+static struct pmdscope_ledger *
+find_address(const void *pool)
+{
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++)
+		if (ledgers.items[i]->address == pool)
+			return ledgers.items[i];
+	return NULL;
+}
+
 static void
 note_misuse(void)
 {
 	struct pmdscope_misuse_event event;
 	struct pmdscope_ledger *ledger;
 	struct pmdscope_loss *loss;
-	unsigned int i;
 	bool is_free;
 
 	while (pmdscope_stamp_misuse_next(&event)) {
-		for (i = 0; i < ledgers.nb && ledgers.items[i]->address != event.pool; i++)
-			;
-		if (i == ledgers.nb)
+		ledger = find_address(event.pool);
+		if (ledger == NULL)
 			continue;
-		ledger = ledgers.items[i];
 		is_free = event.misuse == PMDSCOPE_MISUSE_FREE;
 		ledger->double_frees += is_free;
 		ledger->use_after_frees += !is_free;
@@ -227,6 +239,26 @@ note_misuse(void)
 				is_free ? PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
 		if (loss != NULL)
 			pmdscope_loss_event(loss);
+	}
+}
+
+/* While the app sends what nobody had from its pool by a traced call. */
+static void
+note_untraced_takes(void)
+{
+	struct pmdscope_untraced_take take;
+	const struct pmdscope_site_info *info;
+	unsigned int i;
+
+	for (i = 0; i < TAKES_PER_TICK && pmdscope_stamp_untraced_take_next(&take); i++) {
+		struct pmdscope_ledger *ledger = find_address(take.pool);
+
+		info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(take.stamp));
+		if (ledger == NULL || !ledgers.armed || (info != NULL && info->keeps) ||
+				(int32_t)(PMDSCOPE_STAMP_EPOCH(take.stamp) - ledgers.armed_epoch) <
+						0)
+			continue;
+		ledger->untraced_takes++;
 	}
 }
 
@@ -241,6 +273,7 @@ arm(const char *why)
 	pmdscope_stamp_advance();
 	pmdscope_stamp_arm();
 	pmdscope_walk_arm();
+	ledgers.armed_epoch = pmdscope_stamp_epoch();
 	ledgers.walked_ms = 0;
 	ledgers.armed = true;
 }
@@ -411,6 +444,7 @@ pmdscope_ledger_tick(uint64_t now_ns)
 	if (!pmdscope_walk_busy())
 		follow_pools();
 	note_misuse();
+	note_untraced_takes();
 	decide(now, note_counts(now));
 	if (moving)
 		pmdscope_stamp_advance();
