@@ -35,7 +35,7 @@ struct pmdscope_parts {
 	uint32_t untraced_frees, untraced_last_frees;
 };
 
-/* Arming because mbufs are missing. In vain, it is tried again ever more seldom. */
+/* Arming because mbufs are missing, or will be soon. In vain, it is tried again ever more seldom. */
 struct pmdscope_suspicion {
 	bool tried;	     /* Armed for this pool, and nothing was found yet. */
 	uint64_t not_before; /* ms */
@@ -51,6 +51,7 @@ struct pmdscope_ledger {
 	struct pmdscope_pool_counts counts;
 	struct pmdscope_trend trend;
 	struct pmdscope_suspicion suspicion;
+	struct pmdscope_suspicion draining; /* The pool is empty before a verdict could be given. */
 	uint64_t first_leak_realtime_ns;
 	uint64_t double_frees, use_after_frees;
 
