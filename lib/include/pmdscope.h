@@ -317,8 +317,9 @@ enum pmdscope_misuse {
 };
 
 /**
- * The rare call of an mbuf whose stamp says that it is free: counts it when the mbuf is indeed in
- * its pool. Only looks; bounded work, and that only a few times per epoch.
+ * The rare call of an mbuf whose stamp says that it is free, or was sent: counts it when the mbuf
+ * is indeed in its pool, and otherwise notes that code without stamps takes mbufs from it. Only
+ * looks; bounded work, and that only a few times per epoch.
  */
 void pmdscope_trace_misuse(const struct rte_mbuf *m, uint64_t stamp, enum pmdscope_misuse misuse);
 /** @} */

@@ -12,11 +12,12 @@
  * notes its line in them while stamps are armed. While they are not, each call costs
  * one load and one branch more. What DPDK does is not changed.
  *
- * Calls through pointers, and of libraries built without this header, are not seen:
- * then the line that had the mbuf before is the one that is named. Mbufs in an rte_ring
- * need no call to be found there; pmdscope_mark() names other places.
+ * Calls through pointers, and of libraries built without this header, are not seen. The ledger
+ * finds that they happen, and names no line where one of them may have had the mbuf since. Mbufs
+ * in an rte_ring need no call to be found there; pmdscope_mark() names other places.
  *
- * A wrapped call cannot stand in the initializer of a global variable.
+ * A wrapped call cannot stand in the initializer of a global variable. With
+ * -DPMDSCOPE_TRACE_NO_LIBS the calls of pmdscope_trace_libs.h are left as they are.
  */
 
 /*
@@ -37,6 +38,29 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_version.h>
+
+#if defined(__has_include) && !defined(PMDSCOPE_TRACE_NO_LIBS)
+#if __has_include(<rte_ip_frag.h>)
+#include <rte_ip_frag.h>
+#define PMDSCOPE_TRACE_IP_FRAG
+#endif
+#if __has_include(<rte_reorder.h>)
+#include <rte_reorder.h>
+#define PMDSCOPE_TRACE_REORDER
+#endif
+#if __has_include(<rte_distributor.h>)
+#include <rte_distributor.h>
+#define PMDSCOPE_TRACE_DISTRIBUTOR
+#endif
+#if __has_include(<rte_gro.h>)
+#include <rte_gro.h>
+#define PMDSCOPE_TRACE_GRO
+#endif
+#if __has_include(<rte_gso.h>)
+#include <rte_gso.h>
+#define PMDSCOPE_TRACE_GSO
+#endif
+#endif
 
 #include "pmdscope.h"
 
@@ -328,7 +352,8 @@ pmdscope_trace_offer(struct rte_mbuf **pkts, uint16_t nb_pkts, uint64_t stamp)
 	uint16_t i;
 
 	for (i = 0; i < nb_pkts; i++) {
-		if (pmdscope_trace_is_free(pmdscope_stamp_get(pkts[i])))
+		/* TX or FREE: used after that, or taken from its pool by code that is not traced. */
+		if (unlikely((pmdscope_stamp_get(pkts[i]) & PMDSCOPE_STAMP_TX) != 0))
 			pmdscope_trace_misuse(pkts[i], stamp, PMDSCOPE_MISUSE_TX);
 		pmdscope_stamp_packet(pkts[i], stamp);
 	}
@@ -410,6 +435,8 @@ pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_bu
 		return 0;
 	return pmdscope_trace_tx_buffer_flush(port, queue, buffer, site);
 }
+
+#include "pmdscope_trace_libs.h"
 
 #define rte_pktmbuf_alloc(mp) pmdscope_trace_alloc(mp, PMDSCOPE_SITE("alloc"))
 #define rte_mbuf_raw_alloc(mp) pmdscope_trace_raw_alloc(mp, PMDSCOPE_SITE("raw_alloc"))

@@ -74,6 +74,8 @@ misbehave(struct leak_app *app, enum leak_kind kind, struct rte_mbuf **pkts, uin
 	switch (kind) {
 	case LEAK_RX:
 		app->lost = m;
+		if (app->kept != NULL)
+			app->kept[app->nb_kept++] = m;
 		return nb - 1;
 	case LEAK_CLONE:
 		lose_clone(app, m);

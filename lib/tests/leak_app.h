@@ -35,8 +35,10 @@ struct leak_app {
 	int stage;
 	struct rte_mempool *pool;
 	struct rte_mempool *clones;
-	struct rte_ring *ring; /* Full. */
-	struct rte_mbuf *lost; /* The last one. */
+	struct rte_ring *ring;	/* Full. */
+	struct rte_mbuf *lost;	/* The last one. */
+	struct rte_mbuf **kept; /* Room for those lost by LEAK_RX, or NULL. */
+	unsigned int nb_kept;
 	uint64_t packets;
 };
 

@@ -27,22 +27,42 @@ volatile struct leak_orders orders = { .every = 64 };
 /* The traced app's source, as in /pmdscope/sites. */
 static const char *leak_file;
 
+static uint16_t
+poll_once(enum leak_kind now)
+{
+	if (orders.poll != NULL)
+		return orders.poll(&app, now != LEAK_NONE);
+	return orders.plain ? leak_plain_poll(&app, now) : leak_traced_poll(&app, now);
+}
+
+/* The next leak is to be made. */
+static bool
+is_due(void)
+{
+	static unsigned int bursts;
+	static uint64_t last;
+
+	if (orders.nb_leaks == 0)
+		return false;
+	if (orders.per_second == 0)
+		return ++bursts % orders.every == 0;
+	if (rte_rdtsc() - last < rte_get_tsc_hz() / orders.per_second)
+		return false;
+	last = rte_rdtsc();
+	return true;
+}
+
 static int
 work(void *arg __rte_unused)
 {
-	unsigned int bursts = 0;
-
 	while (!orders.stop) {
-		enum leak_kind now = LEAK_NONE;
+		const enum leak_kind now = is_due() ? orders.kind : LEAK_NONE;
 		uint16_t nb = 0;
 
 		while (orders.paused && !orders.stop)
 			;
-		if (orders.nb_leaks > 0 && ++bursts % orders.every == 0)
-			now = orders.kind;
 		if (!orders.idle)
-			nb = orders.plain ? leak_plain_poll(&app, now)
-					  : leak_traced_poll(&app, now);
+			nb = poll_once(now);
 		if (nb > 0 && now != LEAK_NONE)
 			orders.nb_leaks--;
 		pmdscope_poll(nb);

@@ -26,8 +26,10 @@ extern unsigned int worker;
 struct leak_orders {
 	bool stop, idle, plain, paused;
 	enum leak_kind kind;
+	uint16_t (*poll)(struct leak_app *app, bool lose); /* Instead of its own. */
 	unsigned int nb_leaks; /* Still to be made, one every so many bursts. */
 	unsigned int every;
+	unsigned int per_second; /* If it is set, so many a second. */
 };
 extern volatile struct leak_orders orders;
 

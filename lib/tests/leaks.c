@@ -338,6 +338,51 @@ test_auto_exhausted(void)
 	check_sum("pool");
 }
 
+/* The pool is empty in less time than its growth takes to be sure. */
+static void
+test_auto_fast(void)
+{
+	static const struct pmdscope_conf defaults = { .sample_ms = 100 };
+
+	restart(&defaults);
+	expect_no_leak(1500);
+	orders.per_second = 6000;
+	orders.kind = LEAK_RX;
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > POOL_SIZE / 4);
+	WAIT_FOR(ledger("pool", "lost_at_least") > POOL_SIZE * 2 / 3 ||
+			ledger("pool", "leaked") > POOL_SIZE * 2 / 3);
+	check_sum("pool");
+}
+
+/* All at once and too early to be named; what is lost of them the next time is. */
+static void
+test_auto_late(void)
+{
+	static struct rte_mbuf *kept[2 * POOL_SIZE];
+
+	restart(&by_need);
+	expect_no_leak(1500);
+	app.kept = kept;
+	orders.every = 1;
+	orders.kind = LEAK_RX;
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(rte_mempool_avail_count(app.pool) < LEAK_BURST);
+	WAIT_FOR(ledger("pool", "lost_at_least") > 0 || all_leaked() > 0);
+	check_sum("pool");
+	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
+	orders.nb_leaks = 0;
+	orders.every = 64;
+	rte_delay_us_sleep(50000);
+	CHECK(app.nb_kept <= RTE_DIM(kept));
+	rte_pktmbuf_free_bulk(kept, app.nb_kept);
+	app.kept = NULL;
+	WAIT_FOR(ledger("pool", "leaked") == 0);
+	lose(LEAK_RX, 50);
+	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") == 50);
+	check_sum("pool");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -350,6 +395,8 @@ static const struct {
 	{ "auto", test_auto },
 	{ "auto_single", test_auto_single },
 	{ "auto_exhausted", test_auto_exhausted },
+	{ "auto_fast", test_auto_fast },
+	{ "auto_late", test_auto_late },
 	{ "plain", test_plain },
 	{ "traced", test_traced },
 	{ "dump", test_dump },

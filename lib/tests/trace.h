@@ -24,6 +24,7 @@ struct trace_env {
 /* What a call leaves behind. */
 struct trace_result {
 	struct rte_mbuf *m; /* The mbuf to look at; its memory is still there. */
+	const char *file;
 	unsigned int line;
 	const char *operation;
 	uint64_t stamp_class;

@@ -7,7 +7,13 @@
  * each call: CALL(name) opens a function of (env, r) that returns nothing.
  */
 
-#define HERE(op, cl) (r->line = __LINE__, r->operation = (op), r->stamp_class = PMDSCOPE_STAMP_##cl)
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HERE(op, cl) \
+	(r->file = __FILE__, r->line = __LINE__, r->operation = (op), \
+			r->stamp_class = PMDSCOPE_STAMP_##cl)
 
 CALL(alloc)
 {
@@ -199,6 +205,8 @@ CALL(attach_extbuf)
 	HERE("attach_extbuf", APP), rte_pktmbuf_attach_extbuf(r->m, space, 0, len, shinfo);
 }
 
+#include "trace_libs.h"
+
 typedef void (*call_fn)(const struct trace_env *env, struct trace_result *r);
 
 static const call_fn calls[] = {
@@ -225,6 +233,15 @@ static const call_fn calls[] = {
 	NAME(tx_buffer),
 	NAME(tx_buffer_flush),
 	NAME(attach_extbuf),
+	NAME(ipv4_fragment),
+	NAME(ipv4_fragment_data),
+	NAME(ipv4_fragment_copy),
+	NAME(ipv6_fragment),
+	NAME(ip_frag_table),
+	NAME(free_death_row),
+	NAME(reorder_buffer),
+	NAME(reorder_insert),
+	NAME(gro_burst),
 };
 
 bool

@@ -180,6 +180,13 @@ fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
     if ledger.opaque {
         notes.push(format!("losses of {name} are only counted: its common pool is no rte_ring"));
     }
+    if ledger.queued_up() {
+        notes.push(format!(
+            "{} of {size} mbufs of {name} are in software rings: their consumers are too slow, or \
+             stand still",
+            count(ledger.rings)
+        ));
+    }
     if ledger.starves() {
         let free = count(ledger.common.saturating_add(ledger.cached));
         notes.push(format!(

@@ -145,6 +145,22 @@ fn a_pool_that_is_empty_for_no_known_reason_is_not_called_clean() {
 }
 
 #[test]
+fn a_pool_whose_mbufs_are_in_software_rings_says_so() {
+    let mut empty = app("empty", 1);
+    empty.ledger = vec![ledger(0, 0)];
+    let row = &mut empty.ledger[0];
+    (row.common, row.cached, row.held, row.rings) = (0, 31, 452, 12_000);
+    let text = text(&world(&[empty], &[1]));
+    assert!(
+        text.starts_with(
+            "empty: 12,000 of 16,383 mbufs of mb_pool are in software rings: their consumers"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("not proven"), "{text}");
+}
+
+#[test]
 fn a_ledger_is_explained_and_others_are_named() {
     let world = world(&[leaking()], &[4_000]);
     assert_snapshot!(explain(&world, Some("mb_pool")));

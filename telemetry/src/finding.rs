@@ -274,8 +274,9 @@ fn exhausting(
         let _ = write!(evidence, "; too small for {}", demand.arithmetic());
     }
     let top_site = loss::top_site(model, &pool.name);
-    if let Some(site) = &top_site {
-        let _ = write!(evidence, "; {site}");
+    let queued_up = loss::queued_up(model, &pool.name);
+    for what in top_site.iter().chain(&queued_up) {
+        let _ = write!(evidence, "; {what}");
     }
     let threshold = format!(
         "{:.0} % in use, or exhausted within {:.0} s",
@@ -283,6 +284,9 @@ fn exhausting(
         thresholds.pool_left_s
     );
     let advice = match left {
+        _ if queued_up.is_some() => {
+            "see which rings are full, and look for their consumers: they are too slow, or stand still"
+        }
         _ if top_site.is_some() => "stop the leak first: see its finding, and pmdscope leaks",
         Some(_) if model.sample.library.is_none() => {
             "look for buffers that are not freed; to learn where, link the app with libpmdscope \

@@ -10,6 +10,11 @@ use crate::table::{FromPage, Page};
 
 /// The site of mbufs that were lost before stamps were written.
 pub const BEFORE_ARMING: &str = "before arming";
+/// The site of mbufs that code without stamps has taken since anybody else had them.
+pub const UNTRACED_CODE: &str = "untraced code";
+/// In front of the place that had mbufs last as far as is known, when code without stamps may have
+/// had them since.
+pub const NOT_PROVEN: &str = "not proven, after ";
 
 /// When the stamps that name sites are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,10 +159,20 @@ impl LedgerSample {
         self.leaked > 0 || self.lost_at_least > 0
     }
 
-    /// Hardly an mbuf is free, and none is proven to be lost: what does not move proves nothing.
+    /// Hardly an mbuf is free.
+    pub fn empty(&self) -> bool {
+        self.common.saturating_add(self.cached) < self.size.div_ceil(50)
+    }
+
+    /// Hardly an mbuf is free, and most of them are in software rings: their consumers are slow.
+    pub fn queued_up(&self) -> bool {
+        self.empty() && self.rings.saturating_mul(2) > self.size
+    }
+
+    /// Hardly an mbuf is free, most are in no software ring, and none is proven to be lost: what
+    /// does not move proves nothing.
     pub fn starves(&self) -> bool {
-        let free = self.common.saturating_add(self.cached);
-        !self.loses() && free < self.size.div_ceil(50)
+        self.empty() && !self.loses() && !self.queued_up()
     }
 
     /// Growth of the in-use count, mbufs per second, as the library has it.
@@ -232,6 +247,11 @@ impl SiteSample {
     /// The site with its function, as people read it.
     pub fn place(&self) -> String {
         self.with_function(&self.site)
+    }
+
+    /// Nobody can have had these mbufs since they were at this site.
+    pub fn proven(&self) -> bool {
+        !self.site.starts_with(NOT_PROVEN)
     }
 
     /// As [`SiteSample::place`], without the directories of a source file.

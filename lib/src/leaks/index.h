@@ -26,18 +26,23 @@ enum pmdscope_where {
 
 /* 24 bytes: there may be millions. */
 struct pmdscope_mark {
-	uint64_t stamp;	   /* Last one seen. */
-	uint32_t at;	   /* Place in the chunk, in units of 8 bytes; 0: no object. */
-	uint32_t first;	   /* Walk that first missed it with this stamp. */
-	uint32_t since_ms; /* When it was last seen to move, on the walker's clock. */
-	uint16_t pin;	   /* Walk that met a clone of it, and whether that one is alive. */
-	uint8_t where : 7; /* In the present walk. */
-	uint8_t met : 1;   /* Some walk has met it. */
+	uint64_t stamp; /* Last one seen. */
+	uint32_t at;	/* Place in the chunk, in units of 8 bytes; 0: no object. */
+	uint32_t first; /* Walk that first missed it with this stamp. */
+	/* When it was last seen to move, on the walker's clock; while it is free, the epoch of the
+	 * walk that last met it there, 0 for none.
+	 */
+	uint32_t since_ms;
+	uint16_t pin;	      /* Walk that met a clone of it, and whether that one is alive. */
+	uint8_t where : 5;    /* In the present walk. */
+	uint8_t met : 1;      /* Some walk has met it. */
+	uint8_t untraced : 1; /* Taken from the pool since its stamp, by code that stamps nothing. */
+	uint8_t copied : 1;   /* A clone whose stamp may be that of the mbuf it was made of. */
 	uint8_t hits : 2;
 	uint8_t kind : 3;  /* Of the loss, 0 while there is none. */
 	uint8_t sent : 1;  /* Its transmit queue has turned over. */
 	uint8_t freed : 1; /* A lost one that the last walk met in a cache. */
-	uint8_t stale : 1; /* Its stamp is from before this arming. */
+	uint8_t stale : 1; /* Its stamp is from before this arming, or of an earlier life. */
 };
 
 struct pmdscope_chunk {

@@ -16,6 +16,9 @@
 #define ASK_FREE_EVERY 16
 /* So many must have been asked before their answer counts. */
 #define TRACED_FREES_MIN 64
+/* Frees that stamp nothing are seen in so many walks at least, and in this part of all. */
+#define UNTRACED_WALKS_MIN 3
+#define UNTRACED_WALKS_PART 16
 /* A pool with less than this part of it free can prove nothing by turnover. */
 #define EMPTY_PART 32
 /* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
@@ -115,7 +118,7 @@ pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledge
 static bool
 is_missing(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
 {
-	return mark->met && mark->stale && mark->first != 0 &&
+	return (mark->met || mark->untraced) && mark->stale && mark->first != 0 &&
 	       (trial->walk - mark->first > trial->patience || mark->hits != 0);
 }
 
@@ -174,14 +177,60 @@ withdraw(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
 	mark->freed = 0;
 }
 
+/*
+ * A stamp is of this life of the mbuf unless it was given back and taken since by code that stamps
+ * nothing. Where such code is known to do so, the line in the stamp is not to be blamed; and not
+ * either where it cannot be known: what was sent comes back to the pool without a traced call, and
+ * a driver that keeps a packet is rarer than a library that takes mbufs.
+ */
+static bool
+is_proven(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	const bool takes = ledger->untraced_takes != 0;
+
+	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+		return !takes && PMDSCOPE_STAMP_SITE_ID(mark->stamp) == 0;
+	if (pmdscope_stamp_is_shared(mark->stamp))
+		return !ledger->last_frees_untraced;
+	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_FREE)
+		return !takes;
+	return !takes || (!ledger->frees_untraced && !mark->copied);
+}
+
+uint32_t
+pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	const uint32_t place = pmdscope_stamp_place(mark->stamp);
+
+	if (mark->stale)
+		return mark->untraced ? PMDSCOPE_PLACE_UNTRACED : 0;
+	if (mark->kind == PMDSCOPE_LOSS_PINNED || is_proven(ledger, mark))
+		return place;
+	return pmdscope_place_unproven(place);
+}
+
+enum pmdscope_loss_kind
+pmdscope_judge_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	if (mark->kind == PMDSCOPE_LOSS_TX && !is_proven(ledger, mark))
+		return PMDSCOPE_LOSS_LEAK;
+	return (enum pmdscope_loss_kind)mark->kind;
+}
+
+static struct pmdscope_loss *
+loss_of(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	return pmdscope_loss_get(ledger->id, pmdscope_judge_place(ledger, mark),
+			pmdscope_judge_kind(ledger, mark));
+}
+
 static void
 count_lost(struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 {
-	struct pmdscope_loss *loss = pmdscope_loss_get(ledger->id,
-			mark->stale ? 0 : pmdscope_stamp_place(mark->stamp), mark->kind);
+	struct pmdscope_loss *loss = loss_of(ledger, mark);
 
 	ledger->counting.leaked++;
-	ledger->counting.prearm += mark->stale;
+	ledger->counting.prearm += mark->stale && !mark->untraced;
 	if (loss != NULL)
 		pmdscope_loss_count(loss, mark->since_ms);
 }
@@ -195,10 +244,29 @@ ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger
 	/* Of this epoch: it may have been free, and be in use again. */
 	if (is_stale(trial, stamp) || age_of(trial, stamp) == 0)
 		return;
-	if (pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP)
+	if (pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP) {
 		ledger->untraced_frees++;
-	else
+		ledger->counting.untraced_frees++;
+	} else {
 		ledger->traced_frees++;
+		ledger->counting.untraced_last_frees += pmdscope_stamp_is_shared(stamp);
+	}
+}
+
+/*
+ * A walk begins with a new epoch: a stamp from before is older than its being free. In a ring it
+ * is still as it was when it was taken. A cache may show what is not in it any more, but not in
+ * two walks.
+ */
+static void
+note_free(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+{
+	if (mark->where == PMDSCOPE_WHERE_COMMON)
+		mark->since_ms = trial->epoch;
+	else if (mark->where == PMDSCOPE_WHERE_CACHE)
+		mark->since_ms = mark->first == 0 && mark->met ? trial->epoch : 0;
+	else if (mark->first != 0)
+		mark->since_ms = mark->untraced ? PMDSCOPE_STAMP_EPOCH(mark->stamp) + 1 : 0;
 }
 
 /* The walk has met it somewhere. */
@@ -224,11 +292,34 @@ judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 	parts->common += where == PMDSCOPE_WHERE_COMMON;
 	parts->cached += where == PMDSCOPE_WHERE_CACHE;
 	parts->rings += where == PMDSCOPE_WHERE_RING;
+	note_free(trial, mark);
 	mark->first = 0;
 	mark->hits = 0;
 	mark->sent = 0;
 	mark->freed = 0;
 	mark->met = 1;
+}
+
+/* By a call that puts it into its pool. */
+static bool
+is_freed(uint64_t stamp)
+{
+	const struct pmdscope_site_info *info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(stamp));
+
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_FREE &&
+	       !pmdscope_stamp_is_shared(stamp) && (info == NULL || !info->keeps);
+}
+
+/* It has been in its pool since it was stamped. */
+static bool
+was_free(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uint64_t stamp)
+{
+	const uint32_t epoch = mark->first == 0 && mark->met ? mark->since_ms : 0;
+
+	if (!is_stale(trial, stamp) && is_freed(stamp))
+		return true;
+	return epoch != 0 && (int32_t)(epoch - trial->armed_epoch) >= 0 &&
+	       (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - epoch) < 0;
 }
 
 /* It is missed from now on, with this stamp. */
@@ -237,11 +328,13 @@ miss(const struct pmdscope_trial *trial, struct pmdscope_mark *mark, uint64_t st
 {
 	const bool unseen = mark->first != 0 && mark->stale;
 
+	mark->untraced = trial->armed && was_free(trial, mark, stamp);
+	mark->copied = 0;
 	mark->stamp = stamp;
 	mark->first = trial->walk;
 	mark->hits = 0;
 	mark->sent = 0;
-	mark->stale = !trial->armed || is_stale(trial, stamp);
+	mark->stale = !trial->armed || mark->untraced || is_stale(trial, stamp);
 	if (!mark->stale)
 		mark->since_ms = trial->clock_ms - age_of(trial, stamp) * trial->epoch_ms;
 	else if (!unseen)
@@ -262,6 +355,27 @@ account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
 }
 
 /* --- Clones ---------------------------------------------------------------------------- */
+
+/*
+ * Attaching copies the stamp. What was received is no clone: then nothing traced has made this
+ * one. Other stamps may be its own.
+ */
+static void
+note_clone(struct pmdscope_mark *mark, uintptr_t object)
+{
+	const struct pmdscope_site_info *info =
+			pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(mark->stamp));
+
+	if (mark->stale || pmdscope_stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP ||
+			!RTE_MBUF_CLONED((const struct rte_mbuf *)object))
+		return;
+	if (info == NULL || info->rx) {
+		mark->untraced = 1;
+		mark->stale = 1;
+	} else {
+		mark->copied = !info->clones;
+	}
+}
 
 #define PIN(walk, alive) ((uint16_t)((walk) << 1 | (alive)))
 #define PIN_WALK(pin) ((pin) >> 1)
@@ -309,6 +423,8 @@ is_overdue(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
 static bool
 is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
 {
+	if (mark->untraced)
+		return pmdscope_proof_stamped(&trial->proof, mark->first);
 	if (mark->stale)
 		return mark->first <= trial->proof.all_turned;
 	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
@@ -344,8 +460,8 @@ convict(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 	struct pmdscope_loss *loss;
 
 	mark->kind = (uint8_t)kind_of(trial, mark);
-	loss = pmdscope_loss_get(ledger->id, mark->stale ? 0 : pmdscope_stamp_place(mark->stamp),
-			mark->kind);
+	ledger->untraced_takes += mark->untraced;
+	loss = loss_of(ledger, mark);
 	if (loss != NULL)
 		pmdscope_loss_event(loss);
 	pmdscope_ledger_found(ledger);
@@ -388,8 +504,10 @@ judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 		withdraw(trial, mark);
 	if (stamp != mark->stamp && !comes_from_elsewhere(stamp))
 		learn(trial, mark);
-	if (mark->first < trial->armed_walk || stamp != mark->stamp)
+	if (mark->first < trial->armed_walk || stamp != mark->stamp) {
 		miss(trial, mark, stamp);
+		note_clone(mark, object);
+	}
 	if (!mark->stale && pmdscope_stamp_class(stamp) != 0)
 		stage = pmdscope_stage_get(pmdscope_stamp_place(stamp));
 	if (stage != NULL && (is_held(stamp) || pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_TX))
@@ -458,6 +576,25 @@ note_usual(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 	ledger->usual_walk = trial->walk;
 }
 
+/* By now and then a walk an object is met in a cache that is not there any more. */
+static bool
+is_usual(uint32_t walks, uint32_t of)
+{
+	return walks >= UNTRACED_WALKS_MIN && walks >= of / UNTRACED_WALKS_PART;
+}
+
+static void
+note_untraced_frees(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	if (!trial->armed)
+		return;
+	ledger->armed_walks++;
+	ledger->free_walks += ledger->counting.untraced_frees != 0;
+	ledger->last_free_walks += ledger->counting.untraced_last_frees != 0;
+	ledger->frees_untraced |= is_usual(ledger->free_walks, ledger->armed_walks);
+	ledger->last_frees_untraced |= is_usual(ledger->last_free_walks, ledger->armed_walks);
+}
+
 /* What was never stamped may also wait in a transmit queue. */
 static uint32_t
 lost_at_least(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
@@ -484,6 +621,7 @@ pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 					    ledger->index.nb_objects))
 		parts->lost_at_least = lost_at_least(trial, ledger);
 	note_usual(trial, ledger);
+	note_untraced_frees(trial, ledger);
 	ledger->parts = *parts;
 	ledger->placed = trial->armed;
 	ledger->walks++;

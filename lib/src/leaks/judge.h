@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "ledger.h"
+#include "loss.h"
 #include "turnover.h"
 
 /* What is the same for all objects of a walk. */
@@ -34,6 +35,12 @@ struct pmdscope_trial {
 void pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
 void pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i);
 void pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
+
+/* Where an mbuf that is lost was last, as far as is proven, and of what kind the loss is. */
+uint32_t
+pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
+enum pmdscope_loss_kind
+pmdscope_judge_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
 
 /* So few are free that a pool of this size turns nothing over. */
 bool pmdscope_judge_empty(uint32_t nb_free, uint32_t size);

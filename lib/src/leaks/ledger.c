@@ -15,6 +15,7 @@
 #include "log.h"
 #include "loss.h"
 #include "progress.h"
+#include "site.h"
 #include "stage.h"
 #include "stamp.h"
 #include "walk.h"
@@ -29,15 +30,21 @@
 #define PAUSE_MAX_MS (3600 * MS_PER_SEC)
 /* Unarmed, the walks may take this part of a CPU. */
 #define UNARMED_PART 50
+/* What has been held for too long is called lost after so many walks. */
+#define VERDICT_WALKS 4
+/* Untraced takes that are looked at per sample. */
+#define TAKES_PER_TICK 64
 
 static struct {
 	enum pmdscope_leak_mode mode;
 	bool stamps; /* There is room for them in struct rte_mbuf. */
 	bool armed;
+	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
 	uint64_t asked_until; /* Armed on demand until then, 0: not. */
 	uint64_t news_ms;     /* Last reason to be armed. */
 	uint64_t walked_ms;   /* When the last walk began. */
 	uint32_t walk_ms;
+	uint32_t hold_ms;
 	uint64_t quiet_ms;
 	unsigned int last_id;
 	struct pmdscope_ledger **items;
@@ -94,6 +101,7 @@ pmdscope_ledger_found(struct pmdscope_ledger *ledger)
 {
 	ledgers.news_ms = now_ms();
 	ledger->suspicion = (struct pmdscope_suspicion){ 0 };
+	ledger->draining = (struct pmdscope_suspicion){ 0 };
 	if (ledger->first_leak_realtime_ns == 0)
 		ledger->first_leak_realtime_ns = pmdscope_clock_realtime_ns(rte_rdtsc());
 }
@@ -204,21 +212,29 @@ note_counts(uint64_t now)
 	return grows;
 }
 
+static struct pmdscope_ledger *
+find_address(const void *pool)
+{
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++)
+		if (ledgers.items[i]->address == pool)
+			return ledgers.items[i];
+	return NULL;
+}
+
 static void
 note_misuse(void)
 {
 	struct pmdscope_misuse_event event;
 	struct pmdscope_ledger *ledger;
 	struct pmdscope_loss *loss;
-	unsigned int i;
 	bool is_free;
 
 	while (pmdscope_stamp_misuse_next(&event)) {
-		for (i = 0; i < ledgers.nb && ledgers.items[i]->address != event.pool; i++)
-			;
-		if (i == ledgers.nb)
+		ledger = find_address(event.pool);
+		if (ledger == NULL)
 			continue;
-		ledger = ledgers.items[i];
 		is_free = event.misuse == PMDSCOPE_MISUSE_FREE;
 		ledger->double_frees += is_free;
 		ledger->use_after_frees += !is_free;
@@ -227,6 +243,26 @@ note_misuse(void)
 				is_free ? PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
 		if (loss != NULL)
 			pmdscope_loss_event(loss);
+	}
+}
+
+/* While the app sends what nobody had from its pool by a traced call. */
+static void
+note_untraced_takes(void)
+{
+	struct pmdscope_untraced_take take;
+	const struct pmdscope_site_info *info;
+	unsigned int i;
+
+	for (i = 0; i < TAKES_PER_TICK && pmdscope_stamp_untraced_take_next(&take); i++) {
+		struct pmdscope_ledger *ledger = find_address(take.pool);
+
+		info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(take.stamp));
+		if (ledger == NULL || !ledgers.armed || (info != NULL && info->keeps) ||
+				(int32_t)(PMDSCOPE_STAMP_EPOCH(take.stamp) - ledgers.armed_epoch) <
+						0)
+			continue;
+		ledger->untraced_takes++;
 	}
 }
 
@@ -241,6 +277,7 @@ arm(const char *why)
 	pmdscope_stamp_advance();
 	pmdscope_stamp_arm();
 	pmdscope_walk_arm();
+	ledgers.armed_epoch = pmdscope_stamp_epoch();
 	ledgers.walked_ms = 0;
 	ledgers.armed = true;
 }
@@ -265,39 +302,66 @@ is_suspicious(const struct pmdscope_ledger *ledger)
 	       pmdscope_judge_empty(counts->common + counts->cached, counts->size);
 }
 
-/* True when a pool is suspicious for which that was not in vain a short time ago. */
+/*
+ * At its pace it is empty before its growth is sure and a verdict is given: what is lost by then
+ * would have no site.
+ */
 static bool
+is_draining(const struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_pool_counts *counts = &ledger->counts;
+
+	return pmdscope_trend_grown_in_ms(&ledger->trend, counts->common + counts->cached) <
+	       PMDSCOPE_TREND_WINDOW_MS + ledgers.hold_ms + VERDICT_WALKS * ledgers.walk_ms;
+}
+
+/* True when there is a reason that was not in vain a short time ago. */
+static bool
+try_reason(struct pmdscope_suspicion *s, uint64_t now, bool reason)
+{
+	if (!reason || s->tried || now < s->not_before)
+		return false;
+	s->tried = true;
+	return true;
+}
+
+/* Why to arm, NULL for no reason. */
+static const char *
 suspect(uint64_t now)
 {
-	bool found = false;
+	const char *why = NULL;
 	unsigned int i;
 
 	for (i = 0; i < ledgers.nb; i++) {
 		struct pmdscope_ledger *ledger = ledgers.items[i];
 
-		if (ledger->suspicion.tried || now < ledger->suspicion.not_before ||
-				!is_suspicious(ledger))
-			continue;
-		ledger->suspicion.tried = true;
-		found = true;
+		if (try_reason(&ledger->suspicion, now, is_suspicious(ledger)))
+			why = "mbufs are missing from a pool";
+		if (try_reason(&ledger->draining, now, is_draining(ledger)))
+			why = "a pool is empty soon";
 	}
-	return found;
+	return why;
 }
 
 /* The armed time is over: where nothing was found, wait for longer each time. */
+static void
+pause_reason(struct pmdscope_suspicion *s, uint64_t now)
+{
+	if (!s->tried)
+		return;
+	s->tried = false;
+	s->pause_ms = RTE_MIN(RTE_MAX(2 * s->pause_ms, PAUSE_MS), PAUSE_MAX_MS);
+	s->not_before = now + s->pause_ms;
+}
+
 static void
 give_up(uint64_t now)
 {
 	unsigned int i;
 
 	for (i = 0; i < ledgers.nb; i++) {
-		struct pmdscope_suspicion *s = &ledgers.items[i]->suspicion;
-
-		if (!s->tried)
-			continue;
-		s->tried = false;
-		s->pause_ms = RTE_MIN(RTE_MAX(2 * s->pause_ms, PAUSE_MS), PAUSE_MAX_MS);
-		s->not_before = now + s->pause_ms;
+		pause_reason(&ledgers.items[i]->suspicion, now);
+		pause_reason(&ledgers.items[i]->draining, now);
 	}
 }
 
@@ -311,6 +375,7 @@ disarm_for_good(uint64_t now)
 	for (i = 0; i < ledgers.nb; i++) {
 		ledgers.items[i]->trend = (struct pmdscope_trend){ 0 };
 		ledgers.items[i]->suspicion.tried = true;
+		ledgers.items[i]->draining.tried = true;
 	}
 	give_up(now);
 }
@@ -318,9 +383,11 @@ disarm_for_good(uint64_t now)
 static void
 arm_by_suspicion(uint64_t now)
 {
-	if (!ledgers.armed && suspect(now)) {
+	const char *why = ledgers.armed ? NULL : suspect(now);
+
+	if (why != NULL) {
 		ledgers.news_ms = now;
-		arm("mbufs are missing from a pool");
+		arm(why);
 	} else if (ledgers.armed && now >= ledgers.news_ms + ledgers.quiet_ms) {
 		disarm();
 		give_up(now);
@@ -411,6 +478,7 @@ pmdscope_ledger_tick(uint64_t now_ns)
 	if (!pmdscope_walk_busy())
 		follow_pools();
 	note_misuse();
+	note_untraced_takes();
 	decide(now, note_counts(now));
 	if (moving)
 		pmdscope_stamp_advance();
@@ -446,6 +514,7 @@ pmdscope_ledger_start(const struct pmdscope_conf *conf)
 
 	ledgers.mode = conf->leak_mode;
 	ledgers.walk_ms = conf->leak_walk_ms;
+	ledgers.hold_ms = conf->leak_hold_ms;
 	ledgers.stamps = conf->leak_mode != PMDSCOPE_LEAK_NEVER && pmdscope_stamp_start() == 0;
 	ledgers.quiet_ms = RTE_MAX(QUIET_MS, QUIET_HOLDS * (uint64_t)conf->leak_hold_ms);
 	ledgers.asked_until = 0;

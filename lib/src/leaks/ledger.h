@@ -31,9 +31,11 @@ struct pmdscope_parts {
 	uint32_t suspects; /* Held for too long, with no proof. */
 	uint32_t missing;  /* The same, but without a stamp: nobody knows where. */
 	uint32_t lost_at_least;
+	/* Free ones that were asked, and that no traced call gave back; or not the last reference. */
+	uint32_t untraced_frees, untraced_last_frees;
 };
 
-/* Arming because mbufs are missing. In vain, it is tried again ever more seldom. */
+/* Arming because mbufs are missing, or will be soon. In vain, it is tried again ever more seldom. */
 struct pmdscope_suspicion {
 	bool tried;	     /* Armed for this pool, and nothing was found yet. */
 	uint64_t not_before; /* ms */
@@ -49,6 +51,7 @@ struct pmdscope_ledger {
 	struct pmdscope_pool_counts counts;
 	struct pmdscope_trend trend;
 	struct pmdscope_suspicion suspicion;
+	struct pmdscope_suspicion draining; /* The pool is empty before a verdict could be given. */
 	uint64_t first_leak_realtime_ns;
 	uint64_t double_frees, use_after_frees;
 
@@ -70,6 +73,12 @@ struct pmdscope_ledger {
 	uint64_t walks, walk_cycles, walk_us;
 	/* Free objects by their stamp: of traced frees, and of others. */
 	uint64_t traced_frees, untraced_frees;
+	/* Mbufs that were found to be taken from the pool by code that stamps nothing; and whether
+	 * such code gives them back, or the last of several references to them. Never forgotten.
+	 */
+	uint64_t untraced_takes;
+	bool frees_untraced, last_frees_untraced;
+	uint32_t armed_walks, free_walks, last_free_walks;
 };
 
 void pmdscope_ledger_start(const struct pmdscope_conf *conf);

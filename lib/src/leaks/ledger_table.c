@@ -74,15 +74,17 @@ fill_parts(const struct pmdscope_ledger *ledger, struct pmdscope_row *row)
 {
 	const struct pmdscope_pool_counts *counts = &ledger->counts;
 	const struct pmdscope_parts *parts = &ledger->parts;
-	uint32_t leaked;
+	uint32_t leaked, rings;
 
 	if (!ledger->placed || !pmdscope_ledger_armed()) {
 		leaked = RTE_MIN(parts->leaked, counts->in_use);
+		rings = RTE_MIN(parts->rings, counts->in_use - leaked);
 		pmdscope_row_u64(row, SIZE, 0, counts->size);
 		pmdscope_row_u64(row, COMMON, 0, counts->common);
 		pmdscope_row_u64(row, CACHED, 0, counts->cached);
 		pmdscope_row_u64(row, LEAKED, 0, leaked);
-		pmdscope_row_u64(row, UNPLACED, 0, counts->in_use - leaked);
+		pmdscope_row_u64(row, RINGS, 0, rings);
+		pmdscope_row_u64(row, UNPLACED, 0, counts->in_use - leaked - rings);
 		pmdscope_row_u64(row, PREARM, 0, RTE_MIN(parts->prearm, leaked));
 		return;
 	}

@@ -186,7 +186,9 @@ loss_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_place_name(loss->place, name);
 	pmdscope_row_str(row, POOL, pmdscope_ledger_pool_name(loss->pool));
 	pmdscope_row_str(row, SITE, name);
-	pmdscope_row_str(row, FUNCTION, info != NULL ? info->function : "");
+	pmdscope_row_str(row, FUNCTION,
+			info != NULL && !pmdscope_place_is_unproven(loss->place) ? info->function
+										 : "");
 	pmdscope_row_str(row, OPERATION, pmdscope_place_operation(loss->place));
 	pmdscope_row_str(row, KIND, kinds[loss->kind]);
 	pmdscope_row_u64(row, ID, 0, loss->place);

@@ -20,6 +20,7 @@
 #define FILE_MAX (PMDSCOPE_TEXT_MAX - 12)
 
 static struct pmdscope_site_info sites[PMDSCOPE_SITES_MAX] = {
+	[PMDSCOPE_SITE_UNTRACED] = { .name = "untraced code", .operation = "take", .ready = true },
 	[SITE_OTHER] = { .name = "other sites", .operation = "other", .ready = true },
 };
 static uint32_t nb_sites = 1;
@@ -41,7 +42,7 @@ pmdscope_site_end(void)
 {
 	const uint32_t nb = __atomic_load_n(&nb_sites, __ATOMIC_RELAXED);
 
-	return nb < SITE_OTHER ? nb : PMDSCOPE_SITES_MAX;
+	return nb < PMDSCOPE_SITE_UNTRACED ? nb : PMDSCOPE_SITES_MAX;
 }
 
 /* The number of a free place, 0 when there is none. */
@@ -50,7 +51,7 @@ take_place(void)
 {
 	uint32_t id = __atomic_load_n(&nb_sites, __ATOMIC_RELAXED);
 
-	while (id < SITE_OTHER)
+	while (id < PMDSCOPE_SITE_UNTRACED)
 		if (__atomic_compare_exchange_n(&nb_sites, &id, id + 1, false, __ATOMIC_RELAXED,
 				    __ATOMIC_RELAXED))
 			return id;
@@ -64,16 +65,32 @@ publish(struct pmdscope_site_info *info)
 }
 
 static bool
-is_source(const char *operation)
+is_one_of(const char *operation, const char *const *operations)
 {
-	static const char *const sources[] = { "rx_burst", "alloc", "alloc_bulk", "raw_alloc",
-		"clone", "copy" };
-	unsigned int i;
-
-	for (i = 0; i < RTE_DIM(sources); i++)
-		if (strcmp(operation, sources[i]) == 0)
+	for (; *operations != NULL; operations++)
+		if (strcmp(operation, *operations) == 0)
 			return true;
 	return false;
+}
+
+static void
+describe_operation(struct pmdscope_site_info *info, const char *operation)
+{
+	static const char *const sources[] = { "rx_burst", "alloc", "alloc_bulk", "raw_alloc",
+		"clone", "copy", "ipv4_fragment", "ipv6_fragment", "ipv4_fragment_copy",
+		"gso_segment", NULL };
+	static const char *const clones[] = { "clone", "attach", "ipv4_fragment", "ipv6_fragment",
+		"gso_segment", NULL };
+	/* Places inside of DPDK where packets may wait for any time. */
+	static const char *const holds[] = { "tx_buffer", "ip_frag_table", "reorder_buffer",
+		"distributor", "gro_table", NULL };
+
+	strlcpy(info->operation, operation, sizeof(info->operation));
+	info->source = is_one_of(operation, sources);
+	info->clones = is_one_of(operation, clones);
+	info->hold = is_one_of(operation, holds);
+	info->rx = strcmp(operation, "rx_burst") == 0;
+	info->keeps = strcmp(operation, "prefree_seg") == 0;
 }
 
 /* Not snprintf(): this may be the first packet of a poll loop. */
@@ -100,9 +117,7 @@ describe(struct pmdscope_site_info *info, const struct pmdscope_site *site)
 		info->name[at++] = digits[--n];
 	info->name[at] = '\0';
 	strlcpy(info->function, site->function, sizeof(info->function));
-	strlcpy(info->operation, site->operation, sizeof(info->operation));
-	info->hold = strcmp(site->operation, "tx_buffer") == 0;
-	info->source = is_source(site->operation);
+	describe_operation(info, site->operation);
 }
 
 /* Of two threads that register a site at once, one has its place for nothing. */

@@ -17,6 +17,8 @@
 
 /* Numbers are below this; 0 is no site. The table is touched only as far as it is used. */
 #define PMDSCOPE_SITES_MAX 4096
+/* Stands for all code that takes mbufs from their pool without a stamp. */
+#define PMDSCOPE_SITE_UNTRACED (PMDSCOPE_SITES_MAX - 2)
 
 struct pmdscope_site_info {
 	char name[PMDSCOPE_TEXT_MAX]; /* "file:line", or "stage NAME". */
@@ -25,6 +27,9 @@ struct pmdscope_site_info {
 	bool stage;
 	bool hold;   /* May keep mbufs for any time. */
 	bool source; /* Mbufs come into being here: where they were before is open. */
+	bool rx;     /* Packets are received here. */
+	bool clones; /* Stamps the clones that it makes. */
+	bool keeps;  /* Stamps as free what the caller has still to put back. */
 	bool ready;
 };
 

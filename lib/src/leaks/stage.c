@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <rte_string_fns.h>
 
@@ -14,6 +15,11 @@
 /* Stages by place, in a hash table with open addressing. */
 #define STAGES_MAX (1U << 15)
 #define SLOTS (2 * STAGES_MAX)
+
+/* In front of the place that had an mbuf last as far as is known. */
+#define NOT_PROVEN "not proven, after "
+/* The rest of a long path says more than its beginning. */
+#define LAST_MAX (PMDSCOPE_TEXT_MAX - sizeof(NOT_PROVEN))
 
 static struct pmdscope_stage *stages;
 static unsigned int nb_stages, capacity;
@@ -112,8 +118,13 @@ pmdscope_place_name(uint32_t place, char name[PMDSCOPE_TEXT_MAX])
 {
 	const struct pmdscope_site_info *info = info_of(place);
 	const uint64_t stamp_class = pmdscope_stamp_class(place);
+	char last[PMDSCOPE_TEXT_MAX];
 
-	if (info != NULL)
+	if (pmdscope_place_is_unproven(place)) {
+		pmdscope_place_name(pmdscope_place_proven(place), last);
+		snprintf(name, PMDSCOPE_TEXT_MAX, NOT_PROVEN "%s",
+				last + RTE_MAX(strlen(last), LAST_MAX) - LAST_MAX);
+	} else if (info != NULL)
 		strlcpy(name, info->name, PMDSCOPE_TEXT_MAX);
 	else if (place == 0)
 		strlcpy(name, "before arming", PMDSCOPE_TEXT_MAX);
@@ -127,8 +138,11 @@ pmdscope_place_name(uint32_t place, char name[PMDSCOPE_TEXT_MAX])
 const char *
 pmdscope_place_operation(uint32_t place)
 {
-	const struct pmdscope_site_info *info = info_of(place);
+	const struct pmdscope_site_info *info;
 
+	if (pmdscope_place_is_unproven(place))
+		return pmdscope_place_operation(pmdscope_place_proven(place));
+	info = info_of(place);
 	if (info != NULL)
 		return info->operation;
 	if (place == 0)

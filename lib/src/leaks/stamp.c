@@ -17,6 +17,8 @@
 #define LOOKS_PER_EPOCH 16
 #define LOOK_BACK 512
 #define EVENTS_MAX 64
+/* Pools by hash of which untraced takes are noted at a time. */
+#define TAKES_MAX 64
 
 struct pmdscope_stamps pmdscope_stamps;
 
@@ -34,6 +36,9 @@ static struct {
 	uint32_t tail; /* Control thread. */
 	uint32_t head __rte_cache_aligned;
 } events;
+
+/* One that shares its slot with another pool's waits for the next sample. */
+static struct pmdscope_untraced_take takes[TAKES_MAX];
 
 int
 pmdscope_stamp_start(void)
@@ -164,9 +169,49 @@ pmdscope_trace_misuse(const struct rte_mbuf *m, uint64_t stamp, enum pmdscope_mi
 		.stamp = stamp,
 		.misuse = misuse,
 	};
+	struct rte_mbuf *taken = (struct rte_mbuf *)(uintptr_t)m;
 
-	if (may_look(lcore) && (in_own_cache(m->pool, m, lcore) || in_ring(m->pool, m)))
+	if (pmdscope_stamp_class(pmdscope_stamp_get(taken)) == PMDSCOPE_STAMP_TX) {
+		pmdscope_stamp_untraced_take(taken);
+		return;
+	}
+	if (pmdscope_stamp_is_shared(pmdscope_stamp_get(taken)) || !may_look(lcore))
+		return;
+	if (in_own_cache(m->pool, m, lcore) || in_ring(m->pool, m))
 		file(&event);
+	else
+		pmdscope_stamp_untraced_take(taken);
+}
+
+void
+pmdscope_stamp_untraced_take(struct rte_mbuf *m)
+{
+	const uint64_t stamp = pmdscope_stamp_get(m);
+	const void *pool = m->pool;
+	struct pmdscope_untraced_take *take =
+			&takes[((uintptr_t)pool >> RTE_CACHE_LINE_SIZE_LOG2) % TAKES_MAX];
+
+	if (rte_mbuf_refcnt_read(m) != 1 || pmdscope_stamp_is_shared(stamp) ||
+			__atomic_load_n(&take->pool, __ATOMIC_RELAXED) != NULL)
+		return;
+	__atomic_store_n(&take->stamp, stamp, __ATOMIC_RELAXED);
+	__atomic_store_n(&take->pool, pool, __ATOMIC_RELEASE);
+}
+
+bool
+pmdscope_stamp_untraced_take_next(struct pmdscope_untraced_take *take)
+{
+	unsigned int i;
+
+	for (i = 0; i < TAKES_MAX; i++) {
+		take->pool = __atomic_load_n(&takes[i].pool, __ATOMIC_ACQUIRE);
+		if (take->pool == NULL)
+			continue;
+		take->stamp = __atomic_load_n(&takes[i].stamp, __ATOMIC_RELAXED);
+		__atomic_store_n(&takes[i].pool, NULL, __ATOMIC_RELEASE);
+		return true;
+	}
+	return false;
 }
 
 bool

@@ -16,6 +16,7 @@
 #include <rte_mbuf.h>
 
 #include "pmdscope.h"
+#include "site.h"
 
 #define PMDSCOPE_STAMP_EPOCH(stamp) ((uint32_t)((stamp) >> 32))
 #define PMDSCOPE_STAMP_SITE_ID(stamp) \
@@ -50,6 +51,34 @@ pmdscope_stamp_place(uint64_t stamp)
 	return (uint32_t)(stamp & (PMDSCOPE_STAMP_CLASS | PMDSCOPE_STAMP_ORIGIN));
 }
 
+/* Where what has an earlier life's stamp was lost. */
+#define PMDSCOPE_PLACE_UNTRACED ((uint32_t)PMDSCOPE_SITE_UNTRACED << PMDSCOPE_STAMP_SITE_SHIFT)
+
+/*
+ * The place that had an mbuf last as far as is known, when it is not proven that nobody had it
+ * since. Not a place of any stamp: those of sites have no origin, those of queues no site.
+ */
+static inline uint32_t
+pmdscope_place_unproven(uint32_t place)
+{
+	return place | (pmdscope_stamp_class(place) != 0 ? PMDSCOPE_PLACE_UNTRACED : 1);
+}
+
+static inline bool
+pmdscope_place_is_unproven(uint32_t place)
+{
+	return pmdscope_stamp_class(place) != 0 ? (place & PMDSCOPE_STAMP_SITE) != 0
+						: (place & 1) != 0;
+}
+
+/* The place that was made unproven. */
+static inline uint32_t
+pmdscope_place_proven(uint32_t place)
+{
+	return pmdscope_stamp_class(place) != 0 ? place & ~(uint32_t)PMDSCOPE_STAMP_SITE
+						: place & ~(uint32_t)PMDSCOPE_STAMP_ORIGIN;
+}
+
 /* Received; a traced call site stamps again afterwards. */
 static inline void
 pmdscope_stamp_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb)
@@ -65,20 +94,43 @@ pmdscope_stamp_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 		pmdscope_stamp_packet(pkts[i], stamp);
 }
 
+/* Epochs within which a packet passes from a traced call to the ethdev callback. */
+#define PMDSCOPE_STAMP_TX_EPOCHS 2
+
+/*
+ * An mbuf that is to be sent, and by its stamp was already sent or given back: unless it has other
+ * references, code that stamps nothing has taken it from its pool since. Any thread.
+ */
+void pmdscope_stamp_untraced_take(struct rte_mbuf *m);
+
+/* A pool whose mbufs were seen to be taken like this, and a stamp of one; false for no more. */
+struct pmdscope_untraced_take {
+	const void *pool;
+	uint64_t stamp;
+};
+bool pmdscope_stamp_untraced_take_next(struct pmdscope_untraced_take *take);
+
 /* Offered to a NIC. Whoever stamped the same in this epoch (a call site, a bond) knows more. */
 static inline void
 pmdscope_stamp_tx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t nb)
 {
 	const uint64_t now = pmdscope_stamp_now();
-	uint64_t stamp;
+	uint64_t stamp, old;
 	uint16_t i;
 
 	if (likely(now == 0))
 		return;
 	stamp = now | PMDSCOPE_STAMP_TX;
-	for (i = 0; i < nb; i++)
-		if (((pmdscope_stamp_get(pkts[i]) ^ stamp) >> 30) != 0)
-			pmdscope_stamp_packet(pkts[i], stamp | pmdscope_stamp_origin(port, queue));
+	for (i = 0; i < nb; i++) {
+		old = pmdscope_stamp_get(pkts[i]);
+		if (((old ^ stamp) >> 30) == 0)
+			continue;
+		/* A call that offered it shortly before may have been held up. */
+		if (unlikely((old & PMDSCOPE_STAMP_TX) != 0 &&
+				    (uint32_t)((now - old) >> 32) > PMDSCOPE_STAMP_TX_EPOCHS))
+			pmdscope_stamp_untraced_take(pkts[i]);
+		pmdscope_stamp_packet(pkts[i], stamp | pmdscope_stamp_origin(port, queue));
+	}
 }
 
 /* Reserve the field of the stamps. 0, or a negative errno (logged): there are no stamps then. */

@@ -34,9 +34,35 @@ add_point(struct pmdscope_trend *trend, unsigned int s, uint64_t value)
 	}
 }
 
+static void
+note_sample(struct pmdscope_trend *trend, uint64_t now_ms, uint64_t value)
+{
+	trend->samples[trend->nb_samples++ % PMDSCOPE_TREND_SAMPLES] =
+			(struct pmdscope_trend_sample){ .ms = now_ms, .value = value };
+}
+
+uint64_t
+pmdscope_trend_grown_in_ms(const struct pmdscope_trend *trend, uint64_t by)
+{
+	const struct pmdscope_trend_sample *first = NULL, *last = NULL, *next;
+	uint32_t i;
+
+	if (trend->nb_samples < PMDSCOPE_TREND_SAMPLES)
+		return UINT64_MAX;
+	for (i = 0; i < PMDSCOPE_TREND_SAMPLES; i++, last = next) {
+		next = &trend->samples[(trend->nb_samples + i) % PMDSCOPE_TREND_SAMPLES];
+		if (last != NULL && next->value <= last->value)
+			return UINT64_MAX;
+		if (first == NULL)
+			first = next;
+	}
+	return by * (last->ms - first->ms) / (last->value - first->value);
+}
+
 bool
 pmdscope_trend_note(struct pmdscope_trend *trend, uint64_t now_ms, uint64_t value)
 {
+	note_sample(trend, now_ms, value);
 	if (trend->point_ms == 0) {
 		trend->point_ms = now_ms;
 		trend->low = value;

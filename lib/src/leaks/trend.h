@@ -18,6 +18,8 @@
 #define PMDSCOPE_TREND_SCALES 4
 /* Of the finest scale; each next one is four times as coarse. */
 #define PMDSCOPE_TREND_MS 250
+/* What pmdscope_trend_grows() needs at least. */
+#define PMDSCOPE_TREND_WINDOW_MS (PMDSCOPE_TREND_POINTS * PMDSCOPE_TREND_MS)
 /* The scale whose window the slope is of. */
 #define PMDSCOPE_TREND_SLOPE_SCALE 1
 
@@ -28,7 +30,17 @@ struct pmdscope_trend_scale {
 	uint64_t low;
 };
 
+/* Samples of which each must be above the one before for growth that cannot wait. */
+#define PMDSCOPE_TREND_SAMPLES 5
+
+struct pmdscope_trend_sample {
+	uint64_t ms;
+	uint64_t value;
+};
+
 struct pmdscope_trend {
+	struct pmdscope_trend_sample samples[PMDSCOPE_TREND_SAMPLES]; /* A ring of the last. */
+	uint32_t nb_samples;
 	struct pmdscope_trend_scale scales[PMDSCOPE_TREND_SCALES];
 	uint64_t low;
 	uint64_t point_ms; /* When the present point began, 0: none. */
@@ -42,5 +54,11 @@ int64_t pmdscope_trend_slope_milli(const struct pmdscope_trend *trend);
 
 /* Hardly by chance: on some scale nearly all points are above those before them. */
 bool pmdscope_trend_grows(const struct pmdscope_trend *trend);
+
+/*
+ * Time until the value has grown by so much at the pace of the last samples, milliseconds;
+ * UINT64_MAX unless each of them was above the one before.
+ */
+uint64_t pmdscope_trend_grown_in_ms(const struct pmdscope_trend *trend, uint64_t by);
 
 #endif /* PMDSCOPE_TREND_H */

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Finding, Severity, finding};
-use crate::leak::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample};
+use crate::leak::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
 use crate::loss::SiteRates;
 use crate::model::Model;
 
@@ -24,7 +24,16 @@ pub(super) fn losses(model: &Model) -> Vec<Finding> {
 pub(super) fn top_site(model: &Model, pool: &str) -> Option<String> {
     let mut sites = model.sample.sites.iter();
     let top = sites.find(|site| site.pool == pool && site.kind.is_loss() && site.count > 0)?;
+    if !top.proven() || top.site == UNTRACED_CODE {
+        return Some(format!("most lost: {} ({} mbufs)", top.site, top.count));
+    }
     Some(format!("most lost at {} ({} mbufs)", top.brief_place(), top.count))
+}
+
+/// That the mbufs of an empty pool wait in software rings, in words.
+pub(super) fn queued_up(model: &Model, pool: &str) -> Option<String> {
+    let ledger = model.sample.ledger.iter().find(|ledger| ledger.name == pool)?;
+    ledger.queued_up().then(|| format!("{} of its mbufs wait in software rings", ledger.rings))
 }
 
 fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<Finding> {
@@ -52,6 +61,10 @@ fn what_happened(site: &SiteSample, found: u64) -> String {
         SiteKind::Leak if site.site == BEFORE_ARMING => {
             format!("{mbufs} lost before stamps were written")
         }
+        SiteKind::Leak if site.site == UNTRACED_CODE => {
+            format!("{mbufs} lost that code without call sites took from the pool")
+        }
+        SiteKind::Leak if !site.proven() => format!("{mbufs} lost; the place is {place}"),
         SiteKind::Leak if site.operation.is_empty() => format!("{mbufs} lost at {place}"),
         SiteKind::Leak => format!("{mbufs} lost at {place}, after {}", site.operation),
         SiteKind::TxLost => format!("{mbufs} given to TX at {place} and never back"),
@@ -65,6 +78,17 @@ fn advice(site: &SiteSample) -> &'static str {
     match site.kind {
         SiteKind::Leak if site.site == BEFORE_ARMING => {
             "mbufs that are lost from now on will have a site; look again in a few seconds"
+        }
+        SiteKind::Leak if site.site == UNTRACED_CODE => {
+            "a library, a driver, or a part of the app built without pmdscope_trace.h takes these \
+             mbufs: build it with -include pmdscope_trace.h, or look for a path behind the calls that \
+             give out new mbufs; see the packets with pmdscope leaks --write FILE.pcapng"
+        }
+        SiteKind::Leak if !site.proven() => {
+            "that place had them last as far as is known, but code without call sites (a library, a \
+             driver) may have given them back and taken them since: do not trust it; see the packets \
+             with pmdscope leaks --write FILE.pcapng, and build what is missing with -include \
+             pmdscope_trace.h"
         }
         SiteKind::Leak if site.function.is_empty() => {
             "look for a path behind this queue or stage that neither sends, queues nor frees; build \
@@ -149,6 +173,7 @@ fn mbuf_finding(
 mod tests {
     use super::*;
     use crate::finding::{Rules, judge};
+    use crate::leak::NOT_PROVEN;
     use crate::leak::tests::{ledger, site};
     use crate::model::Tracker;
     use crate::sample::tests::{empty_sample, pool, port};
@@ -227,6 +252,38 @@ mod tests {
         assert!(finding.advice.contains("pmdscope_trace.h"));
         let early = sited(SiteSample { site: BEFORE_ARMING.into(), ..level_1 });
         assert!(early.evidence.starts_with("1 mbuf lost before stamps were written"), "{early:?}");
+    }
+
+    #[test]
+    fn no_line_is_blamed_for_what_untraced_code_took() {
+        let untraced = SiteSample {
+            site: UNTRACED_CODE.into(),
+            function: String::new(),
+            operation: "take".into(),
+            ..site("mb", 1, SiteKind::Leak, 3)
+        };
+        let finding = sited(untraced.clone());
+        assert!(finding.evidence.starts_with("3 mbufs lost that code without call sites took"));
+        let unproven = SiteSample { site: format!("{NOT_PROVEN}src/app.c:7"), ..untraced };
+        let finding = sited(unproven);
+        assert!(
+            finding
+                .evidence
+                .starts_with("3 mbufs lost; the place is not proven, after src/app.c:7,"),
+            "{finding:?}"
+        );
+        assert!(finding.advice.contains("do not trust it"));
+    }
+
+    #[test]
+    fn a_pool_that_is_queued_up_says_so() {
+        let mut sample = linked();
+        sample.pools = vec![pool("mb", 1000, 990)];
+        sample.ledger = vec![LedgerSample { common: 10, rings: 900, ..ledger("mb", 0) }];
+        let findings = judged(sample);
+        let pool = findings.iter().find(|f| f.lint == "pool_exhausting").unwrap();
+        assert!(pool.evidence.ends_with("; 900 of its mbufs wait in software rings"), "{pool:?}");
+        assert!(pool.advice.contains("consumers"), "{pool:?}");
     }
 
     #[test]
