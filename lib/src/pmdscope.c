@@ -54,7 +54,10 @@ int pmdscope_logtype;
 uint64_t pmdscope_window_now = 1;
 unsigned int pmdscope_traced_units;
 
-struct pmdscope_state pmdscope_state = { .lock = PTHREAD_MUTEX_INITIALIZER };
+struct pmdscope_state pmdscope_state = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.stopping_lcore = LCORE_ID_ANY,
+};
 
 /* What the control thread does. */
 enum control_state {
@@ -204,6 +207,7 @@ thread_start(void)
 	pthread_sigmask(SIG_SETMASK, &blocked, &before);
 	control.pid = getpid();
 	control.stop_asked = false;
+	pmdscope_state.stopping_lcore = LCORE_ID_ANY;
 	__atomic_store_n(&control.state, RESTING, __ATOMIC_RELEASE);
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
 	ret = -rte_thread_create_control(&control.thread, THREAD_NAME, control_main, NULL);
@@ -224,6 +228,7 @@ ask_thread_to_stop(void)
 
 	if (__atomic_exchange_n(&control.stop_asked, true, __ATOMIC_ACQ_REL))
 		return;
+	__atomic_store_n(&pmdscope_state.stopping_lcore, rte_lcore_id(), __ATOMIC_RELEASE);
 	/* Cannot fail: the counter is at 0 and the descriptor ours. */
 	while (write(control.wake, &one, sizeof(one)) < 0 && errno == EINTR)
 		;

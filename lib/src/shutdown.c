@@ -21,7 +21,7 @@
 
 /* Longest wait for the control thread, and for the telemetry threads, each. */
 #define STOP_MS 2000
-#define MESSAGE_MAX 1024
+#define MESSAGE_MAX 4096
 
 /* Any function; what dlsym() finds is compared and converted as one. */
 typedef void (*function_t)(void);
@@ -144,8 +144,11 @@ static void __rte_noreturn __rte_format_printf(2, 3) leave(int exit_code, const 
 	va_start(ap, format);
 	vsnprintf(message, sizeof(message), format, ap);
 	va_end(ap);
-	if (stop_threads() && next != NULL)
-		next(exit_code, "%s", message);
+	if (stop_threads()) {
+		if (next != NULL)
+			next(exit_code, "%s", message);
+		cleanup();
+	}
 	rte_log(RTE_LOG_CRIT, RTE_LOGTYPE_EAL, "exit with code %d: %s", exit_code, message);
 	exit(exit_code);
 }

@@ -22,6 +22,8 @@ struct pmdscope_state {
 	bool running;
 	/* The process or its EAL ends: nobody shall wait for the lock. */
 	bool ending;
+	/* The lcore that waits until the control thread has stopped; LCORE_ID_ANY: none does. */
+	unsigned int stopping_lcore;
 	/* Settings in force. */
 	struct pmdscope_conf conf;
 	/* The control thread may run on the CPU of a polling lcore. */
