@@ -8,13 +8,14 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 7200
 KILL_ROUNDS ?= 100
 ATTACH_CYCLES ?= 1000
+EXIT_ROUNDS ?= 1000
 # Where Wireshark looks for programs that capture; empty leaves it alone.
 EXTCAP_DIR ?= $(shell pkg-config --variable=extcapdir wireshark 2>/dev/null || \
 	ls -d /usr/lib/*/wireshark/extcap /usr/libexec/wireshark/extcap /usr/lib/wireshark/extcap 2>/dev/null | head -1)
 C_SOURCES = $(shell git ls-files 'lib/*.[ch]' 'integration/*.[ch]' 'capture/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export bench-flows soak soak-pdump sanitize lint format install clean clean-hugepages
+.PHONY: help setup build demo test dashboards bench bench-leaks bench-capture bench-export bench-flows soak soak-pdump soak-exit sanitize lint format install clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +69,10 @@ soak-pdump: setup build ## captures from stock apps: 100 rounds of kill -9, 1000
 soak-pdump: setup build ## kill captures of a stock app 100 times, attach 1000 times; ten minutes
 	PMDSCOPE_KILL_ROUNDS=100 PMDSCOPE_ATTACH_CYCLES=1000 \
 		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
+
+soak-exit: setup build ## end an app in every way, 1000 times each, watched and not; hours (EXIT_ROUNDS=N)
+	PMDSCOPE_EXIT_ROUNDS=$(EXIT_ROUNDS) \
+		$(CARGO) test --locked --package pmdscope-integration -- an_app_ends_as_it_means_to
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh

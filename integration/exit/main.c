@@ -196,11 +196,22 @@ on_signal_exit(int signo)
 	exit(STATUS);
 }
 
-/* Wherever this thread is by then. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+/*
+ * Wherever this thread is by then. On this thread, as ^C is: from a timer of the process the signal may
+ * come to any other, while this one polls on, and DPDK does not survive that by itself.
+ */
 static void
 signal_in(unsigned int ms, int signo)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = signo };
+	struct sigevent event = {
+		.sigev_notify = SIGEV_THREAD_ID,
+		.sigev_signo = signo,
+		.sigev_notify_thread_id = gettid(),
+	};
 	const struct itimerspec spec = {
 		.it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L + 1 },
 	};

@@ -4,6 +4,7 @@
 
 mod capture;
 mod dashboards;
+mod exit;
 mod exporter;
 mod extcap;
 mod harm;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let trials = [
         trials(),
+        exit::trials(),
         extcap::trials(),
         hazards::trials(),
         exporter::trials(),
