@@ -8,6 +8,7 @@ CARGO ?= cargo
 SOAK_SECONDS ?= 7200
 KILL_ROUNDS ?= 100
 ATTACH_CYCLES ?= 1000
+EXIT_ROUNDS ?= 1000
 FUZZ_SECONDS ?= 60
 # Where ld.so and pkg-config look: Debian's directory of the architecture, elsewhere lib64 or lib.
 MULTIARCH = $(shell $(CC) -print-multiarch 2>/dev/null)
@@ -29,7 +30,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-install dashboards bench bench-leaks bench-capture bench-export bench-flows \
-	soak soak-pdump sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
+	soak soak-pdump soak-exit sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +80,10 @@ soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=
 soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), attach (ATTACH_CYCLES=N); ten minutes
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
 		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
+
+soak-exit: setup build ## end an app in every way, watched and not, EXIT_ROUNDS times each; hours
+	PMDSCOPE_EXIT_ROUNDS=$(EXIT_ROUNDS) \
+		$(CARGO) test --locked --package pmdscope-integration -- an_app_ends_as_it_means_to
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh

@@ -38,7 +38,9 @@ Examples:
     after_long_help = "\
 Columns:
   Level    0: stock app; 1: linked with libpmdscope, which adds queue depths,
-           mempool occupancy and stalls
+           mempool occupancy and stalls; 2: also compiled with
+           pmdscope_trace.h, which adds the lines that lose mbufs; 1+: 1 or 2,
+           the library is too old to tell
   Capture  library: packets come from libpmdscope; pdump: packets come from
            pmdscope-pdump, which attaches to an app that has called
            rte_pdump_init(); no: the reason follows below the table
@@ -92,6 +94,8 @@ struct Entry {
     pid: Option<u32>,
     dpdk_version: Option<String>,
     level: Option<u8>,
+    #[serde(skip)]
+    level_may_be_higher: bool,
     ports_started: Option<usize>,
     ports: Option<usize>,
     uptime_s: Option<f64>,
@@ -124,6 +128,7 @@ fn entry(app: &App) -> Entry {
         pid: app.pid,
         dpdk_version: app.dpdk_version.clone(),
         level: None,
+        level_may_be_higher: false,
         ports_started: None,
         ports: None,
         uptime_s: None,
@@ -154,7 +159,8 @@ impl Entry {
     }
 
     fn learn(&mut self, app: App, sample: Sample) {
-        self.level = Some(u8::from(sample.library.is_some()));
+        self.level = Some(sample.level());
+        self.level_may_be_higher = sample.level_may_be_higher();
         self.ports_started = Some(sample.ports.iter().filter(|port| port.started).count());
         self.ports = Some(sample.ports.len());
         self.uptime_s = uptime_s(sample.app.start_ticks);
@@ -213,7 +219,9 @@ fn cells(app: &Entry) -> Vec<Cell> {
     let version = app.dpdk_version.as_deref().unwrap_or(UNKNOWN);
     let level = match app.level {
         Some(0) => "0 stock",
-        Some(_) => "1 linked",
+        Some(1) if app.level_may_be_higher => "1+ linked",
+        Some(1) => "1 linked",
+        Some(_) => "2 traced",
         None => UNKNOWN,
     };
     let ports = app.ports_started.zip(app.ports);
@@ -261,20 +269,23 @@ mod tests {
             AppState::Live,
         ];
         let mut apps = ask_all(states.into_iter().map(|state| app("app", state)).collect());
-        apps.push(Entry {
-            app: "reflector".to_owned(),
-            pid: Some(4242),
-            dpdk_version: Some("DPDK 22.11.11".to_owned()),
-            level: Some(1),
-            ports_started: Some(1),
-            ports: Some(2),
-            uptime_s: Some(3_725.0),
-            capture: Some("library"),
-            no_capture: None,
-            shut: None,
-            state: "live",
-            reason: None,
-        });
+        apps.extend([(1, true), (1, false), (2, false)].map(|(level, level_may_be_higher)| {
+            Entry {
+                app: "reflector".to_owned(),
+                pid: Some(4242),
+                dpdk_version: Some("DPDK 22.11.11".to_owned()),
+                level: Some(level),
+                level_may_be_higher,
+                ports_started: Some(1),
+                ports: Some(2),
+                uptime_s: Some(3_725.0),
+                capture: Some("library"),
+                no_capture: None,
+                shut: None,
+                state: "live",
+                reason: None,
+            }
+        }));
         assert_snapshot!(report::table_text(&table(&apps), Theme::default()));
     }
 

@@ -156,6 +156,7 @@ pub(crate) fn linked() -> Sample {
             version: "1.2.3".to_owned(),
             tsc_hz: 2_100_000_000,
             abandoned_bytes: 4096,
+            traced_units: Some(0),
             ..LibrarySample::default()
         }),
         ..stock("fwd")

@@ -28,14 +28,12 @@
 #include "control.h"
 #include "options.h"
 #include "port.h"
-#include "quiesce.h"
 
 #define BURST 32
 #define DESCRIPTORS 64
 #define MBUFS 1023
 #define MTU 1500
 #define POLL_MS 100
-#define QUIESCE_MS 500
 
 static uint32_t queues = 1;
 static bool linked;
@@ -172,7 +170,6 @@ main(int argc, char **argv)
 	}
 
 	close_ports();
-	if (quiesce_telemetry(rte_eal_get_runtime_dir(), QUIESCE_MS))
-		rte_eal_cleanup();
+	rte_eal_cleanup();
 	return 0;
 }

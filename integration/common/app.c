@@ -21,11 +21,9 @@
 #include "control.h"
 #include "hugefiles.h"
 #include "port.h"
-#include "quiesce.h"
 
 #define POOL_CACHE 256
 #define POOL_MIN 8191
-#define QUIESCE_MS 500
 
 #define complain(...) \
 	do { \
@@ -68,11 +66,14 @@ app_parse(int *argc, char **argv, const struct option_spec *specs, unsigned int 
 }
 
 static int
-open_eal(int argc, char **argv)
+open_eal(struct app *app, int argc, char **argv)
 {
 	int rc;
 
 	control_prepare();
+	argc = pmdscope_parse_args(argc, argv, &app->pmdscope);
+	if (argc < 0)
+		return argc;
 	rc = rte_eal_init(argc, argv);
 	if (rc < 0) {
 		complain("DPDK did not start: rte_eal_init: %s. The lines above say why: a bad EAL "
@@ -243,7 +244,7 @@ print_layout(const struct app *app)
 static void
 start_pmdscope(const struct app *app)
 {
-	const int rc = pmdscope_init(app->pmdscope);
+	const int rc = pmdscope_init(&app->pmdscope);
 
 	if (rc != 0)
 		complain("running without pmdscope: pmdscope_init: %s\n", rte_strerror(-rc));
@@ -252,7 +253,7 @@ start_pmdscope(const struct app *app)
 int
 app_open(struct app *app, int argc, char **argv)
 {
-	int rc = open_eal(argc, argv);
+	int rc = open_eal(app, argc, argv);
 
 	if (rc != 0)
 		return rc == -EINVAL ? APP_EXIT_USAGE : APP_EXIT_FAILED;
@@ -321,9 +322,7 @@ app_close(struct app *app)
 
 	lanes_free(&app->lanes);
 	rte_mempool_free(app->pool);
-	/* A request that takes longer is stuck: rather leave the cleanup to the kernel. */
-	if (quiesce_telemetry(rte_eal_get_runtime_dir(), QUIESCE_MS))
-		rte_eal_cleanup();
+	rte_eal_cleanup();
 	hugefiles_remove(files);
 }
 

@@ -65,8 +65,8 @@ struct app_options {
 struct app {
 	const char *pool_name;
 	const struct app_options *options;
-	/* Settings of libpmdscope; NULL: its defaults. */
-	const struct pmdscope_conf *pmdscope;
+	/* Settings of libpmdscope; --pmdscope changes them. */
+	struct pmdscope_conf pmdscope;
 	/* So many lcores poll the ports, from the main one on; 0: all. */
 	unsigned int nb_pollers;
 	/* Ports must have their link up within so long; 0: do not wait. */

@@ -141,7 +141,7 @@ refuse:
 static void
 help(FILE *out)
 {
-	fputs("Usage: pmdscope-generator [EAL options] -- [options]\n\n"
+	fputs("Usage: pmdscope-generator [EAL options] [--pmdscope KEY=VALUE,...] -- [options]\n\n"
 	      "Sends UDP packets with a sequence number and a time stamp from every queue of every\n"
 	      "port, and counts what comes back: loss, copies, reordering and latency. On SIGINT or\n"
 	      "SIGTERM it stops sending, waits for the last packets and prints a summary.\n\n"

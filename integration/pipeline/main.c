@@ -36,7 +36,6 @@
 
 struct pipeline_options {
 	struct app_options app;
-	struct pmdscope_conf pmdscope;
 	struct pattern pattern;
 	uint64_t faults_after_ms;
 	uint64_t hold_ms;
@@ -54,7 +53,6 @@ static struct pipeline_options options = {
 static struct app app = {
 	.pool_name = POOL_NAME,
 	.options = &options.app,
-	.pmdscope = &options.pmdscope,
 	.nb_pollers = 1,
 };
 static struct pipe *pipes;
@@ -94,7 +92,7 @@ parse_leak_mode(const struct option_spec *spec, const char *text)
 	for (mode = 0; mode < RTE_DIM(names); mode++) {
 		if (strcmp(text, names[mode]) != 0)
 			continue;
-		options.pmdscope.leak_mode = (enum pmdscope_leak_mode)mode;
+		app.pmdscope.leak_mode = (enum pmdscope_leak_mode)mode;
 		return 0;
 	}
 	return option_refuse(spec, text, "auto, always or never");
@@ -148,7 +146,7 @@ help(FILE *out)
 	unsigned int i;
 
 	fprintf(out,
-			"Usage: %s [EAL options] -- [options]\n\n"
+			"Usage: %s [EAL options] [--pmdscope KEY=VALUE,...] -- [options]\n\n"
 			"Takes packets in, passes them through a worker and sends them back out of the\n"
 			"queue they came from, turned round as pmdscope-reflector does. The main lcore\n"
 			"polls the ports; the worker has the other lcore if there is one. Ends on SIGINT\n"

@@ -113,7 +113,7 @@ static const struct option_spec specs[] = {
 static void
 help(FILE *out)
 {
-	fputs("Usage: pmdscope-reflector [EAL options] -- [options]\n\n"
+	fputs("Usage: pmdscope-reflector [EAL options] [--pmdscope KEY=VALUE,...] -- [options]\n\n"
 	      "Sends every packet back out of the port and queue it came in on, with MAC addresses,\n"
 	      "IP addresses and UDP or TCP ports swapped. Ends on SIGINT or SIGTERM.\n\n"
 	      "Options:\n",

@@ -45,6 +45,11 @@ pub fn idle_app() -> Result<PathBuf> {
     built("build/integration/pmdscope-idle-app")
 }
 
+/// The app that ends in every way, at level 0, 1 or 2.
+pub fn exit_app(level: u8) -> Result<PathBuf> {
+    built(&format!("build/integration/pmdscope-exit-app-l{level}"))
+}
+
 /// The helper that captures from stock apps.
 pub fn pdump() -> Result<PathBuf> {
     built("build/pdump/pmdscope-pdump")

@@ -10,7 +10,8 @@
  * libpmdscope: observe a DPDK application from the inside.
  *
  * Call pmdscope_init() once after rte_eal_init(), pmdscope_poll() once per
- * iteration of every poll loop, and pmdscope_fini() before rte_eal_cleanup().
+ * iteration of every poll loop, and pmdscope_fini() before the ports are closed.
+ * However else the process ends, the library stops in time: see pmdscope_init().
  * Ports, queues, mempools and rings are found without further calls. The
  * results are served on the DPDK telemetry socket under /pmdscope, and packets
  * on a socket of their own; see docs/telemetry.md and docs/ring.md. How lost mbufs
@@ -42,6 +43,13 @@ extern "C" {
 /** Do not offer packets to capture tools: no socket, no copying. */
 #define PMDSCOPE_F_NO_TEE (1U << 0)
 
+/**
+ * The app calls pmdscope_fini() before each rte_eal_cleanup() and rte_exit(), in all of its paths.
+ * Needed only where libpmdscope cannot see these calls: loaded by dlopen(), or linked behind DPDK's
+ * libraries. pmdscope_fini() then shuts DPDK's telemetry down for good.
+ */
+#define PMDSCOPE_F_FINI_FIRST (1U << 1)
+
 /** When the leak ledger has mbufs stamped. */
 enum pmdscope_leak_mode {
 	PMDSCOPE_LEAK_AUTO,   /**< When the counts of a pool make it suspicious, or on demand. */
@@ -69,7 +77,9 @@ struct pmdscope_conf {
 	const char *tee_group;
 	/** PMDSCOPE_F_* flags. */
 	uint32_t flags;
-	/** When mbufs are stamped. Default PMDSCOPE_LEAK_AUTO. */
+	/** When mbufs are stamped. Default PMDSCOPE_LEAK_AUTO. The environment variable
+	 * PMDSCOPE_LEAK_MODE (auto, always or never) has precedence.
+	 */
 	enum pmdscope_leak_mode leak_mode;
 	/** How long an mbuf may be held before it is suspect, milliseconds, 100 to 3600000; a stage
 	 * that is seen to hold them longer, and to let them go, is given more. Default 1000.
@@ -121,6 +131,9 @@ extern struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
  */
 extern uint64_t pmdscope_gap_min;
 
+/** Source files of this process that were compiled with pmdscope_trace.h. Not for applications. */
+extern unsigned int pmdscope_traced_units;
+
 /** Cold half of pmdscope_poll(): registers the lcore, files a gap. Not for applications. */
 void pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap);
 
@@ -128,11 +141,36 @@ void pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap);
 void pmdscope_poll_foreign(void);
 
 /**
+ * Take settings from the command line: --pmdscope=KEY=VALUE,... or --pmdscope KEY=VALUE,...
+ *
+ * Call it before rte_eal_init(), which refuses options that it does not know: what is recognised
+ * is taken out of argv. It may stand anywhere before "--"; what follows that is left alone. Keys are
+ * leak_mode (auto, always or never) and the names of the numbers in struct pmdscope_conf.
+ *
+ * @param argc
+ *   Number of arguments.
+ * @param argv
+ *   The arguments, that of the program's name first. Changed.
+ * @param conf
+ *   Settings that the arguments change. Untouched on error.
+ * @return
+ *   The arguments that are left, or -EINVAL, logged, for a key or a value that is not known.
+ */
+int pmdscope_parse_args(int argc, char **argv, struct pmdscope_conf *conf);
+
+/**
  * Start observing this process.
  *
  * Call it once, on any thread, after rte_eal_init(). Ports may be configured
  * before or after. Costs one control thread, placed by the EAL off the lcores
- * where it can.
+ * where it can. All signals but faults are blocked on it.
+ *
+ * From here on the process may end in any way, with or without pmdscope_fini(). The library is
+ * called ahead of DPDK when the app calls rte_eal_cleanup() or rte_exit(): it stops observing and
+ * shuts DPDK's telemetry down, so that no thread reads what is unmapped next. It does the same at
+ * exit(). Each of the two waits is bounded, 2 seconds; if one is not enough, because a thread is
+ * stuck, then rte_eal_cleanup() does nothing and returns -1 with rte_errno EBUSY: the app ends
+ * without it, and does not crash.
  *
  * @param conf
  *   Settings, or NULL for the defaults. Copied.
@@ -140,7 +178,10 @@ void pmdscope_poll_foreign(void);
  *   0 on success, otherwise:
  *   - -EALREADY: already started.
  *   - -EINVAL: a setting is out of range.
- *   - -ENOTSUP: this is a DPDK secondary process.
+ *   - -ENOTSUP: this is a DPDK secondary process, or rte_eal_cleanup() and rte_exit() cannot be
+ *     intercepted as libpmdscope is linked, and PMDSCOPE_F_FINI_FIRST is not set (logged, with
+ *     what to do).
+ *   - -ESHUTDOWN: rte_eal_cleanup() was called.
  *   - -ENOMEM: no memory.
  *   - another negative errno when the control thread could not start.
  *   A missing telemetry socket or capture socket is logged, not an error.
@@ -150,10 +191,12 @@ int pmdscope_init(const struct pmdscope_conf *conf);
 /**
  * Stop observing: close captures, remove the ethdev callbacks, stop the thread.
  *
- * Call it on the thread that called pmdscope_init(), before rte_eal_cleanup()
- * and preferably after the poll loops have ended. Safe to call while lcores
- * still poll, and when the library was never started. Memory that a stuck lcore
- * may still use is abandoned rather than waited for.
+ * Call it on the thread that called pmdscope_init(), preferably after the poll
+ * loops have ended and before the ports are closed. Safe to call while lcores
+ * still poll, when the library was never started, and in a forked child, where it
+ * does nothing. Memory that a stuck lcore may still use is abandoned rather than
+ * waited for. pmdscope_init() may be called again. DPDK's telemetry goes on until
+ * rte_eal_cleanup(), except with PMDSCOPE_F_FINI_FIRST where that is needed.
  */
 void pmdscope_fini(void);
 

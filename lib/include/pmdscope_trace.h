@@ -468,4 +468,22 @@ pmdscope_trace_tx_buffer(uint16_t port, uint16_t queue, struct rte_eth_dev_tx_bu
 #define rte_eth_tx_buffer_flush(port, queue, buffer) \
 	pmdscope_trace_tx_buffer_flush(port, queue, buffer, PMDSCOPE_SITE("tx_buffer_flush"))
 
+/*
+ * Tells the tools that this app has call sites. Weak: a program that shares the compiler's options and
+ * does not link libpmdscope, such as a probe of a configure script, still links.
+ */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern unsigned int pmdscope_traced_units __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+
+static void __attribute__((constructor, used)) pmdscope_trace_count_unit(void)
+{
+	if (&pmdscope_traced_units != NULL)
+		__atomic_fetch_add(&pmdscope_traced_units, 1, __ATOMIC_RELAXED);
+}
+
 #endif /* PMDSCOPE_TRACE_H */

@@ -107,6 +107,9 @@ main(void)
 	pmdscope_fini();
 	CHECK_U64(pmdscope_site_end(), 1);
 
+	/* One source file in C, and one in C++. */
+	CHECK_U64(pmdscope_traced_units, 2);
+
 	CHECK(pmdscope_init(&always) == 0);
 	WAIT_FOR(pmdscope_stamp_now() != 0);
 	before = run(trace_call, true);

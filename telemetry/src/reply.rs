@@ -230,6 +230,8 @@ pub(crate) struct Library {
     pub(crate) foreign_bursts: u64,
     pub(crate) control_shares_poll_cpu: u64,
     pub(crate) abandoned_bytes: u64,
+    /// Absent in older libraries.
+    pub(crate) traced_units: Option<u64>,
 }
 
 /// `/pmdscope/arm`.

@@ -75,6 +75,16 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// 0 for a stock app, otherwise [`LibrarySample::level`].
+    pub fn level(&self) -> u8 {
+        self.library.as_ref().map_or(0, LibrarySample::level)
+    }
+
+    /// The library is too old to tell level 1 from level 2.
+    pub fn level_may_be_higher(&self) -> bool {
+        self.library.as_ref().is_some_and(|library| library.traced_units.is_none())
+    }
+
     /// Whether the app told anything but lists of names.
     pub(crate) fn tells_anything(&self) -> bool {
         !self.ports.is_empty() || !self.pools.is_empty() || self.library.is_some()
@@ -438,6 +448,16 @@ pub struct LibrarySample {
     pub control_shares_poll_cpu: bool,
     /// Capture memory given up because a stuck lcore might still use it.
     pub abandoned_bytes: u64,
+    /// Source files with call sites (`pmdscope_trace.h`); `None` when the library is too old to tell.
+    #[serde(default)]
+    pub traced_units: Option<u64>,
+}
+
+impl LibrarySample {
+    /// 2 for an app that was compiled with `pmdscope_trace.h`; otherwise, or when that is not known, 1.
+    pub fn level(&self) -> u8 {
+        if self.traced_units.is_some_and(|units| units > 0) { 2 } else { 1 }
+    }
 }
 
 #[cfg(test)]

@@ -108,9 +108,11 @@ impl Member {
         self.status != Status::Live
     }
 
-    /// 1 for an app with libpmdscope, 0 for a stock app; `None` before the first answer.
+    /// 0 for a stock app, otherwise [`LibrarySample::level`]; `None` before the first answer.
+    ///
+    /// [`LibrarySample::level`]: crate::sample::LibrarySample::level
     pub fn level(&self) -> Option<u8> {
-        self.model.as_ref().map(|model| u8::from(model.sample.library.is_some()))
+        self.model.as_ref().map(|model| model.sample.level())
     }
 
     /// Seconds since it was first seen not to answer; `None` for an app that answers.

@@ -178,6 +178,8 @@ fn an_app_with_libpmdscope() {
     let lcores: Vec<_> =
         sample.lcores.iter().map(|l| (l.lcore, l.role.as_str(), l.polls)).collect();
     assert_eq!(lcores, [(0, "main", 2_988_078), (1, "worker", 1_071_399)]);
+    // Recorded before libraries told how many source files have call sites.
+    assert_eq!((sample.level(), sample.level_may_be_higher()), (1, true));
     assert!(sample.library.is_some_and(|library| library.control_shares_poll_cpu));
 }
 
@@ -208,6 +210,7 @@ fn tables_of_libpmdscope_are_read_page_by_page() {
     let names: Vec<_> = sample.pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["clones", "mb_pool", "z_last"]);
     assert_eq!(sample.pools[1].lcore_caches, [(1, 183), (3, 200)].into());
+    assert_eq!((sample.level(), sample.level_may_be_higher()), (2, false));
     let library = sample.library.unwrap();
     assert_eq!((library.version.as_str(), library.tee_socket), ("0.1.0", None));
     assert_eq!(sample.lcores[0].gaps, [5, 6, 7]);

@@ -319,6 +319,7 @@ pub(crate) fn leaking() -> Model {
         window_ms: 5_000,
         stall_us: 1_000,
         tee_socket: Some("/var/run/dpdk/reflector/pmdscope.sock".to_owned()),
+        traced_units: Some(2),
         ..LibrarySample::default()
     });
     let trend = PoolTrend {

@@ -45,8 +45,9 @@ metrics! { APP:
         "Parts that could not be read in this scrape. Above 0: some series of this app are absent; \
          pmdscope check says which and why.";
     APP_INFO = Info "dpdk_app_info" ["app" "dpdk_version" "exe" "lib_version" "level"]
-        "What runs. level 1: linked with libpmdscope; 0: a stock app, without the metrics of polls, \
-         depths, leaks and captures. Of an app that does not answer: as it was last.";
+        "What runs. level 2: compiled with pmdscope_trace.h; 1: linked with libpmdscope, or of a \
+         library too old to tell; 0: a stock app, without the metrics of polls, depths, leaks and \
+         captures. Of an app that does not answer: as it was last.";
     APP_START = Gauge "dpdk_app_start_timestamp_seconds" ["app"]
         "When the process started. changes() of it counts restarts; counters begin anew with each.";
     APP_LAST_SEEN = Gauge "dpdk_app_last_seen_timestamp_seconds" ["app"]

@@ -6,6 +6,7 @@ mod capture;
 mod check;
 mod dashboards;
 mod demo;
+mod exit;
 mod exporter;
 mod extcap;
 mod harm;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let trials = [
         trials(),
+        exit::trials(),
         extcap::trials(),
         hazards::trials(),
         incidents::trials(),

@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,6 +17,7 @@
 #include <rte_thread.h>
 #include <rte_version.h>
 
+#include "args.h"
 #include "clock.h"
 #include "lcore.h"
 #include "ledger.h"
@@ -24,18 +26,22 @@
 #include "port.h"
 #include "queue.h"
 #include "ring.h"
+#include "shutdown.h"
 #include "state.h"
 #include "tee.h"
 #include "telemetry.h"
 #include "window.h"
 
 #define THREAD_NAME "pmdscope"
+#define FLAGS (PMDSCOPE_F_NO_TEE | PMDSCOPE_F_FINI_FIRST)
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_SEC UINT64_C(1000000000)
 #define DISCOVER_NS (200 * NS_PER_MS)
 #define EVENTS_MAX 16
 /* Between two slices of a walk over the mbufs. */
 #define SLICE_PAUSE_MS 4
+/* Between two looks of a waiting telemetry request at whether the app ends. */
+#define LOCK_WAIT_MS 20
 
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
 typedef rte_thread_t thread_t;
@@ -47,11 +53,27 @@ typedef void *thread_ret_t;
 
 int pmdscope_logtype;
 uint64_t pmdscope_window_now = 1;
+unsigned int pmdscope_traced_units;
 
-struct pmdscope_state pmdscope_state = { .lock = PTHREAD_MUTEX_INITIALIZER };
+struct pmdscope_state pmdscope_state = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.stopping_lcore = LCORE_ID_ANY,
+};
+
+/* What the control thread does. */
+enum control_state {
+	STOPPED, /* Not running, or through with everything: it will not call DPDK any more. */
+	RESTING, /* It waits for an event or for the state lock. */
+	WORKING, /* It may be in a call of DPDK. */
+	FENCED,	 /* It was told to go no further than it is, which was RESTING. */
+};
 
 static struct {
 	thread_t thread;
+	pthread_t self; /* The same, as it calls itself. */
+	pid_t pid;	/* Process that it was started in. */
+	enum control_state state;
+	bool stop_asked;
 	int epfd;
 	int timer;
 	int wake; /* Readable once the thread shall end. */
@@ -119,51 +141,148 @@ dispatch(const struct epoll_event *event)
 	return true;
 }
 
+static bool
+move_control(enum control_state from, enum control_state to)
+{
+	return __atomic_compare_exchange_n(
+			&control.state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static enum control_state
+control_state(void)
+{
+	return __atomic_load_n(&control.state, __ATOMIC_ACQUIRE);
+}
+
+static void stop_parts(void);
+
+/* State lock held. The time to wait for the next event, milliseconds; -2: end. */
+static int
+serve(const struct epoll_event *events, int n)
+{
+	int i;
+
+	if (n == 0)
+		pmdscope_ledger_slice();
+	for (i = 0; i < n; i++)
+		if (!dispatch(&events[i]))
+			return -2;
+	return pmdscope_ledger_busy() ? SLICE_PAUSE_MS : -1;
+}
+
 static thread_ret_t
 control_main(void *arg __rte_unused)
 {
 	struct epoll_event events[EVENTS_MAX];
-	bool go_on = true;
 	int timeout = -1;
 
-	while (go_on) {
+	control.self = pthread_self();
+	while (timeout >= -1) {
 		int n = epoll_wait(control.epfd, events, EVENTS_MAX, timeout);
-		int i;
 
 		pthread_mutex_lock(&pmdscope_state.lock);
-		if (n == 0)
-			pmdscope_ledger_slice();
-		for (i = 0; i < n && go_on; i++)
-			go_on = dispatch(&events[i]);
-		timeout = pmdscope_ledger_busy() ? SLICE_PAUSE_MS : -1;
+		if (!move_control(RESTING, WORKING)) {
+			pthread_mutex_unlock(&pmdscope_state.lock);
+			break;
+		}
+		timeout = serve(events, n);
+		if (timeout < -1)
+			stop_parts();
+		move_control(WORKING, timeout < -1 ? STOPPED : RESTING);
 		pthread_mutex_unlock(&pmdscope_state.lock);
 	}
 	return (thread_ret_t)0;
 }
 
+/* It inherits a mask of signals that leaves the app's handlers to the app's threads. */
 static int
 thread_start(void)
 {
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
+	sigset_t blocked, before;
+	unsigned int i;
+	int ret;
+
+	sigfillset(&blocked);
+	for (i = 0; i < RTE_DIM(faults); i++)
+		sigdelset(&blocked, faults[i]);
+	pthread_sigmask(SIG_SETMASK, &blocked, &before);
+	control.pid = getpid();
+	control.stop_asked = false;
+	pmdscope_state.stopping_lcore = LCORE_ID_ANY;
+	__atomic_store_n(&control.state, RESTING, __ATOMIC_RELEASE);
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
-	return -rte_thread_create_control(&control.thread, THREAD_NAME, control_main, NULL);
+	ret = -rte_thread_create_control(&control.thread, THREAD_NAME, control_main, NULL);
 #else
-	return rte_ctrl_thread_create(&control.thread, THREAD_NAME, NULL, control_main, NULL);
+	ret = rte_ctrl_thread_create(&control.thread, THREAD_NAME, NULL, control_main, NULL);
 #endif
+	if (ret != 0)
+		__atomic_store_n(&control.state, STOPPED, __ATOMIC_RELEASE);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
 }
 
+/* Once: the descriptor may be another's soon after. */
 static void
-thread_stop(void)
+ask_thread_to_stop(void)
 {
 	const uint64_t one = 1;
 
+	if (__atomic_exchange_n(&control.stop_asked, true, __ATOMIC_ACQ_REL))
+		return;
+	__atomic_store_n(&pmdscope_state.stopping_lcore, rte_lcore_id(), __ATOMIC_RELEASE);
 	/* Cannot fail: the counter is at 0 and the descriptor ours. */
 	while (write(control.wake, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
+}
+
+static void
+join_thread(void)
+{
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
 	rte_thread_join(control.thread, NULL);
 #else
 	pthread_join(control.thread, NULL);
 #endif
+}
+
+bool
+pmdscope_control_is_here(void)
+{
+	return control.pid == getpid();
+}
+
+bool
+pmdscope_control_stop(unsigned int timeout_ms)
+{
+	unsigned int ms;
+
+	if (control_state() == STOPPED || !pmdscope_control_is_here() ||
+			pthread_equal(control.self, pthread_self()))
+		return true;
+	ask_thread_to_stop();
+	for (ms = 0; ms < timeout_ms; ms++) {
+		if (control_state() == STOPPED)
+			return true;
+		nanosleep(&(struct timespec){ .tv_nsec = NS_PER_MS }, NULL);
+	}
+	return move_control(RESTING, FENCED) || control_state() != WORKING;
+}
+
+bool
+pmdscope_state_lock_to_answer(void)
+{
+	struct timespec until;
+	int ret;
+
+	do {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += LOCK_WAIT_MS * (long)NS_PER_MS;
+		until.tv_sec += until.tv_nsec / (long)NS_PER_SEC;
+		until.tv_nsec %= (long)NS_PER_SEC;
+		ret = pthread_mutex_timedlock(&pmdscope_state.lock, &until);
+	} while (ret != 0 && !__atomic_load_n(&pmdscope_state.ending, __ATOMIC_ACQUIRE));
+	return ret == 0;
 }
 
 static void
@@ -238,10 +357,11 @@ settle_conf(const struct pmdscope_conf *given, struct pmdscope_conf *conf)
 		PMDSCOPE_LOG(ERR, "leak_mode %u is not known", (unsigned int)conf->leak_mode);
 		return -EINVAL;
 	}
-	if ((conf->flags & ~PMDSCOPE_F_NO_TEE) != 0) {
-		PMDSCOPE_LOG(ERR, "flags %#x are not known", conf->flags & ~PMDSCOPE_F_NO_TEE);
+	if ((conf->flags & ~FLAGS) != 0) {
+		PMDSCOPE_LOG(ERR, "flags %#x are not known", conf->flags & ~FLAGS);
 		return -EINVAL;
 	}
+	pmdscope_args_environment(conf);
 	conf->window_ms = RTE_MAX(conf->window_ms, conf->sample_ms);
 	conf->leak_walk_ms = RTE_MAX(conf->leak_walk_ms, conf->sample_ms);
 	return 0;
@@ -274,7 +394,7 @@ stop_parts(void)
 	pmdscope_lcore_stop();
 	pmdscope_pool_stop();
 	pmdscope_ring_stop();
-	close_fds();
+	pmdscope_state.running = false;
 }
 
 /* State lock held; the control thread waits for it before it does anything. */
@@ -295,6 +415,7 @@ start(const struct pmdscope_conf *given)
 	if (ret != 0) {
 		PMDSCOPE_LOG(ERR, "the control thread could not start: %s", strerror(-ret));
 		stop_parts();
+		close_fds();
 		return ret;
 	}
 	pmdscope_state.running = true;
@@ -302,6 +423,26 @@ start(const struct pmdscope_conf *given)
 	ret = pmdscope_telemetry_register();
 	if (ret != 0)
 		PMDSCOPE_LOG(WARNING, "no telemetry: %s", strerror(-ret));
+	return 0;
+}
+
+/* Nothing that the end of the EAL could crash is started where its end would come unseen. */
+static int
+expect_end(const struct pmdscope_conf *given)
+{
+	const bool fini_first = given != NULL && (given->flags & PMDSCOPE_F_FINI_FIRST) != 0;
+
+	if (__atomic_load_n(&pmdscope_state.ending, __ATOMIC_ACQUIRE))
+		return -ESHUTDOWN;
+	if (!pmdscope_shutdown_intercepts() && !fini_first) {
+		PMDSCOPE_LOG(ERR,
+				"cannot see the end of the EAL, at which the app could crash: link "
+				"libpmdscope before DPDK's libraries (pkg-config --libs pmdscope "
+				"libdpdk); with DPDK's static ones add -Wl,--wrap=rte_eal_cleanup "
+				"-Wl,--wrap=rte_exit; or set PMDSCOPE_F_FINI_FIRST");
+		return -ENOTSUP;
+	}
+	pmdscope_shutdown_prepare();
 	return 0;
 }
 
@@ -315,7 +456,9 @@ pmdscope_init(const struct pmdscope_conf *conf)
 	pthread_mutex_lock(&pmdscope_state.lock);
 	if (pmdscope_logtype == 0)
 		pmdscope_logtype = rte_log_register_type_and_pick_level("pmdscope", RTE_LOG_NOTICE);
-	ret = start(conf);
+	ret = expect_end(conf);
+	if (ret == 0)
+		ret = start(conf);
 	pthread_mutex_unlock(&pmdscope_state.lock);
 	return ret;
 }
@@ -325,6 +468,10 @@ pmdscope_fini(void)
 {
 	bool was_running;
 
+	/* A forked child has no control thread; and its parent's lock, perhaps held. */
+	if (!pmdscope_control_is_here() ||
+			__atomic_load_n(&pmdscope_state.ending, __ATOMIC_ACQUIRE))
+		return;
 	pthread_mutex_lock(&pmdscope_state.lock);
 	was_running = pmdscope_state.running;
 	pmdscope_state.running = false;
@@ -333,8 +480,9 @@ pmdscope_fini(void)
 		return;
 
 	/* The thread may need the lock to come to its end. */
-	thread_stop();
-	pthread_mutex_lock(&pmdscope_state.lock);
-	stop_parts();
-	pthread_mutex_unlock(&pmdscope_state.lock);
+	ask_thread_to_stop();
+	join_thread();
+	close_fds();
+	if (!pmdscope_shutdown_intercepts())
+		pmdscope_shutdown_telemetry();
 }

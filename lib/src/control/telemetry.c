@@ -57,7 +57,8 @@ handle_table(const char *cmd, const char *params, struct rte_tel_data *d)
 	const struct pmdscope_table *table = table_of(cmd);
 	int ret = -ENODEV;
 
-	pthread_mutex_lock(&pmdscope_state.lock);
+	if (!pmdscope_state_lock_to_answer())
+		return ret;
 	if (pmdscope_state.running && table != NULL)
 		ret = pmdscope_page_render(table, params, d);
 	pthread_mutex_unlock(&pmdscope_state.lock);
@@ -90,6 +91,8 @@ render_info(struct rte_tel_data *d, struct rte_tel_data *names)
 	pmdscope_dict_u64(d, "foreign_bursts", pmdscope_tee_foreign_bursts());
 	pmdscope_dict_u64(d, "control_shares_poll_cpu", pmdscope_state.shares_cpu);
 	pmdscope_dict_u64(d, "abandoned_bytes", pmdscope_tee_abandoned_bytes());
+	pmdscope_dict_u64(d, "traced_units",
+			__atomic_load_n(&pmdscope_traced_units, __ATOMIC_RELAXED));
 }
 
 static int
@@ -108,12 +111,13 @@ handle_info(const char *cmd __rte_unused, const char *params, struct rte_tel_dat
 	for (i = 0; i < RTE_DIM(tables); i++)
 		rte_tel_data_add_array_string(names, tables[i]->name);
 
-	pthread_mutex_lock(&pmdscope_state.lock);
-	if (pmdscope_state.running) {
-		render_info(d, names);
-		ret = 0;
+	if (pmdscope_state_lock_to_answer()) {
+		if (pmdscope_state.running) {
+			render_info(d, names);
+			ret = 0;
+		}
+		pthread_mutex_unlock(&pmdscope_state.lock);
 	}
-	pthread_mutex_unlock(&pmdscope_state.lock);
 	if (ret != 0)
 		rte_tel_data_free(names);
 	return ret;
@@ -144,7 +148,8 @@ handle_arm(const char *cmd __rte_unused, const char *params, struct rte_tel_data
 	if (ret != 0)
 		return ret;
 	ret = -ENODEV;
-	pthread_mutex_lock(&pmdscope_state.lock);
+	if (!pmdscope_state_lock_to_answer())
+		return ret;
 	if (pmdscope_state.running)
 		ret = pmdscope_ledger_arm(seconds);
 	if (ret == 0) {

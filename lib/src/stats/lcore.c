@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "lcore.h"
+#include "state.h"
 #include "window.h"
 
 #define US_PER_SEC UINT64_C(1000000)
@@ -185,7 +186,9 @@ pmdscope_lcore_is_idle(unsigned int lcore)
 {
 	const enum rte_lcore_role_t role = rte_eal_lcore_role(lcore);
 
-	if (lcore == rte_lcore_id() || role == ROLE_OFF)
+	/* Nor is the one that waits for us to stop. */
+	if (lcore == rte_lcore_id() || role == ROLE_OFF ||
+			lcore == __atomic_load_n(&pmdscope_state.stopping_lcore, __ATOMIC_RELAXED))
 		return true;
 	if (__atomic_load_n(&pmdscope_lcores[lcore].tid, __ATOMIC_RELAXED) == 0 &&
 			__atomic_load_n(&bursting[lcore], __ATOMIC_RELAXED) == 0)

@@ -133,6 +133,7 @@ fn library_sample(library: Library) -> LibrarySample {
         foreign_bursts: library.foreign_bursts,
         control_shares_poll_cpu: library.control_shares_poll_cpu != 0,
         abandoned_bytes: library.abandoned_bytes,
+        traced_units: library.traced_units,
     }
 }
 

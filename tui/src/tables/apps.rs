@@ -53,12 +53,13 @@ fn app_cells(app: &Member, now_ns: u64) -> Vec<Cell> {
     };
     let sample = &model.sample;
     let version = sample.app.dpdk_version.trim_start_matches("DPDK ").to_owned();
-    let level = app.level().map(f64::from);
+    // The library of an app at "1+" is too old to tell level 1 from level 2.
+    let more = if sample.level_may_be_higher() { "+" } else { "" };
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(sample.app.pid)), sample.app.pid.to_string()),
         Cell::text(version),
-        Cell::number(level, known(level, |l| l.to_string())),
+        Cell::number(Some(f64::from(sample.level())), format!("{}{more}", sample.level())),
         ports_started(app, model),
         rate(sum(model, |_, rates| rates.rx_pps)),
         rate(sum(model, |_, rates| rates.tx_pps)),

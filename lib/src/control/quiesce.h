@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_QUIESCE_H
+#define PMDSCOPE_QUIESCE_H
+
+/*
+ * DPDK's telemetry threads live on after rte_eal_cleanup() and fault on the memory that it unmaps, if
+ * a client asks at that moment, for whatever command. Clients have to be sent away first.
+ */
+
+#include <stdbool.h>
+
+/*
+ * Shut down every connection to, and the listening sockets of, the telemetry sockets below
+ * runtime_dir, and wait up to timeout_ms for DPDK's telemetry threads to end; the calling one is not
+ * waited for. True if none is left. Allocates nothing: it may be called in a signal handler.
+ */
+bool pmdscope_quiesce_telemetry(const char *runtime_dir, unsigned int timeout_ms);
+
+#endif /* PMDSCOPE_QUIESCE_H */

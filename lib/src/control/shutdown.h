@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_SHUTDOWN_H
+#define PMDSCOPE_SHUTDOWN_H
+
+/*
+ * The end of the process, however it comes. rte_eal_cleanup() unmaps the memory that the control
+ * thread and DPDK's telemetry threads read, and rte_exit() calls it without a word to the app. So the
+ * library stands in front of both, and ends these threads first. exit() stops them too.
+ */
+
+#include <stdbool.h>
+
+/* Once per process, in pmdscope_init(): from now on exit() ends our threads. */
+void pmdscope_shutdown_prepare(void);
+
+/* Calls of rte_eal_cleanup() and rte_exit() come to the library first: it was linked so. */
+bool pmdscope_shutdown_intercepts(void);
+
+/* Shut DPDK's telemetry down, for good. False, and a log line, when a request does not end. */
+bool pmdscope_shutdown_telemetry(void);
+
+#endif /* PMDSCOPE_SHUTDOWN_H */
