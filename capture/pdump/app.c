@@ -27,12 +27,15 @@ app_read_text(const char *path, char *text, size_t size)
 {
 	const int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
+	int error;
 
 	if (fd < 0)
 		return false;
 	n = read(fd, text, size - 1);
+	error = n < 0 ? errno : ENODATA;
 	close(fd);
 	text[n > 0 ? n : 0] = '\0';
+	errno = error;
 	return n > 0;
 }
 

@@ -28,7 +28,7 @@ enum app_stat {
 	APP_STAT_START = 22,
 };
 
-/* What a file of /proc holds now; false when it cannot be opened, with errno, or is empty. */
+/* What a file of /proc holds now; false with errno when it cannot be read; ENODATA: it is empty. */
 bool app_read_text(const char *path, char *text, size_t size);
 
 /* A number of a process; 0 when there is no such process. */
