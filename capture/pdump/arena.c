@@ -165,42 +165,49 @@ populate(const struct arena *arena, const struct layout *l, unsigned int nb_mbuf
 
 /* Memory that the app has, or can get. */
 static const struct rte_memzone *
-reserve(const char *name, struct layout *l, enum arena_backing backing, unsigned int *nb_mbufs,
+reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, unsigned int least,
 		unsigned int nb_rings)
 {
-	const struct rte_memzone *zone;
+	const struct rte_memzone *zone = NULL;
+	struct layout l;
 
-	for (; *nb_mbufs >= MBUFS_MIN; *nb_mbufs /= 2) {
-		lay_out(l, backing, *nb_mbufs, nb_rings);
-		zone = rte_memzone_reserve(name, l->end, SOCKET_ID_ANY, 0);
+	for (; *nb_mbufs >= least; *nb_mbufs /= 2) {
+		lay_out(&l, backing, *nb_mbufs, nb_rings);
+		zone = rte_memzone_reserve(name, l.end, SOCKET_ID_ANY, 0);
 		if (zone != NULL || rte_errno != ENOMEM)
-			return zone;
+			break;
 	}
-	return NULL;
+	return zone;
 }
 
 bool
-arena_create(struct arena *arena, const char *name, enum arena_backing backing, int ops_index,
+arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
 		unsigned int nb_mbufs, unsigned int nb_rings)
 {
+	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
+	arena->nb_mbufs = nb_mbufs;
+	arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
+	return arena->zone != NULL;
+}
+
+void
+arena_build(struct arena *arena, int ops_index)
+{
+	const unsigned int nb_mbufs = arena->nb_mbufs;
 	struct layout l;
 	unsigned int i;
 
-	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
-	arena->zone = reserve(name, &l, backing, &nb_mbufs, nb_rings);
-	if (arena->zone == NULL)
-		return false;
+	lay_out(&l, arena->backing, nb_mbufs, arena->nb_rings);
 	init_pool(arena, &l, ops_index, nb_mbufs);
-	if (backing == ARENA_LF_STACK)
+	if (arena->backing == ARENA_LF_STACK)
 		init_lf_stack(arena->pool->pool_data, nb_mbufs);
 	else
 		rte_ring_init(arena->pool->pool_data, NAME, ring_slots(nb_mbufs), 0);
 	populate(arena, &l, nb_mbufs);
 	arena->rings = RTE_PTR_ADD(arena->pool, l.rings);
 	arena->ring_bytes = l.ring_bytes;
-	for (i = 0; i < nb_rings; i++)
+	for (i = 0; i < arena->nb_rings; i++)
 		rte_ring_init(arena_ring(arena, i), NAME, ring_slots(nb_mbufs), 0);
-	return true;
 }
 
 bool
@@ -250,9 +257,7 @@ arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 }
 
 bool
-arena_free(const char *name)
+arena_free(const struct arena *arena)
 {
-	const struct rte_memzone *zone = rte_memzone_lookup(name);
-
-	return zone == NULL || rte_memzone_free(zone) == 0;
+	return rte_memzone_free(arena->zone) == 0;
 }
