@@ -10,6 +10,7 @@
 #include <rte_mempool.h>
 #include <rte_stack.h>
 
+#include "app_heap.h"
 #include "arena.h"
 
 /* Of everything in the memzone; nobody looks it up. */
@@ -19,6 +20,8 @@
 /* As rte_mempool.c has it; what a cache may hold is part of its contract with ops. */
 #define CACHE_FLUSHTHRESH(size) ((size)*3 / 2)
 #define MBUFS_MIN 511U
+/* In memory that the app has to get for them. */
+#define MBUFS_GROWN 2047U
 /* Segments that are put back at once. */
 #define PUT_MAX 512
 
@@ -163,7 +166,6 @@ populate(const struct arena *arena, const struct layout *l, unsigned int nb_mbuf
 	mp->populated_size = nb_mbufs;
 }
 
-/* Memory that the app has, or can get. */
 static const struct rte_memzone *
 reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, unsigned int least,
 		unsigned int nb_rings)
@@ -180,13 +182,23 @@ reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, un
 	return zone;
 }
 
+/*
+ * Memory that the app has, even if it is less; or that it can get, and then not much, as it has its
+ * locks held by us until it has it.
+ */
 bool
 arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
 		unsigned int nb_mbufs, unsigned int nb_rings)
 {
 	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
+	app_heap_may_grow(false);
 	arena->nb_mbufs = nb_mbufs;
-	arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
+	arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_GROWN, nb_rings);
+	if (arena->zone == NULL && rte_errno == ENOMEM) {
+		app_heap_may_grow(true);
+		arena->nb_mbufs = RTE_MIN(nb_mbufs, MBUFS_GROWN);
+		arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
+	}
 	return arena->zone != NULL;
 }
 
@@ -254,6 +266,12 @@ arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 	}
 	if (nb > 0)
 		put_objects(arena, objects, nb);
+}
+
+void
+arena_clear(const struct arena *arena)
+{
+	app_heap_clear_early(arena->zone->addr, arena->zone->len);
 }
 
 bool

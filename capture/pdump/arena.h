@@ -59,6 +59,9 @@ void arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int 
 /* One that was made before, maybe by another process; false when there is none. */
 bool arena_find(struct arena *arena, const char *name, unsigned int nb_rings);
 
+/* Fill the memzone with zeros, which makes it shorter to free. Nobody may use it any more. */
+void arena_clear(const struct arena *arena);
+
 /* Free its memzone. False when the app refuses. */
 bool arena_free(const struct arena *arena);
 

@@ -178,6 +178,7 @@ free_memory(const struct worker *w)
 	control_files_refresh();
 	if (!arena_find(&arena, w->state->zone, w->state->nb_taps))
 		return true;
+	arena_clear(&arena);
 	if (allocator_enter(w->app, w->state, &verdict) < 0) {
 		complain("%s; the next capture frees the memory of this one", verdict.text);
 		return false;
