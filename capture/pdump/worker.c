@@ -302,6 +302,7 @@ int
 worker_recover(const struct worker *w)
 {
 	struct verdict verdict;
+	struct arena arena;
 
 	if (attach(w->options, w->app, w->state, &verdict) < 0) {
 		if (verdict.error == ESHUTDOWN)
@@ -311,5 +312,8 @@ worker_recover(const struct worker *w)
 		complain("cannot clean up after a killed capture: %s", verdict.text);
 		return WORKER_ABANDONED;
 	}
+	/* It may have been killed before it did. */
+	if (arena_find(&arena, w->state->zone, w->state->nb_taps))
+		callbacks_note(w->state, &arena);
 	return undo(w, NULL);
 }
