@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -20,19 +22,23 @@
 #include "app_memory.h"
 
 #define MP_SOCKET "mp_socket_"
-#define STAT_STATE 3
+/* How long the app may wait for answers, those of others as well. */
+#define LEAVE_MS 1000
 
 bool
 app_read_text(const char *path, char *text, size_t size)
 {
 	const int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
+	int error;
 
 	if (fd < 0)
 		return false;
 	n = read(fd, text, size - 1);
+	error = n < 0 ? errno : ENODATA;
 	close(fd);
 	text[n > 0 ? n : 0] = '\0';
+	errno = error;
 	return n > 0;
 }
 
@@ -60,15 +66,6 @@ app_process_stat(pid_t pid, enum app_stat field)
 	const char *p = find_stat(pid, field, text, sizeof(text));
 
 	return p != NULL ? strtoull(p, NULL, 10) : 0;
-}
-
-bool
-app_process_runs(pid_t pid)
-{
-	char text[1024];
-	const char *p = find_stat(pid, STAT_STATE, text, sizeof(text));
-
-	return p != NULL && *p == 'R';
 }
 
 /* As the EAL chooses it. */
@@ -274,4 +271,19 @@ app_sweep(const struct app *app, pid_t dead)
 						ends_with(entry->d_name, fbarray)))
 			unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
+}
+
+void
+app_leave(const struct app *app)
+{
+	const int fd = open(app->runtime_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct timespec pause = { .tv_nsec = 1000000L };
+	unsigned int ms;
+
+	/* The EAL of the app holds this lock from its question until it has all answers. */
+	for (ms = 0; fd >= 0 && ms < LEAVE_MS && flock(fd, LOCK_EX | LOCK_NB) < 0; ms++)
+		nanosleep(&pause, NULL);
+	app_sweep(app, getpid());
+	if (fd >= 0)
+		close(fd);
 }

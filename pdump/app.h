@@ -28,7 +28,7 @@ enum app_stat {
 	APP_STAT_START = 22,
 };
 
-/* What a file of /proc holds now; false when it cannot be opened, with errno, or is empty. */
+/* What a file of /proc holds now; false with errno when it cannot be read; ENODATA: it is empty. */
 bool app_read_text(const char *path, char *text, size_t size);
 
 /* A number of a process; 0 when there is no such process. */
@@ -48,10 +48,13 @@ unsigned int app_secondaries(const struct app *app, pid_t *pids, unsigned int ma
 /* One that is not this one; 0 when there is none. */
 pid_t app_find_secondary(const struct app *app, pid_t ours);
 
-/* Does the main thread of a process run, or want to? */
-bool app_process_runs(pid_t pid);
-
 /* Remove what a secondary process of ours that is dead left in the runtime directory. */
 void app_sweep(const struct app *app, pid_t dead);
+
+/*
+ * Remove the same of this process, which is about to end: the app sends it nothing more. What it
+ * has sent before is answered first, for which it may take a second.
+ */
+void app_leave(const struct app *app);
 
 #endif /* PDUMP_APP_H */

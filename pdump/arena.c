@@ -10,6 +10,7 @@
 #include <rte_mempool.h>
 #include <rte_stack.h>
 
+#include "app_heap.h"
 #include "arena.h"
 
 /* Of everything in the memzone; nobody looks it up. */
@@ -19,6 +20,8 @@
 /* As rte_mempool.c has it; what a cache may hold is part of its contract with ops. */
 #define CACHE_FLUSHTHRESH(size) ((size)*3 / 2)
 #define MBUFS_MIN 511U
+/* In memory that the app has to get for them. */
+#define MBUFS_GROWN 2047U
 /* Segments that are put back at once. */
 #define PUT_MAX 512
 
@@ -163,44 +166,60 @@ populate(const struct arena *arena, const struct layout *l, unsigned int nb_mbuf
 	mp->populated_size = nb_mbufs;
 }
 
-/* Memory that the app has, or can get. */
 static const struct rte_memzone *
-reserve(const char *name, struct layout *l, enum arena_backing backing, unsigned int *nb_mbufs,
+reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, unsigned int least,
 		unsigned int nb_rings)
 {
-	const struct rte_memzone *zone;
+	const struct rte_memzone *zone = NULL;
+	struct layout l;
 
-	for (; *nb_mbufs >= MBUFS_MIN; *nb_mbufs /= 2) {
-		lay_out(l, backing, *nb_mbufs, nb_rings);
-		zone = rte_memzone_reserve(name, l->end, SOCKET_ID_ANY, 0);
+	for (; *nb_mbufs >= least; *nb_mbufs /= 2) {
+		lay_out(&l, backing, *nb_mbufs, nb_rings);
+		zone = rte_memzone_reserve(name, l.end, SOCKET_ID_ANY, 0);
 		if (zone != NULL || rte_errno != ENOMEM)
-			return zone;
+			break;
 	}
-	return NULL;
+	return zone;
 }
 
+/*
+ * Memory that the app has, even if it is less; or that it can get, and then not much, as it has its
+ * locks held by us until it has it.
+ */
 bool
-arena_create(struct arena *arena, const char *name, enum arena_backing backing, int ops_index,
+arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
 		unsigned int nb_mbufs, unsigned int nb_rings)
 {
+	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
+	app_heap_may_grow(false);
+	arena->nb_mbufs = nb_mbufs;
+	arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_GROWN, nb_rings);
+	if (arena->zone == NULL && rte_errno == ENOMEM) {
+		app_heap_may_grow(true);
+		arena->nb_mbufs = RTE_MIN(nb_mbufs, MBUFS_GROWN);
+		arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
+	}
+	return arena->zone != NULL;
+}
+
+void
+arena_build(struct arena *arena, int ops_index)
+{
+	const unsigned int nb_mbufs = arena->nb_mbufs;
 	struct layout l;
 	unsigned int i;
 
-	*arena = (struct arena){ .backing = backing, .nb_rings = nb_rings };
-	arena->zone = reserve(name, &l, backing, &nb_mbufs, nb_rings);
-	if (arena->zone == NULL)
-		return false;
+	lay_out(&l, arena->backing, nb_mbufs, arena->nb_rings);
 	init_pool(arena, &l, ops_index, nb_mbufs);
-	if (backing == ARENA_LF_STACK)
+	if (arena->backing == ARENA_LF_STACK)
 		init_lf_stack(arena->pool->pool_data, nb_mbufs);
 	else
 		rte_ring_init(arena->pool->pool_data, NAME, ring_slots(nb_mbufs), 0);
 	populate(arena, &l, nb_mbufs);
 	arena->rings = RTE_PTR_ADD(arena->pool, l.rings);
 	arena->ring_bytes = l.ring_bytes;
-	for (i = 0; i < nb_rings; i++)
+	for (i = 0; i < arena->nb_rings; i++)
 		rte_ring_init(arena_ring(arena, i), NAME, ring_slots(nb_mbufs), 0);
-	return true;
 }
 
 bool
@@ -249,10 +268,14 @@ arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int n)
 		put_objects(arena, objects, nb);
 }
 
-bool
-arena_free(const char *name)
+void
+arena_clear(const struct arena *arena)
 {
-	const struct rte_memzone *zone = rte_memzone_lookup(name);
+	app_heap_clear_early(arena->zone->addr, arena->zone->len);
+}
 
-	return zone == NULL || rte_memzone_free(zone) == 0;
+bool
+arena_free(const struct arena *arena)
+{
+	return rte_memzone_free(arena->zone) == 0;
 }

@@ -35,17 +35,21 @@ struct arena {
 	const struct rte_memzone *zone;
 	struct rte_mempool *pool;
 	enum arena_backing backing;
+	unsigned int nb_mbufs;
 	unsigned int nb_rings;
 	size_t ring_bytes;
 	uint8_t *rings;
 };
 
 /*
- * Reserve the memzone and build all in it: at most nb_mbufs mbufs, fewer when memory is short.
- * False without memory, with rte_errno.
+ * Reserve the memzone: for at most nb_mbufs mbufs, fewer when memory is short. False without
+ * memory, with rte_errno.
  */
-bool arena_create(struct arena *arena, const char *name, enum arena_backing backing, int ops_index,
+bool arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
 		unsigned int nb_mbufs, unsigned int nb_rings);
+
+/* Build all that is in it. */
+void arena_build(struct arena *arena, int ops_index);
 
 struct rte_ring *arena_ring(const struct arena *arena, unsigned int i);
 
@@ -55,7 +59,10 @@ void arena_put(const struct arena *arena, struct rte_mbuf **mbufs, unsigned int 
 /* One that was made before, maybe by another process; false when there is none. */
 bool arena_find(struct arena *arena, const char *name, unsigned int nb_rings);
 
-/* Free the memzone of this name, if there is one. False when the app refuses. */
-bool arena_free(const char *name);
+/* Fill the memzone with zeros, which makes it shorter to free. Nobody may use it any more. */
+void arena_clear(const struct arena *arena);
+
+/* Free its memzone. False when the app refuses. */
+bool arena_free(const struct arena *arena);
 
 #endif /* PDUMP_ARENA_H */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,12 @@
 #include "arena.h"
 #include "attach.h"
 #include "callbacks.h"
+#include "control_files.h"
 
 #define APP_ENDED "the app has ended"
+#define LCORES_MAX 1024
+/* It takes less than a tenth of a second, and 5 where the app waits for another process. */
+#define ATTACH_S 15U
 
 /* Of the app; a process has one app. -1 where the kernel has none. */
 static int app_pidfd = -1;
@@ -61,18 +66,53 @@ app_ended(const struct state *state, unsigned int ms)
 	return app_process_stat(state->app_pid, APP_STAT_START) != state->app_start;
 }
 
-int
-attach(const struct options *options, struct state *state, struct verdict *verdict)
+/* All threads that the EAL starts block all signals: they are for the main thread. */
+static int
+init_eal(const struct options *options, const char *lcores)
 {
-	char prefix[NAME_MAX + 32], lcores[1024];
+	char prefix[NAME_MAX + 32], lcores_copy[LCORES_MAX];
 	char program[] = "pmdscope-pdump", secondary[] = "--proc-type=secondary",
 	     level[] = "--log-level=error", telemetry[] = "--no-telemetry",
 	     iova[] = "--iova-mode=va", lcores_opt[] = "--lcores";
-	char *argv[] = { program, secondary, prefix, level, telemetry, iova, lcores_opt, lcores,
-		NULL };
+	char *argv[] = { program, secondary, prefix, level, telemetry, iova, lcores_opt,
+		lcores_copy, NULL };
+	sigset_t all, before;
 	int ret;
 
 	snprintf(prefix, sizeof(prefix), "--file-prefix=%s", options->file_prefix);
+	snprintf(lcores_copy, sizeof(lcores_copy), "%s", lcores);
+	sigfillset(&all);
+	sigdelset(&all, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	/* It holds nothing that anybody waits for, so it may as well die. */
+	alarm(ATTACH_S);
+	ret = rte_eal_init(RTE_DIM(argv) - 1, argv);
+	alarm(0);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
+}
+
+static int
+attached(const struct state *state, int ret, struct verdict *verdict)
+{
+	const char *held = control_files_held();
+
+	if (app_ended(state, ret >= 0 ? 0 : ENDING_MS))
+		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
+	if (held != NULL)
+		return verdict_set(verdict, EBUSY, "%s of the app is held all the time", held);
+	if (ret < 0)
+		return verdict_set(verdict, rte_errno != 0 ? rte_errno : EIO,
+				"cannot attach to the app's memory (DPDK says why on stderr)");
+	return control_files_end_attach(verdict);
+}
+
+int
+attach(const struct options *options, const struct app *app, struct state *state,
+		struct verdict *verdict)
+{
+	char lcores[LCORES_MAX];
+
 	/* No app that polls has this lcore; none of ours ever uses what is per lcore. */
 	if ((size_t)snprintf(lcores, sizeof(lcores), "%d@(%s)", RTE_MAX_LCORE - 1,
 			    options->cpu_list) >= sizeof(lcores))
@@ -86,23 +126,9 @@ attach(const struct options *options, struct state *state, struct verdict *verdi
 	app_pidfd = (int)syscall(SYS_pidfd_open, state->app_pid, 0);
 	if (app_process_stat(state->app_pid, APP_STAT_START) != state->app_start)
 		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
-	state_enter(state, STATE_CRITICAL);
-	ret = rte_eal_init(RTE_DIM(argv) - 1, argv);
 	state_enter(state, STATE_INSIDE);
-	if (app_ended(state, ret >= 0 ? 0 : ENDING_MS))
-		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
-	if (ret >= 0)
-		return 0;
-	return verdict_set(verdict, rte_errno != 0 ? rte_errno : EIO,
-			"cannot attach to the app's memory (DPDK says why on stderr)");
-}
-
-void
-detach(struct state *state)
-{
-	state_enter(state, STATE_CRITICAL);
-	rte_eal_cleanup();
-	state_enter(state, STATE_OUTSIDE);
+	control_files_begin_attach(app);
+	return attached(state, init_eal(options, lcores), verdict);
 }
 
 static uint32_t

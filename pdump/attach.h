@@ -7,6 +7,7 @@
 
 /* This process as a secondary process of the app. */
 
+#include "app.h"
 #include "arena.h"
 #include "options.h"
 #include "state.h"
@@ -15,17 +16,18 @@
 /* How long an app that has closed its sockets may take to end. */
 #define ENDING_MS 200U
 
-/* Become one, on the CPUs of the options. 0, or -1 with the verdict. */
-int attach(const struct options *options, struct state *state, struct verdict *verdict);
+/*
+ * Become one, on the CPUs of the options. 0, or -1 with the verdict: EAGAIN when the app has changed
+ * its memory meanwhile, and another process may try again.
+ */
+int attach(const struct options *options, const struct app *app, struct state *state,
+		struct verdict *verdict);
 
 /*
  * Has that app ended, or does so within this time? Its file prefix may be another one's by now,
  * whose memory must not be touched.
  */
 bool app_ended(const struct state *state, unsigned int ms);
-
-/* Stop being one. */
-void detach(struct state *state);
 
 /* Enable every tap of the state on its ring; those before one that fails stay armed. */
 int taps_enable(struct state *state, const struct arena *arena, const struct app *app,

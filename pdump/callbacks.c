@@ -79,6 +79,8 @@ callbacks_note(struct state *state, const struct arena *arena)
 
 	for (i = 0; ops != NULL && i < state->nb_taps; i++) {
 		tap = &state->taps[i];
+		if (tap->callback != 0)
+			continue;
 		tap->list = list_of(ops, tap);
 		find(state->app_pid, tap->list, arena->pool, &tap->callback);
 	}

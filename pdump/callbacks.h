@@ -20,7 +20,10 @@ enum callback_fate {
 	CALLBACK_UNKNOWN,
 };
 
-/* Take note of the callbacks of all taps in the state; of those that cannot be found, nothing. */
+/*
+ * Take note of the callbacks of all taps in the state that have none yet; of those that cannot be
+ * found, nothing.
+ */
 void callbacks_note(struct state *state, const struct arena *arena);
 
 /* Is there a callback with this pool in the app's list for a tap? */

@@ -26,10 +26,16 @@
 #endif
 
 bool
+locks_tested_release(uint32_t version)
+{
+	return version >= LOCKS_FIRST_VERSION && version <= LOCKS_LAST_VERSION;
+}
+
+bool
 locks_known_layout(const struct locks_config *config, uint64_t size)
 {
-	return size == sizeof(*config) && config->magic == RTE_MAGIC &&
-	       config->version == RTE_VERSION && RTE_VERSION <= LOCKS_LAST_VERSION &&
+	return locks_tested_release(RTE_VERSION) && size == sizeof(*config) &&
+	       config->magic == RTE_MAGIC && config->version == RTE_VERSION &&
 	       config->mem_cfg_addr != 0 && config->mem_cfg_addr % 4096 == 0 &&
 	       config->legacy_mem <= 1 && config->single_file_segments <= 1;
 }
@@ -76,20 +82,32 @@ locks_sample(const struct locks_config *config, uint32_t values[LOCKS_MAX])
 }
 
 void
-locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX])
+locks_clear_copy(struct locks_config *copy)
 {
-	uint32_t waiting, now;
+	uint32_t waiting;
 	unsigned int i;
-	uint32_t *lock;
 
-	for (i = 0; i < LOCKS_MAX; i++) {
-		lock = lock_at(config, i, &waiting);
-		now = __atomic_load_n(lock, __ATOMIC_RELAXED);
-		while (values[i] != 0 && (now & ~waiting) == values[i] &&
-				!__atomic_compare_exchange_n(lock, &now, now & waiting, false,
-						__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-			;
-	}
+	for (i = 0; i < LOCKS_MAX; i++)
+		__atomic_store_n(lock_at(copy, i, &waiting), 0, __ATOMIC_RELAXED);
+}
+
+void
+locks_name_held(const uint32_t values[LOCKS_MAX], char name[LOCKS_NAME_MAX])
+{
+	static const char *const names[] = { "memory_hotplug_lock", "mlock", "qlock", "mplock",
+		"memzones.rwlock" };
+	unsigned int i = 0;
+
+	while (i < LOCKS_MAX && values[i] == 0)
+		i++;
+	if (i < RTE_DIM(names))
+		snprintf(name, LOCKS_NAME_MAX, "%s", names[i]);
+	else if (i < RTE_DIM(names) + RTE_MAX_MEMSEG_LISTS)
+		snprintf(name, LOCKS_NAME_MAX, "memsegs[%u].memseg_arr.rwlock",
+				i - (unsigned int)RTE_DIM(names));
+	else
+		snprintf(name, LOCKS_NAME_MAX, "malloc_heaps[%u].lock",
+				i - (unsigned int)RTE_DIM(names) - RTE_MAX_MEMSEG_LISTS);
 }
 
 /* Forget what has been let go of, or taken anew. */
@@ -125,40 +143,46 @@ is_mapped_at(const struct app *app, uint64_t addr)
 	return found;
 }
 
-static struct locks_config *
-map_config(const struct app *app, uint64_t *size)
+/* The app's configuration, to read, of a layout that is known here; NULL without. */
+static const struct locks_config *
+map_config(const struct app *app)
 {
-	struct locks_config *config;
+	const struct locks_config *config = MAP_FAILED;
 	char path[PATH_MAX + 8];
 	struct stat st;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	config = fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(*config)
-				 ? mmap(NULL, sizeof(*config), PROT_READ | PROT_WRITE, MAP_SHARED,
-						   fd, 0)
-				 : MAP_FAILED;
+	if (fstat(fd, &st) == 0 && st.st_size == (off_t)sizeof(*config))
+		config = mmap(NULL, sizeof(*config), PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
-	*size = (uint64_t)st.st_size;
-	return config != MAP_FAILED ? config : NULL;
+	if (config == MAP_FAILED)
+		return NULL;
+	if (locks_known_layout(config, sizeof(*config)))
+		return config;
+	munmap((void *)(uintptr_t)config, sizeof(*config));
+	return NULL;
+}
+
+static void
+unmap_config(const struct locks_config *config)
+{
+	munmap((void *)(uintptr_t)config, sizeof(*config));
 }
 
 bool
 locks_attach_forbidden(const struct app *app)
 {
-	struct locks_config *config;
+	const struct locks_config *config = map_config(app);
 	bool forbidden;
-	uint64_t size;
 
-	config = map_config(app, &size);
 	if (config == NULL)
 		return false;
-	forbidden = locks_known_layout(config, size) &&
-		    __atomic_load_n(&config->mp_status, __ATOMIC_RELAXED) == MP_FORBIDDEN;
-	munmap(config, sizeof(*config));
+	forbidden = __atomic_load_n(&config->mp_status, __ATOMIC_RELAXED) == MP_FORBIDDEN;
+	unmap_config(config);
 	return forbidden;
 }
 
@@ -181,35 +205,31 @@ now_ms(void)
 }
 
 enum locks_result
-locks_settle(const struct app *app, bool owner_dead, unsigned int (*patience)(const void *arg),
-		const void *arg)
+locks_wait(const struct app *app, unsigned int limit_ms, char name[LOCKS_NAME_MAX])
 {
 	const uint64_t system = app_process_stat(app->pid, APP_STAT_SYSTEM), from = now_ms();
 	const struct timespec pause = { .tv_nsec = SAMPLE_MS * 1000000L };
+	const struct locks_config *config = map_config(app);
 	uint32_t held[LOCKS_MAX], now[LOCKS_MAX];
-	struct locks_config *config;
-	uint64_t size, ms = 0;
+	uint64_t ms = 0;
 	unsigned int nb;
-	bool known;
 
-	config = map_config(app, &size);
 	if (config == NULL)
 		return LOCKS_UNKNOWN;
-	known = locks_known_layout(config, size) && is_mapped_at(app, config->mem_cfg_addr);
-	nb = known ? locks_sample(config, held) : 0;
-	while (nb > 0 && (ms < patience(arg) || is_busy(app, system, ms))) {
+	if (!is_mapped_at(app, config->mem_cfg_addr)) {
+		unmap_config(config);
+		return LOCKS_UNKNOWN;
+	}
+	nb = locks_sample(config, held);
+	while (nb > 0 && (ms < limit_ms || is_busy(app, system, ms))) {
 		nanosleep(&pause, NULL);
 		locks_sample(config, now);
 		nb = keep_unchanged(held, now);
 		ms = now_ms() - from;
 	}
-	if (nb > 0 && owner_dead) {
-		locks_release(config, held);
-		complain("released %u lock(s) of the app's memory that a killed capture held", nb);
-		nb = 0;
-	}
-	munmap(config, sizeof(*config));
-	if (!known)
-		return LOCKS_UNKNOWN;
-	return nb > 0 ? LOCKS_HELD : LOCKS_FREE;
+	unmap_config(config);
+	if (nb == 0)
+		return LOCKS_FREE;
+	locks_name_held(held, name);
+	return LOCKS_HELD;
 }

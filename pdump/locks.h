@@ -6,11 +6,10 @@
 #define PDUMP_LOCKS_H
 
 /*
- * The locks in the memory that an app shares with its secondary processes. One that is
+ * The locks in the memory that an app shares with its secondary processes, to read. One that is
  * killed while it holds one leaves it held for ever: the app then stops at its next allocation,
  * and no other process can attach. No owner is recorded, and a thread of the app may well sleep
- * with a lock held. So a lock counts as orphaned only where a capture is known to have died at a
- * moment when it could hold one, and the lock stays held, unchanged.
+ * with a lock held. So no lock of an app is ever released here.
  */
 
 #include <stdbool.h>
@@ -38,19 +37,17 @@ struct locks_heap {
 	char name[32];
 } __rte_cache_aligned;
 
-/* The last release of DPDK whose layout is known here. */
-#define LOCKS_LAST_VERSION RTE_VERSION_NUM(26, 3, 99, 99)
+/* Releases of DPDK whose layout has been tested against apps: 22.11 and its updates. */
+#define LOCKS_FIRST_VERSION RTE_VERSION_NUM(22, 11, 0, 0)
+#define LOCKS_LAST_VERSION RTE_VERSION_NUM(22, 11, 99, 99)
 
-/* As struct rte_mem_config in eal_memcfg.h, from DPDK 21.11 on. */
+/* As struct rte_mem_config in eal_memcfg.h. */
 struct locks_config {
 	uint32_t magic;
 	uint32_t version;
 	uint32_t nchannel, nrank;
 	rte_rwlock_t mlock, qlock, mplock;
 	rte_spinlock_t tlock;
-#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
-	rte_spinlock_t ethdev_lock;
-#endif
 	rte_rwlock_t memory_hotplug_lock;
 	uint8_t mp_status;
 	struct rte_fbarray memzones;
@@ -62,10 +59,10 @@ struct locks_config {
 	uint32_t legacy_mem, single_file_segments;
 	uint64_t tsc_hz;
 	uint8_t dma_maskbits;
-#if RTE_VERSION >= RTE_VERSION_NUM(23, 7, 0, 0)
-	size_t max_memzone;
-#endif
 };
+
+/* Is this one of those releases? */
+bool locks_tested_release(uint32_t version);
 
 /* Is a file of this size laid out like that? */
 bool locks_known_layout(const struct locks_config *config, uint64_t size);
@@ -76,8 +73,14 @@ bool locks_known_layout(const struct locks_config *config, uint64_t size);
 /* Their values; returns how many are held. Waiting writers do not count as holders. */
 unsigned int locks_sample(const struct locks_config *config, uint32_t values[LOCKS_MAX]);
 
-/* Release the locks that have these values still. */
-void locks_release(struct locks_config *config, const uint32_t values[LOCKS_MAX]);
+/* In a copy that only this process has, where nobody waits for them: all are free. */
+void locks_clear_copy(struct locks_config *copy);
+
+/* Longest name of a lock. */
+#define LOCKS_NAME_MAX 48
+
+/* The name of the first lock that is held, as the EAL's sources call it. */
+void locks_name_held(const uint32_t values[LOCKS_MAX], char name[LOCKS_NAME_MAX]);
 
 /* Has the app called rte_mp_disable()? The EAL then refuses to attach, and does not say why. */
 bool locks_attach_forbidden(const struct app *app);
@@ -89,11 +92,9 @@ enum locks_result {
 };
 
 /*
- * Wait until all that is held now has been let go of, for as long as patience() says, in
- * milliseconds; it is asked time and again. An app that is at work in the kernel is given more time.
- * What is held then is released if its owner is known to be dead.
+ * Wait until all that is held now has been let go of, for at most this time. An app that is at work
+ * in the kernel is given more. The name is that of a lock that is held still.
  */
-enum locks_result locks_settle(const struct app *app, bool owner_dead,
-		unsigned int (*patience)(const void *arg), const void *arg);
+enum locks_result locks_wait(const struct app *app, unsigned int ms, char held[LOCKS_NAME_MAX]);
 
 #endif /* PDUMP_LOCKS_H */

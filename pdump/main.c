@@ -17,9 +17,11 @@
 #include <unistd.h>
 
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <rte_version.h>
+
+#include "allocator.h"
 #include "app.h"
 #include "arena.h"
 #include "ending.h"
@@ -34,20 +36,8 @@
 #define REQUEST_MS 2000
 /* Recoveries that may be killed as well. */
 #define RECOVERIES 3
-/*
- * After a worker has died inside of the EAL, a lock is taken for its own when it stays held
- * for so long: where nobody else is inside of the EAL; where a living process runs there, which
- * most likely waits for the lock; and where one sleeps there. That one may hold it and wait for an
- * answer of the app, which the EAL gives 5 seconds at a time.
- */
-#define ORPHAN_MS 200
-#define ORPHAN_SHARED_MS 3000
-#define ORPHAN_ASLEEP_MS 15000
-/* A lock that nobody known to be dead holds for so long is not waited for. */
-#define HELD_MS 2000
-#define SECONDARIES_MAX 64
-/* How often to look whether a worker makes progress. */
-#define WATCH_MS 1000
+/* Attaching while the app changes its memory. */
+#define ATTACH_TRIES 5
 
 /* Too large for a stack. */
 static struct pmdscope_tee_spec the_spec;
@@ -143,76 +133,16 @@ choose_ops(struct worker *w, struct verdict *verdict)
 	return 0;
 }
 
-static unsigned int
-orphan_ms(const void *arg)
-{
-	const struct worker *w = arg;
-	unsigned int ms = ORPHAN_MS, i, nb;
-	pid_t pids[SECONDARIES_MAX];
-
-	nb = app_secondaries(w->app, pids, RTE_DIM(pids));
-	for (i = 0; i < nb; i++) {
-		if (!state_may_be_critical(w->app, pids[i]))
-			continue;
-		if (!app_process_runs(pids[i]))
-			return ORPHAN_ASLEEP_MS;
-		ms = ORPHAN_SHARED_MS;
-	}
-	return ms;
-}
-
-static unsigned int
-held_ms(const void *arg)
-{
-	(void)arg;
-	return HELD_MS;
-}
-
-/* Release the locks of a dead worker, if it can have had one. */
-static void
-repair_locks(const struct worker *w, struct state *dead)
-{
-	if (dead->phase != STATE_CRITICAL)
-		return;
-	locks_settle(w->app, true, orphan_ms, w);
-	state_enter(dead, STATE_INSIDE);
-}
-
-static void
-repair_locks_left(const struct worker *w)
-{
-	struct state_file left;
-
-	while (state_find_died_inside(&left, w->app)) {
-		repair_locks(w, left.state);
-		state_close(&left);
-	}
-}
-
-/* With a lock held, whoever attaches would wait for it, and so would who waits for him. */
+/* The worker is never killed from here: it may be in the app's allocator. */
 static int
-await_locks(const struct app *app, struct verdict *verdict)
+await_worker(pid_t pid)
 {
-	if (locks_settle(app, false, held_ms, NULL) != LOCKS_HELD)
-		return 0;
-	return verdict_set(verdict, EBUSY,
-			"a lock of the app has been held for %u s by a process not known to be dead",
-			HELD_MS / 1000);
-}
+	int status;
 
-/* A worker that stays inside of the EAL waits for a lock, or for the app. */
-static void
-watch(struct worker *w, pid_t pid, int *status)
-{
-	const int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
-
-	while (pidfd >= 0 && poll(&pfd, 1, WATCH_MS) <= 0)
-		if (__atomic_load_n(&w->state->phase, __ATOMIC_RELAXED) == STATE_CRITICAL)
-			repair_locks_left(w);
-	close(pidfd);
-	while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-		;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /*
@@ -220,9 +150,9 @@ watch(struct worker *w, pid_t pid, int *status)
  * the pipe hangs up when this process dies, however that may be.
  */
 static int
-run_worker(struct worker *w, const char *path, int (*run)(const struct worker *))
+run_worker_once(struct worker *w, const char *path, int (*run)(const struct worker *))
 {
-	int status, ret, watchdog[2];
+	int ret, watchdog[2];
 	pid_t pid;
 
 	if (pipe(watchdog) < 0)
@@ -234,37 +164,47 @@ run_worker(struct worker *w, const char *path, int (*run)(const struct worker *)
 		w->watchdog = watchdog[0];
 		ret = run(w);
 		/* The watchdog may be dead by now. */
-		if (ret != WORKER_ABANDONED)
+		if (ret != WORKER_ABANDONED && ret != WORKER_AGAIN)
 			unlink(path);
-		app_sweep(w->app, getpid());
+		app_leave(w->app);
 		_exit(ret);
 	}
 	ending_pass_on(pid);
 	close(watchdog[0]);
-	if (pid > 0)
-		watch(w, pid, &status);
+	ret = pid > 0 ? await_worker(pid) : -1;
 	ending_pass_on(0);
 	close(watchdog[1]);
-	if (pid < 0)
-		return -1;
-	app_sweep(w->app, pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	if (pid > 0)
+		app_sweep(w->app, pid);
+	return ret;
+}
+
+static int
+run_worker(struct worker *w, const char *path, int (*run)(const struct worker *))
+{
+	int tries, ret = WORKER_AGAIN;
+
+	for (tries = 1; ret == WORKER_AGAIN; tries++) {
+		w->last_try = tries == ATTACH_TRIES;
+		ret = run_worker_once(w, path, run);
+	}
+	return ret;
 }
 
 /* Undo what a killed worker has left in the app, and close its file. */
 static bool
-recover(struct worker *w, struct state_file *file)
+recover(struct worker *w, struct state_file *file, struct verdict *verdict)
 {
-	struct verdict verdict;
 	unsigned int i;
 	int ret = -1;
 
 	w->state = file->state;
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
-		repair_locks(w, w->state);
-		if (await_locks(w->app, &verdict) == 0)
-			ret = run_worker(w, file->path, worker_recover);
+		if (allocator_await(w->app, w->state, verdict) < 0)
+			break;
+		state_enter(w->state, STATE_INSIDE);
+		ret = run_worker(w, file->path, worker_recover);
 	}
 	if (ret == WORKER_DONE || !app_alive(w->app)) {
 		state_remove(file);
@@ -279,11 +219,11 @@ recover_left(struct worker *w, struct verdict *verdict)
 {
 	struct state_file left;
 
-	repair_locks_left(w);
-	if (await_locks(w->app, verdict) < 0)
+	/* With a lock held, whoever attaches would wait for it, and so would who waits for him. */
+	if (allocator_await(w->app, NULL, verdict) < 0)
 		return -1;
 	while (state_find_left(&left, w->app))
-		if (!recover(w, &left))
+		if (!recover(w, &left, verdict))
 			return verdict_set(verdict, EAGAIN,
 					"what an earlier capture left in the app cannot be undone yet; "
 					"try again later");
@@ -295,11 +235,28 @@ static void
 clean_up(struct worker *w, struct state_file *file)
 {
 	const bool accepted = file->state->accepted;
-	const bool clean = recover(w, file);
+	struct verdict verdict = { 0 };
+	const char *text;
 
+	if (recover(w, file, &verdict))
+		text = "pmdscope-pdump was killed; the app has been cleaned up after it";
+	else if (verdict.text[0] != '\0')
+		text = verdict.text;
+	else
+		text = "pmdscope-pdump was killed; the next capture cleans up after it";
 	pmdscope_tee_send(w->options->fd, accepted ? PMDSCOPE_TEE_END : PMDSCOPE_TEE_REFUSE, EIO,
-			clean ? "pmdscope-pdump was killed; the app has been cleaned up after it"
-			      : "pmdscope-pdump was killed; the next capture cleans up after it");
+			text);
+}
+
+/* What is known of the app's locks is only known of releases that were tested. */
+static int
+check_release(const struct options *options, struct verdict *verdict)
+{
+	if (locks_tested_release(RTE_VERSION) || options->force)
+		return 0;
+	return verdict_set(verdict, ENOTSUP,
+			"not tested with %s, but with 22.11: a kill -9 of us could stop the app; force",
+			rte_version());
 }
 
 static int
@@ -312,7 +269,8 @@ capture(const struct options *options, struct verdict *verdict)
 
 	w.app = &app;
 	if (read_request(options->fd, w.spec, verdict) < 0 ||
-			app_open(&app, options->pid, options->file_prefix, verdict) < 0)
+			app_open(&app, options->pid, options->file_prefix, verdict) < 0 ||
+			check_release(options, verdict) < 0)
 		return -1;
 	if (locks_attach_forbidden(&app))
 		return verdict_set(verdict, EACCES,

@@ -118,7 +118,7 @@ is_dead_draft(const char *name)
 }
 
 static bool
-find_left(struct state_file *file, const struct app *app, bool inside_only)
+find_left(struct state_file *file, const struct app *app, bool in_allocator_only)
 {
 	DIR *dir = opendir(app->runtime_dir);
 	const struct dirent *entry;
@@ -132,7 +132,7 @@ find_left(struct state_file *file, const struct app *app, bool inside_only)
 		snprintf(file->path, sizeof(file->path), "%.*s/%s", DIR_MAX, app->runtime_dir,
 				entry->d_name);
 		found = open_left(file, app);
-		if (found && inside_only && file->state->phase != STATE_CRITICAL) {
+		if (found && in_allocator_only && file->state->phase != STATE_ALLOCATOR) {
 			state_close(file);
 			found = false;
 		}
@@ -149,34 +149,14 @@ state_find_left(struct state_file *file, const struct app *app)
 }
 
 bool
-state_find_died_inside(struct state_file *file, const struct app *app)
+state_find_died_in_allocator(const struct app *app)
 {
-	return find_left(file, app, true);
-}
+	struct state_file file;
 
-bool
-state_may_be_critical(const struct app *app, pid_t worker)
-{
-	DIR *dir = opendir(app->runtime_dir);
-	const struct dirent *entry;
-	bool may = true;
-	struct state head;
-	int fd;
-
-	while (dir != NULL && may && (entry = readdir(dir)) != NULL) {
-		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
-			continue;
-		fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd < 0)
-			continue;
-		may = read(fd, &head, offsetof(struct state, zone)) !=
-				      (ssize_t)offsetof(struct state, zone) ||
-		      head.magic != MAGIC || head.worker != worker || head.phase == STATE_CRITICAL;
-		close(fd);
-	}
-	if (dir != NULL)
-		closedir(dir);
-	return may;
+	if (!find_left(&file, app, true))
+		return false;
+	state_close(&file);
+	return true;
 }
 
 void

@@ -24,9 +24,9 @@
 
 /* What the process in charge is at, for whoever finds it dead. */
 enum state_phase {
-	STATE_OUTSIDE,	/* Not attached to the app. */
-	STATE_CRITICAL, /* Inside of the EAL: locks of the app may be held. */
-	STATE_INSIDE,	/* Attached, but holding no lock. */
+	STATE_OUTSIDE,	 /* Not attached to the app. */
+	STATE_ALLOCATOR, /* In the app's allocator: locks of the app may be held. */
+	STATE_INSIDE,	 /* Attached, but holding no lock. */
 };
 
 struct state_tap {
@@ -67,11 +67,8 @@ int state_create(struct state_file *file, const struct app *app, struct verdict 
  */
 bool state_find_left(struct state_file *file, const struct app *app);
 
-/* The same, of a capture that died inside of the EAL. */
-bool state_find_died_inside(struct state_file *file, const struct app *app);
-
-/* May this live process be inside of the EAL? It may, unless its state says something else. */
-bool state_may_be_critical(const struct app *app, pid_t worker);
+/* Has a capture of this app died in the app's allocator? Its file stays. */
+bool state_find_died_in_allocator(const struct app *app);
 
 /* Nothing is left of the capture: remove the file. */
 void state_remove(struct state_file *file);

@@ -14,9 +14,11 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 
+#include "allocator.h"
 #include "arena.h"
 #include "attach.h"
 #include "callbacks.h"
+#include "control_files.h"
 #include "ending.h"
 #include "grace.h"
 #include "pump.h"
@@ -165,6 +167,28 @@ silence(const struct worker *w)
 	return false;
 }
 
+/* Free what the app has allocated for us, and what was allocated in it. */
+static bool
+free_memory(const struct worker *w)
+{
+	struct verdict verdict;
+	struct arena arena;
+	bool freed;
+
+	control_files_refresh();
+	if (!arena_find(&arena, w->state->zone, w->state->nb_taps))
+		return true;
+	arena_clear(&arena);
+	if (allocator_enter(w->app, w->state, &verdict) < 0) {
+		complain("%s; the next capture frees the memory of this one", verdict.text);
+		return false;
+	}
+	callbacks_free(w->state);
+	freed = arena_free(&arena);
+	allocator_leave(w->state);
+	return freed;
+}
+
 /*
  * Undo whatever was begun. What the app copied until the end is still read, unless there is
  * no pump. An app that is dead has nothing to undo, and answers to nothing.
@@ -172,7 +196,6 @@ silence(const struct worker *w)
 static int
 undo(const struct worker *w, struct pump *pump)
 {
-	bool freed;
 	const bool silent = silence(w);
 
 	if (app_ended(w->state, silent ? 0 : ENDING_MS))
@@ -181,34 +204,40 @@ undo(const struct worker *w, struct pump *pump)
 		return WORKER_ABANDONED;
 	while (pump != NULL && pump_round(pump) != 0)
 		;
-	state_enter(w->state, STATE_CRITICAL);
-	callbacks_free(w->state);
-	freed = arena_free(w->state->zone);
-	state_enter(w->state, STATE_INSIDE);
-	detach(w->state);
-	return freed ? WORKER_DONE : WORKER_ABANDONED;
+	return free_memory(w) ? WORKER_DONE : WORKER_ABANDONED;
+}
+
+static int
+get_memory(const struct capture *c, struct verdict *verdict)
+{
+	const struct worker *w = c->worker;
+	bool made;
+
+	if (allocator_enter(w->app, w->state, verdict) < 0)
+		return -1;
+	made = arena_reserve(
+			&c->pump->arena, w->state->zone, w->backing, NB_MBUFS, w->state->nb_taps);
+	allocator_leave(w->state);
+	if (!made)
+		return verdict_set(verdict, rte_errno,
+				"no memory in the app for copies (%s): give it more hugepages",
+				rte_strerror(rte_errno));
+	arena_build(&c->pump->arena, w->ops_index);
+	return 0;
 }
 
 static int
 prepare(const struct capture *c, struct verdict *verdict)
 {
 	const struct worker *w = c->worker;
-	bool made;
 
 	if (pump_open(c->pump, w->spec, w->state, verdict) < 0)
 		return -1;
 	if (rte_memzone_lookup(PUMP_COUNTS) == NULL)
 		return verdict_set(verdict, ENOTSUP,
 				"the app did not call rte_pdump_init(); link it with libpmdscope instead");
-	state_enter(w->state, STATE_CRITICAL);
-	made = arena_create(&c->pump->arena, w->state->zone, w->backing, w->ops_index, NB_MBUFS,
-			w->state->nb_taps);
-	state_enter(w->state, STATE_INSIDE);
-	if (!made)
-		return verdict_set(verdict, rte_errno,
-				"no memory in the app for copies (%s): give it more hugepages",
-				rte_strerror(rte_errno));
-	if (taps_enable(w->state, &c->pump->arena, w->app, verdict) < 0)
+	if (get_memory(c, verdict) < 0 ||
+			taps_enable(w->state, &c->pump->arena, w->app, verdict) < 0)
 		return -1;
 	callbacks_note(w->state, &c->pump->arena);
 	pump_start(c->pump);
@@ -242,7 +271,9 @@ worker_capture(const struct worker *w)
 	int left;
 
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	if (attach(w->options, w->state, &verdict) < 0) {
+	if (attach(w->options, w->app, w->state, &verdict) < 0) {
+		if (verdict.error == EAGAIN && !w->last_try)
+			return WORKER_AGAIN;
 		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
 				verdict.text);
 		return WORKER_FAILED;
@@ -271,12 +302,18 @@ int
 worker_recover(const struct worker *w)
 {
 	struct verdict verdict;
+	struct arena arena;
 
-	if (attach(w->options, w->state, &verdict) < 0) {
+	if (attach(w->options, w->app, w->state, &verdict) < 0) {
 		if (verdict.error == ESHUTDOWN)
 			return WORKER_DONE;
+		if (verdict.error == EAGAIN && !w->last_try)
+			return WORKER_AGAIN;
 		complain("cannot clean up after a killed capture: %s", verdict.text);
 		return WORKER_ABANDONED;
 	}
+	/* It may have been killed before it did. */
+	if (arena_find(&arena, w->state->zone, w->state->nb_taps))
+		callbacks_note(w->state, &arena);
 	return undo(w, NULL);
 }

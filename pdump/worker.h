@@ -20,6 +20,7 @@ struct worker {
 	int ops_index;					  /* Of the mempool ops in the app. */
 	int backing;					  /* enum arena_backing that they are. */
 	int watchdog;					  /* Hangs up when the parent dies. */
+	bool last_try;					  /* WORKER_AGAIN is no answer. */
 	char remark[sizeof(((struct verdict *)0)->text)]; /* For ACCEPT. */
 };
 
@@ -28,6 +29,7 @@ enum {
 	WORKER_DONE,	  /* Nothing is left in the app. */
 	WORKER_FAILED,	  /* The same; the consumer has been told why not. */
 	WORKER_ABANDONED, /* Something is left: the app could not be waited for. */
+	WORKER_AGAIN,	  /* Nothing was done: the app was changing its memory. */
 };
 
 /* Capture until somebody ends it. An exit code. */

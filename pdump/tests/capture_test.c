@@ -11,18 +11,29 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include <rte_pause.h>
+
+#include "locks.h"
 #include "numbered.h"
 #include "pmdscope_ring.h"
+#include "state.h"
 #include "test.h"
 
 #define SKIP 77
-#define KILLS 12
+#define KILLS 24
+/* When death comes at the latest: attaching and detaching take less. */
+#define LATEST_US 120000
+/* Captures until one is found in the app's allocator. */
+#define CATCHES 200
 
 static struct {
 	pid_t pid;
 	FILE *in, *out;
 	char prefix[32];
 } app;
+
+/* What pdump knows of it. */
+static struct app pdump_app;
 
 static const char *program;
 
@@ -80,10 +91,10 @@ ask(void)
 	return say("?\n");
 }
 
+/* With so many megabytes from the start; what it needs beyond that it gets when it does. */
 static void
-start_app(char *path)
+start_app(char *path, char *memory)
 {
-	char memory[] = "64";
 	int in[2], out[2];
 
 	snprintf(app.prefix, sizeof(app.prefix), "pdump-test-%d", (int)getpid());
@@ -101,8 +112,10 @@ start_app(char *path)
 	close(out[1]);
 	app.in = fdopen(in[1], "w");
 	app.out = fdopen(out[0], "r");
-	atexit(stop_app);
 	ask();
+	pdump_app.pid = app.pid;
+	snprintf(pdump_app.runtime_dir, sizeof(pdump_app.runtime_dir), "/var/run/dpdk/%s",
+			app.prefix);
 }
 
 static void
@@ -393,28 +406,119 @@ worker_of(pid_t pid)
 	return child;
 }
 
-/* The worker, the watchdog, both: at any moment. The next capture works, and nothing is left. */
+/* The state that a capture keeps of itself; NULL before and after. */
+static const struct state *
+map_state(pid_t pid)
+{
+	const struct state *state = MAP_FAILED;
+	char path[PATH_MAX + 64];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/pmdscope-pdump.%d", pdump_app.runtime_dir, (int)pid);
+	fd = open(path, O_RDONLY);
+	if (fd >= 0) {
+		state = mmap(NULL, sizeof(*state), PROT_READ, MAP_SHARED, fd, 0);
+		close(fd);
+	}
+	return state != MAP_FAILED ? state : NULL;
+}
+
+static bool
+is_in_allocator(const struct state *state)
+{
+	return state != NULL && __atomic_load_n(&state->phase, __ATOMIC_SEQ_CST) == STATE_ALLOCATOR;
+}
+
+static char
+state_of(pid_t pid)
+{
+	char path[64], state = 'X';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (f != NULL && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'X';
+	if (f != NULL)
+		fclose(f);
+	return state;
+}
+
+/* Stop a process wherever it is. */
+static void
+freeze(pid_t pid)
+{
+	unsigned int i;
+
+	kill(pid, SIGSTOP);
+	for (i = 0; i < 10000 && strchr("TXZ", state_of(pid)) == NULL; i++)
+		usleep(100);
+}
+
+/* Stop the worker of a capture at a moment at which it may be killed. */
+static unsigned int
+freeze_outside(pid_t pid, pid_t worker)
+{
+	const struct state *state = map_state(pid);
+	unsigned int inside = 0;
+
+	for (freeze(worker); is_in_allocator(state); freeze(worker)) {
+		inside++;
+		kill(worker, SIGCONT);
+		sleep_ms(1);
+	}
+	if (state != NULL)
+		munmap((void *)(uintptr_t)state, sizeof(*state));
+	return inside;
+}
+
+static unsigned int
+nb_kills(void)
+{
+	const char *wanted = getenv("PMDSCOPE_KILL_ROUNDS");
+
+	return wanted != NULL ? (unsigned int)atoi(wanted) : KILLS;
+}
+
+/*
+ * The worker, the watchdog, both: at any moment of beginning and ending a capture, but those that
+ * the worker is in the app's allocator. No lock is held then, the next capture works, and nothing is left.
+ */
 static void
 test_kills(void)
 {
 	const struct report before = ask();
+	unsigned int i, inside = 0, caught = 0;
 	struct pmdscope_tee_message m;
+	char lock[LOCKS_NAME_MAX];
 	struct report after;
 	struct capture c;
-	unsigned int i;
-	int fds[2];
 	pid_t worker;
+	int fds[2];
 
-	srand(5);
-	for (i = 0; i < KILLS; i++) {
+	srand((unsigned int)time(NULL));
+	for (i = 0; i < nb_kills(); i++) {
 		m.kind = 0;
 		start(&c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
-		sleep_ms(rand() % 120);
+		if (i % 2 != 0) {
+			expect_ring(&c);
+			shutdown(c.fd, SHUT_WR);
+		}
+		usleep((useconds_t)(rand() % LATEST_US));
 		worker = worker_of(c.pid);
+		if (worker > 0) {
+			inside += freeze_outside(c.pid, worker);
+			caught++;
+			if (locks_wait(&pdump_app, 2000, lock) == LOCKS_HELD)
+				fprintf(stderr, "kill %u: %s is held\n", i, lock);
+			CHECK(locks_wait(&pdump_app, 0, lock) == LOCKS_FREE);
+		}
 		if (i % 3 != 1 && worker > 0)
 			kill(worker, SIGKILL);
 		if (i % 3 != 0 || worker == 0)
 			kill(c.pid, SIGKILL);
+		if (worker > 0)
+			kill(worker, SIGCONT);
 		/* One that was still cleaning up after the last one goes on to capture. */
 		while (receive(&c, &m, fds) && m.kind != PMDSCOPE_TEE_RING)
 			;
@@ -423,11 +527,93 @@ test_kills(void)
 			close(fds[1]);
 		}
 		stop(&c);
+		/* What takes locks of the app goes on. */
+		CHECK(ask().sent >= before.sent);
 	}
+	fprintf(stderr, "%u of %u workers stopped; %u times in the allocator, and let go on\n",
+			caught, i, inside);
+	CHECK(i < KILLS || caught > 0);
 	test_packets(262144);
 	after = ask();
 	CHECK(after.sent > before.sent);
 	CHECK_U64(after.zones, before.zones);
+}
+
+/* A worker that is stopped with a lock of the app, and its capture. */
+static pid_t
+catch_in_allocator(struct capture *c)
+{
+	const struct state *state;
+	char lock[LOCKS_NAME_MAX];
+	unsigned int i, spins;
+	pid_t worker;
+	bool caught;
+
+	for (i = 0; i < CATCHES; i++) {
+		start(c, PMDSCOPE_DIR_RX, 0);
+		for (spins = 0; (state = map_state(c->pid)) == NULL && spins < 100000; spins++)
+			;
+		for (spins = 0; !is_in_allocator(state) && spins < 2000000; spins++)
+			rte_pause();
+		worker = worker_of(c->pid);
+		if (worker > 0)
+			freeze(worker);
+		caught = worker > 0 && is_in_allocator(state) &&
+			 locks_wait(&pdump_app, 200, lock) == LOCKS_HELD;
+		if (state != NULL)
+			munmap((void *)(uintptr_t)state, sizeof(*state));
+		if (caught)
+			return worker;
+		if (worker > 0)
+			kill(worker, SIGCONT);
+		stop(c);
+	}
+	return 0;
+}
+
+static void
+expect_refusal(const struct capture *c, const char *why)
+{
+	struct pmdscope_tee_message m = { 0 };
+	int fds[2];
+
+	CHECK(receive(c, &m, fds));
+	if (m.kind != PMDSCOPE_TEE_REFUSE || strstr(m.text, why) == NULL)
+		fprintf(stderr, "kind %u: %s\n", m.kind, m.text);
+	CHECK(m.kind == PMDSCOPE_TEE_REFUSE && strstr(m.text, why) != NULL);
+}
+
+/* The one moment that hurts. Nobody touches the lock; whoever comes is told. */
+static void
+test_killed_in_allocator(void)
+{
+	static const char why[] = "was killed inside of the app's allocator";
+	uint32_t before[LOCKS_MAX], after[LOCKS_MAX];
+	const struct locks_config *config;
+	char path[PATH_MAX + 16];
+	struct capture c;
+	pid_t worker;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/config", pdump_app.runtime_dir);
+	fd = open(path, O_RDONLY);
+	config = mmap(NULL, sizeof(*config), PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(fd >= 0 && config != MAP_FAILED);
+	worker = catch_in_allocator(&c);
+	CHECK(worker > 0);
+	kill(worker, SIGKILL);
+	expect_refusal(&c, why);
+	CHECK(stop(&c) == 1);
+	/* The app has given up what it did for us by now. */
+	CHECK(locks_sample(config, before) > 0);
+	start(&c, PMDSCOPE_DIR_RX, 0);
+	expect_refusal(&c, why);
+	CHECK(stop(&c) == 1);
+	CHECK(locks_sample(config, after) > 0);
+	CHECK(memcmp(before, after, sizeof(after)) == 0);
+	CHECK(kill(app.pid, 0) == 0 && strchr("RS", state_of(app.pid)) != NULL);
+	munmap((void *)(uintptr_t)config, sizeof(*config));
+	close(fd);
 }
 
 /* A device that the app does not have. */
@@ -467,6 +653,8 @@ free_hugepages(void)
 int
 main(int argc, char **argv)
 {
+	char enough[] = "64", little[] = "16";
+
 	if (argc != 3)
 		return 2;
 	if (free_hugepages() < 64 || getuid() != 0 || sysconf(_SC_NPROCESSORS_ONLN) < 2) {
@@ -474,7 +662,8 @@ main(int argc, char **argv)
 		return SKIP;
 	}
 	program = argv[2];
-	start_app(argv[1]);
+	atexit(stop_app);
+	start_app(argv[1], enough);
 	test_packets(262144);
 	test_packets(100);
 	test_sample();
@@ -482,6 +671,11 @@ main(int argc, char **argv)
 	test_queues();
 	test_hotplug();
 	test_refusal();
-	test_kills();
+	if (locks_tested_release(RTE_VERSION)) {
+		test_kills();
+		stop_app();
+		start_app(argv[1], little);
+		test_killed_in_allocator();
+	}
 	return 0;
 }

@@ -2,7 +2,9 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
+#include <errno.h>
 #include <signal.h>
+#include <unistd.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -59,6 +61,21 @@ test_rule(void)
 	CHECK(grace_passed(&before, &now));
 }
 
+static bool reads_are_empty;
+
+ssize_t __real_read(int fd, void *buf, size_t size);
+ssize_t __wrap_read(int fd, void *buf, size_t size);
+
+/* What failed before has nothing to do with it. */
+ssize_t
+__wrap_read(int fd, void *buf, size_t size)
+{
+	if (!reads_are_empty)
+		return __real_read(fd, buf, size);
+	errno = ENOENT;
+	return 0;
+}
+
 static pid_t
 start(bool spins)
 {
@@ -85,6 +102,14 @@ test_processes(void)
 	CHECK(grace_begin(&grace, pid));
 	CHECK_U64(grace.nb_threads, 1);
 	CHECK(grace_wait(&grace));
+	/* One that cannot be looked at may be anywhere; it is not dead. */
+	reads_are_empty = true;
+	CHECK(!grace_begin(&grace, pid));
+	reads_are_empty = false;
+	CHECK(grace_begin(&grace, pid));
+	reads_are_empty = true;
+	CHECK(!grace_wait(&grace));
+	reads_are_empty = false;
 	/* A stopped one never does, and is not waited for for ever. */
 	kill(pid, SIGSTOP);
 	nanosleep(&settle, NULL);

@@ -4,6 +4,7 @@
 
 /* What killed processes leave in the runtime directory: state files, locks, sockets. */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,12 +14,27 @@
 
 #include <rte_version.h>
 
+#include "allocator.h"
 #include "app.h"
 #include "locks.h"
 #include "state.h"
 #include "test.h"
 
 static char dir[] = "/tmp/pmdscope-pdump-XXXXXX";
+
+static bool fstat_fails;
+
+int __real_fstat64(int fd, struct stat64 *st);
+int __wrap_fstat64(int fd, struct stat64 *st);
+
+int
+__wrap_fstat64(int fd, struct stat64 *st)
+{
+	if (!fstat_fails)
+		return __real_fstat64(fd, st);
+	errno = EOVERFLOW;
+	return -1;
+}
 
 static void
 write_file(const char *name, const void *data, size_t len)
@@ -87,11 +103,13 @@ test_state(void)
 	CHECK(strncmp(file.state->zone, "pmdscope_", 9) == 0);
 	CHECK(file.state->phase == STATE_OUTSIDE);
 	state_close(&file);
-	CHECK(!state_find_died_inside(&file, &app));
+	CHECK(!state_find_died_in_allocator(&app));
 	CHECK(state_find_left(&file, &app)); /* Nobody has cleaned up. */
-	state_enter(file.state, STATE_CRITICAL);
+	state_enter(file.state, STATE_ALLOCATOR);
+	CHECK(!state_find_died_in_allocator(&app)); /* Somebody is at it. */
 	state_close(&file);
-	CHECK(state_find_died_inside(&file, &app));
+	CHECK(state_find_died_in_allocator(&app));
+	CHECK(state_find_left(&file, &app)); /* It stays. */
 	state_remove(&file);
 	CHECK(!state_find_left(&file, &app));
 
@@ -100,15 +118,6 @@ test_state(void)
 	die_with_state(&other);
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!state_find_left(&file, &other));
-
-	/* What it is at is seen by all. */
-	live.state->worker = 4711;
-	CHECK(!state_may_be_critical(&app, 4711));
-	CHECK(state_may_be_critical(&app, 4712));
-	state_enter(live.state, STATE_CRITICAL);
-	CHECK(state_may_be_critical(&app, 4711));
-	state_enter(live.state, STATE_INSIDE);
-	CHECK(!state_may_be_critical(&app, 4711));
 
 	/* One that was not finished. */
 	write_file("pmdscope-pdump-new.2147483646", "", 0);
@@ -178,12 +187,6 @@ make_config(void)
 	return config;
 }
 
-static unsigned int
-patience(const void *arg)
-{
-	return *(const unsigned int *)arg;
-}
-
 static void
 test_layout(struct locks_config *config)
 {
@@ -201,41 +204,109 @@ test_layout(struct locks_config *config)
 }
 
 static void
-test_orphans(struct locks_config *config)
+test_releases(void)
+{
+	CHECK(locks_tested_release(RTE_VERSION_NUM(22, 11, 0, 99)));
+	CHECK(locks_tested_release(RTE_VERSION_NUM(22, 11, 11, 99)));
+	CHECK(!locks_tested_release(RTE_VERSION_NUM(21, 11, 11, 99)));
+	CHECK(!locks_tested_release(RTE_VERSION_NUM(22, 7, 0, 99)));
+	CHECK(!locks_tested_release(RTE_VERSION_NUM(23, 3, 0, 99)));
+	CHECK(!locks_tested_release(RTE_VERSION_NUM(26, 3, 0, 99)));
+}
+
+static void
+test_names(void)
+{
+	uint32_t values[LOCKS_MAX] = { 0 };
+	char name[LOCKS_NAME_MAX];
+
+	values[LOCKS_MAX - 1] = 1;
+	locks_name_held(values, name);
+	CHECK(strcmp(name, "malloc_heaps[31].lock") == 0);
+	values[5 + 3] = 1;
+	locks_name_held(values, name);
+	CHECK(strcmp(name, "memsegs[3].memseg_arr.rwlock") == 0);
+	values[1] = 1;
+	locks_name_held(values, name);
+	CHECK(strcmp(name, "mlock") == 0);
+}
+
+static void
+test_forbidden(struct locks_config *config)
 {
 	struct app app = this_app();
-	uint32_t values[LOCKS_MAX];
+	char name[LOCKS_NAME_MAX];
 
 	CHECK(!locks_attach_forbidden(&app));
 	config->mp_status = 1;
 	CHECK(locks_attach_forbidden(&app));
+	/* What is not known of the file is not guessed. */
+	fstat_fails = true;
+	CHECK(!locks_attach_forbidden(&app));
+	CHECK(locks_wait(&app, 50, name) == LOCKS_UNKNOWN);
+	fstat_fails = false;
 	config->mp_status = 2;
 	CHECK(!locks_attach_forbidden(&app));
+}
+
+/*
+ * A lock that is held stays held, whoever had it: the reason is told, and whether a capture was killed
+ * that may have had it.
+ */
+static void
+test_held(struct locks_config *config)
+{
+	struct app app = this_app();
+	struct state_file file;
+	struct verdict verdict;
+	char name[LOCKS_NAME_MAX];
+	uint32_t values[LOCKS_MAX];
+	struct locks_config *before = malloc(sizeof(*before));
 
 	CHECK_U64(locks_sample(config, values), 0);
-	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_FREE);
+	CHECK(locks_wait(&app, 50, name) == LOCKS_FREE);
+	CHECK(allocator_await(&app, NULL, &verdict) == 0);
 
-	/* A dead reader with a writer behind it, a dead writer, a dead owner of a heap. */
+	/* A reader with a writer behind it, a writer, an owner of a heap. */
 	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
 	config->memsegs[3].memseg_arr.rwlock.cnt = RTE_RWLOCK_WRITE;
 	config->heaps[RTE_MAX_HEAPS - 1].lock.locked = 1;
 	CHECK_U64(locks_sample(config, values), 3);
-	/* Their owners are not known to be dead. */
-	CHECK(locks_settle(&app, false, patience, &(unsigned int){ 50 }) == LOCKS_HELD);
-	CHECK_U64(locks_sample(config, values), 3);
-	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_FREE);
+	memcpy(before, config, sizeof(*before));
+	CHECK(locks_wait(&app, 50, name) == LOCKS_HELD);
+	CHECK(strcmp(name, "memory_hotplug_lock") == 0);
+	CHECK(allocator_await(&app, NULL, &verdict) == -1);
+	CHECK_U64((unsigned int)verdict.error, EBUSY);
+	CHECK(strstr(verdict.text, "memory_hotplug_lock of the app has been held") != NULL);
+	CHECK(strstr(verdict.text, "killed") == NULL);
+
+	/* By a file that was left, and by one that this process has. */
+	die_with_state(&app);
+	CHECK(state_find_left(&file, &app));
+	state_enter(file.state, STATE_ALLOCATOR);
+	CHECK(allocator_await(&app, file.state, &verdict) == -1);
+	CHECK(strstr(verdict.text, "was killed inside of the app's allocator") != NULL);
+	state_close(&file);
+	CHECK(allocator_await(&app, NULL, &verdict) == -1);
+	CHECK(strstr(verdict.text, "was killed inside of the app's allocator") != NULL);
+	CHECK(strstr(verdict.text, "restart the app") != NULL);
+	CHECK(state_find_left(&file, &app));
+	state_remove(&file);
+	CHECK(memcmp(before, config, sizeof(*before)) == 0);
+	free(before);
+
+	/* A copy is one's own. */
+	locks_clear_copy(config);
 	CHECK_U64(locks_sample(config, values), 0);
-	CHECK_U64(config->memory_hotplug_lock.cnt, RTE_RWLOCK_WAIT); /* The writer goes on. */
-	rte_rwlock_write_lock(&config->memory_hotplug_lock);
-	rte_rwlock_write_unlock(&config->memory_hotplug_lock);
 }
 
-/* A lock that is busy and not orphaned stays with its owner. */
+/* A lock that is taken and let go of is waited for. */
 static void
 test_busy(struct locks_config *config)
 {
 	const struct timespec pause_ns = { .tv_nsec = 20000000 };
 	struct app app = this_app();
+	char name[LOCKS_NAME_MAX];
 	uint32_t values[LOCKS_MAX];
 	pid_t pid;
 	int i;
@@ -250,19 +321,17 @@ test_busy(struct locks_config *config)
 			nanosleep(&pause_ns, NULL);
 		_exit(0);
 	}
-	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 200 }) == LOCKS_FREE);
-	CHECK_U64(locks_sample(config, values), 1);
-	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_READ);
+	CHECK(locks_wait(&app, 2000, name) == LOCKS_FREE);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	config->mlock.cnt = 0;
-	/* A layout that is not known is not touched, nor one that the app has elsewhere. */
+	CHECK_U64(locks_sample(config, values), 1);
+	/* Of a layout that is not known nothing is known, nor of one that the app has elsewhere. */
 	config->mlock.cnt = RTE_RWLOCK_WRITE;
 	config->mem_cfg_addr += 4096;
-	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_UNKNOWN);
+	CHECK(locks_wait(&app, 50, name) == LOCKS_UNKNOWN);
 	config->mem_cfg_addr -= 4096;
 	config->magic++;
-	CHECK(locks_settle(&app, true, patience, &(unsigned int){ 50 }) == LOCKS_UNKNOWN);
+	CHECK(locks_wait(&app, 50, name) == LOCKS_UNKNOWN);
 	CHECK_U64(config->mlock.cnt, RTE_RWLOCK_WRITE);
 }
 
@@ -348,10 +417,17 @@ main(void)
 	test_state();
 	test_sweep();
 	test_secondary();
-	config = make_config();
-	test_layout(config);
-	test_orphans(config);
-	test_busy(config);
+	test_releases();
+	test_names();
+	if (locks_tested_release(RTE_VERSION)) {
+		config = make_config();
+		test_layout(config);
+		test_forbidden(config);
+		test_held(config);
+		test_busy(config);
+	} else {
+		printf("SKIP: locks of %s are not known\n", rte_version());
+	}
 	test_open();
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	return system(command);

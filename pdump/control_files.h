@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PDUMP_CONTROL_FILES_H
+#define PDUMP_CONTROL_FILES_H
+
+/*
+ * The files by which processes of an app share the state of its memory: its configuration and
+ * the arrays of its memory segments and memzones. All locks of the EAL are in there, and a process
+ * that is killed while it holds one leaves it held for ever.
+ *
+ * So this process works on private copies, in which a lock is of nobody else, and maps the files
+ * themselves for as long only as it changes what the app has. What the app changes meanwhile it
+ * says in a message, upon which the copies are made anew.
+ */
+
+#include "app.h"
+#include "verdict.h"
+
+/*
+ * From here on, what the EAL maps of these files are copies. A copy of the configuration is made
+ * when no lock is held in there; without such a moment the EAL fails, and control_files_held() says
+ * which lock it was.
+ */
+void control_files_begin_attach(const struct app *app);
+
+/* The lock for which there was no copy, or NULL. */
+const char *control_files_held(void);
+
+/*
+ * The EAL is attached. 0, or -1 with the verdict: EAGAIN when the app has changed its memory since, so
+ * that what was mapped is of no use; only another process can try again.
+ */
+int control_files_end_attach(struct verdict *verdict);
+
+/* Make the copies anew, to read from. */
+void control_files_refresh(void);
+
+/* Map the files themselves. False when they cannot be, with errno; nothing can be done then. */
+bool control_files_share(void);
+
+/* Go back to copies. */
+void control_files_unshare(void);
+
+#endif /* PDUMP_CONTROL_FILES_H */
