@@ -70,15 +70,15 @@ fn names(scratch: &Scratch) -> Result<()> {
     let found = pmdscope(scratch, &words("top -a gen --once"), &[0])?;
     ensure!(found.contains("generator") && !found.contains("reflector"), "{found}");
     let leaks = pmdscope(scratch, &words("leaks -a refl"), &[0, 1])?;
-    ensure!(leaks.contains("reflector_pool"), "{leaks}");
+    ensure!(leaks.contains("reflector:"), "{leaks}");
 
     // A second demo leaves the first alone.
     let mut second = start(scratch, "second")?;
     let told = second.output();
     ensure!(told.contains("another app has one of the names generator and reflector"), "{told}");
     pmdscope(scratch, &words("netstat -a reflector -i"), &[0])?;
-    let (code, _, err) = pmdscope_run(scratch, "netstat -a gen -i")?;
-    ensure!(code != 0 && err.contains("generator, generator-"), "{code}: {err}");
+    let (code, _, err) = pmdscope_run(scratch, "netstat -a refl -i")?;
+    ensure!(code != 0 && err.contains("reflector, reflector-"), "{code}: {err}");
     second.interrupt()?;
     ensure!(telemetry::ask("reflector", "/").is_ok(), "the first demo has ended as well");
     first.interrupt()?;
