@@ -279,7 +279,7 @@ mod tests {
     fn a_pool_that_is_queued_up_says_so() {
         let mut sample = linked();
         sample.pools = vec![pool("mb", 1000, 990)];
-        sample.ledger = vec![LedgerSample { common: 10, rings: 900, ..ledger("mb", 0) }];
+        sample.ledger = vec![LedgerSample { common: 10, cached: 0, rings: 900, ..ledger("mb", 0) }];
         let findings = judged(sample);
         let pool = findings.iter().find(|f| f.lint == "pool_exhausting").unwrap();
         assert!(pool.evidence.ends_with("; 900 of its mbufs wait in software rings"), "{pool:?}");
