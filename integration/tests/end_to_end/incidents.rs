@@ -105,7 +105,7 @@ fn started(scratch: &Scratch, name: &str, command: &mut Command, app: &str) -> R
 
 /// A gap that a ring of 512 packets does not outlast at this rate.
 fn own_code(scratch: &Scratch) -> Result<()> {
-    let options = PairOptions { stall: Some("5000/20".to_owned()), ..PairOptions::default() };
+    let options = PairOptions { stall: Some("5000/10".to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
     let generator = pair.generate(scratch, &["--rate", "200000"])?;
     prefer(&pair.reflector)?;
