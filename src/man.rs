@@ -32,6 +32,6 @@ mod tests {
             assert_eq!(page.exists(), !command.is_hide_set(), "{}", page.display());
         }
         let capture = std::fs::read_to_string(directory.path().join("pmdscope-capture.1")).unwrap();
-        assert!(capture.contains(r"\-\-trigger") && capture.contains("Exit codes"), "{capture}");
+        assert!(capture.contains(r"\-\-trigger") && capture.contains("Exit status"), "{capture}");
     }
 }

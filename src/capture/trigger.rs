@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn an_unknown_trigger_is_told_what_there_is() {
         let error = "rx_mised".parse::<Trigger>().unwrap_err();
-        assert!(error.contains("rx_missed, stall") && error.contains("filter:"), "{error}");
+        assert!(error.contains("rx_missed, rx_nombuf") && error.contains("filter:"), "{error}");
         assert!("filter:udp prot 53".parse::<Trigger>().unwrap_err().contains("syntax error"));
         assert!("filter: ".parse::<Trigger>().is_err());
     }

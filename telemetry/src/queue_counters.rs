@@ -36,10 +36,9 @@ pub enum QueueCounter {
 
 /// Reads the name of an extended counter; `None` for one that is not of a queue, or not known.
 pub fn parse(xstat: &str) -> Option<(Direction, u16, QueueCounter)> {
-    let directions = [Direction::Rx, Direction::Tx].into_iter();
-    let (direction, rest) = directions
-        .filter_map(|direction| Some((direction, xstat.strip_prefix(prefix(direction))?)))
-        .next()?;
+    let (direction, rest) = [Direction::Rx, Direction::Tx]
+        .into_iter()
+        .find_map(|direction| Some((direction, xstat.strip_prefix(prefix(direction))?)))?;
     let (number, counter) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
     let counter = match counter.strip_prefix('_').unwrap_or(counter) {
         "packets" | "good_packets" | "cnt" => QueueCounter::Packets,

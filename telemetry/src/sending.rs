@@ -273,7 +273,7 @@ mod tests {
             let late = if q > 10 { 9000 } else { 0 };
             (q * 7000, Some(q * 7000 + late), q * 7000)
         });
-        assert_eq!(unsent.unwrap().refused_pps, 0.0);
+        assert!(unsent.unwrap().refused_pps <= 0.0);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn counters_that_go_back_begin_anew() {
-        let (unsent, _) = watched(10, |q| (q * 7000, Some(q * 7000), if q < 9 { 0 } else { 1 }));
+        let (unsent, _) = watched(10, |q| (q * 7000, Some(q * 7000), u64::from(q >= 9)));
         assert!(unsent.unwrap().stuck_s.is_none());
         let (unsent, _) = watched(3, |q| ((3 - q) * 7000, Some((3 - q) * 7000), 0));
         assert_eq!(unsent, None);

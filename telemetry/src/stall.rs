@@ -77,8 +77,8 @@ impl Stalls {
         let short = count.saturating_sub(known).saturating_mul(stall_us);
         let middle = |(edge, gaps): &(u64, u64)| gaps.saturating_mul(edge + edge / 2);
         let rest = long.iter().map(middle).fold(short, u64::saturating_add);
-        let total_us = if count == 1 { longest_us } else { rest.max(longest_us) };
-        let total_ms = total_us as f64 / 1000.0;
+        let all_us = if count == 1 { longest_us } else { rest.max(longest_us) };
+        let total_ms = all_us as f64 / 1000.0;
         Some(Self { count, longest_us, total_ms, thread: thread_time(last, sample, now.lcore) })
     }
 
@@ -143,12 +143,11 @@ fn thread_time(last: &Sample, sample: &Sample, lcore: u32) -> Option<ThreadTime>
     let waiting_ms = grown(|thread| thread.run_delay_ns).map(ms);
     let voluntary_switches = grown(|thread| Some(thread.voluntary_switches))?;
     let elapsed_ms = ms(now.read_ns.checked_sub(before.read_ns)?);
-    let sleeping_ms = match voluntary_switches {
-        0 => Some(0.0),
-        _ => {
-            let running_ms = grown(|thread| thread.run_ns).map(ms);
-            running_ms.zip(waiting_ms).map(|(run, wait)| (elapsed_ms - run - wait).max(0.0))
-        }
+    let sleeping_ms = if voluntary_switches == 0 {
+        Some(0.0)
+    } else {
+        let running_ms = grown(|thread| thread.run_ns).map(ms);
+        running_ms.zip(waiting_ms).map(|(run, wait)| (elapsed_ms - run - wait).max(0.0))
     };
     Some(ThreadTime {
         waiting_ms,

@@ -189,7 +189,7 @@ fn the_documented_numbers_of_series_hold() {
         families(&fixture::world_of(sample), &view).iter().map(Family::series).sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
-    let stock = 47 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
+    let stock = 52 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
     assert_eq!(of(fixture::stock("fwd"), &Caps::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
@@ -200,7 +200,7 @@ fn the_documented_numbers_of_series_hold() {
     linked.ledger[0].exhausted_in_ms = None;
     linked.lcores[0].gaps = vec![0; 24];
     let pool = 7 + 1 + 14;
-    let expected = (50 + 1) + 2 + (17 + 1) + 10 + pool + 3 + 5 + (33 + 2) + 5;
+    let expected = (55 + 1) + 2 + (17 + 1) + 10 + pool + 3 + 5 + (33 + 2) + 5;
     assert_eq!(of(linked.clone(), &Caps::default()), expected);
     assert_eq!(of(linked, &fixture::caps()), expected + 23);
 }

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(other) => {
-            eprintln!("demo: unexpected argument {other:?}; see pmdscope-demo --help");
+            eprintln!("demo: unexpected argument {}; see pmdscope-demo --help", other.display());
             return ExitCode::from(2);
         }
     }

@@ -84,11 +84,11 @@ fn pipeline_loses(scratch: &Scratch, fault: &str, words: &str) -> Result<()> {
     named(scratch, &app, 1, "leak", &["lost at", words])
 }
 
-/// Lets nobody but the kernel's own threads take the CPU of a process' first thread for long, so that
-/// what else runs on this machine does not hold it up.
+/// Gives the first thread of a process most of its CPU whatever else runs on this machine, and leaves
+/// some to those that answer telemetry.
 fn prefer(process: &Process) -> Result<()> {
     let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw);
-    Ok(setpriority_process(pid, -20)?)
+    Ok(setpriority_process(pid, -10)?)
 }
 
 /// Starts an app and waits until it can be asked.
@@ -105,7 +105,7 @@ fn started(scratch: &Scratch, name: &str, command: &mut Command, app: &str) -> R
 
 /// A gap that a ring of 512 packets does not outlast at this rate.
 fn own_code(scratch: &Scratch) -> Result<()> {
-    let options = PairOptions { stall: Some("5000/50".to_owned()), ..PairOptions::default() };
+    let options = PairOptions { stall: Some("5000/10".to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
     let generator = pair.generate(scratch, &["--rate", "200000"])?;
     prefer(&pair.reflector)?;
@@ -116,7 +116,7 @@ fn own_code(scratch: &Scratch) -> Result<()> {
 
 fn hot_queue(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions { queues: 4, ..PairOptions::default() })?;
-    let generator = pair.generate(scratch, &["--rate", RATE, "--hot-queue", "0:9"])?;
+    let generator = pair.generate(scratch, &["--rate", "8000", "--hot-queue", "0:9"])?;
     prefer(&pair.reflector)?;
     prefer(&generator.process)?;
     thread::sleep(Duration::from_secs(1));

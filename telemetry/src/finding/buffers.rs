@@ -32,17 +32,14 @@ pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
 
 fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSample>) -> Finding {
     let mut evidence = format!("no mbuf could be had for port {}, {failed}: ", port.id);
-    let advice = match pool {
-        Some(pool) => {
-            let demand = Demand::of(model, pool);
-            evidence += &demand.verdict(model, pool);
-            demand.advice(model, pool)
-        }
-        None => {
-            evidence += "which pool is empty is not known before DPDK 23.03 without libpmdscope";
-            "compare the size of the port's pool with its descriptors, caches and bursts, and look for \
-             mbufs that are not freed; link the app with libpmdscope to know"
-        }
+    let advice = if let Some(pool) = pool {
+        let demand = Demand::of(model, pool);
+        evidence += &demand.verdict(model, pool);
+        demand.advice(model, pool)
+    } else {
+        evidence += "which pool is empty is not known before DPDK 23.03 without libpmdscope";
+        "compare the size of the port's pool with its descriptors, caches and bursts, and look for \
+         mbufs that are not freed; link the app with libpmdscope to know"
     };
     let severity = Severity::Critical;
     let threshold = "every receive buffer can be allocated";

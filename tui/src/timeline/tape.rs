@@ -110,7 +110,7 @@ fn remark(note: &Note) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use pmdscope_telemetry::Settings;
     use pmdscope_telemetry::record::{Recorder, Recording};
@@ -187,21 +187,14 @@ mod tests {
         assert_eq!(round(tape.after(0).unwrap()), 0);
     }
 
-    /// Six times, in less time than all of it is read in once.
     #[test]
     fn seeking_reads_a_part_of_a_recording() {
         let (_directory, mut tape) = recorded(3_000);
-        let start = Instant::now();
-        for tenth in [2_999, 3, 1_500, 1_499, 2_500, 500] {
+        // What is kept, one moment at or before the wanted one and one after it: fewer than `KEPT`.
+        let most = usize::try_from(BACK_NS / TENTH).unwrap() + 2;
+        for tenth in [2_999, 3, 1_500, 500, 2_500, 900] {
             assert_eq!(round(tape.at(BEGIN + tenth * TENTH).unwrap()), tenth);
+            assert!(tape.read.len() <= most, "{} moments read at {tenth}", tape.read.len());
         }
-        let sought = Instant::now();
-        let mut at = BEGIN;
-        while let Some(next) = tape.after(at).unwrap() {
-            at = next.at;
-        }
-        assert_eq!(at, BEGIN + 2_999 * TENTH);
-        let (seeking, playing) = (sought.duration_since(start), sought.elapsed());
-        assert!(seeking < playing, "{seeking:?} of {playing:?}");
     }
 }
