@@ -51,6 +51,8 @@ pub enum StallCause {
     Sleep,
     /// The app's own code ran, and did not poll.
     OwnCode,
+    /// Own code and the loss of the CPU each have a quarter of it or more.
+    OwnCodeAndKernel,
 }
 
 /// Shares of the time of the gaps, 0 to 1; what is left is own code that ran.
@@ -99,6 +101,10 @@ impl Stalls {
             let never = thread.voluntary_switches == 0 && thread.involuntary_switches == 0;
             return never.then_some(StallCause::OwnCode);
         };
+        let own = 1.0 - shares.taken - shares.asleep;
+        if own.min(shares.taken) >= 0.25 {
+            return Some(StallCause::OwnCodeAndKernel);
+        }
         let stolen = thread.stolen_ms.unwrap_or(0.0) > thread.waiting_ms.unwrap_or(0.0);
         Some(match shares {
             StallShares { taken, .. } if taken >= 0.5 && stolen => StallCause::Hypervisor,

@@ -56,6 +56,9 @@ fn blame(cause: Option<StallCause>) -> &'static str {
         Some(StallCause::Hypervisor) => "the hypervisor took its CPU away",
         Some(StallCause::Sleep) => "the app's own code slept or waited",
         Some(StallCause::OwnCode) => "the app's own code kept it",
+        Some(StallCause::OwnCodeAndKernel) => {
+            "the app's own code kept it, and the CPU was taken away as well"
+        }
         None => "by the kernel or by its own code, which is not known",
     }
 }
@@ -102,7 +105,7 @@ fn advice(cause: Option<StallCause>) -> &'static str {
             "the poll loop makes a system call, waits for a lock, or faults pages in: see strace -f -p \
              TID or perf trace; a debugger or SIGSTOP looks the same"
         }
-        Some(StallCause::OwnCode) => {
+        Some(StallCause::OwnCode | StallCause::OwnCodeAndKernel) => {
             "the loop does something long between two polls (interrupts count as its own time): see \
              perf record -t TID, and capture what came before with pmdscope capture --trigger stall"
         }
@@ -258,6 +261,9 @@ mod tests {
         assert!(kernel.evidence.contains(": the kernel took its CPU away;"), "{kernel:?}");
         assert!(kernel.evidence.contains("(preempted 38 times, 38.0 ms without"), "{kernel:?}");
         assert!(kernel.advice.contains("isolcpus"), "{kernel:?}");
+        let both = stall(&[4000; 10], [15, 0], Some(512), 10).evidence;
+        assert!(both.contains("own code kept it, and the CPU was taken away as well; "), "{both}");
+        assert!(both.contains("about 51 % own code, 49 % taken away"), "{both}");
         let slept = stall(&[4000; 10], [0, 38], Some(512), 10);
         assert!(slept.evidence.contains("own code slept or waited"), "{slept:?}");
         let [before, mut unseen] = second(&[5000], [0, 0]);
