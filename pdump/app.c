@@ -68,6 +68,15 @@ app_process_stat(pid_t pid, enum app_stat field)
 	return p != NULL ? strtoull(p, NULL, 10) : 0;
 }
 
+bool
+app_process_ended(pid_t pid)
+{
+	char text[1024];
+	const char *state = find_stat(pid, APP_STAT_STATE, text, sizeof(text));
+
+	return state == NULL || *state == 'Z' || *state == 'X';
+}
+
 /* As the EAL chooses it. */
 static int
 find_runtime_dir(struct app *app, struct verdict *verdict)

@@ -24,6 +24,7 @@ struct app {
 
 /* Fields of /proc/PID/stat, by their number in proc(5). */
 enum app_stat {
+	APP_STAT_STATE = 3,   /* A letter. */
 	APP_STAT_SYSTEM = 15, /* CPU time in the kernel, in clock ticks. */
 	APP_STAT_START = 22,
 };
@@ -33,6 +34,9 @@ bool app_read_text(const char *path, char *text, size_t size);
 
 /* A number of a process; 0 when there is no such process. */
 uint64_t app_process_stat(pid_t pid, enum app_stat field);
+
+/* There is no such process, or it is a zombie that nobody has waited for. */
+bool app_process_ended(pid_t pid);
 
 /*
  * Find the app and look whether a secondary process can work on it at all: shared

@@ -113,8 +113,7 @@ is_dead_draft(const char *name)
 {
 	int pid;
 
-	return sscanf(name, DRAFT_PREFIX "%d", &pid) == 1 &&
-	       app_process_stat(pid, APP_STAT_START) == 0;
+	return sscanf(name, DRAFT_PREFIX "%d", &pid) == 1 && app_process_ended(pid);
 }
 
 static bool

@@ -83,6 +83,26 @@ die_with_state(const struct app *app)
 	waitpid(pid, NULL, 0);
 }
 
+/* Its maker was killed, and nobody has waited for it yet: /proc still lists it. */
+static void
+test_draft_of_zombie(const struct app *app)
+{
+	struct state_file file;
+	siginfo_t info;
+	char name[64];
+	pid_t pid;
+
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+	snprintf(name, sizeof(name), "pmdscope-pdump-new.%d", (int)pid);
+	write_file(name, "", 0);
+	CHECK(!state_find_left(&file, app));
+	CHECK(!exists(name));
+	waitpid(pid, NULL, 0);
+}
+
 static void
 test_state(void)
 {
@@ -123,6 +143,7 @@ test_state(void)
 	write_file("pmdscope-pdump-new.2147483646", "", 0);
 	CHECK(!state_find_left(&file, &app));
 	CHECK(!exists("pmdscope-pdump-new.2147483646"));
+	test_draft_of_zombie(&app);
 
 	srand(3);
 	for (i = 0; i < 100; i++) {
