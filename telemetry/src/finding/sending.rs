@@ -5,13 +5,17 @@ use crate::model::{Model, PortRates};
 use crate::sample::PortSample;
 use crate::sending::{SilentApp, Unsent};
 
+/// Share of the received packets that an app must not have sent for refused ones to be lost: an app that
+/// offers them again until they are taken sends what it receives.
+const LOST: f64 = 0.05;
+
 /// Ports that do not send what they are offered, and an app that sends nothing.
 pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let ports = model.sample.ports.iter().zip(&model.ports);
     let mut findings: Vec<_> = ports
         .filter_map(|(port, rates)| {
             let unsent = rates.unsent.as_ref()?;
-            stuck(model, port, rates, unsent).or_else(|| refused(model, port, unsent, thresholds))
+            stuck(model, port, unsent).or_else(|| refused(model, port, unsent, thresholds))
         })
         .collect();
     // A port that is stuck says more than that the app is silent.
@@ -21,15 +25,13 @@ pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     findings
 }
 
-fn stuck(model: &Model, port: &PortSample, rates: &PortRates, unsent: &Unsent) -> Option<Finding> {
+fn stuck(model: &Model, port: &PortSample, unsent: &Unsent) -> Option<Finding> {
     let seconds = unsent.stuck_s?;
-    let received: f64 = model.ports.iter().filter_map(|port| port.rx_pps).sum();
+    let (received, sent) = forwarded(model);
     let evidence = format!(
         "nothing was sent by port {} for {seconds:.1} s: {:.0} packets/s are offered and the driver takes \
-         none, so the app frees them or offers them again; {received:.0}/s are received, {:.0}/s sent",
-        port.id,
-        unsent.offered_pps,
-        rates.tx_pps.unwrap_or(0.0)
+         none, so the app frees them or offers them again; {received:.0}/s are received, {sent:.0}/s sent",
+        port.id, unsent.offered_pps
     );
     let advice = "its peer does not take packets any more: for vhost, virtio and memif, whether the peer \
                   polls its receive queue; for a NIC, link partner and pause frames (xstats), and the \
@@ -49,22 +51,35 @@ fn refused(
     if unsent.refused_pps <= 0.0 || share <= thresholds.tx_refused {
         return None;
     }
+    let (received, sent) = forwarded(model);
+    let lost = received - sent > LOST * received;
     let evidence = format!(
-        "{:.0} of {:.0} packets/s offered to port {} were not taken ({:.1} %, over {:.1} s): the app frees \
-         them or offers them again",
+        "{:.0} of {:.0} packets/s offered to port {} were not taken ({:.1} %, over {:.1} s): the app {}; \
+         {received:.0}/s are received, {sent:.0}/s sent",
         unsent.refused_pps,
         unsent.offered_pps,
         port.id,
         share * 100.0,
-        unsent.seconds
+        unsent.seconds,
+        if lost { "frees them or falls behind" } else { "offers them again until they are taken" }
     );
-    let threshold =
-        format!("more than {:.0} % of the offered packets refused", thresholds.tx_refused * 100.0);
+    let threshold = format!(
+        "more than {:.0} % of the offered packets refused; a warning when {:.0} % of what is received is not \
+         sent",
+        thresholds.tx_refused * 100.0,
+        LOST * 100.0
+    );
     let advice = "the transmit ring is full: the peer or the link is slower than the app; look at link \
                   speed and pause frames, enlarge the ring, send larger bursts, or spread over more \
                   queues. An app that offers refused packets again loses none";
-    let severity = Severity::Warning;
+    let severity = if lost { Severity::Warning } else { Severity::Info };
     Some(finding(model, "tx_refused", severity, &port.device, evidence, &threshold, advice))
+}
+
+/// Packets per second that the app receives and sends, on all ports.
+fn forwarded(model: &Model) -> (f64, f64) {
+    let sum = |of: fn(&PortRates) -> Option<f64>| model.ports.iter().filter_map(of).sum();
+    (sum(|rates| rates.rx_pps), sum(|rates| rates.tx_pps))
 }
 
 fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
@@ -130,7 +145,27 @@ mod tests {
         let [refused] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((refused.lint, refused.severity), ("tx_refused", Severity::Warning));
         assert!(refused.evidence.contains("of 28000 packets/s offered to port 0"), "{refused:?}");
+        assert!(refused.evidence.contains("frees them or falls behind"), "{refused:?}");
         assert_eq!(watched(true, 100), []);
+    }
+
+    #[test]
+    fn refused_packets_that_are_sent_in_the_end_are_information() {
+        let mut tracker = Tracker::default();
+        let mut findings = Vec::new();
+        for quarter in 0..=12_u64 {
+            let mut sample = empty_sample();
+            sample.monotonic_ns += quarter * 250_000_000;
+            sample.ports = vec![port(0, quarter * 7000)];
+            sample.ports[0].stats.tx_packets = quarter * 6900;
+            let mut tx = queue(0, [1, 0, quarter * 1_000_000]);
+            tx.direction = Direction::Tx;
+            sample.queues = vec![tx];
+            findings = judge(&tracker.update(sample), &Rules::default());
+        }
+        let [again] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((again.lint, again.severity), ("tx_refused", Severity::Info));
+        assert!(again.evidence.contains("offers them again until they are taken"), "{again:?}");
     }
 
     #[test]
