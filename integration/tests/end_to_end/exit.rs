@@ -113,13 +113,14 @@ fn ends(scratch: &Scratch) -> Result<()> {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some(&case) = cases.get(number % cases.len()) else { return Ok(()) };
-                        if number / cases.len() >= rounds {
+                        let round = number / cases.len();
+                        if round >= rounds {
                             return Ok(());
                         }
-                        if case.level == 0 && number / cases.len() % OF_LEVEL_0 != 0 {
+                        if case.level == 0 && !round.is_multiple_of(OF_LEVEL_0) {
                             continue;
                         }
-                        let failure = run(scratch, case, number, number / cases.len())?;
+                        let failure = run(scratch, case, number, round)?;
                         let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         let outcome = all.entry(case).or_default();
                         outcome.runs += 1;
@@ -148,7 +149,7 @@ fn judge(outcomes: &BTreeMap<Case, Outcome>) -> Result<()> {
         if case.level > 0 {
             failures += failed;
             for failure in outcome.failures.iter().take(FAILURES_SHOWN) {
-                shown += &format!("\n{line}: {failure}");
+                shown.extend(["\n", &line, ": ", failure]);
             }
         }
     }
