@@ -21,7 +21,7 @@ pub(crate) fn hostile(scratch: &Scratch) -> Result<()> {
     let commands: [&[&str]; 10] = [
         &["ls"],
         &["top", "--once", "-a", &app],
-        &["check", "--for", "1", "-a", &app],
+        &["check", "--json", "--for", "1", "-a", &app],
         &["leaks", "-a", &app],
         &["netstat", "--queues", "--for", "1", "-a", &app],
         &["capture", "-D"],
