@@ -29,7 +29,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator $(LIBDIR)
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-install dashboards bench bench-leaks bench-capture bench-export bench-flows \
+.PHONY: help setup build demo test screenshot test-install dashboards bench bench-leaks bench-capture bench-export bench-flows \
 	soak soak-pdump soak-exit sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -50,6 +50,11 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
 	BUILD=$(BUILD) CARGO=$(CARGO) devtools/test.sh
+
+screenshot: build ## draw docs/top.svg, the picture of the README, from the demo
+	devtools/setup.sh screenshot
+	DEMO_LEAK=1/1024 target/release/pmdscope-demo >/dev/null & demo=$$!; trap "kill $$demo" EXIT; sleep 4; \
+		devtools/screenshot.py --size 100x26 --after 32 docs/top.svg target/release/pmdscope top
 
 test-install: ## install below a scratch directory, and build and start an app against that
 	BUILD=$(BUILD) devtools/test-install.sh

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs on Debian 12 what building, testing, linting and the demo need, and reserves hugepages. Safe to
-# run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs.
+# run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
+# `setup.sh screenshot` what the README's picture needs.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -10,6 +11,7 @@ packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-d
 	libpcap-dev tshark tcpdump netbase python3 clang-format codespell
 	libcap-ng0 libunbound8 nfdump"
 clang_packages="clang libclang-rt-14-dev"
+screenshot_packages="python3-pexpect python3-pyte"
 rust_needed=1.88
 tools=$(dirname "$0")
 
@@ -86,9 +88,14 @@ install_rust() {
 command -v apt-get >/dev/null ||
 	die "this script knows Debian's apt only; install by hand: $packages, and Rust $rust_needed or newer"
 repair
-if [ "${1:-}" = clang ]; then
+case "${1:-}" in
+clang) wanted=$clang_packages ;;
+screenshot) wanted=$screenshot_packages ;;
+*) wanted="" ;;
+esac
+if [ -n "$wanted" ]; then
 	# shellcheck disable=SC2086 # a list of names
-	install_packages $clang_packages
+	install_packages $wanted
 	exit 0
 fi
 
