@@ -108,8 +108,9 @@ mod tests {
     use crate::sample::Direction;
     use crate::sample::tests::{empty_sample, port, queue};
 
-    /// After three seconds in which a share of what was offered was sent after the first.
-    fn watched(linked: bool, sent_percent: u64) -> Vec<Finding> {
+    /// After three seconds in which 28,000 packets/s were received and so many per quarter of a second
+    /// offered, where the library tells, and of 7,000 that percentage sent after the first second.
+    fn watched(offered: Option<u64>, sent_percent: u64) -> Vec<Finding> {
         let mut tracker = Tracker::default();
         let mut findings = Vec::new();
         for quarter in 0..=12_u64 {
@@ -118,8 +119,8 @@ mod tests {
             sample.ports = vec![port(0, quarter * 7000)];
             let late = quarter.saturating_sub(4) * 70 * sent_percent;
             sample.ports[0].stats.tx_packets = quarter.min(4) * 7000 + late;
-            if linked {
-                let mut tx = queue(0, [1, 0, quarter * 7000]);
+            if let Some(offered) = offered {
+                let mut tx = queue(0, [1, 0, quarter * offered]);
                 tx.direction = Direction::Tx;
                 sample.queues = vec![tx];
             }
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_port_that_takes_nothing_is_told_with_both_rates() {
-        let findings = watched(true, 0);
+        let findings = watched(Some(7000), 0);
         let [stuck] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((stuck.lint, stuck.severity), ("tx_stuck", Severity::Critical));
         assert!(
@@ -141,28 +142,17 @@ mod tests {
 
     #[test]
     fn a_port_that_refuses_some_is_told_with_the_share() {
-        let findings = watched(true, 50);
+        let findings = watched(Some(7000), 50);
         let [refused] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((refused.lint, refused.severity), ("tx_refused", Severity::Warning));
         assert!(refused.evidence.contains("of 28000 packets/s offered to port 0"), "{refused:?}");
         assert!(refused.evidence.contains("frees them or falls behind"), "{refused:?}");
-        assert_eq!(watched(true, 100), []);
+        assert_eq!(watched(Some(7000), 100), []);
     }
 
     #[test]
     fn refused_packets_that_are_sent_in_the_end_are_information() {
-        let mut tracker = Tracker::default();
-        let mut findings = Vec::new();
-        for quarter in 0..=12_u64 {
-            let mut sample = empty_sample();
-            sample.monotonic_ns += quarter * 250_000_000;
-            sample.ports = vec![port(0, quarter * 7000)];
-            sample.ports[0].stats.tx_packets = quarter * 6900;
-            let mut tx = queue(0, [1, 0, quarter * 1_000_000]);
-            tx.direction = Direction::Tx;
-            sample.queues = vec![tx];
-            findings = judge(&tracker.update(sample), &Rules::default());
-        }
+        let findings = watched(Some(1_000_000), 98);
         let [again] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((again.lint, again.severity), ("tx_refused", Severity::Info));
         assert!(again.evidence.contains("offers them again until they are taken"), "{again:?}");
@@ -170,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_stock_app_that_sends_nothing_any_more_is_told_without_a_culprit() {
-        let findings = watched(false, 0);
+        let findings = watched(None, 0);
         let [silent] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((silent.lint, silent.severity), ("tx_stuck", Severity::Warning));
         assert!(silent.evidence.contains("while 28000 packets/s were received; 28000 were sent"));
