@@ -132,7 +132,7 @@ fn tell_choice(args: &Args, world: &World) {
         && let Some(app) = begins(name)
     {
         let text = format!("no app is named {name:?}: checked {app}, whose name begins so");
-        output::tell(&one_line(&text));
+        output::tell(&text);
     }
 }
 
