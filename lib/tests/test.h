@@ -88,8 +88,8 @@ test_eal(const char *lcores)
 	do { \
 		unsigned int tries_ = 0; \
 		while (!(cond)) { \
-			if (++tries_ > 1000) { \
-				fprintf(stderr, "%s:%d: not in 5 s: %s\n", __FILE__, __LINE__, \
+			if (++tries_ > 6000) { \
+				fprintf(stderr, "%s:%d: not in 30 s: %s\n", __FILE__, __LINE__, \
 						#cond); \
 				exit(1); \
 			} \
