@@ -80,7 +80,7 @@ bench-flows: setup build ## measure the flow table against tshark, softflowd and
 	target/release/pmdscope-bench-flows $(BENCH_ARGS)
 
 soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
-	integration/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
+	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
 
 soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), attach (ATTACH_CYCLES=N); ten minutes
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \

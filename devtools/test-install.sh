@@ -29,7 +29,7 @@ check_app() {
 		include=''
 		[ "$level" = 1 ] || include='-include pmdscope_trace.h'
 		# shellcheck disable=SC2086 # lists of flags
-		cc -Wall -Werror $include -o "$scratch/app$level" integration/install/app.c $flags
+		cc -Wall -Werror $include -o "$scratch/app$level" integration/apps/install/app.c $flags
 		"$scratch/app$level" --no-huge --no-pci -m 64 --no-telemetry \
 			--file-prefix "pmdscope-install-$$" >"$scratch/log" 2>&1 || {
 			cat "$scratch/log" >&2

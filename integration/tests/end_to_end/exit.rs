@@ -37,7 +37,7 @@ const AT_ONCE: usize = 6;
 const MESSAGE: &str = "the end of the app";
 const FAILURES_SHOWN: usize = 5;
 
-/// The ways of `integration/exit/main.c`, and the status that the app then has.
+/// The ways of `integration/apps/exit/main.c`, and the status that the app then has.
 const WAYS: [(&str, End); 11] = [
     ("rte_exit", End::Code),
     ("exit", End::Code),
