@@ -16,7 +16,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use pmdscope_capture::filter;
+use pmdscope_packets::filter;
 
 use self::args::Command;
 pub(crate) use self::args::{Args, DEFAULT_RING_SIZE, Direction, explain, parse_bytes};

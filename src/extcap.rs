@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use pmdscope_capture::filter::Compiler;
+use pmdscope_packets::filter::Compiler;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::clock::wall_clock_ns;
 use pmdscope_capture::door;
 use pmdscope_capture::flow::Snapshot;
+use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::world::World;
 use pmdscope_tui::flows::{Access, Run, Running, Tap, Traffic, Wish};

@@ -32,9 +32,9 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use config::ConfigError;
-use pmdscope_capture::filter::FilterError;
-use pmdscope_capture::target::TargetError;
 use pmdscope_export::ServeError;
+use pmdscope_packets::TargetError;
+use pmdscope_packets::filter::FilterError;
 
 /// Exit code of a command that failed or found something.
 const FAILED: u8 = 1;

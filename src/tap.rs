@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_capture::door::{left_behind, settle};
-use pmdscope_capture::layout::{ANY, Insn, Request, Select};
+use pmdscope_capture::layout::{ANY, Request, Select};
 use pmdscope_capture::pump::{Port, Reopen, Source};
 use pmdscope_capture::session::Session;
+use pmdscope_packets::filter::Insn;
 
 use self::interface::{Target, Wanted};
 use crate::output;

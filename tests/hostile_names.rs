@@ -14,9 +14,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use pmdscope_capture::file::{FileSettings, Files};
-use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet};
-use pmdscope_capture::target::Target;
+use pmdscope_packets::file::{FileSettings, Files};
+use pmdscope_packets::{ETHERNET, Interface, Origin, Packet, Target};
 use pmdscope_telemetry::printable::is_printable;
 use serde_json::Value;
 use support::{Machine, Recording, Running};

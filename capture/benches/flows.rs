@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use etherparse::LaxSlicedPacket;
 use pmdscope_capture::flow::table::{CAPACITY, Latest, Settings, Table};
-use pmdscope_capture::layout::DIR_RX;
-use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
-use pmdscope_capture::target::{Discard, Target, TargetError};
+use pmdscope_packets::{
+    DIR_RX, Discard, ETHERNET, Interface, Origin, Packet, Statistics, Target, TargetError,
+};
 use rustix::time::ClockId;
 
 const PACKETS: u64 = 4_000_000;
@@ -197,8 +197,8 @@ impl Target for Etherparse {
         false
     }
 
-    fn progress(&self) -> pmdscope_capture::target::Progress {
-        pmdscope_capture::target::Progress::default()
+    fn progress(&self) -> pmdscope_packets::Progress {
+        pmdscope_packets::Progress::default()
     }
 
     fn finish(&mut self) -> Result<(), TargetError> {

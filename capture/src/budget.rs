@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use pmdscope_packets::Control;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::pump::{Control, Observer, Report};
+use crate::pump::{Observer, Report};
 
 /// Share of one core where nothing else is said.
 pub const SHARE: f64 = 0.25;

@@ -1,6 +1,4 @@
-//! Reads the clocks of the system, and turns TSC values into nanoseconds of the wall clock.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! Turns TSC values into nanoseconds of the wall clock.
 
 use rustix::time::ClockId;
 
@@ -100,12 +98,6 @@ impl Monotone {
         self.last_ns = if back < NOISE_NS { ns.max(self.last_ns) } else { ns };
         self.last_ns
     }
-}
-
-/// The wall clock, nanoseconds since 1970.
-pub fn wall_clock_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// `CLOCK_MONOTONIC_RAW`, nanoseconds.

@@ -251,7 +251,7 @@ pub struct Queue {
     pub app: u16,
     /// Port, direction, queue and lcore.
     pub port: u16,
-    /// [`crate::layout::DIR_RX`], [`crate::layout::DIR_TX`] or 0.
+    /// [`pmdscope_packets::DIR_RX`], [`pmdscope_packets::DIR_TX`] or 0.
     pub dir: u8,
     /// Queue, where it is known.
     pub queue: Option<u16>,

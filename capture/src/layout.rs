@@ -2,6 +2,10 @@
 //!
 //! Everything is parsed from bytes that were copied out first, in host byte order.
 
+use pmdscope_packets::filter::{Insn, MAX_INSNS};
+#[cfg(doc)]
+use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
+
 /// First word of a ring header.
 pub const RING_MAGIC: u32 = 0x5244_4d50;
 /// First word of a socket message.
@@ -60,10 +64,6 @@ pub const RECORD_LEAK: u8 = 2;
 pub const RECORD_SAMPLE: u8 = 3;
 /// Record type: fills the ring up to its end.
 pub const RECORD_PAD: u8 = 0xff;
-/// Direction: received by the app.
-pub const DIR_RX: u8 = 1;
-/// Direction: sent by the app.
-pub const DIR_TX: u8 = 2;
 /// Record flag: offered to the NIC, not known to be taken.
 pub const RECORD_ATTEMPT: u16 = 1;
 
@@ -82,10 +82,6 @@ pub const LEAK_PINNED: u8 = 3;
 pub const ANY: u16 = 0xffff;
 /// Most selections of a request.
 pub const MAX_SELECTS: usize = 64;
-/// Most BPF instructions of a request.
-pub const MAX_INSNS: usize = 512;
-/// Largest (and default) snap length, bytes.
-pub const MAX_SNAPLEN: u32 = 262_144;
 
 /// Request flag: send lost mbufs instead of traffic.
 pub const TEE_LEAKED: u32 = 1;
@@ -264,20 +260,6 @@ pub struct Select {
     pub queue: u16,
     /// Bit set of [`DIR_RX`] and [`DIR_TX`].
     pub dirs: u16,
-}
-
-/// One classic BPF instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Insn {
-    /// Operation.
-    pub code: u16,
-    /// Jump if true.
-    pub jt: u8,
-    /// Jump if false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
 }
 
 /// What a consumer asks of an app.

@@ -6,6 +6,8 @@ use std::process::Command;
 use pmdscope_testing::output;
 use proptest::prelude::*;
 
+use pmdscope_packets::{DIR_RX, DIR_TX};
+
 use super::*;
 
 /// Every size and offset that this file hard-codes, as C expressions on `pmdscope_ring.h`.

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::clock::{Clock, wall_clock_ns};
-use crate::layout::{ANY, LEAK_SIZE, Leak, MAX_SNAPLEN, Record};
+use pmdscope_packets::{
+    ETHERNET, Interface, MAX_SNAPLEN, Packet, Statistics, Target, TargetError, wall_clock_ns,
+};
+
+use crate::clock::Clock;
+use crate::layout::{ANY, LEAK_SIZE, Leak, Record};
 use crate::output::origin;
-use crate::packet::{ETHERNET, Interface, Packet, Statistics};
 use crate::records::{RecordError, Records};
 use crate::ring::{Ring, RingError};
 use crate::session::{Event, Session, SessionError};
-use crate::target::{Target, TargetError};
 
 /// Pause between looks at the ring.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -2,14 +2,15 @@
 
 use std::process::Command;
 
+use pmdscope_packets::DIR_RX;
+use pmdscope_packets::file::{FileSettings, Files};
 use pmdscope_testing::output;
 use proptest::prelude::*;
 
 use super::*;
-use crate::file::{FileSettings, Files};
 use crate::layout::{
-    Anchor, DIR_RX, RECORD_LEAK, RECORD_SIZE, RING_ALIGN, RING_MIN_SIZE, Request, TEE_ACCEPT,
-    TEE_END, TEE_LEAKED,
+    Anchor, RECORD_LEAK, RECORD_SIZE, RING_ALIGN, RING_MIN_SIZE, Request, TEE_ACCEPT, TEE_END,
+    TEE_LEAKED,
 };
 use crate::producer::{Listener, Peer, Producer, message};
 

@@ -1,8 +1,9 @@
-//! Reads capture rings of DPDK apps and writes pcapng.
+//! Reads capture rings of DPDK apps.
 //!
 //! [`session`] asks an app for its rings, [`ring`] copies records out of them, [`merge`] puts them
-//! in order, [`clock`] gives them a time, [`file`] writes them.
-//! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told to stop. `docs/ring.md` has the rules.
+//! in order, [`clock`] gives them a time, a [`pmdscope_packets::Target`] takes them.
+//! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told
+//! to stop. `docs/ring.md` has the rules.
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
@@ -14,22 +15,15 @@ pub mod budget;
 pub mod clock;
 pub mod decode;
 pub mod door;
-pub mod file;
-pub mod filter;
 pub mod flow;
 pub mod layout;
 pub mod leak;
 pub mod merge;
 mod output;
-pub mod packet;
-pub mod pcapng;
 #[cfg(test)]
 mod producer;
 mod protocol;
 pub mod pump;
-pub mod read;
-pub mod recorder;
 pub mod records;
 pub mod ring;
 pub mod session;
-pub mod target;

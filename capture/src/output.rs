@@ -1,11 +1,13 @@
 //! Turns records into packets of interfaces, and hands them to a target.
 
-use crate::clock::{Clock, Monotone, wall_clock_ns};
+use pmdscope_packets::{
+    ETHERNET, Interface, Origin, Packet, Progress, Statistics, Target, TargetError, wall_clock_ns,
+};
+
+use crate::clock::{Clock, Monotone};
 use crate::layout::Record;
-use crate::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
 use crate::pump::{Settings, Source};
 use crate::ring::{Counters, Ring};
-use crate::target::{Progress, Target, TargetError};
 
 /// Interface of a port that has none yet.
 const NONE: u32 = u32::MAX;

@@ -17,6 +17,8 @@ use rustix::net::{
     SocketType,
 };
 
+use pmdscope_packets::MAX_SNAPLEN;
+
 use crate::layout::*;
 use crate::records::tests::encode;
 

@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use pmdscope_packets::{Control, Target, TargetError};
+
 use crate::clock::{Clock, raw_clock_ns};
 use crate::layout::Record;
 use crate::merge::Merge;
@@ -16,9 +18,8 @@ use crate::output::{Arrival, Output};
 use crate::records::Records;
 use crate::ring::{Counters, Ring};
 use crate::session::Event;
-use crate::target::{Target, TargetError};
 
-pub use self::report::{Control, Failure, Observer, Report};
+pub use self::report::{Failure, Observer, Report};
 pub use self::source::{Port, Reopen, Settings, Source};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pmdscope_packets::filter::MAX_INSNS;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::net::{
@@ -15,8 +16,8 @@ use rustix::net::{
 
 use crate::door::helper::Helper;
 use crate::layout::{
-    Change, MAX_INSNS, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END,
-    TEE_REFUSE, TEE_RING, TEE_SAMPLE,
+    Change, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END, TEE_REFUSE, TEE_RING,
+    TEE_SAMPLE,
 };
 use crate::ring::{Ring, RingError};
 

@@ -15,11 +15,10 @@ use std::process::Command;
 use etherparse::{PacketBuilder, VlanId};
 use pmdscope_capture::flow::table::{Settings, Table};
 use pmdscope_capture::flow::{Counts, Endpoint, Flow, Other, Snapshot, standard_error};
-use pmdscope_capture::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
-use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet};
-use pmdscope_capture::pump::Control;
-use pmdscope_capture::read::{self, Replay};
-use pmdscope_capture::target::Target;
+use pmdscope_packets::read::Replay;
+use pmdscope_packets::{
+    Control, DIR_RX, DIR_TX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Target, read,
+};
 use pmdscope_testing::output;
 
 const BEGIN: u64 = 1_780_000_000_000_000_000;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgAction, Subcommand, ValueEnum};
-use pmdscope_capture::filter::{Compiler, Listing};
-use pmdscope_capture::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
+use pmdscope_packets::filter::{Compiler, Listing};
+use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 
 use self::files::FileArgs;
 pub(crate) use self::refused::explain;

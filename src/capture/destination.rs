@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use pmdscope_capture::file::{FileEvent, FileSettings, Files};
-use pmdscope_capture::recorder::Status;
-use pmdscope_capture::target::{Discard, Target};
+use pmdscope_packets::file::{FileEvent, FileSettings, Files};
+use pmdscope_packets::recorder::Status;
+use pmdscope_packets::{Discard, Target};
 
 use super::args::Args;
 use super::{recorder, trigger, view};

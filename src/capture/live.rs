@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use pmdscope_capture::layout::Insn;
-use pmdscope_capture::pump::{Control, Pump, Settings};
+use pmdscope_capture::pump::{Pump, Settings};
+use pmdscope_packets::Control;
+use pmdscope_packets::filter::Insn;
 
 use super::args::{Args, Direction};
 use super::destination::Destination;

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pmdscope_capture::packet::{ETHERNET, Interface};
-use pmdscope_capture::pump::Control;
-use pmdscope_capture::read::{Failure, Replay, Settings};
+use pmdscope_packets::read::{Failure, Replay, Settings};
+use pmdscope_packets::{Control, ETHERNET, Interface};
 
 use super::args::Args;
 use super::destination::{self, Destination};

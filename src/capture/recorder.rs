@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pmdscope_capture::recorder::{Opener, Recorder, Settings, Status};
+use pmdscope_packets::recorder::{Opener, Recorder, Settings, Status};
 
 use super::trigger::{self, Trigger};
 use crate::Usage;
@@ -131,7 +131,7 @@ fn parse_memory(text: &str) -> Result<usize, String> {
     };
     let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
     bytes
-        .filter(|bytes| *bytes >= pmdscope_capture::recorder::MIN_MEMORY)
+        .filter(|bytes| *bytes >= pmdscope_packets::recorder::MIN_MEMORY)
         .ok_or_else(|| "expected a number of bytes of at least 16M, such as 512M or 2G".to_owned())
 }
 

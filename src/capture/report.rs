@@ -1,10 +1,9 @@
 //! What `pmdscope capture` tells people at its begin and its end, in the words of tcpdump.
 
 use pmdscope_capture::door::Door;
-use pmdscope_capture::file::FileEvent;
 use pmdscope_capture::pump::{REORDER_WINDOW, Report};
-use pmdscope_capture::read;
-use pmdscope_capture::target::Progress;
+use pmdscope_packets::file::FileEvent;
+use pmdscope_packets::{Progress, read};
 use pmdscope_tui::number;
 
 use super::say;

@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
-use pmdscope_capture::pump::Control;
+use pmdscope_packets::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 

@@ -90,7 +90,7 @@ fn free_bytes(file: &Path) -> Option<u64> {
 mod tests {
     use insta::assert_snapshot;
     use pmdscope_capture::ring::Counters;
-    use pmdscope_capture::target::Progress;
+    use pmdscope_packets::Progress;
 
     use super::*;
 

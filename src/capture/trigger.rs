@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pmdscope_capture::recorder::{self, Fire, PacketTrigger};
+use pmdscope_packets::recorder::{self, Fire, PacketTrigger};
 use pmdscope_telemetry::finding::{Finding, LINTS};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::Event;

@@ -17,7 +17,7 @@ use anyhow::Context;
 use clap::{ArgAction, ValueEnum};
 use jiff::tz::TimeZone;
 use pmdscope_capture::decode::{Bytes, Clock, Stamps, Style};
-use pmdscope_capture::target::Target;
+use pmdscope_packets::Target;
 
 use self::beside::Beside;
 use self::builtin::Builtin;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use pmdscope_capture::file::FileEvent;
 use pmdscope_capture::pump::{Observer, Report};
-use pmdscope_capture::recorder;
+use pmdscope_packets::file::FileEvent;
+use pmdscope_packets::recorder;
 
 use super::args::Args;
 use super::report;

@@ -10,8 +10,7 @@ use pmdscope_capture::budget::{self, Budget};
 use pmdscope_capture::door::Door;
 use pmdscope_capture::flow::Snapshot;
 use pmdscope_capture::flow::table::{self, Latest};
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
-use pmdscope_capture::pump::Control;
+use pmdscope_packets::{Control, DIR_RX, DIR_TX};
 use pmdscope_telemetry::Settings;
 use pmdscope_tui::flows::{Access, Run, Running};
 

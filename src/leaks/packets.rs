@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use pmdscope_capture::file::{FileSettings, Files};
 use pmdscope_capture::layout::{
-    ANY, DIR_RX, DIR_TX, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, Request, Select, TEE_LEAKED,
+    ANY, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, Request, Select, TEE_LEAKED,
 };
 use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
-use pmdscope_capture::target::TargetError;
+use pmdscope_packets::file::{FileSettings, Files};
+use pmdscope_packets::{DIR_RX, DIR_TX, TargetError};
 use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
 use pmdscope_telemetry::sample::Sample;

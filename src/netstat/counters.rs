@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
-use pmdscope_capture::pump::Control;
+use pmdscope_packets::Control;
 use pmdscope_telemetry::record::{Moment as When, Player};
 use pmdscope_telemetry::world::World;
 

@@ -6,7 +6,7 @@ use clap::Parser;
 use pmdscope_capture::flow::{
     Counts, End, Endpoint, Flow, Place, Protocols, Queue, Snapshot, TcpState, Tunnel, Ways,
 };
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, PortSample, PortStats, QueueSample, Sample,

@@ -13,7 +13,8 @@ use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::Budget;
 use pmdscope_capture::flow::SNAPLEN;
 use pmdscope_capture::flow::table::Table;
-use pmdscope_capture::pump::{Control, Observer, Pump, Report, Settings};
+use pmdscope_capture::pump::{Observer, Pump, Report, Settings};
+use pmdscope_packets::Control;
 
 use self::reporter::Reporter;
 use self::taps::Taps;

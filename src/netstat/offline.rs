@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pmdscope_capture::flow::table::Table;
-use pmdscope_capture::layout::MAX_SNAPLEN;
-use pmdscope_capture::pump::Control;
-use pmdscope_capture::read::{Failure, Replay, Settings};
+use pmdscope_packets::read::{Failure, Replay, Settings};
+use pmdscope_packets::{Control, MAX_SNAPLEN};
 
 use super::args::Args;
 use super::ipfix::{self, Export};

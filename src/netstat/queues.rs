@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pmdscope_capture::flow::{Flow, Place, Queue, Snapshot};
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::balance::Balance;
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};

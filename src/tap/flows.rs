@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use pmdscope_capture::flow::SNAPLEN;
 use pmdscope_capture::flow::table::{Latest, Settings, Table};
-use pmdscope_capture::pump::{Control, Failure, Observer, Pump, Settings as PumpSettings};
+use pmdscope_capture::pump::{Failure, Observer, Pump, Settings as PumpSettings};
+use pmdscope_packets::Control;
 
 use super::interface::Wanted;
 use super::{Ask, open};

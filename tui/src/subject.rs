@@ -1,7 +1,7 @@
 //! What a row, a selection or a detail view is about. Stays the same from sample to sample.
 
 use pmdscope_capture::flow::{Endpoint, Flow, Tunnel};
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
+use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::leak::SiteKind;
 use pmdscope_telemetry::sample::Direction;
 

@@ -8,9 +8,9 @@ mod link;
 mod tunnel;
 
 pub(super) use ip::{Fragment, Ip, Tcp};
+use pmdscope_packets::ETHERNET;
 
 use super::Tunnel;
-use crate::packet::ETHERNET;
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const ARP: u16 = 0x0806;

@@ -1,11 +1,11 @@
 //! A conversation as the table keeps it: what every packet touches, and what is looked at once a second.
 
+use pmdscope_packets::{DIR_RX, DIR_TX, Packet};
+
 use super::dissect::Tcp;
 use super::key::Key;
 use super::tcp::Connection;
 use super::{Counts, End, Flow, Place, Ways};
-use crate::layout::{DIR_RX, DIR_TX};
-use crate::packet::Packet;
 
 /// What the table needs of a packet of IP.
 #[derive(Clone, Debug)]

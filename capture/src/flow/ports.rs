@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::packet::{Interface, Packet, Statistics};
+use pmdscope_packets::{Interface, Packet, Statistics};
 
 /// An interface of the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
+
 use super::dissect::{Net, dissect};
 use super::draft::Draft;
 use super::entry::{Entry, Seen, Side, Spot, Told};
@@ -12,8 +14,6 @@ use super::ports::Ports;
 use super::store::{BATCH, Room, Store};
 use super::tally::Queues;
 use super::{Counts, Flow, Other, Protocols, Snapshot};
-use crate::packet::{Interface, Origin, Packet, Statistics};
-use crate::target::{Progress, Target, TargetError};
 
 /// Conversations that are kept where nothing else is said.
 pub const CAPACITY: usize = 65_536;

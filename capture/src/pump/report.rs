@@ -1,12 +1,10 @@
-//! What a running capture is told, and what it tells.
+//! What a running capture tells.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use pmdscope_packets::{Progress, TargetError};
 
 use crate::records::RecordError;
 use crate::ring::{Counters, RingError};
 use crate::session::SessionError;
-use crate::target::{Progress, TargetError};
 
 /// Why a capture ended early.
 #[derive(Debug, thiserror::Error)]
@@ -46,20 +44,6 @@ pub enum Failure {
     /// The packets could not be written.
     #[error(transparent)]
     Target(#[from] TargetError),
-}
-
-/// What others may tell a running capture, from a signal handler or a thread.
-#[derive(Clone, Debug, Default)]
-pub struct Control {
-    /// End in order.
-    pub stop: Arc<AtomicBool>,
-    /// Bring out what was collected.
-    pub flush: Arc<AtomicBool>,
-    /// Call [`Observer::asked`].
-    pub report: Arc<AtomicBool>,
-    /// Have apps keep one packet in so many from now on; 0 leaves that as it is. Apps whose library is
-    /// too old for that keep their sampling.
-    pub sample: Arc<AtomicU32>,
 }
 
 /// What a running capture tells others. No call may wait.

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pmdscope_packets::{
+    DIR_RX, Interface, Origin, Packet, Progress, Statistics, Target, TargetError,
+};
+
 use super::super::tests::{App, open, record, serve};
 use super::super::{Control, Pump, Reopen, Report, Settings, Source};
-use crate::layout::{Change, DIR_RX, RING_MIN_SIZE, TEE_SAMPLE};
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::layout::{Change, RING_MIN_SIZE, TEE_SAMPLE};
 use crate::producer::{Listener, Peer, Producer};
-use crate::target::{Progress, Target, TargetError};
 
 /// Notes lcore and weight of every packet.
 #[derive(Clone, Debug, Default)]

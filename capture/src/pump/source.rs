@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::layout::MAX_SNAPLEN;
+use pmdscope_packets::MAX_SNAPLEN;
+
 use crate::session::Session;
 
 /// Tries to reach an app that has ended: its ports and an armed capture, once it is back.

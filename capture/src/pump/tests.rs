@@ -6,13 +6,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use pmdscope_packets::file::{FileSettings, Files};
+use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use pmdscope_testing::output;
 
 use super::*;
-use crate::file::{FileSettings, Files};
-use crate::layout::{
-    Anchor, DIR_RX, DIR_TX, MAX_SNAPLEN, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END,
-};
+use crate::layout::{Anchor, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
 use crate::producer::{Listener, Peer, Producer, message};
 use crate::session::Session;
 

@@ -4,12 +4,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use pmdscope_capture::layout::{ANY, DIR_RX, DIR_TX, Request, Select};
+use pmdscope_capture::layout::{ANY, Request, Select};
 use pmdscope_capture::session::Session;
 use pmdscope_integration::oracle::{dpdk_telemetry, tshark_fields};
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
+use pmdscope_packets::{DIR_RX, DIR_TX};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pmdscope_capture::file::{Compression, FileSettings, Format, Rotation};
+use pmdscope_packets::file::{Compression, FileSettings, Format, Rotation};
 
 use super::value::{parse_bytes, parse_file_size};
 use crate::Usage;

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use pmdscope_capture::recorder::{Answer, Fire, Trigger};
+use pmdscope_packets::recorder::{Answer, Fire, Trigger};
 use rustix::net::sockopt;
 use rustix::process::{Uid, geteuid};
 
@@ -219,8 +219,8 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use pmdscope_capture::recorder::{Recorder as Target, Settings};
-    use pmdscope_capture::target::{Discard, Target as _};
+    use pmdscope_packets::recorder::{Recorder as Target, Settings};
+    use pmdscope_packets::{Discard, Target as _};
 
     use super::*;
 
@@ -229,7 +229,7 @@ mod tests {
             path: PathBuf::from("/x/incident.pcapng"),
             before: Duration::from_secs(1),
             after: Duration::from_secs(1),
-            memory: pmdscope_capture::recorder::MIN_MEMORY,
+            memory: pmdscope_packets::recorder::MIN_MEMORY,
             max_incidents: Some(1),
             filters: Vec::new(),
         };

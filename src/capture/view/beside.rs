@@ -1,7 +1,6 @@
 //! A view beside a file.
 
-use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
-use pmdscope_capture::target::{Progress, Target, TargetError};
+use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
 
 use crate::output::say;
 

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use pmdscope_capture::decode::{self, Style};
-use pmdscope_capture::packet::ETHERNET;
-use pmdscope_capture::target::TargetError;
+use pmdscope_packets::{ETHERNET, TargetError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::lines::{Prefix, bring_out};

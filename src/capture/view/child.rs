@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use pmdscope_capture::target::TargetError;
+use pmdscope_packets::TargetError;
 
 use super::lines::{append, bring_out};
 use crate::output::say;

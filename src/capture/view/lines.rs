@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use pmdscope_capture::decode::Stamps;
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
-use pmdscope_capture::target::TargetError;
+use pmdscope_packets::{DIR_RX, DIR_TX, TargetError};
 use pmdscope_telemetry::printable::is_printable;
 
 use super::stage::Head;

@@ -7,8 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pmdscope_capture::packet::{Interface, Origin, Packet, Statistics};
-use pmdscope_capture::target::{Progress, Target, TargetError};
+use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
 
 use crate::output::say;
 

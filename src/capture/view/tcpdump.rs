@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pmdscope_capture::target::TargetError;
+use pmdscope_packets::TargetError;
 
 use super::ViewArgs;
 use super::child::{EachLine, Running};

@@ -3,9 +3,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use pmdscope_capture::packet::{Interface, Origin, Packet};
-use pmdscope_capture::pcapng;
-use pmdscope_capture::target::TargetError;
+use pmdscope_packets::{Interface, Origin, Packet, TargetError, pcapng};
 
 use super::ViewArgs;
 use super::child::Running;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pmdscope_capture::flow::ipfix::Status;
 use pmdscope_capture::flow::table::Latest;
-use pmdscope_capture::pump::Control;
+use pmdscope_packets::Control;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_tui::number::{count, seconds};
 

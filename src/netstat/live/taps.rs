@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use pmdscope_capture::budget;
-use pmdscope_capture::filter::Compiler;
 use pmdscope_capture::flow::SNAPLEN;
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
-use pmdscope_capture::pump::{Control, Source as Tap};
+use pmdscope_capture::pump::Source as Tap;
+use pmdscope_packets::filter::Compiler;
+use pmdscope_packets::{Control, DIR_RX, DIR_TX};
 
 use crate::capture::DEFAULT_RING_SIZE;
 use crate::netstat::args::{Args, Sampling};

@@ -218,8 +218,8 @@ fn speed_on(counted: &Snapshot, flow: &Flow, queue: &Queue) -> Option<Speed> {
         place.is_some_and(|place| (place.port, place.queue) == (queue.port, queue.queue))
     };
     match queue.dir {
-        pmdscope_capture::layout::DIR_RX if here(flow.rx_place) => rx_speed(counted, flow),
-        pmdscope_capture::layout::DIR_TX if here(flow.tx_place) => tx_speed(counted, flow),
+        pmdscope_packets::DIR_RX if here(flow.rx_place) => rx_speed(counted, flow),
+        pmdscope_packets::DIR_TX if here(flow.tx_place) => tx_speed(counted, flow),
         _ => None,
     }
 }

@@ -2,12 +2,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use etherparse::PacketBuilder;
+use pmdscope_packets::{DIR_RX, DIR_TX, ETHERNET};
 use proptest::prelude::*;
 
 use super::super::{Endpoint, TcpState};
 use super::*;
-use crate::layout::{DIR_RX, DIR_TX};
-use crate::packet::ETHERNET;
 
 const BEGIN: u64 = 1_780_000_000 * SECOND;
 

@@ -3,9 +3,7 @@ use std::sync::Mutex;
 use clap::Parser;
 use jiff::tz::TimeZone;
 use pmdscope_capture::decode::{Clock, Stamps};
-use pmdscope_capture::layout::{DIR_RX, DIR_TX};
-use pmdscope_capture::packet::{Interface, Origin, Packet};
-use pmdscope_capture::target::Target;
+use pmdscope_packets::{DIR_RX, DIR_TX, Interface, Origin, Packet, Target};
 use pmdscope_testing::{current_test, skip_without};
 
 use super::*;

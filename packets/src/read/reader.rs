@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use super::input::Input;
 use super::pcap::{self, Header};
 use super::pcapng::{self, Section};
-use crate::layout::MAX_SNAPLEN;
+use crate::packet::MAX_SNAPLEN;
 use crate::packet::{Interface, Origin, Packet, Statistics};
 
 /// First bytes of files.

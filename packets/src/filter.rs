@@ -9,8 +9,10 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use crate::layout::{Insn, MAX_INSNS, MAX_SNAPLEN};
-use crate::packet::ETHERNET;
+use crate::packet::{ETHERNET, MAX_SNAPLEN};
+
+/// Most BPF instructions of a filter: what an app accepts.
+pub const MAX_INSNS: usize = 512;
 
 /// `PCAP_NETMASK_UNKNOWN`.
 const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
@@ -21,6 +23,20 @@ const LDX_MSH: u16 = 0xa1;
 
 /// What libpcap puts before its reason.
 const LIBPCAP_PREFIX: &str = "can't parse filter expression: ";
+
+/// One classic BPF instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Insn {
+    /// Operation.
+    pub code: u16,
+    /// Jump if true.
+    pub jt: u8,
+    /// Jump if false.
+    pub jf: u8,
+    /// Operand.
+    pub k: u32,
+}
 
 /// Why an expression is no filter.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

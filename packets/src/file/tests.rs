@@ -11,8 +11,8 @@ use std::time::Instant;
 use pmdscope_testing::{current_test, output, skip, spawn};
 
 use super::*;
-use crate::layout::{DIR_RX, MAX_SNAPLEN};
 use crate::packet::ETHERNET;
+use crate::packet::{DIR_RX, MAX_SNAPLEN};
 use crate::read::{Item, Reader};
 
 const SECOND: u64 = 1_000_000_000;

@@ -9,7 +9,7 @@ use pcap_parser::{
 
 use super::reader::Item;
 use super::{Order, SECOND};
-use crate::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
+use crate::packet::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use crate::packet::{Interface, Origin, Packet, Statistics};
 
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::reader::{Item, ReadError, Reader};
+use crate::control::Control;
 use crate::filter::{Compiler, FilterError, OfflineFilter};
-use crate::layout::{DIR_RX, DIR_TX};
+use crate::packet::{DIR_RX, DIR_TX};
 use crate::packet::{Interface, Origin, Packet, Statistics};
-use crate::pump::Control;
 use crate::target::{Progress, Target, TargetError};
 
 /// How long to wait for a target that has no room, before looking again.

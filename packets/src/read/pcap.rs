@@ -3,7 +3,7 @@
 use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
 
 use super::{Order, SECOND};
-use crate::layout::MAX_SNAPLEN;
+use crate::packet::MAX_SNAPLEN;
 use crate::packet::{Interface, Packet};
 
 pub(super) const HEADER_SIZE: usize = 24;

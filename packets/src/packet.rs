@@ -2,6 +2,12 @@
 
 /// Link type of Ethernet.
 pub const ETHERNET: u16 = 1;
+/// Direction: received by the app.
+pub const DIR_RX: u8 = 1;
+/// Direction: sent by the app.
+pub const DIR_TX: u8 = 2;
+/// Largest (and default) snap length, bytes.
+pub const MAX_SNAPLEN: u32 = 262_144;
 
 /// What made a section; empty strings are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +48,7 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// Bytes on the wire, without FCS.
     pub len: u32,
-    /// [`crate::layout::DIR_RX`], [`crate::layout::DIR_TX`] or unknown.
+    /// [`DIR_RX`], [`DIR_TX`] or unknown.
     pub dir: u8,
     /// Queue of the port, where it is known.
     pub queue: Option<u16>,

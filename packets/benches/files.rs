@@ -1,4 +1,4 @@
-//! What a packet costs on its way into a file: `cargo bench -p pmdscope-capture --bench files`.
+//! What a packet costs on its way into a file: `cargo bench -p pmdscope-packets --bench files`.
 //!
 //! CPU time of the thread of the capture and of the thread that writes, for a file in memory
 //! (`/dev/shm`) and for `/dev/null`, which leaves encoding and queueing.
@@ -9,10 +9,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::file::{FileSettings, Files, Format};
-use pmdscope_capture::layout::{DIR_RX, MAX_SNAPLEN};
-use pmdscope_capture::packet::{ETHERNET, Interface, Origin, Packet};
-use pmdscope_capture::target::{Target, TargetError};
+use pmdscope_packets::file::{FileSettings, Files, Format};
+use pmdscope_packets::{
+    DIR_RX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Target, TargetError,
+};
 use rustix::time::ClockId;
 
 /// Bytes of each run, so that the file fits into memory.

@@ -8,10 +8,10 @@ use pmdscope_testing::output;
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{DIR_RX, DIR_TX, MAX_SNAPLEN};
+use crate::control::Control;
+use crate::packet::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use crate::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
 use crate::pcapng::{write_interface, write_packet, write_section, write_statistics};
-use crate::pump::Control;
 use crate::target::{Discard, Progress, Target, TargetError};
 
 const NS: u64 = 1_780_000_000_123_456_789;

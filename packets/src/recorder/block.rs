@@ -4,8 +4,8 @@
 //! announce, and the bytes. All numbers are LEB128; those that may go back are zigzagged. Most
 //! packets take 5 to 7 bytes beside their own.
 
-use crate::layout::{DIR_RX, DIR_TX};
 use crate::packet::Packet;
+use crate::packet::{DIR_RX, DIR_TX};
 
 /// Direction of a packet, as in the ring; 0 is unknown.
 const DIR: u8 = 3;

@@ -1,6 +1,6 @@
 //! Writes the blocks of a pcapng section into a buffer: Ethernet, nanoseconds, host byte order.
 
-use crate::layout::{DIR_RX, DIR_TX};
+use crate::packet::{DIR_RX, DIR_TX};
 use crate::packet::{Interface, Origin, Packet, Statistics};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -248,8 +248,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::MAX_SNAPLEN;
     use crate::packet::ETHERNET;
+    use crate::packet::MAX_SNAPLEN;
 
     const NS: u64 = 1_780_000_000_123_456_789;
 
