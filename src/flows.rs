@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pmdscope_capture::door;
-use pmdscope_capture::flow::Snapshot;
+use pmdscope_flows::Snapshot;
 use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::world::World;

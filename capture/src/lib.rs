@@ -15,7 +15,6 @@ pub mod budget;
 pub mod clock;
 pub mod decode;
 pub mod door;
-pub mod flow;
 pub mod layout;
 pub mod leak;
 pub mod merge;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget;
-use pmdscope_capture::flow::{Flow, Snapshot, table};
+use pmdscope_flows::{Flow, Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX};
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::balance::{self, HotQueue};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use pmdscope_capture::flow::table::{CAPACITY, Settings};
+use pmdscope_flows::table::{CAPACITY, Settings};
 use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{Export, Ipfix};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use pmdscope_capture::flow::{Counts, Flow, Other, Snapshot, standard_error};
+use pmdscope_flows::{Counts, Flow, Other, Snapshot, standard_error};
 use pmdscope_tui::conversation::{self, Speed};
 use pmdscope_tui::number::{bytes, count, known, seconds, si};
 use pmdscope_tui::subject::Subject;
@@ -158,7 +158,7 @@ fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) ->
     notes.extend(other(&snapshot.other));
     notes.push(total(moment, snapshot));
     notes.extend(moment.caveats());
-    if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_capture::flow::Ways::default()) {
+    if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::Ways::default()) {
         notes.push(
             "no packet direction in the file: Local sent the first packet, RX is what Remote sent"
                 .to_owned(),

@@ -1,7 +1,7 @@
 //! Reports as JSON.
 
 use anyhow::Result;
-use pmdscope_capture::flow::{
+use pmdscope_flows::{
     Counts, End, Endpoint, Flow, Other, Place, Protocols, Snapshot, TcpState, Tunnel, Ways,
     standard_error,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Parser;
-use pmdscope_capture::flow::{
+use pmdscope_flows::{
     Counts, End, Endpoint, Flow, Place, Protocols, Queue, Snapshot, TcpState, Tunnel, Ways,
 };
 use pmdscope_packets::{DIR_RX, DIR_TX};

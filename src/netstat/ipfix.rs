@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_capture::flow::ipfix::{
-    self, Collector, LARGEST, MESSAGE, SMALLEST, Settings, Status,
-};
-use pmdscope_capture::flow::table::Listener;
+use pmdscope_flows::ipfix;
+use pmdscope_flows::ipfix::{Collector, LARGEST, MESSAGE, SMALLEST, Settings, Status};
+use pmdscope_flows::table::Listener;
 
 use crate::duration;
 use crate::number::whole;
@@ -71,7 +70,7 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// What the table of conversations needs, and how the export does.
 pub(super) struct Export {
-    /// For [`pmdscope_capture::flow::table::Settings`].
+    /// For [`pmdscope_flows::table::Settings`].
     pub(super) listener: Box<dyn Listener>,
     /// Likewise.
     pub(super) idle: Duration,

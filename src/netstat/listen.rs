@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use pmdscope_capture::flow::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
+use pmdscope_flows::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
 use pmdscope_tui::conversation;
 use pmdscope_tui::number::{bytes, count, seconds};
 use pmdscope_tui::subject::Subject;

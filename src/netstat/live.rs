@@ -11,9 +11,9 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::Budget;
-use pmdscope_capture::flow::SNAPLEN;
-use pmdscope_capture::flow::table::Table;
 use pmdscope_capture::pump::{Observer, Pump, Report, Settings};
+use pmdscope_flows::SNAPLEN;
+use pmdscope_flows::table::Table;
 use pmdscope_packets::Control;
 
 use self::reporter::Reporter;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pmdscope_capture::flow::{Counts, Flow, Snapshot};
 use pmdscope_capture::pump::Report;
+use pmdscope_flows::{Counts, Flow, Snapshot};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::world::World;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pmdscope_capture::flow::table::Table;
+use pmdscope_flows::table::Table;
 use pmdscope_packets::read::{Failure, Replay, Settings};
 use pmdscope_packets::{Control, MAX_SNAPLEN};
 

@@ -1,6 +1,6 @@
 //! Which conversations are shown.
 
-use pmdscope_capture::flow::Flow;
+use pmdscope_flows::Flow;
 
 use super::words::{SCTP, TCP, UDP};
 

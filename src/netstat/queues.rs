@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pmdscope_capture::flow::{Flow, Place, Queue, Snapshot};
+use pmdscope_flows::{Flow, Place, Queue, Snapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::balance::Balance;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pmdscope_capture::flow::{Counts, Protocols};
+use pmdscope_flows::{Counts, Protocols};
 use pmdscope_telemetry::model::counts_bytes;
 use pmdscope_telemetry::sample::PortStats;
 use pmdscope_tui::number::{bytes, count};

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_capture::flow::SNAPLEN;
-use pmdscope_capture::flow::table::{Latest, Settings, Table};
 use pmdscope_capture::pump::{Failure, Observer, Pump, Settings as PumpSettings};
+use pmdscope_flows::SNAPLEN;
+use pmdscope_flows::table::{Latest, Settings, Table};
 use pmdscope_packets::Control;
 
 use super::interface::Wanted;

@@ -1,6 +1,6 @@
 //! Conversations in words: ends, protocols, states, flags, where they were seen, how fast they are.
 
-use pmdscope_capture::flow::{Counts, Endpoint, Flow, Place, Snapshot, TcpState, standard_error};
+use pmdscope_flows::{Counts, Endpoint, Flow, Place, Snapshot, TcpState, standard_error};
 
 use crate::number::UNKNOWN;
 
@@ -111,7 +111,7 @@ pub fn speed(snapshot: &Snapshot, recent: Counts, all: Counts) -> Option<Speed> 
 }
 
 /// From either end.
-fn both(ways: pmdscope_capture::flow::Ways) -> Counts {
+fn both(ways: pmdscope_flows::Ways) -> Counts {
     ways.from_local.plus(ways.from_remote)
 }
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_around_a_conversation_is_named_from_outside_in() {
-        use pmdscope_capture::flow::{Tunnel, Ways};
+        use pmdscope_flows::{Tunnel, Ways};
         let end = Endpoint { addr: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let mut flow = Flow {
             app: 0,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pmdscope_capture::flow::Snapshot;
+use pmdscope_flows::Snapshot;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::world::{Member, World};

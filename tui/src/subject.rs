@@ -1,6 +1,6 @@
 //! What a row, a selection or a detail view is about. Stays the same from sample to sample.
 
-use pmdscope_capture::flow::{Endpoint, Flow, Tunnel};
+use pmdscope_flows::{Endpoint, Flow, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::leak::SiteKind;
 use pmdscope_telemetry::sample::Direction;
@@ -38,7 +38,7 @@ pub enum Subject {
     Tap { app: String },
     /// A conversation.
     Conversation { app: String, key: Key },
-    /// What goes by a queue; `dir` as in [`pmdscope_capture::flow::Queue`].
+    /// What goes by a queue; `dir` as in [`pmdscope_flows::Queue`].
     Load { app: String, port: u16, dir: u8, queue: Option<u16> },
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use insta::assert_snapshot;
-use pmdscope_capture::flow::{End, Ways};
+use pmdscope_flows::{End, Ways};
 
 use super::*;
 use crate::netstat::fixture::{args, end, exact, flow, sampled, snapshot};

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pmdscope_capture::flow::ipfix::Status;
-use pmdscope_capture::flow::table::Latest;
+use pmdscope_flows::ipfix::Status;
+use pmdscope_flows::table::Latest;
 use pmdscope_packets::Control;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_tui::number::{count, seconds};

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use pmdscope_capture::flow::{Counts, End, TcpState};
+use pmdscope_flows::{Counts, End, TcpState};
 use tempfile::TempDir;
 
 use super::*;

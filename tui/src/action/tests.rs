@@ -1,6 +1,6 @@
 //! Keys and what they do.
 
-use pmdscope_capture::flow::Snapshot;
+use pmdscope_flows::Snapshot;
 
 use super::*;
 use crate::fixture;

@@ -1,8 +1,6 @@
 //! All that is known about what was captured: of an app, of a conversation, of a queue.
 
-use pmdscope_capture::flow::{
-    Counts, End, Flow, Place, Protocols, Queue, Snapshot, Ways, standard_error,
-};
+use pmdscope_flows::{Counts, End, Flow, Place, Protocols, Queue, Snapshot, Ways, standard_error};
 
 use super::Page;
 use crate::conversation::{

@@ -1,7 +1,7 @@
 //! What users see of conversations.
 
 use insta::assert_snapshot;
-use pmdscope_capture::flow::{Flow, Snapshot};
+use pmdscope_flows::{Flow, Snapshot};
 
 use super::tests::text;
 use super::*;

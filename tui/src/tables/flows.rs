@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use pmdscope_capture::flow::{Counts, Flow, Other, Place, Queue, Snapshot};
+use pmdscope_flows::{Counts, Flow, Other, Place, Queue, Snapshot};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::balance::Balance;
 

@@ -2,7 +2,7 @@
 
 use super::ip::{Fragment, Ip};
 use super::{GRE, UDP, be16, be32};
-use crate::flow::Tunnel;
+use crate::Tunnel;
 
 /// Of the standard, and of Linux before it.
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];

@@ -10,7 +10,7 @@ mod tunnel;
 pub(super) use ip::{Fragment, Ip, Tcp};
 use pmdscope_packets::ETHERNET;
 
-use super::Tunnel;
+use crate::Tunnel;
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const ARP: u16 = 0x0806;

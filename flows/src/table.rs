@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
 
-use super::dissect::{Net, dissect};
-use super::draft::Draft;
-use super::entry::{Entry, Seen, Side, Spot, Told};
-use super::key::Key;
-use super::ports::Ports;
-use super::store::{BATCH, Room, Store};
-use super::tally::Queues;
-use super::{Counts, Flow, Other, Protocols, Snapshot};
+use crate::dissect::{Net, dissect};
+use crate::draft::Draft;
+use crate::entry::{Entry, Seen, Side, Spot, Told};
+use crate::key::Key;
+use crate::ports::Ports;
+use crate::store::{BATCH, Room, Store};
+use crate::tally::Queues;
+use crate::{Counts, Flow, Other, Protocols, Snapshot};
 
 /// Conversations that are kept where nothing else is said.
 pub const CAPACITY: usize = 65_536;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use pmdscope_packets::Packet;
 
-use super::dissect::{ARP, ESP, Fragment, GRE, ICMP, ICMP6, Ip, Layers, Net, SCTP, TCP, Tcp, UDP};
-use super::tcp::{ACK, FIN, RST, SYN};
-use super::{Counts, Protocols, Queue};
+use crate::dissect::{ARP, ESP, Fragment, GRE, ICMP, ICMP6, Ip, Layers, Net, SCTP, TCP, Tcp, UDP};
+use crate::tcp::{ACK, FIN, RST, SYN};
+use crate::{Counts, Protocols, Queue};
 
 #[inline]
 fn add(sum: &mut Counts, counts: Counts) {

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::dissect::{Ip, Layers};
-use super::{Endpoint, Tunnel};
+use crate::dissect::{Ip, Layers};
+use crate::{Endpoint, Tunnel};
 
 /// Both ends, in an order that does not depend on who sends, and all else that tells conversations
 /// apart.

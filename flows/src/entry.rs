@@ -2,10 +2,10 @@
 
 use pmdscope_packets::{DIR_RX, DIR_TX, Packet};
 
-use super::dissect::Tcp;
-use super::key::Key;
-use super::tcp::Connection;
-use super::{Counts, End, Flow, Place, Ways};
+use crate::dissect::Tcp;
+use crate::key::Key;
+use crate::tcp::Connection;
+use crate::{Counts, End, Flow, Place, Ways};
 
 /// What the table needs of a packet of IP.
 #[derive(Clone, Debug)]

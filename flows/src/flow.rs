@@ -1,19 +1,4 @@
-//! Conversations: who talks to whom through the ports that are captured, in bounded memory.
-//!
-//! Packets come to [`table::Table`] as to any other target. It counts each for its [`Flow`], and once a
-//! second gives out a [`Snapshot`], which is all that views, reports and exporters show.
-
-mod dissect;
-mod draft;
-mod entry;
-mod index;
-pub mod ipfix;
-mod key;
-mod ports;
-mod store;
-pub mod table;
-mod tally;
-mod tcp;
+//! What is known of conversations, and of all packets at a moment.
 
 use std::fmt;
 use std::net::IpAddr;

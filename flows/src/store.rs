@@ -8,9 +8,9 @@
 
 use std::hint::black_box;
 
-use super::entry::{Entry, Seen, Side, Told};
-use super::index::Index;
-use super::key::{Hasher, Key};
+use crate::entry::{Entry, Seen, Side, Told};
+use crate::index::Index;
+use crate::key::{Hasher, Key};
 
 /// Entries that a newcomer competes with.
 const GROUP: usize = 8;

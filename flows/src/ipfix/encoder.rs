@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::message::{Head, Message};
 use super::record::{Record, interface};
 use super::template::{self, INTERFACES, NAME, OPTIONS_TEMPLATES, SAMPLING, Shape, TEMPLATES};
-use crate::flow::Flow;
-use crate::flow::table::Reason;
+use crate::Flow;
+use crate::table::Reason;
 
 /// Most interfaces whose names are kept.
 const NAMES: usize = 1024;

@@ -1,8 +1,8 @@
 //! A snapshot in the making. Copying a million conversations takes longer than rings can wait, so they
 //! are copied part by part between packets, each as it was when the snapshot began.
 
-use super::Snapshot;
-use super::store::Store;
+use crate::Snapshot;
+use crate::store::Store;
 
 /// What is known of it.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::template::Shape;
-use crate::flow::table::Reason;
-use crate::flow::{Counts, Endpoint, Flow, Place, Tunnel, Ways};
+use crate::table::Reason;
+use crate::{Counts, Endpoint, Flow, Place, Tunnel, Ways};
 
 /// The ports of an app are numbered from the next multiple of this.
 const PORTS: u16 = 1000;

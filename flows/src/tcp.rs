@@ -1,7 +1,7 @@
 //! What TCP is doing, by the flags of both ends; packets may be missing, come twice, or be sampled.
 
-use super::dissect::{TCP, Tcp};
-use super::{End, TcpState};
+use crate::dissect::{TCP, Tcp};
+use crate::{End, TcpState};
 
 pub(super) const FIN: u8 = 0x01;
 pub(super) const SYN: u8 = 0x02;

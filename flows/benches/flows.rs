@@ -1,4 +1,4 @@
-//! What a packet costs on its way into the table of conversations: `cargo bench -p pmdscope-capture
+//! What a packet costs on its way into the table of conversations: `cargo bench -p pmdscope-flows
 //! --bench flows`.
 //!
 //! Frames of 64 bytes of so many conversations, in an order without a pattern, as a capture brings
@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use etherparse::LaxSlicedPacket;
-use pmdscope_capture::flow::table::{CAPACITY, Latest, Settings, Table};
+use pmdscope_flows::table::{CAPACITY, Latest, Settings, Table};
 use pmdscope_packets::{
     DIR_RX, Discard, ETHERNET, Interface, Origin, Packet, Statistics, Target, TargetError,
 };

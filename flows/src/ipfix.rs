@@ -17,8 +17,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::Flow;
-use super::table::{Listener, Reason};
+use crate::Flow;
+use crate::table::{Listener, Reason};
 pub use collector::{Collector, CollectorError};
 use encoder::Encoder;
 use sender::Queue;

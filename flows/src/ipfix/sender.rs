@@ -298,7 +298,7 @@ mod tests {
     use std::net::ToSocketAddrs;
 
     use super::*;
-    use crate::flow::ipfix::Status;
+    use crate::ipfix::Status;
 
     const SOON: Duration = Duration::from_secs(10);
 

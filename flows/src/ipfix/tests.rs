@@ -16,8 +16,8 @@ use super::encoder::{Datagram, Encoded, Encoder};
 use super::sender::Queue;
 use super::tally::Tally;
 use super::{Exporter, MESSAGE, SMALLEST, Settings, Status, start};
-use crate::flow::table::{Listener, Reason};
-use crate::flow::{Counts, Endpoint, Flow, Place, TcpState, Tunnel, Ways};
+use crate::table::{Listener, Reason};
+use crate::{Counts, Endpoint, Flow, Place, TcpState, Tunnel, Ways};
 
 const DOMAIN: u32 = 7;
 const NOW: u32 = 1_700_000_000;

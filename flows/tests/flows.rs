@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::Command;
 
 use etherparse::{PacketBuilder, VlanId};
-use pmdscope_capture::flow::table::{Settings, Table};
-use pmdscope_capture::flow::{Counts, Endpoint, Flow, Other, Snapshot, standard_error};
+use pmdscope_flows::table::{Settings, Table};
+use pmdscope_flows::{Counts, Endpoint, Flow, Other, Snapshot, standard_error};
 use pmdscope_packets::read::Replay;
 use pmdscope_packets::{
     Control, DIR_RX, DIR_TX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Target, read,
@@ -426,7 +426,7 @@ fn packet(frame: &[u8], ns: u64, weight: u32) -> Packet<'_> {
     }
 }
 
-fn table() -> (Table, pmdscope_capture::flow::table::Latest) {
+fn table() -> (Table, pmdscope_flows::table::Latest) {
     let (mut table, latest) = Table::new(Settings::default());
     table.section(&Origin::default()).unwrap();
     let (description, filter, comment) = Default::default();
