@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::door;
+use pmdscope_capture::pdump::settle;
 use pmdscope_flows::Snapshot;
 use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::Settings;
@@ -63,7 +63,7 @@ fn serve(feed: &Feed<World>, mut captures: Captures) {
     while goes_on && !wish.over {
         wish = feed.desk.wanted(&wish, TICK);
         // Helpers that have left their apps are gone at once, and not only when this process ends.
-        let _ = door::settle(Duration::ZERO);
+        let _ = settle(Duration::ZERO);
         let was_idle = captures.is_idle();
         captures.obey(&wish, Instant::now());
         if wish.shown || !was_idle {

@@ -12,10 +12,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pmdscope_capture::door::{left_behind, settle};
 use pmdscope_capture::layout::{ANY, Request, Select};
-use pmdscope_capture::pump::{Port, Reopen, Source};
+use pmdscope_capture::pdump::{left_behind, settle};
 use pmdscope_capture::session::Session;
+use pmdscope_capture::source::{Port, Reopen, Source};
 use pmdscope_packets::filter::Insn;
 
 use self::interface::{Target, Wanted};

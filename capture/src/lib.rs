@@ -1,7 +1,8 @@
 //! Reads capture rings of DPDK apps.
 //!
-//! [`session`] asks an app for its rings, [`ring`] copies records out of them, [`merge`] puts them
-//! in order, [`clock`] gives them a time, a [`pmdscope_packets::Target`] takes them.
+//! [`transport`] reaches an app, by itself or through the helper of [`pdump`]; [`session`] asks for its
+//! rings, [`ring`] copies records out of them, [`merge`] puts them in order, [`clock`] gives them a
+//! time, a [`pmdscope_packets::Target`] takes them.
 //! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told
 //! to stop. `docs/ring.md` has the rules.
 
@@ -14,11 +15,11 @@
 pub mod budget;
 pub mod clock;
 pub mod decode;
-pub mod door;
 pub mod layout;
 pub mod leak;
 pub mod merge;
 mod output;
+pub mod pdump;
 #[cfg(test)]
 mod producer;
 mod protocol;
@@ -26,3 +27,5 @@ pub mod pump;
 pub mod records;
 pub mod ring;
 pub mod session;
+pub mod source;
+pub mod transport;

@@ -6,8 +6,8 @@ use pmdscope_packets::{
 
 use crate::clock::{Clock, Monotone};
 use crate::layout::Record;
-use crate::pump::{Settings, Source};
 use crate::ring::{Counters, Ring};
+use crate::source::{Settings, Source};
 
 /// Interface of a port that has none yet.
 const NONE: u32 = u32::MAX;

@@ -2,7 +2,6 @@
 
 mod report;
 mod sampling;
-mod source;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,9 +17,9 @@ use crate::output::{Arrival, Output};
 use crate::records::Records;
 use crate::ring::{Counters, Ring};
 use crate::session::Event;
+use crate::source::{Settings, Source};
 
 pub use self::report::{Failure, Observer, Report};
-pub use self::source::{Port, Reopen, Settings, Source};
 
 /// How long a packet may wait for an earlier one from another ring: longer than a burst takes from
 /// its time stamp to its publication, unless its lcore was preempted meanwhile.

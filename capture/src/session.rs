@@ -14,11 +14,11 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::door::helper::Helper;
 use crate::layout::{
     Change, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END, TEE_REFUSE, TEE_RING,
     TEE_SAMPLE,
 };
+use crate::pdump::Helper;
 use crate::ring::{Ring, RingError};
 
 /// How long to wait before asking again for a place in a full backlog.

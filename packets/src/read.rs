@@ -4,6 +4,7 @@
 //! could be read of a broken file is delivered before its error.
 
 mod input;
+mod item;
 mod pcap;
 mod pcapng;
 mod reader;
@@ -11,7 +12,8 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use self::reader::{Item, ReadError, Reader};
+pub use self::item::Item;
+pub use self::reader::{ReadError, Reader};
 pub use self::replay::{Failure, Replay, Report, Settings};
 
 /// Nanoseconds in a second.

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use pmdscope_capture::pump::{Pump, Settings};
+use pmdscope_capture::pump::Pump;
+use pmdscope_capture::source::Settings;
 use pmdscope_packets::Control;
 use pmdscope_packets::filter::Insn;
 

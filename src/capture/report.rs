@@ -1,7 +1,7 @@
 //! What `pmdscope capture` tells people at its begin and its end, in the words of tcpdump.
 
-use pmdscope_capture::door::Door;
 use pmdscope_capture::pump::{REORDER_WINDOW, Report};
+use pmdscope_capture::transport::Door;
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::{Progress, read};
 use pmdscope_tui::number;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pmdscope_capture::budget::{self, Budget};
-use pmdscope_capture::door::Door;
+use pmdscope_capture::transport::Door;
 use pmdscope_flows::table::Latest;
 use pmdscope_flows::{Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX, DIR_TX};

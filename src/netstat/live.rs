@@ -11,7 +11,8 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::Budget;
-use pmdscope_capture::pump::{Observer, Pump, Report, Settings};
+use pmdscope_capture::pump::{Observer, Pump, Report};
+use pmdscope_capture::source::Settings;
 use pmdscope_flows::SNAPLEN;
 use pmdscope_flows::table::Table;
 use pmdscope_packets::Control;

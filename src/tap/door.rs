@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use pmdscope_capture::door::{Door, ProgramError};
+use pmdscope_capture::pdump::ProgramError;
+use pmdscope_capture::transport::Door;
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;

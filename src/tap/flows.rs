@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_capture::pump::{Failure, Observer, Pump, Settings as PumpSettings};
+use pmdscope_capture::pump::{Failure, Observer, Pump};
+use pmdscope_capture::source::Settings as PumpSettings;
 use pmdscope_flows::SNAPLEN;
 use pmdscope_flows::table::{Latest, Settings, Table};
 use pmdscope_packets::Control;

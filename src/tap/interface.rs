@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use pmdscope_capture::door::Door;
-use pmdscope_capture::pump::Port;
+use pmdscope_capture::source::Port;
+use pmdscope_capture::transport::Door;
 use pmdscope_telemetry::discover::{App, AppState, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};

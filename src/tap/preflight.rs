@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use pmdscope_capture::door::{Pdump, PdumpPort, Program};
+use pmdscope_capture::pdump::{Pdump, PdumpPort, Program};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 

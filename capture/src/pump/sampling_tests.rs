@@ -8,9 +8,10 @@ use pmdscope_packets::{
 };
 
 use super::super::tests::{App, open, record, serve};
-use super::super::{Control, Pump, Reopen, Report, Settings, Source};
+use super::super::{Control, Pump, Report};
 use crate::layout::{Change, RING_MIN_SIZE, TEE_SAMPLE};
 use crate::producer::{Listener, Peer, Producer};
+use crate::source::{Reopen, Settings, Source};
 
 /// Notes lcore and weight of every packet.
 #[derive(Clone, Debug, Default)]

@@ -14,6 +14,7 @@ use super::*;
 use crate::layout::{Anchor, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
 use crate::producer::{Listener, Peer, Producer, message};
 use crate::session::Session;
+use crate::source::{Port, Reopen};
 
 const HZ: u64 = 2_500_000_000;
 const RAW_BASE: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@ use pcap_parser::{
     SectionHeaderBlock, SimplePacketBlock, parse_block_be, parse_block_le,
 };
 
-use super::reader::Item;
+use super::item::Item;
 use super::{Order, SECOND};
 use crate::packet::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use crate::packet::{Interface, Origin, Packet, Statistics};

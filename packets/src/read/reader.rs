@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::input::Input;
+use super::item::Item;
 use super::pcap::{self, Header};
 use super::pcapng::{self, Section};
-use crate::packet::MAX_SNAPLEN;
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{MAX_SNAPLEN, Origin};
 
 /// First bytes of files.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -54,21 +54,6 @@ pub enum ReadError {
         /// For people.
         reason: String,
     },
-}
-
-/// What stands in a file.
-#[derive(Debug)]
-pub enum Item<'a> {
-    /// A section begins: interfaces are numbered from 0 again.
-    Section(Origin),
-    /// The next interface of the section.
-    Interface(Interface),
-    /// A packet.
-    Packet(Packet<'a>),
-    /// What was counted on an interface.
-    Statistics(Statistics),
-    /// Something else, passed over.
-    Other,
 }
 
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::reader::{Item, ReadError, Reader};
+use super::item::Item;
+use super::reader::{ReadError, Reader};
 use crate::control::Control;
 use crate::filter::{Compiler, FilterError, OfflineFilter};
 use crate::packet::{DIR_RX, DIR_TX};

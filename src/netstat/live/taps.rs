@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use pmdscope_capture::budget;
-use pmdscope_capture::pump::Source as Tap;
+use pmdscope_capture::source::Source as Tap;
 use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::Compiler;
 use pmdscope_packets::{Control, DIR_RX, DIR_TX};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::door::Program;
+use pmdscope_capture::pdump::Program;
 use pmdscope_telemetry::device;
 use pmdscope_telemetry::discover::{App, primary};
 use pmdscope_telemetry::sample::Sample;

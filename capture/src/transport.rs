@@ -1,8 +1,5 @@
 //! How the packets of an app are reached: by its own capture socket, or by a helper of ours.
 
-pub(crate) mod helper;
-mod program;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,11 +7,10 @@ use std::time::Duration;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use self::helper::Helper;
 use crate::layout::Request;
+use crate::pdump::{Helper, Pdump, helper};
 use crate::session::{Session, SessionError, reason};
 
-pub use self::program::{Program, ProgramError};
 /// How long a helper may take to get into an app, which has to answer requests of its own for that.
 const ATTACH: Duration = Duration::from_secs(10);
 
@@ -58,40 +54,6 @@ pub enum DoorError {
 
 fn more(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(" ({said})") }
-}
-
-/// A port as DPDK knows it, for a helper that sees no ports itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PdumpPort {
-    /// DPDK port id.
-    pub id: u16,
-    /// Device name.
-    pub device: String,
-    /// Receive queues.
-    pub rx_queues: u16,
-    /// Transmit queues.
-    pub tx_queues: u16,
-}
-
-/// How to start `pmdscope-pdump` beside a stock app.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pdump {
-    /// The program.
-    pub program: PathBuf,
-    /// File-prefix of the app, without what stands for further instances.
-    pub file_prefix: String,
-    /// Directory that holds `dpdk/<file-prefix>`, which the EAL calls `$RUNTIME_DIRECTORY`.
-    pub runtime_root: PathBuf,
-    /// Process id of the app.
-    pub pid: u32,
-    /// CPUs that it may run on, as `0,2-3`.
-    pub cpus: String,
-    /// The app polls on these, because there are no others.
-    pub crowded: bool,
-    /// All ports of the app.
-    pub ports: Vec<PdumpPort>,
-    /// Go ahead where that may harm the app.
-    pub force: bool,
 }
 
 /// How the packets of an app are reached.
@@ -161,18 +123,6 @@ fn attach(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Waits until the helpers of sessions that were dropped have left their apps, but not for longer than
-/// told. What comes back are the process ids of those that have not, which leave when they can.
-pub fn settle(patience: Duration) -> Vec<u32> {
-    helper::settle(None, patience, &AtomicBool::new(false))
-}
-
-/// What helpers that are gone had to leave in their apps, as long as no later one has cleaned up: files
-/// that say what, each in the runtime directory of its app.
-pub fn left_behind() -> Vec<PathBuf> {
-    helper::left_behind()
 }
 
 #[cfg(test)]

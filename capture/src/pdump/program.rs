@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::helper::wait_for;
+use super::process::wait_for;
 
 /// What the program is called.
 pub(super) const NAME: &str = "pmdscope-pdump";
@@ -113,7 +113,7 @@ fn version(said: &str) -> Option<&str> {
 mod tests {
     use std::time::Instant;
 
-    use super::super::helper::tests::script;
+    use super::super::script::script;
     use super::*;
 
     #[test]

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::helper::tests::script;
 use super::*;
 use crate::layout::{Select, TEE_ACCEPT, TEE_END, TEE_REFUSE};
+use crate::pdump::script::script;
+use crate::pdump::{PdumpPort, left_behind};
 use crate::producer::message;
 use crate::session::Event;
 

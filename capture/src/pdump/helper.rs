@@ -14,13 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Pdump;
+use super::process::{LOOK, wait_for};
 use super::program::NAME;
 
 /// Most that is kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
-
-/// Time between looks at a process that is to end.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a process whose socket is closed may take until its end can be told.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -76,7 +74,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts the program with a socket as its standard input, so that no other process can inherit it.
-    pub(super) fn start(pdump: &Pdump, socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn start(pdump: &Pdump, socket: OwnedFd) -> io::Result<Self> {
         let mut command = Command::new(&pdump.program);
         command.args(arguments(pdump)).env("RUNTIME_DIRECTORY", &pdump.runtime_root);
         // What a terminal sends to those in front of it is for us to judge.
@@ -110,7 +108,7 @@ impl Helper {
     }
 
     /// What it said last on its standard error, once it has ended or had the time to say it.
-    pub(super) fn last_words(&mut self) -> String {
+    pub(crate) fn last_words(&mut self) -> String {
         let _ = self.child.as_mut().map(|child| wait_for(child, LAST_WORDS));
         self.last_line()
     }
@@ -153,7 +151,7 @@ impl Drop for Helper {
 /// Waits until all helpers that were let go have left their apps, or only those of one app, but not
 /// for longer than told, or until told to stop. What comes back are the process ids of those that have
 /// not.
-pub(super) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) -> Vec<u32> {
+pub(crate) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) -> Vec<u32> {
     let deadline = Instant::now() + patience;
     loop {
         let mut leaving = lock(&LEAVING);
@@ -171,19 +169,8 @@ pub(super) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) ->
 
 /// State files of helpers that have left and had to leave something behind, which no later one has
 /// removed yet.
-pub(super) fn left_behind() -> Vec<PathBuf> {
+pub(crate) fn left_behind() -> Vec<PathBuf> {
     lock(&LEFT_BEHIND).iter().filter(|state| state.exists()).cloned().collect()
-}
-
-/// Waits for the end of a child, but no longer than told.
-pub(super) fn wait_for(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
-    let deadline = Instant::now() + patience;
-    loop {
-        match child.try_wait()? {
-            None if Instant::now() < deadline => thread::sleep(LOOK),
-            status => return Ok(status),
-        }
-    }
 }
 
 fn arguments(pdump: &Pdump) -> Vec<String> {
@@ -228,28 +215,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    //! Programs that do what a test wants.
-
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
-
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// A shell script with this body; it is there as long as the directory.
-    pub(in super::super) fn script(body: &str) -> (tempfile::TempDir, PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pmdscope-pdump");
-        // Not executable while a process that another test starts may hold it open for writing.
-        let staged = dir.path().join("staged");
-        std::fs::write(&staged, format!("#!/bin/sh\n{body}\n")).unwrap();
-        let copied = Command::new("install").arg("-m755").args([&staged, &path]).status().unwrap();
-        assert!(copied.success());
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o755);
-        (dir, path)
-    }
 
     #[test]
     fn the_last_line_is_kept_and_no_more_than_that() {
