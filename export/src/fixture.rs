@@ -13,7 +13,7 @@ use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
 
 use crate::caps::Caps;
-use crate::metrics::{Counters, Pushes, View};
+use crate::metrics::{Counters, PushCounts, View};
 
 const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 
@@ -53,7 +53,7 @@ pub(crate) fn caps() -> Caps {
 }
 
 pub(crate) fn view<'a>(caps: &'a Caps, expected: &'a Inventory) -> View<'a> {
-    let pushes = Some(Pushes { accepted: 5, failed: 1, ..Pushes::default() });
+    let pushes = Some(PushCounts { accepted: 5, failed: 1, ..PushCounts::default() });
     let counters = Counters { collections: 7, shared_scrapes: 2, pushes };
     View { caps, tolerate: &[], expected, counters, only: None }
 }

@@ -9,7 +9,6 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,9 +22,8 @@ use ureq::http::StatusCode;
 use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::journal;
-use crate::metrics::Pushes;
-use crate::scrape::Wants;
-use crate::site::Site;
+use crate::metrics::PushCounters;
+use crate::scrape::{Scraper, Wants};
 use crate::snapshot::Snapshot;
 use encode::Origin;
 
@@ -74,34 +72,6 @@ impl FromStr for Receiver {
         let bare = uri.path() == "/" && uri.query().is_none();
         let text = text.trim_end_matches('/');
         Ok(Self(if bare { format!("{text}{PATH}") } else { text.to_owned() }))
-    }
-}
-
-/// How pushes have ended.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    accepted: AtomicU64,
-    partial: AtomicU64,
-    rejected: AtomicU64,
-    dropped: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Tally {
-    fn count(number: &AtomicU64) {
-        number.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The numbers so far.
-    pub(crate) fn read(&self) -> Pushes {
-        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Pushes {
-            accepted: read(&self.accepted),
-            partial: read(&self.partial),
-            rejected: read(&self.rejected),
-            dropped: read(&self.dropped),
-            failed: read(&self.failed),
-        }
     }
 }
 
@@ -168,30 +138,32 @@ impl Drop for Closing {
     }
 }
 
-/// Asks for a snapshot every `pause`, and has a thread push it, until this future is dropped.
+/// Asks for a snapshot every `pause`, for `timeout` at most, and has a thread push it, until this future
+/// is dropped.
 ///
 /// # Errors
 /// When the thread cannot be started.
 pub(crate) async fn push(
     receiver: Receiver,
     pause: Duration,
-    site: Arc<Site>,
-    tally: Arc<Tally>,
+    scraper: Arc<Scraper>,
+    timeout: Duration,
+    counters: Arc<PushCounters>,
 ) -> std::io::Result<()> {
     let mailbox = Arc::new(Mailbox::default());
     let _closing = Closing(Arc::clone(&mailbox));
-    let (theirs, counts) = (Arc::clone(&mailbox), Arc::clone(&tally));
+    let (theirs, counted) = (Arc::clone(&mailbox), Arc::clone(&counters));
     thread::Builder::new()
         .name("otlp".to_owned())
-        .spawn(move || Pusher::new(receiver, counts).run(&theirs))?;
+        .spawn(move || Pusher::new(receiver, counted).run(&theirs))?;
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let deadline = Instant::now() + site.timeout.min(pause);
-        let snapshot = site.scraper.snapshot(Wants::All, None, deadline).await;
+        let deadline = Instant::now() + timeout.min(pause);
+        let snapshot = scraper.snapshot(Wants::All, None, deadline).await;
         if mailbox.put(snapshot) {
-            Tally::count(&tally.dropped);
+            PushCounters::count(&counters.dropped);
         }
     }
 }
@@ -201,7 +173,7 @@ struct Pusher {
     receiver: Receiver,
     agent: Agent,
     origin: Origin,
-    tally: Arc<Tally>,
+    counters: Arc<PushCounters>,
     /// The last push failed: said once.
     failing: bool,
     /// Before the next attempt; longer with each failure, also from one push to the next.
@@ -220,7 +192,7 @@ enum Outcome {
 }
 
 impl Pusher {
-    fn new(receiver: Receiver, tally: Arc<Tally>) -> Self {
+    fn new(receiver: Receiver, counters: Arc<PushCounters>) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let agent = Agent::config_builder()
             .timeout_global(Some(ATTEMPT))
@@ -236,7 +208,7 @@ impl Pusher {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_ns = u64::try_from(now.as_nanos()).unwrap_or(0);
         let origin = Origin { host: host.trim().to_owned(), start_ns };
-        Self { receiver, agent, origin, tally, failing: false, pause: FIRST_PAUSE }
+        Self { receiver, agent, origin, counters, failing: false, pause: FIRST_PAUSE }
     }
 
     fn run(mut self, mailbox: &Mailbox) {
@@ -259,7 +231,7 @@ impl Pusher {
             mailbox.pause(asked.unwrap_or(self.pause).min(LONGEST_PAUSE));
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             if mailbox.is_outdated() {
-                return Tally::count(&self.tally.dropped);
+                return PushCounters::count(&self.counters.dropped);
             }
         }
     }
@@ -288,12 +260,12 @@ impl Pusher {
     /// Counts, and says what has changed.
     fn tell(&mut self, outcome: &Outcome) {
         let (number, trouble) = match outcome {
-            Outcome::Accepted => (&self.tally.accepted, None),
-            Outcome::Partial(why) => (&self.tally.partial, Some(why)),
-            Outcome::Rejected(why) => (&self.tally.rejected, Some(why)),
-            Outcome::Failed(why, _) => (&self.tally.failed, Some(why)),
+            Outcome::Accepted => (&self.counters.accepted, None),
+            Outcome::Partial(why) => (&self.counters.partial, Some(why)),
+            Outcome::Rejected(why) => (&self.counters.rejected, Some(why)),
+            Outcome::Failed(why, _) => (&self.counters.failed, Some(why)),
         };
-        Tally::count(number);
+        PushCounters::count(number);
         match trouble {
             Some(why) if !self.failing => {
                 journal::warn(&format!("cannot push to {}: {why}", self.receiver));

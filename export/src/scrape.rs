@@ -6,6 +6,7 @@
 
 mod crew;
 mod desk;
+mod scope;
 #[cfg(test)]
 mod tests;
 
@@ -18,17 +19,7 @@ use tokio::sync::oneshot;
 use crate::snapshot::{Exhibit, Form, Snapshot};
 use crew::Crew;
 use desk::{Desk, Request};
-
-/// What a request is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
-    /// All apps.
-    All,
-    /// The app of that name.
-    App(String),
-    /// Which apps there are, not how they are.
-    Names,
-}
+pub(crate) use scope::Wants;
 
 /// Answers requests about apps.
 #[derive(Debug)]

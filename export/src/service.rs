@@ -11,8 +11,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::journal;
 use crate::listen::{self, ListenError, Listener};
+use crate::metrics::PushCounters;
 use crate::options::Options;
-use crate::otlp::{self, Receiver, ReceiverError, Tally};
+use crate::otlp::{self, Receiver, ReceiverError};
 use crate::scrape::{Scraper, Wants};
 use crate::server::{self, Limits};
 use crate::site::Site;
@@ -77,7 +78,7 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
 }
 
-fn scraper(options: &Options, settings: Settings, pushes: Option<Arc<Tally>>) -> Scraper {
+fn scraper(options: &Options, settings: Settings, pushes: Option<Arc<PushCounters>>) -> Scraper {
     let exhibit = Exhibit::new(options, &settings.rules.expected, pushes);
     Scraper::new(settings, exhibit, options.timeout)
 }
@@ -93,17 +94,17 @@ async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
     warn_of_openness(&listeners, &web);
     let addresses: Vec<String> = listeners.iter().map(Listener::address).collect();
     let addresses = addresses.join(", ");
-    let tally = receiver.is_some().then(Arc::<Tally>::default);
-    let scraper = scraper(options, settings, tally.clone());
-    let site = Arc::new(Site { scraper, web, timeout: options.timeout });
+    let counters = receiver.is_some().then(Arc::<PushCounters>::default);
+    let scraper = Arc::new(scraper(options, settings, counters.clone()));
+    let site = Site { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
     let watchdog = sd_notify::watchdog_enabled().map(|limit| watch(limit / 2));
-    let push = receiver.zip(tally).map(|(receiver, tally)| {
-        otlp::push(receiver, options.otlp_interval, Arc::clone(&site), tally)
+    let push = receiver.zip(counters).map(|(receiver, counters)| {
+        otlp::push(receiver, options.otlp_interval, scraper, options.timeout, counters)
     });
     tokio::select! {
-        () = server::serve(listeners, site, Limits::default(), stop) => Ok(()),
+        () = server::serve(listeners, Arc::new(site), Limits::default(), stop) => Ok(()),
         () = forever(watchdog) => Ok(()),
         Err(error) = forever(push) => Err(error.into()),
     }

@@ -38,7 +38,7 @@ type Page = Response<Full<Bytes>>;
 
 /// All pages.
 pub(crate) struct Site {
-    pub(crate) scraper: Scraper,
+    pub(crate) scraper: Arc<Scraper>,
     pub(crate) web: Web,
     /// Longest time for one scrape.
     pub(crate) timeout: Duration,

@@ -12,9 +12,8 @@ use pmdscope_telemetry::world::World;
 
 use crate::caps::Caps;
 use crate::family::Family;
-use crate::metrics::{self, Counters, View};
+use crate::metrics::{self, Counters, PushCounters, View};
 use crate::options::Options;
-use crate::otlp::Tally;
 use crate::text::{self, Format};
 
 /// Bytes of text that fit into a few packets.
@@ -30,13 +29,17 @@ pub(crate) struct Exhibit {
     /// What ought to be there.
     pub(crate) expected: Inventory,
     /// How pushes ended; `None` where nothing is pushed.
-    pushes: Option<Arc<Tally>>,
+    pushes: Option<Arc<PushCounters>>,
     /// Bytes of the longest text so far.
     length: AtomicUsize,
 }
 
 impl Exhibit {
-    pub(crate) fn new(options: &Options, expected: &Inventory, pushes: Option<Arc<Tally>>) -> Self {
+    pub(crate) fn new(
+        options: &Options,
+        expected: &Inventory,
+        pushes: Option<Arc<PushCounters>>,
+    ) -> Self {
         Self {
             caps: options.caps.clone(),
             tolerate: options.tolerate.clone(),
@@ -85,7 +88,7 @@ impl Snapshot {
     /// All metrics, those of one app, or with an empty name those of the exporter.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
         let Exhibit { caps, tolerate, expected, .. } = &*self.exhibit;
-        let pushes = self.exhibit.pushes.as_ref().map(|tally| tally.read());
+        let pushes = self.exhibit.pushes.as_ref().map(|counters| counters.read());
         let counters = Counters { pushes, ..self.counters };
         let view = View { caps, tolerate, expected, counters, only };
         metrics::families(&self.world, &view)

@@ -8,7 +8,7 @@ use pmdscope_telemetry::sample::{AppIdentity, Sample as Told};
 use pmdscope_telemetry::world::{Member, Status, World};
 
 use super::row::{Families, Row, labels};
-use super::{Live, Pushes, View};
+use super::{Live, PushCounts, View};
 use crate::catalogue::{self as metric};
 use crate::family::{Family, Labels, Sample, Value};
 use crate::health::Health;
@@ -48,7 +48,7 @@ fn own(families: &mut Families, world: &World, view: &View<'_>) {
     families.add(&metric::APPS_EXPECTED, one(view.expected.apps.len() as u64));
 }
 
-fn pushes(pushes: Pushes) -> impl Iterator<Item = Sample> {
+fn pushes(pushes: PushCounts) -> impl Iterator<Item = Sample> {
     let results = [
         ("accepted", pushes.accepted),
         ("partial", pushes.partial),

@@ -8,6 +8,7 @@ mod app;
 mod lcore;
 mod memory;
 mod port;
+mod pushes;
 mod queue;
 mod row;
 
@@ -19,6 +20,8 @@ use pmdscope_telemetry::world::{Member, Status, World};
 use crate::caps::Caps;
 use crate::catalogue;
 use crate::family::Family;
+pub(crate) use pushes::PushCounters;
+pub use pushes::PushCounts;
 use row::{Cuts, Families};
 
 /// How a world is shown, and what the exporter knows besides.
@@ -44,22 +47,7 @@ pub struct Counters {
     /// Scrapes that were answered from the round of another one.
     pub shared_scrapes: u64,
     /// Pushes to an OTLP receiver; `None` without one.
-    pub pushes: Option<Pushes>,
-}
-
-/// How pushes to an OTLP receiver ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pushes {
-    /// All was taken.
-    pub accepted: u64,
-    /// Some values were refused.
-    pub partial: u64,
-    /// All was refused for good.
-    pub rejected: u64,
-    /// The receiver was not reached, or had no time; it is tried again.
-    pub failed: u64,
-    /// Newer numbers were due before these got through.
-    pub dropped: u64,
+    pub pushes: Option<PushCounts>,
 }
 
 /// An app that answers.

@@ -17,10 +17,9 @@ use pmdscope_telemetry::world::Status;
 
 use super::*;
 use crate::fake::Fake;
+use crate::metrics::PushCounts;
 use crate::options::Options;
-use crate::scrape::Scraper;
 use crate::snapshot::Exhibit;
-use crate::web::Web;
 
 /// What a receiver was sent.
 struct Pushed {
@@ -70,13 +69,15 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn site(root: &Path, tally: &Arc<Tally>) -> Arc<Site> {
+/// Longest wait of one push for the apps.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let settings = Settings { discover, ..Settings::default() };
     let options = Options::default();
-    let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(tally)));
-    let scraper = Scraper::new(settings, exhibit, options.timeout);
-    Arc::new(Site { scraper, web: Web::open(None).unwrap(), timeout: options.timeout })
+    let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
+    Arc::new(Scraper::new(settings, exhibit, TIMEOUT))
 }
 
 /// Pushes until `count` pushes have arrived.
@@ -86,9 +87,10 @@ async fn pushed(
     root: &Path,
     arrived: mpsc::Receiver<Pushed>,
     count: usize,
-) -> (Vec<Pushed>, Pushes) {
-    let tally = Arc::<Tally>::default();
-    let push = push(url.parse().unwrap(), pause, site(root, &tally), Arc::clone(&tally));
+) -> (Vec<Pushed>, PushCounts) {
+    let counters = Arc::<PushCounters>::default();
+    let scraper = scraper(root, &counters);
+    let push = push(url.parse().unwrap(), pause, scraper, TIMEOUT, Arc::clone(&counters));
     let wait = tokio::task::spawn_blocking(move || {
         let limit = Duration::from_secs(60);
         let pushes = (0..count).map(|_| arrived.recv_timeout(limit).unwrap()).collect();
@@ -100,7 +102,7 @@ async fn pushed(
         ended = push => panic!("{ended:?}"),
         pushes = wait => pushes.unwrap(),
     };
-    (pushes, tally.read())
+    (pushes, counters.read())
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> String {
@@ -150,7 +152,7 @@ async fn one_that_has_no_time_is_tried_again_when_it_says_so() {
     // At once after the first, a second after the second: long before the next push is due.
     assert!(began.elapsed() >= FIRST_PAUSE && began.elapsed() < pause / 2);
     assert_eq!(pushes[0].request, pushes[2].request);
-    assert_eq!(counts, Pushes { accepted: 1, failed: 2, ..Pushes::default() });
+    assert_eq!(counts, PushCounts { accepted: 1, failed: 2, ..PushCounts::default() });
 }
 
 #[tokio::test]
@@ -167,7 +169,7 @@ async fn what_is_refused_is_not_sent_again() {
     let pause = Duration::from_millis(300);
     let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 2).await;
     assert_ne!(pushes[0].request, pushes[1].request);
-    assert_eq!(counts, Pushes { rejected: 1, partial: 1, ..Pushes::default() });
+    assert_eq!(counts, PushCounts { rejected: 1, partial: 1, ..PushCounts::default() });
 }
 
 #[tokio::test]
@@ -175,21 +177,22 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "a");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let tally = Arc::<Tally>::default();
-    let site = site(root.path(), &tally);
+    let counters = Arc::<PushCounters>::default();
+    let scraper = scraper(root.path(), &counters);
     let receiver = format!("http://{closed}").parse().unwrap();
-    let push = push(receiver, Duration::from_millis(20), Arc::clone(&site), Arc::clone(&tally));
+    let pause = Duration::from_millis(20);
+    let push = push(receiver, pause, Arc::clone(&scraper), TIMEOUT, Arc::clone(&counters));
     let later = Instant::now() + Duration::from_secs(60);
     let scrapes = async {
         loop {
-            let counts = tally.read();
+            let counts = counters.read();
             if counts.failed >= 1 && counts.dropped >= 10 {
                 break;
             }
             assert!(Instant::now() < later, "{counts:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let snapshot = site.scraper.snapshot(Wants::All, None, later).await;
+        let snapshot = scraper.snapshot(Wants::All, None, later).await;
         assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
         snapshot.families(None)
     };
@@ -197,7 +200,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
         ended = push => panic!("{ended:?}"),
         families = scrapes => families,
     };
-    let counts = tally.read();
+    let counts = counters.read();
     assert!(counts.failed >= 1 && counts.dropped >= 10 && counts.accepted == 0, "{counts:?}");
     assert!(families.iter().any(|f| f.metric.name == "dpdk_exporter_otlp_pushes_total"));
 }

@@ -9,8 +9,8 @@ use std::thread;
 
 use pmdscope_telemetry::Error;
 
-use super::Wants;
 use super::desk::{Desk, Job, Outcome, Request};
+use super::scope::Wants;
 use crate::journal;
 use crate::snapshot::Snapshot;
 

@@ -13,7 +13,7 @@ use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
 use pmdscope_telemetry::world::Event;
 use tokio::sync::oneshot;
 
-use super::Wants;
+use super::scope::Wants;
 use crate::metrics::Counters;
 use crate::snapshot::{Exhibit, Form, Snapshot};
 
@@ -43,16 +43,6 @@ impl Request {
 
     fn waits(&self) -> bool {
         self.look || !self.apps.is_empty()
-    }
-}
-
-impl Wants {
-    fn app(&self, app: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::App(name) => name == app,
-            Self::Names => false,
-        }
     }
 }
 

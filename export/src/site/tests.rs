@@ -20,7 +20,7 @@ fn site(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Site {
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
     let options = Options { tolerate, ..Options::default() };
     let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
-    let scraper = Scraper::new(settings, exhibit, options.timeout);
+    let scraper = Arc::new(Scraper::new(settings, exhibit, options.timeout));
     let web = Web::open(None).unwrap();
     Site { scraper, web, timeout: options.timeout }
 }
