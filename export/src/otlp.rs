@@ -23,7 +23,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::journal;
 use crate::metrics::PushCounters;
-use crate::scrape::{Scraper, Wants};
+use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::Snapshot;
 use encode::Origin;
 
@@ -161,7 +161,7 @@ pub(crate) async fn push(
     loop {
         ticks.tick().await;
         let deadline = Instant::now() + timeout.min(pause);
-        let snapshot = scraper.snapshot(Wants::All, None, deadline).await;
+        let snapshot = scraper.snapshot(ScrapeScope::All, None, deadline).await;
         if mailbox.put(snapshot) {
             PushCounters::count(&counters.dropped);
         }

@@ -14,7 +14,7 @@ use crate::listen::{self, ListenError, Listener};
 use crate::metrics::PushCounters;
 use crate::options::Options;
 use crate::otlp::{self, Receiver, ReceiverError};
-use crate::scrape::{Scraper, Wants};
+use crate::scrape::{ScrapeScope, Scraper};
 use crate::server::{self, Limits};
 use crate::site::Site;
 use crate::snapshot::{Exhibit, Form};
@@ -69,7 +69,8 @@ pub fn once(options: &Options, settings: Settings, format: Format) -> Result<Str
     let scraper = scraper(options, settings, None);
     let form = Form { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
-    let snapshot = runtime.block_on(scraper.snapshot(Wants::All, Some(form.clone()), deadline));
+    let snapshot =
+        runtime.block_on(scraper.snapshot(ScrapeScope::All, Some(form.clone()), deadline));
     let text = snapshot.text(&form);
     Ok(String::from_utf8_lossy(&text.bytes).into_owned())
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::health::Health;
 use crate::negotiate;
-use crate::scrape::{Scraper, Wants};
+use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::{Form, Snapshot};
 use crate::web::{Busy, Policy, Web};
 
@@ -93,10 +93,10 @@ impl Site {
         let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
         let form = Form { format, gzip, only: app.clone() };
         let wants = match app.clone() {
-            None => Wants::All,
+            None => ScrapeScope::All,
             // The exporter itself: which apps there are is all that it tells of them.
-            Some(name) if name.is_empty() => Wants::Names,
-            Some(name) => Wants::App(name),
+            Some(name) if name.is_empty() => ScrapeScope::Names,
+            Some(name) => ScrapeScope::App(name),
         };
         let deadline = deadline(began, headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(wants, Some(form.clone()), deadline).await;
@@ -112,7 +112,7 @@ impl Site {
     }
 
     async fn ready(&self, began: Instant, headers: &HeaderMap, app: Option<String>) -> Page {
-        let wants = app.clone().map_or(Wants::All, Wants::App);
+        let wants = app.clone().map_or(ScrapeScope::All, ScrapeScope::App);
         let deadline = deadline(began, headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
         let snapshot = self.scraper.snapshot(wants, None, deadline).await;
         let tolerate = &snapshot.exhibit.tolerate;
@@ -129,7 +129,7 @@ impl Site {
 
     async fn targets(&self, began: Instant, headers: &HeaderMap, via: &Via) -> Page {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(Wants::Names, None, deadline).await;
+        let snapshot = self.scraper.snapshot(ScrapeScope::Names, None, deadline).await;
         let address = value(headers, &header::HOST).unwrap_or(&via.address);
         let apps = snapshot.world.apps.iter().map(|app| Target::of(&app.name, address, via.tls));
         let targets: Vec<_> = iter::once(Target::exporter(address, via.tls)).chain(apps).collect();
@@ -138,7 +138,7 @@ impl Site {
 
     async fn landing(&self, began: Instant, headers: &HeaderMap) -> Page {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(Wants::All, None, deadline).await;
+        let snapshot = self.scraper.snapshot(ScrapeScope::All, None, deadline).await;
         let html = landing::page(&snapshot, self.web.broken().as_deref());
         let page =
             with(Response::new(html.into()), header::CONTENT_TYPE, "text/html; charset=utf-8");

@@ -192,7 +192,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
             assert!(Instant::now() < later, "{counts:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let snapshot = scraper.snapshot(Wants::All, None, later).await;
+        let snapshot = scraper.snapshot(ScrapeScope::All, None, later).await;
         assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
         snapshot.families(None)
     };

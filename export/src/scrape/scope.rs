@@ -2,7 +2,7 @@
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub(crate) enum ScrapeScope {
     /// All apps.
     All,
     /// The app of that name.
@@ -11,9 +11,9 @@ pub(crate) enum Wants {
     Names,
 }
 
-impl Wants {
+impl ScrapeScope {
     /// Whether it is about that app.
-    pub(super) fn app(&self, app: &str) -> bool {
+    pub(super) fn includes(&self, app: &str) -> bool {
         match self {
             Self::All => true,
             Self::App(name) => name == app,
