@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 use crate::journal;
 use crate::listen::{Listener, Stream};
 use crate::patience::Patience;
-use crate::site::{Site, Via};
+use crate::routes::{ListenerInfo, Routes};
 
 /// Limits that keep clients from hurting each other.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length:
 
 /// What all connections share.
 struct House {
-    site: Arc<Site>,
+    routes: Arc<Routes>,
     limits: Limits,
     places: Arc<Semaphore>,
 }
@@ -76,12 +76,12 @@ struct House {
 /// Serves until `stop` is done, and then what was asked before that.
 pub(crate) async fn serve(
     listeners: Vec<Listener>,
-    site: Arc<Site>,
+    routes: Arc<Routes>,
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let house = Arc::new(House { site, limits, places });
+    let house = Arc::new(House { routes, limits, places });
     let graceful = Arc::new(GracefulShutdown::new());
     let doors: Vec<_> = listeners
         .into_iter()
@@ -168,7 +168,7 @@ impl Visit {
     async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
         let limits = self.house.limits;
         let stream = Patience::new(stream, limits.write);
-        let policy = self.house.site.web.policy();
+        let policy = self.house.routes.web.policy();
         let Some(tls) = &policy.tls else { return self.converse(stream, false).await };
         let Ok(Ok(stream)) = timeout(limits.first_request, tls.accept(stream)).await else {
             return;
@@ -185,11 +185,11 @@ impl Visit {
     ) {
         let Self { house, address, watcher, _place } = self;
         let spoken = AtomicBool::new(false);
-        let via = Via { address, tls };
+        let listener = ListenerInfo { address, tls };
         let service = service_fn(|request: Request<Incoming>| {
             spoken.store(true, Ordering::Relaxed);
-            let (site, via) = (&house.site, &via);
-            async move { Ok::<_, Infallible>(site.answer(&request, via).await) }
+            let (routes, listener) = (&house.routes, &listener);
+            async move { Ok::<_, Infallible>(routes.answer(&request, listener).await) }
         });
         let limits = house.limits;
         // Those who keep places without need must not take the last ones.

@@ -14,9 +14,9 @@ use crate::listen::{self, ListenError, Listener};
 use crate::metrics::PushCounters;
 use crate::options::Options;
 use crate::otlp::{self, Receiver, ReceiverError};
+use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::server::{self, Limits};
-use crate::site::Site;
 use crate::snapshot::{Exhibit, Form};
 use crate::text::Format;
 use crate::web::{Web, WebError};
@@ -97,7 +97,7 @@ async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
     let addresses = addresses.join(", ");
     let counters = receiver.is_some().then(Arc::<PushCounters>::default);
     let scraper = Arc::new(scraper(options, settings, counters.clone()));
-    let site = Site { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
+    let routes = Routes { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
     let watchdog = sd_notify::watchdog_enabled().map(|limit| watch(limit / 2));
@@ -105,7 +105,7 @@ async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
         otlp::push(receiver, options.otlp_interval, scraper, options.timeout, counters)
     });
     tokio::select! {
-        () = server::serve(listeners, Arc::new(site), Limits::default(), stop) => Ok(()),
+        () = server::serve(listeners, Arc::new(routes), Limits::default(), stop) => Ok(()),
         () = forever(watchdog) => Ok(()),
         Err(error) = forever(push) => Err(error.into()),
     }

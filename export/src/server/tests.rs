@@ -48,14 +48,14 @@ impl Running {
         let settings = Settings { discover, ..Settings::default() };
         let scraper = Scraper::new(settings, Exhibit::default(), Duration::from_secs(5));
         let scraper = Arc::new(scraper);
-        let site = Arc::new(Site { scraper, web, timeout: Duration::from_secs(5) });
+        let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listeners[0].address().parse().unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             let _ = stopped.await;
         };
-        let served = tokio::spawn(serve(listeners, site, limits, stopped));
+        let served = tokio::spawn(serve(listeners, routes, limits, stopped));
         Self { address, stop: Some(stop), served }
     }
 
