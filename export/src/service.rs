@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::otlp::{self, Receiver, ReceiverError};
 use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper};
-use crate::server::{self, Limits};
+use crate::server::{self, ServerLimits};
 use crate::snapshot::{Exhibit, Form};
 use crate::text::Format;
 use crate::web::{Web, WebError};
@@ -105,7 +105,7 @@ async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
         otlp::push(receiver, options.otlp_interval, scraper, options.timeout, counters)
     });
     tokio::select! {
-        () = server::serve(listeners, Arc::new(routes), Limits::default(), stop) => Ok(()),
+        () = server::serve(listeners, Arc::new(routes), ServerLimits::default(), stop) => Ok(()),
         () = forever(watchdog) => Ok(()),
         Err(error) = forever(push) => Err(error.into()),
     }
