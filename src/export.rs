@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use pmdscope_export::Options;
-use pmdscope_export::address::Address;
+use pmdscope_export::address::ListenAddress;
 use pmdscope_export::text::Format;
 
 use crate::config::ConfigArg;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// ADDRESS is HOST:PORT, :PORT (all addresses), unix:PATH, or systemd (the sockets of a .socket
     /// unit). May be repeated.
     #[arg(long, value_name = "ADDRESS")]
-    listen: Vec<Address>,
+    listen: Vec<ListenAddress>,
 
     /// Web configuration file: TLS and passwords
     ///
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_given_comes_before_the_configuration_and_nothing_else_does() {
         let given = options(&["--listen", ":1", "--listen", "unix:/s", "--timeout", "2s"]);
-        let listen: Vec<_> = given.listen.iter().map(Address::to_string).collect();
+        let listen: Vec<_> = given.listen.iter().map(ListenAddress::to_string).collect();
         assert_eq!(listen, [":1", "unix:/s"]);
         assert_eq!(given.timeout, Duration::from_secs(2));
         assert_eq!(given.otlp.as_deref(), Some("http://configured"));

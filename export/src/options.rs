@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::address::{Address, DEFAULT_LISTEN};
+use crate::address::{DEFAULT_LISTEN, ListenAddress};
 use crate::caps::Caps;
 
 /// Settings of the exporter: section `[export]` of the configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where to listen.
-    pub listen: Vec<Address>,
+    pub listen: Vec<ListenAddress>,
     /// TLS and passwords, in the format of Prometheus' exporters; `None`: neither.
     pub web_config: Option<PathBuf>,
     /// Longest time for one scrape; the timeout that Prometheus announces shortens it.
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn by_default_only_this_machine_may_ask() {
         let listen: Vec<String> =
-            Options::default().listen.iter().map(Address::to_string).collect();
+            Options::default().listen.iter().map(ListenAddress::to_string).collect();
         assert_eq!(listen, [DEFAULT_LISTEN]);
     }
 }

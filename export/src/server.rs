@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::journal;
-use crate::listen::{Listener, Stream};
+use crate::listen::{ClientStream, HttpListener};
 use crate::patience::Patience;
 use crate::routes::{ListenerInfo, Routes};
 
@@ -75,7 +75,7 @@ struct ServerState {
 
 /// Serves until `stop` is done, and then what was asked before that.
 pub(crate) async fn serve(
-    listeners: Vec<Listener>,
+    listeners: Vec<HttpListener>,
     routes: Arc<Routes>,
     limits: ServerLimits,
     stop: impl Future<Output = ()>,
@@ -101,7 +101,11 @@ pub(crate) async fn serve(
     }
 }
 
-async fn accept_loop(listener: Listener, state: Arc<ServerState>, graceful: Arc<GracefulShutdown>) {
+async fn accept_loop(
+    listener: HttpListener,
+    state: Arc<ServerState>,
+    graceful: Arc<GracefulShutdown>,
+) {
     let address: Arc<str> = listener.address().into();
     let mut failing = false;
     loop {
@@ -139,7 +143,7 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
 }
 
-impl Stream {
+impl ClientStream {
     /// Says so if that can be done at once.
     fn reject(self) {
         // Nobody is owed an answer here.
@@ -160,10 +164,10 @@ struct HttpConnection {
 }
 
 impl HttpConnection {
-    async fn run(self, stream: Stream) {
+    async fn run(self, stream: ClientStream) {
         match stream {
-            Stream::Tcp(stream) => self.handshake(stream).await,
-            Stream::Unix(stream) => self.handshake(stream).await,
+            ClientStream::Tcp(stream) => self.handshake(stream).await,
+            ClientStream::Unix(stream) => self.handshake(stream).await,
         }
     }
 

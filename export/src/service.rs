@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::journal;
-use crate::listen::{self, ListenError, Listener};
+use crate::listen::{self, HttpListener, ListenError};
 use crate::metrics::PushCounters;
 use crate::options::Options;
 use crate::otlp::{self, Receiver, ReceiverError};
@@ -93,7 +93,7 @@ async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
     }
     let stop = stop()?;
     warn_of_openness(&listeners, &web);
-    let addresses: Vec<String> = listeners.iter().map(Listener::address).collect();
+    let addresses: Vec<String> = listeners.iter().map(HttpListener::address).collect();
     let addresses = addresses.join(", ");
     let counters = receiver.is_some().then(Arc::<PushCounters>::default);
     let scraper = Arc::new(scraper(options, settings, counters.clone()));
@@ -133,7 +133,7 @@ fn stop() -> io::Result<impl Future<Output = ()>> {
 }
 
 /// Numbers of apps are no secrets to everybody, but neither are they for everybody.
-fn warn_of_openness(listeners: &[Listener], web: &Web) {
+fn warn_of_openness(listeners: &[HttpListener], web: &Web) {
     let policy = web.policy();
     let missing = match (policy.tls.is_some(), policy.gate.is_open() && !policy.asks_clients()) {
         (true, false) => return,
@@ -141,7 +141,7 @@ fn warn_of_openness(listeners: &[Listener], web: &Web) {
         (false, false) => "without TLS, so that passwords can be read on the way",
         (true, true) => "without a password",
     };
-    for listener in listeners.iter().filter(|listener| listener.is_open()) {
+    for listener in listeners.iter().filter(|listener| listener.is_remote()) {
         let address = listener.address();
         journal::warn(&format!(
             "every machine that reaches {address} can read the metrics, {missing}; see --web-config"
