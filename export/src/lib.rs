@@ -22,7 +22,6 @@ pub mod metrics;
 mod negotiate;
 pub mod options;
 mod otlp;
-mod patience;
 mod routes;
 mod scrape;
 mod server;
@@ -30,6 +29,7 @@ mod service;
 mod snapshot;
 pub mod text;
 mod web;
+mod write_timeout;
 
 pub use caps::Caps;
 pub use options::Options;

@@ -22,8 +22,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::journal;
 use crate::listen::{ClientStream, HttpListener};
-use crate::patience::Patience;
 use crate::routes::{ListenerInfo, Routes};
+use crate::write_timeout::WriteTimeout;
 
 /// Limits that keep clients from hurting each other.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,7 @@ impl HttpConnection {
 
     async fn handshake<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
         let limits = self.state.limits;
-        let stream = Patience::new(stream, limits.write_timeout);
+        let stream = WriteTimeout::new(stream, limits.write_timeout);
         let policy = self.state.routes.web.policy();
         let Some(tls) = &policy.tls else { return self.serve(stream, false).await };
         let Ok(Ok(stream)) = timeout(limits.first_request_timeout, tls.accept(stream)).await else {
