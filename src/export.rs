@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_export::Options;
+use pmdscope_export::ExportOptions;
 use pmdscope_export::address::ListenAddress;
 use pmdscope_export::text::Format;
 
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 impl Args {
     /// What is given here comes before the configuration.
-    fn set(&self, options: &mut Options) {
+    fn set(&self, options: &mut ExportOptions) {
         if !self.listen.is_empty() {
             options.listen.clone_from(&self.listen);
         }
@@ -136,9 +136,11 @@ mod tests {
         args: Args,
     }
 
-    fn options(words: &[&str]) -> Options {
-        let mut options =
-            Options { otlp: Some("http://configured".to_owned()), ..Options::default() };
+    fn options(words: &[&str]) -> ExportOptions {
+        let mut options = ExportOptions {
+            otlp: Some("http://configured".to_owned()),
+            ..ExportOptions::default()
+        };
         let words = ["export"].iter().chain(words);
         Command::try_parse_from(words).unwrap().args.set(&mut options);
         options
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(listen, [":1", "unix:/s"]);
         assert_eq!(given.timeout, Duration::from_secs(2));
         assert_eq!(given.otlp.as_deref(), Some("http://configured"));
-        assert_eq!(given.otlp_interval, Options::default().otlp_interval);
+        assert_eq!(given.otlp_interval, ExportOptions::default().otlp_interval);
         assert_eq!(options(&["--otlp", "http://x"]).otlp.as_deref(), Some("http://x"));
     }
 

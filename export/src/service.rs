@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::journal;
 use crate::listen::{self, HttpListener, ListenError};
 use crate::metrics::PushCounters;
-use crate::options::Options;
+use crate::options::ExportOptions;
 use crate::otlp::{self, Receiver, ReceiverError};
 use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper};
@@ -52,7 +52,7 @@ impl ServeError {
 ///
 /// # Errors
 /// When it cannot start: nothing is served then, not even partly.
-pub fn serve(options: &Options, settings: Settings) -> Result<(), ServeError> {
+pub fn serve(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
     let runtime = runtime()?;
     let served = runtime.block_on(run(options, settings));
     // A thread may still wait for an app; nobody waits for it.
@@ -64,7 +64,11 @@ pub fn serve(options: &Options, settings: Settings) -> Result<(), ServeError> {
 ///
 /// # Errors
 /// When the system refuses what every program needs.
-pub fn once(options: &Options, settings: Settings, format: Format) -> Result<String, ServeError> {
+pub fn once(
+    options: &ExportOptions,
+    settings: Settings,
+    format: Format,
+) -> Result<String, ServeError> {
     let runtime = runtime()?;
     let scraper = scraper(options, settings, None);
     let form = Form { format, gzip: false, only: None };
@@ -79,12 +83,16 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
 }
 
-fn scraper(options: &Options, settings: Settings, pushes: Option<Arc<PushCounters>>) -> Scraper {
+fn scraper(
+    options: &ExportOptions,
+    settings: Settings,
+    pushes: Option<Arc<PushCounters>>,
+) -> Scraper {
     let exhibit = Exhibit::new(options, &settings.rules.expected, pushes);
     Scraper::new(settings, exhibit, options.timeout)
 }
 
-async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
+async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
     let web = Web::open(options.web_config.as_deref())?;
     let receiver = options.otlp.as_deref().map(str::parse::<Receiver>).transpose()?;
     let mut listeners = Vec::new();

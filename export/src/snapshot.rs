@@ -10,10 +10,10 @@ use hyper::body::Bytes;
 use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::world::World;
 
-use crate::caps::Caps;
 use crate::family::Family;
 use crate::metrics::{self, Counters, PushCounters, View};
-use crate::options::Options;
+use crate::options::ExportOptions;
+use crate::series_limits::SeriesLimits;
 use crate::text::{self, Format};
 
 /// Bytes of text that fit into a few packets.
@@ -23,7 +23,7 @@ const SHORT: usize = 8 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Exhibit {
     /// Bounds on the number of series.
-    pub(crate) caps: Caps,
+    pub(crate) limits: SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub(crate) tolerate: Vec<String>,
     /// What ought to be there.
@@ -36,12 +36,12 @@ pub(crate) struct Exhibit {
 
 impl Exhibit {
     pub(crate) fn new(
-        options: &Options,
+        options: &ExportOptions,
         expected: &Inventory,
         pushes: Option<Arc<PushCounters>>,
     ) -> Self {
         Self {
-            caps: options.caps.clone(),
+            limits: options.series_limits.clone(),
             tolerate: options.tolerate.clone(),
             expected: expected.clone(),
             pushes,
@@ -87,10 +87,10 @@ impl Snapshot {
 
     /// All metrics, those of one app, or with an empty name those of the exporter.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
-        let Exhibit { caps, tolerate, expected, .. } = &*self.exhibit;
+        let Exhibit { limits, tolerate, expected, .. } = &*self.exhibit;
         let pushes = self.exhibit.pushes.as_ref().map(|counters| counters.read());
         let counters = Counters { pushes, ..self.counters };
-        let view = View { caps, tolerate, expected, counters, only };
+        let view = View { limits, tolerate, expected, counters, only };
         metrics::families(&self.world, &view)
     }
 

@@ -163,8 +163,8 @@ fn a_buffer_is_appended_to() {
 
 #[test]
 fn one_world_in_full() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    let families = metrics::families(&fixture::world(), &fixture::view(&caps, &expected));
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    let families = metrics::families(&fixture::world(), &fixture::view(&limits, &expected));
     let [text, open] = both(&families).map(|out| out.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     insta::assert_snapshot!("openmetrics", open);
     assert_eq!(read(&text), read(&open));
@@ -214,8 +214,8 @@ proptest! {
 
 #[test]
 fn no_series_appears_twice() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    let families = metrics::families(&fixture::world(), &fixture::view(&caps, &expected));
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    let families = metrics::families(&fixture::world(), &fixture::view(&limits, &expected));
     let mut seen = BTreeSet::new();
     for Series { name, labels, .. } in read(&encoded(&families, Format::Text)) {
         assert!(seen.insert((name.clone(), labels.clone())), "{name} {labels:?}");

@@ -9,9 +9,9 @@ use pmdscope_telemetry::sample::{
 use super::Live;
 use super::app::{info, seconds};
 use super::row::{Cut, Cuts, Families, Row, histogram, labels, rows};
-use crate::caps::Caps;
 use crate::catalogue as metric;
 use crate::family::Sample;
+use crate::series_limits::SeriesLimits;
 
 /// What is known of one lcore: by libpmdscope, the kernel, and the app itself.
 #[derive(Clone, Copy, Default)]
@@ -27,7 +27,7 @@ pub(super) fn families<'a>(
     families: &mut Families,
     cuts: &mut Cuts<'a>,
     live: &[Live<'a>],
-    caps: &Caps,
+    limits: &SeriesLimits,
 ) {
     let lcores = rows(live, cuts, |app| {
         let lcores = lcores(&app.model.sample).into_iter();
@@ -43,7 +43,7 @@ pub(super) fn families<'a>(
     families.per(&metric::LCORE_INVOLUNTARY_CONTEXT_SWITCHES, &lcores, |lcore| {
         Some(lcore.thread?.involuntary_switches)
     });
-    captures(families, cuts, live, caps);
+    captures(families, cuts, live, limits);
 }
 
 fn lcores(told: &Told) -> BTreeMap<u32, Lcore<'_>> {
@@ -90,7 +90,12 @@ fn polls(families: &mut Families, lcores: &[Row<Lcore<'_>>]) {
     });
 }
 
-fn captures<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+fn captures<'a>(
+    families: &mut Families,
+    cuts: &mut Cuts<'a>,
+    live: &[Live<'a>],
+    limits: &SeriesLimits,
+) {
     let linked: Vec<_> = live
         .iter()
         .filter(|app| app.model.sample.library.is_some())
@@ -100,7 +105,7 @@ fn captures<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>],
         let armed: BTreeSet<_> = told.tee.iter().filter(|t| t.armed).map(|t| t.session).collect();
         (!told.failed("/pmdscope/tee")).then_some(armed.len())
     });
-    let kept: BTreeMap<_, _> = live.iter().map(|app| (app.name, kept(app, cuts, caps))).collect();
+    let kept: BTreeMap<_, _> = live.iter().map(|app| (app.name, kept(app, cuts, limits))).collect();
     let rings = rows(live, cuts, |app| {
         let tee = app.model.sample.tee.iter();
         let of_kept =
@@ -114,9 +119,9 @@ fn captures<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>],
 }
 
 /// The captures that are told of: the oldest, whose series have begun.
-fn kept<'a>(app: &Live<'a>, cuts: &mut Cuts<'a>, caps: &Caps) -> BTreeSet<u64> {
+fn kept<'a>(app: &Live<'a>, cuts: &mut Cuts<'a>, limits: &SeriesLimits) -> BTreeSet<u64> {
     let sessions: BTreeSet<_> = app.model.sample.tee.iter().map(|tee| tee.session).collect();
-    let keep = cuts.keep(app.name, Cut::Captures, sessions.len(), caps.captures);
+    let keep = cuts.keep(app.name, Cut::Captures, sessions.len(), limits.captures);
     sessions.into_iter().take(keep).collect()
 }
 

@@ -8,9 +8,9 @@ use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 
 use super::Live;
 use super::row::{Cut, Cuts, Families, Row, rows};
-use crate::caps::Caps;
 use crate::catalogue as metric;
 use crate::family::{Labels, Sample};
+use crate::series_limits::SeriesLimits;
 
 /// The site of all lost mbufs whose sites are beyond the limit.
 const OTHER: &str = "other";
@@ -19,10 +19,10 @@ pub(super) fn families<'a>(
     families: &mut Families,
     cuts: &mut Cuts<'a>,
     live: &[Live<'a>],
-    caps: &Caps,
+    limits: &SeriesLimits,
 ) {
     pools(families, cuts, live);
-    leaks(families, cuts, live, caps);
+    leaks(families, cuts, live, limits);
     rings(families, cuts, live);
     heaps(families, cuts, live);
 }
@@ -83,7 +83,12 @@ impl<'a> Ledger<'a> {
     }
 }
 
-fn leaks<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+fn leaks<'a>(
+    families: &mut Families,
+    cuts: &mut Cuts<'a>,
+    live: &[Live<'a>],
+    limits: &SeriesLimits,
+) {
     let ledgers: Vec<Row<Ledger<'a>>> = rows(live, cuts, |app| {
         let app = *app;
         app.model.sample.ledger.iter().map(move |told| ([told.name.clone()], Ledger { app, told }))
@@ -97,9 +102,9 @@ fn leaks<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], ca
     families
         .per(&metric::MBUF_USE_AFTER_FREES, &ledgers, |ledger| Some(ledger.told.use_after_frees));
     families.per(&metric::MBUF_LEDGER_ARMED, &ledgers, |ledger| Some(ledger.told.armed));
-    let sites: Vec<_> = ledgers.iter().flat_map(|row| sites(row, cuts, caps)).collect();
+    let sites: Vec<_> = ledgers.iter().flat_map(|row| sites(row, cuts, limits)).collect();
     families.add(&metric::MBUF_LEAK_SITE_MBUFS, sites);
-    stages(families, cuts, live, caps);
+    stages(families, cuts, live, limits);
 }
 
 fn places(row: &Row<Ledger<'_>>) -> Vec<Sample> {
@@ -108,7 +113,7 @@ fn places(row: &Row<Ledger<'_>>) -> Vec<Sample> {
 }
 
 /// The sites that have lost most, and the sum of the others.
-fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, limits: &SeriesLimits) -> Vec<Sample> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     for site in row.of.losses() {
         let mbufs = lost.entry(site.place()).or_default();
@@ -118,7 +123,7 @@ fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sam
     let mut lost: Vec<_> = lost.into_iter().collect();
     // A stable sort: sites that have lost the same number stay in the order of their names.
     lost.sort_by_key(|(_, mbufs)| std::cmp::Reverse(*mbufs));
-    let keep = cuts.keep(row.of.app.name, Cut::Sites, lost.len(), caps.sites_per_pool);
+    let keep = cuts.keep(row.of.app.name, Cut::Sites, lost.len(), limits.sites_per_pool);
     for (_, mbufs) in lost.drain(keep..) {
         other = Some(other.unwrap_or(0).saturating_add(mbufs));
     }
@@ -127,7 +132,12 @@ fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sam
 }
 
 /// The stages that hold most.
-fn stages<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+fn stages<'a>(
+    families: &mut Families,
+    cuts: &mut Cuts<'a>,
+    live: &[Live<'a>],
+    limits: &SeriesLimits,
+) {
     let mut samples = Vec::new();
     for app in live {
         let mut stages = rows(&[*app], cuts, |app| {
@@ -135,7 +145,7 @@ fn stages<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], c
             stages.map(|stage| ([stage.stage.clone()], stage.held))
         });
         stages.sort_by_key(|row| std::cmp::Reverse(row.of));
-        let keep = cuts.keep(app.name, Cut::Stages, stages.len(), caps.sites_per_pool);
+        let keep = cuts.keep(app.name, Cut::Stages, stages.len(), limits.sites_per_pool);
         let sample = |row: Row<u64>| Sample { labels: row.labels, value: row.of.into() };
         samples.extend(stages.into_iter().take(keep).map(sample));
     }

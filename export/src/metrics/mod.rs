@@ -17,9 +17,9 @@ use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::{Member, Status, World};
 
-use crate::caps::Caps;
 use crate::catalogue;
 use crate::family::Family;
+use crate::series_limits::SeriesLimits;
 pub(crate) use pushes::PushCounters;
 pub use pushes::PushCounts;
 use row::{Cuts, Families};
@@ -28,7 +28,7 @@ use row::{Cuts, Families};
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Bounds on the number of series.
-    pub caps: &'a Caps,
+    pub limits: &'a SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub tolerate: &'a [String],
     /// What ought to be there.
@@ -72,10 +72,10 @@ pub fn families(world: &World, view: &View<'_>) -> Vec<Family> {
     let live: Vec<Live<'_>> = apps.iter().filter_map(|app| Live::of(app)).collect();
     let (mut families, mut cuts) = (Families::default(), Cuts::default());
     app::families(&mut families, &apps, &live, view);
-    let ports = port::families(&mut families, &mut cuts, &live, view.caps);
-    queue::families(&mut families, &mut cuts, &ports, view.caps);
-    memory::families(&mut families, &mut cuts, &live, view.caps);
-    lcore::families(&mut families, &mut cuts, &live, view.caps);
+    let ports = port::families(&mut families, &mut cuts, &live, view.limits);
+    queue::families(&mut families, &mut cuts, &ports, view.limits);
+    memory::families(&mut families, &mut cuts, &live, view.limits);
+    lcore::families(&mut families, &mut cuts, &live, view.limits);
     let mut exporter = Families::default();
     exporter.add(&catalogue::SERIES_SUPPRESSED, cuts.samples(&live));
     app::exporter(exporter, families, world, view)

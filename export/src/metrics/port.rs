@@ -8,9 +8,9 @@ use pmdscope_telemetry::sample::{DeviceSample, PortSample};
 use super::app::info;
 use super::row::{Cut, Cuts, Families, Row, labels, rows};
 use super::{Live, queue};
-use crate::caps::Caps;
 use crate::catalogue as metric;
 use crate::family::Sample;
+use crate::series_limits::SeriesLimits;
 
 /// Bytes per second of one Mbit/s.
 const BYTES_PER_MBIT: u64 = 1_000_000 / 8;
@@ -27,7 +27,7 @@ pub(super) fn families<'a>(
     families: &mut Families,
     cuts: &mut Cuts<'a>,
     live: &[Live<'a>],
-    caps: &Caps,
+    limits: &SeriesLimits,
 ) -> Vec<Port<'a>> {
     devices(families, cuts, live);
     let ports = rows(live, cuts, |app| {
@@ -37,7 +37,7 @@ pub(super) fn families<'a>(
     families.add(&metric::PORT_INFO, ports.iter().map(identity));
     state(families, &ports);
     counters(families, &ports);
-    families.add(&metric::PORT_XSTAT, xstats(&ports, cuts, caps));
+    families.add(&metric::PORT_XSTAT, xstats(&ports, cuts, limits));
     ports.into_iter().map(|row| row.of).collect()
 }
 
@@ -105,17 +105,17 @@ fn counters(families: &mut Families, ports: &[Row<Port<'_>>]) {
 }
 
 /// The extended counters that are allowed; the first by name, so that it is always the same ones.
-fn xstats<'a>(ports: &[Row<Port<'a>>], cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+fn xstats<'a>(ports: &[Row<Port<'a>>], cuts: &mut Cuts<'a>, limits: &SeriesLimits) -> Vec<Sample> {
     // Ports of one driver have the same names.
     let mut known: HashMap<&str, bool> = HashMap::new();
     let mut allowed = |name: &'a str| {
-        let decide = || caps.xstats.is_match(name) && !queue::tells(name);
+        let decide = || limits.xstats.is_match(name) && !queue::tells(name);
         *known.entry(name).or_insert_with(decide)
     };
     let mut samples = Vec::new();
     for Port { app, told } in ports.iter().map(|row| row.of) {
         let xstats: Vec<_> = told.xstats.iter().filter(|(name, _)| allowed(name)).collect();
-        let keep = cuts.keep(app.name, Cut::Xstats, xstats.len(), caps.xstats_per_port);
+        let keep = cuts.keep(app.name, Cut::Xstats, xstats.len(), limits.xstats_per_port);
         samples.extend(xstats.into_iter().take(keep).map(|(name, value)| Sample {
             labels: labels(app.name, [told.device.clone(), name.clone()]),
             value: (*value).into(),

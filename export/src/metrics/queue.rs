@@ -7,8 +7,8 @@ use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample};
 
 use super::port::Port;
 use super::row::{Cut, Cuts, Families, Row, histogram, labels};
-use crate::caps::Caps;
 use crate::catalogue as metric;
+use crate::series_limits::SeriesLimits;
 
 /// One direction of a queue.
 #[derive(Clone, Copy, Default)]
@@ -26,7 +26,7 @@ pub(super) fn families<'a>(
     families: &mut Families,
     cuts: &mut Cuts<'a>,
     ports: &[Port<'a>],
-    caps: &Caps,
+    limits: &SeriesLimits,
 ) {
     let (mut received, mut sent, mut truncated) = (Vec::new(), Vec::new(), Vec::new());
     for port in ports {
@@ -38,14 +38,14 @@ pub(super) fn families<'a>(
             labels: labels(port.app.name, [port.told.device.clone()]),
             of: missing || port.told.xstats_truncated,
         });
-        received.extend(rows(port, rx, cuts, caps));
-        sent.extend(rows(port, tx, cuts, caps));
+        received.extend(rows(port, rx, cuts, limits));
+        sent.extend(rows(port, tx, cuts, limits));
     }
     receive(families, &received);
     families.per(&metric::QUEUE_TRANSMIT_PACKETS, &sent, |queue| queue.packets);
     families.per(&metric::QUEUE_TRANSMIT_BYTES, &sent, |queue| queue.bytes);
     polls(families, &received);
-    if caps.queue_histograms {
+    if limits.queue_histograms {
         histograms(families, &received);
     }
     families.per(&metric::QUEUE_STATS_TRUNCATED, &truncated, |truncated| Some(*truncated));
@@ -82,9 +82,9 @@ fn rows<'a>(
     port: &Port<'a>,
     queues: Queues<'a>,
     cuts: &mut Cuts<'a>,
-    caps: &Caps,
+    limits: &SeriesLimits,
 ) -> Vec<Row<Queue<'a>>> {
-    let keep = cuts.keep(port.app.name, Cut::Queues, queues.len(), caps.queues_per_port);
+    let keep = cuts.keep(port.app.name, Cut::Queues, queues.len(), limits.queues_per_port);
     let row = |(number, of): (u16, Queue<'a>)| Row {
         labels: labels(port.app.name, [port.told.device.clone(), number.to_string()]),
         of,

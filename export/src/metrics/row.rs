@@ -114,9 +114,9 @@ impl<'a> Cuts<'a> {
     }
 
     /// The number of things to keep of so many.
-    pub(super) fn keep(&mut self, app: &'a str, cut: Cut, things: usize, cap: usize) -> usize {
-        self.count(app, cut, things.saturating_sub(cap));
-        things.min(cap)
+    pub(super) fn keep(&mut self, app: &'a str, cut: Cut, things: usize, limit: usize) -> usize {
+        self.count(app, cut, things.saturating_sub(limit));
+        things.min(limit)
     }
 
     /// Every reason of every app, also where nothing is left out.

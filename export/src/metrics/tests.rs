@@ -22,8 +22,8 @@ use crate::text::{Format, encode};
 struct Exported(BTreeMap<String, BTreeMap<String, Value>>);
 
 impl Exported {
-    fn of(world: &World, caps: &Caps) -> Self {
-        Self::viewed(world, &fixture::view(caps, &fixture::expected()))
+    fn of(world: &World, limits: &SeriesLimits) -> Self {
+        Self::viewed(world, &fixture::view(limits, &fixture::expected()))
     }
 
     fn viewed(world: &World, view: &View<'_>) -> Self {
@@ -41,8 +41,8 @@ impl Exported {
         Self(exported)
     }
 
-    fn of_sample(sample: Sample, caps: &Caps) -> Self {
-        Self::of(&fixture::world_of(sample), caps)
+    fn of_sample(sample: Sample, limits: &SeriesLimits) -> Self {
+        Self::of(&fixture::world_of(sample), limits)
     }
 
     /// A count; `None` when there is no such sample.
@@ -65,7 +65,7 @@ impl Exported {
 
 #[test]
 fn every_metric_of_the_catalogue_is_exported_and_no_other() {
-    let exported = Exported::of(&fixture::world(), &fixture::caps());
+    let exported = Exported::of(&fixture::world(), &fixture::limits());
     let known: BTreeSet<_> = catalogue::all().map(|metric| metric.name).collect();
     let told: BTreeSet<_> = exported.0.keys().map(String::as_str).collect();
     assert_eq!(told, known);
@@ -73,8 +73,8 @@ fn every_metric_of_the_catalogue_is_exported_and_no_other() {
 
 #[test]
 fn families_come_in_the_order_of_the_catalogue() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    let families = families(&fixture::world(), &fixture::view(&caps, &expected));
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    let families = families(&fixture::world(), &fixture::view(&limits, &expected));
     let told: Vec<_> = families.iter().map(|family| family.metric.name).collect();
     let known: Vec<_> = catalogue::all().map(|metric| metric.name).collect();
     assert_eq!(told, known);
@@ -82,8 +82,8 @@ fn families_come_in_the_order_of_the_catalogue() {
 
 #[test]
 fn values_fit_the_kind_of_their_metric() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    for family in families(&fixture::world(), &fixture::view(&caps, &expected)) {
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    for family in families(&fixture::world(), &fixture::view(&limits, &expected)) {
         for sample in family.samples {
             let fits = match (family.metric.kind, &sample.value) {
                 (Kind::Info, value) => *value == Value::Count(1),
@@ -98,7 +98,7 @@ fn values_fit_the_kind_of_their_metric() {
 
 #[test]
 fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
-    let exported = Exported::of(&fixture::world(), &fixture::caps());
+    let exported = Exported::of(&fixture::world(), &fixture::limits());
     let told_of = |app: &str| -> BTreeSet<&str> {
         let begins = |labels: &String| labels.split('/').next() == Some(app);
         let told = exported.0.iter().filter(|(_, samples)| samples.keys().any(begins));
@@ -131,7 +131,7 @@ fn an_expected_app_that_ended_was_found_though_it_is_missing() {
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::judge_missing("fwd")),
     });
-    let exported = Exported::of(&world, &fixture::caps());
+    let exported = Exported::of(&world, &fixture::limits());
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
     assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
 }
@@ -140,7 +140,7 @@ fn an_expected_app_that_ended_was_found_though_it_is_missing() {
 fn an_app_that_was_just_found_is_neither_up_nor_down() {
     let mut world = World::default();
     world.apply(Event::Found { app: "new".to_owned() });
-    let exported = Exported::of(&world, &Caps::default());
+    let exported = Exported::of(&world, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
     assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());
     assert_eq!(exported.count("dpdk_collect_errors_total", "new/timeout"), Some(0));
@@ -153,8 +153,8 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
         finding.lint = "stall";
     }
     let tolerate = ["stall".to_owned()];
-    let (caps, expected) = (Caps::default(), Inventory::default());
-    let view = View { tolerate: &tolerate, ..fixture::view(&caps, &expected) };
+    let (limits, expected) = (SeriesLimits::default(), Inventory::default());
+    let view = View { tolerate: &tolerate, ..fixture::view(&limits, &expected) };
     let exported = Exported::viewed(&world, &view);
     assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
@@ -162,8 +162,8 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
 
 #[test]
 fn one_app_is_told_without_the_exporter() {
-    let (caps, expected) = (Caps::default(), fixture::expected());
-    let view = View { only: Some("old"), ..fixture::view(&caps, &expected) };
+    let (limits, expected) = (SeriesLimits::default(), fixture::expected());
+    let view = View { only: Some("old"), ..fixture::view(&limits, &expected) };
     let exported = Exported::viewed(&fixture::world(), &view);
     assert_eq!(exported.labels("dpdk_up"), ["old"]);
     assert!(exported.0.keys().all(|name| !name.starts_with("dpdk_exporter_")));
@@ -173,8 +173,8 @@ fn one_app_is_told_without_the_exporter() {
 
 #[test]
 fn series_are_counted_and_the_counter_itself() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    let view = fixture::view(&caps, &expected);
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    let view = fixture::view(&limits, &expected);
     let all: usize = families(&fixture::world(), &view).iter().map(Family::series).sum();
     let exported = Exported::viewed(&fixture::world(), &view);
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
@@ -183,17 +183,17 @@ fn series_are_counted_and_the_counter_itself() {
 /// The table in docs/metrics.md.
 #[test]
 fn the_documented_numbers_of_series_hold() {
-    let of = |sample: Sample, caps: &Caps| {
+    let of = |sample: Sample, limits: &SeriesLimits| {
         let expected = Inventory::default();
-        let view = View { only: Some("fwd"), ..fixture::view(caps, &expected) };
+        let view = View { only: Some("fwd"), ..fixture::view(limits, &expected) };
         families(&fixture::world_of(sample), &view).iter().map(Family::series).sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
     let stock = 52 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
-    assert_eq!(of(fixture::stock("fwd"), &Caps::default()), stock);
+    assert_eq!(of(fixture::stock("fwd"), &SeriesLimits::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
-    assert_eq!(of(old, &Caps::default()), stock - 3);
+    assert_eq!(of(old, &SeriesLimits::default()), stock - 3);
     let mut linked = fixture::linked();
     // Without a leak and a trend; and with a capture of one lcore.
     linked.sites.clear();
@@ -201,8 +201,8 @@ fn the_documented_numbers_of_series_hold() {
     linked.lcores[0].gaps = vec![0; 24];
     let pool = 7 + 1 + 14;
     let expected = (55 + 1) + 2 + (17 + 1) + 10 + pool + 3 + 5 + (33 + 2) + 5;
-    assert_eq!(of(linked.clone(), &Caps::default()), expected);
-    assert_eq!(of(linked, &fixture::caps()), expected + 23);
+    assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
+    assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn what_is_unknown_has_no_sample() {
     sample.pools[0].occupancy = None;
     sample.app.start_realtime_ns = 0;
     sample.control_shares_poll_cpu = None;
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = Exported::of_sample(sample, &SeriesLimits::default());
     for name in [
         "dpdk_app_control_threads_share_lcore_cpu",
         "dpdk_app_start_timestamp_seconds",
@@ -241,7 +241,7 @@ fn a_nic_on_the_wrong_driver_is_told() {
         let mut sample = fixture::stock("fwd");
         sample.ports.clear();
         sample.devices[0].driver = Some(driver.to_owned());
-        let exported = Exported::of_sample(sample, &Caps::default());
+        let exported = Exported::of_sample(sample, &SeriesLimits::default());
         let driver = exported.labels("dpdk_pci_device_info")[0].to_owned();
         (exported.count("dpdk_pci_device_driver_mismatch", "fwd/0000:03:00.0"), driver)
     };
@@ -253,17 +253,17 @@ fn a_nic_on_the_wrong_driver_is_told() {
 fn ports_that_could_not_be_read_are_not_counted_as_missing() {
     let mut sample = fixture::stock("fwd");
     sample.ports.clear();
-    let exported = Exported::of_sample(sample.clone(), &Caps::default());
+    let exported = Exported::of_sample(sample.clone(), &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_app_ports", "fwd"), Some(0));
     sample.partial = vec!["/ethdev/stats: timed out".to_owned()];
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = Exported::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_app_ports", "fwd"), None);
     assert_eq!(exported.count("dpdk_collect_partial", "fwd"), Some(1));
 }
 
 #[test]
 fn queues_of_a_stock_app_are_told_by_its_driver() {
-    let exported = Exported::of_sample(fixture::stock("fwd"), &Caps::default());
+    let exported = Exported::of_sample(fixture::stock("fwd"), &SeriesLimits::default());
     let queue = "fwd/0000:03:00.0/0";
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(1000));
     assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
@@ -276,7 +276,7 @@ fn queues_of_a_stock_app_are_told_by_its_driver() {
 fn a_driver_that_counts_no_bytes_of_queues_has_none() {
     let mut sample = fixture::stock("fwd");
     sample.ports[0].xstats.insert("rx_q0_bytes".to_owned(), 0);
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = Exported::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_receive_bytes_total"), Vec::<&str>::new());
 }
 
@@ -284,12 +284,12 @@ fn a_driver_that_counts_no_bytes_of_queues_has_none() {
 fn counters_of_a_linked_app_never_change_their_source() {
     let queue = "fwd/0000:03:00.0/0";
     let mut sample = fixture::linked();
-    let exported = Exported::of_sample(sample.clone(), &Caps::default());
+    let exported = Exported::of_sample(sample.clone(), &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(31));
     assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
     (sample.queues, sample.library) = (Vec::new(), None);
     sample.partial = vec!["/pmdscope: timed out".to_owned()];
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = Exported::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), None);
     assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(1));
 }
@@ -299,7 +299,7 @@ fn missing_queues_are_told() {
     let truncated = |change: fn(&mut PortSample)| {
         let mut sample = fixture::stock("fwd");
         change(&mut sample.ports[0]);
-        let exported = Exported::of_sample(sample, &Caps::default());
+        let exported = Exported::of_sample(sample, &SeriesLimits::default());
         exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0")
     };
     assert_eq!(truncated(|_| ()), Some(0));
@@ -316,7 +316,7 @@ fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
     sample.ports.push(PortSample { stats: PortStats::default(), ..twin });
     sample.queues.push(fixture::queue(1, 0, Direction::Rx));
     sample.pools.push(PoolSample { size: 1, ..fixture::pool("mb_pool_0") });
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = Exported::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.suppressed("duplicate"), Some(2));
     let port = "fwd/0000:03:00.0";
     assert_eq!(exported.count("dpdk_port_receive_packets_total", port), Some(u64::MAX));
@@ -325,7 +325,7 @@ fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
 
 #[test]
 fn nothing_is_suppressed_by_default() {
-    let exported = Exported::of_sample(fixture::linked(), &Caps::default());
+    let exported = Exported::of_sample(fixture::linked(), &SeriesLimits::default());
     for kind in ["captures", "duplicate", "queues", "sites", "stages", "xstats"] {
         assert_eq!(exported.suppressed(kind), Some(0), "{kind}");
     }
@@ -336,7 +336,7 @@ fn extended_counters_are_bounded_by_name() {
     let mut sample = fixture::linked();
     let names = (0..50).map(|i| (format!("rx_drop_{i:02}"), i));
     sample.ports[0].xstats = names.collect();
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = Exported::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_port_xstat").len(), 40);
     assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_00"), Some(0));
     assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_40"), None);
@@ -349,8 +349,8 @@ fn queues_are_bounded_by_number() {
     let both = [Direction::Rx, Direction::Tx];
     let queues = both.into_iter().flat_map(|d| (0..12).map(move |i| fixture::queue(0, i, d)));
     sample.queues = queues.collect();
-    let caps = Caps { queues_per_port: 10, ..Caps::default() };
-    let exported = Exported::of_sample(sample, &caps);
+    let limits = SeriesLimits { queues_per_port: 10, ..SeriesLimits::default() };
+    let exported = Exported::of_sample(sample, &limits);
     let told = exported.labels("dpdk_queue_receive_packets_total");
     assert_eq!(told.len(), 10);
     assert!(told.contains(&"fwd/0000:03:00.0/9"));
@@ -369,7 +369,8 @@ fn sites_are_bounded_by_loss_and_the_rest_is_summed_up() {
         fixture::site("zero", 0),
         SiteSample { kind: SiteKind::DoubleFree, ..fixture::site("s9", 99) },
     ]);
-    let exported = Exported::of_sample(sample, &Caps { sites_per_pool: 2, ..Caps::default() });
+    let exported =
+        Exported::of_sample(sample, &SeriesLimits { sites_per_pool: 2, ..SeriesLimits::default() });
     let name = "dpdk_mbuf_leak_site_mbufs";
     assert_eq!(exported.labels(name).len(), 3);
     assert_eq!(exported.count(name, "fwd/mb_pool_0/s5 forward()"), Some(15));
@@ -387,7 +388,8 @@ fn stages_are_bounded_by_what_they_hold() {
         ..StageSample::default()
     };
     sample.stages = [("a", 1), ("b", 9), ("c", 9), ("d", 2)].map(stage).to_vec();
-    let exported = Exported::of_sample(sample, &Caps { sites_per_pool: 2, ..Caps::default() });
+    let exported =
+        Exported::of_sample(sample, &SeriesLimits { sites_per_pool: 2, ..SeriesLimits::default() });
     assert_eq!(exported.labels("dpdk_stage_held_mbufs"), ["fwd/b", "fwd/c"]);
     assert_eq!(exported.suppressed("stages"), Some(2));
 }
@@ -396,7 +398,8 @@ fn stages_are_bounded_by_what_they_hold() {
 fn captures_are_bounded_and_the_oldest_stay() {
     let mut sample = fixture::linked();
     sample.tee = (1..=4).flat_map(|id| [fixture::tee(id, 1), fixture::tee(id, 2)]).collect();
-    let exported = Exported::of_sample(sample, &Caps { captures: 3, ..Caps::default() });
+    let exported =
+        Exported::of_sample(sample, &SeriesLimits { captures: 3, ..SeriesLimits::default() });
     let told = exported.labels("dpdk_capture_packets_total");
     assert_eq!(told, ["fwd/1/1", "fwd/1/2", "fwd/2/1", "fwd/2/2", "fwd/3/1", "fwd/3/2"]);
     assert_eq!(exported.suppressed("captures"), Some(1));
@@ -405,11 +408,11 @@ fn captures_are_bounded_and_the_oldest_stay() {
 
 #[test]
 fn histograms_of_queues_are_for_those_who_ask() {
-    let exported = Exported::of_sample(fixture::linked(), &Caps::default());
+    let exported = Exported::of_sample(fixture::linked(), &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), Vec::<&str>::new());
     let mut sample = fixture::linked();
     sample.queues[0].depth = None;
-    let exported = Exported::of_sample(sample, &fixture::caps());
+    let exported = Exported::of_sample(sample, &fixture::limits());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), ["fwd/0000:03:00.0/0"]);
     // Depths that the driver cannot tell are zeros in the table.
     assert_eq!(exported.labels("dpdk_queue_receive_depth"), Vec::<&str>::new());
@@ -444,14 +447,14 @@ proptest! {
         let ring = |name: &String| RingSample { name: name.clone(), ..RingSample::default() };
         sample.rings.extend(pools.iter().map(ring));
         sample.tee.extend([fixture::tee(3, 1), fixture::tee(2, 1)]);
-        let caps = Caps {
+        let limits = SeriesLimits {
             xstats_per_port: cap,
             sites_per_pool: cap,
             queues_per_port: cap,
             captures: cap,
-            ..fixture::caps()
+            ..fixture::limits()
         };
-        Exported::of_sample(sample, &caps);
+        Exported::of_sample(sample, &limits);
     }
 }
 
@@ -468,9 +471,13 @@ fn promtool_accepts_the_metrics() {
     let Ok(mut check) = spawn(check.stderr(Stdio::piped())) else {
         return skip_without(&current_test(), promtool);
     };
-    let (caps, expected) = (fixture::caps(), fixture::expected());
+    let (limits, expected) = (fixture::limits(), fixture::expected());
     let mut text = String::new();
-    encode(&families(&fixture::world(), &fixture::view(&caps, &expected)), Format::Text, &mut text);
+    encode(
+        &families(&fixture::world(), &fixture::view(&limits, &expected)),
+        Format::Text,
+        &mut text,
+    );
     check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = check.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].map(|s| String::from_utf8_lossy(&s).into_owned());

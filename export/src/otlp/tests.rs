@@ -18,7 +18,7 @@ use pmdscope_telemetry::world::Status;
 use super::*;
 use crate::fake::Fake;
 use crate::metrics::PushCounts;
-use crate::options::Options;
+use crate::options::ExportOptions;
 use crate::snapshot::Exhibit;
 
 /// What a receiver was sent.
@@ -75,7 +75,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let settings = Settings { discover, ..Settings::default() };
-    let options = Options::default();
+    let options = ExportOptions::default();
     let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
     Arc::new(Scraper::new(settings, exhibit, TIMEOUT))
 }

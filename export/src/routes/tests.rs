@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fake::Fake;
-use crate::options::Options;
+use crate::options::ExportOptions;
 use crate::snapshot::Exhibit;
 
 /// The pages for the apps below a directory, which must run expect `expected`.
@@ -18,7 +18,7 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     let mut settings = Settings { discover, ..Settings::default() };
     settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
-    let options = Options { tolerate, ..Options::default() };
+    let options = ExportOptions { tolerate, ..ExportOptions::default() };
     let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
     let scraper = Arc::new(Scraper::new(settings, exhibit, options.timeout));
     let web = Web::open(None).unwrap();

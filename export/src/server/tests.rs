@@ -413,7 +413,7 @@ async fn passwords_are_asked_for_and_headers_added() {
     let hash = bcrypt::hash("secret", 4).unwrap();
     let text = format!(
         "basic_auth_users: {{ann: {hash}}}\n\
-         http_server_config: {{headers: {{X-Frame-Options: deny}}}}\n"
+         http_server_config: {{headers: {{X-Frame-ExportOptions: deny}}}}\n"
     );
     std::fs::write(&config, text).unwrap();
     let server =

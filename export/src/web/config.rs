@@ -84,8 +84,8 @@ pub(super) enum Version {
 const HEADERS: [&str; 5] = [
     "Content-Security-Policy",
     "Strict-Transport-Security",
-    "X-Content-Type-Options",
-    "X-Frame-Options",
+    "X-Content-Type-ExportOptions",
+    "X-Frame-ExportOptions",
     "X-XSS-Protection",
 ];
 
