@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use pmdscope_export::ExportOptions;
 use pmdscope_export::address::ListenAddress;
-use pmdscope_export::text::Format;
+use pmdscope_export::text::TextFormat;
 
 use crate::config::ConfigArg;
 use crate::{duration, output};
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.print_config {
         output::print(&config.text())?;
     } else if args.once {
-        let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
+        let format = if args.openmetrics { TextFormat::OpenMetrics } else { TextFormat::Text };
         output::print(&pmdscope_export::once(&config.export, config.settings, format)?)?;
     } else {
         pmdscope_export::serve(&config.export, config.settings)?;

@@ -18,7 +18,7 @@ use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::server::{self, ServerLimits};
 use crate::snapshot::{Exhibit, Form};
-use crate::text::Format;
+use crate::text::TextFormat;
 use crate::web::{Web, WebError};
 
 /// Threads that hash passwords and resolve names.
@@ -67,7 +67,7 @@ pub fn serve(options: &ExportOptions, settings: Settings) -> Result<(), ServeErr
 pub fn once(
     options: &ExportOptions,
     settings: Settings,
-    format: Format,
+    format: TextFormat,
 ) -> Result<String, ServeError> {
     let runtime = runtime()?;
     let scraper = scraper(options, settings, None);

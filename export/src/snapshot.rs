@@ -10,11 +10,11 @@ use hyper::body::Bytes;
 use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::world::World;
 
-use crate::family::Family;
+use crate::family::MetricFamily;
 use crate::metrics::{self, Counters, PushCounters, View};
 use crate::options::ExportOptions;
 use crate::series_limits::SeriesLimits;
-use crate::text::{self, Format};
+use crate::text::{self, TextFormat};
 
 /// Bytes of text that fit into a few packets.
 const SHORT: usize = 8 << 10;
@@ -54,7 +54,7 @@ impl Exhibit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     /// The syntax.
-    pub(crate) format: Format,
+    pub(crate) format: TextFormat,
     /// The client reads gzip.
     pub(crate) gzip: bool,
     /// Only this app, and nothing about the exporter; with an empty name only the exporter.
@@ -86,7 +86,7 @@ impl Snapshot {
     }
 
     /// All metrics, those of one app, or with an empty name those of the exporter.
-    pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
+    pub(crate) fn families(&self, only: Option<&str>) -> Vec<MetricFamily> {
         let Exhibit { limits, tolerate, expected, .. } = &*self.exhibit;
         let pushes = self.exhibit.pushes.as_ref().map(|counters| counters.read());
         let counters = Counters { pushes, ..self.counters };

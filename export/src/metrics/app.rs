@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding::LINTS;
-use pmdscope_telemetry::sample::{AppIdentity, Sample as Told};
+use pmdscope_telemetry::sample::{AppIdentity, Sample};
 use pmdscope_telemetry::world::{Member, Status, World};
 
 use super::row::{Families, Row, labels};
 use super::{Live, PushCounts, View};
 use crate::catalogue::{self as metric};
-use crate::family::{Family, Labels, Sample, Value};
+use crate::family::{LabelValues, MetricFamily, MetricSample, SampleValue};
 use crate::health::Health;
 
 /// The exporter's own families before all others, and the number of series, which counts itself.
@@ -19,7 +19,7 @@ pub(super) fn exporter(
     others: Families,
     world: &World,
     view: &View<'_>,
-) -> Vec<Family> {
+) -> Vec<MetricFamily> {
     let mut first = Families::default();
     let itself = view.only.is_none_or(str::is_empty);
     if itself {
@@ -29,9 +29,9 @@ pub(super) fn exporter(
     all.extend(suppressed.into_vec());
     all.extend(others.into_vec());
     if itself {
-        let series = 1 + all.iter().map(Family::series).sum::<usize>();
-        let sample = Sample { labels: [].into(), value: series.into() };
-        all.insert(1, Family { metric: &metric::EXPORTER_SERIES, samples: vec![sample] });
+        let series = 1 + all.iter().map(MetricFamily::series).sum::<usize>();
+        let sample = MetricSample { labels: [].into(), value: series.into() };
+        all.insert(1, MetricFamily { metric: &metric::EXPORTER_SERIES, samples: vec![sample] });
     }
     all
 }
@@ -40,7 +40,7 @@ fn own(families: &mut Families, world: &World, view: &View<'_>) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
     let found = world.apps.iter().filter(|app| !never_ran(app)).count();
-    let one = |value: u64| [Sample { labels: [].into(), value: value.into() }];
+    let one = |value: u64| [MetricSample { labels: [].into(), value: value.into() }];
     families.add(&metric::EXPORTER_COLLECTIONS, one(view.counters.collections));
     families.add(&metric::EXPORTER_SHARED_SCRAPES, one(view.counters.shared_scrapes));
     families.add(&metric::EXPORTER_OTLP_PUSHES, view.counters.pushes.into_iter().flat_map(pushes));
@@ -48,7 +48,7 @@ fn own(families: &mut Families, world: &World, view: &View<'_>) {
     families.add(&metric::APPS_EXPECTED, one(view.expected.apps.len() as u64));
 }
 
-fn pushes(pushes: PushCounts) -> impl Iterator<Item = Sample> {
+fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
     let results = [
         ("accepted", pushes.accepted),
         ("partial", pushes.partial),
@@ -56,9 +56,10 @@ fn pushes(pushes: PushCounts) -> impl Iterator<Item = Sample> {
         ("failed", pushes.failed),
         ("dropped", pushes.dropped),
     ];
-    results
-        .into_iter()
-        .map(|(result, value)| Sample { labels: [result.to_owned()].into(), value: value.into() })
+    results.into_iter().map(|(result, value)| MetricSample {
+        labels: [result.to_owned()].into(),
+        value: value.into(),
+    })
 }
 
 /// Expected, and never heard of; one that ended is missing too, and was found.
@@ -108,7 +109,7 @@ fn expected_ports(app: &Member, view: &View<'_>) -> Option<usize> {
     }
     let name = view.expected.app(&app.name)?.name.clone();
     let app = AppIdentity { name, ..AppIdentity::default() };
-    let never_heard_of = Told { app, ..Told::default() };
+    let never_heard_of = Sample { app, ..Sample::default() };
     Some(view.expected.expectation(&never_heard_of).min_ports)
 }
 
@@ -117,15 +118,15 @@ fn asked(app: &Member) -> bool {
     app.status != Status::Waiting
 }
 
-fn errors(app: &Member) -> impl Iterator<Item = Sample> {
-    ErrorClass::ALL.into_iter().map(|class| Sample {
+fn errors(app: &Member) -> impl Iterator<Item = MetricSample> {
+    ErrorClass::ALL.into_iter().map(|class| MetricSample {
         labels: labels(&app.name, [class.name().to_owned()]),
         value: app.errors.get(&class).copied().unwrap_or(0).into(),
     })
 }
 
-fn reasons(health: &Health<'_>) -> impl Iterator<Item = Sample> {
-    LINTS.into_iter().map(|lint| Sample {
+fn reasons(health: &Health<'_>) -> impl Iterator<Item = MetricSample> {
+    LINTS.into_iter().map(|lint| MetricSample {
         labels: labels(health.app, [lint.to_owned()]),
         value: health.reasons.iter().any(|reason| reason.reason == lint).into(),
     })
@@ -156,16 +157,16 @@ fn state(families: &mut Families, live: &[Live<'_>]) {
     });
 }
 
-fn told<'a>(live: &[Live<'a>]) -> Vec<Row<&'a Told>> {
+fn told<'a>(live: &[Live<'a>]) -> Vec<Row<&'a Sample>> {
     live.iter().map(|app| Row { labels: labels(app.name, []), of: &app.model.sample }).collect()
 }
 
 /// A port that could not be read is missing from the sample, though the app has it.
-fn ports_known(told: &Told) -> bool {
+fn ports_known(told: &Sample) -> bool {
     !told.failed("/ethdev/")
 }
 
-fn identity(app: &Member) -> Option<Sample> {
+fn identity(app: &Member) -> Option<MetricSample> {
     let sample = &app.model.as_ref()?.sample;
     let AppIdentity { dpdk_version, exe, .. } = &sample.app;
     let library = sample.library.as_ref().map(|library| library.version.clone());
@@ -178,8 +179,8 @@ fn identity(app: &Member) -> Option<Sample> {
     Some(info(labels(&app.name, values)))
 }
 
-pub(super) fn info(labels: Labels) -> Sample {
-    Sample { labels, value: Value::Count(1) }
+pub(super) fn info(labels: LabelValues) -> MetricSample {
+    MetricSample { labels, value: SampleValue::Count(1) }
 }
 
 /// Nanoseconds in seconds; of the wall clock exact to a microsecond, since the parts are.

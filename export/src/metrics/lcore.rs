@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pmdscope_telemetry::sample::{
-    LcoreSample, Sample as Told, TeeSample, ThreadSample, UsageSample,
-};
+use pmdscope_telemetry::sample::{LcoreSample, Sample, TeeSample, ThreadSample, UsageSample};
 
 use super::Live;
 use super::app::{info, seconds};
 use super::row::{Cut, Cuts, Families, Row, histogram, labels, rows};
 use crate::catalogue as metric;
-use crate::family::Sample;
+use crate::family::MetricSample;
 use crate::series_limits::SeriesLimits;
 
 /// What is known of one lcore: by libpmdscope, the kernel, and the app itself.
@@ -46,7 +44,7 @@ pub(super) fn families<'a>(
     captures(families, cuts, live, limits);
 }
 
-fn lcores(told: &Told) -> BTreeMap<u32, Lcore<'_>> {
+fn lcores(told: &Sample) -> BTreeMap<u32, Lcore<'_>> {
     let mut lcores: BTreeMap<u32, Lcore<'_>> = BTreeMap::new();
     for library in &told.lcores {
         let lcore = lcores.entry(library.lcore).or_default();
@@ -62,7 +60,7 @@ fn lcores(told: &Told) -> BTreeMap<u32, Lcore<'_>> {
 }
 
 /// The kernel's thread id is that of this machine, the library's that of the app's namespace.
-fn identity(row: &Row<Lcore<'_>>) -> Sample {
+fn identity(row: &Row<Lcore<'_>>) -> MetricSample {
     let Lcore { library, thread, .. } = row.of;
     let tid = thread.map(|thread| thread.tid.into()).or(library.map(|library| library.tid));
     let values = [

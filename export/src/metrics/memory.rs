@@ -9,7 +9,7 @@ use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 use super::Live;
 use super::row::{Cut, Cuts, Families, Row, rows};
 use crate::catalogue as metric;
-use crate::family::{Labels, Sample};
+use crate::family::{LabelValues, MetricSample};
 use crate::series_limits::SeriesLimits;
 
 /// The site of all lost mbufs whose sites are beyond the limit.
@@ -48,15 +48,15 @@ fn pools<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
     families.add(&metric::MEMPOOL_LCORE_CACHED_OBJECTS, pools.iter().flat_map(caches));
 }
 
-fn caches(row: &Row<(&PoolSample, &PoolTrend)>) -> Vec<Sample> {
+fn caches(row: &Row<(&PoolSample, &PoolTrend)>) -> Vec<MetricSample> {
     let caches = row.of.0.lcore_caches.iter();
     let sample = |(lcore, objects): (&u32, &u64)| sample(&row.labels, lcore.to_string(), *objects);
     caches.map(sample).collect()
 }
 
 /// One more label than the thing has.
-fn sample(labels: &Labels, more: String, value: u64) -> Sample {
-    Sample { labels: labels.iter().cloned().chain([more]).collect(), value: value.into() }
+fn sample(labels: &LabelValues, more: String, value: u64) -> MetricSample {
+    MetricSample { labels: labels.iter().cloned().chain([more]).collect(), value: value.into() }
 }
 
 /// The ledger of a pool.
@@ -107,13 +107,17 @@ fn leaks<'a>(
     stages(families, cuts, live, limits);
 }
 
-fn places(row: &Row<Ledger<'_>>) -> Vec<Sample> {
+fn places(row: &Row<Ledger<'_>>) -> Vec<MetricSample> {
     let parts = row.of.told.parts().into_iter();
     parts.map(|(place, mbufs)| sample(&row.labels, place.name().to_owned(), mbufs)).collect()
 }
 
 /// The sites that have lost most, and the sum of the others.
-fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, limits: &SeriesLimits) -> Vec<Sample> {
+fn sites<'a>(
+    row: &Row<Ledger<'a>>,
+    cuts: &mut Cuts<'a>,
+    limits: &SeriesLimits,
+) -> Vec<MetricSample> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     for site in row.of.losses() {
         let mbufs = lost.entry(site.place()).or_default();
@@ -146,7 +150,7 @@ fn stages<'a>(
         });
         stages.sort_by_key(|row| std::cmp::Reverse(row.of));
         let keep = cuts.keep(app.name, Cut::Stages, stages.len(), limits.sites_per_pool);
-        let sample = |row: Row<u64>| Sample { labels: row.labels, value: row.of.into() };
+        let sample = |row: Row<u64>| MetricSample { labels: row.labels, value: row.of.into() };
         samples.extend(stages.into_iter().take(keep).map(sample));
     }
     families.add(&metric::STAGE_HELD_MBUFS, samples);

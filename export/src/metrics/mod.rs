@@ -18,7 +18,7 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::{Member, Status, World};
 
 use crate::catalogue;
-use crate::family::Family;
+use crate::family::MetricFamily;
 use crate::series_limits::SeriesLimits;
 pub(crate) use pushes::PushCounters;
 pub use pushes::PushCounts;
@@ -66,7 +66,7 @@ impl<'a> Live<'a> {
 }
 
 /// All families that have samples, in the order of the catalogue.
-pub fn families(world: &World, view: &View<'_>) -> Vec<Family> {
+pub fn families(world: &World, view: &View<'_>) -> Vec<MetricFamily> {
     let shown = |app: &&Member| view.only.is_none_or(|only| app.name == only);
     let apps: Vec<&Member> = world.apps.iter().filter(shown).collect();
     let live: Vec<Live<'_>> = apps.iter().filter_map(|app| Live::of(app)).collect();

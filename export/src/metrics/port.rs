@@ -9,7 +9,7 @@ use super::app::info;
 use super::row::{Cut, Cuts, Families, Row, labels, rows};
 use super::{Live, queue};
 use crate::catalogue as metric;
-use crate::family::Sample;
+use crate::family::MetricSample;
 use crate::series_limits::SeriesLimits;
 
 /// Bytes per second of one Mbit/s.
@@ -63,7 +63,7 @@ fn devices<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) 
     });
 }
 
-fn identity(row: &Row<Port<'_>>) -> Sample {
+fn identity(row: &Row<Port<'_>>) -> MetricSample {
     let Port { app, told } = row.of;
     let values = [
         told.device.clone(),
@@ -105,7 +105,11 @@ fn counters(families: &mut Families, ports: &[Row<Port<'_>>]) {
 }
 
 /// The extended counters that are allowed; the first by name, so that it is always the same ones.
-fn xstats<'a>(ports: &[Row<Port<'a>>], cuts: &mut Cuts<'a>, limits: &SeriesLimits) -> Vec<Sample> {
+fn xstats<'a>(
+    ports: &[Row<Port<'a>>],
+    cuts: &mut Cuts<'a>,
+    limits: &SeriesLimits,
+) -> Vec<MetricSample> {
     // Ports of one driver have the same names.
     let mut known: HashMap<&str, bool> = HashMap::new();
     let mut allowed = |name: &'a str| {
@@ -116,7 +120,7 @@ fn xstats<'a>(ports: &[Row<Port<'a>>], cuts: &mut Cuts<'a>, limits: &SeriesLimit
     for Port { app, told } in ports.iter().map(|row| row.of) {
         let xstats: Vec<_> = told.xstats.iter().filter(|(name, _)| allowed(name)).collect();
         let keep = cuts.keep(app.name, Cut::Xstats, xstats.len(), limits.xstats_per_port);
-        samples.extend(xstats.into_iter().take(keep).map(|(name, value)| Sample {
+        samples.extend(xstats.into_iter().take(keep).map(|(name, value)| MetricSample {
             labels: labels(app.name, [told.device.clone(), name.clone()]),
             value: (*value).into(),
         }));

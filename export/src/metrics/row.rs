@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::Live;
-use crate::family::{Family, Histogram, Labels, Metric, Sample, Value};
+use crate::family::{
+    Histogram, LabelValues, MetricDescriptor, MetricFamily, MetricSample, SampleValue,
+};
 
 /// A thing, with the labels of all metrics about it.
 pub(super) struct Row<T> {
-    pub(super) labels: Labels,
+    pub(super) labels: LabelValues,
     pub(super) of: T,
 }
 
@@ -26,7 +28,7 @@ where
     let mut rows = Vec::new();
     for app in live {
         for (names, of) in things(app) {
-            let labels: Labels = labels(app.name, names);
+            let labels: LabelValues = labels(app.name, names);
             if seen.insert(labels.clone()) {
                 rows.push(Row { labels, of });
             } else {
@@ -38,24 +40,24 @@ where
 }
 
 /// Label values: the app, and what identifies a thing within it.
-pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> Labels {
+pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> LabelValues {
     std::iter::once(app.to_owned()).chain(names).collect()
 }
 
 /// The families so far.
 #[derive(Default)]
-pub(super) struct Families(Vec<Family>);
+pub(super) struct Families(Vec<MetricFamily>);
 
 impl Families {
     /// One sample for each row of which the value is known.
-    pub(super) fn per<T, V: Into<Value>>(
+    pub(super) fn per<T, V: Into<SampleValue>>(
         &mut self,
-        metric: &'static Metric,
+        metric: &'static MetricDescriptor,
         rows: &[Row<T>],
         value: impl Fn(&T) -> Option<V>,
     ) {
         let sample = |row: &Row<T>| {
-            Some(Sample { labels: row.labels.clone(), value: value(&row.of)?.into() })
+            Some(MetricSample { labels: row.labels.clone(), value: value(&row.of)?.into() })
         };
         self.add(metric, rows.iter().filter_map(sample));
     }
@@ -63,16 +65,16 @@ impl Families {
     /// These samples; their labels must differ. A family without samples is none.
     pub(super) fn add(
         &mut self,
-        metric: &'static Metric,
-        samples: impl IntoIterator<Item = Sample>,
+        metric: &'static MetricDescriptor,
+        samples: impl IntoIterator<Item = MetricSample>,
     ) {
-        let samples: Vec<Sample> = samples.into_iter().collect();
+        let samples: Vec<MetricSample> = samples.into_iter().collect();
         if !samples.is_empty() {
-            self.0.push(Family { metric, samples });
+            self.0.push(MetricFamily { metric, samples });
         }
     }
 
-    pub(super) fn into_vec(self) -> Vec<Family> {
+    pub(super) fn into_vec(self) -> Vec<MetricFamily> {
         self.0
     }
 }
@@ -120,8 +122,8 @@ impl<'a> Cuts<'a> {
     }
 
     /// Every reason of every app, also where nothing is left out.
-    pub(super) fn samples(&self, live: &[Live<'a>]) -> Vec<Sample> {
-        let sample = |app: &Live<'a>, cut: Cut| Sample {
+    pub(super) fn samples(&self, live: &[Live<'a>]) -> Vec<MetricSample> {
+        let sample = |app: &Live<'a>, cut: Cut| MetricSample {
             labels: labels(app.name, [cut.name().to_owned()]),
             value: self.0.get(&(app.name, cut)).copied().unwrap_or(0).into(),
         };
@@ -129,31 +131,31 @@ impl<'a> Cuts<'a> {
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for SampleValue {
     fn from(count: u64) -> Self {
         Self::Count(count)
     }
 }
 
-impl From<usize> for Value {
+impl From<usize> for SampleValue {
     fn from(count: usize) -> Self {
         Self::Count(count as u64)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for SampleValue {
     fn from(is: bool) -> Self {
         Self::Count(is.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for SampleValue {
     fn from(number: f64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<Histogram> for Value {
+impl From<Histogram> for SampleValue {
     fn from(histogram: Histogram) -> Self {
         Self::Histogram(histogram)
     }

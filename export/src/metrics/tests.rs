@@ -13,13 +13,13 @@ use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 
 use super::*;
-use crate::family::{Kind, Value};
+use crate::family::{MetricKind, SampleValue};
 use crate::fixture;
-use crate::text::{Format, encode};
+use crate::text::{TextFormat, encode};
 
 /// Everything that is exported, by name and label values joined with `/`.
 #[derive(Debug)]
-struct Exported(BTreeMap<String, BTreeMap<String, Value>>);
+struct Exported(BTreeMap<String, BTreeMap<String, SampleValue>>);
 
 impl Exported {
     fn of(world: &World, limits: &SeriesLimits) -> Self {
@@ -28,7 +28,7 @@ impl Exported {
 
     fn viewed(world: &World, view: &View<'_>) -> Self {
         let mut exported = BTreeMap::new();
-        for Family { metric, samples } in families(world, view) {
+        for MetricFamily { metric, samples } in families(world, view) {
             assert!(!samples.is_empty(), "{}", metric.name);
             let mut values = BTreeMap::new();
             for sample in samples {
@@ -48,7 +48,7 @@ impl Exported {
     /// A count; `None` when there is no such sample.
     fn count(&self, name: &str, labels: &str) -> Option<u64> {
         match self.0.get(name)?.get(labels)? {
-            Value::Count(count) => Some(*count),
+            SampleValue::Count(count) => Some(*count),
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -86,10 +86,10 @@ fn values_fit_the_kind_of_their_metric() {
     for family in families(&fixture::world(), &fixture::view(&limits, &expected)) {
         for sample in family.samples {
             let fits = match (family.metric.kind, &sample.value) {
-                (Kind::Info, value) => *value == Value::Count(1),
-                (Kind::Histogram, value) => matches!(value, Value::Histogram(_)),
-                (Kind::Counter, value) => matches!(value, Value::Count(_)),
-                (_, value) => !matches!(value, Value::Histogram(_)),
+                (MetricKind::Info, value) => *value == SampleValue::Count(1),
+                (MetricKind::Histogram, value) => matches!(value, SampleValue::Histogram(_)),
+                (MetricKind::Counter, value) => matches!(value, SampleValue::Count(_)),
+                (_, value) => !matches!(value, SampleValue::Histogram(_)),
             };
             assert!(fits, "{}: {:?}", family.metric.name, sample.value);
         }
@@ -175,7 +175,7 @@ fn one_app_is_told_without_the_exporter() {
 fn series_are_counted_and_the_counter_itself() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
     let view = fixture::view(&limits, &expected);
-    let all: usize = families(&fixture::world(), &view).iter().map(Family::series).sum();
+    let all: usize = families(&fixture::world(), &view).iter().map(MetricFamily::series).sum();
     let exported = Exported::viewed(&fixture::world(), &view);
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
 }
@@ -186,7 +186,7 @@ fn the_documented_numbers_of_series_hold() {
     let of = |sample: Sample, limits: &SeriesLimits| {
         let expected = Inventory::default();
         let view = View { only: Some("fwd"), ..fixture::view(limits, &expected) };
-        families(&fixture::world_of(sample), &view).iter().map(Family::series).sum::<usize>()
+        families(&fixture::world_of(sample), &view).iter().map(MetricFamily::series).sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
     let stock = 52 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
@@ -475,7 +475,7 @@ fn promtool_accepts_the_metrics() {
     let mut text = String::new();
     encode(
         &families(&fixture::world(), &fixture::view(&limits, &expected)),
-        Format::Text,
+        TextFormat::Text,
         &mut text,
     );
     check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();

@@ -6,7 +6,7 @@ use pmdscope_telemetry::world::Status;
 use super::scheduler::DISCOVERY_INTERVAL;
 use super::*;
 use crate::fake::Fake;
-use crate::text::Format;
+use crate::text::TextFormat;
 
 /// How long is waited for what is sure to come.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ fn app(name: &str) -> ScrapeScope {
 }
 
 fn text(snapshot: &Snapshot) -> String {
-    let form = Form { format: Format::Text, gzip: false, only: None };
+    let form = Form { format: TextFormat::Text, gzip: false, only: None };
     String::from_utf8(snapshot.text(&form).bytes.to_vec()).unwrap()
 }
 
