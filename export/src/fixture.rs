@@ -12,7 +12,7 @@ use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
 
-use crate::metrics::{Counters, PushCounts, View};
+use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
 use crate::series_limits::SeriesLimits;
 
 const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
@@ -52,10 +52,10 @@ pub(crate) fn limits() -> SeriesLimits {
     SeriesLimits { queue_histograms: true, ..SeriesLimits::default() }
 }
 
-pub(crate) fn view<'a>(limits: &'a SeriesLimits, expected: &'a Inventory) -> View<'a> {
+pub(crate) fn context<'a>(limits: &'a SeriesLimits, expected: &'a Inventory) -> MetricsContext<'a> {
     let pushes = Some(PushCounts { accepted: 5, failed: 1, ..PushCounts::default() });
-    let counters = Counters { collections: 7, shared_scrapes: 2, pushes };
-    View { limits, tolerate: &[], expected, counters, only: None }
+    let counters = ExporterCounters { collections: 7, shared_scrapes: 2, pushes };
+    MetricsContext { limits, tolerate: &[], expected, counters, only: None }
 }
 
 fn app(name: &str, state: AppState) -> App {

@@ -11,7 +11,7 @@ use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::world::World;
 
 use crate::family::MetricFamily;
-use crate::metrics::{self, Counters, PushCounters, View};
+use crate::metrics::{self, ExporterCounters, MetricsContext, PushCounters};
 use crate::options::ExportOptions;
 use crate::series_limits::SeriesLimits;
 use crate::text::{self, TextFormat};
@@ -66,7 +66,7 @@ pub(crate) struct Form {
 pub(crate) struct Snapshot {
     /// All apps.
     pub(crate) world: World,
-    counters: Counters,
+    counters: ExporterCounters,
     pub(crate) exhibit: Arc<Exhibit>,
     /// Forms that somebody asked for: encoded once, however many read them.
     texts: Mutex<Vec<(Form, Text)>>,
@@ -81,7 +81,7 @@ pub(crate) struct Text {
 }
 
 impl Snapshot {
-    pub(crate) fn new(world: World, counters: Counters, exhibit: Arc<Exhibit>) -> Self {
+    pub(crate) fn new(world: World, counters: ExporterCounters, exhibit: Arc<Exhibit>) -> Self {
         Self { world, counters, exhibit, texts: Mutex::default() }
     }
 
@@ -89,9 +89,9 @@ impl Snapshot {
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<MetricFamily> {
         let Exhibit { limits, tolerate, expected, .. } = &*self.exhibit;
         let pushes = self.exhibit.pushes.as_ref().map(|counters| counters.read());
-        let counters = Counters { pushes, ..self.counters };
-        let view = View { limits, tolerate, expected, counters, only };
-        metrics::families(&self.world, &view)
+        let counters = ExporterCounters { pushes, ..self.counters };
+        let context = MetricsContext { limits, tolerate, expected, counters, only };
+        metrics::families(&self.world, &context)
     }
 
     /// The metrics as text; a short one is not worth compressing.

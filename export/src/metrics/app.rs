@@ -7,23 +7,23 @@ use pmdscope_telemetry::finding::LINTS;
 use pmdscope_telemetry::sample::{AppIdentity, Sample};
 use pmdscope_telemetry::world::{Member, Status, World};
 
-use super::row::{Families, Row, labels};
-use super::{Live, PushCounts, View};
+use super::row::{FamilyList, LabelledRow, labels};
+use super::{LiveApp, MetricsContext, PushCounts};
 use crate::catalogue::{self as metric};
 use crate::family::{LabelValues, MetricFamily, MetricSample, SampleValue};
 use crate::health::Health;
 
 /// The exporter's own families before all others, and the number of series, which counts itself.
 pub(super) fn exporter(
-    suppressed: Families,
-    others: Families,
+    suppressed: FamilyList,
+    others: FamilyList,
     world: &World,
-    view: &View<'_>,
+    context: &MetricsContext<'_>,
 ) -> Vec<MetricFamily> {
-    let mut first = Families::default();
-    let itself = view.only.is_none_or(str::is_empty);
+    let mut first = FamilyList::default();
+    let itself = context.only.is_none_or(str::is_empty);
     if itself {
-        own(&mut first, world, view);
+        own(&mut first, world, context);
     }
     let mut all = first.into_vec();
     all.extend(suppressed.into_vec());
@@ -36,16 +36,17 @@ pub(super) fn exporter(
     all
 }
 
-fn own(families: &mut Families, world: &World, view: &View<'_>) {
+fn own(families: &mut FamilyList, world: &World, context: &MetricsContext<'_>) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
     let found = world.apps.iter().filter(|app| !never_ran(app)).count();
     let one = |value: u64| [MetricSample { labels: [].into(), value: value.into() }];
-    families.add(&metric::EXPORTER_COLLECTIONS, one(view.counters.collections));
-    families.add(&metric::EXPORTER_SHARED_SCRAPES, one(view.counters.shared_scrapes));
-    families.add(&metric::EXPORTER_OTLP_PUSHES, view.counters.pushes.into_iter().flat_map(pushes));
+    families.add(&metric::EXPORTER_COLLECTIONS, one(context.counters.collections));
+    families.add(&metric::EXPORTER_SHARED_SCRAPES, one(context.counters.shared_scrapes));
+    families
+        .add(&metric::EXPORTER_OTLP_PUSHES, context.counters.pushes.into_iter().flat_map(pushes));
     families.add(&metric::APPS_DISCOVERED, one(found as u64));
-    families.add(&metric::APPS_EXPECTED, one(view.expected.apps.len() as u64));
+    families.add(&metric::APPS_EXPECTED, one(context.expected.apps.len() as u64));
 }
 
 fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
@@ -68,13 +69,13 @@ fn never_ran(app: &Member) -> bool {
 }
 
 pub(super) fn families(
-    families: &mut Families,
+    families: &mut FamilyList,
     apps: &[&Member],
-    live: &[Live<'_>],
-    view: &View<'_>,
+    live: &[LiveApp<'_>],
+    context: &MetricsContext<'_>,
 ) {
-    let members: Vec<Row<&Member>> =
-        apps.iter().map(|app| Row { labels: labels(&app.name, []), of: *app }).collect();
+    let members: Vec<LabelledRow<&Member>> =
+        apps.iter().map(|app| LabelledRow { labels: labels(&app.name, []), of: *app }).collect();
     let answers = |app: &Member| app.status == Status::Live;
     families.per(&metric::UP, &members, |app| asked(app).then(|| answers(app)));
     families.add(&metric::COLLECT_ERRORS, apps.iter().flat_map(|app| errors(app)));
@@ -92,25 +93,28 @@ pub(super) fn families(
         (off || answers(app)).then_some(!off)
     });
     state(families, live);
-    families.per(&metric::APP_EXPECTED_PORTS, &members, |app| expected_ports(app, view));
-    let judged: Vec<Row<Health<'_>>> = members
+    families.per(&metric::APP_EXPECTED_PORTS, &members, |app| expected_ports(app, context));
+    let judged: Vec<LabelledRow<Health<'_>>> = members
         .iter()
         .filter(|row| asked(row.of))
-        .map(|row| Row { labels: row.labels.clone(), of: Health::of(row.of, view.tolerate) })
+        .map(|row| LabelledRow {
+            labels: row.labels.clone(),
+            of: Health::of(row.of, context.tolerate),
+        })
         .collect();
     families.per(&metric::APP_HEALTHY, &judged, |health| Some(health.ready));
     families.add(&metric::APP_UNHEALTHY_REASON, judged.iter().flat_map(|row| reasons(&row.of)));
 }
 
 /// As many as the app that was heard of last ought to have; of one that never was, as configured.
-fn expected_ports(app: &Member, view: &View<'_>) -> Option<usize> {
+fn expected_ports(app: &Member, context: &MetricsContext<'_>) -> Option<usize> {
     if let Some(model) = &app.model {
-        return Some(view.expected.expectation(&model.sample).min_ports);
+        return Some(context.expected.expectation(&model.sample).min_ports);
     }
-    let name = view.expected.app(&app.name)?.name.clone();
+    let name = context.expected.app(&app.name)?.name.clone();
     let app = AppIdentity { name, ..AppIdentity::default() };
     let never_heard_of = Sample { app, ..Sample::default() };
-    Some(view.expected.expectation(&never_heard_of).min_ports)
+    Some(context.expected.expectation(&never_heard_of).min_ports)
 }
 
 /// Of an app that was just found nothing is known, not even that it is down.
@@ -133,37 +137,41 @@ fn reasons(health: &Health<'_>) -> impl Iterator<Item = MetricSample> {
 }
 
 /// How the app was asked.
-fn round(families: &mut Families, live: &[Live<'_>]) {
-    let told = told(live);
-    families.per(&metric::COLLECT_DURATION, &told, |told| Some(seconds(told.duration_ns)));
-    families.per(&metric::COLLECT_REQUESTS, &told, |told| Some(u64::from(told.requests)));
-    families.per(&metric::COLLECT_PARTIAL, &told, |told| Some(told.partial.len()));
+fn round(families: &mut FamilyList, live: &[LiveApp<'_>]) {
+    let samples = samples(live);
+    families.per(&metric::COLLECT_DURATION, &samples, |sample| Some(seconds(sample.duration_ns)));
+    families.per(&metric::COLLECT_REQUESTS, &samples, |sample| Some(u64::from(sample.requests)));
+    families.per(&metric::COLLECT_PARTIAL, &samples, |sample| Some(sample.partial.len()));
 }
 
-fn state(families: &mut Families, live: &[Live<'_>]) {
-    let told = told(live);
-    families.per(&metric::APP_SECONDARIES, &told, |told| Some(u64::from(told.secondaries)));
-    families.per(&metric::APP_CONTROL_THREADS_SHARE_LCORE_CPU, &told, |told| {
-        let library = told.library.as_ref().map(|library| library.control_shares_poll_cpu);
-        told.control_shares_poll_cpu.or(library)
+fn state(families: &mut FamilyList, live: &[LiveApp<'_>]) {
+    let samples = samples(live);
+    families.per(&metric::APP_SECONDARIES, &samples, |sample| Some(u64::from(sample.secondaries)));
+    families.per(&metric::APP_CONTROL_THREADS_SHARE_LCORE_CPU, &samples, |sample| {
+        let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
+        sample.control_shares_poll_cpu.or(library)
     });
-    families.per(&metric::APP_TSC_HERTZ, &told, |told| {
-        told.library.as_ref().map(|library| library.tsc_hz).filter(|hertz| *hertz > 0)
+    families.per(&metric::APP_TSC_HERTZ, &samples, |sample| {
+        sample.library.as_ref().map(|library| library.tsc_hz).filter(|hertz| *hertz > 0)
     });
-    families.per(&metric::APP_PORTS, &told, |told| ports_known(told).then_some(told.ports.len()));
-    families.per(&metric::APP_PORTS_STARTED, &told, |told| {
-        let started = told.ports.iter().filter(|port| port.started).count();
-        ports_known(told).then_some(started)
+    families.per(&metric::APP_PORTS, &samples, |sample| {
+        ports_known(sample).then_some(sample.ports.len())
+    });
+    families.per(&metric::APP_PORTS_STARTED, &samples, |sample| {
+        let started = sample.ports.iter().filter(|port| port.started).count();
+        ports_known(sample).then_some(started)
     });
 }
 
-fn told<'a>(live: &[Live<'a>]) -> Vec<Row<&'a Sample>> {
-    live.iter().map(|app| Row { labels: labels(app.name, []), of: &app.model.sample }).collect()
+fn samples<'a>(live: &[LiveApp<'a>]) -> Vec<LabelledRow<&'a Sample>> {
+    live.iter()
+        .map(|app| LabelledRow { labels: labels(app.name, []), of: &app.model.sample })
+        .collect()
 }
 
 /// A port that could not be read is missing from the sample, though the app has it.
-fn ports_known(told: &Sample) -> bool {
-    !told.failed("/ethdev/")
+fn ports_known(sample: &Sample) -> bool {
+    !sample.failed("/ethdev/")
 }
 
 fn identity(app: &Member) -> Option<MetricSample> {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::Live;
+use super::LiveApp;
 use crate::family::{
     Histogram, LabelValues, MetricDescriptor, MetricFamily, MetricSample, SampleValue,
 };
 
 /// A thing, with the labels of all metrics about it.
-pub(super) struct Row<T> {
+pub(super) struct LabelledRow<T> {
     pub(super) labels: LabelValues,
     pub(super) of: T,
 }
@@ -16,10 +16,10 @@ pub(super) struct Row<T> {
 /// The things of all apps, labelled by app and their own names. Of several with the same labels only
 /// the first is told of, and the others are counted.
 pub(super) fn rows<'a, T, L, I>(
-    live: &[Live<'a>],
-    cuts: &mut Cuts<'a>,
-    things: impl Fn(&Live<'a>) -> I,
-) -> Vec<Row<T>>
+    live: &[LiveApp<'a>],
+    suppressed: &mut SuppressedSeries<'a>,
+    things: impl Fn(&LiveApp<'a>) -> I,
+) -> Vec<LabelledRow<T>>
 where
     L: IntoIterator<Item = String>,
     I: IntoIterator<Item = (L, T)>,
@@ -30,9 +30,9 @@ where
         for (names, of) in things(app) {
             let labels: LabelValues = labels(app.name, names);
             if seen.insert(labels.clone()) {
-                rows.push(Row { labels, of });
+                rows.push(LabelledRow { labels, of });
             } else {
-                cuts.count(app.name, Cut::Duplicate, 1);
+                suppressed.count(app.name, SuppressReason::Duplicate, 1);
             }
         }
     }
@@ -46,17 +46,17 @@ pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> Labe
 
 /// The families so far.
 #[derive(Default)]
-pub(super) struct Families(Vec<MetricFamily>);
+pub(super) struct FamilyList(Vec<MetricFamily>);
 
-impl Families {
+impl FamilyList {
     /// One sample for each row of which the value is known.
     pub(super) fn per<T, V: Into<SampleValue>>(
         &mut self,
         metric: &'static MetricDescriptor,
-        rows: &[Row<T>],
+        rows: &[LabelledRow<T>],
         value: impl Fn(&T) -> Option<V>,
     ) {
-        let sample = |row: &Row<T>| {
+        let sample = |row: &LabelledRow<T>| {
             Some(MetricSample { labels: row.labels.clone(), value: value(&row.of)?.into() })
         };
         self.add(metric, rows.iter().filter_map(sample));
@@ -81,7 +81,7 @@ impl Families {
 
 /// Why things are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cut {
+pub(super) enum SuppressReason {
     Captures,
     Duplicate,
     Queues,
@@ -90,7 +90,7 @@ pub(super) enum Cut {
     Xstats,
 }
 
-impl Cut {
+impl SuppressReason {
     const ALL: [Self; 6] =
         [Self::Captures, Self::Duplicate, Self::Queues, Self::Sites, Self::Stages, Self::Xstats];
 
@@ -108,26 +108,32 @@ impl Cut {
 
 /// How many things are left out, by app and reason.
 #[derive(Default)]
-pub(super) struct Cuts<'a>(BTreeMap<(&'a str, Cut), usize>);
+pub(super) struct SuppressedSeries<'a>(BTreeMap<(&'a str, SuppressReason), usize>);
 
-impl<'a> Cuts<'a> {
-    pub(super) fn count(&mut self, app: &'a str, cut: Cut, things: usize) {
+impl<'a> SuppressedSeries<'a> {
+    pub(super) fn count(&mut self, app: &'a str, cut: SuppressReason, things: usize) {
         *self.0.entry((app, cut)).or_default() += things;
     }
 
     /// The number of things to keep of so many.
-    pub(super) fn keep(&mut self, app: &'a str, cut: Cut, things: usize, limit: usize) -> usize {
+    pub(super) fn keep(
+        &mut self,
+        app: &'a str,
+        cut: SuppressReason,
+        things: usize,
+        limit: usize,
+    ) -> usize {
         self.count(app, cut, things.saturating_sub(limit));
         things.min(limit)
     }
 
     /// Every reason of every app, also where nothing is left out.
-    pub(super) fn samples(&self, live: &[Live<'a>]) -> Vec<MetricSample> {
-        let sample = |app: &Live<'a>, cut: Cut| MetricSample {
+    pub(super) fn samples(&self, live: &[LiveApp<'a>]) -> Vec<MetricSample> {
+        let sample = |app: &LiveApp<'a>, cut: SuppressReason| MetricSample {
             labels: labels(app.name, [cut.name().to_owned()]),
             value: self.0.get(&(app.name, cut)).copied().unwrap_or(0).into(),
         };
-        live.iter().flat_map(|app| Cut::ALL.map(|cut| sample(app, cut))).collect()
+        live.iter().flat_map(|app| SuppressReason::ALL.map(|cut| sample(app, cut))).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use pmdscope_telemetry::world::Event;
 use tokio::sync::oneshot;
 
 use super::scope::ScrapeScope;
-use crate::metrics::Counters;
+use crate::metrics::ExporterCounters;
 use crate::snapshot::{Exhibit, Form, Snapshot};
 
 /// Least time between two looks for new apps: a look connects to each app.
@@ -121,7 +121,7 @@ pub(super) struct Scheduler {
     looking: bool,
     looked: Option<Instant>,
     waiting: Vec<ScrapeRequest>,
-    counters: Counters,
+    counters: ExporterCounters,
 }
 
 impl Scheduler {
@@ -135,7 +135,7 @@ impl Scheduler {
             looking: false,
             looked: None,
             waiting: Vec::new(),
-            counters: Counters::default(),
+            counters: ExporterCounters::default(),
         }
     }
 
