@@ -24,7 +24,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use crate::journal;
 use crate::metrics::PushCounters;
 use crate::scrape::{ScrapeScope, Scraper};
-use crate::snapshot::Snapshot;
+use crate::snapshot::ScrapeSnapshot;
 use encode::Origin;
 
 /// Path of OTLP receivers.
@@ -84,7 +84,7 @@ struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Mail {
-    snapshot: Option<Arc<Snapshot>>,
+    snapshot: Option<Arc<ScrapeSnapshot>>,
     closed: bool,
 }
 
@@ -94,14 +94,14 @@ impl Mailbox {
     }
 
     /// Whether an older one was still there.
-    fn put(&self, snapshot: Arc<Snapshot>) -> bool {
+    fn put(&self, snapshot: Arc<ScrapeSnapshot>) -> bool {
         let older = self.lock().snapshot.replace(snapshot);
         self.arrived.notify_one();
         older.is_some()
     }
 
     /// Waits for the newest; `None` when there will be no more.
-    fn take(&self) -> Option<Arc<Snapshot>> {
+    fn take(&self) -> Option<Arc<ScrapeSnapshot>> {
         let waiting = |mail: &mut Mail| mail.snapshot.is_none() && !mail.closed;
         let mail = self.arrived.wait_while(self.lock(), waiting);
         let mut mail = mail.unwrap_or_else(PoisonError::into_inner);

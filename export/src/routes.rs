@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::health::Health;
 use crate::negotiate;
 use crate::scrape::{ScrapeScope, Scraper};
-use crate::snapshot::{Form, Snapshot};
+use crate::snapshot::{ExpositionForm, ScrapeSnapshot};
 use crate::web::{Busy, Policy, Web};
 
 /// Prometheus says in it how long it waits, seconds.
@@ -105,7 +105,7 @@ impl Routes {
     ) -> HttpResponse {
         let format = negotiate::format(value(headers, &header::ACCEPT));
         let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
-        let form = Form { format, gzip, only: app.clone() };
+        let form = ExpositionForm { format, gzip, only: app.clone() };
         let scope = match app.clone() {
             None => ScrapeScope::All,
             // The exporter itself: which apps there are is all that it tells of them.
@@ -134,7 +134,7 @@ impl Routes {
         let scope = app.clone().map_or(ScrapeScope::All, ScrapeScope::App);
         let deadline = deadline(began, headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
         let snapshot = self.scraper.snapshot(scope, None, deadline).await;
-        let tolerate = &snapshot.exhibit.tolerate;
+        let tolerate = &snapshot.render_options.tolerate;
         let Some(name) = app else {
             let all = ReadinessReport::of(&snapshot);
             return json(readiness_status(all.ready), &all);
@@ -215,8 +215,8 @@ struct ReadinessReport<'a> {
 
 impl<'a> ReadinessReport<'a> {
     /// As for `pmdscope check`, a machine without an app is not well.
-    fn of(snapshot: &'a Snapshot) -> Self {
-        let tolerate = &snapshot.exhibit.tolerate;
+    fn of(snapshot: &'a ScrapeSnapshot) -> Self {
+        let tolerate = &snapshot.render_options.tolerate;
         let apps: Vec<_> =
             snapshot.world.apps.iter().map(|app| Health::of(app, tolerate)).collect();
         let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);

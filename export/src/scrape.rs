@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use pmdscope_telemetry::fleet::Settings;
 use tokio::sync::oneshot;
 
-use crate::snapshot::{Exhibit, Form, Snapshot};
+use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
 use scheduler::{Scheduler, ScrapeRequest};
 pub(crate) use scope::ScrapeScope;
 use worker_pool::WorkerPool;
@@ -27,8 +27,12 @@ pub(crate) struct Scraper(WorkerPool);
 
 impl Scraper {
     /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
-    pub(crate) fn new(settings: Settings, exhibit: Exhibit, timeout: Duration) -> Self {
-        Self(WorkerPool::new(Scheduler::new(settings, exhibit, timeout)))
+    pub(crate) fn new(
+        settings: Settings,
+        render_options: RenderOptions,
+        timeout: Duration,
+    ) -> Self {
+        Self(WorkerPool::new(Scheduler::new(settings, render_options, timeout)))
     }
 
     /// What is known at `deadline`, or as soon as all that is wanted is known. A `form` that is named
@@ -36,9 +40,9 @@ impl Scraper {
     pub(crate) async fn snapshot(
         &self,
         scope: ScrapeScope,
-        form: Option<Form>,
+        form: Option<ExpositionForm>,
         deadline: Instant,
-    ) -> Arc<Snapshot> {
+    ) -> Arc<ScrapeSnapshot> {
         let (answer, answered) = oneshot::channel();
         self.0.accept(ScrapeRequest::new(scope.clone(), form, answer));
         match tokio::time::timeout_at(deadline.into(), answered).await {

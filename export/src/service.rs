@@ -17,7 +17,7 @@ use crate::otlp::{self, Receiver, ReceiverError};
 use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::server::{self, ServerLimits};
-use crate::snapshot::{Exhibit, Form};
+use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
 use crate::web::{Web, WebError};
 
@@ -71,7 +71,7 @@ pub fn once(
 ) -> Result<String, ServeError> {
     let runtime = runtime()?;
     let scraper = scraper(options, settings, None);
-    let form = Form { format, gzip: false, only: None };
+    let form = ExpositionForm { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
     let snapshot =
         runtime.block_on(scraper.snapshot(ScrapeScope::All, Some(form.clone()), deadline));
@@ -88,8 +88,8 @@ fn scraper(
     settings: Settings,
     pushes: Option<Arc<PushCounters>>,
 ) -> Scraper {
-    let exhibit = Exhibit::new(options, &settings.rules.expected, pushes);
-    Scraper::new(settings, exhibit, options.timeout)
+    let render_options = RenderOptions::new(options, &settings.rules.expected, pushes);
+    Scraper::new(settings, render_options, options.timeout)
 }
 
 async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {

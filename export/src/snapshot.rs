@@ -17,11 +17,11 @@ use crate::series_limits::SeriesLimits;
 use crate::text::{self, TextFormat};
 
 /// Bytes of text that fit into a few packets.
-const SHORT: usize = 8 << 10;
+const MIN_GZIP_BYTES: usize = 8 << 10;
 
 /// How what is known is shown: what does not change from one snapshot to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Exhibit {
+pub(crate) struct RenderOptions {
     /// Bounds on the number of series.
     pub(crate) limits: SeriesLimits,
     /// Lints that do not make an app unhealthy.
@@ -34,7 +34,7 @@ pub(crate) struct Exhibit {
     length: AtomicUsize,
 }
 
-impl Exhibit {
+impl RenderOptions {
     pub(crate) fn new(
         options: &ExportOptions,
         expected: &Inventory,
@@ -52,7 +52,7 @@ impl Exhibit {
 
 /// One form of the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct ExpositionForm {
     /// The syntax.
     pub(crate) format: TextFormat,
     /// The client reads gzip.
@@ -63,39 +63,43 @@ pub(crate) struct Form {
 
 /// What was known at one moment.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct ScrapeSnapshot {
     /// All apps.
     pub(crate) world: World,
     counters: ExporterCounters,
-    pub(crate) exhibit: Arc<Exhibit>,
+    pub(crate) render_options: Arc<RenderOptions>,
     /// Forms that somebody asked for: encoded once, however many read them.
-    texts: Mutex<Vec<(Form, Text)>>,
+    texts: Mutex<Vec<(ExpositionForm, ExpositionText)>>,
 }
 
 /// The metrics in one form.
 #[derive(Clone, Debug)]
-pub(crate) struct Text {
+pub(crate) struct ExpositionText {
     pub(crate) bytes: Bytes,
     /// They are compressed.
     pub(crate) gzip: bool,
 }
 
-impl Snapshot {
-    pub(crate) fn new(world: World, counters: ExporterCounters, exhibit: Arc<Exhibit>) -> Self {
-        Self { world, counters, exhibit, texts: Mutex::default() }
+impl ScrapeSnapshot {
+    pub(crate) fn new(
+        world: World,
+        counters: ExporterCounters,
+        render_options: Arc<RenderOptions>,
+    ) -> Self {
+        Self { world, counters, render_options, texts: Mutex::default() }
     }
 
     /// All metrics, those of one app, or with an empty name those of the exporter.
     pub(crate) fn families(&self, only: Option<&str>) -> Vec<MetricFamily> {
-        let Exhibit { limits, tolerate, expected, .. } = &*self.exhibit;
-        let pushes = self.exhibit.pushes.as_ref().map(|counters| counters.read());
+        let RenderOptions { limits, tolerate, expected, .. } = &*self.render_options;
+        let pushes = self.render_options.pushes.as_ref().map(|counters| counters.read());
         let counters = ExporterCounters { pushes, ..self.counters };
         let context = MetricsContext { limits, tolerate, expected, counters, only };
         metrics::families(&self.world, &context)
     }
 
     /// The metrics as text; a short one is not worth compressing.
-    pub(crate) fn text(&self, form: &Form) -> Text {
+    pub(crate) fn text(&self, form: &ExpositionForm) -> ExpositionText {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, text)) = texts.iter().find(|(encoded, _)| encoded == form) {
             return text.clone();
@@ -105,14 +109,14 @@ impl Snapshot {
         text
     }
 
-    fn encode(&self, form: &Form) -> Text {
-        let mut text = String::with_capacity(self.exhibit.length.load(Ordering::Relaxed));
+    fn encode(&self, form: &ExpositionForm) -> ExpositionText {
+        let mut text = String::with_capacity(self.render_options.length.load(Ordering::Relaxed));
         text::encode(&self.families(form.only.as_deref()), form.format, &mut text);
-        self.exhibit.length.fetch_max(text.len(), Ordering::Relaxed);
-        let worth = form.gzip && text.len() > SHORT;
+        self.render_options.length.fetch_max(text.len(), Ordering::Relaxed);
+        let worth = form.gzip && text.len() > MIN_GZIP_BYTES;
         match worth.then(|| compressed(text.as_bytes())).flatten() {
-            Some(bytes) => Text { bytes: bytes.into(), gzip: true },
-            None => Text { bytes: text.into(), gzip: false },
+            Some(bytes) => ExpositionText { bytes: bytes.into(), gzip: true },
+            None => ExpositionText { bytes: text.into(), gzip: false },
         }
     }
 }

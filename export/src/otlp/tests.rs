@@ -19,7 +19,7 @@ use super::*;
 use crate::fake::Fake;
 use crate::metrics::PushCounts;
 use crate::options::ExportOptions;
-use crate::snapshot::Exhibit;
+use crate::snapshot::RenderOptions;
 
 /// What a receiver was sent.
 struct Pushed {
@@ -76,8 +76,9 @@ fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let settings = Settings { discover, ..Settings::default() };
     let options = ExportOptions::default();
-    let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
-    Arc::new(Scraper::new(settings, exhibit, TIMEOUT))
+    let render_options =
+        RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
+    Arc::new(Scraper::new(settings, render_options, TIMEOUT))
 }
 
 /// Pushes until `count` pushes have arrived.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake::Fake;
 use crate::options::ExportOptions;
-use crate::snapshot::Exhibit;
+use crate::snapshot::RenderOptions;
 
 /// The pages for the apps below a directory, which must run expect `expected`.
 fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
@@ -19,8 +19,8 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
     let options = ExportOptions { tolerate, ..ExportOptions::default() };
-    let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
-    let scraper = Arc::new(Scraper::new(settings, exhibit, options.timeout));
+    let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
+    let scraper = Arc::new(Scraper::new(settings, render_options, options.timeout));
     let web = Web::open(None).unwrap();
     Routes { scraper, web, timeout: options.timeout }
 }

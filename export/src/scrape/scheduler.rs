@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::scope::ScrapeScope;
 use crate::metrics::ExporterCounters;
-use crate::snapshot::{Exhibit, Form, Snapshot};
+use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
 
 /// Least time between two looks for new apps: a look connects to each app.
 pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,8 +24,8 @@ pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ScrapeRequest {
     scope: ScrapeScope,
-    form: Option<Form>,
-    answer: oneshot::Sender<Arc<Snapshot>>,
+    form: Option<ExpositionForm>,
+    answer: oneshot::Sender<Arc<ScrapeSnapshot>>,
     /// Waits until somebody has looked for new apps.
     look: bool,
     /// Waits until those behind these sockets were asked; names may change meanwhile.
@@ -35,8 +35,8 @@ pub(super) struct ScrapeRequest {
 impl ScrapeRequest {
     pub(super) fn new(
         scope: ScrapeScope,
-        form: Option<Form>,
-        answer: oneshot::Sender<Arc<Snapshot>>,
+        form: Option<ExpositionForm>,
+        answer: oneshot::Sender<Arc<ScrapeSnapshot>>,
     ) -> Self {
         Self { scope, form, answer, look: false, apps: BTreeSet::new() }
     }
@@ -91,7 +91,7 @@ impl ScrapeJob {
 /// The same answer for several who waited.
 #[derive(Debug)]
 pub(super) struct ScrapeAnswer {
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<ScrapeSnapshot>,
     requests: Vec<ScrapeRequest>,
 }
 
@@ -113,7 +113,7 @@ impl ScrapeAnswer {
 pub(super) struct Scheduler {
     fleet: Fleet,
     settings: Settings,
-    exhibit: Arc<Exhibit>,
+    render_options: Arc<RenderOptions>,
     /// Longest time for one app.
     timeout: Duration,
     /// Sockets of the apps that are being asked, and whether somebody could not wait for them.
@@ -125,11 +125,15 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new(settings: Settings, exhibit: Exhibit, timeout: Duration) -> Self {
+    pub(super) fn new(
+        settings: Settings,
+        render_options: RenderOptions,
+        timeout: Duration,
+    ) -> Self {
         Self {
             fleet: Fleet::new(settings.clone()),
             settings,
-            exhibit: Arc::new(exhibit),
+            render_options: Arc::new(render_options),
             timeout,
             asked: BTreeMap::new(),
             looking: false,
@@ -278,7 +282,7 @@ impl Scheduler {
 
     /// What is known now, for somebody who cannot wait any longer: apps that have not answered yet
     /// count as lost until they do.
-    pub(super) fn late(&mut self, scope: &ScrapeScope) -> Snapshot {
+    pub(super) fn late(&mut self, scope: &ScrapeScope) -> ScrapeSnapshot {
         let late: Vec<App> = self.being_asked().filter(|app| scope.includes(&app.name)).collect();
         for app in late {
             if self.asked.insert(app.socket.clone(), true) == Some(true) {
@@ -293,7 +297,11 @@ impl Scheduler {
         self.snapshot()
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.fleet.world.clone(), self.counters, Arc::clone(&self.exhibit))
+    fn snapshot(&self) -> ScrapeSnapshot {
+        ScrapeSnapshot::new(
+            self.fleet.world.clone(),
+            self.counters,
+            Arc::clone(&self.render_options),
+        )
     }
 }

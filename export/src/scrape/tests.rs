@@ -17,7 +17,7 @@ fn settings(root: &std::path::Path) -> Settings {
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
-    Arc::new(Scraper::new(settings(root), Exhibit::default(), DEADLINE))
+    Arc::new(Scraper::new(settings(root), RenderOptions::default(), DEADLINE))
 }
 
 fn soon() -> Instant {
@@ -28,8 +28,8 @@ fn app(name: &str) -> ScrapeScope {
     ScrapeScope::App(name.to_owned())
 }
 
-fn text(snapshot: &Snapshot) -> String {
-    let form = Form { format: TextFormat::Text, gzip: false, only: None };
+fn text(snapshot: &ScrapeSnapshot) -> String {
+    let form = ExpositionForm { format: TextFormat::Text, gzip: false, only: None };
     String::from_utf8(snapshot.text(&form).bytes.to_vec()).unwrap()
 }
 
@@ -164,7 +164,7 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
-    let scraper = Arc::new(Scraper::new(settings, Exhibit::default(), DEADLINE));
+    let scraper = Arc::new(Scraper::new(settings, RenderOptions::default(), DEADLINE));
     let fake = Fake::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::All, None, soon()).await;
     tokio::time::sleep(DISCOVERY_INTERVAL).await;

@@ -12,7 +12,7 @@ use pmdscope_telemetry::Error;
 use super::scheduler::{JobOutcome, Scheduler, ScrapeJob, ScrapeRequest};
 use super::scope::ScrapeScope;
 use crate::journal;
-use crate::snapshot::Snapshot;
+use crate::snapshot::ScrapeSnapshot;
 
 /// The threads; they end with it.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl WorkerPool {
     }
 
     /// What is known by now; see [`Scheduler::late`].
-    pub(super) fn late(&self, scope: &ScrapeScope) -> Snapshot {
+    pub(super) fn late(&self, scope: &ScrapeScope) -> ScrapeSnapshot {
         self.0.lock().scheduler.late(scope)
     }
 }
@@ -160,13 +160,13 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
-    use crate::snapshot::Exhibit;
+    use crate::snapshot::RenderOptions;
 
     fn scheduler(root: &Path) -> Scheduler {
         let discover =
             DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
-        Scheduler::new(settings, Exhibit::default(), Duration::from_secs(5))
+        Scheduler::new(settings, RenderOptions::default(), Duration::from_secs(5))
     }
 
     static STARTED: AtomicUsize = AtomicUsize::new(0);

@@ -22,7 +22,7 @@ use super::*;
 use crate::fake::Fake;
 use crate::listen::bind;
 use crate::scrape::Scraper;
-use crate::snapshot::Exhibit;
+use crate::snapshot::RenderOptions;
 use crate::web::Web;
 
 /// How long is waited for what is sure to come.
@@ -46,7 +46,7 @@ impl TestServer {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
-        let scraper = Scraper::new(settings, Exhibit::default(), Duration::from_secs(5));
+        let scraper = Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5));
         let scraper = Arc::new(scraper);
         let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
