@@ -20,7 +20,7 @@ use crate::health::Health;
 use crate::negotiate;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::{ExpositionForm, ScrapeSnapshot};
-use crate::web::{Busy, Policy, Web};
+use crate::web::{AuthTimeout, ReloadingWebPolicy, WebPolicy};
 
 /// Prometheus says in it how long it waits, seconds.
 const SCRAPE_TIMEOUT_HEADER: &str = "x-prometheus-scrape-timeout-seconds";
@@ -39,7 +39,7 @@ type HttpResponse = Response<Full<Bytes>>;
 /// All pages.
 pub(crate) struct Routes {
     pub(crate) scraper: Arc<Scraper>,
-    pub(crate) web: Web,
+    pub(crate) web: ReloadingWebPolicy,
     /// Longest time for one scrape.
     pub(crate) timeout: Duration,
 }
@@ -63,11 +63,12 @@ impl Routes {
         let began = Instant::now();
         let policy = self.web.policy();
         let authorization = request.headers().get(header::AUTHORIZATION);
-        let admitted = policy.gate.admits(authorization.map(HeaderValue::as_bytes)).await;
+        let admitted =
+            policy.basic_auth.authenticate(authorization.map(HeaderValue::as_bytes)).await;
         let page = match admitted {
             Ok(true) => self.route(began, request, listener).await,
             Ok(false) => unauthorized(),
-            Err(Busy) => too_many_passwords(),
+            Err(AuthTimeout) => too_many_passwords(),
         };
         with_common_headers(page, &policy)
     }
@@ -168,7 +169,7 @@ impl Routes {
     async fn landing(&self, began: Instant, headers: &HeaderMap) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(ScrapeScope::All, None, deadline).await;
-        let html = landing::page(&snapshot, self.web.broken().as_deref());
+        let html = landing::page(&snapshot, self.web.reload_error().as_deref());
         let page =
             with(Response::new(html.into()), header::CONTENT_TYPE, "text/html; charset=utf-8");
         with(page, header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")
@@ -307,7 +308,7 @@ fn with(mut page: HttpResponse, name: HeaderName, value: &'static str) -> HttpRe
 }
 
 /// Adds what every page has, and what the web configuration asks for.
-fn with_common_headers(page: HttpResponse, policy: &Policy) -> HttpResponse {
+fn with_common_headers(page: HttpResponse, policy: &WebPolicy) -> HttpResponse {
     let page = with(page, header::CACHE_CONTROL, "no-store");
     let mut page = with(page, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     for (name, value) in &policy.headers {

@@ -19,7 +19,7 @@ use crate::scrape::{ScrapeScope, Scraper};
 use crate::server::{self, ServerLimits};
 use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
-use crate::web::{Web, WebError};
+use crate::web::{ReloadingWebPolicy, WebError};
 
 /// Threads that hash passwords and resolve names.
 const BLOCKING_THREADS: usize = 4;
@@ -93,7 +93,7 @@ fn scraper(
 }
 
 async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
-    let web = Web::open(options.web_config.as_deref())?;
+    let web = ReloadingWebPolicy::open(options.web_config.as_deref())?;
     let receiver = options.otlp.as_deref().map(str::parse::<Receiver>).transpose()?;
     let mut listeners = Vec::new();
     for address in &options.listen {
@@ -141,9 +141,12 @@ fn stop() -> io::Result<impl Future<Output = ()>> {
 }
 
 /// Numbers of apps are no secrets to everybody, but neither are they for everybody.
-fn warn_of_openness(listeners: &[HttpListener], web: &Web) {
+fn warn_of_openness(listeners: &[HttpListener], web: &ReloadingWebPolicy) {
     let policy = web.policy();
-    let missing = match (policy.tls.is_some(), policy.gate.is_open() && !policy.asks_clients()) {
+    let missing = match (
+        policy.tls.is_some(),
+        policy.basic_auth.is_disabled() && !policy.requires_client_cert(),
+    ) {
         (true, false) => return,
         (false, true) => "without TLS and without a password",
         (false, false) => "without TLS, so that passwords can be read on the way",

@@ -23,7 +23,7 @@ use crate::fake::Fake;
 use crate::listen::bind;
 use crate::scrape::Scraper;
 use crate::snapshot::RenderOptions;
-use crate::web::Web;
+use crate::web::ReloadingWebPolicy;
 
 /// How long is waited for what is sure to come.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,10 +39,10 @@ struct TestServer {
 
 impl TestServer {
     fn start(root: &Path, limits: ServerLimits) -> Self {
-        Self::with(root, limits, Web::open(None).unwrap())
+        Self::with(root, limits, ReloadingWebPolicy::open(None).unwrap())
     }
 
-    fn with(root: &Path, limits: ServerLimits, web: Web) -> Self {
+    fn with(root: &Path, limits: ServerLimits, web: ReloadingWebPolicy) -> Self {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
@@ -356,8 +356,11 @@ async fn metrics_come_over_tls_of_the_configured_versions() {
     let root = tempfile::tempdir().unwrap();
     let authority = TestAuthority::new();
     let config = tls_files(root.path(), &authority, ", min_version: TLS13");
-    let server =
-        TestServer::with(root.path(), ServerLimits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let answer = ask_tls(&server, &authority.client(None, &TLS13)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(ask_tls(&server, &authority.client(None, &TLS12)).await, None);
@@ -372,8 +375,11 @@ async fn clients_need_the_right_certificate() {
     let more = ", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert, \
                 client_allowed_sans: [prometheus.example]";
     let config = tls_files(root.path(), &authority, more);
-    let server =
-        TestServer::with(root.path(), ServerLimits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let right = authority.sign("prometheus.example");
     let other = authority.sign("other.example");
     let forged = TestAuthority::new().sign("prometheus.example");
@@ -390,8 +396,11 @@ async fn certificates_are_read_again_and_broken_ones_are_not_used() {
     let root = tempfile::tempdir().unwrap();
     let (old, new) = (TestAuthority::new(), TestAuthority::new());
     let config = tls_files(root.path(), &old, "");
-    let server =
-        TestServer::with(root.path(), ServerLimits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let (old, new_client) = (old.client(None, &TLS13), new.client(None, &TLS13));
     assert!(ask_tls(&server, &old).await.is_some());
     std::fs::write(root.path().join("cert.pem"), "no certificate").unwrap();
@@ -416,8 +425,11 @@ async fn passwords_are_asked_for_and_headers_added() {
          http_server_config: {{headers: {{X-Frame-ExportOptions: deny}}}}\n"
     );
     std::fs::write(&config, text).unwrap();
-    let server =
-        TestServer::with(root.path(), ServerLimits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let authorized = |credentials: &str| {
         format!("GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {credentials}\r\n\r\n")
     };
