@@ -25,26 +25,26 @@ use crate::journal;
 use crate::metrics::PushCounters;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::ScrapeSnapshot;
-use encode::Origin;
+use encode::ExporterIdentity;
 
 /// Path of OTLP receivers.
 const PATH: &str = "/v1/metrics";
 
 /// Longest time for one attempt.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pauses between attempts, unless the receiver asks for another.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const FIRST_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Longest answer that is read.
-const ANSWER: u64 = 64 << 10;
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// A receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Receiver(String);
+pub(crate) struct OtlpReceiver(String);
 
-impl fmt::Display for Receiver {
+impl fmt::Display for OtlpReceiver {
     /// For logs: without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
@@ -57,13 +57,13 @@ impl fmt::Display for Receiver {
 /// Text that names no receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no OTLP receiver; give a URL such as http://localhost:4318")]
-pub struct ReceiverError(String);
+pub struct OtlpReceiverError(String);
 
-impl FromStr for Receiver {
-    type Err = ReceiverError;
+impl FromStr for OtlpReceiver {
+    type Err = OtlpReceiverError;
 
-    fn from_str(text: &str) -> Result<Self, ReceiverError> {
-        let refused = || ReceiverError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, OtlpReceiverError> {
+        let refused = || OtlpReceiverError(text.to_owned());
         let uri: Uri = text.parse().map_err(|_| refused())?;
         let known = matches!(uri.scheme_str(), Some("http" | "https"));
         if !known || uri.host().is_none_or(str::is_empty) {
@@ -77,19 +77,19 @@ impl FromStr for Receiver {
 
 /// Where the newest snapshot waits for the thread.
 #[derive(Debug, Default)]
-struct Mailbox {
-    newest: Mutex<Mail>,
+struct SnapshotMailbox {
+    newest: Mutex<MailboxState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Mail {
+struct MailboxState {
     snapshot: Option<Arc<ScrapeSnapshot>>,
     closed: bool,
 }
 
-impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Mail> {
+impl SnapshotMailbox {
+    fn lock(&self) -> MutexGuard<'_, MailboxState> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ impl Mailbox {
 
     /// Waits for the newest; `None` when there will be no more.
     fn take(&self) -> Option<Arc<ScrapeSnapshot>> {
-        let waiting = |mail: &mut Mail| mail.snapshot.is_none() && !mail.closed;
+        let waiting = |mail: &mut MailboxState| mail.snapshot.is_none() && !mail.closed;
         let mail = self.arrived.wait_while(self.lock(), waiting);
         let mut mail = mail.unwrap_or_else(PoisonError::into_inner);
         if mail.closed { None } else { mail.snapshot.take() }
@@ -129,9 +129,9 @@ impl Mailbox {
 }
 
 /// Ends the thread, soon.
-struct Closing(Arc<Mailbox>);
+struct CloseOnDrop(Arc<SnapshotMailbox>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.arrived.notify_all();
@@ -144,18 +144,18 @@ impl Drop for Closing {
 /// # Errors
 /// When the thread cannot be started.
 pub(crate) async fn push(
-    receiver: Receiver,
+    receiver: OtlpReceiver,
     pause: Duration,
     scraper: Arc<Scraper>,
     timeout: Duration,
     counters: Arc<PushCounters>,
 ) -> std::io::Result<()> {
-    let mailbox = Arc::new(Mailbox::default());
-    let _closing = Closing(Arc::clone(&mailbox));
+    let mailbox = Arc::new(SnapshotMailbox::default());
+    let _closing = CloseOnDrop(Arc::clone(&mailbox));
     let (theirs, counted) = (Arc::clone(&mailbox), Arc::clone(&counters));
     thread::Builder::new()
         .name("otlp".to_owned())
-        .spawn(move || Pusher::new(receiver, counted).run(&theirs))?;
+        .spawn(move || OtlpPusher::new(receiver, counted).run(&theirs))?;
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -169,10 +169,10 @@ pub(crate) async fn push(
 }
 
 /// The thread that pushes.
-struct Pusher {
-    receiver: Receiver,
+struct OtlpPusher {
+    receiver: OtlpReceiver,
     agent: Agent,
-    origin: Origin,
+    exporter: ExporterIdentity,
     counters: Arc<PushCounters>,
     /// The last push failed: said once.
     failing: bool,
@@ -181,7 +181,7 @@ struct Pusher {
 }
 
 /// How an attempt ended.
-enum Outcome {
+enum PushOutcome {
     Accepted,
     /// Some of it was not taken, and why.
     Partial(String),
@@ -191,11 +191,11 @@ enum Outcome {
     Failed(String, Option<Duration>),
 }
 
-impl Pusher {
-    fn new(receiver: Receiver, counters: Arc<PushCounters>) -> Self {
+impl OtlpPusher {
+    fn new(receiver: OtlpReceiver, counters: Arc<PushCounters>) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let agent = Agent::config_builder()
-            .timeout_global(Some(ATTEMPT))
+            .timeout_global(Some(ATTEMPT_TIMEOUT))
             .http_status_as_error(false)
             // A push that follows a redirect would become a GET.
             .max_redirects(0)
@@ -207,63 +207,70 @@ impl Pusher {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_ns = u64::try_from(now.as_nanos()).unwrap_or(0);
-        let origin = Origin { host: host.trim().to_owned(), start_ns };
-        Self { receiver, agent, origin, counters, failing: false, pause: FIRST_PAUSE }
+        let exporter = ExporterIdentity { host: host.trim().to_owned(), start_ns };
+        Self { receiver, agent, exporter, counters, failing: false, pause: FIRST_RETRY_INTERVAL }
     }
 
-    fn run(mut self, mailbox: &Mailbox) {
+    fn run(mut self, mailbox: &SnapshotMailbox) {
         while let Some(snapshot) = mailbox.take() {
             let families = snapshot.families(None);
-            let body = encode::request(&families, &snapshot.world, &self.origin).encode_to_vec();
+            let body = encode::request(&families, &snapshot.world, &self.exporter).encode_to_vec();
             self.deliver(&body, mailbox);
         }
     }
 
     /// Tries until it gets through, is refused for good, or there is a newer one.
-    fn deliver(&mut self, body: &[u8], mailbox: &Mailbox) {
+    fn deliver(&mut self, body: &[u8], mailbox: &SnapshotMailbox) {
         loop {
             let outcome = self.attempt(body);
             self.tell(&outcome);
-            let Outcome::Failed(_, asked) = outcome else {
-                self.pause = FIRST_PAUSE;
+            let PushOutcome::Failed(_, asked) = outcome else {
+                self.pause = FIRST_RETRY_INTERVAL;
                 return;
             };
-            mailbox.pause(asked.unwrap_or(self.pause).min(LONGEST_PAUSE));
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            mailbox.pause(asked.unwrap_or(self.pause).min(MAX_RETRY_INTERVAL));
+            self.pause = (self.pause * 2).min(MAX_RETRY_INTERVAL);
             if mailbox.is_outdated() {
                 return PushCounters::count(&self.counters.dropped);
             }
         }
     }
 
-    fn attempt(&self, body: &[u8]) -> Outcome {
+    fn attempt(&self, body: &[u8]) -> PushOutcome {
         let request = self.agent.post(&self.receiver.0);
         let sent = request.header("Content-Type", "application/x-protobuf").send(body);
         let mut answer = match sent {
             Ok(answer) => answer,
-            Err(error) => return Outcome::Failed(error.to_string(), None),
+            Err(error) => return PushOutcome::Failed(error.to_string(), None),
         };
         let status = answer.status();
         let after = answer.headers().get("retry-after").and_then(|after| after.to_str().ok());
         let after = after.and_then(|after| after.trim().parse().ok()).map(Duration::from_secs);
-        let text = answer.body_mut().with_config().limit(ANSWER).read_to_vec().unwrap_or_default();
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(MAX_RESPONSE_BYTES)
+            .read_to_vec()
+            .unwrap_or_default();
         match status {
             status if status.is_success() => accepted(&text),
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Outcome::Failed(format!("it answers {status}"), after),
-            status => Outcome::Rejected(format!("it answers {status}")),
+            | StatusCode::GATEWAY_TIMEOUT => {
+                PushOutcome::Failed(format!("it answers {status}"), after)
+            }
+            status => PushOutcome::Rejected(format!("it answers {status}")),
         }
     }
 
     /// Counts, and says what has changed.
-    fn tell(&mut self, outcome: &Outcome) {
+    fn tell(&mut self, outcome: &PushOutcome) {
         let (number, trouble) = match outcome {
-            Outcome::Accepted => (&self.counters.accepted, None),
-            Outcome::Partial(why) => (&self.counters.partial, Some(why)),
-            Outcome::Rejected(why) => (&self.counters.rejected, Some(why)),
-            Outcome::Failed(why, _) => (&self.counters.failed, Some(why)),
+            PushOutcome::Accepted => (&self.counters.accepted, None),
+            PushOutcome::Partial(why) => (&self.counters.partial, Some(why)),
+            PushOutcome::Rejected(why) => (&self.counters.rejected, Some(why)),
+            PushOutcome::Failed(why, _) => (&self.counters.failed, Some(why)),
         };
         PushCounters::count(number);
         match trouble {
@@ -277,14 +284,14 @@ impl Pusher {
     }
 }
 
-fn accepted(answer: &[u8]) -> Outcome {
+fn accepted(answer: &[u8]) -> PushOutcome {
     // Receivers may answer with nothing, or with JSON.
     let part = ExportMetricsServiceResponse::decode(answer).ok().and_then(|a| a.partial_success);
     match part.filter(|part| part.rejected_data_points > 0) {
-        Some(part) => Outcome::Partial(format!(
+        Some(part) => PushOutcome::Partial(format!(
             "it rejects {} values: {}",
             part.rejected_data_points, part.error_message
         )),
-        None => Outcome::Accepted,
+        None => PushOutcome::Accepted,
     }
 }

@@ -13,7 +13,7 @@ use crate::journal;
 use crate::listen::{self, HttpListener, ListenError};
 use crate::metrics::PushCounters;
 use crate::options::ExportOptions;
-use crate::otlp::{self, Receiver, ReceiverError};
+use crate::otlp::{self, OtlpReceiver, OtlpReceiverError};
 use crate::routes::Routes;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::server::{self, ServerLimits};
@@ -35,7 +35,7 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     /// The OTLP receiver is none.
     #[error(transparent)]
-    Otlp(#[from] ReceiverError),
+    Otlp(#[from] OtlpReceiverError),
     /// The system refuses what every program needs.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -94,7 +94,7 @@ fn scraper(
 
 async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
     let web = ReloadingWebPolicy::open(options.web_config.as_deref())?;
-    let receiver = options.otlp.as_deref().map(str::parse::<Receiver>).transpose()?;
+    let receiver = options.otlp.as_deref().map(str::parse::<OtlpReceiver>).transpose()?;
     let mut listeners = Vec::new();
     for address in &options.listen {
         listeners.extend(listen::bind(address)?);

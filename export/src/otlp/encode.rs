@@ -18,7 +18,7 @@ use crate::family::{
 
 /// Who sends.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct ExporterIdentity {
     /// Name of this machine.
     pub(super) host: String,
     /// When the exporter started, nanoseconds since the epoch.
@@ -29,7 +29,7 @@ pub(super) struct Origin {
 pub(super) fn request(
     families: &[MetricFamily],
     world: &World,
-    origin: &Origin,
+    exporter: &ExporterIdentity,
 ) -> ExportMetricsServiceRequest {
     let mut resources = BTreeMap::<Option<&str>, Vec<otlp::Metric>>::new();
     for family in families {
@@ -38,8 +38,8 @@ pub(super) fn request(
             parts.entry(app(family.metric, sample)).or_default().push(sample);
         }
         for (app, samples) in parts {
-            let times = Times {
-                start_ns: start(family.metric, app, world, origin),
+            let times = PointTimes {
+                start_ns: start(family.metric, app, world, exporter),
                 now_ns: world.realtime_ns,
             };
             resources.entry(app).or_default().push(metric(family.metric, &samples, times));
@@ -48,7 +48,7 @@ pub(super) fn request(
     let resource_metrics = resources
         .into_iter()
         .map(|(app, metrics)| ResourceMetrics {
-            resource: Some(resource(app, world, origin)),
+            resource: Some(resource(app, world, exporter)),
             scope_metrics: vec![ScopeMetrics {
                 scope: Some(scope()),
                 metrics,
@@ -71,19 +71,24 @@ fn app_start(app: &str, world: &World) -> Option<u64> {
 }
 
 /// Since when a counter counts; 0 where nobody knows.
-fn start(metric: &MetricDescriptor, app: Option<&str>, world: &World, origin: &Origin) -> u64 {
+fn start(
+    metric: &MetricDescriptor,
+    app: Option<&str>,
+    world: &World,
+    exporter: &ExporterIdentity,
+) -> u64 {
     match app {
         Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, world).unwrap_or(0),
-        _ => origin.start_ns,
+        _ => exporter.start_ns,
     }
 }
 
-fn resource(app: Option<&str>, world: &World, origin: &Origin) -> Resource {
-    let host = &origin.host;
+fn resource(app: Option<&str>, world: &World, exporter: &ExporterIdentity) -> Resource {
+    let host = &exporter.host;
     let instance = match app {
         // A restart is another instance: its counters begin anew.
         Some(app) => format!("{host}/{app}/{}", app_start(app, world).unwrap_or(0) / 1_000_000_000),
-        None => format!("{host}/exporter/{}", origin.start_ns / 1_000_000_000),
+        None => format!("{host}/exporter/{}", exporter.start_ns / 1_000_000_000),
     };
     let attributes = vec![
         attribute("service.name", "pmdscope"),
@@ -103,13 +108,13 @@ fn scope() -> InstrumentationScope {
 }
 
 #[derive(Clone, Copy)]
-struct Times {
+struct PointTimes {
     start_ns: u64,
     now_ns: u64,
 }
 
 /// Names stay as in `PromQL`, which receivers that translate leave alone.
-fn metric(of: &MetricDescriptor, samples: &[&MetricSample], times: Times) -> otlp::Metric {
+fn metric(of: &MetricDescriptor, samples: &[&MetricSample], times: PointTimes) -> otlp::Metric {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     let numbers = |times| samples.iter().filter_map(|sample| number(of, sample, times)).collect();
     let data = match of.kind {
@@ -126,7 +131,7 @@ fn metric(of: &MetricDescriptor, samples: &[&MetricSample], times: Times) -> otl
             })
         }
         MetricKind::Gauge | MetricKind::Info | MetricKind::Unknown => {
-            Data::Gauge(otlp::Gauge { data_points: numbers(Times { start_ns: 0, ..times }) })
+            Data::Gauge(otlp::Gauge { data_points: numbers(PointTimes { start_ns: 0, ..times }) })
         }
     };
     otlp::Metric {
@@ -152,7 +157,7 @@ fn unit(metric: &MetricDescriptor) -> &'static str {
 fn number(
     metric: &MetricDescriptor,
     sample: &MetricSample,
-    times: Times,
+    times: PointTimes,
 ) -> Option<NumberDataPoint> {
     let value = match &sample.value {
         SampleValue::Count(count) => match i64::try_from(*count) {
@@ -174,7 +179,7 @@ fn number(
 fn histogram(
     metric: &MetricDescriptor,
     sample: &MetricSample,
-    times: Times,
+    times: PointTimes,
 ) -> Option<HistogramDataPoint> {
     let SampleValue::Histogram(Histogram { buckets, count, sum }) = &sample.value else {
         return None;
@@ -209,7 +214,7 @@ fn attribute(key: &str, value: &str) -> KeyValue {
 mod tests {
     use super::*;
 
-    const TIMES: Times = Times { start_ns: 5, now_ns: 9 };
+    const TIMES: PointTimes = PointTimes { start_ns: 5, now_ns: 9 };
 
     fn sample(labels: &[&str], value: SampleValue) -> MetricSample {
         MetricSample { labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }

@@ -22,13 +22,13 @@ use crate::options::ExportOptions;
 use crate::snapshot::RenderOptions;
 
 /// What a receiver was sent.
-struct Pushed {
+struct ReceivedPush {
     head: String,
     request: ExportMetricsServiceRequest,
 }
 
 /// Answers in turn with `answers`, the last one again and again; its URL, and what it is sent.
-fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<Pushed>) {
+fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<ReceivedPush>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (send, pushed) = mpsc::channel();
@@ -47,7 +47,7 @@ fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<Pushed>) {
     (url, pushed)
 }
 
-fn read(stream: &mut TcpStream) -> Option<Pushed> {
+fn read(stream: &mut TcpStream) -> Option<ReceivedPush> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -60,7 +60,7 @@ fn read(stream: &mut TcpStream) -> Option<Pushed> {
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
     let request = ExportMetricsServiceRequest::decode(body.as_slice()).unwrap();
-    Some(Pushed { head, request })
+    Some(ReceivedPush { head, request })
 }
 
 fn answer(status: &str, body: &[u8]) -> Vec<u8> {
@@ -86,9 +86,9 @@ async fn pushed(
     url: &str,
     pause: Duration,
     root: &Path,
-    arrived: mpsc::Receiver<Pushed>,
+    arrived: mpsc::Receiver<ReceivedPush>,
     count: usize,
-) -> (Vec<Pushed>, PushCounts) {
+) -> (Vec<ReceivedPush>, PushCounts) {
     let counters = Arc::<PushCounters>::default();
     let scraper = scraper(root, &counters);
     let push = push(url.parse().unwrap(), pause, scraper, TIMEOUT, Arc::clone(&counters));
@@ -151,7 +151,7 @@ async fn one_that_has_no_time_is_tried_again_when_it_says_so() {
     let pause = Duration::from_secs(100);
     let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 3).await;
     // At once after the first, a second after the second: long before the next push is due.
-    assert!(began.elapsed() >= FIRST_PAUSE && began.elapsed() < pause / 2);
+    assert!(began.elapsed() >= FIRST_RETRY_INTERVAL && began.elapsed() < pause / 2);
     assert_eq!(pushes[0].request, pushes[2].request);
     assert_eq!(counts, PushCounts { accepted: 1, failed: 2, ..PushCounts::default() });
 }
@@ -209,14 +209,14 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
 #[test]
 fn pauses_grow_from_one_push_to_the_next() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut pusher = Pusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
+    let mut pusher = OtlpPusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
     // Nobody waits for the end of a pause here.
-    let closed = Mailbox::default();
+    let closed = SnapshotMailbox::default();
     closed.lock().closed = true;
     for _ in 0..2 {
         pusher.deliver(b"", &closed);
     }
-    assert_eq!(pusher.pause, FIRST_PAUSE * 4);
+    assert_eq!(pusher.pause, FIRST_RETRY_INTERVAL * 4);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn logs_name_a_receiver_without_its_password() {
         ("https://ann@[::1]:1/a@b", "https://[::1]:1/a@b"),
         ("http://x?a=b@c", "http://x?a=b@c"),
     ] {
-        assert_eq!(Receiver(url.to_owned()).to_string(), shown);
+        assert_eq!(OtlpReceiver(url.to_owned()).to_string(), shown);
     }
 }
 
@@ -238,10 +238,10 @@ fn receivers_are_urls() {
         ("http://[::1]:9090/api/v1/otlp/v1/metrics", "http://[::1]:9090/api/v1/otlp/v1/metrics"),
         ("http://x/?a=b", "http://x/?a=b"),
     ] {
-        assert_eq!(text.parse(), Ok(Receiver(url.to_owned())));
+        assert_eq!(text.parse(), Ok(OtlpReceiver(url.to_owned())));
     }
     for text in ["", "localhost:4318", "grpc://x", "http://", "/v1/metrics", "http:///x"] {
-        let error = text.parse::<Receiver>().unwrap_err().to_string();
+        let error = text.parse::<OtlpReceiver>().unwrap_err().to_string();
         assert!(error.contains("http://localhost:4318"), "{text}: {error}");
     }
 }
