@@ -16,7 +16,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use pmdscope_telemetry::world::World;
 use serde::Serialize;
 
-use crate::health::Health;
+use crate::health::AppHealth;
 use crate::negotiate;
 use crate::scrape::{ScrapeScope, Scraper};
 use crate::snapshot::{ExpositionForm, ScrapeSnapshot};
@@ -143,7 +143,7 @@ impl Routes {
         let Some(member) = snapshot.world.find(&name) else {
             return unknown_app(&snapshot.world, &name);
         };
-        let health = Health::of(member, tolerate);
+        let health = AppHealth::of(member, tolerate);
         json(readiness_status(health.ready), &health)
     }
 
@@ -209,7 +209,7 @@ fn deadline(
 #[derive(Serialize)]
 struct ReadinessReport<'a> {
     ready: bool,
-    apps: Vec<Health<'a>>,
+    apps: Vec<AppHealth<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
 }
@@ -219,7 +219,7 @@ impl<'a> ReadinessReport<'a> {
     fn of(snapshot: &'a ScrapeSnapshot) -> Self {
         let tolerate = &snapshot.render_options.tolerate;
         let apps: Vec<_> =
-            snapshot.world.apps.iter().map(|app| Health::of(app, tolerate)).collect();
+            snapshot.world.apps.iter().map(|app| AppHealth::of(app, tolerate)).collect();
         let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);
         let advice = apps.is_empty().then_some(landing::NO_APPS);
         Self { ready, apps, advice }

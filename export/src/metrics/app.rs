@@ -11,7 +11,7 @@ use super::row::{FamilyList, LabelledRow, labels};
 use super::{LiveApp, MetricsContext, PushCounts};
 use crate::catalogue::{self as metric};
 use crate::family::{LabelValues, MetricFamily, MetricSample, SampleValue};
-use crate::health::Health;
+use crate::health::AppHealth;
 
 /// The exporter's own families before all others, and the number of series, which counts itself.
 pub(super) fn exporter(
@@ -94,12 +94,12 @@ pub(super) fn families(
     });
     state(families, live);
     families.per(&metric::APP_EXPECTED_PORTS, &members, |app| expected_ports(app, context));
-    let judged: Vec<LabelledRow<Health<'_>>> = members
+    let judged: Vec<LabelledRow<AppHealth<'_>>> = members
         .iter()
         .filter(|row| asked(row.of))
         .map(|row| LabelledRow {
             labels: row.labels.clone(),
-            of: Health::of(row.of, context.tolerate),
+            of: AppHealth::of(row.of, context.tolerate),
         })
         .collect();
     families.per(&metric::APP_HEALTHY, &judged, |health| Some(health.ready));
@@ -129,7 +129,7 @@ fn errors(app: &Member) -> impl Iterator<Item = MetricSample> {
     })
 }
 
-fn reasons(health: &Health<'_>) -> impl Iterator<Item = MetricSample> {
+fn reasons(health: &AppHealth<'_>) -> impl Iterator<Item = MetricSample> {
     LINTS.into_iter().map(|lint| MetricSample {
         labels: labels(health.app, [lint.to_owned()]),
         value: health.reasons.iter().any(|reason| reason.reason == lint).into(),

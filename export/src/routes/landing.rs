@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::health::Health;
+use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
 
 /// What there is to see.
@@ -32,7 +32,7 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     }
     let apps = &snapshot.world.apps;
     let health: Vec<_> =
-        apps.iter().map(|app| Health::of(app, &snapshot.render_options.tolerate)).collect();
+        apps.iter().map(|app| AppHealth::of(app, &snapshot.render_options.tolerate)).collect();
     if health.is_empty() {
         let _ = writeln!(html, "<p class=\"bad\">{NO_APPS}</p>");
     } else {
@@ -46,7 +46,7 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     html
 }
 
-fn row(html: &mut String, health: &Health<'_>) {
+fn row(html: &mut String, health: &AppHealth<'_>) {
     let (class, now) = if health.ready { ("", "ready") } else { (" class=\"bad\"", "not ready") };
     let query: String = form_urlencoded::byte_serialize(health.app.as_bytes()).collect();
     let _ = write!(
