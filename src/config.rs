@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pmdscope_export::Options;
+use pmdscope_export::ExportOptions;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::names::Names;
 use toml::de::DeTable;
@@ -35,7 +35,7 @@ pub(crate) struct Config {
     /// What [`Settings::names`] was made of.
     names: Vec<NameRule>,
     /// What the exporter serves.
-    pub(crate) export: Options,
+    pub(crate) export: ExportOptions,
 }
 
 /// What apps with such a file-prefix are called.

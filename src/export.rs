@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_export::Options;
-use pmdscope_export::address::Address;
-use pmdscope_export::text::Format;
+use pmdscope_export::ExportOptions;
+use pmdscope_export::address::ListenAddress;
+use pmdscope_export::text::TextFormat;
 
 use crate::config::ConfigArg;
 use crate::{duration, output};
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// ADDRESS is HOST:PORT, :PORT (all addresses), unix:PATH, or systemd (the sockets of a .socket
     /// unit). May be repeated.
     #[arg(long, value_name = "ADDRESS")]
-    listen: Vec<Address>,
+    listen: Vec<ListenAddress>,
 
     /// Web configuration file: TLS and passwords
     ///
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.print_config {
         output::print(&config.text())?;
     } else if args.once {
-        let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
+        let format = if args.openmetrics { TextFormat::OpenMetrics } else { TextFormat::Text };
         output::print(&pmdscope_export::once(&config.export, config.settings, format)?)?;
     } else {
         pmdscope_export::serve(&config.export, config.settings)?;
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 impl Args {
     /// What is given here comes before the configuration.
-    fn set(&self, options: &mut Options) {
+    fn set(&self, options: &mut ExportOptions) {
         if !self.listen.is_empty() {
             options.listen.clone_from(&self.listen);
         }
@@ -136,9 +136,11 @@ mod tests {
         args: Args,
     }
 
-    fn options(words: &[&str]) -> Options {
-        let mut options =
-            Options { otlp: Some("http://configured".to_owned()), ..Options::default() };
+    fn options(words: &[&str]) -> ExportOptions {
+        let mut options = ExportOptions {
+            otlp: Some("http://configured".to_owned()),
+            ..ExportOptions::default()
+        };
         let words = ["export"].iter().chain(words);
         Command::try_parse_from(words).unwrap().args.set(&mut options);
         options
@@ -147,11 +149,11 @@ mod tests {
     #[test]
     fn what_is_given_comes_before_the_configuration_and_nothing_else_does() {
         let given = options(&["--listen", ":1", "--listen", "unix:/s", "--timeout", "2s"]);
-        let listen: Vec<_> = given.listen.iter().map(Address::to_string).collect();
+        let listen: Vec<_> = given.listen.iter().map(ListenAddress::to_string).collect();
         assert_eq!(listen, [":1", "unix:/s"]);
         assert_eq!(given.timeout, Duration::from_secs(2));
         assert_eq!(given.otlp.as_deref(), Some("http://configured"));
-        assert_eq!(given.otlp_interval, Options::default().otlp_interval);
+        assert_eq!(given.otlp_interval, ExportOptions::default().otlp_interval);
         assert_eq!(options(&["--otlp", "http://x"]).otlp.as_deref(), Some("http://x"));
     }
 

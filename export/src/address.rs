@@ -9,7 +9,7 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:9177";
 
 /// One place to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ListenAddress {
     /// A TCP port.
     Tcp {
         /// Name or address without brackets; empty for every address of the machine.
@@ -29,22 +29,22 @@ pub enum Address {
     "{0:?} is no address to listen at; examples: 127.0.0.1:9177, [::1]:9177, :9177 for every \
      address of this machine, unix:/run/pmdscope.sock, systemd for socket activation"
 )]
-pub struct AddressError(String);
+pub struct ListenAddressError(String);
 
-impl FromStr for Address {
-    type Err = AddressError;
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
 
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        parse(text).ok_or_else(|| AddressError(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, ListenAddressError> {
+        parse(text).ok_or_else(|| ListenAddressError(text.to_owned()))
     }
 }
 
-fn parse(text: &str) -> Option<Address> {
+fn parse(text: &str) -> Option<ListenAddress> {
     if text == "systemd" {
-        return Some(Address::Systemd);
+        return Some(ListenAddress::Systemd);
     }
     if let Some(path) = text.strip_prefix("unix:") {
-        return path.starts_with('/').then(|| Address::Unix(path.into()));
+        return path.starts_with('/').then(|| ListenAddress::Unix(path.into()));
     }
     let (host, port) = text.rsplit_once(':')?;
     let port = port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok())??;
@@ -54,10 +54,10 @@ fn parse(text: &str) -> Option<Address> {
     };
     let bare_v6 = host.contains(':') && !text.starts_with('[');
     let odd = host.chars().any(|c| c.is_whitespace() || c == '/');
-    (!bare_v6 && !odd).then(|| Address::Tcp { host: host.to_owned(), port })
+    (!bare_v6 && !odd).then(|| ListenAddress::Tcp { host: host.to_owned(), port })
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -79,7 +79,7 @@ mod tests {
         for text in
             ["127.0.0.1:9177", "[::1]:9177", ":9177", "localhost:0", "unix:/run/p.sock", "systemd"]
         {
-            let address: Address = text.parse().unwrap();
+            let address: ListenAddress = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
         }
     }
@@ -88,7 +88,7 @@ mod tests {
     fn what_is_no_address_says_what_one_looks_like() {
         for text in ["", "9177", "host", "::1:9177", "[x]:1", "a:65536", "a:+1", "unix:x", "a b:1"]
         {
-            let error = text.parse::<Address>().unwrap_err().to_string();
+            let error = text.parse::<ListenAddress>().unwrap_err().to_string();
             assert!(error.contains("127.0.0.1:9177"), "{text}: {error}");
         }
     }
@@ -96,8 +96,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_read_is_written_in_a_form_that_reads_the_same(text: String) {
-            if let Ok(address) = text.parse::<Address>() {
-                prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+            if let Ok(address) = text.parse::<ListenAddress>() {
+                prop_assert_eq!(address.to_string().parse::<ListenAddress>().unwrap(), address);
             }
         }
     }

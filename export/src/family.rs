@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// How the values of a family behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Never goes back, but for restarts of the app.
     Counter,
     /// Goes up and down.
@@ -19,11 +19,11 @@ pub enum Kind {
 
 /// What is known of a metric before any value: the entry of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct MetricDescriptor {
     /// As in `PromQL`: with `_total` or `_info`; of a histogram without `_bucket`.
     pub name: &'static str,
     /// How it behaves.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Labels of every sample, in order.
     pub labels: &'static [&'static str],
     /// What it counts, and what to conclude from it; without quotes, backslashes and line breaks, so
@@ -31,12 +31,12 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-impl Metric {
+impl MetricDescriptor {
     /// The name of the family in `OpenMetrics`, where `_total` and `_info` belong to the samples.
     pub fn family(&self) -> &'static str {
         let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
             _ => "",
         };
         self.name.strip_suffix(suffix).unwrap_or(self.name)
@@ -53,14 +53,14 @@ impl Metric {
 
 /// The samples of one metric in one scrape.
 #[derive(Debug)]
-pub struct Family {
+pub struct MetricFamily {
     /// Which metric.
-    pub metric: &'static Metric,
+    pub metric: &'static MetricDescriptor,
     /// Its samples, one per set of labels.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MetricSample>,
 }
 
-impl Family {
+impl MetricFamily {
     /// The number of series that this becomes in Prometheus.
     pub fn series(&self) -> usize {
         self.samples.iter().map(|sample| sample.value.series()).sum()
@@ -68,20 +68,20 @@ impl Family {
 }
 
 /// Values of a metric's labels, in its order; shared by all samples about the same thing.
-pub type Labels = Arc<[String]>;
+pub type LabelValues = Arc<[String]>;
 
 /// One sample.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct MetricSample {
     /// Values of the metric's labels, in its order.
-    pub labels: Labels,
+    pub labels: LabelValues,
     /// The value.
-    pub value: Value,
+    pub value: SampleValue,
 }
 
 /// The value of one sample.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum SampleValue {
     /// A count; told without loss.
     Count(u64),
     /// Any number.
@@ -90,7 +90,7 @@ pub enum Value {
     Histogram(Histogram),
 }
 
-impl Value {
+impl SampleValue {
     fn series(&self) -> usize {
         match self {
             Self::Count(_) | Self::Number(_) => 1,

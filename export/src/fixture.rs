@@ -12,8 +12,8 @@ use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
 
-use crate::caps::Caps;
-use crate::metrics::{Counters, Pushes, View};
+use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
+use crate::series_limits::SeriesLimits;
 
 const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 
@@ -48,14 +48,14 @@ pub(crate) fn expected() -> Inventory {
 }
 
 /// With histograms, and otherwise as by default.
-pub(crate) fn caps() -> Caps {
-    Caps { queue_histograms: true, ..Caps::default() }
+pub(crate) fn limits() -> SeriesLimits {
+    SeriesLimits { queue_histograms: true, ..SeriesLimits::default() }
 }
 
-pub(crate) fn view<'a>(caps: &'a Caps, expected: &'a Inventory) -> View<'a> {
-    let pushes = Some(Pushes { accepted: 5, failed: 1, ..Pushes::default() });
-    let counters = Counters { collections: 7, shared_scrapes: 2, pushes };
-    View { caps, tolerate: &[], expected, counters, only: None }
+pub(crate) fn context<'a>(limits: &'a SeriesLimits, expected: &'a Inventory) -> MetricsContext<'a> {
+    let pushes = Some(PushCounts { accepted: 5, failed: 1, ..PushCounts::default() });
+    let counters = ExporterCounters { collections: 7, shared_scrapes: 2, pushes };
+    MetricsContext { limits, tolerate: &[], expected, counters, only: None }
 }
 
 fn app(name: &str, state: AppState) -> App {

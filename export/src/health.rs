@@ -6,18 +6,18 @@ use serde::Serialize;
 
 /// Whether one app is well, and why not.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Health<'a> {
+pub struct AppHealth<'a> {
     /// It answers, and nothing is wrong with it that is not tolerated.
     pub ready: bool,
     /// The app.
     pub app: &'a str,
     /// What is wrong, worst first; also what is tolerated.
-    pub reasons: Vec<Reason<'a>>,
+    pub reasons: Vec<HealthReason<'a>>,
 }
 
 /// One thing that is wrong.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Reason<'a> {
+pub struct HealthReason<'a> {
     /// The lint.
     pub reason: &'static str,
     /// How bad.
@@ -32,21 +32,21 @@ pub struct Reason<'a> {
     pub tolerated: bool,
 }
 
-impl<'a> Health<'a> {
+impl<'a> AppHealth<'a> {
     /// The verdict on `app`; lints in `tolerate` do not count.
     pub fn of(app: &'a Member, tolerate: &[String]) -> Self {
         let bad = app.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
-        let mut reasons: Vec<_> = bad.map(|finding| Reason::of(finding, tolerate)).collect();
+        let mut reasons: Vec<_> = bad.map(|finding| HealthReason::of(finding, tolerate)).collect();
         // One that has ended leaves nothing to judge.
         if app.stale() && reasons.is_empty() {
-            reasons.push(Reason::absent(&app.status));
+            reasons.push(HealthReason::absent(&app.status));
         }
         let ready = !app.stale() && reasons.iter().all(|reason| reason.tolerated);
         Self { ready, app: &app.name, reasons }
     }
 }
 
-impl<'a> Reason<'a> {
+impl<'a> HealthReason<'a> {
     fn of(finding: &'a Finding, tolerate: &[String]) -> Self {
         Self {
             reason: finding.lint,
@@ -116,7 +116,7 @@ mod tests {
             ("leak", Severity::Info, true, 0),
         ] {
             let app = member(Status::Live, vec![finding(lint, severity)]);
-            let health = Health::of(&app, &tolerate);
+            let health = AppHealth::of(&app, &tolerate);
             assert_eq!((health.ready, health.reasons.len()), (ready, reasons), "{lint}");
         }
     }
@@ -124,16 +124,16 @@ mod tests {
     #[test]
     fn an_app_that_does_not_answer_is_never_ready_and_says_why() {
         let app = member(lost(), Vec::new());
-        let health = Health::of(&app, &[]);
+        let health = AppHealth::of(&app, &[]);
         assert!(!health.ready);
         assert_eq!((health.reasons[0].reason, health.reasons[0].evidence), ("unreachable", "gone"));
         let waiting = member(Status::Waiting, Vec::new());
-        assert!(!Health::of(&waiting, &["unreachable".to_owned()]).ready);
+        assert!(!AppHealth::of(&waiting, &["unreachable".to_owned()]).ready);
     }
 
     #[test]
     fn what_was_tolerated_does_not_hide_that_it_does_not_answer() {
         let app = member(lost(), vec![finding("unreachable", Severity::Warning)]);
-        assert!(!Health::of(&app, &["unreachable".to_owned()]).ready);
+        assert!(!AppHealth::of(&app, &["unreachable".to_owned()]).ready);
     }
 }

@@ -8,7 +8,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod address;
-pub mod caps;
 pub mod catalogue;
 #[cfg(test)]
 mod fake;
@@ -22,15 +21,16 @@ pub mod metrics;
 mod negotiate;
 pub mod options;
 mod otlp;
-mod patience;
+mod routes;
 mod scrape;
+pub mod series_limits;
 mod server;
 mod service;
-mod site;
 mod snapshot;
 pub mod text;
 mod web;
+mod write_timeout;
 
-pub use caps::Caps;
-pub use options::Options;
+pub use options::ExportOptions;
+pub use series_limits::SeriesLimits;
 pub use service::{ServeError, once, serve};

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use crate::address::Address;
+use crate::address::ListenAddress;
 
 /// Connections that the kernel completes ahead of us.
 const BACKLOG: i32 = 256;
@@ -25,13 +25,13 @@ const UNIX_MODE: u32 = 0o660;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}: {reason}")]
 pub struct ListenError {
-    address: Address,
+    address: ListenAddress,
     reason: String,
 }
 
 /// A socket that clients connect to.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) enum HttpListener {
     Tcp(TcpListener),
     /// With its path, which goes away with it.
     Unix(UnixListener, Option<PathBuf>),
@@ -39,7 +39,7 @@ pub(crate) enum Listener {
 
 /// A client.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum ClientStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -48,11 +48,11 @@ pub(crate) enum Stream {
 ///
 /// # Errors
 /// When the address is in use, does not exist here, or needs more rights.
-pub(crate) fn bind(address: &Address) -> Result<Vec<Listener>, ListenError> {
+pub(crate) fn bind(address: &ListenAddress) -> Result<Vec<HttpListener>, ListenError> {
     let bound = match address {
-        Address::Tcp { host, port } => tcp(host, *port),
-        Address::Unix(path) => unix(path).map(|listener| vec![listener]),
-        Address::Systemd => inherited(),
+        ListenAddress::Tcp { host, port } => tcp(host, *port),
+        ListenAddress::Unix(path) => unix(path).map(|listener| vec![listener]),
+        ListenAddress::Systemd => from_systemd(),
     };
     bound.map_err(|error| ListenError { address: address.clone(), reason: reason(&error) })
 }
@@ -72,7 +72,7 @@ fn reason(error: &io::Error) -> String {
     advice.to_owned()
 }
 
-fn tcp(host: &str, port: u16) -> io::Result<Vec<Listener>> {
+fn tcp(host: &str, port: u16) -> io::Result<Vec<HttpListener>> {
     let addresses: Vec<SocketAddr> = match host {
         // IPv6 sockets take IPv4 as well, unless there is no IPv6.
         "" => {
@@ -80,7 +80,7 @@ fn tcp(host: &str, port: u16) -> io::Result<Vec<Listener>> {
                 io::ErrorKind::AddrInUse => Err(error),
                 _ => StdTcp::bind(("0.0.0.0", port)),
             })?;
-            return Ok(vec![adopt_tcp(all)?]);
+            return Ok(vec![from_tcp(all)?]);
         }
         host => (host, port).to_socket_addrs()?.collect(),
     };
@@ -89,7 +89,7 @@ fn tcp(host: &str, port: u16) -> io::Result<Vec<Listener>> {
     let mut failed = io::Error::other("the name has no address");
     for address in addresses {
         match StdTcp::bind(address) {
-            Ok(listener) => bound.push(adopt_tcp(listener)?),
+            Ok(listener) => bound.push(from_tcp(listener)?),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
             Err(error) => failed = error,
         }
@@ -97,15 +97,15 @@ fn tcp(host: &str, port: u16) -> io::Result<Vec<Listener>> {
     if bound.is_empty() { Err(failed) } else { Ok(bound) }
 }
 
-fn adopt_tcp(listener: StdTcp) -> io::Result<Listener> {
+fn from_tcp(listener: StdTcp) -> io::Result<HttpListener> {
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
-    Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+    Ok(HttpListener::Tcp(TcpListener::from_std(listener)?))
 }
 
-fn unix(path: &Path) -> io::Result<Listener> {
+fn unix(path: &Path) -> io::Result<HttpListener> {
     if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-        match knock(path) {
+        match try_connect(path) {
             // Nobody takes connections any more, but they are kept: it is stopped, not dead.
             Ok(()) | Err(Errno::AGAIN) => return Err(io::ErrorKind::AddrInUse.into()),
             // Left behind by one that was killed.
@@ -116,22 +116,22 @@ fn unix(path: &Path) -> io::Result<Listener> {
     let listener = StdUnix::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(UNIX_MODE))?;
     listener.set_nonblocking(true)?;
-    Ok(Listener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
+    Ok(HttpListener::Unix(UnixListener::from_std(listener)?, Some(path.to_owned())))
 }
 
 /// Connects without waiting for one whose queue is full.
-fn knock(path: &Path) -> rustix::io::Result<()> {
+fn try_connect(path: &Path) -> rustix::io::Result<()> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 /// The sockets of a `.socket` unit.
-fn inherited() -> io::Result<Vec<Listener>> {
+fn from_systemd() -> io::Result<Vec<HttpListener>> {
     let listeners = sd_notify::listen_fds()?
         .map(|fd| {
             // SAFETY: systemd opened it for us, and nothing else in this process uses it.
-            adopt(unsafe { OwnedFd::from_raw_fd(fd) })
+            from_fd(unsafe { OwnedFd::from_raw_fd(fd) })
         })
         .collect::<io::Result<Vec<_>>>()?;
     if listeners.is_empty() {
@@ -140,36 +140,36 @@ fn inherited() -> io::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-fn adopt(socket: OwnedFd) -> io::Result<Listener> {
+fn from_fd(socket: OwnedFd) -> io::Result<HttpListener> {
     if sockopt::socket_type(&socket)? != SocketType::STREAM {
         return Err(io::Error::other("a socket from systemd is none of ListenStream="));
     }
     if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
         let listener = StdUnix::from(socket);
         listener.set_nonblocking(true)?;
-        return Ok(Listener::Unix(UnixListener::from_std(listener)?, None));
+        return Ok(HttpListener::Unix(UnixListener::from_std(listener)?, None));
     }
     let listener = StdTcp::from(socket);
     listener.set_nonblocking(true)?;
-    Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+    Ok(HttpListener::Tcp(TcpListener::from_std(listener)?))
 }
 
-impl Listener {
+impl HttpListener {
     /// The next client.
-    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+    pub(crate) async fn accept(&self) -> io::Result<ClientStream> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written at once; waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                Ok(Stream::Tcp(stream))
+                Ok(ClientStream::Tcp(stream))
             }
-            Self::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+            Self::Unix(listener, _) => Ok(ClientStream::Unix(listener.accept().await?.0)),
         }
     }
 
     /// Machines other than this one can connect.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         match self {
             Self::Tcp(listener) => listener
                 .local_addr()
@@ -190,7 +190,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for HttpListener {
     fn drop(&mut self) {
         if let Self::Unix(_, Some(path)) = self {
             // It may be gone already.
@@ -203,7 +203,7 @@ impl Drop for Listener {
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> Address {
+    fn address(text: &str) -> ListenAddress {
         text.parse().unwrap()
     }
 
@@ -219,7 +219,7 @@ mod tests {
     async fn only_what_leaves_the_machine_is_open() {
         for (text, open) in [("127.0.0.1:0", false), ("localhost:0", false), (":0", true)] {
             let listeners = bind(&address(text)).unwrap();
-            assert!(listeners.iter().all(|listener| listener.is_open() == open), "{text}");
+            assert!(listeners.iter().all(|listener| listener.is_remote() == open), "{text}");
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         drop(StdUnix::bind(&path).unwrap());
-        let socket = Address::Unix(path.clone());
+        let socket = ListenAddress::Unix(path.clone());
         let live = bind(&socket).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, UNIX_MODE);
         assert!(bind(&socket).unwrap_err().to_string().contains("in use"));
@@ -246,13 +246,13 @@ mod tests {
         let stopped = StdUnix::bind(&path).unwrap();
         net::listen(&stopped, 0).unwrap();
         let _waits = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        let error = bind(&Address::Unix(path.clone())).unwrap_err().to_string();
+        let error = bind(&ListenAddress::Unix(path.clone())).unwrap_err().to_string();
         assert!(error.contains("in use") && path.exists(), "{error}");
     }
 
     #[tokio::test]
     async fn without_systemd_there_are_no_sockets_of_it() {
-        let error = bind(&Address::Systemd).unwrap_err().to_string();
+        let error = bind(&ListenAddress::Systemd).unwrap_err().to_string();
         assert!(error.contains(".socket"), "{error}");
     }
 }

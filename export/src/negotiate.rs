@@ -1,6 +1,6 @@
 //! What a client reads best: formats and encodings by its headers.
 
-use crate::text::Format;
+use crate::text::TextFormat;
 
 /// Media types of a format, as clients ask for them, with the version that is written.
 const OPEN_METRICS: (&str, &str) = ("application/openmetrics-text", "1.0.0");
@@ -8,7 +8,7 @@ const TEXT: (&str, &str) = ("text/plain", "0.0.4");
 
 /// The format that the client likes best; plain text for one that likes none, as people's tools do
 /// not say what they read.
-pub(crate) fn format(accept: Option<&str>) -> Format {
+pub(crate) fn format(accept: Option<&str>) -> TextFormat {
     let accept = accept.unwrap_or_default();
     let quality = |media| {
         let offers = elements(accept).filter(|element| element.covers(media));
@@ -16,9 +16,9 @@ pub(crate) fn format(accept: Option<&str>) -> Format {
     };
     let asked = quality(OPEN_METRICS);
     if asked > 0.0 && asked >= quality(TEXT).max(wildcard(accept)) {
-        Format::OpenMetrics
+        TextFormat::OpenMetrics
     } else {
-        Format::Text
+        TextFormat::Text
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
             "application/openmetrics-text, */*",
             "application/openmetrics-text; version=\"1.0.0\"; q=0.1",
         ] {
-            assert_eq!(format(Some(accept)), Format::OpenMetrics, "{accept}");
+            assert_eq!(format(Some(accept)), TextFormat::OpenMetrics, "{accept}");
         }
         for accept in [
             "",
@@ -103,9 +103,9 @@ mod tests {
             "application/openmetrics-text;q=0.1, */*",
             "application/vnd.google.protobuf;q=0.9",
         ] {
-            assert_eq!(format(Some(accept)), Format::Text, "{accept}");
+            assert_eq!(format(Some(accept)), TextFormat::Text, "{accept}");
         }
-        assert_eq!(format(None), Format::Text);
+        assert_eq!(format(None), TextFormat::Text);
     }
 
     #[test]

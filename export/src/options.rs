@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::address::{Address, DEFAULT_LISTEN};
-use crate::caps::Caps;
+use crate::address::{DEFAULT_LISTEN, ListenAddress};
+use crate::series_limits::SeriesLimits;
 
 /// Settings of the exporter: section `[export]` of the configuration.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ExportOptions {
     /// Where to listen.
-    pub listen: Vec<Address>,
+    pub listen: Vec<ListenAddress>,
     /// TLS and passwords, in the format of Prometheus' exporters; `None`: neither.
     pub web_config: Option<PathBuf>,
     /// Longest time for one scrape; the timeout that Prometheus announces shortens it.
     pub timeout: Duration,
     /// Bounds on the number of series.
-    pub caps: Caps,
+    pub series_limits: SeriesLimits,
     /// Lints that do not make an app unready or unhealthy.
     pub tolerate: Vec<String>,
     /// OTLP receiver to push to, `http://` or `https://`; `None`: no push.
@@ -25,13 +25,13 @@ pub struct Options {
     pub otlp_interval: Duration,
 }
 
-impl Default for Options {
+impl Default for ExportOptions {
     fn default() -> Self {
         Self {
             listen: DEFAULT_LISTEN.parse().into_iter().collect(),
             web_config: None,
             timeout: Duration::from_secs(5),
-            caps: Caps::default(),
+            series_limits: SeriesLimits::default(),
             tolerate: vec!["queue_imbalance".to_owned(), "stall".to_owned()],
             otlp: None,
             otlp_interval: Duration::from_secs(15),
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn by_default_only_this_machine_may_ask() {
         let listen: Vec<String> =
-            Options::default().listen.iter().map(Address::to_string).collect();
+            ExportOptions::default().listen.iter().map(ListenAddress::to_string).collect();
         assert_eq!(listen, [DEFAULT_LISTEN]);
     }
 }

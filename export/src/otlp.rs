@@ -9,7 +9,6 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,30 +22,29 @@ use ureq::http::StatusCode;
 use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::journal;
-use crate::metrics::Pushes;
-use crate::scrape::Wants;
-use crate::site::Site;
-use crate::snapshot::Snapshot;
-use encode::Origin;
+use crate::metrics::PushCounters;
+use crate::scrape::{ScrapeScope, Scraper};
+use crate::snapshot::ScrapeSnapshot;
+use encode::ExporterIdentity;
 
 /// Path of OTLP receivers.
 const PATH: &str = "/v1/metrics";
 
 /// Longest time for one attempt.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pauses between attempts, unless the receiver asks for another.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const FIRST_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Longest answer that is read.
-const ANSWER: u64 = 64 << 10;
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// A receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Receiver(String);
+pub(crate) struct OtlpReceiver(String);
 
-impl fmt::Display for Receiver {
+impl fmt::Display for OtlpReceiver {
     /// For logs: without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
@@ -59,13 +57,13 @@ impl fmt::Display for Receiver {
 /// Text that names no receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no OTLP receiver; give a URL such as http://localhost:4318")]
-pub struct ReceiverError(String);
+pub struct OtlpReceiverError(String);
 
-impl FromStr for Receiver {
-    type Err = ReceiverError;
+impl FromStr for OtlpReceiver {
+    type Err = OtlpReceiverError;
 
-    fn from_str(text: &str) -> Result<Self, ReceiverError> {
-        let refused = || ReceiverError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, OtlpReceiverError> {
+        let refused = || OtlpReceiverError(text.to_owned());
         let uri: Uri = text.parse().map_err(|_| refused())?;
         let known = matches!(uri.scheme_str(), Some("http" | "https"));
         if !known || uri.host().is_none_or(str::is_empty) {
@@ -77,62 +75,34 @@ impl FromStr for Receiver {
     }
 }
 
-/// How pushes have ended.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    accepted: AtomicU64,
-    partial: AtomicU64,
-    rejected: AtomicU64,
-    dropped: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Tally {
-    fn count(number: &AtomicU64) {
-        number.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The numbers so far.
-    pub(crate) fn read(&self) -> Pushes {
-        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Pushes {
-            accepted: read(&self.accepted),
-            partial: read(&self.partial),
-            rejected: read(&self.rejected),
-            dropped: read(&self.dropped),
-            failed: read(&self.failed),
-        }
-    }
-}
-
 /// Where the newest snapshot waits for the thread.
 #[derive(Debug, Default)]
-struct Mailbox {
-    newest: Mutex<Mail>,
+struct SnapshotMailbox {
+    newest: Mutex<MailboxState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Mail {
-    snapshot: Option<Arc<Snapshot>>,
+struct MailboxState {
+    snapshot: Option<Arc<ScrapeSnapshot>>,
     closed: bool,
 }
 
-impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Mail> {
+impl SnapshotMailbox {
+    fn lock(&self) -> MutexGuard<'_, MailboxState> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an older one was still there.
-    fn put(&self, snapshot: Arc<Snapshot>) -> bool {
+    fn put(&self, snapshot: Arc<ScrapeSnapshot>) -> bool {
         let older = self.lock().snapshot.replace(snapshot);
         self.arrived.notify_one();
         older.is_some()
     }
 
     /// Waits for the newest; `None` when there will be no more.
-    fn take(&self) -> Option<Arc<Snapshot>> {
-        let waiting = |mail: &mut Mail| mail.snapshot.is_none() && !mail.closed;
+    fn take(&self) -> Option<Arc<ScrapeSnapshot>> {
+        let waiting = |mail: &mut MailboxState| mail.snapshot.is_none() && !mail.closed;
         let mail = self.arrived.wait_while(self.lock(), waiting);
         let mut mail = mail.unwrap_or_else(PoisonError::into_inner);
         if mail.closed { None } else { mail.snapshot.take() }
@@ -159,49 +129,51 @@ impl Mailbox {
 }
 
 /// Ends the thread, soon.
-struct Closing(Arc<Mailbox>);
+struct CloseOnDrop(Arc<SnapshotMailbox>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.arrived.notify_all();
     }
 }
 
-/// Asks for a snapshot every `pause`, and has a thread push it, until this future is dropped.
+/// Asks for a snapshot every `pause`, for `timeout` at most, and has a thread push it, until this future
+/// is dropped.
 ///
 /// # Errors
 /// When the thread cannot be started.
 pub(crate) async fn push(
-    receiver: Receiver,
+    receiver: OtlpReceiver,
     pause: Duration,
-    site: Arc<Site>,
-    tally: Arc<Tally>,
+    scraper: Arc<Scraper>,
+    timeout: Duration,
+    counters: Arc<PushCounters>,
 ) -> std::io::Result<()> {
-    let mailbox = Arc::new(Mailbox::default());
-    let _closing = Closing(Arc::clone(&mailbox));
-    let (theirs, counts) = (Arc::clone(&mailbox), Arc::clone(&tally));
+    let mailbox = Arc::new(SnapshotMailbox::default());
+    let _closing = CloseOnDrop(Arc::clone(&mailbox));
+    let (theirs, counted) = (Arc::clone(&mailbox), Arc::clone(&counters));
     thread::Builder::new()
         .name("otlp".to_owned())
-        .spawn(move || Pusher::new(receiver, counts).run(&theirs))?;
+        .spawn(move || OtlpPusher::new(receiver, counted).run(&theirs))?;
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let deadline = Instant::now() + site.timeout.min(pause);
-        let snapshot = site.scraper.snapshot(Wants::All, None, deadline).await;
+        let deadline = Instant::now() + timeout.min(pause);
+        let snapshot = scraper.snapshot(ScrapeScope::All, None, deadline).await;
         if mailbox.put(snapshot) {
-            Tally::count(&tally.dropped);
+            PushCounters::count(&counters.dropped);
         }
     }
 }
 
 /// The thread that pushes.
-struct Pusher {
-    receiver: Receiver,
+struct OtlpPusher {
+    receiver: OtlpReceiver,
     agent: Agent,
-    origin: Origin,
-    tally: Arc<Tally>,
+    exporter: ExporterIdentity,
+    counters: Arc<PushCounters>,
     /// The last push failed: said once.
     failing: bool,
     /// Before the next attempt; longer with each failure, also from one push to the next.
@@ -209,7 +181,7 @@ struct Pusher {
 }
 
 /// How an attempt ended.
-enum Outcome {
+enum PushOutcome {
     Accepted,
     /// Some of it was not taken, and why.
     Partial(String),
@@ -219,11 +191,11 @@ enum Outcome {
     Failed(String, Option<Duration>),
 }
 
-impl Pusher {
-    fn new(receiver: Receiver, tally: Arc<Tally>) -> Self {
+impl OtlpPusher {
+    fn new(receiver: OtlpReceiver, counters: Arc<PushCounters>) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let agent = Agent::config_builder()
-            .timeout_global(Some(ATTEMPT))
+            .timeout_global(Some(ATTEMPT_TIMEOUT))
             .http_status_as_error(false)
             // A push that follows a redirect would become a GET.
             .max_redirects(0)
@@ -235,65 +207,72 @@ impl Pusher {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let start_ns = u64::try_from(now.as_nanos()).unwrap_or(0);
-        let origin = Origin { host: host.trim().to_owned(), start_ns };
-        Self { receiver, agent, origin, tally, failing: false, pause: FIRST_PAUSE }
+        let exporter = ExporterIdentity { host: host.trim().to_owned(), start_ns };
+        Self { receiver, agent, exporter, counters, failing: false, pause: FIRST_RETRY_INTERVAL }
     }
 
-    fn run(mut self, mailbox: &Mailbox) {
+    fn run(mut self, mailbox: &SnapshotMailbox) {
         while let Some(snapshot) = mailbox.take() {
             let families = snapshot.families(None);
-            let body = encode::request(&families, &snapshot.world, &self.origin).encode_to_vec();
+            let body = encode::request(&families, &snapshot.world, &self.exporter).encode_to_vec();
             self.deliver(&body, mailbox);
         }
     }
 
     /// Tries until it gets through, is refused for good, or there is a newer one.
-    fn deliver(&mut self, body: &[u8], mailbox: &Mailbox) {
+    fn deliver(&mut self, body: &[u8], mailbox: &SnapshotMailbox) {
         loop {
             let outcome = self.attempt(body);
             self.tell(&outcome);
-            let Outcome::Failed(_, asked) = outcome else {
-                self.pause = FIRST_PAUSE;
+            let PushOutcome::Failed(_, asked) = outcome else {
+                self.pause = FIRST_RETRY_INTERVAL;
                 return;
             };
-            mailbox.pause(asked.unwrap_or(self.pause).min(LONGEST_PAUSE));
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            mailbox.pause(asked.unwrap_or(self.pause).min(MAX_RETRY_INTERVAL));
+            self.pause = (self.pause * 2).min(MAX_RETRY_INTERVAL);
             if mailbox.is_outdated() {
-                return Tally::count(&self.tally.dropped);
+                return PushCounters::count(&self.counters.dropped);
             }
         }
     }
 
-    fn attempt(&self, body: &[u8]) -> Outcome {
+    fn attempt(&self, body: &[u8]) -> PushOutcome {
         let request = self.agent.post(&self.receiver.0);
         let sent = request.header("Content-Type", "application/x-protobuf").send(body);
         let mut answer = match sent {
             Ok(answer) => answer,
-            Err(error) => return Outcome::Failed(error.to_string(), None),
+            Err(error) => return PushOutcome::Failed(error.to_string(), None),
         };
         let status = answer.status();
         let after = answer.headers().get("retry-after").and_then(|after| after.to_str().ok());
         let after = after.and_then(|after| after.trim().parse().ok()).map(Duration::from_secs);
-        let text = answer.body_mut().with_config().limit(ANSWER).read_to_vec().unwrap_or_default();
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(MAX_RESPONSE_BYTES)
+            .read_to_vec()
+            .unwrap_or_default();
         match status {
             status if status.is_success() => accepted(&text),
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Outcome::Failed(format!("it answers {status}"), after),
-            status => Outcome::Rejected(format!("it answers {status}")),
+            | StatusCode::GATEWAY_TIMEOUT => {
+                PushOutcome::Failed(format!("it answers {status}"), after)
+            }
+            status => PushOutcome::Rejected(format!("it answers {status}")),
         }
     }
 
     /// Counts, and says what has changed.
-    fn tell(&mut self, outcome: &Outcome) {
+    fn tell(&mut self, outcome: &PushOutcome) {
         let (number, trouble) = match outcome {
-            Outcome::Accepted => (&self.tally.accepted, None),
-            Outcome::Partial(why) => (&self.tally.partial, Some(why)),
-            Outcome::Rejected(why) => (&self.tally.rejected, Some(why)),
-            Outcome::Failed(why, _) => (&self.tally.failed, Some(why)),
+            PushOutcome::Accepted => (&self.counters.accepted, None),
+            PushOutcome::Partial(why) => (&self.counters.partial, Some(why)),
+            PushOutcome::Rejected(why) => (&self.counters.rejected, Some(why)),
+            PushOutcome::Failed(why, _) => (&self.counters.failed, Some(why)),
         };
-        Tally::count(number);
+        PushCounters::count(number);
         match trouble {
             Some(why) if !self.failing => {
                 journal::warn(&format!("cannot push to {}: {why}", self.receiver));
@@ -305,14 +284,14 @@ impl Pusher {
     }
 }
 
-fn accepted(answer: &[u8]) -> Outcome {
+fn accepted(answer: &[u8]) -> PushOutcome {
     // Receivers may answer with nothing, or with JSON.
     let part = ExportMetricsServiceResponse::decode(answer).ok().and_then(|a| a.partial_success);
     match part.filter(|part| part.rejected_data_points > 0) {
-        Some(part) => Outcome::Partial(format!(
+        Some(part) => PushOutcome::Partial(format!(
             "it rejects {} values: {}",
             part.rejected_data_points, part.error_message
         )),
-        None => Outcome::Accepted,
+        None => PushOutcome::Accepted,
     }
 }

@@ -4,10 +4,11 @@
 //! the answer. A request waits for the apps that it is about and for no other, and no longer than its
 //! deadline: what has not answered by then is told as late, and the rest as it is.
 
-mod crew;
-mod desk;
+mod scheduler;
+mod scope;
 #[cfg(test)]
 mod tests;
+mod worker_pool;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,44 +16,38 @@ use std::time::{Duration, Instant};
 use pmdscope_telemetry::fleet::Settings;
 use tokio::sync::oneshot;
 
-use crate::snapshot::{Exhibit, Form, Snapshot};
-use crew::Crew;
-use desk::{Desk, Request};
-
-/// What a request is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
-    /// All apps.
-    All,
-    /// The app of that name.
-    App(String),
-    /// Which apps there are, not how they are.
-    Names,
-}
+use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
+use scheduler::{Scheduler, ScrapeRequest};
+pub(crate) use scope::ScrapeScope;
+use worker_pool::WorkerPool;
 
 /// Answers requests about apps.
 #[derive(Debug)]
-pub(crate) struct Scraper(Crew);
+pub(crate) struct Scraper(WorkerPool);
 
 impl Scraper {
     /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
-    pub(crate) fn new(settings: Settings, exhibit: Exhibit, timeout: Duration) -> Self {
-        Self(Crew::new(Desk::new(settings, exhibit, timeout)))
+    pub(crate) fn new(
+        settings: Settings,
+        render_options: RenderOptions,
+        timeout: Duration,
+    ) -> Self {
+        Self(WorkerPool::new(Scheduler::new(settings, render_options, timeout)))
     }
 
     /// What is known at `deadline`, or as soon as all that is wanted is known. A `form` that is named
     /// has been put together by then, off the caller's thread.
     pub(crate) async fn snapshot(
         &self,
-        wants: Wants,
-        form: Option<Form>,
+        scope: ScrapeScope,
+        form: Option<ExpositionForm>,
         deadline: Instant,
-    ) -> Arc<Snapshot> {
+    ) -> Arc<ScrapeSnapshot> {
         let (answer, answered) = oneshot::channel();
-        self.0.accept(Request::new(wants.clone(), form, answer));
+        self.0.accept(ScrapeRequest::new(scope.clone(), form, answer));
         match tokio::time::timeout_at(deadline.into(), answered).await {
             Ok(Ok(snapshot)) => snapshot,
-            _ => Arc::new(self.0.late(&wants)),
+            _ => Arc::new(self.0.late(&scope)),
         }
     }
 }

@@ -21,195 +21,198 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::journal;
-use crate::listen::{Listener, Stream};
-use crate::patience::Patience;
-use crate::site::{Site, Via};
+use crate::listen::{ClientStream, HttpListener};
+use crate::routes::{ListenerInfo, Routes};
+use crate::write_timeout::WriteTimeout;
 
 /// Limits that keep clients from hurting each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ServerLimits {
     /// Connections at once; more are turned away.
-    pub(crate) connections: usize,
+    pub(crate) max_connections: usize,
     /// Longest wait for the first request, a handshake included.
-    pub(crate) first_request: Duration,
+    pub(crate) first_request_timeout: Duration,
     /// Longest wait for the next request.
-    pub(crate) next_request: Duration,
+    pub(crate) keep_alive_timeout: Duration,
     /// The same for those who come when three of four places are taken.
-    pub(crate) crowded: Duration,
+    pub(crate) crowded_keep_alive_timeout: Duration,
     /// Longest wait for a client to take a part of an answer.
-    pub(crate) write: Duration,
+    pub(crate) write_timeout: Duration,
     /// Longest wait for the connections that are left when the exporter stops.
-    pub(crate) farewell: Duration,
+    pub(crate) shutdown_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
-            connections: 128,
-            first_request: Duration::from_secs(10),
+            max_connections: 128,
+            first_request_timeout: Duration::from_secs(10),
             // Above common scrape intervals, so that connections are kept.
-            next_request: Duration::from_secs(150),
-            crowded: Duration::from_secs(3),
-            write: Duration::from_secs(10),
-            farewell: Duration::from_secs(3),
+            keep_alive_timeout: Duration::from_secs(150),
+            crowded_keep_alive_timeout: Duration::from_secs(3),
+            write_timeout: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(3),
         }
     }
 }
 
 /// Longest head of a request, bytes.
-const HEAD: usize = 16 << 10;
+const MAX_HEADER_BYTES: usize = 16 << 10;
 
 /// Pause after the system refused to accept, for instance because all descriptors are in use.
-const REFUSED_PAUSE: Duration = Duration::from_millis(500);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Said to a client that is one too many.
-const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
     Connection: close\r\nRetry-After: 1\r\n\r\n";
 
 /// What all connections share.
-struct House {
-    site: Arc<Site>,
-    limits: Limits,
-    places: Arc<Semaphore>,
+struct ServerState {
+    routes: Arc<Routes>,
+    limits: ServerLimits,
+    permits: Arc<Semaphore>,
 }
 
 /// Serves until `stop` is done, and then what was asked before that.
 pub(crate) async fn serve(
-    listeners: Vec<Listener>,
-    site: Arc<Site>,
-    limits: Limits,
+    listeners: Vec<HttpListener>,
+    routes: Arc<Routes>,
+    limits: ServerLimits,
     stop: impl Future<Output = ()>,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let house = Arc::new(House { site, limits, places });
+    let permits = Arc::new(Semaphore::new(limits.max_connections));
+    let state = Arc::new(ServerState { routes, limits, permits });
     let graceful = Arc::new(GracefulShutdown::new());
-    let doors: Vec<_> = listeners
+    let accept_loops: Vec<_> = listeners
         .into_iter()
-        .map(|listener| tokio::spawn(door(listener, Arc::clone(&house), Arc::clone(&graceful))))
+        .map(|listener| {
+            tokio::spawn(accept_loop(listener, Arc::clone(&state), Arc::clone(&graceful)))
+        })
         .collect();
     stop.await;
-    for door in doors {
-        door.abort();
+    for accept_loop in accept_loops {
+        accept_loop.abort();
         // Its listener is closed only when it has ended.
-        let _ = door.await;
+        let _ = accept_loop.await;
     }
     if let Some(graceful) = Arc::into_inner(graceful) {
         // Those who do not leave are left.
-        let _ = timeout(limits.farewell, graceful.shutdown()).await;
+        let _ = timeout(limits.shutdown_timeout, graceful.shutdown()).await;
     }
 }
 
-async fn door(listener: Listener, house: Arc<House>, graceful: Arc<GracefulShutdown>) {
+async fn accept_loop(
+    listener: HttpListener,
+    state: Arc<ServerState>,
+    graceful: Arc<GracefulShutdown>,
+) {
     let address: Arc<str> = listener.address().into();
-    let mut refused = false;
+    let mut failing = false;
     loop {
         let stream = match listener.accept().await {
             Ok(stream) => stream,
-            Err(error) if passes(&error) => continue,
+            Err(error) if is_transient(&error) => continue,
             Err(error) => {
-                if !refused {
+                if !failing {
                     journal::warn(&format!("cannot accept at {address}: {error}; trying again"));
                 }
-                refused = true;
-                sleep(REFUSED_PAUSE).await;
+                failing = true;
+                sleep(ACCEPT_RETRY_INTERVAL).await;
                 continue;
             }
         };
-        refused = false;
-        match Arc::clone(&house.places).try_acquire_owned() {
+        failing = false;
+        match Arc::clone(&state.permits).try_acquire_owned() {
             Ok(place) => {
-                let visit = Visit {
-                    house: Arc::clone(&house),
+                let connection = HttpConnection {
+                    state: Arc::clone(&state),
                     address: Arc::clone(&address),
                     watcher: graceful.watcher(),
                     _place: place,
                 };
-                tokio::spawn(visit.begin(stream));
+                tokio::spawn(connection.run(stream));
             }
-            Err(_) => stream.turn_away(),
+            Err(_) => stream.reject(),
         }
     }
 }
 
 /// Errors of one connection, which say nothing about the next.
-fn passes(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
 }
 
-impl Stream {
+impl ClientStream {
     /// Says so if that can be done at once.
-    fn turn_away(self) {
+    fn reject(self) {
         // Nobody is owed an answer here.
         let _ = match self {
-            Self::Tcp(stream) => stream.try_write(TURNED_AWAY),
-            Self::Unix(stream) => stream.try_write(TURNED_AWAY),
+            Self::Tcp(stream) => stream.try_write(TOO_MANY_CONNECTIONS),
+            Self::Unix(stream) => stream.try_write(TOO_MANY_CONNECTIONS),
         };
     }
 }
 
 /// One connection.
-struct Visit {
-    house: Arc<House>,
+struct HttpConnection {
+    state: Arc<ServerState>,
     address: Arc<str>,
     watcher: Watcher,
     /// Free again when the connection ends.
     _place: OwnedSemaphorePermit,
 }
 
-impl Visit {
-    async fn begin(self, stream: Stream) {
+impl HttpConnection {
+    async fn run(self, stream: ClientStream) {
         match stream {
-            Stream::Tcp(stream) => self.greet(stream).await,
-            Stream::Unix(stream) => self.greet(stream).await,
+            ClientStream::Tcp(stream) => self.handshake(stream).await,
+            ClientStream::Unix(stream) => self.handshake(stream).await,
         }
     }
 
-    async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
-        let limits = self.house.limits;
-        let stream = Patience::new(stream, limits.write);
-        let policy = self.house.site.web.policy();
-        let Some(tls) = &policy.tls else { return self.converse(stream, false).await };
-        let Ok(Ok(stream)) = timeout(limits.first_request, tls.accept(stream)).await else {
+    async fn handshake<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
+        let limits = self.state.limits;
+        let stream = WriteTimeout::new(stream, limits.write_timeout);
+        let policy = self.state.routes.web.policy();
+        let Some(tls) = &policy.tls else { return self.serve(stream, false).await };
+        let Ok(Ok(stream)) = timeout(limits.first_request_timeout, tls.accept(stream)).await else {
             return;
         };
         if policy.allows(stream.get_ref().1.peer_certificates()) {
-            self.converse(stream, true).await;
+            self.serve(stream, true).await;
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        self,
-        stream: S,
-        tls: bool,
-    ) {
-        let Self { house, address, watcher, _place } = self;
-        let spoken = AtomicBool::new(false);
-        let via = Via { address, tls };
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S, tls: bool) {
+        let Self { state, address, watcher, _place } = self;
+        let requested = AtomicBool::new(false);
+        let listener = ListenerInfo { address, tls };
         let service = service_fn(|request: Request<Incoming>| {
-            spoken.store(true, Ordering::Relaxed);
-            let (site, via) = (&house.site, &via);
-            async move { Ok::<_, Infallible>(site.answer(&request, via).await) }
+            requested.store(true, Ordering::Relaxed);
+            let (routes, listener) = (&state.routes, &listener);
+            async move { Ok::<_, Infallible>(routes.answer(&request, listener).await) }
         });
-        let limits = house.limits;
+        let limits = state.limits;
         // Those who keep places without need must not take the last ones.
-        let crowded = house.places.available_permits() < limits.connections / 4;
-        let next_request = if crowded { limits.crowded } else { limits.next_request };
+        let crowded = state.permits.available_permits() < limits.max_connections / 4;
+        let keep_alive_timeout =
+            if crowded { limits.crowded_keep_alive_timeout } else { limits.keep_alive_timeout };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(next_request)
-            .max_buf_size(HEAD)
+            .header_read_timeout(keep_alive_timeout)
+            .max_buf_size(MAX_HEADER_BYTES)
             .serve_connection(TokioIo::new(stream), service);
-        let silence = async {
-            sleep(house.limits.first_request).await;
-            if spoken.load(Ordering::Relaxed) {
+        let no_request = async {
+            sleep(state.limits.first_request_timeout).await;
+            if requested.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
         };
         // How a connection ends concerns its client alone.
         tokio::select! {
             _ = pin!(watcher.watch(connection)) => {}
-            () = silence => {}
+            () = no_request => {}
         }
     }
 }

@@ -10,15 +10,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::journal;
-use crate::listen::{self, ListenError, Listener};
-use crate::options::Options;
-use crate::otlp::{self, Receiver, ReceiverError, Tally};
-use crate::scrape::{Scraper, Wants};
-use crate::server::{self, Limits};
-use crate::site::Site;
-use crate::snapshot::{Exhibit, Form};
-use crate::text::Format;
-use crate::web::{Web, WebError};
+use crate::listen::{self, HttpListener, ListenError};
+use crate::metrics::PushCounters;
+use crate::options::ExportOptions;
+use crate::otlp::{self, OtlpReceiver, OtlpReceiverError};
+use crate::routes::Routes;
+use crate::scrape::{ScrapeScope, Scraper};
+use crate::server::{self, ServerLimits};
+use crate::snapshot::{ExpositionForm, RenderOptions};
+use crate::text::TextFormat;
+use crate::web::{ReloadingWebPolicy, WebError};
 
 /// Threads that hash passwords and resolve names.
 const BLOCKING_THREADS: usize = 4;
@@ -34,7 +35,7 @@ pub enum ServeError {
     Listen(#[from] ListenError),
     /// The OTLP receiver is none.
     #[error(transparent)]
-    Otlp(#[from] ReceiverError),
+    Otlp(#[from] OtlpReceiverError),
     /// The system refuses what every program needs.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -51,7 +52,7 @@ impl ServeError {
 ///
 /// # Errors
 /// When it cannot start: nothing is served then, not even partly.
-pub fn serve(options: &Options, settings: Settings) -> Result<(), ServeError> {
+pub fn serve(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
     let runtime = runtime()?;
     let served = runtime.block_on(run(options, settings));
     // A thread may still wait for an app; nobody waits for it.
@@ -63,12 +64,17 @@ pub fn serve(options: &Options, settings: Settings) -> Result<(), ServeError> {
 ///
 /// # Errors
 /// When the system refuses what every program needs.
-pub fn once(options: &Options, settings: Settings, format: Format) -> Result<String, ServeError> {
+pub fn once(
+    options: &ExportOptions,
+    settings: Settings,
+    format: TextFormat,
+) -> Result<String, ServeError> {
     let runtime = runtime()?;
     let scraper = scraper(options, settings, None);
-    let form = Form { format, gzip: false, only: None };
+    let form = ExpositionForm { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
-    let snapshot = runtime.block_on(scraper.snapshot(Wants::All, Some(form.clone()), deadline));
+    let snapshot =
+        runtime.block_on(scraper.snapshot(ScrapeScope::All, Some(form.clone()), deadline));
     let text = snapshot.text(&form);
     Ok(String::from_utf8_lossy(&text.bytes).into_owned())
 }
@@ -77,33 +83,37 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
 }
 
-fn scraper(options: &Options, settings: Settings, pushes: Option<Arc<Tally>>) -> Scraper {
-    let exhibit = Exhibit::new(options, &settings.rules.expected, pushes);
-    Scraper::new(settings, exhibit, options.timeout)
+fn scraper(
+    options: &ExportOptions,
+    settings: Settings,
+    pushes: Option<Arc<PushCounters>>,
+) -> Scraper {
+    let render_options = RenderOptions::new(options, &settings.rules.expected, pushes);
+    Scraper::new(settings, render_options, options.timeout)
 }
 
-async fn run(options: &Options, settings: Settings) -> Result<(), ServeError> {
-    let web = Web::open(options.web_config.as_deref())?;
-    let receiver = options.otlp.as_deref().map(str::parse::<Receiver>).transpose()?;
+async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
+    let web = ReloadingWebPolicy::open(options.web_config.as_deref())?;
+    let receiver = options.otlp.as_deref().map(str::parse::<OtlpReceiver>).transpose()?;
     let mut listeners = Vec::new();
     for address in &options.listen {
         listeners.extend(listen::bind(address)?);
     }
     let stop = stop()?;
     warn_of_openness(&listeners, &web);
-    let addresses: Vec<String> = listeners.iter().map(Listener::address).collect();
+    let addresses: Vec<String> = listeners.iter().map(HttpListener::address).collect();
     let addresses = addresses.join(", ");
-    let tally = receiver.is_some().then(Arc::<Tally>::default);
-    let scraper = scraper(options, settings, tally.clone());
-    let site = Arc::new(Site { scraper, web, timeout: options.timeout });
+    let counters = receiver.is_some().then(Arc::<PushCounters>::default);
+    let scraper = Arc::new(scraper(options, settings, counters.clone()));
+    let routes = Routes { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
     let watchdog = sd_notify::watchdog_enabled().map(|limit| watch(limit / 2));
-    let push = receiver.zip(tally).map(|(receiver, tally)| {
-        otlp::push(receiver, options.otlp_interval, Arc::clone(&site), tally)
+    let push = receiver.zip(counters).map(|(receiver, counters)| {
+        otlp::push(receiver, options.otlp_interval, scraper, options.timeout, counters)
     });
     tokio::select! {
-        () = server::serve(listeners, site, Limits::default(), stop) => Ok(()),
+        () = server::serve(listeners, Arc::new(routes), ServerLimits::default(), stop) => Ok(()),
         () = forever(watchdog) => Ok(()),
         Err(error) = forever(push) => Err(error.into()),
     }
@@ -131,15 +141,18 @@ fn stop() -> io::Result<impl Future<Output = ()>> {
 }
 
 /// Numbers of apps are no secrets to everybody, but neither are they for everybody.
-fn warn_of_openness(listeners: &[Listener], web: &Web) {
+fn warn_of_openness(listeners: &[HttpListener], web: &ReloadingWebPolicy) {
     let policy = web.policy();
-    let missing = match (policy.tls.is_some(), policy.gate.is_open() && !policy.asks_clients()) {
+    let missing = match (
+        policy.tls.is_some(),
+        policy.basic_auth.is_disabled() && !policy.requires_client_cert(),
+    ) {
         (true, false) => return,
         (false, true) => "without TLS and without a password",
         (false, false) => "without TLS, so that passwords can be read on the way",
         (true, true) => "without a password",
     };
-    for listener in listeners.iter().filter(|listener| listener.is_open()) {
+    for listener in listeners.iter().filter(|listener| listener.is_remote()) {
         let address = listener.address();
         journal::warn(&format!(
             "every machine that reaches {address} can read the metrics, {missing}; see --web-config"

@@ -10,35 +10,38 @@ use hyper::body::Bytes;
 use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::world::World;
 
-use crate::caps::Caps;
-use crate::family::Family;
-use crate::metrics::{self, Counters, View};
-use crate::options::Options;
-use crate::otlp::Tally;
-use crate::text::{self, Format};
+use crate::family::MetricFamily;
+use crate::metrics::{self, ExporterCounters, MetricsContext, PushCounters};
+use crate::options::ExportOptions;
+use crate::series_limits::SeriesLimits;
+use crate::text::{self, TextFormat};
 
 /// Bytes of text that fit into a few packets.
-const SHORT: usize = 8 << 10;
+const MIN_GZIP_BYTES: usize = 8 << 10;
 
 /// How what is known is shown: what does not change from one snapshot to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Exhibit {
+pub(crate) struct RenderOptions {
     /// Bounds on the number of series.
-    pub(crate) caps: Caps,
+    pub(crate) limits: SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub(crate) tolerate: Vec<String>,
     /// What ought to be there.
     pub(crate) expected: Inventory,
     /// How pushes ended; `None` where nothing is pushed.
-    pushes: Option<Arc<Tally>>,
+    pushes: Option<Arc<PushCounters>>,
     /// Bytes of the longest text so far.
     length: AtomicUsize,
 }
 
-impl Exhibit {
-    pub(crate) fn new(options: &Options, expected: &Inventory, pushes: Option<Arc<Tally>>) -> Self {
+impl RenderOptions {
+    pub(crate) fn new(
+        options: &ExportOptions,
+        expected: &Inventory,
+        pushes: Option<Arc<PushCounters>>,
+    ) -> Self {
         Self {
-            caps: options.caps.clone(),
+            limits: options.series_limits.clone(),
             tolerate: options.tolerate.clone(),
             expected: expected.clone(),
             pushes,
@@ -49,9 +52,9 @@ impl Exhibit {
 
 /// One form of the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct ExpositionForm {
     /// The syntax.
-    pub(crate) format: Format,
+    pub(crate) format: TextFormat,
     /// The client reads gzip.
     pub(crate) gzip: bool,
     /// Only this app, and nothing about the exporter; with an empty name only the exporter.
@@ -60,39 +63,43 @@ pub(crate) struct Form {
 
 /// What was known at one moment.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct ScrapeSnapshot {
     /// All apps.
     pub(crate) world: World,
-    counters: Counters,
-    pub(crate) exhibit: Arc<Exhibit>,
+    counters: ExporterCounters,
+    pub(crate) render_options: Arc<RenderOptions>,
     /// Forms that somebody asked for: encoded once, however many read them.
-    texts: Mutex<Vec<(Form, Text)>>,
+    texts: Mutex<Vec<(ExpositionForm, ExpositionText)>>,
 }
 
 /// The metrics in one form.
 #[derive(Clone, Debug)]
-pub(crate) struct Text {
+pub(crate) struct ExpositionText {
     pub(crate) bytes: Bytes,
     /// They are compressed.
     pub(crate) gzip: bool,
 }
 
-impl Snapshot {
-    pub(crate) fn new(world: World, counters: Counters, exhibit: Arc<Exhibit>) -> Self {
-        Self { world, counters, exhibit, texts: Mutex::default() }
+impl ScrapeSnapshot {
+    pub(crate) fn new(
+        world: World,
+        counters: ExporterCounters,
+        render_options: Arc<RenderOptions>,
+    ) -> Self {
+        Self { world, counters, render_options, texts: Mutex::default() }
     }
 
     /// All metrics, those of one app, or with an empty name those of the exporter.
-    pub(crate) fn families(&self, only: Option<&str>) -> Vec<Family> {
-        let Exhibit { caps, tolerate, expected, .. } = &*self.exhibit;
-        let pushes = self.exhibit.pushes.as_ref().map(|tally| tally.read());
-        let counters = Counters { pushes, ..self.counters };
-        let view = View { caps, tolerate, expected, counters, only };
-        metrics::families(&self.world, &view)
+    pub(crate) fn families(&self, only: Option<&str>) -> Vec<MetricFamily> {
+        let RenderOptions { limits, tolerate, expected, .. } = &*self.render_options;
+        let pushes = self.render_options.pushes.as_ref().map(|counters| counters.read());
+        let counters = ExporterCounters { pushes, ..self.counters };
+        let context = MetricsContext { limits, tolerate, expected, counters, only };
+        metrics::families(&self.world, &context)
     }
 
     /// The metrics as text; a short one is not worth compressing.
-    pub(crate) fn text(&self, form: &Form) -> Text {
+    pub(crate) fn text(&self, form: &ExpositionForm) -> ExpositionText {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, text)) = texts.iter().find(|(encoded, _)| encoded == form) {
             return text.clone();
@@ -102,14 +109,14 @@ impl Snapshot {
         text
     }
 
-    fn encode(&self, form: &Form) -> Text {
-        let mut text = String::with_capacity(self.exhibit.length.load(Ordering::Relaxed));
+    fn encode(&self, form: &ExpositionForm) -> ExpositionText {
+        let mut text = String::with_capacity(self.render_options.length.load(Ordering::Relaxed));
         text::encode(&self.families(form.only.as_deref()), form.format, &mut text);
-        self.exhibit.length.fetch_max(text.len(), Ordering::Relaxed);
-        let worth = form.gzip && text.len() > SHORT;
+        self.render_options.length.fetch_max(text.len(), Ordering::Relaxed);
+        let worth = form.gzip && text.len() > MIN_GZIP_BYTES;
         match worth.then(|| compressed(text.as_bytes())).flatten() {
-            Some(bytes) => Text { bytes: bytes.into(), gzip: true },
-            None => Text { bytes: text.into(), gzip: false },
+            Some(bytes) => ExpositionText { bytes: bytes.into(), gzip: true },
+            None => ExpositionText { bytes: text.into(), gzip: false },
         }
     }
 }

@@ -5,18 +5,20 @@
 
 use std::fmt::{self, Write};
 
-use crate::family::{Family, Histogram, Kind, Labels, Metric, Value};
+use crate::family::{
+    Histogram, LabelValues, MetricDescriptor, MetricFamily, MetricKind, SampleValue,
+};
 
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TextFormat {
     /// Prometheus 0.0.4, which everything reads.
     Text,
     /// `OpenMetrics` 1.0, which knows units and infos.
     OpenMetrics,
 }
 
-impl Format {
+impl TextFormat {
     /// Value of the header `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
@@ -27,32 +29,32 @@ impl Format {
 }
 
 /// Appends the families to `out`, which may be a cleared one that has grown in an earlier scrape.
-pub fn encode(families: &[Family], format: Format, out: &mut String) {
-    let mut writer = Writer { format, out };
+pub fn encode(families: &[MetricFamily], format: TextFormat, out: &mut String) {
+    let mut writer = TextWriter { format, out };
     // Writing to a string does not fail.
     let _ = families.iter().try_for_each(|family| writer.family(family));
-    if format == Format::OpenMetrics {
+    if format == TextFormat::OpenMetrics {
         writer.out.push_str("# EOF\n");
     }
 }
 
-struct Writer<'a> {
-    format: Format,
+struct TextWriter<'a> {
+    format: TextFormat,
     out: &'a mut String,
 }
 
-impl Writer<'_> {
-    fn family(&mut self, family: &Family) -> fmt::Result {
+impl TextWriter<'_> {
+    fn family(&mut self, family: &MetricFamily) -> fmt::Result {
         self.head(family.metric)?;
         for sample in &family.samples {
             let labels = (family.metric, &sample.labels);
             match &sample.value {
-                Value::Histogram(histogram) => self.histogram(labels, histogram)?,
-                Value::Count(count) => {
+                SampleValue::Histogram(histogram) => self.histogram(labels, histogram)?,
+                SampleValue::Count(count) => {
                     self.series(labels, "", None)?;
                     writeln!(self.out, " {count}")?;
                 }
-                Value::Number(number) => {
+                SampleValue::Number(number) => {
                     self.series(labels, "", None)?;
                     self.out.push(' ');
                     self.number(*number)?;
@@ -63,10 +65,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn head(&mut self, metric: &Metric) -> fmt::Result {
+    fn head(&mut self, metric: &MetricDescriptor) -> fmt::Result {
         let name = match self.format {
-            Format::Text => metric.name,
-            Format::OpenMetrics => metric.family(),
+            TextFormat::Text => metric.name,
+            TextFormat::OpenMetrics => metric.family(),
         };
         self.out.push_str("# HELP ");
         self.out.push_str(name);
@@ -74,27 +76,31 @@ impl Writer<'_> {
         self.out.push_str(metric.help);
         writeln!(self.out, "\n# TYPE {name} {}", self.kind(metric.kind))?;
         match metric.unit() {
-            Some(unit) if self.format == Format::OpenMetrics => {
+            Some(unit) if self.format == TextFormat::OpenMetrics => {
                 writeln!(self.out, "# UNIT {name} {unit}")
             }
             _ => Ok(()),
         }
     }
 
-    fn kind(&self, kind: Kind) -> &'static str {
+    fn kind(&self, kind: MetricKind) -> &'static str {
         match (kind, self.format) {
-            (Kind::Counter, _) => "counter",
-            (Kind::Histogram, _) => "histogram",
-            (Kind::Gauge, _) | (Kind::Info, Format::Text) => "gauge",
-            (Kind::Info, Format::OpenMetrics) => "info",
-            (Kind::Unknown, Format::Text) => "untyped",
-            (Kind::Unknown, Format::OpenMetrics) => "unknown",
+            (MetricKind::Counter, _) => "counter",
+            (MetricKind::Histogram, _) => "histogram",
+            (MetricKind::Gauge, _) | (MetricKind::Info, TextFormat::Text) => "gauge",
+            (MetricKind::Info, TextFormat::OpenMetrics) => "info",
+            (MetricKind::Unknown, TextFormat::Text) => "untyped",
+            (MetricKind::Unknown, TextFormat::OpenMetrics) => "unknown",
         }
     }
 
     /// The sum, and with it the count, only where somebody counts it: `OpenMetrics` allows neither
     /// without the other.
-    fn histogram(&mut self, labels: (&Metric, &Labels), histogram: &Histogram) -> fmt::Result {
+    fn histogram(
+        &mut self,
+        labels: (&MetricDescriptor, &LabelValues),
+        histogram: &Histogram,
+    ) -> fmt::Result {
         for (bound, count) in &histogram.buckets {
             self.series(labels, "_bucket", Some(*bound))?;
             writeln!(self.out, " {count}")?;
@@ -114,7 +120,7 @@ impl Writer<'_> {
     /// Name and labels. A label without a value is the same as none, and is left out.
     fn series(
         &mut self,
-        (metric, values): (&Metric, &Labels),
+        (metric, values): (&MetricDescriptor, &LabelValues),
         suffix: &str,
         bound: Option<f64>,
     ) -> fmt::Result {

@@ -15,11 +15,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::journal;
-pub(crate) use auth::{Busy, Gate};
+pub(crate) use auth::{AuthTimeout, BasicAuth};
 use config::{ClientAuth, WebConfig};
 
 /// How often to look whether files have changed, at most.
-const CHECK_PAUSE: Duration = Duration::from_secs(1);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The web configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -30,56 +30,67 @@ pub struct WebError {
 }
 
 /// What the web configuration asks for.
-pub(crate) struct Policy {
+pub(crate) struct WebPolicy {
     /// Speak TLS.
     pub(crate) tls: Option<TlsAcceptor>,
     /// Ask for passwords.
-    pub(crate) gate: Gate,
+    pub(crate) basic_auth: BasicAuth,
     /// Headers of every answer.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    asks_clients: bool,
+    requires_client_cert: bool,
     allowed_clients: Vec<String>,
     /// What was read, as it was before that.
-    files: Vec<(PathBuf, Option<Stamp>)>,
+    files: Vec<(PathBuf, Option<FileVersion>)>,
 }
 
-impl Policy {
+impl WebPolicy {
     fn load(path: &Path) -> Result<Self, WebError> {
         let failed = |reason| WebError { path: path.to_owned(), reason };
-        let file = stamped(path);
+        let file = with_version(path);
         let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
         let dir = path.parent().unwrap_or(Path::new(""));
         let config = WebConfig::parse(&text, dir).map_err(failed)?;
         Self::of(config, vec![file]).map_err(failed)
     }
 
-    fn of(config: WebConfig, mut files: Vec<(PathBuf, Option<Stamp>)>) -> Result<Self, String> {
+    fn of(
+        config: WebConfig,
+        mut files: Vec<(PathBuf, Option<FileVersion>)>,
+    ) -> Result<Self, String> {
         let headers = config.http_server_config.headers.iter().map(header);
         let headers = headers.collect::<Result<_, _>>()?;
-        let gate = Gate::new(&config.basic_auth_users)?;
+        let basic_auth = BasicAuth::new(&config.basic_auth_users)?;
         let Some(section) = config.tls_server_config else {
-            let (asks_clients, allowed_clients) = (false, Vec::new());
-            return Ok(Self { tls: None, gate, headers, asks_clients, allowed_clients, files });
+            let (requires_client_cert, allowed_clients) = (false, Vec::new());
+            return Ok(Self {
+                tls: None,
+                basic_auth,
+                headers,
+                requires_client_cert,
+                allowed_clients,
+                files,
+            });
         };
-        files.extend(section.files().map(|path| stamped(path)));
+        files.extend(section.files().map(|path| with_version(path)));
         let tls = Some(tls::acceptor(&section)?);
-        let asks_clients = section.client_auth_type == ClientAuth::RequireAndVerifyClientCert;
+        let requires_client_cert =
+            section.client_auth_type == ClientAuth::RequireAndVerifyClientCert;
         let allowed_clients = section.client_allowed_sans;
-        Ok(Self { tls, gate, headers, asks_clients, allowed_clients, files })
+        Ok(Self { tls, basic_auth, headers, requires_client_cert, allowed_clients, files })
     }
 
     /// Only clients with a certificate may connect.
-    pub(crate) fn asks_clients(&self) -> bool {
-        self.asks_clients
+    pub(crate) fn requires_client_cert(&self) -> bool {
+        self.requires_client_cert
     }
 
     /// An open door is what a file looks like that is just being written.
-    fn succeeded_by(&self, new: Self, path: &Path) -> Result<Self, WebError> {
+    fn replaced_by(&self, new: Self, path: &Path) -> Result<Self, WebError> {
         let lost = if self.tls.is_some() && new.tls.is_none() {
             "TLS"
-        } else if !self.gate.is_open() && new.gate.is_open() {
+        } else if !self.basic_auth.is_disabled() && new.basic_auth.is_disabled() {
             "basic_auth_users"
-        } else if self.asks_clients && !new.asks_clients {
+        } else if self.requires_client_cert && !new.requires_client_cert {
             "client_auth_type"
         } else if !self.allowed_clients.is_empty() && new.allowed_clients.is_empty() {
             "client_allowed_sans"
@@ -91,7 +102,7 @@ impl Policy {
     }
 
     fn is_current(&self) -> bool {
-        self.files.iter().all(|(path, stamp)| Stamp::of(path) == *stamp)
+        self.files.iter().all(|(path, version)| FileVersion::of(path) == *version)
     }
 
     /// Whether a client with this certificate may connect.
@@ -109,46 +120,47 @@ fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue)
 }
 
 /// The web configuration as it is now.
-pub(crate) struct Web {
+pub(crate) struct ReloadingWebPolicy {
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<PolicyState>,
 }
 
-struct State {
-    policy: Arc<Policy>,
+struct PolicyState {
+    policy: Arc<WebPolicy>,
     checked: Instant,
     /// Why the newest file is not in use.
-    broken: Option<String>,
+    reload_error: Option<String>,
 }
 
 /// Changes when a file does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileVersion {
     inode: u64,
     size: u64,
     modified: (i64, i64),
 }
 
-impl Web {
+impl ReloadingWebPolicy {
     /// Reads the file; without one everybody may ask in clear text.
     ///
     /// # Errors
     /// When the file, or one that it names, cannot be used.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, WebError> {
         let policy = match path {
-            Some(path) => Policy::load(path)?,
-            None => Policy::of(WebConfig::default(), Vec::new())
+            Some(path) => WebPolicy::load(path)?,
+            None => WebPolicy::of(WebConfig::default(), Vec::new())
                 .map_err(|reason| WebError { path: PathBuf::new(), reason })?,
         };
-        let state = State { policy: Arc::new(policy), checked: Instant::now(), broken: None };
+        let state =
+            PolicyState { policy: Arc::new(policy), checked: Instant::now(), reload_error: None };
         Ok(Self { path: path.map(Path::to_owned), state: Mutex::new(state) })
     }
 
     /// What holds now; reads the files again when they have changed.
-    pub(crate) fn policy(&self) -> Arc<Policy> {
+    pub(crate) fn policy(&self) -> Arc<WebPolicy> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &self.path
-            && state.checked.elapsed() >= CHECK_PAUSE
+            && state.checked.elapsed() >= FILE_CHECK_INTERVAL
         {
             state.refresh(path);
         }
@@ -156,36 +168,36 @@ impl Web {
     }
 
     /// Why the newest files are not in use; `None` when they are.
-    pub(crate) fn broken(&self) -> Option<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
+    pub(crate) fn reload_error(&self) -> Option<String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).reload_error.clone()
     }
 }
 
-impl State {
+impl PolicyState {
     fn refresh(&mut self, path: &Path) {
         self.checked = Instant::now();
         // A broken configuration may name files that come later.
-        if self.broken.is_none() && self.policy.is_current() {
+        if self.reload_error.is_none() && self.policy.is_current() {
             return;
         }
-        match Policy::load(path).and_then(|new| self.policy.succeeded_by(new, path)) {
+        match WebPolicy::load(path).and_then(|new| self.policy.replaced_by(new, path)) {
             Ok(policy) => {
                 self.policy = Arc::new(policy);
-                self.broken = None;
+                self.reload_error = None;
                 journal::note(&format!("web configuration {} was read again", path.display()));
             }
             Err(error) => {
                 let error = error.to_string();
-                if self.broken.as_ref() != Some(&error) {
+                if self.reload_error.as_ref() != Some(&error) {
                     journal::warn(&format!("{error}; the last good one stays in use"));
                 }
-                self.broken = Some(error);
+                self.reload_error = Some(error);
             }
         }
     }
 }
 
-impl Stamp {
+impl FileVersion {
     fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         let modified = (file.mtime(), file.mtime_nsec());
@@ -193,8 +205,8 @@ impl Stamp {
     }
 }
 
-fn stamped(path: &Path) -> (PathBuf, Option<Stamp>) {
-    (path.to_owned(), Stamp::of(path))
+fn with_version(path: &Path) -> (PathBuf, Option<FileVersion>) {
+    (path.to_owned(), FileVersion::of(path))
 }
 
 #[cfg(test)]
@@ -209,31 +221,34 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("web.yml");
         fs::write(&path, USERS).unwrap();
-        let web = Web::open(Some(&path)).unwrap();
+        let web = ReloadingWebPolicy::open(Some(&path)).unwrap();
         let refresh = |text: &str| {
             fs::write(&path, text).unwrap();
             web.state.lock().unwrap().refresh(&path);
-            (web.policy().gate.is_open(), web.broken())
+            (web.policy().basic_auth.is_disabled(), web.reload_error())
         };
         for text in ["", "# users\n", "basic_auth_users:", "basic_auth_users: {}"] {
-            let (open, broken) = refresh(text);
-            assert!(!open && broken.is_some_and(|why| why.contains("basic_auth_users")), "{text}");
+            let (open, reload_error) = refresh(text);
+            assert!(
+                !open && reload_error.is_some_and(|why| why.contains("basic_auth_users")),
+                "{text}"
+            );
         }
         assert_eq!(refresh(&USERS.replace("ann", "bob")), (false, None));
-        assert!(Web::open(Some(&path)).is_ok());
+        assert!(ReloadingWebPolicy::open(Some(&path)).is_ok());
     }
 
     #[test]
     fn no_part_of_the_protection_goes_away() {
         let files = Vec::new;
-        let guarded = |asks_clients, allowed: &[&str]| {
-            let mut policy = Policy::of(WebConfig::default(), files()).unwrap();
-            policy.asks_clients = asks_clients;
+        let guarded = |requires_client_cert, allowed: &[&str]| {
+            let mut policy = WebPolicy::of(WebConfig::default(), files()).unwrap();
+            policy.requires_client_cert = requires_client_cert;
             policy.allowed_clients = allowed.iter().map(|name| (*name).to_owned()).collect();
             policy
         };
         let path = Path::new("web.yml");
-        let lost = |old: Policy, new| old.succeeded_by(new, path).err().map(|e| e.to_string());
+        let lost = |old: WebPolicy, new| old.replaced_by(new, path).err().map(|e| e.to_string());
         assert_eq!(lost(guarded(false, &[]), guarded(true, &["a"])), None);
         assert_eq!(lost(guarded(true, &["a"]), guarded(true, &["b"])), None);
         for (new, what) in

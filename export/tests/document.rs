@@ -4,18 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use pmdscope_export::catalogue::GROUPS;
-use pmdscope_export::family::{Kind, Metric};
+use pmdscope_export::family::{MetricDescriptor, MetricKind};
 
 /// What begins the generated part.
 const MARK: &str = "<!-- Generated from export/src/catalogue;";
 
-fn kind(kind: Kind) -> &'static str {
+fn kind(kind: MetricKind) -> &'static str {
     match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
-        Kind::Info => "info",
-        Kind::Unknown => "unknown",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
+        MetricKind::Info => "info",
+        MetricKind::Unknown => "unknown",
     }
 }
 
@@ -29,7 +29,7 @@ fn tables() -> String {
     lines.join("\n") + "\n"
 }
 
-fn row(Metric { name, kind: of, labels, help }: &Metric) -> String {
+fn row(MetricDescriptor { name, kind: of, labels, help }: &MetricDescriptor) -> String {
     format!("| `{name}` | {} | {} | {help} |", kind(*of), labels.join(", "))
 }
 

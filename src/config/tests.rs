@@ -44,7 +44,9 @@ fn values_of_the_file_are_used() {
     assert!((settings.rules.thresholds.pool_left_s - 600.0).abs() < f64::EPSILON);
     assert_eq!(export.listen.len(), 2);
     assert_eq!(export.otlp.as_deref(), Some("https://collector:4318/v1/metrics"));
-    assert!(export.caps.queue_histograms && export.caps.xstats.is_match("mac_drops"));
+    assert!(
+        export.series_limits.queue_histograms && export.series_limits.xstats.is_match("mac_drops")
+    );
     let expected = &settings.rules.expected;
     assert_eq!(expected.app("fwd").unwrap().ports, ["0000:03:00.0"]);
     assert_eq!(expected.app("dns").unwrap().min_ports, Some(2));

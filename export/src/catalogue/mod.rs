@@ -10,51 +10,51 @@ pub use lcore::*;
 pub use memory::*;
 pub use port::*;
 
-use crate::family::Metric;
+use crate::family::MetricDescriptor;
 
 /// Declares metrics, each as a static of its own, and the list of them.
 macro_rules! metrics {
     ($list:ident: $($metric:ident = $kind:ident $name:literal [$($label:literal)*] $help:literal;)+) => {
         $(
             #[doc = concat!("`", $name, "`")]
-            pub static $metric: $crate::family::Metric = $crate::family::Metric {
+            pub static $metric: $crate::family::MetricDescriptor = $crate::family::MetricDescriptor {
                 name: $name,
-                kind: $crate::family::Kind::$kind,
+                kind: $crate::family::MetricKind::$kind,
                 labels: &[$($label),*],
                 help: $help,
             };
         )+
-        pub(super) static $list: &[&$crate::family::Metric] = &[$(&$metric),+];
+        pub(super) static $list: &[&$crate::family::MetricDescriptor] = &[$(&$metric),+];
     };
 }
 use metrics;
 
 /// Metrics about one kind of thing.
 #[derive(Debug)]
-pub struct Group {
+pub struct MetricGroup {
     /// What they are about.
     pub title: &'static str,
     /// The metrics, in the order in which they are exported.
-    pub metrics: &'static [&'static Metric],
+    pub metrics: &'static [&'static MetricDescriptor],
 }
 
 /// All metrics, in the order in which they are exported.
-pub static GROUPS: &[Group] = &[
-    Group { title: "Exporter", metrics: app::EXPORTER },
-    Group { title: "Apps", metrics: app::APP },
-    Group { title: "PCI devices", metrics: port::PCI },
-    Group { title: "Ports", metrics: port::PORT },
-    Group { title: "Queues", metrics: port::QUEUE },
-    Group { title: "Mempools", metrics: memory::POOL },
-    Group { title: "Leaks", metrics: memory::LEAK },
-    Group { title: "Rings", metrics: memory::RING },
-    Group { title: "Heaps", metrics: memory::HEAP },
-    Group { title: "Lcores", metrics: lcore::LCORE },
-    Group { title: "Captures", metrics: lcore::CAPTURE },
+pub static GROUPS: &[MetricGroup] = &[
+    MetricGroup { title: "Exporter", metrics: app::EXPORTER },
+    MetricGroup { title: "Apps", metrics: app::APP },
+    MetricGroup { title: "PCI devices", metrics: port::PCI },
+    MetricGroup { title: "Ports", metrics: port::PORT },
+    MetricGroup { title: "Queues", metrics: port::QUEUE },
+    MetricGroup { title: "Mempools", metrics: memory::POOL },
+    MetricGroup { title: "Leaks", metrics: memory::LEAK },
+    MetricGroup { title: "Rings", metrics: memory::RING },
+    MetricGroup { title: "Heaps", metrics: memory::HEAP },
+    MetricGroup { title: "Lcores", metrics: lcore::LCORE },
+    MetricGroup { title: "Captures", metrics: lcore::CAPTURE },
 ];
 
 /// All metrics, in the order in which they are exported.
-pub fn all() -> impl Iterator<Item = &'static Metric> {
+pub fn all() -> impl Iterator<Item = &'static MetricDescriptor> {
     GROUPS.iter().flat_map(|group| group.metrics.iter().copied())
 }
 
@@ -63,7 +63,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::family::Kind;
+    use crate::family::MetricKind;
 
     #[test]
     fn names_are_unique_also_as_families() {
@@ -75,11 +75,11 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions() {
-        for Metric { name, kind, labels, help } in all() {
+        for MetricDescriptor { name, kind, labels, help } in all() {
             assert!(name.starts_with("dpdk_"), "{name}");
             assert!(name.bytes().all(|b| b == b'_' || b.is_ascii_lowercase()), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
-            assert_eq!(name.ends_with("_info"), *kind == Kind::Info, "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), *kind == MetricKind::Info, "{name}");
             assert!(!labels.contains(&"le"), "{name}");
             assert!(
                 help.ends_with('.') && !help.contains(['\n', '\\', '"', '|']),

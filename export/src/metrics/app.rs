@@ -4,51 +4,52 @@ use std::time::Duration;
 
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding::LINTS;
-use pmdscope_telemetry::sample::{AppIdentity, Sample as Told};
+use pmdscope_telemetry::sample::{AppIdentity, Sample};
 use pmdscope_telemetry::world::{Member, Status, World};
 
-use super::row::{Families, Row, labels};
-use super::{Live, Pushes, View};
+use super::row::{FamilyList, LabelledRow, labels};
+use super::{LiveApp, MetricsContext, PushCounts};
 use crate::catalogue::{self as metric};
-use crate::family::{Family, Labels, Sample, Value};
-use crate::health::Health;
+use crate::family::{LabelValues, MetricFamily, MetricSample, SampleValue};
+use crate::health::AppHealth;
 
 /// The exporter's own families before all others, and the number of series, which counts itself.
 pub(super) fn exporter(
-    suppressed: Families,
-    others: Families,
+    suppressed: FamilyList,
+    others: FamilyList,
     world: &World,
-    view: &View<'_>,
-) -> Vec<Family> {
-    let mut first = Families::default();
-    let itself = view.only.is_none_or(str::is_empty);
+    context: &MetricsContext<'_>,
+) -> Vec<MetricFamily> {
+    let mut first = FamilyList::default();
+    let itself = context.only.is_none_or(str::is_empty);
     if itself {
-        own(&mut first, world, view);
+        own(&mut first, world, context);
     }
     let mut all = first.into_vec();
     all.extend(suppressed.into_vec());
     all.extend(others.into_vec());
     if itself {
-        let series = 1 + all.iter().map(Family::series).sum::<usize>();
-        let sample = Sample { labels: [].into(), value: series.into() };
-        all.insert(1, Family { metric: &metric::EXPORTER_SERIES, samples: vec![sample] });
+        let series = 1 + all.iter().map(MetricFamily::series).sum::<usize>();
+        let sample = MetricSample { labels: [].into(), value: series.into() };
+        all.insert(1, MetricFamily { metric: &metric::EXPORTER_SERIES, samples: vec![sample] });
     }
     all
 }
 
-fn own(families: &mut Families, world: &World, view: &View<'_>) {
+fn own(families: &mut FamilyList, world: &World, context: &MetricsContext<'_>) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
     let found = world.apps.iter().filter(|app| !never_ran(app)).count();
-    let one = |value: u64| [Sample { labels: [].into(), value: value.into() }];
-    families.add(&metric::EXPORTER_COLLECTIONS, one(view.counters.collections));
-    families.add(&metric::EXPORTER_SHARED_SCRAPES, one(view.counters.shared_scrapes));
-    families.add(&metric::EXPORTER_OTLP_PUSHES, view.counters.pushes.into_iter().flat_map(pushes));
+    let one = |value: u64| [MetricSample { labels: [].into(), value: value.into() }];
+    families.add(&metric::EXPORTER_COLLECTIONS, one(context.counters.collections));
+    families.add(&metric::EXPORTER_SHARED_SCRAPES, one(context.counters.shared_scrapes));
+    families
+        .add(&metric::EXPORTER_OTLP_PUSHES, context.counters.pushes.into_iter().flat_map(pushes));
     families.add(&metric::APPS_DISCOVERED, one(found as u64));
-    families.add(&metric::APPS_EXPECTED, one(view.expected.apps.len() as u64));
+    families.add(&metric::APPS_EXPECTED, one(context.expected.apps.len() as u64));
 }
 
-fn pushes(pushes: Pushes) -> impl Iterator<Item = Sample> {
+fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
     let results = [
         ("accepted", pushes.accepted),
         ("partial", pushes.partial),
@@ -56,9 +57,10 @@ fn pushes(pushes: Pushes) -> impl Iterator<Item = Sample> {
         ("failed", pushes.failed),
         ("dropped", pushes.dropped),
     ];
-    results
-        .into_iter()
-        .map(|(result, value)| Sample { labels: [result.to_owned()].into(), value: value.into() })
+    results.into_iter().map(|(result, value)| MetricSample {
+        labels: [result.to_owned()].into(),
+        value: value.into(),
+    })
 }
 
 /// Expected, and never heard of; one that ended is missing too, and was found.
@@ -67,13 +69,13 @@ fn never_ran(app: &Member) -> bool {
 }
 
 pub(super) fn families(
-    families: &mut Families,
+    families: &mut FamilyList,
     apps: &[&Member],
-    live: &[Live<'_>],
-    view: &View<'_>,
+    live: &[LiveApp<'_>],
+    context: &MetricsContext<'_>,
 ) {
-    let members: Vec<Row<&Member>> =
-        apps.iter().map(|app| Row { labels: labels(&app.name, []), of: *app }).collect();
+    let members: Vec<LabelledRow<&Member>> =
+        apps.iter().map(|app| LabelledRow { labels: labels(&app.name, []), of: *app }).collect();
     let answers = |app: &Member| app.status == Status::Live;
     families.per(&metric::UP, &members, |app| asked(app).then(|| answers(app)));
     families.add(&metric::COLLECT_ERRORS, apps.iter().flat_map(|app| errors(app)));
@@ -91,25 +93,28 @@ pub(super) fn families(
         (off || answers(app)).then_some(!off)
     });
     state(families, live);
-    families.per(&metric::APP_EXPECTED_PORTS, &members, |app| expected_ports(app, view));
-    let judged: Vec<Row<Health<'_>>> = members
+    families.per(&metric::APP_EXPECTED_PORTS, &members, |app| expected_ports(app, context));
+    let judged: Vec<LabelledRow<AppHealth<'_>>> = members
         .iter()
         .filter(|row| asked(row.of))
-        .map(|row| Row { labels: row.labels.clone(), of: Health::of(row.of, view.tolerate) })
+        .map(|row| LabelledRow {
+            labels: row.labels.clone(),
+            of: AppHealth::of(row.of, context.tolerate),
+        })
         .collect();
     families.per(&metric::APP_HEALTHY, &judged, |health| Some(health.ready));
     families.add(&metric::APP_UNHEALTHY_REASON, judged.iter().flat_map(|row| reasons(&row.of)));
 }
 
 /// As many as the app that was heard of last ought to have; of one that never was, as configured.
-fn expected_ports(app: &Member, view: &View<'_>) -> Option<usize> {
+fn expected_ports(app: &Member, context: &MetricsContext<'_>) -> Option<usize> {
     if let Some(model) = &app.model {
-        return Some(view.expected.expectation(&model.sample).min_ports);
+        return Some(context.expected.expectation(&model.sample).min_ports);
     }
-    let name = view.expected.app(&app.name)?.name.clone();
+    let name = context.expected.app(&app.name)?.name.clone();
     let app = AppIdentity { name, ..AppIdentity::default() };
-    let never_heard_of = Told { app, ..Told::default() };
-    Some(view.expected.expectation(&never_heard_of).min_ports)
+    let never_heard_of = Sample { app, ..Sample::default() };
+    Some(context.expected.expectation(&never_heard_of).min_ports)
 }
 
 /// Of an app that was just found nothing is known, not even that it is down.
@@ -117,55 +122,59 @@ fn asked(app: &Member) -> bool {
     app.status != Status::Waiting
 }
 
-fn errors(app: &Member) -> impl Iterator<Item = Sample> {
-    ErrorClass::ALL.into_iter().map(|class| Sample {
+fn errors(app: &Member) -> impl Iterator<Item = MetricSample> {
+    ErrorClass::ALL.into_iter().map(|class| MetricSample {
         labels: labels(&app.name, [class.name().to_owned()]),
         value: app.errors.get(&class).copied().unwrap_or(0).into(),
     })
 }
 
-fn reasons(health: &Health<'_>) -> impl Iterator<Item = Sample> {
-    LINTS.into_iter().map(|lint| Sample {
+fn reasons(health: &AppHealth<'_>) -> impl Iterator<Item = MetricSample> {
+    LINTS.into_iter().map(|lint| MetricSample {
         labels: labels(health.app, [lint.to_owned()]),
         value: health.reasons.iter().any(|reason| reason.reason == lint).into(),
     })
 }
 
 /// How the app was asked.
-fn round(families: &mut Families, live: &[Live<'_>]) {
-    let told = told(live);
-    families.per(&metric::COLLECT_DURATION, &told, |told| Some(seconds(told.duration_ns)));
-    families.per(&metric::COLLECT_REQUESTS, &told, |told| Some(u64::from(told.requests)));
-    families.per(&metric::COLLECT_PARTIAL, &told, |told| Some(told.partial.len()));
+fn round(families: &mut FamilyList, live: &[LiveApp<'_>]) {
+    let samples = samples(live);
+    families.per(&metric::COLLECT_DURATION, &samples, |sample| Some(seconds(sample.duration_ns)));
+    families.per(&metric::COLLECT_REQUESTS, &samples, |sample| Some(u64::from(sample.requests)));
+    families.per(&metric::COLLECT_PARTIAL, &samples, |sample| Some(sample.partial.len()));
 }
 
-fn state(families: &mut Families, live: &[Live<'_>]) {
-    let told = told(live);
-    families.per(&metric::APP_SECONDARIES, &told, |told| Some(u64::from(told.secondaries)));
-    families.per(&metric::APP_CONTROL_THREADS_SHARE_LCORE_CPU, &told, |told| {
-        let library = told.library.as_ref().map(|library| library.control_shares_poll_cpu);
-        told.control_shares_poll_cpu.or(library)
+fn state(families: &mut FamilyList, live: &[LiveApp<'_>]) {
+    let samples = samples(live);
+    families.per(&metric::APP_SECONDARIES, &samples, |sample| Some(u64::from(sample.secondaries)));
+    families.per(&metric::APP_CONTROL_THREADS_SHARE_LCORE_CPU, &samples, |sample| {
+        let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
+        sample.control_shares_poll_cpu.or(library)
     });
-    families.per(&metric::APP_TSC_HERTZ, &told, |told| {
-        told.library.as_ref().map(|library| library.tsc_hz).filter(|hertz| *hertz > 0)
+    families.per(&metric::APP_TSC_HERTZ, &samples, |sample| {
+        sample.library.as_ref().map(|library| library.tsc_hz).filter(|hertz| *hertz > 0)
     });
-    families.per(&metric::APP_PORTS, &told, |told| ports_known(told).then_some(told.ports.len()));
-    families.per(&metric::APP_PORTS_STARTED, &told, |told| {
-        let started = told.ports.iter().filter(|port| port.started).count();
-        ports_known(told).then_some(started)
+    families.per(&metric::APP_PORTS, &samples, |sample| {
+        ports_known(sample).then_some(sample.ports.len())
+    });
+    families.per(&metric::APP_PORTS_STARTED, &samples, |sample| {
+        let started = sample.ports.iter().filter(|port| port.started).count();
+        ports_known(sample).then_some(started)
     });
 }
 
-fn told<'a>(live: &[Live<'a>]) -> Vec<Row<&'a Told>> {
-    live.iter().map(|app| Row { labels: labels(app.name, []), of: &app.model.sample }).collect()
+fn samples<'a>(live: &[LiveApp<'a>]) -> Vec<LabelledRow<&'a Sample>> {
+    live.iter()
+        .map(|app| LabelledRow { labels: labels(app.name, []), of: &app.model.sample })
+        .collect()
 }
 
 /// A port that could not be read is missing from the sample, though the app has it.
-fn ports_known(told: &Told) -> bool {
-    !told.failed("/ethdev/")
+fn ports_known(sample: &Sample) -> bool {
+    !sample.failed("/ethdev/")
 }
 
-fn identity(app: &Member) -> Option<Sample> {
+fn identity(app: &Member) -> Option<MetricSample> {
     let sample = &app.model.as_ref()?.sample;
     let AppIdentity { dpdk_version, exe, .. } = &sample.app;
     let library = sample.library.as_ref().map(|library| library.version.clone());
@@ -178,8 +187,8 @@ fn identity(app: &Member) -> Option<Sample> {
     Some(info(labels(&app.name, values)))
 }
 
-pub(super) fn info(labels: Labels) -> Sample {
-    Sample { labels, value: Value::Count(1) }
+pub(super) fn info(labels: LabelValues) -> MetricSample {
+    MetricSample { labels, value: SampleValue::Count(1) }
 }
 
 /// Nanoseconds in seconds; of the wall clock exact to a microsecond, since the parts are.

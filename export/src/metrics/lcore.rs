@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pmdscope_telemetry::sample::{
-    LcoreSample, Sample as Told, TeeSample, ThreadSample, UsageSample,
-};
+use pmdscope_telemetry::sample::{LcoreSample, Sample, TeeSample, ThreadSample, UsageSample};
 
-use super::Live;
+use super::LiveApp;
 use super::app::{info, seconds};
-use super::row::{Cut, Cuts, Families, Row, histogram, labels, rows};
-use crate::caps::Caps;
+use super::row::{
+    FamilyList, LabelledRow, SuppressReason, SuppressedSeries, histogram, labels, rows,
+};
 use crate::catalogue as metric;
-use crate::family::Sample;
+use crate::family::MetricSample;
+use crate::series_limits::SeriesLimits;
 
 /// What is known of one lcore: by libpmdscope, the kernel, and the app itself.
 #[derive(Clone, Copy, Default)]
-struct Lcore<'a> {
+struct LcoreValues<'a> {
     library: Option<&'a LcoreSample>,
     thread: Option<&'a ThreadSample>,
     usage: Option<&'a UsageSample>,
@@ -24,12 +24,12 @@ struct Lcore<'a> {
 }
 
 pub(super) fn families<'a>(
-    families: &mut Families,
-    cuts: &mut Cuts<'a>,
-    live: &[Live<'a>],
-    caps: &Caps,
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+    limits: &SeriesLimits,
 ) {
-    let lcores = rows(live, cuts, |app| {
+    let lcores = rows(live, suppressed, |app| {
         let lcores = lcores(&app.model.sample).into_iter();
         lcores.map(|(number, lcore)| ([number.to_string()], lcore))
     });
@@ -43,27 +43,27 @@ pub(super) fn families<'a>(
     families.per(&metric::LCORE_INVOLUNTARY_CONTEXT_SWITCHES, &lcores, |lcore| {
         Some(lcore.thread?.involuntary_switches)
     });
-    captures(families, cuts, live, caps);
+    captures(families, suppressed, live, limits);
 }
 
-fn lcores(told: &Told) -> BTreeMap<u32, Lcore<'_>> {
-    let mut lcores: BTreeMap<u32, Lcore<'_>> = BTreeMap::new();
-    for library in &told.lcores {
+fn lcores(sample: &Sample) -> BTreeMap<u32, LcoreValues<'_>> {
+    let mut lcores: BTreeMap<u32, LcoreValues<'_>> = BTreeMap::new();
+    for library in &sample.lcores {
         let lcore = lcores.entry(library.lcore).or_default();
-        (lcore.library, lcore.now_ns) = (Some(library), told.realtime_ns);
+        (lcore.library, lcore.now_ns) = (Some(library), sample.realtime_ns);
     }
-    for thread in &told.threads {
+    for thread in &sample.threads {
         lcores.entry(thread.lcore).or_default().thread = Some(thread);
     }
-    for usage in &told.usage {
+    for usage in &sample.usage {
         lcores.entry(usage.lcore).or_default().usage = Some(usage);
     }
     lcores
 }
 
 /// The kernel's thread id is that of this machine, the library's that of the app's namespace.
-fn identity(row: &Row<Lcore<'_>>) -> Sample {
-    let Lcore { library, thread, .. } = row.of;
+fn identity(row: &LabelledRow<LcoreValues<'_>>) -> MetricSample {
+    let LcoreValues { library, thread, .. } = row.of;
     let tid = thread.map(|thread| thread.tid.into()).or(library.map(|library| library.tid));
     let values = [
         library.map(|library| library.role.clone()).unwrap_or_default(),
@@ -73,7 +73,7 @@ fn identity(row: &Row<Lcore<'_>>) -> Sample {
     info(row.labels.iter().cloned().chain(values).collect())
 }
 
-fn polls(families: &mut Families, lcores: &[Row<Lcore<'_>>]) {
+fn polls(families: &mut FamilyList, lcores: &[LabelledRow<LcoreValues<'_>>]) {
     families.per(&metric::LCORE_POLLS, lcores, |lcore| Some(lcore.library?.polls));
     families.per(&metric::LCORE_BUSY_POLLS, lcores, |lcore| Some(lcore.library?.busy_polls));
     families.per(&metric::LCORE_PACKETS, lcores, |lcore| Some(lcore.library?.packets));
@@ -90,37 +90,47 @@ fn polls(families: &mut Families, lcores: &[Row<Lcore<'_>>]) {
     });
 }
 
-fn captures<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+fn captures<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+    limits: &SeriesLimits,
+) {
     let linked: Vec<_> = live
         .iter()
         .filter(|app| app.model.sample.library.is_some())
-        .map(|app| Row { labels: labels(app.name, []), of: &app.model.sample })
+        .map(|app| LabelledRow { labels: labels(app.name, []), of: &app.model.sample })
         .collect();
-    families.per(&metric::CAPTURE_SESSIONS, &linked, |told| {
-        let armed: BTreeSet<_> = told.tee.iter().filter(|t| t.armed).map(|t| t.session).collect();
-        (!told.failed("/pmdscope/tee")).then_some(armed.len())
+    families.per(&metric::CAPTURE_SESSIONS, &linked, |sample| {
+        let armed: BTreeSet<_> = sample.tee.iter().filter(|t| t.armed).map(|t| t.session).collect();
+        (!sample.failed("/pmdscope/tee")).then_some(armed.len())
     });
-    let kept: BTreeMap<_, _> = live.iter().map(|app| (app.name, kept(app, cuts, caps))).collect();
-    let rings = rows(live, cuts, |app| {
+    let kept: BTreeMap<_, _> =
+        live.iter().map(|app| (app.name, kept(app, suppressed, limits))).collect();
+    let rings = rows(live, suppressed, |app| {
         let tee = app.model.sample.tee.iter();
         let of_kept =
             tee.filter(|tee| kept.get(app.name).is_some_and(|k| k.contains(&tee.session)));
         of_kept.map(|tee| ([tee.session.to_string(), tee.lcore.to_string()], tee))
     });
     counters(families, &rings);
-    families.per(&metric::CAPTURE_ABANDONED_BYTES, &linked, |told| {
-        told.library.as_ref().map(|library| library.abandoned_bytes)
+    families.per(&metric::CAPTURE_ABANDONED_BYTES, &linked, |sample| {
+        sample.library.as_ref().map(|library| library.abandoned_bytes)
     });
 }
 
 /// The captures that are told of: the oldest, whose series have begun.
-fn kept<'a>(app: &Live<'a>, cuts: &mut Cuts<'a>, caps: &Caps) -> BTreeSet<u64> {
+fn kept<'a>(
+    app: &LiveApp<'a>,
+    suppressed: &mut SuppressedSeries<'a>,
+    limits: &SeriesLimits,
+) -> BTreeSet<u64> {
     let sessions: BTreeSet<_> = app.model.sample.tee.iter().map(|tee| tee.session).collect();
-    let keep = cuts.keep(app.name, Cut::Captures, sessions.len(), caps.captures);
+    let keep = suppressed.keep(app.name, SuppressReason::Captures, sessions.len(), limits.captures);
     sessions.into_iter().take(keep).collect()
 }
 
-fn counters(families: &mut Families, rings: &[Row<&TeeSample>]) {
+fn counters(families: &mut FamilyList, rings: &[LabelledRow<&TeeSample>]) {
     families.per(&metric::CAPTURE_PACKETS, rings, |tee| Some(tee.records));
     families.per(&metric::CAPTURE_DROPPED_PACKETS, rings, |tee| Some(tee.dropped));
     families.per(&metric::CAPTURE_FILTERED_PACKETS, rings, |tee| Some(tee.filtered));

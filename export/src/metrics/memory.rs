@@ -6,29 +6,33 @@ use pmdscope_telemetry::leak::{LedgerSample, SiteSample};
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 
-use super::Live;
-use super::row::{Cut, Cuts, Families, Row, rows};
-use crate::caps::Caps;
+use super::LiveApp;
+use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, rows};
 use crate::catalogue as metric;
-use crate::family::{Labels, Sample};
+use crate::family::{LabelValues, MetricSample};
+use crate::series_limits::SeriesLimits;
 
 /// The site of all lost mbufs whose sites are beyond the limit.
 const OTHER: &str = "other";
 
 pub(super) fn families<'a>(
-    families: &mut Families,
-    cuts: &mut Cuts<'a>,
-    live: &[Live<'a>],
-    caps: &Caps,
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+    limits: &SeriesLimits,
 ) {
-    pools(families, cuts, live);
-    leaks(families, cuts, live, caps);
-    rings(families, cuts, live);
-    heaps(families, cuts, live);
+    pools(families, suppressed, live);
+    leaks(families, suppressed, live, limits);
+    rings(families, suppressed, live);
+    heaps(families, suppressed, live);
 }
 
-fn pools<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
-    let pools: Vec<Row<(&PoolSample, &PoolTrend)>> = rows(live, cuts, |app| {
+fn pools<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+) {
+    let pools: Vec<LabelledRow<(&PoolSample, &PoolTrend)>> = rows(live, suppressed, |app| {
         let pools = app.model.sample.pools.iter().zip(&app.model.pools);
         pools.map(|(pool, trend)| ([pool.name.clone()], (pool, trend)))
     });
@@ -48,34 +52,34 @@ fn pools<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
     families.add(&metric::MEMPOOL_LCORE_CACHED_OBJECTS, pools.iter().flat_map(caches));
 }
 
-fn caches(row: &Row<(&PoolSample, &PoolTrend)>) -> Vec<Sample> {
+fn caches(row: &LabelledRow<(&PoolSample, &PoolTrend)>) -> Vec<MetricSample> {
     let caches = row.of.0.lcore_caches.iter();
     let sample = |(lcore, objects): (&u32, &u64)| sample(&row.labels, lcore.to_string(), *objects);
     caches.map(sample).collect()
 }
 
 /// One more label than the thing has.
-fn sample(labels: &Labels, more: String, value: u64) -> Sample {
-    Sample { labels: labels.iter().cloned().chain([more]).collect(), value: value.into() }
+fn sample(labels: &LabelValues, more: String, value: u64) -> MetricSample {
+    MetricSample { labels: labels.iter().cloned().chain([more]).collect(), value: value.into() }
 }
 
 /// The ledger of a pool.
-struct Ledger<'a> {
-    app: Live<'a>,
-    told: &'a LedgerSample,
+struct AppLedger<'a> {
+    app: LiveApp<'a>,
+    sample: &'a LedgerSample,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> AppLedger<'a> {
     /// Where mbufs of this pool are lost.
     fn losses(&self) -> impl Iterator<Item = &'a SiteSample> {
-        let pool = &self.told.name;
+        let pool = &self.sample.name;
         let sites = self.app.model.sample.sites.iter();
         sites.filter(move |site| site.pool == *pool && site.kind.is_loss() && site.count > 0)
     }
 
     fn leaked_bytes(&self) -> Option<u64> {
-        let pool = self.app.model.sample.pools.iter().find(|pool| pool.name == self.told.name)?;
-        Some(self.told.leaked.saturating_mul(pool.element_bytes))
+        let pool = self.app.model.sample.pools.iter().find(|pool| pool.name == self.sample.name)?;
+        Some(self.sample.leaked.saturating_mul(pool.element_bytes))
     }
 
     fn oldest_age_s(&self) -> Option<f64> {
@@ -83,32 +87,45 @@ impl<'a> Ledger<'a> {
     }
 }
 
-fn leaks<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
-    let ledgers: Vec<Row<Ledger<'a>>> = rows(live, cuts, |app| {
+fn leaks<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+    limits: &SeriesLimits,
+) {
+    let ledgers: Vec<LabelledRow<AppLedger<'a>>> = rows(live, suppressed, |app| {
         let app = *app;
-        app.model.sample.ledger.iter().map(move |told| ([told.name.clone()], Ledger { app, told }))
+        app.model
+            .sample
+            .ledger
+            .iter()
+            .map(move |sample| ([sample.name.clone()], AppLedger { app, sample }))
     });
     families.add(&metric::MBUF_PLACED, ledgers.iter().flat_map(places));
-    families.per(&metric::MBUF_LEAKED, &ledgers, |ledger| Some(ledger.told.leaked));
-    families.per(&metric::MBUF_LEAKED_BYTES, &ledgers, Ledger::leaked_bytes);
-    families.per(&metric::MBUF_OLDEST_AGE, &ledgers, Ledger::oldest_age_s);
-    families.per(&metric::MBUF_LOST_AT_LEAST, &ledgers, |ledger| Some(ledger.told.lost_at_least));
-    families.per(&metric::MBUF_DOUBLE_FREES, &ledgers, |ledger| Some(ledger.told.double_frees));
+    families.per(&metric::MBUF_LEAKED, &ledgers, |ledger| Some(ledger.sample.leaked));
+    families.per(&metric::MBUF_LEAKED_BYTES, &ledgers, AppLedger::leaked_bytes);
+    families.per(&metric::MBUF_OLDEST_AGE, &ledgers, AppLedger::oldest_age_s);
+    families.per(&metric::MBUF_LOST_AT_LEAST, &ledgers, |ledger| Some(ledger.sample.lost_at_least));
+    families.per(&metric::MBUF_DOUBLE_FREES, &ledgers, |ledger| Some(ledger.sample.double_frees));
     families
-        .per(&metric::MBUF_USE_AFTER_FREES, &ledgers, |ledger| Some(ledger.told.use_after_frees));
-    families.per(&metric::MBUF_LEDGER_ARMED, &ledgers, |ledger| Some(ledger.told.armed));
-    let sites: Vec<_> = ledgers.iter().flat_map(|row| sites(row, cuts, caps)).collect();
+        .per(&metric::MBUF_USE_AFTER_FREES, &ledgers, |ledger| Some(ledger.sample.use_after_frees));
+    families.per(&metric::MBUF_LEDGER_ARMED, &ledgers, |ledger| Some(ledger.sample.armed));
+    let sites: Vec<_> = ledgers.iter().flat_map(|row| sites(row, suppressed, limits)).collect();
     families.add(&metric::MBUF_LEAK_SITE_MBUFS, sites);
-    stages(families, cuts, live, caps);
+    stages(families, suppressed, live, limits);
 }
 
-fn places(row: &Row<Ledger<'_>>) -> Vec<Sample> {
-    let parts = row.of.told.parts().into_iter();
+fn places(row: &LabelledRow<AppLedger<'_>>) -> Vec<MetricSample> {
+    let parts = row.of.sample.parts().into_iter();
     parts.map(|(place, mbufs)| sample(&row.labels, place.name().to_owned(), mbufs)).collect()
 }
 
 /// The sites that have lost most, and the sum of the others.
-fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+fn sites<'a>(
+    row: &LabelledRow<AppLedger<'a>>,
+    suppressed: &mut SuppressedSeries<'a>,
+    limits: &SeriesLimits,
+) -> Vec<MetricSample> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     for site in row.of.losses() {
         let mbufs = lost.entry(site.place()).or_default();
@@ -118,7 +135,8 @@ fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sam
     let mut lost: Vec<_> = lost.into_iter().collect();
     // A stable sort: sites that have lost the same number stay in the order of their names.
     lost.sort_by_key(|(_, mbufs)| std::cmp::Reverse(*mbufs));
-    let keep = cuts.keep(row.of.app.name, Cut::Sites, lost.len(), caps.sites_per_pool);
+    let keep =
+        suppressed.keep(row.of.app.name, SuppressReason::Sites, lost.len(), limits.sites_per_pool);
     for (_, mbufs) in lost.drain(keep..) {
         other = Some(other.unwrap_or(0).saturating_add(mbufs));
     }
@@ -127,23 +145,34 @@ fn sites<'a>(row: &Row<Ledger<'a>>, cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sam
 }
 
 /// The stages that hold most.
-fn stages<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>], caps: &Caps) {
+fn stages<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+    limits: &SeriesLimits,
+) {
     let mut samples = Vec::new();
     for app in live {
-        let mut stages = rows(&[*app], cuts, |app| {
+        let mut stages = rows(&[*app], suppressed, |app| {
             let stages = app.model.sample.stages.iter();
             stages.map(|stage| ([stage.stage.clone()], stage.held))
         });
         stages.sort_by_key(|row| std::cmp::Reverse(row.of));
-        let keep = cuts.keep(app.name, Cut::Stages, stages.len(), caps.sites_per_pool);
-        let sample = |row: Row<u64>| Sample { labels: row.labels, value: row.of.into() };
+        let keep =
+            suppressed.keep(app.name, SuppressReason::Stages, stages.len(), limits.sites_per_pool);
+        let sample =
+            |row: LabelledRow<u64>| MetricSample { labels: row.labels, value: row.of.into() };
         samples.extend(stages.into_iter().take(keep).map(sample));
     }
     families.add(&metric::STAGE_HELD_MBUFS, samples);
 }
 
-fn rings<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
-    let rings = rows(live, cuts, |app| {
+fn rings<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+) {
+    let rings = rows(live, suppressed, |app| {
         app.model.sample.rings.iter().map(|ring| ([ring.name.clone()], ring))
     });
     families.per(&metric::RING_CAPACITY_OBJECTS, &rings, |ring| Some(ring.capacity));
@@ -152,8 +181,12 @@ fn rings<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
         .per(&metric::RING_USED_WINDOW_MAX_OBJECTS, &rings, |ring| Some(ring.high_water?.window));
 }
 
-fn heaps<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
-    let heaps = rows(live, cuts, |app| {
+fn heaps<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+) {
+    let heaps = rows(live, suppressed, |app| {
         app.model.sample.heaps.iter().map(|heap| ([heap.name.clone()], heap))
     });
     families.per(&metric::HEAP_SIZE, &heaps, |heap| Some(heap.size));

@@ -8,6 +8,7 @@ mod app;
 mod lcore;
 mod memory;
 mod port;
+mod pushes;
 mod queue;
 mod row;
 
@@ -16,61 +17,48 @@ use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::{Member, Status, World};
 
-use crate::caps::Caps;
 use crate::catalogue;
-use crate::family::Family;
-use row::{Cuts, Families};
+use crate::family::MetricFamily;
+use crate::series_limits::SeriesLimits;
+pub(crate) use pushes::PushCounters;
+pub use pushes::PushCounts;
+use row::{FamilyList, SuppressedSeries};
 
 /// How a world is shown, and what the exporter knows besides.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct MetricsContext<'a> {
     /// Bounds on the number of series.
-    pub caps: &'a Caps,
+    pub limits: &'a SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub tolerate: &'a [String],
     /// What ought to be there.
     pub expected: &'a Inventory,
     /// What the exporter counts itself.
-    pub counters: Counters,
+    pub counters: ExporterCounters,
     /// Only this app, and nothing about the exporter; with an empty name only the exporter.
     pub only: Option<&'a str>,
 }
 
 /// What the exporter counts itself, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ExporterCounters {
     /// Rounds in which one or more apps were asked.
     pub collections: u64,
     /// Scrapes that were answered from the round of another one.
     pub shared_scrapes: u64,
     /// Pushes to an OTLP receiver; `None` without one.
-    pub pushes: Option<Pushes>,
-}
-
-/// How pushes to an OTLP receiver ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pushes {
-    /// All was taken.
-    pub accepted: u64,
-    /// Some values were refused.
-    pub partial: u64,
-    /// All was refused for good.
-    pub rejected: u64,
-    /// The receiver was not reached, or had no time; it is tried again.
-    pub failed: u64,
-    /// Newer numbers were due before these got through.
-    pub dropped: u64,
+    pub pushes: Option<PushCounts>,
 }
 
 /// An app that answers.
 #[derive(Clone, Copy)]
-struct Live<'a> {
+struct LiveApp<'a> {
     name: &'a str,
     model: &'a Model,
     findings: &'a [Finding],
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveApp<'a> {
     fn of(member: &'a Member) -> Option<Self> {
         let model = member.model.as_deref().filter(|_| member.status == Status::Live)?;
         Some(Self { name: &member.name, model, findings: &member.findings })
@@ -78,19 +66,19 @@ impl<'a> Live<'a> {
 }
 
 /// All families that have samples, in the order of the catalogue.
-pub fn families(world: &World, view: &View<'_>) -> Vec<Family> {
-    let shown = |app: &&Member| view.only.is_none_or(|only| app.name == only);
+pub fn families(world: &World, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
+    let shown = |app: &&Member| context.only.is_none_or(|only| app.name == only);
     let apps: Vec<&Member> = world.apps.iter().filter(shown).collect();
-    let live: Vec<Live<'_>> = apps.iter().filter_map(|app| Live::of(app)).collect();
-    let (mut families, mut cuts) = (Families::default(), Cuts::default());
-    app::families(&mut families, &apps, &live, view);
-    let ports = port::families(&mut families, &mut cuts, &live, view.caps);
-    queue::families(&mut families, &mut cuts, &ports, view.caps);
-    memory::families(&mut families, &mut cuts, &live, view.caps);
-    lcore::families(&mut families, &mut cuts, &live, view.caps);
-    let mut exporter = Families::default();
-    exporter.add(&catalogue::SERIES_SUPPRESSED, cuts.samples(&live));
-    app::exporter(exporter, families, world, view)
+    let live: Vec<LiveApp<'_>> = apps.iter().filter_map(|app| LiveApp::of(app)).collect();
+    let (mut families, mut suppressed) = (FamilyList::default(), SuppressedSeries::default());
+    app::families(&mut families, &apps, &live, context);
+    let ports = port::families(&mut families, &mut suppressed, &live, context.limits);
+    queue::families(&mut families, &mut suppressed, &ports, context.limits);
+    memory::families(&mut families, &mut suppressed, &live, context.limits);
+    lcore::families(&mut families, &mut suppressed, &live, context.limits);
+    let mut exporter = FamilyList::default();
+    exporter.add(&catalogue::SERIES_SUPPRESSED, suppressed.samples(&live));
+    app::exporter(exporter, families, world, context)
 }
 
 #[cfg(test)]

@@ -6,43 +6,51 @@ use pmdscope_telemetry::model::counts_bytes;
 use pmdscope_telemetry::sample::{DeviceSample, PortSample};
 
 use super::app::info;
-use super::row::{Cut, Cuts, Families, Row, labels, rows};
-use super::{Live, queue};
-use crate::caps::Caps;
+use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, labels, rows};
+use super::{LiveApp, queue};
 use crate::catalogue as metric;
-use crate::family::Sample;
+use crate::family::MetricSample;
+use crate::series_limits::SeriesLimits;
 
 /// Bytes per second of one Mbit/s.
 const BYTES_PER_MBIT: u64 = 1_000_000 / 8;
 
 /// A port of an app.
 #[derive(Clone, Copy)]
-pub(super) struct Port<'a> {
-    pub(super) app: Live<'a>,
-    pub(super) told: &'a PortSample,
+pub(super) struct AppPort<'a> {
+    pub(super) app: LiveApp<'a>,
+    pub(super) sample: &'a PortSample,
 }
 
 /// The families of devices and ports, and the ports themselves, whose queues are told of later.
 pub(super) fn families<'a>(
-    families: &mut Families,
-    cuts: &mut Cuts<'a>,
-    live: &[Live<'a>],
-    caps: &Caps,
-) -> Vec<Port<'a>> {
-    devices(families, cuts, live);
-    let ports = rows(live, cuts, |app| {
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+    limits: &SeriesLimits,
+) -> Vec<AppPort<'a>> {
+    devices(families, suppressed, live);
+    let ports = rows(live, suppressed, |app| {
         let app = *app;
-        app.model.sample.ports.iter().map(move |told| ([told.device.clone()], Port { app, told }))
+        app.model
+            .sample
+            .ports
+            .iter()
+            .map(move |sample| ([sample.device.clone()], AppPort { app, sample }))
     });
     families.add(&metric::PORT_INFO, ports.iter().map(identity));
     state(families, &ports);
     counters(families, &ports);
-    families.add(&metric::PORT_XSTAT, xstats(&ports, cuts, caps));
+    families.add(&metric::PORT_XSTAT, xstats(&ports, suppressed, limits));
     ports.into_iter().map(|row| row.of).collect()
 }
 
-fn devices<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) {
-    let devices = rows(live, cuts, |app| {
+fn devices<'a>(
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    live: &[LiveApp<'a>],
+) {
+    let devices = rows(live, suppressed, |app| {
         let app = *app;
         let devices = app.model.sample.devices.iter();
         devices.map(move |device| ([device.address.clone()], (app, device)))
@@ -63,32 +71,36 @@ fn devices<'a>(families: &mut Families, cuts: &mut Cuts<'a>, live: &[Live<'a>]) 
     });
 }
 
-fn identity(row: &Row<Port<'_>>) -> Sample {
-    let Port { app, told } = row.of;
+fn identity(row: &LabelledRow<AppPort<'_>>) -> MetricSample {
+    let AppPort { app, sample } = row.of;
     let values = [
-        told.device.clone(),
-        told.id.to_string(),
-        told.numa_node.to_string(),
-        told.mac.clone().unwrap_or_default(),
+        sample.device.clone(),
+        sample.id.to_string(),
+        sample.numa_node.to_string(),
+        sample.mac.clone().unwrap_or_default(),
     ];
     info(labels(app.name, values))
 }
 
-fn state(families: &mut Families, ports: &[Row<Port<'_>>]) {
-    families.per(&metric::PORT_STARTED, ports, |port| Some(port.told.started));
-    families.per(&metric::PORT_LINK_UP, ports, |port| port.told.link_up);
+fn state(families: &mut FamilyList, ports: &[LabelledRow<AppPort<'_>>]) {
+    families.per(&metric::PORT_STARTED, ports, |port| Some(port.sample.started));
+    families.per(&metric::PORT_LINK_UP, ports, |port| port.sample.link_up);
     families.per(&metric::PORT_LINK_SPEED, ports, |port| {
-        port.told.link_mbps.map(|mbps| mbps.saturating_mul(BYTES_PER_MBIT))
+        port.sample.link_mbps.map(|mbps| mbps.saturating_mul(BYTES_PER_MBIT))
     });
-    families.per(&metric::PORT_PROMISCUOUS, ports, |port| port.told.promiscuous);
-    families.per(&metric::PORT_MTU, ports, |port| Some(port.told.mtu));
-    families.per(&metric::PORT_RECEIVE_QUEUES, ports, |port| Some(u64::from(port.told.rx_queues)));
-    families.per(&metric::PORT_TRANSMIT_QUEUES, ports, |port| Some(u64::from(port.told.tx_queues)));
+    families.per(&metric::PORT_PROMISCUOUS, ports, |port| port.sample.promiscuous);
+    families.per(&metric::PORT_MTU, ports, |port| Some(port.sample.mtu));
+    families
+        .per(&metric::PORT_RECEIVE_QUEUES, ports, |port| Some(u64::from(port.sample.rx_queues)));
+    families
+        .per(&metric::PORT_TRANSMIT_QUEUES, ports, |port| Some(u64::from(port.sample.tx_queues)));
 }
 
-fn counters(families: &mut Families, ports: &[Row<Port<'_>>]) {
-    let rows: Vec<_> =
-        ports.iter().map(|row| Row { labels: row.labels.clone(), of: row.of.told.stats }).collect();
+fn counters(families: &mut FamilyList, ports: &[LabelledRow<AppPort<'_>>]) {
+    let rows: Vec<_> = ports
+        .iter()
+        .map(|row| LabelledRow { labels: row.labels.clone(), of: row.of.sample.stats })
+        .collect();
     families.per(&metric::PORT_RECEIVE_PACKETS, &rows, |stats| Some(stats.rx_packets));
     families.per(&metric::PORT_TRANSMIT_PACKETS, &rows, |stats| Some(stats.tx_packets));
     families.per(&metric::PORT_RECEIVE_BYTES, &rows, |stats| {
@@ -105,19 +117,24 @@ fn counters(families: &mut Families, ports: &[Row<Port<'_>>]) {
 }
 
 /// The extended counters that are allowed; the first by name, so that it is always the same ones.
-fn xstats<'a>(ports: &[Row<Port<'a>>], cuts: &mut Cuts<'a>, caps: &Caps) -> Vec<Sample> {
+fn xstats<'a>(
+    ports: &[LabelledRow<AppPort<'a>>],
+    suppressed: &mut SuppressedSeries<'a>,
+    limits: &SeriesLimits,
+) -> Vec<MetricSample> {
     // Ports of one driver have the same names.
     let mut known: HashMap<&str, bool> = HashMap::new();
     let mut allowed = |name: &'a str| {
-        let decide = || caps.xstats.is_match(name) && !queue::tells(name);
+        let decide = || limits.xstats.is_match(name) && !queue::is_queue_counter(name);
         *known.entry(name).or_insert_with(decide)
     };
     let mut samples = Vec::new();
-    for Port { app, told } in ports.iter().map(|row| row.of) {
-        let xstats: Vec<_> = told.xstats.iter().filter(|(name, _)| allowed(name)).collect();
-        let keep = cuts.keep(app.name, Cut::Xstats, xstats.len(), caps.xstats_per_port);
-        samples.extend(xstats.into_iter().take(keep).map(|(name, value)| Sample {
-            labels: labels(app.name, [told.device.clone(), name.clone()]),
+    for AppPort { app, sample } in ports.iter().map(|row| row.of) {
+        let xstats: Vec<_> = sample.xstats.iter().filter(|(name, _)| allowed(name)).collect();
+        let keep =
+            suppressed.keep(app.name, SuppressReason::Xstats, xstats.len(), limits.xstats_per_port);
+        samples.extend(xstats.into_iter().take(keep).map(|(name, value)| MetricSample {
+            labels: labels(app.name, [sample.device.clone(), name.clone()]),
             value: (*value).into(),
         }));
     }

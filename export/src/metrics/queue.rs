@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use pmdscope_telemetry::queue_counters::{self, QueueCounter, QueueCounters};
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample};
 
-use super::port::Port;
-use super::row::{Cut, Cuts, Families, Row, histogram, labels};
-use crate::caps::Caps;
+use super::port::AppPort;
+use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, histogram, labels};
 use crate::catalogue as metric;
+use crate::series_limits::SeriesLimits;
 
 /// One direction of a queue.
 #[derive(Clone, Copy, Default)]
-struct Queue<'a> {
+struct QueueValues<'a> {
     packets: Option<u64>,
     bytes: Option<u64>,
     errors: Option<u64>,
@@ -20,44 +20,45 @@ struct Queue<'a> {
 }
 
 /// The queues of one direction of a port, by number.
-type Queues<'a> = BTreeMap<u16, Queue<'a>>;
+type PortQueues<'a> = BTreeMap<u16, QueueValues<'a>>;
 
 pub(super) fn families<'a>(
-    families: &mut Families,
-    cuts: &mut Cuts<'a>,
-    ports: &[Port<'a>],
-    caps: &Caps,
+    families: &mut FamilyList,
+    suppressed: &mut SuppressedSeries<'a>,
+    ports: &[AppPort<'a>],
+    limits: &SeriesLimits,
 ) {
     let (mut received, mut sent, mut truncated) = (Vec::new(), Vec::new(), Vec::new());
     for port in ports {
         let (rx, tx) = (queues(port, Direction::Rx), queues(port, Direction::Tx));
-        let told = |queues: &Queues<'_>| queues.values().filter(|q| q.packets.is_some()).count();
-        let missing = told(&rx) < usize::from(port.told.rx_queues)
-            || told(&tx) < usize::from(port.told.tx_queues);
-        truncated.push(Row {
-            labels: labels(port.app.name, [port.told.device.clone()]),
-            of: missing || port.told.xstats_truncated,
+        let counted =
+            |queues: &PortQueues<'_>| queues.values().filter(|q| q.packets.is_some()).count();
+        let missing = counted(&rx) < usize::from(port.sample.rx_queues)
+            || counted(&tx) < usize::from(port.sample.tx_queues);
+        truncated.push(LabelledRow {
+            labels: labels(port.app.name, [port.sample.device.clone()]),
+            of: missing || port.sample.xstats_truncated,
         });
-        received.extend(rows(port, rx, cuts, caps));
-        sent.extend(rows(port, tx, cuts, caps));
+        received.extend(rows(port, rx, suppressed, limits));
+        sent.extend(rows(port, tx, suppressed, limits));
     }
     receive(families, &received);
     families.per(&metric::QUEUE_TRANSMIT_PACKETS, &sent, |queue| queue.packets);
     families.per(&metric::QUEUE_TRANSMIT_BYTES, &sent, |queue| queue.bytes);
     polls(families, &received);
-    if caps.queue_histograms {
+    if limits.queue_histograms {
         histograms(families, &received);
     }
     families.per(&metric::QUEUE_STATS_TRUNCATED, &truncated, |truncated| Some(*truncated));
 }
 
-fn receive(families: &mut Families, queues: &[Row<Queue<'_>>]) {
+fn receive(families: &mut FamilyList, queues: &[LabelledRow<QueueValues<'_>>]) {
     families.per(&metric::QUEUE_RECEIVE_PACKETS, queues, |queue| queue.packets);
     families.per(&metric::QUEUE_RECEIVE_BYTES, queues, |queue| queue.bytes);
     families.per(&metric::QUEUE_RECEIVE_ERRORS, queues, |queue| queue.errors);
 }
 
-fn polls(families: &mut Families, queues: &[Row<Queue<'_>>]) {
+fn polls(families: &mut FamilyList, queues: &[LabelledRow<QueueValues<'_>>]) {
     families.per(&metric::QUEUE_POLLS, queues, |queue| Some(queue.library?.polls));
     families.per(&metric::QUEUE_EMPTY_POLLS, queues, |queue| Some(queue.library?.empty));
     families.per(&metric::QUEUE_RECEIVE_DEPTH, queues, |queue| queue.library?.depth);
@@ -67,7 +68,7 @@ fn polls(families: &mut Families, queues: &[Row<Queue<'_>>]) {
     families.per(&metric::QUEUE_RECEIVE_DESCRIPTORS, queues, |queue| queue.library?.descriptors);
 }
 
-fn histograms(families: &mut Families, queues: &[Row<Queue<'_>>]) {
+fn histograms(families: &mut FamilyList, queues: &[LabelledRow<QueueValues<'_>>]) {
     families.per(&metric::QUEUE_RECEIVE_DEPTH_HISTOGRAM, queues, |queue| {
         let library = queue.library.filter(|library| library.depth.is_some())?;
         histogram(&library.depths, |i| 2_f64.powi(i) - 1.0, None)
@@ -79,14 +80,19 @@ fn histograms(families: &mut Families, queues: &[Row<Queue<'_>>]) {
 }
 
 fn rows<'a>(
-    port: &Port<'a>,
-    queues: Queues<'a>,
-    cuts: &mut Cuts<'a>,
-    caps: &Caps,
-) -> Vec<Row<Queue<'a>>> {
-    let keep = cuts.keep(port.app.name, Cut::Queues, queues.len(), caps.queues_per_port);
-    let row = |(number, of): (u16, Queue<'a>)| Row {
-        labels: labels(port.app.name, [port.told.device.clone(), number.to_string()]),
+    port: &AppPort<'a>,
+    queues: PortQueues<'a>,
+    suppressed: &mut SuppressedSeries<'a>,
+    limits: &SeriesLimits,
+) -> Vec<LabelledRow<QueueValues<'a>>> {
+    let keep = suppressed.keep(
+        port.app.name,
+        SuppressReason::Queues,
+        queues.len(),
+        limits.queues_per_port,
+    );
+    let row = |(number, of): (u16, QueueValues<'a>)| LabelledRow {
+        labels: labels(port.app.name, [port.sample.device.clone(), number.to_string()]),
         of,
     };
     queues.into_iter().take(keep).map(row).collect()
@@ -94,15 +100,15 @@ fn rows<'a>(
 
 /// The queues that anything is known of. A driver counts other packets than libpmdscope, which began
 /// later: of an app that is linked with it, the driver's counts of packets are never a substitute.
-fn queues<'a>(port: &Port<'a>, direction: Direction) -> Queues<'a> {
+fn queues<'a>(port: &AppPort<'a>, direction: Direction) -> PortQueues<'a> {
     let sample = &port.app.model.sample;
-    let mut queues = by_driver(port.told, direction);
+    let mut queues = by_driver(port.sample, direction);
     if sample.library.is_some() || sample.failed("/pmdscope") {
         for queue in queues.values_mut() {
             (queue.packets, queue.bytes) = (None, None);
         }
     }
-    let of_port = |q: &&QueueSample| q.port == port.told.id && q.direction == direction;
+    let of_port = |q: &&QueueSample| q.port == port.sample.id && q.direction == direction;
     for library in sample.queues.iter().filter(of_port) {
         let queue = queues.entry(library.queue).or_default();
         queue.packets = Some(library.packets);
@@ -112,8 +118,8 @@ fn queues<'a>(port: &Port<'a>, direction: Direction) -> Queues<'a> {
     queues
 }
 
-fn by_driver<'a>(port: &PortSample, direction: Direction) -> Queues<'a> {
-    let queue = |of: QueueCounters| Queue {
+fn by_driver<'a>(port: &PortSample, direction: Direction) -> PortQueues<'a> {
+    let queue = |of: QueueCounters| QueueValues {
         packets: of.packets,
         bytes: of.bytes,
         errors: of.errors,
@@ -123,6 +129,6 @@ fn by_driver<'a>(port: &PortSample, direction: Direction) -> Queues<'a> {
 }
 
 /// Whether an extended counter is exported as one of a queue.
-pub(super) fn tells(xstat: &str) -> bool {
+pub(super) fn is_queue_counter(xstat: &str) -> bool {
     queue_counters::parse(xstat).is_some_and(|(_, _, counter)| counter != QueueCounter::Missed)
 }

@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::Live;
-use crate::family::{Family, Histogram, Labels, Metric, Sample, Value};
+use super::LiveApp;
+use crate::family::{
+    Histogram, LabelValues, MetricDescriptor, MetricFamily, MetricSample, SampleValue,
+};
 
 /// A thing, with the labels of all metrics about it.
-pub(super) struct Row<T> {
-    pub(super) labels: Labels,
+pub(super) struct LabelledRow<T> {
+    pub(super) labels: LabelValues,
     pub(super) of: T,
 }
 
 /// The things of all apps, labelled by app and their own names. Of several with the same labels only
 /// the first is told of, and the others are counted.
 pub(super) fn rows<'a, T, L, I>(
-    live: &[Live<'a>],
-    cuts: &mut Cuts<'a>,
-    things: impl Fn(&Live<'a>) -> I,
-) -> Vec<Row<T>>
+    live: &[LiveApp<'a>],
+    suppressed: &mut SuppressedSeries<'a>,
+    things: impl Fn(&LiveApp<'a>) -> I,
+) -> Vec<LabelledRow<T>>
 where
     L: IntoIterator<Item = String>,
     I: IntoIterator<Item = (L, T)>,
@@ -26,11 +28,11 @@ where
     let mut rows = Vec::new();
     for app in live {
         for (names, of) in things(app) {
-            let labels: Labels = labels(app.name, names);
+            let labels: LabelValues = labels(app.name, names);
             if seen.insert(labels.clone()) {
-                rows.push(Row { labels, of });
+                rows.push(LabelledRow { labels, of });
             } else {
-                cuts.count(app.name, Cut::Duplicate, 1);
+                suppressed.count(app.name, SuppressReason::Duplicate, 1);
             }
         }
     }
@@ -38,24 +40,24 @@ where
 }
 
 /// Label values: the app, and what identifies a thing within it.
-pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> Labels {
+pub(super) fn labels(app: &str, names: impl IntoIterator<Item = String>) -> LabelValues {
     std::iter::once(app.to_owned()).chain(names).collect()
 }
 
 /// The families so far.
 #[derive(Default)]
-pub(super) struct Families(Vec<Family>);
+pub(super) struct FamilyList(Vec<MetricFamily>);
 
-impl Families {
+impl FamilyList {
     /// One sample for each row of which the value is known.
-    pub(super) fn per<T, V: Into<Value>>(
+    pub(super) fn per<T, V: Into<SampleValue>>(
         &mut self,
-        metric: &'static Metric,
-        rows: &[Row<T>],
+        metric: &'static MetricDescriptor,
+        rows: &[LabelledRow<T>],
         value: impl Fn(&T) -> Option<V>,
     ) {
-        let sample = |row: &Row<T>| {
-            Some(Sample { labels: row.labels.clone(), value: value(&row.of)?.into() })
+        let sample = |row: &LabelledRow<T>| {
+            Some(MetricSample { labels: row.labels.clone(), value: value(&row.of)?.into() })
         };
         self.add(metric, rows.iter().filter_map(sample));
     }
@@ -63,23 +65,23 @@ impl Families {
     /// These samples; their labels must differ. A family without samples is none.
     pub(super) fn add(
         &mut self,
-        metric: &'static Metric,
-        samples: impl IntoIterator<Item = Sample>,
+        metric: &'static MetricDescriptor,
+        samples: impl IntoIterator<Item = MetricSample>,
     ) {
-        let samples: Vec<Sample> = samples.into_iter().collect();
+        let samples: Vec<MetricSample> = samples.into_iter().collect();
         if !samples.is_empty() {
-            self.0.push(Family { metric, samples });
+            self.0.push(MetricFamily { metric, samples });
         }
     }
 
-    pub(super) fn into_vec(self) -> Vec<Family> {
+    pub(super) fn into_vec(self) -> Vec<MetricFamily> {
         self.0
     }
 }
 
 /// Why things are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cut {
+pub(super) enum SuppressReason {
     Captures,
     Duplicate,
     Queues,
@@ -88,7 +90,7 @@ pub(super) enum Cut {
     Xstats,
 }
 
-impl Cut {
+impl SuppressReason {
     const ALL: [Self; 6] =
         [Self::Captures, Self::Duplicate, Self::Queues, Self::Sites, Self::Stages, Self::Xstats];
 
@@ -106,54 +108,60 @@ impl Cut {
 
 /// How many things are left out, by app and reason.
 #[derive(Default)]
-pub(super) struct Cuts<'a>(BTreeMap<(&'a str, Cut), usize>);
+pub(super) struct SuppressedSeries<'a>(BTreeMap<(&'a str, SuppressReason), usize>);
 
-impl<'a> Cuts<'a> {
-    pub(super) fn count(&mut self, app: &'a str, cut: Cut, things: usize) {
+impl<'a> SuppressedSeries<'a> {
+    pub(super) fn count(&mut self, app: &'a str, cut: SuppressReason, things: usize) {
         *self.0.entry((app, cut)).or_default() += things;
     }
 
     /// The number of things to keep of so many.
-    pub(super) fn keep(&mut self, app: &'a str, cut: Cut, things: usize, cap: usize) -> usize {
-        self.count(app, cut, things.saturating_sub(cap));
-        things.min(cap)
+    pub(super) fn keep(
+        &mut self,
+        app: &'a str,
+        cut: SuppressReason,
+        things: usize,
+        limit: usize,
+    ) -> usize {
+        self.count(app, cut, things.saturating_sub(limit));
+        things.min(limit)
     }
 
     /// Every reason of every app, also where nothing is left out.
-    pub(super) fn samples(&self, live: &[Live<'a>]) -> Vec<Sample> {
-        let sample = |app: &Live<'a>, cut: Cut| Sample {
+    pub(super) fn samples(&self, live: &[LiveApp<'a>]) -> Vec<MetricSample> {
+        let sample = |app: &LiveApp<'a>, cut: SuppressReason| MetricSample {
             labels: labels(app.name, [cut.name().to_owned()]),
             value: self.0.get(&(app.name, cut)).copied().unwrap_or(0).into(),
         };
-        live.iter().flat_map(|app| Cut::ALL.map(|cut| sample(app, cut))).collect()
+        live.iter().flat_map(|app| SuppressReason::ALL.map(|cut| sample(app, cut))).collect()
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for SampleValue {
     fn from(count: u64) -> Self {
         Self::Count(count)
     }
 }
 
-impl From<usize> for Value {
+impl From<usize> for SampleValue {
     fn from(count: usize) -> Self {
         Self::Count(count as u64)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for SampleValue {
     fn from(is: bool) -> Self {
         Self::Count(is.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for SampleValue {
     fn from(number: f64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<Histogram> for Value {
+impl From<Histogram> for SampleValue {
     fn from(histogram: Histogram) -> Self {
         Self::Histogram(histogram)
     }

@@ -13,22 +13,22 @@ use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 
 use super::*;
-use crate::family::{Kind, Value};
+use crate::family::{MetricKind, SampleValue};
 use crate::fixture;
-use crate::text::{Format, encode};
+use crate::text::{TextFormat, encode};
 
 /// Everything that is exported, by name and label values joined with `/`.
 #[derive(Debug)]
-struct Exported(BTreeMap<String, BTreeMap<String, Value>>);
+struct ExportedMetrics(BTreeMap<String, BTreeMap<String, SampleValue>>);
 
-impl Exported {
-    fn of(world: &World, caps: &Caps) -> Self {
-        Self::viewed(world, &fixture::view(caps, &fixture::expected()))
+impl ExportedMetrics {
+    fn of(world: &World, limits: &SeriesLimits) -> Self {
+        Self::viewed(world, &fixture::context(limits, &fixture::expected()))
     }
 
-    fn viewed(world: &World, view: &View<'_>) -> Self {
+    fn viewed(world: &World, context: &MetricsContext<'_>) -> Self {
         let mut exported = BTreeMap::new();
-        for Family { metric, samples } in families(world, view) {
+        for MetricFamily { metric, samples } in families(world, context) {
             assert!(!samples.is_empty(), "{}", metric.name);
             let mut values = BTreeMap::new();
             for sample in samples {
@@ -41,14 +41,14 @@ impl Exported {
         Self(exported)
     }
 
-    fn of_sample(sample: Sample, caps: &Caps) -> Self {
-        Self::of(&fixture::world_of(sample), caps)
+    fn of_sample(sample: Sample, limits: &SeriesLimits) -> Self {
+        Self::of(&fixture::world_of(sample), limits)
     }
 
     /// A count; `None` when there is no such sample.
     fn count(&self, name: &str, labels: &str) -> Option<u64> {
         match self.0.get(name)?.get(labels)? {
-            Value::Count(count) => Some(*count),
+            SampleValue::Count(count) => Some(*count),
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -65,7 +65,7 @@ impl Exported {
 
 #[test]
 fn every_metric_of_the_catalogue_is_exported_and_no_other() {
-    let exported = Exported::of(&fixture::world(), &fixture::caps());
+    let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
     let known: BTreeSet<_> = catalogue::all().map(|metric| metric.name).collect();
     let told: BTreeSet<_> = exported.0.keys().map(String::as_str).collect();
     assert_eq!(told, known);
@@ -73,8 +73,8 @@ fn every_metric_of_the_catalogue_is_exported_and_no_other() {
 
 #[test]
 fn families_come_in_the_order_of_the_catalogue() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    let families = families(&fixture::world(), &fixture::view(&caps, &expected));
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    let families = families(&fixture::world(), &fixture::context(&limits, &expected));
     let told: Vec<_> = families.iter().map(|family| family.metric.name).collect();
     let known: Vec<_> = catalogue::all().map(|metric| metric.name).collect();
     assert_eq!(told, known);
@@ -82,14 +82,14 @@ fn families_come_in_the_order_of_the_catalogue() {
 
 #[test]
 fn values_fit_the_kind_of_their_metric() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    for family in families(&fixture::world(), &fixture::view(&caps, &expected)) {
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    for family in families(&fixture::world(), &fixture::context(&limits, &expected)) {
         for sample in family.samples {
             let fits = match (family.metric.kind, &sample.value) {
-                (Kind::Info, value) => *value == Value::Count(1),
-                (Kind::Histogram, value) => matches!(value, Value::Histogram(_)),
-                (Kind::Counter, value) => matches!(value, Value::Count(_)),
-                (_, value) => !matches!(value, Value::Histogram(_)),
+                (MetricKind::Info, value) => *value == SampleValue::Count(1),
+                (MetricKind::Histogram, value) => matches!(value, SampleValue::Histogram(_)),
+                (MetricKind::Counter, value) => matches!(value, SampleValue::Count(_)),
+                (_, value) => !matches!(value, SampleValue::Histogram(_)),
             };
             assert!(fits, "{}: {:?}", family.metric.name, sample.value);
         }
@@ -98,7 +98,7 @@ fn values_fit_the_kind_of_their_metric() {
 
 #[test]
 fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
-    let exported = Exported::of(&fixture::world(), &fixture::caps());
+    let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
     let told_of = |app: &str| -> BTreeSet<&str> {
         let begins = |labels: &String| labels.split('/').next() == Some(app);
         let told = exported.0.iter().filter(|(_, samples)| samples.keys().any(begins));
@@ -131,7 +131,7 @@ fn an_expected_app_that_ended_was_found_though_it_is_missing() {
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::judge_missing("fwd")),
     });
-    let exported = Exported::of(&world, &fixture::caps());
+    let exported = ExportedMetrics::of(&world, &fixture::limits());
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
     assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
 }
@@ -140,7 +140,7 @@ fn an_expected_app_that_ended_was_found_though_it_is_missing() {
 fn an_app_that_was_just_found_is_neither_up_nor_down() {
     let mut world = World::default();
     world.apply(Event::Found { app: "new".to_owned() });
-    let exported = Exported::of(&world, &Caps::default());
+    let exported = ExportedMetrics::of(&world, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
     assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());
     assert_eq!(exported.count("dpdk_collect_errors_total", "new/timeout"), Some(0));
@@ -153,47 +153,50 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
         finding.lint = "stall";
     }
     let tolerate = ["stall".to_owned()];
-    let (caps, expected) = (Caps::default(), Inventory::default());
-    let view = View { tolerate: &tolerate, ..fixture::view(&caps, &expected) };
-    let exported = Exported::viewed(&world, &view);
+    let (limits, expected) = (SeriesLimits::default(), Inventory::default());
+    let context = MetricsContext { tolerate: &tolerate, ..fixture::context(&limits, &expected) };
+    let exported = ExportedMetrics::viewed(&world, &context);
     assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
 }
 
 #[test]
 fn one_app_is_told_without_the_exporter() {
-    let (caps, expected) = (Caps::default(), fixture::expected());
-    let view = View { only: Some("old"), ..fixture::view(&caps, &expected) };
-    let exported = Exported::viewed(&fixture::world(), &view);
+    let (limits, expected) = (SeriesLimits::default(), fixture::expected());
+    let context = MetricsContext { only: Some("old"), ..fixture::context(&limits, &expected) };
+    let exported = ExportedMetrics::viewed(&fixture::world(), &context);
     assert_eq!(exported.labels("dpdk_up"), ["old"]);
     assert!(exported.0.keys().all(|name| !name.starts_with("dpdk_exporter_")));
-    let nobody = View { only: Some("nobody"), ..view };
-    assert!(Exported::viewed(&fixture::world(), &nobody).0.is_empty());
+    let nobody = MetricsContext { only: Some("nobody"), ..context };
+    assert!(ExportedMetrics::viewed(&fixture::world(), &nobody).0.is_empty());
 }
 
 #[test]
 fn series_are_counted_and_the_counter_itself() {
-    let (caps, expected) = (fixture::caps(), fixture::expected());
-    let view = fixture::view(&caps, &expected);
-    let all: usize = families(&fixture::world(), &view).iter().map(Family::series).sum();
-    let exported = Exported::viewed(&fixture::world(), &view);
+    let (limits, expected) = (fixture::limits(), fixture::expected());
+    let context = fixture::context(&limits, &expected);
+    let all: usize = families(&fixture::world(), &context).iter().map(MetricFamily::series).sum();
+    let exported = ExportedMetrics::viewed(&fixture::world(), &context);
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
 }
 
 /// The table in docs/metrics.md.
 #[test]
 fn the_documented_numbers_of_series_hold() {
-    let of = |sample: Sample, caps: &Caps| {
+    let of = |sample: Sample, limits: &SeriesLimits| {
         let expected = Inventory::default();
-        let view = View { only: Some("fwd"), ..fixture::view(caps, &expected) };
-        families(&fixture::world_of(sample), &view).iter().map(Family::series).sum::<usize>()
+        let context = MetricsContext { only: Some("fwd"), ..fixture::context(limits, &expected) };
+        families(&fixture::world_of(sample), &context)
+            .iter()
+            .map(MetricFamily::series)
+            .sum::<usize>()
     };
     // One of each: device, port with an xstat, queue pair, pool, ring, heap, lcore that counts cycles.
     let stock = 52 + 2 + (17 + 1) + 5 + 6 + 2 + 5 + (3 + 2);
-    assert_eq!(of(fixture::stock("fwd"), &Caps::default()), stock);
+    assert_eq!(of(fixture::stock("fwd"), &SeriesLimits::default()), stock);
     let mut old = fixture::stock("fwd");
     old.pools[0].occupancy = None;
-    assert_eq!(of(old, &Caps::default()), stock - 3);
+    assert_eq!(of(old, &SeriesLimits::default()), stock - 3);
     let mut linked = fixture::linked();
     // Without a leak and a trend; and with a capture of one lcore.
     linked.sites.clear();
@@ -201,8 +204,8 @@ fn the_documented_numbers_of_series_hold() {
     linked.lcores[0].gaps = vec![0; 24];
     let pool = 7 + 1 + 14;
     let expected = (55 + 1) + 2 + (17 + 1) + 10 + pool + 3 + 5 + (33 + 2) + 5;
-    assert_eq!(of(linked.clone(), &Caps::default()), expected);
-    assert_eq!(of(linked, &fixture::caps()), expected + 23);
+    assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
+    assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn what_is_unknown_has_no_sample() {
     sample.pools[0].occupancy = None;
     sample.app.start_realtime_ns = 0;
     sample.control_shares_poll_cpu = None;
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     for name in [
         "dpdk_app_control_threads_share_lcore_cpu",
         "dpdk_app_start_timestamp_seconds",
@@ -241,7 +244,7 @@ fn a_nic_on_the_wrong_driver_is_told() {
         let mut sample = fixture::stock("fwd");
         sample.ports.clear();
         sample.devices[0].driver = Some(driver.to_owned());
-        let exported = Exported::of_sample(sample, &Caps::default());
+        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
         let driver = exported.labels("dpdk_pci_device_info")[0].to_owned();
         (exported.count("dpdk_pci_device_driver_mismatch", "fwd/0000:03:00.0"), driver)
     };
@@ -253,17 +256,17 @@ fn a_nic_on_the_wrong_driver_is_told() {
 fn ports_that_could_not_be_read_are_not_counted_as_missing() {
     let mut sample = fixture::stock("fwd");
     sample.ports.clear();
-    let exported = Exported::of_sample(sample.clone(), &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample.clone(), &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_app_ports", "fwd"), Some(0));
     sample.partial = vec!["/ethdev/stats: timed out".to_owned()];
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_app_ports", "fwd"), None);
     assert_eq!(exported.count("dpdk_collect_partial", "fwd"), Some(1));
 }
 
 #[test]
 fn queues_of_a_stock_app_are_told_by_its_driver() {
-    let exported = Exported::of_sample(fixture::stock("fwd"), &Caps::default());
+    let exported = ExportedMetrics::of_sample(fixture::stock("fwd"), &SeriesLimits::default());
     let queue = "fwd/0000:03:00.0/0";
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(1000));
     assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
@@ -276,7 +279,7 @@ fn queues_of_a_stock_app_are_told_by_its_driver() {
 fn a_driver_that_counts_no_bytes_of_queues_has_none() {
     let mut sample = fixture::stock("fwd");
     sample.ports[0].xstats.insert("rx_q0_bytes".to_owned(), 0);
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_receive_bytes_total"), Vec::<&str>::new());
 }
 
@@ -284,12 +287,12 @@ fn a_driver_that_counts_no_bytes_of_queues_has_none() {
 fn counters_of_a_linked_app_never_change_their_source() {
     let queue = "fwd/0000:03:00.0/0";
     let mut sample = fixture::linked();
-    let exported = Exported::of_sample(sample.clone(), &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample.clone(), &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(31));
     assert_eq!(exported.count("dpdk_queue_receive_errors_total", queue), Some(1002));
     (sample.queues, sample.library) = (Vec::new(), None);
     sample.partial = vec!["/pmdscope: timed out".to_owned()];
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), None);
     assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(1));
 }
@@ -299,7 +302,7 @@ fn missing_queues_are_told() {
     let truncated = |change: fn(&mut PortSample)| {
         let mut sample = fixture::stock("fwd");
         change(&mut sample.ports[0]);
-        let exported = Exported::of_sample(sample, &Caps::default());
+        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
         exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0")
     };
     assert_eq!(truncated(|_| ()), Some(0));
@@ -316,7 +319,7 @@ fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
     sample.ports.push(PortSample { stats: PortStats::default(), ..twin });
     sample.queues.push(fixture::queue(1, 0, Direction::Rx));
     sample.pools.push(PoolSample { size: 1, ..fixture::pool("mb_pool_0") });
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.suppressed("duplicate"), Some(2));
     let port = "fwd/0000:03:00.0";
     assert_eq!(exported.count("dpdk_port_receive_packets_total", port), Some(u64::MAX));
@@ -325,7 +328,7 @@ fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
 
 #[test]
 fn nothing_is_suppressed_by_default() {
-    let exported = Exported::of_sample(fixture::linked(), &Caps::default());
+    let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
     for kind in ["captures", "duplicate", "queues", "sites", "stages", "xstats"] {
         assert_eq!(exported.suppressed(kind), Some(0), "{kind}");
     }
@@ -336,7 +339,7 @@ fn extended_counters_are_bounded_by_name() {
     let mut sample = fixture::linked();
     let names = (0..50).map(|i| (format!("rx_drop_{i:02}"), i));
     sample.ports[0].xstats = names.collect();
-    let exported = Exported::of_sample(sample, &Caps::default());
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_port_xstat").len(), 40);
     assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_00"), Some(0));
     assert_eq!(exported.count("dpdk_port_xstat", "fwd/0000:03:00.0/rx_drop_40"), None);
@@ -349,8 +352,8 @@ fn queues_are_bounded_by_number() {
     let both = [Direction::Rx, Direction::Tx];
     let queues = both.into_iter().flat_map(|d| (0..12).map(move |i| fixture::queue(0, i, d)));
     sample.queues = queues.collect();
-    let caps = Caps { queues_per_port: 10, ..Caps::default() };
-    let exported = Exported::of_sample(sample, &caps);
+    let limits = SeriesLimits { queues_per_port: 10, ..SeriesLimits::default() };
+    let exported = ExportedMetrics::of_sample(sample, &limits);
     let told = exported.labels("dpdk_queue_receive_packets_total");
     assert_eq!(told.len(), 10);
     assert!(told.contains(&"fwd/0000:03:00.0/9"));
@@ -369,7 +372,10 @@ fn sites_are_bounded_by_loss_and_the_rest_is_summed_up() {
         fixture::site("zero", 0),
         SiteSample { kind: SiteKind::DoubleFree, ..fixture::site("s9", 99) },
     ]);
-    let exported = Exported::of_sample(sample, &Caps { sites_per_pool: 2, ..Caps::default() });
+    let exported = ExportedMetrics::of_sample(
+        sample,
+        &SeriesLimits { sites_per_pool: 2, ..SeriesLimits::default() },
+    );
     let name = "dpdk_mbuf_leak_site_mbufs";
     assert_eq!(exported.labels(name).len(), 3);
     assert_eq!(exported.count(name, "fwd/mb_pool_0/s5 forward()"), Some(15));
@@ -387,7 +393,10 @@ fn stages_are_bounded_by_what_they_hold() {
         ..StageSample::default()
     };
     sample.stages = [("a", 1), ("b", 9), ("c", 9), ("d", 2)].map(stage).to_vec();
-    let exported = Exported::of_sample(sample, &Caps { sites_per_pool: 2, ..Caps::default() });
+    let exported = ExportedMetrics::of_sample(
+        sample,
+        &SeriesLimits { sites_per_pool: 2, ..SeriesLimits::default() },
+    );
     assert_eq!(exported.labels("dpdk_stage_held_mbufs"), ["fwd/b", "fwd/c"]);
     assert_eq!(exported.suppressed("stages"), Some(2));
 }
@@ -396,7 +405,10 @@ fn stages_are_bounded_by_what_they_hold() {
 fn captures_are_bounded_and_the_oldest_stay() {
     let mut sample = fixture::linked();
     sample.tee = (1..=4).flat_map(|id| [fixture::tee(id, 1), fixture::tee(id, 2)]).collect();
-    let exported = Exported::of_sample(sample, &Caps { captures: 3, ..Caps::default() });
+    let exported = ExportedMetrics::of_sample(
+        sample,
+        &SeriesLimits { captures: 3, ..SeriesLimits::default() },
+    );
     let told = exported.labels("dpdk_capture_packets_total");
     assert_eq!(told, ["fwd/1/1", "fwd/1/2", "fwd/2/1", "fwd/2/2", "fwd/3/1", "fwd/3/2"]);
     assert_eq!(exported.suppressed("captures"), Some(1));
@@ -405,11 +417,11 @@ fn captures_are_bounded_and_the_oldest_stay() {
 
 #[test]
 fn histograms_of_queues_are_for_those_who_ask() {
-    let exported = Exported::of_sample(fixture::linked(), &Caps::default());
+    let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), Vec::<&str>::new());
     let mut sample = fixture::linked();
     sample.queues[0].depth = None;
-    let exported = Exported::of_sample(sample, &fixture::caps());
+    let exported = ExportedMetrics::of_sample(sample, &fixture::limits());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), ["fwd/0000:03:00.0/0"]);
     // Depths that the driver cannot tell are zeros in the table.
     assert_eq!(exported.labels("dpdk_queue_receive_depth"), Vec::<&str>::new());
@@ -424,7 +436,7 @@ fn names() -> impl Strategy<Value = Vec<String>> {
 }
 
 proptest! {
-    /// Names may repeat, be empty, or hold anything: [`Exported`] sees to it that no series appears
+    /// Names may repeat, be empty, or hold anything: [`ExportedMetrics`] sees to it that no series appears
     /// twice.
     #[test]
     fn no_names_make_a_series_appear_twice(
@@ -444,14 +456,14 @@ proptest! {
         let ring = |name: &String| RingSample { name: name.clone(), ..RingSample::default() };
         sample.rings.extend(pools.iter().map(ring));
         sample.tee.extend([fixture::tee(3, 1), fixture::tee(2, 1)]);
-        let caps = Caps {
+        let limits = SeriesLimits {
             xstats_per_port: cap,
             sites_per_pool: cap,
             queues_per_port: cap,
             captures: cap,
-            ..fixture::caps()
+            ..fixture::limits()
         };
-        Exported::of_sample(sample, &caps);
+        ExportedMetrics::of_sample(sample, &limits);
     }
 }
 
@@ -468,9 +480,13 @@ fn promtool_accepts_the_metrics() {
     let Ok(mut check) = spawn(check.stderr(Stdio::piped())) else {
         return skip_without(&current_test(), promtool);
     };
-    let (caps, expected) = (fixture::caps(), fixture::expected());
+    let (limits, expected) = (fixture::limits(), fixture::expected());
     let mut text = String::new();
-    encode(&families(&fixture::world(), &fixture::view(&caps, &expected)), Format::Text, &mut text);
+    encode(
+        &families(&fixture::world(), &fixture::context(&limits, &expected)),
+        TextFormat::Text,
+        &mut text,
+    );
     check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = check.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].map(|s| String::from_utf8_lossy(&s).into_owned());

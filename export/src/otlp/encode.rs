@@ -12,11 +12,13 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use pmdscope_telemetry::world::World;
 
 use crate::catalogue;
-use crate::family::{Family, Histogram, Kind, Metric, Sample, Value};
+use crate::family::{
+    Histogram, MetricDescriptor, MetricFamily, MetricKind, MetricSample, SampleValue,
+};
 
 /// Who sends.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct ExporterIdentity {
     /// Name of this machine.
     pub(super) host: String,
     /// When the exporter started, nanoseconds since the epoch.
@@ -25,19 +27,19 @@ pub(super) struct Origin {
 
 /// All families of `world` in one request.
 pub(super) fn request(
-    families: &[Family],
+    families: &[MetricFamily],
     world: &World,
-    origin: &Origin,
+    exporter: &ExporterIdentity,
 ) -> ExportMetricsServiceRequest {
     let mut resources = BTreeMap::<Option<&str>, Vec<otlp::Metric>>::new();
     for family in families {
-        let mut parts = BTreeMap::<Option<&str>, Vec<&Sample>>::new();
+        let mut parts = BTreeMap::<Option<&str>, Vec<&MetricSample>>::new();
         for sample in &family.samples {
             parts.entry(app(family.metric, sample)).or_default().push(sample);
         }
         for (app, samples) in parts {
-            let times = Times {
-                start_ns: start(family.metric, app, world, origin),
+            let times = PointTimes {
+                start_ns: start(family.metric, app, world, exporter),
                 now_ns: world.realtime_ns,
             };
             resources.entry(app).or_default().push(metric(family.metric, &samples, times));
@@ -46,7 +48,7 @@ pub(super) fn request(
     let resource_metrics = resources
         .into_iter()
         .map(|(app, metrics)| ResourceMetrics {
-            resource: Some(resource(app, world, origin)),
+            resource: Some(resource(app, world, exporter)),
             scope_metrics: vec![ScopeMetrics {
                 scope: Some(scope()),
                 metrics,
@@ -58,7 +60,7 @@ pub(super) fn request(
     ExportMetricsServiceRequest { resource_metrics }
 }
 
-fn app<'a>(metric: &Metric, sample: &'a Sample) -> Option<&'a str> {
+fn app<'a>(metric: &MetricDescriptor, sample: &'a MetricSample) -> Option<&'a str> {
     let place = metric.labels.iter().position(|label| *label == "app")?;
     sample.labels.get(place).map(String::as_str)
 }
@@ -69,19 +71,24 @@ fn app_start(app: &str, world: &World) -> Option<u64> {
 }
 
 /// Since when a counter counts; 0 where nobody knows.
-fn start(metric: &Metric, app: Option<&str>, world: &World, origin: &Origin) -> u64 {
+fn start(
+    metric: &MetricDescriptor,
+    app: Option<&str>,
+    world: &World,
+    exporter: &ExporterIdentity,
+) -> u64 {
     match app {
         Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, world).unwrap_or(0),
-        _ => origin.start_ns,
+        _ => exporter.start_ns,
     }
 }
 
-fn resource(app: Option<&str>, world: &World, origin: &Origin) -> Resource {
-    let host = &origin.host;
+fn resource(app: Option<&str>, world: &World, exporter: &ExporterIdentity) -> Resource {
+    let host = &exporter.host;
     let instance = match app {
         // A restart is another instance: its counters begin anew.
         Some(app) => format!("{host}/{app}/{}", app_start(app, world).unwrap_or(0) / 1_000_000_000),
-        None => format!("{host}/exporter/{}", origin.start_ns / 1_000_000_000),
+        None => format!("{host}/exporter/{}", exporter.start_ns / 1_000_000_000),
     };
     let attributes = vec![
         attribute("service.name", "pmdscope"),
@@ -101,30 +108,30 @@ fn scope() -> InstrumentationScope {
 }
 
 #[derive(Clone, Copy)]
-struct Times {
+struct PointTimes {
     start_ns: u64,
     now_ns: u64,
 }
 
 /// Names stay as in `PromQL`, which receivers that translate leave alone.
-fn metric(of: &Metric, samples: &[&Sample], times: Times) -> otlp::Metric {
+fn metric(of: &MetricDescriptor, samples: &[&MetricSample], times: PointTimes) -> otlp::Metric {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     let numbers = |times| samples.iter().filter_map(|sample| number(of, sample, times)).collect();
     let data = match of.kind {
-        Kind::Counter => Data::Sum(otlp::Sum {
+        MetricKind::Counter => Data::Sum(otlp::Sum {
             data_points: numbers(times),
             aggregation_temporality,
             is_monotonic: true,
         }),
-        Kind::Histogram => {
+        MetricKind::Histogram => {
             let points = samples.iter().filter_map(|sample| histogram(of, sample, times));
             Data::Histogram(otlp::Histogram {
                 data_points: points.collect(),
                 aggregation_temporality,
             })
         }
-        Kind::Gauge | Kind::Info | Kind::Unknown => {
-            Data::Gauge(otlp::Gauge { data_points: numbers(Times { start_ns: 0, ..times }) })
+        MetricKind::Gauge | MetricKind::Info | MetricKind::Unknown => {
+            Data::Gauge(otlp::Gauge { data_points: numbers(PointTimes { start_ns: 0, ..times }) })
         }
     };
     otlp::Metric {
@@ -137,7 +144,7 @@ fn metric(of: &Metric, samples: &[&Sample], times: Times) -> otlp::Metric {
 }
 
 /// The unit in the spelling of UCUM.
-fn unit(metric: &Metric) -> &'static str {
+fn unit(metric: &MetricDescriptor) -> &'static str {
     match metric.unit() {
         Some("bytes") => "By",
         Some("bytes_per_second") => "By/s",
@@ -147,14 +154,18 @@ fn unit(metric: &Metric) -> &'static str {
     }
 }
 
-fn number(metric: &Metric, sample: &Sample, times: Times) -> Option<NumberDataPoint> {
+fn number(
+    metric: &MetricDescriptor,
+    sample: &MetricSample,
+    times: PointTimes,
+) -> Option<NumberDataPoint> {
     let value = match &sample.value {
-        Value::Count(count) => match i64::try_from(*count) {
+        SampleValue::Count(count) => match i64::try_from(*count) {
             Ok(count) => number_data_point::Value::AsInt(count),
             Err(_) => number_data_point::Value::AsDouble(*count as f64),
         },
-        Value::Number(number) => number_data_point::Value::AsDouble(*number),
-        Value::Histogram(_) => return None,
+        SampleValue::Number(number) => number_data_point::Value::AsDouble(*number),
+        SampleValue::Histogram(_) => return None,
     };
     Some(NumberDataPoint {
         attributes: attributes(metric, sample),
@@ -165,8 +176,14 @@ fn number(metric: &Metric, sample: &Sample, times: Times) -> Option<NumberDataPo
     })
 }
 
-fn histogram(metric: &Metric, sample: &Sample, times: Times) -> Option<HistogramDataPoint> {
-    let Value::Histogram(Histogram { buckets, count, sum }) = &sample.value else { return None };
+fn histogram(
+    metric: &MetricDescriptor,
+    sample: &MetricSample,
+    times: PointTimes,
+) -> Option<HistogramDataPoint> {
+    let SampleValue::Histogram(Histogram { buckets, count, sum }) = &sample.value else {
+        return None;
+    };
     // OTLP counts each bucket alone.
     let cumulative = buckets.iter().map(|(_, count)| *count).chain([*count]);
     let bucket_counts = cumulative
@@ -184,7 +201,7 @@ fn histogram(metric: &Metric, sample: &Sample, times: Times) -> Option<Histogram
     })
 }
 
-fn attributes(metric: &Metric, sample: &Sample) -> Vec<KeyValue> {
+fn attributes(metric: &MetricDescriptor, sample: &MetricSample) -> Vec<KeyValue> {
     metric.labels.iter().zip(&*sample.labels).map(|(name, value)| attribute(name, value)).collect()
 }
 
@@ -197,15 +214,15 @@ fn attribute(key: &str, value: &str) -> KeyValue {
 mod tests {
     use super::*;
 
-    const TIMES: Times = Times { start_ns: 5, now_ns: 9 };
+    const TIMES: PointTimes = PointTimes { start_ns: 5, now_ns: 9 };
 
-    fn sample(labels: &[&str], value: Value) -> Sample {
-        Sample { labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }
+    fn sample(labels: &[&str], value: SampleValue) -> MetricSample {
+        MetricSample { labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }
     }
 
     #[test]
     fn counters_are_monotonic_sums_since_the_start() {
-        let of = sample(&["a", "p"], Value::Count(7));
+        let of = sample(&["a", "p"], SampleValue::Count(7));
         let metric = metric(&catalogue::PORT_RECEIVE_BYTES, &[&of], TIMES);
         assert_eq!(
             (metric.name.as_str(), metric.unit.as_str()),
@@ -222,7 +239,7 @@ mod tests {
 
     #[test]
     fn counts_beyond_what_otlp_holds_lose_precision_and_not_their_sign() {
-        let of = sample(&["a", "p"], Value::Count(u64::MAX));
+        let of = sample(&["a", "p"], SampleValue::Count(u64::MAX));
         let point = number(&catalogue::PORT_RECEIVE_BYTES, &of, TIMES).unwrap();
         assert_eq!(point.value, Some(number_data_point::Value::AsDouble(u64::MAX as f64)));
     }
@@ -230,7 +247,7 @@ mod tests {
     #[test]
     fn buckets_are_told_one_by_one() {
         let value = Histogram { buckets: vec![(1.0, 2), (2.0, 2), (4.0, 7)], count: 9, sum: None };
-        let of = sample(&["a", "1"], Value::Histogram(value));
+        let of = sample(&["a", "1"], SampleValue::Histogram(value));
         let point = histogram(&catalogue::LCORE_POLL_GAP, &of, TIMES).unwrap();
         assert_eq!(point.bucket_counts, [2, 0, 5, 2]);
         assert_eq!(point.explicit_bounds, [1.0, 2.0, 4.0]);

@@ -17,19 +17,18 @@ use pmdscope_telemetry::world::Status;
 
 use super::*;
 use crate::fake::Fake;
-use crate::options::Options;
-use crate::scrape::Scraper;
-use crate::snapshot::Exhibit;
-use crate::web::Web;
+use crate::metrics::PushCounts;
+use crate::options::ExportOptions;
+use crate::snapshot::RenderOptions;
 
 /// What a receiver was sent.
-struct Pushed {
+struct ReceivedPush {
     head: String,
     request: ExportMetricsServiceRequest,
 }
 
 /// Answers in turn with `answers`, the last one again and again; its URL, and what it is sent.
-fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<Pushed>) {
+fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<ReceivedPush>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (send, pushed) = mpsc::channel();
@@ -48,7 +47,7 @@ fn receiver(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<Pushed>) {
     (url, pushed)
 }
 
-fn read(stream: &mut TcpStream) -> Option<Pushed> {
+fn read(stream: &mut TcpStream) -> Option<ReceivedPush> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -61,7 +60,7 @@ fn read(stream: &mut TcpStream) -> Option<Pushed> {
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
     let request = ExportMetricsServiceRequest::decode(body.as_slice()).unwrap();
-    Some(Pushed { head, request })
+    Some(ReceivedPush { head, request })
 }
 
 fn answer(status: &str, body: &[u8]) -> Vec<u8> {
@@ -70,13 +69,16 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn site(root: &Path, tally: &Arc<Tally>) -> Arc<Site> {
+/// Longest wait of one push for the apps.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let settings = Settings { discover, ..Settings::default() };
-    let options = Options::default();
-    let exhibit = Exhibit::new(&options, &settings.rules.expected, Some(Arc::clone(tally)));
-    let scraper = Scraper::new(settings, exhibit, options.timeout);
-    Arc::new(Site { scraper, web: Web::open(None).unwrap(), timeout: options.timeout })
+    let options = ExportOptions::default();
+    let render_options =
+        RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
+    Arc::new(Scraper::new(settings, render_options, TIMEOUT))
 }
 
 /// Pushes until `count` pushes have arrived.
@@ -84,11 +86,12 @@ async fn pushed(
     url: &str,
     pause: Duration,
     root: &Path,
-    arrived: mpsc::Receiver<Pushed>,
+    arrived: mpsc::Receiver<ReceivedPush>,
     count: usize,
-) -> (Vec<Pushed>, Pushes) {
-    let tally = Arc::<Tally>::default();
-    let push = push(url.parse().unwrap(), pause, site(root, &tally), Arc::clone(&tally));
+) -> (Vec<ReceivedPush>, PushCounts) {
+    let counters = Arc::<PushCounters>::default();
+    let scraper = scraper(root, &counters);
+    let push = push(url.parse().unwrap(), pause, scraper, TIMEOUT, Arc::clone(&counters));
     let wait = tokio::task::spawn_blocking(move || {
         let limit = Duration::from_secs(60);
         let pushes = (0..count).map(|_| arrived.recv_timeout(limit).unwrap()).collect();
@@ -100,7 +103,7 @@ async fn pushed(
         ended = push => panic!("{ended:?}"),
         pushes = wait => pushes.unwrap(),
     };
-    (pushes, tally.read())
+    (pushes, counters.read())
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> String {
@@ -148,9 +151,9 @@ async fn one_that_has_no_time_is_tried_again_when_it_says_so() {
     let pause = Duration::from_secs(100);
     let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 3).await;
     // At once after the first, a second after the second: long before the next push is due.
-    assert!(began.elapsed() >= FIRST_PAUSE && began.elapsed() < pause / 2);
+    assert!(began.elapsed() >= FIRST_RETRY_INTERVAL && began.elapsed() < pause / 2);
     assert_eq!(pushes[0].request, pushes[2].request);
-    assert_eq!(counts, Pushes { accepted: 1, failed: 2, ..Pushes::default() });
+    assert_eq!(counts, PushCounts { accepted: 1, failed: 2, ..PushCounts::default() });
 }
 
 #[tokio::test]
@@ -167,7 +170,7 @@ async fn what_is_refused_is_not_sent_again() {
     let pause = Duration::from_millis(300);
     let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 2).await;
     assert_ne!(pushes[0].request, pushes[1].request);
-    assert_eq!(counts, Pushes { rejected: 1, partial: 1, ..Pushes::default() });
+    assert_eq!(counts, PushCounts { rejected: 1, partial: 1, ..PushCounts::default() });
 }
 
 #[tokio::test]
@@ -175,21 +178,22 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "a");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let tally = Arc::<Tally>::default();
-    let site = site(root.path(), &tally);
+    let counters = Arc::<PushCounters>::default();
+    let scraper = scraper(root.path(), &counters);
     let receiver = format!("http://{closed}").parse().unwrap();
-    let push = push(receiver, Duration::from_millis(20), Arc::clone(&site), Arc::clone(&tally));
+    let pause = Duration::from_millis(20);
+    let push = push(receiver, pause, Arc::clone(&scraper), TIMEOUT, Arc::clone(&counters));
     let later = Instant::now() + Duration::from_secs(60);
     let scrapes = async {
         loop {
-            let counts = tally.read();
+            let counts = counters.read();
             if counts.failed >= 1 && counts.dropped >= 10 {
                 break;
             }
             assert!(Instant::now() < later, "{counts:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let snapshot = site.scraper.snapshot(Wants::All, None, later).await;
+        let snapshot = scraper.snapshot(ScrapeScope::All, None, later).await;
         assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
         snapshot.families(None)
     };
@@ -197,7 +201,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
         ended = push => panic!("{ended:?}"),
         families = scrapes => families,
     };
-    let counts = tally.read();
+    let counts = counters.read();
     assert!(counts.failed >= 1 && counts.dropped >= 10 && counts.accepted == 0, "{counts:?}");
     assert!(families.iter().any(|f| f.metric.name == "dpdk_exporter_otlp_pushes_total"));
 }
@@ -205,14 +209,14 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
 #[test]
 fn pauses_grow_from_one_push_to_the_next() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut pusher = Pusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
+    let mut pusher = OtlpPusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
     // Nobody waits for the end of a pause here.
-    let closed = Mailbox::default();
+    let closed = SnapshotMailbox::default();
     closed.lock().closed = true;
     for _ in 0..2 {
         pusher.deliver(b"", &closed);
     }
-    assert_eq!(pusher.pause, FIRST_PAUSE * 4);
+    assert_eq!(pusher.pause, FIRST_RETRY_INTERVAL * 4);
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn logs_name_a_receiver_without_its_password() {
         ("https://ann@[::1]:1/a@b", "https://[::1]:1/a@b"),
         ("http://x?a=b@c", "http://x?a=b@c"),
     ] {
-        assert_eq!(Receiver(url.to_owned()).to_string(), shown);
+        assert_eq!(OtlpReceiver(url.to_owned()).to_string(), shown);
     }
 }
 
@@ -234,10 +238,10 @@ fn receivers_are_urls() {
         ("http://[::1]:9090/api/v1/otlp/v1/metrics", "http://[::1]:9090/api/v1/otlp/v1/metrics"),
         ("http://x/?a=b", "http://x/?a=b"),
     ] {
-        assert_eq!(text.parse(), Ok(Receiver(url.to_owned())));
+        assert_eq!(text.parse(), Ok(OtlpReceiver(url.to_owned())));
     }
     for text in ["", "localhost:4318", "grpc://x", "http://", "/v1/metrics", "http:///x"] {
-        let error = text.parse::<Receiver>().unwrap_err().to_string();
+        let error = text.parse::<OtlpReceiver>().unwrap_err().to_string();
         assert!(error.contains("http://localhost:4318"), "{text}: {error}");
     }
 }

@@ -22,39 +22,40 @@ use super::*;
 use crate::fake::Fake;
 use crate::listen::bind;
 use crate::scrape::Scraper;
-use crate::snapshot::Exhibit;
-use crate::web::Web;
+use crate::snapshot::RenderOptions;
+use crate::web::ReloadingWebPolicy;
 
 /// How long is waited for what is sure to come.
-const LONG: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// An exporter on loopback, stopped when dropped.
-struct Running {
+struct TestServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
 
-impl Running {
-    fn start(root: &Path, limits: Limits) -> Self {
-        Self::with(root, limits, Web::open(None).unwrap())
+impl TestServer {
+    fn start(root: &Path, limits: ServerLimits) -> Self {
+        Self::with(root, limits, ReloadingWebPolicy::open(None).unwrap())
     }
 
-    fn with(root: &Path, limits: Limits, web: Web) -> Self {
+    fn with(root: &Path, limits: ServerLimits, web: ReloadingWebPolicy) -> Self {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
-        let scraper = Scraper::new(settings, Exhibit::default(), Duration::from_secs(5));
-        let site = Arc::new(Site { scraper, web, timeout: Duration::from_secs(5) });
+        let scraper = Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5));
+        let scraper = Arc::new(scraper);
+        let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listeners[0].address().parse().unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             let _ = stopped.await;
         };
-        let served = tokio::spawn(serve(listeners, site, limits, stopped));
+        let served = tokio::spawn(serve(listeners, routes, limits, stopped));
         Self { address, stop: Some(stop), served }
     }
 
@@ -110,7 +111,7 @@ const fn ms(millis: u64) -> Duration {
 async fn a_kept_connection_answers_again_and_again() {
     let root = tempfile::tempdir().unwrap();
     let app = Fake::start(root.path(), "a");
-    let server = Running::start(root.path(), Limits::default());
+    let server = TestServer::start(root.path(), ServerLimits::default());
     let mut stream = server.connect().await;
     for round in 1..=3 {
         stream.write_all(GET).await.unwrap();
@@ -119,7 +120,7 @@ async fn a_kept_connection_answers_again_and_again() {
         assert!(answer.contains("dpdk_up{app=\"a\"} 1\n"));
         assert_eq!(app.rounds(), round);
     }
-    let head = server.ask(b"HEAD /healthz HTTP/1.0\r\n\r\n").await;
+    let head = server.ask(b"MAX_HEADER_BYTES /healthz HTTP/1.0\r\n\r\n").await;
     assert!(head.contains("content-length: 3\r\n") && head.ends_with("\r\n\r\n"), "{head}");
 }
 
@@ -127,7 +128,7 @@ async fn a_kept_connection_answers_again_and_again() {
 async fn a_hundred_at_once_are_answered_from_one_round() {
     let root = tempfile::tempdir().unwrap();
     let app = Fake::start(root.path(), "a");
-    let server = Arc::new(Running::start(root.path(), Limits::default()));
+    let server = Arc::new(TestServer::start(root.path(), ServerLimits::default()));
     server.ask(GET).await;
     app.delay(ms(1000));
     let clients: Vec<_> = (0..100)
@@ -145,13 +146,16 @@ async fn a_hundred_at_once_are_answered_from_one_round() {
 #[tokio::test]
 async fn who_is_one_too_many_is_turned_away() {
     let root = tempfile::tempdir().unwrap();
-    let server = Running::start(root.path(), Limits { connections: 2, ..Limits::default() });
+    let server = TestServer::start(
+        root.path(),
+        ServerLimits { max_connections: 2, ..ServerLimits::default() },
+    );
     let (mut first, _second) = (server.connect().await, server.connect().await);
     first.write_all(GET).await.unwrap();
     answer(&mut first).await;
     let mut third = server.connect().await;
     assert!(answer(&mut third).await.starts_with("HTTP/1.1 503 "));
-    assert!(ends(&mut third, LONG).await);
+    assert!(ends(&mut third, DEADLINE).await);
     drop(first);
     let mut fourth = None;
     for _ in 0..50 {
@@ -168,8 +172,12 @@ async fn who_is_one_too_many_is_turned_away() {
 #[tokio::test]
 async fn the_last_places_are_not_kept() {
     let root = tempfile::tempdir().unwrap();
-    let limits = Limits { connections: 4, crowded: ms(200), ..Limits::default() };
-    let server = Running::start(root.path(), limits);
+    let limits = ServerLimits {
+        max_connections: 4,
+        crowded_keep_alive_timeout: ms(200),
+        ..ServerLimits::default()
+    };
+    let server = TestServer::start(root.path(), limits);
     let mut kept = Vec::new();
     for _ in 0..4 {
         let mut stream = server.connect().await;
@@ -177,7 +185,7 @@ async fn the_last_places_are_not_kept() {
         assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200 "));
         kept.push(stream);
     }
-    assert!(ends(&mut kept[3], LONG).await);
+    assert!(ends(&mut kept[3], DEADLINE).await);
     assert!(!ends(&mut kept[0], ms(300)).await);
     assert!(server.ask(GET).await.starts_with("HTTP/1.1 200 "));
 }
@@ -185,8 +193,12 @@ async fn the_last_places_are_not_kept() {
 #[tokio::test]
 async fn silence_and_drops_of_a_request_end_a_connection() {
     let root = tempfile::tempdir().unwrap();
-    let limits = Limits { first_request: ms(700), next_request: ms(5000), ..Limits::default() };
-    let server = Running::start(root.path(), limits);
+    let limits = ServerLimits {
+        first_request_timeout: ms(700),
+        keep_alive_timeout: ms(5000),
+        ..ServerLimits::default()
+    };
+    let server = TestServer::start(root.path(), limits);
     let mut silent = server.connect().await;
     let mut slow = server.connect().await;
     let dripping = async {
@@ -198,16 +210,16 @@ async fn silence_and_drops_of_a_request_end_a_connection() {
         }
     };
     // The last byte of a request never comes.
-    timeout(LONG, dripping).await.unwrap();
-    assert!(ends(&mut slow, LONG).await);
-    assert!(ends(&mut silent, LONG).await);
+    timeout(DEADLINE, dripping).await.unwrap();
+    assert!(ends(&mut slow, DEADLINE).await);
+    assert!(ends(&mut silent, DEADLINE).await);
     let mut kept = server.connect().await;
     kept.write_all(GET).await.unwrap();
     answer(&mut kept).await;
     sleep(ms(1000)).await;
     kept.write_all(GET).await.unwrap();
     assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "), "kept beyond the first wait");
-    assert!(ends(&mut kept, LONG).await);
+    assert!(ends(&mut kept, DEADLINE).await);
 }
 
 #[tokio::test]
@@ -215,8 +227,9 @@ async fn who_does_not_read_holds_nobody_up() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..8).map(|n| format!("app-{n}")).collect();
     let _apps: Vec<_> = names.iter().map(|name| Fake::start(root.path(), name)).collect();
-    let limits = Limits { connections: 1, write: ms(200), ..Limits::default() };
-    let server = Running::start(root.path(), limits);
+    let limits =
+        ServerLimits { max_connections: 1, write_timeout: ms(200), ..ServerLimits::default() };
+    let server = TestServer::start(root.path(), limits);
     let rude = server.connect().await;
     rude.writable().await.unwrap();
     // Many answers that nobody reads fill the buffers of both sides.
@@ -226,17 +239,17 @@ async fn who_does_not_read_holds_nobody_up() {
     }
     let began = Instant::now();
     while !server.ask(GET).await.starts_with("HTTP/1.1 200 ") {
-        assert!(began.elapsed() < LONG, "its place is not given away");
+        assert!(began.elapsed() < DEADLINE, "its place is not given away");
         sleep(ms(20)).await;
     }
-    assert!(began.elapsed() >= limits.write, "it was waited for: {:?}", began.elapsed());
+    assert!(began.elapsed() >= limits.write_timeout, "it was waited for: {:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn what_is_no_request_ends_a_connection_and_nothing_else() {
     let root = tempfile::tempdir().unwrap();
-    let server = Running::start(root.path(), Limits::default());
-    let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * HEAD));
+    let server = TestServer::start(root.path(), ServerLimits::default());
+    let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * MAX_HEADER_BYTES));
     let headers = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(500));
     for request in
         [b"\x16\x03\x01\x00".as_slice(), b"\r\n\r\n\0\0", long.as_bytes(), headers.as_bytes()]
@@ -252,7 +265,7 @@ async fn what_is_no_request_ends_a_connection_and_nothing_else() {
 #[tokio::test]
 async fn a_body_is_not_read() {
     let root = tempfile::tempdir().unwrap();
-    let server = Running::start(root.path(), Limits::default());
+    let server = TestServer::start(root.path(), ServerLimits::default());
     let mut stream = server.connect().await;
     let head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n";
     stream.write_all(head).await.unwrap();
@@ -264,7 +277,7 @@ async fn a_body_is_not_read() {
 async fn a_scrape_that_has_begun_is_answered_before_the_end() {
     let root = tempfile::tempdir().unwrap();
     let app = Fake::start(root.path(), "a");
-    let server = Running::start(root.path(), Limits::default());
+    let server = TestServer::start(root.path(), ServerLimits::default());
     server.ask(GET).await;
     app.delay(ms(200));
     let mut stream = server.connect().await;
@@ -278,9 +291,9 @@ async fn a_scrape_that_has_begun_is_answered_before_the_end() {
 }
 
 /// A certificate authority, and what it signs.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+struct TestAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl TestAuthority {
     fn new() -> Self {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -320,7 +333,7 @@ impl Authority {
 }
 
 /// Writes certificate, key and authority below `dir`, and a web configuration with `more` of TLS.
-fn tls_files(dir: &Path, authority: &Authority, more: &str) -> std::path::PathBuf {
+fn tls_files(dir: &Path, authority: &TestAuthority, more: &str) -> std::path::PathBuf {
     let (certificate, key) = authority.sign("localhost");
     std::fs::write(dir.join("cert.pem"), certificate).unwrap();
     std::fs::write(dir.join("key.pem"), key).unwrap();
@@ -331,7 +344,7 @@ fn tls_files(dir: &Path, authority: &Authority, more: &str) -> std::path::PathBu
     config
 }
 
-async fn ask_tls(server: &Running, client: &TlsConnector) -> Option<String> {
+async fn ask_tls(server: &TestServer, client: &TlsConnector) -> Option<String> {
     let name = "localhost".to_owned().try_into().unwrap();
     let mut stream = client.connect(name, server.connect().await).await.ok()?;
     stream.write_all(GET).await.ok()?;
@@ -341,27 +354,35 @@ async fn ask_tls(server: &Running, client: &TlsConnector) -> Option<String> {
 #[tokio::test]
 async fn metrics_come_over_tls_of_the_configured_versions() {
     let root = tempfile::tempdir().unwrap();
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let config = tls_files(root.path(), &authority, ", min_version: TLS13");
-    let server = Running::with(root.path(), Limits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let answer = ask_tls(&server, &authority.client(None, &TLS13)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(ask_tls(&server, &authority.client(None, &TLS12)).await, None);
-    assert_eq!(ask_tls(&server, &Authority::new().client(None, &TLS13)).await, None);
+    assert_eq!(ask_tls(&server, &TestAuthority::new().client(None, &TLS13)).await, None);
     assert!(!server.ask(GET).await.contains("HTTP/1.1 200"), "clear text is not answered");
 }
 
 #[tokio::test]
 async fn clients_need_the_right_certificate() {
     let root = tempfile::tempdir().unwrap();
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let more = ", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert, \
                 client_allowed_sans: [prometheus.example]";
     let config = tls_files(root.path(), &authority, more);
-    let server = Running::with(root.path(), Limits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let right = authority.sign("prometheus.example");
     let other = authority.sign("other.example");
-    let forged = Authority::new().sign("prometheus.example");
+    let forged = TestAuthority::new().sign("prometheus.example");
     for (identity, admitted) in
         [(Some(&right), true), (Some(&other), false), (Some(&forged), false), (None, false)]
     {
@@ -373,9 +394,13 @@ async fn clients_need_the_right_certificate() {
 #[tokio::test]
 async fn certificates_are_read_again_and_broken_ones_are_not_used() {
     let root = tempfile::tempdir().unwrap();
-    let (old, new) = (Authority::new(), Authority::new());
+    let (old, new) = (TestAuthority::new(), TestAuthority::new());
     let config = tls_files(root.path(), &old, "");
-    let server = Running::with(root.path(), Limits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let (old, new_client) = (old.client(None, &TLS13), new.client(None, &TLS13));
     assert!(ask_tls(&server, &old).await.is_some());
     std::fs::write(root.path().join("cert.pem"), "no certificate").unwrap();
@@ -397,10 +422,14 @@ async fn passwords_are_asked_for_and_headers_added() {
     let hash = bcrypt::hash("secret", 4).unwrap();
     let text = format!(
         "basic_auth_users: {{ann: {hash}}}\n\
-         http_server_config: {{headers: {{X-Frame-Options: deny}}}}\n"
+         http_server_config: {{headers: {{X-Frame-ExportOptions: deny}}}}\n"
     );
     std::fs::write(&config, text).unwrap();
-    let server = Running::with(root.path(), Limits::default(), Web::open(Some(&config)).unwrap());
+    let server = TestServer::with(
+        root.path(),
+        ServerLimits::default(),
+        ReloadingWebPolicy::open(Some(&config)).unwrap(),
+    );
     let authorized = |credentials: &str| {
         format!("GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {credentials}\r\n\r\n")
     };

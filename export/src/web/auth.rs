@@ -13,15 +13,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Longest wait for a turn: those who guess passwords must not keep others waiting for good.
-const TURN: Duration = Duration::from_secs(2);
+const PASSWORD_TURN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Too many passwords are to be checked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Busy;
+pub(crate) struct AuthTimeout;
 
 /// Lets users in.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct BasicAuth {
     hashes: BTreeMap<String, Arc<str>>,
     /// Hashing is slow on purpose. One at a time, so that guessing does not take all processors.
     turn: Semaphore,
@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     key: hmac::Key,
 }
 
-impl Gate {
+impl BasicAuth {
     /// Lets these users in, by name and bcrypt hash; everybody, when there are none.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Gate {
     }
 
     /// Nobody needs a password.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn is_disabled(&self) -> bool {
         self.hashes.is_empty()
     }
 
@@ -53,8 +53,11 @@ impl Gate {
     ///
     /// # Errors
     /// When that cannot be told in time.
-    pub(crate) async fn admits(&self, authorization: Option<&[u8]>) -> Result<bool, Busy> {
-        if self.is_open() {
+    pub(crate) async fn authenticate(
+        &self,
+        authorization: Option<&[u8]>,
+    ) -> Result<bool, AuthTimeout> {
+        if self.is_disabled() {
             return Ok(true);
         }
         let Some((user, password)) = authorization.and_then(credentials) else {
@@ -69,7 +72,9 @@ impl Gate {
         let Some(hash) = known.or_else(|| self.hashes.values().next()).cloned() else {
             return Ok(false);
         };
-        let Ok(Ok(_turn)) = timeout(TURN, self.turn.acquire()).await else { return Err(Busy) };
+        let Ok(Ok(_turn)) = timeout(PASSWORD_TURN_TIMEOUT, self.turn.acquire()).await else {
+            return Err(AuthTimeout);
+        };
         let verify = spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
         let admitted = verify.await.unwrap_or(false) && known.is_some();
         if admitted {
@@ -110,65 +115,65 @@ mod tests {
 
     use super::*;
 
-    fn gate() -> Gate {
+    fn basic_auth() -> BasicAuth {
         let hash = |password| bcrypt::hash(password, 4).unwrap();
         let users = [("ann", hash("one:two")), ("bob", hash("b"))];
-        Gate::new(&users.map(|(user, hash)| (user.to_owned(), hash)).into()).unwrap()
+        BasicAuth::new(&users.map(|(user, hash)| (user.to_owned(), hash)).into()).unwrap()
     }
 
     fn header(text: &str) -> Vec<u8> {
         format!("Basic {}", STANDARD.encode(text)).into_bytes()
     }
 
-    async fn admits(gate: &Gate, text: &str) -> bool {
-        gate.admits(Some(&header(text))).await.unwrap()
+    async fn authenticate(basic_auth: &BasicAuth, text: &str) -> bool {
+        basic_auth.authenticate(Some(&header(text))).await.unwrap()
     }
 
     #[tokio::test]
     async fn the_right_password_of_the_right_user_opens() {
-        let gate = gate();
-        assert!(admits(&gate, "ann:one:two").await);
-        assert!(admits(&gate, "bob:b").await);
+        let basic_auth = basic_auth();
+        assert!(authenticate(&basic_auth, "ann:one:two").await);
+        assert!(authenticate(&basic_auth, "bob:b").await);
         for wrong in ["ann:b", "ann:", "ann", "", ":", "eve:one:two", "bob:one:two", "annone:two"] {
-            assert!(!admits(&gate, wrong).await, "{wrong}");
+            assert!(!authenticate(&basic_auth, wrong).await, "{wrong}");
         }
         for wrong in [&b"Bearer x"[..], b"Basic", b"Basic ?", b"", &[0xff; 9]] {
-            assert_eq!(gate.admits(Some(wrong)).await, Ok(false), "{wrong:?}");
+            assert_eq!(basic_auth.authenticate(Some(wrong)).await, Ok(false), "{wrong:?}");
         }
-        assert_eq!(gate.admits(None).await, Ok(false));
+        assert_eq!(basic_auth.authenticate(None).await, Ok(false));
     }
 
     #[tokio::test]
     async fn without_users_everybody_gets_in() {
-        let gate = Gate::new(&BTreeMap::new()).unwrap();
-        assert!(gate.is_open() && gate.admits(None).await.unwrap());
+        let basic_auth = BasicAuth::new(&BTreeMap::new()).unwrap();
+        assert!(basic_auth.is_disabled() && basic_auth.authenticate(None).await.unwrap());
     }
 
     #[tokio::test]
     async fn only_what_was_right_is_remembered() {
-        let gate = gate();
-        admits(&gate, "ann:wrong").await;
-        admits(&gate, "eve:one:two").await;
-        assert!(gate.right().is_empty());
-        admits(&gate, "ann:one:two").await;
-        assert_eq!(gate.right().len(), 1);
+        let basic_auth = basic_auth();
+        authenticate(&basic_auth, "ann:wrong").await;
+        authenticate(&basic_auth, "eve:one:two").await;
+        assert!(basic_auth.right().is_empty());
+        authenticate(&basic_auth, "ann:one:two").await;
+        assert_eq!(basic_auth.right().len(), 1);
         // Nothing is hashed any more: no turn is needed.
-        let _turn = gate.turn.acquire().await.unwrap();
-        assert!(admits(&gate, "ann:one:two").await);
+        let _turn = basic_auth.turn.acquire().await.unwrap();
+        assert!(authenticate(&basic_auth, "ann:one:two").await);
         // Whoever needs one does not wait for it for good.
         tokio::time::pause();
-        assert_eq!(gate.admits(Some(&header("bob:b"))).await, Err(Busy));
+        assert_eq!(basic_auth.authenticate(Some(&header("bob:b"))).await, Err(AuthTimeout));
     }
 
     #[tokio::test]
     async fn an_unknown_user_takes_as_long_as_a_known_one() {
         let hash = bcrypt::hash("x", 7).unwrap();
-        let gate = Gate::new(&[("ann".to_owned(), hash)].into()).unwrap();
+        let basic_auth = BasicAuth::new(&[("ann".to_owned(), hash)].into()).unwrap();
         let fastest = async |text: &str| {
             let mut best = std::time::Duration::MAX;
             for _ in 0..5 {
                 let began = Instant::now();
-                assert!(!admits(&gate, text).await);
+                assert!(!authenticate(&basic_auth, text).await);
                 best = best.min(began.elapsed());
             }
             best

@@ -14,8 +14,8 @@ use serde_yaml_ng::Value;
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WebConfig {
-    pub(super) tls_server_config: Option<Tls>,
-    pub(super) http_server_config: Http,
+    pub(super) tls_server_config: Option<TlsServerConfig>,
+    pub(super) http_server_config: HttpServerConfig,
     #[serde(deserialize_with = "users")]
     pub(super) basic_auth_users: BTreeMap<String, String>,
 }
@@ -30,7 +30,7 @@ fn users<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String
 /// Section `tls_server_config`.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Tls {
+pub(super) struct TlsServerConfig {
     pub(super) cert: Option<String>,
     pub(super) key: Option<String>,
     pub(super) client_ca: Option<String>,
@@ -39,8 +39,8 @@ pub(super) struct Tls {
     pub(super) client_ca_file: Option<PathBuf>,
     pub(super) client_auth_type: ClientAuth,
     pub(super) client_allowed_sans: Vec<String>,
-    pub(super) min_version: Option<Version>,
-    pub(super) max_version: Option<Version>,
+    pub(super) min_version: Option<TlsVersion>,
+    pub(super) max_version: Option<TlsVersion>,
     cipher_suites: Option<Value>,
     curve_preferences: Option<Value>,
     prefer_server_cipher_suites: Option<Value>,
@@ -49,7 +49,7 @@ pub(super) struct Tls {
 /// Section `http_server_config`.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Http {
+pub(super) struct HttpServerConfig {
     http2: Option<bool>,
     pub(super) headers: BTreeMap<String, String>,
 }
@@ -69,7 +69,7 @@ pub(super) enum ClientAuth {
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(super) enum Version {
+pub(super) enum TlsVersion {
     #[serde(rename = "TLS10")]
     Tls10,
     #[serde(rename = "TLS11")]
@@ -81,17 +81,17 @@ pub(super) enum Version {
 }
 
 /// Headers that the format allows to add.
-const HEADERS: [&str; 5] = [
-    "Content-Security-Policy",
+const ALLOWED_HEADERS: [&str; 5] = [
+    "Content-Security-WebPolicy",
     "Strict-Transport-Security",
-    "X-Content-Type-Options",
-    "X-Frame-Options",
+    "X-Content-Type-ExportOptions",
+    "X-Frame-ExportOptions",
     "X-XSS-Protection",
 ];
 
 /// Where a part of the TLS section comes from.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Source<'a> {
+pub(super) enum PemSource<'a> {
     Text(&'a str),
     File(&'a Path),
 }
@@ -123,8 +123,10 @@ impl WebConfig {
             );
         }
         let headers = self.http_server_config.headers.keys();
-        if let Some(odd) = headers.into_iter().find(|name| !HEADERS.contains(&name.as_str())) {
-            return Err(format!("headers: {odd:?} is none of {}", HEADERS.join(", ")));
+        if let Some(odd) =
+            headers.into_iter().find(|name| !ALLOWED_HEADERS.contains(&name.as_str()))
+        {
+            return Err(format!("headers: {odd:?} is none of {}", ALLOWED_HEADERS.join(", ")));
         }
         for (user, hash) in &self.basic_auth_users {
             // The hash is a secret, even one that is none.
@@ -135,11 +137,11 @@ impl WebConfig {
                 ));
             }
         }
-        self.tls_server_config.as_ref().map_or(Ok(()), Tls::check)
+        self.tls_server_config.as_ref().map_or(Ok(()), TlsServerConfig::check)
     }
 }
 
-impl Tls {
+impl TlsServerConfig {
     fn check(&self) -> Result<(), String> {
         let unsupported = [
             ("cipher_suites", self.cipher_suites.is_some()),
@@ -158,9 +160,9 @@ impl Tls {
     }
 
     fn check_versions(&self) -> Result<(), String> {
-        let oldest = self.min_version.unwrap_or(Version::Tls12);
-        let newest = self.max_version.unwrap_or(Version::Tls13);
-        if oldest < Version::Tls12 || newest < Version::Tls12 {
+        let oldest = self.min_version.unwrap_or(TlsVersion::Tls12);
+        let newest = self.max_version.unwrap_or(TlsVersion::Tls13);
+        if oldest < TlsVersion::Tls12 || newest < TlsVersion::Tls12 {
             return Err("min_version, max_version: TLS 1.0 and 1.1 are broken and not supported; \
                         use TLS12 or TLS13"
                 .to_owned());
@@ -213,17 +215,17 @@ impl Tls {
         }
     }
 
-    pub(super) fn certificate(&self) -> Result<Source<'_>, String> {
+    pub(super) fn certificate(&self) -> Result<PemSource<'_>, String> {
         let source = either("cert", self.cert.as_ref(), self.cert_file.as_ref())?;
         source.ok_or_else(|| "tls_server_config needs cert_file and key_file".to_owned())
     }
 
-    pub(super) fn private_key(&self) -> Result<Source<'_>, String> {
+    pub(super) fn private_key(&self) -> Result<PemSource<'_>, String> {
         let source = either("key", self.key.as_ref(), self.key_file.as_ref())?;
         source.ok_or_else(|| "tls_server_config needs cert_file and key_file".to_owned())
     }
 
-    pub(super) fn client_authority(&self) -> Result<Option<Source<'_>>, String> {
+    pub(super) fn client_authority(&self) -> Result<Option<PemSource<'_>>, String> {
         either("client_ca", self.client_ca.as_ref(), self.client_ca_file.as_ref())
     }
 
@@ -237,13 +239,13 @@ fn either<'a>(
     key: &str,
     text: Option<&'a String>,
     file: Option<&'a PathBuf>,
-) -> Result<Option<Source<'a>>, String> {
+) -> Result<Option<PemSource<'a>>, String> {
     // As in the toolkit, an empty value is none.
     let text = text.filter(|text| !text.is_empty());
     match (text, file.filter(|path| !path.as_os_str().is_empty())) {
         (Some(_), Some(_)) => Err(format!("{key} and {key}_file are both given; choose one")),
-        (Some(text), None) => Ok(Some(Source::Text(text))),
-        (None, file) => Ok(file.map(|path| Source::File(path))),
+        (Some(text), None) => Ok(Some(PemSource::Text(text))),
+        (None, file) => Ok(file.map(|path| PemSource::File(path))),
     }
 }
 
@@ -265,9 +267,9 @@ mod tests {
             parse("tls_server_config: {cert_file: a.pem, key_file: /b.pem, min_version: TLS13}")
                 .unwrap();
         let tls = config.tls_server_config.unwrap();
-        assert_eq!(tls.certificate().unwrap(), Source::File(Path::new("/etc/exporter/a.pem")));
-        assert_eq!(tls.private_key().unwrap(), Source::File(Path::new("/b.pem")));
-        assert_eq!(tls.min_version, Some(Version::Tls13));
+        assert_eq!(tls.certificate().unwrap(), PemSource::File(Path::new("/etc/exporter/a.pem")));
+        assert_eq!(tls.private_key().unwrap(), PemSource::File(Path::new("/b.pem")));
+        assert_eq!(tls.min_version, Some(TlsVersion::Tls13));
     }
 
     #[test]

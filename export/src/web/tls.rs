@@ -13,13 +13,13 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use webpki::EndEntityCert;
 
-use super::config::{ClientAuth, Source, Tls, Version};
+use super::config::{ClientAuth, PemSource, TlsServerConfig, TlsVersion};
 
 /// Reads certificates and keys, and makes what accepts connections.
 ///
 /// # Errors
 /// A sentence that names the key and the file.
-pub(super) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, String> {
+pub(super) fn acceptor(tls: &TlsServerConfig) -> Result<TlsAcceptor, String> {
     let chain = certificates("cert", &tls.certificate()?)?;
     let key = private_key(&tls.private_key()?)?;
     let provider = Arc::new(ring::default_provider());
@@ -37,15 +37,15 @@ pub(super) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, String> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn versions(tls: &Tls) -> Vec<&'static SupportedProtocolVersion> {
-    let oldest = tls.min_version.unwrap_or(Version::Tls12);
-    let newest = tls.max_version.unwrap_or(Version::Tls13);
-    let both = [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)];
+fn versions(tls: &TlsServerConfig) -> Vec<&'static SupportedProtocolVersion> {
+    let oldest = tls.min_version.unwrap_or(TlsVersion::Tls12);
+    let newest = tls.max_version.unwrap_or(TlsVersion::Tls13);
+    let both = [(TlsVersion::Tls12, &TLS12), (TlsVersion::Tls13, &TLS13)];
     both.into_iter().filter(|(v, _)| (oldest..=newest).contains(v)).map(|(_, tls)| tls).collect()
 }
 
 fn verifier(
-    tls: &Tls,
+    tls: &TlsServerConfig,
     provider: Arc<tokio_rustls::rustls::crypto::CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let Some(authority) = tls.client_authority()? else { return Ok(None) };
@@ -61,7 +61,7 @@ fn verifier(
     Ok(Some(verifier.build().map_err(|error| format!("client_ca_file: {error}"))?))
 }
 
-fn certificates(key: &str, source: &Source<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(key: &str, source: &PemSource<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = text(key, source)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match read {
@@ -71,25 +71,25 @@ fn certificates(key: &str, source: &Source<'_>) -> Result<Vec<CertificateDer<'st
     }
 }
 
-fn private_key(source: &Source<'_>) -> Result<PrivateKeyDer<'static>, String> {
+fn private_key(source: &PemSource<'_>) -> Result<PrivateKeyDer<'static>, String> {
     let text = text("key", source)?;
     PrivateKeyDer::from_pem_slice(&text)
         .map_err(|error| format!("{}: {error}", place("key", source)))
 }
 
-fn text(key: &str, source: &Source<'_>) -> Result<Vec<u8>, String> {
+fn text(key: &str, source: &PemSource<'_>) -> Result<Vec<u8>, String> {
     match source {
-        Source::Text(text) => Ok(text.as_bytes().to_vec()),
-        Source::File(path) => {
+        PemSource::Text(text) => Ok(text.as_bytes().to_vec()),
+        PemSource::File(path) => {
             std::fs::read(path).map_err(|error| format!("{}: {error}", place(key, source)))
         }
     }
 }
 
-fn place(key: &str, source: &Source<'_>) -> String {
+fn place(key: &str, source: &PemSource<'_>) -> String {
     match source {
-        Source::Text(_) => key.to_owned(),
-        Source::File(path) => format!("{key}_file {}", Path::display(path)),
+        PemSource::Text(_) => key.to_owned(),
+        PemSource::File(path) => format!("{key}_file {}", Path::display(path)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pmdscope_export::address::Address;
+use pmdscope_export::address::ListenAddress;
 use pmdscope_telemetry::finding::LINTS;
 use regex::{Regex, RegexSet};
 use toml::Value;
@@ -27,11 +27,11 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() && !text.contains('\0') { Ok(path.into()) } else { Err(String::new()) }
 }
 
-pub(super) fn address() -> Text<Address> {
+pub(super) fn address() -> Text<ListenAddress> {
     Text {
         what: "HOST:PORT, [IPV6]:PORT, :PORT, unix:/PATH or systemd",
         parse: |text| text.parse().map_err(|_| String::new()),
-        show: Address::to_string,
+        show: ListenAddress::to_string,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads that wait for apps, so that nobody else has to. They are hired when all others are busy, and
+//! Threads that wait for apps, so that nobody else has to. They are started when all others are busy, and
 //! stay: at most one per app and one that looks for more.
 
 use std::collections::VecDeque;
@@ -9,103 +9,103 @@ use std::thread;
 
 use pmdscope_telemetry::Error;
 
-use super::Wants;
-use super::desk::{Desk, Job, Outcome, Request};
+use super::scheduler::{JobOutcome, Scheduler, ScrapeJob, ScrapeRequest};
+use super::scope::ScrapeScope;
 use crate::journal;
-use crate::snapshot::Snapshot;
+use crate::snapshot::ScrapeSnapshot;
 
 /// The threads; they end with it.
 #[derive(Debug)]
-pub(super) struct Crew(Arc<Office>);
+pub(super) struct WorkerPool(Arc<PoolShared>);
 
 #[derive(Debug)]
-struct Office {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     work: Condvar,
-    start: Start,
-    run: Run,
+    start: SpawnThread,
+    run: RunJob,
 }
 
 /// Starts a thread that does this.
-type Start = fn(Box<dyn FnOnce() + Send>) -> io::Result<()>;
+type SpawnThread = fn(Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
 /// Does a job.
-type Run = fn(Job) -> Outcome;
+type RunJob = fn(ScrapeJob) -> JobOutcome;
 
 fn start(work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
     thread::Builder::new().name("collect".to_owned()).spawn(work).map(drop)
 }
 
 #[derive(Debug)]
-struct State {
-    desk: Desk,
-    jobs: VecDeque<Job>,
+struct PoolState {
+    scheduler: Scheduler,
+    jobs: VecDeque<ScrapeJob>,
     /// Threads that wait for a job, or will as soon as they run.
     idle: usize,
     closed: bool,
 }
 
-impl Crew {
-    pub(super) fn new(desk: Desk) -> Self {
-        Self::hired_by(start, Job::run, desk)
+impl WorkerPool {
+    pub(super) fn new(scheduler: Scheduler) -> Self {
+        Self::with_functions(start, ScrapeJob::run, scheduler)
     }
 
-    fn hired_by(start: Start, run: Run, desk: Desk) -> Self {
-        let state = State { desk, jobs: VecDeque::new(), idle: 0, closed: false };
-        Self(Arc::new(Office { state: Mutex::new(state), work: Condvar::new(), start, run }))
+    fn with_functions(start: SpawnThread, run: RunJob, scheduler: Scheduler) -> Self {
+        let state = PoolState { scheduler, jobs: VecDeque::new(), idle: 0, closed: false };
+        Self(Arc::new(PoolShared { state: Mutex::new(state), work: Condvar::new(), start, run }))
     }
 
     /// Takes a request in; its answer is sent when all is known.
-    pub(super) fn accept(&self, request: Request) {
+    pub(super) fn accept(&self, request: ScrapeRequest) {
         let mut state = self.0.lock();
-        let jobs = state.desk.accept(request);
-        Office::proceed(&self.0, state, jobs);
+        let jobs = state.scheduler.accept(request);
+        PoolShared::proceed(&self.0, state, jobs);
     }
 
-    /// What is known by now; see [`Desk::late`].
-    pub(super) fn late(&self, wants: &Wants) -> Snapshot {
-        self.0.lock().desk.late(wants)
+    /// What is known by now; see [`Scheduler::late`].
+    pub(super) fn late(&self, scope: &ScrapeScope) -> ScrapeSnapshot {
+        self.0.lock().scheduler.late(scope)
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.work.notify_all();
     }
 }
 
-impl Office {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands jobs out, and answers whoever need not wait any longer.
-    fn proceed(office: &Arc<Self>, mut state: MutexGuard<'_, State>, jobs: Vec<Job>) {
+    fn proceed(shared: &Arc<Self>, mut state: MutexGuard<'_, PoolState>, jobs: Vec<ScrapeJob>) {
         let new = jobs.len();
         state.jobs.extend(jobs);
         // More than are new when threads could not be started before.
         let missing = state.jobs.len().saturating_sub(state.idle);
         state.idle += missing;
-        let answer = state.desk.answer();
+        let answer = state.scheduler.answer();
         // A thread that wakes up earlier would only wait for the lock.
         drop(state);
         for _ in 0..new.saturating_sub(missing) {
-            office.work.notify_one();
+            shared.work.notify_one();
         }
         for _ in 0..missing {
-            Self::hire(office);
+            Self::spawn(shared);
         }
         if let Some(answer) = answer {
             answer.send();
         }
     }
 
-    fn hire(office: &Arc<Self>) {
-        let theirs = Arc::clone(office);
-        if let Err(error) = (office.start)(Box::new(move || theirs.serve())) {
+    fn spawn(shared: &Arc<Self>) {
+        let theirs = Arc::clone(shared);
+        if let Err(error) = (shared.start)(Box::new(move || theirs.serve())) {
             // The job waits for another thread, or for the next request to try again.
-            office.lock().idle -= 1;
+            shared.lock().idle -= 1;
             journal::warn(&format!("cannot start a thread to ask apps with: {error}"));
         }
     }
@@ -115,7 +115,7 @@ impl Office {
         while let Some(job) = self.next(state) {
             let outcome = self.outcome(job);
             let mut changed = self.lock();
-            let jobs = changed.desk.take(outcome);
+            let jobs = changed.scheduler.take(outcome);
             Self::proceed(&self, changed, jobs);
             state = self.lock();
             state.idle += 1;
@@ -124,7 +124,7 @@ impl Office {
 
     /// What a job brought. One that panics has failed: those who wait for it are told so at once, and
     /// the next request tries again.
-    fn outcome(&self, job: Job) -> Outcome {
+    fn outcome(&self, job: ScrapeJob) -> JobOutcome {
         let app = job.app();
         catch_unwind(AssertUnwindSafe(|| (self.run)(job))).unwrap_or_else(|panic| {
             let error = Error::panicked(&*panic);
@@ -132,12 +132,12 @@ impl Office {
                 Some(app) => journal::warn(&format!("{}: {error}", app.name)),
                 None => journal::warn(&format!("cannot look for apps: {error}")),
             }
-            Outcome::Failed(app, error)
+            JobOutcome::Failed(app, error)
         })
     }
 
     /// The next job for a thread that counts as idle; `None` when there will be no more.
-    fn next(&self, mut state: MutexGuard<'_, State>) -> Option<Job> {
+    fn next(&self, mut state: MutexGuard<'_, PoolState>) -> Option<ScrapeJob> {
         while state.jobs.is_empty() && !state.closed {
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -160,13 +160,13 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
-    use crate::snapshot::Exhibit;
+    use crate::snapshot::RenderOptions;
 
-    fn desk(root: &Path) -> Desk {
+    fn scheduler(root: &Path) -> Scheduler {
         let discover =
             DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
-        Desk::new(settings, Exhibit::default(), Duration::from_secs(5))
+        Scheduler::new(settings, RenderOptions::default(), Duration::from_secs(5))
     }
 
     static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -183,11 +183,11 @@ mod tests {
     async fn a_job_without_a_thread_is_done_for_the_next_request() {
         let root = tempfile::tempdir().unwrap();
         let _apps = ["a", "b", "c"].map(|name| Fake::start(root.path(), name));
-        let desk = desk(root.path());
-        let crew = Crew::hired_by(now_and_then, Job::run, desk);
+        let scheduler = scheduler(root.path());
+        let worker_pool = WorkerPool::with_functions(now_and_then, ScrapeJob::run, scheduler);
         let ask = || {
             let (answer, answered) = oneshot::channel();
-            crew.accept(Request::new(Wants::All, None, answer));
+            worker_pool.accept(ScrapeRequest::new(ScrapeScope::All, None, answer));
             tokio::time::timeout(Duration::from_secs(1), answered)
         };
         assert!(ask().await.is_err(), "nobody looks for apps");
@@ -196,19 +196,19 @@ mod tests {
             answers += usize::from(ask().await.is_ok());
         }
         assert!(answers >= 2, "{answers}");
-        assert_eq!(crew.0.lock().jobs.len(), 0);
+        assert_eq!(worker_pool.0.lock().jobs.len(), 0);
     }
 
-    static SOUND: AtomicBool = AtomicBool::new(false);
+    static FIXED: AtomicBool = AtomicBool::new(false);
 
     /// The first look panics, and so does whatever asks the app "a" as long as that is so.
-    fn broken(job: Job) -> Outcome {
+    fn panics_for_a(job: ScrapeJob) -> JobOutcome {
         static LOOKED: AtomicBool = AtomicBool::new(false);
-        let sound = match job.app() {
+        let fixed = match job.app() {
             None => LOOKED.swap(true, Ordering::SeqCst),
-            Some(app) => app.name != "a" || SOUND.load(Ordering::SeqCst),
+            Some(app) => app.name != "a" || FIXED.load(Ordering::SeqCst),
         };
-        assert!(sound, "a bug");
+        assert!(fixed, "a bug");
         job.run()
     }
 
@@ -216,11 +216,11 @@ mod tests {
     async fn a_job_that_panics_is_told_at_once_and_tried_again() {
         let root = tempfile::tempdir().unwrap();
         let _apps = ["a", "b"].map(|name| Fake::start(root.path(), name));
-        let crew = Crew::hired_by(start, broken, desk(root.path()));
+        let worker_pool = WorkerPool::with_functions(start, panics_for_a, scheduler(root.path()));
         // As long as nobody is told, this waits for ever, as a scrape does until its deadline.
         let scrape = || async {
             let (answer, answered) = oneshot::channel();
-            crew.accept(Request::new(Wants::All, None, answer));
+            worker_pool.accept(ScrapeRequest::new(ScrapeScope::All, None, answer));
             tokio::time::timeout(Duration::from_secs(10), answered).await.unwrap().unwrap()
         };
         assert!(scrape().await.world.apps.is_empty(), "the look failed");
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(lost.errors[&ErrorClass::Internal], round);
             assert_eq!(world.find("b").unwrap().status, Status::Live);
         }
-        SOUND.store(true, Ordering::SeqCst);
+        FIXED.store(true, Ordering::SeqCst);
         assert_eq!(scrape().await.world.find("a").unwrap().status, Status::Live);
     }
 }

@@ -16,93 +16,108 @@ use hyper::{Method, Request, Response, StatusCode};
 use pmdscope_telemetry::world::World;
 use serde::Serialize;
 
-use crate::health::Health;
+use crate::health::AppHealth;
 use crate::negotiate;
-use crate::scrape::{Scraper, Wants};
-use crate::snapshot::{Form, Snapshot};
-use crate::web::{Busy, Policy, Web};
+use crate::scrape::{ScrapeScope, Scraper};
+use crate::snapshot::{ExpositionForm, ScrapeSnapshot};
+use crate::web::{AuthTimeout, ReloadingWebPolicy, WebPolicy};
 
 /// Prometheus says in it how long it waits, seconds.
-const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
+const SCRAPE_TIMEOUT_HEADER: &str = "x-prometheus-scrape-timeout-seconds";
 
 /// Metrics of the exporter alone. A path, since Prometheus drops parameters without a value.
-const EXPORTER: &str = "/metrics/exporter";
+const EXPORTER_PATH: &str = "/metrics/exporter";
 
 /// What an answer needs to get there in time.
-const MARGIN: Duration = Duration::from_millis(200);
+const RESPONSE_MARGIN: Duration = Duration::from_millis(200);
 
 /// Longest wait for a probe: kubelets give up after a second unless told otherwise.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
-type Page = Response<Full<Bytes>>;
+type HttpResponse = Response<Full<Bytes>>;
 
 /// All pages.
-pub(crate) struct Site {
-    pub(crate) scraper: Scraper,
-    pub(crate) web: Web,
+pub(crate) struct Routes {
+    pub(crate) scraper: Arc<Scraper>,
+    pub(crate) web: ReloadingWebPolicy,
     /// Longest time for one scrape.
     pub(crate) timeout: Duration,
 }
 
 /// How a request came.
 #[derive(Clone, Debug)]
-pub(crate) struct Via {
+pub(crate) struct ListenerInfo {
     /// Where it arrived; what service discovery tells whoever does not say how he got here.
     pub(crate) address: Arc<str>,
     /// It came over TLS.
     pub(crate) tls: bool,
 }
 
-impl Site {
+impl Routes {
     /// Answers one request; whoever may not ask learns nothing else.
-    pub(crate) async fn answer<B>(&self, request: &Request<B>, via: &Via) -> Page {
+    pub(crate) async fn answer<B>(
+        &self,
+        request: &Request<B>,
+        listener: &ListenerInfo,
+    ) -> HttpResponse {
         let began = Instant::now();
         let policy = self.web.policy();
         let authorization = request.headers().get(header::AUTHORIZATION);
-        let admitted = policy.gate.admits(authorization.map(HeaderValue::as_bytes)).await;
+        let admitted =
+            policy.basic_auth.authenticate(authorization.map(HeaderValue::as_bytes)).await;
         let page = match admitted {
-            Ok(true) => self.route(began, request, via).await,
-            Ok(false) => stranger(),
-            Err(Busy) => busy(),
+            Ok(true) => self.route(began, request, listener).await,
+            Ok(false) => unauthorized(),
+            Err(AuthTimeout) => too_many_passwords(),
         };
-        furnished(page, &policy)
+        with_common_headers(page, &policy)
     }
 
-    async fn route<B>(&self, began: Instant, request: &Request<B>, via: &Via) -> Page {
+    async fn route<B>(
+        &self,
+        began: Instant,
+        request: &Request<B>,
+        listener: &ListenerInfo,
+    ) -> HttpResponse {
         let path = request.uri().path();
-        if !["/", "/metrics", EXPORTER, "/ready", "/healthz", "/sd"].contains(&path) {
-            return refused(text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS)));
+        if !["/", "/metrics", EXPORTER_PATH, "/ready", "/healthz", "/sd"].contains(&path) {
+            return closing(text(StatusCode::NOT_FOUND, format!("{}\n", landing::PATHS)));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let page = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned());
-            return refused(with(page, header::ALLOW, "GET, HEAD"));
+            return closing(with(page, header::ALLOW, "GET, HEAD"));
         }
         let app = app(request.uri().query().unwrap_or_default());
         match path {
             "/metrics" => self.metrics(began, request.headers(), app).await,
-            EXPORTER => self.metrics(began, request.headers(), Some(String::new())).await,
+            EXPORTER_PATH => self.metrics(began, request.headers(), Some(String::new())).await,
             "/ready" => self.ready(began, request.headers(), app).await,
-            "/sd" => self.targets(began, request.headers(), via).await,
+            "/sd" => self.targets(began, request.headers(), listener).await,
             "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
             _ => self.landing(began, request.headers()).await,
         }
     }
 
-    async fn metrics(&self, began: Instant, headers: &HeaderMap, app: Option<String>) -> Page {
+    async fn metrics(
+        &self,
+        began: Instant,
+        headers: &HeaderMap,
+        app: Option<String>,
+    ) -> HttpResponse {
         let format = negotiate::format(value(headers, &header::ACCEPT));
         let gzip = negotiate::gzip(value(headers, &header::ACCEPT_ENCODING));
-        let form = Form { format, gzip, only: app.clone() };
-        let wants = match app.clone() {
-            None => Wants::All,
+        let form = ExpositionForm { format, gzip, only: app.clone() };
+        let scope = match app.clone() {
+            None => ScrapeScope::All,
             // The exporter itself: which apps there are is all that it tells of them.
-            Some(name) if name.is_empty() => Wants::Names,
-            Some(name) => Wants::App(name),
+            Some(name) if name.is_empty() => ScrapeScope::Names,
+            Some(name) => ScrapeScope::App(name),
         };
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(wants, Some(form.clone()), deadline).await;
+        let snapshot = self.scraper.snapshot(scope, Some(form.clone()), deadline).await;
         let unknown = |app: &String| !app.is_empty() && snapshot.world.find(app).is_none();
         if let Some(name) = app.filter(unknown) {
-            return nobody(&snapshot.world, &name);
+            return unknown_app(&snapshot.world, &name);
         }
         let text = snapshot.text(&form);
         let page =
@@ -111,35 +126,50 @@ impl Site {
         if text.gzip { with(page, header::CONTENT_ENCODING, "gzip") } else { page }
     }
 
-    async fn ready(&self, began: Instant, headers: &HeaderMap, app: Option<String>) -> Page {
-        let wants = app.clone().map_or(Wants::All, Wants::App);
+    async fn ready(
+        &self,
+        began: Instant,
+        headers: &HeaderMap,
+        app: Option<String>,
+    ) -> HttpResponse {
+        let scope = app.clone().map_or(ScrapeScope::All, ScrapeScope::App);
         let deadline = deadline(began, headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
-        let snapshot = self.scraper.snapshot(wants, None, deadline).await;
-        let tolerate = &snapshot.exhibit.tolerate;
+        let snapshot = self.scraper.snapshot(scope, None, deadline).await;
+        let tolerate = &snapshot.render_options.tolerate;
         let Some(name) = app else {
-            let all = Readiness::of(&snapshot);
-            return json(verdict(all.ready), &all);
+            let all = ReadinessReport::of(&snapshot);
+            return json(readiness_status(all.ready), &all);
         };
         let Some(member) = snapshot.world.find(&name) else {
-            return nobody(&snapshot.world, &name);
+            return unknown_app(&snapshot.world, &name);
         };
-        let health = Health::of(member, tolerate);
-        json(verdict(health.ready), &health)
+        let health = AppHealth::of(member, tolerate);
+        json(readiness_status(health.ready), &health)
     }
 
-    async fn targets(&self, began: Instant, headers: &HeaderMap, via: &Via) -> Page {
+    async fn targets(
+        &self,
+        began: Instant,
+        headers: &HeaderMap,
+        listener: &ListenerInfo,
+    ) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(Wants::Names, None, deadline).await;
-        let address = value(headers, &header::HOST).unwrap_or(&via.address);
-        let apps = snapshot.world.apps.iter().map(|app| Target::of(&app.name, address, via.tls));
-        let targets: Vec<_> = iter::once(Target::exporter(address, via.tls)).chain(apps).collect();
+        let snapshot = self.scraper.snapshot(ScrapeScope::Names, None, deadline).await;
+        let address = value(headers, &header::HOST).unwrap_or(&listener.address);
+        let apps = snapshot
+            .world
+            .apps
+            .iter()
+            .map(|app| ScrapeTarget::of(&app.name, address, listener.tls));
+        let targets: Vec<_> =
+            iter::once(ScrapeTarget::exporter(address, listener.tls)).chain(apps).collect();
         json(StatusCode::OK, &targets)
     }
 
-    async fn landing(&self, began: Instant, headers: &HeaderMap) -> Page {
+    async fn landing(&self, began: Instant, headers: &HeaderMap) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(Wants::All, None, deadline).await;
-        let html = landing::page(&snapshot, self.web.broken().as_deref());
+        let snapshot = self.scraper.snapshot(ScrapeScope::All, None, deadline).await;
+        let html = landing::page(&snapshot, self.web.reload_error().as_deref());
         let page =
             with(Response::new(html.into()), header::CONTENT_TYPE, "text/html; charset=utf-8");
         with(page, header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")
@@ -156,37 +186,40 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// When an answer is due: in time for a scraper that says how long it waits, else `unless_told`; never
+/// When an answer is due: in time for a scraper that says how long it waits, else `default_timeout`; never
 /// later than `longest`.
 fn deadline(
     began: Instant,
     headers: &HeaderMap,
-    unless_told: Duration,
+    default_timeout: Duration,
     longest: Duration,
 ) -> Instant {
-    let told = headers.get(SCRAPE_TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
-    let told = told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let told = told.filter(|told| !told.is_zero());
+    let announced =
+        headers.get(SCRAPE_TIMEOUT_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let announced = announced.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let announced = announced.filter(|announced| !announced.is_zero());
     // One that waits for less than the margin gets half of that.
-    let time = told.map_or(unless_told, |told| told.saturating_sub(MARGIN).max(told / 2));
+    let time = announced.map_or(default_timeout, |announced| {
+        announced.saturating_sub(RESPONSE_MARGIN).max(announced / 2)
+    });
     began + time.min(longest)
 }
 
 /// Whether all apps are well.
 #[derive(Serialize)]
-struct Readiness<'a> {
+struct ReadinessReport<'a> {
     ready: bool,
-    apps: Vec<Health<'a>>,
+    apps: Vec<AppHealth<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
 }
 
-impl<'a> Readiness<'a> {
+impl<'a> ReadinessReport<'a> {
     /// As for `pmdscope check`, a machine without an app is not well.
-    fn of(snapshot: &'a Snapshot) -> Self {
-        let tolerate = &snapshot.exhibit.tolerate;
+    fn of(snapshot: &'a ScrapeSnapshot) -> Self {
+        let tolerate = &snapshot.render_options.tolerate;
         let apps: Vec<_> =
-            snapshot.world.apps.iter().map(|app| Health::of(app, tolerate)).collect();
+            snapshot.world.apps.iter().map(|app| AppHealth::of(app, tolerate)).collect();
         let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);
         let advice = apps.is_empty().then_some(landing::NO_APPS);
         Self { ready, apps, advice }
@@ -195,15 +228,16 @@ impl<'a> Readiness<'a> {
 
 /// One target of Prometheus' HTTP service discovery.
 #[derive(Serialize)]
-struct Target<'a> {
+struct ScrapeTarget<'a> {
     targets: [&'a str; 1],
     labels: BTreeMap<&'static str, String>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ScrapeTarget<'a> {
     /// The exporter itself, which must be heard of while no app is.
     fn exporter(address: &'a str, tls: bool) -> Self {
-        let labels = [("__metrics_path__", EXPORTER.to_owned()), ("instance", address.to_owned())];
+        let labels =
+            [("__metrics_path__", EXPORTER_PATH.to_owned()), ("instance", address.to_owned())];
         Self::with(&labels, address, tls)
     }
 
@@ -224,33 +258,33 @@ impl<'a> Target<'a> {
     }
 }
 
-fn verdict(ready: bool) -> StatusCode {
+fn readiness_status(ready: bool) -> StatusCode {
     if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-fn nobody(world: &World, app: &str) -> Page {
+fn unknown_app(world: &World, app: &str) -> HttpResponse {
     let names: Vec<_> = world.apps.iter().map(|app| app.name.as_str()).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}\n"))
 }
 
-fn stranger() -> Page {
+fn unauthorized() -> HttpResponse {
     let page = text(StatusCode::UNAUTHORIZED, "Unauthorized\n".to_owned());
-    refused(with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\""))
+    closing(with(page, header::WWW_AUTHENTICATE, "Basic realm=\"pmdscope\", charset=\"UTF-8\""))
 }
 
 /// Others keep guessing passwords.
-fn busy() -> Page {
+fn too_many_passwords() -> HttpResponse {
     let page = text(StatusCode::SERVICE_UNAVAILABLE, "too many passwords to check\n".to_owned());
     with(page, header::RETRY_AFTER, "1")
 }
 
-fn text(status: StatusCode, body: String) -> Page {
+fn text(status: StatusCode, body: String) -> HttpResponse {
     let page = with(Response::new(body.into()), header::CONTENT_TYPE, "text/plain; charset=utf-8");
     with_status(page, status)
 }
 
-fn json(status: StatusCode, body: &impl Serialize) -> Page {
+fn json(status: StatusCode, body: &impl Serialize) -> HttpResponse {
     // What is written here has no part that could fail.
     let body = serde_json::to_vec(body).unwrap_or_default();
     let page =
@@ -259,22 +293,22 @@ fn json(status: StatusCode, body: &impl Serialize) -> Page {
 }
 
 /// Ends the connection with an answer, so that its place is free for those with better questions.
-fn refused(page: Page) -> Page {
+fn closing(page: HttpResponse) -> HttpResponse {
     with(page, header::CONNECTION, "close")
 }
 
-fn with_status(mut page: Page, status: StatusCode) -> Page {
+fn with_status(mut page: HttpResponse, status: StatusCode) -> HttpResponse {
     *page.status_mut() = status;
     page
 }
 
-fn with(mut page: Page, name: HeaderName, value: &'static str) -> Page {
+fn with(mut page: HttpResponse, name: HeaderName, value: &'static str) -> HttpResponse {
     page.headers_mut().insert(name, HeaderValue::from_static(value));
     page
 }
 
 /// Adds what every page has, and what the web configuration asks for.
-fn furnished(page: Page, policy: &Policy) -> Page {
+fn with_common_headers(page: HttpResponse, policy: &WebPolicy) -> HttpResponse {
     let page = with(page, header::CACHE_CONTROL, "no-store");
     let mut page = with(page, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     for (name, value) in &policy.headers {

@@ -13,32 +13,32 @@ use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
 use pmdscope_telemetry::world::Event;
 use tokio::sync::oneshot;
 
-use super::Wants;
-use crate::metrics::Counters;
-use crate::snapshot::{Exhibit, Form, Snapshot};
+use super::scope::ScrapeScope;
+use crate::metrics::ExporterCounters;
+use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
 
 /// Least time between two looks for new apps: a look connects to each app.
-pub(super) const LOOK_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Somebody who waits.
 #[derive(Debug)]
-pub(super) struct Request {
-    wants: Wants,
-    form: Option<Form>,
-    answer: oneshot::Sender<Arc<Snapshot>>,
+pub(super) struct ScrapeRequest {
+    scope: ScrapeScope,
+    form: Option<ExpositionForm>,
+    answer: oneshot::Sender<Arc<ScrapeSnapshot>>,
     /// Waits until somebody has looked for new apps.
     look: bool,
     /// Waits until those behind these sockets were asked; names may change meanwhile.
     apps: BTreeSet<PathBuf>,
 }
 
-impl Request {
+impl ScrapeRequest {
     pub(super) fn new(
-        wants: Wants,
-        form: Option<Form>,
-        answer: oneshot::Sender<Arc<Snapshot>>,
+        scope: ScrapeScope,
+        form: Option<ExpositionForm>,
+        answer: oneshot::Sender<Arc<ScrapeSnapshot>>,
     ) -> Self {
-        Self { wants, form, answer, look: false, apps: BTreeSet::new() }
+        Self { scope, form, answer, look: false, apps: BTreeSet::new() }
     }
 
     fn waits(&self) -> bool {
@@ -46,19 +46,9 @@ impl Request {
     }
 }
 
-impl Wants {
-    fn app(&self, app: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::App(name) => name == app,
-            Self::Names => false,
-        }
-    }
-}
-
 /// Something that takes time.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum ScrapeJob {
     /// Look for apps other than those that are connected.
     Look(Box<Settings>, Vec<App>),
     /// Ask an app for so long. Whoever has less time does not wait for the end: it would cost the app
@@ -68,7 +58,7 @@ pub(super) enum Job {
 
 /// What a job brought.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum JobOutcome {
     Looked(Vec<App>),
     Sampled(Box<Session>, Event),
     /// The job did not come to its end, and the session of that app is lost; without one, nobody
@@ -76,7 +66,7 @@ pub(super) enum Outcome {
     Failed(Option<App>, Error),
 }
 
-impl Job {
+impl ScrapeJob {
     /// The app that it asks, if any.
     pub(super) fn app(&self) -> Option<App> {
         match self {
@@ -85,12 +75,14 @@ impl Job {
         }
     }
 
-    pub(super) fn run(self) -> Outcome {
+    pub(super) fn run(self) -> JobOutcome {
         match self {
-            Self::Look(settings, connected) => Outcome::Looked(settings.running_beside(&connected)),
+            Self::Look(settings, connected) => {
+                JobOutcome::Looked(settings.running_beside(&connected))
+            }
             Self::Sample(mut session, timeout) => {
                 let news = session.sample(timeout);
-                Outcome::Sampled(session, news)
+                JobOutcome::Sampled(session, news)
             }
         }
     }
@@ -98,12 +90,12 @@ impl Job {
 
 /// The same answer for several who waited.
 #[derive(Debug)]
-pub(super) struct Answer {
-    snapshot: Arc<Snapshot>,
-    requests: Vec<Request>,
+pub(super) struct ScrapeAnswer {
+    snapshot: Arc<ScrapeSnapshot>,
+    requests: Vec<ScrapeRequest>,
 }
 
-impl Answer {
+impl ScrapeAnswer {
     /// Puts together what was asked for, once for all, and sends it.
     pub(super) fn send(self) {
         for request in self.requests {
@@ -118,46 +110,50 @@ impl Answer {
 
 /// All that the threads share.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Scheduler {
     fleet: Fleet,
     settings: Settings,
-    exhibit: Arc<Exhibit>,
+    render_options: Arc<RenderOptions>,
     /// Longest time for one app.
     timeout: Duration,
     /// Sockets of the apps that are being asked, and whether somebody could not wait for them.
     asked: BTreeMap<PathBuf, bool>,
     looking: bool,
     looked: Option<Instant>,
-    waiting: Vec<Request>,
-    counters: Counters,
+    waiting: Vec<ScrapeRequest>,
+    counters: ExporterCounters,
 }
 
-impl Desk {
-    pub(super) fn new(settings: Settings, exhibit: Exhibit, timeout: Duration) -> Self {
+impl Scheduler {
+    pub(super) fn new(
+        settings: Settings,
+        render_options: RenderOptions,
+        timeout: Duration,
+    ) -> Self {
         Self {
             fleet: Fleet::new(settings.clone()),
             settings,
-            exhibit: Arc::new(exhibit),
+            render_options: Arc::new(render_options),
             timeout,
             asked: BTreeMap::new(),
             looking: false,
             looked: None,
             waiting: Vec::new(),
-            counters: Counters::default(),
+            counters: ExporterCounters::default(),
         }
     }
 
     /// Starts what nobody else has started: the jobs to do.
-    pub(super) fn accept(&mut self, mut request: Request) -> Vec<Job> {
+    pub(super) fn accept(&mut self, mut request: ScrapeRequest) -> Vec<ScrapeJob> {
         self.waiting.retain(|request| !request.answer.is_closed());
         let mut jobs = Vec::new();
-        if self.needs_look(&request.wants) {
+        if self.needs_look(&request.scope) {
             jobs.extend(self.look());
             request.look = self.looking;
         }
         let mut asking = Vec::new();
         for app in self.askable() {
-            if request.wants.app(&app) {
+            if request.scope.includes(&app) {
                 request.apps.extend(self.ask(&app, &mut asking));
             }
         }
@@ -177,29 +173,29 @@ impl Desk {
     }
 
     /// One that is known and can be asked is found without a look.
-    fn needs_look(&self, wants: &Wants) -> bool {
-        match wants {
-            Wants::All | Wants::Names => true,
-            Wants::App(name) => !self.fleet.asked().any(|app| app == name),
+    fn needs_look(&self, scope: &ScrapeScope) -> bool {
+        match scope {
+            ScrapeScope::All | ScrapeScope::Names => true,
+            ScrapeScope::App(name) => !self.fleet.asked().any(|app| app == name),
         }
     }
 
-    fn look(&mut self) -> Option<Job> {
-        let due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE);
+    fn look(&mut self) -> Option<ScrapeJob> {
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= DISCOVERY_INTERVAL);
         (due && !self.looking).then(|| {
             self.looking = true;
-            Job::Look(Box::new(self.settings.clone()), self.fleet.connected())
+            ScrapeJob::Look(Box::new(self.settings.clone()), self.fleet.connected())
         })
     }
 
     /// Adds the job to ask an app, unless that is being done already: the socket to wait for.
-    fn ask(&mut self, app: &str, jobs: &mut Vec<Job>) -> Option<PathBuf> {
+    fn ask(&mut self, app: &str, jobs: &mut Vec<ScrapeJob>) -> Option<PathBuf> {
         let Some(session) = self.fleet.lend(app) else {
             return self.being_asked().find(|asked| asked.name == app).map(|asked| asked.socket);
         };
         let socket = session.app().socket.clone();
         self.asked.insert(socket.clone(), false);
-        jobs.push(Job::Sample(Box::new(session), self.timeout));
+        jobs.push(ScrapeJob::Sample(Box::new(session), self.timeout));
         Some(socket)
     }
 
@@ -210,10 +206,10 @@ impl Desk {
     }
 
     /// Takes in what a job brought: the jobs that follow from it.
-    pub(super) fn take(&mut self, outcome: Outcome) -> Vec<Job> {
+    pub(super) fn take(&mut self, outcome: JobOutcome) -> Vec<ScrapeJob> {
         match outcome {
-            Outcome::Looked(apps) => self.meet(apps),
-            Outcome::Sampled(session, news) => {
+            JobOutcome::Looked(apps) => self.meet(apps),
+            JobOutcome::Sampled(session, news) => {
                 let socket = session.app().socket.clone();
                 if self.asked.remove(&socket) == Some(true) {
                     self.uncount(&news);
@@ -222,13 +218,13 @@ impl Desk {
                 self.await_no_longer(&socket);
                 Vec::new()
             }
-            Outcome::Failed(Some(app), error) => {
+            JobOutcome::Failed(Some(app), error) => {
                 self.asked.remove(&app.socket);
                 self.fleet.replace_lost(&app, &error);
                 self.await_no_longer(&app.socket);
                 Vec::new()
             }
-            Outcome::Failed(None, _) => {
+            JobOutcome::Failed(None, _) => {
                 // Whoever comes next looks again, and at once.
                 self.looking = false;
                 for request in &mut self.waiting {
@@ -257,14 +253,14 @@ impl Desk {
     }
 
     /// Apps that have come are asked at once, for those who wait for the look.
-    fn meet(&mut self, apps: Vec<App>) -> Vec<Job> {
+    fn meet(&mut self, apps: Vec<App>) -> Vec<ScrapeJob> {
         let known = self.askable();
         self.fleet.see(apps);
         (self.looking, self.looked) = (false, Some(Instant::now()));
         let (mut jobs, mut waiting) = (Vec::new(), std::mem::take(&mut self.waiting));
         let mut looking: Vec<_> = waiting.iter_mut().filter(|request| request.look).collect();
         for app in self.askable().difference(&known) {
-            for request in looking.iter_mut().filter(|request| request.wants.app(app)) {
+            for request in looking.iter_mut().filter(|request| request.scope.includes(app)) {
                 request.apps.extend(self.ask(app, &mut jobs));
             }
         }
@@ -277,17 +273,17 @@ impl Desk {
     }
 
     /// The answer for those who need not wait any longer.
-    pub(super) fn answer(&mut self) -> Option<Answer> {
-        let requests: Vec<Request> =
+    pub(super) fn answer(&mut self) -> Option<ScrapeAnswer> {
+        let requests: Vec<ScrapeRequest> =
             self.waiting.extract_if(.., |request| !request.waits()).collect();
         let snapshot = || Arc::new(self.snapshot());
-        (!requests.is_empty()).then(|| Answer { snapshot: snapshot(), requests })
+        (!requests.is_empty()).then(|| ScrapeAnswer { snapshot: snapshot(), requests })
     }
 
     /// What is known now, for somebody who cannot wait any longer: apps that have not answered yet
     /// count as lost until they do.
-    pub(super) fn late(&mut self, wants: &Wants) -> Snapshot {
-        let late: Vec<App> = self.being_asked().filter(|app| wants.app(&app.name)).collect();
+    pub(super) fn late(&mut self, scope: &ScrapeScope) -> ScrapeSnapshot {
+        let late: Vec<App> = self.being_asked().filter(|app| scope.includes(&app.name)).collect();
         for app in late {
             if self.asked.insert(app.socket.clone(), true) == Some(true) {
                 continue;
@@ -301,7 +297,11 @@ impl Desk {
         self.snapshot()
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.fleet.world.clone(), self.counters, Arc::clone(&self.exhibit))
+    fn snapshot(&self) -> ScrapeSnapshot {
+        ScrapeSnapshot::new(
+            self.fleet.world.clone(),
+            self.counters,
+            Arc::clone(&self.render_options),
+        )
     }
 }

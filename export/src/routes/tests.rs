@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fake::Fake;
-use crate::options::Options;
-use crate::snapshot::Exhibit;
+use crate::options::ExportOptions;
+use crate::snapshot::RenderOptions;
 
-/// A site for the apps below a directory, which must run expect `expected`.
-fn site(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Site {
+/// The pages for the apps below a directory, which must run expect `expected`.
+fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
     let mut settings = Settings { discover, ..Settings::default() };
     settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
-    let options = Options { tolerate, ..Options::default() };
-    let exhibit = Exhibit::new(&options, &settings.rules.expected, None);
-    let scraper = Scraper::new(settings, exhibit, options.timeout);
-    let web = Web::open(None).unwrap();
-    Site { scraper, web, timeout: options.timeout }
+    let options = ExportOptions { tolerate, ..ExportOptions::default() };
+    let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
+    let scraper = Arc::new(Scraper::new(settings, render_options, options.timeout));
+    let web = ReloadingWebPolicy::open(None).unwrap();
+    Routes { scraper, web, timeout: options.timeout }
 }
 
-struct Answer {
+struct TestResponse {
     status: u16,
     headers: HeaderMap,
     body: String,
 }
 
-impl Answer {
+impl TestResponse {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -42,39 +42,39 @@ impl Answer {
     }
 }
 
-async fn ask(site: &Site, method: &str, uri: &str, headers: &[(&str, &str)]) -> Answer {
+async fn ask(routes: &Routes, method: &str, uri: &str, headers: &[(&str, &str)]) -> TestResponse {
     let mut request = Request::builder().method(method).uri(uri);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let via = Via { address: "127.0.0.1:9177".into(), tls: false };
-    let page = site.answer(&request.body(()).unwrap(), &via).await;
+    let listener = ListenerInfo { address: "127.0.0.1:9177".into(), tls: false };
+    let page = routes.answer(&request.body(()).unwrap(), &listener).await;
     let (parts, body) = page.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes().to_vec();
     let body = String::from_utf8(bytes).unwrap_or_else(|_| "(compressed)".to_owned());
-    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    TestResponse { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-async fn get(site: &Site, uri: &str) -> Answer {
-    ask(site, "GET", uri, &[]).await
+async fn get(routes: &Routes, uri: &str) -> TestResponse {
+    ask(routes, "GET", uri, &[]).await
 }
 
 #[tokio::test]
 async fn metrics_of_all_apps_or_of_one() {
     let root = tempfile::tempdir().unwrap();
     let (_a, _b) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b&c"));
-    let site = site(root.path(), &[], &[]);
-    let all = get(&site, "/metrics").await;
+    let routes = routes(root.path(), &[], &[]);
+    let all = get(&routes, "/metrics").await;
     assert_eq!((all.status, all.header("cache-control")), (200, "no-store"));
     assert_eq!(all.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(all.header("vary"), "Accept, Accept-Encoding");
     assert!(all.body.contains("dpdk_up{app=\"a\"} 1\n"));
     assert!(all.body.contains("dpdk_exporter_build_info"));
-    let one = get(&site, "/metrics?app=b%26c").await;
+    let one = get(&routes, "/metrics?app=b%26c").await;
     assert!(one.body.contains("dpdk_up{app=\"b&c\"} 1\n"), "{}", one.body);
     assert!(!one.body.contains("app=\"a\"") && !one.body.contains("dpdk_exporter_"));
     for uri in ["/metrics?app=x", "/ready?app=x"] {
-        let unknown = get(&site, uri).await;
+        let unknown = get(&routes, uri).await;
         assert_eq!(unknown.status, 404);
         assert_eq!(unknown.body, "no app is named \"x\"; known: a, b&c\n");
     }
@@ -84,8 +84,8 @@ async fn metrics_of_all_apps_or_of_one() {
 async fn the_exporter_tells_of_itself_alone_and_asks_no_app() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "a");
-    let site = site(root.path(), &[], &["gone", "lost"]);
-    let page = get(&site, "/metrics/exporter").await;
+    let routes = routes(root.path(), &[], &["gone", "lost"]);
+    let page = get(&routes, "/metrics/exporter").await;
     assert_eq!(page.status, 200);
     for line in ["dpdk_apps_discovered 1\n", "dpdk_apps_expected 2\n"] {
         assert!(page.body.contains(line), "{}", page.body);
@@ -94,7 +94,7 @@ async fn the_exporter_tells_of_itself_alone_and_asks_no_app() {
     assert!(page.body.contains(&format!("dpdk_exporter_series {counted}\n")), "{}", page.body);
     assert!(page.body.contains("dpdk_exporter_collections_total 0\n"), "{}", page.body);
     assert!(!page.body.contains("{app="), "{}", page.body);
-    let all = get(&site, "/metrics").await;
+    let all = get(&routes, "/metrics").await;
     let own = |body: &str| body.lines().filter(|line| line.starts_with("# TYPE")).count();
     let families = |prefix: &str| all.body.matches(&format!("# TYPE {prefix}")).count();
     assert_eq!(own(&page.body), families("dpdk_exporter_") + families("dpdk_apps_"));
@@ -105,13 +105,13 @@ async fn the_format_is_negotiated() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..20).map(|n| format!("app-{n}")).collect();
     let _apps: Vec<_> = names.iter().map(|name| Fake::start(root.path(), name)).collect();
-    let site = site(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]);
     let accept = ("accept", "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1");
-    let open = ask(&site, "GET", "/metrics", &[accept]).await;
+    let open = ask(&routes, "GET", "/metrics", &[accept]).await;
     assert!(open.header("content-type").starts_with("application/openmetrics-text; version=1.0.0"));
     assert!(open.body.ends_with("# EOF\n"));
     assert_eq!(open.header("content-encoding"), "");
-    let zipped = ask(&site, "GET", "/metrics", &[accept, ("accept-encoding", "gzip")]).await;
+    let zipped = ask(&routes, "GET", "/metrics", &[accept, ("accept-encoding", "gzip")]).await;
     assert_eq!(zipped.header("content-encoding"), "gzip");
     assert_eq!(zipped.body, "(compressed)");
 }
@@ -120,7 +120,7 @@ async fn the_format_is_negotiated() {
 async fn readiness_has_reasons() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "a");
-    let strict = site(root.path(), &[], &["gone"]);
+    let strict = routes(root.path(), &[], &["gone"]);
     let answer = get(&strict, "/ready?app=a").await;
     assert_eq!(answer.status, 503);
     let body = answer.json();
@@ -142,7 +142,7 @@ async fn readiness_has_reasons() {
 async fn what_is_tolerated_is_told_and_does_not_count() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "a");
-    let lenient = site(root.path(), &["no_ports"], &[]);
+    let lenient = routes(root.path(), &["no_ports"], &[]);
     for uri in ["/ready?app=a", "/ready"] {
         let answer = get(&lenient, uri).await;
         assert_eq!((answer.status, &answer.json()["ready"]), (200, &json!(true)), "{uri}");
@@ -154,29 +154,29 @@ async fn what_is_tolerated_is_told_and_does_not_count() {
 #[tokio::test]
 async fn a_machine_without_apps_is_not_ready_and_has_but_the_exporter_as_target() {
     let root = tempfile::tempdir().unwrap();
-    let site = site(root.path(), &[], &[]);
-    let ready = get(&site, "/ready").await;
+    let routes = routes(root.path(), &[], &[]);
+    let ready = get(&routes, "/ready").await;
     assert_eq!((ready.status, &ready.json()["apps"]), (503, &json!([])));
     assert!(ready.json()["advice"].as_str().unwrap().contains("no DPDK app"));
-    let targets = get(&site, "/sd").await;
+    let targets = get(&routes, "/sd").await;
     let exporter = json!([{"targets": ["127.0.0.1:9177"], "labels": {
         "__metrics_path__": "/metrics/exporter", "__scheme__": "http", "instance": "127.0.0.1:9177",
     }}]);
     assert_eq!((targets.status, targets.json()), (200, exporter));
     for uri in ["/metrics", "/metrics/exporter"] {
-        let metrics = get(&site, uri).await;
+        let metrics = get(&routes, uri).await;
         assert_eq!(metrics.status, 200);
         assert!(metrics.body.contains("\ndpdk_apps_discovered 0\n"), "{uri}");
     }
-    assert!(get(&site, "/").await.body.contains("no DPDK app"));
+    assert!(get(&routes, "/").await.body.contains("no DPDK app"));
 }
 
 #[tokio::test]
 async fn targets_are_reached_the_way_the_asker_came() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "a");
-    let site = site(root.path(), &[], &["b"]);
-    let targets = ask(&site, "GET", "/sd", &[("host", "node7:9177")]).await.json();
+    let routes = routes(root.path(), &[], &["b"]);
+    let targets = ask(&routes, "GET", "/sd", &[("host", "node7:9177")]).await.json();
     let exporter = json!({"targets": ["node7:9177"], "labels": {
         "__metrics_path__": "/metrics/exporter", "__scheme__": "http", "instance": "node7:9177",
     }});
@@ -187,14 +187,14 @@ async fn targets_are_reached_the_way_the_asker_came() {
         }})
     };
     assert_eq!(targets, json!([exporter, target("a"), target("b")]));
-    let targets = get(&site, "/sd").await.json();
+    let targets = get(&routes, "/sd").await.json();
     assert_eq!(targets[0]["targets"], json!(["127.0.0.1:9177"]));
 }
 
 #[tokio::test]
 async fn the_exporter_itself_is_well_whatever_the_apps_are() {
     let root = tempfile::tempdir().unwrap();
-    let answer = get(&site(root.path(), &[], &["gone"]), "/healthz").await;
+    let answer = get(&routes(root.path(), &[], &["gone"]), "/healthz").await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"));
 }
 
@@ -202,7 +202,7 @@ async fn the_exporter_itself_is_well_whatever_the_apps_are() {
 async fn people_see_what_is_wrong_and_names_add_no_markup() {
     let root = tempfile::tempdir().unwrap();
     let _a = Fake::start(root.path(), "<b>\"x");
-    let page = get(&site(root.path(), &[], &[]), "/").await;
+    let page = get(&routes(root.path(), &[], &[]), "/").await;
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(page.header("content-security-policy").contains("default-src 'none'"));
     assert!(page.body.contains("&lt;b&gt;&quot;x") && !page.body.contains("<b>\"x"));
@@ -213,16 +213,16 @@ async fn people_see_what_is_wrong_and_names_add_no_markup() {
 #[tokio::test]
 async fn other_methods_and_paths_are_refused() {
     let root = tempfile::tempdir().unwrap();
-    let site = site(root.path(), &[], &[]);
+    let routes = routes(root.path(), &[], &[]);
     for path in ["/metrics", "/metrics/exporter", "/ready", "/healthz", "/sd", "/"] {
         for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-            let answer = ask(&site, method, path, &[]).await;
+            let answer = ask(&routes, method, path, &[]).await;
             assert_eq!((answer.status, answer.header("allow")), (405, "GET, HEAD"), "{path}");
         }
-        assert_ne!(ask(&site, "HEAD", path, &[]).await.status, 405);
+        assert_ne!(ask(&routes, "HEAD", path, &[]).await.status, 405);
     }
     for path in ["/metric", "/metrics/", "//", "/healthz/x", "/..%2f"] {
-        assert_eq!(get(&site, path).await.status, 404, "{path}");
+        assert_eq!(get(&routes, path).await.status, 404, "{path}");
     }
 }
 
@@ -230,22 +230,22 @@ async fn other_methods_and_paths_are_refused() {
 async fn the_timeout_of_the_scraper_is_kept() {
     let root = tempfile::tempdir().unwrap();
     let slow = Fake::start(root.path(), "a");
-    let site = site(root.path(), &[], &[]);
-    get(&site, "/metrics").await;
+    let routes = routes(root.path(), &[], &[]);
+    get(&routes, "/metrics").await;
     let delay = Duration::from_secs(30);
     slow.delay(delay);
     let began = Instant::now();
-    let answer = ask(&site, "GET", "/metrics", &[(SCRAPE_TIMEOUT, "0.5")]).await;
+    let answer = ask(&routes, "GET", "/metrics", &[(SCRAPE_TIMEOUT_HEADER, "0.5")]).await;
     assert!(began.elapsed() < delay / 2, "{:?}", began.elapsed());
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("dpdk_up{app=\"a\"} 0\n"));
-    assert_eq!(get(&site, "/ready?app=a").await.status, 503);
+    assert_eq!(get(&routes, "/ready?app=a").await.status, 503);
     assert!(began.elapsed() < delay, "{:?}", began.elapsed());
 }
 
 #[test]
 fn deadlines_leave_a_margin_and_mistrust_the_header() {
-    let (unless_told, longest) = (Duration::from_secs(2), Duration::from_secs(5));
+    let (default_timeout, longest) = (Duration::from_secs(2), Duration::from_secs(5));
     for (header, expected) in [
         (None, 2000),
         (Some("3"), 2800),
@@ -259,11 +259,11 @@ fn deadlines_leave_a_margin_and_mistrust_the_header() {
     ] {
         let mut headers = HeaderMap::new();
         if let Some(header) = header {
-            headers.insert(SCRAPE_TIMEOUT, header.parse().unwrap());
+            headers.insert(SCRAPE_TIMEOUT_HEADER, header.parse().unwrap());
         }
         let began = Instant::now();
         let left =
-            deadline(began, &headers, unless_told, longest).duration_since(began).as_millis();
+            deadline(began, &headers, default_timeout, longest).duration_since(began).as_millis();
         assert_eq!(left, expected, "{header:?}");
     }
 }

@@ -7,7 +7,7 @@ pub const XSTATS: [&str; 6] = ["missed", "drop", "discard", "no_buf", "_exceeded
 
 /// How many series there may be of each kind. What is cut is counted in `dpdk_series_suppressed`.
 #[derive(Clone, Debug)]
-pub struct Caps {
+pub struct SeriesLimits {
     /// Extended counters that are exported, by name.
     pub xstats: RegexSet,
     /// Most of these, per port.
@@ -22,7 +22,7 @@ pub struct Caps {
     pub queue_histograms: bool,
 }
 
-impl Default for Caps {
+impl Default for SeriesLimits {
     fn default() -> Self {
         Self {
             // The patterns are valid: the tests compile them.
@@ -42,11 +42,11 @@ mod tests {
 
     #[test]
     fn losses_and_errors_are_exported_by_default() {
-        let caps = Caps::default();
-        assert_eq!(caps.xstats.len(), XSTATS.len());
+        let limits = SeriesLimits::default();
+        assert_eq!(limits.xstats.len(), XSTATS.len());
         for name in ["rx_missed_errors", "pps_allowance_exceeded", "rx_no_buffer", "tx_dropped"] {
-            assert!(caps.xstats.is_match(name), "{name}");
+            assert!(limits.xstats.is_match(name), "{name}");
         }
-        assert!(!caps.xstats.is_match("rx_size_64_packets"));
+        assert!(!limits.xstats.is_match("rx_size_64_packets"));
     }
 }

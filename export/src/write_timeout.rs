@@ -10,20 +10,20 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// A stream whose writes fail when none has got on for so long.
 #[derive(Debug)]
-pub(crate) struct Patience<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patience<S> {
+impl<S> WriteTimeout<S> {
     /// Fails writes that wait longer than `limit`.
     pub(crate) fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, stalled: None }
     }
 
-    fn judge<T>(
+    fn time_out<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
@@ -40,7 +40,7 @@ impl<S> Patience<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,14 +50,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, written)
+        self.time_out(context, written)
     }
 
     fn poll_write_vectored(
@@ -66,7 +66,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, written)
+        self.time_out(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -75,12 +75,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, flushed)
+        self.time_out(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, shut)
+        self.time_out(context, shut)
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_given_up() {
         let (ours, _theirs) = duplex(16);
-        let mut ours = Patience::new(ours, LIMIT);
+        let mut ours = WriteTimeout::new(ours, LIMIT);
         ours.write_all(&[0; 16]).await.unwrap();
         let error = ours.write_all(&[0; 16]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -104,7 +104,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_client_is_not() {
         let (ours, mut theirs) = duplex(16);
-        let mut ours = Patience::new(ours, LIMIT);
+        let mut ours = WriteTimeout::new(ours, LIMIT);
         let reader = tokio::spawn(async move {
             let mut bytes = [0; 16];
             for _ in 0..8 {

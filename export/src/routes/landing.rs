@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::health::Health;
-use crate::snapshot::Snapshot;
+use crate::health::AppHealth;
+use crate::snapshot::ScrapeSnapshot;
 
 /// What there is to see.
 pub(super) const PATHS: &str =
@@ -17,7 +17,7 @@ const STYLE: &str = "body{font:15px sans-serif;margin:2em;max-width:60em}\
     td,th{padding:.2em 1em .2em 0;text-align:left;vertical-align:top}.bad{color:#b00}";
 
 /// The page; `broken` says why a new web configuration is not in use.
-pub(super) fn page(snapshot: &Snapshot, broken: Option<&str>) -> String {
+pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <title>pmdscope</title><style>{STYLE}</style></head><body>\n\
@@ -32,7 +32,7 @@ pub(super) fn page(snapshot: &Snapshot, broken: Option<&str>) -> String {
     }
     let apps = &snapshot.world.apps;
     let health: Vec<_> =
-        apps.iter().map(|app| Health::of(app, &snapshot.exhibit.tolerate)).collect();
+        apps.iter().map(|app| AppHealth::of(app, &snapshot.render_options.tolerate)).collect();
     if health.is_empty() {
         let _ = writeln!(html, "<p class=\"bad\">{NO_APPS}</p>");
     } else {
@@ -46,7 +46,7 @@ pub(super) fn page(snapshot: &Snapshot, broken: Option<&str>) -> String {
     html
 }
 
-fn row(html: &mut String, health: &Health<'_>) {
+fn row(html: &mut String, health: &AppHealth<'_>) {
     let (class, now) = if health.ready { ("", "ready") } else { (" class=\"bad\"", "not ready") };
     let query: String = form_urlencoded::byte_serialize(health.app.as_bytes()).collect();
     let _ = write!(
