@@ -153,7 +153,7 @@ pub fn first_sample(pps: f64, share: f64) -> u32 {
 }
 
 /// The next one; at most [`SAMPLE_MAX`].
-#[allow(clippy::cast_sign_loss)] // Clamped.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Clamped.
 fn power_of_two(factor: f64) -> u32 {
     (factor.ceil().clamp(1.0, f64::from(SAMPLE_MAX)) as u32).next_power_of_two()
 }

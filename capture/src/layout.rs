@@ -283,6 +283,7 @@ pub struct Request {
 
 impl Request {
     /// The datagram; `None` when there are too many selections or instructions.
+    #[allow(clippy::cast_possible_truncation)] // A constant.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let selects = u16::try_from(self.selects.len()).ok()?;
         let insns = u16::try_from(self.program.len()).ok()?;

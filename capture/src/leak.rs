@@ -185,7 +185,7 @@ pub fn write(
         let Ok(interface) = pools.binary_search(&mbuf.leak.pool.as_str()) else { continue };
         written[interface] += 1;
         target.packet(&Packet {
-            interface: interface as u32,
+            interface: u32::try_from(interface).unwrap_or(u32::MAX),
             ns: mbuf.ns,
             data: &mbuf.data,
             len: mbuf.len,
@@ -200,7 +200,7 @@ pub fn write(
     }
     let times = || mbufs.iter().map(|mbuf| mbuf.ns);
     let statistics = |(interface, delivered)| Statistics {
-        interface: interface as u32,
+        interface: u32::try_from(interface).unwrap_or(u32::MAX),
         start_ns: times().min().unwrap_or(0),
         end_ns: times().max().unwrap_or(0),
         delivered,

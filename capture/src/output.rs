@@ -147,7 +147,7 @@ impl Output {
         app: &Source,
         port: u16,
     ) -> Result<u32, TargetError> {
-        let number = self.interfaces.len() as u32;
+        let number = u32::try_from(self.interfaces.len()).unwrap_or(NONE);
         let name = format!("{}:{port}", app.app);
         let device = app.ports.iter().find(|known| known.id == port);
         self.target.interface(&Interface {
@@ -205,7 +205,7 @@ impl Output {
         let statistics = |(number, interface): (usize, &Counted)| {
             let seen = self.seen_by(interface, rings);
             Statistics {
-                interface: number as u32,
+                interface: u32::try_from(number).unwrap_or(NONE),
                 start_ns: interface.start_ns,
                 end_ns,
                 received: seen.map(|seen| seen.passed_filter().saturating_add(seen.filtered)),

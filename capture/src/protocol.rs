@@ -1,6 +1,9 @@
 //! The consumer's part in the protocol of a ring: which shared word it touches when, and in which
 //! memory order. What the words are made of is left open, so that a model checker can try them all.
 
+// Offsets and lengths are bounded by a ring of 64 MiB.
+#![allow(clippy::cast_possible_truncation)]
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A word that the producer works with at the same time.

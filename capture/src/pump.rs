@@ -232,7 +232,7 @@ impl Pump {
     fn round(&mut self) -> Result<Taken, Failure> {
         let raw_ns = raw_clock_ns();
         let taken = self.read_rings(READ_MAX)?;
-        let window = REORDER_WINDOW.as_nanos() as u64;
+        let window = u64::try_from(REORDER_WINDOW.as_nanos()).unwrap_or(u64::MAX);
         let clock = self.lanes.iter().find_map(|lane| lane.clock);
         if let Some(clock) = clock {
             self.drain(clock.tsc_at(raw_ns.saturating_sub(window)))?;

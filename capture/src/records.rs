@@ -2,6 +2,8 @@
 
 // For what every packet goes through: a call would hand each record over in memory, twice.
 #![allow(clippy::inline_always)]
+// Sizes are bounded by a ring of 64 MiB.
+#![allow(clippy::cast_possible_truncation)]
 
 use crate::layout::{
     LEAK_SIZE, Leak, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SAMPLE, RECORD_SIZE,

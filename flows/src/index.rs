@@ -1,5 +1,8 @@
 //! Finds entries by the hashes of their keys.
 
+// Slots are cut into the two parts they are made of.
+#![allow(clippy::cast_possible_truncation)]
+
 /// Open addressing with linear probing, at most half full. A slot is the hash and the number of the entry
 /// plus one, so that neither a search nor a removal has to look at other entries.
 #[derive(Debug)]

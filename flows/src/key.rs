@@ -1,5 +1,8 @@
 //! What makes two packets belong to one conversation, and a hash of it that nobody can foresee.
 
+// Keys and hashes are cut into the parts they are made of.
+#![allow(clippy::cast_possible_truncation)]
+
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

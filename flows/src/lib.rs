@@ -6,9 +6,8 @@
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
-// Lengths are bounded by a snap length of 256 KiB long before they are cast; tests cut numbers into
-// bytes.
-#![allow(clippy::cast_possible_truncation)]
+// Tests cut numbers into bytes.
+#![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 mod dissect;
 mod draft;

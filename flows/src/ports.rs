@@ -44,7 +44,7 @@ impl Ports {
     }
 
     pub(super) fn add(&mut self, interface: &Interface) {
-        let number = self.all.len() as u16;
+        let number = u16::try_from(self.all.len()).unwrap_or(u16::MAX);
         let name = match interface.name.as_str() {
             // As of every plain pcap file, and of other tools' pcapng files.
             "" => format!("interface {number}"),

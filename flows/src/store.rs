@@ -154,7 +154,8 @@ impl Store {
     pub(super) fn remove(&mut self, at: usize) {
         self.unlink(at);
         self.entries[at].live = false;
-        self.free.push(at as u32);
+        // Entries are numbered by 32 bits, as the free ones that this one came from.
+        self.free.extend(u32::try_from(at));
     }
 
     /// Number of entries in use.

@@ -1,7 +1,9 @@
 //! Writes the blocks of a pcapng section into a buffer: Ethernet, nanoseconds, host byte order.
 
-use crate::packet::{DIR_RX, DIR_TX};
-use crate::packet::{Interface, Origin, Packet, Statistics};
+// Packets have at most 256 KiB, blocks and options little more; a time is cut into two halves.
+#![allow(clippy::cast_possible_truncation)]
+
+use crate::packet::{DIR_RX, DIR_TX, Interface, Origin, Packet, Statistics};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -248,8 +250,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::packet::ETHERNET;
-    use crate::packet::MAX_SNAPLEN;
+    use crate::packet::{ETHERNET, MAX_SNAPLEN};
 
     const NS: u64 = 1_780_000_000_123_456_789;
 

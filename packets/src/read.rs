@@ -39,6 +39,7 @@ impl Order {
 
     /// The 32-bit number at an offset; 0 beyond the end.
     fn u32_at(self, bytes: &[u8], at: usize) -> u32 {
-        self.number(bytes.get(at..at + 4).unwrap_or_default()) as u32
+        let number = self.number(bytes.get(at..at + 4).unwrap_or_default());
+        u32::try_from(number).unwrap_or_default()
     }
 }

@@ -153,7 +153,7 @@ fn transport(ip: &mut Ip, data: &[u8]) {
     match ip.protocol {
         TCP | UDP | SCTP => {
             let Some(ports) = be32(data, 0) else { return };
-            (ip.source_port, ip.destination_port) = ((ports >> 16) as u16, ports as u16);
+            (ip.source_port, ip.destination_port) = ((ports >> 16) as u16, (ports & 0xffff) as u16);
             if ip.protocol == TCP {
                 ip.tcp = tcp(data);
             }

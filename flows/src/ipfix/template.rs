@@ -43,6 +43,7 @@ const DIRECTION: Field = Field(61, 1); // flowDirection
 const SAMPLING_FIELDS: [Field; 2] = [Field(149, 4), Field(34, 4)];
 
 /// The number is no scope, though it is what the name is of: nfdump reads it nowhere else.
+#[allow(clippy::cast_possible_truncation)] // A constant.
 const INTERFACE_FIELDS: [Field; 3] = [Field(149, 4), Field(10, 4), Field(83, NAME as u16)];
 
 /// Templates of conversations.

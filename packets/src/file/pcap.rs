@@ -29,10 +29,10 @@ pub(super) fn packet_size(packet: &Packet<'_>) -> usize {
 }
 
 /// Puts a packet into exactly [`packet_size`] bytes.
+#[allow(clippy::cast_possible_truncation)] // Seconds are unsigned, and last until 2106.
 pub(super) fn put_packet(out: &mut [u8], packet: &Packet<'_>, nanos: bool) {
     let (seconds, rest) = (packet.ns / 1_000_000_000, (packet.ns % 1_000_000_000) as u32);
     let fraction = if nanos { rest } else { rest / 1000 };
-    // Seconds are unsigned, and last until 2106.
     let words = [seconds as u32, fraction, packet.data.len() as u32, packet.len];
     let (head, data) = out.split_at_mut(RECORD_SIZE);
     for (target, word) in head.chunks_exact_mut(4).zip(words) {

@@ -51,7 +51,7 @@ impl Section {
     /// Adds an interface, and gives the blocks that the file needs for it.
     pub(super) fn add(&mut self, interface: &Interface) -> Vec<u8> {
         let kind = kind_of(interface);
-        let number = self.of_kind(kind).count() as u32;
+        let number = u32::try_from(self.of_kind(kind).count()).unwrap_or(u32::MAX);
         self.known.push(Known {
             interface: interface.clone(),
             number,

@@ -11,8 +11,7 @@ use std::time::Instant;
 use pmdscope_testing::{current_test, output, skip, spawn};
 
 use super::*;
-use crate::packet::ETHERNET;
-use crate::packet::{DIR_RX, MAX_SNAPLEN};
+use crate::packet::{DIR_RX, ETHERNET, MAX_SNAPLEN};
 use crate::read::{Item, Reader};
 
 const SECOND: u64 = 1_000_000_000;

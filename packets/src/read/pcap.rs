@@ -3,8 +3,7 @@
 use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
 
 use super::{Order, SECOND};
-use crate::packet::MAX_SNAPLEN;
-use crate::packet::{Interface, Packet};
+use crate::packet::{Interface, MAX_SNAPLEN, Packet};
 
 pub(super) const HEADER_SIZE: usize = 24;
 pub(super) const RECORD_SIZE: usize = 16;

@@ -9,8 +9,7 @@ use pcap_parser::{
 
 use super::item::Item;
 use super::{Order, SECOND};
-use crate::packet::{DIR_RX, DIR_TX, MAX_SNAPLEN};
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{DIR_RX, DIR_TX, Interface, MAX_SNAPLEN, Origin, Packet, Statistics};
 
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -131,7 +130,7 @@ impl Section {
         let number = |code| option(&interface.options, code).map(|value| self.order.number(value));
         let snaplen = if interface.snaplen == 0 { MAX_SNAPLEN } else { interface.snaplen };
         Known {
-            resolution: number(9).map_or(6, |resolution| resolution as u8),
+            resolution: number(9).map_or(6, |resolution| (resolution & 0xff) as u8),
             offset: number(14).map_or(0, u64::cast_signed),
             snaplen: snaplen.min(MAX_SNAPLEN),
         }
@@ -210,7 +209,7 @@ impl Section {
     fn old_packet<'a>(&self, block: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
         let word = |at| self.order.u32_at(block, at);
         let half = |at: usize| self.order.number(block.get(at..at + 2).unwrap_or_default());
-        let (interface, known) = self.find(half(8) as u32)?;
+        let (interface, known) = self.find((half(8) & 0xffff) as u32)?;
         let dropped = Some(half(10)).filter(|dropped| *dropped != 0xffff).unwrap_or(0);
         let body = block.get(OLD_HEAD..block.len().saturating_sub(4)).ok_or(NONSENSE)?;
         Ok(Packet {

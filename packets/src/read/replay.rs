@@ -9,8 +9,7 @@ use super::item::Item;
 use super::reader::{ReadError, Reader};
 use crate::control::Control;
 use crate::filter::{Compiler, FilterError, OfflineFilter};
-use crate::packet::{DIR_RX, DIR_TX};
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{DIR_RX, DIR_TX, Interface, Origin, Packet, Statistics};
 use crate::target::{Progress, Target, TargetError};
 
 /// How long to wait for a target that has no room, before looking again.
@@ -268,7 +267,7 @@ impl Replay {
                     target.section(&origin)?;
                 }
                 Head::Interface(interface) => {
-                    let number = self.statistics.len() as u32;
+                    let number = u32::try_from(self.statistics.len()).unwrap_or(u32::MAX);
                     self.statistics.push(Statistics { interface: number, ..Statistics::default() });
                     target.interface(&interface)?;
                 }

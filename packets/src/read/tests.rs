@@ -9,8 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::control::Control;
-use crate::packet::{DIR_RX, DIR_TX, MAX_SNAPLEN};
-use crate::packet::{ETHERNET, Interface, Origin, Packet, Statistics};
+use crate::packet::{DIR_RX, DIR_TX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Statistics};
 use crate::pcapng::{write_interface, write_packet, write_section, write_statistics};
 use crate::target::{Discard, Progress, Target, TargetError};
 

@@ -4,8 +4,10 @@
 //! announce, and the bytes. All numbers are LEB128; those that may go back are zigzagged. Most
 //! packets take 5 to 7 bytes beside their own.
 
-use crate::packet::Packet;
-use crate::packet::{DIR_RX, DIR_TX};
+// What is read here was written here, from the types that it becomes again; LEB128 cuts off 7 bits.
+#![allow(clippy::cast_possible_truncation)]
+
+use crate::packet::{DIR_RX, DIR_TX, Packet};
 
 /// Direction of a packet, as in the ring; 0 is unknown.
 const DIR: u8 = 3;
