@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fleet: is every app there, which one is in trouble, and why?"""
+"""Fleet: is every app running and healthy, which one is not, and why?"""
 
 from model import (GREEN, ORANGE, RED, UP_DOWN, YELLOW, above, below, column, dashboard, drill,
                    runbook, series, stat, states, table, words)
@@ -8,45 +8,45 @@ APP = drill("App: packets, losses, queues", "pmdscope-app")
 POOLS = drill("Pools and leaks", "pmdscope-pools")
 
 VERDICT = ("Is anything wrong?", [
-    stat("Exporters down", "Is any host out of sight? Scrapes that fail now. Above 0, nothing is "
-         "known of all apps of that host: every other panel is silent about them.",
+    stat("Exporters down", "Can all hosts be scraped? Number of failing scrapes. No panel has data "
+         "about the apps of such a host.",
          "sum(up{@} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
          empty="no target", links=[runbook("DpdkExporterDown")]),
-    stat("Apps not answering", "Is every app alive? Apps that are expected or ran within the last "
-         "hour and gave no answer. The timeline below says why.",
+    stat("Apps not answering", "Is every app running? Apps that are expected or ran within the "
+         "last hour and do not answer. The timeline below shows why.",
          "sum(dpdk_up{@app} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
          empty="no app", links=[runbook("DpdkAppDown")]),
-    stat("Apps unhealthy", "Is every app doing its work? Apps with a finding worth a warning that "
-         "the configuration does not tolerate; the same verdict as /ready.",
+    stat("Apps unhealthy", "Is every app healthy? Apps with a finding of severity warning or "
+         "critical that the configuration does not tolerate; same as /ready.",
          "sum(dpdk_app_healthy{@app} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
          empty="no app", links=[APP, runbook("DpdkAppUnhealthy")]),
-    stat("Ports missing", "Did an app start without its NICs? Ports that are expected, by the "
-         "configuration or by the app's own arguments, and that the apps do not have.",
+    stat("Ports missing", "Did an app start without its NICs? Ports that the configuration or the "
+         "app's own arguments name, and that the app does not have.",
          "sum(clamp_min(dpdk_app_expected_ports{@app} - dpdk_app_ports{@app}, 0))",
          thresholds=above((1, RED)), size=(3, 4), empty="no app",
          links=[APP, runbook("DpdkAppNoPorts")]),
-    stat("Packets missed", "Is anybody losing packets? What NICs dropped for want of a receive "
-         "descriptor, all apps together.",
+    stat("Packets missed", "Are packets lost? Packets per second that NICs dropped because no "
+         "receive descriptor was free, all apps.",
          "sum(rate(dpdk_port_receive_missed_packets_total{@app}[@]))", "pps",
          thresholds=above((0.001, RED)), size=(3, 4), empty="no port",
          links=[APP, runbook("DpdkReceiveMissed")]),
-    stat("Mbufs leaked", "Does anybody leak? Mbufs proven to be lost, all apps together.",
+    stat("Mbufs leaked", "Does an app leak mbufs? Mbufs that are proven to be lost, all apps.",
          "sum(dpdk_mbuf_leaked{@app})", thresholds=above((1, RED)), size=(3, 4),
          empty="no ledger", links=[POOLS, runbook("DpdkMbufLeak")]),
     stat("First pool empty in", "How long until the first app stops receiving? Time to exhaustion "
          "of the pool that drains fastest.",
          "min(dpdk_mempool_exhausted_in_seconds{@app})", "s",
          thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4),
-         empty="none drains", well=True, links=[POOLS, runbook("DpdkPoolDraining")]),
-    stat("Alerts firing", "How many alerts does Prometheus fire for what is chosen above? They are "
-         "listed below, and marked in all graphs.",
+         empty="no pool drains", well=True, links=[POOLS, runbook("DpdkPoolDraining")]),
+    stat("Alerts firing", "How many alerts fire for the selection above? They are listed below and "
+         "annotated in all graphs.",
          'count(ALERTS{@, alertstate="firing"})', thresholds=above((1, RED)), size=(3, 4),
          empty="none", well=True),
 ])
 
 APPS = ("Apps", [
-    table("All apps", "Which app needs me? One row per app, now; the app's name leads to its "
-          "dashboard. A column that is empty is unknown, not zero.", [
+    table("All apps", "Which app needs attention? One row per app; the name of an app links to "
+          "its dashboard. Empty cells are unknown, not zero.", [
               ("Up", "max by (@app) (dpdk_up{@app})"),
               ("Healthy", "max by (@app) (dpdk_app_healthy{@app})"),
               ("Ports", "max by (@app) (dpdk_app_ports_started{@app})"),
@@ -74,20 +74,20 @@ APPS = ("Apps", [
               column("Started", "dateTimeFromNow"),
           ], size=(24, 9), empty="no app"),
     states("Why apps are unhealthy", "What is wrong, since when? One line per app and finding; "
-           "`pmdscope check` on the host gives the numbers and what to do next.",
+           "`pmdscope check` on the host shows numbers and advice.",
            "dpdk_app_unhealthy_reason{@app} == 1", legend="{{app}} {{reason}}",
            mappings=words(_1=("wrong", RED)), empty="Nothing is wrong.",
            links=[runbook("DpdkAppUnhealthy")]),
-    series("Apps there and expected", "Did every app start? Apps found on each host, and "
-           "apps that its configuration expects; found below expected: one never came up.",
+    series("Apps found and expected", "Did every app start? Apps found on each host, and "
+           "apps that its configuration expects. Fewer found than expected: an app did not start.",
            [("dpdk_apps_discovered{@}", "found on {{instance}}"),
             ("dpdk_apps_expected{@}", "expected on {{instance}}")], size=(12, 7),
            empty="no exporter", links=[runbook("DpdkAppsMissing")]),
-    states("Telemetry", "Which app runs with --no-telemetry, so that nothing is known of it?",
+    states("Telemetry", "Which app runs with --no-telemetry and cannot be monitored?",
            "dpdk_app_telemetry_enabled{@app}", legend="{{app}}",
            mappings=words(_0=("off", RED), _1=("on", GREEN)), size=(12, 7), empty="no app",
            links=[runbook("DpdkTelemetryOff")]),
-    table("Alerts firing", "Which alerts fire now? Each has its page among the runbooks.",
+    table("Alerts firing", "Which alerts fire now? Each has a runbook.",
           [("", 'ALERTS{@, alertstate="firing"}')], hide=("alertstate",),
           columns=[column("alertname", links=[{
               "title": "Runbook", "targetBlank": True,
@@ -97,56 +97,56 @@ APPS = ("Apps", [
 ])
 
 TRAFFIC = ("Traffic", [
-    series("Received", "Does each app get its packets? A line that falls to zero while others go "
-           "on is an app that was cut off.",
+    series("Received", "Does each app receive packets? If one line falls to zero and others do "
+           "not, that app gets no traffic.",
            [("sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@]))",
              "{{app}}")], "pps", empty="no port"),
-    series("Sent", "Does each app pass on what it gets?",
+    series("Sent", "Does each app forward what it receives?",
            [("sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@]))",
              "{{app}}")], "pps", empty="no port"),
-    series("Missed", "Who loses packets, and since when?",
+    series("Missed", "Which app loses packets, and since when?",
            [("sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
              "{{app}}")], "pps", line=above((0.001, RED)), empty="no port"),
-    series("Fullest pools", "Who will run out of mbufs? The ten fullest pools, as a share of their "
-           "size; a line that only rises is a leak or a queue that fills.",
+    series("Fullest pools", "Which app will run out of mbufs? The ten fullest pools as a share of "
+           "their size; a line that only rises is a leak or a queue that fills.",
            [("topk(10, dpdk_mempool_objects_in_use{@app} / dpdk_mempool_objects{@app})",
              "{{app}} {{pool}}")], "percentunit", high=1,
-           line=above((0.9, YELLOW), (0.98, RED)), empty="no pool tells (DPDK before 23.03)"),
+           line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03)"),
 ])
 
-EXPORTERS = ("The exporters themselves", [
-    series("Time to ask an app", "Is watching cheap? How long it took to ask each app. Above 0.1 s "
-           "a driver answers slowly, or the app's control thread gets no CPU.",
+EXPORTERS = ("Exporters", [
+    series("Time to query an app", "Does monitoring cost little? Time to query each app. Above "
+           "0.1 s a driver is slow, or the app's control thread gets no CPU.",
            [("dpdk_collect_duration_seconds{@app}", "{{app}}")], "s",
            line=above((0.1, YELLOW), (1, RED)), size=(8, 7), empty="no app"),
-    series("Requests per round", "What does watching ask of each app? Each request wakes "
+    series("Requests per round", "How many requests does each app get? Each request wakes "
            "one of its control threads.", [("dpdk_collect_requests{@app}", "{{app}}")],
            size=(8, 7), empty="no app"),
-    series("Failed rounds", "Which apps could not be asked, and why?",
+    series("Failed rounds", "Which apps could not be queried, and why?",
            [("sum by (@reason) (rate(dpdk_collect_errors_total{@app}[@])) > 0",
              "{{app}} {{reason}}")], "cps", size=(8, 7),
-           empty="Every app was asked.", links=[runbook("DpdkCollectErrors")]),
-    series("Parts not read", "Which apps answered only in part? Some of their series are absent.",
+           empty="Every app was queried.", links=[runbook("DpdkCollectErrors")]),
+    series("Parts not read", "Which apps answered only in part? Some of their series are missing.",
            [("dpdk_collect_partial{@app}", "{{app}}")], size=(8, 7),
            line=above((1, YELLOW)), empty="no app", links=[runbook("DpdkCollectPartial")]),
     series("Series", "How large are the scrapes? Keep sample_limit well above this.",
            [("dpdk_exporter_series{@}", "{{instance}}")], size=(8, 7), empty="no exporter"),
-    series("Left out", "Is anything cut off to bound the size? Above 0, what you look for may be "
-           "missing.", [("sum by (@kind) (dpdk_series_suppressed{@app})",
+    series("Omitted series", "Are series omitted to limit the size of scrapes? Above 0, some "
+           "metrics are missing.", [("sum by (@kind) (dpdk_series_suppressed{@app})",
                          "{{app}} {{kind}}")], size=(8, 7), line=above((1, YELLOW)),
            empty="no app", links=[runbook("DpdkSeriesSuppressed")]),
-    series("Rounds", "How often are the apps asked? Scrapes that come while a round is under way "
-           "share it, so that more servers do not mean more load on the apps.",
+    series("Rounds", "How often are the apps queried? Scrapes that arrive during a round share it, "
+           "so more Prometheus servers do not cost the apps more.",
            [("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
             ("rate(dpdk_exporter_shared_scrapes_total{@}[@])", "shared scrapes {{instance}}")],
            "ops", size=(8, 7), empty="no exporter"),
-    series("OTLP pushes", "Does the OTLP receiver get what the exporters push, and what becomes of "
-           "the rest?",
+    series("OTLP pushes", "Does the OTLP receiver accept what the exporters push?",
            [("sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@]))",
              "{{result}} {{instance}}")], "cps", size=(8, 7), empty="No exporter pushes.",
            links=[runbook("DpdkOtlpPushesFail")]),
 ])
 
 DASHBOARD = dashboard(
-    "pmdscope-fleet", "DPDK / Fleet", "Is every DPDK app there and at work, and which one is not?",
+    "pmdscope-fleet", "DPDK / Fleet",
+    "Is every DPDK app running and healthy, and which one is not?",
     [], [VERDICT, APPS, TRAFFIC, EXPORTERS])
