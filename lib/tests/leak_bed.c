@@ -13,6 +13,20 @@
 
 #define TEXT_MAX 128
 
+/* At the end of a test that failed: what the library told last. */
+static void
+print_tables(int status, void *arg __rte_unused)
+{
+	static const char *const tables[] = { "leaks", "pools", "sites", "queues" };
+	unsigned int i;
+
+	for (i = 0; status != 0 && i < RTE_DIM(tables); i++) {
+		const char *body = ask(tables[i]);
+
+		fprintf(stderr, "%s: %s\n", tables[i], body == NULL ? "none" : body);
+	}
+}
+
 const struct pmdscope_conf always = {
 	.sample_ms = 50,
 	.leak_mode = PMDSCOPE_LEAK_ALWAYS,
@@ -91,6 +105,7 @@ start_app(void)
 	app.pool = rte_pktmbuf_pool_create("pool", POOL_SIZE, 128, 64, 2048, SOCKET_ID_ANY);
 	app.clones = rte_pktmbuf_pool_create("clones", 1023, 32, 0, 0, SOCKET_ID_ANY);
 	app.ring = rte_ring_create("full", 64, SOCKET_ID_ANY, 0);
+	CHECK(on_exit(print_tables, NULL) == 0);
 	CHECK(app.pool != NULL && app.clones != NULL && app.ring != NULL && full != NULL);
 	while (rte_ring_enqueue(app.ring, full) == 0)
 		;

@@ -338,6 +338,24 @@ test_auto_exhausted(void)
 	check_sum("pool");
 }
 
+/* A walk falls into the loss: what it finds in use is lost already, and not what queues hold. */
+static void
+test_auto_halves(void)
+{
+	uint64_t walks;
+
+	restart(&by_need);
+	expect_no_leak(1500);
+	orders.every = 1;
+	lose(LEAK_RX, POOL_SIZE * 3 / 4);
+	walks = ledger("pool", "walks");
+	WAIT_FOR(ledger("pool", "walks") >= walks + 2);
+	orders.nb_leaks = UINT32_MAX;
+	WAIT_FOR(ledger("pool", "lost_at_least") + ledger("pool", "leaked") > POOL_SIZE / 4);
+	CHECK(ledger("pool", "lost_at_least") <= POOL_SIZE);
+	check_sum("pool");
+}
+
 /* The pool is empty in less time than its growth takes to be sure. */
 static void
 test_auto_fast(void)
@@ -395,6 +413,7 @@ static const struct {
 	{ "auto", test_auto },
 	{ "auto_single", test_auto_single },
 	{ "auto_exhausted", test_auto_exhausted },
+	{ "auto_halves", test_auto_halves },
 	{ "auto_fast", test_auto_fast },
 	{ "auto_late", test_auto_late },
 	{ "plain", test_plain },

@@ -26,11 +26,6 @@
 /* Nobody is missed by chance for more walks than this, nor do we wait for longer. */
 #define MISSING_WALKS_MAX 240
 
-/* Walks within which a queue has turned over if packets flow through it. */
-#define USUAL_WALKS 8
-/* A queue that is refilled by the batch may be so far from full. */
-#define USUAL_SLACK 512
-
 /* Another proof, from a later walk, is needed on top of the first. */
 #define HITS_NEEDED 1
 
@@ -558,24 +553,6 @@ pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uin
 	}
 }
 
-/*
- * Receive queues through which packets flow are full while there are free mbufs: they hold no more
- * than what is in use then, and never will.
- */
-static void
-note_usual(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
-{
-	const struct pmdscope_parts *parts = &ledger->counting;
-	const uint32_t nb_free = parts->common + parts->cached;
-
-	if (trial->proof.rx_turned + USUAL_WALKS < trial->walk ||
-			pmdscope_judge_empty(nb_free, ledger->index.nb_objects))
-		return;
-	ledger->usual = ledger->index.nb_objects -
-			RTE_MIN(nb_free + parts->rings, ledger->index.nb_objects) + USUAL_SLACK;
-	ledger->usual_walk = trial->walk;
-}
-
 /* By now and then a walk an object is met in a cache that is not there any more. */
 static bool
 is_usual(uint32_t walks, uint32_t of)
@@ -602,11 +579,10 @@ lost_at_least(const struct pmdscope_trial *trial, const struct pmdscope_ledger *
 	const struct pmdscope_parts *parts = &ledger->counting;
 	const struct pmdscope_proof *proof = &trial->proof;
 	const uint64_t unsent = RTE_MIN(proof->may_send, (uint64_t)parts->missing);
-	uint64_t posted = proof->may_hold;
+	const uint64_t most = pmdscope_rx_fill_most(&ledger->rx_fill);
+	const uint64_t posted = RTE_MIN(proof->may_hold, most);
 	const uint64_t overdue = parts->suspects + parts->missing - unsent;
 
-	if (ledger->usual_walk > proof->rx_born)
-		posted = RTE_MIN(posted, (uint64_t)ledger->usual);
 	return overdue > posted ? (uint32_t)(overdue - posted) : 0;
 }
 
@@ -614,13 +590,14 @@ void
 pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
 {
 	struct pmdscope_parts *parts = &ledger->counting;
+	bool is_empty;
 
 	if (trial->aborted)
 		return;
-	if (trial->armed && pmdscope_judge_empty(parts->common + parts->cached,
-					    ledger->index.nb_objects))
+	is_empty = pmdscope_judge_empty(parts->common + parts->cached, ledger->index.nb_objects);
+	pmdscope_rx_fill_note(&ledger->rx_fill, &trial->proof, &ledger->counts, is_empty);
+	if (trial->armed && is_empty)
 		parts->lost_at_least = lost_at_least(trial, ledger);
-	note_usual(trial, ledger);
 	note_untraced_frees(trial, ledger);
 	ledger->parts = *parts;
 	ledger->placed = trial->armed;

@@ -19,6 +19,7 @@
 #include "page.h"
 #include "pmdscope.h"
 #include "pool.h"
+#include "rx_fill.h"
 #include "trend.h"
 
 /* /pmdscope/leaks. */
@@ -62,9 +63,7 @@ struct pmdscope_ledger {
 	bool placed;		     /* parts are of this arming. */
 	struct pmdscope_parts parts; /* Of the last complete walk. */
 	struct pmdscope_parts counting;
-	/* In use when its receive queues were last known to be full, and in which walk. */
-	uint32_t usual;
-	uint32_t usual_walk;
+	struct pmdscope_rx_fill rx_fill;
 	/* Walks for which an object without a stamp was missing that came back. */
 	uint32_t longest_missing;
 	uint32_t ring_at;

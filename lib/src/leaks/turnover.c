@@ -126,6 +126,7 @@ add_queue(struct pmdscope_proof *proof, const struct pmdscope_queue *q)
 	proof->all_turned = RTE_MIN(proof->all_turned, t->turned);
 	proof->rx_turned = RTE_MIN(proof->rx_turned, t->turned);
 	proof->rx_born = RTE_MAX(proof->rx_born, t->born);
+	proof->rx_capacity += capacity(q);
 }
 
 void

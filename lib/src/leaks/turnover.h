@@ -47,6 +47,8 @@ struct pmdscope_proof {
 	/* What its receive queues had before this walk has come out of all; newest of them. */
 	uint32_t rx_turned;
 	uint32_t rx_born;
+	/* Most objects that they can hold. */
+	uint64_t rx_capacity;
 	/* The same of transmit queues, of whatever pool. */
 	uint64_t may_send;
 };
