@@ -1,4 +1,4 @@
-use pmdscope_telemetry::record::{Recorder, Recording};
+use pmdscope_recording::{Recorder, Recording};
 use pmdscope_telemetry::world::Event;
 
 use super::*;

@@ -52,7 +52,6 @@ pub mod printable;
 mod process;
 pub mod queue_counters;
 mod quiet;
-pub mod record;
 mod reply;
 pub mod sample;
 pub mod secondary;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ErrorClass;
-use crate::finding::{Finding, LINTS, Severity};
-use crate::sample::{SAMPLE_SCHEMA, Sample};
+use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::finding::{Finding, LINTS, Severity};
+use pmdscope_telemetry::sample::{SAMPLE_SCHEMA, Sample};
 
 /// Version of the lines; raised when one changes its meaning. New kinds of lines and new fields do
 /// not raise it.
