@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use pmdscope_telemetry::endpoint::ArmTime;
+use pmdscope_telemetry::commands::ArmTime;
 use pmdscope_telemetry::leak::LedgerMode;
 use pmdscope_telemetry::{Collector, Error};
 

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::columns::{FromPage, Page};
 use crate::error::Error;
 use crate::sample::Sample;
-use crate::table::{FromPage, Page};
 
 /// The site of mbufs that were lost before stamps were written.
 pub const BEFORE_ARMING: &str = "before arming";

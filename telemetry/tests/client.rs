@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use pmdscope_telemetry::Error;
 use pmdscope_telemetry::client::Client;
+use pmdscope_telemetry::commands::Endpoint;
 use pmdscope_telemetry::deadline::Deadline;
 use pmdscope_telemetry::discover::{AppState, FindError, Unreachable, discover, find};
-use pmdscope_telemetry::endpoint::Endpoint;
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 

@@ -6,7 +6,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_telemetry::endpoint::ArmTime;
+use pmdscope_telemetry::commands::ArmTime;
 use pmdscope_telemetry::leak::{LedgerMode, SiteKind};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Armed, Collector, Error, Rules, Tracker, finding};

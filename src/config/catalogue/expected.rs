@@ -1,6 +1,6 @@
 //! `[[expected]]`: what must run on this machine.
 
-use pmdscope_telemetry::device::address;
+use pmdscope_telemetry::host::device::address;
 use pmdscope_telemetry::inventory::ExpectedApp;
 
 use super::text;

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::client::{Client, LIST_LIMIT};
+use crate::commands::Endpoint;
 use crate::deadline::Deadline;
-use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 /// A request is made this often when the reply is null or about something else: so long as other

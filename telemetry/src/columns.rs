@@ -338,5 +338,5 @@ impl FromPage for TeeSample {
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
+#[path = "columns_tests.rs"]
 mod tests;
