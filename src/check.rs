@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{self, Finding, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;

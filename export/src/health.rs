@@ -76,7 +76,7 @@ impl<'a> HealthReason<'a> {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_telemetry::error::ErrorClass;
+    use pmdscope_telemetry::ErrorClass;
     use pmdscope_telemetry::world::{Event, World};
 
     use super::*;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use pmdscope_telemetry::inventory::Inventory;
+use pmdscope_telemetry::Inventory;
 use pmdscope_telemetry::world::World;
 
 use crate::family::MetricFamily;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{Finding, LINTS, Severity};
 use pmdscope_telemetry::sample::{SAMPLE_SCHEMA, Sample};
 

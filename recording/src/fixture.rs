@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Player, Recorder, Recording, Totals};
-use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{self, Rules};
 use pmdscope_telemetry::fleet::{Judge, Settings};
 use pmdscope_telemetry::sample::{

@@ -14,7 +14,7 @@ use super::index::Index;
 use super::kept::Kept;
 use super::storage::{Place, Storage, is_full};
 use super::{Absence, Entry, Gap, Gone, Header, Lost, RECORD_SCHEMA, RecordError, Round};
-use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::sample::SAMPLE_SCHEMA;
 use pmdscope_telemetry::world::{Member, Status, World};
 

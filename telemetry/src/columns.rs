@@ -1,5 +1,7 @@
 //! Turns the column tables of libpmdscope into rows (see docs/telemetry.md).
 
+mod ledger;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -1,17 +1,22 @@
 //! What one app said at one moment: raw, serialisable, without any derivation.
 
 mod lcore;
+pub(crate) mod ledger;
 mod memory;
 mod port;
+pub mod queue_counters;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::lcore::{LcoreSample, ThreadSample, UsageSample};
+pub use self::ledger::{
+    BEFORE_ARMING, LedgerMode, LedgerSample, NOT_PROVEN, Place, SiteKind, SiteSample, StageSample,
+    UNTRACED_CODE,
+};
 pub use self::memory::{HeapSample, HighWater, Occupancy, PoolSample, RingSample};
 pub use self::port::{
-    DeviceSample, Direction, PortEventsSample, PortSample, PortStats, QueueSample,
+    DeviceSample, Direction, PortEventsSample, PortSample, PortStats, QueueSample, counts_bytes,
 };
-use crate::leak::{LedgerSample, SiteSample, StageSample};
 
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
 pub const SAMPLE_SCHEMA: u32 = 1;
@@ -106,6 +111,17 @@ impl Sample {
     /// Whether something below `command` could not be read, so that its absence proves nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))
+    }
+
+    /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.
+    pub fn has_leaks(&self) -> bool {
+        let of_pool = |ledger: &LedgerSample| {
+            ledger.loses() || ledger.double_frees > 0 || ledger.use_after_frees > 0
+        };
+        let at_site = |site: &SiteSample| {
+            if site.kind.is_loss() { site.count > 0 } else { site.events > 0 }
+        };
+        self.ledger.iter().any(of_pool) || self.sites.iter().any(at_site)
     }
 }
 

@@ -5,12 +5,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::Fleet;
 use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions, Unreachable};
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::inventory::ExpectedApp;
-use pmdscope_telemetry::names::Names;
 use pmdscope_telemetry::world::Status;
+use pmdscope_telemetry::{ErrorClass, ExpectedApp, Fleet, Names};
 use support::{Machine, Recording};
 
 /// Long, since machines that run tests are busy.

@@ -6,10 +6,8 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_telemetry::commands::ArmTime;
-use pmdscope_telemetry::leak::{LedgerMode, SiteKind};
-use pmdscope_telemetry::sample::Sample;
-use pmdscope_telemetry::{Armed, Collector, Error, Rules, Tracker, finding};
+use pmdscope_telemetry::sample::{LedgerMode, Sample, SiteKind};
+use pmdscope_telemetry::{ArmTime, Armed, Collector, Error, Rules, Tracker, finding};
 use support::{FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.

@@ -5,13 +5,11 @@ mod flows;
 use std::fmt::Display;
 
 use pmdscope_telemetry::finding::Finding;
-use pmdscope_telemetry::leak::{SiteSample, StageSample};
-use pmdscope_telemetry::loss::SiteRates;
-use pmdscope_telemetry::model::{Model, PoolTrend, ThreadRates};
+use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
     HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample, Sample,
-    TeeSample, ThreadSample,
+    SiteSample, StageSample, TeeSample, ThreadSample,
 };
 use ratatui::text::{Line, Span};
 

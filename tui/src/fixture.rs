@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pmdscope_telemetry::finding::{Finding, Severity};
-use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
-use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
-use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, PortRates, QueueRates, ThreadRates};
+use pmdscope_telemetry::model::{
+    LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, ThreadRates,
+};
 use pmdscope_telemetry::sample::{
-    AppIdentity, Direction, HighWater, LcoreSample, LibrarySample, Occupancy, PoolSample,
-    PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, TeeSample, ThreadSample,
+    AppIdentity, Direction, HighWater, LcoreSample, LedgerSample, LibrarySample, Occupancy,
+    PoolSample, PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, SiteKind,
+    SiteSample, StageSample, TeeSample, ThreadSample,
 };
 
 use crate::theme::Theme;

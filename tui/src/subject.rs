@@ -2,8 +2,7 @@
 
 use pmdscope_flows::{Endpoint, Flow, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};
-use pmdscope_telemetry::leak::SiteKind;
-use pmdscope_telemetry::sample::Direction;
+use pmdscope_telemetry::sample::{Direction, SiteKind};
 
 use crate::conversation::{endpoint, protocol};
 use crate::number::{UNKNOWN, known};

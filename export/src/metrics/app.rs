@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::LINTS;
 use pmdscope_telemetry::sample::{AppIdentity, Sample};
 use pmdscope_telemetry::world::{Member, Status, World};

@@ -12,8 +12,8 @@ mod pushes;
 mod queue;
 mod row;
 
+use pmdscope_telemetry::Inventory;
 use pmdscope_telemetry::finding::Finding;
-use pmdscope_telemetry::inventory::Inventory;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::{Member, Status, World};
 

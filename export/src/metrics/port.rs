@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use pmdscope_telemetry::model::counts_bytes;
-use pmdscope_telemetry::sample::{DeviceSample, PortSample};
+use pmdscope_telemetry::sample::{DeviceSample, PortSample, counts_bytes};
 
 use super::app::info;
 use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, labels, rows};

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::finding;
-use pmdscope_telemetry::leak::{SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{ErrorClass, finding};
 use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 

@@ -1,9 +1,8 @@
 //! Every page, asked as clients ask.
 
 use http_body_util::BodyExt;
-use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::inventory::{ExpectedApp, Inventory};
+use pmdscope_telemetry::{ExpectedApp, Inventory, Settings};
 use serde_json::{Value, json};
 
 use super::*;

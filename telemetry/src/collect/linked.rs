@@ -5,10 +5,10 @@ use std::time::Instant;
 use crate::columns::{FromPage, Page, SCHEMA};
 use crate::commands::{Endpoint, Table};
 use crate::error::Error;
-use crate::leak::{LedgerSample, SiteSample, StageSample};
 use crate::reply::Library;
 use crate::sample::{
-    LcoreSample, LibrarySample, PoolSample, PortEventsSample, QueueSample, RingSample, TeeSample,
+    LcoreSample, LedgerSample, LibrarySample, PoolSample, PortEventsSample, QueueSample,
+    RingSample, SiteSample, StageSample, TeeSample,
 };
 
 use super::FACTS_AGE;

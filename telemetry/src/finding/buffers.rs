@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use super::{Finding, Severity, finding};
-use crate::leak::LedgerSample;
 use crate::model::Model;
-use crate::sample::{Direction, PoolSample, PortSample};
+use crate::sample::{Direction, LedgerSample, PoolSample, PortSample};
 
 /// Packets that an lcore has in hand at once.
 const BURST: u64 = 32;
@@ -188,9 +187,9 @@ fn queue_size(eal_args: &[String], device: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::finding::{Rules, judge};
-    use crate::leak::tests::ledger;
     use crate::model::Tracker;
     use crate::sample::Sample;
+    use crate::sample::ledger::tests::ledger;
     use crate::sample::tests::{empty_sample, pool, port, queue};
 
     /// An app whose port has this ring and pool, after a second in which allocations failed.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::balance::{self, HotQueue};
 use super::{Finding, Severity, Thresholds, finding};
-use crate::balance::{self, HotQueue};
 use crate::model::Model;
 
 /// Share of polls that bring packets above which a queue has no time to spare.

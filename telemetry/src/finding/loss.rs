@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::{Finding, Severity, finding};
-use crate::leak::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
 use crate::loss::SiteRates;
 use crate::model::Model;
+use crate::sample::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
 
 /// All that the ledger proves.
 pub(super) fn losses(model: &Model) -> Vec<Finding> {
@@ -173,11 +173,10 @@ fn mbuf_finding(
 mod tests {
     use super::*;
     use crate::finding::{Rules, judge};
-    use crate::leak::NOT_PROVEN;
-    use crate::leak::tests::{ledger, site};
     use crate::model::Tracker;
+    use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool, port};
-    use crate::sample::{LibrarySample, Sample};
+    use crate::sample::{LibrarySample, NOT_PROVEN, Sample};
 
     fn linked() -> Sample {
         let mut sample = empty_sample();

@@ -133,3 +133,8 @@ pub struct DeviceSample {
     /// Kernel driver it is bound to; `None` for none.
     pub driver: Option<String>,
 }
+
+/// Whether these bytes were counted: some drivers, `net_null` for one, count packets only.
+pub fn counts_bytes(packets: u64, bytes: u64) -> bool {
+    packets == 0 || bytes > 0
+}
