@@ -67,7 +67,7 @@ impl Page<'_> {
         }
         self.part(subject, app.model.as_ref()?)?;
         if let Subject::Site { pool, site, .. } = subject {
-            let about = |f: &&Finding| f.subject.starts_with(pool) && f.evidence.contains(site);
+            let about = |f: &&Finding| f.subject.pool() == Some(pool) && f.evidence.contains(site);
             self.advice(app.findings.iter().find(about));
         }
         Some(())
@@ -199,7 +199,7 @@ impl Page<'_> {
     fn finding(&mut self, finding: &Finding) {
         self.field("severity", finding.severity.word());
         self.field("app", &finding.app);
-        if !finding.subject.is_empty() {
+        if !finding.subject.is_app() {
             self.field("about", &finding.subject);
         }
         self.field("evidence", &finding.evidence);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use pmdscope_telemetry::finding::{FindingSubject, Lint};
 use pmdscope_telemetry::sample::{DeviceSample, PortSample, counts_bytes};
 
 use super::app::info;
@@ -62,10 +63,11 @@ fn devices<'a>(
         }),
     );
     families.per(&metric::PCI_DEVICE_DRIVER_MISMATCH, &devices, |(app, device)| {
+        let is_about = FindingSubject::Device(device.address.clone());
         let mismatch = app
             .findings
             .iter()
-            .any(|finding| finding.lint == "wrong_driver" && finding.subject == device.address);
+            .any(|finding| finding.lint == Lint::WrongDriver && finding.subject == is_about);
         Some(mismatch)
     });
 }

@@ -42,7 +42,8 @@ fn text(text: &str) -> usize {
 }
 
 fn finding(f: &Finding) -> usize {
-    [&f.app, &f.subject, &f.evidence, &f.threshold, &f.advice].map(|t| text(t)).iter().sum()
+    let subject = text(&f.subject.to_string());
+    [&f.app, &f.evidence, &f.threshold, &f.advice].map(|t| text(t)).iter().sum::<usize>() + subject
 }
 
 fn model(model: &Model) -> usize {
