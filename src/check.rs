@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::finding::{self, Finding, Severity};
+use pmdscope_telemetry::ErrorClass;
+use pmdscope_telemetry::finding::{self, Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
@@ -138,7 +138,7 @@ fn tell_choice(args: &Args, world: &World) {
 
 /// Findings of earlier samples, of each app, lint and subject the newest of the worst.
 #[derive(Default)]
-struct Seen(BTreeMap<(String, &'static str, String), Finding>);
+struct Seen(BTreeMap<(String, Lint, FindingSubject), Finding>);
 
 impl Seen {
     fn note(&mut self, world: &World) {
@@ -266,10 +266,10 @@ mod tests {
 
     fn finding(severity: Severity) -> Finding {
         Finding {
-            lint: "rx_missed",
+            lint: Lint::RxMissed,
             severity,
             app: "reflector".to_owned(),
-            subject: "net_vhost0".to_owned(),
+            subject: FindingSubject::Port("net_vhost0".to_owned()),
             evidence: "412 packets/s missed".to_owned(),
             threshold: "more than 0 missed packets/s".to_owned(),
             advice: "look for stalls".to_owned(),
@@ -329,10 +329,10 @@ mod tests {
         seen.note(&world);
         world.apps[0].status = Status::Live;
         world.apps[0].findings =
-            vec![Finding { lint: "no_polling", ..finding(Severity::Critical) }];
+            vec![Finding { lint: Lint::NoPolling, ..finding(Severity::Critical) }];
         seen.add_to(&mut world);
         let lints: Vec<_> = world.apps[0].findings.iter().map(|f| f.lint).collect();
-        assert_eq!(lints, ["no_polling", "rx_missed"]);
+        assert_eq!(lints, [Lint::NoPolling, Lint::RxMissed]);
         assert!(!Verdict::of(&world).ok);
     }
 

@@ -11,8 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pmdscope_export::ExportOptions;
-use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::names::Names;
+use pmdscope_telemetry::{Names, Settings};
 use toml::de::DeTable;
 
 pub(crate) use self::error::ConfigError;

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pmdscope_telemetry::leak::LedgerSample;
-use pmdscope_telemetry::sample::Sample;
+use pmdscope_telemetry::sample::{LedgerSample, Sample};
 use pmdscope_telemetry::world::World;
 
 use crate::number::whole;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
+use pmdscope_recording::{Recorder, Recording};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::record::{Recorder, Recording};
 use pmdscope_telemetry::world::{Member, Status};
 use pmdscope_telemetry::{Fleet, Settings};
 

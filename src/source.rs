@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use jiff::tz::{Offset, TimeZone};
+use pmdscope_recording::{Moment, Player};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::record::{Moment, Player};
 use pmdscope_telemetry::world::World;
 use pmdscope_telemetry::{Fleet, Settings};
 

@@ -1,4 +1,4 @@
-use pmdscope_telemetry::record::{Recorder, Recording};
+use pmdscope_recording::{Recorder, Recording};
 use pmdscope_telemetry::world::Event;
 
 use super::*;
@@ -14,7 +14,7 @@ fn player(app: Option<&str>) -> (tempfile::TempDir, Player) {
     let mut recorder = Recorder::create(recording, BEGIN).unwrap();
     let mut world = World::default();
     for second in 0..10 {
-        let class = pmdscope_telemetry::error::ErrorClass::Timeout;
+        let class = pmdscope_telemetry::ErrorClass::Timeout;
         let (app, reason) = ("fwd".to_owned(), "silent".to_owned());
         world.apply(Event::Lost { app, class, reason, finding: None });
         world.realtime_ns = BEGIN + second * SECOND;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::record::{Recorder, Recording};
+use pmdscope_recording::{Recorder, Recording};
 use pmdscope_telemetry::world::World;
 use pmdscope_testing::spawn;
 

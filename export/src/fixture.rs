@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pmdscope_telemetry::discover::{App, AppState, Unreachable};
-use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding::{self, Rules};
 use pmdscope_telemetry::fleet::{Judge, unasked};
-use pmdscope_telemetry::inventory::{ExpectedApp, Inventory};
-use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{ErrorClass, ExpectedApp, Inventory};
 
 use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
 use crate::series_limits::SeriesLimits;

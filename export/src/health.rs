@@ -1,6 +1,6 @@
 //! Whether an app is well: one verdict, for `/ready` and for the metrics of health.
 
-use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::world::{Member, Status};
 use serde::Serialize;
 
@@ -19,11 +19,11 @@ pub struct AppHealth<'a> {
 #[derive(Debug, PartialEq, Serialize)]
 pub struct HealthReason<'a> {
     /// The lint.
-    pub reason: &'static str,
+    pub reason: Lint,
     /// How bad.
     pub severity: Severity,
-    /// What it is about; empty for the app itself.
-    pub subject: &'a str,
+    /// What it is about.
+    pub subject: &'a FindingSubject,
     /// One sentence with the numbers.
     pub evidence: &'a str,
     /// What to do next.
@@ -34,7 +34,7 @@ pub struct HealthReason<'a> {
 
 impl<'a> AppHealth<'a> {
     /// The verdict on `app`; lints in `tolerate` do not count.
-    pub fn of(app: &'a Member, tolerate: &[String]) -> Self {
+    pub fn of(app: &'a Member, tolerate: &[Lint]) -> Self {
         let bad = app.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
         let mut reasons: Vec<_> = bad.map(|finding| HealthReason::of(finding, tolerate)).collect();
         // One that has ended leaves nothing to judge.
@@ -47,14 +47,14 @@ impl<'a> AppHealth<'a> {
 }
 
 impl<'a> HealthReason<'a> {
-    fn of(finding: &'a Finding, tolerate: &[String]) -> Self {
+    fn of(finding: &'a Finding, tolerate: &[Lint]) -> Self {
         Self {
             reason: finding.lint,
             severity: finding.severity,
             subject: &finding.subject,
             evidence: &finding.evidence,
             advice: &finding.advice,
-            tolerated: tolerate.iter().any(|lint| lint == finding.lint),
+            tolerated: tolerate.contains(&finding.lint),
         }
     }
 
@@ -64,9 +64,9 @@ impl<'a> HealthReason<'a> {
             Status::Waiting | Status::Live => "it has not answered yet",
         };
         Self {
-            reason: "unreachable",
+            reason: Lint::Unreachable,
             severity: Severity::Warning,
-            subject: "",
+            subject: &FindingSubject::App,
             evidence,
             advice: "check whether the app still runs",
             tolerated: false,
@@ -76,17 +76,17 @@ impl<'a> HealthReason<'a> {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_telemetry::error::ErrorClass;
+    use pmdscope_telemetry::ErrorClass;
     use pmdscope_telemetry::world::{Event, World};
 
     use super::*;
 
-    fn finding(lint: &'static str, severity: Severity) -> Finding {
+    fn finding(lint: Lint, severity: Severity) -> Finding {
         Finding {
             lint,
             severity,
             app: "fwd".to_owned(),
-            subject: "pool".to_owned(),
+            subject: FindingSubject::Pool("pool".to_owned()),
             evidence: "numbers".to_owned(),
             threshold: "a line".to_owned(),
             advice: "do".to_owned(),
@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn warnings_count_unless_they_are_tolerated() {
-        let tolerate = ["stall".to_owned()];
+        let tolerate = [Lint::Stall];
         for (lint, severity, ready, reasons) in [
-            ("stall", Severity::Warning, true, 1),
-            ("stall", Severity::Critical, true, 1),
-            ("leak", Severity::Warning, false, 1),
-            ("leak", Severity::Info, true, 0),
+            (Lint::Stall, Severity::Warning, true, 1),
+            (Lint::Stall, Severity::Critical, true, 1),
+            (Lint::Leak, Severity::Warning, false, 1),
+            (Lint::Leak, Severity::Info, true, 0),
         ] {
             let app = member(Status::Live, vec![finding(lint, severity)]);
             let health = AppHealth::of(&app, &tolerate);
@@ -126,14 +126,17 @@ mod tests {
         let app = member(lost(), Vec::new());
         let health = AppHealth::of(&app, &[]);
         assert!(!health.ready);
-        assert_eq!((health.reasons[0].reason, health.reasons[0].evidence), ("unreachable", "gone"));
+        assert_eq!(
+            (health.reasons[0].reason, health.reasons[0].evidence),
+            (Lint::Unreachable, "gone")
+        );
         let waiting = member(Status::Waiting, Vec::new());
-        assert!(!AppHealth::of(&waiting, &["unreachable".to_owned()]).ready);
+        assert!(!AppHealth::of(&waiting, &[Lint::Unreachable]).ready);
     }
 
     #[test]
     fn what_was_tolerated_does_not_hide_that_it_does_not_answer() {
-        let app = member(lost(), vec![finding("unreachable", Severity::Warning)]);
-        assert!(!AppHealth::of(&app, &["unreachable".to_owned()]).ready);
+        let app = member(lost(), vec![finding(Lint::Unreachable, Severity::Warning)]);
+        assert!(!AppHealth::of(&app, &[Lint::Unreachable]).ready);
     }
 }

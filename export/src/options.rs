@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pmdscope_telemetry::finding::Lint;
+
 use crate::address::{DEFAULT_LISTEN, ListenAddress};
 use crate::series_limits::SeriesLimits;
 
@@ -18,7 +20,7 @@ pub struct ExportOptions {
     /// Bounds on the number of series.
     pub series_limits: SeriesLimits,
     /// Lints that do not make an app unready or unhealthy.
-    pub tolerate: Vec<String>,
+    pub tolerate: Vec<Lint>,
     /// OTLP receiver to push to, `http://` or `https://`; `None`: no push.
     pub otlp: Option<String>,
     /// Time between two pushes.
@@ -32,7 +34,7 @@ impl Default for ExportOptions {
             web_config: None,
             timeout: Duration::from_secs(5),
             series_limits: SeriesLimits::default(),
-            tolerate: vec!["queue_imbalance".to_owned(), "stall".to_owned()],
+            tolerate: vec![Lint::QueueImbalance, Lint::Stall],
             otlp: None,
             otlp_interval: Duration::from_secs(15),
         }

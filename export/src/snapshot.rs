@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use pmdscope_telemetry::inventory::Inventory;
+use pmdscope_telemetry::Inventory;
+use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::world::World;
 
 use crate::family::MetricFamily;
@@ -25,7 +26,7 @@ pub(crate) struct RenderOptions {
     /// Bounds on the number of series.
     pub(crate) limits: SeriesLimits,
     /// Lints that do not make an app unhealthy.
-    pub(crate) tolerate: Vec<String>,
+    pub(crate) tolerate: Vec<Lint>,
     /// What ought to be there.
     pub(crate) expected: Inventory,
     /// How pushes ended; `None` where nothing is pushed.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_packets::recorder::{self, Fire, PacketTrigger};
-use pmdscope_telemetry::finding::{Finding, LINTS};
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::Event;
 use signal_hook::consts::SIGUSR2;
@@ -33,7 +33,7 @@ const FILTER: &str = "filter:";
 #[derive(Clone, Debug)]
 pub(super) enum Trigger {
     /// A new finding of this lint.
-    Finding(&'static str),
+    Finding(Lint),
     /// A packet.
     Packet(PacketTrigger),
     /// SIGUSR2, which fires in any case.
@@ -54,9 +54,9 @@ impl FromStr for Trigger {
         if text == "signal" {
             return Ok(Self::Signal);
         }
-        let known = LINTS.into_iter().find(|lint| *lint == text).map(Self::Finding);
-        known.ok_or_else(|| {
-            format!("expected filter:EXPRESSION, signal, or a finding: {}", LINTS.join(", "))
+        text.parse().map(Self::Finding).map_err(|_| {
+            let lints = Lint::ALL.iter().map(|lint| lint.name()).collect::<Vec<_>>();
+            format!("expected filter:EXPRESSION, signal, or a finding: {}", lints.join(", "))
         })
     }
 }
@@ -119,7 +119,7 @@ fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn watch_findings(mut session: Session, lints: &[&'static str], fire: &Fire) {
+fn watch_findings(mut session: Session, lints: &[Lint], fire: &Fire) {
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();
@@ -142,7 +142,7 @@ fn watch_findings(mut session: Session, lints: &[&'static str], fire: &Fire) {
 fn fired_by(finding: &Finding, model: Option<&Model>) -> recorder::Trigger {
     let about = format!("{} {}", finding.app, finding.subject);
     let comment = format!("{}: {}", about.trim_end(), finding.evidence);
-    let now = recorder::Trigger::now(finding.lint, comment);
+    let now = recorder::Trigger::now(finding.lint.name(), comment);
     let moment_ns = model.map_or(now.moment_ns, |model| moment_ns(finding, model));
     recorder::Trigger { moment_ns, ..now }
 }
@@ -155,7 +155,7 @@ fn moment_ns(finding: &Finding, model: &Model) -> u64 {
         ago.zip(model.interval_s).is_some_and(|(ago, interval)| ago.as_secs_f64() <= interval)
     };
     let stalled = sample.lcores.iter().filter(|lcore| {
-        finding.lint == "stall" && finding.subject == format!("lcore {}", lcore.lcore)
+        finding.lint == Lint::Stall && finding.subject == FindingSubject::Lcore(lcore.lcore)
     });
     let noted = stalled.map(|lcore| lcore.gap_max_realtime_ns);
     noted.filter(|ns| recent(*ns)).max().unwrap_or(sample.realtime_ns)
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn triggers_have_names() {
-        assert!(matches!("rx_missed".parse(), Ok(Trigger::Finding("rx_missed"))));
+        assert!(matches!("rx_missed".parse(), Ok(Trigger::Finding(Lint::RxMissed))));
         assert!(matches!("signal".parse(), Ok(Trigger::Signal)));
         assert!(matches!("filter:udp port 53".parse(), Ok(Trigger::Packet(_))));
         assert_eq!(filters(&["stall".parse().unwrap(), "filter:arp".parse().unwrap()]).len(), 1);

@@ -12,8 +12,8 @@ use pmdscope_capture::budget;
 use pmdscope_flows::{Flow, Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX};
 use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::balance::{self, HotQueue};
-use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::finding::balance::{self, HotQueue};
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::world::World;
 use pmdscope_tui::flows::Run;
 use pmdscope_tui::number::count;
@@ -25,7 +25,7 @@ use crate::tap::flows::FlowCapture;
 use crate::tap::interface::{Running, Wanted};
 
 /// The findings that are explained.
-const LINT: &str = "queue_imbalance";
+const LINT: Lint = Lint::QueueImbalance;
 
 /// How long packets of a queue are captured.
 const LENGTH: Duration = Duration::from_millis(250);
@@ -157,7 +157,8 @@ impl HotQueues {
         let is_explained = |finding: &&mut Finding| finding.lint == LINT;
         let findings = world.apps.iter_mut().flat_map(|app| &mut app.findings);
         for finding in findings.filter(is_explained) {
-            let seen = self.seen.get(&(finding.app.clone(), finding.subject.clone()));
+            let FindingSubject::Port(device) = &finding.subject else { continue };
+            let seen = self.seen.get(&(finding.app.clone(), device.clone()));
             let cause = seen.and_then(|seen| seen.cause.clone());
             let cause = cause.unwrap_or_else(|| unexplained(&anyhow!("{NO_TIME}")));
             let _ = write!(finding.evidence, "; {cause}");

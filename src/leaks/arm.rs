@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use pmdscope_telemetry::endpoint::ArmTime;
-use pmdscope_telemetry::leak::LedgerMode;
-use pmdscope_telemetry::{Collector, Error};
+use pmdscope_telemetry::sample::LedgerMode;
+use pmdscope_telemetry::{ArmTime, Collector, Error};
 
 use super::report::why_no_ledger_of;
 use crate::output;

@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use pmdscope_telemetry::leak::{LedgerSample, StageSample};
-use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
-use pmdscope_telemetry::model::{Model, PoolTrend};
-use pmdscope_telemetry::sample::{PoolSample, Sample};
+use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
+use pmdscope_telemetry::sample::{LedgerSample, PoolSample, Sample, StageSample};
 use pmdscope_telemetry::world::{Member, Status, World};
 use pmdscope_tui::ledger;
 use pmdscope_tui::number::{UNKNOWN, count, known, percent, seconds, signed};
@@ -58,7 +56,7 @@ struct Ledger<'a> {
 #[derive(Serialize)]
 struct Site<'a> {
     #[serde(flatten)]
-    sample: &'a pmdscope_telemetry::leak::SiteSample,
+    sample: &'a pmdscope_telemetry::sample::SiteSample,
     rate_ps: Option<f64>,
 }
 

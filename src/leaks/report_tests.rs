@@ -2,8 +2,9 @@
 
 use insta::assert_snapshot;
 use pmdscope_telemetry::Tracker;
-use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteKind, SiteSample};
-use pmdscope_telemetry::sample::{AppIdentity, LibrarySample, Occupancy, SAMPLE_SCHEMA};
+use pmdscope_telemetry::sample::{
+    AppIdentity, BEFORE_ARMING, LibrarySample, Occupancy, SAMPLE_SCHEMA, SiteKind, SiteSample,
+};
 use pmdscope_telemetry::world::Event;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use jiff::Timestamp;
 use pmdscope_packets::Control;
-use pmdscope_telemetry::record::{Moment as When, Player};
+use pmdscope_recording::{Moment as When, Player};
 use pmdscope_telemetry::world::World;
 
 use super::args::Args;

@@ -1,7 +1,6 @@
 //! Counters of ports, as `netstat -i` has those of the kernel's interfaces.
 
-use pmdscope_telemetry::model::counts_bytes;
-use pmdscope_telemetry::sample::PortSample;
+use pmdscope_telemetry::sample::{PortSample, counts_bytes};
 use pmdscope_tui::number::{count, known};
 use pmdscope_tui::subject::Subject;
 use pmdscope_tui::table::{Cell, Column, Table};

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use pmdscope_flows::{Counts, Protocols};
-use pmdscope_telemetry::model::counts_bytes;
-use pmdscope_telemetry::sample::PortStats;
+use pmdscope_telemetry::sample::{PortStats, counts_bytes};
 use pmdscope_tui::number::{bytes, count};
 
 use super::conversations;

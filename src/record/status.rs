@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::record::Totals;
+use pmdscope_recording::Totals;
 use pmdscope_tui::number;
 
 use crate::output::{self, Line};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::device;
+use crate::host::device;
 
 /// Short options with a value; `h` and `v` have none.
 const WITH_VALUE: &str = "abcdlmnrswSR";

@@ -15,10 +15,10 @@ use rustix::net::{
 };
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
+use crate::commands::{Endpoint, HeapId, PoolName, PortId, RingName};
 use crate::deadline::Deadline;
-use crate::endpoint::{Endpoint, HeapId, PoolName, PortId, RingName};
 use crate::error::Error;
-use crate::process::start_ticks;
+use crate::host::process::start_ticks;
 use crate::reply::{self, Banner};
 
 /// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::client::{Client, Peer};
+use crate::commands::{ArmTime, Endpoint};
 use crate::deadline::Deadline;
 use crate::discover::App;
-use crate::endpoint::{ArmTime, Endpoint};
 use crate::error::Error;
+use crate::host::process;
 use crate::lock::AppLock;
-use crate::process;
 use crate::reply::Armed;
 use crate::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
 use aged::Aged;

@@ -1,6 +1,8 @@
 //! Lints over a model: what is wrong, the evidence, the threshold, and what to do next.
 
+pub mod balance;
 mod buffers;
+mod lint;
 mod load;
 mod loss;
 mod ports;
@@ -8,54 +10,34 @@ mod process;
 mod sending;
 mod stall;
 mod standing;
+mod subject;
+mod thresholds;
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
 
+pub use self::lint::{Lint, UnknownLint};
 pub use self::standing::Standing;
+pub use self::subject::FindingSubject;
+pub use self::thresholds::Thresholds;
 use crate::discover::{App, AppState};
 use crate::inventory::Inventory;
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
 
-/// The stable names of all lints.
-pub const LINTS: [&str; 22] = [
-    "app_missing",
-    "double_free",
-    "leak",
-    "link_down",
-    "no_polling",
-    "no_ports",
-    "pool_exhausting",
-    "port_flap",
-    "port_missing",
-    "port_stopped",
-    "queue_imbalance",
-    "restart_loop",
-    "rx_flat",
-    "rx_missed",
-    "rx_nombuf",
-    "stall",
-    "telemetry_off",
-    "tx_refused",
-    "tx_stuck",
-    "unreachable",
-    "use_after_free",
-    "wrong_driver",
-];
-
 /// Lints that tell causes, by rank: what is named by those in front brings about those behind.
-const CAUSES: [&[&str]; 4] = [
-    &["restart_loop"],
-    &["double_free", "leak", "use_after_free"],
-    &["port_flap", "tx_stuck"],
-    &["rx_nombuf"],
+const CAUSES: [&[Lint]; 4] = [
+    &[Lint::RestartLoop],
+    &[Lint::DoubleFree, Lint::Leak, Lint::UseAfterFree],
+    &[Lint::PortFlap, Lint::TxStuck],
+    &[Lint::RxNombuf],
 ];
 
 /// Lints that mostly tell consequences of others.
-const CONSEQUENCES: [&str; 4] = ["pool_exhausting", "rx_flat", "rx_missed", "tx_refused"];
+const CONSEQUENCES: [Lint; 4] =
+    [Lint::PoolExhausting, Lint::RxFlat, Lint::RxMissed, Lint::TxRefused];
 
 /// How apps are judged.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,74 +74,20 @@ impl Severity {
 /// One thing that is wrong with one app.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Stable name of the lint, for instance `no_ports`.
-    pub lint: &'static str,
+    /// The lint.
+    pub lint: Lint,
     /// How bad.
     pub severity: Severity,
     /// App, by file-prefix.
     pub app: String,
-    /// What it is about: a port's device, a pool, an lcore; empty for the app itself.
-    pub subject: String,
+    /// What it is about.
+    pub subject: FindingSubject,
     /// One sentence with the numbers.
     pub evidence: String,
     /// The threshold that was crossed, in words.
     pub threshold: String,
     /// What to do next.
     pub advice: String,
-}
-
-/// Where the lints draw their lines.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Thresholds {
-    /// Share of a pool in use that is worth a warning, 0 to 1.
-    pub pool_used: f64,
-    /// Share of a pool in use that is critical, 0 to 1.
-    pub pool_used_critical: f64,
-    /// Time to exhaustion of a pool that is worth a warning, seconds.
-    pub pool_left_s: f64,
-    /// Time to exhaustion of a pool that is critical, seconds.
-    pub pool_left_critical_s: f64,
-    /// Packets missed per second that are tolerated.
-    pub rx_missed_ps: f64,
-    /// Time without a poll that is tolerated.
-    pub idle: Duration,
-    /// How long a port may receive less than 1 % of what it did.
-    pub flat: Duration,
-    /// Stalls per second of one lcore that are tolerated.
-    pub stalls_ps: f64,
-    /// Share of the offered packets that a driver may refuse to send, 0 to 1.
-    pub tx_refused: f64,
-    /// Starts, stops and changes of the link of a port within a minute that are critical.
-    pub port_changes: f64,
-    /// Starts of an app within a minute that make a loop.
-    pub restarts: f64,
-    /// Descriptors that a receive queue is assumed to have where the driver does not tell.
-    pub rx_descriptors: f64,
-    /// How many times the mean of the others a receive queue may get, above 1.
-    pub queue_ratio: f64,
-    /// Least packets of a port between two samples that say something about its queues.
-    pub queue_packets: f64,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Self {
-            pool_used: 0.90,
-            pool_used_critical: 0.98,
-            pool_left_s: 300.0,
-            pool_left_critical_s: 60.0,
-            rx_missed_ps: 0.0,
-            idle: Duration::from_secs(1),
-            flat: Duration::from_secs(10),
-            stalls_ps: 0.0,
-            tx_refused: 0.01,
-            port_changes: 3.0,
-            restarts: 3.0,
-            rx_descriptors: 512.0,
-            queue_ratio: 3.0,
-            queue_packets: 1000.0,
-        }
-    }
 }
 
 /// All that is wrong with the app of `model`, worst first.
@@ -183,10 +111,10 @@ pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
 /// What is wrong with an expected app that does not run.
 pub fn judge_missing(app: &str) -> Finding {
     Finding {
-        lint: "app_missing",
+        lint: Lint::AppMissing,
         severity: Severity::Critical,
         app: app.to_owned(),
-        subject: String::new(),
+        subject: FindingSubject::App,
         evidence: "it is expected on this machine, and no DPDK app of that name runs".to_owned(),
         threshold: "every expected app runs".to_owned(),
         advice:
@@ -201,7 +129,7 @@ pub fn judge_unasked(app: &App) -> Option<Finding> {
     let (lint, evidence, threshold, advice) = match app.state {
         AppState::Live | AppState::Stale => return None,
         AppState::NoTelemetry => (
-            "telemetry_off",
+            Lint::TelemetryOff,
             match app.pid {
                 Some(pid) => format!("process {pid} runs without a telemetry socket"),
                 None => "it runs without a telemetry socket".into(),
@@ -210,7 +138,7 @@ pub fn judge_unasked(app: &App) -> Option<Finding> {
             "start it without --no-telemetry".into(),
         ),
         AppState::Unreachable(reason) => (
-            "unreachable",
+            Lint::Unreachable,
             format!("{} gives no answer", app.socket.display()),
             "a running app answers on its telemetry socket",
             reason.advice().into(),
@@ -220,7 +148,7 @@ pub fn judge_unasked(app: &App) -> Option<Finding> {
         lint,
         severity: Severity::Warning,
         app: app.name.clone(),
-        subject: String::new(),
+        subject: FindingSubject::App,
         evidence,
         threshold: threshold.into(),
         advice,
@@ -233,12 +161,12 @@ pub fn sort(findings: &mut [Finding]) {
         let key = |f: &Finding| {
             (std::cmp::Reverse(f.severity), f.app.clone(), cause_rank(f.lint), f.lint)
         };
-        key(a).cmp(&key(b)).then_with(|| a.subject.cmp(&b.subject))
+        key(a).cmp(&key(b)).then_with(|| a.subject.to_string().cmp(&b.subject.to_string()))
     });
 }
 
 /// How near a lint is to the cause of trouble, 0 for the nearest.
-fn cause_rank(lint: &str) -> usize {
+fn cause_rank(lint: Lint) -> usize {
     let cause = CAUSES.iter().position(|lints| lints.contains(&lint));
     cause.unwrap_or(CAUSES.len() + usize::from(CONSEQUENCES.contains(&lint)))
 }
@@ -302,7 +230,15 @@ fn exhausting(
         }
     };
     let severity = if critical { Severity::Critical } else { Severity::Warning };
-    Some(finding(model, "pool_exhausting", severity, &pool.name, evidence, &threshold, advice))
+    Some(finding(
+        model,
+        Lint::PoolExhausting,
+        severity,
+        FindingSubject::Pool(pool.name.clone()),
+        evidence,
+        &threshold,
+        advice,
+    ))
 }
 
 fn rx_missed<'a>(
@@ -322,7 +258,15 @@ fn rx_missed<'a>(
         let advice = "the app polls too slowly or too seldom: look for stalls and busy lcores, add \
                       queues, or enlarge the receive ring";
         let severity = Severity::Critical;
-        Some(finding(model, "rx_missed", severity, &port.device, evidence, &threshold, advice))
+        Some(finding(
+            model,
+            Lint::RxMissed,
+            severity,
+            FindingSubject::Port(port.device.clone()),
+            evidence,
+            &threshold,
+            advice,
+        ))
     })
 }
 
@@ -343,8 +287,15 @@ fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
         let evidence = "ports are started, but no lcore has ever polled: pmdscope_poll() is never \
                         called, or the loop is dead";
         let critical = Severity::Critical;
-        let finding =
-            finding(model, "no_polling", critical, "", evidence.into(), &threshold, advice);
+        let finding = finding(
+            model,
+            Lint::NoPolling,
+            critical,
+            FindingSubject::App,
+            evidence.into(),
+            &threshold,
+            advice,
+        );
         return expected.then_some(finding).into_iter().collect();
     }
     let silent: Vec<_> = sample
@@ -363,8 +314,8 @@ fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
             silence.as_secs_f64(),
             lcore.polls
         );
-        let subject = format!("lcore {}", lcore.lcore);
-        finding(model, "no_polling", severity, &subject, evidence, &threshold, advice)
+        let subject = FindingSubject::Lcore(lcore.lcore);
+        finding(model, Lint::NoPolling, severity, subject, evidence, &threshold, advice)
     };
     silent.into_iter().map(of).collect()
 }
@@ -386,9 +337,9 @@ fn silence(
 
 fn finding(
     model: &Model,
-    lint: &'static str,
+    lint: Lint,
     severity: Severity,
-    subject: &str,
+    subject: FindingSubject,
     evidence: String,
     threshold: &str,
     advice: &str,
@@ -397,7 +348,7 @@ fn finding(
         lint,
         severity,
         app: model.sample.app.name.clone(),
-        subject: subject.into(),
+        subject,
         evidence,
         threshold: threshold.into(),
         advice: advice.into(),

@@ -36,9 +36,16 @@ fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec
     judge(&model, &Rules { expected: Inventory { apps: vec![app] }, ..Rules::default() })
 }
 
-fn lints(findings: &[Finding]) -> Vec<(&'static str, Severity, &str)> {
-    assert!(findings.iter().all(|finding| LINTS.contains(&finding.lint)), "{findings:?}");
-    findings.iter().map(|f| (f.lint, f.severity, f.subject.as_str())).collect()
+fn lints(findings: &[Finding]) -> Vec<(Lint, Severity, FindingSubject)> {
+    findings.iter().map(|f| (f.lint, f.severity, f.subject.clone())).collect()
+}
+
+fn port_of(device: &str) -> FindingSubject {
+    FindingSubject::Port(device.to_owned())
+}
+
+fn pool_of(name: &str) -> FindingSubject {
+    FindingSubject::Pool(name.to_owned())
 }
 
 #[test]
@@ -50,17 +57,23 @@ fn a_healthy_app_has_no_findings() {
 fn no_ports_is_loud_unless_the_ports_could_not_be_read() {
     let mut sample = healthy();
     sample.ports.clear();
-    assert_eq!(lints(&judged([sample.clone()])), [("no_ports", Severity::Critical, "")]);
+    assert_eq!(
+        lints(&judged([sample.clone()])),
+        [(Lint::NoPorts, Severity::Critical, FindingSubject::App)]
+    );
     sample.partial = vec!["/ethdev/info,0: timed out".into()];
     assert_eq!(judged([sample.clone()]), []);
     sample.partial = vec!["/ethdev/link_status,0: null".into()];
-    assert_eq!(lints(&judged([sample.clone()])), [("no_ports", Severity::Critical, "")]);
+    assert_eq!(
+        lints(&judged([sample.clone()])),
+        [(Lint::NoPorts, Severity::Critical, FindingSubject::App)]
+    );
     let may = ExpectedApp { name: "app".into(), min_ports: Some(0), ..ExpectedApp::default() };
     assert_eq!(judged_as([sample], may), []);
     let mut stopped = healthy();
     stopped.ports[0].started = false;
     let findings = judged([stopped]);
-    assert_eq!(lints(&findings), [("no_ports", Severity::Critical, "")]);
+    assert_eq!(lints(&findings), [(Lint::NoPorts, Severity::Critical, FindingSubject::App)]);
     assert!(findings[0].evidence.contains("1 ports"), "{findings:?}");
 }
 
@@ -72,8 +85,8 @@ fn a_pool_is_judged_by_its_share_in_use() {
         judged([sample])
     };
     assert_eq!(with(899), []);
-    assert_eq!(lints(&with(900)), [("pool_exhausting", Severity::Warning, "mb")]);
-    assert_eq!(lints(&with(980)), [("pool_exhausting", Severity::Critical, "mb")]);
+    assert_eq!(lints(&with(900)), [(Lint::PoolExhausting, Severity::Warning, pool_of("mb"))]);
+    assert_eq!(lints(&with(980)), [(Lint::PoolExhausting, Severity::Critical, pool_of("mb"))]);
     assert!(with(980)[0].evidence.starts_with("980 of 1000 objects (98.0 %) in use"));
 }
 
@@ -89,9 +102,9 @@ fn a_pool_is_judged_by_its_time_left() {
         judged(samples.collect::<Vec<_>>())
     };
     assert_eq!(leak(10), []);
-    assert_eq!(lints(&leak(40)), [("pool_exhausting", Severity::Warning, "mb")]);
+    assert_eq!(lints(&leak(40)), [(Lint::PoolExhausting, Severity::Warning, pool_of("mb"))]);
     let findings = leak(200);
-    assert_eq!(lints(&findings), [("pool_exhausting", Severity::Critical, "mb")]);
+    assert_eq!(lints(&findings), [(Lint::PoolExhausting, Severity::Critical, pool_of("mb"))]);
     assert!(
         findings[0].evidence.ends_with("growing by 200.0/s, exhausted in 40 s"),
         "{findings:?}"
@@ -110,8 +123,8 @@ fn missed_packets_count_from_the_second_sample_on() {
     more.ports[0].stats.rx_nombuf = 5;
     let findings = judged([sample, more]);
     let both = [
-        ("rx_nombuf", Severity::Critical, "net_null0"),
-        ("rx_missed", Severity::Critical, "net_null0"),
+        (Lint::RxNombuf, Severity::Critical, port_of("net_null0")),
+        (Lint::RxMissed, Severity::Critical, port_of("net_null0")),
     ];
     assert_eq!(lints(&findings), both, "the cause comes first");
     assert!(findings[1].evidence.contains("242.0 packets/s missed"), "{findings:?}");
@@ -136,13 +149,13 @@ fn linked(idle_us: &[u64]) -> Sample {
 fn an_lcore_that_does_not_poll_is_found_and_all_of_them_are_critical() {
     assert_eq!(judged([linked(&[3, 1_000_000])]), []);
     let some = judged([linked(&[3, 1_000_001])]);
-    assert_eq!(lints(&some), [("no_polling", Severity::Warning, "lcore 2")]);
+    assert_eq!(lints(&some), [(Lint::NoPolling, Severity::Warning, FindingSubject::Lcore(2))]);
     let all = judged([linked(&[2_000_000, 1_000_001])]);
     assert_eq!(
         lints(&all),
         [
-            ("no_polling", Severity::Critical, "lcore 1"),
-            ("no_polling", Severity::Critical, "lcore 2")
+            (Lint::NoPolling, Severity::Critical, FindingSubject::Lcore(1)),
+            (Lint::NoPolling, Severity::Critical, FindingSubject::Lcore(2))
         ]
     );
 }
@@ -152,7 +165,7 @@ fn polls_that_stand_still_are_found_whatever_the_idle_time_says() {
     let mut later = linked(&[3]);
     later.monotonic_ns += 3_000_000_000;
     let findings = judged([linked(&[3]), later.clone()]);
-    assert_eq!(lints(&findings), [("no_polling", Severity::Critical, "lcore 1")]);
+    assert_eq!(lints(&findings), [(Lint::NoPolling, Severity::Critical, FindingSubject::Lcore(1))]);
     assert!(findings[0].evidence.contains("for 3.0 s"), "{findings:?}");
     later.lcores[0].polls += 1;
     assert_eq!(judged([linked(&[3]), later]), []);
@@ -162,7 +175,7 @@ fn polls_that_stand_still_are_found_whatever_the_idle_time_says() {
 fn an_app_that_never_polled_is_found_once_it_had_time_to() {
     let never = linked(&[]);
     let findings = judged([never.clone()]);
-    assert_eq!(lints(&findings), [("no_polling", Severity::Critical, "")]);
+    assert_eq!(lints(&findings), [(Lint::NoPolling, Severity::Critical, FindingSubject::App)]);
     let mut young = never.clone();
     young.library.as_mut().unwrap().start_realtime_ns = young.realtime_ns;
     assert_eq!(judged([young]), []);
@@ -183,7 +196,7 @@ fn a_stall_is_found_while_stalls_grow() {
     more.lcores[1].stalls = 9;
     (more.lcores[1].tid, more.lcores[1].gap_max_us) = (42, 5123);
     let findings = judged([sample, more.clone()]);
-    assert_eq!(lints(&findings), [("stall", Severity::Info, "lcore 2")]);
+    assert_eq!(lints(&findings), [(Lint::Stall, Severity::Info, FindingSubject::Lcore(2))]);
     let evidence = &findings[0].evidence;
     assert!(evidence.starts_with("lcore 2 (thread 42) stalled 2.0 times/s"), "{evidence}");
     assert!(evidence.contains("between two polls 5123 us"), "{evidence}");
@@ -207,12 +220,12 @@ fn shared(packets: &[u64], empty_polls: u64) -> Vec<Finding> {
 fn a_queue_that_gets_most_packets_is_found() {
     assert_eq!(shared(&[1500, 500, 500, 500], 900), []);
     let findings = shared(&[500, 1501, 500, 500], 900);
-    assert_eq!(lints(&findings), [("queue_imbalance", Severity::Info, "net_null0")]);
+    assert_eq!(lints(&findings), [(Lint::QueueImbalance, Severity::Info, port_of("net_null0"))]);
     let evidence = &findings[0].evidence;
     assert!(evidence.starts_with("queue 1 gets 1501.0 packets/s, 50 % of"), "{evidence}");
     assert!(evidence.ends_with("the others get 500.0/s on average"), "{evidence}");
     let busy = shared(&[500, 1501, 500, 500], 100);
-    assert_eq!(lints(&busy), [("queue_imbalance", Severity::Warning, "net_null0")]);
+    assert_eq!(lints(&busy), [(Lint::QueueImbalance, Severity::Warning, port_of("net_null0"))]);
     assert_eq!(lints(&shared(&[5000, 0], 900)).len(), 1);
 }
 
@@ -229,7 +242,7 @@ fn a_hot_queue_is_a_warning_while_its_port_misses_packets() {
     let found = |before, missed, queue_before: &[(&str, u64)], queue_missed: &[(&str, u64)]| {
         let later = second_later(&sample(1, missed, queue_missed));
         let findings = judged([sample(0, before, queue_before), later]);
-        findings.into_iter().find(|finding| finding.lint == "queue_imbalance").unwrap()
+        findings.into_iter().find(|finding| finding.lint == Lint::QueueImbalance).unwrap()
     };
     let missing = found(7, 19, &[], &[]);
     assert_eq!(missing.severity, Severity::Warning);
@@ -263,9 +276,9 @@ fn the_worst_comes_first() {
     assert_eq!(
         lints(&findings),
         [
-            ("pool_exhausting", Severity::Critical, "a"),
-            ("pool_exhausting", Severity::Critical, "b"),
-            ("no_polling", Severity::Warning, "lcore 2")
+            (Lint::PoolExhausting, Severity::Critical, pool_of("a")),
+            (Lint::PoolExhausting, Severity::Critical, pool_of("b")),
+            (Lint::NoPolling, Severity::Warning, FindingSubject::Lcore(2))
         ]
     );
 }
@@ -283,10 +296,10 @@ fn apps_that_cannot_be_asked_are_findings() {
     assert_eq!(judge_unasked(&app(AppState::Live)), None);
     assert_eq!(judge_unasked(&app(AppState::Stale)), None);
     let off = judge_unasked(&app(AppState::NoTelemetry)).unwrap();
-    assert_eq!((off.lint, off.severity), ("telemetry_off", Severity::Warning));
+    assert_eq!((off.lint, off.severity), (Lint::TelemetryOff, Severity::Warning));
     assert!(off.evidence.contains("process 7"), "{off:?}");
     let stopped = judge_unasked(&app(AppState::Unreachable(Unreachable::Timeout))).unwrap();
-    assert_eq!(stopped.lint, "unreachable");
+    assert_eq!(stopped.lint, Lint::Unreachable);
 }
 
 /// An app that asks for the NIC at 03:00.0, which is as given, and has one virtual port.
@@ -306,20 +319,26 @@ fn with_nic(present: bool, driver: Option<&str>) -> Sample {
 fn a_device_that_is_no_port_is_named_with_the_reason() {
     let nic = "0000:03:00.0";
     let kernel = judged([with_nic(true, Some("ixgbe"))]);
-    assert_eq!(lints(&kernel), [("wrong_driver", Severity::Critical, nic)]);
+    assert_eq!(
+        lints(&kernel),
+        [(Lint::WrongDriver, Severity::Critical, FindingSubject::Device(nic.to_owned()))]
+    );
     assert!(kernel[0].evidence.contains("bound to the kernel driver ixgbe"), "{kernel:?}");
     assert!(kernel[0].advice.starts_with("dpdk-devbind.py --bind=vfio-pci 0000:03:00.0,"));
     let unbound = judged([with_nic(true, None)]);
-    assert_eq!(lints(&unbound), [("wrong_driver", Severity::Critical, nic)]);
+    assert_eq!(
+        lints(&unbound),
+        [(Lint::WrongDriver, Severity::Critical, FindingSubject::Device(nic.to_owned()))]
+    );
     for (driver, evidence) in
         [("vfio-pci", "bound to vfio-pci"), ("mlx5_core", "bound to mlx5_core")]
     {
         let findings = judged([with_nic(true, Some(driver))]);
-        assert_eq!(lints(&findings), [("port_missing", Severity::Critical, nic)]);
+        assert_eq!(lints(&findings), [(Lint::PortMissing, Severity::Critical, port_of(nic))]);
         assert!(findings[0].evidence.ends_with(evidence), "{findings:?}");
     }
     let absent = judged([with_nic(false, None)]);
-    assert_eq!(lints(&absent), [("port_missing", Severity::Critical, nic)]);
+    assert_eq!(lints(&absent), [(Lint::PortMissing, Severity::Critical, port_of(nic))]);
     assert!(absent[0].evidence.contains("no PCI device of that address"), "{absent:?}");
     let mut there = with_nic(true, Some("ixgbe"));
     there.ports.push(port(1, 0));
@@ -339,17 +358,19 @@ fn the_configuration_may_ask_for_devices_and_for_a_number() {
         ..ExpectedApp::default()
     };
     let findings = judged_as([healthy()], app(&["net_null0", "net_vhost3"], None));
-    assert_eq!(lints(&findings), [("port_missing", Severity::Critical, "net_vhost3")]);
+    assert_eq!(lints(&findings), [(Lint::PortMissing, Severity::Critical, port_of("net_vhost3"))]);
     let findings = judged_as([healthy()], app(&[], Some(4)));
-    assert_eq!(lints(&findings), [("port_missing", Severity::Critical, "")]);
+    assert_eq!(lints(&findings), [(Lint::PortMissing, Severity::Critical, FindingSubject::App)]);
     assert_eq!(findings[0].evidence, "the app has 1 ports, 4 are expected");
     let findings = judged_as([healthy()], app(&["net_vhost3"], Some(3)));
     assert_eq!(findings.len(), 2, "one is named, another is missing besides");
     let mut none = healthy();
     none.ports.clear();
     let findings = judged_as([none], app(&["net_vhost3"], None));
-    let all =
-        [("no_ports", Severity::Critical, ""), ("port_missing", Severity::Critical, "net_vhost3")];
+    let all = [
+        (Lint::NoPorts, Severity::Critical, FindingSubject::App),
+        (Lint::PortMissing, Severity::Critical, port_of("net_vhost3")),
+    ];
     assert_eq!(lints(&findings), all);
 }
 
@@ -359,7 +380,7 @@ fn a_port_that_is_not_started_while_others_are() {
     sample.ports.push(port(1, 0));
     sample.ports[1].started = false;
     let findings = judged([sample]);
-    assert_eq!(lints(&findings), [("port_stopped", Severity::Warning, "net_null1")]);
+    assert_eq!(lints(&findings), [(Lint::PortStopped, Severity::Warning, port_of("net_null1"))]);
     assert!(findings[0].evidence.ends_with("while 1 of 2 ports are"), "{findings:?}");
 }
 
@@ -373,10 +394,17 @@ fn a_port_that_changes_too_often_is_found() {
         judge(&tracker.update(sample), &Rules::default())
     };
     assert_eq!(changed(0, true), []);
-    assert_eq!(lints(&changed(1, false)), [("link_down", Severity::Warning, "net_null0")]);
-    assert_eq!(lints(&changed(2, true)), [("port_flap", Severity::Info, "net_null0")]);
+    assert_eq!(
+        lints(&changed(1, false)),
+        [(Lint::LinkDown, Severity::Warning, port_of("net_null0"))]
+    );
+    assert_eq!(lints(&changed(2, true)), [(Lint::PortFlap, Severity::Info, port_of("net_null0"))]);
     let often = changed(3, false);
-    assert_eq!((often[0].lint, often[0].severity), ("port_flap", Severity::Critical), "{often:?}");
+    assert_eq!(
+        (often[0].lint, often[0].severity),
+        (Lint::PortFlap, Severity::Critical),
+        "{often:?}"
+    );
     assert!(often[0].evidence.contains("its link changed 3 times in the last minute"), "{often:?}");
     assert!(often[0].evidence.ends_with("not known without libpmdscope"), "{often:?}");
 }
@@ -394,7 +422,7 @@ fn an_app_that_restarts_again_and_again() {
     };
     assert_eq!((restarted(0), restarted(1)), (vec![], vec![]));
     let findings = restarted(3);
-    assert_eq!(lints(&findings), [("restart_loop", Severity::Critical, "")]);
+    assert_eq!(lints(&findings), [(Lint::RestartLoop, Severity::Critical, FindingSubject::App)]);
     let evidence = &findings[0].evidence;
     assert!(evidence.starts_with("3 starts in 4 s; none of those that ended was seen to run for"));
 }
@@ -407,7 +435,10 @@ fn may_be_idle(port: &str) -> ExpectedApp {
 fn a_started_port_without_link() {
     let mut sample = healthy();
     sample.ports[0].link_up = Some(false);
-    assert_eq!(lints(&judged([sample.clone()])), [("link_down", Severity::Warning, "net_null0")]);
+    assert_eq!(
+        lints(&judged([sample.clone()])),
+        [(Lint::LinkDown, Severity::Warning, port_of("net_null0"))]
+    );
     assert_eq!(judged_as([sample.clone()], may_be_idle("net_null0")), []);
     assert_eq!(judged_as([sample.clone()], may_be_idle("net_null1")).len(), 1);
     sample.ports[0].link_up = None;
@@ -429,7 +460,7 @@ fn gone_quiet(busy_s: u64, silent_s: u64) -> Vec<Sample> {
 fn a_port_that_stops_receiving_is_found_after_ten_seconds() {
     assert_eq!(judged(gone_quiet(60, 9)), []);
     let findings = judged(gone_quiet(60, 10));
-    assert_eq!(lints(&findings), [("rx_flat", Severity::Warning, "net_null0")]);
+    assert_eq!(lints(&findings), [(Lint::RxFlat, Severity::Warning, port_of("net_null0"))]);
     assert_eq!(findings[0].evidence, "0 packets received in 10 s; 5000/s before that");
     assert_eq!(judged(gone_quiet(60, 2700)).len(), 1, "45 minutes later");
     assert_eq!(judged_as(gone_quiet(60, 10), may_be_idle("*")), []);
@@ -437,7 +468,10 @@ fn a_port_that_stops_receiving_is_found_after_ten_seconds() {
     for sample in &mut unlinked {
         sample.ports[0].link_up = Some(false);
     }
-    assert_eq!(lints(&judged(unlinked)), [("link_down", Severity::Warning, "net_null0")]);
+    assert_eq!(
+        lints(&judged(unlinked)),
+        [(Lint::LinkDown, Severity::Warning, port_of("net_null0"))]
+    );
 }
 
 #[test]
@@ -452,7 +486,7 @@ fn a_port_that_could_not_receive_is_given_time_to() {
         };
         assert_eq!(interrupted(9), []);
         let findings = interrupted(10);
-        assert_eq!(lints(&findings), [("rx_flat", Severity::Warning, "net_null0")]);
+        assert_eq!(lints(&findings), [(Lint::RxFlat, Severity::Warning, port_of("net_null0"))]);
         assert_eq!(findings[0].evidence, "0 packets received in 10 s; 5000/s before that");
     }
 }
@@ -470,11 +504,15 @@ fn a_short_look_at_a_silent_port_compares_with_the_mean_since_the_start() {
         judged((0..=seconds * 4).map(at).collect::<Vec<_>>())
     };
     let findings = look(5_000_000_000, 2);
-    assert_eq!(lints(&findings), [("rx_flat", Severity::Info, "net_null0")], "a pause, perhaps");
+    assert_eq!(
+        lints(&findings),
+        [(Lint::RxFlat, Severity::Info, port_of("net_null0"))],
+        "a pause, perhaps"
+    );
     let evidence = "0 packets received in 2 s; 5000000/s on average since the app started";
     assert_eq!(findings[0].evidence, evidence);
     let findings = look(5_000_000_000, 10);
-    assert_eq!(lints(&findings), [("rx_flat", Severity::Warning, "net_null0")]);
+    assert_eq!(lints(&findings), [(Lint::RxFlat, Severity::Warning, port_of("net_null0"))]);
     assert_eq!(look(5_000_000_000, 0), []);
     assert_eq!(look(100_000, 2), [], "200 packets may be missing by chance");
     assert_eq!(look(0, 2), []);

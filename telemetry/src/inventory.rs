@@ -4,7 +4,7 @@
 //! that visible: the configuration's, else that of the app's own arguments, else one port.
 
 use crate::arguments::{Arguments, head};
-use crate::device;
+use crate::host::device;
 use crate::sample::Sample;
 
 /// The expected apps; those that are not named are judged by their own arguments.

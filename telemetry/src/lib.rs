@@ -1,9 +1,9 @@
 //! Finds DPDK apps, asks their telemetry sockets, derives rates and findings.
 //!
-//! The data flows one way: [`discover`] finds apps, [`client`] talks to one,
-//! [`collect`] turns its replies into a [`sample::Sample`], [`model::Model`]
-//! derives rates from two samples, and [`finding`] judges the model. A [`fleet::Fleet`] does so for
-//! all apps, and keeps a [`world::World`] of what it heard.
+//! The data flows one way: [`discover`] finds apps, [`Client`] talks to one, [`Collector`] turns its
+//! replies into a [`sample::Sample`], [`model::Model`] derives rates from two samples, and [`finding`]
+//! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`world::World`] of what it
+//! heard.
 //!
 //! ```no_run
 //! use std::{thread::sleep, time::Duration};
@@ -30,45 +30,44 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod arguments;
-pub mod balance;
-pub mod client;
-pub mod collect;
-pub mod deadline;
-pub mod device;
+mod client;
+mod collect;
+mod columns;
+mod commands;
+mod deadline;
 pub mod discover;
-pub mod endpoint;
-pub mod error;
+mod error;
 pub mod finding;
 mod flaps;
 pub mod fleet;
-pub mod inventory;
-pub mod leak;
-pub mod lock;
-pub mod loss;
+pub mod host;
+mod inventory;
+mod lock;
+mod loss;
 pub mod model;
-pub mod names;
-pub mod polling;
+mod names;
 pub mod printable;
-mod process;
-pub mod queue_counters;
 mod quiet;
-pub mod record;
 mod reply;
 pub mod sample;
-pub mod secondary;
 mod sending;
 mod stall;
 mod starts;
-mod table;
 mod trend;
 pub mod world;
 
+pub use client::{Client, Peer};
 pub use collect::Collector;
-pub use error::Error;
+pub use commands::{ArmTime, Endpoint, HeapId, PoolName, PortId, RingName, Table};
+pub use deadline::Deadline;
+pub use error::{Error, ErrorClass};
 pub use finding::{Rules, Thresholds};
 pub use flaps::Flaps;
 pub use fleet::{Fleet, Settings};
+pub use inventory::{Expectation, ExpectedApp, Inventory, Source};
+pub use lock::{AppLock, Guard, LOCK_FILE};
 pub use model::Tracker;
+pub use names::{Names, NamesError};
 pub use quiet::Quiet;
 pub use reply::{Armed, Banner};
 pub use sending::{SilentApp, Unsent};

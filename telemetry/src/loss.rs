@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::leak::{LedgerSample, SiteKind, SiteSample};
-use crate::model::TrendOptions;
-use crate::sample::Sample;
-use crate::trend::Trend;
+use crate::sample::{LedgerSample, Sample, SiteKind, SiteSample};
+use crate::trend::{Trend, TrendOptions};
 
 /// Losses of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -97,8 +95,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::leak::tests::{ledger, site};
     use crate::model::Tracker;
+    use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool};
 
     fn at(seconds: u64, leaked: u64) -> Sample {

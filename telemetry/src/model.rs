@@ -1,21 +1,22 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::flaps::{FlapCounters, Flaps};
-use crate::leak::LedgerSample;
-use crate::loss::{LedgerRates, Losses, SiteRates};
+use crate::loss::Losses;
+pub use crate::loss::{LedgerRates, SiteRates};
 use crate::quiet::{Pasts, Quiet};
 use crate::sample::{
-    AppIdentity, Direction, LcoreSample, PoolSample, PortSample, QueueSample, Sample, ThreadSample,
+    AppIdentity, Direction, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
+    ThreadSample, counts_bytes,
 };
 use crate::sending::{Sending, SilentApp, Unsent};
 use crate::stall::Stalls;
 use crate::starts::{Restarts, StartCounter};
 use crate::trend::Trend;
+pub use crate::trend::TrendOptions;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -147,23 +148,6 @@ pub struct ThreadRates {
     pub voluntary_ps: Option<f64>,
     /// Times that its CPU was taken away.
     pub involuntary_ps: Option<f64>,
-}
-
-/// How far back trends look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrendOptions {
-    /// Length of the window.
-    pub window: Duration,
-    /// Most points that are kept, at least 1.
-    pub points: usize,
-    /// How far back restarts are counted.
-    pub restarts: Duration,
-}
-
-impl Default for TrendOptions {
-    fn default() -> Self {
-        Self { window: Duration::from_secs(30), points: 600, restarts: Duration::from_secs(60) }
-    }
 }
 
 /// Turns the successive samples of one app into models.
@@ -366,11 +350,6 @@ fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
         ..PortRates::default()
     };
     PortRates { reset, ..rates }
-}
-
-/// Whether these bytes were counted: some drivers, `net_null` for one, count packets only.
-pub fn counts_bytes(packets: u64, bytes: u64) -> bool {
-    packets == 0 || bytes > 0
 }
 
 fn bits(bytes: f64) -> f64 {

@@ -12,7 +12,7 @@ use serde_json::error::Category;
 
 pub(crate) use self::ports::{Counters, Link, LinkStatus, PortInfo, Xstats, XstatsShape};
 use crate::error::Error;
-use crate::leak::LedgerMode;
+use crate::sample::LedgerMode;
 
 /// Largest reply that an app may announce; far above DPDK's 16 KiB.
 const MAX_OUTPUT: u64 = 16 << 20;

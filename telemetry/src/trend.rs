@@ -16,6 +16,23 @@ const MIN_SCORE: f64 = 2.4;
 /// A rise over the window below this share of the whole is not worth an alarm.
 const MIN_RISE: f64 = 0.005;
 
+/// How far back trends look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrendOptions {
+    /// Length of the window.
+    pub window: Duration,
+    /// Most points that are kept, at least 1.
+    pub points: usize,
+    /// How far back restarts are counted.
+    pub restarts: Duration,
+}
+
+impl Default for TrendOptions {
+    fn default() -> Self {
+        Self { window: Duration::from_secs(30), points: 600, restarts: Duration::from_secs(60) }
+    }
+}
+
 /// Values of a sliding window, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Trend {

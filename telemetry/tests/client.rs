@@ -6,11 +6,8 @@ mod support;
 use std::thread::sleep;
 use std::time::Duration;
 
-use pmdscope_telemetry::Error;
-use pmdscope_telemetry::client::Client;
-use pmdscope_telemetry::deadline::Deadline;
 use pmdscope_telemetry::discover::{AppState, FindError, Unreachable, discover, find};
-use pmdscope_telemetry::endpoint::Endpoint;
+use pmdscope_telemetry::{Client, Deadline, Endpoint, Error};
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 

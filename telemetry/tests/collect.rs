@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_telemetry::deadline::Deadline;
-use pmdscope_telemetry::lock::{AppLock, LOCK_FILE};
 use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
-use pmdscope_telemetry::{Collector, Error, Rules, Tracker, finding};
+use pmdscope_telemetry::{AppLock, Collector, Deadline, Error, LOCK_FILE, Rules, Tracker, finding};
 use proptest::prelude::*;
 use support::{FakeApp, Recording};
 

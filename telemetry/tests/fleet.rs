@@ -5,12 +5,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::Fleet;
 use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions, Unreachable};
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::inventory::ExpectedApp;
-use pmdscope_telemetry::names::Names;
+use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::world::Status;
+use pmdscope_telemetry::{ErrorClass, ExpectedApp, Fleet, Names};
 use support::{Machine, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -34,7 +32,7 @@ fn round(fleet: &mut Fleet) -> Vec<String> {
     fleet.world.apps.iter().map(name).collect()
 }
 
-fn lints<'a>(fleet: &'a Fleet, app: &str) -> Vec<&'a str> {
+fn lints(fleet: &Fleet, app: &str) -> Vec<Lint> {
     fleet.world.find(app).unwrap().findings.iter().map(|finding| finding.lint).collect()
 }
 
@@ -48,7 +46,7 @@ fn an_app_that_ends_stays_visible_and_comes_back() {
     drop(app);
     for _ in 0..2 {
         assert_eq!(round(&mut fleet), ["a"]);
-        assert_eq!(lints(&fleet, "a"), ["unreachable"]);
+        assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
     }
     let lost = fleet.world.find("a").unwrap();
     assert!(lost.model.is_some() && lost.errors[&ErrorClass::Refused] == 1, "{:?}", lost.errors);
@@ -82,7 +80,7 @@ fn an_app_is_forgotten_when_it_was_gone_for_long_unless_it_is_expected() {
     assert_eq!(round(&mut fleet), ["a", "b"]);
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(round(&mut fleet), ["b"]);
-    assert_eq!(lints(&fleet, "b"), ["app_missing"]);
+    assert_eq!(lints(&fleet, "b"), [Lint::AppMissing]);
 }
 
 #[test]
@@ -112,13 +110,13 @@ fn an_expected_app_that_ended_is_missing_to_all_who_ask() {
     fleet.sample(TIMEOUT);
     drop(app);
     fleet.sample(TIMEOUT);
-    assert_eq!(lints(&fleet, "a"), ["unreachable"]);
+    assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
     let mut lent = fleet.lend("a").unwrap();
     fleet.see(Vec::new());
     let news = lent.sample(TIMEOUT);
     fleet.take_back(lent, news);
     for _ in 0..2 {
-        assert_eq!(lints(&fleet, "a"), ["app_missing"]);
+        assert_eq!(lints(&fleet, "a"), [Lint::AppMissing]);
         assert!(fleet.world.find("a").unwrap().model.is_some());
         assert_eq!(round(&mut fleet), ["a"]);
     }
@@ -156,7 +154,7 @@ fn an_expected_app_is_missed_until_it_runs() {
     settings.rules.expected.apps.push(ExpectedApp { name: "a".into(), ..ExpectedApp::default() });
     let mut fleet = Fleet::start(None, settings).unwrap();
     assert_eq!(round(&mut fleet), ["a"]);
-    assert_eq!(lints(&fleet, "a"), ["app_missing"]);
+    assert_eq!(lints(&fleet, "a"), [Lint::AppMissing]);
     let _app = machine.run("a", &recording());
     assert_eq!(round(&mut fleet), ["a*"]);
     assert!(lints(&fleet, "a").is_empty());
@@ -198,7 +196,7 @@ fn looking_at_many_stuck_apps_takes_the_time_of_one() {
     assert!(began.elapsed() < SHORT * 10, "{:?}", began.elapsed());
     assert_eq!(fleet.world.apps.len(), 21);
     assert_eq!(fleet.asked().collect::<Vec<_>>(), ["live"]);
-    assert_eq!(lints(&fleet, "silent-7"), ["unreachable"]);
+    assert_eq!(lints(&fleet, "silent-7"), [Lint::Unreachable]);
 }
 
 #[test]

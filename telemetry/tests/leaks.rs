@@ -6,10 +6,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_telemetry::endpoint::ArmTime;
-use pmdscope_telemetry::leak::{LedgerMode, SiteKind};
-use pmdscope_telemetry::sample::Sample;
-use pmdscope_telemetry::{Armed, Collector, Error, Rules, Tracker, finding};
+use pmdscope_telemetry::finding::Lint;
+use pmdscope_telemetry::sample::{LedgerMode, Sample, SiteKind};
+use pmdscope_telemetry::{ArmTime, Armed, Collector, Error, Rules, Tracker, finding};
 use support::{FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -58,8 +57,8 @@ fn ledger_sites_and_stages_are_collected_and_judged() {
     assert!(sample.stages[0].hold);
     let model = Tracker::default().update(sample);
     let findings = finding::judge(&model, &Rules::default());
-    let leaks: Vec<_> = findings.iter().filter(|f| f.lint == "leak").collect();
-    let subjects: Vec<_> = leaks.iter().map(|finding| finding.subject.as_str()).collect();
+    let leaks: Vec<_> = findings.iter().filter(|f| f.lint == Lint::Leak).collect();
+    let subjects: Vec<_> = leaks.iter().map(|finding| finding.subject.to_string()).collect();
     assert_eq!(subjects, ["pool app.c:18", "pool before arming"]);
 }
 
@@ -82,7 +81,7 @@ fn a_pipeline_that_leaks_and_frees_twice_is_told_line_by_line() {
     let model = Tracker::default().update(sample);
     let findings = finding::judge(&model, &Rules::default());
     let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
-    assert_eq!(lints, ["double_free", "leak", "leak"]);
+    assert_eq!(lints, [Lint::DoubleFree, Lint::Leak, Lint::Leak]);
 }
 
 #[test]

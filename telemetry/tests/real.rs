@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions, FindError, discover, find};
+use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::{Collector, Error, Rules, Tracker, finding};
 use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
 use rustix::process::{Pid, Signal, kill_process};
@@ -220,7 +221,7 @@ fn without_telemetry() -> Result<(), Failed> {
     assert_eq!((apps[0].state, apps[0].pid), (AppState::NoTelemetry, Some(testpmd.0.id())));
     let found = find(None, &host.options());
     assert!(matches!(found, Err(FindError::NoTelemetry(_))), "{found:?}");
-    assert_eq!(finding::judge_unasked(&apps[0]).map(|f| f.lint), Some("telemetry_off"));
+    assert_eq!(finding::judge_unasked(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
     Ok(())
 }
 
@@ -243,6 +244,6 @@ fn without_ports() -> Result<(), Failed> {
     let mut collector = host.await_started(0)?;
     let model = Tracker::default().update(collector.collect(DEADLINE)?);
     let lints: Vec<_> = finding::judge(&model, &Rules::default());
-    assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), ["no_ports"]);
+    assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), [Lint::NoPorts]);
     Ok(())
 }

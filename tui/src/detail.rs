@@ -5,13 +5,11 @@ mod flows;
 use std::fmt::Display;
 
 use pmdscope_telemetry::finding::Finding;
-use pmdscope_telemetry::leak::{SiteSample, StageSample};
-use pmdscope_telemetry::loss::SiteRates;
-use pmdscope_telemetry::model::{Model, PoolTrend, ThreadRates};
+use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
     HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample, Sample,
-    TeeSample, ThreadSample,
+    SiteSample, StageSample, TeeSample, ThreadSample,
 };
 use ratatui::text::{Line, Span};
 
@@ -69,7 +67,7 @@ impl Page<'_> {
         }
         self.part(subject, app.model.as_ref()?)?;
         if let Subject::Site { pool, site, .. } = subject {
-            let about = |f: &&Finding| f.subject.starts_with(pool) && f.evidence.contains(site);
+            let about = |f: &&Finding| f.subject.pool() == Some(pool) && f.evidence.contains(site);
             self.advice(app.findings.iter().find(about));
         }
         Some(())
@@ -201,7 +199,7 @@ impl Page<'_> {
     fn finding(&mut self, finding: &Finding) {
         self.field("severity", finding.severity.word());
         self.field("app", &finding.app);
-        if !finding.subject.is_empty() {
+        if !finding.subject.is_app() {
             self.field("about", &finding.subject);
         }
         self.field("evidence", &finding.evidence);

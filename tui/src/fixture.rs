@@ -5,13 +5,14 @@ pub(crate) mod flows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pmdscope_telemetry::finding::{Finding, Severity};
-use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
-use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
-use pmdscope_telemetry::model::{LcoreRates, Model, PoolTrend, PortRates, QueueRates, ThreadRates};
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
+use pmdscope_telemetry::model::{
+    LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, ThreadRates,
+};
 use pmdscope_telemetry::sample::{
-    AppIdentity, Direction, HighWater, LcoreSample, LibrarySample, Occupancy, PoolSample,
-    PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, TeeSample, ThreadSample,
+    AppIdentity, Direction, HighWater, LcoreSample, LedgerSample, LibrarySample, Occupancy,
+    PoolSample, PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, SiteKind,
+    SiteSample, StageSample, TeeSample, ThreadSample,
 };
 
 use crate::theme::Theme;
@@ -353,11 +354,11 @@ pub(crate) fn leaking() -> Model {
 
 /// The findings of [`leaking`].
 pub(crate) fn leaking_findings() -> Vec<Finding> {
-    let finding = |lint, severity, subject: &str, evidence: &str| Finding {
+    let finding = |lint, severity, subject, evidence: &str| Finding {
         lint,
         severity,
         app: "reflector".to_owned(),
-        subject: subject.to_owned(),
+        subject,
         evidence: evidence.to_owned(),
         threshold: "growth that empties the pool within 10 minutes".to_owned(),
         advice: "look for packets that are neither sent nor freed".to_owned(),
@@ -365,19 +366,27 @@ pub(crate) fn leaking_findings() -> Vec<Finding> {
     let leak = Finding {
         advice: "look for a path after this line that frees nothing".to_owned(),
         ..finding(
-            "leak",
+            Lint::Leak,
             Severity::Critical,
-            "reflector_rx app_fwd.c:18",
+            FindingSubject::Site {
+                pool: "reflector_rx".to_owned(),
+                site: "app_fwd.c:18".to_owned(),
+            },
             "7073 mbufs lost at app_fwd.c:18 forward(), after rx, 412.0/s",
         )
     };
     vec![
-        finding("rx_missed", Severity::Warning, "net_vhost0", "412 packets/s missed by the NIC"),
+        finding(
+            Lint::RxMissed,
+            Severity::Warning,
+            FindingSubject::Port("net_vhost0".to_owned()),
+            "412 packets/s missed by the NIC",
+        ),
         leak,
         finding(
-            "pool_exhausting",
+            Lint::PoolExhausting,
             Severity::Critical,
-            "reflector_rx",
+            FindingSubject::Pool("reflector_rx".to_owned()),
             "in use grows by 412/s, empty in 17.9 s (9000 of 16383 in use)",
         ),
     ]

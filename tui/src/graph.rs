@@ -1,6 +1,6 @@
 //! Bars, sparklines and histograms, drawn with characters.
 
-use pmdscope_telemetry::leak::Place;
+use pmdscope_telemetry::sample::Place;
 
 use crate::ledger;
 use crate::theme::Theme;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pmdscope_telemetry::leak::{LedgerSample, Place, StageSample};
+use pmdscope_telemetry::sample::{LedgerSample, Place, StageSample};
 
 use crate::number::{UNKNOWN, count, seconds, signed};
 use crate::theme::Theme;

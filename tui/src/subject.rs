@@ -2,8 +2,8 @@
 
 use pmdscope_flows::{Endpoint, Flow, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};
-use pmdscope_telemetry::leak::SiteKind;
-use pmdscope_telemetry::sample::Direction;
+use pmdscope_telemetry::finding::{FindingSubject, Lint};
+use pmdscope_telemetry::sample::{Direction, SiteKind};
 
 use crate::conversation::{endpoint, protocol};
 use crate::number::{UNKNOWN, known};
@@ -15,7 +15,7 @@ pub enum Subject {
     /// The app itself.
     App { app: String },
     /// A finding, by its lint and subject.
-    Finding { app: String, lint: &'static str, about: String },
+    Finding { app: String, lint: Lint, about: FindingSubject },
     /// A port.
     Port { app: String, port: u16 },
     /// A queue of a port.
@@ -88,7 +88,7 @@ impl Subject {
     pub fn title(&self) -> String {
         match self {
             Self::App { app } => format!("app {app}"),
-            Self::Finding { app, lint, about } if about.is_empty() => format!("{lint}: {app}"),
+            Self::Finding { app, lint, about } if about.is_app() => format!("{lint}: {app}"),
             Self::Finding { app, lint, about } => format!("{lint}: {app} {about}"),
             Self::Port { app, port } => format!("port {app}:{port}"),
             Self::Queue { app, port, queue, direction } => {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::finding::LINTS;
+use pmdscope_telemetry::ErrorClass;
+use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::sample::{AppIdentity, Sample};
 use pmdscope_telemetry::world::{Member, Status, World};
 
@@ -65,7 +65,7 @@ fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
 
 /// Expected, and never heard of; one that ended is missing too, and was found.
 fn never_ran(app: &Member) -> bool {
-    app.model.is_none() && app.findings.iter().any(|finding| finding.lint == "app_missing")
+    app.model.is_none() && app.findings.iter().any(|finding| finding.lint == Lint::AppMissing)
 }
 
 pub(super) fn families(
@@ -89,7 +89,7 @@ pub(super) fn families(
         Some(seconds(app.model.as_ref()?.sample.realtime_ns))
     });
     families.per(&metric::APP_TELEMETRY_ENABLED, &members, |app| {
-        let off = app.findings.iter().any(|finding| finding.lint == "telemetry_off");
+        let off = app.findings.iter().any(|finding| finding.lint == Lint::TelemetryOff);
         (off || answers(app)).then_some(!off)
     });
     state(families, live);
@@ -130,9 +130,9 @@ fn errors(app: &Member) -> impl Iterator<Item = MetricSample> {
 }
 
 fn reasons(health: &AppHealth<'_>) -> impl Iterator<Item = MetricSample> {
-    LINTS.into_iter().map(|lint| MetricSample {
-        labels: labels(health.app, [lint.to_owned()]),
-        value: health.reasons.iter().any(|reason| reason.reason == lint).into(),
+    Lint::ALL.iter().map(|lint| MetricSample {
+        labels: labels(health.app, [lint.to_string()]),
+        value: health.reasons.iter().any(|reason| reason.reason == *lint).into(),
     })
 }
 

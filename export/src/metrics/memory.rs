@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pmdscope_telemetry::leak::{LedgerSample, SiteSample};
 use pmdscope_telemetry::model::PoolTrend;
-use pmdscope_telemetry::sample::{Occupancy, PoolSample};
+use pmdscope_telemetry::sample::{LedgerSample, Occupancy, PoolSample, SiteSample};
 
 use super::LiveApp;
 use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, rows};

@@ -12,8 +12,8 @@ mod pushes;
 mod queue;
 mod row;
 
-use pmdscope_telemetry::finding::Finding;
-use pmdscope_telemetry::inventory::Inventory;
+use pmdscope_telemetry::Inventory;
+use pmdscope_telemetry::finding::{Finding, Lint};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::{Member, Status, World};
 
@@ -30,7 +30,7 @@ pub struct MetricsContext<'a> {
     /// Bounds on the number of series.
     pub limits: &'a SeriesLimits,
     /// Lints that do not make an app unhealthy.
-    pub tolerate: &'a [String],
+    pub tolerate: &'a [Lint],
     /// What ought to be there.
     pub expected: &'a Inventory,
     /// What the exporter counts itself.

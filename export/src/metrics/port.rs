@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use pmdscope_telemetry::model::counts_bytes;
-use pmdscope_telemetry::sample::{DeviceSample, PortSample};
+use pmdscope_telemetry::finding::{FindingSubject, Lint};
+use pmdscope_telemetry::sample::{DeviceSample, PortSample, counts_bytes};
 
 use super::app::info;
 use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, labels, rows};
@@ -63,10 +63,11 @@ fn devices<'a>(
         }),
     );
     families.per(&metric::PCI_DEVICE_DRIVER_MISMATCH, &devices, |(app, device)| {
+        let is_about = FindingSubject::Device(device.address.clone());
         let mismatch = app
             .findings
             .iter()
-            .any(|finding| finding.lint == "wrong_driver" && finding.subject == device.address);
+            .any(|finding| finding.lint == Lint::WrongDriver && finding.subject == is_about);
         Some(mismatch)
     });
 }

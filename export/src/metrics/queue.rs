@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pmdscope_telemetry::queue_counters::{self, QueueCounter, QueueCounters};
+use pmdscope_telemetry::sample::queue_counters::{self, QueueCounter, QueueCounters};
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample};
 
 use super::port::AppPort;

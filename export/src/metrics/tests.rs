@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::finding;
-use pmdscope_telemetry::leak::{SiteKind, SiteSample, StageSample};
+use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{ErrorClass, finding};
 use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 
@@ -150,9 +149,9 @@ fn an_app_that_was_just_found_is_neither_up_nor_down() {
 fn what_is_tolerated_is_a_reason_but_healthy() {
     let mut world = fixture::world_of(fixture::linked());
     for finding in &mut world.apps[0].findings {
-        finding.lint = "stall";
+        finding.lint = Lint::Stall;
     }
-    let tolerate = ["stall".to_owned()];
+    let tolerate = [Lint::Stall];
     let (limits, expected) = (SeriesLimits::default(), Inventory::default());
     let context = MetricsContext { tolerate: &tolerate, ..fixture::context(&limits, &expected) };
     let exported = ExportedMetrics::viewed(&world, &context);

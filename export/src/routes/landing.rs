@@ -59,10 +59,10 @@ fn row(html: &mut String, health: &AppHealth<'_>) {
         *html += "nothing";
     }
     for reason in &health.reasons {
-        let about = if reason.subject.is_empty() { "" } else { " of " };
+        let about = if reason.subject.is_app() { "" } else { " of " };
         let tolerated = if reason.tolerated { " (tolerated)" } else { "" };
         let (evidence, advice) = (escape(reason.evidence), escape(reason.advice));
-        let subject = escape(reason.subject);
+        let subject = escape(&reason.subject.to_string());
         let _ = write!(
             html,
             "<b>{}</b>{about}{subject}, {}{tolerated}: {evidence}<br>{advice}<br>",

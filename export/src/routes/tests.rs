@@ -1,9 +1,8 @@
 //! Every page, asked as clients ask.
 
 use http_body_util::BodyExt;
-use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::inventory::{ExpectedApp, Inventory};
+use pmdscope_telemetry::{ExpectedApp, Inventory, Settings};
 use serde_json::{Value, json};
 
 use super::*;
@@ -17,7 +16,7 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
     let mut settings = Settings { discover, ..Settings::default() };
     settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
-    let tolerate = tolerate.iter().map(|lint| (*lint).to_owned()).collect();
+    let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, ..ExportOptions::default() };
     let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
     let scraper = Arc::new(Scraper::new(settings, render_options, options.timeout));

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::Error;
 use pmdscope_telemetry::discover::{App, AppState, Unreachable};
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::finding;
 use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
 use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::{Error, ErrorClass, finding};
 use tokio::sync::oneshot;
 
 use super::scope::ScrapeScope;

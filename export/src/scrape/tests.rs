@@ -1,6 +1,7 @@
 //! Requests about apps that are made of a socket and a thread.
 
 use pmdscope_telemetry::discover::DiscoverOptions;
+use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::world::Status;
 
 use super::scheduler::DISCOVERY_INTERVAL;
@@ -102,7 +103,7 @@ async fn a_stuck_app_costs_its_own_series_only() {
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), None, Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
-    assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, "unreachable");
+    assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, Lint::Unreachable);
     let all = all.await.unwrap();
     assert!(began.elapsed() < DEADLINE / 2, "{:?}", began.elapsed());
     let text = text(&all);

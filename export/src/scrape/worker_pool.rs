@@ -152,10 +152,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use pmdscope_telemetry::Settings;
     use pmdscope_telemetry::discover::DiscoverOptions;
-    use pmdscope_telemetry::error::ErrorClass;
     use pmdscope_telemetry::world::Status;
+    use pmdscope_telemetry::{ErrorClass, Settings};
     use tokio::sync::oneshot;
 
     use super::*;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::finding::Finding;
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 
 /// How long a finding must be gone before it is new again.
 const GONE: Duration = Duration::from_secs(1);
@@ -12,7 +12,7 @@ const GONE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Edges {
     /// By lint and subject; `None` before the first look.
-    seen: Option<BTreeMap<(&'static str, String), Instant>>,
+    seen: Option<BTreeMap<(Lint, FindingSubject), Instant>>,
 }
 
 impl Edges {
@@ -38,12 +38,12 @@ mod tests {
 
     use super::*;
 
-    fn finding(lint: &'static str, subject: &str) -> Finding {
+    fn stall_of(lcore: u32) -> Finding {
         Finding {
-            lint,
+            lint: Lint::Stall,
             severity: Severity::Warning,
             app: "app".into(),
-            subject: subject.into(),
+            subject: FindingSubject::Lcore(lcore),
             evidence: String::new(),
             threshold: String::new(),
             advice: String::new(),
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_new_once_until_it_was_gone_for_a_while() {
-        let (stall, other) = (finding("stall", "lcore 1"), finding("stall", "lcore 2"));
+        let (stall, other) = (stall_of(1), stall_of(2));
         let start = Instant::now();
         let mut edges = Edges::default();
         let mut news = |ms, findings: &[&Finding]| {
@@ -62,15 +62,15 @@ mod tests {
         };
         assert!(news(0, &[&stall]).is_empty(), "it was there before");
         assert!(news(200, &[&stall]).is_empty());
-        assert_eq!(news(400, &[&stall, &other]), ["lcore 2"]);
+        assert_eq!(news(400, &[&stall, &other]), [FindingSubject::Lcore(2)]);
         assert!(news(1200, &[]).is_empty());
         assert!(news(1400, &[&stall, &other]).is_empty(), "gone for a second only");
-        assert_eq!(news(2401, &[&stall]), ["lcore 1"]);
+        assert_eq!(news(2401, &[&stall]), [FindingSubject::Lcore(1)]);
     }
 
     #[test]
     fn what_comes_after_a_first_look_at_nothing_is_new() {
-        let stall = finding("stall", "lcore 1");
+        let stall = stall_of(1);
         let mut edges = Edges::default();
         let now = Instant::now();
         assert!(edges.news([].into_iter(), now).is_empty());

@@ -69,12 +69,12 @@ fn world(pid: u32) -> World {
         lint,
         severity: Severity::Info,
         app: "fwd".to_owned(),
-        subject: "net0".to_owned(),
+        subject: FindingSubject::Port("net0".to_owned()),
         evidence: "queue 1 is hot".to_owned(),
         threshold: String::new(),
         advice: String::new(),
     };
-    let findings = vec![finding(LINT), finding("link_down")];
+    let findings = vec![finding(LINT), finding(Lint::LinkDown)];
     let mut world = World::default();
     world.apply(Event::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
     world

@@ -1,7 +1,7 @@
 //! `[[expected]]`: what must run on this machine.
 
-use pmdscope_telemetry::device::address;
-use pmdscope_telemetry::inventory::ExpectedApp;
+use pmdscope_telemetry::ExpectedApp;
+use pmdscope_telemetry::host::device::address;
 
 use super::text;
 use crate::config::key::{Key, Tables};

@@ -1,6 +1,6 @@
 //! `[[name]]`: what apps are called.
 
-use pmdscope_telemetry::names::Names;
+use pmdscope_telemetry::Names;
 
 use super::text;
 use crate::config::NameRule;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pmdscope_export::address::ListenAddress;
-use pmdscope_telemetry::finding::LINTS;
+use pmdscope_telemetry::finding::Lint;
 use regex::{Regex, RegexSet};
 use toml::Value;
 use toml::de::DeValue;
@@ -36,15 +36,13 @@ pub(super) fn address() -> Text<ListenAddress> {
 }
 
 /// The name of a lint.
-pub(super) fn lint() -> Text<String> {
-    Text { what: "the name of a finding", parse: known_lint, show: String::clone }
+pub(super) fn lint() -> Text<Lint> {
+    Text { what: "the name of a finding", parse: known_lint, show: Lint::to_string }
 }
 
-fn known_lint(text: &str) -> Result<String, String> {
-    if LINTS.contains(&text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("there is no such finding; {}", meant(text, LINTS.iter().copied())))
+fn known_lint(text: &str) -> Result<Lint, String> {
+    let known = || Lint::ALL.iter().map(|lint| lint.name());
+    text.parse().map_err(|_| format!("there is no such finding; {}", meant(text, known())))
 }
 
 pub(super) fn url() -> Text<String> {

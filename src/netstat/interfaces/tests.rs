@@ -1,5 +1,5 @@
 use insta::assert_snapshot;
-use pmdscope_telemetry::error::ErrorClass;
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::world::{Event, World};
 
 use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Context;
-use pmdscope_telemetry::polling::polled_cpus;
+use pmdscope_telemetry::host::polled_cpus;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// CPUs for a helper. They are written as the kernel does: `0,2-3`.

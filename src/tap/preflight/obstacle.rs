@@ -8,10 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pmdscope_capture::pdump::Program;
-use pmdscope_telemetry::device;
 use pmdscope_telemetry::discover::{App, primary};
+use pmdscope_telemetry::host::{device, secondaries};
 use pmdscope_telemetry::sample::Sample;
-use pmdscope_telemetry::secondary::secondaries;
 use rustix::process::geteuid;
 
 /// The one kernel driver that stops a device when any process with it open ends.

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::time::ClockId;
 
 use crate::arguments::Arguments;
-use crate::device::Devices;
-use crate::process::{PROC, Tasks, is_control, lcore_of, stolen_ms};
+use crate::host::device::Devices;
+use crate::host::process::{PROC, Tasks, is_control, lcore_of, stolen_ms};
+use crate::host::secondaries;
 use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
-use crate::secondary::secondaries;
 
 use super::aged::Aged;
 use super::{SLOW, now_ns};
@@ -170,7 +170,7 @@ fn main_lcore(tasks: &Tasks, pid: u32, arguments: &Arguments) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::tests::plug;
+    use crate::host::device::tests::plug;
     use crate::sample::LibrarySample;
     use crate::sample::tests::empty_sample;
 

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use crate::endpoint::{Endpoint, Table};
+use crate::columns::{FromPage, Page, SCHEMA};
+use crate::commands::{Endpoint, Table};
 use crate::error::Error;
-use crate::leak::{LedgerSample, SiteSample, StageSample};
 use crate::reply::Library;
 use crate::sample::{
-    LcoreSample, LibrarySample, PoolSample, PortEventsSample, QueueSample, RingSample, TeeSample,
+    LcoreSample, LedgerSample, LibrarySample, PoolSample, PortEventsSample, QueueSample,
+    RingSample, SiteSample, StageSample, TeeSample,
 };
-use crate::table::{FromPage, Page, SCHEMA};
 
 use super::FACTS_AGE;
 use super::aged::Aged;

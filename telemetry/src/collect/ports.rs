@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::client::Client;
-use crate::endpoint::{Endpoint, PortId};
+use crate::commands::{Endpoint, PortId};
 use crate::error::Error;
 use crate::reply::{Counters, Link, LinkStatus, PortInfo, Xstats, XstatsShape};
 use crate::sample::{PortSample, PortStats};

@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::client::{Client, LIST_LIMIT};
+use crate::commands::Endpoint;
 use crate::deadline::Deadline;
-use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 /// A request is made this often when the reply is null or about something else: so long as other
-/// programs ask the same app, DPDK may mix up the parameters (see [`crate::lock`]).
+/// programs ask the same app, DPDK may mix up the parameters (see [`AppLock`](crate::AppLock)).
 const ATTEMPTS: u32 = 2;
 
 pub(super) struct Round<'a> {

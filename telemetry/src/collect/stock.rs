@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::client::Client;
-use crate::endpoint::{Endpoint, HeapId, PoolName, RingName};
+use crate::commands::{Endpoint, HeapId, PoolName, RingName};
 use crate::error::Error;
 use crate::reply::{HeapInfo, LcoreUsage, PoolInfo, RingInfo};
 use crate::sample::{HeapSample, Occupancy, PoolSample, RingSample, UsageSample};

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Finding, Severity, finding};
-use crate::leak::LedgerSample;
+use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::model::Model;
-use crate::sample::{Direction, PoolSample, PortSample};
+use crate::sample::{Direction, LedgerSample, PoolSample, PortSample};
 
 /// Packets that an lcore has in hand at once.
 const BURST: u64 = 32;
@@ -43,7 +42,15 @@ fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSam
     };
     let severity = Severity::Critical;
     let threshold = "every receive buffer can be allocated";
-    finding(model, "rx_nombuf", severity, &port.device, evidence, threshold, advice)
+    finding(
+        model,
+        Lint::RxNombuf,
+        severity,
+        FindingSubject::Port(port.device.clone()),
+        evidence,
+        threshold,
+        advice,
+    )
 }
 
 /// The pool that is most in use, and its share; or the only one, whatever it has.
@@ -188,9 +195,9 @@ fn queue_size(eal_args: &[String], device: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::finding::{Rules, judge};
-    use crate::leak::tests::ledger;
     use crate::model::Tracker;
     use crate::sample::Sample;
+    use crate::sample::ledger::tests::ledger;
     use crate::sample::tests::{empty_sample, pool, port, queue};
 
     /// An app whose port has this ring and pool, after a second in which allocations failed.
@@ -217,7 +224,7 @@ mod tests {
     fn a_pool_smaller_than_its_descriptors_comes_first_with_the_sum() {
         let findings = starved(Some(1024), 512, |_| ());
         let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
-        assert_eq!(lints, ["rx_nombuf", "pool_exhausting"]);
+        assert_eq!(lints, [Lint::RxNombuf, Lint::PoolExhausting]);
         assert_eq!(
             findings[0].evidence,
             "no mbuf could be had for port 0, 412.0 times/s: pool mb is smaller than the receive \
@@ -237,7 +244,7 @@ mod tests {
         );
         let lost = starved(Some(1024), 8191, |sample| sample.ledger = vec![ledger("mb", 400)]);
         let lints: Vec<_> = lost.iter().map(|finding| finding.lint).collect();
-        assert_eq!(lints, ["leak", "rx_nombuf", "pool_exhausting"]);
+        assert_eq!(lints, [Lint::Leak, Lint::RxNombuf, Lint::PoolExhausting]);
         assert!(lost[1].evidence.contains("is large enough and leaks"), "{lost:?}");
         assert!(lost[1].advice.starts_with("stop the leak first"), "{lost:?}");
     }
@@ -266,7 +273,7 @@ mod tests {
                 sample.ports[0].stats.rx_nombuf = 77;
                 sample.pools = vec![pool("mb", 1000, in_use)];
             });
-            found.into_iter().find(|finding| finding.lint == "rx_nombuf")
+            found.into_iter().find(|finding| finding.lint == Lint::RxNombuf)
         };
         assert!(past(1000).unwrap().evidence.contains("77 times since start"));
         assert_eq!(past(500), None);

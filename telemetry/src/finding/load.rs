@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Finding, Severity, Thresholds, finding};
-use crate::balance::{self, HotQueue};
+use super::balance::{self, HotQueue};
+use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::Model;
 
 /// Share of polls that bring packets above which a queue has no time to spare.
@@ -47,5 +47,13 @@ fn imbalance(model: &Model, hot: &HotQueue, thresholds: &Thresholds) -> Option<F
                   rte_flow; one flow alone stays on one queue";
     let busy = hot.busy_ratio.is_some_and(|busy| busy >= BUSY);
     let severity = if busy || missed.is_some() { Severity::Warning } else { Severity::Info };
-    Some(finding(model, "queue_imbalance", severity, &port.device, evidence, &threshold, advice))
+    Some(finding(
+        model,
+        Lint::QueueImbalance,
+        severity,
+        FindingSubject::Port(port.device.clone()),
+        evidence,
+        &threshold,
+        advice,
+    ))
 }

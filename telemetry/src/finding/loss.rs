@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Finding, Severity, finding};
-use crate::leak::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
+use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::loss::SiteRates;
 use crate::model::Model;
+use crate::sample::{BEFORE_ARMING, LedgerSample, SiteKind, SiteSample, UNTRACED_CODE};
 
 /// All that the ledger proves.
 pub(super) fn losses(model: &Model) -> Vec<Finding> {
@@ -49,8 +49,9 @@ fn site_finding(model: &Model, site: &SiteSample, rates: &SiteRates) -> Option<F
     if let Some(left) = pool_left_s(model, &site.pool).filter(|_| site.kind.is_loss()) {
         let _ = write!(evidence, "; the pool is empty in {left:.0} s");
     }
-    let subject = format!("{} {}", site.pool, site.brief_site());
-    Some(mbuf_finding(model, site.kind, &subject, evidence, advice(site)))
+    let (pool, site_name) = (site.pool.clone(), site.brief_site().to_owned());
+    let subject = FindingSubject::Site { pool, site: site_name };
+    Some(mbuf_finding(model, site.kind, subject, evidence, advice(site)))
 }
 
 fn what_happened(site: &SiteSample, found: u64) -> String {
@@ -135,7 +136,13 @@ fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
     };
     let advice = "see where the pool's mbufs are with pmdscope leaks --explain; a restart frees them, \
                   and with stamps always on (mode always) the next loss has a site";
-    Some(mbuf_finding(model, SiteKind::Leak, &row.name, evidence, advice))
+    Some(mbuf_finding(
+        model,
+        SiteKind::Leak,
+        FindingSubject::Pool(row.name.clone()),
+        evidence,
+        advice,
+    ))
 }
 
 /// Misuse that the ledger counts and no site names.
@@ -147,7 +154,7 @@ fn uncounted(model: &Model, row: &LedgerSample, kind: SiteKind, events: u64) -> 
     let what = if kind == SiteKind::DoubleFree { "freed again" } else { "used after free" };
     let evidence = format!("{what}: {events} times; the site is not known");
     let advice = "build with -include pmdscope_trace.h (level 2) to get file and line";
-    Some(mbuf_finding(model, kind, &row.name, evidence, advice))
+    Some(mbuf_finding(model, kind, FindingSubject::Pool(row.name.clone()), evidence, advice))
 }
 
 fn pool_left_s(model: &Model, pool: &str) -> Option<f64> {
@@ -157,14 +164,14 @@ fn pool_left_s(model: &Model, pool: &str) -> Option<f64> {
 fn mbuf_finding(
     model: &Model,
     kind: SiteKind,
-    subject: &str,
+    subject: FindingSubject,
     evidence: String,
     advice: &str,
 ) -> Finding {
     let (lint, threshold) = match kind {
-        SiteKind::DoubleFree => ("double_free", "every mbuf is freed once"),
-        SiteKind::UseAfterFree => ("use_after_free", "no mbuf is used after it was freed"),
-        _ => ("leak", "every mbuf comes back to its pool"),
+        SiteKind::DoubleFree => (Lint::DoubleFree, "every mbuf is freed once"),
+        SiteKind::UseAfterFree => (Lint::UseAfterFree, "no mbuf is used after it was freed"),
+        _ => (Lint::Leak, "every mbuf comes back to its pool"),
     };
     finding(model, lint, Severity::Critical, subject, evidence, threshold, advice)
 }
@@ -173,11 +180,10 @@ fn mbuf_finding(
 mod tests {
     use super::*;
     use crate::finding::{Rules, judge};
-    use crate::leak::NOT_PROVEN;
-    use crate::leak::tests::{ledger, site};
     use crate::model::Tracker;
+    use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool, port};
-    use crate::sample::{LibrarySample, Sample};
+    use crate::sample::{LibrarySample, NOT_PROVEN, Sample};
 
     fn linked() -> Sample {
         let mut sample = empty_sample();
@@ -215,8 +221,8 @@ mod tests {
         tracker.update(at(1, 10));
         let findings = judge(&tracker.update(at(2, 22)), &Rules::default());
         let [leak] = &findings[..] else { panic!("{findings:?}") };
-        assert_eq!((leak.lint, leak.severity), ("leak", Severity::Critical));
-        assert_eq!(leak.subject, "mb app.c:18");
+        assert_eq!((leak.lint, leak.severity), (Lint::Leak, Severity::Critical));
+        assert_eq!(leak.subject.to_string(), "mb app.c:18");
         assert_eq!(
             leak.evidence,
             "22 mbufs lost at app.c:18 forward(), after rx, 12.0/s, the oldest 2.0 s ago; \
@@ -228,10 +234,10 @@ mod tests {
     #[test]
     fn each_kind_of_site_has_its_lint_and_words() {
         let cases = [
-            (SiteKind::TxLost, "leak", "5 mbufs given to TX at"),
-            (SiteKind::Pinned, "leak", "are kept by leaked clones"),
-            (SiteKind::DoubleFree, "double_free", "5 mbufs freed again at app.c:7 forward()"),
-            (SiteKind::UseAfterFree, "use_after_free", "5 mbufs used after free at"),
+            (SiteKind::TxLost, Lint::Leak, "5 mbufs given to TX at"),
+            (SiteKind::Pinned, Lint::Leak, "are kept by leaked clones"),
+            (SiteKind::DoubleFree, Lint::DoubleFree, "5 mbufs freed again at app.c:7 forward()"),
+            (SiteKind::UseAfterFree, Lint::UseAfterFree, "5 mbufs used after free at"),
         ];
         for (kind, lint, words) in cases {
             let finding = sited(site("mb", 7, kind, 5));
@@ -281,7 +287,7 @@ mod tests {
         sample.pools = vec![pool("mb", 1000, 990)];
         sample.ledger = vec![LedgerSample { common: 10, cached: 0, rings: 900, ..ledger("mb", 0) }];
         let findings = judged(sample);
-        let pool = findings.iter().find(|f| f.lint == "pool_exhausting").unwrap();
+        let pool = findings.iter().find(|f| f.lint == Lint::PoolExhausting).unwrap();
         assert!(pool.evidence.ends_with("; 900 of its mbufs wait in software rings"), "{pool:?}");
         assert!(pool.advice.contains("consumers"), "{pool:?}");
     }
@@ -300,12 +306,15 @@ mod tests {
         sample.ledger[0].lost_at_least = 300;
         sample.ledger[0].use_after_frees = 2;
         let findings = judged(sample.clone());
-        assert_eq!(findings.iter().map(|f| f.lint).collect::<Vec<_>>(), ["leak", "use_after_free"]);
+        assert_eq!(
+            findings.iter().map(|f| f.lint).collect::<Vec<_>>(),
+            [Lint::Leak, Lint::UseAfterFree]
+        );
         assert!(findings[0].evidence.starts_with("at least 300 of 1000 mbufs lost"));
         sample.ledger[0].leaked = 7;
         assert!(judged(sample.clone())[0].evidence.starts_with("7 of 1000 mbufs lost"));
         sample.sites = vec![site("mb", 1, SiteKind::Leak, 7)];
-        assert_eq!(judged(sample)[0].subject, "mb app.c:1");
+        assert_eq!(judged(sample)[0].subject.to_string(), "mb app.c:1");
     }
 
     #[test]
@@ -315,7 +324,7 @@ mod tests {
         sample.sites =
             vec![site("other", 1, SiteKind::Leak, 900), site("mb", 2, SiteKind::Leak, 800)];
         let findings = judged(sample);
-        let pool = findings.iter().find(|f| f.lint == "pool_exhausting").unwrap();
+        let pool = findings.iter().find(|f| f.lint == Lint::PoolExhausting).unwrap();
         assert!(
             pool.evidence.ends_with("; most lost at app.c:2 forward() (800 mbufs)"),
             "{pool:?}"

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Finding, Severity, Thresholds, finding};
+use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::inventory::{Expectation, Source};
 use crate::model::{Model, PortRates};
 use crate::quiet::{ENOUGH, Quiet, SHARE};
@@ -47,7 +47,15 @@ fn no_ports(model: &Model, expected: &Expectation) -> Option<Finding> {
         ),
     };
     let threshold = "at least one started port";
-    Some(finding(model, "no_ports", Severity::Critical, "", evidence, threshold, advice))
+    Some(finding(
+        model,
+        Lint::NoPorts,
+        Severity::Critical,
+        FindingSubject::App,
+        evidence,
+        threshold,
+        advice,
+    ))
 }
 
 /// Devices without a port, and too few ports besides.
@@ -64,7 +72,15 @@ fn missing(model: &Model, expected: &Expectation) -> Vec<Finding> {
         let advice = "look into the app's log for ports that it could not probe; if it needs fewer, \
                       correct min_ports in the configuration";
         let severity = Severity::Critical;
-        findings.push(finding(model, "port_missing", severity, "", evidence, &threshold, advice));
+        findings.push(finding(
+            model,
+            Lint::PortMissing,
+            severity,
+            FindingSubject::App,
+            evidence,
+            &threshold,
+            advice,
+        ));
     }
     findings
 }
@@ -99,7 +115,15 @@ fn without_port(model: &Model, device: &str, expected: &Expectation) -> Finding 
         ),
     };
     let (severity, threshold) = (Severity::Critical, threshold(expected));
-    finding(model, "port_missing", severity, device, evidence, &threshold, advice)
+    finding(
+        model,
+        Lint::PortMissing,
+        severity,
+        FindingSubject::Port(device.to_owned()),
+        evidence,
+        &threshold,
+        advice,
+    )
 }
 
 fn wrong_driver(model: &Model, device: &DeviceSample) -> Finding {
@@ -116,7 +140,15 @@ fn wrong_driver(model: &Model, device: &DeviceSample) -> Finding {
     );
     let threshold = "vfio-pci, uio_pci_generic, igb_uio, or a driver that shares (mlx5_core, mana)";
     let severity = Severity::Critical;
-    finding(model, "wrong_driver", severity, address, evidence, threshold, &advice)
+    finding(
+        model,
+        Lint::WrongDriver,
+        severity,
+        FindingSubject::Device(address.clone()),
+        evidence,
+        threshold,
+        &advice,
+    )
 }
 
 fn stopped(model: &Model) -> impl Iterator<Item = Finding> {
@@ -135,7 +167,7 @@ fn stopped(model: &Model) -> impl Iterator<Item = Finding> {
                       that the app does not need may be left out with -b, or without its -a or --vdev";
         let severity = Severity::Warning;
         let threshold = "every port is started";
-        finding(model, "port_stopped", severity, &port.device, evidence, threshold, advice)
+        finding(model, Lint::PortStopped, severity, FindingSubject::Port(port.device.clone()), evidence, threshold, advice)
     })
 }
 
@@ -150,7 +182,7 @@ fn links_down(model: &Model, expected: &Expectation) -> impl Iterator<Item = Fin
                       down, name it in may_be_idle in the configuration";
         let severity = Severity::Warning;
         let threshold = "every started port has a link";
-        finding(model, "link_down", severity, &port.device, evidence, threshold, advice)
+        finding(model, Lint::LinkDown, severity, FindingSubject::Port(port.device.clone()), evidence, threshold, advice)
     })
 }
 
@@ -174,7 +206,15 @@ fn flat(
     let advice = "ask whether the peer still sends: look at the switch's counters, routes and ARP, \
                   at the flow rules and filters that the app has set on the port, and whether it still \
                   polls. If it may be idle, name it in may_be_idle in the configuration";
-    Some(finding(model, "rx_flat", severity, &port.device, evidence, &threshold, advice))
+    Some(finding(
+        model,
+        Lint::RxFlat,
+        severity,
+        FindingSubject::Port(port.device.clone()),
+        evidence,
+        &threshold,
+        advice,
+    ))
 }
 
 fn flap(
@@ -204,7 +244,15 @@ fn flap(
                   (rte_eth_dev_stop, a reset after an error of the device); for its link at cable, \
                   transceiver, autonegotiation and the switch's log; for vhost and memif, whether the \
                   peer restarts";
-    Some(finding(model, "port_flap", severity, &port.device, evidence, &threshold, advice))
+    Some(finding(
+        model,
+        Lint::PortFlap,
+        severity,
+        FindingSubject::Port(port.device.clone()),
+        evidence,
+        &threshold,
+        advice,
+    ))
 }
 
 fn times(number: u64) -> String {

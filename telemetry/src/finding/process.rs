@@ -1,6 +1,6 @@
 //! Lint over the process of an app: one that starts again and again.
 
-use super::{Finding, Severity, Thresholds, finding};
+use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::Model;
 
 /// An app that was started too often within a minute.
@@ -18,5 +18,13 @@ pub(super) fn restart_loop(model: &Model, thresholds: &Thresholds) -> Option<Fin
     let advice = "the app crashes or its supervisor kills it: journalctl -u UNIT, coredumpctl, the \
                   kernel log (dmesg: segfault, oom-kill), and the app's own log for why it gave up";
     let severity = Severity::Critical;
-    Some(finding(model, "restart_loop", severity, "", evidence, &threshold, advice))
+    Some(finding(
+        model,
+        Lint::RestartLoop,
+        severity,
+        FindingSubject::App,
+        evidence,
+        &threshold,
+        advice,
+    ))
 }

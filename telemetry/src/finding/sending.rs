@@ -1,6 +1,6 @@
 //! Lints over what is not sent: drivers that take nothing, or not everything.
 
-use super::{Finding, Severity, Thresholds, finding};
+use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, PortRates};
 use crate::sample::PortSample;
 use crate::sending::{SilentApp, Unsent};
@@ -19,7 +19,7 @@ pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
         })
         .collect();
     // A port that is stuck says more than that the app is silent.
-    if !findings.iter().any(|finding| finding.lint == "tx_stuck") {
+    if !findings.iter().any(|finding| finding.lint == Lint::TxStuck) {
         findings.extend(model.silent.as_ref().map(|silent| silent_app(model, silent)));
     }
     findings
@@ -38,7 +38,15 @@ fn stuck(model: &Model, port: &PortSample, unsent: &Unsent) -> Option<Finding> {
                   app's log; stopping and starting the port resets its rings";
     let severity = Severity::Critical;
     let threshold = "a port that is offered packets sends some within 1.5 s";
-    Some(finding(model, "tx_stuck", severity, &port.device, evidence, threshold, advice))
+    Some(finding(
+        model,
+        Lint::TxStuck,
+        severity,
+        FindingSubject::Port(port.device.clone()),
+        evidence,
+        threshold,
+        advice,
+    ))
 }
 
 fn refused(
@@ -73,7 +81,15 @@ fn refused(
                   speed and pause frames, enlarge the ring, send larger bursts, or spread over more \
                   queues. An app that offers refused packets again loses none";
     let severity = if lost { Severity::Warning } else { Severity::Info };
-    Some(finding(model, "tx_refused", severity, &port.device, evidence, &threshold, advice))
+    Some(finding(
+        model,
+        Lint::TxRefused,
+        severity,
+        FindingSubject::Port(port.device.clone()),
+        evidence,
+        &threshold,
+        advice,
+    ))
 }
 
 /// Packets per second that the app receives and sends, on all ports.
@@ -97,7 +113,15 @@ fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
     let advice = "the app swallows what it receives: look at its neighbour and route tables, at the \
                   worker behind its queues, and whether the peer takes packets (vhost, virtio, memif)";
     let threshold = "an app that forwards goes on while it receives";
-    finding(model, "tx_stuck", Severity::Warning, "", evidence, threshold, advice)
+    finding(
+        model,
+        Lint::TxStuck,
+        Severity::Warning,
+        FindingSubject::App,
+        evidence,
+        threshold,
+        advice,
+    )
 }
 
 #[cfg(test)]
@@ -133,7 +157,7 @@ mod tests {
     fn a_port_that_takes_nothing_is_told_with_both_rates() {
         let findings = watched(Some(7000), 0);
         let [stuck] = &findings[..] else { panic!("{findings:?}") };
-        assert_eq!((stuck.lint, stuck.severity), ("tx_stuck", Severity::Critical));
+        assert_eq!((stuck.lint, stuck.severity), (Lint::TxStuck, Severity::Critical));
         assert!(
             stuck.evidence.starts_with("nothing was sent by port 0 for 2.0 s: 28000 packets/s")
         );
@@ -144,7 +168,7 @@ mod tests {
     fn a_port_that_refuses_some_is_told_with_the_share() {
         let findings = watched(Some(7000), 50);
         let [refused] = &findings[..] else { panic!("{findings:?}") };
-        assert_eq!((refused.lint, refused.severity), ("tx_refused", Severity::Warning));
+        assert_eq!((refused.lint, refused.severity), (Lint::TxRefused, Severity::Warning));
         assert!(refused.evidence.contains("of 28000 packets/s offered to port 0"), "{refused:?}");
         assert!(refused.evidence.contains("frees them or falls behind"), "{refused:?}");
         assert_eq!(watched(Some(7000), 100), []);
@@ -154,7 +178,7 @@ mod tests {
     fn refused_packets_that_are_sent_in_the_end_are_information() {
         let findings = watched(Some(1_000_000), 98);
         let [again] = &findings[..] else { panic!("{findings:?}") };
-        assert_eq!((again.lint, again.severity), ("tx_refused", Severity::Info));
+        assert_eq!((again.lint, again.severity), (Lint::TxRefused, Severity::Info));
         assert!(again.evidence.contains("offers them again until they are taken"), "{again:?}");
     }
 
@@ -162,7 +186,7 @@ mod tests {
     fn a_stock_app_that_sends_nothing_any_more_is_told_without_a_culprit() {
         let findings = watched(None, 0);
         let [silent] = &findings[..] else { panic!("{findings:?}") };
-        assert_eq!((silent.lint, silent.severity), ("tx_stuck", Severity::Warning));
+        assert_eq!((silent.lint, silent.severity), (Lint::TxStuck, Severity::Warning));
         assert!(silent.evidence.contains("while 28000 packets/s were received; 28000 were sent"));
         assert!(silent.evidence.ends_with("not known without libpmdscope"), "{silent:?}");
     }

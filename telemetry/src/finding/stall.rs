@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Finding, Severity, Thresholds, finding};
+use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{LcoreRates, Model};
 use crate::sample::{Direction, LcoreSample, Sample};
 use crate::stall::{StallCause, Stalls};
@@ -46,8 +46,8 @@ fn stall(
     }
     let severity = if over || missing { Severity::Warning } else { Severity::Info };
     let threshold = threshold(&model.sample, budget, thresholds);
-    let subject = format!("lcore {}", lcore.lcore);
-    Some(finding(model, "stall", severity, &subject, evidence, &threshold, advice(cause)))
+    let subject = FindingSubject::Lcore(lcore.lcore);
+    Some(finding(model, Lint::Stall, severity, subject, evidence, &threshold, advice(cause)))
 }
 
 fn blame(cause: Option<StallCause>) -> &'static str {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_gap_is_a_warning_when_the_queue_overflows_meanwhile() {
         let held = stall(&[5000], [0, 0], Some(1024), 100_000);
-        assert_eq!((held.lint, held.severity), ("stall", Severity::Info), "10.24 ms");
+        assert_eq!((held.lint, held.severity), (Lint::Stall, Severity::Info), "10.24 ms");
         assert_eq!(
             held.threshold,
             "more than 0 gaps/s of at least 1000 us; a warning from 10240 us on port 0 queue 0 (1024 \
@@ -243,7 +243,7 @@ mod tests {
         let mut tracker = Tracker::default();
         tracker.update(Sample { ports: vec![port(0, 0)], ..before });
         let findings = judge(&tracker.update(missed), &Rules::default());
-        let stall = findings.iter().find(|found| found.lint == "stall").unwrap();
+        let stall = findings.iter().find(|found| found.lint == Lint::Stall).unwrap();
         assert_eq!(stall.severity, Severity::Warning);
         assert!(stall.evidence.ends_with("packets were missed meanwhile"), "{stall:?}");
     }

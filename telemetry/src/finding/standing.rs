@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Finding, sort};
+use super::{Finding, Lint, sort};
 use crate::model::Model;
 
 /// How long they stand after they were seen last, nanoseconds: the usual time between two scrapes.
 const STAND_NS: u64 = 15_000_000_000;
 
 /// The lints that judge the time since the sample before.
-const LINTS: [&str; 4] = ["queue_imbalance", "rx_missed", "rx_nombuf", "stall"];
+const LINTS: [Lint; 4] = [Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, Lint::Stall];
 
 /// Such findings of one app, and when each was seen last, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,9 +129,9 @@ mod tests {
             sample.ports[0].link_up = Some(false);
         });
         let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
-        assert_eq!(lints, ["link_down", "queue_imbalance"]);
+        assert_eq!(lints, [Lint::LinkDown, Lint::QueueImbalance]);
         let lints: Vec<_> = asked.at(1040, uneven(5000)).iter().map(|f| f.lint).collect();
-        assert_eq!(lints, ["queue_imbalance"]);
+        assert_eq!(lints, [Lint::QueueImbalance]);
     }
 
     #[test]

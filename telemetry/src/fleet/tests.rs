@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::Tracker;
 use crate::error::ErrorClass;
+use crate::finding::Lint;
 use crate::inventory::ExpectedApp;
 use crate::sample::tests::empty_sample;
 
@@ -70,7 +71,7 @@ fn an_app_whose_sampler_panics_is_lost_and_asked_anew() {
         let Status::Lost { reason } = &lost.status else { panic!("{lost:?}") };
         assert!(reason.contains("a bug"), "{reason}");
         assert_eq!(lost.errors[&ErrorClass::Internal], 1);
-        assert_eq!(lost.findings[0].lint, "unreachable");
+        assert_eq!(lost.findings[0].lint, Lint::Unreachable);
         assert!(lost.findings[0].evidence.contains("a bug"), "{:?}", lost.findings);
         fleet.sample(Duration::ZERO);
         let asked = fleet.world.find("a").unwrap();
@@ -124,7 +125,7 @@ fn an_app_without_telemetry_is_told_also_when_it_had_some() {
     fleet.see(vec![app("a")]);
     assert_eq!((fleet.asked().count(), lint(&fleet)), (1, None));
     fleet.see(vec![off]);
-    assert_eq!((fleet.asked().count(), lint(&fleet)), (0, Some("telemetry_off")));
+    assert_eq!((fleet.asked().count(), lint(&fleet)), (0, Some(Lint::TelemetryOff)));
     fleet.see(vec![app("a")]);
     assert_eq!(fleet.asked().count(), 1);
 }
@@ -136,9 +137,9 @@ fn an_expected_app_without_telemetry_is_missing_once_it_has_ended() {
     let mut fleet = Fleet::new(settings);
     let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings[0].lint;
     fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
-    assert_eq!(lint(&fleet), "telemetry_off");
+    assert_eq!(lint(&fleet), Lint::TelemetryOff);
     fleet.see(Vec::new());
-    assert_eq!(lint(&fleet), "app_missing");
+    assert_eq!(lint(&fleet), Lint::AppMissing);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn an_app_that_was_never_asked_stays_visible_as_down_when_it_ends() {
     for _ in 0..2 {
         fleet.see(Vec::new());
         let down = fleet.world.find("a").unwrap();
-        assert_eq!(down.findings[0].lint, "unreachable");
+        assert_eq!(down.findings[0].lint, Lint::Unreachable);
         assert_eq!((down.errors[&ErrorClass::Refused], fleet.asked().count()), (1, 0));
     }
     thread::sleep(settings.keep_lost);

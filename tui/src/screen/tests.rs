@@ -9,8 +9,8 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
-use pmdscope_telemetry::error::ErrorClass;
-use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::ErrorClass;
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::{DeviceSample, Direction};
 use pmdscope_telemetry::world::Event;
@@ -157,10 +157,10 @@ fn the_share_of_a_hot_queue_is_marked() {
 #[test]
 fn apps_and_ports_that_are_missing() {
     let mut missing = Finding {
-        lint: "port_missing",
+        lint: Lint::PortMissing,
         severity: Severity::Critical,
         app: "testpmd".to_owned(),
-        subject: "0000:03:00.0".to_owned(),
+        subject: FindingSubject::Port("0000:03:00.0".to_owned()),
         evidence: "0000:03:00.0 is expected and not among its ports".to_owned(),
         threshold: "every expected port is there".to_owned(),
         advice: "bind it to a DPDK driver".to_owned(),
@@ -174,7 +174,8 @@ fn apps_and_ports_that_are_missing() {
     };
     model.sample.devices = vec![device];
     let mut world = fixture::world_of(model, vec![missing.clone()]);
-    (missing.lint, missing.app, missing.subject) = ("app_missing", "fwd".into(), String::new());
+    (missing.lint, missing.app, missing.subject) =
+        (Lint::AppMissing, "fwd".into(), FindingSubject::App);
     world.apply(Event::Lost {
         class: ErrorClass::Missing,
         app: "fwd".to_owned(),
@@ -296,9 +297,10 @@ fn names_do_not_command_the_terminal() {
     sample.partial.iter_mut().for_each(evil);
     let mut findings = fixture::leaking_findings();
     for finding in &mut findings {
-        [&mut finding.app, &mut finding.subject, &mut finding.evidence, &mut finding.advice]
-            .into_iter()
-            .for_each(evil);
+        [&mut finding.app, &mut finding.evidence, &mut finding.advice].into_iter().for_each(evil);
+        let mut subject = finding.subject.to_string();
+        evil(&mut subject);
+        finding.subject = FindingSubject::Port(subject);
     }
     let mut world = fixture::world_of(model, findings);
     let [app, reason] = ["other", "why"].map(|text| {

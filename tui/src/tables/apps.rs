@@ -1,6 +1,6 @@
 //! Overview: apps and their findings.
 
-use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
 use pmdscope_telemetry::sample::PortSample;
@@ -93,8 +93,8 @@ fn ports_started(app: &Member, model: &Model) -> Cell {
 
 /// The devices that the app ought to have as ports and has not.
 pub(crate) fn missing_ports(app: &Member) -> impl Iterator<Item = &Finding> {
-    let missing = |finding: &&Finding| finding.lint == "port_missing";
-    app.findings.iter().filter(missing).filter(|finding| !finding.subject.is_empty())
+    let missing = |finding: &&Finding| finding.lint == Lint::PortMissing;
+    app.findings.iter().filter(missing).filter(|finding| !finding.subject.is_app())
 }
 
 fn fullest_pool(model: &Model) -> Cell {
@@ -160,8 +160,8 @@ pub(super) fn findings(world: &World, view: &View) -> Table {
         let cells = vec![
             Cell::text(format!("{sign}{}", finding.severity.word())).tone(tone),
             app_cell(app),
-            Cell::text(finding.lint),
-            Cell::text(&finding.subject),
+            Cell::text(finding.lint.name()),
+            Cell::text(finding.subject.to_string()),
             Cell::text(&finding.evidence).tone(tone),
         ];
         table.push(subject, app.stale(), cells);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use pmdscope_flows::{Counts, Flow, Other, Place, Queue, Snapshot};
 use pmdscope_telemetry::Thresholds;
-use pmdscope_telemetry::balance::Balance;
+use pmdscope_telemetry::finding::balance::Balance;
 
 use super::{alarm, number, rate, share};
 use crate::conversation::{

@@ -1,8 +1,7 @@
 //! The leak ledger: where the mbufs of each pool are, which sites lose them, which stages keep them.
 
-use pmdscope_telemetry::leak::{LedgerSample, SiteSample, StageSample};
-use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
-use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::model::{LedgerRates, Model, SiteRates};
+use pmdscope_telemetry::sample::{LedgerSample, SiteSample, StageSample};
 
 use super::{alarm, app_cell, bad_rate, note_level_0, number, rate};
 use crate::graph::Graph;

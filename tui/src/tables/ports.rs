@@ -1,6 +1,6 @@
 //! Ports, their queues, and software rings.
 
-use pmdscope_telemetry::balance;
+use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
 

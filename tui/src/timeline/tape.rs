@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pmdscope_telemetry::record::{Note, Player, RecordError};
+use pmdscope_recording::{Note, Player, RecordError};
 use pmdscope_telemetry::world::Event;
 
 use super::{Moment, Past, SECOND, Span};
@@ -112,8 +112,8 @@ fn remark(note: &Note) -> String {
 mod tests {
     use std::time::Duration;
 
+    use pmdscope_recording::{Recorder, Recording};
     use pmdscope_telemetry::Settings;
-    use pmdscope_telemetry::record::{Recorder, Recording};
 
     use super::*;
     use crate::fixture;

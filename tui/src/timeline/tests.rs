@@ -323,7 +323,7 @@ fn news() -> impl Strategy<Value = (u64, u8, bool)> {
 }
 
 fn happen(world: &mut World, what: u8, trouble: bool) {
-    use pmdscope_telemetry::error::ErrorClass;
+    use pmdscope_telemetry::ErrorClass;
     use pmdscope_telemetry::world::Event;
     let mut model = if what == 0 { fixture::stock() } else { fixture::leaking() };
     model.sample.monotonic_ns = world.now_ns;

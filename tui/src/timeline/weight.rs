@@ -4,12 +4,10 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use pmdscope_telemetry::finding::Finding;
-use pmdscope_telemetry::leak::{LedgerSample, SiteSample, StageSample};
-use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
-use pmdscope_telemetry::model::{Model, PoolTrend, QueueRates};
+use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, QueueRates, SiteRates};
 use pmdscope_telemetry::sample::{
-    AppIdentity, DeviceSample, HeapSample, LcoreSample, PoolSample, PortSample, QueueSample,
-    RingSample, Sample, TeeSample, ThreadSample, UsageSample,
+    AppIdentity, DeviceSample, HeapSample, LcoreSample, LedgerSample, PoolSample, PortSample,
+    QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample, UsageSample,
 };
 use pmdscope_telemetry::world::{Member, World};
 
@@ -44,7 +42,8 @@ fn text(text: &str) -> usize {
 }
 
 fn finding(f: &Finding) -> usize {
-    [&f.app, &f.subject, &f.evidence, &f.threshold, &f.advice].map(|t| text(t)).iter().sum()
+    let subject = text(&f.subject.to_string());
+    [&f.app, &f.evidence, &f.threshold, &f.advice].map(|t| text(t)).iter().sum::<usize>() + subject
 }
 
 fn model(model: &Model) -> usize {

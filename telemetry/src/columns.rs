@@ -1,5 +1,7 @@
 //! Turns the column tables of libpmdscope into rows (see docs/telemetry.md).
 
+mod ledger;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -338,5 +340,5 @@ impl FromPage for TeeSample {
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
+#[path = "columns_tests.rs"]
 mod tests;

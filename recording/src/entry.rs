@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ErrorClass;
-use crate::finding::{Finding, LINTS, Severity};
-use crate::sample::{SAMPLE_SCHEMA, Sample};
+use pmdscope_telemetry::ErrorClass;
+use pmdscope_telemetry::finding::{Finding, FindingSubject, Severity};
+use pmdscope_telemetry::sample::{SAMPLE_SCHEMA, Sample};
 
 /// Version of the lines; raised when one changes its meaning. New kinds of lines and new fields do
 /// not raise it.
@@ -197,9 +197,9 @@ impl Header {
 impl From<&Finding> for Absence {
     fn from(finding: &Finding) -> Self {
         Self {
-            lint: finding.lint.to_owned(),
+            lint: finding.lint.to_string(),
             severity: finding.severity.word().to_owned(),
-            subject: finding.subject.clone(),
+            subject: finding.subject.to_string(),
             evidence: finding.evidence.clone(),
             threshold: finding.threshold.clone(),
             advice: finding.advice.clone(),
@@ -210,14 +210,14 @@ impl From<&Finding> for Absence {
 impl Absence {
     /// The finding about `app`; `None` for a lint that is not known here.
     pub(super) fn finding(self, app: &str) -> Option<Finding> {
-        let lint = LINTS.into_iter().find(|lint| *lint == self.lint)?;
+        let lint = self.lint.parse().ok()?;
         let severities = [Severity::Info, Severity::Warning, Severity::Critical];
         let severity = severities.into_iter().find(|known| known.word() == self.severity)?;
         Some(Finding {
             lint,
             severity,
             app: app.to_owned(),
-            subject: self.subject,
+            subject: FindingSubject::recorded(self.subject),
             evidence: self.evidence,
             threshold: self.threshold,
             advice: self.advice,

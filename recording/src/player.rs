@@ -9,9 +9,9 @@ use super::index::Span;
 use super::rounds::{Batch, Note, Rounds, note};
 use super::source::{Source, files};
 use super::{Entry, Lost, RecordError};
-use crate::finding::Rules;
-use crate::fleet::{Judge, Settings};
-use crate::world::{Event, World};
+use pmdscope_telemetry::finding::Rules;
+use pmdscope_telemetry::fleet::{Judge, Settings};
+use pmdscope_telemetry::world::{Event, World};
 
 /// What is read before the moment that is wanted, so that trends are those of a live view.
 const WARM_UP_NS: u64 = 60_000_000_000;

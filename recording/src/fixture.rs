@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Player, Recorder, Recording, Totals};
-use crate::error::ErrorClass;
-use crate::finding::{self, Rules};
-use crate::fleet::{Judge, Settings};
-use crate::sample::Sample;
-use crate::sample::tests::{empty_sample, pool, port, queue};
-use crate::world::{Event, World};
+use pmdscope_telemetry::ErrorClass;
+use pmdscope_telemetry::finding::{self, Rules};
+use pmdscope_telemetry::fleet::{Judge, Settings};
+use pmdscope_telemetry::sample::{
+    AppIdentity, Direction, Occupancy, PoolSample, PortSample, PortStats, QueueSample,
+    SAMPLE_SCHEMA, Sample,
+};
+use pmdscope_telemetry::world::{Event, World};
 
 /// 2026-11-21T08:56:00Z.
 pub(super) const BEGIN: u64 = 1_795_251_360_000_000_000;
@@ -90,18 +92,56 @@ impl Live {
 
 /// Counters that grow, a pool that drains, and noise.
 fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
-    let mut sample = empty_sample();
     let since = passed_ns / 1_000_000;
-    sample.app.name = app.to_owned();
-    sample.app.pid = pid;
-    sample.realtime_ns = BEGIN + passed_ns - 1000;
-    sample.monotonic_ns = passed_ns - 1000;
+    let mut sample = Sample {
+        schema: SAMPLE_SCHEMA,
+        realtime_ns: BEGIN + passed_ns - 1000,
+        monotonic_ns: passed_ns - 1000,
+        duration_ns: 100_000,
+        requests: 3,
+        app: AppIdentity { name: app.to_owned(), pid, start_ticks: 70, ..Default::default() },
+        ..Sample::default()
+    };
     sample.ports = vec![port(0, since * 1000 / u64::from(pid)), port(1, since * 7)];
     sample.ports[0].stats.rx_missed = since / 5000;
     sample.ports[1].xstats = (0..30).map(|i| (format!("rx_q{i}_errors"), since * i)).collect();
     sample.pools = vec![pool("mbufs", 16_384, (since / 4).min(16_384)), pool("idle", 512, 3)];
     sample.queues = (0..4).map(|q| queue(q, [since * 900, since * 300, since * 250])).collect();
     sample
+}
+
+/// A started port with this many received packets of 64 bytes.
+fn port(id: u16, packets: u64) -> PortSample {
+    PortSample {
+        id,
+        device: format!("net_null{id}"),
+        started: true,
+        stats: PortStats { rx_packets: packets, rx_bytes: packets * 64, ..PortStats::default() },
+        ..PortSample::default()
+    }
+}
+
+fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
+    let occupancy = Some(Occupancy { common: size - in_use, cached: 0, in_use });
+    PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
+}
+
+/// A receive queue of port 0 with its polls, empty polls and packets.
+fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
+    QueueSample {
+        port: 0,
+        queue,
+        direction: Direction::Rx,
+        polls,
+        empty,
+        packets,
+        bytes: packets * 64,
+        depth: None,
+        depth_high_water: None,
+        descriptors: None,
+        bursts: Vec::new(),
+        depths: Vec::new(),
+    }
 }
 
 /// Records what a fleet shows.

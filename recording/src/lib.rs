@@ -1,8 +1,11 @@
 //! Recordings: what apps said and when, in compressed lines of JSON that give the same worlds again.
 //!
-//! A [`Recorder`] writes the worlds of a [`crate::Fleet`], a [`Player`] gives them back. What is
-//! written is what apps said; rates and findings are derived anew. `docs/recording.md` has the
-//! format.
+//! A [`Recorder`] writes the worlds of a [`pmdscope_telemetry::Fleet`], a [`Player`] gives them back.
+//! What is written is what apps said; rates and findings are derived anew. `docs/recording.md` has
+//! the format.
+
+// Text leaves where it is made harmless: in the binary.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod entry;
 #[cfg(test)]

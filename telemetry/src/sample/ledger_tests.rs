@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::columns::{FromPage, Page};
+use crate::error::Error;
 
 /// A ledger that adds up, with this much of it lost.
 pub(crate) fn ledger(name: &str, leaked: u64) -> LedgerSample {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::Thresholds;
+use super::thresholds::Thresholds;
 use crate::model::{Model, QueueRates};
 use crate::sample::Direction;
 

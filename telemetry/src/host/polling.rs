@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::process::{PROC, Tasks};
+use crate::host::process::{PROC, Tasks};
 
 /// A thread that is found ready to run as often as this polls: others sleep now and then.
 const LOOKS: u32 = 8;

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::counts_bytes;
-use crate::sample::{Direction, PortSample};
+use super::{Direction, PortSample, counts_bytes};
 
 /// What a driver has counted of one direction of a queue; `None` is what it does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use super::index::Index;
 use super::kept::Kept;
 use super::storage::{Place, Storage, is_full};
 use super::{Absence, Entry, Gap, Gone, Header, Lost, RECORD_SCHEMA, RecordError, Round};
-use crate::error::ErrorClass;
-use crate::sample::SAMPLE_SCHEMA;
-use crate::world::{Member, Status, World};
+use pmdscope_telemetry::ErrorClass;
+use pmdscope_telemetry::sample::SAMPLE_SCHEMA;
+use pmdscope_telemetry::world::{Member, Status, World};
 
 /// Time that a frame covers: a shorter one compresses worse, a longer one takes longer to seek in.
 const FRAME_NS: u64 = 5_000_000_000;

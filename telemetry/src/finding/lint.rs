@@ -1,0 +1,129 @@
+//! The lints, by their stable names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Defines [`Lint`] and its names at once, so that neither can lack one of the other's.
+macro_rules! lints {
+    ($($(#[$doc:meta])+ $lint:ident = $name:literal,)+) => {
+        /// What a finding is called: stable, in text, JSON, metrics and the configuration. In the order
+        /// of their names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Lint {
+            $($(#[$doc])+ $lint,)+
+        }
+
+        impl Lint {
+            /// All lints, in the order of their names.
+            pub const ALL: &[Self] = &[$(Self::$lint,)+];
+
+            /// Its name, for instance `no_ports`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$lint => $name,)+
+                }
+            }
+        }
+    };
+}
+
+lints! {
+    /// An expected app does not run.
+    AppMissing = "app_missing",
+    /// Mbufs were freed again.
+    DoubleFree = "double_free",
+    /// Mbufs are lost.
+    Leak = "leak",
+    /// A started port has no link.
+    LinkDown = "link_down",
+    /// An lcore does not poll any more, or none ever did.
+    NoPolling = "no_polling",
+    /// The app has no started port.
+    NoPorts = "no_ports",
+    /// A mempool is nearly empty, or will be.
+    PoolExhausting = "pool_exhausting",
+    /// A port is started and stopped, or its link changes, again and again.
+    PortFlap = "port_flap",
+    /// An expected port is none.
+    PortMissing = "port_missing",
+    /// A port is stopped while others are started.
+    PortStopped = "port_stopped",
+    /// A receive queue gets clearly more packets than the others of its port.
+    QueueImbalance = "queue_imbalance",
+    /// The app starts again and again.
+    RestartLoop = "restart_loop",
+    /// A port receives next to nothing, though it did before.
+    RxFlat = "rx_flat",
+    /// The NIC missed packets.
+    RxMissed = "rx_missed",
+    /// No mbuf could be had for received packets.
+    RxNombuf = "rx_nombuf",
+    /// A poll loop was held up.
+    Stall = "stall",
+    /// The app runs without telemetry.
+    TelemetryOff = "telemetry_off",
+    /// The driver refuses to send packets.
+    TxRefused = "tx_refused",
+    /// Nothing is sent, though packets are offered.
+    TxStuck = "tx_stuck",
+    /// The app does not answer.
+    Unreachable = "unreachable",
+    /// Mbufs were used after they were freed.
+    UseAfterFree = "use_after_free",
+    /// A device of the app is bound to a driver that DPDK cannot use.
+    WrongDriver = "wrong_driver",
+}
+
+impl fmt::Display for Lint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// There is no lint of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no finding {0:?}")]
+pub struct UnknownLint(pub String);
+
+impl FromStr for Lint {
+    type Err = UnknownLint;
+
+    fn from_str(name: &str) -> Result<Self, UnknownLint> {
+        let known = Self::ALL.iter().find(|lint| lint.name() == name);
+        known.copied().ok_or_else(|| UnknownLint(name.to_owned()))
+    }
+}
+
+impl Serialize for Lint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Lint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_and_read_back() {
+        assert_eq!(Lint::ALL.len(), 22);
+        assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
+        for lint in Lint::ALL {
+            let json = serde_json::to_string(lint).unwrap();
+            assert_eq!(json, format!("\"{lint}\""));
+            assert_eq!(lint.name().parse().as_ref(), Ok(lint));
+            assert_eq!(serde_json::from_str::<Lint>(&json).unwrap(), *lint);
+        }
+        assert_eq!("rx_mised".parse::<Lint>(), Err(UnknownLint("rx_mised".to_owned())));
+        assert!(serde_json::from_str::<Lint>("\"Leak\"").is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! Where the lints draw their lines.
+
+use std::time::Duration;
+
+/// Where the lints draw their lines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// Share of a pool in use that is worth a warning, 0 to 1.
+    pub pool_used: f64,
+    /// Share of a pool in use that is critical, 0 to 1.
+    pub pool_used_critical: f64,
+    /// Time to exhaustion of a pool that is worth a warning, seconds.
+    pub pool_left_s: f64,
+    /// Time to exhaustion of a pool that is critical, seconds.
+    pub pool_left_critical_s: f64,
+    /// Packets missed per second that are tolerated.
+    pub rx_missed_ps: f64,
+    /// Time without a poll that is tolerated.
+    pub idle: Duration,
+    /// How long a port may receive less than 1 % of what it did.
+    pub flat: Duration,
+    /// Stalls per second of one lcore that are tolerated.
+    pub stalls_ps: f64,
+    /// Share of the offered packets that a driver may refuse to send, 0 to 1.
+    pub tx_refused: f64,
+    /// Starts, stops and changes of the link of a port within a minute that are critical.
+    pub port_changes: f64,
+    /// Starts of an app within a minute that make a loop.
+    pub restarts: f64,
+    /// Descriptors that a receive queue is assumed to have where the driver does not tell.
+    pub rx_descriptors: f64,
+    /// How many times the mean of the others a receive queue may get, above 1.
+    pub queue_ratio: f64,
+    /// Least packets of a port between two samples that say something about its queues.
+    pub queue_packets: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            pool_used: 0.90,
+            pool_used_critical: 0.98,
+            pool_left_s: 300.0,
+            pool_left_critical_s: 60.0,
+            rx_missed_ps: 0.0,
+            idle: Duration::from_secs(1),
+            flat: Duration::from_secs(10),
+            stalls_ps: 0.0,
+            tx_refused: 0.01,
+            port_changes: 3.0,
+            restarts: 3.0,
+            rx_descriptors: 512.0,
+            queue_ratio: 3.0,
+            queue_packets: 1000.0,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the machine tells of apps: their processes and threads, CPUs, PCI devices, and secondaries.
+
+pub mod device;
+mod polling;
+pub(crate) mod process;
+mod secondary;
+
+pub use self::polling::polled_cpus;
+pub use self::secondary::secondaries;

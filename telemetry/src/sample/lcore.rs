@@ -1,0 +1,73 @@
+//! Lcores and their threads.
+
+use serde::{Deserialize, Serialize};
+
+/// One polling lcore.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LcoreSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// `main`, `worker` or `other`.
+    pub role: String,
+    /// Kernel thread id in the app's pid namespace.
+    pub tid: u64,
+    /// Turns of the poll loop.
+    pub polls: u64,
+    /// Turns with at least one packet.
+    pub busy_polls: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Time since the last turn, microseconds.
+    pub idle_us: u64,
+    /// Longest gap between two turns in the last complete window, microseconds.
+    pub gap_window_max_us: u64,
+    /// Longest gap since start, microseconds.
+    pub gap_max_us: u64,
+    /// Wall clock at the end of the longest gap, 0 before the first.
+    pub gap_max_realtime_ns: u64,
+    /// Gaps above the stall threshold.
+    pub stalls: u64,
+    /// Gaps: under 1 us, then [1,2), [2,4), ... us, the last open-ended.
+    pub gaps: Vec<u64>,
+}
+
+/// The kernel's view of the thread of one lcore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// Kernel thread id on this host.
+    pub tid: u32,
+    /// CPUs it may run on, as the kernel writes them, for instance `2-3`.
+    pub cpus: String,
+    /// CPU it ran on last.
+    pub cpu: u32,
+    /// Times that it gave up its CPU: it slept or waited, which a poll loop does not.
+    pub voluntary_switches: u64,
+    /// Times that its CPU was taken away.
+    pub involuntary_switches: u64,
+    /// When this was read, monotonic clock, nanoseconds; before [`Sample::monotonic_ns`](super::Sample::monotonic_ns) when it is
+    /// remembered from a round before.
+    #[serde(default)]
+    pub read_ns: u64,
+    /// Time on a CPU, nanoseconds; `None` where the kernel does not count it.
+    #[serde(default)]
+    pub run_ns: Option<u64>,
+    /// Time ready to run without a CPU, nanoseconds; `None` where the kernel does not count it.
+    #[serde(default)]
+    pub run_delay_ns: Option<u64>,
+    /// Time that a hypervisor took from `cpu`, milliseconds, in steps of a clock tick (mostly 10).
+    #[serde(default)]
+    pub cpu_stolen_ms: Option<u64>,
+}
+
+/// Cycles of one lcore as the app itself counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// Cycles with work.
+    pub busy: u64,
+    /// All cycles.
+    pub total: u64,
+}
