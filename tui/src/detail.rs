@@ -16,12 +16,13 @@ use pmdscope_telemetry::sample::{
 use ratatui::text::{Line, Span};
 
 use crate::graph::{burst_labels, doubling_labels, histogram};
+use crate::leak_sites::pool_left_s;
 use crate::ledger::{explain, stage_ms};
 use crate::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
+use crate::style::ThemeStyle;
 use crate::subject::Subject;
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
-use crate::tables::leaks::pool_left_s;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
 use crate::theme::Tone;
 use crate::view::View;

@@ -35,7 +35,7 @@ fn sign(place: Place, theme: Theme) -> char {
 }
 
 /// What the signs of a bar mean, in one line.
-pub(crate) fn legend(theme: Theme) -> String {
+pub fn legend(theme: Theme) -> String {
     let each = BAR_ORDER.map(|place| format!("{} {}", sign(place, theme), short(place)));
     each.join("  ")
 }
@@ -171,7 +171,7 @@ fn patience(stage: &StageSample) -> String {
 }
 
 /// A residence, or that there was none.
-pub(crate) fn stage_ms(ms: u64) -> String {
+pub fn stage_ms(ms: u64) -> String {
     match ms {
         0 => UNKNOWN.to_owned(),
         1..10_000 => format!("{ms}ms"),

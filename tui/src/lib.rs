@@ -9,12 +9,14 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod action;
+pub mod cells;
 pub mod conversation;
 mod detail;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
 pub mod graph;
+pub mod leak_sites;
 pub mod ledger;
 pub mod number;
 mod overlay;
@@ -22,10 +24,12 @@ pub mod pace;
 pub mod report;
 pub mod run;
 pub mod screen;
+mod style;
 pub mod subject;
 pub mod table;
 pub mod tables;
 pub mod terminal;
+pub mod text_table;
 pub mod theme;
 pub mod timeline;
 pub mod view;

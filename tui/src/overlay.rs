@@ -8,6 +8,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
 use crate::action::BINDINGS;
 use crate::detail;
+use crate::style::ThemeStyle;
 use crate::theme::Tone;
 use crate::view::{Mode, View};
 use pmdscope_telemetry::world::World;

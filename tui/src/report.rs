@@ -7,9 +7,8 @@ use serde::Serialize;
 
 use crate::flows::{Tap, Traffic};
 use crate::screen::plural;
-use crate::table::Table;
 use crate::tables;
-use crate::theme::Theme;
+use crate::text_table::table_text;
 use crate::view::{Tab, View};
 use pmdscope_telemetry::world::{Member, World};
 
@@ -51,21 +50,6 @@ pub fn text(world: &World, view: &View) -> String {
                 let _ = write!(out, "\n{}\n{text}", title.trim_end());
             }
         }
-    }
-    out
-}
-
-/// One table, as wide as it likes.
-pub fn table_text(table: &Table, theme: Theme) -> String {
-    let mut out = String::new();
-    if !table.rows.is_empty() {
-        let lines = table.lines(None, theme, None);
-        for line in std::iter::once(lines.header).chain(lines.rows) {
-            let _ = writeln!(out, "{}", line.to_string().trim_end());
-        }
-    }
-    for note in &table.notes {
-        let _ = writeln!(out, "{}", harmless(note, &[]));
     }
     out
 }

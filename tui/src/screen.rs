@@ -10,12 +10,13 @@ use ratatui::text::{Line, Span};
 
 use crate::number::{known, nanos, si};
 use crate::overlay;
+use crate::style::{ThemeStyle, selected_row, styled};
 use crate::subject::Subject;
 use crate::table::Table;
 use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
-use crate::theme::{Theme, Tone};
+use crate::theme::Tone;
 use crate::timeline::strip::Place;
 use crate::view::{Mode, Tab, View};
 use pmdscope_telemetry::world::World;
@@ -254,7 +255,7 @@ fn body(view: &View, world: &World, area: Rect) -> Vec<BodyLine> {
         lines.iter().position(|line| line.subject.is_some() && line.subject.as_ref() == selected);
     if let Some(cursor) = cursor {
         let text = std::mem::take(&mut lines[cursor].text);
-        lines[cursor].text = text.patch_style(Theme::selected());
+        lines[cursor].text = text.patch_style(selected_row());
     }
     let last = lines.len().saturating_sub(height);
     let offset = cursor.unwrap_or(0).saturating_sub(height / 2).min(last);
@@ -293,8 +294,9 @@ fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
     if !table.rows.is_empty() {
         let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
         let header = Some(lines.len());
-        lines.push(BodyLine::plain(drawn.header));
+        lines.push(BodyLine::plain(styled(drawn.header, theme)));
         for (text, row) in drawn.rows.into_iter().zip(&table.rows) {
+            let text = styled(text, theme);
             lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
         }
     }

@@ -10,6 +10,7 @@ use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
 use crate::flows::{Access, Flows, Moment, Traffic};
 use crate::timeline::SECOND;
+use crate::theme::Theme;
 use crate::timeline::strip::{self, Strip};
 use std::sync::Arc;
 

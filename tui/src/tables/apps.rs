@@ -6,7 +6,7 @@ use pmdscope_telemetry::model::{Model, PortRates};
 use pmdscope_telemetry::sample::PortSample;
 
 use super::ports::{rx_bps, tx_bps};
-use super::{alarm, app_cell, bad_rate, rate, share};
+use crate::cells::{alarm, app_cell, bad_rate, rate, share};
 use crate::number::{UNKNOWN, known, micros, nanos, seconds};
 use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};

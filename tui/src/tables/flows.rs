@@ -6,7 +6,7 @@ use pmdscope_flows::{Counts, Flow, Other, Place, Queue, Snapshot};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::balance::Balance;
 
-use super::{alarm, number, rate, share};
+use crate::cells::{alarm, number, rate, share};
 use crate::conversation::{
     Speed, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed, wrapping,
 };

@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
-use super::{alarm, app_cell, bad_count, note_level_0, number, rate, share};
+use super::note_level_0;
+use crate::cells::{alarm, app_cell, bad_count, number, rate, share};
 use crate::number::{UNKNOWN, bytes, micros, si};
 use crate::subject::Subject;
 use crate::table::{Cell, Column, Table};

@@ -3,9 +3,8 @@
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 
-use super::{
-    NEEDS_LIBRARY, UNSUPPORTED, alarm, app_cell, note_level_0, number, number_or, rate, share,
-};
+use super::{NEEDS_LIBRARY, UNSUPPORTED, note_level_0};
+use crate::cells::{alarm, app_cell, number, number_or, rate, share};
 use crate::graph::Graph;
 use crate::number::{known, seconds, signed};
 use crate::subject::Subject;

@@ -4,9 +4,8 @@ use pmdscope_telemetry::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
 
-use super::{
-    UNSUPPORTED, alarm, app_cell, bad_count, bad_rate, note_level_0, number, number_or, rate, share,
-};
+use super::{UNSUPPORTED, note_level_0};
+use crate::cells::{alarm, app_cell, bad_count, bad_rate, number, number_or, rate, share};
 use crate::graph::Graph;
 use crate::number::si;
 use crate::subject::{Subject, direction_word};

@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span as Piece};
 
 use super::{Mark, SECOND, Span};
 use crate::number::{UNKNOWN, seconds};
+use crate::style::ThemeStyle;
 use crate::tables::apps::severity_look;
 use crate::theme::{Theme, Tone};
 
