@@ -5,14 +5,11 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Result;
+use pmdscope_render::number::{UNKNOWN, known, seconds};
+use pmdscope_render::{Cell, Column, Subject, Table, Theme, table_text};
 use pmdscope_telemetry::discover::{App, AppState};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Collector, Error};
-use pmdscope_tui::number::{UNKNOWN, known, seconds};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
-use pmdscope_tui::text_table::table_text;
-use pmdscope_tui::theme::Theme;
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;

@@ -4,7 +4,7 @@ use pmdscope_capture::pump::{REORDER_WINDOW, Report};
 use pmdscope_capture::transport::Door;
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::{Progress, read};
-use pmdscope_tui::number;
+use pmdscope_render::number;
 
 use super::say;
 use crate::output;

@@ -11,12 +11,12 @@ use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget;
 use pmdscope_flows::{Flow, Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX};
+use pmdscope_render::number::count;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::balance::{self, HotQueue};
 use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::world::World;
-use pmdscope_tui::number::count;
 
 use crate::netstat;
 use crate::source::Source;

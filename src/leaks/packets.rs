@@ -12,10 +12,10 @@ use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
 use pmdscope_packets::file::{FileSettings, Files};
 use pmdscope_packets::{DIR_RX, DIR_TX, TargetError};
+use pmdscope_render::number::count;
 use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
 use pmdscope_telemetry::sample::Sample;
-use pmdscope_tui::number::count;
 
 use super::report;
 use crate::output::StandardOutput;

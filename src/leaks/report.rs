@@ -2,18 +2,14 @@
 
 use std::fmt::Write;
 
+use pmdscope_render::ledger;
+use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, signed};
+use pmdscope_render::{Cell, Column, Paths, Subject, Table, Theme, sites, table_text};
 use pmdscope_telemetry::leak::{LedgerSample, StageSample};
 use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
 use pmdscope_telemetry::model::{Model, PoolTrend};
 use pmdscope_telemetry::sample::{PoolSample, Sample};
 use pmdscope_telemetry::world::{Member, Status, World};
-use pmdscope_tui::leak_sites::{Paths, sites};
-use pmdscope_tui::ledger;
-use pmdscope_tui::number::{UNKNOWN, count, known, percent, seconds, signed};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
-use pmdscope_tui::text_table::table_text;
-use pmdscope_tui::theme::Theme;
 use serde::Serialize;
 
 use crate::output::one_line;

@@ -3,10 +3,9 @@
 use std::cmp::Ordering;
 
 use pmdscope_flows::{Counts, Flow, Other, Snapshot, standard_error};
-use pmdscope_tui::conversation::{self, Speed};
-use pmdscope_tui::number::{bytes, count, known, seconds, si};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
+use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::number::{bytes, count, known, seconds, si};
+use pmdscope_render::{Cell, Column, Subject, Table};
 
 use super::args::{Args, Sort};
 use super::moment::{self, Moment, app_of, directions};

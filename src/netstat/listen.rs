@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use pmdscope_flows::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
-use pmdscope_tui::conversation;
-use pmdscope_tui::number::{bytes, count, seconds};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
+use pmdscope_render::conversation;
+use pmdscope_render::number::{bytes, count, seconds};
+use pmdscope_render::{Cell, Column, Subject, Table};
 use serde::Serialize;
 
 use super::args::Args;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use pmdscope_capture::pump::Report;
 use pmdscope_flows::{Counts, Flow, Snapshot};
+use pmdscope_render::conversation::{self, Speed};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::world::World;
-use pmdscope_tui::conversation::{self, Speed};
 use serde::Serialize;
 
 use super::words::some;
@@ -218,12 +218,12 @@ pub(crate) fn directions(flow: &Flow) -> (Counts, Counts) {
 
 /// The app of a conversation.
 pub(super) fn app_of(snapshot: &Snapshot, app: u16) -> &str {
-    snapshot.apps.get(usize::from(app)).map_or(pmdscope_tui::number::UNKNOWN, String::as_str)
+    snapshot.apps.get(usize::from(app)).map_or(pmdscope_render::number::UNKNOWN, String::as_str)
 }
 
 /// Name of a direction.
 pub(super) fn way(dir: u8) -> &'static str {
-    pmdscope_tui::subject::way(dir)
+    pmdscope_render::way(dir)
 }
 
 /// Names the ends of a conversation.

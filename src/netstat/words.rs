@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use pmdscope_flows::Flow;
-use pmdscope_tui::conversation;
-use pmdscope_tui::number::{self, UNKNOWN};
+use pmdscope_render::conversation;
+use pmdscope_render::number::{self, UNKNOWN};
 
 /// IP protocol numbers.
 pub(super) const TCP: u8 = 6;

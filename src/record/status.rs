@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use pmdscope_render::number;
 use pmdscope_telemetry::record::Totals;
-use pmdscope_tui::number;
 
 use crate::output::{self, Line};
 

@@ -5,6 +5,7 @@ pub(crate) mod flows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::leak::{LedgerSample, SiteKind, SiteSample, StageSample};
 use pmdscope_telemetry::loss::{LedgerRates, SiteRates};
@@ -14,7 +15,6 @@ use pmdscope_telemetry::sample::{
     PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, TeeSample, ThreadSample,
 };
 
-use crate::theme::Theme;
 use crate::view::View;
 use pmdscope_telemetry::world::{Event, World};
 

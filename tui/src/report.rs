@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
+use pmdscope_render::table_text;
 use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
 use crate::flows::{Tap, Traffic};
 use crate::screen::plural;
 use crate::tables;
-use crate::text_table::table_text;
 use crate::view::{Tab, View};
 use pmdscope_telemetry::world::{Member, World};
 

@@ -1,5 +1,7 @@
 //! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
 
+use pmdscope_render::number::{known, nanos, si};
+use pmdscope_render::{Subject, Table, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use pmdscope_telemetry::sample::PortSample;
@@ -8,15 +10,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
-use crate::number::{known, nanos, si};
 use crate::overlay;
 use crate::style::{ThemeStyle, selected_row, styled};
-use crate::subject::Subject;
-use crate::table::Table;
 use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
-use crate::theme::Tone;
 use crate::timeline::strip::Place;
 use crate::view::{Mode, Tab, View};
 use pmdscope_telemetry::world::World;

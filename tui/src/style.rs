@@ -1,10 +1,8 @@
 //! How text looks in a terminal: the styles of tones, and lines made of them.
 
+use pmdscope_render::{TextLine, Theme, Tone};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-
-use crate::table::TextLine;
-use crate::theme::{Theme, Tone};
 
 /// The styles of a theme.
 pub(crate) trait ThemeStyle {

@@ -101,7 +101,8 @@ fn explained(found: Result<Arc<Snapshot>>, pid_at_end: u32) -> String {
     let mut queues = HotQueues::new(Settings::default(), Instant::now());
     let before = world(7);
     queues.note(&before);
-    queues.capture = Some(capture_of(before.apps[0].model.as_ref().unwrap().sample.app.clone(), found));
+    queues.capture =
+        Some(capture_of(before.apps[0].model.as_ref().unwrap().sample.app.clone(), found));
     let mut world = world(pid_at_end);
     queues.explain(&mut world);
     assert_eq!(evidence(&world)[0], "queue 1 is hot", "another finding stays as it is");

@@ -8,8 +8,8 @@ use anyhow::Result;
 use pmdscope_flows::ipfix::Status;
 use pmdscope_flows::table::Latest;
 use pmdscope_packets::Control;
+use pmdscope_render::number::{count, seconds};
 use pmdscope_telemetry::Thresholds;
-use pmdscope_tui::number::{count, seconds};
 
 use super::Shared;
 use crate::netstat::args::{Args, View};

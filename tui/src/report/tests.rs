@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::fixture;
 use crate::flows::Flows;
-use crate::theme::Theme;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::world::Event;
 

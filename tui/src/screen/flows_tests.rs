@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use pmdscope_flows::{Flow, Snapshot};
+use pmdscope_render::Theme;
 
 use super::tests::text;
 use super::*;
@@ -10,7 +11,6 @@ use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
 use crate::flows::{Access, Flows, Moment, Traffic};
 use crate::timeline::SECOND;
-use crate::theme::Theme;
 use crate::timeline::strip::{self, Strip};
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
-use crate::theme::Theme;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::error::ErrorClass;
 use pmdscope_telemetry::finding::{Finding, Severity};
 use pmdscope_telemetry::model::QueueRates;

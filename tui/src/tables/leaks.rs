@@ -1,16 +1,13 @@
 //! The leak ledger: where the mbufs of each pool are, which stages keep them.
 
+use pmdscope_render::cells::{alarm, app_cell, bad_rate, number};
+use pmdscope_render::ledger::{legend, stage_ms};
+use pmdscope_render::number::si;
+use pmdscope_render::{Cell, Column, Graph, Subject, Table, Theme, Tone};
 use pmdscope_telemetry::leak::{LedgerSample, StageSample};
 use pmdscope_telemetry::loss::LedgerRates;
 
 use super::note_level_0;
-use crate::cells::{alarm, app_cell, bad_rate, number};
-use crate::graph::Graph;
-use crate::ledger::{legend, stage_ms};
-use crate::number::si;
-use crate::subject::Subject;
-use crate::table::{Cell, Column, Table};
-use crate::theme::{Theme, Tone};
 use pmdscope_telemetry::world::{Member, World};
 
 /// One row per pool with a ledger.

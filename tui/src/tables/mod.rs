@@ -7,9 +7,8 @@ mod leaks;
 mod pools;
 pub(crate) mod ports;
 
-use crate::leak_sites::{Paths, sites};
-use crate::table::Table;
 use crate::view::{Tab, View};
+use pmdscope_render::{Paths, Table, sites};
 use pmdscope_telemetry::world::World;
 
 /// Said where a stock app cannot show what an app with the library does.
