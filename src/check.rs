@@ -14,11 +14,12 @@ use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
+use crate::exit::FAILED;
 use crate::number::whole;
+use crate::output;
 use crate::output::one_line;
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
-use crate::{FAILED, output};
 
 /// Version of the JSON; raised when a field changes its meaning.
 const CHECK_SCHEMA: u32 = 1;

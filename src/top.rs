@@ -20,11 +20,12 @@ use pmdscope_tui::timeline::replay::{News, Replay};
 use pmdscope_tui::timeline::tape::Tape;
 use pmdscope_tui::view::View;
 
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{Usage, flows, output, source, watch};
+use crate::{flows, output, source, watch};
 
 /// Monitor ports, queues, mempools and lcores of DPDK apps
 #[derive(clap::Args)]

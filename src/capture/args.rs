@@ -23,7 +23,7 @@ use super::recorder::RecorderArgs;
 use super::say;
 use super::trigger;
 use super::view::ViewArgs;
-use crate::Usage;
+use crate::exit::Usage;
 use crate::number::whole;
 
 /// Direction as the app sees it.

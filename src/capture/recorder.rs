@@ -8,7 +8,7 @@ use anyhow::Context;
 use pmdscope_packets::recorder::{Opener, Recorder, Settings, Status};
 
 use super::trigger::{self, Trigger};
-use crate::Usage;
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::tap::interface::Wanted;
 

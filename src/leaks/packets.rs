@@ -18,11 +18,12 @@ use pmdscope_telemetry::leak::{BEFORE_ARMING, SiteSample};
 use pmdscope_telemetry::sample::Sample;
 
 use super::report;
+use crate::exit::{FAILED, Usage};
+use crate::output;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::tap::door::library_socket;
 use crate::tap::interface::Running;
-use crate::{FAILED, Usage, output};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// How long the app may take to send everything.

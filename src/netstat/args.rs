@@ -12,11 +12,12 @@ use pmdscope_telemetry::Thresholds;
 use super::ipfix::{Export, Ipfix};
 use super::picked::Picked;
 use crate::capture::Direction;
+use crate::duration;
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
 use crate::tap::attach::AttachArgs;
-use crate::{Usage, duration};
 
 /// How long packets are counted where nothing else is said.
 const WATCH: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use pmdscope_packets::file::{Compression, FileSettings, Format, Rotation};
 
 use super::value::{parse_bytes, parse_file_size};
-use crate::Usage;
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
 
