@@ -16,8 +16,7 @@ use serde::Serialize;
 use self::hot_queues::HotQueues;
 use crate::exit::FAILED;
 use crate::number::whole;
-use crate::output;
-use crate::output::one_line;
+use crate::output::{self, one_line};
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
 

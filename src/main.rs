@@ -23,6 +23,7 @@ mod sandbox;
 mod session;
 mod source;
 mod tap;
+mod terminal;
 mod top;
 mod watch;
 

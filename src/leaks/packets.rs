@@ -19,8 +19,7 @@ use pmdscope_telemetry::sample::Sample;
 
 use super::report;
 use crate::exit::{FAILED, Usage};
-use crate::output;
-use crate::output::StandardOutput;
+use crate::output::{self, StandardOutput};
 use crate::session::AppArg;
 use crate::tap::door::library_socket;
 use crate::tap::interface::Running;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pmdscope_render::number;
 use pmdscope_telemetry::record::Totals;
 
-use crate::output::{self, Line};
+use crate::terminal::{self, ProgressLine};
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Progress {
     quiet: bool,
     terminal: bool,
-    line: Line,
+    line: ProgressLine,
     begun: Instant,
     /// When the line was drawn last.
     shown: Option<Instant>,
@@ -26,8 +26,8 @@ impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
         Self {
             quiet,
-            terminal: output::tells_terminal(),
-            line: Line::default(),
+            terminal: terminal::is_on_stderr(),
+            line: ProgressLine::default(),
             begun: Instant::now(),
             shown: None,
             waiting: None,
@@ -61,8 +61,7 @@ impl Progress {
 
     fn say(&mut self, text: &str) {
         if !self.quiet {
-            self.line.clear();
-            output::say(text);
+            self.line.say(text);
         }
     }
 }
