@@ -65,9 +65,9 @@ pub(super) fn replayed(report: &read::Report) -> String {
     format!("pmdscope: {captured} captured, {read} read{undirected}")
 }
 
-/// A number of packets.
+/// A number of packets, as tcpdump writes it.
 pub(super) fn packets(count: u64) -> String {
-    format!("{count} packet{}", if count == 1 { "" } else { "s" })
+    format!("{count} {}", number::plural_noun(count, "packet"))
 }
 
 /// What happened to a file, where it is of interest.

@@ -70,7 +70,7 @@ fn line(elapsed: Duration, totals: &Totals) -> String {
     let mut text = format!(
         "{} | {}, {} samples",
         number::seconds(elapsed.as_secs_f64()),
-        some(totals.apps as u64, "app"),
+        number::plural(totals.apps as u64, "app"),
         number::count(totals.samples)
     );
     for (count, what) in troubles(totals) {
@@ -85,12 +85,12 @@ fn summary(elapsed: Duration, totals: &Totals) -> String {
     let mut text = format!(
         "{} samples of {} in {}, {} in {}",
         number::count(totals.samples),
-        some(totals.apps as u64, "app"),
+        number::plural(totals.apps as u64, "app"),
         number::seconds(elapsed.as_secs_f64()),
         number::bytes(totals.bytes),
         match totals.files {
             1 => totals.file.display().to_string(),
-            files => some(files, "file"),
+            files => number::plural(files, "file"),
         }
     );
     for (count, what) in troubles(totals) {
@@ -107,10 +107,6 @@ fn troubles(totals: &Totals) -> impl Iterator<Item = (u64, &'static str)> {
         (totals.dropped, "rounds not written"),
     ];
     all.into_iter().filter(|(count, _)| *count > 0)
-}
-
-fn some(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", number::count(count), if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

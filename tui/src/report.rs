@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use pmdscope_render::number::plural;
 use pmdscope_render::table_text;
 use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
 use crate::flows::{Tap, Traffic};
-use crate::screen::plural;
 use crate::tables;
 use crate::view::{Tab, View};
 use pmdscope_telemetry::world::{Member, World};
@@ -40,7 +40,7 @@ pub fn text(world: &World, view: &View) -> String {
     if world.apps.is_empty() {
         return format!("{}\n", world.advice);
     }
-    let mut out = format!("pmdscope: {}\n", plural(world.apps.len(), "app"));
+    let mut out = format!("pmdscope: {}\n", plural(world.apps.len() as u64, "app"));
     let captured = view.flows.traffic.is_some();
     for tab in Tab::ALL.into_iter().filter(|tab| *tab != Tab::Flows || captured) {
         for table in tables::of(tab, world, view) {

@@ -1,6 +1,6 @@
 //! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
 
-use pmdscope_render::number::{known, nanos, si};
+use pmdscope_render::number::{known, nanos, plural, si};
 use pmdscope_render::{Subject, Table, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
@@ -143,11 +143,8 @@ fn totals(world: &World, with_bits: bool) -> String {
     };
     let received = direction("rx", total(|_, rates| rates.rx_pps), total(rx_bps));
     let sent = direction("tx", total(|_, rates| rates.tx_pps), total(tx_bps));
-    format!("{}, {}  {received}  {sent}", plural(world.apps.len(), "app"), plural(ports, "port"))
-}
-
-pub(crate) fn plural(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let apps = plural(world.apps.len() as u64, "app");
+    format!("{apps}, {}  {received}  {sent}", plural(ports as u64, "port"))
 }
 
 /// Interval, own cost and time of the newest sample.
