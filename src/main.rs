@@ -21,6 +21,7 @@ mod output;
 mod record;
 mod sandbox;
 mod session;
+mod size;
 mod source;
 mod tap;
 mod terminal;

@@ -18,7 +18,6 @@ use self::files::FileArgs;
 pub(crate) use self::refused::explain;
 pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
-pub(crate) use self::value::parse_bytes;
 use super::recorder::RecorderArgs;
 use super::say;
 use super::trigger;
