@@ -8,17 +8,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use pmdscope_render::number::plural;
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{self, Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::world::{Event, Member, Status, World};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
+use crate::exit::FAILED;
 use crate::number::whole;
-use crate::output::one_line;
+use crate::output::{self, one_line};
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
-use crate::{FAILED, output};
 
 /// Version of the JSON; raised when a field changes its meaning.
 const CHECK_SCHEMA: u32 = 1;
@@ -232,16 +233,12 @@ impl<'a> Verdict<'a> {
         out.extend(self.findings().map(finding_text));
         if out.is_empty() {
             let ports: usize = world.models().map(|(_, model)| model.sample.ports.len()).sum();
-            let apps = self.apps.len();
-            let _ =
-                writeln!(out, "ok: {}, {}, no findings", some(apps, "app"), some(ports, "port"));
+            let apps = plural(self.apps.len() as u64, "app");
+            let ports = plural(ports as u64, "port");
+            let _ = writeln!(out, "ok: {apps}, {ports}, no findings");
         }
         out
     }
-}
-
-fn some(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn finding_line(finding: &Finding) -> String {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 /// Units by name, longest first.
-const UNITS: [(&str, u64); 6] = [
+const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
     ("s", 1_000_000_000),
     ("ms", 1_000_000),
     ("us", 1_000),
@@ -14,7 +15,7 @@ const UNITS: [(&str, u64); 6] = [
 
 /// Reads a number with a unit behind it; `None` for anything else.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let (number, unit) = split(text);
     let (_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
     if number.starts_with(['+', '-']) {
         return None;
@@ -24,6 +25,20 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     }
     let seconds = number.parse::<f64>().ok()? * (*nanos as f64 / 1e9);
     Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// As [`parse`], where a number without a unit is one of seconds.
+pub(crate) fn parse_or_seconds(text: &str) -> Option<Duration> {
+    parse(text).or_else(|| parse(&format!("{text}s")))
+}
+
+/// What stands behind the number; empty without a unit.
+pub(crate) fn unit(text: &str) -> &str {
+    split(text).1
+}
+
+fn split(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()))
 }
 
 /// Writes a duration such that [`parse`] reads it: in the longest unit that needs no fraction.
@@ -51,6 +66,7 @@ mod tests {
             ("0s", 0),
             ("1.5s", 1_500_000_000),
             ("90m", 5_400_000_000_000),
+            ("90min", 5_400_000_000_000),
             ("10us", 10_000),
         ] {
             let duration = Duration::from_nanos(nanos);
@@ -59,6 +75,17 @@ mod tests {
         }
         assert_eq!(show(Duration::from_secs(5400)), "90m");
         assert_eq!(show(Duration::from_millis(1500)), "1500ms");
+    }
+
+    #[test]
+    fn seconds_need_no_unit_where_that_is_allowed() {
+        assert_eq!(parse_or_seconds("10"), Some(Duration::from_secs(10)));
+        assert_eq!(parse_or_seconds("10ms"), Some(Duration::from_millis(10)));
+        assert_eq!(
+            [parse_or_seconds(""), parse_or_seconds("m"), parse_or_seconds("-1")],
+            [None; 3]
+        );
+        assert_eq!([unit("10"), unit("10min"), unit("s")], ["", "min", "s"]);
     }
 
     #[test]

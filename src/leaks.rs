@@ -12,11 +12,12 @@ use anyhow::{Result, bail};
 use pmdscope_telemetry::sample::{LedgerSample, Sample};
 use pmdscope_telemetry::world::World;
 
+use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{FAILED, output, top};
+use crate::{output, top};
 
 /// Samples from which on a trend of our own is believed.
 const TREND_SAMPLES: u32 = 5;

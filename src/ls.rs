@@ -5,14 +5,11 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Result;
+use pmdscope_render::number::{UNKNOWN, known, seconds};
+use pmdscope_render::{Cell, Column, Subject, Table, Theme, table_text};
 use pmdscope_telemetry::discover::{App, AppState};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Collector, Error};
-use pmdscope_tui::number::{UNKNOWN, known, seconds};
-use pmdscope_tui::report;
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
-use pmdscope_tui::theme::Theme;
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -76,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         output::print_json(&Listing { schema: LS_SCHEMA, apps: &apps })?;
     } else {
-        output::print(&report::table_text(&table(&apps), Theme::default()))?;
+        output::print(&table_text(&table(&apps), Theme::default()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -286,7 +283,7 @@ mod tests {
                 reason: None,
             }
         }));
-        assert_snapshot!(report::table_text(&table(&apps), Theme::default()));
+        assert_snapshot!(table_text(&table(&apps), Theme::default()));
     }
 
     #[test]
@@ -296,7 +293,7 @@ mod tests {
             let text = "pmdscope-pdump is not installed: looked for /nowhere".to_owned();
             (app.shut, app.reason) = (Some(Shut { word: "not installed", text }), None);
         }
-        assert_snapshot!(report::table_text(&table(&apps), Theme::default()));
+        assert_snapshot!(table_text(&table(&apps), Theme::default()));
     }
 
     #[test]

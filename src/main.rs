@@ -8,6 +8,7 @@ mod check;
 mod completions;
 mod config;
 mod duration;
+mod exit;
 mod export;
 mod extcap;
 mod flows;
@@ -20,27 +21,18 @@ mod output;
 mod record;
 mod sandbox;
 mod session;
+mod size;
 mod source;
 mod tap;
+mod terminal;
 mod top;
 mod watch;
 
-use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use config::ConfigError;
-use pmdscope_export::ServeError;
-use pmdscope_packets::TargetError;
-use pmdscope_packets::filter::FilterError;
-
-/// Exit code of a command that failed or found something.
-const FAILED: u8 = 1;
-
-/// Exit code of a command that was called in a wrong way.
-const USAGE: u8 = 2;
 
 #[derive(Parser)]
 #[command(name = "pmdscope", version, about, arg_required_else_help = true)]
@@ -69,25 +61,13 @@ enum Command {
     Sandbox(sandbox::Args),
 }
 
-/// The arguments make sense one by one, but not here.
-#[derive(Debug)]
-pub(crate) struct Usage(pub(crate) &'static str);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
     tap::leave();
     result.unwrap_or_else(|error| {
         output::fail(&error);
-        ExitCode::from(if is_misuse(&error) { USAGE } else { FAILED })
+        exit::code(&error)
     })
 }
 
@@ -112,17 +92,6 @@ fn parse() -> Cli {
 fn is_refusal(error: &clap::Error) -> bool {
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     error.use_stderr() && error.kind() != help
-}
-
-fn is_misuse(error: &anyhow::Error) -> bool {
-    let refused = error.downcast_ref::<TargetError>();
-    let refused = refused.is_some_and(|error| matches!(error, TargetError::Refused { .. }));
-    let served = error.downcast_ref::<ServeError>().is_some_and(ServeError::is_misuse);
-    refused
-        || served
-        || error.is::<Usage>()
-        || error.is::<FilterError>()
-        || error.is::<ConfigError>()
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -190,7 +159,7 @@ mod tests {
     fn usage_errors_have_their_own_exit_code() {
         for wrong in [&["top", "-n", "0"][..], &["top", "-i", "0.01"], &["check", "--for", "x"]] {
             let error = Cli::try_parse_from(["pmdscope"].iter().chain(wrong)).err().unwrap();
-            assert_eq!(error.exit_code(), i32::from(USAGE), "{wrong:?}");
+            assert_eq!(error.exit_code(), i32::from(exit::USAGE), "{wrong:?}");
         }
     }
 }

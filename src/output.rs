@@ -15,9 +15,6 @@ use rustix::termios::{Winsize, tcgetwinsize};
 
 use crate::config::ConfigError;
 
-/// Width of a terminal that does not tell it.
-const COLUMNS: usize = 80;
-
 /// Characters of text of several lines.
 const LINES: [char; 2] = ['\n', '\t'];
 
@@ -75,38 +72,6 @@ fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Shows a text in the present line of standard error; the next one covers it.
-pub(crate) fn rewrite(text: &str) {
-    write_error(&(one_line(text) + "\r"));
-}
-
-/// A line of a terminal on standard error that is drawn over itself.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    drawn: bool,
-}
-
-impl Line {
-    /// Shows a text, cut to the width of the terminal.
-    pub(crate) fn show(&mut self, text: &str) {
-        self.drawn = true;
-        write_error(&drawn(text, columns()));
-    }
-
-    /// Makes room for anything else.
-    pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            write_error("\r\x1b[K");
-        }
-    }
-}
-
-fn drawn(text: &str, columns: usize) -> String {
-    // A full line would wrap, and be there twice.
-    let text = one_line(text).chars().take(columns.saturating_sub(1)).collect::<String>();
-    format!("\r{text}\x1b[K")
-}
-
 /// Standard output for those who write text to it piece by piece, each of whole characters.
 #[derive(Debug)]
 pub(crate) struct StandardOutput;
@@ -141,17 +106,6 @@ impl StandardOutput {
     }
 }
 
-/// Standard error is a terminal.
-pub(crate) fn tells_terminal() -> bool {
-    stderr().is_terminal()
-}
-
-/// Width of the terminal that standard error is.
-fn columns() -> usize {
-    let size = tcgetwinsize(stderr()).map(|size| size.ws_col.into());
-    size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
-}
-
 /// What others say, within a line of ours.
 pub(crate) fn one_line(text: &str) -> String {
     harmless(text, &[])
@@ -184,8 +138,9 @@ fn write(text: &str) -> Result<bool> {
     }
 }
 
-/// In one piece, so that lines of several threads do not mix. A closed terminal is no reason to fail.
-fn write_error(text: &str) {
+/// Writes to standard error what is harmless already, in one piece, so that lines of several threads
+/// do not mix. A closed terminal is no reason to fail.
+pub(crate) fn write_error(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
@@ -210,12 +165,6 @@ mod tests {
         assert!(json.chars().all(is_printable), "{json}");
         assert!(json.contains("é日") && json.contains("\\u202e\\udb40\\udc41"), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), evil);
-    }
-
-    #[test]
-    fn a_line_is_cut_and_cannot_leave_its_place() {
-        assert_eq!(drawn("0123456789", 8), "\r0123456\x1b[K");
-        assert_eq!(drawn("a\r\n\x1b[2J", 80), "\ra???[2J\x1b[K");
     }
 
     #[test]

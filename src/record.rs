@@ -20,9 +20,9 @@ use pmdscope_telemetry::{Fleet, Settings};
 
 use self::status::Progress;
 use self::stop::Stop;
-use crate::capture::parse_bytes;
 use crate::number::whole;
 use crate::session::AppArg;
+use crate::size::parse_bytes;
 use crate::{duration, top};
 
 /// How often to look for new apps.

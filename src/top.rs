@@ -9,22 +9,23 @@ use anyhow::{Context, Result};
 use clap::ArgGroup;
 use jiff::tz::TimeZone;
 use pmdscope_recording::Player;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::world::World;
 use pmdscope_tui::report::{self, Document};
 use pmdscope_tui::run::{Feed, Options, run as run_display};
-use pmdscope_tui::theme::Theme;
 use pmdscope_tui::timeline::Span;
 use pmdscope_tui::timeline::live::Live;
 use pmdscope_tui::timeline::replay::{News, Replay};
 use pmdscope_tui::timeline::tape::Tape;
 use pmdscope_tui::view::View;
 
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
-use crate::{Usage, flows, output, source, watch};
+use crate::{flows, output, source, watch};
 
 /// Monitor ports, queues, mempools and lcores of DPDK apps
 #[derive(clap::Args)]

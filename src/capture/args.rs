@@ -18,12 +18,11 @@ use self::files::FileArgs;
 pub(crate) use self::refused::explain;
 pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
-pub(crate) use self::value::parse_bytes;
 use super::recorder::RecorderArgs;
 use super::say;
 use super::trigger;
 use super::view::ViewArgs;
-use crate::Usage;
+use crate::exit::Usage;
 use crate::number::whole;
 
 /// Direction as the app sees it.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use pmdscope_packets::read::{Failure, Replay, Settings};
 use pmdscope_packets::{Control, ETHERNET, Interface};
+use pmdscope_render::number::plural_noun;
 
 use super::args::Args;
 use super::destination::{self, Destination};
@@ -50,7 +51,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
 }
 
 fn started(names: &[String], interface: Option<&Interface>) {
-    let files = if names.len() == 1 { "file" } else { "files" };
+    let files = plural_noun(names.len() as u64, "file");
     let about = interface.map_or(String::new(), |interface| {
         let linktype = match interface.linktype {
             ETHERNET => "EN10MB (Ethernet)".to_owned(),

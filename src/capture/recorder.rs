@@ -8,9 +8,10 @@ use anyhow::Context;
 use pmdscope_packets::recorder::{Opener, Recorder, Settings, Status};
 
 use super::trigger::{self, Trigger};
-use crate::Usage;
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::tap::interface::Wanted;
+use crate::{duration, size};
 
 const DEFAULT_BEFORE: Duration = Duration::from_secs(10);
 const DEFAULT_AFTER: Duration = Duration::from_secs(5);
@@ -103,33 +104,23 @@ impl RecorderArgs {
     }
 }
 
+/// Longest time to keep or to go on.
+const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+
 /// A number with ms, s, m or h behind it; seconds without.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("unknown unit {unit:?}: expected ms, s, m or h")),
-    };
-    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
-    seconds
-        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "expected a time from 0 to 24h, such as 500ms, 10s or 5m".to_owned())
+    let unit = duration::unit(text);
+    if !["", "ms", "s", "m", "min", "h"].contains(&unit) {
+        return Err(format!("unknown unit {unit:?}: expected ms, s, m or h"));
+    }
+    let time = duration::parse_or_seconds(text).filter(|time| *time <= MAX_TIME);
+    time.ok_or_else(|| "expected a time from 0 to 24h, such as 500ms, 10s or 5m".to_owned())
 }
 
 /// A number of bytes with K, M or G behind it.
 fn parse_memory(text: &str) -> Result<usize, String> {
-    let (number, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = size::parse(text, &size::BINARY[..3], 1);
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
     bytes
         .filter(|bytes| *bytes >= pmdscope_packets::recorder::MIN_MEMORY)
         .ok_or_else(|| "expected a number of bytes of at least 16M, such as 512M or 2G".to_owned())

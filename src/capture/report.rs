@@ -4,7 +4,7 @@ use pmdscope_capture::pump::{REORDER_WINDOW, Report};
 use pmdscope_capture::transport::Door;
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::{Progress, read};
-use pmdscope_tui::number;
+use pmdscope_render::number;
 
 use super::say;
 use crate::output;
@@ -65,9 +65,9 @@ pub(super) fn replayed(report: &read::Report) -> String {
     format!("pmdscope: {captured} captured, {read} read{undirected}")
 }
 
-/// A number of packets.
+/// A number of packets, as tcpdump writes it.
 pub(super) fn packets(count: u64) -> String {
-    format!("{count} packet{}", if count == 1 { "" } else { "s" })
+    format!("{count} {}", number::plural_noun(count, "packet"))
 }
 
 /// What happened to a file, where it is of interest.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pmdscope_capture::pump::Report;
-use pmdscope_tui::number;
+use pmdscope_render::number;
 
 /// What is known once a second.
 #[derive(Clone, Debug, Default)]

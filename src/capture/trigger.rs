@@ -19,9 +19,10 @@ use signal_hook::iterator::Signals;
 use self::edge::Edges;
 use self::socket::Socket;
 use super::say;
+use crate::exit::USAGE;
 use crate::number::whole;
+use crate::output;
 use crate::tap::interface::Wanted;
-use crate::{USAGE, output};
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
 
 /// Time between two looks at the findings of an app.

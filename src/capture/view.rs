@@ -27,7 +27,7 @@ use self::stage::View;
 use self::tcpdump::Tcpdump;
 use self::tshark::Tshark;
 use super::say;
-use crate::Usage;
+use crate::exit::Usage;
 use crate::output::StandardOutput;
 
 /// MiB that a decoder may use: tshark remembers every conversation.

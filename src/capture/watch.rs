@@ -12,7 +12,8 @@ use pmdscope_packets::recorder;
 use super::args::Args;
 use super::report;
 use super::status::{self, Status};
-use crate::output::{self, Line, StandardOutput, say};
+use crate::output::StandardOutput;
+use crate::terminal::{self, ProgressLine};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(super) struct Watch {
     recorder: Option<Arc<recorder::Status>>,
     status: Status,
     since: Instant,
-    line: Line,
+    line: ProgressLine,
     told: Option<u64>,
     /// Seconds in which nothing could be written, and why.
     waited: Option<(f64, String)>,
@@ -57,7 +58,7 @@ impl Watch {
             recorder,
             status: Status::default(),
             since: Instant::now(),
-            line: Line::default(),
+            line: ProgressLine::default(),
             told: None,
             waited: None,
         }
@@ -69,12 +70,6 @@ impl Watch {
         self.tell_files();
         self.line.clear();
         self.waited
-    }
-
-    /// Says a line where the status was.
-    fn say(&mut self, line: &str) {
-        self.line.clear();
-        say(line);
     }
 
     fn tell_files(&mut self) {
@@ -97,12 +92,12 @@ impl Observer for Watch {
                 "; waiting for it to restart and to admit {user} (--exit-with-app stops here)"
             ),
         };
-        self.say(&format!("pmdscope: {app} has ended{next}"));
+        self.line.say(format_args!("pmdscope: {app} has ended{next}"));
     }
 
     fn returned(&mut self, app: &str) {
         if !self.quiet {
-            self.say(&format!("pmdscope: {app} is back; its packets go to a new section"));
+            self.line.say(format_args!("pmdscope: {app} is back; its packets go to a new section"));
         }
     }
 
@@ -121,14 +116,14 @@ impl Observer for Watch {
             }
             Progress::Count if self.told != Some(report.captured) => {
                 self.told = Some(report.captured);
-                output::rewrite(&format!("Got {}", report.captured));
+                terminal::rewrite(&format!("Got {}", report.captured));
             }
             Progress::Count | Progress::None => {}
         }
     }
 
     fn asked(&mut self, report: &Report) {
-        self.say(&report::at_once(report));
+        self.line.say(report::at_once(report));
     }
 }
 
@@ -137,7 +132,7 @@ fn progress(args: &Args) -> Progress {
     let shown_too = args.files.print && StandardOutput::is_terminal();
     if args.quiet || !to_file || shown_too {
         Progress::None
-    } else if output::tells_terminal() {
+    } else if terminal::is_on_stderr() {
         Progress::Line
     } else if args.view().verbose > 0 {
         Progress::Count

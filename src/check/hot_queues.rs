@@ -11,12 +11,12 @@ use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget;
 use pmdscope_flows::{Flow, Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX};
+use pmdscope_render::number::count;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::finding::balance::{self, HotQueue};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
+use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::world::World;
-use pmdscope_tui::flows::Run;
-use pmdscope_tui::number::count;
 
 use crate::netstat;
 use crate::source::Source;
@@ -56,7 +56,7 @@ pub(super) struct HotQueues {
 /// The hottest queue of a port, as it was seen last.
 struct Seen {
     queue: HotQueue,
-    run: Run,
+    run: AppIdentity,
     cause: Option<String>,
 }
 
@@ -66,7 +66,7 @@ struct Capture {
     device: String,
     /// What it is of.
     queue: u16,
-    run: Run,
+    run: AppIdentity,
     begun: Instant,
     control: Control,
     thread: JoinHandle<Result<Arc<Snapshot>>>,
@@ -91,16 +91,17 @@ impl HotQueues {
 
     fn note(&mut self, world: &World) {
         for (app, model) in world.models().filter(|(app, _)| !app.stale()) {
-            let run = Run::of(&model.sample.app);
+            let run = &model.sample.app;
             for queue in balance::hottest(model, &self.settings.rules.thresholds) {
                 let mut ports = model.sample.ports.iter();
                 let Some(port) = ports.find(|port| port.id == queue.port) else { continue };
                 let seen = self.seen.entry((app.name.clone(), port.device.clone()));
-                let seen = seen.or_insert(Seen { queue, run, cause: None });
-                if (seen.queue.queue, seen.run) != (queue.queue, run) {
+                let seen = seen.or_insert_with(|| Seen { queue, run: run.clone(), cause: None });
+                if seen.queue.queue != queue.queue || !seen.run.same_process(run) {
                     seen.cause = None;
                 }
-                (seen.queue, seen.run) = (queue, run);
+                seen.queue = queue;
+                seen.run.clone_from(run);
             }
         }
     }
@@ -119,7 +120,7 @@ impl HotQueues {
         match thread.spawn(move || capture(running, &queue, &settings, &stop)) {
             Ok(thread) => {
                 let (app, device, begun) = (app.clone(), device.clone(), Instant::now());
-                let (queue, run) = (queue.queue, seen.run);
+                let (queue, run) = (queue.queue, seen.run.clone());
                 self.capture = Some(Capture { app, device, queue, run, begun, control, thread });
             }
             Err(error) => seen.cause = Some(unexplained(&error.into())),
@@ -132,10 +133,11 @@ impl HotQueues {
         let counted = capture.thread.join();
         let counted = counted.unwrap_or_else(|_| Err(anyhow!("the capture has failed")));
         let now = world.find(&capture.app).and_then(|app| app.model.as_deref());
-        let same = now.is_none_or(|model| Run::of(&model.sample.app) == capture.run);
+        let same = now.is_none_or(|model| model.sample.app.same_process(&capture.run));
         let counted = if same { counted } else { Err(anyhow!("the app was restarted meanwhile")) };
         if let Some(seen) = self.seen.get_mut(&(capture.app, capture.device))
-            && (seen.queue.queue, seen.run) == (capture.queue, capture.run)
+            && seen.queue.queue == capture.queue
+            && seen.run.same_process(&capture.run)
         {
             seen.cause = Some(match counted {
                 Ok(counted) => cause(&counted),

@@ -12,16 +12,16 @@ use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
 use pmdscope_packets::file::{FileSettings, Files};
 use pmdscope_packets::{DIR_RX, DIR_TX, TargetError};
+use pmdscope_render::number::count;
 use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::sample::{BEFORE_ARMING, Sample, SiteSample};
-use pmdscope_tui::number::count;
 
 use super::report;
-use crate::output::StandardOutput;
+use crate::exit::{FAILED, Usage};
+use crate::output::{self, StandardOutput};
 use crate::session::AppArg;
 use crate::tap::door::library_socket;
 use crate::tap::interface::Running;
-use crate::{FAILED, Usage, output};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// How long the app may take to send everything.

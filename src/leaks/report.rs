@@ -2,16 +2,12 @@
 
 use std::fmt::Write;
 
+use pmdscope_render::ledger;
+use pmdscope_render::number::{UNKNOWN, count, known, percent, plural, seconds, signed};
+use pmdscope_render::{Cell, Column, Paths, Subject, Table, Theme, sites, table_text};
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
 use pmdscope_telemetry::sample::{LedgerSample, PoolSample, Sample, StageSample};
 use pmdscope_telemetry::world::{Member, Status, World};
-use pmdscope_tui::ledger;
-use pmdscope_tui::number::{UNKNOWN, count, known, percent, seconds, signed};
-use pmdscope_tui::report::table_text;
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
-use pmdscope_tui::tables::leaks::{Paths, sites};
-use pmdscope_tui::theme::Theme;
 use serde::Serialize;
 
 use crate::output::one_line;
@@ -211,14 +207,13 @@ fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
 
 fn clean_note(ledgers: &[LedgerSample]) -> String {
     let mbufs: u64 = ledgers.iter().map(|ledger| ledger.size).sum();
-    let pools = ledgers.len();
-    let plural = if pools == 1 { "" } else { "s" };
+    let pools = plural(ledgers.len() as u64, "pool");
     let (known, watched) = if ledgers.iter().all(|ledger| ledger.armed) {
         ("", "")
     } else {
         (" known", "; without stamps only their number is watched")
     };
-    format!("no leaks{known} in {pools} pool{plural} of {} mbufs{watched}", count(mbufs))
+    format!("no leaks{known} in {pools} of {} mbufs{watched}", count(mbufs))
 }
 
 /// Why an app has no ledger, and what it tells instead.

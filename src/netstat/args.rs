@@ -12,11 +12,12 @@ use pmdscope_telemetry::Thresholds;
 use super::ipfix::{Export, Ipfix};
 use super::picked::Picked;
 use crate::capture::Direction;
+use crate::duration;
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
 use crate::tap::attach::AttachArgs;
-use crate::{Usage, duration};
 
 /// How long packets are counted where nothing else is said.
 const WATCH: Duration = Duration::from_secs(2);
@@ -392,19 +393,15 @@ impl Args {
 }
 
 /// Reads a time; a number alone is one of seconds.
-fn time(text: &str) -> Option<Duration> {
-    duration::parse(text).or_else(|| duration::parse(&format!("{text}s")))
-}
-
 fn watch(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(7 * 86_400);
-    let time = time(text).filter(|time| range.contains(time));
+    let time = duration::parse_or_seconds(text).filter(|time| range.contains(time));
     time.ok_or_else(|| "expected a time from 100ms to 7d, such as 2s, 500ms or 1m".to_owned())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = time(text).filter(|time| range.contains(time));
+    let time = duration::parse_or_seconds(text).filter(|time| range.contains(time));
     time.ok_or_else(|| "expected a time from 1s to 1h, such as 1s or 5m".to_owned())
 }
 

@@ -3,15 +3,14 @@
 use std::cmp::Ordering;
 
 use pmdscope_flows::{Counts, Flow, Other, Snapshot, standard_error};
-use pmdscope_tui::conversation::{self, Speed};
-use pmdscope_tui::number::{bytes, count, known, seconds, si};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
+use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
+use pmdscope_render::{Cell, Column, Subject, Table};
 
 use super::args::{Args, Sort};
 use super::moment::{self, Moment, app_of, directions};
 use super::paper::Paper;
-use super::words::{self, some};
+use super::words;
 
 /// The conversations that are to be shown, in their order.
 pub(super) fn chosen<'a>(args: &Args, moment: &Moment, snapshot: &'a Snapshot) -> Vec<&'a Flow> {
@@ -131,7 +130,7 @@ pub(super) fn error(variance: u64) -> u64 {
 /// Packets and bytes in words.
 pub(super) fn amount(counts: Counts, variance: u64) -> String {
     let packets = if variance == 0 {
-        some(counts.packets, "packet")
+        plural(counts.packets, "packet")
     } else {
         format!("{} ± {} packets", count(counts.packets), count(error(variance)))
     };
@@ -147,12 +146,12 @@ fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) ->
     };
     if shown < flows.len() {
         let rest = &flows[shown..];
-        let more = some(rest.len() as u64, "more conversation");
+        let more = plural(rest.len() as u64, "more conversation");
         notes.push(format!("{more}: {} (--all shows all)", sum(rest)));
     }
     let other_kinds = snapshot.flows.len() - flows.len();
     if other_kinds > 0 {
-        let kinds = some(other_kinds as u64, "conversation");
+        let kinds = plural(other_kinds as u64, "conversation");
         notes.push(format!("{kinds} of other protocols: not shown"));
     }
     notes.extend(other(&snapshot.other));
@@ -196,7 +195,7 @@ pub(super) fn total(moment: &Moment, snapshot: &Snapshot) -> String {
     format!(
         "total: {} in {}, {}{speed}",
         amount(snapshot.total, snapshot.variance),
-        some(snapshot.flows.len() as u64, "conversation"),
+        plural(snapshot.flows.len() as u64, "conversation"),
         seconds(moment::seconds(snapshot)),
     )
 }

@@ -5,7 +5,7 @@ use pmdscope_flows::{
     Counts, End, Endpoint, Flow, Other, Place, Protocols, Snapshot, TcpState, Tunnel, Ways,
     standard_error,
 };
-use pmdscope_tui::conversation;
+use pmdscope_render::conversation;
 use serde::Serialize;
 
 use super::args::{Args, View};

@@ -1,9 +1,8 @@
 //! Counters of ports, as `netstat -i` has those of the kernel's interfaces.
 
+use pmdscope_render::number::{count, known};
+use pmdscope_render::{Cell, Column, Subject, Table};
 use pmdscope_telemetry::sample::{PortSample, counts_bytes};
-use pmdscope_tui::number::{count, known};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
 use serde::Serialize;
 
 use super::moment::{Counters, Moment};

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use pmdscope_flows::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
-use pmdscope_tui::conversation;
-use pmdscope_tui::number::{bytes, count, seconds};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
+use pmdscope_render::conversation;
+use pmdscope_render::number::{bytes, count, plural, seconds};
+use pmdscope_render::{Cell, Column, Subject, Table};
 use serde::Serialize;
 
 use super::args::Args;
 use super::conversations;
 use super::moment::{Moment, app_of};
 use super::paper::Paper;
-use super::words::{self, SCTP, TCP, UDP, some};
+use super::words::{self, SCTP, TCP, UDP};
 
 /// Flags of a TCP segment: it opens or accepts a connection, breaks it off, acknowledges.
 const SYN: u8 = 0x02;
@@ -235,7 +234,7 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
         table.hide_column("VLAN/tunnel");
     }
     if shown < ports.len() {
-        let more = some((ports.len() - shown) as u64, "more port");
+        let more = plural((ports.len() - shown) as u64, "more port");
         table.notes.push(format!("{more} (--all shows all)"));
     }
     let inferred = ports.iter().filter(|listener| listener.inferred).count() as u64;
@@ -267,7 +266,7 @@ impl Listener<'_> {
 
 /// Ports that are listed for want of better knowledge.
 fn inference(ports: u64) -> Option<String> {
-    let ports = (ports > 0).then(|| some(ports, "port"))?;
+    let ports = (ports > 0).then(|| plural(ports, "port"))?;
     Some(format!(
         "{ports} listed because of several remote ends: sampling hides who sent first; use --sample 1"
     ))
@@ -282,11 +281,11 @@ impl Undecided {
             } else {
                 ("", "use a longer --for")
             };
-            let running = some(self.tcp, "TCP conversation");
+            let running = plural(self.tcp, "TCP conversation");
             notes.push(format!("{running} started earlier{why}: listening end unknown; {cure}"));
         }
         if self.others > 0 {
-            let others = some(self.others, "UDP or SCTP conversation");
+            let others = plural(self.others, "UDP or SCTP conversation");
             notes.push(format!(
                 "{others} undecided: sampling hides which end sent first; use --sample 1"
             ));

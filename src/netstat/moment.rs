@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pmdscope_capture::pump::Report;
 use pmdscope_flows::{Counts, Flow, Snapshot};
+use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::number::plural;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::world::World;
-use pmdscope_tui::conversation::{self, Speed};
 use serde::Serialize;
 
-use super::words::some;
 use crate::tap::door;
 
 /// What a report is made of.
@@ -158,7 +158,7 @@ impl Moment {
         if snapshot.variance > 0 || snapshot.sample > 1 {
             notes.push(format!(
                 "sampled: {}, now one in {}; counts are estimates, ± their standard error",
-                some(snapshot.looked_at, "packet"),
+                plural(snapshot.looked_at, "packet"),
                 snapshot.sample.max(1)
             ));
         }
@@ -169,12 +169,12 @@ impl Moment {
             let places = if places.is_empty() { places } else { format!(" ({places})") };
             notes.push(format!(
                 "lost: {}{places}, not included in any count{}",
-                some(self.lost(), "packet"),
+                plural(self.lost(), "packet"),
                 self.cure()
             ));
         }
         if self.losses.untimed > 0 {
-            let packets = some(self.losses.untimed, "packet");
+            let packets = plural(self.losses.untimed, "packet");
             notes.push(format!(
                 "lost: {packets} of an app that exited before its clock was calibrated"
             ));
@@ -182,7 +182,7 @@ impl Moment {
         if self.losses.undirected > 0 {
             notes.push(format!(
                 "excluded by -Q: {} without a direction in the file; -Q inout includes them",
-                some(self.losses.undirected, "packet")
+                plural(self.losses.undirected, "packet")
             ));
         }
         if !self.losses.fixed.is_empty() {
@@ -218,12 +218,12 @@ pub(crate) fn directions(flow: &Flow) -> (Counts, Counts) {
 
 /// The app of a conversation.
 pub(super) fn app_of(snapshot: &Snapshot, app: u16) -> &str {
-    snapshot.apps.get(usize::from(app)).map_or(pmdscope_tui::number::UNKNOWN, String::as_str)
+    snapshot.apps.get(usize::from(app)).map_or(pmdscope_render::number::UNKNOWN, String::as_str)
 }
 
 /// Name of a direction.
 pub(super) fn way(dir: u8) -> &'static str {
-    pmdscope_tui::subject::way(dir)
+    pmdscope_render::way(dir)
 }
 
 /// Names the ends of a conversation.

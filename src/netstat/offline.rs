@@ -6,13 +6,13 @@ use anyhow::Result;
 use pmdscope_flows::table::Table;
 use pmdscope_packets::read::{Failure, Replay, Settings};
 use pmdscope_packets::{Control, MAX_SNAPLEN};
+use pmdscope_render::number::plural;
 
 use super::args::Args;
 use super::ipfix::{self, Export};
 use super::moment::{Losses, Moment};
 use super::paper::Paper;
 use super::show;
-use super::words::some;
 use crate::{capture, output};
 
 /// Counts what is in the files; what could be read of a broken one is shown before its error.
@@ -49,7 +49,7 @@ fn count(
     let replay = Replay::open(args.read.clone(), settings, control).map_err(capture::plain)?;
     let (mut table, latest) = Table::new(args.table(export));
     let report = replay.run(&mut table, &mut |report| {
-        output::tell(&format!("{} read", some(report.read, "packet")));
+        output::tell(&format!("{} read", plural(report.read, "packet")));
     });
     let moment = Moment {
         snapshot: Some(latest.get()),

@@ -1,7 +1,6 @@
 //! What reports are printed on: a terminal of some size, or anything without an end.
 
-use pmdscope_tui::table::Table;
-use pmdscope_tui::theme::Theme;
+use pmdscope_render::{Table, Theme};
 
 use super::args::{Args, ROWS};
 use crate::output::{StandardOutput, one_line};

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use pmdscope_flows::{Flow, Place, Queue, Snapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX};
+use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
+use pmdscope_render::{Cell, Column, Subject, Table};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::Balance;
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
-use pmdscope_tui::number::{UNKNOWN, count, known, percent, si};
-use pmdscope_tui::subject::Subject;
-use pmdscope_tui::table::{Cell, Column, Table};
 use serde::Serialize;
 
 use super::args::Args;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use pmdscope_flows::{Counts, Protocols};
+use pmdscope_render::number::{bytes, count};
 use pmdscope_telemetry::sample::{PortStats, counts_bytes};
-use pmdscope_tui::number::{bytes, count};
 
 use super::conversations;
 use super::moment::{Counters, Moment};

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use pmdscope_flows::Flow;
-use pmdscope_tui::conversation;
-use pmdscope_tui::number::{self, UNKNOWN};
+use pmdscope_render::conversation;
+use pmdscope_render::number::{self, UNKNOWN};
 
 /// IP protocol numbers.
 pub(super) const TCP: u8 = 6;
@@ -37,11 +37,6 @@ pub(super) fn lcores(flow: &Flow) -> String {
     }
 }
 
-/// A number with its noun.
-pub(super) fn some(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", number::count(number), if number == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,10 +46,5 @@ mod tests {
         let (v4, v6) = ("10.0.0.1".parse().unwrap(), "::1".parse().unwrap());
         let names = [protocol(TCP, v4), protocol(TCP, v6), protocol(58, v6), protocol(253, v6)];
         assert_eq!(names, ["tcp", "tcp6", "icmp6", "253"]);
-    }
-
-    #[test]
-    fn a_noun_follows_its_number() {
-        assert_eq!([some(1, "packet"), some(1_234, "packet")], ["1 packet", "1,234 packets"]);
     }
 }

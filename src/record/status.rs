@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use pmdscope_recording::Totals;
-use pmdscope_tui::number;
+use pmdscope_render::number;
 
-use crate::output::{self, Line};
+use crate::terminal::{self, ProgressLine};
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Progress {
     quiet: bool,
     terminal: bool,
-    line: Line,
+    line: ProgressLine,
     begun: Instant,
     /// When the line was drawn last.
     shown: Option<Instant>,
@@ -26,8 +26,8 @@ impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
         Self {
             quiet,
-            terminal: output::tells_terminal(),
-            line: Line::default(),
+            terminal: terminal::is_on_stderr(),
+            line: ProgressLine::default(),
             begun: Instant::now(),
             shown: None,
             waiting: None,
@@ -61,8 +61,7 @@ impl Progress {
 
     fn say(&mut self, text: &str) {
         if !self.quiet {
-            self.line.clear();
-            output::say(text);
+            self.line.say(text);
         }
     }
 }
@@ -71,7 +70,7 @@ fn line(elapsed: Duration, totals: &Totals) -> String {
     let mut text = format!(
         "{} | {}, {} samples",
         number::seconds(elapsed.as_secs_f64()),
-        some(totals.apps as u64, "app"),
+        number::plural(totals.apps as u64, "app"),
         number::count(totals.samples)
     );
     for (count, what) in troubles(totals) {
@@ -86,12 +85,12 @@ fn summary(elapsed: Duration, totals: &Totals) -> String {
     let mut text = format!(
         "{} samples of {} in {}, {} in {}",
         number::count(totals.samples),
-        some(totals.apps as u64, "app"),
+        number::plural(totals.apps as u64, "app"),
         number::seconds(elapsed.as_secs_f64()),
         number::bytes(totals.bytes),
         match totals.files {
             1 => totals.file.display().to_string(),
-            files => some(files, "file"),
+            files => number::plural(files, "file"),
         }
     );
     for (count, what) in troubles(totals) {
@@ -108,10 +107,6 @@ fn troubles(totals: &Totals) -> impl Iterator<Item = (u64, &'static str)> {
         (totals.dropped, "rounds not written"),
     ];
     all.into_iter().filter(|(count, _)| *count > 0)
-}
-
-fn some(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", number::count(count), if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::flows::{Access, Run};
-use crate::subject::Subject;
-use crate::table::Sort;
 use crate::timeline::{Seek, Timeline};
 use crate::view::{Mode, Tab, View};
+use pmdscope_render::{Sort, Subject};
 use pmdscope_telemetry::world::{Baseline, World};
 
 /// Shortest and longest sampling interval, milliseconds.

@@ -4,6 +4,9 @@ mod flows;
 
 use std::fmt::Display;
 
+use pmdscope_render::ledger::{explain, stage_ms};
+use pmdscope_render::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
+use pmdscope_render::{Subject, Tone, burst_labels, doubling_labels, histogram, pool_left_s};
 use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
@@ -13,15 +16,10 @@ use pmdscope_telemetry::sample::{
 };
 use ratatui::text::{Line, Span};
 
-use crate::graph::{burst_labels, doubling_labels, histogram};
-use crate::ledger::{explain, stage_ms};
-use crate::number::{UNKNOWN, bytes, count, known, micros, nanos, seconds, si, signed};
-use crate::subject::Subject;
+use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
-use crate::tables::leaks::pool_left_s;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
-use crate::theme::Tone;
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
 

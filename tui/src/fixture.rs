@@ -5,6 +5,7 @@ pub(crate) mod flows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::{
     LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, ThreadRates,
@@ -15,7 +16,6 @@ use pmdscope_telemetry::sample::{
     SiteSample, StageSample, TeeSample, ThreadSample,
 };
 
-use crate::theme::Theme;
 use crate::view::View;
 use pmdscope_telemetry::world::{Event, World};
 

@@ -1,7 +1,7 @@
 //! Terminal views over the telemetry model.
 //!
-//! [`pmdscope_telemetry::world::World`] folds news from the sampling side; [`tables`] turns it into tables;
-//! [`screen::render`] draws them on a terminal and [`report`] prints them without one.
+//! [`pmdscope_telemetry::world::World`] folds news from the sampling side; [`tables`] turns it into tables
+//! of [`pmdscope_render`]; [`screen::render`] draws them on a terminal, [`report`] prints them without one.
 //! Keys become [`action::Action`]s that change the [`view::View`]. Only [`run`] and [`terminal`]
 //! touch a terminal.
 
@@ -9,23 +9,17 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod action;
-pub mod conversation;
 mod detail;
 #[cfg(test)]
 mod fixture;
 pub mod flows;
-pub mod graph;
-pub mod ledger;
-pub mod number;
 mod overlay;
 pub mod pace;
 pub mod report;
 pub mod run;
 pub mod screen;
-pub mod subject;
-pub mod table;
+mod style;
 pub mod tables;
 pub mod terminal;
-pub mod theme;
 pub mod timeline;
 pub mod view;

@@ -1,5 +1,6 @@
 //! The windows over a page: help, and the details of one row.
 
+use pmdscope_render::Tone;
 use pmdscope_telemetry::printable::harmless;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -8,7 +9,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 
 use crate::action::BINDINGS;
 use crate::detail;
-use crate::theme::Tone;
+use crate::style::ThemeStyle;
 use crate::view::{Mode, View};
 use pmdscope_telemetry::world::World;
 

@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
+use pmdscope_render::number::plural;
+use pmdscope_render::table_text;
 use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
 use crate::flows::{Tap, Traffic};
-use crate::screen::plural;
-use crate::table::Table;
 use crate::tables;
-use crate::theme::Theme;
 use crate::view::{Tab, View};
 use pmdscope_telemetry::world::{Member, World};
 
@@ -41,7 +40,7 @@ pub fn text(world: &World, view: &View) -> String {
     if world.apps.is_empty() {
         return format!("{}\n", world.advice);
     }
-    let mut out = format!("pmdscope: {}\n", plural(world.apps.len(), "app"));
+    let mut out = format!("pmdscope: {}\n", plural(world.apps.len() as u64, "app"));
     let captured = view.flows.traffic.is_some();
     for tab in Tab::ALL.into_iter().filter(|tab| *tab != Tab::Flows || captured) {
         for table in tables::of(tab, world, view) {
@@ -51,21 +50,6 @@ pub fn text(world: &World, view: &View) -> String {
                 let _ = write!(out, "\n{}\n{text}", title.trim_end());
             }
         }
-    }
-    out
-}
-
-/// One table, as wide as it likes.
-pub fn table_text(table: &Table, theme: Theme) -> String {
-    let mut out = String::new();
-    if !table.rows.is_empty() {
-        let lines = table.lines(None, theme, None);
-        for line in std::iter::once(lines.header).chain(lines.rows) {
-            let _ = writeln!(out, "{}", line.to_string().trim_end());
-        }
-    }
-    for note in &table.notes {
-        let _ = writeln!(out, "{}", harmless(note, &[]));
     }
     out
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::Thresholds;
 use ratatui::layout::{Position, Rect};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,7 +20,6 @@ use crate::flows::{Desk, Traffic, Wish};
 use crate::pace::Pace;
 use crate::screen::{self, Hit};
 use crate::terminal::Terminal;
-use crate::theme::Theme;
 use crate::timeline::{Seek, Timeline};
 use crate::view::View;
 

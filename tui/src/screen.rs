@@ -1,5 +1,7 @@
 //! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
 
+use pmdscope_render::number::{known, nanos, plural, si};
+use pmdscope_render::{Subject, Table, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use pmdscope_telemetry::sample::PortSample;
@@ -8,14 +10,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
-use crate::number::{known, nanos, si};
 use crate::overlay;
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
-use crate::theme::{Theme, Tone};
 use crate::timeline::strip::Place;
 use crate::view::{Mode, Tab, View};
 use pmdscope_telemetry::world::World;
@@ -144,11 +143,8 @@ fn totals(world: &World, with_bits: bool) -> String {
     };
     let received = direction("rx", total(|_, rates| rates.rx_pps), total(rx_bps));
     let sent = direction("tx", total(|_, rates| rates.tx_pps), total(tx_bps));
-    format!("{}, {}  {received}  {sent}", plural(world.apps.len(), "app"), plural(ports, "port"))
-}
-
-pub(crate) fn plural(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let apps = plural(world.apps.len() as u64, "app");
+    format!("{apps}, {}  {received}  {sent}", plural(ports as u64, "port"))
 }
 
 /// Interval, own cost and time of the newest sample.
@@ -254,7 +250,7 @@ fn body(view: &View, world: &World, area: Rect) -> Vec<BodyLine> {
         lines.iter().position(|line| line.subject.is_some() && line.subject.as_ref() == selected);
     if let Some(cursor) = cursor {
         let text = std::mem::take(&mut lines[cursor].text);
-        lines[cursor].text = text.patch_style(Theme::selected());
+        lines[cursor].text = text.patch_style(selected_row());
     }
     let last = lines.len().saturating_sub(height);
     let offset = cursor.unwrap_or(0).saturating_sub(height / 2).min(last);
@@ -293,8 +289,9 @@ fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
     if !table.rows.is_empty() {
         let drawn = table.lines(Some(width), theme, view.sort.get(table.title).copied());
         let header = Some(lines.len());
-        lines.push(BodyLine::plain(drawn.header));
+        lines.push(BodyLine::plain(styled(drawn.header, theme)));
         for (text, row) in drawn.rows.into_iter().zip(&table.rows) {
+            let text = styled(text, theme);
             lines.push(BodyLine { text, subject: Some(row.subject.clone()), header });
         }
     }

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::flows::{Flows, Moment, Run, Running, Traffic, Wish};
-use crate::subject::Subject;
-use crate::table::{Sort, Table};
 use crate::tables;
-use crate::theme::Theme;
 use crate::timeline::strip::{Place, Strip};
+use pmdscope_render::{Sort, Subject, Table, Theme};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::world::{Baseline, World};
 

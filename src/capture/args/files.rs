@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use pmdscope_packets::file::{Compression, FileSettings, Format, Rotation};
 
-use super::value::{parse_bytes, parse_file_size};
-use crate::Usage;
+use super::value::parse_file_size;
+use crate::exit::Usage;
 use crate::number::whole;
 use crate::output::StandardOutput;
+use crate::size::parse_bytes;
 
 /// How to compress files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,8 +3,9 @@ use insta::assert_snapshot;
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
 use pmdscope_packets::file::Format::{Pcap, Pcapng};
 
-use super::value::{parse_buffer_size, parse_bytes, parse_file_size, parse_ring_size};
+use super::value::{parse_buffer_size, parse_file_size, parse_ring_size};
 use super::*;
+use crate::size::parse_bytes;
 
 #[derive(Debug, Parser)]
 #[command(name = "capture")]

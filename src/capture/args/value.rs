@@ -5,36 +5,18 @@ use std::time::Duration;
 
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
 
-/// A number with one of these letters behind it, or none.
-fn scaled(text: &str, units: &[(char, u64)], none: u64) -> Option<u64> {
-    let last = text.chars().last()?;
-    let unit = units.iter().find(|(letter, _)| letter.eq_ignore_ascii_case(&last));
-    let (digits, factor) = match unit {
-        Some((_, factor)) => (&text[..text.len() - 1], *factor),
-        None => (text, none),
-    };
-    let number = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'))?;
-    number.checked_mul(factor).filter(|bytes| *bytes > 0)
-}
-
-const BINARY: [(char, u64); 4] = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30), ('T', 1 << 40)];
+use crate::size;
 
 /// Size of a file: millions of bytes, or with K, M, G binary ones, as tcpdump has it.
 pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
-    scaled(text, &BINARY[..3], 1_000_000).ok_or_else(|| {
+    size::parse(text, &size::BINARY[..3], 1_000_000).ok_or_else(|| {
         "expected a size: 100 is 100,000,000 bytes; 100K, 100M and 100G are powers of 1024"
             .to_owned()
     })
 }
 
-/// A number of bytes, with K, M, G, T behind it or not.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "expected a number of bytes, such as 500000, 64K, 100M, 10G or 1T".to_owned();
-    scaled(text, &BINARY, 1).ok_or_else(wrong)
-}
-
 pub(super) fn parse_ring_size(text: &str) -> Result<u32, String> {
-    let bytes = scaled(text, &BINARY, 1).and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = size::parse(text, &size::BINARY, 1).and_then(|bytes| u32::try_from(bytes).ok());
     bytes
         .filter(|bytes| bytes.is_power_of_two())
         .filter(|bytes| (RING_MIN_SIZE..=RING_MAX_SIZE).contains(bytes))

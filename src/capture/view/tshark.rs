@@ -9,7 +9,7 @@ use super::ViewArgs;
 use super::child::Running;
 use super::lines::append;
 use super::stage::{Batch, Decoder};
-use crate::Usage;
+use crate::exit::Usage;
 use crate::output::one_line;
 
 const NAME: &str = "tshark";

@@ -84,7 +84,7 @@ fn evidence(world: &World) -> Vec<&str> {
     world.apps[0].findings.iter().map(|finding| finding.evidence.as_str()).collect()
 }
 
-fn capture_of(run: Run, found: Result<Arc<Snapshot>>) -> Capture {
+fn capture_of(run: AppIdentity, found: Result<Arc<Snapshot>>) -> Capture {
     Capture {
         app: "fwd".to_owned(),
         device: "net0".to_owned(),
@@ -101,7 +101,8 @@ fn explained(found: Result<Arc<Snapshot>>, pid_at_end: u32) -> String {
     let mut queues = HotQueues::new(Settings::default(), Instant::now());
     let before = world(7);
     queues.note(&before);
-    queues.capture = Some(capture_of(Run { pid: 7, start_ticks: 0 }, found));
+    queues.capture =
+        Some(capture_of(before.apps[0].model.as_ref().unwrap().sample.app.clone(), found));
     let mut world = world(pid_at_end);
     queues.explain(&mut world);
     assert_eq!(evidence(&world)[0], "queue 1 is hot", "another finding stays as it is");

@@ -8,8 +8,8 @@ use anyhow::Result;
 use pmdscope_flows::ipfix::Status;
 use pmdscope_flows::table::Latest;
 use pmdscope_packets::Control;
+use pmdscope_render::number::{count, seconds};
 use pmdscope_telemetry::Thresholds;
-use pmdscope_tui::number::{count, seconds};
 
 use super::Shared;
 use crate::netstat::args::{Args, View};
@@ -17,7 +17,8 @@ use crate::netstat::counters::Gauge;
 use crate::netstat::moment::Moment;
 use crate::netstat::paper::Paper;
 use crate::netstat::{ipfix, show};
-use crate::output::{self, Line};
+use crate::output;
+use crate::terminal::{self, ProgressLine};
 
 /// Time between two looks at what the capture tells.
 const LOOK: Duration = Duration::from_millis(200);
@@ -32,7 +33,7 @@ pub(super) struct Reporter<'a> {
     ports: Vec<(String, u16)>,
     export: Option<Status>,
     thresholds: Thresholds,
-    line: Line,
+    line: ProgressLine,
     begun: Instant,
     /// Time of the last report.
     shown_ns: u64,
@@ -52,7 +53,7 @@ impl<'a> Reporter<'a> {
         export: Option<Status>,
     ) -> Result<Self> {
         let thresholds = args.thresholds()?;
-        let (line, begun) = (Line::default(), Instant::now());
+        let (line, begun) = (ProgressLine::default(), Instant::now());
         Ok(Self {
             args,
             control,
@@ -141,14 +142,13 @@ impl<'a> Reporter<'a> {
         let news = self.shared.with(|told| std::mem::take(&mut told.news));
         let collectors = self.export.as_ref().map(Status::news).unwrap_or_default();
         for line in news.into_iter().chain(collectors) {
-            self.line.clear();
-            output::tell(&line);
+            self.line.tell(&line);
         }
     }
 
     /// Draws how far it has come, on a terminal.
     fn progress(&mut self) {
-        if !output::tells_terminal() {
+        if !terminal::is_on_stderr() {
             return;
         }
         let text = match &self.export {

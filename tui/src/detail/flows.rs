@@ -1,17 +1,16 @@
 //! All that is known about what was captured: of an app, of a conversation, of a queue.
 
 use pmdscope_flows::{Counts, End, Flow, Place, Protocols, Queue, Snapshot, Ways, standard_error};
-
-use super::Page;
-use crate::conversation::{
+use pmdscope_render::conversation::{
     Speed, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
 };
+use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
+use pmdscope_render::{Key, Subject, Tone};
+
+use super::Page;
 use crate::flows::{Access, Tap};
-use crate::number::{UNKNOWN, count, known, percent, seconds, si};
-use crate::subject::{Key, Subject};
 use crate::tables::flows::{other, part_of_port};
 use crate::tables::lcores::time_of_day;
-use crate::theme::Tone;
 
 /// Conversations named as the load of a queue.
 const LOADS: usize = 5;

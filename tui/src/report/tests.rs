@@ -5,6 +5,7 @@ use insta::assert_snapshot;
 use super::*;
 use crate::fixture;
 use crate::flows::Flows;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::world::Event;
 

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use pmdscope_flows::{Flow, Snapshot};
+use pmdscope_render::Theme;
 
 use super::tests::text;
 use super::*;

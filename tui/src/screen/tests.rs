@@ -9,6 +9,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;

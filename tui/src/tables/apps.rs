@@ -1,16 +1,14 @@
 //! Overview: apps and their findings.
 
+use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
+use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds};
+use pmdscope_render::{Cell, Column, Subject, Table, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
 use pmdscope_telemetry::sample::PortSample;
 
 use super::ports::{rx_bps, tx_bps};
-use super::{alarm, app_cell, bad_rate, rate, share};
-use crate::number::{UNKNOWN, known, micros, nanos, seconds};
-use crate::subject::Subject;
-use crate::table::{Cell, Column, Table};
-use crate::theme::{Theme, Tone};
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, Status, World};
 

@@ -3,20 +3,17 @@
 use std::cmp::Ordering;
 
 use pmdscope_flows::{Counts, Flow, Other, Place, Queue, Snapshot};
+use pmdscope_render::cells::{alarm, number, rate, share};
+use pmdscope_render::conversation::{
+    Speed, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed, wrapping,
+};
+use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
+use pmdscope_render::{Cell, Column, Graph, Key, Row, Sort, Subject, Table, Theme, Tone, way};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::Balance;
 
-use super::{alarm, number, rate, share};
-use crate::conversation::{
-    Speed, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed, wrapping,
-};
 use crate::flows::{Access, Moment, Tap, Traffic};
-use crate::graph::Graph;
-use crate::number::{UNKNOWN, count, known, percent, seconds};
-use crate::subject::{Key, Subject, way};
-use crate::table::{Cell, Column, Row, Sort, Table};
 use crate::tables::lcores::time_of_day;
-use crate::theme::{Theme, Tone};
 use crate::view::View;
 
 /// Rows of conversations; who wants others sorts or filters.

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use pmdscope_render::cells::{alarm, app_cell, bad_count, number, rate, share};
+use pmdscope_render::number::{UNKNOWN, bytes, micros, si};
+use pmdscope_render::{Cell, Column, Subject, Table, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
-use super::{alarm, app_cell, bad_count, note_level_0, number, rate, share};
-use crate::number::{UNKNOWN, bytes, micros, si};
-use crate::subject::Subject;
-use crate::table::{Cell, Column, Table};
-use crate::theme::Tone;
+use super::note_level_0;
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
 

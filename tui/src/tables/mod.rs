@@ -3,16 +3,13 @@
 pub(crate) mod apps;
 pub(crate) mod flows;
 pub(crate) mod lcores;
-pub mod leaks;
+mod leaks;
 mod pools;
 pub(crate) mod ports;
 
-use self::leaks::Paths;
-use crate::number::{known, si};
-use crate::table::{Cell, Table};
-use crate::theme::Tone;
 use crate::view::{Tab, View};
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_render::{Paths, Table, sites};
+use pmdscope_telemetry::world::World;
 
 /// Said where a stock app cannot show what an app with the library does.
 pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
@@ -33,7 +30,7 @@ pub fn of(tab: Tab, world: &World, view: &View) -> Vec<Table> {
         Tab::Pools => vec![
             pools::pools(world),
             leaks::ledgers(world, view.theme),
-            leaks::sites(world, Paths::Brief),
+            sites(world, Paths::Brief),
             leaks::stages(world),
         ],
         Tab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
@@ -57,41 +54,6 @@ fn overview(world: &World, view: &View) -> Vec<Table> {
     tables
 }
 
-/// A rate.
-fn rate(value: Option<f64>) -> Cell {
-    Cell::number(value, known(value, si))
-}
-
-/// A rate that should be zero.
-fn bad_rate(value: Option<f64>) -> Cell {
-    alarm(rate(value), value.is_some_and(|v| v > 0.0), Tone::Bad)
-}
-
-/// A count that should be zero.
-fn bad_count(value: u64, text: String) -> Cell {
-    alarm(Cell::number(Some(value as f64), text), value > 0, Tone::Warn)
-}
-
-/// Marks a value by a tone and, for those who see no colours, the sign that [`Cell::flag`] adds.
-fn alarm(cell: Cell, alarming: bool, tone: Tone) -> Cell {
-    if alarming { cell.tone(tone).flag() } else { cell }
-}
-
-/// A plain count.
-fn number(value: u64) -> Cell {
-    Cell::number(Some(value as f64), si(value as f64))
-}
-
-/// A count that may be unknown for a named reason.
-fn number_or(value: Option<u64>, otherwise: &str) -> Cell {
-    value.map_or_else(|| Cell::text(otherwise).tone(Tone::Dim), number)
-}
-
-/// A share of 1.
-fn share(value: Option<f64>) -> Cell {
-    Cell::number(value, known(value, crate::number::percent))
-}
-
 /// A note for each app at level 0, saying what it does not show.
 fn note_level_0(table: &mut Table, world: &World, what: &str) {
     let stock: Vec<&str> =
@@ -99,9 +61,4 @@ fn note_level_0(table: &mut Table, world: &World, what: &str) {
     if !stock.is_empty() {
         table.notes.push(format!("{}: {what} {NEEDS_LIBRARY}", stock.join(", ")));
     }
-}
-
-/// Name cell of the app that a row belongs to.
-fn app_cell(app: &Member) -> Cell {
-    Cell::text(&app.name)
 }

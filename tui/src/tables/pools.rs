@@ -1,16 +1,12 @@
 //! Mempools: where the buffers are, and when they run out.
 
+use pmdscope_render::cells::{alarm, app_cell, number, number_or, rate, share};
+use pmdscope_render::number::{known, seconds, signed};
+use pmdscope_render::{Cell, Column, Graph, Subject, Table, Tone};
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 
-use super::{
-    NEEDS_LIBRARY, UNSUPPORTED, alarm, app_cell, note_level_0, number, number_or, rate, share,
-};
-use crate::graph::Graph;
-use crate::number::{known, seconds, signed};
-use crate::subject::Subject;
-use crate::table::{Cell, Column, Table};
-use crate::theme::Tone;
+use super::{NEEDS_LIBRARY, UNSUPPORTED, note_level_0};
 use pmdscope_telemetry::world::{Member, World};
 
 /// Pools that run out sooner than this are marked.

@@ -1,17 +1,15 @@
 //! Ports, their queues, and software rings.
 
+use pmdscope_render::cells::{
+    alarm, app_cell, bad_count, bad_rate, number, number_or, rate, share,
+};
+use pmdscope_render::number::si;
+use pmdscope_render::{Cell, Column, Graph, Subject, Table, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
 
-use super::{
-    UNSUPPORTED, alarm, app_cell, bad_count, bad_rate, note_level_0, number, number_or, rate, share,
-};
-use crate::graph::Graph;
-use crate::number::si;
-use crate::subject::{Subject, direction_word};
-use crate::table::{Cell, Column, Table};
-use crate::theme::Tone;
+use super::{UNSUPPORTED, note_level_0};
 use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
 

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use jiff::tz::TimeZone;
+use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::Severity;
 use ratatui::layout::{Position, Rect};
 
@@ -12,7 +13,6 @@ use crate::action::{Action, perform};
 use crate::fixture;
 use crate::screen::tests::text;
 use crate::screen::{Hit, hit};
-use crate::theme::Theme;
 use crate::view::{Tab, View};
 
 const ASCII: Theme = Theme { mono: true, ascii: true };

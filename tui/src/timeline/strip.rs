@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use pmdscope_render::number::{UNKNOWN, seconds};
+use pmdscope_render::{Theme, Tone};
 use ratatui::text::{Line, Span as Piece};
 
 use super::{Mark, SECOND, Span};
-use crate::number::{UNKNOWN, seconds};
+use crate::style::ThemeStyle;
 use crate::tables::apps::severity_look;
-use crate::theme::{Theme, Tone};
 
 /// A narrower bar shows nothing.
 const BAR_MIN: usize = 8;

@@ -1,7 +1,5 @@
 //! Colours and glyphs. Colour only repeats what a word or sign says already.
 
-use ratatui::style::{Color, Modifier, Style};
-
 /// What a piece of text means; the theme decides how that looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -32,28 +30,6 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// The style of a tone. Only the 16 colours of the terminal's own palette.
-    pub fn style(self, tone: Tone) -> Style {
-        let plain = Style::new();
-        match (tone, self.mono) {
-            (Tone::Plain, _) | (Tone::Good, true) => plain,
-            (Tone::Dim, _) => plain.add_modifier(Modifier::DIM),
-            (Tone::Good, false) => plain.fg(Color::Green),
-            (Tone::Warn, false) => plain.fg(Color::Yellow),
-            (Tone::Warn | Tone::Title, true) => plain.add_modifier(Modifier::BOLD),
-            (Tone::Bad, false) => plain.fg(Color::LightRed).add_modifier(Modifier::BOLD),
-            (Tone::Bad, true) => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            (Tone::Title, false) => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
-            (Tone::Label, false) => plain.fg(Color::Blue),
-            (Tone::Label, true) => plain.add_modifier(Modifier::UNDERLINED),
-        }
-    }
-
-    /// The style of the selected row, over the styles of its cells.
-    pub fn selected() -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
-    }
-
     /// Signs before critical, warning and info findings.
     pub fn signs(self) -> [&'static str; 3] {
         if self.ascii { ["!!", "! ", "i "] } else { ["✖ ", "▲ ", "● "] }

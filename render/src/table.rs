@@ -3,9 +3,9 @@
 //! The same table is drawn on a terminal and printed as plain text.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use pmdscope_telemetry::printable::harmless;
-use ratatui::text::{Line, Span};
 
 use crate::graph::Graph;
 use crate::subject::Subject;
@@ -165,9 +165,31 @@ pub struct Table {
 #[derive(Debug)]
 pub struct Lines {
     /// Column headings.
-    pub header: Line<'static>,
+    pub header: TextLine,
     /// One line per row.
-    pub rows: Vec<Line<'static>>,
+    pub rows: Vec<TextLine>,
+}
+
+/// A line of pieces of text, each with its tone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextLine {
+    /// The pieces, from left to right.
+    pub spans: Vec<TextSpan>,
+}
+
+/// A piece of text of one tone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextSpan {
+    /// What is shown.
+    pub text: String,
+    /// What it means.
+    pub tone: Tone,
+}
+
+impl fmt::Display for TextLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.spans.iter().try_for_each(|span| f.write_str(&span.text))
+    }
 }
 
 impl Table {
@@ -248,7 +270,7 @@ impl Table {
         self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
     }
 
-    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<Sort>) -> Line<'static> {
+    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<Sort>) -> TextLine {
         let shown = self.columns.iter().zip(widths).enumerate();
         let spans = shown.filter_map(|(index, (column, width))| {
             let mark = sort.filter(|sort| sort.column == index);
@@ -258,7 +280,7 @@ impl Table {
                 Align::Right => format!("{mark}{}", column.title),
             };
             let text = fit(&title, (*width)?, column.align, theme);
-            Some(Span::styled(text, theme.style(Tone::Label)))
+            Some(TextSpan { text, tone: Tone::Label })
         });
         joined(spans)
     }
@@ -288,7 +310,7 @@ fn matches(row: &Row, columns: &[Column], term: &str) -> bool {
     row.cells.iter().any(|cell| holds(cell, term))
 }
 
-fn line(row: &Row, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> Line<'static> {
+fn line(row: &Row, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
     let spans = row.cells.iter().zip(columns).zip(widths).filter_map(|((cell, column), width)| {
         let width = (*width)?;
         let text = match &cell.graph {
@@ -296,20 +318,20 @@ fn line(row: &Row, columns: &[Column], widths: &[Option<usize>], theme: Theme) -
             None => fit(&cell.text, width, column.align, theme),
         };
         let tone = if row.stale { Tone::Dim } else { cell.tone };
-        Some(Span::styled(text, theme.style(tone)))
+        Some(TextSpan { text, tone })
     });
     joined(spans)
 }
 
-fn joined(spans: impl Iterator<Item = Span<'static>>) -> Line<'static> {
-    let mut line = Line::default();
-    for (index, span) in spans.enumerate() {
-        if index > 0 {
-            line.push_span(" ");
+fn joined(cells: impl Iterator<Item = TextSpan>) -> TextLine {
+    let mut spans = Vec::new();
+    for cell in cells {
+        if !spans.is_empty() {
+            spans.push(TextSpan { text: " ".to_owned(), tone: Tone::Plain });
         }
-        line.push_span(span);
+        spans.push(cell);
     }
-    line
+    TextLine { spans }
 }
 
 /// Pads or cuts `text` to `width`, and makes it harmless.

@@ -52,6 +52,16 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// A count with its noun: `1 packet`, `1,234 packets`.
+pub fn plural(number: u64, noun: &str) -> String {
+    format!("{} {}", count(number), plural_noun(number, noun))
+}
+
+/// A noun as it follows that number: `packet` after 1, `packets` after any other.
+pub fn plural_noun(number: u64, noun: &str) -> String {
+    if number == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
 /// A share between 0 and 1 in percent: `0%`, `0.4%`, `97%`. Never rounds to 0% or 100% what is not.
 pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
@@ -165,6 +175,12 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(count(value), text);
         }
+    }
+
+    #[test]
+    fn a_noun_follows_its_number() {
+        assert_eq!([plural_noun(0, "file"), plural_noun(1, "file")], ["files", "file"]);
+        assert_eq!([plural(1, "packet"), plural(1_234, "packet")], ["1 packet", "1,234 packets"]);
     }
 
     #[test]

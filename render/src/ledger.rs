@@ -35,7 +35,7 @@ fn sign(place: Place, theme: Theme) -> char {
 }
 
 /// What the signs of a bar mean, in one line.
-pub(crate) fn legend(theme: Theme) -> String {
+pub fn legend(theme: Theme) -> String {
     let each = BAR_ORDER.map(|place| format!("{} {}", sign(place, theme), short(place)));
     each.join("  ")
 }
@@ -171,7 +171,7 @@ fn patience(stage: &StageSample) -> String {
 }
 
 /// A residence, or that there was none.
-pub(crate) fn stage_ms(ms: u64) -> String {
+pub fn stage_ms(ms: u64) -> String {
     match ms {
         0 => UNKNOWN.to_owned(),
         1..10_000 => format!("{ms}ms"),
@@ -184,7 +184,6 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::fixture;
 
     const ASCII: Theme = Theme { mono: true, ascii: true };
 
@@ -213,12 +212,46 @@ mod tests {
         }
     }
 
+    fn ledger() -> LedgerSample {
+        LedgerSample {
+            name: "reflector_rx".to_owned(),
+            size: 16_383,
+            common: 7_083,
+            cached: 300,
+            rx_posted: 1_024,
+            tx_pending: 512,
+            rings: 12,
+            held: 87,
+            leaked: 7_360,
+            unplaced: 5,
+            prearm: 287,
+            armed: true,
+            slope_milli: 412_000,
+            exhausted_in_ms: Some(17_900),
+            walks: 41,
+            walk_us: 35,
+            ..LedgerSample::default()
+        }
+    }
+
+    fn stages() -> Vec<StageSample> {
+        let stage = |stage: &str, held, hold, bound_ms, longest_ms| StageSample {
+            stage: stage.to_owned(),
+            held,
+            hold,
+            bound_ms,
+            longest_ms,
+        };
+        vec![
+            stage("reassembly", 80, true, 0, 29_000),
+            stage("rx port 0 queue 0", 7, false, 1_000, 3),
+        ]
+    }
+
     #[test]
     fn a_ledger_is_explained_line_by_line() {
-        let model = fixture::leaking();
-        let sample = &model.sample;
-        let armed = explain(&sample.ledger[0], &sample.stages).join("\n");
-        let mut ledger = sample.ledger[0].clone();
+        let mut ledger = ledger();
+        let armed = explain(&ledger, &stages()).join("\n");
         (ledger.unplaced, ledger.held, ledger.armed) = (ledger.held + 5, 0, false);
         let disarmed = explain(&ledger, &[]).join("\n");
         assert_snapshot!(format!("{armed}\n----\n{disarmed}"));
