@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use pmdscope_export::ServeError;
-use pmdscope_packets::TargetError;
+use pmdscope_packets::SinkError;
 use pmdscope_packets::filter::FilterError;
 
 use crate::config::ConfigError;
@@ -33,8 +33,8 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn is_misuse(error: &anyhow::Error) -> bool {
-    let refused = error.downcast_ref::<TargetError>();
-    let refused = refused.is_some_and(|error| matches!(error, TargetError::Refused { .. }));
+    let refused = error.downcast_ref::<SinkError>();
+    let refused = refused.is_some_and(|error| matches!(error, SinkError::Refused { .. }));
     let served = error.downcast_ref::<ServeError>().is_some_and(ServeError::is_misuse);
     refused
         || served

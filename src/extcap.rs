@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use pmdscope_packets::filter::Compiler;
+use pmdscope_packets::filter::FilterCompiler;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -91,7 +91,7 @@ fn reply(call: &Call) -> Result<ExitCode> {
 
 /// Nothing means that the filter is valid.
 fn judge_filter(expression: &str) -> String {
-    let error = Compiler::default().compile_for_app(expression).err();
+    let error = FilterCompiler::default().compile_for_app(expression).err();
     error.map(|error| format!("{error}\n")).unwrap_or_default()
 }
 

@@ -16,7 +16,7 @@ use pmdscope_capture::layout::{ANY, Request, Select};
 use pmdscope_capture::pdump::{left_behind, settle};
 use pmdscope_capture::session::Session;
 use pmdscope_capture::source::{Port, Reopen, Source};
-use pmdscope_packets::filter::Insn;
+use pmdscope_packets::filter::BpfInsn;
 
 use self::interface::{Target, Wanted};
 use crate::output;
@@ -46,7 +46,7 @@ pub(crate) struct Ask {
     /// `DIR_*` bits.
     pub(crate) dirs: u16,
     /// Filter.
-    pub(crate) program: Vec<Insn>,
+    pub(crate) program: Vec<BpfInsn>,
 }
 
 impl Ask {

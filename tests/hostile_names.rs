@@ -14,8 +14,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use pmdscope_packets::file::{FileSettings, Files};
-use pmdscope_packets::{ETHERNET, Interface, Origin, Packet, Target};
+use pmdscope_packets::file::{CaptureFiles, FileSettings};
+use pmdscope_packets::{CaptureInterface, ETHERNET, Packet, PacketSink, SectionOrigin};
 use pmdscope_telemetry::printable::is_printable;
 use serde_json::Value;
 use support::{Machine, Recording, Running};
@@ -227,12 +227,14 @@ fn a_recording_is_told_of_and_played() {
 
 /// A capture file with an interface of that name, and a packet whose bytes command a terminal.
 fn capture_file(path: &Path) {
-    let mut files = Files::create(&FileSettings::new(path)).unwrap();
-    files.section(&Origin { application: named("app"), ..Origin::default() }).unwrap();
+    let mut files = CaptureFiles::create(&FileSettings::new(path)).unwrap();
+    files
+        .section(&SectionOrigin { application: named("app"), ..SectionOrigin::default() })
+        .unwrap();
     for name in ["one", "two"] {
         let (name, description, comment) = (named(name), named("device"), named("comment"));
         let (filter, snaplen, linktype) = (named("udp"), 65535, ETHERNET);
-        let interface = Interface { name, description, filter, comment, snaplen, linktype };
+        let interface = CaptureInterface { name, description, filter, comment, snaplen, linktype };
         files.interface(&interface).unwrap();
     }
     let mut frame = vec![0; 42];

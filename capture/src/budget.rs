@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use pmdscope_packets::Control;
+use pmdscope_packets::RunControl;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::pump::{Observer, Report};
@@ -194,7 +194,7 @@ pub struct Budget {
 impl Budget {
     /// A budget of a share of one core, above 0, for the capture that `control` controls. It begins
     /// with the sampling that `control` asks for, or else with the one that is in force.
-    pub fn new(share: f64, control: &Control) -> Self {
+    pub fn new(share: f64, control: &RunControl) -> Self {
         let sample = control.sample.load(Ordering::Relaxed);
         let policy = (sample != 0).then(|| Policy::new(share, sample));
         if let Some(policy) = &policy {

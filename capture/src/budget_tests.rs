@@ -161,7 +161,7 @@ fn an_app_that_does_not_obey_is_asked_once() {
 
 #[test]
 fn a_budget_tells_the_control() {
-    let control = Control::default();
+    let control = RunControl::default();
     // More than a thread can take: only drops count.
     let mut budget = Budget::new(2.0, &control);
     let report = |captured, dropped| Report {
@@ -184,7 +184,7 @@ fn a_budget_tells_the_control() {
 
 #[test]
 fn a_budget_measures_the_time_of_its_own_thread() {
-    let control = Control::default();
+    let control = RunControl::default();
     let mut budget = Budget::new(0.01, &control);
     let second = |captured| Report { captured, sample: 1, ..Report::default() };
     budget.second(&second(0));

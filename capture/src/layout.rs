@@ -2,7 +2,7 @@
 //!
 //! Everything is parsed from bytes that were copied out first, in host byte order.
 
-use pmdscope_packets::filter::{Insn, MAX_INSNS};
+use pmdscope_packets::filter::{BpfInsn, MAX_INSNS};
 #[cfg(doc)]
 use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 
@@ -276,7 +276,7 @@ pub struct Request {
     /// Queues, 1 to [`MAX_SELECTS`].
     pub selects: Vec<Select>,
     /// Filter, up to [`MAX_INSNS`]; empty keeps everything.
-    pub program: Vec<Insn>,
+    pub program: Vec<BpfInsn>,
     /// [`TEE_LEAKED`], [`TEE_PACKET_TSC`] or 0.
     pub flags: u32,
 }

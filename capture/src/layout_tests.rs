@@ -82,7 +82,7 @@ const GOLDEN: &[(&str, usize)] = &[
     ("offsetof(struct pmdscope_leak, pool)", LEAK_POOL),
     ("offsetof(struct pmdscope_leak, pool) + PMDSCOPE_LEAK_POOL_SIZE", LEAK_SIZE),
     ("sizeof(struct pmdscope_tee_select)", 8),
-    ("sizeof(struct pmdscope_insn)", size_of::<Insn>()),
+    ("sizeof(struct pmdscope_insn)", size_of::<BpfInsn>()),
     ("offsetof(struct pmdscope_insn, k)", 4),
     ("sizeof(struct pmdscope_tee_request)", REQUEST_SIZE),
     ("offsetof(struct pmdscope_tee_request, nb_selects)", 24),
@@ -120,7 +120,7 @@ fn request_is_header_selects_and_instructions() {
         ring_size: 1 << 20,
         lease_ms: 0,
         selects: vec![Select { port: 3, queue: ANY, dirs: 3 }],
-        program: vec![Insn { code: 6, jt: 1, jf: 2, k: 0x0102_0304 }],
+        program: vec![BpfInsn { code: 6, jt: 1, jf: 2, k: 0x0102_0304 }],
         flags: TEE_LEAKED,
     };
     let bytes = request.encode().unwrap();
@@ -142,7 +142,7 @@ fn change_is_magic_version_kind_and_value() {
 
 #[test]
 fn request_beyond_the_limits_is_not_encoded() {
-    let insn = Insn { code: 6, jt: 0, jf: 0, k: 0 };
+    let insn = BpfInsn { code: 6, jt: 0, jf: 0, k: 0 };
     let mut request = Request { program: vec![insn; MAX_INSNS], ..Request::default() };
     assert!(request.encode().is_some());
     request.program.push(insn);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use pmdscope_packets::{
-    ETHERNET, Interface, MAX_SNAPLEN, Packet, Statistics, Target, TargetError, wall_clock_ns,
+    CaptureInterface, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet, PacketSink, SinkError,
+    wall_clock_ns,
 };
 
 use crate::clock::Clock;
@@ -166,13 +167,13 @@ fn lost(record: &Record, leak: Leak, ns: u64, data: &[u8]) -> LostMbuf {
 /// Writes a section with one interface per pool and a comment on every packet, and finishes.
 ///
 /// # Errors
-/// When the target refuses.
+/// When the sink refuses.
 pub fn write(
-    target: &mut dyn Target,
+    target: &mut dyn PacketSink,
     app: &str,
     mbufs: &[LostMbuf],
     comment: impl Fn(&LostMbuf) -> String,
-) -> Result<(), TargetError> {
+) -> Result<(), SinkError> {
     target.section(&origin())?;
     let mut pools: Vec<&str> = mbufs.iter().map(|mbuf| mbuf.leak.pool.as_str()).collect();
     pools.sort_unstable();
@@ -199,19 +200,19 @@ pub fn write(
         })?;
     }
     let times = || mbufs.iter().map(|mbuf| mbuf.ns);
-    let statistics = |(interface, delivered)| Statistics {
+    let statistics = |(interface, delivered)| InterfaceStatistics {
         interface: u32::try_from(interface).unwrap_or(u32::MAX),
         start_ns: times().min().unwrap_or(0),
         end_ns: times().max().unwrap_or(0),
         delivered,
-        ..Statistics::default()
+        ..InterfaceStatistics::default()
     };
     target.counters(&written.into_iter().enumerate().map(statistics).collect::<Vec<_>>());
     target.finish()
 }
 
-fn interface_of(app: &str, pool: &str) -> Interface {
-    Interface {
+fn interface_of(app: &str, pool: &str) -> CaptureInterface {
+    CaptureInterface {
         name: format!("{app}:{pool}"),
         description: format!("mbuf pool {pool} of {app}"),
         filter: String::new(),

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use pmdscope_packets::DIR_RX;
-use pmdscope_packets::file::{FileSettings, Files};
+use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_testing::output;
 use proptest::prelude::*;
 
@@ -156,7 +156,7 @@ fn sample() -> Vec<LostMbuf> {
 fn tshark_shows_a_comment_on_every_packet() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("leaked.pcapng");
-    let mut target = Files::create(&FileSettings::new(&file)).unwrap();
+    let mut target = CaptureFiles::create(&FileSettings::new(&file)).unwrap();
     write(&mut target, "app", &sample(), |mbuf| format!("lost at site {}", mbuf.leak.site))
         .unwrap();
     let fields = ["frame.comment", "frame.interface_name", "frame.interface_queue", "frame.len"];

@@ -2,7 +2,7 @@
 //!
 //! [`transport`] reaches an app, by itself or through the helper of [`pdump`]; [`session`] asks for its
 //! rings, [`ring`] copies records out of them, [`merge`] puts them in order, [`clock`] gives them a
-//! time, a [`pmdscope_packets::Target`] takes them.
+//! time, a [`pmdscope_packets::PacketSink`] takes them.
 //! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told
 //! to stop. `docs/ring.md` has the rules.
 

@@ -1,7 +1,8 @@
-//! Turns records into packets of interfaces, and hands them to a target.
+//! Turns records into packets of interfaces, and hands them to a sink.
 
 use pmdscope_packets::{
-    ETHERNET, Interface, Origin, Packet, Progress, Statistics, Target, TargetError, wall_clock_ns,
+    CaptureInterface, ETHERNET, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
+    SinkProgress, wall_clock_ns,
 };
 
 use crate::clock::{Clock, Monotone};
@@ -53,10 +54,10 @@ pub(crate) struct Arrival<'a> {
     pub(crate) weight: u32,
 }
 
-/// A capture on its way to a target.
+/// A capture on its way to a sink.
 #[derive(Debug)]
 pub(crate) struct Output {
-    target: Box<dyn Target>,
+    target: Box<dyn PacketSink>,
     skip: u64,
     limit: u64,
     snaplen: u32,
@@ -72,7 +73,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(target: Box<dyn Target>, settings: &Settings) -> Self {
+    pub(crate) fn new(target: Box<dyn PacketSink>, settings: &Settings) -> Self {
         Self {
             target,
             skip: settings.skip,
@@ -94,7 +95,7 @@ impl Output {
         &mut self,
         sources: impl Iterator<Item = &'a Source>,
         restarted: Option<usize>,
-    ) -> Result<(), TargetError> {
+    ) -> Result<(), SinkError> {
         self.target.section(&origin())?;
         let mut before = std::mem::take(&mut self.interfaces);
         before.retain(|interface| Some(interface.source) != restarted);
@@ -114,15 +115,15 @@ impl Output {
         self.target.flush()
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), TargetError> {
+    pub(crate) fn flush(&mut self) -> Result<(), SinkError> {
         self.target.flush()
     }
 
-    pub(crate) fn finish(&mut self) -> Result<(), TargetError> {
+    pub(crate) fn finish(&mut self) -> Result<(), SinkError> {
         self.target.finish()
     }
 
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> SinkProgress {
         self.target.progress()
     }
 
@@ -136,21 +137,16 @@ impl Output {
         self.packets >= self.limit
     }
 
-    /// The target wants no more.
+    /// The sink wants no more.
     pub(crate) fn done(&mut self) -> bool {
         self.target.done()
     }
 
-    fn add_interface(
-        &mut self,
-        source: usize,
-        app: &Source,
-        port: u16,
-    ) -> Result<u32, TargetError> {
+    fn add_interface(&mut self, source: usize, app: &Source, port: u16) -> Result<u32, SinkError> {
         let number = u32::try_from(self.interfaces.len()).unwrap_or(NONE);
         let name = format!("{}:{port}", app.app);
         let device = app.ports.iter().find(|known| known.id == port);
-        self.target.interface(&Interface {
+        self.target.interface(&CaptureInterface {
             name: name.clone(),
             description: device.map_or(String::new(), |known| known.device.clone()),
             filter: self.filter.clone(),
@@ -174,7 +170,7 @@ impl Output {
         app: &Source,
         clock: &Clock,
         arrival: &Arrival<'_>,
-    ) -> Result<(), TargetError> {
+    ) -> Result<(), SinkError> {
         let Arrival { record, data, lcore, weight } = *arrival;
         if self.skip > 0 {
             self.skip -= 1;
@@ -199,12 +195,12 @@ impl Output {
         self.target.packet(&packet)
     }
 
-    /// Tells the target what the rings have counted for every interface.
+    /// Tells the sink what the rings have counted for every interface.
     pub(crate) fn tell_counters(&mut self, rings: &[(usize, &Ring)]) {
         let end_ns = wall_clock_ns();
         let statistics = |(number, interface): (usize, &Counted)| {
             let seen = self.seen_by(interface, rings);
-            Statistics {
+            InterfaceStatistics {
                 interface: u32::try_from(number).unwrap_or(NONE),
                 start_ns: interface.start_ns,
                 end_ns,
@@ -227,7 +223,7 @@ impl Output {
         self.interfaces.iter().filter_map(dropped).collect()
     }
 
-    fn interface_of(&mut self, source: usize, app: &Source, port: u16) -> Result<u32, TargetError> {
+    fn interface_of(&mut self, source: usize, app: &Source, port: u16) -> Result<u32, SinkError> {
         let known = self.by_port.get(source).and_then(|ports| ports.get(usize::from(port)));
         match known {
             Some(number) if *number != NONE => Ok(*number),
@@ -264,12 +260,12 @@ fn dropped_of(interface: &Counted, rings: &[(usize, &Ring)]) -> Option<u64> {
         .try_fold(0, |sum: u64, dropped| Some(sum.saturating_add(dropped?)))
 }
 
-pub(crate) fn origin() -> Origin {
+pub(crate) fn origin() -> SectionOrigin {
     let proc = |file| std::fs::read_to_string(file).unwrap_or_default();
     let cpuinfo = proc("/proc/cpuinfo");
     let model =
         cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
-    Origin {
+    SectionOrigin {
         hardware: model.unwrap_or(std::env::consts::ARCH).trim().to_owned(),
         os: format!("Linux {}", proc("/proc/sys/kernel/osrelease").trim()).trim().to_owned(),
         application: concat!("pmdscope ", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -1,4 +1,4 @@
-//! Runs a capture: moves packets from the rings of one or more apps to a target until told to stop.
+//! Runs a capture: moves packets from the rings of one or more apps to a sink until told to stop.
 
 mod report;
 mod sampling;
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pmdscope_packets::{Control, Target, TargetError};
+use pmdscope_packets::{PacketSink, RunControl, SinkError};
 
 use crate::clock::{Clock, raw_clock_ns};
 use crate::layout::Record;
@@ -30,7 +30,7 @@ const PAUSE_MIN: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// Share of a ring that may fill in a pause, so that pauses are long where little arrives.
 const SHARE_PER_PAUSE: u32 = 64;
-/// How long the last packets may be on their way to the target when no more follow: each time costs
+/// How long the last packets may be on their way to the sink when no more follow: each time costs
 /// a switch to the thread that writes.
 const FLUSH: Duration = Duration::from_millis(10);
 /// Time between looks at the sockets and for a reader that has gone.
@@ -144,8 +144,8 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// A capture of sources into a target.
-    pub fn new(sources: Vec<Source>, settings: Settings, target: Box<dyn Target>) -> Self {
+    /// A capture of sources into a sink.
+    pub fn new(sources: Vec<Source>, settings: Settings, target: Box<dyn PacketSink>) -> Self {
         let app =
             |source: Source| App { asked: source.sample.max(1), source, state: State::Running };
         let sample = sources.iter().map(|source| source.sample).max().unwrap_or_default().max(1);
@@ -166,8 +166,8 @@ impl Pump {
     }
 
     /// Captures until told to stop, the count, the duration, the end of all apps, or a failure;
-    /// then finishes the target.
-    pub fn run(mut self, control: &Control, observer: &mut dyn Observer) -> Report {
+    /// then finishes the sink.
+    pub fn run(mut self, control: &RunControl, observer: &mut dyn Observer) -> Report {
         let result = self.begin(None).and_then(|()| self.pump(control, observer));
         let result = self.finish(result);
         self.report(result.err())
@@ -177,7 +177,7 @@ impl Pump {
         Ok(self.output.begin(self.apps.iter().map(|app| &app.source), restarted)?)
     }
 
-    fn pump(&mut self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
+    fn pump(&mut self, control: &RunControl, observer: &mut dyn Observer) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut pause = PAUSE_MIN;
         let mut filled = 0.0;
@@ -218,7 +218,7 @@ impl Pump {
         Ok(())
     }
 
-    fn obey(&mut self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
+    fn obey(&mut self, control: &RunControl, observer: &mut dyn Observer) -> Result<(), Failure> {
         if control.flush.swap(false, Ordering::Relaxed) {
             self.output.flush()?;
         }
@@ -413,7 +413,7 @@ impl Pump {
     }
 
     fn report(&self, failure: Option<Failure>) -> Report {
-        let closed = matches!(failure, Some(Failure::Target(TargetError::Closed { .. })));
+        let closed = matches!(failure, Some(Failure::Target(SinkError::Closed { .. })));
         let progress = self.output.progress();
         let counters = self.lanes.iter().map(|lane| lane.ring.counters());
         let mut dropped = self.past.dropped.clone();

@@ -15,7 +15,8 @@ use std::time::Duration;
 use etherparse::LaxSlicedPacket;
 use pmdscope_flows::table::{CAPACITY, Latest, Settings, Table};
 use pmdscope_packets::{
-    DIR_RX, Discard, ETHERNET, Interface, Origin, Packet, Statistics, Target, TargetError,
+    CaptureInterface, DIR_RX, ETHERNET, InterfaceStatistics, NullSink, Packet, PacketSink,
+    SectionOrigin, SinkError,
 };
 use rustix::time::ClockId;
 
@@ -25,7 +26,7 @@ const RUNS: usize = 5;
 /// As many as a ring read brings at once, so that reading them does not count.
 const BURST: usize = 1024;
 
-fn main() -> Result<(), TargetError> {
+fn main() -> Result<(), SinkError> {
     if !std::env::args().any(|arg| arg == "--bench") {
         println!("run by cargo bench");
         return Ok(());
@@ -45,7 +46,7 @@ fn main() -> Result<(), TargetError> {
         return Ok(());
     }
     println!("ns/packet, million packets/s; median of {RUNS} (least, most)");
-    show("no table", || Ok(feed(&mut Discard::default(), 1024)?.0))?;
+    show("no table", || Ok(feed(&mut NullSink::default(), 1024)?.0))?;
     show("etherparse alone", || Ok(feed(&mut Etherparse, 1024)?.0))?;
     for flows in [1, 1 << 10, 1 << 16, 1 << 20] {
         for capacity in [CAPACITY, 1 << 20] {
@@ -64,7 +65,7 @@ fn main() -> Result<(), TargetError> {
     pauses()
 }
 
-fn pauses() -> Result<(), TargetError> {
+fn pauses() -> Result<(), SinkError> {
     for capacity in [CAPACITY, 1 << 20] {
         snapshots(capacity)?;
         looks(capacity)?;
@@ -72,7 +73,7 @@ fn pauses() -> Result<(), TargetError> {
     Ok(())
 }
 
-fn show(label: &str, mut run: impl FnMut() -> Result<f64, TargetError>) -> Result<(), TargetError> {
+fn show(label: &str, mut run: impl FnMut() -> Result<f64, SinkError>) -> Result<(), SinkError> {
     let mut runs = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(f64::total_cmp);
     let (median, least, most) = (runs[RUNS / 2], runs[0], runs[RUNS - 1]);
@@ -81,7 +82,7 @@ fn show(label: &str, mut run: impl FnMut() -> Result<f64, TargetError>) -> Resul
 }
 
 /// Memory that forged conversations take, each of one packet, with a snapshot after every million.
-fn flood() -> Result<(), TargetError> {
+fn flood() -> Result<(), SinkError> {
     let (mut table, latest) = table(CAPACITY);
     begin(&mut table)?;
     let mut frame = frame();
@@ -116,7 +117,7 @@ fn most_resident() -> String {
 
 /// Milliseconds that a snapshot of a full table holds packets up, in the longest of its parts, while
 /// the one before is being looked at; and those of all its parts.
-fn snapshots(capacity: usize) -> Result<(), TargetError> {
+fn snapshots(capacity: usize) -> Result<(), SinkError> {
     let (mut table, latest) = table(capacity);
     let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
     let mut times = (0..10)
@@ -137,7 +138,7 @@ fn snapshots(capacity: usize) -> Result<(), TargetError> {
             drop(held);
             Ok((longest / 1e6, all / 1e6))
         })
-        .collect::<Result<Vec<_>, TargetError>>()?;
+        .collect::<Result<Vec<_>, SinkError>>()?;
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
     let flows = latest.get().flows.len();
     let (median, most) = (times[5], times[9]);
@@ -149,7 +150,7 @@ fn snapshots(capacity: usize) -> Result<(), TargetError> {
 }
 
 /// Milliseconds that a look for conversations of a full table that are over holds packets up.
-fn looks(capacity: usize) -> Result<(), TargetError> {
+fn looks(capacity: usize) -> Result<(), SinkError> {
     let idle = Some(Duration::from_secs(3600));
     // Nobody waits for snapshots.
     let (mut table, _) = Table::new(Settings { capacity, idle, ..Settings::default() });
@@ -158,7 +159,7 @@ fn looks(capacity: usize) -> Result<(), TargetError> {
     for second in 1..=10 {
         let end_ns = ns + second * 1_000_000_000;
         let begin = cpu();
-        table.counters(&[Statistics { end_ns, ..Statistics::default() }]);
+        table.counters(&[InterfaceStatistics { end_ns, ..InterfaceStatistics::default() }]);
         times.push((cpu() - begin) / 1e6);
     }
     times.sort_by(f64::total_cmp);
@@ -173,23 +174,23 @@ fn table(capacity: usize) -> (Table, Latest) {
 #[derive(Debug)]
 struct Etherparse;
 
-impl Target for Etherparse {
-    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for Etherparse {
+    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         let _ = black_box(LaxSlicedPacket::from_ethernet(packet.data));
         Ok(())
     }
 
-    fn counters(&mut self, _statistics: &[Statistics]) {}
+    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
@@ -197,11 +198,11 @@ impl Target for Etherparse {
         false
     }
 
-    fn progress(&self) -> pmdscope_packets::Progress {
-        pmdscope_packets::Progress::default()
+    fn progress(&self) -> pmdscope_packets::SinkProgress {
+        pmdscope_packets::SinkProgress::default()
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -222,9 +223,9 @@ fn packet(data: &[u8]) -> Packet<'_> {
     }
 }
 
-fn begin(target: &mut dyn Target) -> Result<(), TargetError> {
-    target.section(&Origin::default())?;
-    target.interface(&Interface {
+fn begin(target: &mut dyn PacketSink) -> Result<(), SinkError> {
+    target.section(&SectionOrigin::default())?;
+    target.interface(&CaptureInterface {
         name: "bench:0".to_owned(),
         description: String::new(),
         filter: String::new(),
@@ -241,7 +242,7 @@ fn name(frame: &mut [u8; 60], flow: u64) {
 }
 
 /// Nanoseconds per packet, and the time of the last.
-fn feed(target: &mut dyn Target, flows: u64) -> Result<(f64, u64), TargetError> {
+fn feed(target: &mut dyn PacketSink, flows: u64) -> Result<(f64, u64), SinkError> {
     begin(target)?;
     let mut frames = vec![frame(); BURST];
     let (mut time, mut ns, mut state) = (0.0, BEGIN, 1_u64);

@@ -1,6 +1,6 @@
 //! Conversations: who talks to whom through the ports that are captured, in bounded memory.
 //!
-//! Packets come to [`table::Table`] as to any other target. It counts each for its [`Flow`], and once a
+//! Packets come to [`table::Table`] as to any other sink. It counts each for its [`Flow`], and once a
 //! second gives out a [`Snapshot`], which is all that views, reports and exporters show. What became of
 //! conversations it tells a [`table::Listener`], such as [`ipfix::Exporter`].
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pmdscope_packets::{Interface, Packet, Statistics};
+use pmdscope_packets::{CaptureInterface, InterfaceStatistics, Packet};
 
 /// An interface of the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Ports {
         self.all.clear();
     }
 
-    pub(super) fn add(&mut self, interface: &Interface) {
+    pub(super) fn add(&mut self, interface: &CaptureInterface) {
         let number = u16::try_from(self.all.len()).unwrap_or(u16::MAX);
         let name = match interface.name.as_str() {
             // As of every plain pcap file, and of other tools' pcapng files.
@@ -82,7 +82,7 @@ impl Ports {
         Some(port)
     }
 
-    pub(super) fn tell(&mut self, statistics: &Statistics) {
+    pub(super) fn tell(&mut self, statistics: &InterfaceStatistics) {
         let port = self.all.get(statistics.interface as usize);
         let (Some(port), Some(dropped)) = (port, statistics.dropped) else { return };
         let lost = &mut self.losses[port.name];

@@ -4,7 +4,10 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
+use pmdscope_packets::{
+    CaptureInterface, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
+    SinkProgress,
+};
 
 use crate::dissect::{Net, dissect};
 use crate::draft::Draft;
@@ -106,7 +109,7 @@ struct Copied {
     by_batch: usize,
 }
 
-/// The table, as a target of captures and files.
+/// The table, as a sink of captures and files.
 #[derive(Debug)]
 pub struct Table {
     listener: Option<Box<dyn Listener>>,
@@ -395,18 +398,18 @@ impl Other {
     }
 }
 
-impl Target for Table {
-    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for Table {
+    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         self.ports.begin();
         Ok(())
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         self.ports.add(interface);
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         self.looked_at += 1;
         self.sample = packet.weight.max(1);
         let weight = u64::from(self.sample);
@@ -450,7 +453,7 @@ impl Target for Table {
         Ok(())
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         for told in statistics {
             self.ports.tell(told);
             self.now_ns = self.now_ns.max(told.end_ns);
@@ -465,7 +468,7 @@ impl Target for Table {
         self.publish(true);
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         self.draw(self.copied.by_flush);
         Ok(())
     }
@@ -474,11 +477,11 @@ impl Target for Table {
         false
     }
 
-    fn progress(&self) -> Progress {
-        Progress { written: self.looked_at, ..Progress::default() }
+    fn progress(&self) -> SinkProgress {
+        SinkProgress { written: self.looked_at, ..SinkProgress::default() }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         self.settle();
         for at in 0..self.store.entries.len() {
             let entry = &self.store.entries[at];

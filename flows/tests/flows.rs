@@ -15,9 +15,10 @@ use std::process::Command;
 use etherparse::{PacketBuilder, VlanId};
 use pmdscope_flows::table::{Settings, Table};
 use pmdscope_flows::{Counts, Endpoint, Flow, Other, Snapshot, standard_error};
-use pmdscope_packets::read::Replay;
+use pmdscope_packets::read::FileReplay;
 use pmdscope_packets::{
-    Control, DIR_RX, DIR_TX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Target, read,
+    CaptureInterface, DIR_RX, DIR_TX, ETHERNET, MAX_SNAPLEN, Packet, PacketSink, RunControl,
+    SectionOrigin, read,
 };
 use pmdscope_testing::output;
 
@@ -175,7 +176,7 @@ fn write_pcap(path: &Path, frames: &[(u64, Vec<u8>)]) {
 
 fn counted(path: &Path) -> Snapshot {
     let (mut table, latest) = Table::new(Settings::default());
-    let settings = read::Settings {
+    let settings = read::ReplaySettings {
         filter: String::new(),
         optimize: true,
         dirs: DIR_RX | DIR_TX,
@@ -183,7 +184,7 @@ fn counted(path: &Path) -> Snapshot {
         skip: 0,
         count: None,
     };
-    let replay = Replay::open([path.to_owned()], settings, &Control::default()).unwrap();
+    let replay = FileReplay::open([path.to_owned()], settings, &RunControl::default()).unwrap();
     let report = replay.run(&mut table, &mut |_| {});
     assert!(report.failure.is_none(), "{report:?}");
     (*latest.get()).clone()
@@ -428,11 +429,11 @@ fn packet(frame: &[u8], ns: u64, weight: u32) -> Packet<'_> {
 
 fn table() -> (Table, pmdscope_flows::table::Latest) {
     let (mut table, latest) = Table::new(Settings::default());
-    table.section(&Origin::default()).unwrap();
+    table.section(&SectionOrigin::default()).unwrap();
     let (description, filter, comment) = Default::default();
     let name = "app:0".to_owned();
     let (snaplen, linktype) = (128, ETHERNET);
-    let interface = Interface { name, description, filter, comment, snaplen, linktype };
+    let interface = CaptureInterface { name, description, filter, comment, snaplen, linktype };
     table.interface(&interface).unwrap();
     (table, latest)
 }

@@ -9,9 +9,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pmdscope_packets::file::{FileSettings, Files, Format};
+use pmdscope_packets::file::{CaptureFiles, FileFormat, FileSettings};
 use pmdscope_packets::{
-    DIR_RX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Target, TargetError,
+    CaptureInterface, DIR_RX, ETHERNET, MAX_SNAPLEN, Packet, PacketSink, SectionOrigin, SinkError,
 };
 use rustix::time::ClockId;
 
@@ -26,26 +26,26 @@ const AHEAD_COMPRESSED: u64 = 16 << 20;
 const NOISE: usize = 4 << 10;
 const NOISE_COMPRESSED: usize = 16 << 20;
 
-fn main() -> Result<(), TargetError> {
+fn main() -> Result<(), SinkError> {
     if !std::env::args().any(|arg| arg == "--bench") {
         println!("run by cargo bench");
         return Ok(());
     }
     println!("ns/packet: encode and queue, write, both, wall clock; median of {RUNS}");
     for size in [64, 1500] {
-        for format in [Format::Pcapng, Format::Pcap { nanos: true }] {
+        for format in [FileFormat::Pcapng, FileFormat::Pcap { nanos: true }] {
             for path in ["/dev/null", "/dev/shm/pmdscope-bench"] {
                 run(Path::new(path), format, size)?;
             }
         }
     }
     for name in ["pmdscope-bench.zst", "pmdscope-bench.gz"] {
-        run(&Path::new("/dev/shm").join(name), Format::Pcapng, 1500)?;
+        run(&Path::new("/dev/shm").join(name), FileFormat::Pcapng, 1500)?;
     }
     Ok(())
 }
 
-fn run(path: &Path, format: Format, size: usize) -> Result<(), TargetError> {
+fn run(path: &Path, format: FileFormat, size: usize) -> Result<(), SinkError> {
     let mut runs = (0..RUNS).map(|_| once(path, format, size)).collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (capture, both, wall, lost) = runs[RUNS / 2];
@@ -58,15 +58,15 @@ fn run(path: &Path, format: Format, size: usize) -> Result<(), TargetError> {
 }
 
 /// Nanoseconds per packet handed over, and percent lost.
-fn once(path: &Path, format: Format, size: usize) -> Result<(f64, f64, f64, f64), TargetError> {
+fn once(path: &Path, format: FileFormat, size: usize) -> Result<(f64, f64, f64, f64), SinkError> {
     let count = BYTES / (size as u64 + 64);
     let compressed = path.extension().is_some();
     let (noisy, ahead) =
         if compressed { (NOISE_COMPRESSED, AHEAD_COMPRESSED) } else { (NOISE, AHEAD) };
     let data = noise(noisy + size);
-    let mut files = Files::create(&FileSettings { format, ..FileSettings::new(path) })?;
-    files.section(&Origin::default())?;
-    files.interface(&Interface {
+    let mut files = CaptureFiles::create(&FileSettings { format, ..FileSettings::new(path) })?;
+    files.section(&SectionOrigin::default())?;
+    files.interface(&CaptureInterface {
         name: "bench:0".to_owned(),
         description: String::new(),
         filter: String::new(),
@@ -110,7 +110,7 @@ fn once(path: &Path, format: Format, size: usize) -> Result<(f64, f64, f64, f64)
 }
 
 /// Lets the writer come so far that nothing is lost.
-fn wait_for(files: &Files, packets: u64) {
+fn wait_for(files: &CaptureFiles, packets: u64) {
     while files.progress().written < packets {
         std::thread::sleep(Duration::from_micros(200));
     }

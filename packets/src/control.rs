@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// What others may tell a running capture, from a signal handler or a thread.
 #[derive(Clone, Debug, Default)]
-pub struct Control {
+pub struct RunControl {
     /// End in order.
     pub stop: Arc<AtomicBool>,
     /// Bring out what was collected.

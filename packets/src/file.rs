@@ -1,6 +1,6 @@
 //! Capture files: formats, compression and rotation.
 //!
-//! [`Files`] makes blocks of packets in the thread of the capture, and never waits there. A second
+//! [`CaptureFiles`] makes blocks of packets in the thread of the capture, and never waits there. A second
 //! thread has the files: it compresses, writes, renames and deletes. Where it cannot keep up because
 //! a disk is slow or full, packets are lost and counted.
 
@@ -24,36 +24,36 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use self::batch::{Batch, Queue};
-use self::codec::Codec;
-use self::naming::BadName;
-use self::schedule::{Due, Schedule};
-use self::section::Section;
-pub use self::settings::{Compression, FileEvent, FileSettings, Format, Rotation};
-use self::sink::Sink;
-use self::writer::Writer;
+use self::batch::{BatchQueue, BlockBatch};
+use self::codec::Compressor;
+use self::naming::InvalidFileName;
+use self::schedule::{RotationSchedule, RotationStep};
+use self::section::FileSection;
+pub use self::settings::{FileCompression, FileEvent, FileFormat, FileRotation, FileSettings};
+use self::sink::FileSink;
+use self::writer::FileWriter;
 use crate::clock::wall_clock_ns;
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 use crate::pcapng;
-use crate::target::{Progress, Target, TargetError};
+use crate::sink::{PacketSink, SinkError, SinkProgress};
 
 /// How long a disk or a reader may take nothing at the end before it is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A target that writes files, one after the other.
+/// A sink that writes files, one after the other.
 #[derive(Debug)]
-pub struct Files {
-    format: Format,
+pub struct CaptureFiles {
+    format: FileFormat,
     packet_buffered: bool,
     name: String,
-    queue: Arc<Queue>,
+    queue: Arc<BatchQueue>,
     thread: Option<JoinHandle<()>>,
     /// The reader of a pipe, to notice its end.
     reader: Option<OwnedFd>,
     /// The blocks that are being collected.
-    batch: Option<Batch>,
-    section: Section,
-    schedule: Schedule,
+    batch: Option<BlockBatch>,
+    section: FileSection,
+    schedule: RotationSchedule,
     /// Link type and snapshot length in the header of a classic file.
     header: Option<(u16, u32)>,
     /// Bytes and packets of the current file, before compression.
@@ -68,25 +68,26 @@ pub struct Files {
     finished: bool,
 }
 
-impl Files {
+impl CaptureFiles {
     /// Opens the first file.
     ///
     /// # Errors
     /// When it cannot be opened, or the settings contradict each other.
-    pub fn create(settings: &FileSettings) -> Result<Self, TargetError> {
-        let refused = |reason| TargetError::Refused { name: name_of(settings), reason };
+    pub fn create(settings: &FileSettings) -> Result<Self, SinkError> {
+        let refused = |reason| SinkError::Refused { name: name_of(settings), reason };
         if let Some(reason) = settings.contradiction() {
             return Err(refused(reason.to_owned()));
         }
         let begin_ns = settings.begin_ns.unwrap_or_else(wall_clock_ns);
-        let plan = Schedule::new(settings, begin_ns).map_err(|error| refused(error.to_string()))?;
+        let plan = RotationSchedule::new(settings, begin_ns)
+            .map_err(|error| refused(error.to_string()))?;
         let path = plan.path();
         let opened = if settings.is_stdout() {
-            Sink::stdout()
+            FileSink::stdout()
         } else {
-            Sink::open(&path, settings.in_place)
+            FileSink::open(&path, settings.in_place)
         };
-        Self::start(settings, plan, opened.map_err(|source| TargetError::Open { path, source })?)
+        Self::start(settings, plan, opened.map_err(|source| SinkError::Open { path, source })?)
     }
 
     /// Writes to something that is open: a pipe or a socket called `name`. Of the settings, `path`
@@ -94,23 +95,29 @@ impl Files {
     ///
     /// # Errors
     /// When the settings contradict each other.
-    pub fn onto(file: File, name: &str, settings: &FileSettings) -> Result<Self, TargetError> {
+    pub fn onto(file: File, name: &str, settings: &FileSettings) -> Result<Self, SinkError> {
         let settings = FileSettings { path: "-".into(), ..settings.clone() };
-        let refused = |reason| TargetError::Refused { name: name.to_owned(), reason };
+        let refused = |reason| SinkError::Refused { name: name.to_owned(), reason };
         if let Some(reason) = settings.contradiction() {
             return Err(refused(reason.to_owned()));
         }
-        let plan = Schedule::new(&settings, 0).map_err(|error| refused(error.to_string()))?;
-        Self::start(&settings, plan, Sink::onto(file, name.to_owned()))
+        let plan =
+            RotationSchedule::new(&settings, 0).map_err(|error| refused(error.to_string()))?;
+        Self::start(&settings, plan, FileSink::onto(file, name.to_owned()))
     }
 
-    fn start(settings: &FileSettings, schedule: Schedule, sink: Sink) -> Result<Self, TargetError> {
-        let queue = Arc::new(Queue::default());
+    fn start(
+        settings: &FileSettings,
+        schedule: RotationSchedule,
+        sink: FileSink,
+    ) -> Result<Self, SinkError> {
+        let queue = Arc::new(BatchQueue::default());
         let (name, reader) = (sink.name().to_owned(), sink.reader());
-        let failed = |source| TargetError::Write { name: name.clone(), source };
-        let compression = settings.compression.unwrap_or_else(|| Compression::of(&settings.path));
-        let codec = Codec::new(compression);
-        let writer = Writer::new(Arc::clone(&queue), settings, codec, sink);
+        let failed = |source| SinkError::Write { name: name.clone(), source };
+        let compression =
+            settings.compression.unwrap_or_else(|| FileCompression::of(&settings.path));
+        let codec = Compressor::new(compression);
+        let writer = FileWriter::new(Arc::clone(&queue), settings, codec, sink);
         let thread = std::thread::Builder::new().name("capture-writer".to_owned());
         let thread = thread.spawn(|| writer.run()).map_err(failed)?;
         Ok(Self {
@@ -121,7 +128,7 @@ impl Files {
             thread: Some(thread),
             reader,
             batch: None,
-            section: Section::default(),
+            section: FileSection::default(),
             schedule,
             header: None,
             position: 0,
@@ -151,7 +158,7 @@ impl Files {
     }
 
     /// Gives the collected blocks to the writer, and goes on with another buffer.
-    fn hand_over(&mut self, next: Option<Batch>) {
+    fn hand_over(&mut self, next: Option<BlockBatch>) {
         match std::mem::replace(&mut self.batch, next) {
             Some(batch) if batch.bytes().is_empty() => self.queue.recycle(batch),
             Some(batch) => self.queue.write(batch),
@@ -175,14 +182,14 @@ impl Files {
     }
 
     /// Puts a packet into its file; false when there is no room for it.
-    fn try_packet(&mut self, packet: &Packet<'_>) -> Result<bool, TargetError> {
+    fn try_packet(&mut self, packet: &Packet<'_>) -> Result<bool, SinkError> {
         let Some((interface, gap)) = self.section.place_of(packet) else {
             return Err(self.refused("the interface of a packet is not known"));
         };
         let adapted = Packet { interface, dropped: packet.dropped + gap, ..*packet };
         let size = match self.format {
-            Format::Pcapng => pcapng::packet_size(&adapted),
-            Format::Pcap { .. } => pcap::packet_size(&adapted),
+            FileFormat::Pcapng => pcapng::packet_size(&adapted),
+            FileFormat::Pcap { .. } => pcap::packet_size(&adapted),
         };
         if !self.has_room(size) || !self.rotate_for(packet, size)? {
             return Ok(false);
@@ -191,14 +198,14 @@ impl Files {
             return Ok(true);
         }
         match self.format {
-            Format::Pcapng => {
+            FileFormat::Pcapng => {
                 if self.section.must_turn_for(packet) {
                     let blocks = self.section.turn_for(packet);
                     self.put(&blocks);
                 }
                 self.put_packet(size, |room| pcapng::put_packet(room, &adapted));
             }
-            Format::Pcap { nanos } => {
+            FileFormat::Pcap { nanos } => {
                 self.put_header();
                 self.put_packet(size, |room| pcap::put_packet(room, packet, nanos));
             }
@@ -225,7 +232,7 @@ impl Files {
 
     /// The header of a classic file, when it can be known: it says the largest snap length.
     fn put_header(&mut self) {
-        if let Format::Pcap { nanos } = self.format
+        if let FileFormat::Pcap { nanos } = self.format
             && self.position == 0
             && let Some((linktype, snaplen)) = self.section.widest()
         {
@@ -235,7 +242,7 @@ impl Files {
     }
 
     /// Whether a classic file can have packets of an interface.
-    fn check_kind(&self, interface: &Interface) -> Result<(), TargetError> {
+    fn check_kind(&self, interface: &CaptureInterface) -> Result<(), SinkError> {
         let (name, theirs) = (&interface.name, interface.linktype);
         if let Some((linktype, _)) = self.header.or_else(|| self.section.widest())
             && linktype != theirs
@@ -258,25 +265,25 @@ impl Files {
     }
 
     /// Begins another file before a packet if it is time; false when there is no room for that.
-    fn rotate_for(&mut self, packet: &Packet<'_>, size: usize) -> Result<bool, TargetError> {
+    fn rotate_for(&mut self, packet: &Packet<'_>, size: usize) -> Result<bool, SinkError> {
         let reserve = match self.format {
-            Format::Pcapng => self.section.statistics_size() as u64,
-            Format::Pcap { .. } => 0,
+            FileFormat::Pcapng => self.section.statistics_size() as u64,
+            FileFormat::Pcap { .. } => 0,
         };
         match self.schedule.due(packet.ns, self.position, size as u64, reserve) {
-            Some(Due::BySize) if self.packets == 0 => Ok(true),
+            Some(RotationStep::BySize) if self.packets == 0 => Ok(true),
             Some(due) => self.rotate(due, packet.ns),
             None => Ok(true),
         }
     }
 
     #[cold]
-    fn rotate(&mut self, due: Due, ns: u64) -> Result<bool, TargetError> {
+    fn rotate(&mut self, due: RotationStep, ns: u64) -> Result<bool, SinkError> {
         let Some(next) = self.queue.take(0) else { return Ok(false) };
         self.end_file();
         self.hand_over(Some(next));
         let advanced = self.schedule.advance(due, ns);
-        if !advanced.map_err(|BadName(reason)| self.refused(&reason))? {
+        if !advanced.map_err(|InvalidFileName(reason)| self.refused(&reason))? {
             self.complete = true;
             self.queue.announce_end();
             return Ok(true);
@@ -284,8 +291,8 @@ impl Files {
         self.queue.next_file(self.schedule.path());
         (self.position, self.packets) = (0, 0);
         match self.format {
-            Format::Pcapng => self.put(&self.section.enter()),
-            Format::Pcap { .. } => self.put_header(),
+            FileFormat::Pcapng => self.put(&self.section.enter()),
+            FileFormat::Pcap { .. } => self.put_header(),
         }
         Ok(true)
     }
@@ -293,17 +300,17 @@ impl Files {
     /// The last blocks of a file.
     fn end_file(&mut self) {
         match self.format {
-            Format::Pcapng => {
+            FileFormat::Pcapng => {
                 let blocks = self.section.leave();
                 self.put(&blocks);
             }
-            Format::Pcap { .. } => self.put_header(),
+            FileFormat::Pcap { .. } => self.put_header(),
         }
     }
 
     #[cold]
-    fn refused(&self, reason: &str) -> TargetError {
-        TargetError::Refused { name: self.name.clone(), reason: reason.to_owned() }
+    fn refused(&self, reason: &str) -> SinkError {
+        SinkError::Refused { name: self.name.clone(), reason: reason.to_owned() }
     }
 
     fn reader_gone(&self) -> bool {
@@ -315,29 +322,29 @@ impl Files {
     }
 }
 
-impl Target for Files {
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for CaptureFiles {
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
         self.queue.check()?;
         let blocks = self.section.begin(origin);
-        if self.format == Format::Pcapng && !self.complete {
+        if self.format == FileFormat::Pcapng && !self.complete {
             self.put(&blocks);
         }
         Ok(())
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         self.queue.check()?;
-        if let Format::Pcap { .. } = self.format {
+        if let FileFormat::Pcap { .. } = self.format {
             self.check_kind(interface)?;
         }
         let blocks = self.section.add(interface);
-        if self.format == Format::Pcapng && !self.complete {
+        if self.format == FileFormat::Pcapng && !self.complete {
             self.put(&blocks);
         }
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         if self.complete {
             return Ok(());
         }
@@ -359,11 +366,11 @@ impl Target for Files {
         Ok(())
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         self.section.counters(statistics);
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         self.queue.check()?;
         if self.complete {
             return Ok(());
@@ -371,7 +378,7 @@ impl Target for Files {
         if self.schedule.is_aligned() {
             let now_ns = wall_clock_ns();
             if self.schedule.due_by_clock(now_ns) {
-                self.rotate(Due::ByTime, now_ns)?;
+                self.rotate(RotationStep::ByTime, now_ns)?;
             }
         }
         self.put_header();
@@ -387,14 +394,14 @@ impl Target for Files {
         self.queue.has_free()
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> SinkProgress {
         let (progress, over) = self.queue.progress();
         let unwritten =
             if over || self.finished { self.handed.saturating_sub(progress.written) } else { 0 };
-        Progress { lost: self.lost + unwritten, ..progress }
+        SinkProgress { lost: self.lost + unwritten, ..progress }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
@@ -403,9 +410,9 @@ impl Target for Files {
             self.hand_over(None);
             self.queue.announce_end();
         }
-        if !self.queue.await_end(PATIENCE) {
+        if !self.queue.await_end(FINISH_TIMEOUT) {
             let source = io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more");
-            return Err(TargetError::Write { name: self.name.clone(), source });
+            return Err(SinkError::Write { name: self.name.clone(), source });
         }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -416,7 +423,7 @@ impl Target for Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for CaptureFiles {
     fn drop(&mut self) {
         // Whoever wants to know has called it before.
         let _ = self.finish();

@@ -27,7 +27,7 @@ const LIBPCAP_PREFIX: &str = "can't parse filter expression: ";
 /// One classic BPF instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Insn {
+pub struct BpfInsn {
     /// Operation.
     pub code: u16,
     /// Jump if true.
@@ -91,9 +91,9 @@ struct Pcap {
 
 /// `struct bpf_program`.
 #[repr(C)]
-struct Program {
+struct BpfProgram {
     len: c_uint,
-    insns: *mut Insn,
+    insns: *mut BpfInsn,
 }
 
 #[link(name = "pcap")]
@@ -102,29 +102,29 @@ unsafe extern "C" {
     fn pcap_close(pcap: *mut Pcap);
     fn pcap_compile(
         pcap: *mut Pcap,
-        program: *mut Program,
+        program: *mut BpfProgram,
         expression: *const c_char,
         optimize: c_int,
         netmask: c_uint,
     ) -> c_int;
-    fn pcap_freecode(program: *mut Program);
+    fn pcap_freecode(program: *mut BpfProgram);
     fn pcap_geterr(pcap: *mut Pcap) -> *const c_char;
-    fn bpf_image(insn: *const Insn, number: c_int) -> *const c_char;
-    fn bpf_filter(insns: *const Insn, packet: *const u8, len: c_uint, caplen: c_uint) -> c_uint;
+    fn bpf_image(insn: *const BpfInsn, number: c_int) -> *const c_char;
+    fn bpf_filter(insns: *const BpfInsn, packet: *const u8, len: c_uint, caplen: c_uint) -> c_uint;
 }
 
-struct Handle(NonNull<Pcap>);
+struct PcapHandle(NonNull<Pcap>);
 
-impl Handle {
+impl PcapHandle {
     fn open(linktype: u16, snaplen: u32) -> Option<Self> {
         let snaplen = c_int::try_from(snaplen).unwrap_or(c_int::MAX);
         // SAFETY: takes plain integers; returns a handle of our own or NULL.
         NonNull::new(unsafe { pcap_open_dead(dlt(linktype), snaplen) }).map(Self)
     }
 
-    fn compile(&self, expression: &CStr, optimize: bool) -> Result<Vec<Insn>, String> {
+    fn compile(&self, expression: &CStr, optimize: bool) -> Result<Vec<BpfInsn>, String> {
         let (pcap, text) = (self.0.as_ptr(), expression.as_ptr());
-        let mut program = Program { len: 0, insns: std::ptr::null_mut() };
+        let mut program = BpfProgram { len: 0, insns: std::ptr::null_mut() };
         // SAFETY: the handle is open, program outlives the call, the expression ends with NUL.
         let status =
             unsafe { pcap_compile(pcap, &raw mut program, text, optimize.into(), NETMASK_UNKNOWN) };
@@ -146,7 +146,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for PcapHandle {
     fn drop(&mut self) {
         // SAFETY: the handle is open and nothing uses it any more.
         unsafe { pcap_close(self.0.as_ptr()) }
@@ -164,7 +164,7 @@ fn dlt(linktype: u16) -> c_int {
 
 /// What a program depends on besides the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compiler {
+pub struct FilterCompiler {
     /// Link type of the packets, as in pcap files.
     pub linktype: u16,
     /// Bytes that a packet that passes is cut to, 1 to [`MAX_SNAPLEN`].
@@ -173,25 +173,25 @@ pub struct Compiler {
     pub optimize: bool,
 }
 
-impl Default for Compiler {
+impl Default for FilterCompiler {
     fn default() -> Self {
         Self { linktype: ETHERNET, snaplen: MAX_SNAPLEN, optimize: true }
     }
 }
 
-impl Compiler {
+impl FilterCompiler {
     /// The program of an expression, as tcpdump has it. An empty one keeps everything.
     ///
     /// # Errors
     /// When libpcap refuses the expression, or it asks for what only a kernel knows.
-    pub fn compile(&self, expression: &str) -> Result<Vec<Insn>, FilterError> {
+    pub fn compile(&self, expression: &str) -> Result<Vec<BpfInsn>, FilterError> {
         let syntax = |reason: String| FilterError::Syntax {
             expression: expression.to_owned(),
             hint: hint(&reason),
             // The message names the expression already.
             reason: reason.trim_start_matches(LIBPCAP_PREFIX).to_owned(),
         };
-        let handle = Handle::open(self.linktype, self.snaplen).ok_or(FilterError::Memory)?;
+        let handle = PcapHandle::open(self.linktype, self.snaplen).ok_or(FilterError::Memory)?;
         let compile = |expression: &str, optimize| {
             let text = CString::new(expression).map_err(|_| "has a NUL character".to_owned())?;
             handle.compile(&text, optimize)
@@ -205,11 +205,11 @@ impl Compiler {
         Ok(program)
     }
 
-    /// As [`Compiler::compile`], for an app to run. An empty expression gives an empty program.
+    /// As [`FilterCompiler::compile`], for an app to run. An empty expression gives an empty program.
     ///
     /// # Errors
     /// Also when the program is too long for an app.
-    pub fn compile_for_app(&self, expression: &str) -> Result<Vec<Insn>, FilterError> {
+    pub fn compile_for_app(&self, expression: &str) -> Result<Vec<BpfInsn>, FilterError> {
         if expression.trim().is_empty() {
             return Ok(Vec::new());
         }
@@ -224,7 +224,7 @@ impl Compiler {
 
 /// How to print a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listing {
+pub enum ProgramListing {
     /// For people: `tcpdump -d`.
     Readable,
     /// As initialisers of C: `tcpdump -dd`.
@@ -234,24 +234,24 @@ pub enum Listing {
 }
 
 /// Prints a program exactly as tcpdump does.
-pub fn list(program: &[Insn], listing: Listing) -> String {
+pub fn list(program: &[BpfInsn], listing: ProgramListing) -> String {
     let mut text = String::new();
-    if listing == Listing::Decimal {
+    if listing == ProgramListing::Decimal {
         let _ = writeln!(text, "{}", program.len());
     }
     for (number, insn) in program.iter().enumerate() {
-        let Insn { code, jt, jf, k } = insn;
+        let BpfInsn { code, jt, jf, k } = insn;
         let _ = match listing {
-            Listing::Readable => writeln!(text, "{}", image(insn, number)),
-            Listing::C => writeln!(text, "{{ {code:#x}, {jt}, {jf}, 0x{k:08x} }},"),
-            Listing::Decimal => writeln!(text, "{code} {jt} {jf} {k}"),
+            ProgramListing::Readable => writeln!(text, "{}", image(insn, number)),
+            ProgramListing::C => writeln!(text, "{{ {code:#x}, {jt}, {jf}, 0x{k:08x} }},"),
+            ProgramListing::Decimal => writeln!(text, "{code} {jt} {jf} {k}"),
         };
     }
     text
 }
 
 /// libpcap's text of an instruction.
-fn image(insn: &Insn, number: usize) -> String {
+fn image(insn: &BpfInsn, number: usize) -> String {
     static BUFFER_OF_LIBPCAP: Mutex<()> = Mutex::new(());
     let number = c_int::try_from(number).unwrap_or(c_int::MAX);
     let _alone = BUFFER_OF_LIBPCAP.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,23 +264,23 @@ fn image(insn: &Insn, number: usize) -> String {
 /// A filter that is run here, by libpcap, on packets that were captured already.
 #[derive(Clone, Debug)]
 pub struct OfflineFilter {
-    program: Vec<Insn>,
+    program: Vec<BpfInsn>,
 }
 
 impl OfflineFilter {
     /// The filter of an expression for Ethernet packets; an empty one matches everything.
     ///
     /// # Errors
-    /// As [`Compiler::compile`].
+    /// As [`FilterCompiler::compile`].
     pub fn new(expression: &str) -> Result<Self, FilterError> {
-        Self::compiled(expression, &Compiler::default())
+        Self::compiled(expression, &FilterCompiler::default())
     }
 
     /// As [`OfflineFilter::new`], compiled in some way.
     ///
     /// # Errors
-    /// As [`Compiler::compile`].
-    pub fn compiled(expression: &str, compiler: &Compiler) -> Result<Self, FilterError> {
+    /// As [`FilterCompiler::compile`].
+    pub fn compiled(expression: &str, compiler: &FilterCompiler) -> Result<Self, FilterError> {
         let all = expression.trim().is_empty();
         Ok(Self { program: if all { Vec::new() } else { compiler.compile(expression)? } })
     }
@@ -309,7 +309,7 @@ fn hint(reason: &str) -> &'static str {
 }
 
 /// Linux gives loads from negative offsets a meaning of its own (`SKF_AD_OFF` and others).
-fn is_ancillary(insn: Insn) -> bool {
+fn is_ancillary(insn: BpfInsn) -> bool {
     let load = insn.code & CLASS_AND_MODE;
     (load == LD_ABS || load == LDX_MSH) && insn.k.cast_signed() < 0
 }
@@ -323,8 +323,8 @@ mod tests {
 
     use super::*;
 
-    fn compile(expression: &str) -> Result<Vec<Insn>, FilterError> {
-        Compiler::default().compile_for_app(expression)
+    fn compile(expression: &str) -> Result<Vec<BpfInsn>, FilterError> {
+        FilterCompiler::default().compile_for_app(expression)
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn loads_of_kernel_data_are_recognised() {
-        let load = |code, k| is_ancillary(Insn { code, jt: 0, jf: 0, k });
+        let load = |code, k| is_ancillary(BpfInsn { code, jt: 0, jf: 0, k });
         assert!(load(0x28, 0xffff_f004) && load(0x30, 0xffff_f000) && load(0xb1, 0xffff_f000));
         assert!(!load(0x28, 12) && !load(0x15, 0xffff_ffff) && !load(0x06, 0xffff_ffff));
     }
@@ -398,11 +398,15 @@ mod tests {
             "vlan 5 and udp port 53",
             "ip6 proto 17 or len > 1000",
         ];
-        let listings = [(Listing::Readable, "-d"), (Listing::C, "-dd"), (Listing::Decimal, "-ddd")];
+        let listings = [
+            (ProgramListing::Readable, "-d"),
+            (ProgramListing::C, "-dd"),
+            (ProgramListing::Decimal, "-ddd"),
+        ];
         for (expression, snaplen, optimize) in
             expressions.iter().flat_map(|e| [(e, 96, true), (e, MAX_SNAPLEN, false)])
         {
-            let compiler = Compiler { snaplen, optimize, ..Compiler::default() };
+            let compiler = FilterCompiler { snaplen, optimize, ..FilterCompiler::default() };
             let program = compiler.compile(expression).unwrap();
             for (listing, option) in listings {
                 let mut tcpdump = Command::new("tcpdump");
@@ -418,7 +422,7 @@ mod tests {
     #[test]
     fn a_link_type_changes_the_program() {
         let of = |linktype| {
-            let compiler = Compiler { linktype, ..Compiler::default() };
+            let compiler = FilterCompiler { linktype, ..FilterCompiler::default() };
             OfflineFilter::compiled("udp port 53", &compiler)
         };
         let (frame, raw_ip) = (dns(), 101);

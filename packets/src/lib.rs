@@ -1,9 +1,9 @@
 //! Packets, wherever they come from, and where they go: files, memory, or whatever takes them.
 //!
-//! A source, which is a live capture or [`read::Replay`], hands each [`Packet`] to one [`Target`]:
-//! [`file::Files`] writes them at once, [`recorder::Recorder`] keeps the last seconds until a trigger
-//! fires, [`Several`] hands them to more than one. [`filter`] says which packets are meant, [`pcapng`]
-//! is the format that files and pipes share, [`Control`] ends a source from outside.
+//! A source, which is a live capture or [`read::FileReplay`], hands each [`Packet`] to one [`PacketSink`]:
+//! [`file::CaptureFiles`] writes them at once, [`recorder::FlightRecorder`] keeps the last seconds until a trigger
+//! fires, [`Fanout`] hands them to more than one. [`filter`] says which packets are meant, [`pcapng`]
+//! is the format that files and pipes share, [`RunControl`] ends a source from outside.
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
@@ -18,11 +18,12 @@ mod packet;
 pub mod pcapng;
 pub mod read;
 pub mod recorder;
-mod target;
+mod sink;
 
 pub use self::clock::wall_clock_ns;
-pub use self::control::Control;
+pub use self::control::RunControl;
 pub use self::packet::{
-    DIR_RX, DIR_TX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Statistics,
+    CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,
+    SectionOrigin,
 };
-pub use self::target::{Discard, Progress, Several, Target, TargetError};
+pub use self::sink::{Fanout, NullSink, PacketSink, SinkError, SinkProgress};

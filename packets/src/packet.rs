@@ -1,4 +1,4 @@
-//! Packets and their interfaces, on their way from a ring or a file to a [`crate::target::Target`].
+//! Packets and their interfaces, on their way from a ring or a file to a [`crate::sink::PacketSink`].
 
 /// Link type of Ethernet.
 pub const ETHERNET: u16 = 1;
@@ -11,7 +11,7 @@ pub const MAX_SNAPLEN: u32 = 262_144;
 
 /// What made a section; empty strings are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct SectionOrigin {
     /// Hardware, for instance a CPU model.
     pub hardware: String,
     /// Operating system.
@@ -22,7 +22,7 @@ pub struct Origin {
 
 /// One interface of a section; empty strings are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
+pub struct CaptureInterface {
     /// Name to show, `PREFIX:PORT`.
     pub name: String,
     /// The device behind it.
@@ -66,7 +66,7 @@ pub struct Packet<'a> {
 
 /// What is known of an interface since `start_ns`; `None` is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct InterfaceStatistics {
     /// Number of the interface in the section.
     pub interface: u32,
     /// Begin of the capture, wall clock, nanoseconds.
@@ -79,6 +79,6 @@ pub struct Statistics {
     pub dropped: Option<u64>,
     /// Packets that passed the filter.
     pub accepted: Option<u64>,
-    /// Packets handed to the target.
+    /// Packets handed to the sink.
     pub delivered: u64,
 }

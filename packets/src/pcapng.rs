@@ -3,7 +3,7 @@
 // Packets have at most 256 KiB, blocks and options little more; a time is cut into two halves.
 #![allow(clippy::cast_possible_truncation)]
 
-use crate::packet::{DIR_RX, DIR_TX, Interface, Origin, Packet, Statistics};
+use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -16,12 +16,12 @@ const NANOSECONDS: u8 = 9;
 const MAX_OPTION: usize = 0xfffc;
 
 /// A block being written at the end of a buffer.
-struct Block<'a> {
+struct BlockBuilder<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
 }
 
-impl<'a> Block<'a> {
+impl<'a> BlockBuilder<'a> {
     fn begin(out: &'a mut Vec<u8>, kind: u32) -> Self {
         let start = out.len();
         let mut block = Self { out, start };
@@ -82,8 +82,8 @@ impl<'a> Block<'a> {
 }
 
 /// Appends the section header.
-pub fn write_section(out: &mut Vec<u8>, origin: &Origin) {
-    let mut block = Block::begin(out, SECTION_HEADER);
+pub fn write_section(out: &mut Vec<u8>, origin: &SectionOrigin) {
+    let mut block = BlockBuilder::begin(out, SECTION_HEADER);
     block.u32(BYTE_ORDER_MAGIC);
     block.u16(1);
     block.u16(0);
@@ -96,8 +96,8 @@ pub fn write_section(out: &mut Vec<u8>, origin: &Origin) {
 
 /// Appends an interface; the first of a section is number 0. Some readers want link type and snap
 /// length to be the same on all interfaces of a section.
-pub fn write_interface(out: &mut Vec<u8>, interface: &Interface) {
-    let mut block = Block::begin(out, INTERFACE);
+pub fn write_interface(out: &mut Vec<u8>, interface: &CaptureInterface) {
+    let mut block = BlockBuilder::begin(out, INTERFACE);
     block.u16(interface.linktype);
     block.u16(0);
     block.u32(interface.snaplen);
@@ -118,9 +118,9 @@ const fn option(code: u16, len: u16) -> u32 {
 }
 
 /// Fills a slice from its start.
-struct Fill<'a>(&'a mut [u8]);
+struct SliceWriter<'a>(&'a mut [u8]);
 
-impl Fill<'_> {
+impl SliceWriter<'_> {
     fn words<const N: usize>(&mut self, words: [u32; N]) {
         let (target, rest) = std::mem::take(&mut self.0).split_at_mut(4 * N);
         for (target, word) in target.chunks_exact_mut(4).zip(words) {
@@ -175,7 +175,7 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
 #[inline]
 pub fn put_packet(out: &mut [u8], packet: &Packet<'_>) {
     let size = out.len() as u32;
-    let mut fill = Fill(out);
+    let mut fill = SliceWriter(out);
     let (high, low) = ((packet.ns >> 32) as u32, packet.ns as u32);
     fill.words([PACKET, size, packet.interface, high, low, packet.data.len() as u32, packet.len]);
     fill.padded(packet.data);
@@ -204,13 +204,13 @@ pub fn put_packet(out: &mut [u8], packet: &Packet<'_>) {
 pub const STATISTICS_SIZE: usize = 112;
 
 /// Appends what is known of an interface at the end.
-pub fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+pub fn write_statistics(out: &mut Vec<u8>, statistics: &InterfaceStatistics) {
     write_losses(out, statistics, 0);
 }
 
 /// The same where `lost` packets were captured and then not written.
-pub fn write_losses(out: &mut Vec<u8>, statistics: &Statistics, lost: u64) {
-    let mut block = Block::begin(out, STATISTICS);
+pub fn write_losses(out: &mut Vec<u8>, statistics: &InterfaceStatistics, lost: u64) {
+    let mut block = BlockBuilder::begin(out, STATISTICS);
     block.u32(statistics.interface);
     block.time(statistics.end_ns);
     for (code, ns) in [(2, statistics.start_ns), (3, statistics.end_ns)] {
@@ -256,14 +256,14 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let mut out = Vec::new();
-        let origin = Origin {
+        let origin = SectionOrigin {
             hardware: "some CPU".into(),
             os: "Linux 6".into(),
             application: "pmdscope test".into(),
         };
         write_section(&mut out, &origin);
         for name in ["rte:0", "rte:1"] {
-            let interface = Interface {
+            let interface = CaptureInterface {
                 name: name.into(),
                 description: "net_null0".into(),
                 filter: "udp or arp".into(),
@@ -303,7 +303,7 @@ mod tests {
         for interface in [0, 1] {
             write_statistics(
                 &mut out,
-                &Statistics {
+                &InterfaceStatistics {
                     interface,
                     start_ns: NS - 1_000_000_000,
                     end_ns: NS + 1_000_000_000,
@@ -389,7 +389,7 @@ mod tests {
         let mut out = Vec::new();
         write_statistics(
             &mut out,
-            &Statistics { start_ns: 0x1_0000_0002, ..Statistics::default() },
+            &InterfaceStatistics { start_ns: 0x1_0000_0002, ..InterfaceStatistics::default() },
         );
         let option = [&2u16.to_ne_bytes()[..], &8u16.to_ne_bytes()].concat();
         assert_eq!(&out[20..24], option);
@@ -403,8 +403,12 @@ mod tests {
     fn statistics_are_not_larger_than_they_say() {
         let mut out = Vec::new();
         let all = Some(1);
-        let statistics =
-            Statistics { received: all, dropped: all, accepted: all, ..Statistics::default() };
+        let statistics = InterfaceStatistics {
+            received: all,
+            dropped: all,
+            accepted: all,
+            ..InterfaceStatistics::default()
+        };
         write_losses(&mut out, &statistics, 1);
         assert_eq!(out.len(), STATISTICS_SIZE);
     }

@@ -1,6 +1,6 @@
 //! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip or Zstandard.
 //!
-//! A [`Reader`] takes one file apart, a [`Replay`] moves the packets of several into a target. What
+//! A [`FileReader`] takes one file apart, a [`FileReplay`] moves the packets of several into a sink. What
 //! could be read of a broken file is delivered before its error.
 
 mod input;
@@ -12,22 +12,22 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use self::item::Item;
-pub use self::reader::{ReadError, Reader};
-pub use self::replay::{Failure, Replay, Report, Settings};
+pub use self::item::FileItem;
+pub use self::reader::{FileReader, ReadError};
+pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
 /// Bytes of a file, and how it orders those of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Order {
+enum ByteOrder {
     #[default]
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// The number of at most 8 bytes.
     fn number(self, bytes: &[u8]) -> u64 {
         let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);

@@ -20,17 +20,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::name::NameError;
-pub use self::status::Status;
-pub use self::trigger::{Answer, Fire, PacketTrigger, Trigger};
-pub use self::writer::Opener;
+pub use self::name::IncidentNameError;
+pub use self::status::RecorderStatus;
+pub use self::trigger::{PacketTrigger, RecorderTrigger, TriggerAnswer, TriggerSender};
+pub use self::writer::SinkOpener;
 
-use self::history::History;
-use self::trigger::{Armed, Queue};
-use self::writer::{Message, Writer};
+use self::history::PacketHistory;
+use self::trigger::{ArmedTrigger, TriggerQueue};
+use self::writer::{RecorderWriter, WriterMessage};
 use crate::clock::wall_clock_ns;
-use crate::packet::{Interface, Origin, Packet, Statistics};
-use crate::target::{Progress, Target, TargetError};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
+use crate::sink::{PacketSink, SinkError, SinkProgress};
 
 /// Least memory of a recorder, bytes.
 pub const MIN_MEMORY: usize = 16 << 20;
@@ -49,7 +49,7 @@ const BEHIND: usize = 4;
 
 /// How to record.
 #[derive(Debug)]
-pub struct Settings {
+pub struct RecorderSettings {
     /// The file of `-w`, from which those of the incidents take their names.
     pub path: PathBuf,
     /// What is kept before a trigger.
@@ -66,13 +66,13 @@ pub struct Settings {
 
 /// Why there is no recorder.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum RecorderError {
     /// Memory is short.
     #[error("there are no {0} bytes of memory for packets")]
     Memory(usize),
     /// The files have no names.
     #[error(transparent)]
-    Name(#[from] NameError),
+    Name(#[from] IncidentNameError),
     /// There is no thread.
     #[error("cannot start the thread that writes")]
     Thread(#[from] std::io::Error),
@@ -92,15 +92,15 @@ struct Incident {
     brought_out: Instant,
 }
 
-/// The target that records.
+/// The sink that records.
 #[derive(Debug)]
-pub struct Recorder {
-    settings: Settings,
-    history: History,
-    writer: Writer,
-    armed: Vec<Armed>,
-    queue: Queue,
-    status: Arc<Status>,
+pub struct FlightRecorder {
+    settings: RecorderSettings,
+    history: PacketHistory,
+    writer: RecorderWriter,
+    armed: Vec<ArmedTrigger>,
+    queue: TriggerQueue,
+    status: Arc<RecorderStatus>,
     incident: Option<Incident>,
     incidents: u64,
     triggers: u64,
@@ -111,24 +111,27 @@ pub struct Recorder {
     lost: u64,
 }
 
-impl Recorder {
+impl FlightRecorder {
     /// A recorder, and what fires it. `open` begins the files.
     ///
     /// # Errors
     /// When memory or a thread is not to be had, or the path names no file.
-    pub fn start(mut settings: Settings, open: Opener) -> Result<(Self, Fire), StartError> {
+    pub fn start(
+        mut settings: RecorderSettings,
+        open: SinkOpener,
+    ) -> Result<(Self, TriggerSender), RecorderError> {
         let now_ns = wall_clock_ns();
         name::incident(&settings.path, now_ns, 1, "")?;
         let keep_ns = nanos(settings.before.saturating_add(NOTICE));
-        let history = History::new(settings.memory, keep_ns, now_ns)
-            .ok_or(StartError::Memory(settings.memory))?;
+        let history = PacketHistory::new(settings.memory, keep_ns, now_ns)
+            .ok_or(RecorderError::Memory(settings.memory))?;
         let (fire, queue) = trigger::queue();
-        let status = Arc::new(Status::new(&settings, now_ns));
-        let armed = mem::take(&mut settings.filters).into_iter().map(Armed::new).collect();
+        let status = Arc::new(RecorderStatus::new(&settings, now_ns));
+        let armed = mem::take(&mut settings.filters).into_iter().map(ArmedTrigger::new).collect();
         let recorder = Self {
             settings,
             history,
-            writer: Writer::start(open)?,
+            writer: RecorderWriter::start(open)?,
             armed,
             queue,
             status,
@@ -143,7 +146,7 @@ impl Recorder {
     }
 
     /// What it holds and has done, to be looked at while it records.
-    pub fn status(&self) -> Arc<Status> {
+    pub fn status(&self) -> Arc<RecorderStatus> {
         Arc::clone(&self.status)
     }
 
@@ -158,28 +161,28 @@ impl Recorder {
         }
     }
 
-    fn fired(&mut self, trigger: &Trigger) {
+    fn fired(&mut self, trigger: &RecorderTrigger) {
         if self.incident.as_ref().is_some_and(|incident| trigger.moment_ns > incident.limit_ns) {
             self.end_incident();
         }
         let answer = match &self.incident {
-            None if self.exhausted() => Answer::Done,
+            None if self.exhausted() => TriggerAnswer::Done,
             None => self.begin_incident(trigger),
             Some(_) => self.extend(trigger),
         };
         trigger.answer(answer);
     }
 
-    fn begin_incident(&mut self, trigger: &Trigger) -> Answer {
+    fn begin_incident(&mut self, trigger: &RecorderTrigger) -> TriggerAnswer {
         let number = self.incidents + 1;
         let path =
             match name::incident(&self.settings.path, trigger.moment_ns, number, &trigger.name) {
                 Ok(path) => path,
-                Err(error) => return Answer::Failed(error.to_string()),
+                Err(error) => return TriggerAnswer::Failed(error.to_string()),
             };
         let after_ns = nanos(self.settings.after);
         let end_ns = trigger.moment_ns.saturating_add(after_ns);
-        self.writer.send(Message::Begin {
+        self.writer.send(WriterMessage::Begin {
             path: path.clone(),
             start_ns: trigger.moment_ns.saturating_sub(nanos(self.settings.before)),
             end_ns,
@@ -202,37 +205,37 @@ impl Recorder {
         if self.last_ns > end_ns {
             self.end_incident();
         }
-        Answer::Writing(path)
+        TriggerAnswer::Writing(path)
     }
 
     /// Hands over everything that is held, section by section.
     fn send_history(&self) {
         let mut held = self.history.held().peekable();
-        let mut last: Option<&history::Section> = None;
+        let mut last: Option<&history::HistorySection> = None;
         for section in self.history.sections() {
             if let Some(last) = last {
-                self.writer.send(Message::Counters(last.statistics.clone()));
+                self.writer.send(WriterMessage::Counters(last.statistics.clone()));
             }
             last = Some(section);
-            self.writer.send(Message::Section(section.origin.clone()));
+            self.writer.send(WriterMessage::Section(section.origin.clone()));
             for interface in &section.interfaces {
-                self.writer.send(Message::Interface(interface.clone()));
+                self.writer.send(WriterMessage::Interface(interface.clone()));
             }
             while let Some(full) = held.next_if(|full| full.section == section.number) {
-                self.writer.send(Message::Block { block: Arc::clone(&full.block), from: 0 });
+                self.writer.send(WriterMessage::Block { block: Arc::clone(&full.block), from: 0 });
             }
         }
     }
 
-    fn extend(&mut self, trigger: &Trigger) -> Answer {
-        let Some(incident) = &mut self.incident else { return Answer::Done };
+    fn extend(&mut self, trigger: &RecorderTrigger) -> TriggerAnswer {
+        let Some(incident) = &mut self.incident else { return TriggerAnswer::Done };
         let end_ns = trigger.moment_ns.saturating_add(nanos(self.settings.after));
         let end_ns = end_ns.min(incident.limit_ns).max(incident.end_ns);
         (incident.end_ns, incident.deadline) = (end_ns, deadline(end_ns));
         self.triggers += 1;
         self.status.fired(self.triggers);
-        self.writer.send(Message::Extend { end_ns, mark: trigger.mark() });
-        Answer::Writing(incident.path.clone())
+        self.writer.send(WriterMessage::Extend { end_ns, mark: trigger.mark() });
+        TriggerAnswer::Writing(incident.path.clone())
     }
 
     /// Ends the file at what was taken so far.
@@ -243,9 +246,9 @@ impl Recorder {
         self.send_rest();
         self.incident = None;
         if let Some(section) = self.history.section() {
-            self.writer.send(Message::Counters(section.statistics.clone()));
+            self.writer.send(WriterMessage::Counters(section.statistics.clone()));
         }
-        self.writer.send(Message::End);
+        self.writer.send(WriterMessage::End);
         self.status.ended();
     }
 
@@ -255,7 +258,7 @@ impl Recorder {
         let Some(incident) = &mut self.incident else { return };
         let from = mem::take(&mut incident.sent);
         if let Some(full) = sealed {
-            self.writer.send(Message::Block { block: Arc::clone(&full.block), from });
+            self.writer.send(WriterMessage::Block { block: Arc::clone(&full.block), from });
         }
     }
 
@@ -266,14 +269,14 @@ impl Recorder {
             return;
         }
         incident.brought_out = Instant::now();
-        let bytes = self.history.current().map_or(&[][..], block::Block::bytes);
+        let bytes = self.history.current().map_or(&[][..], block::PacketBlock::bytes);
         if bytes.len() > incident.sent {
             let first = incident.sent == 0;
             let part = bytes[incident.sent..].to_vec();
             incident.sent = bytes.len();
-            self.writer.send(Message::Part { bytes: part, first });
+            self.writer.send(WriterMessage::Part { bytes: part, first });
         }
-        self.writer.send(Message::Flush);
+        self.writer.send(WriterMessage::Flush);
     }
 
     /// Looks for triggers and for the end of the incident, `grace` after its time.
@@ -323,31 +326,31 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Target for Recorder {
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for FlightRecorder {
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
         self.send_rest();
         if let Some(section) = self.history.section().filter(|_| self.incident.is_some()) {
-            self.writer.send(Message::Counters(section.statistics.clone()));
+            self.writer.send(WriterMessage::Counters(section.statistics.clone()));
         }
         self.owed.clear();
         self.history.begin(origin);
         if self.incident.is_some() {
-            self.writer.send(Message::Section(origin.clone()));
+            self.writer.send(WriterMessage::Section(origin.clone()));
         }
         self.writer.check()
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         if let Some(section) = self.history.section() {
             section.interfaces.push(interface.clone());
         }
         if self.incident.is_some() {
-            self.writer.send(Message::Interface(interface.clone()));
+            self.writer.send(WriterMessage::Interface(interface.clone()));
         }
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         if self.queue.waits() {
             self.take_triggers();
         }
@@ -361,13 +364,13 @@ impl Target for Recorder {
         self.writer.check()
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         if let Some(section) = self.history.section() {
             section.statistics = statistics.to_vec();
         }
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         self.tend(GRACE);
         self.writer.check()
     }
@@ -377,12 +380,12 @@ impl Target for Recorder {
         self.incident.is_none() && self.exhausted()
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> SinkProgress {
         let progress = self.writer.progress();
-        Progress { lost: progress.lost + self.lost, ..progress }
+        SinkProgress { lost: progress.lost + self.lost, ..progress }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         self.take_triggers();
         self.end_incident();
         self.status.update(&self.history, self.lost);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgAction, Subcommand, ValueEnum};
-use pmdscope_packets::filter::{Compiler, Listing};
+use pmdscope_packets::filter::{FilterCompiler, ProgramListing};
 use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 
 use self::files::FileArgs;
@@ -274,18 +274,18 @@ impl Args {
         Ok(text.lines().map(code).collect::<Vec<_>>().join(" "))
     }
 
-    pub(super) fn compiler(&self) -> Compiler {
+    pub(super) fn compiler(&self) -> FilterCompiler {
         let optimize = !self.no_optimize;
-        Compiler { snaplen: self.snaplen(), optimize, ..Compiler::default() }
+        FilterCompiler { snaplen: self.snaplen(), optimize, ..FilterCompiler::default() }
     }
 
     /// How to print the filter instead of using it.
-    pub(super) fn listing(&self) -> Option<Listing> {
+    pub(super) fn listing(&self) -> Option<ProgramListing> {
         match self.dump {
             0 => None,
-            1 => Some(Listing::Readable),
-            2 => Some(Listing::C),
-            _ => Some(Listing::Decimal),
+            1 => Some(ProgramListing::Readable),
+            2 => Some(ProgramListing::C),
+            _ => Some(ProgramListing::Decimal),
         }
     }
 

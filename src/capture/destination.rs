@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use pmdscope_packets::file::{FileEvent, FileSettings, Files};
-use pmdscope_packets::recorder::Status;
-use pmdscope_packets::{Discard, Target};
+use pmdscope_packets::file::{CaptureFiles, FileEvent, FileSettings};
+use pmdscope_packets::recorder::RecorderStatus;
+use pmdscope_packets::{NullSink, PacketSink};
 
 use super::args::Args;
 use super::{recorder, trigger, view};
@@ -15,11 +15,11 @@ use crate::tap::interface::Wanted;
 
 /// A target, and what can be heard of it.
 pub(super) struct Destination {
-    pub(super) target: Box<dyn Target>,
+    pub(super) target: Box<dyn PacketSink>,
     /// What happens to files.
     pub(super) events: Receiver<FileEvent>,
     /// What the flight recorder holds.
-    pub(super) recorder: Option<Arc<Status>>,
+    pub(super) recorder: Option<Arc<RecorderStatus>>,
     /// Fires the recorder as long as this lives.
     _triggers: Option<trigger::Watch>,
 }
@@ -56,9 +56,9 @@ impl Destination {
         if args.recorder.wanted() {
             return Self::record(args, wanted, settings.unwrap_or_default(), events, named);
         }
-        let target: Box<dyn Target> = match settings {
-            _ if args.count_only => Box::new(Discard::default()),
-            Some(settings) => Box::new(Files::create(&settings)?),
+        let target: Box<dyn PacketSink> = match settings {
+            _ if args.count_only => Box::new(NullSink::default()),
+            Some(settings) => Box::new(CaptureFiles::create(&settings)?),
             None => return Self::view(args, events, named),
         };
         Ok(Self { target: shown(args, named, target)?, events, recorder: None, _triggers: None })
@@ -78,7 +78,7 @@ impl Destination {
     ) -> anyhow::Result<Self> {
         let open = move |path: &Path| {
             let settings = FileSettings { path: path.to_owned(), ..settings.clone() };
-            Files::create(&settings).map(|files| Box::new(files) as Box<dyn Target>)
+            CaptureFiles::create(&settings).map(|files| Box::new(files) as Box<dyn PacketSink>)
         };
         let write = args.files.write.as_deref();
         let recorder::Flight { target, status, triggers } =
@@ -93,7 +93,11 @@ impl Destination {
 }
 
 /// With `--print`, packets are shown as well.
-fn shown(args: &Args, named: bool, target: Box<dyn Target>) -> anyhow::Result<Box<dyn Target>> {
+fn shown(
+    args: &Args,
+    named: bool,
+    target: Box<dyn PacketSink>,
+) -> anyhow::Result<Box<dyn PacketSink>> {
     if !args.files.print {
         return Ok(target);
     }

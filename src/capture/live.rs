@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use pmdscope_capture::pump::Pump;
 use pmdscope_capture::source::Settings;
-use pmdscope_packets::Control;
-use pmdscope_packets::filter::Insn;
+use pmdscope_packets::RunControl;
+use pmdscope_packets::filter::BpfInsn;
 
 use super::args::{Args, Direction};
 use super::destination::Destination;
@@ -15,7 +15,7 @@ use crate::output;
 use crate::tap::{self, Ask, interface};
 
 /// Captures until told to stop.
-pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
     let program = args.compiler().compile_for_app(expression)?;
     let source = &args.source;
     let found = source.config.load()?.settings;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
 }
 
 /// What the command line asks of every app.
-fn ask(args: &Args, program: Vec<Insn>) -> Ask {
+fn ask(args: &Args, program: Vec<BpfInsn>) -> Ask {
     Ask {
         snaplen: args.snaplen(),
         sample: args.source.sample(),

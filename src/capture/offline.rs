@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use pmdscope_packets::read::{Failure, Replay, Settings};
-use pmdscope_packets::{Control, ETHERNET, Interface};
+use pmdscope_packets::read::{FileReplay, ReplayError, ReplaySettings};
+use pmdscope_packets::{CaptureInterface, ETHERNET, RunControl};
 use pmdscope_render::number::plural_noun;
 
 use super::args::Args;
@@ -13,14 +13,14 @@ use super::{privileges, report, say};
 use crate::output;
 
 /// Moves the packets of files to where they are wanted.
-pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let inputs = args.inputs()?;
     if let Some(input) = destination::overwritten(&inputs, args.files.write.as_deref()) {
         bail!("{} is both input and output: give -w another file", input.display());
     }
     let files = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>();
-    let settings = Settings {
+    let settings = ReplaySettings {
         filter: expression.to_owned(),
         optimize: args.compiler().optimize,
         dirs: args.direction.bits(),
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
         skip: args.skip,
         count: args.count,
     };
-    let replay = Replay::open(inputs, settings, control).map_err(plain)?;
+    let replay = FileReplay::open(inputs, settings, control).map_err(plain)?;
     if !args.quiet {
         started(&files, replay.interfaces().next());
     }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &Control) -> anyhow::R
     }
 }
 
-fn started(names: &[String], interface: Option<&Interface>) {
+fn started(names: &[String], interface: Option<&CaptureInterface>) {
     let files = plural_noun(names.len() as u64, "file");
     let about = interface.map_or(String::new(), |interface| {
         let linktype = match interface.linktype {
@@ -63,10 +63,10 @@ fn started(names: &[String], interface: Option<&Interface>) {
 }
 
 /// The error within, by whose kind the exit code goes.
-pub(crate) fn plain(failure: Failure) -> anyhow::Error {
+pub(crate) fn plain(failure: ReplayError) -> anyhow::Error {
     match failure {
-        Failure::Read(error) => error.into(),
-        Failure::Filter(error) => error.into(),
-        Failure::Target(error) => error.into(),
+        ReplayError::Read(error) => error.into(),
+        ReplayError::Filter(error) => error.into(),
+        ReplayError::Sink(error) => error.into(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pmdscope_packets::recorder::{Opener, Recorder, Settings, Status};
+use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings, RecorderStatus, SinkOpener};
 
 use super::trigger::{self, Trigger};
 use crate::exit::Usage;
@@ -51,9 +51,9 @@ pub(super) struct RecorderArgs {
 /// A recorder that is ready for packets, and all that may fire it.
 pub(super) struct Flight {
     /// Where the packets go.
-    pub(super) target: Recorder,
+    pub(super) target: FlightRecorder,
     /// What the recorder holds and has done, at any time.
-    pub(super) status: Arc<Status>,
+    pub(super) status: Arc<RecorderStatus>,
     /// Fires it as long as this lives.
     pub(super) triggers: trigger::Watch,
 }
@@ -71,12 +71,12 @@ impl RecorderArgs {
         &self,
         write: Option<&Path>,
         wanted: &[Wanted],
-        open: Opener,
+        open: SinkOpener,
     ) -> anyhow::Result<Flight> {
         let path = write
             .filter(|path| *path != Path::new("-"))
             .ok_or(Usage("the flight recorder writes one file per incident: give -w FILE"))?;
-        let settings = Settings {
+        let settings = RecorderSettings {
             path: path.to_owned(),
             before: self.before.unwrap_or(DEFAULT_BEFORE),
             after: self.after.unwrap_or(DEFAULT_AFTER),
@@ -85,7 +85,7 @@ impl RecorderArgs {
             filters: trigger::filters(&self.triggers),
         };
         let (target, fire) =
-            Recorder::start(settings, open).context("cannot start the flight recorder")?;
+            FlightRecorder::start(settings, open).context("cannot start the flight recorder")?;
         let status = target.status();
         let triggers = trigger::Watch::start(&self.triggers, wanted, &fire)?;
         Ok(Flight { target, status, triggers })

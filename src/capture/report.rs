@@ -3,7 +3,7 @@
 use pmdscope_capture::pump::{REORDER_WINDOW, Report};
 use pmdscope_capture::transport::Door;
 use pmdscope_packets::file::FileEvent;
-use pmdscope_packets::{Progress, read};
+use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
 use super::say;
@@ -56,7 +56,7 @@ pub(super) fn at_once(report: &Report) -> String {
 }
 
 /// The same of files that are being read.
-pub(super) fn replayed(report: &read::Report) -> String {
+pub(super) fn replayed(report: &read::ReplayReport) -> String {
     let (read, captured) = (packets(report.read), packets(report.captured));
     let undirected = match report.undirected {
         0 => String::new(),
@@ -84,13 +84,13 @@ pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
 }
 
 /// Packets that did not arrive, if there are any.
-pub(super) fn unwritten(progress: &Progress) {
+pub(super) fn unwritten(progress: &SinkProgress) {
     for line in losses(progress) {
         say(line);
     }
 }
 
-fn losses(progress: &Progress) -> Vec<String> {
+fn losses(progress: &SinkProgress) -> Vec<String> {
     let losses = [
         (progress.lost, "lost because they could not be written"),
         (progress.missed, "not shown because the terminal or the decoder was too slow"),
@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn files_are_counted() {
-        let progress = Progress { files: 3, bytes: 5 << 20, missed: 2, ..Progress::default() };
+        let progress =
+            SinkProgress { files: 3, bytes: 5 << 20, missed: 2, ..SinkProgress::default() };
         let lines = statistics(&Report { nb_rings: 1, progress, ..Report::default() }, None);
         let expected = [
             "2 packets not shown because the terminal or the decoder was too slow",

@@ -6,19 +6,19 @@ use std::thread;
 
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
-use pmdscope_packets::Control;
+use pmdscope_packets::RunControl;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 
 /// The first signal ends the capture in order, the second at once; USR1 asks for the counters and,
 /// where `flush` is true, USR2 brings out what was collected.
-pub(crate) fn control(to_flush: bool) -> anyhow::Result<Control> {
-    let control = Control::default();
+pub(crate) fn control(to_flush: bool) -> anyhow::Result<RunControl> {
+    let control = RunControl::default();
     register(&control, to_flush).context("cannot handle signals")?;
     Ok(control)
 }
 
-fn register(control: &Control, to_flush: bool) -> std::io::Result<()> {
+fn register(control: &RunControl, to_flush: bool) -> std::io::Result<()> {
     let stop = || Arc::clone(&control.stop);
     // A capture under nohup(1) is to survive its terminal.
     let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);

@@ -90,13 +90,13 @@ fn free_bytes(file: &Path) -> Option<u64> {
 mod tests {
     use insta::assert_snapshot;
     use pmdscope_capture::ring::Counters;
-    use pmdscope_packets::Progress;
+    use pmdscope_packets::SinkProgress;
 
     use super::*;
 
     fn report(captured: u64, bytes: u64) -> Report {
         let file = Some("/var/tmp/out.pcapng".into());
-        let progress = Progress { bytes, file, files: 1, ..Progress::default() };
+        let progress = SinkProgress { bytes, file, files: 1, ..SinkProgress::default() };
         let rings = Counters { dropped: 3, ..Counters::default() };
         Report { captured, rings, progress, ..Report::default() }
     }

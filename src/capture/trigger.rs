@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pmdscope_packets::recorder::{self, Fire, PacketTrigger};
+use pmdscope_packets::recorder::{self, PacketTrigger, TriggerSender};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::world::Event;
@@ -83,7 +83,7 @@ impl Watch {
     pub(super) fn start(
         triggers: &[Trigger],
         wanted: &[Wanted],
-        fire: &Fire,
+        fire: &TriggerSender,
     ) -> anyhow::Result<Self> {
         let lints = triggers.iter().filter_map(|trigger| match trigger {
             Trigger::Finding(lint) => Some(*lint),
@@ -110,17 +110,17 @@ impl Watch {
     }
 }
 
-fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
+fn listen_for_signal(fire: TriggerSender) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGUSR2]).context("cannot handle SIGUSR2")?;
     thread::spawn(move || {
         for _ in signals.forever() {
-            fire.fire(recorder::Trigger::now("signal", "SIGUSR2"));
+            fire.fire(recorder::RecorderTrigger::now("signal", "SIGUSR2"));
         }
     });
     Ok(())
 }
 
-fn watch_findings(mut session: Session, lints: &[Lint], fire: &Fire) {
+fn watch_findings(mut session: Session, lints: &[Lint], fire: &TriggerSender) {
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();
@@ -140,12 +140,12 @@ fn watch_findings(mut session: Session, lints: &[Lint], fire: &Fire) {
     }
 }
 
-fn fired_by(finding: &Finding, model: Option<&Model>) -> recorder::Trigger {
+fn fired_by(finding: &Finding, model: Option<&Model>) -> recorder::RecorderTrigger {
     let about = format!("{} {}", finding.app, finding.subject);
     let comment = format!("{}: {}", about.trim_end(), finding.evidence);
-    let now = recorder::Trigger::now(finding.lint.name(), comment);
+    let now = recorder::RecorderTrigger::now(finding.lint.name(), comment);
     let moment_ns = model.map_or(now.moment_ns, |model| moment_ns(finding, model));
-    recorder::Trigger { moment_ns, ..now }
+    recorder::RecorderTrigger { moment_ns, ..now }
 }
 
 /// When it happened: at the sample, or where the app has noted the moment, then.

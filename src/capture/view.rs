@@ -17,7 +17,7 @@ use anyhow::Context;
 use clap::{ArgAction, ValueEnum};
 use jiff::tz::TimeZone;
 use pmdscope_capture::decode::{Bytes, Clock, Stamps, Style};
-use pmdscope_packets::Target;
+use pmdscope_packets::PacketSink;
 
 use self::beside::Beside;
 use self::builtin::Builtin;
@@ -172,7 +172,7 @@ impl ViewArgs {
 
 /// Opens a view that prints to standard output. `named` puts the interface and the direction before
 /// every packet, for captures from several interfaces or from `any`.
-pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>> {
+pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn PacketSink>> {
     let installed = |program| {
         child::find(program).with_context(|| {
             format!("{program} is not installed: install it, or use --decoder builtin")
@@ -192,7 +192,11 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Targe
     }
 }
 
-fn open_tcpdump(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<Box<dyn Target>> {
+fn open_tcpdump(
+    args: &ViewArgs,
+    named: bool,
+    program: &Path,
+) -> anyhow::Result<Box<dyn PacketSink>> {
     let prefix = args.prefix(named)?;
     let mut command = args.cage(false, TCPDUMP_MEMORY).command(program);
     command.args(tcpdump::flags(args));
@@ -200,14 +204,18 @@ fn open_tcpdump(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
-fn open_tshark(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<Box<dyn Target>> {
+fn open_tshark(
+    args: &ViewArgs,
+    named: bool,
+    program: &Path,
+) -> anyhow::Result<Box<dyn PacketSink>> {
     let mut command = args.cage(true, TSHARK_MEMORY).command(program);
     command.args(tshark::flags(args, named)?);
     let decoder = Tshark::start(command, Box::new(StandardOutput))?;
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 
-fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>> {
+fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn PacketSink>> {
     if args.packet_type.is_some() || args.asdot || args.mesh || args.nfs_handles {
         return Err(Usage("-T, -b, -H and -u need tcpdump: install it").into());
     }
@@ -220,6 +228,6 @@ fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Target>>
 
 /// Both at once, for `--print`: the file is what the capture is about, and goes on when the view
 /// cannot.
-pub(super) fn beside(file: Box<dyn Target>, view: Box<dyn Target>) -> Box<dyn Target> {
+pub(super) fn beside(file: Box<dyn PacketSink>, view: Box<dyn PacketSink>) -> Box<dyn PacketSink> {
     Box::new(Beside { file, view: Some(view) })
 }

@@ -33,7 +33,7 @@ pub(super) struct Watch {
     /// Who is to reach an app that comes back, after `-Z`.
     user: Option<String>,
     events: Receiver<FileEvent>,
-    recorder: Option<Arc<recorder::Status>>,
+    recorder: Option<Arc<recorder::RecorderStatus>>,
     status: Status,
     since: Instant,
     line: ProgressLine,
@@ -46,7 +46,7 @@ impl Watch {
     pub(super) fn new(
         args: &Args,
         events: Receiver<FileEvent>,
-        recorder: Option<Arc<recorder::Status>>,
+        recorder: Option<Arc<recorder::RecorderStatus>>,
     ) -> Self {
         Self {
             progress: progress(args),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget;
 use pmdscope_flows::{Flow, Snapshot, table};
-use pmdscope_packets::{Control, DIR_RX};
+use pmdscope_packets::{DIR_RX, RunControl};
 use pmdscope_render::number::count;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::finding::balance::{self, HotQueue};
@@ -68,7 +68,7 @@ struct Capture {
     queue: u16,
     run: AppIdentity,
     begun: Instant,
-    control: Control,
+    control: RunControl,
     thread: JoinHandle<Result<Arc<Snapshot>>>,
 }
 
@@ -114,7 +114,7 @@ impl HotQueues {
         let Some((found, model)) = source.app(app).zip(model) else { return };
         let running = Running { app: found, sample: Some(model.sample.clone()) };
         let (queue, control, settings) =
-            (seen.queue, Control::default(), Arc::clone(&self.settings));
+            (seen.queue, RunControl::default(), Arc::clone(&self.settings));
         let stop = control.clone();
         let thread = thread::Builder::new().name("capture".to_owned());
         match thread.spawn(move || capture(running, &queue, &settings, &stop)) {
@@ -175,7 +175,7 @@ fn capture(
     running: Running,
     queue: &HotQueue,
     settings: &Arc<Settings>,
-    control: &Control,
+    control: &RunControl,
 ) -> Result<Arc<Snapshot>> {
     let wanted = Wanted::queue(running, queue.port, queue.queue, settings)?;
     let sample = budget::first_sample(queue.pps, CPU_SHARE);

@@ -10,7 +10,7 @@ use pmdscope_capture::budget::{self, Budget};
 use pmdscope_capture::transport::Door;
 use pmdscope_flows::table::Latest;
 use pmdscope_flows::{Snapshot, table};
-use pmdscope_packets::{Control, DIR_RX, DIR_TX};
+use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use pmdscope_telemetry::Settings;
 use pmdscope_tui::flows::{Access, Run, Running};
 
@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(300);
 pub(super) struct Probe {
     /// The run of the app that a helper was asked for.
     pub(super) attach: Option<Run>,
-    control: Control,
+    control: RunControl,
     told: Arc<Mutex<Told>>,
     thread: JoinHandle<()>,
 }
@@ -44,7 +44,7 @@ struct Told {
 impl Probe {
     /// Has `work` done for an app; it may take so much of a core.
     pub(super) fn start(running: &Running, attach: Option<Run>, share: f64, work: Work) -> Self {
-        let control = Control::default();
+        let control = RunControl::default();
         let told = Arc::new(Mutex::new(Told { access: Access::Opening, latest: None }));
         let errand = Errand {
             running: running.clone(),
@@ -81,7 +81,7 @@ pub(super) struct Errand {
     pub(super) attach: Option<Run>,
     /// Of one core.
     share: f64,
-    pub(super) control: Control,
+    pub(super) control: RunControl,
     told: Arc<Mutex<Told>>,
 }
 

@@ -10,8 +10,8 @@ use pmdscope_capture::layout::{
 };
 use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_capture::session::Session;
-use pmdscope_packets::file::{FileSettings, Files};
-use pmdscope_packets::{DIR_RX, DIR_TX, TargetError};
+use pmdscope_packets::file::{CaptureFiles, FileSettings};
+use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_render::number::count;
 use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::sample::{BEFORE_ARMING, Sample, SiteSample};
@@ -52,9 +52,9 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         .map_err(LeakError::from)
         .and_then(|session| leak::receive(session, TIMEOUT))
         .with_context(|| no_packets(&name, &sample))?;
-    let mut files = Files::create(&FileSettings::new(path))?;
+    let mut files = CaptureFiles::create(&FileSettings::new(path))?;
     match leak::write(&mut files, &name, &dump.mbufs, |mbuf| comment(mbuf, &sample)) {
-        Err(TargetError::Closed { .. }) => {}
+        Err(SinkError::Closed { .. }) => {}
         written => written?,
     }
     output::tell(&summary(&dump, lost, path, to_stdout));

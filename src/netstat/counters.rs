@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
-use pmdscope_packets::Control;
+use pmdscope_packets::RunControl;
 use pmdscope_recording::{Moment as When, Player};
 use pmdscope_telemetry::world::World;
 
@@ -58,7 +58,7 @@ impl Gauge {
 }
 
 /// Shows counters alone.
-pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
+pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     match args.replay.player(&args.app)? {
         Some(player) => replay(args, player)?,
         None => live(args, control)?,
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn live(args: &Args, control: &Control) -> Result<()> {
+fn live(args: &Args, control: &RunControl) -> Result<()> {
     let mut source = Source::live(&args.app, Duration::ZERO)?;
     let mut next = Instant::now();
     loop {

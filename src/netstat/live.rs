@@ -15,7 +15,7 @@ use pmdscope_capture::pump::{Observer, Pump, Report};
 use pmdscope_capture::source::Settings;
 use pmdscope_flows::SNAPLEN;
 use pmdscope_flows::table::Table;
-use pmdscope_packets::Control;
+use pmdscope_packets::RunControl;
 
 use self::reporter::Reporter;
 use self::taps::Taps;
@@ -81,7 +81,7 @@ impl Observer for Watch<'_> {
 }
 
 /// Counts until told to stop, or for the time that was asked for.
-pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
+pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let sample = match args.sample {
         Sampling::Auto => 1,
         Sampling::Fixed(sample) => sample.get(),
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
 /// Runs the capture on this thread and the reports on another, which may wait as long as it likes.
 fn watch<'a>(
     pump: Pump,
-    control: &Control,
+    control: &RunControl,
     mut watch: Watch<'a>,
     reporter: Reporter<'a>,
 ) -> Result<(Report, Reporter<'a>)> {

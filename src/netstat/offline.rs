@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pmdscope_flows::table::Table;
-use pmdscope_packets::read::{Failure, Replay, Settings};
-use pmdscope_packets::{Control, MAX_SNAPLEN};
+use pmdscope_packets::read::{FileReplay, ReplayError, ReplaySettings};
+use pmdscope_packets::{MAX_SNAPLEN, RunControl};
 use pmdscope_render::number::plural;
 
 use super::args::Args;
@@ -16,7 +16,7 @@ use super::show;
 use crate::{capture, output};
 
 /// Counts what is in the files; what could be read of a broken one is shown before its error.
-pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
+pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let export = ipfix::listener(&args.ipfix, 1, true)?;
     let status = export.as_ref().map(|export| export.status.clone());
     let (moment, failure) = count(args, control, export)?;
@@ -35,10 +35,10 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
 
 fn count(
     args: &Args,
-    control: &Control,
+    control: &RunControl,
     export: Option<Export>,
-) -> Result<(Moment, Option<Failure>)> {
-    let settings = Settings {
+) -> Result<(Moment, Option<ReplayError>)> {
+    let settings = ReplaySettings {
         filter: args.expression(),
         optimize: true,
         dirs: args.direction().bits(),
@@ -46,7 +46,7 @@ fn count(
         skip: 0,
         count: None,
     };
-    let replay = Replay::open(args.read.clone(), settings, control).map_err(capture::plain)?;
+    let replay = FileReplay::open(args.read.clone(), settings, control).map_err(capture::plain)?;
     let (mut table, latest) = Table::new(args.table(export));
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", plural(report.read, "packet")));

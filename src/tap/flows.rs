@@ -8,7 +8,7 @@ use pmdscope_capture::pump::{Failure, Observer, Pump};
 use pmdscope_capture::source::Settings as PumpSettings;
 use pmdscope_flows::SNAPLEN;
 use pmdscope_flows::table::{Latest, Settings, Table};
-use pmdscope_packets::Control;
+use pmdscope_packets::RunControl;
 
 use super::interface::Wanted;
 use super::{Ask, open};
@@ -50,7 +50,11 @@ impl FlowCapture {
     /// # Errors
     ///
     /// When the capture fails.
-    pub(crate) fn run(self, control: &Control, observer: &mut dyn Observer) -> Result<(), Failure> {
+    pub(crate) fn run(
+        self,
+        control: &RunControl,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Failure> {
         self.pump.run(control, observer).failure.map_or(Ok(()), Err)
     }
 }

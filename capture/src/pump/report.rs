@@ -1,6 +1,6 @@
 //! What a running capture tells.
 
-use pmdscope_packets::{Progress, TargetError};
+use pmdscope_packets::{SinkError, SinkProgress};
 
 use crate::records::RecordError;
 use crate::ring::{Counters, RingError};
@@ -43,7 +43,7 @@ pub enum Failure {
     Clock(String),
     /// The packets could not be written.
     #[error(transparent)]
-    Target(#[from] TargetError),
+    Target(#[from] SinkError),
 }
 
 /// What a running capture tells others. No call may wait.
@@ -87,8 +87,8 @@ pub struct Report {
     pub nb_rings: usize,
     /// Apps that ended meanwhile, once for each time.
     pub ended: Vec<String>,
-    /// What the target did.
-    pub progress: Progress,
+    /// What the sink did.
+    pub progress: SinkProgress,
     /// Why the capture ended early.
     pub failure: Option<Failure>,
 }

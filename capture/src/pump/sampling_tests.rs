@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pmdscope_packets::{
-    DIR_RX, Interface, Origin, Packet, Progress, Statistics, Target, TargetError,
+    CaptureInterface, DIR_RX, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
+    SinkProgress,
 };
 
 use super::super::tests::{App, open, record, serve};
-use super::super::{Control, Pump, Report};
+use super::super::{Pump, Report, RunControl};
 use crate::layout::{Change, RING_MIN_SIZE, TEE_SAMPLE};
 use crate::producer::{Listener, Peer, Producer};
 use crate::source::{Reopen, Settings, Source};
@@ -17,23 +18,23 @@ use crate::source::{Reopen, Settings, Source};
 #[derive(Clone, Debug, Default)]
 struct Scales(Arc<Mutex<Vec<(u16, u32)>>>);
 
-impl Target for Scales {
-    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for Scales {
+    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         self.0.lock().unwrap().push((packet.lcore.unwrap(), packet.weight));
         Ok(())
     }
 
-    fn counters(&mut self, _statistics: &[Statistics]) {}
+    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
@@ -41,11 +42,11 @@ impl Target for Scales {
         false
     }
 
-    fn progress(&self) -> Progress {
-        Progress::default()
+    fn progress(&self) -> SinkProgress {
+        SinkProgress::default()
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -55,7 +56,7 @@ fn capture(
     app: &App,
     sample: u32,
     settings: Settings,
-    control: &Control,
+    control: &RunControl,
     after: impl Fn(usize, Peer) + Send,
 ) -> (Report, Vec<(u16, u32)>) {
     let path = app.dir.path().join("pmdscope.sock");
@@ -84,8 +85,8 @@ fn asked(sample: u32) -> Vec<u8> {
     Change { kind: TEE_SAMPLE, value: sample }.encode().to_vec()
 }
 
-fn wanting(sample: u32) -> Control {
-    let control = Control::default();
+fn wanting(sample: u32) -> RunControl {
+    let control = RunControl::default();
     control.sample.store(sample, std::sync::atomic::Ordering::Relaxed);
     control
 }
@@ -104,7 +105,7 @@ fn each_ring_weighs_its_packets_by_its_own_markers() {
     app.rings[0].push(record(0, DIR_RX, 60), &[0; 60]);
     app.rings.iter().for_each(Producer::publish);
     let (report, weights) =
-        capture(&app, 8, Settings::default(), &Control::default(), |_, peer| drop(peer));
+        capture(&app, 8, Settings::default(), &RunControl::default(), |_, peer| drop(peer));
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!(weights, [(0, 8), (1, 8), (0, 64), (1, 8), (1, 2), (0, 64)]);
     assert_eq!((report.sample, report.fixed.len()), (64, 0));

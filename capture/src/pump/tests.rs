@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pmdscope_packets::file::{FileSettings, Files};
+use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use pmdscope_testing::output;
 
@@ -54,7 +54,7 @@ impl App {
     fn capture(
         &self,
         settings: Settings,
-        control: &Control,
+        control: &RunControl,
         after: impl FnOnce(Peer) + Send,
     ) -> Report {
         let path = self.dir.path().join("pmdscope.sock");
@@ -67,7 +67,7 @@ impl App {
             let (ports, session) = open(&path).unwrap();
             let app = "model".into();
             let source = Source { app, via: None, ports, session, sample: 1, reopen: None };
-            let files = Files::create(&FileSettings::new(self.file())).unwrap();
+            let files = CaptureFiles::create(&FileSettings::new(self.file())).unwrap();
             Pump::new(vec![source], settings, Box::new(files)).run(control, &mut ())
         })
     }
@@ -104,8 +104,8 @@ fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<Vec<String>>> {
     Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
-fn never() -> Control {
-    Control::default()
+fn never() -> RunControl {
+    RunControl::default()
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let reopen: Reopen = Box::new(move || open(&again));
         let reopen = Some(reopen);
         let source = Source { app: "model".into(), via: None, ports, session, sample: 1, reopen };
-        let files = Files::create(&FileSettings::new(app.file())).unwrap();
+        let files = CaptureFiles::create(&FileSettings::new(app.file())).unwrap();
         let settings = Settings { count: Some(2), ..Settings::default() };
-        let control = Control::default();
+        let control = RunControl::default();
         Pump::new(vec![source], settings, Box::new(files)).run(&control, &mut witness)
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
@@ -251,7 +251,7 @@ fn an_end_with_an_error_is_a_failure_after_everything_was_written() {
 #[test]
 fn stop_and_duration_end_an_idle_capture() {
     let app = App::new(1);
-    let stopped = Control { stop: Arc::new(AtomicBool::new(true)), ..Control::default() };
+    let stopped = RunControl { stop: Arc::new(AtomicBool::new(true)), ..RunControl::default() };
     let report = app.capture(Settings::default(), &stopped, std::mem::forget);
     assert!(report.failure.is_none() && report.captured == 0);
     let app = App::new(1);

@@ -39,8 +39,8 @@ fn tcp(from: (u8, u16), to: (u8, u16), flags: &str, sequence: u32) -> Vec<u8> {
     frame
 }
 
-fn interface(name: &str) -> Interface {
-    Interface {
+fn interface(name: &str) -> CaptureInterface {
+    CaptureInterface {
         name: name.to_owned(),
         description: String::new(),
         filter: String::new(),
@@ -52,7 +52,7 @@ fn interface(name: &str) -> Interface {
 
 fn table(settings: Settings) -> (Table, Latest) {
     let (mut table, latest) = Table::new(settings);
-    table.section(&Origin::default()).unwrap();
+    table.section(&SectionOrigin::default()).unwrap();
     table.interface(&interface("app:0")).unwrap();
     table.interface(&interface("app:1")).unwrap();
     (table, latest)
@@ -115,7 +115,7 @@ fn interfaces_without_names_are_told_apart_by_number() {
     let frame = udp((9, 5000), (1, 53), 30);
     // Files of two sections, or two files.
     for section in 0..2 {
-        table.section(&Origin::default()).unwrap();
+        table.section(&SectionOrigin::default()).unwrap();
         (0..2).for_each(|_| table.interface(&interface("")).unwrap());
         for interface in [0, 1, 1] {
             table.packet(&Packet { interface, ..packet(&frame, section) }).unwrap();
@@ -311,7 +311,10 @@ fn heard(told: &Heard) -> Vec<(Reason, u64, u64, u64)> {
 
 /// Time goes on without packets.
 fn tick(table: &mut Table, second: u64) {
-    table.counters(&[Statistics { end_ns: BEGIN + second * SECOND, ..Statistics::default() }]);
+    table.counters(&[InterfaceStatistics {
+        end_ns: BEGIN + second * SECOND,
+        ..InterfaceStatistics::default()
+    }]);
 }
 
 #[test]
@@ -481,7 +484,8 @@ fn losses_are_told_by_gaps_or_counters_but_once() {
     let (mut table, latest) = table(Settings::default());
     let frame = udp((9, 5000), (1, 53), 30);
     table.packet(&Packet { dropped: 5, ..packet(&frame, 0) }).unwrap();
-    let counted = |dropped| Statistics { dropped: Some(dropped), ..Statistics::default() };
+    let counted =
+        |dropped| InterfaceStatistics { dropped: Some(dropped), ..InterfaceStatistics::default() };
     for (dropped, lost) in [(5, 5), (9, 9), (2, 11)] {
         table.counters(&[counted(dropped)]);
         assert_eq!(latest.get().lost, lost);

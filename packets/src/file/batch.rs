@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::sched_getcpu;
 
-use crate::target::{Progress, TargetError};
+use crate::sink::{SinkError, SinkProgress};
 
 /// Bytes of a buffer: few system calls, and few enough to be in the cache until they are written.
 const BUFFER_SIZE: usize = 256 * 1024;
@@ -17,14 +17,14 @@ const MAX_BUFFERS: usize = 64 * 1024 * 1024 / BUFFER_SIZE;
 
 /// Whole blocks on their way to a file.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct BlockBatch {
     bytes: Box<[u8]>,
     used: usize,
     /// Packets in it.
     pub packets: u64,
 }
 
-impl Batch {
+impl BlockBatch {
     /// Zeroed memory comes untouched from the system: a buffer that is never used costs nothing.
     fn with_room(size: usize) -> Self {
         Self { bytes: vec![0; size].into(), used: 0, packets: 0 }
@@ -55,16 +55,16 @@ impl Batch {
 
 /// What the writer thread is to do next.
 #[derive(Debug)]
-pub(super) enum Command {
-    Write(Batch),
+pub(super) enum WriterCommand {
+    Write(BlockBatch),
     /// Complete the file and begin another.
     Next(PathBuf),
 }
 
 /// What the writer thread finds in the queue.
 #[derive(Debug)]
-pub(super) enum Turn {
-    Do(Command),
+pub(super) enum QueueItem {
+    Do(WriterCommand),
     /// Nothing came in time.
     Idle,
     /// Nothing will come any more.
@@ -72,21 +72,21 @@ pub(super) enum Turn {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    commands: VecDeque<Command>,
-    free: Vec<Batch>,
+struct QueueState {
+    commands: VecDeque<WriterCommand>,
+    free: Vec<BlockBatch>,
     /// Buffers that exist.
     buffers: usize,
     ending: bool,
     over: bool,
-    error: Option<TargetError>,
-    progress: Progress,
+    error: Option<SinkError>,
+    progress: SinkProgress,
 }
 
 /// The queue and everything else that both threads know.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct BatchQueue {
+    state: Mutex<QueueState>,
     /// Something to do for the writer.
     work: Condvar,
     /// The writer has come to its end.
@@ -96,28 +96,28 @@ pub(super) struct Queue {
     writer_cpu: AtomicUsize,
 }
 
-impl Queue {
+impl BatchQueue {
     /// A thread that panicked leaves numbers behind, and no broken ones.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An empty buffer of at least `size` bytes; none when all are waiting for the writer.
-    pub(super) fn take(&self, size: usize) -> Option<Batch> {
+    pub(super) fn take(&self, size: usize) -> Option<BlockBatch> {
         let mut state = self.state();
         if state.free.is_empty() {
             if state.buffers >= MAX_BUFFERS {
                 return None;
             }
             state.buffers += 1;
-            state.free.push(Batch::with_room(BUFFER_SIZE));
+            state.free.push(BlockBatch::with_room(BUFFER_SIZE));
         }
-        if size > BUFFER_SIZE { Some(Batch::with_room(size)) } else { state.free.pop() }
+        if size > BUFFER_SIZE { Some(BlockBatch::with_room(size)) } else { state.free.pop() }
     }
 
     /// The same, beyond the bound if need be: for what a file cannot be read without.
-    pub(super) fn take_anyway(&self, size: usize) -> Batch {
-        self.take(size).unwrap_or_else(|| Batch::with_room(size.max(BUFFER_SIZE)))
+    pub(super) fn take_anyway(&self, size: usize) -> BlockBatch {
+        self.take(size).unwrap_or_else(|| BlockBatch::with_room(size.max(BUFFER_SIZE)))
     }
 
     /// There are empty buffers for a packet that begins another file, or nobody will ever write
@@ -128,16 +128,16 @@ impl Queue {
     }
 
     /// Hands over a buffer. Behind one that waits and is not full, it is appended to that.
-    pub(super) fn write(&self, batch: Batch) {
+    pub(super) fn write(&self, batch: BlockBatch) {
         let mut state = self.state();
         let appended = match state.commands.back_mut() {
-            Some(Command::Write(last)) => last.append(&batch),
+            Some(WriterCommand::Write(last)) => last.append(&batch),
             _ => false,
         };
         if appended || state.over {
             recycle(&mut state, batch);
         } else {
-            state.commands.push_back(Command::Write(batch));
+            state.commands.push_back(WriterCommand::Write(batch));
         }
         drop(state);
         self.work.notify_one();
@@ -148,28 +148,28 @@ impl Queue {
     }
 
     pub(super) fn next_file(&self, path: PathBuf) {
-        self.state().commands.push_back(Command::Next(path));
+        self.state().commands.push_back(WriterCommand::Next(path));
         self.work.notify_one();
     }
 
     /// What to do next, waited for at most so long.
-    pub(super) fn turn(&self, patience: Duration) -> Turn {
-        let idle = |state: &mut State| state.commands.is_empty() && !state.ending;
+    pub(super) fn turn(&self, patience: Duration) -> QueueItem {
+        let idle = |state: &mut QueueState| state.commands.is_empty() && !state.ending;
         let (mut state, _) = self
             .work
             .wait_timeout_while(self.state(), patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
         self.writer_cpu.store(sched_getcpu(), Ordering::Relaxed);
         match state.commands.pop_front() {
-            Some(command) => Turn::Do(command),
-            None if state.ending => Turn::End,
-            None => Turn::Idle,
+            Some(command) => QueueItem::Do(command),
+            None if state.ending => QueueItem::End,
+            None => QueueItem::Idle,
         }
     }
 
     /// Waits until it may be worth trying again; false when everything is to end now.
     pub(super) fn pause(&self, pause: Duration) -> bool {
-        let running = |state: &mut State| !state.ending;
+        let running = |state: &mut QueueState| !state.ending;
         let (state, _) = self
             .work
             .wait_timeout_while(self.state(), pause, running)
@@ -178,23 +178,23 @@ impl Queue {
     }
 
     /// Gives a buffer back.
-    pub(super) fn recycle(&self, batch: Batch) {
+    pub(super) fn recycle(&self, batch: BlockBatch) {
         recycle(&mut self.state(), batch);
     }
 
     /// Changes what is told of the writer.
-    pub(super) fn report(&self, change: impl FnOnce(&mut Progress)) {
+    pub(super) fn report(&self, change: impl FnOnce(&mut SinkProgress)) {
         change(&mut self.state().progress);
     }
 
     /// How far the writer has come, and whether it has come to its end.
-    pub(super) fn progress(&self) -> (Progress, bool) {
+    pub(super) fn progress(&self) -> (SinkProgress, bool) {
         let state = self.state();
         (state.progress.clone(), state.over)
     }
 
     /// The writer has come to its end.
-    pub(super) fn close(&self, error: Option<TargetError>) {
+    pub(super) fn close(&self, error: Option<SinkError>) {
         let mut state = self.state();
         state.over = true;
         state.commands.clear();
@@ -210,12 +210,12 @@ impl Queue {
     }
 
     /// The error that ended the writer, once.
-    pub(super) fn check(&self) -> Result<(), TargetError> {
+    pub(super) fn check(&self) -> Result<(), SinkError> {
         if self.failed.load(Ordering::Acquire) { self.take_error() } else { Ok(()) }
     }
 
     #[cold]
-    fn take_error(&self) -> Result<(), TargetError> {
+    fn take_error(&self) -> Result<(), SinkError> {
         self.state().error.take().map_or(Ok(()), Err)
     }
 
@@ -250,7 +250,7 @@ impl Queue {
     }
 }
 
-fn recycle(state: &mut State, mut batch: Batch) {
+fn recycle(state: &mut QueueState, mut batch: BlockBatch) {
     if batch.bytes.len() == BUFFER_SIZE && state.free.len() < MAX_BUFFERS {
         (batch.used, batch.packets) = (0, 0);
         state.free.push(batch);
@@ -261,7 +261,7 @@ fn recycle(state: &mut State, mut batch: Batch) {
 mod tests {
     use super::*;
 
-    fn filled(queue: &Queue, size: usize) -> Batch {
+    fn filled(queue: &BatchQueue, size: usize) -> BlockBatch {
         let mut batch = queue.take(size).unwrap();
         batch.room(size).unwrap().fill(7);
         batch.packets = 1;
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn buffers_are_bounded_and_come_back() {
-        let queue = Queue::default();
+        let queue = BatchQueue::default();
         let mut all: Vec<_> = std::iter::from_fn(|| queue.take(0)).collect();
         assert_eq!(all.len(), MAX_BUFFERS);
         assert!(!queue.has_free() && queue.take(2 * BUFFER_SIZE).is_none());
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn small_batches_behind_a_slow_writer_become_one() {
-        let queue = Queue::default();
+        let queue = BatchQueue::default();
         for _ in 0..1000 {
             queue.write(filled(&queue, 100));
         }
@@ -291,16 +291,16 @@ mod tests {
         queue.write(filled(&queue, 100));
         queue.announce_end();
         let turn = || queue.turn(Duration::ZERO);
-        let Turn::Do(Command::Write(batch)) = turn() else { panic!("no batch") };
+        let QueueItem::Do(WriterCommand::Write(batch)) = turn() else { panic!("no batch") };
         assert_eq!((batch.bytes().len(), batch.packets), (100_000, 1000));
-        assert!(matches!(turn(), Turn::Do(Command::Next(path)) if path == *"next"));
-        assert!(matches!(turn(), Turn::Do(Command::Write(batch)) if batch.packets == 1));
-        assert!(matches!(turn(), Turn::End));
+        assert!(matches!(turn(), QueueItem::Do(WriterCommand::Next(path)) if path == *"next"));
+        assert!(matches!(turn(), QueueItem::Do(WriterCommand::Write(batch)) if batch.packets == 1));
+        assert!(matches!(turn(), QueueItem::End));
     }
 
     #[test]
     fn a_writer_that_makes_no_progress_is_given_up() {
-        let queue = Queue::default();
+        let queue = BatchQueue::default();
         assert!(!queue.await_end(Duration::from_millis(20)));
         queue.close(None);
         assert!(queue.await_end(Duration::ZERO));
@@ -309,9 +309,9 @@ mod tests {
 
     #[test]
     fn an_error_is_told_once() {
-        let queue = Queue::default();
+        let queue = BatchQueue::default();
         let name = "pipe".to_owned();
-        queue.close(Some(TargetError::Closed { name }));
+        queue.close(Some(SinkError::Closed { name }));
         assert!(queue.check().is_err() && queue.check().is_ok());
     }
 }

@@ -16,7 +16,7 @@ const NICE: i32 = 19;
 
 /// The files of this capture that are complete.
 #[derive(Debug)]
-pub(super) struct Closed {
+pub(super) struct ClosedFiles {
     /// Those that may have to go, with their sizes, the oldest first.
     files: VecDeque<(PathBuf, u64)>,
     /// Bytes of them.
@@ -32,7 +32,7 @@ pub(super) struct Closed {
     deletion_failed: bool,
 }
 
-impl Closed {
+impl ClosedFiles {
     pub(super) fn new(settings: &FileSettings) -> Self {
         let rotation = &settings.rotation;
         Self {

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use flate2::write::GzEncoder;
 use zstd::stream::write::Encoder;
 
-use super::Compression;
+use super::FileCompression;
 
 /// Bytes before compression of a piece.
 const PIECE: usize = 4 * 1024 * 1024;
 /// How long a piece may wait to be full.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 /// Fast rather than small: one thread has to keep up with a NIC.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
 
-enum Method {
+enum CompressionMethod {
     /// Each piece is a member of its own.
     Gzip,
     /// Each piece ends with a flush: Wireshark reads the first frame of a file only.
@@ -25,27 +25,27 @@ enum Method {
 }
 
 /// Collects bytes and compresses them.
-pub(super) struct Codec {
-    method: Method,
+pub(super) struct Compressor {
+    method: CompressionMethod,
     raw: Vec<u8>,
     /// Packets in `raw`.
     packets: u64,
     begun: Instant,
 }
 
-impl std::fmt::Debug for Codec {
+impl std::fmt::Debug for Compressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Codec").field("raw", &self.raw.len()).finish_non_exhaustive()
     }
 }
 
-impl Codec {
+impl Compressor {
     /// Nothing where nothing is to be compressed.
-    pub(super) fn new(compression: Compression) -> Option<Self> {
+    pub(super) fn new(compression: FileCompression) -> Option<Self> {
         let method = match compression {
-            Compression::None => return None,
-            Compression::Gzip => Method::Gzip,
-            Compression::Zstd => Method::Zstd(None),
+            FileCompression::None => return None,
+            FileCompression::Gzip => CompressionMethod::Gzip,
+            FileCompression::Zstd => CompressionMethod::Zstd(None),
         };
         let raw = Vec::with_capacity(PIECE);
         Some(Self { method, raw, packets: 0, begun: Instant::now() })
@@ -61,7 +61,7 @@ impl Codec {
 
     /// It is time to end the piece.
     pub(super) fn is_due(&self) -> bool {
-        self.raw.len() >= PIECE || !self.raw.is_empty() && self.begun.elapsed() >= PATIENCE
+        self.raw.len() >= PIECE || !self.raw.is_empty() && self.begun.elapsed() >= MAX_DELAY
     }
 
     /// The piece and its packets; nothing when there is nothing in it.
@@ -70,13 +70,13 @@ impl Codec {
             return Ok(None);
         }
         let piece = match &mut self.method {
-            Method::Gzip => {
+            CompressionMethod::Gzip => {
                 let level = flate2::Compression::new(GZIP_LEVEL);
                 let mut encoder = GzEncoder::new(Vec::with_capacity(self.raw.len() / 2), level);
                 encoder.write_all(&self.raw)?;
                 encoder.finish()?
             }
-            Method::Zstd(frame) => {
+            CompressionMethod::Zstd(frame) => {
                 let encoder = match frame {
                     Some(encoder) => encoder,
                     None => frame.insert(Encoder::new(Vec::new(), ZSTD_LEVEL)?),
@@ -93,8 +93,8 @@ impl Codec {
     /// What must stand at the end of a file, behind its last piece.
     pub(super) fn close(&mut self) -> io::Result<Vec<u8>> {
         match &mut self.method {
-            Method::Gzip => Ok(Vec::new()),
-            Method::Zstd(frame) => frame.take().map_or(Ok(Vec::new()), Encoder::finish),
+            CompressionMethod::Gzip => Ok(Vec::new()),
+            CompressionMethod::Zstd(frame) => frame.take().map_or(Ok(Vec::new()), Encoder::finish),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::Rotation;
+use super::FileRotation;
 
 /// Digits of a number before the extension.
 const NUMBER_WIDTH: usize = 5;
@@ -15,9 +15,9 @@ const OUTER_EXTENSIONS: [&str; 2] = [".gz", ".zst"];
 
 /// Makes the names of a capture.
 #[derive(Debug)]
-pub(super) struct Naming {
+pub(super) struct FileNaming {
     template: PathBuf,
-    rotation: Rotation,
+    rotation: FileRotation,
     /// The name without its number.
     base: PathBuf,
     count: u32,
@@ -26,11 +26,15 @@ pub(super) struct Naming {
 /// The name is not one of a file at some time.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct BadName(pub String);
+pub(super) struct InvalidFileName(pub String);
 
-impl Naming {
+impl FileNaming {
     /// The names of files that begin now.
-    pub(super) fn new(template: &Path, rotation: &Rotation, ns: u64) -> Result<Self, BadName> {
+    pub(super) fn new(
+        template: &Path,
+        rotation: &FileRotation,
+        ns: u64,
+    ) -> Result<Self, InvalidFileName> {
         let mut naming = Self {
             template: template.to_owned(),
             rotation: rotation.clone(),
@@ -68,7 +72,7 @@ impl Naming {
     }
 
     /// Goes on to the next file because its period has begun.
-    pub(super) fn next_by_time(&mut self, ns: u64) -> Result<(), BadName> {
+    pub(super) fn next_by_time(&mut self, ns: u64) -> Result<(), InvalidFileName> {
         let base = self.expand(ns)?;
         let runs_on = self.rotation.bounded && base == self.base;
         if self.rotation.count_before_extension || runs_on {
@@ -80,7 +84,7 @@ impl Naming {
         Ok(())
     }
 
-    fn expand(&self, ns: u64) -> Result<PathBuf, BadName> {
+    fn expand(&self, ns: u64) -> Result<PathBuf, InvalidFileName> {
         if self.rotation.seconds.is_none() {
             return Ok(self.template.clone());
         }
@@ -92,8 +96,8 @@ impl Naming {
     }
 }
 
-fn bad_name(reason: impl Display) -> BadName {
-    BadName(format!("-G needs a name that strftime understands: {reason}"))
+fn bad_name(reason: impl Display) -> InvalidFileName {
+    InvalidFileName(format!("-G needs a name that strftime understands: {reason}"))
 }
 
 /// Decimal digits; 0 has none.
@@ -118,17 +122,17 @@ mod tests {
 
     const NS: u64 = 1_780_000_000_123_456_789;
 
-    fn rotation(bytes: bool, seconds: bool, files: Option<u32>) -> Rotation {
-        Rotation {
+    fn rotation(bytes: bool, seconds: bool, files: Option<u32>) -> FileRotation {
+        FileRotation {
             bytes: bytes.then_some(1_000_000),
             seconds: seconds.then_some(60),
             files,
-            ..Rotation::default()
+            ..FileRotation::default()
         }
     }
 
-    fn by_size(rotation: &Rotation, template: &str, count: usize) -> Vec<String> {
-        let mut naming = Naming::new(Path::new(template), rotation, NS).unwrap();
+    fn by_size(rotation: &FileRotation, template: &str, count: usize) -> Vec<String> {
+        let mut naming = FileNaming::new(Path::new(template), rotation, NS).unwrap();
         let mut names = vec![naming.path()];
         for _ in 1..count {
             naming.next_by_size();
@@ -147,14 +151,14 @@ mod tests {
         assert_eq!(by_size(&rotation(true, false, Some(11)), "x", 12)[9..], ["x09", "x10", "x00"]);
         assert_eq!(by_size(&rotation(true, false, Some(10)), "x", 2), ["x0", "x1"]);
         assert_eq!(by_size(&rotation(true, false, Some(1)), "x", 2), ["x", "x"]);
-        let bounded = Rotation { bounded: true, ..rotation(true, false, Some(2)) };
+        let bounded = FileRotation { bounded: true, ..rotation(true, false, Some(2)) };
         assert_eq!(by_size(&bounded, "x", 4), ["x0", "x1", "x2", "x3"]);
     }
 
     #[test]
     fn numbers_can_stand_before_the_extension() {
         let before =
-            |files| Rotation { count_before_extension: true, ..rotation(true, false, files) };
+            |files| FileRotation { count_before_extension: true, ..rotation(true, false, files) };
         assert_eq!(
             by_size(&before(None), "a.b/x.pcapng", 2),
             ["a.b/x_00001.pcapng", "a.b/x_00002.pcapng"]
@@ -170,13 +174,13 @@ mod tests {
     #[test]
     fn a_period_counts_anew_with_names_of_its_own() {
         let both = rotation(true, true, Some(3));
-        let mut naming = Naming::new(Path::new("x%s-"), &both, NS).unwrap();
+        let mut naming = FileNaming::new(Path::new("x%s-"), &both, NS).unwrap();
         naming.next_by_size();
         assert_eq!(naming.path(), Path::new("x1780000000-1"));
         naming.next_by_time(NS + 60_000_000_000).unwrap();
         assert_eq!(naming.path(), Path::new("x1780000060-0"));
-        let bounded = Rotation { bounded: true, ..both };
-        let mut naming = Naming::new(Path::new("x"), &bounded, NS).unwrap();
+        let bounded = FileRotation { bounded: true, ..both };
+        let mut naming = FileNaming::new(Path::new("x"), &bounded, NS).unwrap();
         naming.next_by_size();
         naming.next_by_time(NS + 60_000_000_000).unwrap();
         assert_eq!(naming.path(), Path::new("x2"));
@@ -185,7 +189,8 @@ mod tests {
     #[test]
     fn names_without_a_period_keep_their_percent_signs() {
         assert_eq!(by_size(&rotation(true, false, None), "100%", 1), ["100%"]);
-        let error = Naming::new(Path::new("100%"), &rotation(false, true, None), NS).unwrap_err();
+        let error =
+            FileNaming::new(Path::new("100%"), &rotation(false, true, None), NS).unwrap_err();
         assert!(error.to_string().contains("strftime"), "{error}");
     }
 
@@ -212,7 +217,7 @@ mod tests {
             timed: bool,
         ) {
             let rotation = rotation(sized, timed, files);
-            let mut naming = Naming::new(Path::new("n%s."), &rotation, NS).unwrap();
+            let mut naming = FileNaming::new(Path::new("n%s."), &rotation, NS).unwrap();
             for (period, sizes) in periods.iter().enumerate() {
                 let seconds = NS / 1_000_000_000 + 60 * period as u64;
                 if period > 0 {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::naming::{BadName, Naming};
-use super::{FileSettings, Rotation};
+use super::naming::{FileNaming, InvalidFileName};
+use super::{FileRotation, FileSettings};
 
 const SECOND: u64 = 1_000_000_000;
 /// How long the first packets of an aligned file may keep the one before open: packets come a
@@ -15,16 +15,16 @@ const SETTLE: u64 = SECOND / 5;
 
 /// What is to be done before a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum RotationStep {
     BySize,
     ByTime,
 }
 
 /// The plan of a capture's files.
 #[derive(Debug)]
-pub(super) struct Schedule {
-    rotation: Rotation,
-    naming: Naming,
+pub(super) struct RotationSchedule {
+    rotation: FileRotation,
+    naming: FileNaming,
     /// Most bytes of a file; without `exact`, the first packet after them begins the next.
     size: u64,
     /// The end of the period, or never.
@@ -34,13 +34,13 @@ pub(super) struct Schedule {
     live: bool,
 }
 
-impl Schedule {
+impl RotationSchedule {
     /// A plan whose first file begins now.
-    pub(super) fn new(settings: &FileSettings, now_ns: u64) -> Result<Self, BadName> {
+    pub(super) fn new(settings: &FileSettings, now_ns: u64) -> Result<Self, InvalidFileName> {
         let rotation = settings.rotation.clone();
         let quota = settings.quota.map_or(u64::MAX, |quota| quota / 2);
         let mut schedule = Self {
-            naming: Naming::new(&settings.path, &rotation, now_ns)?,
+            naming: FileNaming::new(&settings.path, &rotation, now_ns)?,
             size: rotation.bytes.unwrap_or(quota),
             period_end: u64::MAX,
             periods: 1,
@@ -58,11 +58,17 @@ impl Schedule {
 
     /// Whether a packet of `size` bytes at `ns` begins another file, where the current one has
     /// `position` bytes. It takes `reserve` more bytes to end a file.
-    pub(super) fn due(&mut self, ns: u64, position: u64, size: u64, reserve: u64) -> Option<Due> {
+    pub(super) fn due(
+        &mut self,
+        ns: u64,
+        position: u64,
+        size: u64,
+        reserve: u64,
+    ) -> Option<RotationStep> {
         if self.period_end != u64::MAX {
             let period = self.rotation.seconds.unwrap_or(0).saturating_mul(SECOND);
             if ns >= self.period_end {
-                return Some(Due::ByTime);
+                return Some(RotationStep::ByTime);
             }
             if self.period_end - ns > period.saturating_add(SECOND) {
                 // The clock was set back.
@@ -74,7 +80,7 @@ impl Schedule {
         } else {
             position > self.size
         };
-        full.then_some(Due::BySize)
+        full.then_some(RotationStep::BySize)
     }
 
     /// Whether the time alone may begin another file.
@@ -88,13 +94,15 @@ impl Schedule {
     }
 
     /// Goes on to the next file; false when there is none.
-    pub(super) fn advance(&mut self, due: Due, ns: u64) -> Result<bool, BadName> {
+    pub(super) fn advance(&mut self, due: RotationStep, ns: u64) -> Result<bool, InvalidFileName> {
         match due {
-            Due::BySize => self.naming.next_by_size(),
-            Due::ByTime if self.rotation.ends_after().is_some_and(|max| self.periods >= max) => {
+            RotationStep::BySize => self.naming.next_by_size(),
+            RotationStep::ByTime
+                if self.rotation.ends_after().is_some_and(|max| self.periods >= max) =>
+            {
                 return Ok(false);
             }
-            Due::ByTime => {
+            RotationStep::ByTime => {
                 self.periods = self.periods.saturating_add(1);
                 let begin = self.begin_period(ns);
                 self.naming.next_by_time(begin)?;
@@ -137,53 +145,54 @@ mod tests {
 
     const BEGIN: u64 = 1_780_000_000 * SECOND;
 
-    fn schedule(rotation: Rotation) -> Schedule {
-        Schedule::new(&FileSettings { rotation, ..FileSettings::new("x%s") }, BEGIN + 5).unwrap()
+    fn schedule(rotation: FileRotation) -> RotationSchedule {
+        RotationSchedule::new(&FileSettings { rotation, ..FileSettings::new("x%s") }, BEGIN + 5)
+            .unwrap()
     }
 
-    fn every(seconds: u64) -> Rotation {
-        Rotation { seconds: Some(seconds), ..Rotation::default() }
+    fn every(seconds: u64) -> FileRotation {
+        FileRotation { seconds: Some(seconds), ..FileRotation::default() }
     }
 
     #[test]
     fn a_period_begins_with_the_second_of_its_first_packet() {
         let mut schedule = schedule(every(10));
         assert_eq!(schedule.due(BEGIN + 10 * SECOND - 1, 0, 0, 0), None);
-        assert_eq!(schedule.due(BEGIN + 10 * SECOND, 0, 0, 0), Some(Due::ByTime));
+        assert_eq!(schedule.due(BEGIN + 10 * SECOND, 0, 0, 0), Some(RotationStep::ByTime));
         let late = BEGIN + 25 * SECOND + 7;
-        assert!(schedule.advance(Due::ByTime, late).unwrap());
+        assert!(schedule.advance(RotationStep::ByTime, late).unwrap());
         assert_eq!(schedule.path(), Path::new("x1780000025"));
         assert_eq!(schedule.due(BEGIN + 35 * SECOND - 1, 0, 0, 0), None);
-        assert_eq!(schedule.due(BEGIN + 35 * SECOND, 0, 0, 0), Some(Due::ByTime));
+        assert_eq!(schedule.due(BEGIN + 35 * SECOND, 0, 0, 0), Some(RotationStep::ByTime));
     }
 
     #[test]
     fn time_wins_over_size() {
-        let mut schedule = schedule(Rotation { bytes: Some(100), ..every(10) });
+        let mut schedule = schedule(FileRotation { bytes: Some(100), ..every(10) });
         assert_eq!(schedule.due(BEGIN, 100, 50, 0), None);
-        assert_eq!(schedule.due(BEGIN, 101, 50, 0), Some(Due::BySize));
-        assert_eq!(schedule.due(BEGIN + 10 * SECOND, 101, 50, 0), Some(Due::ByTime));
+        assert_eq!(schedule.due(BEGIN, 101, 50, 0), Some(RotationStep::BySize));
+        assert_eq!(schedule.due(BEGIN + 10 * SECOND, 101, 50, 0), Some(RotationStep::ByTime));
     }
 
     #[test]
     fn an_exact_size_is_kept_with_what_ends_a_file() {
-        let rotation = Rotation { bytes: Some(100), exact: true, ..Rotation::default() };
+        let rotation = FileRotation { bytes: Some(100), exact: true, ..FileRotation::default() };
         let mut schedule = schedule(rotation);
         assert_eq!(schedule.due(BEGIN, 30, 50, 20), None);
-        assert_eq!(schedule.due(BEGIN, 31, 50, 20), Some(Due::BySize));
+        assert_eq!(schedule.due(BEGIN, 31, 50, 20), Some(RotationStep::BySize));
     }
 
     #[test]
     fn aligned_periods_begin_at_multiples_with_or_without_packets() {
-        let mut schedule = schedule(Rotation { aligned: true, ..every(60) });
+        let mut schedule = schedule(FileRotation { aligned: true, ..every(60) });
         // All offsets from UTC of today are multiples of 15 minutes.
         let boundary = 1_780_000_020;
         assert_eq!(schedule.path(), Path::new("x1780000000"));
-        assert_eq!(schedule.due(boundary * SECOND, 0, 0, 0), Some(Due::ByTime));
+        assert_eq!(schedule.due(boundary * SECOND, 0, 0, 0), Some(RotationStep::ByTime));
         assert!(!schedule.due_by_clock(boundary * SECOND));
         let later = boundary * SECOND + SETTLE;
         assert!(schedule.due_by_clock(later));
-        assert!(schedule.advance(Due::ByTime, later).unwrap());
+        assert!(schedule.advance(RotationStep::ByTime, later).unwrap());
         assert_eq!(schedule.path(), Path::new("x1780000020"));
         assert!(!schedule.due_by_clock(later));
         assert!(schedule.due_by_clock(later + 60 * SECOND));
@@ -192,19 +201,19 @@ mod tests {
     #[test]
     fn a_capture_from_a_file_has_no_clock_but_its_packets() {
         let settings = FileSettings {
-            rotation: Rotation { aligned: true, ..every(60) },
+            rotation: FileRotation { aligned: true, ..every(60) },
             begin_ns: Some(BEGIN),
             ..FileSettings::new("x")
         };
-        let schedule = Schedule::new(&settings, BEGIN).unwrap();
+        let schedule = RotationSchedule::new(&settings, BEGIN).unwrap();
         assert!(!schedule.due_by_clock(u64::MAX));
     }
 
     #[test]
     fn after_the_last_file_there_is_none() {
-        let mut schedule = schedule(Rotation { files: Some(2), ..every(10) });
-        assert!(schedule.advance(Due::ByTime, BEGIN + 10 * SECOND).unwrap());
-        assert!(!schedule.advance(Due::ByTime, BEGIN + 20 * SECOND).unwrap());
+        let mut schedule = schedule(FileRotation { files: Some(2), ..every(10) });
+        assert!(schedule.advance(RotationStep::ByTime, BEGIN + 10 * SECOND).unwrap());
+        assert!(!schedule.advance(RotationStep::ByTime, BEGIN + 20 * SECOND).unwrap());
     }
 
     #[test]
@@ -212,6 +221,6 @@ mod tests {
         let mut schedule = schedule(every(10));
         let back = BEGIN - 3600 * SECOND;
         assert_eq!(schedule.due(back, 0, 0, 0), None);
-        assert_eq!(schedule.due(back + 10 * SECOND, 0, 0, 0), Some(Due::ByTime));
+        assert_eq!(schedule.due(back + 10 * SECOND, 0, 0, 0), Some(RotationStep::ByTime));
     }
 }

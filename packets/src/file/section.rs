@@ -1,12 +1,12 @@
 //! The interfaces of a section, what became of their packets, and the blocks that say so.
 
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 use crate::pcapng;
 
 /// An interface that was announced.
 #[derive(Debug)]
-struct Known {
-    interface: Interface,
+struct KnownInterface {
+    interface: CaptureInterface,
     /// Its number among those of its kind.
     number: u32,
     /// Packets of the current stretch: since the interface block was written.
@@ -15,33 +15,33 @@ struct Known {
     /// Packets lost since the last one that was not.
     gap: u64,
     /// What was known last, and at the begin of the current stretch.
-    now: Option<Statistics>,
-    base: Option<Statistics>,
+    now: Option<InterfaceStatistics>,
+    base: Option<InterfaceStatistics>,
 }
 
 /// Link type and snap length: a pcapng section has one of each, because some readers want that.
-type Kind = (u16, u32);
+type InterfaceKind = (u16, u32);
 
 /// The section that is being captured. In a file it may be in several parts, one after the other
 /// for interfaces of different kinds.
 #[derive(Debug, Default)]
-pub(super) struct Section {
-    origin: Origin,
-    known: Vec<Known>,
+pub(super) struct FileSection {
+    origin: SectionOrigin,
+    known: Vec<KnownInterface>,
     /// The kind whose interfaces the file is at.
-    kind: Option<Kind>,
+    kind: Option<InterfaceKind>,
     /// What was known last of the interfaces of the section before.
-    before: Vec<(String, Statistics)>,
+    before: Vec<(String, InterfaceStatistics)>,
     /// Times of the first and last packet of the current stretch.
     times: Option<(u64, u64)>,
 }
 
-impl Section {
+impl FileSection {
     /// Begins anew, and gives the blocks for it.
-    pub(super) fn begin(&mut self, origin: &Origin) -> Vec<u8> {
+    pub(super) fn begin(&mut self, origin: &SectionOrigin) -> Vec<u8> {
         let mut out = self.leave();
         self.origin = origin.clone();
-        let last = |known: Known| known.now.map(|now| (known.interface.name, now));
+        let last = |known: KnownInterface| known.now.map(|now| (known.interface.name, now));
         self.before = std::mem::take(&mut self.known).into_iter().filter_map(last).collect();
         self.kind = None;
         out.extend(self.enter());
@@ -49,10 +49,10 @@ impl Section {
     }
 
     /// Adds an interface, and gives the blocks that the file needs for it.
-    pub(super) fn add(&mut self, interface: &Interface) -> Vec<u8> {
+    pub(super) fn add(&mut self, interface: &CaptureInterface) -> Vec<u8> {
         let kind = kind_of(interface);
         let number = u32::try_from(self.of_kind(kind).count()).unwrap_or(u32::MAX);
-        self.known.push(Known {
+        self.known.push(KnownInterface {
             interface: interface.clone(),
             number,
             delivered: 0,
@@ -71,7 +71,7 @@ impl Section {
     }
 
     /// The link type and the largest snap length of all interfaces.
-    pub(super) fn widest(&self) -> Option<Kind> {
+    pub(super) fn widest(&self) -> Option<InterfaceKind> {
         let linktype = self.known.first()?.interface.linktype;
         Some((linktype, self.known.iter().map(|known| known.interface.snaplen).max()?))
     }
@@ -113,12 +113,12 @@ impl Section {
         }
     }
 
-    pub(super) fn counters(&mut self, statistics: &[Statistics]) {
+    pub(super) fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         for one in statistics {
             let Some(known) = self.known.get_mut(one.interface as usize) else { continue };
             if known.now.is_none() {
                 // Counts of an app that was not restarted go on in a new section.
-                let same = |(name, before): &&(String, Statistics)| {
+                let same = |(name, before): &&(String, InterfaceStatistics)| {
                     *name == known.interface.name && before.start_ns == one.start_ns
                 };
                 known.base = self.before.iter().find(same).map(|(_, before)| *before);
@@ -142,7 +142,7 @@ impl Section {
         out
     }
 
-    fn turn_to(&mut self, kind: Kind) -> Vec<u8> {
+    fn turn_to(&mut self, kind: InterfaceKind) -> Vec<u8> {
         let mut out = self.leave();
         self.kind = Some(kind);
         out.extend(self.enter());
@@ -162,29 +162,31 @@ impl Section {
         out
     }
 
-    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Known> {
+    fn of_kind(&self, kind: InterfaceKind) -> impl Iterator<Item = &KnownInterface> {
         self.known.iter().filter(move |known| kind_of(&known.interface) == kind)
     }
 }
 
-impl Known {
+impl KnownInterface {
     /// What is known since the begin of the stretch. Without new counters it is the packets and
     /// their times alone.
-    fn stretch(&self, times: Option<(u64, u64)>) -> Option<Statistics> {
+    fn stretch(&self, times: Option<(u64, u64)>) -> Option<InterfaceStatistics> {
         let (interface, delivered) = (self.number, self.delivered);
         let Some(now) = self.now.filter(|now| Some(now) != self.base.as_ref()) else {
             let (start_ns, end_ns) = times.filter(|_| delivered + self.lost > 0)?;
-            return Some(Statistics {
+            return Some(InterfaceStatistics {
                 interface,
                 start_ns,
                 end_ns,
                 delivered,
-                ..Statistics::default()
+                ..InterfaceStatistics::default()
             });
         };
-        let Some(base) = self.base else { return Some(Statistics { interface, delivered, ..now }) };
+        let Some(base) = self.base else {
+            return Some(InterfaceStatistics { interface, delivered, ..now });
+        };
         let since = |now: Option<u64>, base: Option<u64>| Some(now?.saturating_sub(base?));
-        Some(Statistics {
+        Some(InterfaceStatistics {
             interface,
             start_ns: base.end_ns,
             end_ns: now.end_ns,
@@ -196,6 +198,6 @@ impl Known {
     }
 }
 
-fn kind_of(interface: &Interface) -> Kind {
+fn kind_of(interface: &CaptureInterface) -> InterfaceKind {
     (interface.linktype, interface.snaplen)
 }

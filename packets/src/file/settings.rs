@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 
 /// Layout of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum FileFormat {
     /// pcapng: everything that is known of packets and interfaces.
     #[default]
     Pcapng,
@@ -19,7 +19,7 @@ pub enum Format {
 
 /// What the writer thread does to the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
+pub enum FileCompression {
     /// Nothing.
     #[default]
     None,
@@ -29,7 +29,7 @@ pub enum Compression {
     Zstd,
 }
 
-impl Compression {
+impl FileCompression {
     /// By the extension of a file: `.gz`, `.zst`, or none.
     pub fn of(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -44,7 +44,7 @@ impl Compression {
 /// are tcpdump's `-C`, `-G` and `-W` with its names; `docs/capture.md` has the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // Independent switches.
-pub struct Rotation {
+pub struct FileRotation {
     /// `-C`: the next file begins with the first packet after so many bytes, before compression.
     pub bytes: Option<u64>,
     /// `-G`: the next file begins with the first packet after so many seconds. The name may have
@@ -63,7 +63,7 @@ pub struct Rotation {
     pub count_before_extension: bool,
 }
 
-impl Rotation {
+impl FileRotation {
     /// There is more than one file.
     pub(super) fn is_on(&self) -> bool {
         self.bytes.is_some() || self.seconds.is_some()
@@ -99,11 +99,11 @@ pub struct FileSettings {
     /// File, pipe or device; `-` is standard output.
     pub path: PathBuf,
     /// Layout.
-    pub format: Format,
+    pub format: FileFormat,
     /// `None` goes by the extension of `path`.
-    pub compression: Option<Compression>,
+    pub compression: Option<FileCompression>,
     /// Further files.
-    pub rotation: Rotation,
+    pub rotation: FileRotation,
     /// `-U`: write every packet at once.
     pub packet_buffered: bool,
     /// Write under the final name from the start; otherwise a file is `NAME.part` until it is
@@ -167,15 +167,15 @@ mod tests {
 
     #[test]
     fn compression_goes_by_the_extension() {
-        assert_eq!(Compression::of(Path::new("a.gz/x.pcapng")), Compression::None);
-        assert_eq!(Compression::of(Path::new("x.pcapng.gz")), Compression::Gzip);
-        assert_eq!(Compression::of(Path::new("x.zst")), Compression::Zstd);
-        assert_eq!(Compression::of(Path::new("-")), Compression::None);
+        assert_eq!(FileCompression::of(Path::new("a.gz/x.pcapng")), FileCompression::None);
+        assert_eq!(FileCompression::of(Path::new("x.pcapng.gz")), FileCompression::Gzip);
+        assert_eq!(FileCompression::of(Path::new("x.zst")), FileCompression::Zstd);
+        assert_eq!(FileCompression::of(Path::new("-")), FileCompression::None);
     }
 
     #[test]
     fn what_does_not_go_together_is_refused_with_a_reason() {
-        let rotation = |change: fn(&mut Rotation)| {
+        let rotation = |change: fn(&mut FileRotation)| {
             let mut settings = FileSettings::new("x");
             change(&mut settings.rotation);
             settings

@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::target::TargetError;
+use crate::sink::SinkError;
 
 /// What is written to.
 #[derive(Debug)]
-pub(super) struct Sink {
+pub(super) struct FileSink {
     file: File,
     /// As people know it.
     name: String,
-    place: Place,
+    place: SinkPlace,
     written: u64,
 }
 
 #[derive(Debug)]
-enum Place {
+enum SinkPlace {
     /// A pipe or a device, or a descriptor that belongs to others.
     Stream,
     Regular {
@@ -32,7 +32,7 @@ enum Place {
     },
 }
 
-impl Sink {
+impl FileSink {
     /// Standard output.
     #[allow(clippy::disallowed_methods)] // Bytes of packets, and no text.
     pub(super) fn stdout() -> io::Result<Self> {
@@ -42,7 +42,7 @@ impl Sink {
 
     /// Something open, which is never cut or renamed.
     pub(super) fn onto(file: File, name: String) -> Self {
-        Self { file, name, place: Place::Stream, written: 0 }
+        Self { file, name, place: SinkPlace::Stream, written: 0 }
     }
 
     /// Creates or overwrites a file, or opens a pipe or device.
@@ -60,7 +60,7 @@ impl Sink {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = (!in_place).then(|| part_of(&path));
         let file = create_alone(part.as_deref().unwrap_or(&path))?;
-        Ok(Self { file, name, place: Place::Regular { path, part }, written: 0 })
+        Ok(Self { file, name, place: SinkPlace::Regular { path, part }, written: 0 })
     }
 
     /// As people know it.
@@ -76,16 +76,16 @@ impl Sink {
     /// The file, unless it is a stream.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.place {
-            Place::Stream => None,
-            Place::Regular { path, .. } => Some(path),
+            SinkPlace::Stream => None,
+            SinkPlace::Regular { path, .. } => Some(path),
         }
     }
 
     /// A descriptor to learn from when the reader of a stream has gone.
     pub(super) fn reader(&self) -> Option<std::os::fd::OwnedFd> {
         match self.place {
-            Place::Stream => self.file.as_fd().try_clone_to_owned().ok(),
-            Place::Regular { .. } => None,
+            SinkPlace::Stream => self.file.as_fd().try_clone_to_owned().ok(),
+            SinkPlace::Regular { .. } => None,
         }
     }
 
@@ -118,7 +118,7 @@ impl Sink {
     }
 
     fn cut_back(&mut self, bytes: &[u8], done: &mut usize, whole: impl Fn(&[u8]) -> usize) {
-        if matches!(self.place, Place::Stream) {
+        if matches!(self.place, SinkPlace::Stream) {
             return;
         }
         let partial = *done - whole(&bytes[..*done]);
@@ -132,8 +132,8 @@ impl Sink {
 
     /// Completes it: a regular file gets its name, which is the result. One that was never begun
     /// leaves the old file of that name alone.
-    pub(super) fn close(self) -> Result<Option<PathBuf>, TargetError> {
-        let Place::Regular { path, part } = self.place else { return Ok(None) };
+    pub(super) fn close(self) -> Result<Option<PathBuf>, SinkError> {
+        let SinkPlace::Regular { path, part } = self.place else { return Ok(None) };
         let done = match &part {
             Some(part) if self.written == 0 => return Ok(fs::remove_file(part).ok().and(None)),
             Some(part) => fs::rename(part, &path),
@@ -141,7 +141,7 @@ impl Sink {
         };
         match done {
             Ok(()) => Ok(Some(path)),
-            Err(source) => Err(TargetError::Write { name: self.name, source }),
+            Err(source) => Err(SinkError::Write { name: self.name, source }),
         }
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         fs::write(&path, "old and longer").unwrap();
-        let mut sink = Sink::open(&path, false).unwrap();
+        let mut sink = FileSink::open(&path, false).unwrap();
         sink.write(b"new", &mut 0, tens).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old and longer");
         assert_eq!(fs::read(dir.path().join("out.part")).unwrap(), b"new");
@@ -194,7 +194,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         fs::write(&path, "old").unwrap();
-        assert_eq!(Sink::open(&path, false).unwrap().close().unwrap(), None);
+        assert_eq!(FileSink::open(&path, false).unwrap().close().unwrap(), None);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -204,7 +204,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         fs::write(&path, "old and longer").unwrap();
-        let mut sink = Sink::open(&path, true).unwrap();
+        let mut sink = FileSink::open(&path, true).unwrap();
         sink.write(b"new", &mut 0, tens).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         sink.close().unwrap();
@@ -217,7 +217,7 @@ mod tests {
         let (path, link) = (dir.path().join("out"), dir.path().join("link"));
         fs::write(&path, "old").unwrap();
         std::os::unix::fs::symlink("out", &link).unwrap();
-        let mut sink = Sink::open(&link, false).unwrap();
+        let mut sink = FileSink::open(&link, false).unwrap();
         sink.write(b"new", &mut 0, tens).unwrap();
         sink.close().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -228,9 +228,9 @@ mod tests {
     fn two_captures_do_not_share_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
-        let mut first = Sink::open(&path, false).unwrap();
+        let mut first = FileSink::open(&path, false).unwrap();
         first.write(b"first", &mut 0, tens).unwrap();
-        let second = Sink::open(&path, false).unwrap_err();
+        let second = FileSink::open(&path, false).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
         first.close().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"first");
@@ -240,7 +240,7 @@ mod tests {
     fn a_partial_block_is_cut_off_and_written_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
-        let mut sink = Sink::open(&path, false).unwrap();
+        let mut sink = FileSink::open(&path, false).unwrap();
         let bytes = b"0123456789abcdefghij".as_slice();
         sink.write(&bytes[..15], &mut 0, tens).unwrap();
         let mut done = 15;
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_directory_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Sink::open(dir.path(), false).unwrap_err();
+        let error = FileSink::open(dir.path(), false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
     }
 }

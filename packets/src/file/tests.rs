@@ -12,13 +12,13 @@ use pmdscope_testing::{current_test, output, skip, spawn};
 
 use super::*;
 use crate::packet::{DIR_RX, ETHERNET, MAX_SNAPLEN};
-use crate::read::{Item, Reader};
+use crate::read::{FileItem, FileReader};
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
 
-fn interface(name: &str) -> Interface {
-    Interface {
+fn interface(name: &str) -> CaptureInterface {
+    CaptureInterface {
         name: name.to_owned(),
         description: "net_null0".to_owned(),
         filter: String::new(),
@@ -44,15 +44,15 @@ fn packet(id: u64, data: &[u8]) -> Packet<'_> {
     }
 }
 
-/// A target with one interface.
-fn begun(settings: &FileSettings) -> Files {
-    let mut files = Files::create(settings).unwrap();
-    files.section(&Origin::default()).unwrap();
+/// A sink with one interface.
+fn begun(settings: &FileSettings) -> CaptureFiles {
+    let mut files = CaptureFiles::create(settings).unwrap();
+    files.section(&SectionOrigin::default()).unwrap();
     files.interface(&interface("app:0")).unwrap();
     files
 }
 
-fn put(files: &mut Files, ids: std::ops::Range<u64>, size: usize) {
+fn put(files: &mut CaptureFiles, ids: std::ops::Range<u64>, size: usize) {
     let mut data = vec![0; size];
     for id in ids {
         data[..8].copy_from_slice(&id.to_be_bytes());
@@ -91,10 +91,10 @@ fn numbers(file: &Path) -> Option<Vec<u64>> {
 
 /// The same by the reader of this crate, up to the end or the first error.
 fn numbers_here(file: &Path) -> Vec<u64> {
-    let mut reader = Reader::open(file).unwrap();
+    let mut reader = FileReader::open(file).unwrap();
     let mut numbers = Vec::new();
     while let Ok(true) = reader.advance() {
-        if let Item::Packet(packet) = reader.item().unwrap() {
+        if let FileItem::Packet(packet) = reader.item().unwrap() {
             numbers.push(u64::from_be_bytes(packet.data[..8].try_into().unwrap()));
         }
     }
@@ -125,7 +125,8 @@ fn eventually(what: &str, mut there: impl FnMut() -> bool) {
 
 #[test]
 fn every_format_and_compression_is_read_back_whole() {
-    let formats = [Format::Pcapng, Format::Pcap { nanos: true }, Format::Pcap { nanos: false }];
+    let formats =
+        [FileFormat::Pcapng, FileFormat::Pcap { nanos: true }, FileFormat::Pcap { nanos: false }];
     for format in formats {
         for extension in ["", ".gz", ".zst"] {
             let (_dir, path) = in_dir(&format!("out.pcap{extension}"));
@@ -148,7 +149,7 @@ fn every_format_and_compression_is_read_back_whole() {
             if extension.is_empty()
                 && let Some(out) = run("tcpdump", &["-tt", "--nano", "-nr"], &path)
             {
-                let end = if format == (Format::Pcap { nanos: false }) { "000" } else { "007" };
+                let end = if format == (FileFormat::Pcap { nanos: false }) { "000" } else { "007" };
                 let first = format!("1780000000.000000{end} ");
                 assert!(text(&out).starts_with(&first), "{}", text(&out));
                 assert_eq!(text(&out).matches("1780000000.").count(), 50_000);
@@ -160,9 +161,9 @@ fn every_format_and_compression_is_read_back_whole() {
 #[test]
 fn gaps_are_told_by_the_next_packet_and_statistics_belong_to_their_file() {
     let (dir, path) = in_dir("out.pcapng");
-    let rotation = Rotation { bytes: Some(1), ..Rotation::default() };
+    let rotation = FileRotation { bytes: Some(1), ..FileRotation::default() };
     let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
-    let counted = |received, end| Statistics {
+    let counted = |received, end| InterfaceStatistics {
         interface: 0,
         start_ns: BEGIN,
         end_ns: BEGIN + end * SECOND,
@@ -185,7 +186,7 @@ fn gaps_are_told_by_the_next_packet_and_statistics_belong_to_their_file() {
         assert_eq!(rows, [["5", "here"]]);
     }
     let read = |name: &str| statistics(&fs::read(dir.path().join(name)).unwrap());
-    let expected = |start, end, counts: [Option<u64>; 3]| Statistics {
+    let expected = |start, end, counts: [Option<u64>; 3]| InterfaceStatistics {
         interface: 0,
         start_ns: start,
         end_ns: end,
@@ -203,7 +204,7 @@ fn gaps_are_told_by_the_next_packet_and_statistics_belong_to_their_file() {
 }
 
 /// All statistics in a file.
-fn statistics(bytes: &[u8]) -> Vec<Statistics> {
+fn statistics(bytes: &[u8]) -> Vec<InterfaceStatistics> {
     let mut found = Vec::new();
     let mut rest = bytes;
     while let Some(size) = rest.get(4..8) {
@@ -215,7 +216,7 @@ fn statistics(bytes: &[u8]) -> Vec<Statistics> {
                 Some(u64::from_ne_bytes(option.value[..8].try_into().unwrap()))
             };
             let time = |code| option(code).map(|time| time.rotate_left(32)).unwrap();
-            found.push(Statistics {
+            found.push(InterfaceStatistics {
                 interface: block.if_id,
                 start_ns: time(2),
                 end_ns: time(3),
@@ -235,15 +236,15 @@ fn counts_go_on_in_a_new_section_unless_the_app_was_restarted() {
     let (_dir, path) = in_dir("out.pcapng");
     let mut files = begun(&FileSettings::new(&path));
     files.interface(&interface("other:0")).unwrap();
-    let counted = |interface, start_ns, received| Statistics {
+    let counted = |interface, start_ns, received| InterfaceStatistics {
         interface,
         start_ns,
         end_ns: start_ns + received,
         received: Some(received),
-        ..Statistics::default()
+        ..InterfaceStatistics::default()
     };
     files.counters(&[counted(0, BEGIN, 10), counted(1, BEGIN, 100)]);
-    files.section(&Origin::default()).unwrap();
+    files.section(&SectionOrigin::default()).unwrap();
     files.interface(&interface("app:0")).unwrap();
     files.interface(&interface("other:0")).unwrap();
     files.counters(&[counted(0, BEGIN + SECOND, 3), counted(1, BEGIN, 150)]);
@@ -257,8 +258,8 @@ fn counts_go_on_in_a_new_section_unless_the_app_was_restarted() {
 fn a_section_has_one_link_type_and_one_snap_length() {
     let (_dir, path) = in_dir("out.pcapng");
     let mut files = begun(&FileSettings::new(&path));
-    files.interface(&Interface { snaplen: 96, ..interface("app:1") }).unwrap();
-    files.interface(&Interface { linktype: 101, ..interface("app:2") }).unwrap();
+    files.interface(&CaptureInterface { snaplen: 96, ..interface("app:1") }).unwrap();
+    files.interface(&CaptureInterface { linktype: 101, ..interface("app:2") }).unwrap();
     files.interface(&interface("app:3")).unwrap();
     let ip = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     for (id, number) in [3, 0, 1, 2, 0, 2].into_iter().enumerate() {
@@ -266,18 +267,18 @@ fn a_section_has_one_link_type_and_one_snap_length() {
         files.packet(&Packet { interface: number, ..packet(id as u64, data) }).unwrap();
     }
     files.finish().unwrap();
-    let mut reader = Reader::open(&path).unwrap();
+    let mut reader = FileReader::open(&path).unwrap();
     let (mut interfaces, mut names) = (Vec::new(), Vec::new());
     while reader.advance().unwrap() {
         match reader.item().unwrap() {
-            Item::Section(_) => interfaces.clear(),
-            Item::Interface(interface) => interfaces.push(interface),
-            Item::Packet(packet) => {
+            FileItem::Section(_) => interfaces.clear(),
+            FileItem::Interface(interface) => interfaces.push(interface),
+            FileItem::Packet(packet) => {
                 names.push(interfaces[packet.interface as usize].name.clone());
             }
             _ => {}
         }
-        let kinds = interfaces.iter().map(|one: &Interface| (one.snaplen, one.linktype));
+        let kinds = interfaces.iter().map(|one: &CaptureInterface| (one.snaplen, one.linktype));
         assert!(kinds.collect::<std::collections::HashSet<_>>().len() < 2);
     }
     assert_eq!(names, ["app:3", "app:0", "app:1", "app:2", "app:0", "app:2"]);
@@ -289,17 +290,17 @@ fn a_section_has_one_link_type_and_one_snap_length() {
 #[test]
 fn a_pcap_file_refuses_what_it_cannot_say() {
     let (_dir, path) = in_dir("out.pcap");
-    let format = Format::Pcap { nanos: true };
+    let format = FileFormat::Pcap { nanos: true };
     let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
-    let other = Interface { linktype: 101, ..interface("app:1") };
+    let other = CaptureInterface { linktype: 101, ..interface("app:1") };
     let error = files.interface(&other).unwrap_err().to_string();
     assert!(error.contains("app:1 has 101 instead of 1"), "{error}");
     put(&mut files, 0..1, 60);
-    let other = Interface { snaplen: MAX_SNAPLEN + 1, ..interface("app:1") };
+    let other = CaptureInterface { snaplen: MAX_SNAPLEN + 1, ..interface("app:1") };
     let error = files.interface(&other).unwrap_err().to_string();
     assert!(error.contains("snapshot length"), "{error}");
-    files.section(&Origin::default()).unwrap();
-    let other = Interface { linktype: 101, ..interface("again:0") };
+    files.section(&SectionOrigin::default()).unwrap();
+    let other = CaptureInterface { linktype: 101, ..interface("again:0") };
     let error = files.interface(&other).unwrap_err().to_string();
     assert!(error.contains("again:0 has 101 instead of 1"), "{error}");
     files.interface(&interface("again:0")).unwrap();
@@ -308,7 +309,7 @@ fn a_pcap_file_refuses_what_it_cannot_say() {
 #[test]
 fn a_pcap_file_keeps_the_length_of_what_was_cut() {
     let (_dir, path) = in_dir("out.pcap");
-    let format = Format::Pcap { nanos: true };
+    let format = FileFormat::Pcap { nanos: true };
     let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
     files.packet(&Packet { len: 1500, ..packet(0, &[0; 61]) }).unwrap();
     files.finish().unwrap();
@@ -331,13 +332,13 @@ fn a_packet_larger_than_a_buffer_is_written() {
 
 #[test]
 fn a_pipe_can_be_compressed() {
-    for compression in [Compression::Gzip, Compression::Zstd] {
+    for compression in [FileCompression::Gzip, FileCompression::Zstd] {
         let (mut reader, writer) = io::pipe().unwrap();
         let compression = Some(compression);
         let settings = FileSettings { compression, ..FileSettings::default() };
         let file = File::from(OwnedFd::from(writer));
-        let mut files = Files::onto(file, "pipe", &settings).unwrap();
-        files.section(&Origin::default()).unwrap();
+        let mut files = CaptureFiles::onto(file, "pipe", &settings).unwrap();
+        files.section(&SectionOrigin::default()).unwrap();
         files.interface(&interface("app:0")).unwrap();
         put(&mut files, 0..100, 60);
         let (_dir, path) = in_dir("out");

@@ -5,35 +5,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::batch::{Batch, Command, Queue, Turn};
-use super::closed::Closed;
-use super::codec::Codec;
-use super::sink::Sink;
-use super::{FileSettings, Format, pcap};
+use super::batch::{BatchQueue, BlockBatch, QueueItem, WriterCommand};
+use super::closed::ClosedFiles;
+use super::codec::Compressor;
+use super::sink::FileSink;
+use super::{FileFormat, FileSettings, pcap};
 use crate::pcapng;
-use crate::target::TargetError;
+use crate::sink::SinkError;
 
 /// Time between two tries to write to a full disk, and two looks at what runs beside.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Writes what comes through the queue.
 #[derive(Debug)]
-pub(super) struct Writer {
-    queue: Arc<Queue>,
-    format: Format,
+pub(super) struct FileWriter {
+    queue: Arc<BatchQueue>,
+    format: FileFormat,
     in_place: bool,
     packet_buffered: bool,
-    codec: Option<Codec>,
-    sink: Option<Sink>,
-    closed: Closed,
+    codec: Option<Compressor>,
+    sink: Option<FileSink>,
+    closed: ClosedFiles,
 }
 
-impl Writer {
+impl FileWriter {
     pub(super) fn new(
-        queue: Arc<Queue>,
+        queue: Arc<BatchQueue>,
         settings: &FileSettings,
-        codec: Option<Codec>,
-        sink: Sink,
+        codec: Option<Compressor>,
+        sink: FileSink,
     ) -> Self {
         let mut writer = Self {
             queue,
@@ -42,7 +42,7 @@ impl Writer {
             packet_buffered: settings.packet_buffered,
             codec,
             sink: None,
-            closed: Closed::new(settings),
+            closed: ClosedFiles::new(settings),
         };
         writer.take(sink);
         writer
@@ -55,32 +55,32 @@ impl Writer {
         self.queue.close(result.and(closed).err());
     }
 
-    fn work(&mut self) -> Result<(), TargetError> {
+    fn work(&mut self) -> Result<(), SinkError> {
         loop {
             match self.queue.turn(RETRY) {
-                Turn::Do(Command::Write(batch)) => self.write(batch)?,
-                Turn::Do(Command::Next(path)) => {
+                QueueItem::Do(WriterCommand::Write(batch)) => self.write(batch)?,
+                QueueItem::Do(WriterCommand::Next(path)) => {
                     self.end_data()?;
                     self.close()?;
                     self.open(&path)?;
                 }
-                Turn::Idle => {
+                QueueItem::Idle => {
                     self.closed.reap();
                     self.end_due_piece()?;
                 }
-                Turn::End => return self.end_data(),
+                QueueItem::End => return self.end_data(),
             }
         }
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), TargetError> {
+    fn write(&mut self, batch: BlockBatch) -> Result<(), SinkError> {
         let result = match &mut self.codec {
             None => {
                 let format = self.format;
                 let at_start = self.sink.as_ref().is_some_and(|sink| sink.written() == 0);
                 let whole = |bytes: &[u8]| match format {
-                    Format::Pcapng => pcapng::whole(bytes),
-                    Format::Pcap { .. } => pcap::whole(bytes, at_start),
+                    FileFormat::Pcapng => pcapng::whole(bytes),
+                    FileFormat::Pcap { .. } => pcap::whole(bytes, at_start),
                 };
                 self.put(batch.bytes(), batch.packets, whole)
             }
@@ -93,11 +93,11 @@ impl Writer {
         result
     }
 
-    fn end_due_piece(&mut self) -> Result<(), TargetError> {
-        if self.codec.as_ref().is_some_and(Codec::is_due) { self.end_piece() } else { Ok(()) }
+    fn end_due_piece(&mut self) -> Result<(), SinkError> {
+        if self.codec.as_ref().is_some_and(Compressor::is_due) { self.end_piece() } else { Ok(()) }
     }
 
-    fn end_piece(&mut self) -> Result<(), TargetError> {
+    fn end_piece(&mut self) -> Result<(), SinkError> {
         let Some(codec) = &mut self.codec else { return Ok(()) };
         match codec.end() {
             Ok(None) => Ok(()),
@@ -107,16 +107,16 @@ impl Writer {
     }
 
     /// Brings out all that belongs to the current file.
-    fn end_data(&mut self) -> Result<(), TargetError> {
+    fn end_data(&mut self) -> Result<(), SinkError> {
         self.end_piece()?;
         let Some(codec) = &mut self.codec else { return Ok(()) };
         let end = codec.close().map_err(|source| self.failed(source))?;
         if end.is_empty() { Ok(()) } else { self.put(&end, 0, |_| (0, 0)) }
     }
 
-    fn failed(&self, source: io::Error) -> TargetError {
-        let name = self.sink.as_ref().map_or("", Sink::name).to_owned();
-        TargetError::Write { name, source }
+    fn failed(&self, source: io::Error) -> SinkError {
+        let name = self.sink.as_ref().map_or("", FileSink::name).to_owned();
+        SinkError::Write { name, source }
     }
 
     /// Writes bytes to the current file, and waits where the disk is full. `whole` tells how many of
@@ -126,7 +126,7 @@ impl Writer {
         bytes: &[u8],
         packets: u64,
         whole: impl Fn(&[u8]) -> (usize, u64),
-    ) -> Result<(), TargetError> {
+    ) -> Result<(), SinkError> {
         let Some(mut sink) = self.sink.take() else { return Ok(()) };
         let before = sink.written();
         self.closed.make_room(before + bytes.len() as u64);
@@ -141,21 +141,21 @@ impl Writer {
         });
         self.sink = Some(sink);
         result.map_err(|source| match source.kind() {
-            io::ErrorKind::BrokenPipe => TargetError::Closed { name },
-            _ => TargetError::Write { name, source },
+            io::ErrorKind::BrokenPipe => SinkError::Closed { name },
+            _ => SinkError::Write { name, source },
         })
     }
 
-    fn open(&mut self, path: &Path) -> Result<(), TargetError> {
+    fn open(&mut self, path: &Path) -> Result<(), SinkError> {
         self.closed.make_way(path);
         let in_place = self.in_place;
-        let opened = self.patiently(&path.display().to_string(), || Sink::open(path, in_place));
-        let sink = opened.map_err(|source| TargetError::Open { path: path.to_owned(), source })?;
+        let opened = self.patiently(&path.display().to_string(), || FileSink::open(path, in_place));
+        let sink = opened.map_err(|source| SinkError::Open { path: path.to_owned(), source })?;
         self.take(sink);
         Ok(())
     }
 
-    fn take(&mut self, sink: Sink) {
+    fn take(&mut self, sink: FileSink) {
         let file = sink.path().map(Path::to_owned);
         self.queue.report(|progress| {
             progress.files += 1;
@@ -165,7 +165,7 @@ impl Writer {
     }
 
     /// Completes the current file.
-    fn close(&mut self) -> Result<(), TargetError> {
+    fn close(&mut self) -> Result<(), SinkError> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let size = sink.written();
         if let Some(path) = sink.close()? {
@@ -201,7 +201,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for FileWriter {
     fn drop(&mut self) {
         self.queue.abandon();
     }

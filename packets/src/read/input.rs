@@ -16,19 +16,19 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// How long a silent pipe may keep the order to stop.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A file that seems to end when it is told to stop, although the other end of a pipe is silent.
-struct Stoppable {
+struct StoppableReader {
     file: File,
     stop: Arc<AtomicBool>,
 }
 
-impl Read for Stoppable {
+impl Read for StoppableReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while !self.stop.load(Ordering::Relaxed) {
             let mut files = [PollFd::new(&self.file, PollFlags::IN)];
-            match rustix::event::poll(&mut files, Some(&PATIENCE)) {
+            match rustix::event::poll(&mut files, Some(&STOP_POLL_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => return self.file.read(out),
                 Err(error) => return Err(error.into()),
@@ -39,11 +39,11 @@ impl Read for Stoppable {
 }
 
 /// A file from its first byte.
-pub(super) struct Input {
+pub(super) struct FileInput {
     bytes: BufReader<Box<dyn Read>>,
 }
 
-impl Input {
+impl FileInput {
     /// Opens a file; `-` is standard input. It ends when it is told to stop.
     pub(super) fn open(path: &Path, stop: &Arc<AtomicBool>) -> io::Result<Self> {
         let file = if path == Path::new("-") {
@@ -51,7 +51,7 @@ impl Input {
         } else {
             File::open(path)?
         };
-        Self::new(Stoppable { file, stop: Arc::clone(stop) })
+        Self::new(StoppableReader { file, stop: Arc::clone(stop) })
     }
 
     pub(super) fn new(mut raw: impl Read + 'static) -> io::Result<Self> {

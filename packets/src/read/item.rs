@@ -1,18 +1,18 @@
 //! What stands in a capture file.
 
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
 /// What stands in a file.
 #[derive(Debug)]
-pub enum Item<'a> {
+pub enum FileItem<'a> {
     /// A section begins: interfaces are numbered from 0 again.
-    Section(Origin),
+    Section(SectionOrigin),
     /// The next interface of the section.
-    Interface(Interface),
+    Interface(CaptureInterface),
     /// A packet.
     Packet(Packet<'a>),
     /// What was counted on an interface.
-    Statistics(Statistics),
+    Statistics(InterfaceStatistics),
     /// Something else, passed over.
     Other,
 }

@@ -2,8 +2,8 @@
 
 use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
 
-use super::{Order, SECOND};
-use crate::packet::{Interface, MAX_SNAPLEN, Packet};
+use super::{ByteOrder, SECOND};
+use crate::packet::{CaptureInterface, MAX_SNAPLEN, Packet};
 
 pub(super) const HEADER_SIZE: usize = 24;
 pub(super) const RECORD_SIZE: usize = 16;
@@ -12,15 +12,15 @@ const CAPLEN: usize = 8;
 
 /// What the header of a file says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
-    order: Order,
+pub(super) struct PcapHeader {
+    order: ByteOrder,
     /// Nanoseconds per unit of the fraction of a second.
     unit: u64,
     linktype: u16,
     snaplen: u32,
 }
 
-impl Header {
+impl PcapHeader {
     /// Reads a header; the reason why it is none for people.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let (_, header) = parse_pcap_header(bytes).map_err(|_| "its header is broken")?;
@@ -31,15 +31,15 @@ impl Header {
         }
         let snaplen = if header.snaplen == 0 { MAX_SNAPLEN } else { header.snaplen };
         Ok(Self {
-            order: if header.is_bigendian() { Order::Big } else { Order::Little },
+            order: if header.is_bigendian() { ByteOrder::Big } else { ByteOrder::Little },
             unit: if header.is_nanosecond_precision() { 1 } else { 1000 },
             linktype,
             snaplen: snaplen.min(MAX_SNAPLEN),
         })
     }
 
-    pub(super) fn interface(&self) -> Interface {
-        Interface {
+    pub(super) fn interface(&self) -> CaptureInterface {
+        CaptureInterface {
             name: String::new(),
             description: String::new(),
             filter: String::new(),
@@ -57,8 +57,8 @@ impl Header {
     /// The packet of a whole record.
     pub(super) fn packet<'a>(&self, record: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
         let frame = match self.order {
-            Order::Little => parse_pcap_frame(record),
-            Order::Big => parse_pcap_frame_be(record),
+            ByteOrder::Little => parse_pcap_frame(record),
+            ByteOrder::Big => parse_pcap_frame_be(record),
         };
         let (_, frame) = frame.map_err(|_| "a packet has no sense")?;
         Ok(Packet {

@@ -7,9 +7,11 @@ use pcap_parser::{
     SectionHeaderBlock, SimplePacketBlock, parse_block_be, parse_block_le,
 };
 
-use super::item::Item;
-use super::{Order, SECOND};
-use crate::packet::{DIR_RX, DIR_TX, Interface, MAX_SNAPLEN, Origin, Packet, Statistics};
+use super::item::FileItem;
+use super::{ByteOrder, SECOND};
+use crate::packet::{
+    CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, MAX_SNAPLEN, Packet, SectionOrigin,
+};
 
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -32,7 +34,7 @@ const NONSENSE: &str = "a block has no sense";
 
 /// How an interface of the section counts time, and what it keeps.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct InterfaceFormat {
     /// `if_tsresol`: digits after the point, with the top bit those of binary numbers.
     resolution: u8,
     /// Seconds to be added.
@@ -40,7 +42,7 @@ struct Known {
     snaplen: u32,
 }
 
-impl Known {
+impl InterfaceFormat {
     /// A time stamp in nanoseconds since 1970.
     fn ns(&self, high: u32, low: u32) -> u64 {
         let units = u128::from(high) << 32 | u128::from(low);
@@ -57,18 +59,18 @@ impl Known {
 
 /// The section being read.
 #[derive(Debug, Default)]
-pub(super) struct Section {
-    order: Order,
-    interfaces: Vec<Known>,
+pub(super) struct SectionReader {
+    order: ByteOrder,
+    interfaces: Vec<InterfaceFormat>,
 }
 
-impl Section {
+impl SectionReader {
     /// Type and length of a block. A section header may change the byte order, for which its next
     /// four bytes are needed.
     pub(super) fn head(&mut self, head: &[u8], magic: &[u8]) -> (u32, u32) {
         if self.order.u32_at(head, 0) == SECTION_HEADER {
             let big = magic == BYTE_ORDER_MAGIC;
-            self.order = if big { Order::Big } else { Order::Little };
+            self.order = if big { ByteOrder::Big } else { ByteOrder::Little };
         }
         (self.order.u32_at(head, 0), self.order.u32_at(head, 4))
     }
@@ -81,7 +83,7 @@ impl Section {
         )
     }
 
-    /// Takes note of a block before [`Section::item`] is asked for it.
+    /// Takes note of a block before [`SectionReader::item`] is asked for it.
     pub(super) fn note(&mut self, block: &[u8]) -> Result<(), &'static str> {
         match self.order.u32_at(block, 0) {
             SECTION_HEADER => self.interfaces.clear(),
@@ -103,44 +105,44 @@ impl Section {
         block: &'a [u8],
         id: u64,
         comment: &'a mut String,
-    ) -> Result<Item<'a>, &'static str> {
+    ) -> Result<FileItem<'a>, &'static str> {
         comment.clear();
         if self.order.u32_at(block, 0) == OLD_PACKET {
-            return self.old_packet(block, id).map(Item::Packet);
+            return self.old_packet(block, id).map(FileItem::Packet);
         }
         match self.parse(block)? {
-            Block::SectionHeader(section) => Ok(Item::Section(origin(&section))),
-            Block::InterfaceDescription(found) => Ok(Item::Interface(self.interface(&found))),
-            Block::EnhancedPacket(found) => self.packet(&found, id, comment).map(Item::Packet),
-            Block::SimplePacket(found) => self.simple_packet(&found, id).map(Item::Packet),
-            Block::InterfaceStatistics(found) => self.statistics(&found).map(Item::Statistics),
-            _ => Ok(Item::Other),
+            Block::SectionHeader(section) => Ok(FileItem::Section(origin(&section))),
+            Block::InterfaceDescription(found) => Ok(FileItem::Interface(self.interface(&found))),
+            Block::EnhancedPacket(found) => self.packet(&found, id, comment).map(FileItem::Packet),
+            Block::SimplePacket(found) => self.simple_packet(&found, id).map(FileItem::Packet),
+            Block::InterfaceStatistics(found) => self.statistics(&found).map(FileItem::Statistics),
+            _ => Ok(FileItem::Other),
         }
     }
 
     fn parse<'a>(&self, block: &'a [u8]) -> Result<Block<'a>, &'static str> {
         let parsed = match self.order {
-            Order::Little => parse_block_le(block),
-            Order::Big => parse_block_be(block),
+            ByteOrder::Little => parse_block_le(block),
+            ByteOrder::Big => parse_block_be(block),
         };
         parsed.map(|(_, block)| block).map_err(|_| NONSENSE)
     }
 
-    fn known(&self, interface: &InterfaceDescriptionBlock<'_>) -> Known {
+    fn known(&self, interface: &InterfaceDescriptionBlock<'_>) -> InterfaceFormat {
         let number = |code| option(&interface.options, code).map(|value| self.order.number(value));
         let snaplen = if interface.snaplen == 0 { MAX_SNAPLEN } else { interface.snaplen };
-        Known {
+        InterfaceFormat {
             resolution: number(9).map_or(6, |resolution| (resolution & 0xff) as u8),
             offset: number(14).map_or(0, u64::cast_signed),
             snaplen: snaplen.min(MAX_SNAPLEN),
         }
     }
 
-    fn interface(&self, interface: &InterfaceDescriptionBlock<'_>) -> Interface {
+    fn interface(&self, interface: &InterfaceDescriptionBlock<'_>) -> CaptureInterface {
         let options = &interface.options;
         // An expression for libpcap; other kinds of filters have no text.
         let filter = option(options, 11).and_then(|value| value.strip_prefix(&[0]));
-        Interface {
+        CaptureInterface {
             name: text(options, 2),
             description: text(options, 3),
             filter: filter.map_or(String::new(), |text| clean(text).into_owned()),
@@ -227,7 +229,10 @@ impl Section {
         })
     }
 
-    fn statistics(&self, found: &InterfaceStatisticsBlock<'_>) -> Result<Statistics, &'static str> {
+    fn statistics(
+        &self,
+        found: &InterfaceStatisticsBlock<'_>,
+    ) -> Result<InterfaceStatistics, &'static str> {
         let (interface, known) = self.find(found.if_id)?;
         let number = |code| Some(self.order.number(option(&found.options, code)?));
         let end_ns = known.ns(found.ts_high, found.ts_low);
@@ -235,7 +240,7 @@ impl Section {
             let value = option(&found.options, code).filter(|value| value.len() == 8)?;
             Some(known.ns(self.order.u32_at(value, 0), self.order.u32_at(value, 4)))
         };
-        Ok(Statistics {
+        Ok(InterfaceStatistics {
             interface,
             start_ns: time(2).unwrap_or(end_ns),
             end_ns: time(3).unwrap_or(end_ns),
@@ -246,15 +251,15 @@ impl Section {
         })
     }
 
-    fn find(&self, interface: u32) -> Result<(u32, &Known), &'static str> {
+    fn find(&self, interface: u32) -> Result<(u32, &InterfaceFormat), &'static str> {
         let known = self.interfaces.get(interface as usize);
         known.map(|known| (interface, known)).ok_or("a block is of an interface that is not there")
     }
 }
 
-fn origin(section: &SectionHeaderBlock<'_>) -> Origin {
+fn origin(section: &SectionHeaderBlock<'_>) -> SectionOrigin {
     let text = |code| text(&section.options, code);
-    Origin { hardware: text(2), os: text(3), application: text(4) }
+    SectionOrigin { hardware: text(2), os: text(3), application: text(4) }
 }
 
 /// The bytes kept of a packet, without padding.

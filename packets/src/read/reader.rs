@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::input::Input;
-use super::item::Item;
-use super::pcap::{self, Header};
-use super::pcapng::{self, Section};
-use crate::packet::{MAX_SNAPLEN, Origin};
+use super::input::FileInput;
+use super::item::FileItem;
+use super::pcap::{self, PcapHeader};
+use super::pcapng::{self, SectionReader};
+use crate::packet::{MAX_SNAPLEN, SectionOrigin};
 
 /// First bytes of files.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -57,20 +57,20 @@ pub enum ReadError {
 }
 
 #[derive(Debug)]
-enum Format {
+enum InputFormat {
     /// Its section is item 1, its interface item 2, and packets follow.
     Pcap {
-        header: Header,
+        header: PcapHeader,
         begun: usize,
     },
-    Pcapng(Section),
+    Pcapng(SectionReader),
 }
 
-/// One file. [`Reader::advance`] goes to the next item, [`Reader::item`] looks at it.
-pub struct Reader {
+/// One file. [`FileReader::advance`] goes to the next item, [`FileReader::item`] looks at it.
+pub struct FileReader {
     name: String,
-    input: Input,
-    format: Format,
+    input: FileInput,
+    format: InputFormat,
     /// The block or record that was advanced to.
     block: Vec<u8>,
     /// Packets before this item.
@@ -79,13 +79,13 @@ pub struct Reader {
     comment: String,
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for FileReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Reader {
+impl FileReader {
     /// Opens a file; `-` is standard input.
     ///
     /// # Errors
@@ -94,16 +94,16 @@ impl Reader {
         Self::open_until(path, &Arc::default())
     }
 
-    /// As [`Reader::open`]; the file seems to end when `stop` is set, even if it is a silent pipe.
+    /// As [`FileReader::open`]; the file seems to end when `stop` is set, even if it is a silent pipe.
     ///
     /// # Errors
-    /// As [`Reader::open`].
+    /// As [`FileReader::open`].
     pub fn open_until(path: &Path, stop: &Arc<AtomicBool>) -> Result<Self, ReadError> {
         let name = match path.to_str() {
             Some("-") => "standard input".to_owned(),
             _ => path.display().to_string(),
         };
-        match Input::open(path, stop) {
+        match FileInput::open(path, stop) {
             Ok(input) => Self::begin(name, input),
             Err(source) => Err(ReadError::Io { name, source }),
         }
@@ -112,21 +112,21 @@ impl Reader {
     /// Reads a file that is open already.
     ///
     /// # Errors
-    /// As [`Reader::open`].
+    /// As [`FileReader::open`].
     pub fn new(name: &str, bytes: impl Read + 'static) -> Result<Self, ReadError> {
         let name = name.to_owned();
-        match Input::new(bytes) {
+        match FileInput::new(bytes) {
             Ok(input) => Self::begin(name, input),
             Err(source) => Err(ReadError::Io { name, source }),
         }
     }
 
-    fn begin(name: String, mut input: Input) -> Result<Self, ReadError> {
+    fn begin(name: String, mut input: FileInput) -> Result<Self, ReadError> {
         let mut block = Vec::new();
         if let Err(source) = input.read(4, &mut block) {
             return Err(ReadError::Io { name, source });
         }
-        let format = Format::Pcapng(Section::default());
+        let format = InputFormat::Pcapng(SectionReader::default());
         let (packets, at_packet, comment) = (0, false, String::new());
         let mut reader = Self { name, input, format, block, packets, at_packet, comment };
         let reversed = [3, 2, 1, 0].map(|at| reader.block.get(at).copied().unwrap_or_default());
@@ -135,8 +135,8 @@ impl Reader {
             magic if magic == PCAPNG => Ok(reader),
             magic if [PCAP, PCAP_NS].iter().any(|pcap| magic == pcap || reversed == *pcap) => {
                 reader.read(pcap::HEADER_SIZE - 4)?;
-                let header = Header::parse(&reader.block).map_err(|why| reader.broken(why))?;
-                reader.format = Format::Pcap { header, begun: 0 };
+                let header = PcapHeader::parse(&reader.block).map_err(|why| reader.broken(why))?;
+                reader.format = InputFormat::Pcap { header, begun: 0 };
                 Ok(reader)
             }
             _ => Err(ReadError::Unknown(reader.name)),
@@ -155,16 +155,16 @@ impl Reader {
     pub fn advance(&mut self) -> Result<bool, ReadError> {
         self.packets += u64::from(std::mem::take(&mut self.at_packet));
         match &mut self.format {
-            Format::Pcap { begun, .. } if *begun < 2 => {
+            InputFormat::Pcap { begun, .. } if *begun < 2 => {
                 *begun += 1;
                 Ok(true)
             }
-            Format::Pcap { header, begun } => {
+            InputFormat::Pcap { header, begun } => {
                 *begun = 3;
                 let header = *header;
                 self.advance_record(header)
             }
-            Format::Pcapng(_) => self.advance_block(),
+            InputFormat::Pcapng(_) => self.advance_block(),
         }
     }
 
@@ -172,16 +172,18 @@ impl Reader {
     ///
     /// # Errors
     /// When it makes no sense.
-    pub fn item(&mut self) -> Result<Item<'_>, ReadError> {
+    pub fn item(&mut self) -> Result<FileItem<'_>, ReadError> {
         let Self { name, format, block, packets, at_packet, comment, .. } = self;
         let item = match format {
-            Format::Pcap { begun: 1, .. } => Ok(Item::Section(Origin::default())),
-            Format::Pcap { header, begun: 2 } => Ok(Item::Interface(header.interface())),
-            Format::Pcap { header, .. } => header.packet(block, *packets).map(Item::Packet),
-            Format::Pcapng(_) if block.is_empty() => Ok(Item::Other),
-            Format::Pcapng(section) => section.item(block, *packets, comment),
+            InputFormat::Pcap { begun: 1, .. } => Ok(FileItem::Section(SectionOrigin::default())),
+            InputFormat::Pcap { header, begun: 2 } => Ok(FileItem::Interface(header.interface())),
+            InputFormat::Pcap { header, .. } => {
+                header.packet(block, *packets).map(FileItem::Packet)
+            }
+            InputFormat::Pcapng(_) if block.is_empty() => Ok(FileItem::Other),
+            InputFormat::Pcapng(section) => section.item(block, *packets, comment),
         };
-        *at_packet = matches!(item, Ok(Item::Packet(_)));
+        *at_packet = matches!(item, Ok(FileItem::Packet(_)));
         item.map_err(|reason| ReadError::Broken {
             name: name.clone(),
             packets: *packets,
@@ -189,7 +191,7 @@ impl Reader {
         })
     }
 
-    fn advance_record(&mut self, header: Header) -> Result<bool, ReadError> {
+    fn advance_record(&mut self, header: PcapHeader) -> Result<bool, ReadError> {
         self.block.clear();
         if !self.read_or_end(pcap::RECORD_SIZE)? {
             return Ok(false);
@@ -214,14 +216,14 @@ impl Reader {
         if self.block.starts_with(&PCAPNG) {
             self.read(4)?;
         }
-        let Format::Pcapng(section) = &mut self.format else { return Ok(false) };
+        let InputFormat::Pcapng(section) = &mut self.format else { return Ok(false) };
         let (head, magic) = self.block.split_at(pcapng::HEAD_SIZE);
         let (kind, size) = section.head(head, magic);
         if size < pcapng::BLOCK_MIN || size % 4 != 0 {
             return Err(self.broken(format!("a block claims to have {size} bytes")));
         }
         let rest = (size as usize).saturating_sub(self.block.len());
-        if !Section::knows(kind) {
+        if !SectionReader::knows(kind) {
             self.block.clear();
             return self.skip(rest as u64).map(|()| true);
         }
@@ -229,7 +231,7 @@ impl Reader {
             return Err(self.broken(format!("a block claims to have {size} bytes")));
         }
         self.read(rest)?;
-        let Format::Pcapng(section) = &mut self.format else { return Ok(false) };
+        let InputFormat::Pcapng(section) = &mut self.format else { return Ok(false) };
         section.note(&self.block).map_err(|why| self.broken(why.to_owned()))?;
         Ok(true)
     }
@@ -242,7 +244,7 @@ impl Reader {
         Ok(())
     }
 
-    /// As [`Reader::read`]; false when the file ends here.
+    /// As [`FileReader::read`]; false when the file ends here.
     fn read_or_end(&mut self, len: usize) -> Result<bool, ReadError> {
         let before = self.block.len();
         let read = self.input.read(len, &mut self.block);

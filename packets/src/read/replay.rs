@@ -1,23 +1,23 @@
-//! Moves the packets of files into a target.
+//! Moves the packets of files into a sink.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::item::Item;
-use super::reader::{ReadError, Reader};
-use crate::control::Control;
-use crate::filter::{Compiler, FilterError, OfflineFilter};
-use crate::packet::{DIR_RX, DIR_TX, Interface, Origin, Packet, Statistics};
-use crate::target::{Progress, Target, TargetError};
+use super::item::FileItem;
+use super::reader::{FileReader, ReadError};
+use crate::control::RunControl;
+use crate::filter::{FilterCompiler, FilterError, OfflineFilter};
+use crate::packet::{CaptureInterface, DIR_RX, DIR_TX, InterfaceStatistics, Packet, SectionOrigin};
+use crate::sink::{PacketSink, SinkError, SinkProgress};
 
-/// How long to wait for a target that has no room, before looking again.
+/// How long to wait for a sink that has no room, before looking again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What to take from files.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ReplaySettings {
     /// Filter expression; empty takes everything.
     pub filter: String,
     /// Let libpcap's optimiser at the filter.
@@ -34,7 +34,7 @@ pub struct Settings {
 
 /// Why files were not read to their end.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReplayError {
     /// A file cannot be read, or is broken.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -43,44 +43,44 @@ pub enum Failure {
     Filter(#[from] FilterError),
     /// The packets could not be written.
     #[error(transparent)]
-    Target(#[from] TargetError),
+    Sink(#[from] SinkError),
 }
 
 /// What became of the packets, or has so far.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ReplayReport {
     /// Packets in the files, up to where they were read.
     pub read: u64,
     /// Packets put out, without those that could then not be written.
     pub captured: u64,
     /// Packets that pass the filter, and are left out because the file does not tell their direction.
     pub undirected: u64,
-    /// What the target did.
-    pub progress: Progress,
+    /// What the sink did.
+    pub progress: SinkProgress,
     /// Why it ended early.
-    pub failure: Option<Failure>,
+    pub failure: Option<ReplayError>,
 }
 
 /// What comes before a packet.
 #[derive(Debug)]
-enum Head {
-    Section(Origin),
-    Interface(Interface),
-    Statistics(Statistics),
+enum PendingHead {
+    Section(SectionOrigin),
+    Interface(CaptureInterface),
+    Statistics(InterfaceStatistics),
 }
 
-/// Files that are about to be moved into a target.
+/// Files that are about to be moved into a sink.
 #[derive(Debug)]
-pub struct Replay {
-    control: Control,
+pub struct FileReplay {
+    control: RunControl,
     files: VecDeque<PathBuf>,
-    reader: Reader,
-    settings: Settings,
+    reader: FileReader,
+    settings: ReplaySettings,
     filters: HashMap<u16, OfflineFilter>,
     /// Link types of the interfaces of the section being read.
     linktypes: Vec<u16>,
-    /// What was read and not yet told to the target.
-    heads: VecDeque<Head>,
+    /// What was read and not yet told to the sink.
+    heads: VecDeque<PendingHead>,
     /// The reader is at a packet that passes.
     at_packet: bool,
     /// What ended the look ahead.
@@ -90,30 +90,30 @@ pub struct Replay {
     undirected: u64,
     taken: u64,
     /// Statistics of the interfaces of the section being told.
-    statistics: Vec<Statistics>,
+    statistics: Vec<InterfaceStatistics>,
 }
 
-impl Replay {
+impl FileReplay {
     /// Opens the first file, and reads on to the first packet that passes.
     ///
     /// # Errors
     /// When there is no file or the first cannot be read at all, or when the filter is wrong.
     pub fn open(
         files: impl IntoIterator<Item = PathBuf>,
-        settings: Settings,
-        control: &Control,
-    ) -> Result<Self, Failure> {
+        settings: ReplaySettings,
+        control: &RunControl,
+    ) -> Result<Self, ReplayError> {
         let mut files = files.into_iter().collect::<VecDeque<_>>();
-        let reader = Reader::open_until(&files.pop_front().unwrap_or_default(), &control.stop)?;
+        let reader = FileReader::open_until(&files.pop_front().unwrap_or_default(), &control.stop)?;
         Self::begin(reader, files, settings, control)
     }
 
     pub(super) fn begin(
-        reader: Reader,
+        reader: FileReader,
         files: VecDeque<PathBuf>,
-        settings: Settings,
-        control: &Control,
-    ) -> Result<Self, Failure> {
+        settings: ReplaySettings,
+        control: &RunControl,
+    ) -> Result<Self, ReplayError> {
         let mut replay = Self {
             control: control.clone(),
             files,
@@ -131,7 +131,7 @@ impl Replay {
             statistics: Vec::new(),
         };
         match replay.seek() {
-            Err(Failure::Read(error)) => replay.broken = Some(error),
+            Err(ReplayError::Read(error)) => replay.broken = Some(error),
             other => other?,
         }
         Ok(replay)
@@ -143,28 +143,32 @@ impl Replay {
     }
 
     /// Interfaces that come before the first packet.
-    pub fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+    pub fn interfaces(&self) -> impl Iterator<Item = &CaptureInterface> {
         self.heads.iter().filter_map(|head| match head {
-            Head::Interface(interface) => Some(interface),
-            Head::Section(_) | Head::Statistics(_) => None,
+            PendingHead::Interface(interface) => Some(interface),
+            PendingHead::Section(_) | PendingHead::Statistics(_) => None,
         })
     }
 
     /// Moves packets until the files end, the count is reached, it is told to stop, or something
-    /// fails; then finishes the target. `asked` is called when someone wants to know.
-    pub fn run(mut self, target: &mut dyn Target, asked: &mut dyn FnMut(&Report)) -> Report {
+    /// fails; then finishes the sink. `asked` is called when someone wants to know.
+    pub fn run(
+        mut self,
+        target: &mut dyn PacketSink,
+        asked: &mut dyn FnMut(&ReplayReport),
+    ) -> ReplayReport {
         let result = self.pump(target, asked);
-        let told = self.tell_heads(target).map_err(Failure::from);
+        let told = self.tell_heads(target).map_err(ReplayError::from);
         target.counters(&self.statistics);
-        let finished = target.finish().map_err(Failure::from);
+        let finished = target.finish().map_err(ReplayError::from);
         self.report(target, result.and(told).and(finished).err())
     }
 
     fn pump(
         &mut self,
-        target: &mut dyn Target,
-        asked: &mut dyn FnMut(&Report),
-    ) -> Result<(), Failure> {
+        target: &mut dyn PacketSink,
+        asked: &mut dyn FnMut(&ReplayReport),
+    ) -> Result<(), ReplayError> {
         self.tell_heads(target)?;
         while self.at_packet && self.settings.count.is_none_or(|count| self.taken < count) {
             while !target.ready() && !self.stopped() {
@@ -195,7 +199,7 @@ impl Replay {
     }
 
     /// Goes on to the next packet that passes.
-    fn seek(&mut self) -> Result<(), Failure> {
+    fn seek(&mut self) -> Result<(), ReplayError> {
         self.at_packet = false;
         loop {
             if self.reader.advance()? {
@@ -204,7 +208,7 @@ impl Replay {
                     return Ok(());
                 }
             } else if let Some(file) = self.files.pop_front() {
-                self.reader = Reader::open_until(&file, &self.control.stop)?;
+                self.reader = FileReader::open_until(&file, &self.control.stop)?;
             } else {
                 return Ok(());
             }
@@ -212,19 +216,19 @@ impl Replay {
     }
 
     /// Takes note of an item; true for a packet that passes.
-    fn look(&mut self) -> Result<bool, Failure> {
+    fn look(&mut self) -> Result<bool, ReplayError> {
         match self.reader.item()? {
-            Item::Section(origin) => {
+            FileItem::Section(origin) => {
                 self.linktypes.clear();
-                self.heads.push_back(Head::Section(origin));
+                self.heads.push_back(PendingHead::Section(origin));
             }
-            Item::Interface(mut interface) => {
+            FileItem::Interface(mut interface) => {
                 interface.snaplen = interface.snaplen.min(self.settings.snaplen);
                 self.linktypes.push(interface.linktype);
-                let compiler = Compiler {
+                let compiler = FilterCompiler {
                     linktype: interface.linktype,
                     optimize: self.settings.optimize,
-                    ..Compiler::default()
+                    ..FilterCompiler::default()
                 };
                 if !self.filters.contains_key(&interface.linktype) {
                     let filter = OfflineFilter::compiled(&self.settings.filter, &compiler)?;
@@ -233,11 +237,13 @@ impl Replay {
                 if !self.settings.filter.trim().is_empty() {
                     interface.filter = both(&interface.filter, &self.settings.filter);
                 }
-                self.heads.push_back(Head::Interface(interface));
+                self.heads.push_back(PendingHead::Interface(interface));
             }
-            Item::Statistics(statistics) => self.heads.push_back(Head::Statistics(statistics)),
-            Item::Other => {}
-            Item::Packet(packet) => {
+            FileItem::Statistics(statistics) => {
+                self.heads.push_back(PendingHead::Statistics(statistics))
+            }
+            FileItem::Other => {}
+            FileItem::Packet(packet) => {
                 self.read += 1;
                 let linktype = self.linktypes.get(packet.interface as usize);
                 let filter = linktype.and_then(|linktype| self.filters.get(linktype));
@@ -256,24 +262,27 @@ impl Replay {
         Ok(false)
     }
 
-    fn tell_heads(&mut self, target: &mut dyn Target) -> Result<(), TargetError> {
+    fn tell_heads(&mut self, target: &mut dyn PacketSink) -> Result<(), SinkError> {
         while let Some(head) = self.heads.pop_front() {
             match head {
-                Head::Section(origin) => {
+                PendingHead::Section(origin) => {
                     if !self.statistics.is_empty() {
                         target.counters(&self.statistics);
                         self.statistics.clear();
                     }
                     target.section(&origin)?;
                 }
-                Head::Interface(interface) => {
+                PendingHead::Interface(interface) => {
                     let number = u32::try_from(self.statistics.len()).unwrap_or(u32::MAX);
-                    self.statistics.push(Statistics { interface: number, ..Statistics::default() });
+                    self.statistics.push(InterfaceStatistics {
+                        interface: number,
+                        ..InterfaceStatistics::default()
+                    });
                     target.interface(&interface)?;
                 }
-                Head::Statistics(told) => {
+                PendingHead::Statistics(told) => {
                     if let Some(known) = self.statistics.get_mut(told.interface as usize) {
-                        *known = Statistics { delivered: known.delivered, ..told };
+                        *known = InterfaceStatistics { delivered: known.delivered, ..told };
                     }
                 }
             }
@@ -281,8 +290,8 @@ impl Replay {
         Ok(())
     }
 
-    fn tell_packet(&mut self, target: &mut dyn Target) -> Result<(), Failure> {
-        let Item::Packet(packet) = self.reader.item()? else { return Ok(()) };
+    fn tell_packet(&mut self, target: &mut dyn PacketSink) -> Result<(), ReplayError> {
+        let FileItem::Packet(packet) = self.reader.item()? else { return Ok(()) };
         if let Some(known) = self.statistics.get_mut(packet.interface as usize) {
             known.delivered += 1;
             known.end_ns = known.end_ns.max(packet.ns);
@@ -293,10 +302,10 @@ impl Replay {
         Ok(target.packet(&Packet { data: &packet.data[..kept], ..packet })?)
     }
 
-    fn report(&self, target: &dyn Target, failure: Option<Failure>) -> Report {
-        let closed = matches!(failure, Some(Failure::Target(TargetError::Closed { .. })));
+    fn report(&self, target: &dyn PacketSink, failure: Option<ReplayError>) -> ReplayReport {
+        let closed = matches!(failure, Some(ReplayError::Sink(SinkError::Closed { .. })));
         let progress = target.progress();
-        Report {
+        ReplayReport {
             read: self.read,
             captured: self.taken.saturating_sub(progress.lost),
             undirected: self.undirected,

@@ -8,15 +8,18 @@ use pmdscope_testing::output;
 use proptest::prelude::*;
 
 use super::*;
-use crate::control::Control;
-use crate::packet::{DIR_RX, DIR_TX, ETHERNET, Interface, MAX_SNAPLEN, Origin, Packet, Statistics};
+use crate::control::RunControl;
+use crate::packet::{
+    CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,
+    SectionOrigin,
+};
 use crate::pcapng::{write_interface, write_packet, write_section, write_statistics};
-use crate::target::{Discard, Progress, Target, TargetError};
+use crate::sink::{NullSink, PacketSink, SinkError, SinkProgress};
 
 const NS: u64 = 1_780_000_000_123_456_789;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ReplaySettings {
+    ReplaySettings {
         filter: String::new(),
         optimize: true,
         dirs: DIR_RX | DIR_TX,
@@ -26,8 +29,8 @@ fn settings() -> Settings {
     }
 }
 
-fn interface(name: &str) -> Interface {
-    Interface {
+fn interface(name: &str) -> CaptureInterface {
+    CaptureInterface {
         name: name.into(),
         description: "net_null0".into(),
         filter: "not arp".into(),
@@ -47,7 +50,7 @@ fn frame(port: u8) -> Vec<u8> {
 /// Two sections: two interfaces and three packets, then one of each.
 fn sample() -> Vec<u8> {
     let mut out = Vec::new();
-    let origin = |application: &str| Origin {
+    let origin = |application: &str| SectionOrigin {
         hardware: "a CPU".into(),
         os: "Linux".into(),
         application: application.into(),
@@ -74,7 +77,7 @@ fn sample() -> Vec<u8> {
     let rest = Packet { data: &data, comment: "", dropped: 0, queue: None, dir: DIR_RX, ..first };
     write_packet(&mut out, &Packet { interface: 0, ns: NS + 1, id: 42, ..rest });
     write_packet(&mut out, &Packet { ns: NS + 2, id: 43, dir: 0, ..rest });
-    let counted = Statistics {
+    let counted = InterfaceStatistics {
         interface: 1,
         start_ns: NS - 5,
         end_ns: NS + 5,
@@ -97,21 +100,21 @@ struct Notes {
     lines: Vec<String>,
 }
 
-impl Target for Notes {
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for Notes {
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
         write_section(&mut self.blocks, origin);
         self.lines.push(format!("section {}", origin.application));
         Ok(())
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         write_interface(&mut self.blocks, interface);
-        let Interface { name, filter, snaplen, linktype, .. } = interface;
+        let CaptureInterface { name, filter, snaplen, linktype, .. } = interface;
         self.lines.push(format!("interface {name} [{filter}] {snaplen} {linktype}"));
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         write_packet(&mut self.blocks, packet);
         let Packet { interface, ns, data, len, dir, queue, dropped, id, comment, .. } = packet;
         self.lines.push(format!(
@@ -121,15 +124,15 @@ impl Target for Notes {
         Ok(())
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         for counted in statistics {
             write_statistics(&mut self.blocks, counted);
-            let Statistics { interface, received, dropped, delivered, .. } = counted;
+            let InterfaceStatistics { interface, received, dropped, delivered, .. } = counted;
             self.lines.push(format!("counted {interface}: {received:?} {dropped:?} {delivered}"));
         }
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
@@ -137,18 +140,18 @@ impl Target for Notes {
         false
     }
 
-    fn progress(&self) -> Progress {
-        Progress::default()
+    fn progress(&self) -> SinkProgress {
+        SinkProgress::default()
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 }
 
-fn replay(bytes: Vec<u8>, settings: Settings) -> Result<(Notes, Report), Failure> {
-    let reader = Reader::new("test", Cursor::new(bytes))?;
-    let replay = Replay::begin(reader, VecDeque::new(), settings, &Control::default())?;
+fn replay(bytes: Vec<u8>, settings: ReplaySettings) -> Result<(Notes, ReplayReport), ReplayError> {
+    let reader = FileReader::new("test", Cursor::new(bytes))?;
+    let replay = FileReplay::begin(reader, VecDeque::new(), settings, &RunControl::default())?;
     let mut notes = Notes::default();
     let report = replay.run(&mut notes, &mut |_| ());
     Ok((notes, report))
@@ -184,7 +187,7 @@ fn everything_that_is_known_comes_through() {
 
 #[test]
 fn packets_are_chosen_by_filter_direction_and_number() {
-    let chosen = |change: &dyn Fn(&mut Settings)| {
+    let chosen = |change: &dyn Fn(&mut ReplaySettings)| {
         let mut settings = settings();
         change(&mut settings);
         let (notes, report) = replay(sample(), settings).unwrap();
@@ -202,7 +205,7 @@ fn packets_are_chosen_by_filter_direction_and_number() {
 
 #[test]
 fn a_filter_and_a_snap_length_are_noted_on_the_interface() {
-    let settings = Settings { filter: "udp".into(), snaplen: 20, ..settings() };
+    let settings = ReplaySettings { filter: "udp".into(), snaplen: 20, ..settings() };
     let (notes, _) = replay(sample(), settings).unwrap();
     assert_eq!(notes.lines[1], "interface rte:0 [(not arp) and (udp)] 20 1");
     assert!(notes.lines[3].contains(": 20/1500 "), "{}", notes.lines[3]);
@@ -210,8 +213,8 @@ fn a_filter_and_a_snap_length_are_noted_on_the_interface() {
 
 #[test]
 fn a_wrong_filter_is_told_before_anything_is_written() {
-    let settings = Settings { filter: "udp prot".into(), ..settings() };
-    assert!(matches!(replay(sample(), settings), Err(Failure::Filter(_))));
+    let settings = ReplaySettings { filter: "udp prot".into(), ..settings() };
+    assert!(matches!(replay(sample(), settings), Err(ReplayError::Filter(_))));
 }
 
 /// A pcap file in any byte order and resolution, with two packets.
@@ -285,7 +288,7 @@ fn compressed_files_are_read_whole_and_up_to_where_they_are_cut() {
         assert_eq!(packets(&replay(twice, settings()).unwrap().0).len(), 8);
         let cut = file[..file.len() - 12].to_vec();
         if let Ok((_, report)) = replay(cut, settings()) {
-            assert!(matches!(report.failure, Some(Failure::Read(_))), "{report:?}");
+            assert!(matches!(report.failure, Some(ReplayError::Read(_))), "{report:?}");
         }
     }
 }
@@ -295,8 +298,8 @@ fn what_is_no_capture_file_is_said_so() {
     let error = |bytes: &[u8]| replay(bytes.to_vec(), settings()).unwrap_err().to_string();
     assert_eq!(error(b""), "test is empty: not even the header of a capture file is there");
     assert!(error(b"hello, world").starts_with("test is no capture file"));
-    let missing =
-        Replay::open(["/nowhere/in.pcap".into()], settings(), &Control::default()).unwrap_err();
+    let missing = FileReplay::open(["/nowhere/in.pcap".into()], settings(), &RunControl::default())
+        .unwrap_err();
     assert_eq!(missing.to_string(), "cannot read /nowhere/in.pcap");
     let mut sections = [0x0a, 0x0d, 0x0d, 0x0a, 0xfc, 0xff, 0xff, 0xff].to_vec();
     sections.extend([0x4d, 0x3c, 0x2b, 0x1a]);
@@ -320,9 +323,9 @@ fn tcpdump_reads_the_same_packets() {
             return;
         };
         let count = String::from_utf8(out.stdout).unwrap();
-        let chosen = Settings { filter: filter.into(), ..settings() };
-        let replay = Replay::open([path.clone()], chosen, &Control::default()).unwrap();
-        let report = replay.run(&mut Discard::default(), &mut |_| ());
+        let chosen = ReplaySettings { filter: filter.into(), ..settings() };
+        let replay = FileReplay::open([path.clone()], chosen, &RunControl::default()).unwrap();
+        let report = replay.run(&mut NullSink::default(), &mut |_| ());
         let noun = if report.captured == 1 { "packet" } else { "packets" };
         assert_eq!(count.trim(), format!("{} {noun}", report.captured), "{filter}");
     }
@@ -371,7 +374,7 @@ proptest! {
         size in 0..40_u32,
     ) {
         let mut file = Vec::new();
-        write_section(&mut file, &Origin::default());
+        write_section(&mut file, &SectionOrigin::default());
         write_interface(&mut file, &interface("rte:0"));
         let block = [&kind.to_ne_bytes()[..], &(size * 4).to_ne_bytes(), &bytes].concat();
         file.extend(block);

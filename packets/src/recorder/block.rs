@@ -29,7 +29,7 @@ const HEAD_MAX: usize = 64;
 
 /// What a record is told against.
 #[derive(Clone, Copy, Debug, Default)]
-struct Before {
+struct PreviousRecord {
     ns: u64,
     id: u64,
     interface: u32,
@@ -38,25 +38,25 @@ struct Before {
 
 /// A fixed amount of memory that fills with packets.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct PacketBlock {
     bytes: Vec<u8>,
     packets: u64,
     newest_ns: u64,
-    before: Before,
+    before: PreviousRecord,
 }
 
-impl Block {
+impl PacketBlock {
     /// An empty block of `size` bytes; `None` when there is no such memory. The memory is not touched
     /// before packets fill it.
     pub(super) fn new(size: usize) -> Option<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(size).ok()?;
-        Some(Self { bytes, packets: 0, newest_ns: 0, before: Before::default() })
+        Some(Self { bytes, packets: 0, newest_ns: 0, before: PreviousRecord::default() })
     }
 
     /// Adds a packet; false when it does not fit.
     pub(super) fn push(&mut self, packet: &Packet<'_>) -> bool {
-        let mut head = Head::new(packet, &self.before);
+        let mut head = RecordHead::new(packet, &self.before);
         let comment = if packet.comment.is_empty() { 0 } else { packet.comment.len() };
         let size = head.len + comment + packet.data.len();
         if size > self.bytes.capacity() - self.bytes.len() {
@@ -67,7 +67,7 @@ impl Block {
         self.bytes.extend_from_slice(packet.data);
         self.packets += 1;
         self.newest_ns = self.newest_ns.max(packet.ns);
-        self.before = Before {
+        self.before = PreviousRecord {
             ns: packet.ns,
             id: packet.id.wrapping_add(1),
             interface: packet.interface,
@@ -79,7 +79,7 @@ impl Block {
     /// Forgets the packets and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        (self.packets, self.newest_ns, self.before) = (0, 0, Before::default());
+        (self.packets, self.newest_ns, self.before) = (0, 0, PreviousRecord::default());
     }
 
     /// All records.
@@ -99,13 +99,13 @@ impl Block {
 }
 
 /// A record in front of its comment and packet.
-struct Head {
+struct RecordHead {
     bytes: [u8; HEAD_MAX],
     len: usize,
 }
 
-impl Head {
-    fn new(packet: &Packet<'_>, before: &Before) -> Self {
+impl RecordHead {
+    fn new(packet: &Packet<'_>, before: &PreviousRecord) -> Self {
         let mut head = Self { bytes: [0; HEAD_MAX], len: 1 };
         head.zigzag(packet.ns.wrapping_sub(before.ns));
         head.number(packet.len.into());
@@ -160,11 +160,11 @@ impl Head {
 
 /// Reads the records of a block, in one piece or in several.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    before: Before,
+pub(super) struct BlockReader {
+    before: PreviousRecord,
 }
 
-impl Reader {
+impl BlockReader {
     /// Takes the next packet off the front of `bytes`; `None` at the end.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Packet<'a>> {
         let (&flags, rest) = bytes.split_first()?;
@@ -186,7 +186,7 @@ impl Reader {
         let (comment, rest) = rest.split_at_checked(comment)?;
         let (data, rest) = rest.split_at_checked(kept)?;
         *bytes = rest;
-        self.before = Before { ns, id: id.wrapping_add(1), interface, queue };
+        self.before = PreviousRecord { ns, id: id.wrapping_add(1), interface, queue };
         let comment = std::str::from_utf8(comment).unwrap_or_default();
         let (dir, lcore, weight) = (flags & DIR, None, 1);
         Some(Packet { interface, ns, data, len, dir, queue, lcore, weight, dropped, id, comment })
@@ -218,13 +218,13 @@ mod tests {
     use super::super::tests::{Owned, any_packets};
     use super::*;
 
-    fn read(mut bytes: &[u8], reader: &mut Reader) -> Vec<Owned> {
+    fn read(mut bytes: &[u8], reader: &mut BlockReader) -> Vec<Owned> {
         std::iter::from_fn(|| reader.next(&mut bytes).map(|packet| Owned::of(&packet))).collect()
     }
 
     #[test]
     fn packets_of_one_flow_take_few_bytes() {
-        let mut block = Block::new(1 << 16).unwrap();
+        let mut block = PacketBlock::new(1 << 16).unwrap();
         let data = [7; 64];
         for id in 0..100 {
             let packet = Owned { ns: 1_780_000_000_000_000_000 + id * 700, id, ..Owned::default() };
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_does_not_fit_leaves_the_block_alone() {
-        let mut block = Block::new(100).unwrap();
+        let mut block = PacketBlock::new(100).unwrap();
         let (small, large) = ([1; 40], [2; 100]);
         let packet = Owned::default();
         let of = |data| Packet { data, len: 40, ..packet.packet() };
@@ -249,7 +249,7 @@ mod tests {
     proptest! {
         #[test]
         fn packets_come_out_as_they_went_in(packets in any_packets(), cut: prop::sample::Index) {
-            let mut block = Block::new(1 << 20).unwrap();
+            let mut block = PacketBlock::new(1 << 20).unwrap();
             let mut piece = 0;
             let middle = cut.index(packets.len() + 1);
             for (number, packet) in packets.iter().enumerate() {
@@ -258,8 +258,8 @@ mod tests {
                 }
                 prop_assert!(block.push(&packet.packet()));
             }
-            prop_assert_eq!(&read(block.bytes(), &mut Reader::default()), &packets);
-            let mut reader = Reader::default();
+            prop_assert_eq!(&read(block.bytes(), &mut BlockReader::default()), &packets);
+            let mut reader = BlockReader::default();
             let mut pieces = read(&block.bytes()[..piece], &mut reader);
             pieces.extend(read(&block.bytes()[piece..], &mut reader));
             prop_assert_eq!(&pieces, &packets);
@@ -269,7 +269,7 @@ mod tests {
 
         #[test]
         fn any_bytes_end(bytes: Vec<u8>) {
-            prop_assert!(read(&bytes, &mut Reader::default()).len() <= bytes.len());
+            prop_assert!(read(&bytes, &mut BlockReader::default()).len() <= bytes.len());
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::block::Block;
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use super::block::PacketBlock;
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
 /// Most blocks, to keep the steps small in which old packets give way.
 const BLOCKS: usize = 1024;
@@ -15,30 +15,30 @@ const RESERVE: usize = 16;
 
 /// A section of which packets are held.
 #[derive(Clone, Debug)]
-pub(super) struct Section {
+pub(super) struct HistorySection {
     /// Counts up with every section.
     pub(super) number: u64,
-    pub(super) origin: Origin,
-    pub(super) interfaces: Vec<Interface>,
+    pub(super) origin: SectionOrigin,
+    pub(super) interfaces: Vec<CaptureInterface>,
     /// The newest.
-    pub(super) statistics: Vec<Statistics>,
+    pub(super) statistics: Vec<InterfaceStatistics>,
 }
 
 /// A full block, and the section that it belongs to.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldBlock {
     pub(super) section: u64,
-    pub(super) block: Arc<Block>,
+    pub(super) block: Arc<PacketBlock>,
 }
 
 /// What is held. Blocks that a writer still reads keep their memory until it lets go of them.
 #[derive(Debug)]
-pub(super) struct History {
+pub(super) struct PacketHistory {
     keep_ns: u64,
-    free: Vec<Block>,
-    held: VecDeque<Held>,
-    sections: VecDeque<Section>,
-    current: Option<Block>,
+    free: Vec<PacketBlock>,
+    held: VecDeque<HeldBlock>,
+    sections: VecDeque<HistorySection>,
+    current: Option<PacketBlock>,
     nb_blocks: usize,
     held_bytes: u64,
     /// Everything after this moment is held.
@@ -46,12 +46,12 @@ pub(super) struct History {
     gave_way: u64,
 }
 
-impl History {
+impl PacketHistory {
     /// Room for packets of `keep_ns` in `memory` bytes; `None` when there is no such memory.
     pub(super) fn new(memory: usize, keep_ns: u64, now_ns: u64) -> Option<Self> {
         let size = (memory / BLOCKS).max(BLOCK_MIN);
         let nb_blocks = memory / size;
-        let free = (0..nb_blocks).map(|_| Block::new(size)).collect::<Option<Vec<_>>>()?;
+        let free = (0..nb_blocks).map(|_| PacketBlock::new(size)).collect::<Option<Vec<_>>>()?;
         Some(Self {
             keep_ns,
             free,
@@ -66,32 +66,32 @@ impl History {
     }
 
     /// Begins a section; the block of the one before is full from now on.
-    pub(super) fn begin(&mut self, origin: &Origin) {
+    pub(super) fn begin(&mut self, origin: &SectionOrigin) {
         self.seal();
         let number = self.sections.back().map_or(0, |section| section.number + 1);
         let origin = origin.clone();
         let (interfaces, statistics) = (Vec::new(), Vec::new());
-        self.sections.push_back(Section { number, origin, interfaces, statistics });
+        self.sections.push_back(HistorySection { number, origin, interfaces, statistics });
         self.forget_sections();
     }
 
     /// The section that packets belong to now; `None` before the first.
-    pub(super) fn section(&mut self) -> Option<&mut Section> {
+    pub(super) fn section(&mut self) -> Option<&mut HistorySection> {
         self.sections.back_mut()
     }
 
     /// The sections of what is held, oldest first; the last is the current one.
-    pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
+    pub(super) fn sections(&self) -> impl Iterator<Item = &HistorySection> {
         self.sections.iter()
     }
 
     /// Full blocks, oldest first.
-    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn held(&self) -> impl Iterator<Item = &HeldBlock> {
         self.held.iter()
     }
 
     /// The block that is being filled.
-    pub(super) fn current(&self) -> Option<&Block> {
+    pub(super) fn current(&self) -> Option<&PacketBlock> {
         self.current.as_ref()
     }
 
@@ -101,7 +101,7 @@ impl History {
     }
 
     /// Declares the block that is being filled to be full.
-    pub(super) fn seal(&mut self) -> Option<&Held> {
+    pub(super) fn seal(&mut self) -> Option<&HeldBlock> {
         let block = self.current.take()?;
         if block.packets() == 0 {
             self.free.push(block);
@@ -109,7 +109,7 @@ impl History {
         }
         self.held_bytes += block.bytes().len() as u64;
         let section = self.sections.back().map_or(0, |section| section.number);
-        self.held.push_back(Held { section, block: Arc::new(block) });
+        self.held.push_back(HeldBlock { section, block: Arc::new(block) });
         self.held.back()
     }
 
@@ -132,7 +132,7 @@ impl History {
     }
 
     fn evict(&mut self, expired: bool) -> bool {
-        let Some(Held { section, block }) = self.held.pop_front() else { return false };
+        let Some(HeldBlock { section, block }) = self.held.pop_front() else { return false };
         match Arc::try_unwrap(block) {
             Ok(mut block) => {
                 self.complete_since_ns = self.complete_since_ns.max(block.newest_ns());
@@ -144,7 +144,7 @@ impl History {
                 true
             }
             Err(block) => {
-                self.held.push_front(Held { section, block });
+                self.held.push_front(HeldBlock { section, block });
                 false
             }
         }

@@ -11,7 +11,7 @@ const COMPRESSED: [&str; 3] = ["zst", "gz", "lz4"];
 
 /// Why `-w` cannot name files.
 #[derive(Debug, thiserror::Error)]
-pub enum NameError {
+pub enum IncidentNameError {
     /// There is no name in it.
     #[error("{} does not name a file", .0.display())]
     NoFile(PathBuf),
@@ -32,11 +32,11 @@ pub(super) fn incident(
     moment_ns: u64,
     number: u64,
     trigger: &str,
-) -> Result<PathBuf, NameError> {
+) -> Result<PathBuf, IncidentNameError> {
     let moment = local(moment_ns);
     let text = path.to_string_lossy();
     let (expanded, stamp) = if text.contains('%') {
-        let reason = |error: jiff::Error| NameError::Time {
+        let reason = |error: jiff::Error| IncidentNameError::Time {
             path: path.to_owned(),
             reason: error.to_string(),
         };
@@ -44,7 +44,7 @@ pub(super) fn incident(
     } else {
         (path.to_owned(), moment.strftime("-%Y%m%dT%H%M%S").to_string())
     };
-    let file = expanded.file_name().ok_or_else(|| NameError::NoFile(path.to_owned()))?;
+    let file = expanded.file_name().ok_or_else(|| IncidentNameError::NoFile(path.to_owned()))?;
     let file = file.to_string_lossy();
     let (stem, ending) = file.split_at(stem_len(&file));
     Ok(expanded.with_file_name(format!("{stem}{stamp}-{number}-{trigger}{ending}")))

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Settings;
-use super::history::History;
+use super::RecorderSettings;
+use super::history::PacketHistory;
 use crate::clock::wall_clock_ns;
 
 /// Numbers of a recorder, at most 10 ms old; costs nothing per packet.
 #[derive(Debug)]
-pub struct Status {
+pub struct RecorderStatus {
     memory: u64,
     before: Duration,
     held: AtomicU64,
@@ -24,8 +24,8 @@ pub struct Status {
     files: Mutex<Vec<PathBuf>>,
 }
 
-impl Status {
-    pub(super) fn new(settings: &Settings, now_ns: u64) -> Self {
+impl RecorderStatus {
+    pub(super) fn new(settings: &RecorderSettings, now_ns: u64) -> Self {
         Self {
             memory: settings.memory as u64,
             before: settings.before,
@@ -39,7 +39,7 @@ impl Status {
         }
     }
 
-    pub(super) fn update(&self, history: &History, lost: u64) {
+    pub(super) fn update(&self, history: &PacketHistory, lost: u64) {
         self.held.store(history.bytes(), Ordering::Relaxed);
         self.complete_since_ns.store(history.complete_since_ns(), Ordering::Relaxed);
         self.gave_way.store(history.gave_way(), Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Status {
 }
 
 /// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` in an incident.
-impl fmt::Display for Status {
+impl fmt::Display for RecorderStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (covered, before) = (self.covered().as_secs_f64(), self.before.as_secs_f64());
         let (held, memory) = (self.held().div_ceil(1 << 20), self.memory >> 20);

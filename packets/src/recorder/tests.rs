@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use proptest::prelude::*;
 
 use super::*;
-use crate::file::{FileSettings, Files};
+use crate::file::{CaptureFiles, FileSettings};
 use crate::packet::ETHERNET;
 
 /// Far in the future: no incident ends because of the real clock.
@@ -92,10 +92,10 @@ pub(super) fn any_packets() -> impl Strategy<Value = Vec<Owned>> {
 struct Seen {
     path: PathBuf,
     /// Application of each section, and its interfaces.
-    sections: Vec<(String, Vec<Interface>)>,
+    sections: Vec<(String, Vec<CaptureInterface>)>,
     /// Packets, with the number of their section in the file.
     packets: Vec<(usize, Owned)>,
-    counters: Vec<Vec<Statistics>>,
+    counters: Vec<Vec<InterfaceStatistics>>,
     complete: bool,
 }
 
@@ -113,12 +113,12 @@ impl Disk {
         self.opened.notify_all();
     }
 
-    fn opener(self: &Arc<Self>) -> Opener {
+    fn opener(self: &Arc<Self>) -> SinkOpener {
         let disk = Arc::clone(self);
         Box::new(move |path: &Path| {
             let seen = Seen { path: path.to_owned(), ..Seen::default() };
             disk.files.lock().unwrap().push(seen);
-            Ok(Box::new(File(Arc::clone(&disk))))
+            Ok(Box::new(IncidentFile(Arc::clone(&disk))))
         })
     }
 
@@ -128,37 +128,37 @@ impl Disk {
 }
 
 #[derive(Debug)]
-struct File(Arc<Disk>);
+struct IncidentFile(Arc<Disk>);
 
-impl File {
+impl IncidentFile {
     fn change(&self, change: impl FnOnce(&mut Seen)) {
         change(self.0.files.lock().unwrap().last_mut().unwrap());
     }
 }
 
-impl Target for File {
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for IncidentFile {
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
         self.change(|seen| seen.sections.push((origin.application.clone(), Vec::new())));
         Ok(())
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         self.change(|seen| seen.sections.last_mut().unwrap().1.push(interface.clone()));
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         let shut = self.0.shut.lock().unwrap();
         drop(self.0.opened.wait_while(shut, |shut| *shut).unwrap());
         self.change(|seen| seen.packets.push((seen.sections.len() - 1, Owned::of(packet))));
         Ok(())
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         self.change(|seen| seen.counters.push(statistics.to_vec()));
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
@@ -166,19 +166,19 @@ impl Target for File {
         false
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> SinkProgress {
         let written = self.0.files.lock().unwrap().last().unwrap().packets.len() as u64;
-        Progress { written, ..Progress::default() }
+        SinkProgress { written, ..SinkProgress::default() }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         self.change(|seen| seen.complete = true);
         Ok(())
     }
 }
 
-fn settings(before: u64, after: u64) -> Settings {
-    Settings {
+fn settings(before: u64, after: u64) -> RecorderSettings {
+    RecorderSettings {
         path: PathBuf::from("/tmp/incident.pcapng"),
         before: Duration::from_nanos(before),
         after: Duration::from_nanos(after),
@@ -188,8 +188,8 @@ fn settings(before: u64, after: u64) -> Settings {
     }
 }
 
-fn interface(name: &str) -> Interface {
-    Interface {
+fn interface(name: &str) -> CaptureInterface {
+    CaptureInterface {
         name: name.to_owned(),
         description: String::new(),
         filter: String::new(),
@@ -200,15 +200,15 @@ fn interface(name: &str) -> Interface {
 }
 
 /// A recorder with a section of one interface, before any packet.
-fn recorder(settings: Settings) -> (Recorder, Fire, Arc<Disk>) {
+fn recorder(settings: RecorderSettings) -> (FlightRecorder, TriggerSender, Arc<Disk>) {
     let disk = Arc::<Disk>::default();
-    let (mut recorder, fire) = Recorder::start(settings, disk.opener()).unwrap();
+    let (mut recorder, fire) = FlightRecorder::start(settings, disk.opener()).unwrap();
     section(&mut recorder, "first");
     (recorder, fire, disk)
 }
 
-fn section(recorder: &mut Recorder, application: &str) {
-    let origin = Origin { application: application.to_owned(), ..Origin::default() };
+fn section(recorder: &mut FlightRecorder, application: &str) {
+    let origin = SectionOrigin { application: application.to_owned(), ..SectionOrigin::default() };
     recorder.section(&origin).unwrap();
     recorder.interface(&interface("rte:0")).unwrap();
 }
@@ -217,21 +217,21 @@ fn at(ns: u64) -> Owned {
     Owned { ns: BASE + ns, id: ns, len: 8, data: ns.to_ne_bytes().to_vec(), ..Owned::default() }
 }
 
-fn send(recorder: &mut Recorder, times: impl IntoIterator<Item = u64>) {
+fn send(recorder: &mut FlightRecorder, times: impl IntoIterator<Item = u64>) {
     for ns in times {
         recorder.packet(&at(ns).packet()).unwrap();
     }
 }
 
 /// Waits until the writer has done what it was told.
-fn settle(recorder: &Recorder) {
+fn settle(recorder: &FlightRecorder) {
     while recorder.writer.backlog() > 0 {
         std::thread::sleep(Duration::from_micros(100));
     }
 }
 
-fn trigger(name: &str, ns: u64) -> Trigger {
-    Trigger { moment_ns: BASE + ns, ..Trigger::now(name, "why") }
+fn trigger(name: &str, ns: u64) -> RecorderTrigger {
+    RecorderTrigger { moment_ns: BASE + ns, ..RecorderTrigger::now(name, "why") }
 }
 
 fn times(seen: &Seen) -> Vec<u64> {
@@ -317,7 +317,7 @@ fn triggers_without_end_do_not_make_a_file_without_end() {
 #[test]
 fn incidents_may_share_packets_and_end_after_the_last_allowed() {
     let (mut recorder, fire, disk) =
-        recorder(Settings { max_incidents: Some(2), ..settings(10, 5) });
+        recorder(RecorderSettings { max_incidents: Some(2), ..settings(10, 5) });
     send(&mut recorder, 0..100);
     fire.fire(trigger("stall", 100));
     send(&mut recorder, 100..108);
@@ -326,9 +326,9 @@ fn incidents_may_share_packets_and_end_after_the_last_allowed() {
     send(&mut recorder, 108..120);
     assert!(recorder.done());
     let (reply, answer) = std::sync::mpsc::sync_channel(1);
-    fire.fire(Trigger { reply: Some(reply), ..trigger("stall", 120) });
+    fire.fire(RecorderTrigger { reply: Some(reply), ..trigger("stall", 120) });
     send(&mut recorder, 120..130);
-    assert_eq!(answer.recv(), Ok(Answer::Done));
+    assert_eq!(answer.recv(), Ok(TriggerAnswer::Done));
     recorder.finish().unwrap();
     let [first, second] = disk.files().try_into().unwrap();
     assert_eq!(times(&first), (90..=105).collect::<Vec<_>>());
@@ -340,13 +340,13 @@ fn incidents_may_share_packets_and_end_after_the_last_allowed() {
 fn history_keeps_the_sections_of_an_app_that_was_restarted() {
     let (mut recorder, fire, disk) = recorder(settings(50, 20));
     send(&mut recorder, 0..10);
-    recorder.counters(&[Statistics { delivered: 10, ..Statistics::default() }]);
+    recorder.counters(&[InterfaceStatistics { delivered: 10, ..InterfaceStatistics::default() }]);
     section(&mut recorder, "second");
     recorder.interface(&interface("rte:1")).unwrap();
     send(&mut recorder, 10..20);
     fire.fire(trigger("stall", 20));
     send(&mut recorder, 20..30);
-    recorder.counters(&[Statistics { delivered: 20, ..Statistics::default() }]);
+    recorder.counters(&[InterfaceStatistics { delivered: 20, ..InterfaceStatistics::default() }]);
     section(&mut recorder, "third");
     send(&mut recorder, 30..50);
     recorder.finish().unwrap();
@@ -424,9 +424,10 @@ fn history_comes_faster_than_a_disk_writes_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.pcapng.zst");
     let memory = 150 << 20;
-    let open: Opener = Box::new(|path| Ok(Box::new(Files::create(&FileSettings::new(path))?)));
-    let settings = Settings { path, memory, ..settings(SECOND, SECOND) };
-    let (mut recorder, fire) = Recorder::start(settings, open).unwrap();
+    let open: SinkOpener =
+        Box::new(|path| Ok(Box::new(CaptureFiles::create(&FileSettings::new(path))?)));
+    let settings = RecorderSettings { path, memory, ..settings(SECOND, SECOND) };
+    let (mut recorder, fire) = FlightRecorder::start(settings, open).unwrap();
     section(&mut recorder, "first");
     let data = vec![7; 1500];
     let total = 80_000;
@@ -444,7 +445,7 @@ fn history_comes_faster_than_a_disk_writes_and_nothing_is_lost() {
 #[test]
 fn packets_fire_and_are_held_off_for_a_second() {
     let filters = vec![PacketTrigger::new("ether[0] = 1").unwrap()];
-    let (mut recorder, _, disk) = recorder(Settings { filters, ..settings(10, 5) });
+    let (mut recorder, _, disk) = recorder(RecorderSettings { filters, ..settings(10, 5) });
     let packet = |ns, first: u8| Owned { data: [&[first][..], &[0; 13]].concat(), ..at(ns) };
     let mut send = |ns, first| recorder.packet(&packet(ns, first).packet()).unwrap();
     for ns in 0..100 {
@@ -467,7 +468,7 @@ fn an_idle_recorder_ends_the_incident_by_the_clock() {
     let now = wall_clock_ns();
     let packet = Owned { ns: now, ..Owned::default() };
     recorder.packet(&packet.packet()).unwrap();
-    fire.fire(Trigger::now("signal", ""));
+    fire.fire(RecorderTrigger::now("signal", ""));
     recorder.flush().unwrap();
     assert!(recorder.status().recording());
     while recorder.status().recording() {
@@ -500,25 +501,25 @@ fn an_incident_is_brought_out_while_it_lasts() {
 
 #[test]
 fn a_file_that_cannot_be_opened_is_told() {
-    let open: Opener = Box::new(|path| {
+    let open: SinkOpener = Box::new(|path| {
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        Err(TargetError::Open { path: path.to_owned(), source })
+        Err(SinkError::Open { path: path.to_owned(), source })
     });
-    let (mut recorder, fire) = Recorder::start(settings(10, 5), open).unwrap();
+    let (mut recorder, fire) = FlightRecorder::start(settings(10, 5), open).unwrap();
     section(&mut recorder, "first");
     fire.fire(trigger("stall", 0));
     // The thread fails sooner or later.
     let result = recorder.packet(&at(0).packet()).and_then(|()| recorder.finish());
-    assert!(matches!(result, Err(TargetError::Open { .. })));
+    assert!(matches!(result, Err(SinkError::Open { .. })));
 }
 
 #[test]
 fn a_panic_of_the_thread_that_writes_is_told() {
-    let open: Opener = Box::new(|_| panic!("a bug"));
-    let (mut recorder, fire) = Recorder::start(settings(10, 5), open).unwrap();
+    let open: SinkOpener = Box::new(|_| panic!("a bug"));
+    let (mut recorder, fire) = FlightRecorder::start(settings(10, 5), open).unwrap();
     section(&mut recorder, "first");
     fire.fire(trigger("stall", 0));
     let result = recorder.packet(&at(0).packet()).and_then(|()| recorder.finish());
-    let Err(TargetError::Write { source, .. }) = result else { panic!("{result:?}") };
+    let Err(SinkError::Write { source, .. }) = result else { panic!("{result:?}") };
     assert!(source.to_string().contains("panicked"), "{source}");
 }

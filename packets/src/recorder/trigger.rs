@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::writer::Mark;
+use super::writer::PendingComment;
 use crate::clock::wall_clock_ns;
 use crate::filter::{FilterError, OfflineFilter};
 use crate::packet::Packet;
@@ -20,7 +20,7 @@ const HOLD: Duration = Duration::from_secs(1);
 
 /// Something has happened.
 #[derive(Debug)]
-pub struct Trigger {
+pub struct RecorderTrigger {
     /// What fired, in lower case, digits and underscores: it becomes part of a file name.
     pub name: String,
     /// What has happened, in a sentence; may be empty.
@@ -28,12 +28,12 @@ pub struct Trigger {
     /// When, wall clock, nanoseconds since 1970.
     pub moment_ns: u64,
     /// Whom to tell what became of it.
-    pub reply: Option<SyncSender<Answer>>,
+    pub reply: Option<SyncSender<TriggerAnswer>>,
 }
 
 /// What became of a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum TriggerAnswer {
     /// It is in this file, which is being written.
     Writing(PathBuf),
     /// The last file was written; the recorder takes no more.
@@ -42,13 +42,13 @@ pub enum Answer {
     Failed(String),
 }
 
-impl Trigger {
+impl RecorderTrigger {
     /// A trigger of this moment that wants no answer.
     pub fn now(name: impl Into<String>, comment: impl Into<String>) -> Self {
         Self { name: name.into(), comment: comment.into(), moment_ns: wall_clock_ns(), reply: None }
     }
 
-    pub(super) fn answer(&self, answer: Answer) {
+    pub(super) fn answer(&self, answer: TriggerAnswer) {
         if let Some(reply) = &self.reply {
             // Whoever asked may have gone.
             let _ = reply.try_send(answer);
@@ -56,24 +56,24 @@ impl Trigger {
     }
 
     /// What the file says of it.
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> PendingComment {
         let moment = Timestamp::from_nanosecond(self.moment_ns.into()).unwrap_or(Timestamp::MAX);
         let colon = if self.comment.is_empty() { "" } else { ": " };
         let text = format!("trigger {} at {moment:.9}{colon}{}", self.name, self.comment);
-        Mark { ns: self.moment_ns, text }
+        PendingComment { ns: self.moment_ns, text }
     }
 }
 
 /// Fires a recorder, from any thread.
 #[derive(Clone, Debug)]
-pub struct Fire {
-    sender: SyncSender<Trigger>,
+pub struct TriggerSender {
+    sender: SyncSender<RecorderTrigger>,
     waits: Arc<AtomicBool>,
 }
 
-impl Fire {
+impl TriggerSender {
     /// Fires; false when the recorder has ended, or does not even come to look.
-    pub fn fire(&self, trigger: Trigger) -> bool {
+    pub fn fire(&self, trigger: RecorderTrigger) -> bool {
         let sent = self.sender.try_send(trigger).is_ok();
         self.waits.store(true, Ordering::Release);
         sent
@@ -82,24 +82,24 @@ impl Fire {
 
 /// The recorder's end.
 #[derive(Debug)]
-pub(super) struct Queue {
-    receiver: Receiver<Trigger>,
+pub(super) struct TriggerQueue {
+    receiver: Receiver<RecorderTrigger>,
     waits: Arc<AtomicBool>,
 }
 
-pub(super) fn queue() -> (Fire, Queue) {
+pub(super) fn queue() -> (TriggerSender, TriggerQueue) {
     let (sender, receiver) = sync_channel(WAITING);
     let waits = Arc::<AtomicBool>::default();
-    (Fire { sender, waits: Arc::clone(&waits) }, Queue { receiver, waits })
+    (TriggerSender { sender, waits: Arc::clone(&waits) }, TriggerQueue { receiver, waits })
 }
 
-impl Queue {
+impl TriggerQueue {
     /// Cheap enough to be asked for every packet.
     pub(super) fn waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
     }
 
-    pub(super) fn next(&self) -> Option<Trigger> {
+    pub(super) fn next(&self) -> Option<RecorderTrigger> {
         self.waits.store(false, Ordering::Relaxed);
         self.receiver.try_recv().ok()
     }
@@ -124,18 +124,18 @@ impl PacketTrigger {
 
 /// A packet trigger, and when it fired.
 #[derive(Debug)]
-pub(super) struct Armed {
+pub(super) struct ArmedTrigger {
     trigger: PacketTrigger,
     fired_ns: Option<u64>,
 }
 
-impl Armed {
+impl ArmedTrigger {
     pub(super) fn new(trigger: PacketTrigger) -> Self {
         Self { trigger, fired_ns: None }
     }
 
     /// Fires where the packet matches, and none has within [`HOLD`].
-    pub(super) fn look(&mut self, packet: &Packet<'_>) -> Option<Trigger> {
+    pub(super) fn look(&mut self, packet: &Packet<'_>) -> Option<RecorderTrigger> {
         let held = |fired: u64| Duration::from_nanos(packet.ns.abs_diff(fired)) < HOLD;
         if self.fired_ns.is_some_and(held) {
             return None;
@@ -144,7 +144,7 @@ impl Armed {
             return None;
         }
         self.fired_ns = Some(packet.ns);
-        Some(Trigger {
+        Some(RecorderTrigger {
             name: "filter".to_owned(),
             comment: format!("packet {} matches '{}'", packet.id, self.trigger.expression),
             moment_ns: packet.ns,

@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
-use super::block::{Block, Reader};
-use crate::packet::{Interface, Origin, Packet, Statistics};
-use crate::target::{Progress, Target, TargetError};
+use super::block::{BlockReader, PacketBlock};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
+use crate::sink::{PacketSink, SinkError, SinkProgress};
 
 /// Bytes of packets between two questions whether the file has room.
 const STRIDE: usize = 256 << 10;
@@ -20,38 +20,38 @@ const OVERHEAD: usize = 128;
 /// Time between two such questions while it has none.
 const PAUSE: Duration = Duration::from_micros(500);
 /// How long a disk may take nothing at the end before it is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Begins the file of an incident; called in the writer's thread.
-pub type Opener = Box<dyn FnMut(&Path) -> Result<Box<dyn Target>, TargetError> + Send>;
+pub type SinkOpener = Box<dyn FnMut(&Path) -> Result<Box<dyn PacketSink>, SinkError> + Send>;
 
 /// What to say at the first packet at or after a moment.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
+pub(super) struct PendingComment {
     pub(super) ns: u64,
     pub(super) text: String,
 }
 
 /// What to write next.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     /// A file begins.
     Begin {
         path: PathBuf,
         start_ns: u64,
         end_ns: u64,
-        mark: Mark,
+        mark: PendingComment,
     },
     /// The file goes on for longer.
     Extend {
         end_ns: u64,
-        mark: Mark,
+        mark: PendingComment,
     },
-    Section(Origin),
-    Interface(Interface),
+    Section(SectionOrigin),
+    Interface(CaptureInterface),
     /// The records of a block from an offset on.
     Block {
-        block: Arc<Block>,
+        block: Arc<PacketBlock>,
         from: usize,
     },
     /// Records of a block that is still being filled; `first` says that they begin it.
@@ -59,7 +59,7 @@ pub(super) enum Message {
         bytes: Vec<u8>,
         first: bool,
     },
-    Counters(Vec<Statistics>),
+    Counters(Vec<InterfaceStatistics>),
     Flush,
     /// The file is complete.
     End,
@@ -67,10 +67,10 @@ pub(super) enum Message {
 
 /// What the thread tells.
 #[derive(Debug, Default)]
-struct Shared {
+struct WriterState {
     /// Of all files.
-    progress: Mutex<Progress>,
-    failure: Mutex<Option<TargetError>>,
+    progress: Mutex<SinkProgress>,
+    failure: Mutex<Option<SinkError>>,
     failed: AtomicBool,
     /// Messages that wait.
     backlog: AtomicUsize,
@@ -84,23 +84,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The recorder's end.
 #[derive(Debug)]
-pub(super) struct Writer {
-    sender: Option<Sender<Message>>,
-    shared: Arc<Shared>,
+pub(super) struct RecorderWriter {
+    sender: Option<Sender<WriterMessage>>,
+    shared: Arc<WriterState>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
-    pub(super) fn start(open: Opener) -> io::Result<Self> {
+impl RecorderWriter {
+    pub(super) fn start(open: SinkOpener) -> io::Result<Self> {
         let (sender, receiver) = channel();
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<WriterState>::default();
         let told = Arc::clone(&shared);
-        let work = move || Work { open, shared: told, file: None }.run(&receiver);
+        let work = move || WriterThread { open, shared: told, file: None }.run(&receiver);
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(work)?;
         Ok(Self { sender: Some(sender), shared, thread: Some(thread) })
     }
 
-    pub(super) fn send(&self, message: Message) {
+    pub(super) fn send(&self, message: WriterMessage) {
         if let Some(sender) = &self.sender {
             self.shared.backlog.fetch_add(1, Ordering::Relaxed);
             // The thread ends after the sender only.
@@ -114,19 +114,19 @@ impl Writer {
     }
 
     /// Why nothing is written any more, told once.
-    pub(super) fn check(&self) -> Result<(), TargetError> {
+    pub(super) fn check(&self) -> Result<(), SinkError> {
         if !self.shared.failed.load(Ordering::Relaxed) {
             return Ok(());
         }
         lock(&self.shared.failure).take().map_or(Ok(()), Err)
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> SinkProgress {
         lock(&self.shared.progress).clone()
     }
 
     /// Waits until everything is written.
-    pub(super) fn finish(&mut self) -> Result<(), TargetError> {
+    pub(super) fn finish(&mut self) -> Result<(), SinkError> {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.sender = None;
         if let Some(thread) = self.thread.take() {
@@ -138,28 +138,28 @@ impl Writer {
 }
 
 #[derive(Debug)]
-struct File {
-    target: Box<dyn Target>,
+struct IncidentFile {
+    target: Box<dyn PacketSink>,
     start_ns: u64,
     end_ns: u64,
-    marks: Vec<Mark>,
+    marks: Vec<PendingComment>,
     /// For the interfaces: a file may have no packet at or after the moment.
     reason: String,
-    reader: Reader,
+    reader: BlockReader,
     /// Bytes since the file had room.
     handed: usize,
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
 }
 
-struct Work {
-    open: Opener,
-    shared: Arc<Shared>,
-    file: Option<File>,
+struct WriterThread {
+    open: SinkOpener,
+    shared: Arc<WriterState>,
+    file: Option<IncidentFile>,
 }
 
-impl Work {
-    fn run(mut self, receiver: &Receiver<Message>) {
-        let mut done = Progress::default();
+impl WriterThread {
+    fn run(mut self, receiver: &Receiver<WriterMessage>) {
+        let mut done = SinkProgress::default();
         while let Ok(message) = receiver.recv() {
             // After a failure the messages are let go: they hold the memory of packets.
             if !self.shared.failed.load(Ordering::Relaxed)
@@ -179,33 +179,45 @@ impl Work {
     }
 
     /// A panic is a failure like any other: the recorder is told that nothing is written any more.
-    fn take_or_panic(&mut self, message: Message, done: &mut Progress) -> Result<(), TargetError> {
+    fn take_or_panic(
+        &mut self,
+        message: WriterMessage,
+        done: &mut SinkProgress,
+    ) -> Result<(), SinkError> {
         catch_unwind(AssertUnwindSafe(|| self.take(message, done))).unwrap_or_else(|_| {
             let source = io::Error::other("the thread that writes has panicked");
-            Err(TargetError::Write { name: "the flight recorder".to_owned(), source })
+            Err(SinkError::Write { name: "the flight recorder".to_owned(), source })
         })
     }
 
-    fn fail(&self, error: TargetError) {
+    fn fail(&self, error: SinkError) {
         lock(&self.shared.failure).get_or_insert(error);
         self.shared.failed.store(true, Ordering::Relaxed);
     }
 
-    fn tell(&self, done: &Progress) {
+    fn tell(&self, done: &SinkProgress) {
         let now = self.file.as_ref().map(|file| file.target.progress());
         *lock(&self.shared.progress) = now.map_or_else(|| done.clone(), |now| sum(done, now));
     }
 
-    fn take(&mut self, message: Message, done: &mut Progress) -> Result<(), TargetError> {
-        if let Message::Begin { path, start_ns, end_ns, mark } = message {
+    fn take(&mut self, message: WriterMessage, done: &mut SinkProgress) -> Result<(), SinkError> {
+        if let WriterMessage::Begin { path, start_ns, end_ns, mark } = message {
             let target = (self.open)(&path)?;
             let (reason, marks) = (mark.text.clone(), vec![mark]);
-            let (reader, shared) = (Reader::default(), Arc::clone(&self.shared));
-            self.file =
-                Some(File { target, start_ns, end_ns, marks, reason, reader, handed: 0, shared });
+            let (reader, shared) = (BlockReader::default(), Arc::clone(&self.shared));
+            self.file = Some(IncidentFile {
+                target,
+                start_ns,
+                end_ns,
+                marks,
+                reason,
+                reader,
+                handed: 0,
+                shared,
+            });
             return Ok(());
         }
-        if let Message::End = message {
+        if let WriterMessage::End = message {
             return self.file.take().map_or(Ok(()), |file| file.finish(done));
         }
         self.file.as_mut().map_or(Ok(()), |file| file.take(message))
@@ -213,8 +225,8 @@ impl Work {
 }
 
 /// `now` is of the file being written, `done` of those before.
-fn sum(done: &Progress, now: Progress) -> Progress {
-    Progress {
+fn sum(done: &SinkProgress, now: SinkProgress) -> SinkProgress {
+    SinkProgress {
         written: done.written + now.written,
         lost: done.lost + now.lost,
         missed: done.missed + now.missed,
@@ -224,35 +236,35 @@ fn sum(done: &Progress, now: Progress) -> Progress {
     }
 }
 
-impl File {
-    fn take(&mut self, message: Message) -> Result<(), TargetError> {
+impl IncidentFile {
+    fn take(&mut self, message: WriterMessage) -> Result<(), SinkError> {
         match message {
-            Message::Begin { .. } | Message::End => Ok(()),
-            Message::Extend { end_ns, mark } => {
+            WriterMessage::Begin { .. } | WriterMessage::End => Ok(()),
+            WriterMessage::Extend { end_ns, mark } => {
                 self.end_ns = self.end_ns.max(end_ns);
                 self.marks.push(mark);
                 Ok(())
             }
-            Message::Section(origin) => self.target.section(&origin),
-            Message::Interface(interface) => self.interface(interface),
-            Message::Block { block, from } => self.write(&block.bytes()[from..], from == 0),
-            Message::Part { bytes, first } => self.write(&bytes, first),
-            Message::Counters(statistics) => {
+            WriterMessage::Section(origin) => self.target.section(&origin),
+            WriterMessage::Interface(interface) => self.interface(interface),
+            WriterMessage::Block { block, from } => self.write(&block.bytes()[from..], from == 0),
+            WriterMessage::Part { bytes, first } => self.write(&bytes, first),
+            WriterMessage::Counters(statistics) => {
                 self.target.counters(&statistics);
                 Ok(())
             }
-            Message::Flush => self.target.flush(),
+            WriterMessage::Flush => self.target.flush(),
         }
     }
 
-    fn interface(&mut self, mut interface: Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, mut interface: CaptureInterface) -> Result<(), SinkError> {
         interface.comment = joined(&interface.comment, &self.reason);
         self.target.interface(&interface)
     }
 
-    fn write(&mut self, mut bytes: &[u8], first: bool) -> Result<(), TargetError> {
+    fn write(&mut self, mut bytes: &[u8], first: bool) -> Result<(), SinkError> {
         if first {
-            self.reader = Reader::default();
+            self.reader = BlockReader::default();
         }
         while let Some(packet) = self.reader.next(&mut bytes) {
             if packet.ns < self.start_ns || packet.ns > self.end_ns {
@@ -282,7 +294,7 @@ impl File {
             if progress != written || !self.shared.ending.load(Ordering::Relaxed) {
                 (written, since) = (progress, Instant::now());
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > WRITE_TIMEOUT {
                 break;
             }
             thread::sleep(PAUSE);
@@ -293,12 +305,12 @@ impl File {
     fn due(&mut self, ns: u64, comment: &str) -> String {
         let (due, left) = mem::take(&mut self.marks).into_iter().partition(|mark| mark.ns <= ns);
         self.marks = left;
-        due.iter().fold(comment.to_owned(), |text, mark: &Mark| joined(&text, &mark.text))
+        due.iter().fold(comment.to_owned(), |text, mark: &PendingComment| joined(&text, &mark.text))
     }
 
-    fn finish(mut self, done: &mut Progress) -> Result<(), TargetError> {
+    fn finish(mut self, done: &mut SinkProgress) -> Result<(), SinkError> {
         let result = self.target.finish();
-        *done = Progress { waiting: None, ..sum(done, self.target.progress()) };
+        *done = SinkProgress { waiting: None, ..sum(done, self.target.progress()) };
         result
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use pmdscope_packets::file::{Compression, FileSettings, Format, Rotation};
+use pmdscope_packets::file::{FileCompression, FileFormat, FileRotation, FileSettings};
 
 use super::value::parse_file_size;
 use crate::exit::Usage;
@@ -126,15 +126,15 @@ impl FileArgs {
     pub(in super::super) fn settings(&self, micro: bool) -> Option<FileSettings> {
         let path = self.write.clone()?;
         let compression = self.compress.map(|how| match how {
-            Compress::None => Compression::None,
-            Compress::Gzip => Compression::Gzip,
-            Compress::Zstd => Compression::Zstd,
+            Compress::None => FileCompression::None,
+            Compress::Gzip => FileCompression::Gzip,
+            Compress::Zstd => FileCompression::Zstd,
         });
         Some(FileSettings {
             path,
-            format: if self.pcap { Format::Pcap { nanos: !micro } } else { Format::Pcapng },
+            format: if self.pcap { FileFormat::Pcap { nanos: !micro } } else { FileFormat::Pcapng },
             compression,
-            rotation: Rotation {
+            rotation: FileRotation {
                 bytes: self.rotate_size,
                 seconds: self.rotate_seconds,
                 files: self.rotate_files,

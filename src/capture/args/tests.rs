@@ -1,7 +1,7 @@
 use clap::{CommandFactory, Parser};
 use insta::assert_snapshot;
 use pmdscope_capture::layout::{RING_MAX_SIZE, RING_MIN_SIZE};
-use pmdscope_packets::file::Format::{Pcap, Pcapng};
+use pmdscope_packets::file::FileFormat::{Pcap, Pcapng};
 
 use super::value::{parse_buffer_size, parse_file_size, parse_ring_size};
 use super::*;
@@ -53,7 +53,7 @@ fn flags_are_glued_as_fingers_do_it() {
     let args = parse("-nnvvXei 0 -tttt -ddd tcp").unwrap();
     let view = args.view();
     assert_eq!((view.numeric, view.verbose, view.hex_ascii, view.time), (2, 2, 1, 4));
-    assert!(view.link_header && args.listing() == Some(Listing::Decimal));
+    assert!(view.link_header && args.listing() == Some(ProgramListing::Decimal));
     assert_eq!(args.source.interfaces, ["0"]);
 }
 

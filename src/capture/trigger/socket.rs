@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use pmdscope_packets::recorder::{Answer, Fire, Trigger};
+use pmdscope_packets::recorder::{RecorderTrigger, TriggerAnswer, TriggerSender};
 use rustix::net::sockopt;
 use rustix::process::{Uid, geteuid};
 
@@ -47,11 +47,11 @@ impl Drop for Socket {
 
 impl Socket {
     /// Answers requests in a thread; `names` says what is recorded.
-    pub(super) fn serve(names: String, fire: Fire) -> anyhow::Result<Self> {
+    pub(super) fn serve(names: String, fire: TriggerSender) -> anyhow::Result<Self> {
         Self::serve_in(&own_directory()?, names, fire)
     }
 
-    fn serve_in(dir: &Path, names: String, fire: Fire) -> anyhow::Result<Self> {
+    fn serve_in(dir: &Path, names: String, fire: TriggerSender) -> anyhow::Result<Self> {
         make_private(dir)?;
         let name = format!("{PREFIX}{}", std::process::id());
         let (path, fresh) = (dir.join(name.clone() + SUFFIX), dir.join(name));
@@ -71,7 +71,7 @@ impl Socket {
     }
 }
 
-fn answer(mut stream: UnixStream, names: &str, fire: &Fire) -> io::Result<()> {
+fn answer(mut stream: UnixStream, names: &str, fire: &TriggerSender) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let peer = sockopt::socket_peercred(&stream)?.uid;
@@ -88,20 +88,23 @@ fn answer(mut stream: UnixStream, names: &str, fire: &Fire) -> io::Result<()> {
     }
 }
 
-fn obey(request: &str, names: &str, fire: &Fire) -> Result<String, String> {
+fn obey(request: &str, names: &str, fire: &TriggerSender) -> Result<String, String> {
     match request.split_once('\n') {
         Some((DESCRIBE, _)) => Ok(names.to_owned()),
         Some((FIRE, comment)) => {
             let comment = comment.replace(char::is_control, " ");
             let (reply, answer) = sync_channel(1);
-            let trigger = Trigger { reply: Some(reply), ..Trigger::now("manual", comment.trim()) };
+            let trigger = RecorderTrigger {
+                reply: Some(reply),
+                ..RecorderTrigger::now("manual", comment.trim())
+            };
             if !fire.fire(trigger) {
                 return Err("the recorder is shutting down".to_owned());
             }
             match answer.recv_timeout(PATIENCE) {
-                Ok(Answer::Writing(path)) => Ok(absolute(path)),
-                Ok(Answer::Done) => Err("the recorder accepts no more triggers".to_owned()),
-                Ok(Answer::Failed(reason)) => Err(reason),
+                Ok(TriggerAnswer::Writing(path)) => Ok(absolute(path)),
+                Ok(TriggerAnswer::Done) => Err("the recorder accepts no more triggers".to_owned()),
+                Ok(TriggerAnswer::Failed(reason)) => Err(reason),
                 Err(_) => Err("the recorder does not answer".to_owned()),
             }
         }
@@ -219,13 +222,13 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use pmdscope_packets::recorder::{Recorder as Target, Settings};
-    use pmdscope_packets::{Discard, Target as _};
+    use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings};
+    use pmdscope_packets::{NullSink, PacketSink as _};
 
     use super::*;
 
-    fn recorder(dir: &Path) -> (Target, Socket) {
-        let settings = Settings {
+    fn recorder(dir: &Path) -> (FlightRecorder, Socket) {
+        let settings = RecorderSettings {
             path: PathBuf::from("/x/incident.pcapng"),
             before: Duration::from_secs(1),
             after: Duration::from_secs(1),
@@ -233,8 +236,8 @@ mod tests {
             max_incidents: Some(1),
             filters: Vec::new(),
         };
-        let open = Box::new(|_: &Path| Ok(Box::new(Discard::default()) as _));
-        let (target, fire) = Target::start(settings, open).unwrap();
+        let open = Box::new(|_: &Path| Ok(Box::new(NullSink::default()) as _));
+        let (target, fire) = FlightRecorder::start(settings, open).unwrap();
         (target, Socket::serve_in(dir, "rte:0".into(), fire).unwrap())
     }
 

@@ -1,19 +1,22 @@
 //! A view beside a file.
 
-use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
+use pmdscope_packets::{
+    CaptureInterface, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
+    SinkProgress,
+};
 
 use crate::output::say;
 
 /// The file is what the capture is about, and goes on when the view cannot.
 #[derive(Debug)]
 pub(super) struct Beside {
-    pub(super) file: Box<dyn Target>,
-    pub(super) view: Option<Box<dyn Target>>,
+    pub(super) file: Box<dyn PacketSink>,
+    pub(super) view: Option<Box<dyn PacketSink>>,
 }
 
 impl Beside {
     /// Does something with the view, if it is still there.
-    fn view(&mut self, act: impl FnOnce(&mut dyn Target) -> Result<(), TargetError>) {
+    fn view(&mut self, act: impl FnOnce(&mut dyn PacketSink) -> Result<(), SinkError>) {
         let Some(view) = &mut self.view else { return };
         if act(&mut **view).is_err() || view.done() {
             self.close_view();
@@ -23,7 +26,7 @@ impl Beside {
     fn close_view(&mut self) {
         let Some(mut view) = self.view.take() else { return };
         match view.finish() {
-            Ok(()) | Err(TargetError::Closed { .. }) => {}
+            Ok(()) | Err(SinkError::Closed { .. }) => {}
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 say(format_args!("pmdscope: no more packets are shown: {error:#}"));
@@ -32,18 +35,18 @@ impl Beside {
     }
 }
 
-impl Target for Beside {
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for Beside {
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
         self.view(|view| view.section(origin));
         self.file.section(origin)
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         self.view(|view| view.interface(interface));
         self.file.interface(interface)
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         if let Some(view) = &mut self.view
             && view.packet(packet).is_err()
         {
@@ -52,11 +55,11 @@ impl Target for Beside {
         self.file.packet(packet)
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         self.file.counters(statistics);
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         self.view(|view| view.flush());
         self.file.flush()
     }
@@ -66,11 +69,11 @@ impl Target for Beside {
         self.file.done()
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> SinkProgress {
         self.file.progress()
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         let finished = self.file.finish();
         self.close_view();
         finished
@@ -90,23 +93,23 @@ mod tests {
         breaks_at: u64,
     }
 
-    impl Target for Counting {
-        fn section(&mut self, _: &Origin) -> Result<(), TargetError> {
+    impl PacketSink for Counting {
+        fn section(&mut self, _: &SectionOrigin) -> Result<(), SinkError> {
             Ok(())
         }
 
-        fn interface(&mut self, _: &Interface) -> Result<(), TargetError> {
+        fn interface(&mut self, _: &CaptureInterface) -> Result<(), SinkError> {
             Ok(())
         }
 
-        fn packet(&mut self, _: &Packet<'_>) -> Result<(), TargetError> {
+        fn packet(&mut self, _: &Packet<'_>) -> Result<(), SinkError> {
             *self.packets.lock().unwrap() += 1;
             Ok(())
         }
 
-        fn counters(&mut self, _: &[Statistics]) {}
+        fn counters(&mut self, _: &[InterfaceStatistics]) {}
 
-        fn flush(&mut self) -> Result<(), TargetError> {
+        fn flush(&mut self) -> Result<(), SinkError> {
             Ok(())
         }
 
@@ -114,13 +117,13 @@ mod tests {
             *self.packets.lock().unwrap() >= self.breaks_at
         }
 
-        fn progress(&self) -> Progress {
-            Progress { written: *self.packets.lock().unwrap(), ..Progress::default() }
+        fn progress(&self) -> SinkProgress {
+            SinkProgress { written: *self.packets.lock().unwrap(), ..SinkProgress::default() }
         }
 
-        fn finish(&mut self) -> Result<(), TargetError> {
+        fn finish(&mut self) -> Result<(), SinkError> {
             let source = std::io::Error::other("broken");
-            let broken = TargetError::Write { name: "view".to_owned(), source };
+            let broken = SinkError::Write { name: "view".to_owned(), source };
             if self.done() { Err(broken) } else { Ok(()) }
         }
     }
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn the_file_goes_on_without_the_view() {
         let counts = [Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0))];
-        let target = |index: usize, breaks_at| -> Box<dyn Target> {
+        let target = |index: usize, breaks_at| -> Box<dyn PacketSink> {
             Box::new(Counting { packets: Arc::clone(&counts[index]), breaks_at })
         };
         let mut both = Beside { file: target(0, u64::MAX), view: Some(target(1, 3)) };

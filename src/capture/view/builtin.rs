@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use pmdscope_capture::decode::{self, Style};
-use pmdscope_packets::{ETHERNET, TargetError};
+use pmdscope_packets::{ETHERNET, SinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::lines::{Prefix, bring_out};
@@ -28,7 +28,7 @@ impl Builtin {
 }
 
 impl Decoder for Builtin {
-    fn decode(&mut self, batch: &Batch) -> Result<(), TargetError> {
+    fn decode(&mut self, batch: &Batch) -> Result<(), SinkError> {
         for (head, data) in batch.packets() {
             let interface = &batch.interfaces[head.interface];
             self.prefix.write(&mut self.text, head, &interface.name);
@@ -54,9 +54,9 @@ impl Decoder for Builtin {
             && fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
     }
 
-    fn end(mut self: Box<Self>) -> Result<(), TargetError> {
+    fn end(mut self: Box<Self>) -> Result<(), SinkError> {
         if self.gone() {
-            return Err(TargetError::Closed { name: "standard output".to_owned() });
+            return Err(SinkError::Closed { name: "standard output".to_owned() });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use pmdscope_packets::TargetError;
+use pmdscope_packets::SinkError;
 
 use super::lines::{append, bring_out};
 use crate::output::say;
@@ -59,7 +59,7 @@ pub(super) type EachLine = Box<dyn FnMut(&mut String, &[u8]) + Send>;
 pub(super) struct Running {
     name: &'static str,
     input: Option<ChildStdin>,
-    reader: Option<JoinHandle<Result<(), TargetError>>>,
+    reader: Option<JoinHandle<Result<(), SinkError>>>,
 }
 
 impl Running {
@@ -89,9 +89,9 @@ impl Running {
     }
 
     /// Gives it bytes; waits while it is busy.
-    pub(super) fn feed(&mut self, name: &str, bytes: &[u8]) -> Result<(), TargetError> {
+    pub(super) fn feed(&mut self, name: &str, bytes: &[u8]) -> Result<(), SinkError> {
         let Some(input) = &mut self.input else { return Ok(()) };
-        let failed = |source| TargetError::Write { name: name.to_owned(), source };
+        let failed = |source| SinkError::Write { name: name.to_owned(), source };
         input.write_all(bytes).map_err(failed)
     }
 
@@ -100,12 +100,12 @@ impl Running {
     }
 
     /// Waits for its last words.
-    pub(super) fn end(&mut self) -> Result<(), TargetError> {
+    pub(super) fn end(&mut self) -> Result<(), SinkError> {
         self.input = None;
         let Some(reader) = self.reader.take() else { return Ok(()) };
         reader.join().unwrap_or_else(|_| {
             let source = io::Error::other("the thread that reads its output has panicked");
-            Err(TargetError::Write { name: self.name.to_owned(), source })
+            Err(SinkError::Write { name: self.name.to_owned(), source })
         })
     }
 }
@@ -114,7 +114,7 @@ fn show(
     mut output: ChildStdout,
     mut each: EachLine,
     mut out: Box<dyn Write + Send>,
-) -> Result<(), TargetError> {
+) -> Result<(), SinkError> {
     let (mut chunk, mut rest, mut text) = (vec![0; 64 << 10], Vec::new(), String::new());
     loop {
         let count = match output.read(&mut chunk) {
@@ -166,8 +166,8 @@ fn is_usual(line: &str) -> bool {
     line.is_empty() || line.starts_with("reading from file -") || line.starts_with("Running as ")
 }
 
-fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<(), TargetError> {
-    let failed = |source| TargetError::Write { name: name.to_owned(), source };
+fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<(), SinkError> {
+    let failed = |source| SinkError::Write { name: name.to_owned(), source };
     let status = child.wait().map_err(failed)?;
     let unread = |_| "the thread that reads what it says has panicked".to_owned();
     let complaints = complaints.join().unwrap_or_else(unread);
@@ -188,7 +188,7 @@ fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<
 mod tests {
     use super::*;
 
-    fn end(command: &str, each: EachLine) -> Result<(), TargetError> {
+    fn end(command: &str, each: EachLine) -> Result<(), SinkError> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]);
         Running::start("sh", shell, each, Box::new(io::sink())).unwrap().end()

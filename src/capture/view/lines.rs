@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use pmdscope_capture::decode::Stamps;
-use pmdscope_packets::{DIR_RX, DIR_TX, TargetError};
+use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_telemetry::printable::is_printable;
 
 use super::stage::Head;
@@ -60,14 +60,14 @@ pub(super) fn append(out: &mut String, text: &[u8]) {
 }
 
 /// Brings text to standard output at once, and empties it.
-pub(super) fn bring_out(out: &mut dyn Write, text: &mut String) -> Result<(), TargetError> {
+pub(super) fn bring_out(out: &mut dyn Write, text: &mut String) -> Result<(), SinkError> {
     let result = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     text.clear();
     result.map_err(|source| {
         let name = "standard output".to_owned();
         match source.kind() {
-            io::ErrorKind::BrokenPipe => TargetError::Closed { name },
-            _ => TargetError::Write { name, source },
+            io::ErrorKind::BrokenPipe => SinkError::Closed { name },
+            _ => SinkError::Write { name, source },
         }
     })
 }

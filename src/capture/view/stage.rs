@@ -7,7 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pmdscope_packets::{Interface, Origin, Packet, Progress, Statistics, Target, TargetError};
+use pmdscope_packets::{
+    CaptureInterface, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,
+    SinkProgress,
+};
 
 use crate::output::say;
 
@@ -38,7 +41,7 @@ pub(super) struct Head {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// All interfaces so far; there are only ever more.
-    pub(super) interfaces: Arc<Vec<Interface>>,
+    pub(super) interfaces: Arc<Vec<CaptureInterface>>,
     heads: Vec<Head>,
     bytes: Vec<u8>,
 }
@@ -71,19 +74,19 @@ impl Batch {
 /// Turns packets into text on standard output.
 pub(super) trait Decoder: Send {
     /// Shows packets; may wait.
-    fn decode(&mut self, batch: &Batch) -> Result<(), TargetError>;
+    fn decode(&mut self, batch: &Batch) -> Result<(), SinkError>;
 
     /// It shows nothing any more.
     fn gone(&mut self) -> bool;
 
     /// Shows what is left, and ends. Its error is the reason of those before.
-    fn end(self: Box<Self>) -> Result<(), TargetError>;
+    fn end(self: Box<Self>) -> Result<(), SinkError>;
 }
 
 /// A target that shows packets.
 pub(super) struct View {
     sender: Option<SyncSender<Batch>>,
-    worker: Option<JoinHandle<Result<(), TargetError>>>,
+    worker: Option<JoinHandle<Result<(), SinkError>>>,
     batch: Batch,
     /// Index of the interfaces of this section among all.
     section: Vec<usize>,
@@ -134,7 +137,7 @@ impl View {
     }
 }
 
-fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), TargetError> {
+fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), SinkError> {
     let shown = loop {
         match batches.recv_timeout(IDLE) {
             Ok(batch) => {
@@ -145,7 +148,7 @@ fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), 
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
             Err(RecvTimeoutError::Timeout) if decoder.gone() => {
                 let source = std::io::Error::other("it ended early");
-                break Err(TargetError::Write { name: "the decoder".to_owned(), source });
+                break Err(SinkError::Write { name: "the decoder".to_owned(), source });
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -153,15 +156,15 @@ fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), 
     decoder.end().and(shown)
 }
 
-impl Target for View {
-    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for View {
+    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         self.section.clear();
         Ok(())
     }
 
     /// An interface of the same name in a later section is the same to people.
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
-        let same = |known: &Interface| {
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
+        let same = |known: &CaptureInterface| {
             (&known.name, known.linktype) == (&interface.name, interface.linktype)
         };
         let known = &mut self.batch.interfaces;
@@ -173,7 +176,7 @@ impl Target for View {
         Ok(())
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         let Some(interface) = self.section.get(packet.interface as usize) else { return Ok(()) };
         if self.batch.bytes.len() < BATCH {
             self.batch.push(*interface, packet);
@@ -186,9 +189,9 @@ impl Target for View {
         Ok(())
     }
 
-    fn counters(&mut self, _statistics: &[Statistics]) {}
+    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         self.pass();
         Ok(())
     }
@@ -198,11 +201,11 @@ impl Target for View {
     }
 
     /// Packets that are not shown are no loss of the capture; they are told at the end.
-    fn progress(&self) -> Progress {
-        Progress { written: self.shown, ..Progress::default() }
+    fn progress(&self) -> SinkProgress {
+        SinkProgress { written: self.shown, ..SinkProgress::default() }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         let (Some(sender), Some(worker)) = (self.sender.take(), self.worker.take()) else {
             return Ok(());
         };
@@ -215,7 +218,7 @@ impl Target for View {
         drop(sender);
         let result = worker.join().unwrap_or_else(|_| {
             let source = std::io::Error::other("its thread broke");
-            Err(TargetError::Write { name: "the decoder".to_owned(), source })
+            Err(SinkError::Write { name: "the decoder".to_owned(), source })
         });
         if self.missed > 0 && result.is_ok() {
             let missed = self.missed;
@@ -237,7 +240,7 @@ mod tests {
     struct Slow(Seen);
 
     impl Decoder for Slow {
-        fn decode(&mut self, batch: &Batch) -> Result<(), TargetError> {
+        fn decode(&mut self, batch: &Batch) -> Result<(), SinkError> {
             let name = |head: &Head| batch.interfaces[head.interface].name.clone();
             let packets = batch.packets().map(|(head, data)| (name(head), data.to_vec()));
             self.0.lock().unwrap().extend(packets);
@@ -248,13 +251,13 @@ mod tests {
             false
         }
 
-        fn end(self: Box<Self>) -> Result<(), TargetError> {
+        fn end(self: Box<Self>) -> Result<(), SinkError> {
             Ok(())
         }
     }
 
-    fn interface(name: &str) -> Interface {
-        Interface {
+    fn interface(name: &str) -> CaptureInterface {
+        CaptureInterface {
             name: name.to_owned(),
             description: String::new(),
             filter: String::new(),
@@ -274,7 +277,7 @@ mod tests {
     fn packets_keep_their_interface_across_sections() {
         let seen = Arc::default();
         let mut view = View::new(Box::new(Slow(Arc::clone(&seen))), true);
-        let origin = Origin::default();
+        let origin = SectionOrigin::default();
         view.section(&origin).unwrap();
         view.interface(&interface("a")).unwrap();
         view.interface(&interface("b")).unwrap();
@@ -295,7 +298,7 @@ mod tests {
     fn packets_of_a_file_wait_for_a_slow_decoder() {
         let seen = Seen::default();
         let mut view = View::new(Box::new(Slow(Arc::clone(&seen))), false);
-        view.section(&Origin::default()).unwrap();
+        view.section(&SectionOrigin::default()).unwrap();
         view.interface(&interface("a")).unwrap();
         let data = vec![0; BATCH / 4];
         let count = 16 * QUEUE as u64;
@@ -308,7 +311,7 @@ mod tests {
     fn a_slow_decoder_misses_packets_and_holds_up_nobody() {
         let seen = Arc::default();
         let mut view = View::new(Box::new(Slow(Arc::clone(&seen))), true);
-        view.section(&Origin::default()).unwrap();
+        view.section(&SectionOrigin::default()).unwrap();
         view.interface(&interface("a")).unwrap();
         let held = seen.lock().unwrap();
         let data = vec![0; BATCH / 4];

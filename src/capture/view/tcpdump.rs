@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pmdscope_packets::TargetError;
+use pmdscope_packets::SinkError;
 
 use super::ViewArgs;
 use super::child::{EachLine, Running};
@@ -97,12 +97,12 @@ impl Tcpdump {
     }
 
     /// tcpdump takes one link type for all packets.
-    fn begin(&mut self, batch: &Batch) -> Result<(), TargetError> {
+    fn begin(&mut self, batch: &Batch) -> Result<(), SinkError> {
         for interface in batch.interfaces.iter().skip(self.names.len()) {
             self.names.push(interface.name.as_str().into());
             if self.linktype.is_some_and(|known| known != interface.linktype) {
                 let source = std::io::Error::other("tcpdump prints one link type at a time");
-                return Err(TargetError::Write { name: NAME.to_owned(), source });
+                return Err(SinkError::Write { name: NAME.to_owned(), source });
             }
             if self.linktype.is_none() {
                 self.linktype = Some(interface.linktype);
@@ -115,7 +115,7 @@ impl Tcpdump {
 }
 
 impl Decoder for Tcpdump {
-    fn decode(&mut self, batch: &Batch) -> Result<(), TargetError> {
+    fn decode(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.begin(batch)?;
         for (head, data) in batch.packets() {
             let number = self.next;
@@ -133,7 +133,7 @@ impl Decoder for Tcpdump {
         self.running.gone()
     }
 
-    fn end(mut self: Box<Self>) -> Result<(), TargetError> {
+    fn end(mut self: Box<Self>) -> Result<(), SinkError> {
         if self.linktype.is_none() {
             // Without a header it would complain.
             self.words(&HEADER);

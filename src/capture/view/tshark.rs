@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use pmdscope_packets::{Interface, Origin, Packet, TargetError, pcapng};
+use pmdscope_packets::{CaptureInterface, Packet, SectionOrigin, SinkError, pcapng};
 
 use super::ViewArgs;
 use super::child::Running;
@@ -76,19 +76,19 @@ impl Tshark {
     pub(super) fn start(command: Command, out: Box<dyn Write + Send>) -> anyhow::Result<Self> {
         let running = Running::start(NAME, command, Box::new(append), out)?;
         let mut buffer = Vec::new();
-        pcapng::write_section(&mut buffer, &Origin::default());
+        pcapng::write_section(&mut buffer, &SectionOrigin::default());
         Ok(Self { running, interfaces: 0, buffer })
     }
 
-    fn feed(&mut self) -> Result<(), TargetError> {
+    fn feed(&mut self) -> Result<(), SinkError> {
         let bytes = std::mem::take(&mut self.buffer);
         self.running.feed(NAME, &bytes)
     }
 }
 
 /// With texts that end no line: tshark prints a line feed in a name as it is.
-fn on_one_line(interface: &Interface) -> Interface {
-    Interface {
+fn on_one_line(interface: &CaptureInterface) -> CaptureInterface {
+    CaptureInterface {
         name: one_line(&interface.name),
         description: one_line(&interface.description),
         filter: one_line(&interface.filter),
@@ -98,7 +98,7 @@ fn on_one_line(interface: &Interface) -> Interface {
 }
 
 impl Decoder for Tshark {
-    fn decode(&mut self, batch: &Batch) -> Result<(), TargetError> {
+    fn decode(&mut self, batch: &Batch) -> Result<(), SinkError> {
         for interface in batch.interfaces.iter().skip(self.interfaces) {
             pcapng::write_interface(&mut self.buffer, &on_one_line(interface));
         }
@@ -126,7 +126,7 @@ impl Decoder for Tshark {
         self.running.gone()
     }
 
-    fn end(mut self: Box<Self>) -> Result<(), TargetError> {
+    fn end(mut self: Box<Self>) -> Result<(), SinkError> {
         // Whether it is still there is told by its end.
         let _ = self.feed();
         self.running.end()

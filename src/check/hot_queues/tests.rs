@@ -91,7 +91,7 @@ fn capture_of(run: AppIdentity, found: Result<Arc<Snapshot>>) -> Capture {
         queue: 1,
         run,
         begun: Instant::now(),
-        control: Control::default(),
+        control: RunControl::default(),
         thread: thread::spawn(move || found),
     }
 }

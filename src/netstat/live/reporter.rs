@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pmdscope_flows::ipfix::Status;
 use pmdscope_flows::table::Latest;
-use pmdscope_packets::Control;
+use pmdscope_packets::RunControl;
 use pmdscope_render::number::{count, seconds};
 use pmdscope_telemetry::Thresholds;
 
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Prints what is known.
 pub(super) struct Reporter<'a> {
     args: &'a Args,
-    control: &'a Control,
+    control: &'a RunControl,
     shared: &'a Shared,
     latest: Latest,
     gauge: Option<Gauge>,
@@ -45,7 +45,7 @@ impl<'a> Reporter<'a> {
     /// Reports of a capture that is about to run.
     pub(super) fn new(
         args: &'a Args,
-        control: &'a Control,
+        control: &'a RunControl,
         shared: &'a Shared,
         latest: Latest,
         gauge: Option<Gauge>,

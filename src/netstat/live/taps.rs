@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use pmdscope_capture::budget;
 use pmdscope_capture::source::Source as Tap;
 use pmdscope_flows::SNAPLEN;
-use pmdscope_packets::filter::Compiler;
-use pmdscope_packets::{Control, DIR_RX, DIR_TX};
+use pmdscope_packets::filter::FilterCompiler;
+use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 
 use crate::capture::DEFAULT_RING_SIZE;
 use crate::netstat::args::{Args, Sampling};
@@ -28,8 +28,8 @@ pub(super) struct Taps {
 
 impl Taps {
     /// Arms captures in the apps that are meant. Those that are awaited are reached again.
-    pub(super) fn open(args: &Args, control: &Control, awaited: bool) -> Result<Self> {
-        let compiler = Compiler { snaplen: SNAPLEN, ..Compiler::default() };
+    pub(super) fn open(args: &Args, control: &RunControl, awaited: bool) -> Result<Self> {
+        let compiler = FilterCompiler { snaplen: SNAPLEN, ..FilterCompiler::default() };
         let program = compiler.compile_for_app(&args.expression())?;
         let wanted = wanted(args)?;
         let ask = Ask {
@@ -72,7 +72,7 @@ fn is_open(args: &Args) -> bool {
     args.interfaces.is_empty() && args.app.app.is_none()
 }
 
-fn is_stopped(control: &Control) -> bool {
+fn is_stopped(control: &RunControl) -> bool {
     control.stop.load(Ordering::Relaxed)
 }
 
@@ -88,7 +88,7 @@ fn wanted(args: &Args) -> Result<Vec<Wanted>> {
 }
 
 /// One packet in so many for a begin. Of packets that pass a filter nobody knows how many there will be.
-fn first_sample(args: &Args, control: &Control, wanted: &[Wanted]) -> u32 {
+fn first_sample(args: &Args, control: &RunControl, wanted: &[Wanted]) -> u32 {
     if let Sampling::Fixed(sample) = args.sample {
         return sample.get();
     }

@@ -48,9 +48,9 @@ fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-fn counted(path: &Path, words: &str) -> (Moment, Option<Failure>) {
+fn counted(path: &Path, words: &str) -> (Moment, Option<ReplayError>) {
     let args = args(&format!("-r {} {words}", path.display()));
-    count(&args, &Control::default(), None).unwrap()
+    count(&args, &RunControl::default(), None).unwrap()
 }
 
 fn written(bytes: &[u8]) -> (TempDir, std::path::PathBuf) {
@@ -101,12 +101,12 @@ fn what_can_be_read_of_a_broken_file_is_counted() {
     let (_dir, path) = written(&bytes);
     let (moment, failure) = counted(&path, "");
     assert_eq!(moment.counted().total.packets, 5);
-    assert!(matches!(failure, Some(Failure::Read(_))));
+    assert!(matches!(failure, Some(ReplayError::Read(_))));
 }
 
 #[test]
 fn a_file_that_is_not_there_is_an_error() {
     let args = args("-r /nowhere/at/all.pcap");
-    let error = count(&args, &Control::default(), None).unwrap_err();
+    let error = count(&args, &RunControl::default(), None).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all.pcap"), "{error:#}");
 }

@@ -5,7 +5,7 @@ use super::*;
 /// Packets as a file that tcpdump can split: microseconds, some small and some large.
 fn input(dir: &Path) -> (PathBuf, Vec<usize>) {
     let path = dir.join("in.pcap");
-    let format = Format::Pcap { nanos: false };
+    let format = FileFormat::Pcap { nanos: false };
     let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
     let sizes: Vec<usize> = (0..5000).map(|id| 60 + id * 7919 % 1450).collect();
     for (id, size) in sizes.iter().enumerate() {
@@ -28,8 +28,8 @@ fn names_and_sizes_are_those_of_tcpdump() {
         }
         let Some(out) = output(tcpdump.args(["-Z", "root", "-r"]).arg(&input)) else { return };
         assert!(out.status.success(), "{out:?}");
-        let rotation = Rotation { bytes: Some(1_000_000), files, ..Rotation::default() };
-        let format = Format::Pcap { nanos: false };
+        let rotation = FileRotation { bytes: Some(1_000_000), files, ..FileRotation::default() };
+        let format = FileFormat::Pcap { nanos: false };
         let path = ours.path().join("out");
         let mut target = begun(&FileSettings { format, rotation, ..FileSettings::new(path) });
         for (id, size) in sizes.iter().enumerate() {
@@ -47,8 +47,12 @@ fn names_and_sizes_are_those_of_tcpdump() {
 #[test]
 fn periods_and_sizes_go_together_as_in_tcpdump() {
     let (dir, path) = in_dir("x-%s-");
-    let rotation =
-        Rotation { bytes: Some(1000), seconds: Some(10), files: Some(2), ..Rotation::default() };
+    let rotation = FileRotation {
+        bytes: Some(1000),
+        seconds: Some(10),
+        files: Some(2),
+        ..FileRotation::default()
+    };
     let settings = FileSettings { rotation, begin_ns: Some(BEGIN), ..FileSettings::new(&path) };
     let mut files = begun(&settings);
     for id in 0..40 {
@@ -64,7 +68,7 @@ fn periods_and_sizes_go_together_as_in_tcpdump() {
 #[test]
 fn after_the_last_period_the_capture_is_done() {
     let (dir, path) = in_dir("x-%s");
-    let rotation = Rotation { seconds: Some(10), files: Some(2), ..Rotation::default() };
+    let rotation = FileRotation { seconds: Some(10), files: Some(2), ..FileRotation::default() };
     let settings = FileSettings { rotation, begin_ns: Some(BEGIN), ..FileSettings::new(&path) };
     let mut files = begun(&settings);
     for id in 0..40 {
@@ -80,7 +84,7 @@ fn after_the_last_period_the_capture_is_done() {
 fn aligned_files_need_no_packets() {
     let (dir, path) = in_dir("x-%s");
     let rotation =
-        Rotation { seconds: Some(1), files: Some(2), aligned: true, ..Rotation::default() };
+        FileRotation { seconds: Some(1), files: Some(2), aligned: true, ..FileRotation::default() };
     let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
     eventually("the capture does not end", || {
         files.flush().unwrap();
@@ -95,19 +99,20 @@ fn aligned_files_need_no_packets() {
 #[test]
 fn exact_files_are_not_longer_and_bounded_ones_not_more() {
     let (dir, path) = in_dir("x.pcapng");
-    let rotation = Rotation {
+    let rotation = FileRotation {
         bytes: Some(5000),
         files: Some(3),
         exact: true,
         bounded: true,
         count_before_extension: true,
-        ..Rotation::default()
+        ..FileRotation::default()
     };
     let (events, told) = std::sync::mpsc::channel();
     let settings = FileSettings { rotation, events: Some(events), ..FileSettings::new(&path) };
     let mut files = begun(&settings);
     put(&mut files, 0..100, 300);
-    files.counters(&[Statistics { received: Some(100), ..Statistics::default() }]);
+    files
+        .counters(&[InterfaceStatistics { received: Some(100), ..InterfaceStatistics::default() }]);
     files.finish().unwrap();
     let all = names(dir.path());
     let last = files.progress().files;
@@ -128,7 +133,7 @@ fn exact_files_are_not_longer_and_bounded_ones_not_more() {
 fn a_quota_deletes_the_oldest_files_and_no_foreign_ones() {
     let (dir, path) = in_dir("x");
     fs::write(dir.path().join("x0"), [0; 9000]).unwrap();
-    let rotation = Rotation { bytes: Some(4000), ..Rotation::default() };
+    let rotation = FileRotation { bytes: Some(4000), ..FileRotation::default() };
     let mut files =
         begun(&FileSettings { rotation, quota: Some(20_000), ..FileSettings::new(&path) });
     for id in 0..200 {
@@ -147,7 +152,7 @@ fn a_quota_deletes_the_oldest_files_and_no_foreign_ones() {
 #[test]
 fn the_command_gets_every_closed_file_and_its_failure_is_told_once() {
     let (dir, path) = in_dir("x.pcapng");
-    let rotation = Rotation { bytes: Some(2000), ..Rotation::default() };
+    let rotation = FileRotation { bytes: Some(2000), ..FileRotation::default() };
     let command = Some("gzip".into());
     let settings = FileSettings { rotation, command, ..FileSettings::new(&path) };
     let mut files = begun(&settings);
@@ -157,7 +162,9 @@ fn the_command_gets_every_closed_file_and_its_failure_is_told_once() {
     eventually("gzip does not end", || {
         let names = names(dir.path());
         names.len() == count
-            && names.iter().all(|name| Compression::of(Path::new(name)) == Compression::Gzip)
+            && names
+                .iter()
+                .all(|name| FileCompression::of(Path::new(name)) == FileCompression::Gzip)
     });
 
     let (events, told) = std::sync::mpsc::channel();

@@ -54,8 +54,8 @@ fn idle_packets_come_out_of_a_compressed_file_within_seconds() {
 fn a_reader_that_waits_costs_packets_and_no_time() {
     let (reader, writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(writer));
-    let mut files = Files::onto(file, "pipe", &FileSettings::default()).unwrap();
-    files.section(&Origin::default()).unwrap();
+    let mut files = CaptureFiles::onto(file, "pipe", &FileSettings::default()).unwrap();
+    files.section(&SectionOrigin::default()).unwrap();
     files.interface(&interface("app:0")).unwrap();
     // Nobody reads yet: who waited would wait for ever.
     put(&mut files, 0..60_000, 1400);
@@ -87,8 +87,8 @@ fn a_reader_that_goes_is_noticed_while_idle_and_at_a_write() {
     let (reader, writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(writer));
     let settings = FileSettings { packet_buffered: true, ..FileSettings::default() };
-    let mut files = Files::onto(file, "pipe", &settings).unwrap();
-    files.section(&Origin::default()).unwrap();
+    let mut files = CaptureFiles::onto(file, "pipe", &settings).unwrap();
+    files.section(&SectionOrigin::default()).unwrap();
     files.interface(&interface("app:0")).unwrap();
     assert!(!files.done());
     drop(reader);
@@ -99,7 +99,7 @@ fn a_reader_that_goes_is_noticed_while_idle_and_at_a_write() {
         error = files.flush().err();
         error.is_some()
     });
-    assert!(matches!(error, Some(TargetError::Closed { name }) if name == "pipe"));
+    assert!(matches!(error, Some(SinkError::Closed { name }) if name == "pipe"));
     files.finish().unwrap();
     assert_eq!(files.progress().lost, 1);
 }
@@ -119,17 +119,18 @@ fn a_device_that_stays_full_is_told_and_ends_with_an_error() {
     assert!(!files.done());
     let error = files.finish().unwrap_err();
     let full = io::ErrorKind::StorageFull;
-    assert!(matches!(error, TargetError::Write { source, .. } if source.kind() == full));
+    assert!(matches!(error, SinkError::Write { source, .. } if source.kind() == full));
     assert_eq!((files.progress().lost, files.progress().waiting), (3, None));
 }
 
 #[test]
 fn what_cannot_be_opened_is_named() {
-    let error = Files::create(&FileSettings::new("/nowhere/at/all")).unwrap_err().to_string();
+    let error =
+        CaptureFiles::create(&FileSettings::new("/nowhere/at/all")).unwrap_err().to_string();
     assert_eq!(error, "cannot write to /nowhere/at/all");
     let (dir, path) = in_dir("gone/x");
     fs::create_dir(path.parent().unwrap()).unwrap();
-    let rotation = Rotation { bytes: Some(1), ..Rotation::default() };
+    let rotation = FileRotation { bytes: Some(1), ..FileRotation::default() };
     let mut files = begun(&FileSettings { rotation, ..FileSettings::new(&path) });
     fs::remove_dir_all(dir.path().join("gone")).unwrap();
     put(&mut files, 0..1, 60);
@@ -138,7 +139,7 @@ fn what_cannot_be_opened_is_named() {
         error = files.packet(&packet(1, &[0; 60])).err().or_else(|| files.flush().err());
         error.is_some()
     });
-    assert!(matches!(error, Some(TargetError::Write { .. } | TargetError::Open { .. })));
+    assert!(matches!(error, Some(SinkError::Write { .. } | SinkError::Open { .. })));
     assert!(files.done());
     files.finish().unwrap();
 }
@@ -177,8 +178,8 @@ fn a_full_disk_pauses_and_goes_on_in_the_same_file() {
         fs::write(&ballast, vec![1; 700_000]).unwrap();
         let path = disk.dir.path().join(name);
         let part = disk.dir.path().join(format!("{name}.part"));
-        let nanos = Format::Pcap { nanos: true };
-        let format = if name == "out.pcap" { nanos } else { Format::Pcapng };
+        let nanos = FileFormat::Pcap { nanos: true };
+        let format = if name == "out.pcap" { nanos } else { FileFormat::Pcapng };
         let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
         let noise = noise(400_000);
         for id in 0..400 {
@@ -187,7 +188,7 @@ fn a_full_disk_pauses_and_goes_on_in_the_same_file() {
         files.flush().unwrap();
         eventually("the disk is not full", || files.progress().waiting.is_some());
         files.packet(&packet(400, &noise[..1000])).unwrap();
-        if Compression::of(&path) == Compression::None
+        if FileCompression::of(&path) == FileCompression::None
             && let Some(out) = run("capinfos", &["-c", "-T", "-r"], &part)
         {
             let count = text(&out).split_whitespace().last().unwrap().parse().unwrap();
@@ -213,7 +214,7 @@ fn a_disk_that_stays_full_costs_what_does_not_fit() {
     put(&mut files, 0..2000, 1000);
     let error = files.finish().unwrap_err();
     let full = io::ErrorKind::StorageFull;
-    assert!(matches!(error, TargetError::Write { source, .. } if source.kind() == full));
+    assert!(matches!(error, SinkError::Write { source, .. } if source.kind() == full));
     let progress = files.progress();
     assert_eq!(progress.written + progress.lost, 2000);
     if let Some(numbers) = numbers(&path) {

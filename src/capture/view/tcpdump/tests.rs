@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use clap::Parser;
 use jiff::tz::TimeZone;
 use pmdscope_capture::decode::{Clock, Stamps};
-use pmdscope_packets::{DIR_RX, DIR_TX, Interface, Origin, Packet, Target};
+use pmdscope_packets::{CaptureInterface, DIR_RX, DIR_TX, Packet, PacketSink, SectionOrigin};
 use pmdscope_testing::{current_test, skip_without};
 
 use super::*;
@@ -64,9 +64,9 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     let page = Page::default();
     let decoder = Tcpdump::start(command, prefix, Box::new(page.clone())).unwrap();
     let mut view = View::new(Box::new(decoder), true);
-    view.section(&Origin::default()).unwrap();
+    view.section(&SectionOrigin::default()).unwrap();
     for name in ["rte:0", "rte:1"] {
-        let interface = Interface {
+        let interface = CaptureInterface {
             name: name.to_owned(),
             description: String::new(),
             filter: String::new(),

@@ -1,17 +1,17 @@
 //! Where packets go: files, a decoder, a recorder in memory, or several of them.
 
-// Every method that fails does so with the same few errors, described at `TargetError`.
+// Every method that fails does so with the same few errors, described at `SinkError`.
 #![allow(clippy::missing_errors_doc)]
 
 use std::fmt::Debug;
 use std::io;
 use std::path::PathBuf;
 
-use crate::packet::{Interface, Origin, Packet, Statistics};
+use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
 
-/// Why a target takes no more packets.
+/// Why a sink takes no more packets.
 #[derive(Debug, thiserror::Error)]
-pub enum TargetError {
+pub enum SinkError {
     /// It could not be opened.
     #[error("cannot write to {}", path.display())]
     Open {
@@ -44,14 +44,14 @@ pub enum TargetError {
     },
 }
 
-/// How far a target has come.
+/// How far a sink has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct SinkProgress {
     /// Packets that arrived where they should.
     pub written: u64,
     /// Packets that were handed over and could not be written, or had to give way.
     pub lost: u64,
-    /// Packets that only a further target did not get, see [`Several`].
+    /// Packets that only a further sink did not get, see [`Fanout`].
     pub missed: u64,
     /// Bytes in all files so far, as on disk.
     pub bytes: u64,
@@ -67,25 +67,25 @@ pub struct Progress {
 /// and further interfaces; perhaps another `section`, and so on; at last `finish`. `counters` and
 /// `flush` may come any time after the first `section`.
 ///
-/// No call may wait for long: rings overflow meanwhile. A target that cannot keep up loses packets,
+/// No call may wait for long: rings overflow meanwhile. A sink that cannot keep up loses packets,
 /// counts them, and goes on.
-pub trait Target: Debug {
+pub trait PacketSink: Debug {
     /// Begins a section: interfaces are numbered from 0 again. An app that was restarted begins one.
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError>;
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError>;
 
     /// Adds the next interface of the section.
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError>;
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError>;
 
     /// Takes a packet of an interface of the section. Times may go back where the clock was set. One
     /// that is refused with an error counts as lost.
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError>;
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError>;
 
     /// What is known of the interfaces of the section by now; once a second, before a new section
     /// and before the end.
-    fn counters(&mut self, statistics: &[Statistics]);
+    fn counters(&mut self, statistics: &[InterfaceStatistics]);
 
     /// Brings out what was collected: nothing more is waiting right now.
-    fn flush(&mut self) -> Result<(), TargetError>;
+    fn flush(&mut self) -> Result<(), SinkError>;
 
     /// True when more packets are of no use: the reader has gone, or the last file is full.
     fn done(&mut self) -> bool;
@@ -97,36 +97,36 @@ pub trait Target: Debug {
     }
 
     /// How far it has come.
-    fn progress(&self) -> Progress;
+    fn progress(&self) -> SinkProgress;
 
     /// Ends it: everything is brought out, files are complete. Only `progress` may follow. It may
     /// wait for a disk, but not for one that stays full.
-    fn finish(&mut self) -> Result<(), TargetError>;
+    fn finish(&mut self) -> Result<(), SinkError>;
 }
 
 /// Counts packets and keeps none.
 #[derive(Debug, Default)]
-pub struct Discard {
+pub struct NullSink {
     packets: u64,
 }
 
-impl Target for Discard {
-    fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+impl PacketSink for NullSink {
+    fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+    fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
         Ok(())
     }
 
-    fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), SinkError> {
         self.packets += 1;
         Ok(())
     }
 
-    fn counters(&mut self, _statistics: &[Statistics]) {}
+    fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
 
-    fn flush(&mut self) -> Result<(), TargetError> {
+    fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
@@ -134,31 +134,31 @@ impl Target for Discard {
         false
     }
 
-    fn progress(&self) -> Progress {
-        Progress { written: self.packets, ..Progress::default() }
+    fn progress(&self) -> SinkProgress {
+        SinkProgress { written: self.packets, ..SinkProgress::default() }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 }
 
-/// A target among several.
+/// A sink among several.
 #[derive(Debug)]
 struct Member {
-    target: Box<dyn Target>,
+    sink: Box<dyn PacketSink>,
     /// It wants no more, or cannot.
     over: bool,
     /// Packets that came after it had failed.
     missed: u64,
-    error: Option<TargetError>,
+    error: Option<SinkError>,
 }
 
 impl Member {
-    /// Does something to the target unless it is over; an error ends it.
-    fn tell(&mut self, what: impl FnOnce(&mut dyn Target) -> Result<(), TargetError>) {
+    /// Does something to the sink unless it is over; an error ends it.
+    fn tell(&mut self, what: impl FnOnce(&mut dyn PacketSink) -> Result<(), SinkError>) {
         if !self.over
-            && let Err(error) = what(&mut *self.target)
+            && let Err(error) = what(&mut *self.sink)
         {
             self.over = true;
             self.error = Some(error);
@@ -166,36 +166,36 @@ impl Member {
     }
 
     fn failed(&self) -> bool {
-        self.error.as_ref().is_some_and(|error| !matches!(error, TargetError::Closed { .. }))
+        self.error.as_ref().is_some_and(|error| !matches!(error, SinkError::Closed { .. }))
     }
 }
 
-/// Hands everything to each of several targets. One that fails or wants no more is left alone, and
+/// Hands everything to each of several sinks. One that fails or wants no more is left alone, and
 /// the others go on; an error comes out when it was the last, or at the end. Progress is that of
 /// the first, which is the one that matters; what the others lost is in `missed`.
 #[derive(Debug)]
-pub struct Several {
+pub struct Fanout {
     members: Vec<Member>,
 }
 
-impl Several {
-    /// Targets, the one that matters first.
-    pub fn new(targets: impl IntoIterator<Item = Box<dyn Target>>) -> Self {
-        let member = |target| Member { target, over: false, missed: 0, error: None };
+impl Fanout {
+    /// Sinks, the one that matters first.
+    pub fn new(targets: impl IntoIterator<Item = Box<dyn PacketSink>>) -> Self {
+        let member = |sink| Member { sink, over: false, missed: 0, error: None };
         Self { members: targets.into_iter().map(member).collect() }
     }
 
     fn all(
         &mut self,
-        what: impl Fn(&mut dyn Target) -> Result<(), TargetError>,
-    ) -> Result<(), TargetError> {
+        what: impl Fn(&mut dyn PacketSink) -> Result<(), SinkError>,
+    ) -> Result<(), SinkError> {
         self.members.iter_mut().for_each(|member| member.tell(&what));
         if self.members.iter().all(|member| member.over) { self.error() } else { Ok(()) }
     }
 
     /// The worst error that has not come out yet. A reader that has gone is none while there are
     /// others.
-    fn error(&mut self) -> Result<(), TargetError> {
+    fn error(&mut self) -> Result<(), SinkError> {
         let failed = self.members.iter().position(Member::failed);
         let all_gone = self.members.iter().all(|member| member.error.is_some()).then_some(0);
         match failed.or(all_gone).and_then(|index| self.members.get_mut(index)?.error.take()) {
@@ -205,55 +205,55 @@ impl Several {
     }
 }
 
-impl Target for Several {
-    fn section(&mut self, origin: &Origin) -> Result<(), TargetError> {
-        self.all(|target| target.section(origin))
+impl PacketSink for Fanout {
+    fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
+        self.all(|sink| sink.section(origin))
     }
 
-    fn interface(&mut self, interface: &Interface) -> Result<(), TargetError> {
-        self.all(|target| target.interface(interface))
+    fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
+        self.all(|sink| sink.interface(interface))
     }
 
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), TargetError> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         for member in self.members.iter_mut().filter(|member| member.failed()) {
             member.missed += 1;
         }
-        self.all(|target| target.packet(packet))
+        self.all(|sink| sink.packet(packet))
     }
 
-    fn counters(&mut self, statistics: &[Statistics]) {
+    fn counters(&mut self, statistics: &[InterfaceStatistics]) {
         for member in self.members.iter_mut().filter(|member| !member.over) {
-            member.target.counters(statistics);
+            member.sink.counters(statistics);
         }
     }
 
-    fn flush(&mut self) -> Result<(), TargetError> {
-        self.all(|target| target.flush())
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.all(|sink| sink.flush())
     }
 
     fn done(&mut self) -> bool {
         for member in &mut self.members {
-            member.over = member.over || member.target.done();
+            member.over = member.over || member.sink.done();
         }
         self.members.iter().all(|member| member.over)
     }
 
     fn ready(&mut self) -> bool {
-        self.members.iter_mut().all(|member| member.over || member.target.ready())
+        self.members.iter_mut().all(|member| member.over || member.sink.ready())
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> SinkProgress {
         let mut members = self.members.iter();
-        let Some(first) = members.next() else { return Progress::default() };
-        let progress = first.target.progress();
-        let missed = members.map(|member| member.missed + member.target.progress().lost).sum();
-        Progress { lost: progress.lost + first.missed, missed, ..progress }
+        let Some(first) = members.next() else { return SinkProgress::default() };
+        let progress = first.sink.progress();
+        let missed = members.map(|member| member.missed + member.sink.progress().lost).sum();
+        SinkProgress { lost: progress.lost + first.missed, missed, ..progress }
     }
 
-    fn finish(&mut self) -> Result<(), TargetError> {
+    fn finish(&mut self) -> Result<(), SinkError> {
         for member in &mut self.members {
             // One that has failed may still have a file to complete.
-            let finished = member.target.finish();
+            let finished = member.sink.finish();
             member.error = member.error.take().or(finished.err());
         }
         self.error()
@@ -279,19 +279,19 @@ mod tests {
     struct Model {
         seen: Seen,
         room: u64,
-        error: Option<TargetError>,
+        error: Option<SinkError>,
     }
 
-    impl Target for Model {
-        fn section(&mut self, _origin: &Origin) -> Result<(), TargetError> {
+    impl PacketSink for Model {
+        fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
             Ok(())
         }
 
-        fn interface(&mut self, _interface: &Interface) -> Result<(), TargetError> {
+        fn interface(&mut self, _interface: &CaptureInterface) -> Result<(), SinkError> {
             Ok(())
         }
 
-        fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), TargetError> {
+        fn packet(&mut self, _packet: &Packet<'_>) -> Result<(), SinkError> {
             if self.seen.packets.get() == self.room
                 && let Some(error) = self.error.take()
             {
@@ -301,9 +301,9 @@ mod tests {
             Ok(())
         }
 
-        fn counters(&mut self, _statistics: &[Statistics]) {}
+        fn counters(&mut self, _statistics: &[InterfaceStatistics]) {}
 
-        fn flush(&mut self) -> Result<(), TargetError> {
+        fn flush(&mut self) -> Result<(), SinkError> {
             Ok(())
         }
 
@@ -311,33 +311,33 @@ mod tests {
             self.seen.packets.get() >= self.room
         }
 
-        fn progress(&self) -> Progress {
-            Progress { written: self.seen.packets.get(), lost: 1, ..Progress::default() }
+        fn progress(&self) -> SinkProgress {
+            SinkProgress { written: self.seen.packets.get(), lost: 1, ..SinkProgress::default() }
         }
 
-        fn finish(&mut self) -> Result<(), TargetError> {
+        fn finish(&mut self) -> Result<(), SinkError> {
             self.seen.finished.set(self.seen.finished.get() + 1);
             Ok(())
         }
     }
 
-    fn several(members: [(u64, Option<TargetError>); 2]) -> (Several, [Seen; 2]) {
+    fn several(members: [(u64, Option<SinkError>); 2]) -> (Fanout, [Seen; 2]) {
         let seen = [Seen::default(), Seen::default()];
         let model = |((room, error), seen): (_, &Seen)| {
-            Box::new(Model { seen: seen.clone(), room, error }) as Box<dyn Target>
+            Box::new(Model { seen: seen.clone(), room, error }) as Box<dyn PacketSink>
         };
-        (Several::new(members.into_iter().zip(&seen).map(model)), seen)
+        (Fanout::new(members.into_iter().zip(&seen).map(model)), seen)
     }
 
-    fn closed() -> TargetError {
-        TargetError::Closed { name: "model".to_owned() }
+    fn closed() -> SinkError {
+        SinkError::Closed { name: "model".to_owned() }
     }
 
-    fn broken() -> TargetError {
-        TargetError::Refused { name: "model".to_owned(), reason: "broken".to_owned() }
+    fn broken() -> SinkError {
+        SinkError::Refused { name: "model".to_owned(), reason: "broken".to_owned() }
     }
 
-    fn put(several: &mut Several, count: u64) -> Result<(), TargetError> {
+    fn put(several: &mut Fanout, count: u64) -> Result<(), SinkError> {
         let data = &[0; 60];
         let packet = Packet {
             interface: 0,
@@ -374,20 +374,20 @@ mod tests {
         assert_eq!(seen[1].packets.get(), 5);
         // One packet was lost with the error, two were not even offered.
         assert_eq!((several.progress().written, several.progress().lost), (2, 1 + 2));
-        assert!(matches!(several.finish(), Err(TargetError::Refused { .. })));
+        assert!(matches!(several.finish(), Err(SinkError::Refused { .. })));
     }
 
     #[test]
     fn when_the_last_one_is_gone_the_worst_error_comes_out() {
         let (mut several, _) = several([(1, Some(broken())), (2, Some(closed()))]);
         let error = put(&mut several, 5).unwrap_err();
-        assert!(matches!(error, TargetError::Refused { .. }), "{error}");
+        assert!(matches!(error, SinkError::Refused { .. }), "{error}");
     }
 
     #[test]
     fn when_all_readers_are_gone_that_is_the_end() {
         let (mut several, _) = several([(1, Some(closed())), (2, Some(closed()))]);
-        assert!(matches!(put(&mut several, 5), Err(TargetError::Closed { .. })));
+        assert!(matches!(put(&mut several, 5), Err(SinkError::Closed { .. })));
     }
 
     #[test]
