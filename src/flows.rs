@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pmdscope_capture::pdump::settle;
-use pmdscope_flows::Snapshot;
+use pmdscope_flows::FlowSnapshot;
 use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::world::World;
@@ -131,7 +131,7 @@ struct Captures {
 /// An app.
 struct Seat {
     access: Access,
-    counted: Arc<Snapshot>,
+    counted: Arc<FlowSnapshot>,
     probe: Option<Probe>,
     /// The run that a helper was last asked for.
     attach: Option<Run>,

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use etherparse::LaxSlicedPacket;
-use pmdscope_flows::table::{CAPACITY, Latest, Settings, Table};
+use pmdscope_flows::{CAPACITY, FlowTable, FlowTableSettings, LatestSnapshot};
 use pmdscope_packets::{
     CaptureInterface, DIR_RX, ETHERNET, InterfaceStatistics, NullSink, Packet, PacketSink,
     SectionOrigin, SinkError,
@@ -153,7 +153,8 @@ fn snapshots(capacity: usize) -> Result<(), SinkError> {
 fn looks(capacity: usize) -> Result<(), SinkError> {
     let idle = Some(Duration::from_secs(3600));
     // Nobody waits for snapshots.
-    let (mut table, _) = Table::new(Settings { capacity, idle, ..Settings::default() });
+    let (mut table, _) =
+        FlowTable::new(FlowTableSettings { capacity, idle, ..FlowTableSettings::default() });
     let (_, ns) = feed(&mut table, capacity as u64 * 16)?;
     let mut times = Vec::new();
     for second in 1..=10 {
@@ -167,8 +168,8 @@ fn looks(capacity: usize) -> Result<(), SinkError> {
     Ok(())
 }
 
-fn table(capacity: usize) -> (Table, Latest) {
-    Table::new(Settings { capacity, ..Settings::default() })
+fn table(capacity: usize) -> (FlowTable, LatestSnapshot) {
+    FlowTable::new(FlowTableSettings { capacity, ..FlowTableSettings::default() })
 }
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ mod ip;
 mod link;
 mod tunnel;
 
-pub(super) use ip::{Fragment, Ip, Tcp};
+pub(super) use ip::{FragmentKind, IpFields, TcpFields};
 use pmdscope_packets::ETHERNET;
 
 use crate::Tunnel;
@@ -36,9 +36,9 @@ const NESTING: usize = 4;
 
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Net {
+pub(super) enum NetworkLayer {
     /// The innermost header of IP that counts.
-    Ip(Ip),
+    Ip(IpFields),
     /// Something else: its ethertype, or its length where it has none.
     Other(u16),
     /// Cut off or broken before its addresses.
@@ -47,13 +47,13 @@ pub(super) enum Net {
 
 /// VLAN ids, as many as are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tags {
+pub(super) struct VlanTags {
     pub(super) ids: [u16; 2],
     /// Tags there were, with those that have no id.
     pub(super) count: u8,
 }
 
-impl Tags {
+impl VlanTags {
     fn push(&mut self, id: u16) {
         if let Some(place) = self.ids.get_mut(usize::from(self.count)) {
             *place = id;
@@ -64,52 +64,56 @@ impl Tags {
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layers {
-    pub(super) tags: Tags,
+pub(super) struct PacketLayers {
+    pub(super) tags: VlanTags,
     /// The outermost.
     pub(super) tunnel: Option<Tunnel>,
-    pub(super) net: Net,
+    pub(super) net: NetworkLayer,
 }
 
 /// Takes the bytes of a packet that are there apart. With `inner`, what is in tunnels counts, where it
 /// is IP and can be read.
 #[inline]
-pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> Layers {
-    let mut tags = Tags::default();
+pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
+    let mut tags = VlanTags::default();
     let Some((net, payload)) = outer(linktype, data, &mut tags) else {
-        return Layers { tags, tunnel: None, net: Net::Unreadable };
+        return PacketLayers { tags, tunnel: None, net: NetworkLayer::Unreadable };
     };
-    let layers = Layers { tags, tunnel: None, net };
+    let layers = PacketLayers { tags, tunnel: None, net };
     match net {
-        Net::Ip(ip) if inner && tunnel::may_be(&ip) => unwrapped(layers, ip, payload),
+        NetworkLayer::Ip(ip) if inner && tunnel::may_be(&ip) => unwrapped(layers, ip, payload),
         _ => layers,
     }
 }
 
 /// Follows tunnels as far as there is IP in them.
-fn unwrapped(mut layers: Layers, mut ip: Ip, mut payload: &[u8]) -> Layers {
+fn unwrapped(mut layers: PacketLayers, mut ip: IpFields, mut payload: &[u8]) -> PacketLayers {
     for _ in 0..NESTING {
         let mut tags = layers.tags;
         let inside = tunnel::enter(&ip, payload).and_then(|(tunnel, carried)| {
             let (net, rest) = match carried {
-                tunnel::Carried::Ethernet(frame) => link::ethernet(frame, &mut tags)?,
-                tunnel::Carried::Typed(ether_type, rest) => {
+                tunnel::TunnelPayload::Ethernet(frame) => link::ethernet(frame, &mut tags)?,
+                tunnel::TunnelPayload::Typed(ether_type, rest) => {
                     link::typed(ether_type, rest, &mut tags)?
                 }
             };
             Some((tunnel, net, rest))
         });
-        let Some((tunnel, Net::Ip(found), rest)) = inside else { break };
+        let Some((tunnel, NetworkLayer::Ip(found), rest)) = inside else { break };
         layers.tags = tags;
         layers.tunnel.get_or_insert(tunnel);
-        layers.net = Net::Ip(found);
+        layers.net = NetworkLayer::Ip(found);
         (ip, payload) = (found, rest);
     }
     layers
 }
 
 #[inline]
-fn outer<'a>(linktype: u16, data: &'a [u8], tags: &mut Tags) -> Option<(Net, &'a [u8])> {
+fn outer<'a>(
+    linktype: u16,
+    data: &'a [u8],
+    tags: &mut VlanTags,
+) -> Option<(NetworkLayer, &'a [u8])> {
     match linktype {
         ETHERNET => link::ethernet(data, tags),
         RAW_IPV4 => link::typed(IPV4, data, tags),

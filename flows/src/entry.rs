@@ -2,30 +2,30 @@
 
 use pmdscope_packets::{DIR_RX, DIR_TX, Packet};
 
-use crate::dissect::Tcp;
-use crate::key::Key;
-use crate::tcp::Connection;
-use crate::{Counts, End, Flow, Place, Ways};
+use crate::dissect::TcpFields;
+use crate::key::FlowKey;
+use crate::tcp::TcpConnection;
+use crate::{Flow, FlowEnd, FlowPlace, PacketCounts, SenderCounts};
 
 /// What the table needs of a packet of IP.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) key: Key,
+pub(super) struct SeenPacket {
+    pub(super) key: FlowKey,
     pub(super) hash: u32,
     /// It comes from the first end of the key.
     pub(super) from_first: bool,
     pub(super) dir: u8,
     /// Nanoseconds.
     pub(super) ns: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: PacketCounts,
     pub(super) variance: u64,
-    pub(super) tcp: Option<Tcp>,
-    pub(super) spot: Spot,
+    pub(super) tcp: Option<TcpFields>,
+    pub(super) spot: PackedPlace,
 }
 
 /// Counts of an entry by direction and sender. Those that most packets are counted in stand side by
 /// side: received from the remote end, and sent by the local one.
-pub(super) type Six = [Counts; 6];
+pub(super) type DirectionCounts = [PacketCounts; 6];
 
 const RX_LOCAL: usize = 0;
 const TX_REMOTE: usize = 1;
@@ -37,9 +37,9 @@ const TX_LOCAL: usize = 5;
 /// Queue or lcore that is not known.
 const NONE: u16 = u16::MAX;
 
-/// A [`Place`] in eight bytes.
+/// A [`FlowPlace`] in eight bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct PackedPlace {
     port: u16,
     queue: u16,
     lcore: u16,
@@ -47,7 +47,7 @@ pub(super) struct Spot {
     several: bool,
 }
 
-impl Spot {
+impl PackedPlace {
     #[inline]
     pub(super) fn new(port: u16, packet: &Packet<'_>) -> Self {
         let (queue, lcore) = (packet.queue.unwrap_or(NONE), packet.lcore.unwrap_or(NONE));
@@ -60,18 +60,18 @@ impl Spot {
         *self = Self { several: self.several || (self.known && !same), ..spot };
     }
 
-    fn place(self) -> Option<Place> {
+    fn place(self) -> Option<FlowPlace> {
         let known = |number| (number != NONE).then_some(number);
         let Self { port, queue, lcore, several, .. } = self;
-        self.known.then(|| Place { port, queue: known(queue), lcore: known(lcore), several })
+        self.known.then(|| FlowPlace { port, queue: known(queue), lcore: known(lcore), several })
     }
 }
 
 /// What every packet of a conversation touches: the first line to find it, mostly the third to count.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Entry {
-    pub(super) key: Key,
+pub(super) struct FlowEntry {
+    pub(super) key: FlowKey,
     /// Time of the last packet, nanoseconds.
     pub(super) last_ns: u64,
     /// Packets that were looked at, which is what conversations vie with.
@@ -84,44 +84,44 @@ pub(super) struct Entry {
     pub(super) live: bool,
     /// Packets of its key are its own: no other connection has begun between the same ports.
     linked: bool,
-    counts: Six,
-    rx: Spot,
-    tx: Spot,
-    pub(super) connection: Connection,
+    counts: DirectionCounts,
+    rx: PackedPlace,
+    tx: PackedPlace,
+    pub(super) connection: TcpConnection,
 }
 
 /// What only the first packet, sampled ones and snapshots touch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Side {
+pub(super) struct FlowDetails {
     /// Time of the first packet, nanoseconds.
     pub(super) first_ns: u64,
     pub(super) variance: u64,
     /// Counts of before, and of the snapshot before that: received, and sent or unknown.
-    marks: [[Counts; 2]; 2],
+    marks: [[PacketCounts; 2]; 2],
 }
 
 /// How much of a conversation a listener was told of already.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
-    counts: Six,
+pub(super) struct ReportedCounts {
+    counts: DirectionCounts,
     variance: u64,
     /// Time of the first packet that it was not told of.
     pub(super) first_ns: u64,
 }
 
-impl Entry {
+impl FlowEntry {
     /// A conversation that begins with a packet, which is not counted yet.
-    pub(super) fn new(seen: &Seen) -> Self {
-        let sender = if seen.dir == DIR_RX { End::Remote } else { End::Local };
+    pub(super) fn new(seen: &SeenPacket) -> Self {
+        let sender = if seen.dir == DIR_RX { FlowEnd::Remote } else { FlowEnd::Local };
         Self {
             key: seen.key,
             last_ns: seen.ns,
             votes: 0,
-            counts: Six::default(),
-            rx: Spot::default(),
-            tx: Spot::default(),
-            connection: Connection::of(seen.key.protocol(), sender, seen.variance > 0),
-            local_first: seen.from_first == (sender == End::Local),
+            counts: DirectionCounts::default(),
+            rx: PackedPlace::default(),
+            tx: PackedPlace::default(),
+            connection: TcpConnection::of(seen.key.protocol(), sender, seen.variance > 0),
+            local_first: seen.from_first == (sender == FlowEnd::Local),
             told: false,
             live: true,
             linked: true,
@@ -136,12 +136,12 @@ impl Entry {
 
     /// Who sends.
     #[inline]
-    pub(super) fn sender(&self, seen: &Seen) -> End {
-        if seen.from_first == self.local_first { End::Local } else { End::Remote }
+    pub(super) fn sender(&self, seen: &SeenPacket) -> FlowEnd {
+        if seen.from_first == self.local_first { FlowEnd::Local } else { FlowEnd::Remote }
     }
 
     #[inline]
-    pub(super) fn count(&mut self, side: &mut Side, seen: &Seen) {
+    pub(super) fn count(&mut self, side: &mut FlowDetails, seen: &SeenPacket) {
         if seen.ns < self.last_ns {
             side.first_ns = side.first_ns.min(seen.ns);
         }
@@ -152,7 +152,7 @@ impl Entry {
         self.votes = self.votes.saturating_add(1);
         self.told = false;
         let sender = self.sender(seen);
-        let which = self.place_of(seen, sender == End::Local);
+        let which = self.place_of(seen, sender == FlowEnd::Local);
         self.counts[which] = self.counts[which].plus(seen.counts);
         if let Some(tcp) = seen.tcp {
             let before = self.connection.is_over();
@@ -164,7 +164,7 @@ impl Entry {
     }
 
     #[inline]
-    fn place_of(&mut self, seen: &Seen, local: bool) -> usize {
+    fn place_of(&mut self, seen: &SeenPacket, local: bool) -> usize {
         match seen.dir {
             DIR_RX => {
                 self.rx.note(seen.spot);
@@ -179,8 +179,8 @@ impl Entry {
         }
     }
 
-    pub(super) fn total(&self) -> Counts {
-        self.counts.into_iter().fold(Counts::default(), Counts::plus)
+    pub(super) fn total(&self) -> PacketCounts {
+        self.counts.into_iter().fold(PacketCounts::default(), PacketCounts::plus)
     }
 
     /// How much it takes to make it give way: packets, half as many after each minute of silence, and few
@@ -203,14 +203,14 @@ impl Entry {
     }
 
     /// Received, and sent or unknown.
-    fn halves(&self) -> [Counts; 2] {
+    fn halves(&self) -> [PacketCounts; 2] {
         let sum = |some: [usize; 2]| self.counts[some[0]].plus(self.counts[some[1]]);
         let unknown = sum([UNKNOWN_LOCAL, UNKNOWN_REMOTE]);
         [sum([RX_LOCAL, RX_REMOTE]), sum([TX_LOCAL, TX_REMOTE]).plus(unknown)]
     }
 
     /// For a snapshot.
-    pub(super) fn flow(&self, side: &Side) -> Flow {
+    pub(super) fn flow(&self, side: &FlowDetails) -> Flow {
         let [older, _] = side.marks;
         let [recent_rx, recent_tx] = minus(self.halves(), older);
         let (first_ns, variance) = (side.first_ns, side.variance);
@@ -222,20 +222,31 @@ impl Entry {
     }
 
     /// What was counted since a listener was told of it last, which makes it told.
-    pub(super) fn tell(&mut self, side: &Side, told: &mut Told) -> Flow {
+    pub(super) fn tell(&mut self, side: &FlowDetails, told: &mut ReportedCounts) -> Flow {
         let counts = minus(self.counts, told.counts);
         let variance = side.variance.saturating_sub(told.variance);
         let flags = std::mem::take(&mut self.connection.new_flags);
         let flow = self.made_of(&counts, told.first_ns, variance, flags);
-        *told = Told { counts: self.counts, variance: side.variance, first_ns: told.first_ns };
+        *told = ReportedCounts {
+            counts: self.counts,
+            variance: side.variance,
+            first_ns: told.first_ns,
+        };
         self.told = true;
         flow
     }
 
-    fn made_of(&self, counts: &Six, first_ns: u64, variance: u64, tcp_flags: [u8; 2]) -> Flow {
+    fn made_of(
+        &self,
+        counts: &DirectionCounts,
+        first_ns: u64,
+        variance: u64,
+        tcp_flags: [u8; 2],
+    ) -> Flow {
         let [first, second] = self.key.ends();
         let (local, remote) = if self.local_first { (first, second) } else { (second, first) };
-        let ways = |local, remote| Ways { from_local: counts[local], from_remote: counts[remote] };
+        let ways =
+            |local, remote| SenderCounts { from_local: counts[local], from_remote: counts[remote] };
         Flow {
             app: self.key.app(),
             proto: self.key.protocol(),
@@ -246,8 +257,8 @@ impl Entry {
             rx: ways(RX_LOCAL, RX_REMOTE),
             tx: ways(TX_LOCAL, TX_REMOTE),
             unknown: ways(UNKNOWN_LOCAL, UNKNOWN_REMOTE),
-            recent_rx: Counts::default(),
-            recent_tx: Counts::default(),
+            recent_rx: PacketCounts::default(),
+            recent_tx: PacketCounts::default(),
             variance,
             state: self.connection.state,
             opener: self.connection.opener(),
@@ -260,19 +271,19 @@ impl Entry {
     }
 }
 
-impl Told {
+impl ReportedCounts {
     pub(super) fn since(first_ns: u64) -> Self {
         Self { first_ns, ..Self::default() }
     }
 }
 
-impl Side {
+impl FlowDetails {
     pub(super) fn since(first_ns: u64) -> Self {
         Self { first_ns, ..Self::default() }
     }
 
     /// Begins another interval with what was counted by now.
-    pub(super) fn mark(&mut self, entry: &Entry) {
+    pub(super) fn mark(&mut self, entry: &FlowEntry) {
         self.marks = [self.marks[1], entry.halves()];
     }
 }
@@ -282,6 +293,6 @@ const MINUTE_SHIFT: u32 = 36;
 /// As if it had been silent for so many minutes.
 const OVER_SHIFT: u32 = 4;
 
-fn minus<const N: usize>(all: [Counts; N], before: [Counts; N]) -> [Counts; N] {
+fn minus<const N: usize>(all: [PacketCounts; N], before: [PacketCounts; N]) -> [PacketCounts; N] {
     std::array::from_fn(|at| all[at].minus(before[at]))
 }

@@ -10,7 +10,7 @@ pub const SNAPLEN: u32 = 128;
 
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Endpoint {
+pub struct FlowEndpoint {
     /// Address.
     pub addr: IpAddr,
     /// Port of TCP, UDP or SCTP; 0 where the protocol has none, or where it is not in the packet
@@ -42,7 +42,7 @@ impl fmt::Display for Tunnel {
 
 /// Packets and bytes: what was seen, or an estimate of it where packets were sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct PacketCounts {
     /// Packets.
     pub packets: u64,
     /// Bytes of whole frames, as on the wire without FCS.
@@ -51,11 +51,11 @@ pub struct Counts {
 
 /// By who sent the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Ways {
+pub struct SenderCounts {
     /// From the local end to the remote one.
-    pub from_local: Counts,
+    pub from_local: PacketCounts,
     /// From the remote end to the local one.
-    pub from_remote: Counts,
+    pub from_remote: PacketCounts,
 }
 
 /// What TCP was last seen to do, by its flags.
@@ -82,7 +82,7 @@ pub enum TcpState {
 /// An end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum End {
+pub enum FlowEnd {
     /// The one behind the app.
     Local,
     /// The other.
@@ -91,7 +91,7 @@ pub enum End {
 
 /// Where the app last handled packets of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FlowPlace {
     /// DPDK port, or number of the interface in a file.
     pub port: u16,
     /// Queue, where it is known.
@@ -105,7 +105,7 @@ pub struct Place {
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flow {
-    /// Index into [`Snapshot::apps`].
+    /// Index into [`FlowSnapshot::apps`].
     pub app: u16,
     /// IP protocol number of the innermost header.
     pub proto: u8,
@@ -115,26 +115,26 @@ pub struct Flow {
     pub tunnel: Option<Tunnel>,
     /// The end behind the app: receiver of the first packet if that was received, sender if it was
     /// sent; without a direction, as in a plain pcap file, the sender.
-    pub local: Endpoint,
+    pub local: FlowEndpoint,
     /// The other end.
-    pub remote: Endpoint,
+    pub remote: FlowEndpoint,
     /// Received by the app.
-    pub rx: Ways,
+    pub rx: SenderCounts,
     /// Sent by the app.
-    pub tx: Ways,
+    pub tx: SenderCounts,
     /// Direction unknown.
-    pub unknown: Ways,
+    pub unknown: SenderCounts,
     /// Received, in the interval of the snapshot.
-    pub recent_rx: Counts,
+    pub recent_rx: PacketCounts,
     /// Sent, or of unknown direction, in the interval of the snapshot.
-    pub recent_tx: Counts,
+    pub recent_tx: PacketCounts,
     /// Variance of the number of packets; 0 where every packet was seen.
     pub variance: u64,
     /// TCP.
     pub state: TcpState,
     /// Who began it: of TCP the sender of the SYN, as a SYN or its answer tells, and `None` where neither
     /// was seen; otherwise the sender of the first packet, and `None` where packets were sampled then.
-    pub opener: Option<End>,
+    pub opener: Option<FlowEnd>,
     /// TCP flags seen, all ors'ed, from the local and from the remote end.
     pub tcp_flags: [u8; 2],
     /// Wall clock of the first packet, nanoseconds.
@@ -142,21 +142,21 @@ pub struct Flow {
     /// Wall clock of the last packet, nanoseconds.
     pub last_ns: u64,
     /// Where packets were received.
-    pub rx_place: Option<Place>,
+    pub rx_place: Option<FlowPlace>,
     /// Where packets were sent.
-    pub tx_place: Option<Place>,
+    pub tx_place: Option<FlowPlace>,
 }
 
 impl Flow {
     /// All packets and bytes.
-    pub fn total(&self) -> Counts {
+    pub fn total(&self) -> PacketCounts {
         let ways = [self.rx, self.tx, self.unknown];
         let all = ways.iter().flat_map(|ways| [ways.from_local, ways.from_remote]);
-        all.fold(Counts::default(), Counts::plus)
+        all.fold(PacketCounts::default(), PacketCounts::plus)
     }
 }
 
-impl Counts {
+impl PacketCounts {
     /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -178,61 +178,61 @@ impl Counts {
 
 /// Packets whose conversation is not listed, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Other {
+pub struct UnlistedPackets {
     /// Of conversations that had to give way to others.
-    pub evicted: Counts,
+    pub evicted: PacketCounts,
     /// Variance of their number of packets.
     pub evicted_variance: u64,
     /// Conversations that gave way; one that came back counts again.
     pub evictions: u64,
     /// Of conversations that were forgotten after their time.
-    pub expired: Counts,
+    pub expired: PacketCounts,
     /// Variance of their number of packets.
     pub expired_variance: u64,
     /// Conversations that were forgotten after their time.
     pub expirations: u64,
     /// Not IP.
-    pub not_ip: Counts,
+    pub not_ip: PacketCounts,
     /// Cut off or broken before their addresses.
-    pub unreadable: Counts,
+    pub unreadable: PacketCounts,
 }
 
 /// Packets by what they carry, estimated where sampled. As `netstat -s` has it, but of what went by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // The names are those of the headers.
-pub struct Protocols {
-    pub ipv4: Counts,
-    pub ipv4_fragments: Counts,
-    pub ipv4_options: Counts,
-    pub ipv6: Counts,
-    pub ipv6_fragments: Counts,
-    pub arp: Counts,
-    pub other_ethertypes: Counts,
-    pub vlan_tagged: Counts,
-    pub tunnelled: Counts,
-    pub tcp: Counts,
+pub struct ProtocolCounts {
+    pub ipv4: PacketCounts,
+    pub ipv4_fragments: PacketCounts,
+    pub ipv4_options: PacketCounts,
+    pub ipv6: PacketCounts,
+    pub ipv6_fragments: PacketCounts,
+    pub arp: PacketCounts,
+    pub other_ethertypes: PacketCounts,
+    pub vlan_tagged: PacketCounts,
+    pub tunnelled: PacketCounts,
+    pub tcp: PacketCounts,
     pub tcp_syn: u64,
     pub tcp_syn_ack: u64,
     pub tcp_fin: u64,
     pub tcp_rst: u64,
     pub tcp_zero_window: u64,
-    pub udp: Counts,
-    pub sctp: Counts,
-    pub icmp: Counts,
+    pub udp: PacketCounts,
+    pub sctp: PacketCounts,
+    pub icmp: PacketCounts,
     pub icmp_echo_requests: u64,
     pub icmp_echo_replies: u64,
     pub icmp_unreachable: u64,
     pub icmp_time_exceeded: u64,
-    pub icmp6: Counts,
-    pub gre: Counts,
-    pub esp: Counts,
-    pub other_protocols: Counts,
+    pub icmp6: PacketCounts,
+    pub gre: PacketCounts,
+    pub esp: PacketCounts,
+    pub other_protocols: PacketCounts,
 }
 
 /// What went by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Queue {
-    /// Index into [`Snapshot::apps`].
+pub struct QueueCounts {
+    /// Index into [`FlowSnapshot::apps`].
     pub app: u16,
     /// Port, direction, queue and lcore.
     pub port: u16,
@@ -243,14 +243,14 @@ pub struct Queue {
     /// The lcore that handled the last packet.
     pub lcore: Option<u16>,
     /// Since the beginning.
-    pub total: Counts,
+    pub total: PacketCounts,
     /// In the interval of the snapshot.
-    pub recent: Counts,
+    pub recent: PacketCounts,
 }
 
 /// All that is known at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Snapshot {
+pub struct FlowSnapshot {
     /// Names of apps, or of interfaces' owners in files.
     pub apps: Vec<String>,
     /// Wall clock when counting began, or of the earliest packet, nanoseconds; 0 before either.
@@ -263,15 +263,15 @@ pub struct Snapshot {
     /// Conversations, in no order.
     pub flows: Vec<Flow>,
     /// What is not among them.
-    pub other: Other,
+    pub other: UnlistedPackets,
     /// All packets. The flows and `other` add up to it.
-    pub total: Counts,
+    pub total: PacketCounts,
     /// Variance of the number of all packets; 0 where every packet was seen.
     pub variance: u64,
     /// By protocol.
-    pub protocols: Protocols,
+    pub protocols: ProtocolCounts,
     /// By queue.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<QueueCounts>,
     /// Packets that were looked at: without those that a sampled one stands for.
     pub looked_at: u64,
     /// Packets lost on the way, in none of the counts.

@@ -6,12 +6,12 @@
 /// Open addressing with linear probing, at most half full. A slot is the hash and the number of the entry
 /// plus one, so that neither a search nor a removal has to look at other entries.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct HashIndex {
     slots: Vec<u64>,
     mask: usize,
 }
 
-impl Index {
+impl HashIndex {
     /// Room for so many entries.
     pub(super) fn new(capacity: usize) -> Self {
         let size = (capacity * 2).next_power_of_two();
@@ -96,7 +96,7 @@ mod tests {
         fn it_finds_what_a_map_finds(
             steps in prop::collection::vec((any::<bool>(), 0_usize..32, 0_u32..40), 0..400),
         ) {
-            let mut index = Index::new(32);
+            let mut index = HashIndex::new(32);
             let mut model = HashMap::new();
             for (add, entry, hash) in steps {
                 // Few hashes, at the end of the table, so that they collide and wrap around.

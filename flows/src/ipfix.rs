@@ -4,12 +4,12 @@
 //! elements, netgauze-flow-pkt, takes a minute to build.
 
 mod collector;
+mod counters;
 mod encoder;
 mod message;
 mod name;
 mod record;
 mod sender;
-mod tally;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Flow;
-use crate::table::{Listener, Reason};
-pub use collector::{Collector, CollectorError};
-use encoder::Encoder;
-use sender::Queue;
-use tally::Tally;
-pub use tally::{Exported, Status};
+use crate::table::{FlowEndReason, FlowListener};
+pub use collector::{CollectorError, IpfixCollector};
+use counters::ExportCounters;
+pub use counters::{ExportCounts, ExportStatus};
+use encoder::FlowEncoder;
+use sender::SendQueue;
 
 /// Largest message where nothing else is said: it goes through tunnels of Ethernet in one piece.
 pub const MESSAGE: usize = 1420;
@@ -38,9 +38,9 @@ const QUEUE: usize = 16 << 20;
 
 /// What to send, and where to.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct IpfixSettings {
     /// All of them get the same.
-    pub collectors: Vec<Collector>,
+    pub collectors: Vec<IpfixCollector>,
     /// Observation domain. Collectors tell exporters of one host apart by it.
     pub domain: u32,
     /// How often templates, names of interfaces and the sampling are sent again.
@@ -56,14 +56,14 @@ pub struct Settings {
 
 /// Why conversations cannot be exported.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum IpfixError {
     /// A name has no address.
     #[error(
         "cannot find the collector {collector} (give an address, or a name that resolves here)"
     )]
     Unknown {
         /// Which.
-        collector: Collector,
+        collector: IpfixCollector,
         /// Of the system.
         source: std::io::Error,
     },
@@ -71,7 +71,7 @@ pub enum StartError {
     #[error("cannot send to the collector {collector}")]
     Socket {
         /// Which.
-        collector: Collector,
+        collector: IpfixCollector,
         /// Of the system.
         source: std::io::Error,
     },
@@ -82,28 +82,28 @@ pub enum StartError {
 
 /// Sends what it is told.
 #[derive(Debug)]
-pub struct Exporter {
-    encoder: Encoder,
-    queue: Queue,
+pub struct IpfixExporter {
+    encoder: FlowEncoder,
+    queue: SendQueue,
     refresh: Duration,
     /// When templates were last sent.
     announced: Instant,
-    tally: Arc<Tally>,
+    tally: Arc<ExportCounters>,
 }
 
 /// Finds the collectors, and begins. This may wait for name servers.
 ///
 /// # Errors
 /// When a collector has no address, or there is no way to it.
-pub fn start(settings: &Settings) -> Result<(Exporter, Status), StartError> {
-    let Settings { domain, sample, refresh, .. } = *settings;
+pub fn start(settings: &IpfixSettings) -> Result<(IpfixExporter, ExportStatus), IpfixError> {
+    let IpfixSettings { domain, sample, refresh, .. } = *settings;
     let message = settings.message.clamp(SMALLEST, LARGEST);
-    let tally = Arc::new(Tally::default());
-    let queue = Queue::start(settings, QUEUE / message, &tally)?;
-    let encoder = Encoder::new(domain, sample, message, now);
+    let tally = Arc::new(ExportCounters::default());
+    let queue = SendQueue::start(settings, QUEUE / message, &tally)?;
+    let encoder = FlowEncoder::new(domain, sample, message, now);
     let announced = Instant::now();
-    let status = Status(Arc::clone(&tally));
-    Ok((Exporter { encoder, queue, refresh, announced, tally }, status))
+    let status = ExportStatus(Arc::clone(&tally));
+    Ok((IpfixExporter { encoder, queue, refresh, announced, tally }, status))
 }
 
 fn now() -> u32 {
@@ -111,13 +111,13 @@ fn now() -> u32 {
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
-impl Listener for Exporter {
-    fn flow(&mut self, flow: &Flow, apps: &[String], reason: Reason) {
+impl FlowListener for IpfixExporter {
+    fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason) {
         let Self { encoder, queue, tally, .. } = self;
         let encoded = encoder.flow(flow, apps, reason, &mut |datagram| queue.put(datagram));
-        Tally::add(&tally.flows, 1);
-        Tally::add(&tally.records, encoded.records);
-        Tally::add(&tally.rounded, encoded.rounded);
+        ExportCounters::add(&tally.flows, 1);
+        ExportCounters::add(&tally.records, encoded.records);
+        ExportCounters::add(&tally.rounded, encoded.rounded);
     }
 
     fn tick(&mut self, _now_ns: u64, _sample: u32) {

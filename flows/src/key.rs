@@ -6,15 +6,15 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::dissect::{Ip, Layers};
-use crate::{Endpoint, Tunnel};
+use crate::dissect::{IpFields, PacketLayers};
+use crate::{FlowEndpoint, Tunnel};
 
 /// Both ends, in an order that does not depend on who sends, and all else that tells conversations
 /// apart.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Key([u64; 6]);
+pub(super) struct FlowKey([u64; 6]);
 
-impl Key {
+impl FlowKey {
     /// Written out, as `==` on arrays is a call.
     #[inline]
     pub(super) fn is(&self, other: &Self) -> bool {
@@ -24,7 +24,7 @@ impl Key {
 
     /// The key, and whether the packet comes from its first end.
     #[inline]
-    pub(super) fn new(app: u16, layers: &Layers, ip: &Ip) -> (Self, bool) {
+    pub(super) fn new(app: u16, layers: &PacketLayers, ip: &IpFields) -> (Self, bool) {
         let source = (ip.source, ip.source_port);
         let destination = (ip.destination, ip.destination_port);
         let from_first = source <= destination;
@@ -53,9 +53,9 @@ impl Key {
     }
 
     /// First and second end.
-    pub(super) fn ends(&self) -> [Endpoint; 2] {
+    pub(super) fn ends(&self) -> [FlowEndpoint; 2] {
         let [a, b, c, d, ports, _] = self.0;
-        let end = |high: u64, low: u64, port: u64| Endpoint {
+        let end = |high: u64, low: u64, port: u64| FlowEndpoint {
             addr: if self.is_v6() {
                 IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
             } else {
@@ -96,11 +96,11 @@ impl Key {
 /// Hashes keys with numbers that are drawn when it is made. Two keys have the same sum of products (NH,
 /// as in UMAC) with a chance of 2^-64, whoever has chosen them, as long as the numbers are not known.
 #[derive(Clone, Debug)]
-pub(super) struct Hasher {
+pub(super) struct KeyHasher {
     secrets: [u64; 8],
 }
 
-impl Hasher {
+impl KeyHasher {
     /// Draws the numbers.
     pub(super) fn new() -> Self {
         let random = RandomState::new();
@@ -108,7 +108,7 @@ impl Hasher {
     }
 
     #[inline]
-    pub(super) fn hash(&self, key: &Key) -> u32 {
+    pub(super) fn hash(&self, key: &FlowKey) -> u32 {
         let (words, secrets) = (&key.0, &self.secrets);
         let product = |at: usize| {
             let [a, b] =

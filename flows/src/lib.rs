@@ -1,28 +1,31 @@
 //! Conversations: who talks to whom through the ports that are captured, in bounded memory.
 //!
-//! Packets come to [`table::Table`] as to any other sink. It counts each for its [`Flow`], and once a
-//! second gives out a [`Snapshot`], which is all that views, reports and exporters show. What became of
-//! conversations it tells a [`table::Listener`], such as [`ipfix::Exporter`].
+//! Packets come to [`FlowTable`] as to any other sink. It counts each for its [`Flow`], and once a
+//! second gives out a [`FlowSnapshot`], which is all that views, reports and exporters show. What became of
+//! conversations it tells a [`FlowListener`], such as [`ipfix::IpfixExporter`].
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 // Tests cut numbers into bytes.
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
+mod counters;
 mod dissect;
-mod draft;
 mod entry;
 mod flow;
 mod index;
 pub mod ipfix;
 mod key;
 mod ports;
+mod snapshot_builder;
 mod store;
-pub mod table;
-mod tally;
+mod table;
 mod tcp;
 
 pub use self::flow::{
-    Counts, End, Endpoint, Flow, Other, Place, Protocols, Queue, SNAPLEN, Snapshot, TcpState,
-    Tunnel, Ways, standard_error,
+    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
+    QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
+};
+pub use self::table::{
+    CAPACITY, FlowEndReason, FlowListener, FlowTable, FlowTableSettings, LatestSnapshot,
 };

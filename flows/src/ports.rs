@@ -6,7 +6,7 @@ use pmdscope_packets::{CaptureInterface, InterfaceStatistics, Packet};
 
 /// An interface of the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Port {
+pub(super) struct InterfacePort {
     /// Number of the app.
     pub(super) app: u16,
     /// Of DPDK, or of the interface in a file.
@@ -19,7 +19,7 @@ pub(super) struct Port {
 /// Packets lost on the interfaces of one name, in all sections. Gaps between packets and the counters
 /// say the same, but counters also know of those behind the last packet, and files may lack either.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lost {
+struct LossCounts {
     gaps: u64,
     /// By counters that have begun again.
     past: u64,
@@ -28,16 +28,16 @@ struct Lost {
 
 /// All that were named so far.
 #[derive(Debug, Default)]
-pub(super) struct Ports {
+pub(super) struct PortTable {
     /// Of the section.
-    all: Vec<Port>,
+    all: Vec<InterfacePort>,
     apps: Vec<String>,
     app_numbers: HashMap<String, u16>,
     names: HashMap<String, usize>,
-    losses: Vec<Lost>,
+    losses: Vec<LossCounts>,
 }
 
-impl Ports {
+impl PortTable {
     /// Begins a section.
     pub(super) fn begin(&mut self) {
         self.all.clear();
@@ -55,9 +55,9 @@ impl Ports {
         let next = self.losses.len();
         let name = *self.names.entry(name).or_insert(next);
         if name == next {
-            self.losses.push(Lost::default());
+            self.losses.push(LossCounts::default());
         }
-        self.all.push(Port { app, id, linktype: interface.linktype, name });
+        self.all.push(InterfacePort { app, id, linktype: interface.linktype, name });
     }
 
     /// Its number; apps that are too many share the last.
@@ -73,7 +73,7 @@ impl Ports {
 
     /// Where a packet was seen; takes note of what was lost before it.
     #[inline]
-    pub(super) fn of(&mut self, packet: &Packet<'_>) -> Option<Port> {
+    pub(super) fn of(&mut self, packet: &Packet<'_>) -> Option<InterfacePort> {
         let port = *self.all.get(packet.interface as usize)?;
         if packet.dropped > 0 {
             let gaps = &mut self.losses[port.name].gaps;
@@ -97,7 +97,7 @@ impl Ports {
     }
 
     pub(super) fn lost(&self) -> u64 {
-        let lost = |lost: &Lost| lost.gaps.max(lost.past.saturating_add(lost.told));
+        let lost = |lost: &LossCounts| lost.gaps.max(lost.past.saturating_add(lost.told));
         self.losses.iter().map(lost).fold(0, u64::saturating_add)
     }
 }

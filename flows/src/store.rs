@@ -1,6 +1,6 @@
 //! Keeps conversations, as many as there is room for, and decides which give way.
 //!
-//! Entries stand in one array that never grows beyond its capacity, and an [`Index`] finds them. Where all
+//! Entries stand in one array that never grows beyond its capacity, and an [`HashIndex`] finds them. Where all
 //! are taken, a newcomer competes with the eight entries of a group that its hash picks, by the votes of
 //! Elastic Sketch (Yang et al., SIGCOMM 2018): each newcomer is a vote against the weakest of them,
 //! which gives way when eight times its own packets, but the first, have voted against it. So one that
@@ -8,9 +8,9 @@
 
 use std::hint::black_box;
 
-use crate::entry::{Entry, Seen, Side, Told};
-use crate::index::Index;
-use crate::key::{Hasher, Key};
+use crate::entry::{FlowDetails, FlowEntry, ReportedCounts, SeenPacket};
+use crate::index::HashIndex;
+use crate::key::{FlowKey, KeyHasher};
 
 /// Entries that a newcomer competes with.
 const GROUP: usize = 8;
@@ -25,7 +25,7 @@ pub(super) const CAPACITY_MAX: usize = 1 << 28;
 
 /// Where a newcomer may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum FreeSlot {
     /// Nobody is there.
     Free,
     /// In place of this entry.
@@ -36,23 +36,23 @@ pub(super) enum Room {
 
 /// All conversations that are kept.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct FlowStore {
     capacity: usize,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<FlowEntry>,
     /// Of each entry.
-    pub(super) sides: Vec<Side>,
+    pub(super) sides: Vec<FlowDetails>,
     /// Of each entry, where somebody listens.
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<ReportedCounts>,
     listened: bool,
-    hasher: Hasher,
-    index: Index,
+    hasher: KeyHasher,
+    index: HashIndex,
     /// Entries that are free again.
     free: Vec<u32>,
     /// Votes against the weakest, by group.
     against: Vec<u32>,
 }
 
-impl Store {
+impl FlowStore {
     /// An empty store; `listened` where what a listener was told is to be known.
     pub(super) fn new(capacity: usize, listened: bool) -> Self {
         let capacity = capacity.clamp(1, CAPACITY_MAX);
@@ -63,8 +63,8 @@ impl Store {
             sides: Vec::with_capacity(capacity),
             told: Vec::with_capacity(if listened { capacity } else { 0 }),
             listened,
-            hasher: Hasher::new(),
-            index: Index::new(capacity),
+            hasher: KeyHasher::new(),
+            index: HashIndex::new(capacity),
             free: Vec::new(),
             against: vec![0; capacity.div_ceil(GROUP)],
         }
@@ -75,19 +75,19 @@ impl Store {
     }
 
     #[inline]
-    pub(super) fn hash(&self, key: &Key) -> u32 {
+    pub(super) fn hash(&self, key: &FlowKey) -> u32 {
         self.hasher.hash(key)
     }
 
     #[inline]
-    pub(super) fn find(&self, key: &Key, hash: u32) -> Option<usize> {
+    pub(super) fn find(&self, key: &FlowKey, hash: u32) -> Option<usize> {
         self.index.find(hash, |at| self.entries[at].key.is(key))
     }
 
     /// Has the memory of conversations that are about to be looked for fetched all at once, where one
     /// after the other would wait for each.
     #[inline]
-    pub(super) fn fetch(&self, batch: &[Seen]) {
+    pub(super) fn fetch(&self, batch: &[SeenPacket]) {
         let mut numbers = [usize::MAX; BATCH];
         for (number, seen) in numbers.iter_mut().zip(batch) {
             *number = self.index.likely(seen.hash);
@@ -97,9 +97,9 @@ impl Store {
     }
 
     /// Looks for room, which counts as a vote where there is none.
-    pub(super) fn room(&mut self, hash: u32, now_ns: u64) -> Room {
+    pub(super) fn room(&mut self, hash: u32, now_ns: u64) -> FreeSlot {
         if !self.free.is_empty() || self.entries.len() < self.capacity {
-            return Room::Free;
+            return FreeSlot::Free;
         }
         let groups = self.against.len();
         // The index goes by the low bits of the hash, this by the high ones.
@@ -110,20 +110,20 @@ impl Store {
             let entry = &self.entries[*at];
             (entry.strength(now_ns), entry.last_ns)
         };
-        let Some(weakest) = members.min_by_key(strength) else { return Room::None };
+        let Some(weakest) = members.min_by_key(strength) else { return FreeSlot::None };
         let against = &mut self.against[group];
         *against = against.saturating_add(1);
         let needed = self.entries[weakest].strength(now_ns).saturating_sub(1).saturating_mul(VOTES);
         if *against <= needed {
-            return Room::None;
+            return FreeSlot::None;
         }
         *against = 0;
-        Room::InPlaceOf(weakest)
+        FreeSlot::InPlaceOf(weakest)
     }
 
     /// Puts a conversation where there is nobody.
-    pub(super) fn add(&mut self, entry: Entry, hash: u32, first_ns: u64) -> usize {
-        let (side, told) = (Side::since(first_ns), Told::since(first_ns));
+    pub(super) fn add(&mut self, entry: FlowEntry, hash: u32, first_ns: u64) -> usize {
+        let (side, told) = (FlowDetails::since(first_ns), ReportedCounts::since(first_ns));
         let at = if let Some(at) = self.free.pop() {
             let at = at as usize;
             (self.entries[at], self.sides[at]) = (entry, side);

@@ -9,21 +9,21 @@ use pmdscope_packets::{
     SinkProgress,
 };
 
-use crate::dissect::{Net, dissect};
-use crate::draft::Draft;
-use crate::entry::{Entry, Seen, Side, Spot, Told};
-use crate::key::Key;
-use crate::ports::Ports;
-use crate::store::{BATCH, Room, Store};
-use crate::tally::Queues;
-use crate::{Counts, Flow, Other, Protocols, Snapshot};
+use crate::counters::QueueTable;
+use crate::dissect::{NetworkLayer, dissect};
+use crate::entry::{FlowDetails, FlowEntry, PackedPlace, ReportedCounts, SeenPacket};
+use crate::key::FlowKey;
+use crate::ports::PortTable;
+use crate::snapshot_builder::SnapshotBuilder;
+use crate::store::{BATCH, FlowStore, FreeSlot};
+use crate::{Flow, FlowSnapshot, PacketCounts, ProtocolCounts, UnlistedPackets};
 
 /// Conversations that are kept where nothing else is said.
 pub const CAPACITY: usize = 65_536;
 
 /// How to count.
 #[derive(Debug)]
-pub struct Settings {
+pub struct FlowTableSettings {
     /// Most conversations to keep. Beyond, those with few packets give way.
     pub capacity: usize,
     /// Forget a conversation that was silent for so long, by the times of the packets; `None` keeps it.
@@ -33,10 +33,10 @@ pub struct Settings {
     /// Count what is in tunnels, and not the tunnels.
     pub inner: bool,
     /// Is told what became of conversations.
-    pub listener: Option<Box<dyn Listener>>,
+    pub listener: Option<Box<dyn FlowListener>>,
 }
 
-impl Default for Settings {
+impl Default for FlowTableSettings {
     fn default() -> Self {
         Self { capacity: CAPACITY, idle: None, active: None, inner: true, listener: None }
     }
@@ -44,7 +44,7 @@ impl Default for Settings {
 
 /// Why a listener is told of a conversation; numbers of RFC 5102, flowEndReason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum FlowEndReason {
     /// Silent for the idle time.
     Idle = 1,
     /// It goes on.
@@ -58,12 +58,12 @@ pub enum Reason {
 }
 
 /// Who is told what became of conversations.
-pub trait Listener: Debug + Send {
+pub trait FlowListener: Debug + Send {
     /// A conversation, with what was counted since it was told of last, and with the times of the first
     /// and the last packet among that.
-    fn flow(&mut self, flow: &Flow, apps: &[String], reason: Reason);
+    fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason);
 
-    /// About once a second, after the flows of that second; `sample` as of [`Snapshot::sample`].
+    /// About once a second, after the flows of that second; `sample` as of [`FlowSnapshot::sample`].
     fn tick(&mut self, now_ns: u64, sample: u32);
 
     /// Nothing follows.
@@ -72,16 +72,16 @@ pub trait Listener: Debug + Send {
 
 /// Where the newest snapshot is.
 #[derive(Clone, Debug, Default)]
-pub struct Latest(Arc<Mutex<Arc<Snapshot>>>);
+pub struct LatestSnapshot(Arc<Mutex<Arc<FlowSnapshot>>>);
 
-impl Latest {
+impl LatestSnapshot {
     /// The newest snapshot.
-    pub fn get(&self) -> Arc<Snapshot> {
+    pub fn get(&self) -> Arc<FlowSnapshot> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the one before.
-    fn set(&self, snapshot: Snapshot) -> Arc<Snapshot> {
+    fn set(&self, snapshot: FlowSnapshot) -> Arc<FlowSnapshot> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut latest, Arc::new(snapshot))
     }
@@ -92,18 +92,18 @@ impl Latest {
 }
 
 /// Time between two looks at all conversations, nanoseconds.
-const SECOND: u64 = 1_000_000_000;
+const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
 /// A look costs this many packets at most, per conversation: of a file, a packet may be a second.
-const SHARE: usize = 8;
+const SWEEP_SHARE: usize = 8;
 /// Conversations that are copied for a snapshot at once, with each flush, and with each batch of packets:
 /// a few milliseconds at most, and a million within about a second, whether many packets come or few.
-const COPIED: Copied = Copied { at_once: CAPACITY, by_flush: 16_384, by_batch: BATCH };
+const COPY_LIMITS: CopyLimits = CopyLimits { at_once: CAPACITY, by_flush: 16_384, by_batch: BATCH };
 /// Packets that may still come when TCP is over, nanoseconds.
-const LINGER: u64 = SECOND;
+const CLOSED_FLOW_DELAY_NS: u64 = SWEEP_INTERVAL_NS;
 
 /// Most conversations to copy.
 #[derive(Clone, Copy, Debug)]
-struct Copied {
+struct CopyLimits {
     at_once: usize,
     by_flush: usize,
     by_batch: usize,
@@ -111,19 +111,19 @@ struct Copied {
 
 /// The table, as a sink of captures and files.
 #[derive(Debug)]
-pub struct Table {
-    listener: Option<Box<dyn Listener>>,
+pub struct FlowTable {
+    listener: Option<Box<dyn FlowListener>>,
     idle_ns: u64,
     active_ns: u64,
     inner: bool,
-    store: Store,
+    store: FlowStore,
     /// Packets that are still to be counted.
-    batch: Vec<Seen>,
-    ports: Ports,
-    queues: Queues,
-    protocols: Protocols,
-    other: Other,
-    total: Counts,
+    batch: Vec<SeenPacket>,
+    ports: PortTable,
+    queues: QueueTable,
+    protocols: ProtocolCounts,
+    other: UnlistedPackets,
+    total: PacketCounts,
     variance: u64,
     looked_at: u64,
     sample: u32,
@@ -135,26 +135,26 @@ pub struct Table {
     unswept: usize,
     /// Begin of the interval of the next snapshot, and of the one behind it.
     marks_ns: Option<[u64; 2]>,
-    latest: Latest,
+    latest: LatestSnapshot,
     /// A snapshot that is being made.
-    draft: Option<Draft>,
-    copied: Copied,
+    draft: Option<SnapshotBuilder>,
+    copied: CopyLimits,
     /// Packets that the newest snapshot knows of, if only one that is being made.
     published: Option<u64>,
     /// The snapshot before the newest, for its memory.
-    spare: Option<Arc<Snapshot>>,
+    spare: Option<Arc<FlowSnapshot>>,
 }
 
-impl Table {
+impl FlowTable {
     /// An empty table, and where its snapshots will be. There are none once all of those are dropped.
-    pub fn new(settings: Settings) -> (Self, Latest) {
-        let latest = Latest::default();
+    pub fn new(settings: FlowTableSettings) -> (Self, LatestSnapshot) {
+        let latest = LatestSnapshot::default();
         let nanos = |time: Option<Duration>| {
             time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         };
-        let store = Store::new(settings.capacity, settings.listener.is_some());
+        let store = FlowStore::new(settings.capacity, settings.listener.is_some());
         let (sample, capacity) = (1, store.capacity());
-        latest.set(Snapshot { sample, capacity, ..Snapshot::default() });
+        latest.set(FlowSnapshot { sample, capacity, ..FlowSnapshot::default() });
         let table = Self {
             idle_ns: nanos(settings.idle),
             active_ns: nanos(settings.active),
@@ -162,11 +162,11 @@ impl Table {
             inner: settings.inner,
             store,
             batch: Vec::with_capacity(BATCH),
-            ports: Ports::default(),
-            queues: Queues::default(),
-            protocols: Protocols::default(),
-            other: Other::default(),
-            total: Counts::default(),
+            ports: PortTable::default(),
+            queues: QueueTable::default(),
+            protocols: ProtocolCounts::default(),
+            other: UnlistedPackets::default(),
+            total: PacketCounts::default(),
             variance: 0,
             looked_at: 0,
             sample,
@@ -177,7 +177,7 @@ impl Table {
             marks_ns: None,
             latest: latest.clone(),
             draft: None,
-            copied: COPIED,
+            copied: COPY_LIMITS,
             published: None,
             spare: None,
         };
@@ -202,7 +202,7 @@ impl Table {
     }
 
     #[inline]
-    fn count_flow(&mut self, seen: &Seen) {
+    fn count_flow(&mut self, seen: &SeenPacket) {
         let at = match self.store.find(&seen.key, seen.hash) {
             Some(at) if !self.has_ended(at, seen) => {
                 self.keep(at);
@@ -217,8 +217,8 @@ impl Table {
         self.store.entries[at].count(&mut self.store.sides[at], seen);
     }
 
-    fn add(&mut self, seen: &Seen) -> usize {
-        let at = self.store.add(Entry::new(seen), seen.hash, seen.ns);
+    fn add(&mut self, seen: &SeenPacket) -> usize {
+        let at = self.store.add(FlowEntry::new(seen), seen.hash, seen.ns);
         if let Some(draft) = &mut self.draft {
             draft.pass_over(at);
         }
@@ -236,7 +236,7 @@ impl Table {
     /// A packet that begins another conversation of the same key. The earlier one is kept if it is over,
     /// and forgotten if it was silent for too long.
     #[inline]
-    fn has_ended(&mut self, at: usize, seen: &Seen) -> bool {
+    fn has_ended(&mut self, at: usize, seen: &SeenPacket) -> bool {
         let entry = &self.store.entries[at];
         if seen.ns.saturating_sub(entry.last_ns) >= self.idle_ns {
             self.expire(at);
@@ -245,19 +245,19 @@ impl Table {
         let sender = entry.sender(seen);
         let another = seen.tcp.is_some_and(|tcp| entry.connection.is_another(sender, tcp));
         if another {
-            self.tell(at, Reason::End);
+            self.tell(at, FlowEndReason::End);
             self.store.unlink(at);
         }
         another
     }
 
     /// False where no other conversation gives way.
-    fn make_room(&mut self, seen: &Seen) -> bool {
+    fn make_room(&mut self, seen: &SeenPacket) -> bool {
         match self.store.room(seen.hash, seen.ns) {
-            Room::Free => true,
-            Room::None => false,
-            Room::InPlaceOf(weakest) => {
-                self.tell(weakest, Reason::Resources);
+            FreeSlot::Free => true,
+            FreeSlot::None => false,
+            FreeSlot::InPlaceOf(weakest) => {
+                self.tell(weakest, FlowEndReason::Resources);
                 let (entry, side) = (&self.store.entries[weakest], &self.store.sides[weakest]);
                 self.other.evict(entry.total(), side.variance);
                 self.keep(weakest);
@@ -268,27 +268,27 @@ impl Table {
     }
 
     /// A packet that there is no room for is a conversation that gives way at once.
-    fn turn_away(&mut self, seen: &Seen) {
-        let (mut entry, mut side) = (Entry::new(seen), Side::since(seen.ns));
+    fn turn_away(&mut self, seen: &SeenPacket) {
+        let (mut entry, mut side) = (FlowEntry::new(seen), FlowDetails::since(seen.ns));
         entry.count(&mut side, seen);
         self.other.evict(seen.counts, seen.variance);
         if let Some(listener) = &mut self.listener {
-            let mut told = Told::since(seen.ns);
+            let mut told = ReportedCounts::since(seen.ns);
             let flow = entry.tell(&side, &mut told);
-            listener.flow(&flow, self.ports.apps(), Reason::Resources);
+            listener.flow(&flow, self.ports.apps(), FlowEndReason::Resources);
         }
     }
 
     fn expire(&mut self, at: usize) {
         let over = self.store.entries[at].is_over();
-        self.tell(at, if over { Reason::End } else { Reason::Idle });
+        self.tell(at, if over { FlowEndReason::End } else { FlowEndReason::Idle });
         self.other.expire(self.store.entries[at].total(), self.store.sides[at].variance);
         self.keep(at);
         self.store.remove(at);
     }
 
     /// Tells the listener of a conversation, unless nothing is new.
-    fn tell(&mut self, at: usize, reason: Reason) {
+    fn tell(&mut self, at: usize, reason: FlowEndReason) {
         let Some(listener) = &mut self.listener else { return };
         let (entry, told) = (&mut self.store.entries[at], &mut self.store.told[at]);
         if !entry.told {
@@ -322,10 +322,10 @@ impl Table {
             self.expire(at);
         } else if self.listener.is_some() && !entry.told {
             let first_ns = self.store.told[at].first_ns;
-            if silent >= LINGER && entry.is_over() {
-                self.tell(at, Reason::End);
+            if silent >= CLOSED_FLOW_DELAY_NS && entry.is_over() {
+                self.tell(at, FlowEndReason::End);
             } else if self.now_ns.saturating_sub(first_ns) >= self.active_ns {
-                self.tell(at, Reason::Active);
+                self.tell(at, FlowEndReason::Active);
             }
         }
     }
@@ -341,7 +341,7 @@ impl Table {
         let mut flows = spare.map(|snapshot| snapshot.flows).unwrap_or_default();
         flows.clear();
         let older_ns = self.marks_ns.map_or(self.now_ns, |[older, _]| older);
-        let snapshot = Snapshot {
+        let snapshot = FlowSnapshot {
             apps: self.ports.apps().to_vec(),
             begin_ns: self.begin_ns.unwrap_or_default(),
             now_ns: self.now_ns,
@@ -358,7 +358,7 @@ impl Table {
             capacity: self.store.capacity(),
         };
         self.published = Some(self.looked_at);
-        self.draft = Some(Draft::new(snapshot, marks, &self.store));
+        self.draft = Some(SnapshotBuilder::new(snapshot, marks, &self.store));
         self.draw(self.copied.at_once);
     }
 
@@ -366,7 +366,7 @@ impl Table {
     fn roll(&mut self) -> usize {
         let (marks, newer) = match self.marks_ns {
             None => (2, self.now_ns),
-            Some([_, newer]) if self.now_ns - newer >= SECOND / 2 => (1, newer),
+            Some([_, newer]) if self.now_ns - newer >= SWEEP_INTERVAL_NS / 2 => (1, newer),
             Some(_) => return 0,
         };
         self.marks_ns = Some([newer, self.now_ns]);
@@ -384,21 +384,21 @@ impl Table {
     }
 }
 
-impl Other {
-    fn evict(&mut self, counts: Counts, variance: u64) {
+impl UnlistedPackets {
+    fn evict(&mut self, counts: PacketCounts, variance: u64) {
         self.evicted = self.evicted.plus(counts);
         self.evicted_variance = self.evicted_variance.saturating_add(variance);
         self.evictions += 1;
     }
 
-    fn expire(&mut self, counts: Counts, variance: u64) {
+    fn expire(&mut self, counts: PacketCounts, variance: u64) {
         self.expired = self.expired.plus(counts);
         self.expired_variance = self.expired_variance.saturating_add(variance);
         self.expirations += 1;
     }
 }
 
-impl PacketSink for Table {
+impl PacketSink for FlowTable {
     fn section(&mut self, _origin: &SectionOrigin) -> Result<(), SinkError> {
         self.ports.begin();
         Ok(())
@@ -413,7 +413,8 @@ impl PacketSink for Table {
         self.looked_at += 1;
         self.sample = packet.weight.max(1);
         let weight = u64::from(self.sample);
-        let counts = Counts { packets: weight, bytes: weight.saturating_mul(packet.len.into()) };
+        let counts =
+            PacketCounts { packets: weight, bytes: weight.saturating_mul(packet.len.into()) };
         let variance = weight.saturating_mul(weight - 1);
         self.total = self.total.plus(counts);
         self.variance = self.variance.saturating_add(variance);
@@ -430,23 +431,24 @@ impl PacketSink for Table {
         let layers = dissect(port.linktype, packet.data, self.inner);
         self.protocols.count(&layers, counts);
         match &layers.net {
-            Net::Ip(ip) => {
-                let (key, from_first) = Key::new(port.app, &layers, ip);
-                let (hash, spot) = (self.store.hash(&key), Spot::new(port.id, packet));
+            NetworkLayer::Ip(ip) => {
+                let (key, from_first) = FlowKey::new(port.app, &layers, ip);
+                let (hash, spot) = (self.store.hash(&key), PackedPlace::new(port.id, packet));
                 let Packet { ns, dir, .. } = *packet;
                 let tcp = ip.tcp;
-                let seen = Seen { key, hash, from_first, dir, ns, counts, variance, tcp, spot };
+                let seen =
+                    SeenPacket { key, hash, from_first, dir, ns, counts, variance, tcp, spot };
                 self.batch.push(seen);
                 if self.batch.len() == BATCH {
                     self.settle();
                 }
             }
-            Net::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
-            Net::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
+            NetworkLayer::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
+            NetworkLayer::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
         }
         self.unswept += 1;
-        if packet.ns.saturating_sub(self.swept_ns) >= SECOND
-            && self.unswept * SHARE >= self.store.entries.len()
+        if packet.ns.saturating_sub(self.swept_ns) >= SWEEP_INTERVAL_NS
+            && self.unswept * SWEEP_SHARE >= self.store.entries.len()
         {
             self.sweep();
         }
@@ -462,7 +464,7 @@ impl PacketSink for Table {
             }
         }
         self.settle();
-        if self.now_ns - self.swept_ns >= SECOND / 2 {
+        if self.now_ns - self.swept_ns >= SWEEP_INTERVAL_NS / 2 {
             self.sweep();
         }
         self.publish(true);
@@ -486,7 +488,8 @@ impl PacketSink for Table {
         for at in 0..self.store.entries.len() {
             let entry = &self.store.entries[at];
             if entry.live {
-                let reason = if entry.is_over() { Reason::End } else { Reason::Forced };
+                let reason =
+                    if entry.is_over() { FlowEndReason::End } else { FlowEndReason::Forced };
                 self.tell(at, reason);
             }
         }

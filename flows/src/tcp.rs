@@ -1,7 +1,7 @@
 //! What TCP is doing, by the flags of both ends; packets may be missing, come twice, or be sampled.
 
-use crate::dissect::{TCP, Tcp};
-use crate::{End, TcpState};
+use crate::dissect::{TCP, TcpFields};
+use crate::{FlowEnd, TcpState};
 
 pub(super) const FIN: u8 = 0x01;
 pub(super) const SYN: u8 = 0x02;
@@ -10,7 +10,7 @@ pub(super) const ACK: u8 = 0x10;
 
 /// Both ends of a connection; local first. Other protocols only have an opener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Connection {
+pub(super) struct TcpConnection {
     /// Number that the first packet of each end begins from.
     first: [u32; 2],
     /// Flags seen, all or'ed.
@@ -18,24 +18,24 @@ pub(super) struct Connection {
     /// The same, since a listener was told of it.
     pub(super) new_flags: [u8; 2],
     pub(super) state: TcpState,
-    opener: Option<End>,
+    opener: Option<FlowEnd>,
     /// An end was heard.
     heard: [bool; 2],
 }
 
-impl Connection {
+impl TcpConnection {
     /// A SYN that does not belong to this connection but begins the next one between the same ports: as
     /// in Wireshark, one whose number is new. With the same number it is a repetition, also after a
     /// reset.
     #[inline]
-    pub(super) fn is_another(&self, sender: End, tcp: Tcp) -> bool {
+    pub(super) fn is_another(&self, sender: FlowEnd, tcp: TcpFields) -> bool {
         let at = sender as usize;
         tcp.flags & (SYN | ACK | RST) == SYN && self.heard[at] && self.first[at] != tcp.sequence
     }
 
     /// A conversation of this protocol, by the sender of its first packet: where there is no handshake,
     /// that is who opened it, unless packets before may have been passed over.
-    pub(super) fn of(protocol: u8, sender: End, sampled: bool) -> Self {
+    pub(super) fn of(protocol: u8, sender: FlowEnd, sampled: bool) -> Self {
         let opener = (protocol != TCP && !sampled).then_some(sender);
         Self { opener, ..Self::default() }
     }
@@ -45,12 +45,12 @@ impl Connection {
         matches!(self.state, TcpState::Closed | TcpState::Reset)
     }
 
-    pub(super) fn opener(&self) -> Option<End> {
+    pub(super) fn opener(&self) -> Option<FlowEnd> {
         self.opener
     }
 
     #[inline]
-    pub(super) fn note(&mut self, sender: End, tcp: Tcp) {
+    pub(super) fn note(&mut self, sender: FlowEnd, tcp: TcpFields) {
         let at = sender as usize;
         if !self.heard[at] {
             self.heard[at] = true;
@@ -84,7 +84,7 @@ impl Connection {
 
 const SYN_ACK: u8 = SYN | ACK;
 
-impl End {
+impl FlowEnd {
     fn other(self) -> Self {
         match self {
             Self::Local => Self::Remote,

@@ -13,8 +13,10 @@ use std::path::Path;
 use std::process::Command;
 
 use etherparse::{PacketBuilder, VlanId};
-use pmdscope_flows::table::{Settings, Table};
-use pmdscope_flows::{Counts, Endpoint, Flow, Other, Snapshot, standard_error};
+use pmdscope_flows::{
+    Flow, FlowEndpoint, FlowSnapshot, FlowTable, FlowTableSettings, PacketCounts, UnlistedPackets,
+    standard_error,
+};
 use pmdscope_packets::read::FileReplay;
 use pmdscope_packets::{
     CaptureInterface, DIR_RX, DIR_TX, ETHERNET, MAX_SNAPLEN, Packet, PacketSink, RunControl,
@@ -174,8 +176,8 @@ fn write_pcap(path: &Path, frames: &[(u64, Vec<u8>)]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-fn counted(path: &Path) -> Snapshot {
-    let (mut table, latest) = Table::new(Settings::default());
+fn counted(path: &Path) -> FlowSnapshot {
+    let (mut table, latest) = FlowTable::new(FlowTableSettings::default());
     let settings = read::ReplaySettings {
         filter: String::new(),
         optimize: true,
@@ -249,12 +251,12 @@ fn ordered(
     }
 }
 
-fn name(end: Endpoint, ports: bool) -> String {
+fn name(end: FlowEndpoint, ports: bool) -> String {
     if ports { format!("{}:{}", end.addr, end.port) } else { end.addr.to_string() }
 }
 
 /// Ours as tshark would print them: conversations of TCP one by one, others summed up by their ends.
-fn rows(snapshot: &Snapshot, kind: &str) -> Vec<Row> {
+fn rows(snapshot: &FlowSnapshot, kind: &str) -> Vec<Row> {
     let ports = !kind.starts_with("IP");
     let wanted = |flow: &&Flow| match kind {
         "TCP" => flow.proto == 6,
@@ -264,7 +266,7 @@ fn rows(snapshot: &Snapshot, kind: &str) -> Vec<Row> {
         "IPv6" => flow.local.addr.is_ipv6(),
         _ => flow.local.addr.is_ipv4(),
     };
-    let mut sums = BTreeMap::<_, ([Counts; 2], u64, u64)>::new();
+    let mut sums = BTreeMap::<_, ([PacketCounts; 2], u64, u64)>::new();
     for (number, flow) in snapshot.flows.iter().filter(wanted).enumerate() {
         let mut ends = [
             (name(flow.local, ports), flow.unknown.from_local),
@@ -287,13 +289,13 @@ fn rows(snapshot: &Snapshot, kind: &str) -> Vec<Row> {
 }
 
 /// Every line of tshark's five tables is ours, and no other.
-fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) -> Snapshot {
+fn agree(frames: &[(u64, Vec<u8>)], kinds: &[&str]) -> FlowSnapshot {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flows.pcap");
     write_pcap(&path, frames);
     let snapshot = counted(&path);
     assert_eq!(snapshot.total.packets, frames.len() as u64);
-    assert_eq!(snapshot.other, Other::default());
+    assert_eq!(snapshot.other, UnlistedPackets::default());
     let Some(mut tables) = tshark(&path) else { return snapshot };
     for kind in ["TCP", "UDP", "SCTP", "IPv4", "IPv6"] {
         let (theirs, ours) = (tables.remove(kind).unwrap_or_default(), rows(&snapshot, kind));
@@ -427,8 +429,8 @@ fn packet(frame: &[u8], ns: u64, weight: u32) -> Packet<'_> {
     }
 }
 
-fn table() -> (Table, pmdscope_flows::table::Latest) {
-    let (mut table, latest) = Table::new(Settings::default());
+fn table() -> (FlowTable, pmdscope_flows::LatestSnapshot) {
+    let (mut table, latest) = FlowTable::new(FlowTableSettings::default());
     table.section(&SectionOrigin::default()).unwrap();
     let (description, filter, comment) = Default::default();
     let name = "app:0".to_owned();
@@ -478,7 +480,7 @@ fn a_flood_of_forged_conversations_takes_no_more_memory() {
     let (mut table, latest) = table();
     let pair = Pair { client: (1, 1), server: (2, 2), v6: false, vlans: 0 };
     let mut frame = udp(pair, 20);
-    let mut flood = |table: &mut Table, from: u32, to: u32| {
+    let mut flood = |table: &mut FlowTable, from: u32, to: u32| {
         for number in from..to {
             frame[26..30].copy_from_slice(&number.to_be_bytes());
             table.packet(&packet(&frame, BEGIN + u64::from(number), 1)).unwrap();

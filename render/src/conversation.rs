@@ -1,14 +1,16 @@
 //! Conversations in words: ends, protocols, states, flags, where they were seen, how fast they are.
 
-use pmdscope_flows::{Counts, Endpoint, Flow, Place, Snapshot, TcpState, standard_error};
+use pmdscope_flows::{
+    Flow, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, TcpState, standard_error,
+};
 
 use crate::number::UNKNOWN;
 
 /// `10.0.0.1:443`, `[2001:db8::1]:443`, or the address alone where there is no port.
-pub fn endpoint(end: Endpoint) -> String {
+pub fn endpoint(end: FlowEndpoint) -> String {
     match end {
-        Endpoint { addr, port: 0 } => addr.to_string(),
-        Endpoint { addr, port } => std::net::SocketAddr::new(addr, port).to_string(),
+        FlowEndpoint { addr, port: 0 } => addr.to_string(),
+        FlowEndpoint { addr, port } => std::net::SocketAddr::new(addr, port).to_string(),
     }
 }
 
@@ -78,7 +80,7 @@ pub fn wrapping(flow: &Flow) -> String {
 }
 
 /// `PORT:QUEUE`, with a `+` behind it when other queues had packets as well.
-pub fn place(place: &Place) -> String {
+pub fn place(place: &FlowPlace) -> String {
     let queue = place.queue.map_or_else(|| UNKNOWN.to_owned(), |queue| queue.to_string());
     format!("{}:{queue}{}", place.port, if place.several { "+" } else { "" })
 }
@@ -94,7 +96,7 @@ pub struct Speed {
 
 impl Speed {
     /// Of what was counted in so many seconds; `None` in no time.
-    pub fn of(counts: Counts, seconds: f64) -> Option<Self> {
+    pub fn of(counts: PacketCounts, seconds: f64) -> Option<Self> {
         let speed =
             Self { pps: counts.packets as f64 / seconds, bps: counts.bytes as f64 * 8.0 / seconds };
         (seconds > 0.0).then_some(speed)
@@ -103,7 +105,7 @@ impl Speed {
 
 /// What happened in the interval of a snapshot, `recent`; before there is one, on average since the
 /// beginning, of `all`.
-pub fn speed(snapshot: &Snapshot, recent: Counts, all: Counts) -> Option<Speed> {
+pub fn speed(snapshot: &FlowSnapshot, recent: PacketCounts, all: PacketCounts) -> Option<Speed> {
     if snapshot.interval_s > 0.0 {
         return Speed::of(recent, snapshot.interval_s);
     }
@@ -111,17 +113,17 @@ pub fn speed(snapshot: &Snapshot, recent: Counts, all: Counts) -> Option<Speed> 
 }
 
 /// From either end.
-fn both(ways: pmdscope_flows::Ways) -> Counts {
+fn both(ways: pmdscope_flows::SenderCounts) -> PacketCounts {
     ways.from_local.plus(ways.from_remote)
 }
 
 /// How fast the app receives a conversation.
-pub fn rx_speed(snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+pub fn rx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<Speed> {
     speed(snapshot, flow.recent_rx, both(flow.rx))
 }
 
 /// How fast the app sends it, or how fast it is where the direction is not known.
-pub fn tx_speed(snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+pub fn tx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<Speed> {
     speed(snapshot, flow.recent_tx, both(flow.tx).plus(both(flow.unknown)))
 }
 
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn ends_have_ports_where_there_are_any() {
-        let end = |addr: &str, port| endpoint(Endpoint { addr: addr.parse().unwrap(), port });
+        let end = |addr: &str, port| endpoint(FlowEndpoint { addr: addr.parse().unwrap(), port });
         assert_eq!(end("10.0.0.1", 443), "10.0.0.1:443");
         assert_eq!(end("10.0.0.1", 0), "10.0.0.1");
         assert_eq!(end("2001:db8::1", 53), "[2001:db8::1]:53");
@@ -159,16 +161,16 @@ mod tests {
 
     #[test]
     fn places_tell_of_other_queues() {
-        let one = Place { port: 3, queue: Some(7), lcore: None, several: false };
+        let one = FlowPlace { port: 3, queue: Some(7), lcore: None, several: false };
         assert_eq!(place(&one), "3:7");
-        assert_eq!(place(&Place { several: true, queue: None, ..one }), "3:-+");
+        assert_eq!(place(&FlowPlace { several: true, queue: None, ..one }), "3:-+");
     }
 
     #[test]
     fn the_first_speed_is_that_since_the_beginning() {
-        let counts = |packets, bytes| Counts { packets, bytes };
+        let counts = |packets, bytes| PacketCounts { packets, bytes };
         let (recent, all) = (counts(10, 1_000), counts(50, 5_000));
-        let mut snapshot = Snapshot { begin_ns: 5, now_ns: 5, ..Snapshot::default() };
+        let mut snapshot = FlowSnapshot { begin_ns: 5, now_ns: 5, ..FlowSnapshot::default() };
         assert_eq!(speed(&snapshot, recent, all), None);
         snapshot.now_ns += 2_000_000_000;
         assert_eq!(speed(&snapshot, recent, all), Some(Speed { pps: 25.0, bps: 20_000.0 }));
@@ -185,8 +187,8 @@ mod tests {
 
     #[test]
     fn what_is_around_a_conversation_is_named_from_outside_in() {
-        use pmdscope_flows::{Tunnel, Ways};
-        let end = Endpoint { addr: Ipv4Addr::LOCALHOST.into(), port: 1 };
+        use pmdscope_flows::{SenderCounts, Tunnel};
+        let end = FlowEndpoint { addr: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let mut flow = Flow {
             app: 0,
             proto: 17,
@@ -194,11 +196,11 @@ mod tests {
             tunnel: None,
             local: end,
             remote: end,
-            rx: Ways::default(),
-            tx: Ways::default(),
-            unknown: Ways::default(),
-            recent_rx: Counts::default(),
-            recent_tx: Counts::default(),
+            rx: SenderCounts::default(),
+            tx: SenderCounts::default(),
+            unknown: SenderCounts::default(),
+            recent_rx: PacketCounts::default(),
+            recent_tx: PacketCounts::default(),
             variance: 0,
             state: TcpState::None,
             opener: None,

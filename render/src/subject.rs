@@ -1,6 +1,6 @@
 //! What a row, a selection or a detail view is about. Stays the same from sample to sample.
 
-use pmdscope_flows::{Endpoint, Flow, Tunnel};
+use pmdscope_flows::{Flow, FlowEndpoint, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::finding::{FindingSubject, Lint};
 use pmdscope_telemetry::sample::{Direction, SiteKind};
@@ -38,7 +38,7 @@ pub enum Subject {
     Tap { app: String },
     /// A conversation.
     Conversation { app: String, key: Key },
-    /// What goes by a queue; `dir` as in [`pmdscope_flows::Queue`].
+    /// What goes by a queue; `dir` as in [`pmdscope_flows::QueueCounts`].
     Load { app: String, port: u16, dir: u8, queue: Option<u16> },
 }
 
@@ -47,8 +47,8 @@ pub enum Subject {
 #[allow(missing_docs)] // the fields are those of a flow
 pub struct Key {
     pub proto: u8,
-    pub local: Endpoint,
-    pub remote: Endpoint,
+    pub local: FlowEndpoint,
+    pub remote: FlowEndpoint,
     pub vlans: [u16; 2],
     pub tunnel: Option<Tunnel>,
     /// The same ends may meet again.

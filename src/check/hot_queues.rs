@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget;
-use pmdscope_flows::{Flow, Snapshot, table};
+use pmdscope_flows::{Flow, FlowSnapshot, FlowTableSettings};
 use pmdscope_packets::{DIR_RX, RunControl};
 use pmdscope_render::number::count;
 use pmdscope_telemetry::Settings;
@@ -69,7 +69,7 @@ struct Capture {
     run: AppIdentity,
     begun: Instant,
     control: RunControl,
-    thread: JoinHandle<Result<Arc<Snapshot>>>,
+    thread: JoinHandle<Result<Arc<FlowSnapshot>>>,
 }
 
 impl HotQueues {
@@ -176,11 +176,11 @@ fn capture(
     queue: &HotQueue,
     settings: &Arc<Settings>,
     control: &RunControl,
-) -> Result<Arc<Snapshot>> {
+) -> Result<Arc<FlowSnapshot>> {
     let wanted = Wanted::queue(running, queue.port, queue.queue, settings)?;
     let sample = budget::first_sample(queue.pps, CPU_SHARE);
     let ask = Ask { sample, dirs: DIR_RX.into(), ..Ask::default() };
-    let kept = table::Settings { capacity: CAPACITY, ..table::Settings::default() };
+    let kept = FlowTableSettings { capacity: CAPACITY, ..FlowTableSettings::default() };
     let capture = FlowCapture::open(&wanted, ask, kept, Some(LENGTH), &control.stop)?;
     let latest = capture.latest();
     capture.run(control, &mut ()).context("the capture has failed")?;
@@ -193,7 +193,7 @@ fn unexplained(error: &anyhow::Error) -> String {
 }
 
 /// What makes a queue hot, by the packets that were captured of it.
-fn cause(counted: &Snapshot) -> String {
+fn cause(counted: &FlowSnapshot) -> String {
     let packets = |flow: &Flow| netstat::directions(flow).0.packets;
     let largest = counted.flows.iter().max_by_key(|flow| packets(flow));
     let looked_at = format!("{} sampled packets", count(counted.looked_at));

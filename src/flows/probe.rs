@@ -8,8 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pmdscope_capture::budget::{self, Budget};
 use pmdscope_capture::transport::Door;
-use pmdscope_flows::table::Latest;
-use pmdscope_flows::{Snapshot, table};
+use pmdscope_flows::{FlowSnapshot, FlowTableSettings, LatestSnapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use pmdscope_telemetry::Settings;
 use pmdscope_tui::flows::{Access, Run, Running};
@@ -38,7 +37,7 @@ pub(super) struct Probe {
 /// What the thread has to say.
 struct Told {
     access: Access,
-    latest: Option<Latest>,
+    latest: Option<LatestSnapshot>,
 }
 
 impl Probe {
@@ -68,9 +67,9 @@ impl Probe {
     }
 
     /// How packets are had, and what was counted of them.
-    pub(super) fn told(&self) -> (Access, Option<Arc<Snapshot>>) {
+    pub(super) fn told(&self) -> (Access, Option<Arc<FlowSnapshot>>) {
         let told = lock(&self.told);
-        (told.access.clone(), told.latest.as_ref().map(Latest::get))
+        (told.access.clone(), told.latest.as_ref().map(LatestSnapshot::get))
     }
 }
 
@@ -114,7 +113,7 @@ impl Errand {
         let sample = budget::first_sample(self.running.pps.unwrap_or(0.0), self.share);
         self.control.sample.store(sample, Ordering::Relaxed);
         let ask = Ask { sample, dirs: (DIR_RX | DIR_TX).into(), ..Ask::default() };
-        let kept = table::Settings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
+        let kept = FlowTableSettings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());
         *lock(&self.told) = Told { access: Access::Armed { via }, latest };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use pmdscope_flows::table::{CAPACITY, Settings};
+use pmdscope_flows::{CAPACITY, FlowTableSettings};
 use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{Export, Ipfix};
@@ -367,15 +367,15 @@ impl Args {
     }
 
     /// How to count.
-    pub(super) fn table(&self, export: Option<Export>) -> Settings {
-        let settings = Settings {
+    pub(super) fn table(&self, export: Option<Export>) -> FlowTableSettings {
+        let settings = FlowTableSettings {
             capacity: usize::try_from(self.flows).unwrap_or(CAPACITY),
             inner: !self.outer,
-            ..Settings::default()
+            ..FlowTableSettings::default()
         };
         match export {
             None => settings,
-            Some(Export { listener, idle, active, .. }) => Settings {
+            Some(Export { listener, idle, active, .. }) => FlowTableSettings {
                 listener: Some(listener),
                 idle: Some(idle),
                 active: Some(active),

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use pmdscope_flows::{Counts, Flow, Other, Snapshot, standard_error};
+use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts, UnlistedPackets, standard_error};
 use pmdscope_render::conversation::{self, Speed};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
 use pmdscope_render::{Cell, Column, Subject, Table};
@@ -13,7 +13,11 @@ use super::paper::Paper;
 use super::words;
 
 /// The conversations that are to be shown, in their order.
-pub(super) fn chosen<'a>(args: &Args, moment: &Moment, snapshot: &'a Snapshot) -> Vec<&'a Flow> {
+pub(super) fn chosen<'a>(
+    args: &Args,
+    moment: &Moment,
+    snapshot: &'a FlowSnapshot,
+) -> Vec<&'a Flow> {
     let mut flows =
         snapshot.flows.iter().filter(|flow| args.picked.takes(flow)).collect::<Vec<_>>();
     flows.sort_by(|a, b| {
@@ -28,7 +32,7 @@ fn key(flow: &Flow) -> impl Ord + use<> {
     (flow.proto, flow.local, flow.remote, flow.app, flow.vlans, flow.first_ns)
 }
 
-fn order(by: Sort, moment: &Moment, snapshot: &Snapshot, a: &Flow, b: &Flow) -> Ordering {
+fn order(by: Sort, moment: &Moment, snapshot: &FlowSnapshot, a: &Flow, b: &Flow) -> Ordering {
     let rate = |flow| moment.flow_speed(snapshot, flow).map_or(0.0, |speed: Speed| speed.bps);
     match by {
         Sort::Bytes => b.total().bytes.cmp(&a.total().bytes),
@@ -55,7 +59,7 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
     paper.table(&table)
 }
 
-fn table(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow]) -> Table {
+fn table(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow]) -> Table {
     let columns = vec![
         Column::text("App").drop_at(2),
         Column::text("Proto"),
@@ -96,7 +100,7 @@ fn table(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow]) -> Table {
     table
 }
 
-fn cells(moment: &Moment, snapshot: &Snapshot, flow: &Flow) -> Vec<Cell> {
+fn cells(moment: &Moment, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
     let (rx, tx) = directions(flow);
     let speed = moment.flow_speed(snapshot, flow);
     let ago = |ns: u64| Cell::text(seconds(snapshot.now_ns.saturating_sub(ns) as f64 / 1e9));
@@ -128,7 +132,7 @@ pub(super) fn error(variance: u64) -> u64 {
 }
 
 /// Packets and bytes in words.
-pub(super) fn amount(counts: Counts, variance: u64) -> String {
+pub(super) fn amount(counts: PacketCounts, variance: u64) -> String {
     let packets = if variance == 0 {
         plural(counts.packets, "packet")
     } else {
@@ -137,11 +141,12 @@ pub(super) fn amount(counts: Counts, variance: u64) -> String {
     format!("{packets}, {}", bytes(counts.bytes))
 }
 
-fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) -> Vec<String> {
+fn notes(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |flows: &[&Flow]| {
         let variance = flows.iter().map(|flow| flow.variance).sum();
-        let counts = flows.iter().map(|flow| flow.total()).fold(Counts::default(), Counts::plus);
+        let counts =
+            flows.iter().map(|flow| flow.total()).fold(PacketCounts::default(), PacketCounts::plus);
         amount(counts, variance)
     };
     if shown < flows.len() {
@@ -157,7 +162,7 @@ fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) ->
     notes.extend(other(&snapshot.other));
     notes.push(total(moment, snapshot));
     notes.extend(moment.caveats());
-    if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::Ways::default()) {
+    if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::SenderCounts::default()) {
         notes.push(
             "no packet direction in the file: Local sent the first packet, RX is what Remote sent"
                 .to_owned(),
@@ -167,7 +172,7 @@ fn notes(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow], shown: usize) ->
 }
 
 /// What is in no row.
-fn other(other: &Other) -> Option<String> {
+fn other(other: &UnlistedPackets) -> Option<String> {
     let all = [
         (
             other.evicted,
@@ -186,9 +191,9 @@ fn other(other: &Other) -> Option<String> {
 }
 
 /// The last word on all packets.
-pub(super) fn total(moment: &Moment, snapshot: &Snapshot) -> String {
+pub(super) fn total(moment: &Moment, snapshot: &FlowSnapshot) -> String {
     let recent = snapshot.queues.iter().map(|queue| queue.recent);
-    let recent = recent.fold(Counts::default(), Counts::plus);
+    let recent = recent.fold(PacketCounts::default(), PacketCounts::plus);
     let speed = moment.speed(snapshot, snapshot.total, recent);
     let speed = speed
         .map_or(String::new(), |speed| format!(": {} pps, {} bit/s", si(speed.pps), si(speed.bps)));

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use pmdscope_flows::{
-    Counts, End, Endpoint, Flow, Other, Place, Protocols, Snapshot, TcpState, Tunnel, Ways,
-    standard_error,
+    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
+    SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
 };
 use pmdscope_render::conversation;
 use serde::Serialize;
@@ -32,7 +32,7 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     undecided: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    protocols: Option<&'a Protocols>,
+    protocols: Option<&'a ProtocolCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queues: Option<Vec<Load>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ struct Packets<'a> {
     sample: u32,
     looked_at: u64,
     total: Total,
-    other: &'a Other,
+    other: &'a UnlistedPackets,
     lost: u64,
     losses: &'a Losses,
     /// Apps that have ended.
@@ -65,7 +65,7 @@ struct Packets<'a> {
 #[derive(Debug, Serialize)]
 struct Total {
     #[serde(flatten)]
-    counts: Counts,
+    counts: PacketCounts,
     /// Of the packets.
     standard_error: f64,
 }
@@ -77,25 +77,25 @@ struct Conversation<'a> {
     proto_number: u8,
     vlans: Vec<u16>,
     tunnel: Option<Tunnel>,
-    local: Endpoint,
-    remote: Endpoint,
-    rx: Ways,
-    tx: Ways,
+    local: FlowEndpoint,
+    remote: FlowEndpoint,
+    rx: SenderCounts,
+    tx: SenderCounts,
     /// Of unknown direction.
-    unknown: Ways,
+    unknown: SenderCounts,
     #[serde(flatten)]
-    counts: Counts,
+    counts: PacketCounts,
     standard_error: f64,
     pps: Option<f64>,
     bps: Option<f64>,
     state: Option<TcpState>,
     /// Of the local and of the remote end.
     tcp_flags: [u8; 2],
-    opener: Option<End>,
+    opener: Option<FlowEnd>,
     first_ns: u64,
     last_ns: u64,
-    rx_place: Option<Place>,
-    tx_place: Option<Place>,
+    rx_place: Option<FlowPlace>,
+    tx_place: Option<FlowPlace>,
 }
 
 /// Prints a moment as one line; false when nobody reads any more.
@@ -104,7 +104,7 @@ pub(super) fn print(args: &Args, moment: &Moment) -> Result<bool> {
     output::print_json(&document(args, moment, &snapshot))
 }
 
-fn document<'a>(args: &Args, moment: &'a Moment, snapshot: &'a Snapshot) -> Document<'a> {
+fn document<'a>(args: &Args, moment: &'a Moment, snapshot: &'a FlowSnapshot) -> Document<'a> {
     let view = args.view();
     let shows = |wanted: View| view == wanted;
     let flows = || {
@@ -139,7 +139,7 @@ fn name(view: View) -> &'static str {
     }
 }
 
-fn packets<'a>(moment: &'a Moment, snapshot: &'a Snapshot) -> Packets<'a> {
+fn packets<'a>(moment: &'a Moment, snapshot: &'a FlowSnapshot) -> Packets<'a> {
     Packets {
         begin_ns: snapshot.begin_ns,
         now_ns: snapshot.now_ns,
@@ -157,7 +157,7 @@ fn packets<'a>(moment: &'a Moment, snapshot: &'a Snapshot) -> Packets<'a> {
     }
 }
 
-fn conversation<'a>(moment: &Moment, snapshot: &'a Snapshot, flow: &Flow) -> Conversation<'a> {
+fn conversation<'a>(moment: &Moment, snapshot: &'a FlowSnapshot, flow: &Flow) -> Conversation<'a> {
     let speed = moment.flow_speed(snapshot, flow);
     Conversation {
         app: app_of(snapshot, flow.app),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use clap::Parser;
 use pmdscope_flows::{
-    Counts, End, Endpoint, Flow, Place, Protocols, Queue, Snapshot, TcpState, Tunnel, Ways,
+    Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
+    QueueCounts, SenderCounts, TcpState, Tunnel,
 };
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::model::Model;
@@ -36,20 +37,20 @@ pub(super) fn args(words: &str) -> Args {
     parse(words).unwrap()
 }
 
-pub(crate) fn end(addr: &str, port: u16) -> Endpoint {
-    Endpoint { addr: addr.parse().unwrap(), port }
+pub(crate) fn end(addr: &str, port: u16) -> FlowEndpoint {
+    FlowEndpoint { addr: addr.parse().unwrap(), port }
 }
 
-pub(crate) fn counts(packets: u64, bytes: u64) -> Counts {
-    Counts { packets, bytes }
+pub(crate) fn counts(packets: u64, bytes: u64) -> PacketCounts {
+    PacketCounts { packets, bytes }
 }
 
-fn place(queue: u16) -> Place {
-    Place { port: 0, queue: Some(queue), lcore: Some(3), several: false }
+fn place(queue: u16) -> FlowPlace {
+    FlowPlace { port: 0, queue: Some(queue), lcore: Some(3), several: false }
 }
 
 /// A conversation that received and sent so many packets of 100 bytes.
-pub(crate) fn flow(proto: u8, local: Endpoint, remote: Endpoint, rx: u64, tx: u64) -> Flow {
+pub(crate) fn flow(proto: u8, local: FlowEndpoint, remote: FlowEndpoint, rx: u64, tx: u64) -> Flow {
     let from_remote = counts(rx, rx * 100);
     let from_local = counts(tx, tx * 100);
     Flow {
@@ -59,14 +60,14 @@ pub(crate) fn flow(proto: u8, local: Endpoint, remote: Endpoint, rx: u64, tx: u6
         tunnel: None,
         local,
         remote,
-        rx: Ways { from_remote, ..Ways::default() },
-        tx: Ways { from_local, ..Ways::default() },
-        unknown: Ways::default(),
+        rx: SenderCounts { from_remote, ..SenderCounts::default() },
+        tx: SenderCounts { from_local, ..SenderCounts::default() },
+        unknown: SenderCounts::default(),
         recent_rx: counts(rx / 4, rx * 25),
         recent_tx: counts(tx / 4, tx * 25),
         variance: 0,
         state: TcpState::None,
-        opener: Some(End::Remote),
+        opener: Some(FlowEnd::Remote),
         tcp_flags: [0; 2],
         first_ns: BEGIN_NS + SECOND / 10,
         last_ns: BEGIN_NS + 3 * SECOND / 2,
@@ -76,14 +77,14 @@ pub(crate) fn flow(proto: u8, local: Endpoint, remote: Endpoint, rx: u64, tx: u6
 }
 
 /// A web server, what it asks, a tunnel, and noise.
-pub(super) fn snapshot() -> Snapshot {
+pub(super) fn snapshot() -> FlowSnapshot {
     let web = end("10.0.0.1", 443);
     let mut served = flow(6, web, end("192.0.2.7", 40_001), 8_000, 12_000);
     (served.state, served.tcp_flags) = (TcpState::Established, [0x1a, 0x1a]);
     let mut asked = flow(6, web, end("192.0.2.8", 40_002), 4, 0);
     (asked.state, asked.tcp_flags) = (TcpState::SynSent, [0, 2]);
     let mut upstream = flow(6, end("10.0.0.1", 50_123), end("198.51.100.9", 8_080), 300, 200);
-    (upstream.state, upstream.opener) = (TcpState::FinWait, Some(End::Local));
+    (upstream.state, upstream.opener) = (TcpState::FinWait, Some(FlowEnd::Local));
     let mut old = flow(6, end("10.0.0.1", 22), end("192.0.2.9", 51_000), 40, 44);
     (old.state, old.opener) = (TcpState::Established, None);
     let dns = flow(17, end("2001:db8::53", 53), end("2001:db8::7", 33_333), 50, 50);
@@ -91,8 +92,8 @@ pub(super) fn snapshot() -> Snapshot {
     (tunnelled.vlans, tunnelled.tunnel) = ([7, 0], Some(Tunnel::Vxlan(5_001)));
     let ping = flow(1, end("10.0.0.1", 0), end("192.0.2.7", 0), 2, 2);
     let flows = vec![asked, dns, served, ping, tunnelled, old, upstream];
-    let total = flows.iter().map(Flow::total).fold(counts(10, 600), Counts::plus);
-    let queue = |dir, queue, packets: u64| Queue {
+    let total = flows.iter().map(Flow::total).fold(counts(10, 600), PacketCounts::plus);
+    let queue = |dir, queue, packets: u64| QueueCounts {
         app: 0,
         port: 0,
         dir,
@@ -101,7 +102,7 @@ pub(super) fn snapshot() -> Snapshot {
         total: counts(packets, packets * 100),
         recent: counts(packets / 4, packets * 25),
     };
-    let mut snapshot = Snapshot {
+    let mut snapshot = FlowSnapshot {
         apps: vec!["fwd".to_owned()],
         begin_ns: BEGIN_NS,
         now_ns: BEGIN_NS + 2 * SECOND,
@@ -110,7 +111,7 @@ pub(super) fn snapshot() -> Snapshot {
         total,
         flows,
         queues: vec![queue(DIR_RX, 0, 100), queue(DIR_RX, 1, 9_306), queue(DIR_TX, 0, 12_296)],
-        protocols: Protocols {
+        protocols: ProtocolCounts {
             ipv4: counts(21_594, 2_159_400),
             ipv6: counts(100, 10_000),
             arp: counts(6, 360),
@@ -122,11 +123,11 @@ pub(super) fn snapshot() -> Snapshot {
             icmp_echo_replies: 2,
             vlan_tagged: counts(1_000, 100_000),
             tunnelled: counts(1_000, 100_000),
-            ..Protocols::default()
+            ..ProtocolCounts::default()
         },
         sample: 1,
         capacity: 65_536,
-        ..Snapshot::default()
+        ..FlowSnapshot::default()
     };
     snapshot.other.not_ip = counts(6, 360);
     snapshot.other.evicted = counts(4, 240);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_flows::ipfix;
-use pmdscope_flows::ipfix::{Collector, LARGEST, MESSAGE, SMALLEST, Settings, Status};
-use pmdscope_flows::table::Listener;
+use pmdscope_flows::ipfix::{
+    ExportStatus, IpfixCollector, IpfixSettings, LARGEST, MESSAGE, SMALLEST,
+};
+use pmdscope_flows::{FlowListener, ipfix};
 
 use crate::duration;
 use crate::number::whole;
@@ -18,7 +19,7 @@ pub(super) struct Ipfix {
     ///
     /// Sends IPFIX over UDP until interrupted. The default port is 4739. May be repeated.
     #[arg(long = "ipfix", value_name = "HOST:PORT")]
-    collectors: Vec<Collector>,
+    collectors: Vec<IpfixCollector>,
 
     /// Active timeout: export an active flow every TIME
     #[arg(hide_short_help = true, long = "ipfix-active", value_name = "TIME", default_value = "60s", value_parser = time)]
@@ -70,14 +71,14 @@ fn time(text: &str) -> Result<Duration, String> {
 
 /// What the table of conversations needs, and how the export does.
 pub(super) struct Export {
-    /// For [`pmdscope_flows::table::Settings`].
-    pub(super) listener: Box<dyn Listener>,
+    /// For [`pmdscope_flows::FlowTableSettings`].
+    pub(super) listener: Box<dyn FlowListener>,
     /// Likewise.
     pub(super) idle: Duration,
     /// Likewise.
     pub(super) active: Duration,
     /// For [`line`], and for `news`, which are to be told on standard error once a second.
-    pub(super) status: Status,
+    pub(super) status: ExportStatus,
 }
 
 /// Begins to export, if asked to. `sample` is N where one packet in N is counted from first to last, and 1
@@ -89,7 +90,7 @@ pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<
     if !ipfix.is_given() {
         return Ok(None);
     }
-    let (exporter, status) = ipfix::start(&Settings {
+    let (exporter, status) = ipfix::start(&IpfixSettings {
         collectors: ipfix.collectors.clone(),
         domain: ipfix.domain,
         refresh: ipfix.refresh,
@@ -102,13 +103,13 @@ pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<
 }
 
 /// All that was to be exported was sent, as far as the system can tell.
-pub(super) fn is_complete(status: &Status) -> bool {
+pub(super) fn is_complete(status: &ExportStatus) -> bool {
     let counts = status.counts();
     counts.dropped == 0 && counts.failed == 0
 }
 
 /// How the export does, in a line.
-pub(super) fn line(status: &Status) -> String {
+pub(super) fn line(status: &ExportStatus) -> String {
     let counts = status.counts();
     let trouble = [
         (counts.dropped, "records dropped"),

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use pmdscope_flows::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
+use pmdscope_flows::{
+    Flow, FlowEnd, FlowEndpoint, FlowSnapshot, PacketCounts, SenderCounts, Tunnel,
+};
 use pmdscope_render::conversation;
 use pmdscope_render::number::{bytes, count, plural, seconds};
 use pmdscope_render::{Cell, Column, Subject, Table};
@@ -27,7 +29,7 @@ const SEVERAL: usize = 2;
 pub(super) struct Listener<'a> {
     app: &'a str,
     proto: String,
-    local: Endpoint,
+    local: FlowEndpoint,
     /// VLANs and tunnel; empty without.
     wrapping: String,
     remotes: usize,
@@ -35,9 +37,9 @@ pub(super) struct Listener<'a> {
     /// Nobody saw who began; it is taken for a listener because of its many remote ends.
     inferred: bool,
     /// From remote ends.
-    rx: Counts,
+    rx: PacketCounts,
     /// To remote ends.
-    tx: Counts,
+    tx: PacketCounts,
     last_ns: u64,
     #[serde(skip)]
     number: u8,
@@ -70,7 +72,7 @@ impl Undecided {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// This end was talked to.
-    Receives(End),
+    Receives(FlowEnd),
     /// None of ours was.
     Asks,
     /// What tells it was not seen.
@@ -83,13 +85,13 @@ fn verdict(flow: &Flow) -> Verdict {
     }
     let end = match flow.opener {
         None => return Verdict::Undecided,
-        Some(End::Remote) => End::Local,
+        Some(FlowEnd::Remote) => FlowEnd::Local,
         // In a file without directions either end may be ours.
-        Some(End::Local) if is_undirected(flow) => End::Remote,
-        Some(End::Local) => return Verdict::Asks,
+        Some(FlowEnd::Local) if is_undirected(flow) => FlowEnd::Remote,
+        Some(FlowEnd::Local) => return Verdict::Asks,
     };
     let [local, remote] = flow.tcp_flags;
-    let answer = if end == End::Local { local } else { remote };
+    let answer = if end == FlowEnd::Local { local } else { remote };
     if flow.proto != TCP || answer & SYN != 0 {
         return Verdict::Receives(end);
     }
@@ -102,18 +104,18 @@ fn verdict(flow: &Flow) -> Verdict {
 }
 
 fn is_undirected(flow: &Flow) -> bool {
-    flow.rx == Ways::default() && flow.tx == Ways::default()
+    flow.rx == SenderCounts::default() && flow.tx == SenderCounts::default()
 }
 
 /// What one line is of: app, protocol, local end, VLANs, tunnel.
-type Key = (u16, u8, Endpoint, [u16; 2], Option<Tunnel>);
+type Key = (u16, u8, FlowEndpoint, [u16; 2], Option<Tunnel>);
 
-fn key(flow: &Flow, local: Endpoint) -> Key {
+fn key(flow: &Flow, local: FlowEndpoint) -> Key {
     (flow.app, flow.proto, local, flow.vlans, flow.tunnel)
 }
 
 /// All that receive.
-pub(super) fn all<'a>(args: &Args, snapshot: &'a Snapshot) -> Listeners<'a> {
+pub(super) fn all<'a>(args: &Args, snapshot: &'a FlowSnapshot) -> Listeners<'a> {
     let mut found = BTreeMap::new();
     let mut open = Vec::new();
     for flow in snapshot.flows.iter().filter(|flow| args.picked.takes(flow)) {
@@ -130,7 +132,7 @@ pub(super) fn all<'a>(args: &Args, snapshot: &'a Snapshot) -> Listeners<'a> {
         if flow.proto == TCP {
             undecided.tcp += 1;
         } else if !is_undirected(flow) && (found.contains_key(&key) || popular.contains(&key)) {
-            add(&mut found, snapshot, flow, End::Local, true);
+            add(&mut found, snapshot, flow, FlowEnd::Local, true);
         } else {
             undecided.others += 1;
         }
@@ -143,8 +145,8 @@ pub(super) fn all<'a>(args: &Args, snapshot: &'a Snapshot) -> Listeners<'a> {
 /// Local ports that received from several remote ends with several ports, of which none talks to as
 /// many local ports. Those who ask have it the other way round: many ports of theirs, one of the other.
 fn popular(flows: &[&Flow]) -> BTreeSet<Key> {
-    let mut locals = BTreeMap::<Key, BTreeSet<Endpoint>>::new();
-    let mut remotes = BTreeMap::<Key, BTreeSet<Endpoint>>::new();
+    let mut locals = BTreeMap::<Key, BTreeSet<FlowEndpoint>>::new();
+    let mut remotes = BTreeMap::<Key, BTreeSet<FlowEndpoint>>::new();
     for flow in flows.iter().filter(|flow| flow.proto != TCP) {
         locals.entry(key(flow, flow.remote)).or_default().insert(flow.local);
         if flow.rx.from_remote.packets > 0 {
@@ -153,7 +155,7 @@ fn popular(flows: &[&Flow]) -> BTreeSet<Key> {
     }
     remotes.retain(|&(app, proto, _, vlans, tunnel), ends| {
         let ports = ends.iter().map(|end| end.port).collect::<BTreeSet<_>>();
-        let talks_to = |end: &Endpoint| locals[&(app, proto, *end, vlans, tunnel)].len();
+        let talks_to = |end: &FlowEndpoint| locals[&(app, proto, *end, vlans, tunnel)].len();
         ports.len() >= SEVERAL && ends.iter().all(|end| talks_to(end) < ends.len())
     });
     remotes.into_keys().collect()
@@ -162,12 +164,12 @@ fn popular(flows: &[&Flow]) -> BTreeSet<Key> {
 /// Counts a conversation for the port that received.
 fn add<'a>(
     found: &mut BTreeMap<Key, Listener<'a>>,
-    snapshot: &'a Snapshot,
+    snapshot: &'a FlowSnapshot,
     flow: &Flow,
-    end: End,
+    end: FlowEnd,
     inferred: bool,
 ) {
-    let swapped = end == End::Remote;
+    let swapped = end == FlowEnd::Remote;
     let (local, remote) =
         if swapped { (flow.remote, flow.local) } else { (flow.local, flow.remote) };
     let listener = found.entry(key(flow, local)).or_insert_with(|| Listener {
@@ -178,8 +180,8 @@ fn add<'a>(
         remotes: 0,
         conversations: 0,
         inferred,
-        rx: Counts::default(),
-        tx: Counts::default(),
+        rx: PacketCounts::default(),
+        tx: PacketCounts::default(),
         last_ns: 0,
         number: flow.proto,
         addresses: BTreeSet::new(),
@@ -197,10 +199,11 @@ fn add<'a>(
 }
 
 /// From the local and from the remote end. What an app forwards is received and sent: it counts once.
-fn ends(flow: &Flow) -> [Counts; 2] {
-    let larger = |a: Counts, b: Counts| if a.packets >= b.packets { a } else { b };
-    let of =
-        |way: fn(&Ways) -> Counts| larger(way(&flow.rx), way(&flow.tx)).plus(way(&flow.unknown));
+fn ends(flow: &Flow) -> [PacketCounts; 2] {
+    let larger = |a: PacketCounts, b: PacketCounts| if a.packets >= b.packets { a } else { b };
+    let of = |way: fn(&SenderCounts) -> PacketCounts| {
+        larger(way(&flow.rx), way(&flow.tx)).plus(way(&flow.unknown))
+    };
     [of(|ways| ways.from_local), of(|ways| ways.from_remote)]
 }
 
@@ -246,7 +249,7 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
 }
 
 impl Listener<'_> {
-    fn cells(&self, snapshot: &Snapshot) -> Vec<Cell> {
+    fn cells(&self, snapshot: &FlowSnapshot) -> Vec<Cell> {
         let ago = snapshot.now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
         vec![
             Cell::text(self.app),

@@ -13,8 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::Budget;
 use pmdscope_capture::pump::{Observer, Pump, Report};
 use pmdscope_capture::source::Settings;
-use pmdscope_flows::SNAPLEN;
-use pmdscope_flows::table::Table;
+use pmdscope_flows::{FlowTable, SNAPLEN};
 use pmdscope_packets::RunControl;
 
 use self::reporter::Reporter;
@@ -94,7 +93,7 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     // To count from the same moment on.
     gauge.as_mut().map(Gauge::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
-    let (table, latest) = Table::new(args.table(export));
+    let (table, latest) = FlowTable::new(args.table(export));
     let helped = taps.sources.iter().filter(|source| source.via.is_some());
     let helped = helped.map(|source| source.app.clone()).collect();
     let shared = Shared { helped, ..Shared::default() };

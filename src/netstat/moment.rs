@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pmdscope_capture::pump::Report;
-use pmdscope_flows::{Counts, Flow, Snapshot};
+use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts};
 use pmdscope_render::conversation::{self, Speed};
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::Thresholds;
@@ -18,7 +18,7 @@ use crate::tap::door;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moment {
     /// What was counted; `None` where only counters are looked at.
-    pub(super) snapshot: Option<Arc<Snapshot>>,
+    pub(super) snapshot: Option<Arc<FlowSnapshot>>,
     /// Rates are those of the last second, and not of the whole time.
     pub(super) recent: bool,
     /// What is missing in it.
@@ -113,7 +113,7 @@ impl Losses {
 
 impl Moment {
     /// What was counted, or nothing.
-    pub(super) fn counted(&self) -> Arc<Snapshot> {
+    pub(super) fn counted(&self) -> Arc<FlowSnapshot> {
         self.snapshot.clone().unwrap_or_default()
     }
 
@@ -124,7 +124,12 @@ impl Moment {
     }
 
     /// How fast something is, by what was counted of it in all and in the last second.
-    pub(super) fn speed(&self, snapshot: &Snapshot, all: Counts, recent: Counts) -> Option<Speed> {
+    pub(super) fn speed(
+        &self,
+        snapshot: &FlowSnapshot,
+        all: PacketCounts,
+        recent: PacketCounts,
+    ) -> Option<Speed> {
         if self.recent && snapshot.interval_s > 0.0 {
             Speed::of(recent, snapshot.interval_s)
         } else {
@@ -133,7 +138,7 @@ impl Moment {
     }
 
     /// How fast a conversation is.
-    pub(super) fn flow_speed(&self, snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+    pub(super) fn flow_speed(&self, snapshot: &FlowSnapshot, flow: &Flow) -> Option<Speed> {
         self.speed(snapshot, flow.total(), flow.recent_rx.plus(flow.recent_tx))
     }
 
@@ -204,20 +209,20 @@ impl Moment {
 }
 
 /// Length of the time that was counted in.
-pub(super) fn seconds(snapshot: &Snapshot) -> f64 {
+pub(super) fn seconds(snapshot: &FlowSnapshot) -> f64 {
     snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9
 }
 
 /// Received packets and bytes, and sent ones. Where a file does not tell the direction, those from the
 /// remote end count as received.
-pub(crate) fn directions(flow: &Flow) -> (Counts, Counts) {
+pub(crate) fn directions(flow: &Flow) -> (PacketCounts, PacketCounts) {
     let rx = flow.rx.from_local.plus(flow.rx.from_remote).plus(flow.unknown.from_remote);
     let tx = flow.tx.from_local.plus(flow.tx.from_remote).plus(flow.unknown.from_local);
     (rx, tx)
 }
 
 /// The app of a conversation.
-pub(super) fn app_of(snapshot: &Snapshot, app: u16) -> &str {
+pub(super) fn app_of(snapshot: &FlowSnapshot, app: u16) -> &str {
     snapshot.apps.get(usize::from(app)).map_or(pmdscope_render::number::UNKNOWN, String::as_str)
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pmdscope_flows::table::Table;
+use pmdscope_flows::FlowTable;
 use pmdscope_packets::read::{FileReplay, ReplayError, ReplaySettings};
 use pmdscope_packets::{MAX_SNAPLEN, RunControl};
 use pmdscope_render::number::plural;
@@ -47,7 +47,7 @@ fn count(
         count: None,
     };
     let replay = FileReplay::open(args.read.clone(), settings, control).map_err(capture::plain)?;
-    let (mut table, latest) = Table::new(args.table(export));
+    let (mut table, latest) = FlowTable::new(args.table(export));
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", plural(report.read, "packet")));
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pmdscope_flows::{Flow, Place, Queue, Snapshot};
+use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, QueueCounts};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
 use pmdscope_render::{Cell, Column, Subject, Table};
@@ -191,9 +191,9 @@ fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
     told
 }
 
-fn of_packets(snapshot: &Snapshot, moment: &Moment, wanted: Wanted) -> Vec<Load> {
+fn of_packets(snapshot: &FlowSnapshot, moment: &Moment, wanted: Wanted) -> Vec<Load> {
     let queues = snapshot.queues.iter().filter(|queue| is_wanted(queue.dir, wanted));
-    let load = |queue: &Queue| Load {
+    let load = |queue: &QueueCounts| Load {
         app: app_of(snapshot, queue.app).to_owned(),
         port: queue.port,
         direction: way(queue.dir),
@@ -211,9 +211,9 @@ fn of_packets(snapshot: &Snapshot, moment: &Moment, wanted: Wanted) -> Vec<Load>
 }
 
 /// The conversations with most packets of a queue.
-fn causes(snapshot: &Snapshot, load: &Load) -> Vec<Cause> {
+fn causes(snapshot: &FlowSnapshot, load: &Load) -> Vec<Cause> {
     let place = |flow: &Flow| if load.dir == DIR_TX { flow.tx_place } else { flow.rx_place };
-    let here = |place: Place| place.port == load.port && place.queue == load.queue;
+    let here = |place: FlowPlace| place.port == load.port && place.queue == load.queue;
     let count = |flow: &Flow| {
         let (rx, tx) = moment::directions(flow);
         if load.dir == DIR_TX { tx.packets } else { rx.packets }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pmdscope_flows::{Counts, Protocols};
+use pmdscope_flows::{PacketCounts, ProtocolCounts};
 use pmdscope_render::number::{bytes, count};
 use pmdscope_telemetry::sample::{PortStats, counts_bytes};
 
@@ -42,7 +42,7 @@ pub(super) fn text(moment: &Moment) -> String {
 
 type Lines = Vec<(u64, String)>;
 
-fn packets(counts: Counts) -> (u64, String) {
+fn packets(counts: PacketCounts) -> (u64, String) {
     (counts.packets, format!("packets, {}", bytes(counts.bytes)))
 }
 
@@ -50,8 +50,8 @@ fn of(number: u64, what: &str) -> (u64, String) {
     (number, what.to_owned())
 }
 
-fn protocols(seen: &Protocols) -> [(&'static str, Lines); 8] {
-    let Protocols { ipv4, ipv6, tcp, udp, sctp, icmp, icmp6, .. } = *seen;
+fn protocols(seen: &ProtocolCounts) -> [(&'static str, Lines); 8] {
+    let ProtocolCounts { ipv4, ipv6, tcp, udp, sctp, icmp, icmp6, .. } = *seen;
     [
         (
             "Link",
@@ -106,7 +106,7 @@ fn protocols(seen: &Protocols) -> [(&'static str, Lines); 8] {
     ]
 }
 
-fn packets6(counts: Counts) -> (u64, String) {
+fn packets6(counts: PacketCounts) -> (u64, String) {
     (counts.packets, format!("packets of ICMPv6, {}", bytes(counts.bytes)))
 }
 

@@ -30,7 +30,7 @@ pub(super) fn queues(flow: &Flow) -> String {
 
 /// The lcore, or where another one sent than received: `1>2`.
 pub(super) fn lcores(flow: &Flow) -> String {
-    let lcore = |place: Option<pmdscope_flows::Place>| place.and_then(|place| place.lcore);
+    let lcore = |place: Option<pmdscope_flows::FlowPlace>| place.and_then(|place| place.lcore);
     match (lcore(flow.rx_place), lcore(flow.tx_place)) {
         (Some(rx), Some(tx)) if rx != tx => format!("{rx}>{tx}"),
         (rx, tx) => number::known(rx.or(tx), |lcore| lcore.to_string()),

@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use pmdscope_capture::pump::{Failure, Observer, Pump};
 use pmdscope_capture::source::Settings as PumpSettings;
-use pmdscope_flows::SNAPLEN;
-use pmdscope_flows::table::{Latest, Settings, Table};
+use pmdscope_flows::{FlowTable, FlowTableSettings, LatestSnapshot, SNAPLEN};
 use pmdscope_packets::RunControl;
 
 use super::interface::Wanted;
@@ -16,7 +15,7 @@ use super::{Ask, open};
 /// An armed capture of one app, for its table of conversations. Dropping it disarms.
 pub(crate) struct FlowCapture {
     pump: Pump,
-    latest: Latest,
+    latest: LatestSnapshot,
 }
 
 impl FlowCapture {
@@ -28,12 +27,12 @@ impl FlowCapture {
     pub(crate) fn open(
         wanted: &Wanted,
         ask: Ask,
-        table: Settings,
+        table: FlowTableSettings,
         length: Option<Duration>,
         stop: &AtomicBool,
     ) -> Result<Self> {
         let source = open(wanted, &Ask { snaplen: SNAPLEN, ..ask }, false, stop)?;
-        let (table, latest) = Table::new(table);
+        let (table, latest) = FlowTable::new(table);
         let settings =
             PumpSettings { snaplen: SNAPLEN, duration: length, ..PumpSettings::default() };
         let pump = Pump::new(vec![source], settings, Box::new(table));
@@ -41,7 +40,7 @@ impl FlowCapture {
     }
 
     /// Where the newest counts are, also when the capture has ended.
-    pub(crate) fn latest(&self) -> Latest {
+    pub(crate) fn latest(&self) -> LatestSnapshot {
         self.latest.clone()
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pmdscope_flows::Snapshot;
+use pmdscope_flows::FlowSnapshot;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::world::{Member, World};
@@ -43,7 +43,7 @@ pub struct Tap {
     #[serde(flatten)]
     pub access: Access,
     /// What was counted; its apps are numbered within it.
-    pub counted: Arc<Snapshot>,
+    pub counted: Arc<FlowSnapshot>,
 }
 
 /// The packets of all apps.

@@ -1,6 +1,6 @@
 //! IPv4 and IPv6 with their extensions, and what is in front of the payload of TCP, UDP and SCTP.
 
-use super::{ICMP, ICMP6, Net, SCTP, TCP, UDP, be16, be32};
+use super::{ICMP, ICMP6, NetworkLayer, SCTP, TCP, UDP, be16, be32};
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -15,7 +15,7 @@ const EXTENSIONS: usize = 12;
 
 /// Is it a part of a packet?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fragment {
+pub(crate) enum FragmentKind {
     /// All of it.
     #[default]
     Whole,
@@ -27,7 +27,7 @@ pub(crate) enum Fragment {
 
 /// Of a header of TCP that is there as far as its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tcp {
+pub(crate) struct TcpFields {
     pub(crate) flags: u8,
     pub(crate) sequence: u32,
     pub(crate) window: u16,
@@ -35,7 +35,7 @@ pub(crate) struct Tcp {
 
 /// A header of IP, and what matters of the one behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ip {
+pub(crate) struct IpFields {
     pub(crate) v6: bool,
     /// Addresses; those of IPv4 in the low bits.
     pub(crate) source: u128,
@@ -43,18 +43,18 @@ pub(crate) struct Ip {
     /// What it carries, behind extensions.
     pub(crate) protocol: u8,
     pub(crate) options: bool,
-    pub(crate) fragment: Fragment,
+    pub(crate) fragment: FragmentKind,
     /// 0 where there is none, or where it was cut off.
     pub(crate) source_port: u16,
     pub(crate) destination_port: u16,
-    pub(crate) tcp: Option<Tcp>,
+    pub(crate) tcp: Option<TcpFields>,
     /// Type of ICMP.
     pub(crate) icmp: Option<u8>,
 }
 
 /// `None` where the addresses are not there.
 #[inline]
-pub(super) fn v4(data: &[u8]) -> Option<(Net, &[u8])> {
+pub(super) fn v4(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     let header = data.first_chunk::<20>()?;
     let size = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || size < 20 {
@@ -65,11 +65,11 @@ pub(super) fn v4(data: &[u8]) -> Option<(Net, &[u8])> {
     let end = if total == 0 { data.len() } else { data.len().min(total) };
     let place = u16::from_be_bytes([header[6], header[7]]);
     let fragment = match (place & 0x1fff, place & 0x2000) {
-        (0, 0) => Fragment::Whole,
-        (0, _) => Fragment::First,
-        _ => Fragment::Later,
+        (0, 0) => FragmentKind::Whole,
+        (0, _) => FragmentKind::First,
+        _ => FragmentKind::Later,
     };
-    let mut ip = Ip {
+    let mut ip = IpFields {
         v6: false,
         source: u32::from_be_bytes([header[12], header[13], header[14], header[15]]).into(),
         destination: u32::from_be_bytes([header[16], header[17], header[18], header[19]]).into(),
@@ -82,29 +82,29 @@ pub(super) fn v4(data: &[u8]) -> Option<(Net, &[u8])> {
         icmp: None,
     };
     let mut payload = data.get(size..end).unwrap_or_default();
-    if ip.protocol == AUTHENTICATION && fragment != Fragment::Later {
+    if ip.protocol == AUTHENTICATION && fragment != FragmentKind::Later {
         payload = extensions(&mut ip, payload);
     }
     transport(&mut ip, payload);
-    Some((Net::Ip(ip), payload))
+    Some((NetworkLayer::Ip(ip), payload))
 }
 
 /// `None` where the addresses are not there.
 #[inline]
-pub(super) fn v6(data: &[u8]) -> Option<(Net, &[u8])> {
+pub(super) fn v6(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     let (header, rest) = data.split_first_chunk::<40>()?;
     if header[0] >> 4 != 6 {
         return None;
     }
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let end = if length == 0 { rest.len() } else { rest.len().min(length) };
-    let mut ip = Ip {
+    let mut ip = IpFields {
         v6: true,
         source: u128::from_be_bytes(*header[8..].first_chunk()?),
         destination: u128::from_be_bytes(*header[24..].first_chunk()?),
         protocol: header[6],
         options: false,
-        fragment: Fragment::Whole,
+        fragment: FragmentKind::Whole,
         source_port: 0,
         destination_port: 0,
         tcp: None,
@@ -112,13 +112,13 @@ pub(super) fn v6(data: &[u8]) -> Option<(Net, &[u8])> {
     };
     let payload = extensions(&mut ip, &rest[..end]);
     transport(&mut ip, payload);
-    Some((Net::Ip(ip), payload))
+    Some((NetworkLayer::Ip(ip), payload))
 }
 
 /// Goes on to the protocol behind extensions. Where they are cut off it is the number of the first that
 /// is missing.
 #[inline]
-fn extensions<'a>(ip: &mut Ip, mut data: &'a [u8]) -> &'a [u8] {
+fn extensions<'a>(ip: &mut IpFields, mut data: &'a [u8]) -> &'a [u8] {
     for _ in 0..EXTENSIONS {
         let size = match (ip.protocol, data) {
             (HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6, [_, size, ..]) => {
@@ -129,8 +129,8 @@ fn extensions<'a>(ip: &mut Ip, mut data: &'a [u8]) -> &'a [u8] {
                 ip.fragment = match (u16::from_be_bytes([*high, *low]) >> 3, low & 1) {
                     // One that is all of the packet, as RFC 6946 has it.
                     (0, 0) => ip.fragment,
-                    (0, _) => Fragment::First,
-                    _ => Fragment::Later,
+                    (0, _) => FragmentKind::First,
+                    _ => FragmentKind::Later,
                 };
                 8
             }
@@ -138,7 +138,7 @@ fn extensions<'a>(ip: &mut Ip, mut data: &'a [u8]) -> &'a [u8] {
         };
         let Some(rest) = data.get(size..) else { return &[] };
         (ip.protocol, data) = (data[0], rest);
-        if ip.fragment == Fragment::Later {
+        if ip.fragment == FragmentKind::Later {
             break;
         }
     }
@@ -146,8 +146,8 @@ fn extensions<'a>(ip: &mut Ip, mut data: &'a [u8]) -> &'a [u8] {
 }
 
 #[inline]
-fn transport(ip: &mut Ip, data: &[u8]) {
-    if ip.fragment == Fragment::Later {
+fn transport(ip: &mut IpFields, data: &[u8]) {
+    if ip.fragment == FragmentKind::Later {
         return;
     }
     match ip.protocol {
@@ -164,7 +164,7 @@ fn transport(ip: &mut Ip, data: &[u8]) {
 }
 
 #[inline]
-fn tcp(data: &[u8]) -> Option<Tcp> {
+fn tcp(data: &[u8]) -> Option<TcpFields> {
     let (sequence, flags, window) = (be32(data, 4)?, *data.get(13)?, be16(data, 14)?);
-    Some(Tcp { flags, sequence, window })
+    Some(TcpFields { flags, sequence, window })
 }

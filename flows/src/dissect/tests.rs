@@ -85,9 +85,9 @@ impl Plan {
 }
 
 /// What `etherparse` makes of a frame.
-fn oracle(frame: &[u8]) -> Layers {
+fn oracle(frame: &[u8]) -> PacketLayers {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
-    let mut tags = Tags::default();
+    let mut tags = VlanTags::default();
     for extension in &packet.link_exts {
         if let LinkExtSlice::Vlan(vlan) = extension {
             tags.push(vlan.vlan_identifier().value());
@@ -113,31 +113,31 @@ fn oracle(frame: &[u8]) -> Layers {
         Some(TransportSlice::Tcp(slice)) => {
             ports = (slice.source_port(), slice.destination_port());
             let (flags, sequence) = (slice.slice()[13], slice.sequence_number());
-            tcp = Some(Tcp { flags, sequence, window: slice.window_size() });
+            tcp = Some(TcpFields { flags, sequence, window: slice.window_size() });
         }
         Some(TransportSlice::Udp(udp)) => ports = (udp.source_port(), udp.destination_port()),
         Some(TransportSlice::Icmpv4(slice)) => icmp = Some(slice.type_u8()),
         Some(TransportSlice::Icmpv6(slice)) => icmp = Some(slice.type_u8()),
         Some(TransportSlice::Igmp(_)) | None => {}
     }
-    let net = Net::Ip(Ip {
+    let net = NetworkLayer::Ip(IpFields {
         v6,
         source,
         destination,
         protocol,
         options: false,
-        fragment: Fragment::Whole,
+        fragment: FragmentKind::Whole,
         source_port: ports.0,
         destination_port: ports.1,
         tcp,
         icmp,
     });
-    Layers { tags, tunnel: None, net }
+    PacketLayers { tags, tunnel: None, net }
 }
 
-fn addresses(layers: &Layers) -> Option<(u128, u128)> {
+fn addresses(layers: &PacketLayers) -> Option<(u128, u128)> {
     match layers.net {
-        Net::Ip(ip) => Some((ip.source, ip.destination)),
+        NetworkLayer::Ip(ip) => Some((ip.source, ip.destination)),
         _ => None,
     }
 }
@@ -153,15 +153,15 @@ proptest! {
     fn what_is_cut_off_is_missing_and_nothing_else_changes(plan in plan(), kept in 0_usize..200) {
         let frame = plan.frame();
         let (whole, cut) = (oracle(&frame), dissect(ETHERNET, &frame[..kept.min(frame.len())], true));
-        if let Net::Ip(ip) = cut.net {
-            let Net::Ip(all) = whole.net else { panic!("{whole:?}") };
+        if let NetworkLayer::Ip(ip) = cut.net {
+            let NetworkLayer::Ip(all) = whole.net else { panic!("{whole:?}") };
             prop_assert_eq!(addresses(&cut), addresses(&whole));
             prop_assert_eq!(ip.protocol, all.protocol);
             let ports = (ip.source_port, ip.destination_port);
             prop_assert!(ports == (0, 0) || ports == (all.source_port, all.destination_port));
             prop_assert!(ip.tcp.is_none() || ip.tcp == all.tcp);
         } else {
-            prop_assert_eq!(cut.net, Net::Unreadable);
+            prop_assert_eq!(cut.net, NetworkLayer::Unreadable);
         }
     }
 
@@ -186,7 +186,7 @@ proptest! {
             frame[at] = byte;
         }
         let layers = dissect(ETHERNET, &frame, true);
-        prop_assert!(!matches!(layers.net, Net::Ip(ip) if ip.tcp.is_some() && ip.protocol != TCP));
+        prop_assert!(!matches!(layers.net, NetworkLayer::Ip(ip) if ip.tcp.is_some() && ip.protocol != TCP));
     }
 
     #[test]
@@ -194,7 +194,7 @@ proptest! {
         let inside = plan.frame();
         let frame = kinds.iter().fold(inside.clone(), |frame, kind| wrapped(*kind, &frame));
         let outermost = [Tunnel::Vxlan(77), Tunnel::Geneve(78), Tunnel::Gre(79), Tunnel::Gre(0)];
-        let expected = Layers { tunnel: kinds.last().map(|kind| outermost[*kind]), ..oracle(&inside) };
+        let expected = PacketLayers { tunnel: kinds.last().map(|kind| outermost[*kind]), ..oracle(&inside) };
         prop_assert_eq!(dissect(ETHERNET, &frame, true), expected);
         let outer = dissect(ETHERNET, &frame, false);
         prop_assert_eq!(outer.tunnel, None);
@@ -221,9 +221,9 @@ fn wrapped(kind: usize, frame: &[u8]) -> Vec<u8> {
     out
 }
 
-fn ip_of(linktype: u16, data: &[u8]) -> Ip {
+fn ip_of(linktype: u16, data: &[u8]) -> IpFields {
     match dissect(linktype, data, true).net {
-        Net::Ip(ip) => ip,
+        NetworkLayer::Ip(ip) => ip,
         other => panic!("{other:?}"),
     }
 }
@@ -243,16 +243,16 @@ fn files_of_other_link_types_are_read() {
     for (linktype, data) in [(101, &ip), (228, &ip), (113, &sll), (276, &sll2)] {
         assert_eq!(ip_of(linktype, data).destination_port, 2000, "{linktype}");
     }
-    assert_eq!(dissect(147, &ip, true).net, Net::Unreadable);
-    assert_eq!(dissect(229, &ip, true).net, Net::Unreadable);
+    assert_eq!(dissect(147, &ip, true).net, NetworkLayer::Unreadable);
+    assert_eq!(dissect(229, &ip, true).net, NetworkLayer::Unreadable);
 }
 
 #[test]
 fn only_the_first_fragment_has_ports() {
     for (place, fragment, port) in [
-        ([0x40, 0], Fragment::Whole, 2000),
-        ([0x20, 0], Fragment::First, 2000),
-        ([0, 100], Fragment::Later, 0),
+        ([0x40, 0], FragmentKind::Whole, 2000),
+        ([0x20, 0], FragmentKind::First, 2000),
+        ([0, 100], FragmentKind::Later, 0),
     ] {
         let mut data = udp_v4();
         data[6..8].copy_from_slice(&place);
@@ -281,9 +281,9 @@ fn extensions_of_ipv6_are_passed_over() {
     let ip = ip_of(101, &extended(0, &all));
     assert_eq!((ip.protocol, ip.source_port, ip.destination_port), (UDP, 1000, 2000));
     for (place, fragment, port) in [
-        ([0, 0], Fragment::Whole, 2000),
-        ([0, 1], Fragment::First, 2000),
-        ([1, 0], Fragment::Later, 0),
+        ([0, 0], FragmentKind::Whole, 2000),
+        ([0, 1], FragmentKind::First, 2000),
+        ([1, 0], FragmentKind::Later, 0),
     ] {
         let ip = ip_of(101, &extended(44, &[UDP, 0, place[0], place[1], 0, 0, 0, 9]));
         assert_eq!((ip.fragment, ip.protocol, ip.destination_port), (fragment, UDP, port));
@@ -299,7 +299,7 @@ fn labels_of_mpls_are_passed_over() {
     let frame = ethernet(&[&[0, 1, 0x00, 64, 0, 2, 0x01, 64][..], &udp_v4()].concat());
     assert_eq!(ip_of(ETHERNET, &frame).destination_port, 2000);
     let pseudowire = ethernet(&[0, 2, 0x01, 64, 0, 0, 0, 0, 1, 2, 3]);
-    assert_eq!(dissect(ETHERNET, &pseudowire, true).net, Net::Other(0x8847));
+    assert_eq!(dissect(ETHERNET, &pseudowire, true).net, NetworkLayer::Other(0x8847));
 }
 
 #[test]
@@ -307,6 +307,6 @@ fn padding_is_no_header() {
     let mut frame = [&[0; 12][..], &EtherType::IPV4.0.to_be_bytes(), &udp_v4()[..20]].concat();
     frame[16..18].copy_from_slice(&20_u16.to_be_bytes());
     frame.resize(60, 7);
-    let Net::Ip(ip) = dissect(ETHERNET, &frame, true).net else { panic!("no IP") };
+    let NetworkLayer::Ip(ip) = dissect(ETHERNET, &frame, true).net else { panic!("no IP") };
     assert_eq!((ip.source_port, ip.destination_port), (0, 0));
 }

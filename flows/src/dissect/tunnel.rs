@@ -1,6 +1,6 @@
 //! GRE, VXLAN and GENEVE.
 
-use super::ip::{Fragment, Ip};
+use super::ip::{FragmentKind, IpFields};
 use super::{GRE, UDP, be16, be32};
 use crate::Tunnel;
 
@@ -12,7 +12,7 @@ const UDP_HEADER: usize = 8;
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
 
 /// What is in a tunnel.
-pub(super) enum Carried<'a> {
+pub(super) enum TunnelPayload<'a> {
     Ethernet(&'a [u8]),
     /// With its ethertype.
     Typed(u16, &'a [u8]),
@@ -20,15 +20,15 @@ pub(super) enum Carried<'a> {
 
 /// A quick look, without that at its header.
 #[inline]
-pub(super) fn may_be(ip: &Ip) -> bool {
+pub(super) fn may_be(ip: &IpFields) -> bool {
     let port = ip.destination_port;
     ip.protocol == GRE
         || (ip.protocol == UDP && (port == GENEVE_PORT || VXLAN_PORTS.contains(&port)))
 }
 
 /// Looks into the payload of IP. A packet in fragments cannot be looked into.
-pub(super) fn enter<'a>(ip: &Ip, data: &'a [u8]) -> Option<(Tunnel, Carried<'a>)> {
-    if ip.fragment != Fragment::Whole {
+pub(super) fn enter<'a>(ip: &IpFields, data: &'a [u8]) -> Option<(Tunnel, TunnelPayload<'a>)> {
+    if ip.fragment != FragmentKind::Whole {
         return None;
     }
     match (ip.protocol, ip.destination_port) {
@@ -39,15 +39,15 @@ pub(super) fn enter<'a>(ip: &Ip, data: &'a [u8]) -> Option<(Tunnel, Carried<'a>)
     }
 }
 
-fn carried(ether_type: u16, data: &[u8]) -> Carried<'_> {
+fn carried(ether_type: u16, data: &[u8]) -> TunnelPayload<'_> {
     match ether_type {
-        TRANSPARENT_ETHERNET => Carried::Ethernet(data),
-        _ => Carried::Typed(ether_type, data),
+        TRANSPARENT_ETHERNET => TunnelPayload::Ethernet(data),
+        _ => TunnelPayload::Typed(ether_type, data),
     }
 }
 
 /// Of version 0, with or without checksum, key and sequence number; NVGRE is one with a key.
-fn gre(data: &[u8]) -> Option<(Tunnel, Carried<'_>)> {
+fn gre(data: &[u8]) -> Option<(Tunnel, TunnelPayload<'_>)> {
     let flags = be16(data, 0)?;
     let (checksum, routing, key) = (flags & 0x8000 != 0, flags & 0x4000 != 0, flags & 0x2000 != 0);
     if flags & 7 != 0 || routing {
@@ -59,13 +59,13 @@ fn gre(data: &[u8]) -> Option<(Tunnel, Carried<'_>)> {
     Some((Tunnel::Gre(id), carried(be16(data, 2)?, data.get(size..)?)))
 }
 
-fn vxlan(data: &[u8]) -> Option<(Tunnel, Carried<'_>)> {
+fn vxlan(data: &[u8]) -> Option<(Tunnel, TunnelPayload<'_>)> {
     let has_id = data.first()? & 0x08 != 0;
-    let frame = Carried::Ethernet(data.get(8..)?);
+    let frame = TunnelPayload::Ethernet(data.get(8..)?);
     has_id.then_some((Tunnel::Vxlan(be32(data, 4)? >> 8), frame))
 }
 
-fn geneve(data: &[u8]) -> Option<(Tunnel, Carried<'_>)> {
+fn geneve(data: &[u8]) -> Option<(Tunnel, TunnelPayload<'_>)> {
     let first = *data.first()?;
     let size = 8 + usize::from(first & 0x3f) * 4;
     let inside = carried(be16(data, 2)?, data.get(size..)?);

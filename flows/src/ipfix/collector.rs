@@ -10,12 +10,12 @@ const PORT: u16 = 4739;
 
 /// A collector: a host, by name or address, and a UDP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collector {
+pub struct IpfixCollector {
     host: String,
     port: u16,
 }
 
-impl Collector {
+impl IpfixCollector {
     /// Its addresses now, the preferred one first. This may wait for name servers.
     pub(super) fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
@@ -27,7 +27,7 @@ impl Collector {
     }
 }
 
-impl fmt::Display for Collector {
+impl fmt::Display for IpfixCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
@@ -41,7 +41,7 @@ impl fmt::Display for Collector {
 )]
 pub struct CollectorError(String);
 
-impl FromStr for Collector {
+impl FromStr for IpfixCollector {
     type Err = CollectorError;
 
     fn from_str(text: &str) -> Result<Self, CollectorError> {
@@ -49,7 +49,7 @@ impl FromStr for Collector {
     }
 }
 
-fn parse(text: &str) -> Option<Collector> {
+fn parse(text: &str) -> Option<IpfixCollector> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
@@ -64,7 +64,7 @@ fn parse(text: &str) -> Option<Collector> {
     let port = if port.is_empty() && !text.ends_with(':') { PORT } else { port.parse().ok()? };
     let plain = !host.is_empty() && host.chars().all(letters);
     let known = plain && port != 0 && (!host.contains(':') || host.parse::<IpAddr>().is_ok());
-    known.then(|| Collector { host: host.to_owned(), port })
+    known.then(|| IpfixCollector { host: host.to_owned(), port })
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
             ("flows.example.com:2055", "flows.example.com:2055"),
             ("collector-1", "collector-1:4739"),
         ] {
-            assert_eq!(text.parse::<Collector>().unwrap().to_string(), shown, "{text}");
+            assert_eq!(text.parse::<IpfixCollector>().unwrap().to_string(), shown, "{text}");
         }
     }
 
@@ -106,15 +106,15 @@ mod tests {
             "host:-1",
             "[::1]x",
         ] {
-            assert!(text.parse::<Collector>().is_err(), "{text}");
+            assert!(text.parse::<IpfixCollector>().is_err(), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_panics_and_what_is_shown_is_read(text in "[\\[\\]a-f0-9:.]{0,20}") {
-            if let Ok(collector) = text.parse::<Collector>() {
-                prop_assert_eq!(collector.to_string().parse::<Collector>(), Ok(collector));
+            if let Ok(collector) = text.parse::<IpfixCollector>() {
+                prop_assert_eq!(collector.to_string().parse::<IpfixCollector>(), Ok(collector));
             }
         }
     }

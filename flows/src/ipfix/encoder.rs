@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::message::{Head, Message};
-use super::record::{Record, interface};
-use super::template::{self, INTERFACES, NAME, OPTIONS_TEMPLATES, SAMPLING, Shape, TEMPLATES};
+use super::message::{IpfixMessage, MessageHeader};
+use super::record::{FlowRecord, interface};
+use super::template::{
+    self, INTERFACES, NAME, OPTIONS_TEMPLATES, SAMPLING, TEMPLATES, TemplateShape,
+};
 use crate::Flow;
-use crate::table::Reason;
+use crate::table::FlowEndReason;
 
 /// Most interfaces whose names are kept.
 const NAMES: usize = 1024;
@@ -21,7 +23,7 @@ pub(super) struct Datagram {
 
 /// What became of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Encoded {
+pub(super) struct RecordCounts {
     pub(super) records: u64,
     /// Records among these whose counts had to be rounded.
     pub(super) rounded: u64,
@@ -29,14 +31,14 @@ pub(super) struct Encoded {
 
 /// Fills messages, and has full ones sent.
 #[derive(Debug)]
-pub(super) struct Encoder {
+pub(super) struct FlowEncoder {
     domain: u32,
     sample: u32,
     limit: usize,
     /// Seconds since 1970.
     clock: fn() -> u32,
     sequence: u32,
-    message: Message,
+    message: IpfixMessage,
     /// Room for a record.
     record: Vec<u8>,
     names: BTreeMap<u32, String>,
@@ -44,7 +46,7 @@ pub(super) struct Encoder {
     unannounced: bool,
 }
 
-impl Encoder {
+impl FlowEncoder {
     pub(super) fn new(domain: u32, sample: u32, limit: usize, clock: fn() -> u32) -> Self {
         Self {
             domain,
@@ -52,7 +54,7 @@ impl Encoder {
             limit,
             clock,
             sequence: 0,
-            message: Message::new(limit),
+            message: IpfixMessage::new(limit),
             record: Vec::new(),
             names: BTreeMap::new(),
             unannounced: true,
@@ -69,12 +71,12 @@ impl Encoder {
         &mut self,
         flow: &Flow,
         apps: &[String],
-        reason: Reason,
+        reason: FlowEndReason,
         send: &mut impl FnMut(Datagram),
-    ) -> Encoded {
+    ) -> RecordCounts {
         self.name(flow, apps);
-        let mut encoded = Encoded::default();
-        for mut record in Record::all(flow, reason) {
+        let mut encoded = RecordCounts::default();
+        for mut record in FlowRecord::all(flow, reason) {
             encoded.records += 1;
             encoded.rounded += u64::from(!record.divide(self.sample));
             self.record.clear();
@@ -100,13 +102,13 @@ impl Encoder {
         }
     }
 
-    fn head(&self) -> Head {
-        Head { time: (self.clock)(), sequence: self.sequence, domain: self.domain }
+    fn head(&self) -> MessageHeader {
+        MessageHeader { time: (self.clock)(), sequence: self.sequence, domain: self.domain }
     }
 
     fn announcement(&mut self, send: &mut impl FnMut(Datagram)) {
-        let mut message = Message::new(self.limit);
-        for shape in Shape::ALL {
+        let mut message = IpfixMessage::new(self.limit);
+        for shape in TemplateShape::ALL {
             self.put(&mut message, TEMPLATES, &shape.template(), send);
         }
         // nfdump reads no more than one of a set.
@@ -129,7 +131,7 @@ impl Encoder {
 
     fn put(
         &mut self,
-        message: &mut Message,
+        message: &mut IpfixMessage,
         set: u16,
         record: &[u8],
         send: &mut impl FnMut(Datagram),
@@ -140,7 +142,7 @@ impl Encoder {
         }
     }
 
-    fn ship(&mut self, message: &mut Message, send: &mut impl FnMut(Datagram)) {
+    fn ship(&mut self, message: &mut IpfixMessage, send: &mut impl FnMut(Datagram)) {
         let (bytes, options) = message.seal(self.head());
         self.sequence = self.sequence.wrapping_add(options);
         send(Datagram { bytes, records: 0 });

@@ -11,7 +11,7 @@ const FIRST_DATA: u16 = 256;
 
 /// What a message says of itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct MessageHeader {
     /// Seconds since 1970.
     pub(super) time: u32,
     /// Data records in all messages before.
@@ -22,7 +22,7 @@ pub(super) struct Head {
 
 /// Sets of records, no longer than allowed.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct IpfixMessage {
     bytes: Vec<u8>,
     limit: usize,
     /// Number of the set that is being filled, and where it begins.
@@ -30,7 +30,7 @@ pub(super) struct Message {
     records: u32,
 }
 
-impl Message {
+impl IpfixMessage {
     pub(super) fn new(limit: usize) -> Self {
         let mut bytes = Vec::with_capacity(limit);
         bytes.resize(HEAD, 0);
@@ -67,7 +67,7 @@ impl Message {
     }
 
     /// Completes it, and begins the next one. Returns the message and the number of its data records.
-    pub(super) fn seal(&mut self, head: Head) -> (Vec<u8>, u32) {
+    pub(super) fn seal(&mut self, head: MessageHeader) -> (Vec<u8>, u32) {
         self.close_set();
         let full = std::mem::replace(self, Self::new(self.limit));
         let mut bytes = full.bytes;

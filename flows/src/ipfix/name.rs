@@ -6,35 +6,35 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::collector::Collector;
+use super::collector::IpfixCollector;
 
 /// Between two looks at the addresses of a name.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Finds addresses; may wait for name servers.
-pub(super) type Look = fn(&Collector) -> io::Result<Vec<SocketAddr>>;
+pub(super) type LookupFn = fn(&IpfixCollector) -> io::Result<Vec<SocketAddr>>;
 
 /// Where a collector's name leads.
 #[derive(Debug)]
-pub(super) struct Name {
-    pub(super) collector: Collector,
-    look: Look,
+pub(super) struct ResolvedName {
+    pub(super) collector: IpfixCollector,
+    look: LookupFn,
     /// When it was last looked up.
     looked: Instant,
     /// Of a look that is under way.
     answer: Option<Receiver<Vec<SocketAddr>>>,
 }
 
-impl Name {
+impl ResolvedName {
     /// One that has just been looked up.
-    pub(super) fn new(collector: Collector, look: Look) -> Self {
+    pub(super) fn new(collector: IpfixCollector, look: LookupFn) -> Self {
         Self { collector, look, looked: Instant::now(), answer: None }
     }
 
     /// What a look has found, one a minute. Never waits.
     pub(super) fn news(&mut self) -> Option<Vec<SocketAddr>> {
         let Some(answer) = &self.answer else {
-            if self.collector.is_name() && self.looked.elapsed() >= LOOK_AGAIN {
+            if self.collector.is_name() && self.looked.elapsed() >= LOOKUP_INTERVAL {
                 self.ask();
             }
             return None;
@@ -62,8 +62,8 @@ impl Name {
 
     /// As if a minute had passed.
     #[cfg(test)]
-    pub(super) fn age(&mut self, look: Look) {
+    pub(super) fn age(&mut self, look: LookupFn) {
         self.look = look;
-        self.looked = Instant::now().checked_sub(LOOK_AGAIN).unwrap();
+        self.looked = Instant::now().checked_sub(LOOKUP_INTERVAL).unwrap();
     }
 }

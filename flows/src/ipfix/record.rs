@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::template::Shape;
-use crate::table::Reason;
-use crate::{Counts, Endpoint, Flow, Place, Tunnel, Ways};
+use super::template::TemplateShape;
+use crate::table::FlowEndReason;
+use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, Tunnel};
 
 /// The ports of an app are numbered from the next multiple of this.
 const PORTS: u16 = 1000;
@@ -14,7 +14,7 @@ const VXLAN: u64 = 1 << 56;
 
 /// How packets went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum FlowDirection {
     Received,
     Sent,
     Unknown,
@@ -22,23 +22,23 @@ pub(super) enum Direction {
 
 /// Packets of one conversation and one sender that went one way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct FlowRecord<'a> {
     flow: &'a Flow,
-    direction: Direction,
+    direction: FlowDirection,
     by_local: bool,
-    counts: Counts,
-    reason: Reason,
+    counts: PacketCounts,
+    reason: FlowEndReason,
 }
 
-impl<'a> Record<'a> {
+impl<'a> FlowRecord<'a> {
     /// The records of a conversation, none of which is without packets.
-    pub(super) fn all(flow: &'a Flow, reason: Reason) -> impl Iterator<Item = Self> {
+    pub(super) fn all(flow: &'a Flow, reason: FlowEndReason) -> impl Iterator<Item = Self> {
         let ways = [
-            (Direction::Received, flow.rx),
-            (Direction::Sent, flow.tx),
-            (Direction::Unknown, flow.unknown),
+            (FlowDirection::Received, flow.rx),
+            (FlowDirection::Sent, flow.tx),
+            (FlowDirection::Unknown, flow.unknown),
         ];
-        let senders = |(direction, Ways { from_local, from_remote })| {
+        let senders = |(direction, SenderCounts { from_local, from_remote })| {
             [(direction, true, from_local), (direction, false, from_remote)]
         };
         ways.into_iter().flat_map(senders).filter(|(.., counts)| counts.packets > 0).map(
@@ -46,19 +46,19 @@ impl<'a> Record<'a> {
         )
     }
 
-    pub(super) fn shape(&self) -> Shape {
-        Shape {
+    pub(super) fn shape(&self) -> TemplateShape {
+        TemplateShape {
             ipv6: self.flow.local.addr.is_ipv6(),
-            directed: self.direction != Direction::Unknown,
+            directed: self.direction != FlowDirection::Unknown,
         }
     }
 
     /// Divides the counts, to be multiplied again by who receives them; false when something is left over.
     pub(super) fn divide(&mut self, by: u32) -> bool {
         let by = u64::from(by.max(1));
-        let Counts { packets, bytes } = self.counts;
+        let PacketCounts { packets, bytes } = self.counts;
         let nearest = |count: u64| count.saturating_add(by / 2) / by;
-        self.counts = Counts { packets: nearest(packets).max(1), bytes: nearest(bytes) };
+        self.counts = PacketCounts { packets: nearest(packets).max(1), bytes: nearest(bytes) };
         packets.is_multiple_of(by) && bytes.is_multiple_of(by)
     }
 
@@ -88,14 +88,14 @@ impl<'a> Record<'a> {
         }
         out.push(self.reason as u8);
         match self.direction {
-            Direction::Received => out.push(0),
-            Direction::Sent => out.push(1),
-            Direction::Unknown => {}
+            FlowDirection::Received => out.push(0),
+            FlowDirection::Sent => out.push(1),
+            FlowDirection::Unknown => {}
         }
     }
 }
 
-fn addresses(from: Endpoint, to: Endpoint, out: &mut Vec<u8>) {
+fn addresses(from: FlowEndpoint, to: FlowEndpoint, out: &mut Vec<u8>) {
     for end in [from, to] {
         match end.addr {
             IpAddr::V4(addr) => out.extend_from_slice(&addr.octets()),
@@ -113,13 +113,13 @@ fn segment(tunnel: Option<Tunnel>) -> u64 {
 }
 
 /// Interfaces that packets came in and went out by; 0 where there is none.
-fn interfaces(flow: &Flow, direction: Direction) -> [u32; 2] {
-    let number = |place: Option<Place>| place.and_then(|place| interface(flow.app, place.port));
+fn interfaces(flow: &Flow, direction: FlowDirection) -> [u32; 2] {
+    let number = |place: Option<FlowPlace>| place.and_then(|place| interface(flow.app, place.port));
     let (rx, tx) = (number(flow.rx_place).unwrap_or(0), number(flow.tx_place).unwrap_or(0));
     match direction {
-        Direction::Received => [rx, 0],
-        Direction::Sent => [0, tx],
-        Direction::Unknown => [rx, tx],
+        FlowDirection::Received => [rx, 0],
+        FlowDirection::Sent => [0, tx],
+        FlowDirection::Unknown => [rx, tx],
     }
 }
 

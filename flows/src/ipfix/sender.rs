@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_chan
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::collector::Collector;
+use super::collector::IpfixCollector;
+use super::counters::ExportCounters;
 use super::encoder::Datagram;
-use super::name::{Look, Name};
-use super::tally::Tally;
-use super::{Settings, StartError};
+use super::name::{LookupFn, ResolvedName};
+use super::{IpfixError, IpfixSettings};
 
 /// Messages in a row, and the time for so many: 5000 a second. A socket with the buffer that Linux gives
 /// where nobody asked for more holds some ninety of them, while its collector is not running.
@@ -21,23 +21,23 @@ const BURST: u32 = 16;
 const BURST_TIME: Duration = Duration::from_micros(3200);
 
 /// Pause behind templates and options: a collector with several threads would read on meanwhile.
-const SETTLE: Duration = Duration::from_millis(5);
+const TEMPLATE_DELAY: Duration = Duration::from_millis(5);
 
 /// Longest wait for room in a socket.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Longest wait for what is left at the end.
-const LINGER: Duration = Duration::from_secs(10);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest sleep: names may lead elsewhere while there is nothing to send.
-const NAP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Between two complaints about a collector.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the thread and its owner share.
 #[derive(Debug, Default)]
-struct Shared {
+struct SenderState {
     /// A collector may have missed what was announced.
     announce: AtomicBool,
     /// What is left is not to be sent.
@@ -48,43 +48,45 @@ struct Shared {
 
 /// The way to the thread.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct SendQueue {
     messages: Option<SyncSender<Datagram>>,
     /// Its other end goes with the thread.
     done: Receiver<Infallible>,
     patient: bool,
-    shared: Arc<Shared>,
-    tally: Arc<Tally>,
+    shared: Arc<SenderState>,
+    tally: Arc<ExportCounters>,
 }
 
-impl Queue {
+impl SendQueue {
     /// Opens sockets, and starts the thread. `room` is for messages that wait.
     pub(super) fn start(
-        settings: &Settings,
+        settings: &IpfixSettings,
         room: usize,
-        tally: &Arc<Tally>,
-    ) -> Result<Self, StartError> {
-        let open = |collector: &Collector| Link::open(collector.clone(), Collector::addresses);
+        tally: &Arc<ExportCounters>,
+    ) -> Result<Self, IpfixError> {
+        let open = |collector: &IpfixCollector| {
+            CollectorSocket::open(collector.clone(), IpfixCollector::addresses)
+        };
         let links = settings.collectors.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Self::with(links, room, settings.patient, tally)
     }
 
     fn with(
-        links: Vec<Link>,
+        links: Vec<CollectorSocket>,
         room: usize,
         patient: bool,
-        tally: &Arc<Tally>,
-    ) -> Result<Self, StartError> {
+        tally: &Arc<ExportCounters>,
+    ) -> Result<Self, IpfixError> {
         let (messages, queue) = sync_channel(room);
         let (ending, done) = channel::<Infallible>();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SenderState::default());
         let (theirs, counts) = (Arc::clone(&shared), Arc::clone(tally));
-        let sender = Sender { links, shared: theirs, tally: counts };
+        let sender = SenderThread { links, shared: theirs, tally: counts };
         let run = move || {
             let _ending = ending;
             sender.run(&queue);
         };
-        thread::Builder::new().name("ipfix".to_owned()).spawn(run).map_err(StartError::Thread)?;
+        thread::Builder::new().name("ipfix".to_owned()).spawn(run).map_err(IpfixError::Thread)?;
         Ok(Self { messages: Some(messages), done, patient, shared, tally: Arc::clone(tally) })
     }
 
@@ -101,7 +103,7 @@ impl Queue {
         if !put {
             self.shared.queued.fetch_sub(records, Ordering::Relaxed);
             self.shared.announce.store(true, Ordering::Relaxed);
-            Tally::add(&self.tally.dropped, records);
+            ExportCounters::add(&self.tally.dropped, records);
         }
     }
 
@@ -113,18 +115,18 @@ impl Queue {
     /// Waits until all is sent, but not for ever.
     pub(super) fn finish(&mut self) {
         drop(self.messages.take());
-        if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(LINGER) {
+        if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FINISH_TIMEOUT) {
             self.shared.abandoned.store(true, Ordering::Relaxed);
             let left = self.shared.queued.swap(0, Ordering::Relaxed);
-            Tally::add(&self.tally.dropped, left);
+            ExportCounters::add(&self.tally.dropped, left);
         }
     }
 }
 
 /// A collector, and a socket to it.
 #[derive(Debug)]
-struct Link {
-    name: Name,
+struct CollectorSocket {
+    name: ResolvedName,
     /// All that are known, and the one in use.
     addresses: Vec<SocketAddr>,
     address: SocketAddr,
@@ -135,16 +137,16 @@ struct Link {
     failed: u64,
 }
 
-impl Link {
-    fn open(collector: Collector, look: Look) -> Result<Self, StartError> {
+impl CollectorSocket {
+    fn open(collector: IpfixCollector, look: LookupFn) -> Result<Self, IpfixError> {
         let addresses = match look(&collector) {
             Ok(addresses) => addresses,
-            Err(source) => return Err(StartError::Unknown { collector, source }),
+            Err(source) => return Err(IpfixError::Unknown { collector, source }),
         };
         match connect(&addresses) {
-            Err(source) => Err(StartError::Socket { collector, source }),
+            Err(source) => Err(IpfixError::Socket { collector, source }),
             Ok((socket, address)) => {
-                let name = Name::new(collector, look);
+                let name = ResolvedName::new(collector, look);
                 Ok(Self { name, addresses, address, socket, told: None, failed: 0 })
             }
         }
@@ -178,12 +180,12 @@ impl Link {
     /// What to tell of a failure, unless that was done a moment ago.
     fn complain(&mut self, error: &io::Error) -> Option<String> {
         self.failed += 1;
-        if self.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+        if self.told.is_some_and(|told| told.elapsed() < WARNING_INTERVAL) {
             return None;
         }
         self.told = Some(Instant::now());
         let failed = std::mem::take(&mut self.failed);
-        let Self { name: Name { collector, .. }, address, .. } = &*self;
+        let Self { name: ResolvedName { collector, .. }, address, .. } = &*self;
         let at = if collector.is_name() { format!(" at {address}") } else { String::new() };
         let hint = match error.kind() {
             ErrorKind::ConnectionRefused => "; is it listening there?",
@@ -204,7 +206,7 @@ fn connect(addresses: &[SocketAddr]) -> io::Result<(UdpSocket, SocketAddr)> {
         let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         Ok((socket, *address))
     };
     let mut last = io::Error::new(ErrorKind::NotFound, "its name has no address");
@@ -219,18 +221,18 @@ fn connect(addresses: &[SocketAddr]) -> io::Result<(UdpSocket, SocketAddr)> {
 
 /// The thread.
 #[derive(Debug)]
-struct Sender {
-    links: Vec<Link>,
-    shared: Arc<Shared>,
-    tally: Arc<Tally>,
+struct SenderThread {
+    links: Vec<CollectorSocket>,
+    shared: Arc<SenderState>,
+    tally: Arc<ExportCounters>,
 }
 
-impl Sender {
+impl SenderThread {
     fn run(mut self, queue: &Receiver<Datagram>) {
         loop {
             let begin = Instant::now();
             for _ in 0..BURST {
-                match queue.recv_timeout(NAP) {
+                match queue.recv_timeout(MAX_SLEEP) {
                     Ok(_) if self.shared.abandoned.load(Ordering::Relaxed) => return,
                     Ok(datagram) => self.pass(&datagram),
                     Err(RecvTimeoutError::Timeout) => {}
@@ -246,7 +248,7 @@ impl Sender {
     fn pass(&mut self, datagram: &Datagram) {
         self.send(&datagram.bytes);
         if datagram.records == 0 {
-            thread::sleep(SETTLE);
+            thread::sleep(TEMPLATE_DELAY);
         }
         self.shared.queued.fetch_sub(u64::from(datagram.records), Ordering::Relaxed);
     }
@@ -265,8 +267,8 @@ impl Sender {
             }
             match sent {
                 Ok(_) => {
-                    Tally::add(&self.tally.messages, 1);
-                    Tally::add(&self.tally.bytes, bytes.len() as u64);
+                    ExportCounters::add(&self.tally.messages, 1);
+                    ExportCounters::add(&self.tally.bytes, bytes.len() as u64);
                 }
                 Err(error) => failed(&self.tally, &self.shared, link, &error),
             }
@@ -277,7 +279,7 @@ impl Sender {
     fn follow(&mut self) {
         for link in &mut self.links {
             if link.follow() {
-                let Link { name: Name { collector, .. }, address, .. } = link;
+                let CollectorSocket { name: ResolvedName { collector, .. }, address, .. } = link;
                 self.tally.tell(format!("the collector {collector} is at {address} now"));
                 self.shared.announce.store(true, Ordering::Relaxed);
             }
@@ -285,8 +287,13 @@ impl Sender {
     }
 }
 
-fn failed(tally: &Tally, shared: &Shared, link: &mut Link, error: &io::Error) {
-    Tally::add(&tally.failed, 1);
+fn failed(
+    tally: &ExportCounters,
+    shared: &SenderState,
+    link: &mut CollectorSocket,
+    error: &io::Error,
+) {
+    ExportCounters::add(&tally.failed, 1);
     shared.announce.store(true, Ordering::Relaxed);
     if let Some(complaint) = link.complain(error) {
         tally.tell(complaint);
@@ -298,44 +305,44 @@ mod tests {
     use std::net::ToSocketAddrs;
 
     use super::*;
-    use crate::ipfix::Status;
+    use crate::ipfix::ExportStatus;
 
     const SOON: Duration = Duration::from_secs(10);
 
     /// A collector that has a name, and where it listens now.
-    fn named() -> (UdpSocket, Collector) {
+    fn named() -> (UdpSocket, IpfixCollector) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(SOON)).unwrap();
         let port = socket.local_addr().unwrap().port();
         (socket, format!("collector.example:{port}").parse().unwrap())
     }
 
-    fn at(host: &str, collector: &Collector) -> io::Result<Vec<SocketAddr>> {
+    fn at(host: &str, collector: &IpfixCollector) -> io::Result<Vec<SocketAddr>> {
         let text = collector.to_string();
         let (_, port) = text.rsplit_once(':').unwrap();
         Ok(format!("{host}:{port}").to_socket_addrs()?.collect())
     }
 
-    fn here(collector: &Collector) -> io::Result<Vec<SocketAddr>> {
+    fn here(collector: &IpfixCollector) -> io::Result<Vec<SocketAddr>> {
         at("127.0.0.1", collector)
     }
 
-    fn elsewhere(collector: &Collector) -> io::Result<Vec<SocketAddr>> {
+    fn elsewhere(collector: &IpfixCollector) -> io::Result<Vec<SocketAddr>> {
         at("127.0.0.2", collector)
     }
 
-    fn nowhere_yet(_: &Collector) -> io::Result<Vec<SocketAddr>> {
+    fn nowhere_yet(_: &IpfixCollector) -> io::Result<Vec<SocketAddr>> {
         loop {
             thread::park();
         }
     }
 
     /// A thread that sends to a collector whose name is due to be looked up.
-    fn queue(collector: Collector, look: Look) -> (Queue, Arc<Tally>) {
-        let mut link = Link::open(collector, here).unwrap();
+    fn queue(collector: IpfixCollector, look: LookupFn) -> (SendQueue, Arc<ExportCounters>) {
+        let mut link = CollectorSocket::open(collector, here).unwrap();
         link.name.age(look);
-        let tally = Arc::new(Tally::default());
-        (Queue::with(vec![link], 4, false, &tally).unwrap(), tally)
+        let tally = Arc::new(ExportCounters::default());
+        (SendQueue::with(vec![link], 4, false, &tally).unwrap(), tally)
     }
 
     #[test]
@@ -353,7 +360,7 @@ mod tests {
         queue.put(Datagram { bytes: vec![7], records: 1 });
         assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
         queue.finish();
-        let news = Status(tally).news();
+        let news = ExportStatus(tally).news();
         assert!(news.len() == 1 && news[0].contains(&address.to_string()), "{news:?}");
     }
 
@@ -365,11 +372,11 @@ mod tests {
         for sent in 1..=2 {
             queue.put(Datagram { bytes: vec![7; sent], records: 1 });
             assert_eq!(socket.recv(&mut [0; 9]).unwrap(), sent);
-            thread::sleep(NAP + NAP / 2);
+            thread::sleep(MAX_SLEEP + MAX_SLEEP / 2);
         }
         queue.finish();
         assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
-        assert_eq!(Status(tally).counts().messages, 2);
+        assert_eq!(ExportStatus(tally).counts().messages, 2);
     }
 
     #[test]
@@ -377,7 +384,7 @@ mod tests {
         let addresses: Vec<SocketAddr> =
             [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec();
         let (_socket, collector) = named();
-        let mut link = Link::open(collector, here).unwrap();
+        let mut link = CollectorSocket::open(collector, here).unwrap();
         (link.addresses, link.address) = (addresses.clone(), addresses[0]);
         let mut turn = || {
             link.turn();

@@ -2,7 +2,7 @@
 
 /// An element: its number, and its length here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field(u16, u16);
+pub(super) struct TemplateField(u16, u16);
 
 /// Sets of these are templates.
 pub(super) const TEMPLATES: u16 = 2;
@@ -15,46 +15,47 @@ pub(super) const INTERFACES: u16 = 261;
 /// Bytes for the name of an interface. Collectors that know names at all want them all of one length.
 pub(super) const NAME: usize = 64;
 
-const IPV4: [Field; 2] = [Field(8, 4), Field(12, 4)]; // sourceIPv4Address, destinationIPv4Address
-const IPV6: [Field; 2] = [Field(27, 16), Field(28, 16)]; // sourceIPv6Address, destinationIPv6Address
+const IPV4: [TemplateField; 2] = [TemplateField(8, 4), TemplateField(12, 4)]; // sourceIPv4Address, destinationIPv4Address
+const IPV6: [TemplateField; 2] = [TemplateField(27, 16), TemplateField(28, 16)]; // sourceIPv6Address, destinationIPv6Address
 
-/// As [`super::record::Record`] writes them.
-const COMMON: [Field; 14] = [
-    Field(7, 2),   // sourceTransportPort
-    Field(11, 2),  // destinationTransportPort
-    Field(4, 1),   // protocolIdentifier
-    Field(6, 2),   // tcpControlBits
-    Field(58, 2),  // vlanId
-    Field(245, 2), // dot1qCustomerVlanId
-    Field(351, 8), // layer2SegmentId
-    Field(10, 4),  // ingressInterface
-    Field(14, 4),  // egressInterface
-    Field(2, 8),   // packetDeltaCount
-    Field(1, 8),   // octetDeltaCount
-    Field(152, 8), // flowStartMilliseconds
-    Field(153, 8), // flowEndMilliseconds
-    Field(136, 1), // flowEndReason
+/// As [`super::record::FlowRecord`] writes them.
+const COMMON: [TemplateField; 14] = [
+    TemplateField(7, 2),   // sourceTransportPort
+    TemplateField(11, 2),  // destinationTransportPort
+    TemplateField(4, 1),   // protocolIdentifier
+    TemplateField(6, 2),   // tcpControlBits
+    TemplateField(58, 2),  // vlanId
+    TemplateField(245, 2), // dot1qCustomerVlanId
+    TemplateField(351, 8), // layer2SegmentId
+    TemplateField(10, 4),  // ingressInterface
+    TemplateField(14, 4),  // egressInterface
+    TemplateField(2, 8),   // packetDeltaCount
+    TemplateField(1, 8),   // octetDeltaCount
+    TemplateField(152, 8), // flowStartMilliseconds
+    TemplateField(153, 8), // flowEndMilliseconds
+    TemplateField(136, 1), // flowEndReason
 ];
 
-const DIRECTION: Field = Field(61, 1); // flowDirection
+const DIRECTION: TemplateField = TemplateField(61, 1); // flowDirection
 
 /// samplingInterval alone: a rate that goflow2 reads as it is meant, and that nfdump 1.7 reads only without
 /// samplingAlgorithm or the selector elements beside it.
-const SAMPLING_FIELDS: [Field; 2] = [Field(149, 4), Field(34, 4)];
+const SAMPLING_FIELDS: [TemplateField; 2] = [TemplateField(149, 4), TemplateField(34, 4)];
 
 /// The number is no scope, though it is what the name is of: nfdump reads it nowhere else.
 #[allow(clippy::cast_possible_truncation)] // A constant.
-const INTERFACE_FIELDS: [Field; 3] = [Field(149, 4), Field(10, 4), Field(83, NAME as u16)];
+const INTERFACE_FIELDS: [TemplateField; 3] =
+    [TemplateField(149, 4), TemplateField(10, 4), TemplateField(83, NAME as u16)];
 
 /// Templates of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct TemplateShape {
     pub(super) ipv6: bool,
     /// It is known whether packets were received or sent.
     pub(super) directed: bool,
 }
 
-impl Shape {
+impl TemplateShape {
     pub(super) const ALL: [Self; 4] = [
         Self { ipv6: false, directed: true },
         Self { ipv6: true, directed: true },
@@ -86,9 +87,9 @@ pub(super) fn interfaces() -> Vec<u8> {
     record(INTERFACES, &INTERFACE_FIELDS, Some(1))
 }
 
-fn record(id: u16, fields: &[Field], scopes: Option<u16>) -> Vec<u8> {
+fn record(id: u16, fields: &[TemplateField], scopes: Option<u16>) -> Vec<u8> {
     let count = u16::try_from(fields.len()).unwrap_or(u16::MAX);
     let head = [Some(id), Some(count), scopes].into_iter().flatten();
-    let fields = fields.iter().flat_map(|&Field(number, length)| [number, length]);
+    let fields = fields.iter().flat_map(|&TemplateField(number, length)| [number, length]);
     head.chain(fields).flat_map(u16::to_be_bytes).collect()
 }

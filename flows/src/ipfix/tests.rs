@@ -12,25 +12,25 @@ use netflow_parser::{DataNumber, FieldValue, NetflowPacket, NetflowParser};
 use pmdscope_testing::{current_test, skip};
 use proptest::prelude::*;
 
-use super::encoder::{Datagram, Encoded, Encoder};
-use super::sender::Queue;
-use super::tally::Tally;
-use super::{Exporter, MESSAGE, SMALLEST, Settings, Status, start};
-use crate::table::{Listener, Reason};
-use crate::{Counts, Endpoint, Flow, Place, TcpState, Tunnel, Ways};
+use super::counters::ExportCounters;
+use super::encoder::{Datagram, FlowEncoder, RecordCounts};
+use super::sender::SendQueue;
+use super::{ExportStatus, IpfixExporter, IpfixSettings, MESSAGE, SMALLEST, start};
+use crate::table::{FlowEndReason, FlowListener};
+use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, TcpState, Tunnel};
 
 const DOMAIN: u32 = 7;
 const NOW: u32 = 1_700_000_000;
 
-fn counts(packets: u64, bytes: u64) -> Counts {
-    Counts { packets, bytes }
+fn counts(packets: u64, bytes: u64) -> PacketCounts {
+    PacketCounts { packets, bytes }
 }
 
 /// Nobody has sent anything yet.
 fn flow(local: &str, remote: &str) -> Flow {
     let end = |text: &str| {
         let (addr, port) = text.rsplit_once(' ').unwrap();
-        Endpoint { addr: addr.parse().unwrap(), port: port.parse().unwrap() }
+        FlowEndpoint { addr: addr.parse().unwrap(), port: port.parse().unwrap() }
     };
     Flow {
         app: 0,
@@ -39,19 +39,19 @@ fn flow(local: &str, remote: &str) -> Flow {
         tunnel: None,
         local: end(local),
         remote: end(remote),
-        rx: Ways::default(),
-        tx: Ways::default(),
-        unknown: Ways::default(),
-        recent_rx: Counts::default(),
-        recent_tx: Counts::default(),
+        rx: SenderCounts::default(),
+        tx: SenderCounts::default(),
+        unknown: SenderCounts::default(),
+        recent_rx: PacketCounts::default(),
+        recent_tx: PacketCounts::default(),
         variance: 0,
         state: TcpState::None,
         opener: None,
         tcp_flags: [0x12, 0x02],
         first_ns: 1_699_999_999_001_999_999,
         last_ns: 1_699_999_999_502_000_000,
-        rx_place: Some(Place { port: 1, queue: None, lcore: None, several: false }),
-        tx_place: Some(Place { port: 2, queue: None, lcore: None, several: false }),
+        rx_place: Some(FlowPlace { port: 1, queue: None, lcore: None, several: false }),
+        tx_place: Some(FlowPlace { port: 2, queue: None, lcore: None, several: false }),
     }
 }
 
@@ -59,15 +59,15 @@ fn apps() -> Vec<String> {
     vec!["fw".to_owned(), "switch".to_owned()]
 }
 
-fn encoder(sample: u32, limit: usize) -> Encoder {
-    Encoder::new(DOMAIN, sample, limit, || NOW)
+fn encoder(sample: u32, limit: usize) -> FlowEncoder {
+    FlowEncoder::new(DOMAIN, sample, limit, || NOW)
 }
 
 /// What is sent of conversations, and what became of them.
-fn sent(encoder: &mut Encoder, flows: &[Flow]) -> (Vec<Datagram>, Vec<Encoded>) {
+fn sent(encoder: &mut FlowEncoder, flows: &[Flow]) -> (Vec<Datagram>, Vec<RecordCounts>) {
     let mut messages = Vec::new();
     let mut send = |datagram| messages.push(datagram);
-    let tell = |flow| encoder.flow(flow, &apps(), Reason::Active, &mut send);
+    let tell = |flow| encoder.flow(flow, &apps(), FlowEndReason::Active, &mut send);
     let became = flows.iter().map(tell).collect();
     encoder.flush(&mut send);
     (messages, became)
@@ -207,11 +207,11 @@ fn the_bytes_are_those_of_the_standard() {
 fn each_way_of_each_sender_is_a_record() {
     let mut one = flow("10.0.0.1 443", "192.0.2.9 50000");
     one.app = 1;
-    one.rx = Ways { from_local: counts(1, 60), from_remote: counts(2, 120) };
-    one.tx = Ways { from_local: counts(3, 180), from_remote: counts(4, 240) };
-    one.unknown = Ways { from_local: counts(5, 300), from_remote: Counts::default() };
+    one.rx = SenderCounts { from_local: counts(1, 60), from_remote: counts(2, 120) };
+    one.tx = SenderCounts { from_local: counts(3, 180), from_remote: counts(4, 240) };
+    one.unknown = SenderCounts { from_local: counts(5, 300), from_remote: PacketCounts::default() };
     let (messages, encoded) = sent(&mut encoder(1, MESSAGE), &[one]);
-    assert_eq!(encoded, [Encoded { records: 5, rounded: 0 }]);
+    assert_eq!(encoded, [RecordCounts { records: 5, rounded: 0 }]);
     let collected = collect(&messages);
     let rows = collected.records.iter().map(|record| {
         let what = ["SourceTransportPort", "FlowDirection", "IngressInterface", "EgressInterface"];
@@ -296,7 +296,7 @@ fn long_names_are_cut_between_letters() {
     let mut messages = Vec::new();
     let mut encoder = encoder(1, SMALLEST);
     let mut send = |datagram| messages.push(datagram);
-    encoder.flow(&one, &["é".repeat(40)], Reason::End, &mut send);
+    encoder.flow(&one, &["é".repeat(40)], FlowEndReason::End, &mut send);
     encoder.flush(&mut send);
     let names = collect(&messages).options;
     assert_eq!(get(&names[1], "InterfaceDescription"), "é".repeat(31));
@@ -309,21 +309,21 @@ fn flows() -> impl Strategy<Value = Vec<Flow>> {
     ];
     let counts = || (0..4_u64, any::<u32>());
     let ways = move || {
-        (counts(), counts()).prop_map(|(local, remote)| Ways {
-            from_local: Counts { packets: local.0, bytes: local.1.into() },
-            from_remote: Counts { packets: remote.0, bytes: remote.1.into() },
+        (counts(), counts()).prop_map(|(local, remote)| SenderCounts {
+            from_local: PacketCounts { packets: local.0, bytes: local.1.into() },
+            from_remote: PacketCounts { packets: remote.0, bytes: remote.1.into() },
         })
     };
     let ends = (address, any::<[u16; 2]>(), any::<u8>(), any::<[u16; 2]>());
     let rest = ([ways(), ways(), ways()], any::<[u64; 2]>(), 0..3_u16, any::<[u16; 2]>());
     let one = (ends, rest).prop_map(|((addr, ports, proto, vlans), (ways, times, app, places))| {
         let mut flow = flow("10.0.0.1 1", "10.0.0.2 2");
-        flow.local = Endpoint { addr, port: ports[0] };
-        flow.remote = Endpoint { addr, port: ports[1] };
+        flow.local = FlowEndpoint { addr, port: ports[0] };
+        flow.remote = FlowEndpoint { addr, port: ports[1] };
         (flow.proto, flow.vlans, flow.app) = (proto, vlans, app);
         [flow.rx, flow.tx, flow.unknown] = ways;
         [flow.first_ns, flow.last_ns] = times;
-        let place = |port| Some(Place { port, queue: None, lcore: None, several: false });
+        let place = |port| Some(FlowPlace { port, queue: None, lcore: None, several: false });
         (flow.rx_place, flow.tx_place) = (place(places[0]), place(places[1] % 4));
         flow
     });
@@ -344,7 +344,7 @@ proptest! {
         };
         let ways = flows.iter().flat_map(|flow| [flow.rx, flow.tx, flow.unknown]);
         let told = ways.flat_map(|ways| [ways.from_local, ways.from_remote]);
-        let told = told.filter(|told| told.packets > 0).fold(Counts::default(), Counts::plus);
+        let told = told.filter(|told| told.packets > 0).fold(PacketCounts::default(), PacketCounts::plus);
         let found = counts(sum("PacketDeltaCount"), sum("OctetDeltaCount"));
         prop_assert_eq!(found, told);
     }
@@ -362,8 +362,8 @@ fn collector_at(address: &str) -> Option<(UdpSocket, String)> {
     Some((socket, address))
 }
 
-fn settings(collectors: &[&str], patient: bool) -> Settings {
-    Settings {
+fn settings(collectors: &[&str], patient: bool) -> IpfixSettings {
+    IpfixSettings {
         collectors: collectors.iter().map(|text| text.parse().unwrap()).collect(),
         domain: DOMAIN,
         refresh: Duration::from_secs(600),
@@ -373,7 +373,7 @@ fn settings(collectors: &[&str], patient: bool) -> Settings {
     }
 }
 
-fn exporter(collectors: &[&str], patient: bool) -> (Exporter, Status) {
+fn exporter(collectors: &[&str], patient: bool) -> (IpfixExporter, ExportStatus) {
     start(&settings(collectors, patient)).unwrap()
 }
 
@@ -391,7 +391,7 @@ fn all_collectors_get_the_same() {
     });
     let (collectors, addresses): (Vec<_>, Vec<_>) = [collector(), ipv6].into_iter().unzip();
     let (mut exporter, status) = exporter(&[&addresses[0], &addresses[1]], false);
-    exporter.flow(&busy_flow(), &apps(), Reason::End);
+    exporter.flow(&busy_flow(), &apps(), FlowEndReason::End);
     exporter.tick(0, 1);
     exporter.finish();
     let receive = |socket: &UdpSocket| {
@@ -413,7 +413,7 @@ fn each_run_is_a_session_whose_numbers_begin_with_0() {
     let run = || {
         let (mut exporter, _) = exporter(&[&address], false);
         for _ in 0..2 {
-            exporter.flow(&busy_flow(), &apps(), Reason::Active);
+            exporter.flow(&busy_flow(), &apps(), FlowEndReason::Active);
             exporter.tick(0, 1);
         }
         // Templates with three options, and two conversations.
@@ -436,7 +436,7 @@ fn a_collector_that_is_not_there_is_counted_and_told_of_once() {
     drop(socket);
     let (mut exporter, status) = exporter(&[&address], false);
     for _ in 0..20 {
-        exporter.flow(&busy_flow(), &apps(), Reason::End);
+        exporter.flow(&busy_flow(), &apps(), FlowEndReason::End);
         exporter.tick(0, 1);
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -456,7 +456,7 @@ fn a_collector_that_comes_back_is_told_the_templates() {
     let (mut exporter, _) = exporter(&[&address], false);
     let deadline = Instant::now() + Duration::from_secs(5);
     for _ in 0..5 {
-        exporter.flow(&busy_flow(), &apps(), Reason::End);
+        exporter.flow(&busy_flow(), &apps(), FlowEndReason::End);
         exporter.tick(0, 1);
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -464,7 +464,7 @@ fn a_collector_that_comes_back_is_told_the_templates() {
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut buffer = [0; 2000];
     while Instant::now() < deadline {
-        exporter.flow(&busy_flow(), &apps(), Reason::End);
+        exporter.flow(&busy_flow(), &apps(), FlowEndReason::End);
         exporter.tick(0, 1);
         let size = socket.recv(&mut buffer).unwrap();
         if buffer[..size][16..18] == [0, 2] {
@@ -477,12 +477,12 @@ fn a_collector_that_comes_back_is_told_the_templates() {
 #[test]
 fn more_than_can_be_sent_is_dropped_at_once() {
     let (_socket, address) = collector();
-    let tally = Arc::new(Tally::default());
-    let mut queue = Queue::start(&settings(&[&address], false), 4, &tally).unwrap();
+    let tally = Arc::new(ExportCounters::default());
+    let mut queue = SendQueue::start(&settings(&[&address], false), 4, &tally).unwrap();
     // If one waited for a place, none would be dropped.
     (0..2000).for_each(|_| queue.put(Datagram { bytes: vec![0; 100], records: 3 }));
     queue.finish();
-    let counts = Status(tally).counts();
+    let counts = ExportStatus(tally).counts();
     assert_eq!(counts.messages * 3 + counts.dropped, 2000 * 3);
     assert!(counts.dropped > 0 && counts.messages >= 4, "{counts:?}");
     assert!(queue.is_announcement_wanted() && !queue.is_announcement_wanted());
@@ -502,12 +502,12 @@ fn files_wait_for_room_and_collectors_keep_up() {
         bytes
     });
     let (mut exporter, status) = exporter(&[&address], true);
-    (0..40_000).for_each(|_| exporter.flow(&busy_flow(), &apps(), Reason::End));
+    (0..40_000).for_each(|_| exporter.flow(&busy_flow(), &apps(), FlowEndReason::End));
     exporter.tick(0, 1);
     // A set of the last template ends it.
     let mut last = flow("::1 1", "::2 2");
     last.unknown.from_local = counts(1, 60);
-    exporter.flow(&last, &apps(), Reason::Forced);
+    exporter.flow(&last, &apps(), FlowEndReason::Forced);
     exporter.finish();
     assert_eq!((status.counts().dropped, status.counts().failed), (0, 0));
     assert_eq!(reader.join().unwrap(), status.counts().bytes);

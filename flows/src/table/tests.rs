@@ -5,9 +5,10 @@ use etherparse::PacketBuilder;
 use pmdscope_packets::{DIR_RX, DIR_TX, ETHERNET};
 use proptest::prelude::*;
 
-use super::super::{Endpoint, TcpState};
+use super::super::{FlowEndpoint, TcpState};
 use super::*;
 
+const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
 
 /// Addresses of two hosts, by number.
@@ -50,8 +51,8 @@ fn interface(name: &str) -> CaptureInterface {
     }
 }
 
-fn table(settings: Settings) -> (Table, Latest) {
-    let (mut table, latest) = Table::new(settings);
+fn table(settings: FlowTableSettings) -> (FlowTable, LatestSnapshot) {
+    let (mut table, latest) = FlowTable::new(settings);
     table.section(&SectionOrigin::default()).unwrap();
     table.interface(&interface("app:0")).unwrap();
     table.interface(&interface("app:1")).unwrap();
@@ -74,26 +75,27 @@ fn packet(data: &[u8], ns: u64) -> Packet<'_> {
     }
 }
 
-fn put(table: &mut Table, data: &[u8], ns: u64) {
+fn put(table: &mut FlowTable, data: &[u8], ns: u64) {
     table.packet(&packet(data, ns)).unwrap();
 }
 
 /// The sum of all that is listed.
-fn listed(snapshot: &Snapshot) -> (Counts, u64) {
-    let Other { evicted, expired, not_ip, unreadable, .. } = snapshot.other;
+fn listed(snapshot: &FlowSnapshot) -> (PacketCounts, u64) {
+    let UnlistedPackets { evicted, expired, not_ip, unreadable, .. } = snapshot.other;
     let flows = snapshot.flows.iter().map(Flow::total);
-    let counts = flows.chain([evicted, expired, not_ip, unreadable]).reduce(Counts::plus).unwrap();
+    let counts =
+        flows.chain([evicted, expired, not_ip, unreadable]).reduce(PacketCounts::plus).unwrap();
     let variance = snapshot.flows.iter().map(|flow| flow.variance).sum::<u64>();
     (counts, variance + snapshot.other.evicted_variance + snapshot.other.expired_variance)
 }
 
-fn end(number: u8, port: u16) -> Endpoint {
-    Endpoint { addr: IpAddr::from(ip(number)), port }
+fn end(number: u8, port: u16) -> FlowEndpoint {
+    FlowEndpoint { addr: IpAddr::from(ip(number)), port }
 }
 
 #[test]
 fn both_directions_are_one_conversation_of_the_app_on_all_its_ports() {
-    let (mut table, latest) = table(Settings::default());
+    let (mut table, latest) = table(FlowTableSettings::default());
     let (request, answer) = (udp((9, 5000), (1, 53), 30), udp((1, 53), (9, 5000), 300));
     put(&mut table, &request, 0);
     table.packet(&Packet { dir: DIR_TX, interface: 1, ..packet(&answer, 5) }).unwrap();
@@ -102,16 +104,16 @@ fn both_directions_are_one_conversation_of_the_app_on_all_its_ports() {
     assert_eq!(snapshot.apps, ["app"]);
     let [flow] = &snapshot.flows[..] else { panic!("{snapshot:?}") };
     assert_eq!((flow.local, flow.remote), (end(1, 53), end(9, 5000)));
-    assert_eq!(flow.rx.from_remote, Counts { packets: 1, bytes: request.len() as u64 });
-    assert_eq!(flow.tx.from_local, Counts { packets: 1, bytes: answer.len() as u64 });
+    assert_eq!(flow.rx.from_remote, PacketCounts { packets: 1, bytes: request.len() as u64 });
+    assert_eq!(flow.tx.from_local, PacketCounts { packets: 1, bytes: answer.len() as u64 });
     assert_eq!((flow.first_ns, flow.last_ns), (BEGIN, BEGIN + 5));
-    assert_eq!(flow.opener, Some(super::super::End::Remote));
+    assert_eq!(flow.opener, Some(super::super::FlowEnd::Remote));
     assert_eq!((flow.rx_place.unwrap().port, flow.tx_place.unwrap().port), (0, 1));
 }
 
 #[test]
 fn interfaces_without_names_are_told_apart_by_number() {
-    let (mut table, latest) = Table::new(Settings::default());
+    let (mut table, latest) = FlowTable::new(FlowTableSettings::default());
     let frame = udp((9, 5000), (1, 53), 30);
     // Files of two sections, or two files.
     for section in 0..2 {
@@ -187,9 +189,9 @@ proptest! {
         at_once in prop::sample::select(vec![usize::MAX, 0, 5]),
     ) {
         let idle = idle.map(Duration::from_secs);
-        let (mut table, latest) = table(Settings { capacity, idle, ..Settings::default() });
-        table.copied = Copied { at_once, by_flush: 3, by_batch: 1 };
-        let (mut ns, mut sum, mut variance) = (0, Counts::default(), 0);
+        let (mut table, latest) = table(FlowTableSettings { capacity, idle, ..FlowTableSettings::default() });
+        table.copied = CopyLimits { at_once, by_flush: 3, by_batch: 1 };
+        let (mut ns, mut sum, mut variance) = (0, PacketCounts::default(), 0);
         let mut protocols = HashMap::<u8, u64>::new();
         for (number, step) in steps.iter().enumerate() {
             ns += step.pause;
@@ -197,7 +199,7 @@ proptest! {
             let (dir, weight) = (step.dir, step.weight);
             table.packet(&Packet { dir, weight, ..packet(&frame, ns) }).unwrap();
             let packets = u64::from(weight);
-            sum = sum.plus(Counts { packets, bytes: packets * frame.len() as u64 });
+            sum = sum.plus(PacketCounts { packets, bytes: packets * frame.len() as u64 });
             variance += packets * (packets - 1);
             if step.kind > 1 {
                 *protocols.entry(frame[23]).or_default() += packets;
@@ -227,7 +229,7 @@ proptest! {
 
 #[test]
 fn a_new_connection_between_the_same_ports_is_another_conversation() {
-    let (mut table, latest) = table(Settings::default());
+    let (mut table, latest) = table(FlowTableSettings::default());
     let (client, server) = ((9, 5000), (1, 80));
     let steps = [
         (client, server, "S", 100),
@@ -250,18 +252,18 @@ fn a_new_connection_between_the_same_ports_is_another_conversation() {
     flows.sort_by_key(|flow| flow.first_ns);
     let seen = flows.iter().map(|flow| (flow.state, flow.total().packets)).collect::<Vec<_>>();
     assert_eq!(seen, [(TcpState::Closed, 7), (TcpState::Reset, 2)]);
-    assert!(flows.iter().all(|flow| flow.opener == Some(super::super::End::Remote)));
+    assert!(flows.iter().all(|flow| flow.opener == Some(super::super::FlowEnd::Remote)));
 }
 
 #[test]
 fn a_sampled_packet_tells_who_opened_only_by_a_handshake() {
-    use super::super::End::{Local, Remote};
+    use super::super::FlowEnd::{Local, Remote};
     let (client, server) = ((9, 5000), (1, 80));
     let frames =
         [(udp(server, client, 9), Some(Local)), (tcp(server, client, "SA", 7), Some(Remote))];
     for (frame, opener) in frames {
         for weight in [1, 64] {
-            let (mut table, latest) = table(Settings::default());
+            let (mut table, latest) = table(FlowTableSettings::default());
             let first = packet(&frame, 0);
             table.packet(&Packet { dir: DIR_TX, weight, ..first }).unwrap();
             // Packets behind it know no better.
@@ -273,13 +275,13 @@ fn a_sampled_packet_tells_who_opened_only_by_a_handshake() {
     }
 }
 
-type Heard = Arc<Mutex<Vec<(Flow, Reason)>>>;
+type Heard = Arc<Mutex<Vec<(Flow, FlowEndReason)>>>;
 
 #[derive(Debug)]
 struct Record(Heard);
 
-impl Listener for Record {
-    fn flow(&mut self, flow: &Flow, apps: &[String], reason: Reason) {
+impl FlowListener for Record {
+    fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason) {
         assert_eq!(apps[usize::from(flow.app)], "app");
         self.0.lock().unwrap().push((flow.clone(), reason));
     }
@@ -291,16 +293,21 @@ impl Listener for Record {
     fn finish(&mut self) {}
 }
 
-fn recorded(idle: Option<u64>, active: Option<u64>, capacity: usize) -> (Table, Latest, Heard) {
+fn recorded(
+    idle: Option<u64>,
+    active: Option<u64>,
+    capacity: usize,
+) -> (FlowTable, LatestSnapshot, Heard) {
     let [idle, active] = [idle, active].map(|time| time.map(Duration::from_secs));
     let told = Heard::default();
-    let listener: Option<Box<dyn Listener>> = Some(Box::new(Record(Arc::clone(&told))));
-    let (table, latest) = table(Settings { capacity, idle, active, listener, inner: true });
+    let listener: Option<Box<dyn FlowListener>> = Some(Box::new(Record(Arc::clone(&told))));
+    let (table, latest) =
+        table(FlowTableSettings { capacity, idle, active, listener, inner: true });
     (table, latest, told)
 }
 
 /// Reason, packets, first and last time of all that was told since the last call, in seconds.
-fn heard(told: &Heard) -> Vec<(Reason, u64, u64, u64)> {
+fn heard(told: &Heard) -> Vec<(FlowEndReason, u64, u64, u64)> {
     let second = |ns: u64| (ns - BEGIN) / SECOND;
     let told = std::mem::take(&mut *told.lock().unwrap());
     let heard = told.iter().map(|(flow, reason)| {
@@ -310,7 +317,7 @@ fn heard(told: &Heard) -> Vec<(Reason, u64, u64, u64)> {
 }
 
 /// Time goes on without packets.
-fn tick(table: &mut Table, second: u64) {
+fn tick(table: &mut FlowTable, second: u64) {
     table.counters(&[InterfaceStatistics {
         end_ns: BEGIN + second * SECOND,
         ..InterfaceStatistics::default()
@@ -325,18 +332,21 @@ fn a_listener_is_told_what_is_new_and_why() {
         put(&mut table, &frame, second * SECOND);
         tick(&mut table, second);
     }
-    assert_eq!(heard(&told), [(Reason::Active, 61, 0, 60)]);
+    assert_eq!(heard(&told), [(FlowEndReason::Active, 61, 0, 60)]);
     (70..84).for_each(|second| tick(&mut table, second));
     assert_eq!(heard(&told), []);
     tick(&mut table, 84);
-    assert_eq!(heard(&told), [(Reason::Idle, 9, 61, 69)]);
+    assert_eq!(heard(&told), [(FlowEndReason::Idle, 9, 61, 69)]);
     let other = latest.get().other;
     assert_eq!((other.expirations, other.expired.packets), (1, 70));
     // Silent for its time before anyone looked: the next packet begins another conversation.
     put(&mut table, &frame, 90 * SECOND);
     put(&mut table, &frame, 120 * SECOND);
     table.finish().unwrap();
-    assert_eq!(heard(&told), [(Reason::Idle, 1, 90, 90), (Reason::Forced, 1, 120, 120)]);
+    assert_eq!(
+        heard(&told),
+        [(FlowEndReason::Idle, 1, 90, 90), (FlowEndReason::Forced, 1, 120, 120)]
+    );
     assert_eq!(latest.get().flows.len(), 1);
 }
 
@@ -351,7 +361,7 @@ fn the_end_of_tcp_is_told_after_its_last_packets_and_only_once() {
     assert_eq!(heard(&told), []);
     put(&mut table, &tcp(client, server, "A", 3), 1);
     tick(&mut table, 2);
-    assert_eq!(heard(&told), [(Reason::End, 4, 0, 0)]);
+    assert_eq!(heard(&told), [(FlowEndReason::End, 4, 0, 0)]);
     tick(&mut table, 3);
     table.finish().unwrap();
     assert_eq!(heard(&told), []);
@@ -367,18 +377,18 @@ fn what_a_listener_is_told_adds_up_to_all() {
     table.finish().unwrap();
     let heard = heard(&told);
     assert_eq!(heard.iter().map(|(_, packets, ..)| packets).sum::<u64>(), 500);
-    assert!(heard.iter().any(|(reason, ..)| *reason == Reason::Resources));
-    assert_eq!(heard.iter().filter(|(reason, ..)| *reason == Reason::Forced).count(), 4);
+    assert!(heard.iter().any(|(reason, ..)| *reason == FlowEndReason::Resources));
+    assert_eq!(heard.iter().filter(|(reason, ..)| *reason == FlowEndReason::Forced).count(), 4);
 }
 
 #[test]
 fn a_flood_does_not_drive_out_the_heavy_and_the_heavy_get_in() {
     let capacity = 1024;
-    let (mut table, latest) = table(Settings { capacity, ..Settings::default() });
+    let (mut table, latest) = table(FlowTableSettings { capacity, ..FlowTableSettings::default() });
     let heavy = |number: u16| udp((9, number), (1, 53), 30);
     let mut flood = udp((9, 1), (2, 53), 30);
     let mut forged = 0_u32;
-    let mut flood = |table: &mut Table| {
+    let mut flood = |table: &mut FlowTable| {
         forged += 1;
         // Another source address each time.
         flood[26..30].copy_from_slice(&(0xc000_0000 + forged).to_be_bytes());
@@ -410,7 +420,7 @@ fn a_flood_does_not_drive_out_the_heavy_and_the_heavy_get_in() {
 
 #[test]
 fn what_is_recent_is_of_the_interval() {
-    let (mut table, latest) = table(Settings::default());
+    let (mut table, latest) = table(FlowTableSettings::default());
     let frame = udp((9, 5000), (1, 53), 30);
     let recent = || {
         let snapshot = latest.get();
@@ -437,7 +447,7 @@ fn what_is_recent_is_of_the_interval() {
 fn counting_begins_with_the_earliest_packet() {
     let frame = udp((9, 5000), (1, 53), 30);
     for times in [[3, 1, 2].map(|second| BEGIN + second * SECOND), [0, 0, 0xffff_ffff * SECOND]] {
-        let (mut table, latest) = table(Settings::default());
+        let (mut table, latest) = table(FlowTableSettings::default());
         for ns in times {
             table.packet(&Packet { ns, ..packet(&frame, 0) }).unwrap();
         }
@@ -451,14 +461,14 @@ fn counting_begins_with_the_earliest_packet() {
 
 #[test]
 fn a_snapshot_in_parts_is_of_the_moment_it_began() {
-    let (mut table, latest) = table(Settings::default());
+    let (mut table, latest) = table(FlowTableSettings::default());
     let from = |number: u16| udp((9, number), (1, 53), 30);
-    let send = |table: &mut Table, numbers: std::ops::Range<u16>, ns| {
+    let send = |table: &mut FlowTable, numbers: std::ops::Range<u16>, ns| {
         numbers.for_each(|number| put(table, &from(number), ns));
     };
     send(&mut table, 0..100, 0);
     tick(&mut table, 0);
-    table.copied = Copied { at_once: 40, by_flush: 20, by_batch: 1 };
+    table.copied = CopyLimits { at_once: 40, by_flush: 20, by_batch: 1 };
     send(&mut table, 0..100, SECOND);
     tick(&mut table, 1);
     // 64 of them and 16 new ones are counted in five batches, some before they were copied.
@@ -481,7 +491,7 @@ fn a_snapshot_in_parts_is_of_the_moment_it_began() {
 
 #[test]
 fn losses_are_told_by_gaps_or_counters_but_once() {
-    let (mut table, latest) = table(Settings::default());
+    let (mut table, latest) = table(FlowTableSettings::default());
     let frame = udp((9, 5000), (1, 53), 30);
     table.packet(&Packet { dropped: 5, ..packet(&frame, 0) }).unwrap();
     let counted =
@@ -494,7 +504,7 @@ fn losses_are_told_by_gaps_or_counters_but_once() {
 
 #[test]
 fn without_anyone_to_look_there_are_no_snapshots() {
-    let (mut table, latest) = table(Settings::default());
+    let (mut table, latest) = table(FlowTableSettings::default());
     drop(latest);
     put(&mut table, &udp((9, 5000), (1, 53), 30), 0);
     table.counters(&[]);
@@ -503,7 +513,7 @@ fn without_anyone_to_look_there_are_no_snapshots() {
 
 #[test]
 fn a_conversation_takes_the_memory_that_is_documented() {
-    assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (192, 64));
-    assert_eq!((size_of::<Side>(), size_of::<Told>()), (80, 112));
+    assert_eq!((size_of::<FlowEntry>(), align_of::<FlowEntry>()), (192, 64));
+    assert_eq!((size_of::<FlowDetails>(), size_of::<ReportedCounts>()), (80, 112));
     assert_eq!(size_of::<Flow>(), 240);
 }

@@ -7,18 +7,18 @@ use super::*;
 use crate::netstat::fixture::{counts, end, flow};
 
 /// Conversations of so many received packets, of which one in four was looked at.
-fn counted(packets: &[u64]) -> Snapshot {
+fn counted(packets: &[u64]) -> FlowSnapshot {
     let remotes = 40_000..;
     let flow = |(port, packets): (u16, &u64)| {
         flow(6, end("10.0.0.1", 443), end("192.0.2.8", port), *packets, 0)
     };
     let all = packets.iter().sum::<u64>();
-    Snapshot {
+    FlowSnapshot {
         flows: remotes.zip(packets).map(flow).collect(),
         total: counts(all, all * 100),
         looked_at: all / 4,
         sample: 4,
-        ..Snapshot::default()
+        ..FlowSnapshot::default()
     }
 }
 
@@ -41,9 +41,9 @@ fn many_conversations_are_not_blamed_on_one() {
 
 #[test]
 fn what_the_capture_missed_is_told() {
-    let lossy = cause(&Snapshot { lost: 1_234, ..counted(&[4_000]) });
+    let lossy = cause(&FlowSnapshot { lost: 1_234, ..counted(&[4_000]) });
     assert!(lossy.ends_with("100 % of 1,000 sampled packets (1,234 more were lost)"), "{lossy}");
-    assert_eq!(cause(&Snapshot::default()), "no conversation in 0 sampled packets");
+    assert_eq!(cause(&FlowSnapshot::default()), "no conversation in 0 sampled packets");
 }
 
 /// A port whose queue 1 is hot, in that run of the app.
@@ -84,7 +84,7 @@ fn evidence(world: &World) -> Vec<&str> {
     world.apps[0].findings.iter().map(|finding| finding.evidence.as_str()).collect()
 }
 
-fn capture_of(run: AppIdentity, found: Result<Arc<Snapshot>>) -> Capture {
+fn capture_of(run: AppIdentity, found: Result<Arc<FlowSnapshot>>) -> Capture {
     Capture {
         app: "fwd".to_owned(),
         device: "net0".to_owned(),
@@ -97,7 +97,7 @@ fn capture_of(run: AppIdentity, found: Result<Arc<Snapshot>>) -> Capture {
 }
 
 /// What is said of the hot queue of run 7 after a capture in which that was found.
-fn explained(found: Result<Arc<Snapshot>>, pid_at_end: u32) -> String {
+fn explained(found: Result<Arc<FlowSnapshot>>, pid_at_end: u32) -> String {
     let mut queues = HotQueues::new(Settings::default(), Instant::now());
     let before = world(7);
     queues.note(&before);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use insta::assert_snapshot;
-use pmdscope_flows::{End, Ways};
+use pmdscope_flows::{FlowEnd, SenderCounts};
 
 use super::*;
 use crate::netstat::fixture::{args, end, exact, flow, sampled, snapshot};
@@ -102,9 +102,10 @@ fn kinds_of_conversations_are_picked() {
 fn files_without_directions_say_so() {
     let mut flow = flow(17, end("10.0.0.1", 53), end("10.0.0.2", 99), 3, 2);
     (flow.unknown.from_remote, flow.unknown.from_local) = (flow.rx.from_remote, flow.tx.from_local);
-    (flow.rx, flow.tx, flow.opener) = (Ways::default(), Ways::default(), Some(End::Local));
+    (flow.rx, flow.tx, flow.opener) =
+        (SenderCounts::default(), SenderCounts::default(), Some(FlowEnd::Local));
     (flow.rx_place, flow.tx_place) = (None, None);
-    let snapshot = Snapshot { flows: vec![flow], ..snapshot() };
+    let snapshot = FlowSnapshot { flows: vec![flow], ..snapshot() };
     let moment = Moment { snapshot: Some(Arc::new(snapshot)), ..Moment::default() };
     assert_snapshot!(report("", &moment));
 }

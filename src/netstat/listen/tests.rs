@@ -15,7 +15,7 @@ fn tcp_counts_when_it_answers() {
     tcp.tcp_flags = [0, SYN];
     assert_eq!(verdict(&tcp), Verdict::Asks);
     tcp.tcp_flags = [SYN | ACK, SYN];
-    assert_eq!(verdict(&tcp), Verdict::Receives(End::Local));
+    assert_eq!(verdict(&tcp), Verdict::Receives(FlowEnd::Local));
     tcp.opener = None;
     assert_eq!(verdict(&tcp), Verdict::Undecided);
 }
@@ -24,9 +24,11 @@ fn tcp_counts_when_it_answers() {
 fn an_answer_may_have_been_left_out_by_sampling() {
     let mut tcp = flow(TCP, end("10.0.0.1", 80), end("10.0.0.2", 4_000), 32, 16);
     tcp.variance = 720;
-    for (answer, expected) in
-        [(0, Verdict::Undecided), (ACK, Verdict::Receives(End::Local)), (RST | ACK, Verdict::Asks)]
-    {
+    for (answer, expected) in [
+        (0, Verdict::Undecided),
+        (ACK, Verdict::Receives(FlowEnd::Local)),
+        (RST | ACK, Verdict::Asks),
+    ] {
         tcp.tcp_flags = [answer, SYN];
         assert_eq!(verdict(&tcp), expected, "{answer:x}");
     }
@@ -38,8 +40,8 @@ fn sampled(local: (&str, u16), remote: (&str, u16)) -> Flow {
     Flow { opener: None, variance: 480, ..udp }
 }
 
-fn listed(flows: Vec<Flow>) -> (Vec<(Endpoint, u64)>, u64) {
-    let snapshot = Snapshot { flows, variance: 1, sample: 16, ..Snapshot::default() };
+fn listed(flows: Vec<Flow>) -> (Vec<(FlowEndpoint, u64)>, u64) {
+    let snapshot = FlowSnapshot { flows, variance: 1, sample: 16, ..FlowSnapshot::default() };
     let Listeners { ports, undecided } = all(&args("-l"), &snapshot);
     assert!(ports.iter().all(|port| port.inferred));
     let ports = ports.iter().map(|port| (port.local, port.conversations)).collect();
@@ -68,7 +70,7 @@ fn a_sampled_server_is_known_by_its_remotes() {
 #[test]
 fn what_sampling_leaves_open_is_told_with_the_cure() {
     let flows = vec![sampled(("10.0.0.1", 40_000), ("192.0.2.1", 53))];
-    let snapshot = Snapshot { flows, variance: 480, sample: 16, ..Snapshot::default() };
+    let snapshot = FlowSnapshot { flows, variance: 480, sample: 16, ..FlowSnapshot::default() };
     let moment = Moment { snapshot: Some(std::sync::Arc::new(snapshot)), ..Moment::default() };
     let args = args("-l");
     let text = text(&args, &moment, &Paper::wide(&args));
@@ -79,9 +81,9 @@ fn what_sampling_leaves_open_is_told_with_the_cure() {
 #[test]
 fn without_directions_the_end_that_was_asked_listens() {
     let mut udp = flow(UDP, end("10.0.0.2", 4_000), end("10.0.0.1", 53), 0, 0);
-    udp.opener = Some(End::Local);
-    udp.unknown = Ways { from_local: counts(3, 300), from_remote: counts(2, 200) };
-    let snapshot = Snapshot { flows: vec![udp], ..Snapshot::default() };
+    udp.opener = Some(FlowEnd::Local);
+    udp.unknown = SenderCounts { from_local: counts(3, 300), from_remote: counts(2, 200) };
+    let snapshot = FlowSnapshot { flows: vec![udp], ..FlowSnapshot::default() };
     let all = all(&args("-l"), &snapshot).ports;
     let found = (all[0].local, all[0].rx.packets, all[0].tx.packets, all[0].remotes);
     assert_eq!(found, (end("10.0.0.1", 53), 3, 2, 1));

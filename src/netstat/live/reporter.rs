@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pmdscope_flows::ipfix::Status;
-use pmdscope_flows::table::Latest;
+use pmdscope_flows::LatestSnapshot;
+use pmdscope_flows::ipfix::ExportStatus;
 use pmdscope_packets::RunControl;
 use pmdscope_render::number::{count, seconds};
 use pmdscope_telemetry::Thresholds;
@@ -28,10 +28,10 @@ pub(super) struct Reporter<'a> {
     args: &'a Args,
     control: &'a RunControl,
     shared: &'a Shared,
-    latest: Latest,
+    latest: LatestSnapshot,
     gauge: Option<Gauge>,
     ports: Vec<(String, u16)>,
-    export: Option<Status>,
+    export: Option<ExportStatus>,
     thresholds: Thresholds,
     line: ProgressLine,
     begun: Instant,
@@ -47,10 +47,10 @@ impl<'a> Reporter<'a> {
         args: &'a Args,
         control: &'a RunControl,
         shared: &'a Shared,
-        latest: Latest,
+        latest: LatestSnapshot,
         gauge: Option<Gauge>,
         ports: Vec<(String, u16)>,
-        export: Option<Status>,
+        export: Option<ExportStatus>,
     ) -> Result<Self> {
         let thresholds = args.thresholds()?;
         let (line, begun) = (ProgressLine::default(), Instant::now());
@@ -140,7 +140,7 @@ impl<'a> Reporter<'a> {
     /// Says what became of apps and collectors.
     fn tell(&mut self) {
         let news = self.shared.with(|told| std::mem::take(&mut told.news));
-        let collectors = self.export.as_ref().map(Status::news).unwrap_or_default();
+        let collectors = self.export.as_ref().map(ExportStatus::news).unwrap_or_default();
         for line in news.into_iter().chain(collectors) {
             self.line.tell(&line);
         }

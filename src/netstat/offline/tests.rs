@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use pmdscope_flows::{Counts, End, TcpState};
+use pmdscope_flows::{FlowEnd, PacketCounts, TcpState};
 use tempfile::TempDir;
 
 use super::*;
@@ -66,13 +66,13 @@ fn conversations_of_a_file_are_counted_exactly() {
     let (moment, failure) = counted(&path, "");
     let snapshot = moment.counted();
     assert!(failure.is_none());
-    assert_eq!(snapshot.total, Counts { packets: 6, bytes: 360 });
+    assert_eq!(snapshot.total, PacketCounts { packets: 6, bytes: 360 });
     let flows = conversations::chosen(&args(""), &moment, &snapshot);
     let tcp = flows[0];
     assert_eq!((tcp.local, tcp.remote), (end("10.0.0.2", 40_000), end("10.0.0.1", 80)));
-    assert_eq!(tcp.unknown.from_local, Counts { packets: 3, bytes: 180 });
-    assert_eq!(tcp.unknown.from_remote, Counts { packets: 2, bytes: 120 });
-    assert_eq!((tcp.state, tcp.opener), (TcpState::Established, Some(End::Local)));
+    assert_eq!(tcp.unknown.from_local, PacketCounts { packets: 3, bytes: 180 });
+    assert_eq!(tcp.unknown.from_remote, PacketCounts { packets: 2, bytes: 120 });
+    assert_eq!((tcp.state, tcp.opener), (TcpState::Established, Some(FlowEnd::Local)));
     assert_eq!((tcp.last_ns - tcp.first_ns, flows.len()), (5_000_000_000, 2));
 }
 

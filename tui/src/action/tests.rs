@@ -1,6 +1,6 @@
 //! Keys and what they do.
 
-use pmdscope_flows::Snapshot;
+use pmdscope_flows::FlowSnapshot;
 
 use super::*;
 use crate::fixture;
@@ -171,8 +171,8 @@ fn an_app_that_starts_later_is_asked_for_apart() {
     world.apply(fixture::sampled(ovs, Vec::new()));
     let armed = Access::Armed { via: Some("pdump") };
     view.follow(Some(traffic([
-        ("ovs", Access::Offered, Snapshot::default()),
-        ("testpmd", armed, Snapshot::default()),
+        ("ovs", Access::Offered, FlowSnapshot::default()),
+        ("testpmd", armed, FlowSnapshot::default()),
     ])));
     assert_eq!(attached(&view), ["testpmd"]);
     press(&mut view, &world, "P");

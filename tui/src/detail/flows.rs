@@ -1,6 +1,9 @@
 //! All that is known about what was captured: of an app, of a conversation, of a queue.
 
-use pmdscope_flows::{Counts, End, Flow, Place, Protocols, Queue, Snapshot, Ways, standard_error};
+use pmdscope_flows::{
+    Flow, FlowEnd, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts, QueueCounts,
+    SenderCounts, standard_error,
+};
 use pmdscope_render::conversation::{
     Speed, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
 };
@@ -27,7 +30,7 @@ impl Page<'_> {
                 self.conversation(&tap.counted, flow);
             }
             Subject::Load { port, dir, queue, .. } => {
-                let same = |q: &&Queue| (q.port, q.dir, q.queue) == (*port, *dir, *queue);
+                let same = |q: &&QueueCounts| (q.port, q.dir, q.queue) == (*port, *dir, *queue);
                 self.load(&tap.counted, tap.counted.queues.iter().find(same)?);
             }
             _ => return None,
@@ -69,7 +72,7 @@ impl Page<'_> {
     }
 
     /// What is in no conversation of the list.
-    fn rest(&mut self, counted: &Snapshot) {
+    fn rest(&mut self, counted: &FlowSnapshot) {
         let parts = &counted.other;
         self.heading("in no conversation of the list");
         self.counts("gave way", parts.evicted, parts.evicted_variance);
@@ -82,7 +85,7 @@ impl Page<'_> {
         self.field("together", percent(share));
     }
 
-    fn protocols(&mut self, seen: &Protocols) {
+    fn protocols(&mut self, seen: &ProtocolCounts) {
         self.heading("protocols");
         let counts = [
             ("IPv4", seen.ipv4),
@@ -122,15 +125,15 @@ impl Page<'_> {
         }
     }
 
-    fn conversation(&mut self, counted: &Snapshot, flow: &Flow) {
+    fn conversation(&mut self, counted: &FlowSnapshot, flow: &Flow) {
         self.field("protocol", format!("{} ({})", protocol(flow.proto), flow.proto));
         self.field("local", endpoint(flow.local));
         self.field("remote", endpoint(flow.remote));
         self.field(
             "begun by",
             match flow.opener {
-                Some(End::Local) => "local",
-                Some(End::Remote) => "remote",
+                Some(FlowEnd::Local) => "local",
+                Some(FlowEnd::Remote) => "remote",
                 None => "not seen",
             },
         );
@@ -151,8 +154,14 @@ impl Page<'_> {
     }
 
     /// One direction; nothing where there was nothing.
-    fn way(&mut self, title: &str, ways: Ways, place: Option<Place>, speed: Option<Speed>) {
-        if ways == Ways::default() {
+    fn way(
+        &mut self,
+        title: &str,
+        ways: SenderCounts,
+        place: Option<FlowPlace>,
+        speed: Option<Speed>,
+    ) {
+        if ways == SenderCounts::default() {
             return;
         }
         self.heading(title);
@@ -164,7 +173,7 @@ impl Page<'_> {
         }
     }
 
-    fn load(&mut self, counted: &Snapshot, queue: &Queue) {
+    fn load(&mut self, counted: &FlowSnapshot, queue: &QueueCounts) {
         let (part, balance) = part_of_port(counted, queue);
         self.field("share of port", known(balance.share(part as f64), percent));
         self.speed(speed(counted, queue.recent, queue.total));
@@ -193,7 +202,7 @@ impl Page<'_> {
     }
 
     /// Packets with their standard error, and bytes.
-    fn counts(&mut self, label: &str, counts: Counts, variance: u64) {
+    fn counts(&mut self, label: &str, counts: PacketCounts, variance: u64) {
         let sign = self.view.theme.plus_minus();
         let error = match variance {
             0 => String::new(),
@@ -203,15 +212,15 @@ impl Page<'_> {
         self.field(label, format!("{packets}{error} packets, {bytes} bytes"));
     }
 
-    fn when(&self, then_ns: u64, counted: &Snapshot) -> String {
+    fn when(&self, then_ns: u64, counted: &FlowSnapshot) -> String {
         let age = counted.now_ns.saturating_sub(then_ns) as f64 / 1e9;
         format!("{}, {} ago", time_of_day(then_ns, &self.view.zone), seconds(age))
     }
 }
 
 /// How fast a conversation is on a queue where it was seen last.
-fn speed_on(counted: &Snapshot, flow: &Flow, queue: &Queue) -> Option<Speed> {
-    let here = |place: Option<Place>| {
+fn speed_on(counted: &FlowSnapshot, flow: &Flow, queue: &QueueCounts) -> Option<Speed> {
+    let here = |place: Option<FlowPlace>| {
         place.is_some_and(|place| (place.port, place.queue) == (queue.port, queue.queue))
     };
     match queue.dir {
@@ -221,7 +230,7 @@ fn speed_on(counted: &Snapshot, flow: &Flow, queue: &Queue) -> Option<Speed> {
     }
 }
 
-fn whereabouts(place: &Place) -> String {
+fn whereabouts(place: &FlowPlace) -> String {
     let queue = known(place.queue, |queue| queue.to_string());
     let lcore = known(place.lcore, |lcore| lcore.to_string());
     let others = if place.several { "; earlier ones by other queues as well" } else { "" };

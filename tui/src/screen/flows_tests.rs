@@ -1,7 +1,7 @@
 //! What users see of conversations.
 
 use insta::assert_snapshot;
-use pmdscope_flows::{Flow, Snapshot};
+use pmdscope_flows::{Flow, FlowSnapshot};
 use pmdscope_render::Theme;
 
 use super::tests::text;
@@ -43,12 +43,12 @@ fn an_app_that_is_sampled() {
 #[test]
 fn apps_by_all_ways() {
     let world = fixture::world();
-    let offered = ("testpmd", Access::Offered, Snapshot::default());
+    let offered = ("testpmd", Access::Offered, FlowSnapshot::default());
     let page = showing(traffic([
-        ("fwd", refused(), Snapshot::default()),
+        ("fwd", refused(), FlowSnapshot::default()),
         ("ovs", Access::Armed { via: Some("pdump") }, sampled()),
         ("reflector", Access::Ended, counted()),
-        ("router", Access::Opening, Snapshot::default()),
+        ("router", Access::Opening, FlowSnapshot::default()),
         offered,
     ]));
     for (width, height) in [(80, 36), (160, 40)] {
@@ -59,13 +59,13 @@ fn apps_by_all_ways() {
 #[test]
 fn a_page_without_conversations_says_why() {
     let world = fixture::world();
-    let offered = ("testpmd", Access::Offered, Snapshot::default());
+    let offered = ("testpmd", Access::Offered, FlowSnapshot::default());
     let nobody = showing(traffic([]));
     let no_helper = showing(traffic([offered]));
-    let none = showing(traffic([("fwd", refused(), Snapshot::default())]));
-    let idle = Snapshot { flows: Vec::new(), queues: Vec::new(), ..Snapshot::default() };
+    let none = showing(traffic([("fwd", refused(), FlowSnapshot::default())]));
+    let idle = FlowSnapshot { flows: Vec::new(), queues: Vec::new(), ..FlowSnapshot::default() };
     let silent =
-        showing(traffic([("reflector", ARMED, Snapshot { begin_ns: 1, sample: 1, ..idle })]));
+        showing(traffic([("reflector", ARMED, FlowSnapshot { begin_ns: 1, sample: 1, ..idle })]));
     let recording = View { flows: Flows::default(), ..nobody.clone() };
     let mut past = nobody.clone();
     past.flows.moment = Moment::Past;
@@ -85,7 +85,7 @@ fn details_of_what_is_sampled() {
     update(&mut view, Action::Move(Motion::Down), &world);
     update(&mut view, Action::Open, &world);
     assert_snapshot!("flows_detail_conversation", text(80, 30, &view, &world));
-    view.follow(Some(traffic([("reflector", Access::Ended, Snapshot::default())])));
+    view.follow(Some(traffic([("reflector", Access::Ended, FlowSnapshot::default())])));
     assert!(text(80, 30, &view, &world).contains("no longer there"));
 }
 
@@ -162,7 +162,7 @@ fn the_side_that_captures_is_told_what_is_shown() {
 
 #[test]
 fn who_was_away_for_long_is_asked_again_about_helpers() {
-    let mut view = showing(traffic([("testpmd", Access::Offered, Snapshot::default())]));
+    let mut view = showing(traffic([("testpmd", Access::Offered, FlowSnapshot::default())]));
     update(&mut view, Action::Attach, &fixture::world());
     assert_eq!(view.attach.len(), 1);
     let armed = || traffic([("testpmd", Access::Armed { via: Some("pdump") }, sampled())]);

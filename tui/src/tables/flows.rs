@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use pmdscope_flows::{Counts, Flow, Other, Place, Queue, Snapshot};
+use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, PacketCounts, QueueCounts, UnlistedPackets};
 use pmdscope_render::cells::{alarm, number, rate, share};
 use pmdscope_render::conversation::{
     Speed, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed, wrapping,
@@ -123,14 +123,18 @@ fn note_access(table: &mut Table, traffic: &Traffic) {
 }
 
 /// What was counted in the interval.
-fn recent(counted: &Snapshot) -> Counts {
-    counted.queues.iter().map(|queue| queue.recent).fold(Counts::default(), Counts::plus)
+fn recent(counted: &FlowSnapshot) -> PacketCounts {
+    counted
+        .queues
+        .iter()
+        .map(|queue| queue.recent)
+        .fold(PacketCounts::default(), PacketCounts::plus)
 }
 
 /// What is in no conversation of the list.
-pub(crate) fn other(other: &Other) -> Counts {
+pub(crate) fn other(other: &UnlistedPackets) -> PacketCounts {
     let parts = [other.evicted, other.expired, other.not_ip, other.unreadable];
-    parts.into_iter().fold(Counts::default(), Counts::plus)
+    parts.into_iter().fold(PacketCounts::default(), PacketCounts::plus)
 }
 
 /// A conversation, and what it is part of.
@@ -161,7 +165,7 @@ impl Talk<'_> {
         Some(self.rx()?.pps + self.tx()?.pps)
     }
 
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<FlowPlace> {
         self.flow.rx_place.or(self.flow.tx_place)
     }
 
@@ -296,8 +300,8 @@ fn note_other(table: &mut Table, traffic: &Traffic) {
     }
     for tap in traffic.taps.iter().filter(|tap| tap.counted.begin_ns > 0) {
         let counted = &tap.counted;
-        let Other { evicted, expired, not_ip, unreadable, .. } = counted.other;
-        let of = |name: &str, counts: Counts| {
+        let UnlistedPackets { evicted, expired, not_ip, unreadable, .. } = counted.other;
+        let of = |name: &str, counts: PacketCounts| {
             (counts.packets > 0).then(|| format!("{} {name}", count(counts.packets)))
         };
         let parts = [
@@ -343,12 +347,12 @@ fn queues(traffic: &Traffic, view: &View) -> Table {
     table
 }
 
-fn load(tap: &Tap, queue: &Queue) -> Subject {
-    let Queue { port, dir, queue, .. } = *queue;
+fn load(tap: &Tap, queue: &QueueCounts) -> Subject {
+    let QueueCounts { port, dir, queue, .. } = *queue;
     Subject::Load { app: tap.app.clone(), port, dir, queue }
 }
 
-fn queue_cells(tap: &Tap, queue: &Queue, thresholds: &Thresholds) -> Vec<Cell> {
+fn queue_cells(tap: &Tap, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<Cell> {
     let speed = speed(&tap.counted, queue.recent, queue.total);
     let optional = |value: Option<u16>| {
         Cell::number(value.map(f64::from), known(value, |value| value.to_string()))
@@ -371,9 +375,9 @@ fn queue_cells(tap: &Tap, queue: &Queue, thresholds: &Thresholds) -> Vec<Cell> {
 
 /// Packets of a queue and of all queues of its port in the same direction: in the interval, or ever when there were
 /// none in it.
-pub(crate) fn part_of_port(counted: &Snapshot, queue: &Queue) -> (u64, Balance) {
-    let same = |other: &&Queue| (other.port, other.dir) == (queue.port, queue.dir);
-    let all = |of: fn(&Queue) -> u64| {
+pub(crate) fn part_of_port(counted: &FlowSnapshot, queue: &QueueCounts) -> (u64, Balance) {
+    let same = |other: &&QueueCounts| (other.port, other.dir) == (queue.port, queue.dir);
+    let all = |of: fn(&QueueCounts) -> u64| {
         counted.queues.iter().filter(same).map(|queue| of(queue) as f64).collect::<Balance>()
     };
     let recent = all(|queue| queue.recent.packets);

@@ -4,18 +4,21 @@ use std::collections::HashMap;
 
 use pmdscope_packets::Packet;
 
-use crate::dissect::{ARP, ESP, Fragment, GRE, ICMP, ICMP6, Ip, Layers, Net, SCTP, TCP, Tcp, UDP};
+use crate::dissect::{
+    ARP, ESP, FragmentKind, GRE, ICMP, ICMP6, IpFields, NetworkLayer, PacketLayers, SCTP, TCP,
+    TcpFields, UDP,
+};
 use crate::tcp::{ACK, FIN, RST, SYN};
-use crate::{Counts, Protocols, Queue};
+use crate::{PacketCounts, ProtocolCounts, QueueCounts};
 
 #[inline]
-fn add(sum: &mut Counts, counts: Counts) {
+fn add(sum: &mut PacketCounts, counts: PacketCounts) {
     *sum = sum.plus(counts);
 }
 
-impl Protocols {
+impl ProtocolCounts {
     #[inline]
-    pub(super) fn count(&mut self, layers: &Layers, counts: Counts) {
+    pub(super) fn count(&mut self, layers: &PacketLayers, counts: PacketCounts) {
         if layers.tags.count > 0 {
             add(&mut self.vlan_tagged, counts);
         }
@@ -23,16 +26,16 @@ impl Protocols {
             add(&mut self.tunnelled, counts);
         }
         match &layers.net {
-            Net::Ip(ip) => self.count_ip(ip, counts),
-            Net::Other(ARP) => add(&mut self.arp, counts),
-            Net::Other(_) => add(&mut self.other_ethertypes, counts),
-            Net::Unreadable => {}
+            NetworkLayer::Ip(ip) => self.count_ip(ip, counts),
+            NetworkLayer::Other(ARP) => add(&mut self.arp, counts),
+            NetworkLayer::Other(_) => add(&mut self.other_ethertypes, counts),
+            NetworkLayer::Unreadable => {}
         }
     }
 
     #[inline]
-    fn count_ip(&mut self, ip: &Ip, counts: Counts) {
-        let fragment = ip.fragment != Fragment::Whole;
+    fn count_ip(&mut self, ip: &IpFields, counts: PacketCounts) {
+        let fragment = ip.fragment != FragmentKind::Whole;
         if ip.v6 {
             add(&mut self.ipv6, counts);
             if fragment {
@@ -67,8 +70,8 @@ impl Protocols {
     }
 
     #[inline]
-    fn count_tcp(&mut self, tcp: Tcp, packets: u64) {
-        let Tcp { flags, window, .. } = tcp;
+    fn count_tcp(&mut self, tcp: TcpFields, packets: u64) {
+        let TcpFields { flags, window, .. } = tcp;
         if flags & (SYN | FIN | RST) == 0 {
             self.tcp_zero_window += if window == 0 { packets } else { 0 };
             return;
@@ -98,21 +101,21 @@ const MAX_QUEUES: usize = 4096;
 
 /// Queues of all ports, in the order of their first packet.
 #[derive(Debug, Default)]
-pub(super) struct Queues {
-    all: Vec<Queue>,
-    places: HashMap<Id, usize>,
+pub(super) struct QueueTable {
+    all: Vec<QueueCounts>,
+    places: HashMap<QueueId, usize>,
     /// Counts of before, and of the interval before that.
-    marks: Vec<[Counts; 2]>,
+    marks: Vec<[PacketCounts; 2]>,
     /// What the packet before belonged to: they come in bursts.
-    last: Option<(Id, usize)>,
+    last: Option<(QueueId, usize)>,
 }
 
 /// App, port, direction and queue.
-type Id = (u16, u16, u8, Option<u16>);
+type QueueId = (u16, u16, u8, Option<u16>);
 
-impl Queues {
+impl QueueTable {
     #[inline]
-    pub(super) fn count(&mut self, app: u16, port: u16, packet: &Packet<'_>, counts: Counts) {
+    pub(super) fn count(&mut self, app: u16, port: u16, packet: &Packet<'_>, counts: PacketCounts) {
         let wanted = (app, port, packet.dir, packet.queue);
         let at = match self.last {
             Some((id, at)) if id == wanted => at,
@@ -124,7 +127,7 @@ impl Queues {
         queue.total = queue.total.plus(counts);
     }
 
-    fn find(&mut self, wanted: Id) -> usize {
+    fn find(&mut self, wanted: QueueId) -> usize {
         let (app, port, dir, _) = wanted;
         let full = self.all.len() >= MAX_QUEUES && !self.places.contains_key(&wanted);
         let id = if full { (app, port, dir, None) } else { wanted };
@@ -132,7 +135,7 @@ impl Queues {
         let at = *self.places.entry(id).or_insert(next);
         if at == next {
             let (total, recent) = Default::default();
-            self.all.push(Queue { app, port, dir, queue: id.3, lcore: None, total, recent });
+            self.all.push(QueueCounts { app, port, dir, queue: id.3, lcore: None, total, recent });
             self.marks.push(Default::default());
         }
         at
@@ -145,9 +148,9 @@ impl Queues {
     }
 
     /// For a snapshot.
-    pub(super) fn snapshot(&self) -> Vec<Queue> {
+    pub(super) fn snapshot(&self) -> Vec<QueueCounts> {
         let queues = self.all.iter().zip(&self.marks);
-        let recent = |(queue, [older, _]): (&Queue, &[Counts; 2])| Queue {
+        let recent = |(queue, [older, _]): (&QueueCounts, &[PacketCounts; 2])| QueueCounts {
             recent: queue.total.minus(*older),
             ..*queue
         };

@@ -8,7 +8,7 @@ const NEWS: usize = 16;
 
 /// Numbers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportCounts {
     /// Times that a conversation was told of.
     pub flows: u64,
     /// Data records made of them: one for each way that packets went.
@@ -26,7 +26,7 @@ pub struct Exported {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ExportCounters {
     pub(super) flows: AtomicU64,
     pub(super) records: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -37,7 +37,7 @@ pub(super) struct Tally {
     news: Mutex<Vec<String>>,
 }
 
-impl Tally {
+impl ExportCounters {
     pub(super) fn add(number: &AtomicU64, count: u64) {
         number.fetch_add(count, Ordering::Relaxed);
     }
@@ -53,14 +53,14 @@ impl Tally {
 
 /// Shows others how the export does.
 #[derive(Clone, Debug)]
-pub struct Status(pub(super) Arc<Tally>);
+pub struct ExportStatus(pub(super) Arc<ExportCounters>);
 
-impl Status {
+impl ExportStatus {
     /// The numbers so far.
-    pub fn counts(&self) -> Exported {
+    pub fn counts(&self) -> ExportCounts {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let tally = &self.0;
-        Exported {
+        ExportCounts {
             flows: read(&tally.flows),
             records: read(&tally.records),
             dropped: read(&tally.dropped),

@@ -1,14 +1,14 @@
 //! A snapshot in the making. Copying a million conversations takes longer than rings can wait, so they
 //! are copied part by part between packets, each as it was when the snapshot began.
 
-use crate::Snapshot;
-use crate::store::Store;
+use crate::FlowSnapshot;
+use crate::store::FlowStore;
 
 /// What is known of it.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct SnapshotBuilder {
     /// All but the conversations that are still to be copied.
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: FlowSnapshot,
     /// Intervals that begin with it, for each conversation.
     marks: usize,
     /// Entries behind it are still to be looked at, up to the end.
@@ -18,16 +18,16 @@ pub(super) struct Draft {
     done: Vec<u64>,
 }
 
-impl Draft {
+impl SnapshotBuilder {
     /// Begins with all but the conversations.
-    pub(super) fn new(mut snapshot: Snapshot, marks: usize, store: &Store) -> Self {
+    pub(super) fn new(mut snapshot: FlowSnapshot, marks: usize, store: &FlowStore) -> Self {
         snapshot.flows.reserve(store.live_count());
         let end = store.entries.len();
         Self { snapshot, marks, next: 0, end, done: vec![0; end.div_ceil(64)] }
     }
 
     /// Looks at so many entries more; true if those were the last.
-    pub(super) fn go_on(&mut self, store: &mut Store, most: usize) -> bool {
+    pub(super) fn go_on(&mut self, store: &mut FlowStore, most: usize) -> bool {
         let end = self.end.min(self.next.saturating_add(most));
         for at in self.next..end {
             self.copy(store, at);
@@ -38,7 +38,7 @@ impl Draft {
 
     /// Copies a conversation, if that was not done yet: it is about to change.
     #[inline]
-    pub(super) fn copy(&mut self, store: &mut Store, at: usize) {
+    pub(super) fn copy(&mut self, store: &mut FlowStore, at: usize) {
         if !self.is_due(at) || !store.entries[at].live {
             return;
         }
