@@ -12,10 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pmdscope_capture::layout::{ANY, Request, Select};
+use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
 use pmdscope_capture::pdump::{left_behind, settle};
-use pmdscope_capture::session::Session;
-use pmdscope_capture::source::{Port, Reopen, Source};
+use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp};
 use pmdscope_packets::filter::BpfInsn;
 
 use self::interface::{Target, Wanted};
@@ -50,13 +49,13 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    fn request(&self, wanted: &Wanted) -> Request {
-        let select = |target: &Target| Select {
+    fn request(&self, wanted: &Wanted) -> CaptureRequest {
+        let select = |target: &Target| QueueSelect {
             port: target.port.unwrap_or(ANY),
             queue: target.queue.unwrap_or(ANY),
             dirs: self.dirs,
         };
-        Request {
+        CaptureRequest {
             snaplen: self.snaplen,
             sample: self.sample,
             ring_size: self.ring_size,
@@ -79,14 +78,14 @@ pub(crate) fn open(
     ask: &Ask,
     awaited: bool,
     stop: &AtomicBool,
-) -> anyhow::Result<Source> {
+) -> anyhow::Result<CaptureSource> {
     let session = wanted
         .door
         .open(&ask.request(wanted), TIMEOUT, stop)
         .with_context(|| format!("cannot capture from {}", wanted.app))?;
     let (app, ports) = (wanted.app.clone(), wanted.ports());
     let reopen = awaited.then(|| reopen(wanted.clone(), ask.clone()));
-    Ok(Source { app, via: wanted.door.via(), ports, session, sample: ask.sample, reopen })
+    Ok(CaptureSource { app, via: wanted.door.via(), ports, session, sample: ask.sample, reopen })
 }
 
 /// Arms a capture in each of the apps. Of those that nobody named, because they are part of `any`, some
@@ -100,7 +99,7 @@ pub(crate) fn open_all(
     ask: &Ask,
     awaited: bool,
     stop: &AtomicBool,
-) -> anyhow::Result<Vec<(Wanted, Source)>> {
+) -> anyhow::Result<Vec<(Wanted, CaptureSource)>> {
     let mut opened = Vec::new();
     let mut failed = None;
     for wanted in wanted {
@@ -163,7 +162,7 @@ fn helpers(pids: &[u32]) -> String {
 
 /// What a look for an app has found.
 enum Look {
-    Found(Vec<Port>, Session),
+    Found(Vec<CapturePort>, CaptureSession),
     Absent,
     /// It is there, and its door does not open.
     Closed,
@@ -180,14 +179,14 @@ struct Lookout {
     stop: Arc<AtomicBool>,
 }
 
-fn reopen(wanted: Wanted, ask: Ask) -> Reopen {
+fn reopen(wanted: Wanted, ask: Ask) -> ReopenApp {
     let (look, knocks, stop) = (None, Knocks::default(), Arc::default());
     let mut lookout = Lookout { wanted, ask, look, knocks, stop };
     Box::new(move || lookout.found())
 }
 
 impl Lookout {
-    fn found(&mut self) -> Option<(Vec<Port>, Session)> {
+    fn found(&mut self) -> Option<(Vec<CapturePort>, CaptureSession)> {
         match self.look.take() {
             Some(running) if !running.is_finished() => self.look = Some(running),
             Some(over) => match over.join().unwrap_or(Look::Closed) {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use pmdscope_packets::RunControl;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::pump::{Observer, Report};
+use crate::capture_loop::{CaptureObserver, CaptureReport};
 
 /// Share of one core where nothing else is said.
 pub const SHARE: f64 = 0.25;
 /// Most packets that one stands for.
 pub const SAMPLE_MAX: u32 = 65_536;
 /// What looking at a packet takes, seconds, before that is measured: rather too much.
-const PACKET_S: f64 = 400e-9;
+const PACKET_COST_S: f64 = 400e-9;
 
 /// Twice the packets must cost clearly less than the budget before twice the packets are taken.
 const LOW: f64 = 0.4;
@@ -28,7 +28,7 @@ const WAIT_MAX: Duration = Duration::from_secs(64);
 
 /// What looking at packets has cost in some time, and what came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct CaptureLoad {
     /// That time, by the wall clock.
     pub elapsed: Duration,
     /// CPU time of the thread that looks at them.
@@ -43,7 +43,7 @@ pub struct Load {
     pub sample: u32,
 }
 
-impl Load {
+impl CaptureLoad {
     fn per_second(&self, count: f64) -> f64 {
         count / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
@@ -69,24 +69,24 @@ impl Load {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum SampleChange {
     Fewer,
     More,
 }
 
 /// Decides how many packets to take, from what the last ones have cost. Knows no clock.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct SamplingPolicy {
     share: f64,
     sample: u32,
-    last: Option<Change>,
+    last: Option<SampleChange>,
     /// Since the last change.
     since: Duration,
     /// Grows as long as taking more packets turns out to be too many.
     wait: Duration,
 }
 
-impl Policy {
+impl SamplingPolicy {
     /// A policy for a share of one core, above 0, that begins with one packet in so many.
     pub fn new(share: f64, sample: u32) -> Self {
         let sample = sample.clamp(1, SAMPLE_MAX).next_power_of_two();
@@ -100,32 +100,32 @@ impl Policy {
     }
 
     /// Takes note of a load, about once a second, and decides anew.
-    pub fn next(&mut self, load: &Load) -> u32 {
-        let fresh = self.last == Some(Change::Fewer) && self.since.is_zero();
+    pub fn next(&mut self, load: &CaptureLoad) -> u32 {
+        let fresh = self.last == Some(SampleChange::Fewer) && self.since.is_zero();
         self.since += load.elapsed;
         let factor = self.excess(load, fresh);
         let sample = self.sample.saturating_mul(factor).min(SAMPLE_MAX);
         if sample > self.sample {
-            if self.last == Some(Change::More) && self.since <= 2 * self.wait {
+            if self.last == Some(SampleChange::More) && self.since <= 2 * self.wait {
                 self.wait = (2 * self.wait).min(WAIT_MAX);
             }
-            self.change(sample, Change::Fewer);
+            self.change(sample, SampleChange::Fewer);
         } else if self.sample > 1 && self.has_room(load) && self.since >= self.wait {
-            if self.last == Some(Change::More) {
+            if self.last == Some(SampleChange::More) {
                 self.wait = WAIT_MIN;
             }
-            self.change(self.sample / 2, Change::More);
+            self.change(self.sample / 2, SampleChange::More);
         }
         self.sample
     }
 
-    fn change(&mut self, sample: u32, change: Change) {
+    fn change(&mut self, sample: u32, change: SampleChange) {
         (self.sample, self.last, self.since) = (sample, Some(change), Duration::ZERO);
     }
 
     /// By how much there were too many packets, as a power of two. Right after a change, drops may be
     /// from before it.
-    fn excess(&self, load: &Load, fresh: bool) -> u32 {
+    fn excess(&self, load: &CaptureLoad, fresh: bool) -> u32 {
         if load.sample < self.sample {
             return 1; // Apps have yet to obey.
         }
@@ -140,7 +140,7 @@ impl Policy {
         }
     }
 
-    fn has_room(&self, load: &Load) -> bool {
+    fn has_room(&self, load: &CaptureLoad) -> bool {
         let few = 2.0 * load.per_second(load.looked_at as f64) < FEW;
         !load.presses() && (few || load.busy() < LOW * self.share)
     }
@@ -149,7 +149,7 @@ impl Policy {
 /// One packet in so many for a begin, where that many come in a second and a share of one core, above 0,
 /// may be used: a budget needs a while to find out, and by then rings may have dropped packets.
 pub fn first_sample(pps: f64, share: f64) -> u32 {
-    power_of_two(pps * PACKET_S / share)
+    power_of_two(pps * PACKET_COST_S / share)
 }
 
 /// The next one; at most [`SAMPLE_MAX`].
@@ -160,15 +160,15 @@ fn power_of_two(factor: f64) -> u32 {
 
 /// What had been counted at a moment.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct LoadMark {
     wall: Instant,
     cpu: Duration,
     looked_at: u64,
     dropped: u64,
 }
 
-impl Mark {
-    fn of(report: &Report) -> Self {
+impl LoadMark {
+    fn of(report: &CaptureReport) -> Self {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         Self {
             wall: Instant::now(),
@@ -181,41 +181,41 @@ impl Mark {
 
 /// Has apps sample so that looking at their packets keeps to a share of one core.
 ///
-/// It is told once a second, by [`Observer::second`], on the thread that runs the capture: the CPU time
+/// It is told once a second, by [`CaptureObserver::second`], on the thread that runs the capture: the CPU time
 /// of that thread is what counts. The first call only takes note of what was spent before.
 #[derive(Debug)]
-pub struct Budget {
+pub struct CpuBudget {
     share: f64,
     control: Arc<AtomicU32>,
-    policy: Option<Policy>,
-    last: Option<Mark>,
+    policy: Option<SamplingPolicy>,
+    last: Option<LoadMark>,
 }
 
-impl Budget {
+impl CpuBudget {
     /// A budget of a share of one core, above 0, for the capture that `control` controls. It begins
     /// with the sampling that `control` asks for, or else with the one that is in force.
     pub fn new(share: f64, control: &RunControl) -> Self {
         let sample = control.sample.load(Ordering::Relaxed);
-        let policy = (sample != 0).then(|| Policy::new(share, sample));
+        let policy = (sample != 0).then(|| SamplingPolicy::new(share, sample));
         if let Some(policy) = &policy {
             control.sample.store(policy.sample(), Ordering::Relaxed);
         }
         Self { share, control: Arc::clone(&control.sample), policy, last: None }
     }
 
-    /// Apps are asked to keep one packet in so many. [`Report::sample`] is what they do.
+    /// Apps are asked to keep one packet in so many. [`CaptureReport::sample`] is what they do.
     pub fn sample(&self) -> u32 {
-        self.policy.as_ref().map_or(1, Policy::sample)
+        self.policy.as_ref().map_or(1, SamplingPolicy::sample)
     }
 }
 
-impl Observer for Budget {
-    fn second(&mut self, report: &Report) {
+impl CaptureObserver for CpuBudget {
+    fn second(&mut self, report: &CaptureReport) {
         let share = self.share;
-        let policy = self.policy.get_or_insert_with(|| Policy::new(share, report.sample));
-        let now = Mark::of(report);
+        let policy = self.policy.get_or_insert_with(|| SamplingPolicy::new(share, report.sample));
+        let now = LoadMark::of(report);
         if let Some(last) = self.last.replace(now) {
-            policy.next(&Load {
+            policy.next(&CaptureLoad {
                 elapsed: now.wall - last.wall,
                 cpu: now.cpu.saturating_sub(last.cpu),
                 looked_at: now.looked_at.saturating_sub(last.looked_at),

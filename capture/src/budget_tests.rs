@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ring::Counters;
+use crate::ring::RingCounters;
 
 /// What one packet costs, and what is spent without packets, seconds.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,10 @@ impl Consumer {
     }
 
     /// A second at so many packets per second, sampled one in so many.
-    fn load(self, offered: f64, sample: u32) -> Load {
+    fn load(self, offered: f64, sample: u32) -> CaptureLoad {
         let kept = offered / f64::from(sample);
         let looked_at = kept.min((1.0 - self.second) / self.packet);
-        Load {
+        CaptureLoad {
             elapsed: Duration::from_secs(1),
             cpu: Duration::from_secs_f64(self.demand(looked_at).min(1.0)),
             looked_at: looked_at as u64,
@@ -36,15 +36,15 @@ impl Consumer {
     }
 
     /// The samplings of so many seconds at one rate.
-    fn run(self, policy: &mut Policy, offered: f64, seconds: usize) -> Vec<u32> {
+    fn run(self, policy: &mut SamplingPolicy, offered: f64, seconds: usize) -> Vec<u32> {
         (0..seconds).map(|_| policy.next(&self.load(offered, policy.sample()))).collect()
     }
 }
 
 /// Half of each load.
-fn mean(a: Load, b: Load, share: f64) -> Load {
+fn mean(a: CaptureLoad, b: CaptureLoad, share: f64) -> CaptureLoad {
     let mix = |a: u64, b: u64| (a as f64 * (1.0 - share) + b as f64 * share) as u64;
-    Load {
+    CaptureLoad {
         cpu: a.cpu.mul_f64(1.0 - share) + b.cpu.mul_f64(share),
         looked_at: mix(a.looked_at, b.looked_at),
         dropped: mix(a.dropped, b.dropped),
@@ -72,14 +72,14 @@ fn a_capture_begins_with_what_its_share_of_a_core_allows() {
 
 #[test]
 fn what_fits_the_budget_is_taken_whole() {
-    let mut policy = Policy::new(SHARE, 1);
+    let mut policy = SamplingPolicy::new(SHARE, 1);
     assert_eq!(TABLE.run(&mut policy, 500_000.0, 60), [1; 60]);
 }
 
 #[test]
 fn a_steady_rate_comes_to_rest_within_the_budget() {
     for offered in [1e6, 3e6, 1e7, 3e7, 1.5e8] {
-        let mut policy = Policy::new(SHARE, 1);
+        let mut policy = SamplingPolicy::new(SHARE, 1);
         let seconds = TABLE.run(&mut policy, offered, 300);
         let rest = seconds[5];
         assert!(seconds[5..].iter().all(|sample| *sample == rest), "{offered}: {seconds:?}");
@@ -90,7 +90,7 @@ fn a_steady_rate_comes_to_rest_within_the_budget() {
 
 #[test]
 fn the_sampling_comes_down_by_steps_of_two_seconds() {
-    let mut policy = Policy::new(SHARE, 256);
+    let mut policy = SamplingPolicy::new(SHARE, 256);
     let seconds = TABLE.run(&mut policy, 500_000.0, 20);
     let expected = (1..=20).map(|second| (256 >> (second / 2)).max(1));
     assert_eq!(seconds, expected.collect::<Vec<u32>>());
@@ -100,7 +100,7 @@ fn the_sampling_comes_down_by_steps_of_two_seconds() {
 fn a_rate_at_the_edge_makes_no_flutter() {
     // Twice the packets would just be too many, which shows only once they are taken.
     let consumer = Consumer { packet: 250e-9, second: 0.0 };
-    let mut policy = Policy::new(SHARE, 4);
+    let mut policy = SamplingPolicy::new(SHARE, 4);
     let mut changes = 0;
     for second in 0..600 {
         let noise = if second % 2 == 0 { 0.98 } else { 1.35 };
@@ -112,7 +112,7 @@ fn a_rate_at_the_edge_makes_no_flutter() {
 
 #[test]
 fn drops_without_load_double() {
-    let starved = |sample| Load {
+    let starved = |sample| CaptureLoad {
         elapsed: Duration::from_secs(1),
         cpu: Duration::from_millis(50),
         looked_at: 100_000,
@@ -120,40 +120,40 @@ fn drops_without_load_double() {
         fill: 1.0,
         sample,
     };
-    let mut policy = Policy::new(SHARE, 1);
+    let mut policy = SamplingPolicy::new(SHARE, 1);
     assert_eq!(policy.next(&starved(1)), 2);
     assert_eq!(policy.next(&starved(2)), 2, "they may be from before");
     assert_eq!(policy.next(&starved(2)), 4);
-    assert_eq!(policy.next(&Load { dropped: 900_000, ..starved(4) }), 4);
-    assert_eq!(policy.next(&Load { dropped: 900_000, ..starved(4) }), 64);
+    assert_eq!(policy.next(&CaptureLoad { dropped: 900_000, ..starved(4) }), 4);
+    assert_eq!(policy.next(&CaptureLoad { dropped: 900_000, ..starved(4) }), 64);
 }
 
 #[test]
 fn drops_beside_empty_rings_change_nothing() {
-    let mut policy = Policy::new(SHARE, 4);
-    let load = Load { fill: 0.1, dropped: 1_000_000, ..TABLE.load(1e6, 4) };
+    let mut policy = SamplingPolicy::new(SHARE, 4);
+    let load = CaptureLoad { fill: 0.1, dropped: 1_000_000, ..TABLE.load(1e6, 4) };
     assert_eq!(policy.next(&load), 4);
 }
 
 #[test]
 fn a_ring_that_fills_doubles_before_it_drops() {
-    let mut policy = Policy::new(SHARE, 8);
-    let load = Load { fill: 0.9, dropped: 0, ..TABLE.load(1e6, 8) };
+    let mut policy = SamplingPolicy::new(SHARE, 8);
+    let load = CaptureLoad { fill: 0.9, dropped: 0, ..TABLE.load(1e6, 8) };
     assert_eq!(policy.next(&load), 16);
 }
 
 #[test]
 fn what_is_not_spent_on_packets_is_not_saved_on_them() {
-    let mut policy = Policy::new(SHARE, 1);
+    let mut policy = SamplingPolicy::new(SHARE, 1);
     let idle = Consumer { packet: 0.0, second: 0.9 };
     assert_eq!(idle.run(&mut policy, 900.0, 10), [1; 10]);
-    let mut policy = Policy::new(SHARE, 8);
+    let mut policy = SamplingPolicy::new(SHARE, 8);
     assert_eq!(idle.run(&mut policy, 900.0, 6), [8, 4, 4, 2, 2, 1]);
 }
 
 #[test]
 fn an_app_that_does_not_obey_is_asked_once() {
-    let mut policy = Policy::new(SHARE, 1);
+    let mut policy = SamplingPolicy::new(SHARE, 1);
     let deaf = TABLE.load(1e8, 1);
     assert_eq!(policy.next(&deaf), 128);
     assert_eq!(policy.next(&deaf), 128);
@@ -163,33 +163,33 @@ fn an_app_that_does_not_obey_is_asked_once() {
 fn a_budget_tells_the_control() {
     let control = RunControl::default();
     // More than a thread can take: only drops count.
-    let mut budget = Budget::new(2.0, &control);
-    let report = |captured, dropped| Report {
+    let mut budget = CpuBudget::new(2.0, &control);
+    let report = |captured, dropped| CaptureReport {
         captured,
-        rings: Counters { dropped, ..Counters::default() },
+        rings: RingCounters { dropped, ..RingCounters::default() },
         fill: 1.0,
         sample: 3,
-        ..Report::default()
+        ..CaptureReport::default()
     };
     assert_eq!(budget.sample(), 1);
     budget.second(&report(1000, 7));
     assert_eq!((budget.sample(), control.sample.load(Ordering::Relaxed)), (4, 4));
-    budget.second(&Report { sample: 4, ..report(2000, 2007) });
+    budget.second(&CaptureReport { sample: 4, ..report(2000, 2007) });
     assert_eq!((budget.sample(), control.sample.load(Ordering::Relaxed)), (16, 16));
 
     control.sample.store(100, Ordering::Relaxed);
-    assert_eq!(Budget::new(SHARE, &control).sample(), 128);
+    assert_eq!(CpuBudget::new(SHARE, &control).sample(), 128);
     assert_eq!(control.sample.load(Ordering::Relaxed), 128);
 }
 
 #[test]
 fn a_budget_measures_the_time_of_its_own_thread() {
     let control = RunControl::default();
-    let mut budget = Budget::new(0.01, &control);
-    let second = |captured| Report { captured, sample: 1, ..Report::default() };
+    let mut budget = CpuBudget::new(0.01, &control);
+    let second = |captured| CaptureReport { captured, sample: 1, ..CaptureReport::default() };
     budget.second(&second(0));
-    let end = Mark::of(&second(0)).cpu + Duration::from_millis(50);
-    while Mark::of(&second(0)).cpu < end {
+    let end = LoadMark::of(&second(0)).cpu + Duration::from_millis(50);
+    while LoadMark::of(&second(0)).cpu < end {
         std::hint::spin_loop();
     }
     budget.second(&second(1_000_000));
@@ -203,7 +203,7 @@ proptest! {
         phase in 0.0f64..1.0,
         factor in 1.0f64..10.0,
     ) {
-        let mut policy = Policy::new(SHARE, 1);
+        let mut policy = SamplingPolicy::new(SHARE, 1);
         TABLE.run(&mut policy, before, 60);
         let mut load = |offered: f64, part: f64| {
             let sample = policy.sample();
@@ -225,13 +225,13 @@ proptest! {
         loads in proptest::collection::vec(
             (0u64..3000, 0u64..5000, any::<u64>(), any::<u64>(), any::<f64>(), any::<u32>()), 0..50),
     ) {
-        let mut policy = Policy::new(share, begin);
+        let mut policy = SamplingPolicy::new(share, begin);
         let mut lowered: Option<Duration> = None;
         let mut now = Duration::ZERO;
         for (ms, cpu_ms, looked_at, dropped, fill, sample) in loads {
             let (elapsed, cpu) = (Duration::from_millis(ms), Duration::from_millis(cpu_ms));
             let before = policy.sample();
-            let after = policy.next(&Load { elapsed, cpu, looked_at, dropped, fill, sample });
+            let after = policy.next(&CaptureLoad { elapsed, cpu, looked_at, dropped, fill, sample });
             now += elapsed;
             prop_assert!(after.is_power_of_two() && after <= SAMPLE_MAX);
             if after < before {

@@ -2,7 +2,7 @@
 
 use rustix::time::ClockId;
 
-use crate::layout::Anchor;
+use crate::layout::ClockAnchor;
 
 /// Shortest distance of two anchors that a rate is taken from, nanoseconds: reading a clock is
 /// uncertain by some 100 ns, so this keeps the rate within 10 ppm.
@@ -19,17 +19,17 @@ const NS_PER_S: u128 = 1_000_000_000;
 /// The relation of one app's TSC to time: the rate between its two anchors, the wall clock of the
 /// later one, and how fast the wall clock went lately, which NTP may slew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clock {
-    last: Anchor,
+pub(crate) struct TscClock {
+    last: ClockAnchor,
     ticks: u64,
     nanos: u64,
     /// Ticks and nanoseconds of the wall clock that go together.
     wall: (u64, u64),
 }
 
-impl Clock {
+impl TscClock {
     /// A clock from two anchors; `None` as long as they are too close for a rate, or not believable.
-    pub fn new(first: Anchor, last: Anchor) -> Option<Self> {
+    pub(crate) fn new(first: ClockAnchor, last: ClockAnchor) -> Option<Self> {
         let nanos = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns >= MIN_BASE_NS)?;
         let ticks = last.tsc.checked_sub(first.tsc)?;
         let clock = Self { last, ticks, nanos, wall: (ticks, nanos) };
@@ -39,7 +39,7 @@ impl Clock {
     /// This clock, with the pace of the wall clock since an earlier one of the same app. Where that
     /// was set meanwhile, its pace is not known.
     #[must_use]
-    pub fn paced_since(self, earlier: &Self) -> Self {
+    pub(crate) fn paced_since(self, earlier: &Self) -> Self {
         let elapsed = |later: u64, earlier: u64| later.checked_sub(earlier);
         let ticks = elapsed(self.last.tsc, earlier.last.tsc);
         let raw = elapsed(self.last.raw_ns, earlier.last.raw_ns).filter(|ns| *ns >= MIN_BASE_NS);
@@ -54,12 +54,12 @@ impl Clock {
     }
 
     /// Rate of the TSC, Hz.
-    pub fn hz(&self) -> u128 {
+    pub(crate) fn hz(&self) -> u128 {
         u128::from(self.ticks) * NS_PER_S / u128::from(self.nanos)
     }
 
     /// Wall clock at a TSC value, nanoseconds since 1970; saturates at both ends of the range.
-    pub fn realtime_ns(&self, tsc: u64) -> u64 {
+    pub(crate) fn realtime_ns(&self, tsc: u64) -> u64 {
         let (ticks, nanos) = self.wall;
         let distance = scale(tsc.abs_diff(self.last.tsc), nanos, ticks);
         if tsc >= self.last.tsc {
@@ -70,7 +70,7 @@ impl Clock {
     }
 
     /// TSC at a moment of `CLOCK_MONOTONIC_RAW`; saturates at both ends of the range.
-    pub fn tsc_at(&self, raw_ns: u64) -> u64 {
+    pub(crate) fn tsc_at(&self, raw_ns: u64) -> u64 {
         let distance = scale(raw_ns.abs_diff(self.last.raw_ns), self.ticks, self.nanos);
         if raw_ns >= self.last.raw_ns {
             self.last.tsc.saturating_add(distance)
@@ -87,13 +87,13 @@ fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
 
 /// Keeps the noise of new anchors from turning packets round, without hiding that the clock was set.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Monotone {
+pub(crate) struct MonotonicTime {
     last_ns: u64,
 }
 
-impl Monotone {
+impl MonotonicTime {
     /// The time to show for the next packet in TSC order.
-    pub fn settle(&mut self, ns: u64) -> u64 {
+    pub(crate) fn settle(&mut self, ns: u64) -> u64 {
         let back = self.last_ns.saturating_sub(ns);
         self.last_ns = if back < NOISE_NS { ns.max(self.last_ns) } else { ns };
         self.last_ns
@@ -113,11 +113,14 @@ mod tests {
 
     use super::*;
 
-    const START: Anchor =
-        Anchor { tsc: 1_000_000, realtime_ns: 1_700_000_000_000_000_000, raw_ns: 5_000_000_000 };
+    const START: ClockAnchor = ClockAnchor {
+        tsc: 1_000_000,
+        realtime_ns: 1_700_000_000_000_000_000,
+        raw_ns: 5_000_000_000,
+    };
 
-    fn after(seconds: u64, hz: u64) -> Anchor {
-        Anchor {
+    fn after(seconds: u64, hz: u64) -> ClockAnchor {
+        ClockAnchor {
             tsc: START.tsc + seconds * hz,
             realtime_ns: START.realtime_ns + seconds * 1_000_000_000,
             raw_ns: START.raw_ns + seconds * 1_000_000_000,
@@ -128,7 +131,7 @@ mod tests {
     fn a_century_of_ticks_at_3_7_ghz_is_exact() {
         let hz = 3_700_000_000;
         let century = 100 * 365 * 86_400;
-        let clock = Clock::new(START, after(century, hz)).unwrap();
+        let clock = TscClock::new(START, after(century, hz)).unwrap();
         assert_eq!(clock.hz(), u128::from(hz));
         let later = START.tsc + (century + 3) * hz + 37;
         assert_eq!(clock.realtime_ns(later), after(century + 3, hz).realtime_ns + 10);
@@ -140,14 +143,14 @@ mod tests {
         let hz = 2_000_000_000;
         let anchor = |seconds: u64, ahead_ns: u64| {
             let after = after(seconds, hz);
-            Anchor { realtime_ns: after.realtime_ns + ahead_ns, ..after }
+            ClockAnchor { realtime_ns: after.realtime_ns + ahead_ns, ..after }
         };
-        let before = Clock::new(START, anchor(10, 0)).unwrap();
-        let slewed = Clock::new(START, anchor(11, 100_000)).unwrap().paced_since(&before);
+        let before = TscClock::new(START, anchor(10, 0)).unwrap();
+        let slewed = TscClock::new(START, anchor(11, 100_000)).unwrap().paced_since(&before);
         let half = START.tsc + 10 * hz + hz / 2;
         assert_eq!(slewed.realtime_ns(half), anchor(10, 500_050_000).realtime_ns);
         assert_eq!(slewed.realtime_ns(half + hz), anchor(11, 500_150_000).realtime_ns);
-        let set = Clock::new(START, anchor(11, 5_000_000)).unwrap().paced_since(&before);
+        let set = TscClock::new(START, anchor(11, 5_000_000)).unwrap().paced_since(&before);
         assert_eq!(set.realtime_ns(half), anchor(11, 5_000_000).realtime_ns - 500_000_000);
         let same = before.paced_since(&before);
         assert_eq!(same, before);
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_packet_before_the_last_anchor_counts_backwards() {
-        let clock = Clock::new(START, after(10, 2_599_998_139)).unwrap();
+        let clock = TscClock::new(START, after(10, 2_599_998_139)).unwrap();
         assert_eq!(clock.realtime_ns(after(9, 2_599_998_139).tsc), after(9, 1).realtime_ns);
     }
 
@@ -163,21 +166,21 @@ mod tests {
     fn the_wall_clock_comes_from_the_last_anchor() {
         let mut last = after(10, 2_600_000_000);
         last.realtime_ns += 3_600_000_000_000;
-        let clock = Clock::new(START, last).unwrap();
+        let clock = TscClock::new(START, last).unwrap();
         assert_eq!(clock.realtime_ns(last.tsc + 2_600), last.realtime_ns + 1_000);
     }
 
     #[test]
     fn anchors_that_give_no_rate_give_no_clock() {
-        assert!(Clock::new(START, START).is_none());
-        assert!(Clock::new(Anchor::default(), Anchor::default()).is_none());
-        assert!(Clock::new(after(1, 2_600_000_000), START).is_none());
-        assert!(Clock::new(START, after(1, 1)).is_none());
+        assert!(TscClock::new(START, START).is_none());
+        assert!(TscClock::new(ClockAnchor::default(), ClockAnchor::default()).is_none());
+        assert!(TscClock::new(after(1, 2_600_000_000), START).is_none());
+        assert!(TscClock::new(START, after(1, 1)).is_none());
     }
 
     #[test]
     fn noise_is_smoothed_and_a_set_clock_is_shown() {
-        let mut monotone = Monotone::default();
+        let mut monotone = MonotonicTime::default();
         assert_eq!(monotone.settle(5_000_000), 5_000_000);
         assert_eq!(monotone.settle(4_999_900), 5_000_000);
         assert_eq!(monotone.settle(1_000_000), 1_000_000);
@@ -190,9 +193,9 @@ mod tests {
             values in any::<[u64; 6]>(), a in any::<u64>(), b in any::<u64>(),
         ) {
             let [tsc, realtime_ns, raw_ns, tsc2, realtime2, raw2] = values;
-            let first = Anchor { tsc, realtime_ns, raw_ns };
-            let last = Anchor { tsc: tsc2, realtime_ns: realtime2, raw_ns: raw2 };
-            if let Some(clock) = Clock::new(first, last) {
+            let first = ClockAnchor { tsc, realtime_ns, raw_ns };
+            let last = ClockAnchor { tsc: tsc2, realtime_ns: realtime2, raw_ns: raw2 };
+            if let Some(clock) = TscClock::new(first, last) {
                 let (low, high) = (a.min(b), a.max(b));
                 prop_assert!(clock.realtime_ns(low) <= clock.realtime_ns(high));
                 prop_assert!(clock.tsc_at(low) <= clock.tsc_at(high));
@@ -204,7 +207,7 @@ mod tests {
             hz in 1_000_000_000u64..5_000_000_000, days in 1u64..40_000, ns in 0u64..1_000_000_000_000,
         ) {
             let last = after(days * 86_400, hz);
-            let clock = Clock::new(START, last).unwrap();
+            let clock = TscClock::new(START, last).unwrap();
             let tsc = clock.tsc_at(last.raw_ns + ns);
             prop_assert!(clock.realtime_ns(tsc).abs_diff(last.realtime_ns + ns) <= 1);
         }

@@ -58,7 +58,7 @@ pub const FEATURE_RESAMPLE: u32 = 4;
 pub const RECORD_SIZE: usize = 32;
 /// Record type: a packet.
 pub const RECORD_PACKET: u8 = 1;
-/// Record type: a lost mbuf; [`Leak`] stands between header and bytes.
+/// Record type: a lost mbuf; [`LeakInfo`] stands between header and bytes.
 pub const RECORD_LEAK: u8 = 2;
 /// Record type: packets behind it are sampled 1 in `len`.
 pub const RECORD_SAMPLE: u8 = 3;
@@ -160,7 +160,7 @@ impl RingHeader {
 
 /// A (TSC, wall clock, raw monotonic clock) triple taken at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Anchor {
+pub struct ClockAnchor {
     /// Time-stamp counter, cycles.
     pub tsc: u64,
     /// `CLOCK_REALTIME`, nanoseconds.
@@ -171,7 +171,7 @@ pub struct Anchor {
 
 /// Header of one record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct RingRecord {
     /// Bytes of the record with header and padding.
     pub size: u32,
     /// `RECORD_PACKET`, `RECORD_SAMPLE`, `RECORD_PAD` or unknown.
@@ -194,7 +194,7 @@ pub struct Record {
     pub tsc: u64,
 }
 
-impl Record {
+impl RingRecord {
     /// Reads size and type, all that every record is sure to have.
     pub fn parse_size_and_kind(bytes: [u8; 8]) -> (u32, u8) {
         (u32_at(&bytes, 0), bytes[4])
@@ -217,9 +217,9 @@ impl Record {
     }
 }
 
-/// What is known of a lost mbuf, beside the [`Record`] of its last stamp.
+/// What is known of a lost mbuf, beside the [`RingRecord`] of its last stamp.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leak {
+pub struct LeakInfo {
     /// Its address in the app.
     pub mbuf: u64,
     /// Time since it was last seen to move, milliseconds.
@@ -232,7 +232,7 @@ pub struct Leak {
     pub pool: String,
 }
 
-impl Leak {
+impl LeakInfo {
     /// Reads the fields; judges none.
     pub fn parse(bytes: &[u8; LEAK_SIZE]) -> Self {
         Self {
@@ -253,7 +253,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Queues to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Select {
+pub struct QueueSelect {
     /// Port id, or [`ANY`].
     pub port: u16,
     /// Queue, or [`ANY`].
@@ -264,7 +264,7 @@ pub struct Select {
 
 /// What a consumer asks of an app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct CaptureRequest {
     /// Most bytes of a packet, 1 to [`MAX_SNAPLEN`]; 0 means the latter.
     pub snaplen: u32,
     /// Keep one packet in this many; 0 and 1 keep all.
@@ -274,14 +274,14 @@ pub struct Request {
     /// Disarm when a full ring is not read for so long, milliseconds; 0 leaves it to the app.
     pub lease_ms: u32,
     /// Queues, 1 to [`MAX_SELECTS`].
-    pub selects: Vec<Select>,
+    pub selects: Vec<QueueSelect>,
     /// Filter, up to [`MAX_INSNS`]; empty keeps everything.
     pub program: Vec<BpfInsn>,
     /// [`TEE_LEAKED`], [`TEE_PACKET_TSC`] or 0.
     pub flags: u32,
 }
 
-impl Request {
+impl CaptureRequest {
     /// The datagram; `None` when there are too many selections or instructions.
     #[allow(clippy::cast_possible_truncation)] // A constant.
     pub fn encode(&self) -> Option<Vec<u8>> {
@@ -316,14 +316,14 @@ impl Request {
 
 /// What a consumer asks of an app later, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ChangeMessage {
     /// [`TEE_SAMPLE`].
     pub kind: u16,
     /// By kind.
     pub value: u32,
 }
 
-impl Change {
+impl ChangeMessage {
     /// The datagram.
     pub fn encode(self) -> [u8; CHANGE_SIZE] {
         let mut out = [0; CHANGE_SIZE];
@@ -337,7 +337,7 @@ impl Change {
 
 /// A message of the app.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct AppMessage {
     /// `TEE_*`.
     pub kind: u16,
     /// By kind.
@@ -346,7 +346,7 @@ pub struct Message {
     pub text: String,
 }
 
-impl Message {
+impl AppMessage {
     /// Reads a datagram; `None` when it is not a message of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MESSAGE_SIZE] = bytes.try_into().ok()?;

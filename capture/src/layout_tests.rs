@@ -114,12 +114,12 @@ fn layout_agrees_with_the_c_header() {
 
 #[test]
 fn request_is_header_selects_and_instructions() {
-    let request = Request {
+    let request = CaptureRequest {
         snaplen: 128,
         sample: 10,
         ring_size: 1 << 20,
         lease_ms: 0,
-        selects: vec![Select { port: 3, queue: ANY, dirs: 3 }],
+        selects: vec![QueueSelect { port: 3, queue: ANY, dirs: 3 }],
         program: vec![BpfInsn { code: 6, jt: 1, jf: 2, k: 0x0102_0304 }],
         flags: TEE_LEAKED,
     };
@@ -134,7 +134,7 @@ fn request_is_header_selects_and_instructions() {
 
 #[test]
 fn change_is_magic_version_kind_and_value() {
-    let bytes = Change { kind: TEE_SAMPLE, value: 0x0102_0304 }.encode();
+    let bytes = ChangeMessage { kind: TEE_SAMPLE, value: 0x0102_0304 }.encode();
     assert_eq!(&bytes[..4], TEE_MAGIC.to_ne_bytes());
     assert_eq!(&bytes[4..8], [VERSION.to_ne_bytes(), TEE_SAMPLE.to_ne_bytes()].concat());
     assert_eq!(&bytes[8..], [0x0102_0304_u32.to_ne_bytes(), [0; 4]].concat());
@@ -143,7 +143,8 @@ fn change_is_magic_version_kind_and_value() {
 #[test]
 fn request_beyond_the_limits_is_not_encoded() {
     let insn = BpfInsn { code: 6, jt: 0, jf: 0, k: 0 };
-    let mut request = Request { program: vec![insn; MAX_INSNS], ..Request::default() };
+    let mut request =
+        CaptureRequest { program: vec![insn; MAX_INSNS], ..CaptureRequest::default() };
     assert!(request.encode().is_some());
     request.program.push(insn);
     assert!(request.encode().is_none());
@@ -152,7 +153,7 @@ fn request_beyond_the_limits_is_not_encoded() {
 proptest! {
     #[test]
     fn any_bytes_describe_a_leak(bytes in proptest::collection::vec(any::<u8>(), LEAK_SIZE)) {
-        let leak = Leak::parse(bytes.as_slice().try_into().unwrap());
+        let leak = LeakInfo::parse(bytes.as_slice().try_into().unwrap());
         prop_assert_eq!(&leak.mbuf.to_ne_bytes()[..], &bytes[..8]);
         prop_assert_eq!(&leak.site.to_ne_bytes()[..], &bytes[16..20]);
         prop_assert_eq!(leak.kind, bytes[20]);
@@ -161,7 +162,7 @@ proptest! {
 
     #[test]
     fn any_datagram_is_a_message_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let message = Message::parse(&bytes);
+        let message = AppMessage::parse(&bytes);
         prop_assert!(message.is_none() || bytes.len() == MESSAGE_SIZE);
     }
 
@@ -175,7 +176,7 @@ proptest! {
         bytes.extend(13u32.to_ne_bytes());
         bytes.extend([0; 4]);
         bytes.extend(&text);
-        let message = Message::parse(&bytes).unwrap();
+        let message = AppMessage::parse(&bytes).unwrap();
         prop_assert_eq!((message.kind, message.value), (TEE_REFUSE, 13));
         prop_assert!(!message.text.contains(char::is_control));
     }

@@ -7,12 +7,12 @@ use pmdscope_packets::{
     wall_clock_ns,
 };
 
-use crate::clock::Clock;
-use crate::layout::{ANY, LEAK_SIZE, Leak, Record};
+use crate::clock::TscClock;
+use crate::layout::{ANY, LEAK_SIZE, LeakInfo, RingRecord};
 use crate::output::origin;
-use crate::records::{RecordError, Records};
+use crate::records::{RecordStream, RingRecordError};
 use crate::ring::{Ring, RingError};
-use crate::session::{Event, Session, SessionError};
+use crate::session::{CaptureSession, SessionError, SessionEvent};
 
 /// Pause between looks at the ring.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -34,7 +34,7 @@ pub enum LeakError {
     Ring(#[from] RingError),
     /// A record is broken.
     #[error("the ring of leaked packets is broken")]
-    Record(#[from] RecordError),
+    Record(#[from] RingRecordError),
     /// The app did not come to an end.
     #[error("the app did not send all leaked packets within {} s", .0.as_secs())]
     Timeout(Duration),
@@ -47,7 +47,7 @@ pub enum LeakError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostMbuf {
     /// What the app knows of it.
-    pub leak: Leak,
+    pub leak: LeakInfo,
     /// Port of its last stamp.
     pub port: Option<u16>,
     /// Queue of its last stamp.
@@ -75,14 +75,14 @@ pub struct LeakDump {
 ///
 /// # Errors
 /// When the app breaks the protocol, gives up, or does not end within `timeout`.
-pub fn receive(mut session: Session, timeout: Duration) -> Result<LeakDump, LeakError> {
+pub fn receive(mut session: CaptureSession, timeout: Duration) -> Result<LeakDump, LeakError> {
     let deadline = Instant::now() + timeout;
-    let mut lanes: Vec<Lane> = Vec::new();
+    let mut rings: Vec<LeakRing> = Vec::new();
     let mut gone = false;
     while !gone {
-        gone = listen(&mut session, &mut lanes)?;
-        for lane in &mut lanes {
-            lane.read()?;
+        gone = listen(&mut session, &mut rings)?;
+        for one in &mut rings {
+            one.read()?;
         }
         if !gone && Instant::now() >= deadline {
             return Err(LeakError::Timeout(timeout));
@@ -92,35 +92,35 @@ pub fn receive(mut session: Session, timeout: Duration) -> Result<LeakDump, Leak
         }
     }
     let mut dump = LeakDump::default();
-    for lane in &mut lanes {
-        dump.dropped += lane.ring.counters().dropped;
-        lane.parse(&mut dump.mbufs)?;
+    for one in &mut rings {
+        dump.dropped += one.ring.counters().dropped;
+        one.parse(&mut dump.mbufs)?;
     }
     dump.mbufs.sort_by_key(|mbuf| mbuf.ns);
     Ok(dump)
 }
 
 /// Takes in what the app says; true once it has said all.
-fn listen(session: &mut Session, lanes: &mut Vec<Lane>) -> Result<bool, LeakError> {
+fn listen(session: &mut CaptureSession, rings: &mut Vec<LeakRing>) -> Result<bool, LeakError> {
     loop {
         match session.next_event()? {
             None => return Ok(false),
-            Some(Event::Ring(ring)) => lanes.push(Lane::new(ring)),
-            Some(Event::Gone) => return Ok(true),
-            Some(Event::Ended(reason)) => return Err(LeakError::Ended(reason)),
+            Some(SessionEvent::Ring(ring)) => rings.push(LeakRing::new(ring)),
+            Some(SessionEvent::Gone) => return Ok(true),
+            Some(SessionEvent::Ended(reason)) => return Err(LeakError::Ended(reason)),
         }
     }
 }
 
 /// One ring and what came out of it.
-struct Lane {
+struct LeakRing {
     ring: Ring,
-    records: Records,
+    records: RecordStream,
 }
 
-impl Lane {
+impl LeakRing {
     fn new(ring: Ring) -> Self {
-        let records = Records::of_leaks(ring.consumed(), ring.data_size(), MAX_SNAPLEN);
+        let records = RecordStream::of_leaks(ring.consumed(), ring.data_size(), MAX_SNAPLEN);
         Self { ring, records }
     }
 
@@ -130,7 +130,7 @@ impl Lane {
     }
 
     fn parse(&mut self, mbufs: &mut Vec<LostMbuf>) -> Result<(), LeakError> {
-        let clock = self.ring.anchors().and_then(|(first, last)| Clock::new(first, last));
+        let clock = self.ring.anchors().and_then(|(first, last)| TscClock::new(first, last));
         let now_ns = wall_clock_ns();
         while let Some(record) = self.records.peek()? {
             if let Some(leak) = self.records.leak() {
@@ -144,14 +144,14 @@ impl Lane {
 }
 
 /// The time of the last stamp; an app that has not measured its clock yet still tells the age.
-fn time_of(record: &Record, leak: &Leak, clock: Option<&Clock>, now_ns: u64) -> u64 {
+fn time_of(record: &RingRecord, leak: &LeakInfo, clock: Option<&TscClock>, now_ns: u64) -> u64 {
     match clock {
         Some(clock) if record.tsc > 0 => clock.realtime_ns(record.tsc),
         _ => now_ns.saturating_sub(leak.age_ms.saturating_mul(1_000_000)),
     }
 }
 
-fn lost(record: &Record, leak: Leak, ns: u64, data: &[u8]) -> LostMbuf {
+fn lost(record: &RingRecord, leak: LeakInfo, ns: u64, data: &[u8]) -> LostMbuf {
     let known = |id: u16| (id != ANY).then_some(id);
     LostMbuf {
         leak,

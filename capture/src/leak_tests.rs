@@ -9,20 +9,20 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::layout::{
-    Anchor, RECORD_LEAK, RECORD_SIZE, RING_ALIGN, RING_MIN_SIZE, Request, TEE_ACCEPT, TEE_END,
-    TEE_LEAKED,
+    CaptureRequest, ClockAnchor, RECORD_LEAK, RECORD_SIZE, RING_ALIGN, RING_MIN_SIZE, TEE_ACCEPT,
+    TEE_END, TEE_LEAKED,
 };
 use crate::producer::{Listener, Peer, Producer, message};
 
 /// Longer than what comes takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-fn leak(site: u32, pool: &str) -> Leak {
-    Leak { mbuf: 0x1_4000_0880, age_ms: 1500, site, kind: 1, pool: pool.into() }
+fn leak(site: u32, pool: &str) -> LeakInfo {
+    LeakInfo { mbuf: 0x1_4000_0880, age_ms: 1500, site, kind: 1, pool: pool.into() }
 }
 
 /// The bytes between header and packet, as the app writes them.
-fn encode(leak: &Leak) -> Vec<u8> {
+fn encode(leak: &LeakInfo) -> Vec<u8> {
     let mut out = leak.mbuf.to_ne_bytes().to_vec();
     out.extend(leak.age_ms.to_ne_bytes());
     out.extend(leak.site.to_ne_bytes());
@@ -33,10 +33,10 @@ fn encode(leak: &Leak) -> Vec<u8> {
     out
 }
 
-fn push(ring: &mut Producer, leak: &Leak, tsc: u64, data: &[u8]) -> bool {
+fn push(ring: &mut Producer, leak: &LeakInfo, tsc: u64, data: &[u8]) -> bool {
     let caplen = data.len() as u32;
     let size = (RECORD_SIZE as u32 + LEAK_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);
-    let record = Record {
+    let record = RingRecord {
         size,
         kind: RECORD_LEAK,
         dir: DIR_RX,
@@ -45,13 +45,13 @@ fn push(ring: &mut Producer, leak: &Leak, tsc: u64, data: &[u8]) -> bool {
         port: 0,
         queue: 1,
         tsc,
-        ..Record::default()
+        ..RingRecord::default()
     };
     ring.push_raw(record, &[&encode(leak)[..], data].concat())
 }
 
-fn request() -> Request {
-    Request { flags: TEE_LEAKED, sample: 4, ..Request::default() }
+fn request() -> CaptureRequest {
+    CaptureRequest { flags: TEE_LEAKED, sample: 4, ..CaptureRequest::default() }
 }
 
 /// Receives from an app that answers as told.
@@ -67,7 +67,7 @@ fn receive_from(answer: impl FnOnce(&Peer) + Send) -> Result<LeakDump, LeakError
             answer(&peer);
             peer
         });
-        let session = Session::open(&path, &request(), TIMEOUT)?;
+        let session = CaptureSession::open(&path, &request(), TIMEOUT)?;
         let received = receive(session, TIMEOUT);
         drop(app.join());
         received
@@ -78,8 +78,8 @@ fn receive_from(answer: impl FnOnce(&Peer) + Send) -> Result<LeakDump, LeakError
 fn lost_mbufs_come_in_the_order_of_their_time() {
     let mut ring = Producer::new(RING_MIN_SIZE, ANY);
     let second = 1_000_000_000;
-    let first = Anchor { tsc: 1_000, realtime_ns: second, raw_ns: second };
-    let last = Anchor { tsc: second + 1_000, realtime_ns: 2 * second, raw_ns: 2 * second };
+    let first = ClockAnchor { tsc: 1_000, realtime_ns: second, raw_ns: second };
+    let last = ClockAnchor { tsc: second + 1_000, realtime_ns: 2 * second, raw_ns: 2 * second };
     ring.anchor(first, last);
     assert!(push(&mut ring, &leak(7, "mb"), 5_000, &[1; 60]));
     assert!(push(&mut ring, &leak(8, "clones"), 2_000, &[]));
@@ -114,7 +114,7 @@ fn without_a_clock_the_age_tells_the_time() {
 #[test]
 fn packets_of_a_capture_are_no_leaks() {
     let mut ring = Producer::new(RING_MIN_SIZE, 1);
-    ring.push(Record { dir: DIR_RX, ..Record::default() }, &[5; 60]);
+    ring.push(RingRecord { dir: DIR_RX, ..RingRecord::default() }, &[5; 60]);
     ring.publish();
     let dump = receive_from(|peer| {
         peer.send_ring(&ring);
@@ -184,7 +184,7 @@ proptest! {
         bytes[..4].copy_from_slice(&size.to_ne_bytes());
         bytes[4] = kind;
         let total = bytes.len();
-        let mut records = Records::of_leaks(0, RING_MIN_SIZE, MAX_SNAPLEN);
+        let mut records = RecordStream::of_leaks(0, RING_MIN_SIZE, MAX_SNAPLEN);
         records.input().extend(bytes);
         while let Ok(Some(record)) = records.peek() {
             prop_assert!(records.leak().is_some());
@@ -199,12 +199,12 @@ proptest! {
         mbuf: u64, age_ms: u64, site: u32, kind: u8, pool in "[a-zA-Z0-9_-]{0,31}",
         data in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
-        let leak = Leak { mbuf, age_ms, site, kind, pool };
+        let leak = LeakInfo { mbuf, age_ms, site, kind, pool };
         let mut ring = Producer::new(RING_MIN_SIZE, ANY);
         prop_assert!(push(&mut ring, &leak, 1, &data));
         ring.publish();
         let (fd, tail) = ring.fds();
-        let mut lane = Lane::new(Ring::map(fd, tail).unwrap());
+        let mut lane = LeakRing::new(Ring::map(fd, tail).unwrap());
         lane.read().unwrap();
         let mut mbufs = Vec::new();
         lane.parse(&mut mbufs).unwrap();

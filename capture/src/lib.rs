@@ -1,9 +1,9 @@
 //! Reads capture rings of DPDK apps.
 //!
-//! [`transport`] reaches an app, by itself or through the helper of [`pdump`]; [`session`] asks for its
-//! rings, [`ring`] copies records out of them, [`merge`] puts them in order, [`clock`] gives them a
+//! [`Transport`] reaches an app, by itself or through the helper of [`pdump`]; [`CaptureSession`] asks for its
+//! rings, [`Ring`] copies records out of them, `merge` puts them in order, `clock` gives them a
 //! time, a [`pmdscope_packets::PacketSink`] takes them.
-//! [`leak`] asks for packets that an app has lost instead. [`pump`] runs all this until it is told
+//! [`leak`] asks for packets that an app has lost instead. [`CaptureLoop`] runs all this until it is told
 //! to stop. `docs/ring.md` has the rules.
 
 // Text leaves where it is made harmless: in the binary.
@@ -12,20 +12,29 @@
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
 pub mod budget;
-pub mod clock;
+mod capture_loop;
+mod clock;
 #[allow(clippy::cast_possible_truncation)]
 pub mod decode;
 pub mod layout;
 pub mod leak;
-pub mod merge;
+mod merge;
 mod output;
 pub mod pdump;
 #[cfg(test)]
 mod producer;
 mod protocol;
-pub mod pump;
-pub mod records;
-pub mod ring;
-pub mod session;
-pub mod source;
-pub mod transport;
+mod records;
+mod ring;
+mod session;
+mod source;
+mod transport;
+
+pub use self::capture_loop::{
+    CaptureError, CaptureLoop, CaptureObserver, CaptureReport, REORDER_WINDOW,
+};
+pub use self::records::RingRecordError;
+pub use self::ring::{Ring, RingCounters, RingError};
+pub use self::session::{CaptureSession, SessionError, SessionEvent};
+pub use self::source::{CapturePort, CaptureSettings, CaptureSource, ReopenApp};
+pub use self::transport::{Transport, TransportError};

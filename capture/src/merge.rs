@@ -7,41 +7,41 @@
 
 use std::ops::ControlFlow;
 
-use crate::layout::Record;
-use crate::records::{RecordError, Records};
+use crate::layout::RingRecord;
+use crate::records::{RecordStream, RingRecordError};
 
-/// A merge of rings, each known by its index in order of [`Merge::add`].
+/// A merge of rings, each known by its index in order of [`RecordMerge::add`].
 #[derive(Debug, Default)]
-pub struct Merge {
-    lanes: Vec<Records>,
+pub(crate) struct RecordMerge {
+    streams: Vec<RecordStream>,
     newest: u64,
     late: u64,
 }
 
-impl Merge {
+impl RecordMerge {
     /// Adds the records of one more ring.
-    pub fn add(&mut self, records: Records) {
-        self.lanes.push(records);
+    pub(crate) fn add(&mut self, records: RecordStream) {
+        self.streams.push(records);
     }
 
     /// The records of one ring, to put more in.
-    pub fn lane(&mut self, index: usize) -> Option<&mut Records> {
-        self.lanes.get_mut(index)
+    pub(crate) fn stream(&mut self, index: usize) -> Option<&mut RecordStream> {
+        self.streams.get_mut(index)
     }
 
     /// One ring has published what has not come out yet.
-    pub fn lane_waits(&self, index: usize) -> bool {
-        self.lanes.get(index).is_some_and(|lane| lane.pending() > 0 || lane.is_behind())
+    pub(crate) fn waits(&self, index: usize) -> bool {
+        self.streams.get(index).is_some_and(|stream| stream.pending() > 0 || stream.is_behind())
     }
 
     /// Forgets a ring; those after it move up by one.
-    pub fn remove(&mut self, index: usize) {
-        self.lanes.remove(index);
+    pub(crate) fn remove(&mut self, index: usize) {
+        self.streams.remove(index);
     }
 
     /// Packets that came out after a later one, because their ring published them more than the
     /// reorder window late.
-    pub fn late(&self) -> u64 {
+    pub(crate) fn late(&self) -> u64 {
         self.late
     }
 
@@ -51,21 +51,21 @@ impl Merge {
     ///
     /// # Errors
     /// When a ring holds a broken record.
-    pub fn drain(
+    pub(crate) fn drain(
         &mut self,
         watermark: u64,
-        mut each: impl FnMut(usize, &Record, &[u8], u32) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, RecordError> {
+        mut each: impl FnMut(usize, &RingRecord, &[u8], u32) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, RingRecordError> {
         while let Some(run) = self.next_run(watermark)? {
-            let Some(lane) = self.lanes.get_mut(run.lane) else { break };
-            while let Some(record) = lane.peek()? {
+            let Some(stream) = self.streams.get_mut(run.stream) else { break };
+            while let Some(record) = stream.peek()? {
                 if record.tsc > run.until {
                     break;
                 }
                 self.late += u64::from(record.tsc < self.newest);
                 self.newest = self.newest.max(record.tsc);
-                let flow = each(run.lane, &record, lane.payload(&record), lane.weight());
-                lane.skip(record.size);
+                let flow = each(run.stream, &record, stream.payload(&record), stream.weight());
+                stream.skip(record.size);
                 if flow.is_break() {
                     return Ok(flow);
                 }
@@ -75,12 +75,12 @@ impl Merge {
     }
 
     /// The ring whose packet is next, and the TSC up to which it stays ahead of all others.
-    fn next_run(&mut self, watermark: u64) -> Result<Option<Run>, RecordError> {
+    fn next_run(&mut self, watermark: u64) -> Result<Option<RingRun>, RingRecordError> {
         let mut first: Option<(usize, u64)> = None;
         let mut until = u64::MAX;
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            match (lane.peek()?.map(|record| record.tsc), first) {
-                (None, _) if lane.is_behind() => return Ok(None),
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            match (stream.peek()?.map(|record| record.tsc), first) {
+                (None, _) if stream.is_behind() => return Ok(None),
                 (None, _) => until = until.min(watermark),
                 (Some(tsc), Some((_, least))) if tsc >= least => until = until.min(tsc),
                 (Some(tsc), earlier) => {
@@ -89,12 +89,12 @@ impl Merge {
                 }
             }
         }
-        Ok(first.filter(|(_, tsc)| *tsc <= until).map(|(lane, _)| Run { lane, until }))
+        Ok(first.filter(|(_, tsc)| *tsc <= until).map(|(stream, _)| RingRun { stream, until }))
     }
 }
 
-struct Run {
-    lane: usize,
+struct RingRun {
+    stream: usize,
     until: u64,
 }
 
@@ -105,10 +105,10 @@ mod tests {
     use super::*;
     use crate::records::tests::packet;
 
-    fn merge(lanes: &[Vec<u64>]) -> Merge {
-        let mut merge = Merge::default();
-        for (index, times) in lanes.iter().enumerate() {
-            let mut records = Records::new(0, 1 << 20, 1500);
+    fn merge(streams: &[Vec<u64>]) -> RecordMerge {
+        let mut merge = RecordMerge::default();
+        for (index, times) in streams.iter().enumerate() {
+            let mut records = RecordStream::new(0, 1 << 20, 1500);
             for tsc in times {
                 records.input().extend(packet(*tsc, &[index as u8]).1);
             }
@@ -117,11 +117,11 @@ mod tests {
         merge
     }
 
-    fn drain(merge: &mut Merge, watermark: u64) -> Vec<(usize, u64)> {
+    fn drain(merge: &mut RecordMerge, watermark: u64) -> Vec<(usize, u64)> {
         let mut out = Vec::new();
-        let flow = merge.drain(watermark, |lane, record, payload, _| {
-            assert_eq!(payload, [lane as u8]);
-            out.push((lane, record.tsc));
+        let flow = merge.drain(watermark, |stream, record, payload, _| {
+            assert_eq!(payload, [stream as u8]);
+            out.push((stream, record.tsc));
             ControlFlow::Continue(())
         });
         assert_eq!(flow, Ok(ControlFlow::Continue(())));
@@ -133,7 +133,7 @@ mod tests {
         let mut merge = merge(&[vec![10, 20, 30], vec![]]);
         assert_eq!(drain(&mut merge, 20), [(0, 10), (0, 20)]);
         assert_eq!(drain(&mut merge, 29), []);
-        merge.lane(1).unwrap().input().extend(packet(25, &[1]).1);
+        merge.stream(1).unwrap().input().extend(packet(25, &[1]).1);
         assert_eq!(drain(&mut merge, 29), [(1, 25)]);
         assert_eq!(drain(&mut merge, 30), [(0, 30)]);
         assert_eq!(merge.late(), 0);
@@ -144,13 +144,13 @@ mod tests {
         let mut merge = merge(&[vec![10, 30], vec![]]);
         let (_, bytes) = packet(20, &[1]);
         let (now, later) = bytes.split_at(16);
-        let lane = merge.lane(1).unwrap();
-        lane.input().extend(now);
-        lane.set_left(later.len());
+        let stream = merge.stream(1).unwrap();
+        stream.input().extend(now);
+        stream.set_left(later.len());
         assert_eq!(drain(&mut merge, u64::MAX), []);
-        let lane = merge.lane(1).unwrap();
-        lane.input().extend(later);
-        lane.set_left(0);
+        let stream = merge.stream(1).unwrap();
+        stream.input().extend(later);
+        stream.set_left(0);
         assert_eq!(drain(&mut merge, u64::MAX), [(0, 10), (1, 20), (0, 30)]);
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn a_packet_later_than_the_window_is_kept_and_counted() {
         let mut merge = merge(&[vec![50], vec![]]);
         assert_eq!(drain(&mut merge, 60), [(0, 50)]);
-        merge.lane(1).unwrap().input().extend(packet(40, &[1]).1);
+        merge.stream(1).unwrap().input().extend(packet(40, &[1]).1);
         assert_eq!(drain(&mut merge, 70), [(1, 40)]);
         assert_eq!(merge.late(), 1);
     }
@@ -181,22 +181,22 @@ mod tests {
     proptest! {
         #[test]
         fn everything_comes_out_in_order_and_nothing_is_lost(
-            mut lanes in proptest::collection::vec(
+            mut streams in proptest::collection::vec(
                 proptest::collection::vec(0u64..10_000, 0..40), 1..6),
             mut watermarks in proptest::collection::vec(0u64..10_000, 0..6),
         ) {
-            for lane in &mut lanes {
-                lane.sort_unstable();
+            for stream in &mut streams {
+                stream.sort_unstable();
             }
             watermarks.sort_unstable();
             watermarks.push(u64::MAX);
-            let mut merge = merge(&lanes);
+            let mut merge = merge(&streams);
             let out = watermarks.iter().flat_map(|w| drain(&mut merge, *w)).collect::<Vec<_>>();
             prop_assert!(out.is_sorted_by_key(|(_, tsc)| *tsc));
             prop_assert_eq!(merge.late(), 0);
-            for (index, lane) in lanes.iter().enumerate() {
+            for (index, stream) in streams.iter().enumerate() {
                 let mine = out.iter().filter(|(l, _)| *l == index).map(|(_, tsc)| *tsc);
-                prop_assert_eq!(&mine.collect::<Vec<_>>(), lane);
+                prop_assert_eq!(&mine.collect::<Vec<_>>(), stream);
             }
         }
     }

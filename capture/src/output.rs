@@ -5,10 +5,10 @@ use pmdscope_packets::{
     SinkProgress, wall_clock_ns,
 };
 
-use crate::clock::{Clock, Monotone};
-use crate::layout::Record;
-use crate::ring::{Counters, Ring};
-use crate::source::{Settings, Source};
+use crate::clock::{MonotonicTime, TscClock};
+use crate::layout::RingRecord;
+use crate::ring::{Ring, RingCounters};
+use crate::source::{CaptureSettings, CaptureSource};
 
 /// Interface of a port that has none yet.
 const NONE: u32 = u32::MAX;
@@ -35,7 +35,7 @@ fn comment(outgoing: bool, via: Option<&str>) -> String {
 }
 
 #[derive(Debug)]
-struct Counted {
+struct InterfaceCounts {
     source: usize,
     port: u16,
     name: String,
@@ -45,8 +45,8 @@ struct Counted {
 
 /// A packet as it comes out of a ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival<'a> {
-    pub(crate) record: &'a Record,
+pub(crate) struct RingPacket<'a> {
+    pub(crate) record: &'a RingRecord,
     pub(crate) data: &'a [u8],
     /// The lcore whose ring it was.
     pub(crate) lcore: u16,
@@ -56,7 +56,7 @@ pub(crate) struct Arrival<'a> {
 
 /// A capture on its way to a sink.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct PacketOutput {
     target: Box<dyn PacketSink>,
     skip: u64,
     limit: u64,
@@ -64,16 +64,16 @@ pub(crate) struct Output {
     filter: String,
     outgoing: bool,
     packets: u64,
-    interfaces: Vec<Counted>,
+    interfaces: Vec<InterfaceCounts>,
     /// Interface by source and port.
     by_port: Vec<Vec<u32>>,
     /// Source, TSC and time of the packet before: packets of one burst share them.
     burst: Option<(usize, u64, u64)>,
-    monotone: Monotone,
+    monotone: MonotonicTime,
 }
 
-impl Output {
-    pub(crate) fn new(target: Box<dyn PacketSink>, settings: &Settings) -> Self {
+impl PacketOutput {
+    pub(crate) fn new(target: Box<dyn PacketSink>, settings: &CaptureSettings) -> Self {
         Self {
             target,
             skip: settings.skip,
@@ -85,7 +85,7 @@ impl Output {
             interfaces: Vec::new(),
             by_port: Vec::new(),
             burst: None,
-            monotone: Monotone::default(),
+            monotone: MonotonicTime::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Output {
     /// counts begin anew.
     pub(crate) fn begin<'a>(
         &mut self,
-        sources: impl Iterator<Item = &'a Source>,
+        sources: impl Iterator<Item = &'a CaptureSource>,
         restarted: Option<usize>,
     ) -> Result<(), SinkError> {
         self.target.section(&origin())?;
@@ -107,7 +107,8 @@ impl Output {
             }
         }
         for old in before {
-            let same = |new: &&mut Counted| (new.source, new.port) == (old.source, old.port);
+            let same =
+                |new: &&mut InterfaceCounts| (new.source, new.port) == (old.source, old.port);
             if let Some(new) = self.interfaces.iter_mut().find(same) {
                 (new.start_ns, new.packets) = (old.start_ns, old.packets);
             }
@@ -142,7 +143,12 @@ impl Output {
         self.target.done()
     }
 
-    fn add_interface(&mut self, source: usize, app: &Source, port: u16) -> Result<u32, SinkError> {
+    fn add_interface(
+        &mut self,
+        source: usize,
+        app: &CaptureSource,
+        port: u16,
+    ) -> Result<u32, SinkError> {
         let number = u32::try_from(self.interfaces.len()).unwrap_or(NONE);
         let name = format!("{}:{port}", app.app);
         let device = app.ports.iter().find(|known| known.id == port);
@@ -154,7 +160,13 @@ impl Output {
             snaplen: self.snaplen,
             linktype: ETHERNET,
         })?;
-        self.interfaces.push(Counted { source, port, name, start_ns: wall_clock_ns(), packets: 0 });
+        self.interfaces.push(InterfaceCounts {
+            source,
+            port,
+            name,
+            start_ns: wall_clock_ns(),
+            packets: 0,
+        });
         let (sources, ports) = (self.by_port.len().max(source + 1), usize::from(port) + 1);
         self.by_port.resize_with(sources, Vec::new);
         let numbers = &mut self.by_port[source];
@@ -167,11 +179,11 @@ impl Output {
     pub(crate) fn packet(
         &mut self,
         source: usize,
-        app: &Source,
-        clock: &Clock,
-        arrival: &Arrival<'_>,
+        app: &CaptureSource,
+        clock: &TscClock,
+        arrival: &RingPacket<'_>,
     ) -> Result<(), SinkError> {
-        let Arrival { record, data, lcore, weight } = *arrival;
+        let RingPacket { record, data, lcore, weight } = *arrival;
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(());
@@ -196,9 +208,9 @@ impl Output {
     }
 
     /// Tells the sink what the rings have counted for every interface.
-    pub(crate) fn tell_counters(&mut self, rings: &[(usize, &Ring)]) {
+    pub(crate) fn report_counters(&mut self, rings: &[(usize, &Ring)]) {
         let end_ns = wall_clock_ns();
-        let statistics = |(number, interface): (usize, &Counted)| {
+        let statistics = |(number, interface): (usize, &InterfaceCounts)| {
             let seen = self.seen_by(interface, rings);
             InterfaceStatistics {
                 interface: u32::try_from(number).unwrap_or(NONE),
@@ -216,14 +228,19 @@ impl Output {
 
     /// Drops by interface, where there were any.
     pub(crate) fn dropped(&self, rings: &[(usize, &Ring)]) -> Vec<(String, u64)> {
-        let dropped = |interface: &Counted| {
+        let dropped = |interface: &InterfaceCounts| {
             let count = dropped_of(interface, rings).filter(|count| *count > 0)?;
             Some((interface.name.clone(), count))
         };
         self.interfaces.iter().filter_map(dropped).collect()
     }
 
-    fn interface_of(&mut self, source: usize, app: &Source, port: u16) -> Result<u32, SinkError> {
+    fn interface_of(
+        &mut self,
+        source: usize,
+        app: &CaptureSource,
+        port: u16,
+    ) -> Result<u32, SinkError> {
         let known = self.by_port.get(source).and_then(|ports| ports.get(usize::from(port)));
         match known {
             Some(number) if *number != NONE => Ok(*number),
@@ -231,7 +248,7 @@ impl Output {
         }
     }
 
-    fn time_of(&mut self, source: usize, clock: &Clock, tsc: u64) -> u64 {
+    fn time_of(&mut self, source: usize, clock: &TscClock, tsc: u64) -> u64 {
         match self.burst {
             Some((last_source, last_tsc, ns)) if (last_source, last_tsc) == (source, tsc) => ns,
             _ => {
@@ -244,7 +261,11 @@ impl Output {
 
     /// What the tee counted for an interface; known only where the rings of an app serve no other,
     /// because what was filtered and sampled out is not counted by port.
-    fn seen_by(&self, interface: &Counted, rings: &[(usize, &Ring)]) -> Option<Counters> {
+    fn seen_by(
+        &self,
+        interface: &InterfaceCounts,
+        rings: &[(usize, &Ring)],
+    ) -> Option<RingCounters> {
         let alone = self.interfaces.iter().filter(|i| i.source == interface.source).count() == 1;
         alone.then(|| of_source(interface.source, rings).map(Ring::counters).sum())
     }
@@ -254,7 +275,7 @@ fn of_source<'a>(source: usize, rings: &'a [(usize, &Ring)]) -> impl Iterator<It
     rings.iter().filter(move |(owner, _)| *owner == source).map(|(_, ring)| *ring)
 }
 
-fn dropped_of(interface: &Counted, rings: &[(usize, &Ring)]) -> Option<u64> {
+fn dropped_of(interface: &InterfaceCounts, rings: &[(usize, &Ring)]) -> Option<u64> {
     of_source(interface.source, rings)
         .map(|ring| ring.port_dropped(interface.port))
         .try_fold(0, |sum: u64, dropped| Some(sum.saturating_add(dropped?)))

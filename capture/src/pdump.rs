@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use self::helper::Helper;
-pub use self::program::{Program, ProgramError};
+pub(crate) use self::helper::PdumpProcess;
+pub use self::program::{PdumpProgram, PdumpProgramError};
 
 /// A port as DPDK knows it, for a helper that sees no ports itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct PdumpPort {
 
 /// How to start `pmdscope-pdump` beside a stock app.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pdump {
+pub struct PdumpOptions {
     /// The program.
     pub program: PathBuf,
     /// File-prefix of the app, without what stands for further instances.
@@ -49,8 +49,8 @@ pub struct Pdump {
 
 /// Waits until the helpers of sessions that were dropped have left their apps, but not for longer than
 /// told. What comes back are the process ids of those that have not, which leave when they can.
-pub fn settle(patience: Duration) -> Vec<u32> {
-    helper::settle(None, patience, &AtomicBool::new(false))
+pub fn settle(timeout: Duration) -> Vec<u32> {
+    helper::settle(None, timeout, &AtomicBool::new(false))
 }
 
 /// What helpers that are gone had to leave in their apps, as long as no later one has cleaned up: files

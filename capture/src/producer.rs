@@ -73,13 +73,14 @@ impl Producer {
     }
 
     /// Writes both anchors under the seqlock.
-    pub(crate) fn anchor(&self, first: Anchor, last: Anchor) {
+    pub(crate) fn anchor(&self, first: ClockAnchor, last: ClockAnchor) {
         Self::write_anchors(&self.data, first, last);
     }
 
     /// As [`Producer::anchor`], from another thread.
-    pub(crate) fn write_anchors(data: &File, first: Anchor, last: Anchor) {
-        let triple = |a: Anchor| [a.tsc, a.realtime_ns, a.raw_ns].map(u64::to_ne_bytes).concat();
+    pub(crate) fn write_anchors(data: &File, first: ClockAnchor, last: ClockAnchor) {
+        let triple =
+            |a: ClockAnchor| [a.tsc, a.realtime_ns, a.raw_ns].map(u64::to_ne_bytes).concat();
         let put = |offset: usize, bytes: &[u8]| data.write_all_at(bytes, offset as u64).unwrap();
         put(ANCHOR_SEQ, &1u32.to_ne_bytes());
         put(ANCHORS, &[triple(first), triple(last)].concat());
@@ -109,17 +110,17 @@ impl Producer {
     }
 
     /// Writes a packet or counts a drop, without publishing.
-    pub(crate) fn push(&mut self, record: Record, payload: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, record: RingRecord, payload: &[u8]) -> bool {
         let caplen = payload.len() as u32;
         let size = (RECORD_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);
         let len = record.len.max(caplen);
-        self.push_raw(Record { size, kind: RECORD_PACKET, caplen, len, ..record }, payload)
+        self.push_raw(RingRecord { size, kind: RECORD_PACKET, caplen, len, ..record }, payload)
     }
 
     /// Writes a marker of the sampling and publishes it; false when there is no room.
     pub(crate) fn resample(&mut self, sample: u32) -> bool {
         let size = RECORD_SIZE as u32;
-        let marker = Record { size, kind: RECORD_SAMPLE, len: sample, ..Record::default() };
+        let marker = RingRecord { size, kind: RECORD_SAMPLE, len: sample, ..RingRecord::default() };
         let fits = self.reserve(size);
         if fits {
             self.write(&encode(&marker, &[]));
@@ -129,7 +130,7 @@ impl Producer {
     }
 
     /// As [`Producer::push`], for a record that is complete but for its gap.
-    pub(crate) fn push_raw(&mut self, record: Record, payload: &[u8]) -> bool {
+    pub(crate) fn push_raw(&mut self, record: RingRecord, payload: &[u8]) -> bool {
         if !self.reserve(record.size) {
             self.gap += 1;
             self.word(DROPPED).fetch_add(1, Ordering::Relaxed);
@@ -137,7 +138,7 @@ impl Producer {
             return false;
         }
         let gap = std::mem::take(&mut self.gap);
-        self.write(&encode(&Record { gap, ..record }, payload));
+        self.write(&encode(&RingRecord { gap, ..record }, payload));
         self.word(RECORDS).fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -151,7 +152,7 @@ impl Producer {
             return false;
         }
         if pad > 0 {
-            let filler = Record { size: 32, kind: RECORD_PAD, ..Record::default() };
+            let filler = RingRecord { size: 32, kind: RECORD_PAD, ..RingRecord::default() };
             let filler = encode(&filler, &[]);
             self.write(&[&(pad as u32).to_ne_bytes()[..], &filler[4..8]].concat());
             self.head += pad - 8;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A word that the producer works with at the same time.
-pub(crate) trait Word<T> {
+pub(crate) trait SharedWord<T> {
     fn load(&self, order: Ordering) -> T;
     fn store(&self, value: T, order: Ordering);
     fn fence(order: Ordering);
@@ -15,7 +15,7 @@ pub(crate) trait Word<T> {
 
 macro_rules! word {
     ($atomic:ty, $value:ty, $fence:path) => {
-        impl Word<$value> for $atomic {
+        impl SharedWord<$value> for $atomic {
             fn load(&self, order: Ordering) -> $value {
                 self.load(order)
             }
@@ -36,7 +36,7 @@ word!(AtomicU64, u64, fence);
 
 /// How far a ring has been read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct RingCursor {
     consumed: u64,
     size: u64,
     align: u64,
@@ -46,9 +46,9 @@ pub(crate) struct Cursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadHead(pub(crate) u64);
 
-impl Cursor {
+impl RingCursor {
     /// Starts where the last consumer of the ring stopped. `size` and `align` are powers of two.
-    pub(crate) fn new(tail: &impl Word<u64>, size: u32, align: u32) -> Self {
+    pub(crate) fn new(tail: &impl SharedWord<u64>, size: u32, align: u32) -> Self {
         let consumed = tail.load(Ordering::Relaxed);
         Self { consumed, size: size.into(), align: align.into() }
     }
@@ -59,7 +59,7 @@ impl Cursor {
     }
 
     /// Bytes that are published and not yet read.
-    pub(crate) fn available(&self, head: &impl Word<u64>) -> Result<usize, BadHead> {
+    pub(crate) fn available(&self, head: &impl SharedWord<u64>) -> Result<usize, BadHead> {
         let head = head.load(Ordering::Acquire);
         match head.checked_sub(self.consumed) {
             Some(bytes) if bytes <= self.size && bytes.is_multiple_of(self.align) => {
@@ -73,8 +73,8 @@ impl Cursor {
     /// the room back. Returns the bytes copied, and those available that were not.
     pub(crate) fn read(
         &mut self,
-        head: &impl Word<u64>,
-        tail: &impl Word<u64>,
+        head: &impl SharedWord<u64>,
+        tail: &impl SharedWord<u64>,
         most: usize,
         mut copy: impl FnMut(usize, usize),
     ) -> Result<(usize, usize), BadHead> {
@@ -94,7 +94,7 @@ impl Cursor {
 }
 
 /// Reads what a sequence lock guards, by relaxed loads; `None` when it was being written.
-pub(crate) fn read_locked<S: Word<u32>, T>(seq: &S, read: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn read_locked<S: SharedWord<u32>, T>(seq: &S, read: impl FnOnce() -> T) -> Option<T> {
     let before = seq.load(Ordering::Acquire);
     let value = read();
     S::fence(Ordering::Acquire);

@@ -120,7 +120,7 @@ struct Seen {
 
 impl Seen {
     /// False when there was nothing more.
-    fn read(&mut self, ring: &Shared, cursor: &mut Cursor, most: usize) -> bool {
+    fn read(&mut self, ring: &Shared, cursor: &mut RingCursor, most: usize) -> bool {
         let mut units = Vec::from_iter(self.cut.take());
         let before = units.len();
         let read = cursor.read(&ring.head, &ring.tail, most, |offset, len| {
@@ -168,7 +168,7 @@ fn arrive(most: usize) {
                 }
             }
         });
-        let mut cursor = Cursor::new(&ring.tail, SIZE as u32, UNIT as u32);
+        let mut cursor = RingCursor::new(&ring.tail, SIZE as u32, UNIT as u32);
         let mut seen = Seen::default();
         for _ in 0..3 {
             seen.read(&ring, &mut cursor, most);
@@ -204,7 +204,7 @@ fn packets_stand_behind_the_marker_of_their_sampling_under_loom() {
                 producer.head / UNIT
             }
         });
-        let mut cursor = Cursor::new(&ring.tail, SIZE as u32, UNIT as u32);
+        let mut cursor = RingCursor::new(&ring.tail, SIZE as u32, UNIT as u32);
         let (mut units, mut sample) = (0, 1);
         let mut read = || {
             let copy = |offset: usize, len: usize| {

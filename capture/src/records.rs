@@ -6,13 +6,13 @@
 #![allow(clippy::cast_possible_truncation)]
 
 use crate::layout::{
-    LEAK_SIZE, Leak, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SAMPLE, RECORD_SIZE,
-    RING_ALIGN, Record,
+    LEAK_SIZE, LeakInfo, RECORD_LEAK, RECORD_PACKET, RECORD_PAD, RECORD_SAMPLE, RECORD_SIZE,
+    RING_ALIGN, RingRecord,
 };
 
 /// How a record breaks the rules of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
+pub enum RingRecordError {
     /// Not a multiple of the alignment, or shorter than its header.
     #[error("record at {position} has a size of {size} bytes")]
     Size {
@@ -47,7 +47,7 @@ pub enum RecordError {
 
 /// Records in the order of their ring. Broken input is an error, once and for good.
 #[derive(Debug)]
-pub struct Records {
+pub struct RecordStream {
     bytes: Vec<u8>,
     read: usize,
     /// Bytes that follow in the ring: published and not put in yet.
@@ -63,7 +63,7 @@ pub struct Records {
     weight: u32,
 }
 
-impl Records {
+impl RecordStream {
     /// A stream that starts at a position of a ring of `data_size` bytes, a power of two.
     pub fn new(position: u64, data_size: u32, snaplen: u32) -> Self {
         Self {
@@ -79,12 +79,12 @@ impl Records {
         }
     }
 
-    /// As [`Records::new`], of a ring that begins with one packet in so many; 0 and 1 are all.
+    /// As [`RecordStream::new`], of a ring that begins with one packet in so many; 0 and 1 are all.
     pub fn sampled(position: u64, data_size: u32, snaplen: u32, sample: u32) -> Self {
         Self { weight: sample.max(1), ..Self::new(position, data_size, snaplen) }
     }
 
-    /// As [`Records::new`], for lost mbufs instead of captured packets.
+    /// As [`RecordStream::new`], for lost mbufs instead of captured packets.
     pub fn of_leaks(position: u64, data_size: u32, snaplen: u32) -> Self {
         let (kind, head) = (RECORD_LEAK, RECORD_SIZE + LEAK_SIZE);
         Self { kind, head, ..Self::new(position, data_size, snaplen) }
@@ -95,7 +95,7 @@ impl Records {
         self.bytes.len() - self.read
     }
 
-    /// Packets that the one which [`Records::peek`] returned stands for. Where that returned none, those
+    /// Packets that the one which [`RecordStream::peek`] returned stands for. Where that returned none, those
     /// that the one before stood for, or that a later one is to stand for.
     pub fn weight(&self) -> u32 {
         self.weight
@@ -116,7 +116,7 @@ impl Records {
         self.left > 0
     }
 
-    /// Where to append records, as they come out of the ring. With [`Records::set_left`], the last
+    /// Where to append records, as they come out of the ring. With [`RecordStream::set_left`], the last
     /// may be cut at a multiple of the alignment.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.read == self.bytes.len() {
@@ -135,7 +135,7 @@ impl Records {
     /// # Errors
     /// When the bytes are no valid record.
     #[inline(always)]
-    pub fn peek(&mut self) -> Result<Option<Record>, RecordError> {
+    pub fn peek(&mut self) -> Result<Option<RingRecord>, RingRecordError> {
         while self.pending() > 0 {
             let (size, kind) = self.check_frame()?;
             if size as usize > self.pending() {
@@ -152,58 +152,58 @@ impl Records {
         Ok(None)
     }
 
-    /// The bytes of the packet that [`Records::peek`] returned.
-    pub fn payload(&self, record: &Record) -> &[u8] {
+    /// The bytes of the packet that [`RecordStream::peek`] returned.
+    pub fn payload(&self, record: &RingRecord) -> &[u8] {
         let start = self.read + self.head;
         self.bytes.get(start..start + record.caplen as usize).unwrap_or_default()
     }
 
-    /// What is known of the lost mbuf that [`Records::peek`] returned; `None` for a packet.
-    pub fn leak(&self) -> Option<Leak> {
+    /// What is known of the lost mbuf that [`RecordStream::peek`] returned; `None` for a packet.
+    pub fn leak(&self) -> Option<LeakInfo> {
         let bytes = self.bytes.get(self.read + RECORD_SIZE..self.read + self.head)?;
-        Some(Leak::parse(bytes.try_into().ok()?))
+        Some(LeakInfo::parse(bytes.try_into().ok()?))
     }
 
-    /// Goes past a record that [`Records::peek`] returned.
+    /// Goes past a record that [`RecordStream::peek`] returned.
     pub fn skip(&mut self, size: u32) {
         self.read = (self.read + size as usize).min(self.bytes.len());
         self.position += u64::from(size);
     }
 
     #[inline(always)]
-    fn check_frame(&self) -> Result<(u32, u8), RecordError> {
+    fn check_frame(&self) -> Result<(u32, u8), RingRecordError> {
         let position = self.position;
         let to_ring_end = u64::from(self.data_size) - position % u64::from(self.data_size);
         let room = (self.pending() + self.left).min(to_ring_end as usize);
         let frame = self.bytes[self.read..].first_chunk();
-        let Some((size, kind)) = frame.map(|bytes| Record::parse_size_and_kind(*bytes)) else {
-            return Err(RecordError::Bounds { position, size: RING_ALIGN, room });
+        let Some((size, kind)) = frame.map(|bytes| RingRecord::parse_size_and_kind(*bytes)) else {
+            return Err(RingRecordError::Bounds { position, size: RING_ALIGN, room });
         };
         let least = if kind == RECORD_PAD { RING_ALIGN } else { RECORD_SIZE as u32 };
         if size < least || !size.is_multiple_of(RING_ALIGN) {
-            return Err(RecordError::Size { position, size });
+            return Err(RingRecordError::Size { position, size });
         }
         if size as usize > room {
-            return Err(RecordError::Bounds { position, size, room });
+            return Err(RingRecordError::Bounds { position, size, room });
         }
         Ok((size, kind))
     }
 
     #[inline(always)]
-    fn parse(&self, size: u32) -> Result<Record, RecordError> {
+    fn parse(&self, size: u32) -> Result<RingRecord, RingRecordError> {
         let (position, room) = (self.position, self.pending());
         let header = self.bytes[self.read..].first_chunk();
-        header.map(Record::parse).ok_or(RecordError::Bounds { position, size, room })
+        header.map(RingRecord::parse).ok_or(RingRecordError::Bounds { position, size, room })
     }
 
     #[inline(always)]
-    fn check_packet(&self, size: u32) -> Result<Record, RecordError> {
+    fn check_packet(&self, size: u32) -> Result<RingRecord, RingRecordError> {
         let position = self.position;
         let record = self.parse(size)?;
-        let Record { caplen, len, .. } = record;
+        let RingRecord { caplen, len, .. } = record;
         let most = size.checked_sub(self.head as u32);
         if most.is_none_or(|most| caplen > most) || caplen > self.snaplen || caplen > len {
-            return Err(RecordError::Lengths { position, size, caplen, len });
+            return Err(RingRecordError::Lengths { position, size, caplen, len });
         }
         Ok(record)
     }
@@ -216,7 +216,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// The bytes of a record, as a producer writes them.
-    pub(crate) fn encode(record: &Record, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn encode(record: &RingRecord, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend(record.size.to_ne_bytes());
         out.extend([record.kind, record.dir]);
@@ -233,24 +233,24 @@ pub(crate) mod tests {
     }
 
     /// A packet record of the right size for its payload.
-    pub(crate) fn packet(tsc: u64, payload: &[u8]) -> (Record, Vec<u8>) {
+    pub(crate) fn packet(tsc: u64, payload: &[u8]) -> (RingRecord, Vec<u8>) {
         let caplen = payload.len() as u32;
         let size = (RECORD_SIZE as u32 + caplen).next_multiple_of(RING_ALIGN);
-        let record = Record {
+        let record = RingRecord {
             size,
             kind: RECORD_PACKET,
             dir: 1,
             caplen,
             len: caplen,
             tsc,
-            ..Record::default()
+            ..RingRecord::default()
         };
         (record, encode(&record, payload))
     }
 
     const RING: u32 = 1 << 16;
 
-    fn read_all(records: &mut Records) -> Result<Vec<(Record, Vec<u8>)>, RecordError> {
+    fn read_all(records: &mut RecordStream) -> Result<Vec<(RingRecord, Vec<u8>)>, RingRecordError> {
         let mut found = Vec::new();
         while let Some(record) = records.peek()? {
             found.push((record, records.payload(&record).to_vec()));
@@ -261,10 +261,10 @@ pub(crate) mod tests {
 
     #[test]
     fn padding_and_unknown_types_are_passed_over() {
-        let mut records = Records::new(u64::from(RING) - 128, RING, 1500);
+        let mut records = RecordStream::new(u64::from(RING) - 128, RING, 1500);
         let (record, bytes) = packet(7, b"hello");
-        let unknown = Record { size: 48, kind: 77, ..Record::default() };
-        let pad = Record { size: 32, kind: RECORD_PAD, ..Record::default() };
+        let unknown = RingRecord { size: 48, kind: 77, ..RingRecord::default() };
+        let pad = RingRecord { size: 32, kind: RECORD_PAD, ..RingRecord::default() };
         records.input().extend([encode(&unknown, &[]), bytes.clone(), encode(&pad, &[])].concat());
         records.input().extend(bytes);
         let hello = (record, b"hello".to_vec());
@@ -273,12 +273,12 @@ pub(crate) mod tests {
 
     fn marker(sample: u32) -> Vec<u8> {
         let size = RECORD_SIZE as u32;
-        encode(&Record { size, kind: RECORD_SAMPLE, len: sample, ..Record::default() }, &[])
+        encode(&RingRecord { size, kind: RECORD_SAMPLE, len: sample, ..RingRecord::default() }, &[])
     }
 
     #[test]
     fn a_packet_has_the_weight_of_the_marker_before_it() {
-        let mut records = Records::sampled(0, RING, 1500, 5);
+        let mut records = RecordStream::sampled(0, RING, 1500, 5);
         records.input().extend([packet(1, b"a").1, marker(64), packet(2, b"b").1].concat());
         records.input().extend([marker(7), marker(0), packet(3, b"c").1, marker(9)].concat());
         let mut weights = Vec::new();
@@ -288,23 +288,23 @@ pub(crate) mod tests {
         }
         assert_eq!(weights, [(1, 5), (2, 64), (3, 1)]);
         assert_eq!(records.weight(), 9);
-        assert_eq!(Records::sampled(0, RING, 1500, 0).weight(), 1);
+        assert_eq!(RecordStream::sampled(0, RING, 1500, 0).weight(), 1);
     }
 
     #[test]
     fn lost_mbufs_stand_for_themselves() {
-        let mut records = Records::of_leaks(0, RING, 1500);
+        let mut records = RecordStream::of_leaks(0, RING, 1500);
         records.input().extend(marker(64));
         assert_eq!((records.peek(), records.weight()), (Ok(None), 1));
     }
 
     #[test]
     fn a_record_across_the_end_of_the_ring_is_refused() {
-        let mut records = Records::new(u64::from(RING) - 32, RING, 1500);
+        let mut records = RecordStream::new(u64::from(RING) - 32, RING, 1500);
         records.input().extend(packet(7, b"hello").1);
         assert_eq!(
             records.peek(),
-            Err(RecordError::Bounds { position: u64::from(RING) - 32, size: 48, room: 32 })
+            Err(RingRecordError::Bounds { position: u64::from(RING) - 32, size: 48, room: 32 })
         );
     }
 
@@ -312,19 +312,19 @@ pub(crate) mod tests {
     fn lengths_that_contradict_each_other_are_refused() {
         let (good, _) = packet(7, b"hello");
         let bad = [
-            Record { caplen: 17, len: 17, ..good },
-            Record { len: 4, ..good },
-            Record { caplen: u32::MAX, len: u32::MAX, ..good },
+            RingRecord { caplen: 17, len: 17, ..good },
+            RingRecord { len: 4, ..good },
+            RingRecord { caplen: u32::MAX, len: u32::MAX, ..good },
         ];
         for record in bad {
-            let mut records = Records::new(0, RING, 1500);
+            let mut records = RecordStream::new(0, RING, 1500);
             records.input().extend(encode(&record, b"hello"));
-            assert!(matches!(records.peek(), Err(RecordError::Lengths { .. })), "{record:?}");
+            assert!(matches!(records.peek(), Err(RingRecordError::Lengths { .. })), "{record:?}");
         }
-        let mut records = Records::new(0, RING, 4);
+        let mut records = RecordStream::new(0, RING, 4);
         records.input().extend(encode(&good, b"hello"));
         assert!(
-            matches!(records.peek(), Err(RecordError::Lengths { .. })),
+            matches!(records.peek(), Err(RingRecordError::Lengths { .. })),
             "beyond the snap length"
         );
     }
@@ -335,7 +335,7 @@ pub(crate) mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..4096),
             position in 0u64..1 << 40,
         ) {
-            let mut records = Records::new(position, RING, 1500);
+            let mut records = RecordStream::new(position, RING, 1500);
             records.input().extend(bytes);
             let _ = read_all(&mut records);
         }
@@ -350,7 +350,7 @@ pub(crate) mod tests {
             let at = at.index(bytes.len());
             bytes[at] = value;
             let total = bytes.len();
-            let mut records = Records::new(0, RING, 1500);
+            let mut records = RecordStream::new(0, RING, 1500);
             records.input().extend(bytes);
             if let Ok(found) = read_all(&mut records) {
                 prop_assert!(found.iter().all(|(r, p)| p.len() == r.caplen as usize));
@@ -363,7 +363,7 @@ pub(crate) mod tests {
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..60),
             batch in 1usize..10,
         ) {
-            let mut records = Records::new(0, RING, 1500);
+            let mut records = RecordStream::new(0, RING, 1500);
             let mut found = Vec::new();
             for chunk in payloads.chunks(batch) {
                 for payload in chunk {
@@ -397,7 +397,7 @@ pub(crate) mod tests {
                 bytes.extend(packet(1, &payload).1);
                 expected.push((payload, sample.max(1)));
             }
-            let mut records = Records::sampled(0, RING, 1500, initial);
+            let mut records = RecordStream::sampled(0, RING, 1500, initial);
             let mut rest = &bytes[..];
             let mut found = Vec::new();
             let mut reads = reads.into_iter().cycle();
@@ -426,9 +426,9 @@ pub(crate) mod tests {
                 bytes[at] = value;
             }
             let position = u64::from(RING) - 1024;
-            let mut whole = Records::new(position, RING, 1500);
+            let mut whole = RecordStream::new(position, RING, 1500);
             whole.input().extend(&bytes);
-            let mut split = Records::new(position, RING, 1500);
+            let mut split = RecordStream::new(position, RING, 1500);
             let mut rest = &bytes[..];
             let mut found = Ok(Vec::new());
             let mut reads = reads.into_iter().cycle();

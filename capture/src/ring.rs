@@ -13,12 +13,12 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::SealFlags;
 
 use crate::layout::{
-    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, Anchor, DROPPED, FEATURE_GAPS, FEATURE_RESAMPLE, FILTERED,
-    HEAD, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC,
+    ANCHOR_SEQ, ANCHOR_SIZE, ANCHORS, ClockAnchor, DROPPED, FEATURE_GAPS, FEATURE_RESAMPLE,
+    FILTERED, HEAD, PORT_DROPPED, RECORD_SIZE, RECORDS, RING_ALIGN, RING_HEADER_SIZE, RING_MAGIC,
     RING_MAX_SIZE, RING_MIN_SIZE, RING_PORTS, RingHeader, SAMPLED_OUT, TAIL_SIZE, VERSION,
 };
-use crate::protocol::{BadHead, Cursor, read_locked};
-use crate::records::Records;
+use crate::protocol::{BadHead, RingCursor, read_locked};
+use crate::records::RecordStream;
 
 /// Tries to read the anchors between two writes before giving up until the next round.
 const SEQLOCK_TRIES: usize = 64;
@@ -73,7 +73,7 @@ pub enum RingError {
 
 /// What a ring has counted since it was made, packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct RingCounters {
     /// Written to the ring.
     pub records: u64,
     /// Lost because the ring was full.
@@ -84,14 +84,14 @@ pub struct Counters {
     pub sampled_out: u64,
 }
 
-impl Counters {
+impl RingCounters {
     /// Packets that the filter let through, kept or not.
     pub fn passed_filter(&self) -> u64 {
         self.records.saturating_add(self.dropped).saturating_add(self.sampled_out)
     }
 }
 
-impl Sum for Counters {
+impl Sum for RingCounters {
     fn sum<I: Iterator<Item = Self>>(rings: I) -> Self {
         rings.fold(Self::default(), |sum, ring| Self {
             records: sum.records.saturating_add(ring.records),
@@ -108,7 +108,7 @@ pub struct Ring {
     data: MmapRaw,
     tail: MmapRaw,
     header: RingHeader,
-    cursor: Cursor,
+    cursor: RingCursor,
 }
 
 impl Ring {
@@ -135,7 +135,7 @@ impl Ring {
             .len(TAIL_SIZE)
             .map_raw(&tail)
             .map_err(|source| RingError::Map { what: "tail", source })?;
-        let cursor = Cursor::new(tail_word(&tail), header.data_size, RING_ALIGN);
+        let cursor = RingCursor::new(tail_word(&tail), header.data_size, RING_ALIGN);
         let ring = Self { data, tail, header, cursor };
         ring.cursor.available(word(&ring.data, HEAD)).map_err(|head| ring.bad_head(head))?;
         Ok(ring)
@@ -176,7 +176,7 @@ impl Ring {
     ///
     /// # Errors
     /// When head went back or is further ahead than the ring is large. The ring is useless then.
-    pub fn read(&mut self, most: usize, records: &mut Records) -> Result<usize, RingError> {
+    pub fn read(&mut self, most: usize, records: &mut RecordStream) -> Result<usize, RingError> {
         let (head, tail) = (word(&self.data, HEAD), tail_word(&self.tail));
         let out = records.input();
         let copy = |offset, len| copy_out(&self.data, self.header.data_size, offset, len, out);
@@ -187,9 +187,9 @@ impl Ring {
     }
 
     /// What the producer has counted.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> RingCounters {
         let load = |at| word(&self.data, at).load(Ordering::Relaxed);
-        Counters {
+        RingCounters {
             records: load(RECORDS),
             dropped: load(DROPPED),
             filtered: load(FILTERED),
@@ -209,7 +209,7 @@ impl Ring {
     }
 
     /// The first and the latest anchor; `None` while they are being written.
-    pub fn anchors(&self) -> Option<(Anchor, Anchor)> {
+    pub fn anchors(&self) -> Option<(ClockAnchor, ClockAnchor)> {
         for _ in 0..SEQLOCK_TRIES {
             let anchors = read_locked(seq_word(&self.data), || (self.anchor(0), self.anchor(1)));
             if anchors.is_some() {
@@ -224,10 +224,10 @@ impl Ring {
         RingError::Head { lcore: self.lcore(), from: self.consumed(), to }
     }
 
-    fn anchor(&self, index: usize) -> Anchor {
+    fn anchor(&self, index: usize) -> ClockAnchor {
         let at = ANCHORS + index * ANCHOR_SIZE;
         let load = |at| word(&self.data, at).load(Ordering::Relaxed);
-        Anchor { tsc: load(at), realtime_ns: load(at + 8), raw_ns: load(at + 16) }
+        ClockAnchor { tsc: load(at), realtime_ns: load(at + 8), raw_ns: load(at + 16) }
     }
 }
 
@@ -314,7 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::Record;
+    use crate::layout::RingRecord;
     use crate::producer::Producer;
 
     const SIZE: u32 = RING_MIN_SIZE;
@@ -363,7 +363,7 @@ mod tests {
     fn a_head_that_jumps_or_goes_back_is_an_error() {
         let mut producer = Producer::new(SIZE, 1);
         let mut ring = map(&producer).unwrap();
-        let mut records = Records::new(0, SIZE, 1500);
+        let mut records = RecordStream::new(0, SIZE, 1500);
         producer.set_head(64);
         assert_eq!(ring.read(usize::MAX, &mut records).unwrap(), 64);
         for head in [48, 65, 64 + u64::from(SIZE) + 16, u64::MAX] {
@@ -378,9 +378,9 @@ mod tests {
     fn anchors_are_not_read_while_they_are_written() {
         let producer = Producer::new(SIZE, 1);
         let ring = map(&producer).unwrap();
-        let last = Anchor { tsc: 5, realtime_ns: 6, raw_ns: 7 };
-        producer.anchor(Anchor::default(), last);
-        assert_eq!(ring.anchors(), Some((Anchor::default(), last)));
+        let last = ClockAnchor { tsc: 5, realtime_ns: 6, raw_ns: 7 };
+        producer.anchor(ClockAnchor::default(), last);
+        assert_eq!(ring.anchors(), Some((ClockAnchor::default(), last)));
         producer.poke(ANCHOR_SEQ, &3u32.to_ne_bytes());
         assert_eq!(ring.anchors(), None);
     }
@@ -394,7 +394,7 @@ mod tests {
         let writer = std::thread::spawn(move || {
             for id in 0..PACKETS {
                 let payload = vec![id as u8; (id % 1400) as usize];
-                producer.push(Record { tsc: id.into(), ..Record::default() }, &payload);
+                producer.push(RingRecord { tsc: id.into(), ..RingRecord::default() }, &payload);
                 if id % 7 == 0 {
                     producer.publish();
                 }
@@ -405,7 +405,7 @@ mod tests {
             producer.publish();
             producer
         });
-        let mut records = Records::new(0, SIZE, 1500);
+        let mut records = RecordStream::new(0, SIZE, 1500);
         let (mut read, mut lost) = (0u64, 0u64);
         let mut next = 0;
         loop {
@@ -453,7 +453,7 @@ mod tests {
                 producer.poke(offset, &[byte]);
             }
             if let Ok(mut ring) = map(&producer) {
-                let mut records = Records::new(0, ring.data_size(), ring.snaplen());
+                let mut records = RecordStream::new(0, ring.data_size(), ring.snaplen());
                 let read = ring.read(usize::MAX, &mut records).unwrap();
                 prop_assert!(read <= ring.data_size() as usize);
                 while let Ok(Some(record)) = records.peek() {

@@ -15,17 +15,17 @@ use rustix::net::{
 };
 
 use crate::layout::{
-    Change, MAX_SELECTS, MESSAGE_SIZE, Message, Request, TEE_ACCEPT, TEE_END, TEE_REFUSE, TEE_RING,
-    TEE_SAMPLE,
+    AppMessage, CaptureRequest, ChangeMessage, MAX_SELECTS, MESSAGE_SIZE, TEE_ACCEPT, TEE_END,
+    TEE_REFUSE, TEE_RING, TEE_SAMPLE,
 };
-use crate::pdump::Helper;
+use crate::pdump::PdumpProcess;
 use crate::ring::{Ring, RingError};
 
 /// How long to wait before asking again for a place in a full backlog.
-const RETRY: Duration = Duration::from_millis(10);
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long to wait for an answer before a look at whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(20);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// With this an app says that it ends orderly.
 const SHUTDOWN: i32 = Errno::SHUTDOWN.raw_os_error();
@@ -79,20 +79,20 @@ pub(crate) fn reason(text: &str, code: i32) -> String {
 
 /// How long an answer is waited for: for a time, and until told to stop.
 #[derive(Debug)]
-struct Patience<'a> {
+struct Deadline<'a> {
     timeout: Duration,
-    deadline: Instant,
+    until: Instant,
     stop: &'a AtomicBool,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> Deadline<'a> {
     fn new(timeout: Duration, stop: &'a AtomicBool) -> Self {
-        Self { timeout, deadline: Instant::now() + timeout, stop }
+        Self { timeout, until: Instant::now() + timeout, stop }
     }
 
     /// The next pause, no longer than told.
     fn pause(&self, most: Duration) -> Result<Duration, SessionError> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.until.saturating_duration_since(Instant::now());
         if self.stop.load(Ordering::Relaxed) {
             Err(SessionError::Stopped)
         } else if left.is_zero() {
@@ -105,7 +105,7 @@ impl<'a> Patience<'a> {
 
 /// What an app has to say during a session.
 #[derive(Debug)]
-pub enum Event {
+pub enum SessionEvent {
     /// One more lcore polls; this is its ring.
     Ring(Ring),
     /// The app ended the session because something went wrong; the reason for people.
@@ -116,38 +116,42 @@ pub enum Event {
 
 /// An armed capture. Dropping it disarms.
 #[derive(Debug)]
-pub struct Session {
+pub struct CaptureSession {
     socket: OwnedFd,
     id: u32,
     resamples: Option<bool>,
     /// The process on the other side, where it is ours: dropped behind the socket, at whose end it
     /// leaves.
-    helper: Option<Helper>,
+    helper: Option<PdumpProcess>,
 }
 
-impl Session {
+impl CaptureSession {
     /// Connects, asks and waits for the answer.
     ///
     /// # Errors
     /// When nobody listens, may not be asked, refuses, or does not answer within `timeout`.
-    pub fn open(path: &Path, request: &Request, timeout: Duration) -> Result<Self, SessionError> {
+    pub fn open(
+        path: &Path,
+        request: &CaptureRequest,
+        timeout: Duration,
+    ) -> Result<Self, SessionError> {
         Self::open_unless(&AtomicBool::new(false), path, request, timeout)
     }
 
     /// The same, given up as soon as `stop` is true.
     ///
     /// # Errors
-    /// As [`Session::open`]; and [`SessionError::Stopped`].
+    /// As [`CaptureSession::open`]; and [`SessionError::Stopped`].
     pub fn open_unless(
         stop: &AtomicBool,
         path: &Path,
-        request: &Request,
+        request: &CaptureRequest,
         timeout: Duration,
     ) -> Result<Self, SessionError> {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
-        let patience = Patience::new(timeout, stop);
-        let socket = connect(path, &patience)?;
-        Self::ask(socket, &datagram, &patience)
+        let deadline = Deadline::new(timeout, stop);
+        let socket = connect(path, &deadline)?;
+        Self::ask(socket, &datagram, &deadline)
     }
 
     /// Asks over a connected `SOCK_SEQPACKET` socket and waits for the answer.
@@ -157,22 +161,22 @@ impl Session {
     /// true.
     pub fn over(
         socket: OwnedFd,
-        request: &Request,
+        request: &CaptureRequest,
         timeout: Duration,
         stop: &AtomicBool,
     ) -> Result<Self, SessionError> {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
-        Self::ask(socket, &datagram, &Patience::new(timeout, stop))
+        Self::ask(socket, &datagram, &Deadline::new(timeout, stop))
     }
 
-    fn ask(socket: OwnedFd, datagram: &[u8], patience: &Patience) -> Result<Self, SessionError> {
+    fn ask(socket: OwnedFd, datagram: &[u8], deadline: &Deadline) -> Result<Self, SessionError> {
         rustix::net::send(&socket, datagram, SendFlags::NOSIGNAL)?;
-        wait_readable(&socket, patience)?;
+        wait_readable(&socket, deadline)?;
         match receive(&socket)? {
-            Some((Message { kind: TEE_ACCEPT, value, .. }, _)) => {
+            Some((AppMessage { kind: TEE_ACCEPT, value, .. }, _)) => {
                 Ok(Self { socket, id: value, resamples: None, helper: None })
             }
-            Some((Message { kind: TEE_REFUSE, value, text }, _)) => {
+            Some((AppMessage { kind: TEE_REFUSE, value, text }, _)) => {
                 Err(SessionError::Refused { code: value.cast_signed(), text })
             }
             Some(_) => Err(SessionError::Protocol("neither ACCEPT nor REFUSE")),
@@ -181,7 +185,7 @@ impl Session {
     }
 
     /// The same session, the other side of which is a process of ours and not the app.
-    pub(crate) fn beside(self, helper: Helper) -> Self {
+    pub(crate) fn beside(self, helper: PdumpProcess) -> Self {
         Self { helper: Some(helper), ..self }
     }
 
@@ -196,7 +200,7 @@ impl Session {
     }
 
     /// Asks the app to keep one packet in so many from now on; 0 and 1 keep all. Rings tell where that
-    /// begins. False when it was not asked: [`Session::resamples`] says no or does not know yet, the
+    /// begins. False when it was not asked: [`CaptureSession::resamples`] says no or does not know yet, the
     /// app has no ear for it now, or is gone, as the next event will tell. Never blocks.
     ///
     /// # Errors
@@ -205,7 +209,7 @@ impl Session {
         if self.resamples != Some(true) {
             return Ok(false);
         }
-        let change = Change { kind: TEE_SAMPLE, value: sample }.encode();
+        let change = ChangeMessage { kind: TEE_SAMPLE, value: sample }.encode();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match rustix::net::send(&self.socket, &change, flags) {
             Ok(_) => Ok(true),
@@ -218,7 +222,7 @@ impl Session {
     ///
     /// # Errors
     /// When the app breaks the protocol or hands over an unusable ring.
-    pub fn next_event(&mut self) -> Result<Option<Event>, SessionError> {
+    pub fn next_event(&mut self) -> Result<Option<SessionEvent>, SessionError> {
         let (message, fds) = match receive(&self.socket) {
             Ok(Some(received)) => received,
             Ok(None) | Err(SessionError::Socket(Errno::CONNRESET)) => return Ok(Some(self.lost())),
@@ -229,29 +233,29 @@ impl Session {
             (TEE_RING, Ok([data, tail])) => {
                 let ring = Ring::map(data, tail)?;
                 self.resamples = Some(self.resamples.unwrap_or(true) && ring.resamples());
-                Ok(Some(Event::Ring(ring)))
+                Ok(Some(SessionEvent::Ring(ring)))
             }
             (TEE_RING, Err(_)) => Err(SessionError::Protocol("a ring without its two descriptors")),
-            (TEE_END, _) if message.value.cast_signed() == SHUTDOWN => Ok(Some(Event::Gone)),
+            (TEE_END, _) if message.value.cast_signed() == SHUTDOWN => Ok(Some(SessionEvent::Gone)),
             (TEE_END, _) if message.value == 0 => Ok(Some(self.lost())),
             (TEE_END, _) => {
                 let text = reason(&message.text, message.value.cast_signed());
-                Ok(Some(Event::Ended(text)))
+                Ok(Some(SessionEvent::Ended(text)))
             }
             _ => Err(SessionError::Protocol("neither RING nor END")),
         }
     }
 
     /// The other side has left without a reason: the app has ended, or only the process beside it.
-    fn lost(&mut self) -> Event {
+    fn lost(&mut self) -> SessionEvent {
         match &mut self.helper {
-            None => Event::Gone,
-            Some(helper) => Event::Ended(format!("pmdscope-pdump {}", helper.obituary())),
+            None => SessionEvent::Gone,
+            Some(helper) => SessionEvent::Ended(format!("pmdscope-pdump {}", helper.obituary())),
         }
     }
 }
 
-fn connect(path: &Path, patience: &Patience) -> Result<OwnedFd, SessionError> {
+fn connect(path: &Path, deadline: &Deadline) -> Result<OwnedFd, SessionError> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -262,16 +266,16 @@ fn connect(path: &Path, patience: &Patience) -> Result<OwnedFd, SessionError> {
                 return Err(SessionError::Absent(path.into()));
             }
             Err(Errno::ACCESS | Errno::PERM) => return Err(SessionError::Permission(path.into())),
-            Err(Errno::AGAIN) => std::thread::sleep(patience.pause(RETRY)?),
+            Err(Errno::AGAIN) => std::thread::sleep(deadline.pause(CONNECT_RETRY_INTERVAL)?),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn wait_readable(socket: &OwnedFd, patience: &Patience) -> Result<(), SessionError> {
+fn wait_readable(socket: &OwnedFd, deadline: &Deadline) -> Result<(), SessionError> {
     loop {
-        let pause = patience.pause(LOOK)?;
+        let pause = deadline.pause(STOP_POLL_INTERVAL)?;
         let pause = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
         match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&pause)) {
             Ok(0) | Err(Errno::INTR) => {}
@@ -282,7 +286,7 @@ fn wait_readable(socket: &OwnedFd, patience: &Patience) -> Result<(), SessionErr
 }
 
 /// One message with its descriptors; `None` at end of file.
-fn receive(socket: &OwnedFd) -> Result<Option<(Message, Vec<OwnedFd>)>, SessionError> {
+fn receive(socket: &OwnedFd) -> Result<Option<(AppMessage, Vec<OwnedFd>)>, SessionError> {
     let mut bytes = [0; MESSAGE_SIZE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -304,7 +308,7 @@ fn receive(socket: &OwnedFd) -> Result<Option<(Message, Vec<OwnedFd>)>, SessionE
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(SessionError::Protocol("too long, or with too many descriptors"));
     }
-    let message = Message::parse(&bytes[..received.bytes]);
+    let message = AppMessage::parse(&bytes[..received.bytes]);
     let message = message.ok_or(SessionError::Protocol("wrong size, magic or version"))?;
     Ok(Some((message, fds)))
 }
@@ -314,18 +318,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::{RING_MIN_SIZE, Select};
+    use crate::layout::{QueueSelect, RING_MIN_SIZE};
     use crate::producer::{Listener, Peer, Producer, message};
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    fn request() -> Request {
-        let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
-        Request { selects, ..Request::default() }
+    fn request() -> CaptureRequest {
+        let selects = vec![QueueSelect { port: 0, queue: 0, dirs: 3 }];
+        CaptureRequest { selects, ..CaptureRequest::default() }
     }
 
     /// Opens a session with an app that answers as told.
-    fn open_with(answer: impl FnOnce(Peer) + Send) -> Result<Session, SessionError> {
+    fn open_with(answer: impl FnOnce(Peer) + Send) -> Result<CaptureSession, SessionError> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pmdscope.sock");
         let listener = Listener::bind(&path);
@@ -335,11 +339,13 @@ mod tests {
                 assert_eq!(Some(bytes), request().encode());
                 answer(peer);
             });
-            Session::open(&path, &request(), TIMEOUT)
+            CaptureSession::open(&path, &request(), TIMEOUT)
         })
     }
 
-    fn event_after(answer: impl FnOnce(&Peer) + Send) -> Result<Option<Event>, SessionError> {
+    fn event_after(
+        answer: impl FnOnce(&Peer) + Send,
+    ) -> Result<Option<SessionEvent>, SessionError> {
         let mut kept = None;
         let mut session = open_with(|peer| {
             peer.send(&message(TEE_ACCEPT, 9, ""), &[]);
@@ -354,7 +360,7 @@ mod tests {
     fn a_ring_comes_with_its_two_descriptors() {
         let ring = Producer::new(RING_MIN_SIZE, 3);
         let event = event_after(|peer| peer.send_ring(&ring)).unwrap();
-        assert!(matches!(event, Some(Event::Ring(ring)) if ring.lcore() == 3));
+        assert!(matches!(event, Some(SessionEvent::Ring(ring)) if ring.lcore() == 3));
         let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &[&ring.data]));
         assert!(matches!(event, Err(SessionError::Protocol(_))));
         let fds = [&ring.data, &ring.tail, &ring.data];
@@ -363,7 +369,7 @@ mod tests {
     }
 
     /// A session that was handed these rings, and the app's end of it.
-    fn handed(rings: &[Producer]) -> (Session, Peer) {
+    fn handed(rings: &[Producer]) -> (CaptureSession, Peer) {
         let mut kept = None;
         let mut session = open_with(|peer| {
             peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
@@ -373,7 +379,7 @@ mod tests {
         let peer = kept.unwrap();
         for ring in rings {
             peer.send_ring(ring);
-            assert!(matches!(session.next_event(), Ok(Some(Event::Ring(_)))));
+            assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Ring(_)))));
         }
         (session, peer)
     }
@@ -384,7 +390,7 @@ mod tests {
         let (mut session, peer) = handed(&rings);
         assert_eq!(session.resamples(), Some(true));
         assert!(session.resample(4096).unwrap());
-        let change = Change { kind: TEE_SAMPLE, value: 4096 };
+        let change = ChangeMessage { kind: TEE_SAMPLE, value: 4096 };
         assert_eq!(peer.receive(), Some(change.encode().to_vec()));
     }
 
@@ -411,24 +417,24 @@ mod tests {
         assert!(session.resample(3).unwrap());
         drop(peer);
         assert!(!session.resample(4).unwrap());
-        assert!(matches!(session.next_event(), Ok(Some(Event::Gone))));
+        assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
     }
 
     #[test]
     fn silence_is_no_event_and_close_is_the_end() {
         assert!(matches!(event_after(|_| ()), Ok(None)));
         let mut session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, ""), &[])).unwrap();
-        assert!(matches!(session.next_event(), Ok(Some(Event::Gone))));
+        assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
     }
 
     #[test]
     fn an_end_has_a_reason_even_without_text() {
         let event = event_after(|peer| peer.send(&message(TEE_END, 110, ""), &[])).unwrap();
-        let Some(Event::Ended(text)) = event else { panic!("{event:?}") };
+        let Some(SessionEvent::Ended(text)) = event else { panic!("{event:?}") };
         assert!(text.contains("timed out"), "{text}");
         for orderly in [0, SHUTDOWN.cast_unsigned()] {
             let event = event_after(|peer| peer.send(&message(TEE_END, orderly, "bye"), &[]));
-            assert!(matches!(event, Ok(Some(Event::Gone))));
+            assert!(matches!(event, Ok(Some(SessionEvent::Gone))));
         }
     }
 
@@ -445,7 +451,7 @@ mod tests {
         let path = dir.path().join("pmdscope.sock");
         let _listener = Listener::bind(&path);
         let begin = Instant::now();
-        let result = Session::open(&path, &request(), Duration::from_millis(50));
+        let result = CaptureSession::open(&path, &request(), Duration::from_millis(50));
         assert!(matches!(result, Err(SessionError::Timeout(_))));
         assert!(begin.elapsed() >= Duration::from_millis(50));
     }
@@ -461,7 +467,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(100));
                 stop.store(true, Ordering::Relaxed);
             });
-            Session::open_unless(&stop, &path, &request(), TIMEOUT)
+            CaptureSession::open_unless(&stop, &path, &request(), TIMEOUT)
         });
         assert!(matches!(result, Err(SessionError::Stopped)));
         assert!(begin.elapsed() >= Duration::from_millis(100) && begin.elapsed() < TIMEOUT / 2);
@@ -471,10 +477,10 @@ mod tests {
     fn nobody_there_and_no_answer_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pmdscope.sock");
-        let result = Session::open(&path, &request(), TIMEOUT);
+        let result = CaptureSession::open(&path, &request(), TIMEOUT);
         assert!(matches!(result, Err(SessionError::Absent(_))));
         drop(Listener::bind(&path));
-        let result = Session::open(&path, &request(), TIMEOUT);
+        let result = CaptureSession::open(&path, &request(), TIMEOUT);
         assert!(matches!(result, Err(SessionError::Absent(_))));
         assert!(matches!(open_with(drop), Err(SessionError::Closed)));
     }

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use pmdscope_packets::MAX_SNAPLEN;
 
-use crate::session::Session;
+use crate::session::CaptureSession;
 
 /// Tries to reach an app that has ended: its ports and an armed capture, once it is back.
-pub type Reopen = Box<dyn FnMut() -> Option<(Vec<Port>, Session)>>;
+pub type ReopenApp = Box<dyn FnMut() -> Option<(Vec<CapturePort>, CaptureSession)>>;
 
 /// One app to capture from.
-pub struct Source {
+pub struct CaptureSource {
     /// File-prefix of the app.
     pub app: String,
     /// What stands between the app and its packets; `None` for the app itself.
     pub via: Option<&'static str>,
     /// Its ports, to give interfaces their device names.
-    pub ports: Vec<Port>,
+    pub ports: Vec<CapturePort>,
     /// The armed capture.
-    pub session: Session,
+    pub session: CaptureSession,
     /// It was asked to keep one packet in this many; 0 and 1 keep all.
     pub sample: u32,
     /// How to go on when the app comes back; `None` gives it up.
-    pub reopen: Option<Reopen>,
+    pub reopen: Option<ReopenApp>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for CaptureSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source").field("app", &self.app).finish_non_exhaustive()
     }
@@ -34,7 +34,7 @@ impl fmt::Debug for Source {
 
 /// A port of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct CapturePort {
     /// DPDK port id.
     pub id: u16,
     /// Device name.
@@ -45,7 +45,7 @@ pub struct Port {
 
 /// How to capture.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct CaptureSettings {
     /// Most bytes kept of a packet; 0 means 262144.
     pub snaplen: u32,
     /// Leave out the first packets.
@@ -60,7 +60,7 @@ pub struct Settings {
     pub outgoing: bool,
 }
 
-impl Settings {
+impl CaptureSettings {
     /// Most bytes kept of a packet.
     pub fn effective_snaplen(&self) -> u32 {
         if self.snaplen == 0 { MAX_SNAPLEN } else { self.snaplen }

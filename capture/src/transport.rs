@@ -7,16 +7,16 @@ use std::time::Duration;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::layout::Request;
-use crate::pdump::{Helper, Pdump, helper};
-use crate::session::{Session, SessionError, reason};
+use crate::layout::CaptureRequest;
+use crate::pdump::{PdumpOptions, PdumpProcess, helper};
+use crate::session::{CaptureSession, SessionError, reason};
 
 /// How long a helper may take to get into an app, which has to answer requests of its own for that.
-const ATTACH: Duration = Duration::from_secs(10);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a door does not open.
 #[derive(Debug, thiserror::Error)]
-pub enum DoorError {
+pub enum TransportError {
     /// The app has libpmdscope, and does not hand out its packets.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -58,68 +58,68 @@ fn more(said: &str) -> String {
 
 /// How the packets of an app are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum Transport {
     /// The app has libpmdscope, which listens there.
-    Socket(PathBuf),
+    Library(PathBuf),
     /// The app has only called `rte_pdump_init()`.
-    Pdump(Box<Pdump>),
+    Pdump(Box<PdumpOptions>),
 }
 
-impl Door {
+impl Transport {
     /// Arms a capture, unless told to stop. A helper gets more time than an app: at least 10 s.
     ///
     /// # Errors
-    /// As [`Session::open_unless`]; and when the helper cannot be started, or finds that it would do
+    /// As [`CaptureSession::open_unless`]; and when the helper cannot be started, or finds that it would do
     /// harm.
     pub fn open(
         &self,
-        request: &Request,
+        request: &CaptureRequest,
         timeout: Duration,
         stop: &AtomicBool,
-    ) -> Result<Session, DoorError> {
+    ) -> Result<CaptureSession, TransportError> {
         match self {
-            Self::Socket(path) => Ok(Session::open_unless(stop, path, request, timeout)?),
-            Self::Pdump(pdump) => attach(pdump, request, timeout.max(ATTACH), stop),
+            Self::Library(path) => Ok(CaptureSession::open_unless(stop, path, request, timeout)?),
+            Self::Pdump(pdump) => attach(pdump, request, timeout.max(ATTACH_TIMEOUT), stop),
         }
     }
 
     /// What stands between the app and its packets, for people; `None` for the app itself.
     pub fn via(&self) -> Option<&'static str> {
         match self {
-            Self::Socket(_) => None,
+            Self::Library(_) => None,
             Self::Pdump(_) => Some("pdump"),
         }
     }
 }
 
 fn attach(
-    pdump: &Pdump,
-    request: &Request,
+    pdump: &PdumpOptions,
+    request: &CaptureRequest,
     timeout: Duration,
     stop: &AtomicBool,
-) -> Result<Session, DoorError> {
+) -> Result<CaptureSession, TransportError> {
     // One that we have just let go would be in the way.
     helper::settle(Some(pdump.pid), timeout, stop);
     if stop.load(Ordering::Relaxed) {
         return Err(SessionError::Stopped.into());
     }
-    let start = |source| DoorError::Start { program: pdump.program.clone(), source };
+    let start = |source| TransportError::Start { program: pdump.program.clone(), source };
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .and_then(|pair| ioctl_fionbio(&pair.0, true).map(|()| pair))
         .map_err(|errno| start(errno.into()))?;
-    let mut helper = Helper::start(pdump, theirs).map_err(start)?;
-    match Session::over(ours, request, timeout, stop) {
+    let mut helper = PdumpProcess::start(pdump, theirs).map_err(start)?;
+    match CaptureSession::over(ours, request, timeout, stop) {
         Ok(session) => Ok(session.beside(helper)),
         Err(SessionError::Refused { code, text }) => {
             let text = reason(&text, code);
-            Err(DoorError::Refused { text, said: helper.last_words() })
+            Err(TransportError::Refused { text, said: helper.last_words() })
         }
         Err(SessionError::Timeout(_)) => {
-            Err(DoorError::Timeout { waited: timeout, said: helper.last_words() })
+            Err(TransportError::Timeout { waited: timeout, said: helper.last_words() })
         }
         Err(SessionError::Closed | SessionError::Socket(Errno::CONNRESET | Errno::PIPE)) => {
-            Err(DoorError::Died(helper.obituary()))
+            Err(TransportError::Died(helper.obituary()))
         }
         Err(error) => Err(error.into()),
     }

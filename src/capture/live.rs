@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use pmdscope_capture::pump::Pump;
-use pmdscope_capture::source::Settings;
+use pmdscope_capture::{CaptureLoop, CaptureSettings};
 use pmdscope_packets::RunControl;
 use pmdscope_packets::filter::BpfInsn;
 
@@ -26,7 +25,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let destination = Destination::of_apps(args, &wanted)?;
-    let settings = Settings {
+    let settings = CaptureSettings {
         snaplen: args.snaplen(),
         skip: args.skip,
         count: args.count,
@@ -38,7 +37,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         report::started(&wanted, args.snaplen(), args.view().verbose > 0);
     }
     let mut watch = Watch::new(args, destination.events, destination.recorder);
-    let report = Pump::new(sources, settings, destination.target).run(control, &mut watch);
+    let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);
     let idle = watch.close();
     if args.count_only {
         output::print(&(report::packets(report.captured) + "\n"))?;

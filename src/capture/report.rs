@@ -1,7 +1,6 @@
 //! What `pmdscope capture` tells people at its begin and its end, in the words of tcpdump.
 
-use pmdscope_capture::pump::{REORDER_WINDOW, Report};
-use pmdscope_capture::transport::Door;
+use pmdscope_capture::{CaptureReport, REORDER_WINDOW, Transport};
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
@@ -30,7 +29,7 @@ fn listening(wanted: &Wanted) -> String {
 
 /// Where the helper of an app runs.
 fn helper(wanted: &Wanted) -> Option<String> {
-    let Door::Pdump(pdump) = &wanted.door else { return None };
+    let Transport::Pdump(pdump) = &wanted.door else { return None };
     let beside =
         if pdump.crowded { " shared with poll loops of the app: no other CPU is free" } else { "" };
     let (app, cpus) = (&wanted.app, &pdump.cpus);
@@ -39,7 +38,7 @@ fn helper(wanted: &Wanted) -> Option<String> {
 
 /// The statistics after the last packet.
 /// For so many seconds nothing could be written.
-pub(super) fn ended(wanted: &[Wanted], report: &Report, idle: Option<(f64, String)>) {
+pub(super) fn ended(wanted: &[Wanted], report: &CaptureReport, idle: Option<(f64, String)>) {
     let helped = wanted.iter().filter(|wanted| wanted.door.via().is_some());
     let helped = helped.map(|wanted| wanted.app.clone()).collect::<Vec<_>>();
     for line in statistics(report, Some(&helped)) {
@@ -51,7 +50,7 @@ pub(super) fn ended(wanted: &[Wanted], report: &Report, idle: Option<(f64, Strin
 }
 
 /// The counters of a capture that runs, as SIGUSR1 has tcpdump tell them.
-pub(super) fn at_once(report: &Report) -> String {
+pub(super) fn at_once(report: &CaptureReport) -> String {
     format!("pmdscope: {}", statistics(report, None).join(", "))
 }
 
@@ -100,7 +99,7 @@ fn losses(progress: &SinkProgress) -> Vec<String> {
 }
 
 /// With the apps that are helped to hand out packets, there is advice.
-fn statistics(report: &Report, helped: Option<&[String]>) -> Vec<String> {
+fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> {
     let rings = &report.rings;
     let mut lines = vec![
         format!("{} captured", packets(report.captured)),
@@ -146,13 +145,13 @@ fn places(dropped: &[(String, u64)], helped: Option<&[String]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_capture::ring::Counters;
+    use pmdscope_capture::RingCounters;
 
     use super::*;
 
     #[test]
     fn statistics_have_the_shape_of_tcpdump() {
-        let report = Report { captured: 12, nb_rings: 1, ..Report::default() };
+        let report = CaptureReport { captured: 12, nb_rings: 1, ..CaptureReport::default() };
         assert_eq!(
             statistics(&report, None),
             [
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_packet_is_no_plural_and_a_signal_gets_one_line() {
-        let report = Report { captured: 1, nb_rings: 1, ..Report::default() };
+        let report = CaptureReport { captured: 1, nb_rings: 1, ..CaptureReport::default() };
         let expected = "pmdscope: 1 packet captured, 0 packets received by filter, 0 packets \
                         dropped by full capture rings";
         assert_eq!(at_once(&report), expected);
@@ -175,7 +174,8 @@ mod tests {
     fn files_are_counted() {
         let progress =
             SinkProgress { files: 3, bytes: 5 << 20, missed: 2, ..SinkProgress::default() };
-        let lines = statistics(&Report { nb_rings: 1, progress, ..Report::default() }, None);
+        let lines =
+            statistics(&CaptureReport { nb_rings: 1, progress, ..CaptureReport::default() }, None);
         let expected = [
             "2 packets not shown because the terminal or the decoder was too slow",
             "3 files, 5.0 MiB",
@@ -185,12 +185,12 @@ mod tests {
 
     #[test]
     fn losses_are_told_with_their_place() {
-        let report = Report {
+        let report = CaptureReport {
             captured: 12,
-            rings: Counters { records: 15, dropped: 3, filtered: 9, sampled_out: 2 },
+            rings: RingCounters { records: 15, dropped: 3, filtered: 9, sampled_out: 2 },
             dropped: vec![("rte:0".into(), 1), ("rte:1".into(), 2)],
             unwritten: 3,
-            ..Report::default()
+            ..CaptureReport::default()
         };
         let lines = statistics(&report, Some(&[]));
         assert!(lines[2].ends_with("; --ring-size, -s or a filter can help"), "{}", lines[2]);

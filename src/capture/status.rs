@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pmdscope_capture::pump::Report;
+use pmdscope_capture::CaptureReport;
 use pmdscope_render::number;
 
 /// What is known once a second.
@@ -29,7 +29,7 @@ impl Status {
     pub(super) fn after(
         &self,
         seconds: f64,
-        report: &Report,
+        report: &CaptureReport,
         recorder: Option<String>,
         grow: bool,
     ) -> Self {
@@ -89,16 +89,16 @@ fn free_bytes(file: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
-    use pmdscope_capture::ring::Counters;
+    use pmdscope_capture::RingCounters;
     use pmdscope_packets::SinkProgress;
 
     use super::*;
 
-    fn report(captured: u64, bytes: u64) -> Report {
+    fn report(captured: u64, bytes: u64) -> CaptureReport {
         let file = Some("/var/tmp/out.pcapng".into());
         let progress = SinkProgress { bytes, file, files: 1, ..SinkProgress::default() };
-        let rings = Counters { dropped: 3, ..Counters::default() };
-        Report { captured, rings, progress, ..Report::default() }
+        let rings = RingCounters { dropped: 3, ..RingCounters::default() };
+        CaptureReport { captured, rings, progress, ..CaptureReport::default() }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use pmdscope_capture::pump::{Observer, Report};
+use pmdscope_capture::{CaptureObserver, CaptureReport};
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::recorder;
 
@@ -80,7 +80,7 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
+impl CaptureObserver for Watch {
     fn ended(&mut self, app: &str, awaited: bool) {
         if self.quiet {
             return;
@@ -101,7 +101,7 @@ impl Observer for Watch {
         }
     }
 
-    fn second(&mut self, report: &Report) {
+    fn second(&mut self, report: &CaptureReport) {
         self.tell_files();
         let recorder = self.recorder.as_ref().map(ToString::to_string);
         let seconds = status::lap(&mut self.since);
@@ -122,7 +122,7 @@ impl Observer for Watch {
         }
     }
 
-    fn asked(&mut self, report: &Report) {
+    fn asked(&mut self, report: &CaptureReport) {
         self.line.say(report::at_once(report));
     }
 }

@@ -6,8 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use pmdscope_capture::budget::{self, Budget};
-use pmdscope_capture::transport::Door;
+use pmdscope_capture::budget::CpuBudget;
+use pmdscope_capture::{Transport, budget};
 use pmdscope_flows::{FlowSnapshot, FlowTableSettings, LatestSnapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use pmdscope_telemetry::Settings;
@@ -105,7 +105,7 @@ impl Errand {
         let wanted = interface::resolve(&[], Some(app), settings, Attach::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;
         let via = wanted.door.via();
-        if let Door::Pdump(pdump) = &wanted.door
+        if let Transport::Pdump(pdump) = &wanted.door
             && self.attach.is_none_or(|run| run.pid != pdump.pid)
         {
             return Ok(Access::Offered);
@@ -117,7 +117,7 @@ impl Errand {
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());
         *lock(&self.told) = Told { access: Access::Armed { via }, latest };
-        capture.run(&self.control, &mut Budget::new(self.share, &self.control))?;
+        capture.run(&self.control, &mut CpuBudget::new(self.share, &self.control))?;
         Ok(Access::Ended)
     }
 }

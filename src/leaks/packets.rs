@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use pmdscope_capture::CaptureSession;
 use pmdscope_capture::layout::{
-    ANY, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, Request, Select, TEE_LEAKED,
+    ANY, CaptureRequest, LEAK_LOST, LEAK_PINNED, LEAK_TX_LOST, QueueSelect, TEE_LEAKED,
 };
 use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
-use pmdscope_capture::session::Session;
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_render::number::count;
@@ -47,7 +47,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     }
     let socket = library_socket(&Running { app, sample: Some(sample.clone()) })?;
-    let session = Session::open(&socket, &request(per_site), TIMEOUT);
+    let session = CaptureSession::open(&socket, &request(per_site), TIMEOUT);
     let dump = session
         .map_err(LeakError::from)
         .and_then(|session| leak::receive(session, TIMEOUT))
@@ -66,9 +66,14 @@ fn no_packets(name: &str, sample: &Sample) -> String {
     format!("cannot get the lost packets of {name} (libpmdscope {version})")
 }
 
-fn request(per_site: u32) -> Request {
-    let everything = Select { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
-    Request { sample: per_site, selects: vec![everything], flags: TEE_LEAKED, ..Request::default() }
+fn request(per_site: u32) -> CaptureRequest {
+    let everything = QueueSelect { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
+    CaptureRequest {
+        sample: per_site,
+        selects: vec![everything],
+        flags: TEE_LEAKED,
+        ..CaptureRequest::default()
+    }
 }
 
 /// Site, function, age, pool, kind and address of an mbuf.
@@ -121,7 +126,7 @@ fn summary(dump: &LeakDump, lost: u64, path: &Path, to_stdout: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_capture::layout::Leak;
+    use pmdscope_capture::layout::LeakInfo;
 
     use super::*;
     use crate::leaks::report::tests::leaking;
@@ -129,7 +134,7 @@ mod tests {
     fn mbuf(site: u32, kind: u8) -> LostMbuf {
         let pool = "mb_pool".to_owned();
         LostMbuf {
-            leak: Leak { mbuf: 0x1_4000_0880, age_ms: 1_520, site, kind, pool },
+            leak: LeakInfo { mbuf: 0x1_4000_0880, age_ms: 1_520, site, kind, pool },
             port: Some(0),
             queue: Some(1),
             dir: DIR_RX,

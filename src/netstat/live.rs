@@ -10,9 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use pmdscope_capture::budget::Budget;
-use pmdscope_capture::pump::{Observer, Pump, Report};
-use pmdscope_capture::source::Settings;
+use pmdscope_capture::budget::CpuBudget;
+use pmdscope_capture::{CaptureLoop, CaptureObserver, CaptureReport, CaptureSettings};
 use pmdscope_flows::{FlowTable, SNAPLEN};
 use pmdscope_packets::RunControl;
 
@@ -51,11 +50,11 @@ impl Shared {
 
 /// Watches the capture, from its thread: nothing here may wait.
 struct Watch<'a> {
-    budget: Option<Budget>,
+    budget: Option<CpuBudget>,
     shared: &'a Shared,
 }
 
-impl Observer for Watch<'_> {
+impl CaptureObserver for Watch<'_> {
     fn ended(&mut self, app: &str, awaited: bool) {
         let next = if awaited { "; waiting for it to restart" } else { "" };
         self.shared.with(|told| {
@@ -71,7 +70,7 @@ impl Observer for Watch<'_> {
         });
     }
 
-    fn second(&mut self, report: &Report) {
+    fn second(&mut self, report: &CaptureReport) {
         if let Some(budget) = &mut self.budget {
             budget.second(report);
         }
@@ -98,16 +97,17 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let helped = helped.map(|source| source.app.clone()).collect();
     let shared = Shared { helped, ..Shared::default() };
     let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status)?;
-    let settings = Settings {
+    let settings = CaptureSettings {
         snaplen: SNAPLEN,
         duration: args.watch(exports),
         filter: args.expression(),
         outgoing: args.direction() != Direction::In,
-        ..Settings::default()
+        ..CaptureSettings::default()
     };
-    let pump = Pump::new(taps.sources, settings, Box::new(table));
-    let budget = (args.sample == Sampling::Auto).then(|| Budget::new(args.cpu_budget(), control));
-    let (report, reporter) = watch(pump, control, Watch { budget, shared: &shared }, reporter)?;
+    let capture = CaptureLoop::new(taps.sources, settings, Box::new(table));
+    let budget =
+        (args.sample == Sampling::Auto).then(|| CpuBudget::new(args.cpu_budget(), control));
+    let (report, reporter) = watch(capture, control, Watch { budget, shared: &shared }, reporter)?;
     shared.with(|told| told.losses = Losses::of(&report));
     reporter.close()?;
     report.failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(failure.into()))
@@ -115,17 +115,17 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
 
 /// Runs the capture on this thread and the reports on another, which may wait as long as it likes.
 fn watch<'a>(
-    pump: Pump,
+    capture: CaptureLoop,
     control: &RunControl,
     mut watch: Watch<'a>,
     reporter: Reporter<'a>,
-) -> Result<(Report, Reporter<'a>)> {
+) -> Result<(CaptureReport, Reporter<'a>)> {
     let shared = watch.shared;
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("report".to_owned());
         let thread = thread.spawn_scoped(scope, move || reporter.run());
         let thread = thread.context("cannot start the report thread")?;
-        let report = pump.run(control, &mut watch);
+        let report = capture.run(control, &mut watch);
         shared.over.store(true, Ordering::Release);
         thread.thread().unpark();
         let reporter = thread.join().map_err(|_| anyhow!("the report thread panicked"))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pmdscope_capture::pump::Report;
+use pmdscope_capture::CaptureReport;
 use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts};
 use pmdscope_render::conversation::{self, Speed};
 use pmdscope_render::number::plural;
@@ -98,7 +98,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Those of a capture.
-    pub(super) fn of(report: &Report) -> Self {
+    pub(super) fn of(report: &CaptureReport) -> Self {
         Self {
             passed_filter: Some(report.rings.passed_filter()),
             rings_full: report.rings.dropped,

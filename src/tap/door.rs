@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use pmdscope_capture::pdump::ProgramError;
-use pmdscope_capture::transport::Door;
+use pmdscope_capture::Transport;
+use pmdscope_capture::pdump::PdumpProgramError;
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
@@ -51,12 +51,12 @@ impl Shut {
         if let Some(shut) = error.downcast_ref::<Self>() {
             return shut.clone();
         }
-        let helper = error.chain().find_map(|cause| cause.downcast_ref::<ProgramError>());
+        let helper = error.chain().find_map(|cause| cause.downcast_ref::<PdumpProgramError>());
         match helper {
-            Some(error @ ProgramError::Missing(_)) => {
+            Some(error @ PdumpProgramError::Missing(_)) => {
                 Self { word: "not installed", text: error.to_string() }
             }
-            Some(error @ ProgramError::Broken(..)) => {
+            Some(error @ PdumpProgramError::Broken(..)) => {
                 Self { word: "broken helper", text: error.to_string() }
             }
             None => Self { word: "see below", text: format!("{error:#}") },
@@ -107,14 +107,14 @@ pub(crate) fn way(running: &Running, attach: Attach) -> anyhow::Result<Way> {
 ///
 /// # Errors
 /// As [`way`].
-pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Door> {
+pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Transport> {
     match stock(running) {
         Some(_) if attach == Attach::Never => Err(forbidden(running)),
         Some(sample) => {
             let pdump = preflight::pdump(&running.app, sample, attach)?;
-            Ok(Door::Pdump(Box::new(pdump)))
+            Ok(Transport::Pdump(Box::new(pdump)))
         }
-        None => library_socket(running).map(Door::Socket),
+        None => library_socket(running).map(Transport::Library),
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_shuts_a_door_has_a_word() {
-        let missing = || ProgramError::Missing(vec!["/nowhere".into()]);
+        let missing = || PdumpProgramError::Missing(vec!["/nowhere".into()]);
         let error = anyhow::Error::from(missing()).context("rte runs without libpmdscope");
         let shut = Shut::of(&error);
         assert_eq!((shut.word, shut.text), ("not installed", missing().to_string()));

@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_capture::pump::{Failure, Observer, Pump};
-use pmdscope_capture::source::Settings as PumpSettings;
+use pmdscope_capture::{CaptureError, CaptureLoop, CaptureObserver, CaptureSettings};
 use pmdscope_flows::{FlowTable, FlowTableSettings, LatestSnapshot, SNAPLEN};
 use pmdscope_packets::RunControl;
 
@@ -14,7 +13,7 @@ use super::{Ask, open};
 
 /// An armed capture of one app, for its table of conversations. Dropping it disarms.
 pub(crate) struct FlowCapture {
-    pump: Pump,
+    capture: CaptureLoop,
     latest: LatestSnapshot,
 }
 
@@ -34,9 +33,9 @@ impl FlowCapture {
         let source = open(wanted, &Ask { snaplen: SNAPLEN, ..ask }, false, stop)?;
         let (table, latest) = FlowTable::new(table);
         let settings =
-            PumpSettings { snaplen: SNAPLEN, duration: length, ..PumpSettings::default() };
-        let pump = Pump::new(vec![source], settings, Box::new(table));
-        Ok(Self { pump, latest })
+            CaptureSettings { snaplen: SNAPLEN, duration: length, ..CaptureSettings::default() };
+        let capture = CaptureLoop::new(vec![source], settings, Box::new(table));
+        Ok(Self { capture, latest })
     }
 
     /// Where the newest counts are, also when the capture has ended.
@@ -52,8 +51,8 @@ impl FlowCapture {
     pub(crate) fn run(
         self,
         control: &RunControl,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Failure> {
-        self.pump.run(control, observer).failure.map_or(Ok(()), Err)
+        observer: &mut dyn CaptureObserver,
+    ) -> Result<(), CaptureError> {
+        self.capture.run(control, observer).failure.map_or(Ok(()), Err)
     }
 }

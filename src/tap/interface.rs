@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use pmdscope_capture::source::Port;
-use pmdscope_capture::transport::Door;
+use pmdscope_capture::{CapturePort, Transport};
 use pmdscope_telemetry::discover::{App, AppState, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};
@@ -36,7 +35,7 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) app: String,
-    pub(crate) door: Door,
+    pub(crate) door: Transport,
     pub(crate) targets: Vec<Target>,
     known: Vec<PortSample>,
     /// What it is sure to be found by: its telemetry socket.
@@ -52,10 +51,13 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// The ports of the app, with those that are captured from.
-    pub(crate) fn ports(&self) -> Vec<Port> {
+    pub(crate) fn ports(&self) -> Vec<CapturePort> {
         let wanted = |id| self.targets.iter().any(|t| t.port.is_none_or(|port| port == id));
-        let port =
-            |p: &PortSample| Port { id: p.id, device: p.device.clone(), selected: wanted(p.id) };
+        let port = |p: &PortSample| CapturePort {
+            id: p.id,
+            device: p.device.clone(),
+            selected: wanted(p.id),
+        };
         self.known.iter().map(port).collect()
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use pmdscope_capture::pdump::{Pdump, PdumpPort, Program};
+use pmdscope_capture::pdump::{PdumpOptions, PdumpPort, PdumpProgram};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
@@ -23,13 +23,13 @@ const DEPARTURE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Says what stands in the way, and what to do about it.
-pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<Pdump> {
+pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<PdumpOptions> {
     obstacle::await_departure(&app.dir, DEPARTURE);
     let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
         .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
     let cpus = Cpus::beside(sample.app.pid)?;
-    Ok(Pdump {
+    Ok(PdumpOptions {
         program: program.path,
         file_prefix: file_prefix.to_owned(),
         runtime_root: runtime_root.to_owned(),
@@ -42,8 +42,8 @@ pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Resul
 }
 
 /// Whether anything stands in the way of a helper.
-pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<Program> {
-    let program = Program::find().with_context(|| {
+pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<PdumpProgram> {
+    let program = PdumpProgram::find().with_context(|| {
         format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;
     let facts = Facts::gather(app, sample, &program);

@@ -13,35 +13,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Pdump;
-use super::process::{LOOK, wait_for};
+use super::PdumpOptions;
+use super::process::{EXIT_POLL_INTERVAL, wait_for};
 use super::program::NAME;
 
 /// Most that is kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
 
 /// How long a process whose socket is closed may take until its end can be told.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long what it wrote may take to be read.
-const LAST_LINE: Duration = Duration::from_millis(200);
+const LAST_LINE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Those that were let go, and may still be in an app.
-static LEAVING: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
+static LEAVING: Mutex<Vec<PdumpProcess>> = Mutex::new(Vec::new());
 
 /// State files of those that have left, and could not take everything with them.
 static LEFT_BEHIND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The last line of a stream, which may be endless.
 #[derive(Debug, Default)]
-struct Tail {
+struct LastLine {
     line: Vec<u8>,
     complete: bool,
     /// Nobody can write to the stream any more.
     over: bool,
 }
 
-impl Tail {
+impl LastLine {
     fn feed(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if *byte == b'\n' {
@@ -64,24 +64,24 @@ impl Tail {
 
 /// A `pmdscope-pdump` that runs.
 #[derive(Debug)]
-pub(crate) struct Helper {
+pub(crate) struct PdumpProcess {
     child: Option<Child>,
     app: u32,
     /// What it has done to the app is in there until it is undone.
     state: PathBuf,
-    tail: Arc<Mutex<Tail>>,
+    tail: Arc<Mutex<LastLine>>,
 }
 
-impl Helper {
+impl PdumpProcess {
     /// Starts the program with a socket as its standard input, so that no other process can inherit it.
-    pub(crate) fn start(pdump: &Pdump, socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn start(pdump: &PdumpOptions, socket: OwnedFd) -> io::Result<Self> {
         let mut command = Command::new(&pdump.program);
         command.args(arguments(pdump)).env("RUNTIME_DIRECTORY", &pdump.runtime_root);
         // What a terminal sends to those in front of it is for us to judge.
         command.process_group(0);
         command.stdin(socket).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let tail = Arc::new(Mutex::new(Tail::default()));
+        let tail = Arc::new(Mutex::new(LastLine::default()));
         let stderr = child.stderr.take();
         let state = pdump.runtime_root.join("dpdk").join(&pdump.file_prefix);
         let state = state.join(format!("{NAME}.{}", child.id()));
@@ -96,7 +96,7 @@ impl Helper {
 
     /// What became of it, waiting a moment for that: how it ended, if it has, and what it said last.
     pub(crate) fn obituary(&mut self) -> String {
-        let status = self.child.as_mut().and_then(|child| wait_for(child, LAST_WORDS).ok()?);
+        let status = self.child.as_mut().and_then(|child| wait_for(child, EXIT_TIMEOUT).ok()?);
         let end = match status {
             None => "closed the connection".to_owned(),
             Some(status) => end_of(status),
@@ -109,20 +109,20 @@ impl Helper {
 
     /// What it said last on its standard error, once it has ended or had the time to say it.
     pub(crate) fn last_words(&mut self) -> String {
-        let _ = self.child.as_mut().map(|child| wait_for(child, LAST_WORDS));
+        let _ = self.child.as_mut().map(|child| wait_for(child, EXIT_TIMEOUT));
         self.last_line()
     }
 
     /// The last line there is; another thread reads it.
     fn last_line(&self) -> String {
-        let deadline = Instant::now() + LAST_LINE;
+        let deadline = Instant::now() + LAST_LINE_TIMEOUT;
         loop {
             let tail = lock(&self.tail);
             if tail.over || Instant::now() >= deadline {
                 return tail.text();
             }
             drop(tail);
-            thread::sleep(LOOK);
+            thread::sleep(EXIT_POLL_INTERVAL);
         }
     }
 
@@ -132,7 +132,7 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for PdumpProcess {
     /// Its socket is closed, or will be by whoever drops this: it leaves.
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
@@ -151,8 +151,8 @@ impl Drop for Helper {
 /// Waits until all helpers that were let go have left their apps, or only those of one app, but not
 /// for longer than told, or until told to stop. What comes back are the process ids of those that have
 /// not.
-pub(crate) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) -> Vec<u32> {
-    let deadline = Instant::now() + patience;
+pub(crate) fn settle(app: Option<u32>, timeout: Duration, stop: &AtomicBool) -> Vec<u32> {
+    let deadline = Instant::now() + timeout;
     loop {
         let mut leaving = lock(&LEAVING);
         leaving.retain_mut(|helper| !helper.has_left());
@@ -163,7 +163,7 @@ pub(crate) fn settle(app: Option<u32>, patience: Duration, stop: &AtomicBool) ->
         if pids.is_empty() || Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
             return pids;
         }
-        thread::sleep(LOOK);
+        thread::sleep(EXIT_POLL_INTERVAL);
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn left_behind() -> Vec<PathBuf> {
     lock(&LEFT_BEHIND).iter().filter(|state| state.exists()).cloned().collect()
 }
 
-fn arguments(pdump: &Pdump) -> Vec<String> {
+fn arguments(pdump: &PdumpOptions) -> Vec<String> {
     let mut arguments = vec!["--fd=0".to_owned()];
     arguments.push(format!("--file-prefix={}", pdump.file_prefix));
     arguments.push(format!("--pid={}", pdump.pid));
@@ -189,7 +189,7 @@ fn arguments(pdump: &Pdump) -> Vec<String> {
 }
 
 /// Reads on whatever comes, so that the writer never waits, and keeps the last line.
-fn listen(mut stderr: ChildStderr, tail: &Mutex<Tail>) -> io::Result<()> {
+fn listen(mut stderr: ChildStderr, tail: &Mutex<LastLine>) -> io::Result<()> {
     let mut bytes = [0; 4096];
     loop {
         match stderr.read(&mut bytes) {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn the_last_line_is_kept_and_no_more_than_that() {
         let text = |parts: &[&[u8]]| {
-            let mut tail = Tail::default();
+            let mut tail = LastLine::default();
             for part in parts {
                 tail.feed(part);
             }
@@ -247,7 +247,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_tail_is_bounded_whatever_comes(parts: Vec<Vec<u8>>) {
-            let mut tail = Tail::default();
+            let mut tail = LastLine::default();
             for part in parts {
                 tail.feed(&part);
                 prop_assert!(tail.line.len() <= LINE_MAX);

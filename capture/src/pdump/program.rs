@@ -17,14 +17,14 @@ pub(super) const NAME: &str = "pmdscope-pdump";
 const VARIABLE: &str = "PMDSCOPE_PDUMP";
 
 /// Where it is beside our own program: next to it, installed, and in a tree that was built.
-const PLACES: [&str; 3] = ["", "../libexec/pmdscope", "../../build/pdump"];
+const RELATIVE_DIRS: [&str; 3] = ["", "../libexec/pmdscope", "../../build/pdump"];
 
 /// How long it may take to tell its version, which needs neither hugepages nor an app.
-const PATIENCE: Duration = Duration::from_secs(2);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why there is no program to start.
 #[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
+pub enum PdumpProgramError {
     /// It is nowhere.
     #[error(
         "{NAME} is not installed: looked for {}; `make install` builds and installs it, against the \
@@ -47,29 +47,29 @@ fn reason(error: Option<&std::io::Error>) -> String {
 
 /// A `pmdscope-pdump` that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct PdumpProgram {
     /// Where it is.
     pub path: PathBuf,
     /// The DPDK it was built with, as "DPDK 22.11.11"; only apps with the very same can be attached to.
     pub dpdk: String,
 }
 
-impl Program {
+impl PdumpProgram {
     /// The program that `$PMDSCOPE_PDUMP` names, or else the first one near our own.
     ///
     /// # Errors
     /// When there is none, or it does not tell its version.
-    pub fn find() -> Result<Self, ProgramError> {
+    pub fn find() -> Result<Self, PdumpProgramError> {
         let own = env::current_exe().ok();
         let places = places(env::var_os(VARIABLE), own.as_deref());
         match places.iter().find(|path| path.is_file()) {
             Some(path) => Self::at(path),
-            None => Err(ProgramError::Missing(places)),
+            None => Err(PdumpProgramError::Missing(places)),
         }
     }
 
-    fn at(path: &Path) -> Result<Self, ProgramError> {
-        let broken = |error| ProgramError::Broken(path.to_owned(), error);
+    fn at(path: &Path) -> Result<Self, PdumpProgramError> {
+        let broken = |error| PdumpProgramError::Broken(path.to_owned(), error);
         let said = ask(path).map_err(|error| broken(Some(error)))?;
         let dpdk = version(&said).ok_or_else(|| broken(None))?;
         Ok(Self { path: path.to_owned(), dpdk: dpdk.to_owned() })
@@ -81,7 +81,7 @@ fn places(named: Option<OsString>, own: Option<&Path>) -> Vec<PathBuf> {
         return vec![named.into()];
     }
     let Some(dir) = own.and_then(Path::parent) else { return vec![NAME.into()] };
-    PLACES.iter().map(|place| dir.join(place).join(NAME)).collect()
+    RELATIVE_DIRS.iter().map(|place| dir.join(place).join(NAME)).collect()
 }
 
 /// What it prints about its version; it is not waited for any longer than it may take.
@@ -91,7 +91,7 @@ fn ask(path: &Path) -> std::io::Result<String> {
     command.process_group(0);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    if wait_for(&mut child, PATIENCE)?.is_none() {
+    if wait_for(&mut child, VERSION_TIMEOUT)?.is_none() {
         // It has not been near an app yet.
         child.kill()?;
         child.wait()?;
@@ -126,7 +126,7 @@ mod tests {
             "/opt/bin/../../build/pdump/pmdscope-pdump",
         ];
         assert_eq!(places(Some("".into()), Some(own)), near.map(PathBuf::from));
-        let error = ProgramError::Missing(places(None, Some(own))).to_string();
+        let error = PdumpProgramError::Missing(places(None, Some(own))).to_string();
         assert!(error.contains(near[1]) && error.contains("make install"), "{error}");
     }
 
@@ -142,19 +142,19 @@ mod tests {
     #[test]
     fn a_program_that_hangs_or_cannot_be_run_is_an_error() {
         let (_dir, good) = script("echo 'pmdscope-pdump 1 (DPDK 25.11.0)'");
-        assert_eq!(Program::at(&good).unwrap().dpdk, "DPDK 25.11.0");
+        assert_eq!(PdumpProgram::at(&good).unwrap().dpdk, "DPDK 25.11.0");
         let begin = Instant::now();
         let (dir, good) =
             script("ps -o pgid= -p $$ >\"$0.group\"; echo 'pmdscope-pdump 1 (DPDK 1)'");
-        Program::at(&good).unwrap();
+        PdumpProgram::at(&good).unwrap();
         let group = std::fs::read_to_string(dir.path().join("pmdscope-pdump.group")).unwrap();
         let ours = rustix::process::getpgrp().as_raw_nonzero().to_string();
         assert_ne!(group.trim(), ours);
         let (_dir, hangs) = script("exec sleep 60");
-        let error = Program::at(&hangs).unwrap_err().to_string();
+        let error = PdumpProgram::at(&hangs).unwrap_err().to_string();
         assert!(error.contains("does not tell its version"), "{error}");
-        assert!(begin.elapsed() < PATIENCE * 5);
-        let error = Program::at(Path::new("/etc/passwd")).unwrap_err().to_string();
+        assert!(begin.elapsed() < VERSION_TIMEOUT * 5);
+        let error = PdumpProgram::at(Path::new("/etc/passwd")).unwrap_err().to_string();
         assert!(error.to_lowercase().contains("permission denied"), "{error}");
     }
 }

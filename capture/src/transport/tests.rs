@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use super::*;
-use crate::layout::{Select, TEE_ACCEPT, TEE_END, TEE_REFUSE};
+use crate::layout::{QueueSelect, TEE_ACCEPT, TEE_END, TEE_REFUSE};
 use crate::pdump::script::script;
 use crate::pdump::{PdumpPort, left_behind};
 use crate::producer::message;
-use crate::session::Event;
+use crate::session::SessionEvent;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -21,9 +21,9 @@ const LISTEN: &str = "dd bs=8192 count=1 of=\"$0.request\" 2>/dev/null\n";
 /// Waits until the consumer has closed its end.
 const LEAVE: &str = "cat >/dev/null\n";
 
-fn request() -> Request {
-    let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
-    Request { selects, ..Request::default() }
+fn request() -> CaptureRequest {
+    let selects = vec![QueueSelect { port: 0, queue: 0, dirs: 3 }];
+    CaptureRequest { selects, ..CaptureRequest::default() }
 }
 
 /// A command that sends one message.
@@ -41,10 +41,10 @@ fn accept() -> String {
 }
 
 /// A door with such a helper behind it, for an app that no other test has.
-fn door(pid: u32, body: &str) -> (tempfile::TempDir, Door) {
+fn door(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
     let (dir, program) = script(body);
     let port = |id| PdumpPort { id, device: format!("net_null{id}"), rx_queues: 2, tx_queues: 1 };
-    let pdump = Pdump {
+    let pdump = PdumpOptions {
         program,
         file_prefix: "fwd".into(),
         runtime_root: dir.path().into(),
@@ -54,10 +54,10 @@ fn door(pid: u32, body: &str) -> (tempfile::TempDir, Door) {
         ports: vec![port(0), port(1)],
         force: true,
     };
-    (dir, Door::Pdump(Box::new(pdump)))
+    (dir, Transport::Pdump(Box::new(pdump)))
 }
 
-fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, Session), DoorError> {
+fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, CaptureSession), TransportError> {
     let (dir, door) = door(pid, body);
     assert_eq!(door.via(), Some("pdump"));
     Ok((dir, door.open(&request(), TIMEOUT, &GO)?))
@@ -68,7 +68,7 @@ fn settle(pid: u32, patience: Duration) -> Vec<u32> {
 }
 
 /// What happens first in a session.
-fn first_event(session: &mut Session) -> Event {
+fn first_event(session: &mut CaptureSession) -> SessionEvent {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         match session.next_event().unwrap() {
@@ -116,7 +116,7 @@ fn a_helper_that_dies_before_it_answers_is_told_from_a_refusal() {
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let (dir, mut door) = door(104, "");
-    if let Door::Pdump(pdump) = &mut door {
+    if let Transport::Pdump(pdump) = &mut door {
         pdump.program = dir.path().join("absent");
     }
     let error = door.open(&request(), TIMEOUT, &GO).unwrap_err();
@@ -128,21 +128,23 @@ fn a_program_that_is_not_there_is_named() {
 fn the_death_of_a_helper_is_not_the_end_of_the_app() {
     let die = format!("{}echo oops >&2; kill -9 $$", accept());
     let (_dir, mut session) = open(105, &die).unwrap();
-    let Event::Ended(reason) = first_event(&mut session) else { panic!() };
+    let SessionEvent::Ended(reason) = first_event(&mut session) else { panic!() };
     assert_eq!(reason, "pmdscope-pdump was killed by signal 9: oops");
     let end = |value, text| format!("{}{}{LEAVE}", accept(), send(TEE_END, value, text));
     let shutdown = Errno::SHUTDOWN.raw_os_error();
     let (_dir, mut session) = open(106, &end(shutdown, "")).unwrap();
-    assert!(matches!(first_event(&mut session), Event::Gone));
+    assert!(matches!(first_event(&mut session), SessionEvent::Gone));
     let (_dir, mut session) = open(107, &end(5, "too slow")).unwrap();
-    assert!(matches!(first_event(&mut session), Event::Ended(reason) if reason == "too slow"));
+    assert!(
+        matches!(first_event(&mut session), SessionEvent::Ended(reason) if reason == "too slow")
+    );
 }
 
 #[test]
 fn a_flood_of_words_neither_stops_the_helper_nor_fills_the_memory() {
     let flood = "yes 'a line that nobody wants' | head -c 8000000 >&2; echo last >&2\n";
     let (_dir, mut session) = open(108, &format!("{flood}{}exit 4", accept())).unwrap();
-    let Event::Ended(reason) = first_event(&mut session) else { panic!() };
+    let SessionEvent::Ended(reason) = first_event(&mut session) else { panic!() };
     assert_eq!(reason, "pmdscope-pdump ended with code 4: last");
 }
 
@@ -185,7 +187,7 @@ fn the_next_helper_of_an_app_waits_for_the_one_before() {
 #[test]
 fn a_helper_that_hangs_is_given_up_in_time() {
     let (_dir, door) = door(111, &format!("echo 'waiting for the app' >&2\n{LISTEN}{LEAVE}"));
-    let Door::Pdump(pdump) = &door else { panic!() };
+    let Transport::Pdump(pdump) = &door else { panic!() };
     let begin = Instant::now();
     let error = attach(pdump, &request(), Duration::from_millis(300), &GO).unwrap_err().to_string();
     assert!(begin.elapsed() < TIMEOUT, "{error}");
@@ -206,7 +208,7 @@ fn an_attachment_is_given_up_when_told_to_stop() {
         });
         door.open(&request(), TIMEOUT, &stop).unwrap_err()
     });
-    assert!(matches!(error, DoorError::Session(SessionError::Stopped)), "{error}");
+    assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
     assert!(begin.elapsed() < TIMEOUT / 2);
     assert!(settle(113, TIMEOUT).is_empty());
 }
@@ -215,7 +217,7 @@ fn an_attachment_is_given_up_when_told_to_stop() {
 fn no_helper_is_started_once_told_to_stop() {
     let (dir, door) = door(114, "touch \"$0.in\"");
     let error = door.open(&request(), TIMEOUT, &AtomicBool::new(true)).unwrap_err();
-    assert!(matches!(error, DoorError::Session(SessionError::Stopped)), "{error}");
+    assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
     assert!(settle(114, TIMEOUT).is_empty());
     assert!(!dir.path().join("pmdscope-pdump.in").exists());
 }

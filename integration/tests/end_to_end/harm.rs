@@ -4,8 +4,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use pmdscope_capture::layout::{ANY, Request, Select};
-use pmdscope_capture::session::Session;
+use pmdscope_capture::CaptureSession;
+use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
 use pmdscope_integration::oracle::{dpdk_telemetry, tshark_fields};
 use pmdscope_integration::pair::{Pair, PairOptions};
 use pmdscope_integration::process::{Process, wait_until};
@@ -83,12 +83,12 @@ pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
     for seed in 1..=300 {
         send_garbage(&socket, seed)?;
     }
-    let everything = Select { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
-    let request = Request { selects: vec![everything], ..Request::default() };
+    let everything = QueueSelect { port: ANY, queue: ANY, dirs: u16::from(DIR_RX | DIR_TX) };
+    let request = CaptureRequest { selects: vec![everything], ..CaptureRequest::default() };
     for round in 0..1000 {
         // An app that is busy with those before may refuse one, and must take it soon.
         wait_until(&format!("session {round}"), Duration::from_secs(5), || {
-            Ok(Session::open(socket.as_ref(), &request, LIMIT).is_ok())
+            Ok(CaptureSession::open(socket.as_ref(), &request, LIMIT).is_ok())
         })?;
     }
 

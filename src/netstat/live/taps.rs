@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pmdscope_capture::budget;
-use pmdscope_capture::source::Source as Tap;
+use pmdscope_capture::{CaptureSource as Tap, budget};
 use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::FilterCompiler;
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};

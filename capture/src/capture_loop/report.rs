@@ -2,13 +2,13 @@
 
 use pmdscope_packets::{SinkError, SinkProgress};
 
-use crate::records::RecordError;
-use crate::ring::{Counters, RingError};
+use crate::records::RingRecordError;
+use crate::ring::{RingCounters, RingError};
 use crate::session::SessionError;
 
 /// Why a capture ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CaptureError {
     /// A session broke.
     #[error("the capture from {app} broke")]
     Session {
@@ -35,7 +35,7 @@ pub enum Failure {
     },
     /// A ring held a broken record.
     #[error("a capture ring is broken")]
-    Record(#[from] RecordError),
+    Record(#[from] RingRecordError),
     /// An app's clock gives no rate.
     #[error(
         "{0}: the clock anchors of its capture ring do not advance; its control thread is stuck"
@@ -43,31 +43,31 @@ pub enum Failure {
     Clock(String),
     /// The packets could not be written.
     #[error(transparent)]
-    Target(#[from] SinkError),
+    Sink(#[from] SinkError),
 }
 
 /// What a running capture tells others. No call may wait.
-pub trait Observer {
+pub trait CaptureObserver {
     /// An app has ended, and will be waited for or not.
     fn ended(&mut self, _app: &str, _awaited: bool) {}
     /// An app has come back.
     fn returned(&mut self, _app: &str) {}
     /// A second has gone by.
-    fn second(&mut self, _report: &Report) {}
+    fn second(&mut self, _report: &CaptureReport) {}
     /// Someone wants to know.
-    fn asked(&mut self, _report: &Report) {}
+    fn asked(&mut self, _report: &CaptureReport) {}
 }
 
 /// Nobody watches.
-impl Observer for () {}
+impl CaptureObserver for () {}
 
 /// What became of a capture, or has so far.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CaptureReport {
     /// Packets put out, without those that could then not be written.
     pub captured: u64,
     /// What the rings counted.
-    pub rings: Counters,
+    pub rings: RingCounters,
     /// Packets dropped because the rings were full, by interface; only where there were any.
     pub dropped: Vec<(String, u64)>,
     /// Packets that could not be written though there was a reader, or whose time is not known
@@ -90,5 +90,5 @@ pub struct Report {
     /// What the sink did.
     pub progress: SinkProgress,
     /// Why the capture ended early.
-    pub failure: Option<Failure>,
+    pub failure: Option<CaptureError>,
 }

@@ -1,24 +1,24 @@
 //! Sampling that changes while a capture runs.
 
-use super::{Failure, Pump, State};
+use super::{AppState, CaptureError, CaptureLoop};
 
-impl Pump {
+impl CaptureLoop {
     /// Asks apps for a sampling that they were not asked for yet; 0 leaves it as it is. One that cannot
     /// be asked now is tried again.
-    pub(super) fn resample(&mut self, sample: u32) -> Result<(), Failure> {
+    pub(super) fn resample(&mut self, sample: u32) -> Result<(), CaptureError> {
         if sample == 0 {
             return Ok(());
         }
         self.wanted = sample;
         for app in &mut self.apps {
-            if !matches!(app.state, State::Running) || app.asked == sample {
+            if !matches!(app.state, AppState::Running) || app.asked == sample {
                 continue;
             }
             match app.source.session.resample(sample) {
                 Ok(true) => app.asked = sample,
                 Ok(false) => {}
                 Err(source) => {
-                    return Err(Failure::Session { app: app.source.app.clone(), source });
+                    return Err(CaptureError::Session { app: app.source.app.clone(), source });
                 }
             }
         }
@@ -26,11 +26,11 @@ impl Pump {
     }
 
     /// Takes over the sampling of the rings that have brought something.
-    pub(super) fn note_sampling(&mut self) {
-        let Self { lanes, merge, .. } = self;
-        let fed = lanes.iter_mut().enumerate().filter_map(|(index, lane)| {
-            let fed = std::mem::take(&mut lane.fed);
-            merge.lane(index).filter(|_| fed).map(|records| records.weight())
+    pub(super) fn update_sampling(&mut self) {
+        let Self { readers, merge, .. } = self;
+        let fed = readers.iter_mut().enumerate().filter_map(|(index, reader)| {
+            let fed = std::mem::take(&mut reader.fed);
+            merge.stream(index).filter(|_| fed).map(|records| records.weight())
         });
         self.sample = fed.max().unwrap_or(self.sample);
     }

@@ -9,10 +9,10 @@ use pmdscope_packets::{
 };
 
 use super::super::tests::{App, open, record, serve};
-use super::super::{Pump, Report, RunControl};
-use crate::layout::{Change, RING_MIN_SIZE, TEE_SAMPLE};
+use super::super::{CaptureLoop, CaptureReport, RunControl};
+use crate::layout::{ChangeMessage, RING_MIN_SIZE, TEE_SAMPLE};
 use crate::producer::{Listener, Peer, Producer};
-use crate::source::{Reopen, Settings, Source};
+use crate::source::{CaptureSettings, CaptureSource, ReopenApp};
 
 /// Notes lcore and weight of every packet.
 #[derive(Clone, Debug, Default)]
@@ -55,10 +55,10 @@ impl PacketSink for Scales {
 fn capture(
     app: &App,
     sample: u32,
-    settings: Settings,
+    settings: CaptureSettings,
     control: &RunControl,
     after: impl Fn(usize, Peer) + Send,
-) -> (Report, Vec<(u16, u32)>) {
+) -> (CaptureReport, Vec<(u16, u32)>) {
     let path = app.dir.path().join("pmdscope.sock");
     let listener = Listener::bind(&path);
     let fds = app.rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
@@ -72,17 +72,18 @@ fn capture(
         });
         let (ports, session) = open(&path).unwrap();
         let again = path.clone();
-        let reopen: Reopen = Box::new(move || open(&again));
+        let reopen: ReopenApp = Box::new(move || open(&again));
         let reopen = settings.count.is_some().then_some(reopen);
-        let source = Source { app: "model".into(), via: None, ports, session, sample, reopen };
-        Pump::new(vec![source], settings, Box::new(scales.clone())).run(control, &mut ())
+        let source =
+            CaptureSource { app: "model".into(), via: None, ports, session, sample, reopen };
+        CaptureLoop::new(vec![source], settings, Box::new(scales.clone())).run(control, &mut ())
     });
     let weights = scales.0.lock().unwrap().clone();
     (report, weights)
 }
 
 fn asked(sample: u32) -> Vec<u8> {
-    Change { kind: TEE_SAMPLE, value: sample }.encode().to_vec()
+    ChangeMessage { kind: TEE_SAMPLE, value: sample }.encode().to_vec()
 }
 
 fn wanting(sample: u32) -> RunControl {
@@ -105,7 +106,7 @@ fn each_ring_weighs_its_packets_by_its_own_markers() {
     app.rings[0].push(record(0, DIR_RX, 60), &[0; 60]);
     app.rings.iter().for_each(Producer::publish);
     let (report, weights) =
-        capture(&app, 8, Settings::default(), &RunControl::default(), |_, peer| drop(peer));
+        capture(&app, 8, CaptureSettings::default(), &RunControl::default(), |_, peer| drop(peer));
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!(weights, [(0, 8), (1, 8), (0, 64), (1, 8), (1, 2), (0, 64)]);
     assert_eq!((report.sample, report.fixed.len()), (64, 0));
@@ -115,7 +116,10 @@ fn each_ring_weighs_its_packets_by_its_own_markers() {
 #[test]
 fn an_app_is_asked_once_for_what_the_control_wants() {
     let app = App::new(1);
-    let settings = Settings { duration: Some(Duration::from_millis(200)), ..Settings::default() };
+    let settings = CaptureSettings {
+        duration: Some(Duration::from_millis(200)),
+        ..CaptureSettings::default()
+    };
     let (report, _) = capture(&app, 1, settings, &wanting(16), |_, peer| {
         assert_eq!(peer.receive(), Some(asked(16)));
         assert_eq!(peer.receive(), None);
@@ -129,8 +133,10 @@ fn an_app_is_asked_once_for_what_the_control_wants() {
 fn nobody_is_asked_for_what_is_so_already() {
     for (wanted, sample) in [(0, 4), (4, 4), (1, 0), (1, 1)] {
         let app = App::new(1);
-        let settings =
-            Settings { duration: Some(Duration::from_millis(50)), ..Settings::default() };
+        let settings = CaptureSettings {
+            duration: Some(Duration::from_millis(50)),
+            ..CaptureSettings::default()
+        };
         let (report, _) = capture(&app, sample, settings, &wanting(wanted), |_, peer| {
             assert_eq!(peer.receive(), None);
         });
@@ -142,7 +148,8 @@ fn nobody_is_asked_for_what_is_so_already() {
 fn an_app_with_an_older_library_is_left_alone_and_named() {
     let mut app = App::new(1);
     app.rings.push(Producer::old(RING_MIN_SIZE, 1));
-    let settings = Settings { duration: Some(Duration::from_millis(50)), ..Settings::default() };
+    let settings =
+        CaptureSettings { duration: Some(Duration::from_millis(50)), ..CaptureSettings::default() };
     let (report, _) = capture(&app, 4, settings, &wanting(16), |_, peer| {
         assert_eq!(peer.receive(), None);
     });
@@ -153,7 +160,8 @@ fn an_app_with_an_older_library_is_left_alone_and_named() {
 #[test]
 fn an_app_that_has_no_ring_yet_is_not_asked() {
     let app = App { dir: tempfile::tempdir().unwrap(), rings: Vec::new() };
-    let settings = Settings { duration: Some(Duration::from_millis(50)), ..Settings::default() };
+    let settings =
+        CaptureSettings { duration: Some(Duration::from_millis(50)), ..CaptureSettings::default() };
     let (report, _) = capture(&app, 1, settings, &wanting(16), |_, peer| {
         assert_eq!(peer.receive(), None);
     });
@@ -163,8 +171,11 @@ fn an_app_that_has_no_ring_yet_is_not_asked() {
 #[test]
 fn an_app_that_comes_back_is_asked_again() {
     let app = App::new(1);
-    let settings =
-        Settings { count: Some(1), duration: Some(Duration::from_secs(2)), ..Settings::default() };
+    let settings = CaptureSettings {
+        count: Some(1),
+        duration: Some(Duration::from_secs(2)),
+        ..CaptureSettings::default()
+    };
     let (report, _) = capture(&app, 1, settings, &wanting(16), |_, peer| {
         assert_eq!(peer.receive(), Some(asked(16)));
     });

@@ -11,10 +11,10 @@ use pmdscope_packets::{DIR_RX, DIR_TX, MAX_SNAPLEN};
 use pmdscope_testing::output;
 
 use super::*;
-use crate::layout::{Anchor, RING_MIN_SIZE, Request, Select, TEE_ACCEPT, TEE_END};
+use crate::layout::{CaptureRequest, ClockAnchor, QueueSelect, RING_MIN_SIZE, TEE_ACCEPT, TEE_END};
 use crate::producer::{Listener, Peer, Producer, message};
-use crate::session::Session;
-use crate::source::{Port, Reopen};
+use crate::session::CaptureSession;
+use crate::source::{CapturePort, ReopenApp};
 
 const HZ: u64 = 2_500_000_000;
 const RAW_BASE: u64 = 1_000_000_000;
@@ -31,13 +31,13 @@ fn tsc(ms: u64) -> u64 {
     ms * HZ / 1000
 }
 
-fn second() -> Anchor {
-    Anchor { tsc: HZ, realtime_ns: WALL_BASE + 1_000_000_000, raw_ns: 2 * RAW_BASE }
+fn second() -> ClockAnchor {
+    ClockAnchor { tsc: HZ, realtime_ns: WALL_BASE + 1_000_000_000, raw_ns: 2 * RAW_BASE }
 }
 
 impl App {
     pub(super) fn new(lcores: u16) -> Self {
-        let first = Anchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE };
+        let first = ClockAnchor { tsc: 0, realtime_ns: WALL_BASE, raw_ns: RAW_BASE };
         let rings =
             (0..lcores).map(|lcore| Producer::new(RING_MIN_SIZE, lcore)).collect::<Vec<_>>();
         for ring in &rings {
@@ -53,10 +53,10 @@ impl App {
     /// Runs a capture; `after` gets the app's end of the session once the rings are handed over.
     fn capture(
         &self,
-        settings: Settings,
+        settings: CaptureSettings,
         control: &RunControl,
         after: impl FnOnce(Peer) + Send,
-    ) -> Report {
+    ) -> CaptureReport {
         let path = self.dir.path().join("pmdscope.sock");
         let listener = Listener::bind(&path);
         let rings = &self.rings;
@@ -66,9 +66,9 @@ impl App {
             scope.spawn(move || after(serve(&listener, &fds)));
             let (ports, session) = open(&path).unwrap();
             let app = "model".into();
-            let source = Source { app, via: None, ports, session, sample: 1, reopen: None };
+            let source = CaptureSource { app, via: None, ports, session, sample: 1, reopen: None };
             let files = CaptureFiles::create(&FileSettings::new(self.file())).unwrap();
-            Pump::new(vec![source], settings, Box::new(files)).run(control, &mut ())
+            CaptureLoop::new(vec![source], settings, Box::new(files)).run(control, &mut ())
         })
     }
 }
@@ -83,15 +83,15 @@ pub(super) fn serve(listener: &Listener, rings: &[(&File, &File)]) -> Peer {
     peer
 }
 
-pub(super) fn open(path: &Path) -> Option<(Vec<Port>, Session)> {
-    let selects = vec![Select { port: 0, queue: 0, dirs: 3 }];
-    let request = Request { selects, ..Request::default() };
-    let session = Session::open(path, &request, Duration::from_secs(5)).ok()?;
-    Some((vec![Port { id: 0, device: "net_model0".into(), selected: true }], session))
+pub(super) fn open(path: &Path) -> Option<(Vec<CapturePort>, CaptureSession)> {
+    let selects = vec![QueueSelect { port: 0, queue: 0, dirs: 3 }];
+    let request = CaptureRequest { selects, ..CaptureRequest::default() };
+    let session = CaptureSession::open(path, &request, Duration::from_secs(5)).ok()?;
+    Some((vec![CapturePort { id: 0, device: "net_model0".into(), selected: true }], session))
 }
 
-pub(super) fn record(port: u16, dir: u8, ms: u64) -> Record {
-    Record { port, dir, queue: 2, tsc: tsc(ms), ..Record::default() }
+pub(super) fn record(port: u16, dir: u8, ms: u64) -> RingRecord {
+    RingRecord { port, dir, queue: 2, tsc: tsc(ms), ..RingRecord::default() }
 }
 
 /// Rows of fields as tshark reads them, or nothing (said aloud) when it is not installed.
@@ -115,7 +115,7 @@ fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
     app.rings[0].push(record(0, DIR_TX, 30), &[3; 64]);
     app.rings[1].push(record(7, DIR_RX, 20), &[2; 62]);
     app.rings.iter().for_each(Producer::publish);
-    let report = app.capture(Settings::default(), &never(), drop);
+    let report = app.capture(CaptureSettings::default(), &never(), drop);
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!((report.captured, report.rings.records, report.late), (3, 3, 0));
     assert_eq!(report.ended, ["model"]);
@@ -140,7 +140,7 @@ fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
 #[derive(Default)]
 struct Witness(Vec<String>);
 
-impl Observer for Witness {
+impl CaptureObserver for Witness {
     fn ended(&mut self, app: &str, awaited: bool) {
         self.0.push(format!("{app} ended, awaited: {awaited}"));
     }
@@ -167,13 +167,14 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         });
         let (ports, session) = open(&path).unwrap();
         let again = path.clone();
-        let reopen: Reopen = Box::new(move || open(&again));
+        let reopen: ReopenApp = Box::new(move || open(&again));
         let reopen = Some(reopen);
-        let source = Source { app: "model".into(), via: None, ports, session, sample: 1, reopen };
+        let source =
+            CaptureSource { app: "model".into(), via: None, ports, session, sample: 1, reopen };
         let files = CaptureFiles::create(&FileSettings::new(app.file())).unwrap();
-        let settings = Settings { count: Some(2), ..Settings::default() };
+        let settings = CaptureSettings { count: Some(2), ..CaptureSettings::default() };
         let control = RunControl::default();
-        Pump::new(vec![source], settings, Box::new(files)).run(&control, &mut witness)
+        CaptureLoop::new(vec![source], settings, Box::new(files)).run(&control, &mut witness)
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!((report.captured, report.rings.records, report.nb_rings), (2, 2, 2));
@@ -191,7 +192,7 @@ fn the_count_is_exact_and_the_rest_stays_out() {
         app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);
     }
     app.rings[0].publish();
-    let settings = Settings { count: Some(17), ..Settings::default() };
+    let settings = CaptureSettings { count: Some(17), ..CaptureSettings::default() };
     let report = app.capture(settings, &never(), std::mem::forget);
     assert_eq!((report.captured, report.rings.records), (17, 100));
     if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
@@ -208,12 +209,12 @@ fn drops_are_in_the_packet_after_the_gap_and_in_the_report() {
     let mut producer = app.rings.pop().unwrap();
     let (data, tail) = producer.fds();
     let mut ring = Ring::map(data, tail).unwrap();
-    let mut records = Records::new(0, ring.data_size(), MAX_SNAPLEN);
+    let mut records = RecordStream::new(0, ring.data_size(), MAX_SNAPLEN);
     ring.read(usize::MAX, &mut records).unwrap();
     producer.push(record(0, DIR_RX, 2), &[0; 60]);
     producer.publish();
     app.rings.push(producer);
-    let report = app.capture(Settings::default(), &never(), drop);
+    let report = app.capture(CaptureSettings::default(), &never(), drop);
     assert_eq!(report.rings.dropped, 2);
     assert_eq!(report.dropped, [("model:0".to_owned(), 2)]);
     if let Some(rows) = tshark(&app.file(), &["frame.drop_count"]) {
@@ -227,8 +228,8 @@ fn a_broken_record_ends_the_capture_and_leaves_what_came_before() {
     app.rings[0].push(record(0, DIR_RX, 1), &[0; 60]);
     app.rings[0].poke(crate::layout::RING_HEADER_SIZE + 96, &[9; 64]);
     app.rings[0].set_head(160);
-    let report = app.capture(Settings::default(), &never(), std::mem::forget);
-    assert!(matches!(report.failure, Some(Failure::Record(_))), "{:?}", report.failure);
+    let report = app.capture(CaptureSettings::default(), &never(), std::mem::forget);
+    assert!(matches!(report.failure, Some(CaptureError::Record(_))), "{:?}", report.failure);
     assert_eq!(report.captured, 1);
     if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
         assert_eq!(rows, [["1"]]);
@@ -240,7 +241,7 @@ fn an_end_with_an_error_is_a_failure_after_everything_was_written() {
     let mut app = App::new(1);
     app.rings[0].push(record(0, DIR_RX, 1), &[0; 60]);
     app.rings[0].publish();
-    let report = app.capture(Settings::default(), &never(), |peer| {
+    let report = app.capture(CaptureSettings::default(), &never(), |peer| {
         peer.send(&message(TEE_END, 110, "the ring was not read for 5 s"), &[]);
     });
     let failure = report.failure.unwrap().to_string();
@@ -252,10 +253,11 @@ fn an_end_with_an_error_is_a_failure_after_everything_was_written() {
 fn stop_and_duration_end_an_idle_capture() {
     let app = App::new(1);
     let stopped = RunControl { stop: Arc::new(AtomicBool::new(true)), ..RunControl::default() };
-    let report = app.capture(Settings::default(), &stopped, std::mem::forget);
+    let report = app.capture(CaptureSettings::default(), &stopped, std::mem::forget);
     assert!(report.failure.is_none() && report.captured == 0);
     let app = App::new(1);
-    let settings = Settings { duration: Some(Duration::from_millis(50)), ..Settings::default() };
+    let settings =
+        CaptureSettings { duration: Some(Duration::from_millis(50)), ..CaptureSettings::default() };
     let begin = Instant::now();
     let report = app.capture(settings, &never(), std::mem::forget);
     assert!(report.failure.is_none() && begin.elapsed() >= Duration::from_millis(50));
@@ -268,14 +270,19 @@ fn stop_and_duration_end_an_idle_capture() {
 #[test]
 fn a_clock_that_comes_late_is_waited_for() {
     let mut app = App::new(1);
-    app.rings[0].anchor(Anchor::default(), Anchor::default());
+    app.rings[0].anchor(ClockAnchor::default(), ClockAnchor::default());
     app.rings[0].push(record(0, DIR_RX, 1), &[0; 60]);
     app.rings[0].publish();
     let data = app.rings[0].data.try_clone().unwrap();
-    let settings = Settings { duration: Some(Duration::from_millis(20)), ..Settings::default() };
+    let settings =
+        CaptureSettings { duration: Some(Duration::from_millis(20)), ..CaptureSettings::default() };
     let report = app.capture(settings, &never(), move |peer| {
         std::thread::sleep(Duration::from_millis(300));
-        Producer::write_anchors(&data, Anchor { raw_ns: RAW_BASE, ..Anchor::default() }, second());
+        Producer::write_anchors(
+            &data,
+            ClockAnchor { raw_ns: RAW_BASE, ..ClockAnchor::default() },
+            second(),
+        );
         std::mem::forget(peer);
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
