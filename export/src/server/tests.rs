@@ -47,7 +47,6 @@ impl TestServer {
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
         let scraper = Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5));
-        let scraper = Arc::new(scraper);
         let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listeners[0].address().parse().unwrap();
