@@ -21,7 +21,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use crate::journal;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
-use scheduler::{Finished, Scheduler};
+use scheduler::{Completion, Scheduler};
 pub(crate) use scope::ScrapeScope;
 
 /// Answers requests about apps.
@@ -104,7 +104,7 @@ impl Scraper {
     fn start(
         self: &Arc<Self>,
         scope: &ScrapeScope,
-    ) -> (Option<Finished>, Vec<String>, Vec<Finished>) {
+    ) -> (Option<Completion>, Vec<String>, Vec<Completion>) {
         let mut scheduler = self.lock();
         let discovery = scheduler.needs_discovery(scope).then(|| self.discover(&mut scheduler));
         let known = scheduler.askable();
@@ -118,7 +118,7 @@ impl Scraper {
     }
 
     /// Looks for apps, unless somebody has done so a moment ago: what to wait for.
-    fn discover(self: &Arc<Self>, scheduler: &mut Scheduler) -> Option<Finished> {
+    fn discover(self: &Arc<Self>, scheduler: &mut Scheduler) -> Option<Completion> {
         if let Some(running) = scheduler.begin_discovery() {
             let (scraper, connected) = (Arc::clone(self), scheduler.fleet.connected());
             tokio::spawn(scraper.run_discovery(connected, running));
@@ -142,7 +142,7 @@ impl Scraper {
         scheduler: &mut Scheduler,
         apps: impl Iterator<Item = String>,
         scope: &ScrapeScope,
-    ) -> (Vec<Finished>, bool) {
+    ) -> (Vec<Completion>, bool) {
         let (mut rounds, mut begun) = (Vec::new(), false);
         for app in apps.filter(|app| scope.includes(app)) {
             let Some((session, running)) = scheduler.begin_round(&app) else {

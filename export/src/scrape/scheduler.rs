@@ -20,12 +20,12 @@ use crate::snapshot::{RenderOptions, ScrapeSnapshot};
 pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Nothing is ever sent: it is closed when what others wait for has ended, however it ended.
-pub(super) type Finished = watch::Receiver<()>;
+pub(super) type Completion = watch::Receiver<()>;
 
 /// One question to an app, which several requests may wait for.
 #[derive(Debug)]
-struct Round {
-    finished: Finished,
+struct AppRound {
+    finished: Completion,
     /// Somebody could not wait for it, and counted it as a timeout.
     timed_out: bool,
 }
@@ -35,10 +35,10 @@ struct Round {
 pub(super) struct Scheduler {
     pub(super) fleet: Fleet,
     /// The discovery that runs.
-    pub(super) discovery: Option<Finished>,
+    pub(super) discovery: Option<Completion>,
     discovered: Option<Instant>,
     /// By the sockets of the apps; names may change meanwhile.
-    rounds: BTreeMap<PathBuf, Round>,
+    rounds: BTreeMap<PathBuf, AppRound>,
     counters: ExporterCounters,
     render_options: Arc<RenderOptions>,
     /// The newest snapshot, as long as somebody uses it and nothing new is known.
@@ -96,13 +96,13 @@ impl Scheduler {
     pub(super) fn begin_round(&mut self, app: &str) -> Option<(Session, watch::Sender<()>)> {
         let session = self.fleet.lend(app)?;
         let (running, finished) = watch::channel(());
-        let round = Round { finished, timed_out: false };
+        let round = AppRound { finished, timed_out: false };
         self.rounds.insert(session.app().socket.clone(), round);
         Some((session, running))
     }
 
     /// The round of an app that is being asked.
-    pub(super) fn round_of(&self, app: &str) -> Option<Finished> {
+    pub(super) fn round_of(&self, app: &str) -> Option<Completion> {
         let asked = self.being_asked().find(|asked| asked.name == app)?;
         Some(self.rounds.get(&asked.socket)?.finished.clone())
     }
