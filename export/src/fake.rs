@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ pub(crate) struct Fake {
 struct State {
     rounds: AtomicUsize,
     delay_ms: AtomicU64,
+    peers: Mutex<Vec<Arc<OwnedFd>>>,
 }
 
 impl Fake {
@@ -47,7 +48,8 @@ impl Fake {
         let (listener, state) = (Arc::clone(&fake.listener), Arc::clone(&fake.state));
         thread::spawn(move || {
             while let Ok(peer) = accept(&*listener) {
-                let state = Arc::clone(&state);
+                let (state, peer) = (Arc::clone(&state), Arc::new(peer));
+                state.peers.lock().unwrap().push(Arc::clone(&peer));
                 thread::spawn(move || state.serve(&peer));
             }
         });
@@ -95,5 +97,8 @@ impl Drop for Fake {
     fn drop(&mut self) {
         let _ = shutdown(&*self.listener, Shutdown::Both);
         let _ = fs::remove_file(&self.socket);
+        for peer in self.state.peers.lock().unwrap().iter() {
+            let _ = shutdown(peer, Shutdown::Both);
+        }
     }
 }

@@ -29,7 +29,6 @@ mod service;
 mod snapshot;
 pub mod text;
 mod web;
-mod write_timeout;
 
 pub use options::ExportOptions;
 pub use series_limits::SeriesLimits;

@@ -23,7 +23,7 @@ pub(crate) fn format(accept: Option<&str>) -> TextFormat {
 }
 
 fn wildcard(accept: &str) -> f64 {
-    let any = |element: &Element<'_>| matches!(element.name, "*/*" | "text/*");
+    let any = |element: &AcceptElement<'_>| matches!(element.name, "*/*" | "text/*");
     elements(accept).filter(any).map(|element| element.quality).fold(0.0, f64::max)
 }
 
@@ -35,24 +35,24 @@ pub(crate) fn gzip(accept_encoding: Option<&str>) -> bool {
 }
 
 /// One element of an `Accept` header.
-struct Element<'a> {
+struct AcceptElement<'a> {
     name: &'a str,
     version: Option<&'a str>,
     /// 0 to 1.
     quality: f64,
 }
 
-impl Element<'_> {
+impl AcceptElement<'_> {
     fn covers(&self, (name, version): (&str, &str)) -> bool {
         self.name.eq_ignore_ascii_case(name) && self.version.is_none_or(|asked| asked == version)
     }
 }
 
-fn elements(header: &str) -> impl Iterator<Item = Element<'_>> {
+fn elements(header: &str) -> impl Iterator<Item = AcceptElement<'_>> {
     header.split(',').map(|element| {
         let mut parts = element.split(';').map(str::trim);
         let mut element =
-            Element { name: parts.next().unwrap_or_default(), version: None, quality: 1.0 };
+            AcceptElement { name: parts.next().unwrap_or_default(), version: None, quality: 1.0 };
         for (key, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
             match key.trim_end() {
                 "q" | "Q" => element.quality = quality(value.trim_start()),

@@ -161,7 +161,7 @@ pub(crate) async fn push(
     loop {
         ticks.tick().await;
         let deadline = Instant::now() + timeout.min(pause);
-        let snapshot = scraper.snapshot(ScrapeScope::All, None, deadline).await;
+        let snapshot = scraper.snapshot(ScrapeScope::All, deadline).await;
         if mailbox.put(snapshot) {
             PushCounters::count(&counters.dropped);
         }

@@ -114,12 +114,12 @@ impl Routes {
             Some(name) => ScrapeScope::App(name),
         };
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(scope, Some(form.clone()), deadline).await;
+        let snapshot = self.scraper.snapshot(scope, deadline).await;
         let unknown = |app: &String| !app.is_empty() && snapshot.world.find(app).is_none();
         if let Some(name) = app.filter(unknown) {
             return unknown_app(&snapshot.world, &name);
         }
-        let text = snapshot.text(&form);
+        let text = snapshot.text(&form).await;
         let page =
             with(Response::new(Full::new(text.bytes)), header::CONTENT_TYPE, format.content_type());
         let page = with(page, header::VARY, "Accept, Accept-Encoding");
@@ -134,7 +134,7 @@ impl Routes {
     ) -> HttpResponse {
         let scope = app.clone().map_or(ScrapeScope::All, ScrapeScope::App);
         let deadline = deadline(began, headers, PROBE_TIMEOUT.min(self.timeout), self.timeout);
-        let snapshot = self.scraper.snapshot(scope, None, deadline).await;
+        let snapshot = self.scraper.snapshot(scope, deadline).await;
         let tolerate = &snapshot.render_options.tolerate;
         let Some(name) = app else {
             let all = ReadinessReport::of(&snapshot);
@@ -154,7 +154,7 @@ impl Routes {
         listener: &ListenerInfo,
     ) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(ScrapeScope::Names, None, deadline).await;
+        let snapshot = self.scraper.snapshot(ScrapeScope::Names, deadline).await;
         let address = value(headers, &header::HOST).unwrap_or(&listener.address);
         let apps = snapshot
             .world
@@ -168,7 +168,7 @@ impl Routes {
 
     async fn landing(&self, began: Instant, headers: &HeaderMap) -> HttpResponse {
         let deadline = deadline(began, headers, self.timeout, self.timeout);
-        let snapshot = self.scraper.snapshot(ScrapeScope::All, None, deadline).await;
+        let snapshot = self.scraper.snapshot(ScrapeScope::All, deadline).await;
         let html = landing::page(&snapshot, self.web.reload_error().as_deref());
         let page =
             with(Response::new(html.into()), header::CONTENT_TYPE, "text/html; charset=utf-8");
@@ -186,8 +186,8 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// When an answer is due: in time for a scraper that says how long it waits, else `default_timeout`; never
-/// later than `longest`.
+/// When an answer is due: in time for a scraper that says how long it waits, else after
+/// `default_timeout`; never later than `longest`.
 fn deadline(
     began: Instant,
     headers: &HeaderMap,

@@ -8,22 +8,41 @@ mod scheduler;
 mod scope;
 #[cfg(test)]
 mod tests;
-mod worker_pool;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::fleet::Settings;
-use tokio::sync::oneshot;
+use pmdscope_telemetry::Error;
+use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::fleet::{Session, Settings};
+use pmdscope_telemetry::world::Event;
+use tokio::sync::watch;
+use tokio::task::{JoinError, spawn_blocking};
 
-use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
-use scheduler::{Scheduler, ScrapeRequest};
+use crate::journal;
+use crate::snapshot::{RenderOptions, ScrapeSnapshot};
+use scheduler::{Completion, Scheduler};
 pub(crate) use scope::ScrapeScope;
-use worker_pool::WorkerPool;
 
 /// Answers requests about apps.
 #[derive(Debug)]
-pub(crate) struct Scraper(WorkerPool);
+pub(crate) struct Scraper {
+    scheduler: Mutex<Scheduler>,
+    settings: Arc<Settings>,
+    /// Longest time for one app. Whoever has less time does not wait for the end: to hang up would cost
+    /// the app its connection, and others their answer.
+    timeout: Duration,
+    queries: BlockingQueries,
+}
+
+/// What takes time, and a thread.
+#[derive(Clone, Copy, Debug)]
+struct BlockingQueries {
+    /// Finds the apps that run, without connecting again to those that are connected.
+    discover: fn(&Settings, &[App]) -> Vec<App>,
+    /// Asks one app.
+    sample: fn(&mut Session, Duration) -> Event,
+}
 
 impl Scraper {
     /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
@@ -31,23 +50,140 @@ impl Scraper {
         settings: Settings,
         render_options: RenderOptions,
         timeout: Duration,
-    ) -> Self {
-        Self(WorkerPool::new(Scheduler::new(settings, render_options, timeout)))
+    ) -> Arc<Self> {
+        let queries =
+            BlockingQueries { discover: Settings::running_beside, sample: Session::sample };
+        Self::with_queries(settings, render_options, timeout, queries)
     }
 
-    /// What is known at `deadline`, or as soon as all that is wanted is known. A `form` that is named
-    /// has been put together by then, off the caller's thread.
+    fn with_queries(
+        settings: Settings,
+        render_options: RenderOptions,
+        timeout: Duration,
+        queries: BlockingQueries,
+    ) -> Arc<Self> {
+        let scheduler = Mutex::new(Scheduler::new(settings.clone(), render_options));
+        Arc::new(Self { scheduler, settings: Arc::new(settings), timeout, queries })
+    }
+
+    /// What is known at `deadline`, or as soon as all that is in `scope` is known.
     pub(crate) async fn snapshot(
-        &self,
+        self: &Arc<Self>,
         scope: ScrapeScope,
-        form: Option<ExpositionForm>,
         deadline: Instant,
     ) -> Arc<ScrapeSnapshot> {
-        let (answer, answered) = oneshot::channel();
-        self.0.accept(ScrapeRequest::new(scope.clone(), form, answer));
-        match tokio::time::timeout_at(deadline.into(), answered).await {
-            Ok(Ok(snapshot)) => snapshot,
-            _ => Arc::new(self.0.late(&scope)),
+        let complete = tokio::time::timeout_at(deadline.into(), self.query(&scope)).await.is_ok();
+        let mut scheduler = self.lock();
+        if !complete {
+            scheduler.time_out(&scope);
+        }
+        scheduler.snapshot()
+    }
+
+    /// Done when all that is in `scope` is known. New apps are looked for, and those that are known are
+    /// asked meanwhile.
+    async fn query(self: &Arc<Self>, scope: &ScrapeScope) {
+        let (discovery, known, mut rounds) = self.start(scope);
+        if let Some(mut discovery) = discovery {
+            let _ = discovery.changed().await;
+            let mut scheduler = self.lock();
+            let apps = scheduler.askable().into_iter().filter(|app| !known.contains(app));
+            let (more, begun) = self.sample_all(&mut scheduler, apps, scope);
+            if begun {
+                scheduler.count_collection();
+            }
+            rounds.extend(more);
+        }
+        for mut round in rounds {
+            let _ = round.changed().await;
         }
     }
+
+    /// Starts what nobody else has started: the discovery to wait for, the apps that are known, and the
+    /// rounds to wait for.
+    fn start(
+        self: &Arc<Self>,
+        scope: &ScrapeScope,
+    ) -> (Option<Completion>, Vec<String>, Vec<Completion>) {
+        let mut scheduler = self.lock();
+        let discovery = scheduler.needs_discovery(scope).then(|| self.discover(&mut scheduler));
+        let known = scheduler.askable();
+        let (rounds, begun) = self.sample_all(&mut scheduler, known.iter().cloned(), scope);
+        if begun {
+            scheduler.count_collection();
+        } else if !rounds.is_empty() {
+            scheduler.count_shared();
+        }
+        (discovery.flatten(), known, rounds)
+    }
+
+    /// Looks for apps, unless somebody has done so a moment ago: what to wait for.
+    fn discover(self: &Arc<Self>, scheduler: &mut Scheduler) -> Option<Completion> {
+        if let Some(running) = scheduler.begin_discovery() {
+            let (scraper, connected) = (Arc::clone(self), scheduler.fleet.connected());
+            tokio::spawn(scraper.run_discovery(connected, running));
+        }
+        scheduler.discovery.clone()
+    }
+
+    async fn run_discovery(self: Arc<Self>, connected: Vec<App>, _running: watch::Sender<()>) {
+        let (discover, settings) = (self.queries.discover, Arc::clone(&self.settings));
+        let found = blocking(move || discover(&settings, &connected)).await;
+        if let Err(error) = &found {
+            journal::warn(&format!("cannot look for apps: {error}"));
+        }
+        self.lock().end_discovery(found.ok());
+    }
+
+    /// Starts to ask those of these apps that are in scope, unless they are being asked already: the
+    /// rounds to wait for, and whether one of them is new.
+    fn sample_all(
+        self: &Arc<Self>,
+        scheduler: &mut Scheduler,
+        apps: impl Iterator<Item = String>,
+        scope: &ScrapeScope,
+    ) -> (Vec<Completion>, bool) {
+        let (mut rounds, mut begun) = (Vec::new(), false);
+        for app in apps.filter(|app| scope.includes(app)) {
+            let Some((session, running)) = scheduler.begin_round(&app) else {
+                rounds.extend(scheduler.round_of(&app));
+                continue;
+            };
+            begun = true;
+            rounds.push(running.subscribe());
+            tokio::spawn(Arc::clone(self).run_round(session, running));
+        }
+        (rounds, begun)
+    }
+
+    async fn run_round(self: Arc<Self>, mut session: Session, _running: watch::Sender<()>) {
+        let (app, sample, timeout) = (session.app().clone(), self.queries.sample, self.timeout);
+        let sampled = blocking(move || {
+            let news = sample(&mut session, timeout);
+            (session, news)
+        });
+        let sampled = sampled.await;
+        if let Err(error) = &sampled {
+            journal::warn(&format!("{}: {error}", app.name));
+        }
+        self.lock().end_round(&app, sampled);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Scheduler> {
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a job on a thread where it may block.
+///
+/// # Errors
+/// When it panics, or there is no thread for it.
+async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    // The runtime panics if it cannot start its first thread: in a task, that is an error as well.
+    let task = tokio::spawn(async { spawn_blocking(job).await });
+    let failed = |error: JoinError| match error.try_into_panic() {
+        Ok(panic) => Error::panicked(&*panic),
+        Err(cancelled) => Error::panicked(&cancelled.to_string()),
+    };
+    task.await.and_then(|joined| joined).map_err(failed)
 }

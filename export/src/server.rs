@@ -19,11 +19,11 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutWriter;
 
 use crate::journal;
 use crate::listen::{ClientStream, HttpListener};
 use crate::routes::{ListenerInfo, Routes};
-use crate::write_timeout::WriteTimeout;
 
 /// Limits that keep clients from hurting each other.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,9 @@ impl HttpConnection {
 
     async fn handshake<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
         let limits = self.state.limits;
-        let stream = WriteTimeout::new(stream, limits.write_timeout);
+        let mut stream = TimeoutWriter::new(stream);
+        stream.set_timeout(Some(limits.write_timeout));
+        let stream = Box::pin(stream);
         let policy = self.state.routes.web.policy();
         let Some(tls) = &policy.tls else { return self.serve(stream, false).await };
         let Ok(Ok(stream)) = timeout(limits.first_request_timeout, tls.accept(stream)).await else {

@@ -21,8 +21,8 @@ use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
 use crate::web::{ReloadingWebPolicy, WebError};
 
-/// Threads that hash passwords and resolve names.
-const BLOCKING_THREADS: usize = 4;
+/// How long a thread that asks apps, puts texts together or checks a password is kept for the next job.
+const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(600);
 
 /// The exporter cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -73,21 +73,26 @@ pub fn once(
     let scraper = scraper(options, settings, None);
     let form = ExpositionForm { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
-    let snapshot =
-        runtime.block_on(scraper.snapshot(ScrapeScope::All, Some(form.clone()), deadline));
-    let text = snapshot.text(&form);
+    let text = runtime
+        .block_on(async { scraper.snapshot(ScrapeScope::All, deadline).await.text(&form).await });
+    // A thread may still wait for an app; nobody waits for it.
+    runtime.shutdown_background();
     Ok(String::from_utf8_lossy(&text.bytes).into_owned())
 }
 
 fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+    Builder::new_current_thread()
+        .enable_all()
+        .thread_name("worker")
+        .thread_keep_alive(THREAD_KEEP_ALIVE)
+        .build()
 }
 
 fn scraper(
     options: &ExportOptions,
     settings: Settings,
     pushes: Option<Arc<PushCounters>>,
-) -> Scraper {
+) -> Arc<Scraper> {
     let render_options = RenderOptions::new(options, &settings.rules.expected, pushes);
     Scraper::new(settings, render_options, options.timeout)
 }
@@ -104,7 +109,7 @@ async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeErr
     let addresses: Vec<String> = listeners.iter().map(HttpListener::address).collect();
     let addresses = addresses.join(", ");
     let counters = receiver.is_some().then(Arc::<PushCounters>::default);
-    let scraper = Arc::new(scraper(options, settings, counters.clone()));
+    let scraper = scraper(options, settings, counters.clone());
     let routes = Routes { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);

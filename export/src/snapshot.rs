@@ -1,8 +1,9 @@
 //! What was known at one moment, and its forms.
 
 use std::io::Write;
+use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -10,6 +11,8 @@ use hyper::body::Bytes;
 use pmdscope_telemetry::Inventory;
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::world::World;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 
 use crate::family::MetricFamily;
 use crate::metrics::{self, ExporterCounters, MetricsContext, PushCounters};
@@ -99,17 +102,20 @@ impl ScrapeSnapshot {
         metrics::families(&self.world, &context)
     }
 
-    /// The metrics as text; a short one is not worth compressing.
-    pub(crate) fn text(&self, form: &ExpositionForm) -> ExpositionText {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The metrics as text, put together off the caller's thread.
+    pub(crate) async fn text(self: &Arc<Self>, form: &ExpositionForm) -> ExpositionText {
+        let mut texts = self.texts.lock().await;
         if let Some((_, text)) = texts.iter().find(|(encoded, _)| encoded == form) {
             return text.clone();
         }
-        let text = self.encode(form);
+        let (snapshot, wanted) = (Arc::clone(self), form.clone());
+        let encoded = spawn_blocking(move || snapshot.encode(&wanted)).await;
+        let text = encoded.unwrap_or_else(|error| resume_unwind(error.into_panic()));
         texts.push((form.clone(), text.clone()));
         text
     }
 
+    /// A short text is not worth compressing.
     fn encode(&self, form: &ExpositionForm) -> ExpositionText {
         let mut text = String::with_capacity(self.render_options.length.load(Ordering::Relaxed));
         text::encode(&self.families(form.only.as_deref()), form.format, &mut text);

@@ -78,7 +78,7 @@ fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let options = ExportOptions::default();
     let render_options =
         RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
-    Arc::new(Scraper::new(settings, render_options, TIMEOUT))
+    Scraper::new(settings, render_options, TIMEOUT)
 }
 
 /// Pushes until `count` pushes have arrived.
@@ -180,9 +180,10 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let counters = Arc::<PushCounters>::default();
     let scraper = scraper(root.path(), &counters);
-    let receiver = format!("http://{closed}").parse().unwrap();
+    let url = format!("http://{closed}");
     let pause = Duration::from_millis(20);
-    let push = push(receiver, pause, Arc::clone(&scraper), TIMEOUT, Arc::clone(&counters));
+    let push =
+        push(url.parse().unwrap(), pause, Arc::clone(&scraper), TIMEOUT, Arc::clone(&counters));
     let later = Instant::now() + Duration::from_secs(60);
     let scrapes = async {
         loop {
@@ -193,7 +194,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
             assert!(Instant::now() < later, "{counts:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let snapshot = scraper.snapshot(ScrapeScope::All, None, later).await;
+        let snapshot = scraper.snapshot(ScrapeScope::All, later).await;
         assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
         snapshot.families(None)
     };

@@ -19,7 +19,7 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, ..ExportOptions::default() };
     let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
-    let scraper = Arc::new(Scraper::new(settings, render_options, options.timeout));
+    let scraper = Scraper::new(settings, render_options, options.timeout);
     let web = ReloadingWebPolicy::open(None).unwrap();
     Routes { scraper, web, timeout: options.timeout }
 }

@@ -1,243 +1,131 @@
-//! Where requests come in, work goes out, and answers are put together.
+//! What is known of all apps, and what is being asked: one discovery, and one round per app, at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{App, AppState, Unreachable};
 use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
 use pmdscope_telemetry::world::Event;
 use pmdscope_telemetry::{Error, ErrorClass, finding};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
 use crate::metrics::ExporterCounters;
-use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
+use crate::snapshot::{RenderOptions, ScrapeSnapshot};
 
-/// Least time between two looks for new apps: a look connects to each app.
+/// Least time between two discoveries: one connects to each app.
 pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Somebody who waits.
+/// Nothing is ever sent: it is closed when what others wait for has ended, however it ended.
+pub(super) type Completion = watch::Receiver<()>;
+
+/// One question to an app, which several requests may wait for.
 #[derive(Debug)]
-pub(super) struct ScrapeRequest {
-    scope: ScrapeScope,
-    form: Option<ExpositionForm>,
-    answer: oneshot::Sender<Arc<ScrapeSnapshot>>,
-    /// Waits until somebody has looked for new apps.
-    look: bool,
-    /// Waits until those behind these sockets were asked; names may change meanwhile.
-    apps: BTreeSet<PathBuf>,
+struct AppRound {
+    finished: Completion,
+    /// Somebody could not wait for it, and counted it as a timeout.
+    timed_out: bool,
 }
 
-impl ScrapeRequest {
-    pub(super) fn new(
-        scope: ScrapeScope,
-        form: Option<ExpositionForm>,
-        answer: oneshot::Sender<Arc<ScrapeSnapshot>>,
-    ) -> Self {
-        Self { scope, form, answer, look: false, apps: BTreeSet::new() }
-    }
-
-    fn waits(&self) -> bool {
-        self.look || !self.apps.is_empty()
-    }
-}
-
-/// Something that takes time.
-#[derive(Debug)]
-pub(super) enum ScrapeJob {
-    /// Look for apps other than those that are connected.
-    Look(Box<Settings>, Vec<App>),
-    /// Ask an app for so long. Whoever has less time does not wait for the end: it would cost the app
-    /// its connection, and others their answer.
-    Sample(Box<Session>, Duration),
-}
-
-/// What a job brought.
-#[derive(Debug)]
-pub(super) enum JobOutcome {
-    Looked(Vec<App>),
-    Sampled(Box<Session>, Event),
-    /// The job did not come to its end, and the session of that app is lost; without one, nobody
-    /// knows which apps run.
-    Failed(Option<App>, Error),
-}
-
-impl ScrapeJob {
-    /// The app that it asks, if any.
-    pub(super) fn app(&self) -> Option<App> {
-        match self {
-            Self::Look(..) => None,
-            Self::Sample(session, _) => Some(session.app().clone()),
-        }
-    }
-
-    pub(super) fn run(self) -> JobOutcome {
-        match self {
-            Self::Look(settings, connected) => {
-                JobOutcome::Looked(settings.running_beside(&connected))
-            }
-            Self::Sample(mut session, timeout) => {
-                let news = session.sample(timeout);
-                JobOutcome::Sampled(session, news)
-            }
-        }
-    }
-}
-
-/// The same answer for several who waited.
-#[derive(Debug)]
-pub(super) struct ScrapeAnswer {
-    snapshot: Arc<ScrapeSnapshot>,
-    requests: Vec<ScrapeRequest>,
-}
-
-impl ScrapeAnswer {
-    /// Puts together what was asked for, once for all, and sends it.
-    pub(super) fn send(self) {
-        for request in self.requests {
-            if let Some(form) = &request.form {
-                self.snapshot.text(form);
-            }
-            // Whoever does not wait any more has had an answer, or has gone.
-            let _ = request.answer.send(Arc::clone(&self.snapshot));
-        }
-    }
-}
-
-/// All that the threads share.
+/// All that requests share.
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    fleet: Fleet,
-    settings: Settings,
-    render_options: Arc<RenderOptions>,
-    /// Longest time for one app.
-    timeout: Duration,
-    /// Sockets of the apps that are being asked, and whether somebody could not wait for them.
-    asked: BTreeMap<PathBuf, bool>,
-    looking: bool,
-    looked: Option<Instant>,
-    waiting: Vec<ScrapeRequest>,
+    pub(super) fleet: Fleet,
+    /// The discovery that runs.
+    pub(super) discovery: Option<Completion>,
+    discovered: Option<Instant>,
+    /// By the sockets of the apps; names may change meanwhile.
+    rounds: BTreeMap<PathBuf, AppRound>,
     counters: ExporterCounters,
+    render_options: Arc<RenderOptions>,
+    /// The newest snapshot, as long as somebody uses it and nothing new is known.
+    snapshot: Weak<ScrapeSnapshot>,
 }
 
 impl Scheduler {
-    pub(super) fn new(
-        settings: Settings,
-        render_options: RenderOptions,
-        timeout: Duration,
-    ) -> Self {
+    pub(super) fn new(settings: Settings, render_options: RenderOptions) -> Self {
         Self {
-            fleet: Fleet::new(settings.clone()),
-            settings,
-            render_options: Arc::new(render_options),
-            timeout,
-            asked: BTreeMap::new(),
-            looking: false,
-            looked: None,
-            waiting: Vec::new(),
+            fleet: Fleet::new(settings),
+            discovery: None,
+            discovered: None,
+            rounds: BTreeMap::new(),
             counters: ExporterCounters::default(),
+            render_options: Arc::new(render_options),
+            snapshot: Weak::new(),
         }
-    }
-
-    /// Starts what nobody else has started: the jobs to do.
-    pub(super) fn accept(&mut self, mut request: ScrapeRequest) -> Vec<ScrapeJob> {
-        self.waiting.retain(|request| !request.answer.is_closed());
-        let mut jobs = Vec::new();
-        if self.needs_look(&request.scope) {
-            jobs.extend(self.look());
-            request.look = self.looking;
-        }
-        let mut asking = Vec::new();
-        for app in self.askable() {
-            if request.scope.includes(&app) {
-                request.apps.extend(self.ask(&app, &mut asking));
-            }
-        }
-        if !asking.is_empty() {
-            self.counters.collections += 1;
-        } else if !request.apps.is_empty() {
-            self.counters.shared_scrapes += 1;
-        }
-        jobs.extend(asking);
-        self.waiting.push(request);
-        jobs
     }
 
     /// Names of the apps that can be asked.
-    fn askable(&self) -> BTreeSet<String> {
+    pub(super) fn askable(&self) -> Vec<String> {
         self.fleet.asked().map(str::to_owned).collect()
     }
 
-    /// One that is known and can be asked is found without a look.
-    fn needs_look(&self, scope: &ScrapeScope) -> bool {
+    /// One that is known and can be asked is found without a discovery.
+    pub(super) fn needs_discovery(&self, scope: &ScrapeScope) -> bool {
         match scope {
             ScrapeScope::All | ScrapeScope::Names => true,
             ScrapeScope::App(name) => !self.fleet.asked().any(|app| app == name),
         }
     }
 
-    fn look(&mut self) -> Option<ScrapeJob> {
-        let due = self.looked.is_none_or(|looked| looked.elapsed() >= DISCOVERY_INTERVAL);
-        (due && !self.looking).then(|| {
-            self.looking = true;
-            ScrapeJob::Look(Box::new(self.settings.clone()), self.fleet.connected())
+    /// Begins a discovery, if one is due and none runs: what to drop at its end.
+    pub(super) fn begin_discovery(&mut self) -> Option<watch::Sender<()>> {
+        let due = self.discovered.is_none_or(|at| at.elapsed() >= DISCOVERY_INTERVAL);
+        (due && self.discovery.is_none()).then(|| {
+            let (running, finished) = watch::channel(());
+            self.discovery = Some(finished);
+            running
         })
     }
 
-    /// Adds the job to ask an app, unless that is being done already: the socket to wait for.
-    fn ask(&mut self, app: &str, jobs: &mut Vec<ScrapeJob>) -> Option<PathBuf> {
-        let Some(session) = self.fleet.lend(app) else {
-            return self.being_asked().find(|asked| asked.name == app).map(|asked| asked.socket);
-        };
-        let socket = session.app().socket.clone();
-        self.asked.insert(socket.clone(), false);
-        jobs.push(ScrapeJob::Sample(Box::new(session), self.timeout));
-        Some(socket)
+    /// Takes in the apps that run. After a discovery that has failed the next request begins another.
+    pub(super) fn end_discovery(&mut self, found: Option<Vec<App>>) {
+        self.discovery = None;
+        if let Some(apps) = found {
+            self.fleet.see(apps);
+            self.discovered = Some(Instant::now());
+            self.snapshot = Weak::new();
+        }
+    }
+
+    /// Begins to ask an app that can be asked and is not being asked: its session, and what to drop at
+    /// the end.
+    pub(super) fn begin_round(&mut self, app: &str) -> Option<(Session, watch::Sender<()>)> {
+        let session = self.fleet.lend(app)?;
+        let (running, finished) = watch::channel(());
+        let round = AppRound { finished, timed_out: false };
+        self.rounds.insert(session.app().socket.clone(), round);
+        Some((session, running))
+    }
+
+    /// The round of an app that is being asked.
+    pub(super) fn round_of(&self, app: &str) -> Option<Completion> {
+        let asked = self.being_asked().find(|asked| asked.name == app)?;
+        Some(self.rounds.get(&asked.socket)?.finished.clone())
+    }
+
+    /// Takes in what a round brought. One that has failed has lost the session of its app.
+    pub(super) fn end_round(&mut self, app: &App, sampled: Result<(Session, Event), Error>) {
+        let round = self.rounds.remove(&app.socket);
+        match sampled {
+            Ok((session, news)) => {
+                if round.is_some_and(|round| round.timed_out) {
+                    self.uncount(&news);
+                }
+                self.fleet.take_back(session, news);
+            }
+            Err(error) => self.fleet.replace_lost(app, &error),
+        }
+        self.snapshot = Weak::new();
     }
 
     /// Apps that are being asked, by the names that they have now.
     fn being_asked(&self) -> impl Iterator<Item = App> {
         let apps = self.fleet.connected().into_iter();
-        apps.filter(|app| self.asked.contains_key(&app.socket))
-    }
-
-    /// Takes in what a job brought: the jobs that follow from it.
-    pub(super) fn take(&mut self, outcome: JobOutcome) -> Vec<ScrapeJob> {
-        match outcome {
-            JobOutcome::Looked(apps) => self.meet(apps),
-            JobOutcome::Sampled(session, news) => {
-                let socket = session.app().socket.clone();
-                if self.asked.remove(&socket) == Some(true) {
-                    self.uncount(&news);
-                }
-                self.fleet.take_back(*session, news);
-                self.await_no_longer(&socket);
-                Vec::new()
-            }
-            JobOutcome::Failed(Some(app), error) => {
-                self.asked.remove(&app.socket);
-                self.fleet.replace_lost(&app, &error);
-                self.await_no_longer(&app.socket);
-                Vec::new()
-            }
-            JobOutcome::Failed(None, _) => {
-                // Whoever comes next looks again, and at once.
-                self.looking = false;
-                for request in &mut self.waiting {
-                    request.look = false;
-                }
-                Vec::new()
-            }
-        }
-    }
-
-    /// The app behind that socket has been asked.
-    fn await_no_longer(&mut self, socket: &Path) {
-        for request in &mut self.waiting {
-            request.apps.remove(socket);
-        }
+        apps.filter(|app| self.rounds.contains_key(&app.socket))
     }
 
     /// News of a timeout that was counted when somebody could not wait any longer.
@@ -250,40 +138,12 @@ impl Scheduler {
         }
     }
 
-    /// Apps that have come are asked at once, for those who wait for the look.
-    fn meet(&mut self, apps: Vec<App>) -> Vec<ScrapeJob> {
-        let known = self.askable();
-        self.fleet.see(apps);
-        (self.looking, self.looked) = (false, Some(Instant::now()));
-        let (mut jobs, mut waiting) = (Vec::new(), std::mem::take(&mut self.waiting));
-        let mut looking: Vec<_> = waiting.iter_mut().filter(|request| request.look).collect();
-        for app in self.askable().difference(&known) {
-            for request in looking.iter_mut().filter(|request| request.scope.includes(app)) {
-                request.apps.extend(self.ask(app, &mut jobs));
-            }
-        }
-        for request in looking {
-            request.look = false;
-        }
-        self.waiting = waiting;
-        self.counters.collections += u64::from(!jobs.is_empty());
-        jobs
-    }
-
-    /// The answer for those who need not wait any longer.
-    pub(super) fn answer(&mut self) -> Option<ScrapeAnswer> {
-        let requests: Vec<ScrapeRequest> =
-            self.waiting.extract_if(.., |request| !request.waits()).collect();
-        let snapshot = || Arc::new(self.snapshot());
-        (!requests.is_empty()).then(|| ScrapeAnswer { snapshot: snapshot(), requests })
-    }
-
-    /// What is known now, for somebody who cannot wait any longer: apps that have not answered yet
-    /// count as lost until they do.
-    pub(super) fn late(&mut self, scope: &ScrapeScope) -> ScrapeSnapshot {
+    /// Somebody cannot wait any longer: apps that have not answered yet count as lost until they do.
+    pub(super) fn time_out(&mut self, scope: &ScrapeScope) {
         let late: Vec<App> = self.being_asked().filter(|app| scope.includes(&app.name)).collect();
         for app in late {
-            if self.asked.insert(app.socket.clone(), true) == Some(true) {
+            let round = self.rounds.get_mut(&app.socket);
+            if round.is_none_or(|round| mem::replace(&mut round.timed_out, true)) {
                 continue;
             }
             let app = App { state: AppState::Unreachable(Unreachable::Timeout), ..app };
@@ -291,15 +151,30 @@ impl Scheduler {
             let reason = "did not answer before this request had to be".to_owned();
             let class = ErrorClass::Timeout;
             self.fleet.world.apply(Event::Lost { app: app.name, class, reason, finding });
+            self.snapshot = Weak::new();
         }
-        self.snapshot()
     }
 
-    fn snapshot(&self) -> ScrapeSnapshot {
-        ScrapeSnapshot::new(
-            self.fleet.world.clone(),
-            self.counters,
-            Arc::clone(&self.render_options),
-        )
+    /// Counts a request that has begun rounds.
+    pub(super) fn count_collection(&mut self) {
+        self.counters.collections += 1;
+        self.snapshot = Weak::new();
+    }
+
+    /// Counts a request that waits for rounds that others have begun.
+    pub(super) fn count_shared(&mut self) {
+        self.counters.shared_scrapes += 1;
+        self.snapshot = Weak::new();
+    }
+
+    /// What is known now; the same for all who ask at the same moment, so that it is encoded once.
+    pub(super) fn snapshot(&mut self) -> Arc<ScrapeSnapshot> {
+        if let Some(snapshot) = self.snapshot.upgrade() {
+            return snapshot;
+        }
+        let (world, options) = (self.fleet.world.clone(), Arc::clone(&self.render_options));
+        let snapshot = Arc::new(ScrapeSnapshot::new(world, self.counters, options));
+        self.snapshot = Arc::downgrade(&snapshot);
+        snapshot
     }
 }

@@ -1,5 +1,8 @@
 //! Requests about apps that are made of a socket and a thread.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::world::Status;
@@ -7,10 +10,14 @@ use pmdscope_telemetry::world::Status;
 use super::scheduler::DISCOVERY_INTERVAL;
 use super::*;
 use crate::fake::Fake;
+use crate::snapshot::ExpositionForm;
 use crate::text::TextFormat;
 
 /// How long is waited for what is sure to come.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Longer than any test runs.
+const NEVER: Duration = Duration::from_secs(3600);
 
 fn settings(root: &std::path::Path) -> Settings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
@@ -18,7 +25,7 @@ fn settings(root: &std::path::Path) -> Settings {
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
-    Arc::new(Scraper::new(settings(root), RenderOptions::default(), DEADLINE))
+    Scraper::new(settings(root), RenderOptions::default(), NEVER)
 }
 
 fn soon() -> Instant {
@@ -29,9 +36,9 @@ fn app(name: &str) -> ScrapeScope {
     ScrapeScope::App(name.to_owned())
 }
 
-fn text(snapshot: &ScrapeSnapshot) -> String {
+async fn text(snapshot: &Arc<ScrapeSnapshot>) -> String {
     let form = ExpositionForm { format: TextFormat::Text, gzip: false, only: None };
-    String::from_utf8(snapshot.text(&form).bytes.to_vec()).unwrap()
+    String::from_utf8(snapshot.text(&form).await.bytes.to_vec()).unwrap()
 }
 
 #[tokio::test]
@@ -39,10 +46,11 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
-    let snapshot = scraper.snapshot(ScrapeScope::All, None, soon()).await;
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
-    assert!(text(&snapshot).contains("dpdk_up{app=\"a\"} 1\n"));
-    assert!(text(&snapshot).contains("\ndpdk_exporter_collections_total 1\n"));
+    let text = text(&snapshot).await;
+    assert!(text.contains("dpdk_up{app=\"a\"} 1\n"));
+    assert!(text.contains("\ndpdk_exporter_collections_total 1\n"));
     assert_eq!(fake.rounds(), 1);
 }
 
@@ -51,12 +59,12 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
-    scraper.snapshot(ScrapeScope::Names, None, soon()).await;
+    scraper.snapshot(ScrapeScope::Names, soon()).await;
     fake.delay(Duration::from_millis(500));
     let requests: Vec<_> = (0..100)
         .map(|_| {
             let scraper = Arc::clone(&scraper);
-            tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, None, soon()).await })
+            tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, soon()).await })
         })
         .collect();
     let mut last = None;
@@ -66,7 +74,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
         last = Some(snapshot);
     }
     assert_eq!(fake.rounds(), 1);
-    let text = text(&last.unwrap());
+    let text = text(&last.unwrap()).await;
     assert!(text.contains("\ndpdk_exporter_collections_total 1\n"), "{text}");
     assert!(text.contains("\ndpdk_exporter_shared_scrapes_total 99\n"), "{text}");
 }
@@ -77,7 +85,7 @@ async fn nothing_is_kept_for_whoever_asks_later() {
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
     for round in 1..=3 {
-        scraper.snapshot(ScrapeScope::All, None, soon()).await;
+        scraper.snapshot(ScrapeScope::All, soon()).await;
         assert_eq!(fake.rounds(), round);
     }
 }
@@ -87,26 +95,24 @@ async fn a_stuck_app_costs_its_own_series_only() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let (_well, stuck) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b"));
-    scraper.snapshot(ScrapeScope::All, None, soon()).await;
-    stuck.delay(DEADLINE);
-    let began = Instant::now();
-    let deadline = began + Duration::from_secs(3);
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    stuck.delay(NEVER);
+    let deadline = Instant::now() + Duration::from_secs(3);
     let all = {
         let scraper = Arc::clone(&scraper);
-        tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, None, deadline).await })
+        tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, deadline).await })
     };
     tokio::task::yield_now().await;
     // Whoever wants to know of another does not wait for it.
-    let other = scraper.snapshot(app("a"), None, soon()).await;
+    let other = scraper.snapshot(app("a"), soon()).await;
     assert!(!all.is_finished());
     assert_eq!(other.world.find("a").unwrap().status, Status::Live);
     // Whoever cannot wait is told that it is late.
-    let hurried = scraper.snapshot(app("b"), None, Instant::now()).await;
+    let hurried = scraper.snapshot(app("b"), Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
     assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, Lint::Unreachable);
-    let all = all.await.unwrap();
-    assert!(began.elapsed() < DEADLINE / 2, "{:?}", began.elapsed());
-    let text = text(&all);
+    let all = tokio::time::timeout(DEADLINE, all).await.unwrap().unwrap();
+    let text = text(&all).await;
     assert!(text.contains("dpdk_up{app=\"a\"} 1\n") && text.contains("dpdk_up{app=\"b\"} 0\n"));
     assert!(text.contains("dpdk_collect_errors_total{app=\"b\",reason=\"timeout\"} 1\n"), "{text}");
 }
@@ -115,11 +121,11 @@ async fn a_stuck_app_costs_its_own_series_only() {
 async fn looks_are_a_second_apart() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    assert!(scraper.snapshot(ScrapeScope::Names, None, soon()).await.world.apps.is_empty());
+    assert!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.is_empty());
     let fake = Fake::start(root.path(), "a");
-    assert!(scraper.snapshot(app("a"), None, soon()).await.world.apps.is_empty());
+    assert!(scraper.snapshot(app("a"), soon()).await.world.apps.is_empty());
     tokio::time::sleep(Duration::from_millis(1050)).await;
-    assert_eq!(scraper.snapshot(ScrapeScope::Names, None, soon()).await.world.apps.len(), 1);
+    assert_eq!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.len(), 1);
     assert_eq!(fake.rounds(), 0, "names alone ask nobody");
 }
 
@@ -128,15 +134,15 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
-    scraper.snapshot(ScrapeScope::Names, None, soon()).await;
+    scraper.snapshot(ScrapeScope::Names, soon()).await;
     fake.delay(Duration::from_millis(50));
     let gone = {
         let scraper = Arc::clone(&scraper);
-        tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, None, soon()).await })
+        tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, soon()).await })
     };
     tokio::task::yield_now().await;
     gone.abort();
-    let snapshot = scraper.snapshot(ScrapeScope::All, None, soon()).await;
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
     assert_eq!(fake.rounds(), 1);
 }
@@ -146,16 +152,16 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
-    scraper.snapshot(ScrapeScope::All, None, soon()).await;
+    scraper.snapshot(ScrapeScope::All, soon()).await;
     fake.delay(Duration::from_millis(300));
     for _ in 0..2 {
-        let hurried = scraper.snapshot(ScrapeScope::All, None, Instant::now()).await;
+        let hurried = scraper.snapshot(ScrapeScope::All, Instant::now()).await;
         assert!(hurried.world.find("a").unwrap().stale());
-        let text = text(&hurried);
+        let text = text(&hurried).await;
         let late = "dpdk_collect_errors_total{app=\"a\",reason=\"timeout\"} 1\n";
         assert!(text.contains(late), "once per round: {text}");
     }
-    let patient = scraper.snapshot(ScrapeScope::All, None, soon()).await;
+    let patient = scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(patient.world.find("a").unwrap().status, Status::Live);
     assert_eq!(fake.rounds(), 2, "it shared the round that was begun in a hurry");
 }
@@ -165,16 +171,55 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
-    let scraper = Arc::new(Scraper::new(settings, RenderOptions::default(), DEADLINE));
+    let scraper = Scraper::new(settings, RenderOptions::default(), NEVER);
     let fake = Fake::start(root.path(), "a");
-    scraper.snapshot(ScrapeScope::All, None, soon()).await;
+    scraper.snapshot(ScrapeScope::All, soon()).await;
     tokio::time::sleep(DISCOVERY_INTERVAL).await;
     fake.delay(Duration::from_millis(500));
-    let began = Instant::now();
-    scraper.snapshot(app("a"), None, began).await;
+    scraper.snapshot(app("a"), Instant::now()).await;
     // Two of a name are called by their directories.
     let _namesake = Fake::start(other.path(), "a");
-    let snapshot = scraper.snapshot(ScrapeScope::All, None, soon()).await;
-    assert!(began.elapsed() < DEADLINE / 2, "it waits until the deadline");
+    let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
+    let snapshot = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for ever");
     assert!(snapshot.world.apps.iter().any(|app| app.status == Status::Live));
+}
+
+static FIXED: AtomicBool = AtomicBool::new(false);
+
+/// The first discovery panics.
+fn discover(settings: &Settings, connected: &[App]) -> Vec<App> {
+    static DISCOVERED: AtomicBool = AtomicBool::new(false);
+    assert!(DISCOVERED.swap(true, Ordering::SeqCst), "a bug");
+    settings.running_beside(connected)
+}
+
+/// Whatever asks the app "a" panics, until that is fixed.
+fn sample(session: &mut Session, timeout: Duration) -> Event {
+    assert!(session.app().name != "a" || FIXED.load(Ordering::SeqCst), "a bug");
+    session.sample(timeout)
+}
+
+#[tokio::test]
+async fn a_query_that_panics_is_told_at_once_and_tried_again() {
+    let root = tempfile::tempdir().unwrap();
+    let _apps = ["a", "b"].map(|name| Fake::start(root.path(), name));
+    let queries = BlockingQueries { discover, sample };
+    let scraper =
+        Scraper::with_queries(settings(root.path()), RenderOptions::default(), NEVER, queries);
+    // As long as nobody is told, this waits for ever, as a scrape does until its deadline.
+    let scrape = || async {
+        let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
+        tokio::time::timeout(DEADLINE, scrape).await.unwrap()
+    };
+    assert!(scrape().await.world.apps.is_empty(), "the discovery failed");
+    for round in 1..=2 {
+        let world = &scrape().await.world;
+        let lost = world.find("a").unwrap();
+        let Status::Lost { reason } = &lost.status else { panic!("{lost:?}") };
+        assert!(reason.contains("a bug"), "{reason}");
+        assert_eq!(lost.errors[&ErrorClass::Internal], round);
+        assert_eq!(world.find("b").unwrap().status, Status::Live);
+    }
+    FIXED.store(true, Ordering::SeqCst);
+    assert_eq!(scrape().await.world.find("a").unwrap().status, Status::Live);
 }

@@ -47,7 +47,6 @@ impl TestServer {
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = Settings { discover, ..Settings::default() };
         let scraper = Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5));
-        let scraper = Arc::new(scraper);
         let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listeners[0].address().parse().unwrap();
@@ -120,7 +119,7 @@ async fn a_kept_connection_answers_again_and_again() {
         assert!(answer.contains("dpdk_up{app=\"a\"} 1\n"));
         assert_eq!(app.rounds(), round);
     }
-    let head = server.ask(b"MAX_HEADER_BYTES /healthz HTTP/1.0\r\n\r\n").await;
+    let head = server.ask(b"HEAD /healthz HTTP/1.0\r\n\r\n").await;
     assert!(head.contains("content-length: 3\r\n") && head.ends_with("\r\n\r\n"), "{head}");
 }
 
@@ -422,7 +421,7 @@ async fn passwords_are_asked_for_and_headers_added() {
     let hash = bcrypt::hash("secret", 4).unwrap();
     let text = format!(
         "basic_auth_users: {{ann: {hash}}}\n\
-         http_server_config: {{headers: {{X-Frame-ExportOptions: deny}}}}\n"
+         http_server_config: {{headers: {{X-Frame-Options: deny}}}}\n"
     );
     std::fs::write(&config, text).unwrap();
     let server = TestServer::with(

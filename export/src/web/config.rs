@@ -82,10 +82,10 @@ pub(super) enum TlsVersion {
 
 /// Headers that the format allows to add.
 const ALLOWED_HEADERS: [&str; 5] = [
-    "Content-Security-WebPolicy",
+    "Content-Security-Policy",
     "Strict-Transport-Security",
-    "X-Content-Type-ExportOptions",
-    "X-Frame-ExportOptions",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
     "X-XSS-Protection",
 ];
 

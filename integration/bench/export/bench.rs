@@ -13,22 +13,22 @@ use pmdscope_integration::process::Process;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::site::{Site, started};
 
-use crate::exporters::{Exporters, Programs, Who};
-use crate::http::Client;
-use crate::plan::{Case, rested_scrapes, scrapes};
+use crate::exporters::{ExporterPrograms, MeasuredExporter, RunningExporters};
+use crate::http::ScrapeClient;
+use crate::plan::{ExportCase, rested_scrapes, scrapes};
 
 /// Name of DPDK's threads that answer.
 const TELEMETRY: &str = "telemetry-v2";
 /// Longer than what a tool may remember of an app without asking again.
-const FORGET: Duration = Duration::from_millis(1500);
+const CACHE_EXPIRY_WAIT: Duration = Duration::from_millis(1500);
 /// After the last scrape.
-const SETTLE: Duration = Duration::from_millis(5);
+const SETTLE_TIME: Duration = Duration::from_millis(5);
 /// Before the first scrape that counts.
-const WARM: usize = 5;
+const WARM_UP_SCRAPES: usize = 5;
 
 /// Scrapes of one exporter.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct ScrapeRound {
     /// Time of each scrape of all apps.
     pub(crate) took: Vec<Duration>,
     /// CPU time per scrape of all apps, nanoseconds.
@@ -39,7 +39,7 @@ pub(crate) struct Round {
 
 /// What does not change from round to round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ScrapeFacts {
     /// Different series in a scrape.
     pub(crate) series: usize,
     /// Lines with a sample, of which there may be two for a series.
@@ -54,31 +54,31 @@ pub(crate) struct Facts {
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
+pub(crate) struct ExportResults {
     /// Scrapes that follow each other at once.
-    pub(crate) rounds: BTreeMap<(Case, Who), Vec<Round>>,
+    pub(crate) rounds: BTreeMap<(ExportCase, MeasuredExporter), Vec<ScrapeRound>>,
     /// Scrapes with more than a second between them, as they are in real life.
-    pub(crate) rested: BTreeMap<(Case, Who), Round>,
-    pub(crate) facts: BTreeMap<(Case, Who), Facts>,
+    pub(crate) rested: BTreeMap<(ExportCase, MeasuredExporter), ScrapeRound>,
+    pub(crate) facts: BTreeMap<(ExportCase, MeasuredExporter), ScrapeFacts>,
 }
 
 /// The programs, and what was measured so far.
-pub(crate) struct Bench<'a> {
-    pub(crate) programs: Programs,
+pub(crate) struct ExportBench<'a> {
+    pub(crate) programs: ExporterPrograms,
     pub(crate) quick: bool,
     /// All processes at real-time priority while they are measured.
     pub(crate) fifo: bool,
     pub(crate) stop: &'a AtomicBool,
-    pub(crate) results: Results,
+    pub(crate) results: ExportResults,
 }
 
 /// The apps of one case, and their exporters.
-struct Stage {
+struct BenchSetup {
     apps: Vec<Process>,
-    exporters: Vec<(Who, Exporters)>,
+    exporters: Vec<(MeasuredExporter, RunningExporters)>,
 }
 
-impl Stage {
+impl BenchSetup {
     /// Only now: an app at real-time priority waits in vain for its own threads while it starts.
     fn hurry(&self) -> Result<()> {
         self.apps.iter().try_for_each(|app| real_time(app.pid()))?;
@@ -86,9 +86,9 @@ impl Stage {
     }
 }
 
-impl Bench<'_> {
+impl ExportBench<'_> {
     /// All rounds of one case.
-    pub(crate) fn case(&mut self, case: Case, rounds: usize) -> Result<()> {
+    pub(crate) fn case(&mut self, case: ExportCase, rounds: usize) -> Result<()> {
         let scratch = Scratch::new()?;
         let site = Site::new(&scratch, "run", "")?;
         let names: Vec<_> = (0..case.apps).map(|app| format!("app{app}")).collect();
@@ -98,40 +98,40 @@ impl Bench<'_> {
         }
         apps.iter_mut().try_for_each(started)?;
         let sockets: Vec<_> = names.iter().map(|name| site.socket(name)).collect();
-        let mut stage = Stage { apps, exporters: self.start(&scratch, &site, &sockets)? };
+        let mut setup = BenchSetup { apps, exporters: self.start(&scratch, &site, &sockets)? };
         if self.fifo {
-            stage.hurry()?;
+            setup.hurry()?;
         }
         for round in 0..rounds {
             // Who comes first changes from round to round.
-            stage.exporters.rotate_left(usize::from(round > 0));
-            for (who, exporters) in &stage.exporters {
+            setup.exporters.rotate_left(usize::from(round > 0));
+            for (who, exporters) in &setup.exporters {
                 ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
-                let measured = measure(&stage, *who, exporters, scrapes(&case, self.quick))
+                let measured = measure(&setup, *who, exporters, scrapes(&case, self.quick))
                     .with_context(|| format!("{case}: {}", who.name()))?;
                 self.results.rounds.entry((case, *who)).or_default().push(measured);
             }
         }
-        self.rest(case, &stage)?;
-        for (who, exporters) in &stage.exporters {
+        self.rest(case, &setup)?;
+        for (who, exporters) in &setup.exporters {
             let facts = facts(*who, exporters)?;
             self.results.facts.insert((case, *who), facts);
         }
-        drop(stage.exporters);
+        drop(setup.exporters);
         self.count_requests(case, &scratch, &sockets)
     }
 
     /// Scrapes all in turns, each so long after its last scrape that nothing is remembered.
-    fn rest(&mut self, case: Case, stage: &Stage) -> Result<()> {
-        let exporters = &stage.exporters;
+    fn rest(&mut self, case: ExportCase, setup: &BenchSetup) -> Result<()> {
+        let exporters = &setup.exporters;
         let mut clients: Vec<_> =
             exporters.iter().map(|(who, all)| all.clients(who.connection())).collect();
-        let pause = FORGET / u32::try_from(exporters.len())?;
+        let pause = CACHE_EXPIRY_WAIT / u32::try_from(exporters.len())?;
         for turn in 0..=rested_scrapes(self.quick) {
             for ((who, exporters), clients) in exporters.iter().zip(&mut clients) {
                 ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
                 sleep(pause);
-                let one = measure_scrapes(stage, exporters, clients, 1)?;
+                let one = measure_scrapes(setup, exporters, clients, 1)?;
                 if turn > 0 {
                     self.results.rested.entry((case, *who)).or_default().add(one);
                 }
@@ -145,25 +145,30 @@ impl Bench<'_> {
         scratch: &Scratch,
         site: &Site,
         sockets: &[PathBuf],
-    ) -> Result<Vec<(Who, Exporters)>> {
+    ) -> Result<Vec<(MeasuredExporter, RunningExporters)>> {
         let mut exporters = Vec::new();
-        for who in Who::ALL {
+        for who in MeasuredExporter::ALL {
             match (who, &self.programs.peer) {
-                (Who::Pmdscope(_), _) => {
+                (MeasuredExporter::Pmdscope(_), _) => {
                     let program = &self.programs.pmdscope;
-                    exporters.push((who, Exporters::pmdscope(program, scratch, site)?));
+                    exporters.push((who, RunningExporters::pmdscope(program, scratch, site)?));
                 }
-                (Who::Peer, Some(program)) => {
-                    exporters.push((who, Exporters::peers(program, scratch, sockets)?));
+                (MeasuredExporter::Peer, Some(program)) => {
+                    exporters.push((who, RunningExporters::peers(program, scratch, sockets)?));
                 }
-                (Who::Peer, None) => {}
+                (MeasuredExporter::Peer, None) => {}
             }
         }
         Ok(exporters)
     }
 
     /// Has everything pass through relays once, which count.
-    fn count_requests(&mut self, case: Case, scratch: &Scratch, apps: &[PathBuf]) -> Result<()> {
+    fn count_requests(
+        &mut self,
+        case: ExportCase,
+        scratch: &Scratch,
+        apps: &[PathBuf],
+    ) -> Result<()> {
         let site = Site::new(scratch, "relays", "")?;
         let sockets: Vec<_> =
             (0..apps.len()).map(|app| site.socket(&format!("app{app}"))).collect();
@@ -179,7 +184,7 @@ impl Bench<'_> {
         for (who, exporters) in self.start(scratch, &site, &sockets)? {
             let mut clients = exporters.clients(who.connection());
             scrape(&mut clients)?;
-            sleep(FORGET);
+            sleep(CACHE_EXPIRY_WAIT);
             let before = count();
             scrape(&mut clients)?;
             let after = count();
@@ -192,40 +197,45 @@ impl Bench<'_> {
 }
 
 /// One scrape of each client, one after the other.
-fn scrape(clients: &mut [Client]) -> Result<Duration> {
-    clients.iter_mut().map(Client::scrape).sum()
+fn scrape(clients: &mut [ScrapeClient]) -> Result<Duration> {
+    clients.iter_mut().map(ScrapeClient::scrape).sum()
 }
 
-fn measure(stage: &Stage, who: Who, exporters: &Exporters, scrapes: usize) -> Result<Round> {
+fn measure(
+    setup: &BenchSetup,
+    who: MeasuredExporter,
+    exporters: &RunningExporters,
+    scrapes: usize,
+) -> Result<ScrapeRound> {
     let mut clients = exporters.clients(who.connection());
-    for _ in 0..WARM {
+    for _ in 0..WARM_UP_SCRAPES {
         scrape(&mut clients)?;
     }
-    measure_scrapes(stage, exporters, &mut clients, scrapes)
+    measure_scrapes(setup, exporters, &mut clients, scrapes)
 }
 
 fn measure_scrapes(
-    stage: &Stage,
-    exporters: &Exporters,
-    clients: &mut [Client],
+    setup: &BenchSetup,
+    exporters: &RunningExporters,
+    clients: &mut [ScrapeClient],
     scrapes: usize,
-) -> Result<Round> {
-    let (exporter, apps) = (exporters.cpu_ns()?, telemetry_ns(&stage.apps)?);
+) -> Result<ScrapeRound> {
+    let (exporter, apps) = (exporters.cpu_ns()?, telemetry_ns(&setup.apps)?);
     let mut took = Vec::with_capacity(scrapes);
     for _ in 0..scrapes {
         took.push(scrape(clients)?);
     }
     // Threads of connections that were closed may still be ending.
-    sleep(SETTLE);
+    sleep(SETTLE_TIME);
     let each = |before, after: u64| after.saturating_sub(before) as f64 / scrapes as f64;
-    Ok(Round {
+    Ok(ScrapeRound {
         took,
         exporter_ns: each(exporter, exporters.cpu_ns()?),
-        apps_ns: each(apps, telemetry_ns(&stage.apps)?),
+        apps_ns: each(apps, telemetry_ns(&setup.apps)?),
     })
 }
 
-impl Round {
+impl ScrapeRound {
     /// Adds a round of one scrape.
     fn add(&mut self, one: Self) {
         let before = self.took.len() as f64;
@@ -246,7 +256,7 @@ fn telemetry_ns(apps: &[Process]) -> Result<u64> {
     apps.iter().map(of_app).sum()
 }
 
-fn facts(who: Who, exporters: &Exporters) -> Result<Facts> {
+fn facts(who: MeasuredExporter, exporters: &RunningExporters) -> Result<ScrapeFacts> {
     let mut clients = exporters.clients(who.connection());
     scrape(&mut clients)?;
     let (mut series, mut lines) = (0, 0);
@@ -256,5 +266,5 @@ fn facts(who: Who, exporters: &Exporters) -> Result<Facts> {
         lines += names.len();
         series += names.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len();
     }
-    Ok(Facts { series, lines, memory: exporters.memory()?, requests: 0, connections: 0 })
+    Ok(ScrapeFacts { series, lines, memory: exporters.memory()?, requests: 0, connections: 0 })
 }

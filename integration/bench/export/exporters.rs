@@ -12,7 +12,7 @@ use pmdscope_integration::process::{Process, wait_until};
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::site::Site;
 
-use crate::http::{Client, Connection};
+use crate::http::{ConnectionMode, ScrapeClient};
 
 /// The peer. Distributions name it with and without its suffix.
 pub(crate) const PEER: &str = "dpdk-telemetry-exporter.py";
@@ -22,47 +22,47 @@ pub(crate) const PEER_VARIABLE: &str = "DPDK_EXPORTER";
 /// Its third endpoint, cpu, wants DPDK 23.03, and fails with a traceback at each scrape on older ones.
 const PEER_ENDPOINTS: [&str; 2] = ["counters", "memory"];
 
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Who answers, and how it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
-    Pmdscope(Connection),
+pub(crate) enum MeasuredExporter {
+    Pmdscope(ConnectionMode),
     /// Speaks HTTP 1.0 and closes each connection.
     Peer,
 }
 
-impl Who {
+impl MeasuredExporter {
     pub(crate) const ALL: [Self; 3] =
-        [Self::Pmdscope(Connection::New), Self::Pmdscope(Connection::Kept), Self::Peer];
+        [Self::Pmdscope(ConnectionMode::New), Self::Pmdscope(ConnectionMode::Kept), Self::Peer];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Pmdscope(Connection::New) => "pmdscope",
-            Self::Pmdscope(Connection::Kept) => "pmdscope, kept",
+            Self::Pmdscope(ConnectionMode::New) => "pmdscope",
+            Self::Pmdscope(ConnectionMode::Kept) => "pmdscope, kept",
             Self::Peer => PEER,
         }
     }
 
-    pub(crate) fn connection(self) -> Connection {
+    pub(crate) fn connection(self) -> ConnectionMode {
         match self {
             Self::Pmdscope(connection) => connection,
-            Self::Peer => Connection::New,
+            Self::Peer => ConnectionMode::New,
         }
     }
 }
 
 /// The programs.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct ExporterPrograms {
     pub(crate) pmdscope: PathBuf,
     pub(crate) peer: Option<PathBuf>,
 }
 
 /// The processes that together tell of all apps.
-pub(crate) struct Exporters(Vec<(Process, SocketAddr)>);
+pub(crate) struct RunningExporters(Vec<(Process, SocketAddr)>);
 
-impl Exporters {
+impl RunningExporters {
     /// One `pmdscope export` for all apps of a site.
     pub(crate) fn pmdscope(program: &Path, scratch: &Scratch, site: &Site) -> Result<Self> {
         let address = free_address()?;
@@ -86,8 +86,8 @@ impl Exporters {
     }
 
     /// A client for each.
-    pub(crate) fn clients(&self, connection: Connection) -> Vec<Client> {
-        self.0.iter().map(|(_, address)| Client::new(*address, connection)).collect()
+    pub(crate) fn clients(&self, connection: ConnectionMode) -> Vec<ScrapeClient> {
+        self.0.iter().map(|(_, address)| ScrapeClient::new(*address, connection)).collect()
     }
 
     /// CPU time that they took so far, nanoseconds.
@@ -113,7 +113,7 @@ fn start(
     address: SocketAddr,
 ) -> Result<Process> {
     let mut process = Process::spawn(name, command, scratch.dir())?;
-    wait_until(name, START, || {
+    wait_until(name, START_TIMEOUT, || {
         if let Some(status) = process.exited()? {
             bail!("{name} ended at once ({status}):\n{}", process.output());
         }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether a scrape begins with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Connection {
+pub(crate) enum ConnectionMode {
     /// Each scrape makes one.
     New,
     /// All use the same, as Prometheus does.
@@ -19,15 +19,15 @@ pub(crate) enum Connection {
 
 /// Scrapes one address.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ScrapeClient {
     address: SocketAddr,
-    connection: Connection,
+    connection: ConnectionMode,
     kept: Option<TcpStream>,
     buffer: Vec<u8>,
 }
 
-impl Client {
-    pub(crate) fn new(address: SocketAddr, connection: Connection) -> Self {
+impl ScrapeClient {
+    pub(crate) fn new(address: SocketAddr, connection: ConnectionMode) -> Self {
         Self { address, connection, kept: None, buffer: Vec::new() }
     }
 
@@ -38,7 +38,7 @@ impl Client {
             Some(stream) => stream,
             None => connect(self.address)?,
         };
-        let keep = if self.connection == Connection::New { "close" } else { "keep-alive" };
+        let keep = if self.connection == ConnectionMode::New { "close" } else { "keep-alive" };
         let request = format!(
             "GET /metrics HTTP/1.1\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\n\
              Connection: {keep}\r\n\r\n",
@@ -48,7 +48,7 @@ impl Client {
         self.read(&mut stream)?;
         let took = begin.elapsed();
         ensure!(self.buffer.windows(7).take(16).any(|part| part == b" 200 OK"), "{}", self.text());
-        self.kept = (self.connection == Connection::Kept).then_some(stream);
+        self.kept = (self.connection == ConnectionMode::Kept).then_some(stream);
         Ok(took)
     }
 
@@ -84,7 +84,7 @@ impl Client {
 fn connect(address: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
     Ok(stream)
 }
 

@@ -20,8 +20,8 @@ use pmdscope_integration::machine::{Machine, Priority, real_time_alone};
 use pmdscope_integration::programs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::bench::{Bench, Results};
-use crate::exporters::{PEER, PEER_VARIABLE, Programs, find_peer};
+use crate::bench::{ExportBench, ExportResults};
+use crate::exporters::{ExporterPrograms, PEER, PEER_VARIABLE, find_peer};
 
 const HELP: &str = "\
 Usage: pmdscope-bench-export [options]
@@ -37,7 +37,7 @@ $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
 ";
 
 #[derive(Debug, Default)]
-struct Options {
+struct ExportBenchOptions {
     quick: bool,
     rounds: Option<usize>,
     fifo: bool,
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     command::main("pmdscope-bench-export", HELP, options, run)
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
-    let mut options = Options::default();
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<ExportBenchOptions>> {
+    let mut options = ExportBenchOptions::default();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} without a value"));
         match word.as_str() {
@@ -66,7 +66,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
     Ok(Some(options))
 }
 
-fn run(options: &Options) -> Result<()> {
+fn run(options: &ExportBenchOptions) -> Result<()> {
     let machine = match Machine::new()? {
         Some(machine) if rustix::process::geteuid().is_root() => machine,
         _ => {
@@ -79,7 +79,7 @@ fn run(options: &Options) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let pmdscope = options.pmdscope.clone().map_or_else(programs::pmdscope, Ok)?;
-    let programs = Programs { pmdscope, peer: find_peer() };
+    let programs = ExporterPrograms { pmdscope, peer: find_peer() };
     println!("pmdscope export against {PEER}, on {}.", machine.describe());
     println!("All at {} priority.", if options.fifo { "real-time" } else { "the highest normal" });
     if programs.peer.is_none() {
@@ -89,13 +89,13 @@ fn run(options: &Options) -> Result<()> {
     if options.fifo {
         real_time_alone()?;
     }
-    let results = Results::default();
-    let Options { quick, fifo, rounds, .. } = *options;
-    measure(Bench { programs, quick, fifo, stop: &stop, results }, rounds)
+    let results = ExportResults::default();
+    let ExportBenchOptions { quick, fifo, rounds, .. } = *options;
+    measure(ExportBench { programs, quick, fifo, stop: &stop, results }, rounds)
 }
 
 /// Runs the cases. What was measured until ^C, or a failure, is still told.
-fn measure(mut bench: Bench<'_>, rounds: Option<usize>) -> Result<()> {
+fn measure(mut bench: ExportBench<'_>, rounds: Option<usize>) -> Result<()> {
     let cases = plan::cases(bench.quick);
     let rounds = rounds.unwrap_or(if bench.quick { 3 } else { 5 });
     let mut result = Ok(());

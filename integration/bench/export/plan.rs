@@ -6,12 +6,12 @@ use pmdscope_integration::site::Idle;
 
 /// So many apps of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Case {
+pub(crate) struct ExportCase {
     pub(crate) apps: usize,
     pub(crate) idle: Idle,
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for ExportCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { apps, idle: Idle { ports, queues, linked } } = self;
         let many = if *apps == 1 { String::new() } else { format!("{apps} apps of ") };
@@ -26,8 +26,9 @@ const QUICK_SHAPES: &[(u16, u16)] = &[(1, 1), (16, 16)];
 const SEVERAL: (u16, u16) = (4, 4);
 
 /// All cases, the larger ones last.
-pub(crate) fn cases(quick: bool) -> Vec<Case> {
-    let case = |apps, (ports, queues), linked| Case { apps, idle: Idle { ports, queues, linked } };
+pub(crate) fn cases(quick: bool) -> Vec<ExportCase> {
+    let case =
+        |apps, (ports, queues), linked| ExportCase { apps, idle: Idle { ports, queues, linked } };
     let shapes = if quick { QUICK_SHAPES } else { SHAPES };
     let several: &[usize] = if quick { &[5] } else { &[5, 20] };
     let one = shapes.iter().flat_map(|&shape| [false, true].map(|linked| case(1, shape, linked)));
@@ -36,7 +37,7 @@ pub(crate) fn cases(quick: bool) -> Vec<Case> {
 }
 
 /// Scrapes of each kind in one round: fewer where each takes longer.
-pub(crate) fn scrapes(case: &Case, quick: bool) -> usize {
+pub(crate) fn scrapes(case: &ExportCase, quick: bool) -> usize {
     let ports = case.apps * usize::from(case.idle.ports);
     let most = if quick { 100 } else { 200 };
     (most / ports.max(1).div_ceil(8)).max(20)

@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use pmdscope_integration::spread::Spread;
 
-use crate::bench::{Results, Round};
-use crate::exporters::{PEER, Who};
-use crate::http::Connection;
-use crate::plan::Case;
+use crate::bench::{ExportResults, ScrapeRound};
+use crate::exporters::{MeasuredExporter, PEER};
+use crate::http::ConnectionMode;
+use crate::plan::ExportCase;
 
-const NEW: Who = Who::Pmdscope(Connection::New);
-const KEPT: Who = Who::Pmdscope(Connection::Kept);
+const NEW: MeasuredExporter = MeasuredExporter::Pmdscope(ConnectionMode::New);
+const KEPT: MeasuredExporter = MeasuredExporter::Pmdscope(ConnectionMode::Kept);
 /// Series of pmdscope to those of the peer.
-const SERIES_AIM: f64 = 3.0;
+const SERIES_GOAL: f64 = 3.0;
 /// CPU time of the app, pmdscope's to the peer's.
-const CPU_AIM: f64 = 1.0 / 3.0;
+const CPU_GOAL: f64 = 1.0 / 3.0;
 
 /// All tables.
-pub(crate) fn tables(results: &Results, cases: &[Case]) -> String {
+pub(crate) fn tables(results: &ExportResults, cases: &[ExportCase]) -> String {
     let mut out = String::new();
     let cases: Vec<_> =
         cases.iter().filter(|case| results.rounds.contains_key(&(**case, NEW))).collect();
     times(&mut out, results, &cases);
     rested(&mut out, results, &cases);
     costs(&mut out, results, &cases);
-    aims(&mut out, results, &cases);
+    goals(&mut out, results, &cases);
     out
 }
 
-fn times(out: &mut String, results: &Results, cases: &[&Case]) {
+fn times(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     let _ = writeln!(
         out,
         "\nOne scrape of everything, ms: p50 by round, median (quartiles), and p99 of all rounds\n"
@@ -41,7 +41,7 @@ fn times(out: &mut String, results: &Results, cases: &[&Case]) {
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
     for case in cases {
-        let cells = Who::ALL.map(|who| {
+        let cells = MeasuredExporter::ALL.map(|who| {
             rounds(results, case, who).map_or("- | -".to_owned(), |rounds| {
                 format!("{:.3} | {:.2}", p50(rounds), p99(rounds))
             })
@@ -51,7 +51,7 @@ fn times(out: &mut String, results: &Results, cases: &[&Case]) {
     }
 }
 
-fn rested(out: &mut String, results: &Results, cases: &[&Case]) {
+fn rested(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     let _ = writeln!(
         out,
         "\nThe same with more than a second between scrapes, ms: p50, and mean CPU time of the \
@@ -65,12 +65,12 @@ fn rested(out: &mut String, results: &Results, cases: &[&Case]) {
     let _ = writeln!(out, "|---|---|---|---|---|---|---|");
     for case in cases {
         let of = |who| results.rested.get(&(**case, who));
-        let cells = [KEPT, Who::Peer].map(|who| {
+        let cells = [KEPT, MeasuredExporter::Peer].map(|who| {
             of(who).map_or("- | -".to_owned(), |round| {
                 format!("{:.3} | {:.3}", percentile(&round.took, 50), round.apps_ns / 1e6)
             })
         });
-        let both = of(KEPT).zip(of(Who::Peer));
+        let both = of(KEPT).zip(of(MeasuredExporter::Peer));
         let ratio =
             both.map(|(ours, peer)| percentile(&peer.took, 50) / percentile(&ours.took, 50));
         let share = both.map(|(ours, peer)| ours.apps_ns / peer.apps_ns);
@@ -84,7 +84,7 @@ fn rested(out: &mut String, results: &Results, cases: &[&Case]) {
     }
 }
 
-fn costs(out: &mut String, results: &Results, cases: &[&Case]) {
+fn costs(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     let _ = writeln!(
         out,
         "\nWhat one scrape of everything takes: CPU time in ms, median (quartiles), and the rest\n"
@@ -96,12 +96,12 @@ fn costs(out: &mut String, results: &Results, cases: &[&Case]) {
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|---|");
     for case in cases {
-        for who in [NEW, Who::Peer] {
+        for who in [NEW, MeasuredExporter::Peer] {
             let Some(rounds) = rounds(results, case, who) else { continue };
             let Some(facts) = results.facts.get(&(**case, who)) else { continue };
             let share = match who {
-                Who::Peer => String::new(),
-                Who::Pmdscope(_) => {
+                MeasuredExporter::Peer => String::new(),
+                MeasuredExporter::Pmdscope(_) => {
                     told(ratio(results, case, who, |r| r.apps_ns).map(|r| 1.0 / r), 2)
                 }
             };
@@ -126,12 +126,12 @@ fn costs(out: &mut String, results: &Results, cases: &[&Case]) {
 
 /// What a number should be.
 #[derive(Clone, Copy)]
-enum Aim {
+enum PerformanceGoal {
     Most(f64),
     Least(f64),
 }
 
-impl Aim {
+impl PerformanceGoal {
     fn met(self, measured: f64) -> bool {
         match self {
             Self::Most(bound) => measured <= bound,
@@ -148,21 +148,30 @@ impl Aim {
 }
 
 /// What was aimed for. A missed aim is told, and is no failure of the run.
-fn aims(out: &mut String, results: &Results, cases: &[&Case]) {
+fn goals(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     let _ = writeln!(out, "\nAims\n\n| | aim | measured | met |\n|---|---|---|---|");
     for case in cases {
-        for (what, aim, measured) in times_aimed_for(results, case) {
-            told_aim(out, case, what, aim, Some(measured));
+        for (what, goal, measured) in time_goals(results, case) {
+            print_goal(out, case, what, goal, Some(measured));
         }
         let series = |who| results.facts.get(&(**case, who)).map(|facts| facts.series as f64);
-        let times = series(NEW).zip(series(Who::Peer)).map(|(ours, peer)| ours / peer);
-        told_aim(out, case, "series, to the peer's", Aim::Least(SERIES_AIM), times);
+        let times = series(NEW).zip(series(MeasuredExporter::Peer)).map(|(ours, peer)| ours / peer);
+        print_goal(out, case, "series, to the peer's", PerformanceGoal::Least(SERIES_GOAL), times);
         let share = ratio(results, case, NEW, |round| round.apps_ns).map(|ratio| 1.0 / ratio);
-        told_aim(out, case, "CPU of the apps, to the peer's", Aim::Most(CPU_AIM), share);
+        print_goal(
+            out,
+            case,
+            "CPU of the apps, to the peer's",
+            PerformanceGoal::Most(CPU_GOAL),
+            share,
+        );
     }
 }
 
-fn times_aimed_for(results: &Results, case: &Case) -> Vec<(&'static str, Aim, f64)> {
+fn time_goals(
+    results: &ExportResults,
+    case: &ExportCase,
+) -> Vec<(&'static str, PerformanceGoal, f64)> {
     let most = match (case.apps, case.idle.ports, case.idle.queues) {
         (1, 1, 1) => 0.1,
         (1, 16, 16) => 0.3,
@@ -171,28 +180,38 @@ fn times_aimed_for(results: &Results, case: &Case) -> Vec<(&'static str, Aim, f6
     [(KEPT, "p50 of a kept connection, ms"), (NEW, "p50 of a new connection, ms")]
         .into_iter()
         .filter_map(|(who, what)| {
-            Some((what, Aim::Most(most), p50(rounds(results, case, who)?).median))
+            Some((what, PerformanceGoal::Most(most), p50(rounds(results, case, who)?).median))
         })
         .collect()
 }
 
-fn told_aim(out: &mut String, case: &Case, what: &str, aim: Aim, measured: Option<f64>) {
+fn print_goal(
+    out: &mut String,
+    case: &ExportCase,
+    what: &str,
+    goal: PerformanceGoal,
+    measured: Option<f64>,
+) {
     let Some(measured) = measured else { return };
-    let met = if aim.met(measured) { "yes" } else { "no" };
-    let _ = writeln!(out, "| {case}: {what} | {} | {measured:.3} | {met} |", aim.told());
+    let met = if goal.met(measured) { "yes" } else { "no" };
+    let _ = writeln!(out, "| {case}: {what} | {} | {measured:.3} | {met} |", goal.told());
 }
 
-fn rounds<'a>(results: &'a Results, case: &Case, who: Who) -> Option<&'a [Round]> {
+fn rounds<'a>(
+    results: &'a ExportResults,
+    case: &ExportCase,
+    who: MeasuredExporter,
+) -> Option<&'a [ScrapeRound]> {
     results.rounds.get(&(*case, who)).map(Vec::as_slice)
 }
 
 /// By round, milliseconds.
-fn p50(rounds: &[Round]) -> Spread {
+fn p50(rounds: &[ScrapeRound]) -> Spread {
     Spread::of(rounds.iter().map(|round| percentile(&round.took, 50)))
 }
 
 /// Of all rounds, milliseconds.
-fn p99(rounds: &[Round]) -> f64 {
+fn p99(rounds: &[ScrapeRound]) -> f64 {
     let all: Vec<_> = rounds.iter().flat_map(|round| &round.took).copied().collect();
     percentile(&all, 99)
 }
@@ -205,8 +224,14 @@ fn percentile(took: &[Duration], percent: usize) -> f64 {
 }
 
 /// The peer's number to that of `who`, of the same round; the median.
-fn ratio(results: &Results, case: &Case, who: Who, of: impl Fn(&Round) -> f64) -> Option<f64> {
-    let (ours, peer) = (rounds(results, case, who)?, rounds(results, case, Who::Peer)?);
+fn ratio(
+    results: &ExportResults,
+    case: &ExportCase,
+    who: MeasuredExporter,
+    of: impl Fn(&ScrapeRound) -> f64,
+) -> Option<f64> {
+    let (ours, peer) =
+        (rounds(results, case, who)?, rounds(results, case, MeasuredExporter::Peer)?);
     Some(Spread::of(ours.iter().zip(peer).map(|(ours, peer)| of(peer) / of(ours))).median)
 }
 
