@@ -17,6 +17,7 @@ use std::process::{Child, Command, Output, Stdio};
 use pmdscope_packets::file::{FileSettings, Files};
 use pmdscope_packets::{ETHERNET, Interface, Origin, Packet, Target};
 use pmdscope_telemetry::printable::is_printable;
+use pmdscope_testing::{current_test, skip_without};
 use serde_json::Value;
 use support::{Machine, Recording, Running};
 
@@ -272,13 +273,10 @@ fn packets_and_the_names_in_their_file_are_shown() {
     apps.check_silent(&["netstat", "-s", "-r", &file]);
     apps.check(&["netstat", "-r", &named("nothing")]);
     apps.check(&["capture", "-r", &named("nothing")]);
-    for decoder in ["tcpdump", "tshark"] {
-        if Command::new(decoder).arg("--version").output().is_err() {
-            eprintln!("SKIP: packets by {decoder}: it is not installed");
-            continue;
-        }
-        apps.check(&["capture", "-n", "-v", "-r", &file, "--decoder", decoder]);
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        return skip_without(&current_test(), "tcpdump");
     }
+    apps.check(&["capture", "-n", "-v", "-r", &file, "--decoder", "tcpdump"]);
 }
 
 /// Ends with the test.

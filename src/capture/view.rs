@@ -9,7 +9,6 @@ mod child;
 mod lines;
 mod stage;
 mod tcpdump;
-mod tshark;
 
 use std::path::Path;
 
@@ -21,18 +20,12 @@ use pmdscope_packets::Target;
 
 use self::beside::Beside;
 use self::builtin::Builtin;
-use self::child::Cage;
 use self::lines::Prefix;
 use self::stage::View;
 use self::tcpdump::Tcpdump;
-use self::tshark::Tshark;
 use super::say;
 use crate::exit::Usage;
 use crate::output::StandardOutput;
-
-/// MiB that a decoder may use: tshark remembers every conversation.
-const TCPDUMP_MEMORY: u32 = 512;
-const TSHARK_MEMORY: u32 = 4096;
 
 /// Who turns packets into text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -42,8 +35,6 @@ pub(super) enum Decoder {
     Auto,
     /// tcpdump, in a sandbox.
     Tcpdump,
-    /// tshark, in a sandbox.
-    Tshark,
     /// One line per packet, numbers only.
     Builtin,
 }
@@ -164,10 +155,6 @@ impl ViewArgs {
             bytes,
         }
     }
-
-    fn cage(&self, threads: bool, memory: u32) -> Cage {
-        Cage { offline: self.numeric > 0, threads, tell: self.verbose > 0, memory }
-    }
 }
 
 /// Opens a view that prints to standard output. `named` puts the interface and the direction before
@@ -187,23 +174,15 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Targe
             open_builtin(args, named)
         }
         Decoder::Tcpdump => open_tcpdump(args, named, &installed("tcpdump")?),
-        Decoder::Tshark => open_tshark(args, named, &installed("tshark")?),
         Decoder::Builtin => open_builtin(args, named),
     }
 }
 
 fn open_tcpdump(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<Box<dyn Target>> {
     let prefix = args.prefix(named)?;
-    let mut command = args.cage(false, TCPDUMP_MEMORY).command(program);
+    let mut command = child::sandboxed(program, args.numeric > 0, args.verbose > 0);
     command.args(tcpdump::flags(args));
     let decoder = Tcpdump::start(command, prefix, Box::new(StandardOutput))?;
-    Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
-}
-
-fn open_tshark(args: &ViewArgs, named: bool, program: &Path) -> anyhow::Result<Box<dyn Target>> {
-    let mut command = args.cage(true, TSHARK_MEMORY).command(program);
-    command.args(tshark::flags(args, named)?);
-    let decoder = Tshark::start(command, Box::new(StandardOutput))?;
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 

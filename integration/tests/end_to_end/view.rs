@@ -20,7 +20,7 @@ pub(crate) fn live(scratch: &Scratch) -> Result<()> {
     let (file, app) = (scratch.path("live.pcapng"), format!("{}:0", pair.app()));
     let count = PACKETS.to_string();
     let common = ["capture", "-i", &app, "-c", &count, "-n", "--quiet"];
-    for decoder in ["tcpdump", "tshark", "builtin"] {
+    for decoder in ["tcpdump", "builtin"] {
         let shown = show(scratch, &[&common[..], &["--decoder", decoder]].concat())?;
         let lines = shown.lines().filter(|line| line.contains("198.18.0.1")).count();
         ensure!(lines == PACKETS, "{decoder} shows {lines} packets:\n{shown}");
