@@ -79,7 +79,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     limit().context("cannot limit resources")?;
     if rustix::process::geteuid().is_root() {
-        become_nobody().context("cannot become nobody; use --decoder builtin")?;
+        become_nobody().context(
+            "cannot become nobody: run with CAP_SETUID and CAP_SETGID, or write packets with -w",
+        )?;
     }
     // Later than the change of the user: that one would fail where nobody has processes.
     set(Resource::Nproc, 0).context("cannot limit processes")?;

@@ -13,8 +13,6 @@
 
 pub mod budget;
 pub mod clock;
-#[allow(clippy::cast_possible_truncation)]
-pub mod decode;
 pub mod layout;
 pub mod leak;
 pub mod merge;
