@@ -39,6 +39,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::print(&filter::list(&program, listing))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.prints_packets() {
+        // Before apps are asked for packets.
+        view::find_tcpdump()?;
+    }
     let control = signals::control(!args.recorder.wanted())?;
     if args.reads_files() {
         offline::run(args, &expression, &control)

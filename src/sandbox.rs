@@ -26,9 +26,11 @@ const NOBODY: u32 = 65534;
 const RIGHTS: ABI = ABI::V6;
 /// Files a process may have open: libraries one after the other, and pipes.
 const OPEN_FILES: u64 = 64;
+/// Bytes of memory that a program may use.
+const MEMORY: u64 = 512 << 20;
 
 /// What programs need to start and to know names: code, locales, the resolver's settings.
-const READABLE: [&str; 22] = [
+const READABLE: [&str; 21] = [
     "/usr",
     "/lib",
     "/lib32",
@@ -48,7 +50,6 @@ const READABLE: [&str; 22] = [
     "/etc/protocols",
     "/etc/resolv.conf",
     "/etc/services",
-    "/etc/wireshark",
     "/run/systemd/resolve",
     "/dev/urandom",
 ];
@@ -60,17 +61,9 @@ pub(crate) struct Args {
     #[arg(long)]
     offline: bool,
 
-    /// The program has threads
-    #[arg(long)]
-    threads: bool,
-
     /// Say what this system cannot take away
     #[arg(long)]
     tell: bool,
-
-    /// Memory it may have
-    #[arg(long, value_name = "MIB")]
-    memory: u64,
 
     /// The program and its arguments
     #[arg(last = true, required = true)]
@@ -84,14 +77,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.offline && leave_network().is_err() {
         missing.push("a network of its own");
     }
-    limit(args).context("cannot limit resources")?;
+    limit().context("cannot limit resources")?;
     if rustix::process::geteuid().is_root() {
-        become_nobody().context("cannot become nobody; use --decoder builtin")?;
+        become_nobody().context(
+            "cannot become nobody: run with CAP_SETUID and CAP_SETGID, or write packets with -w",
+        )?;
     }
-    if !args.threads {
-        // Later than the change of the user: that one would fail where nobody has processes.
-        set(Resource::Nproc, 0).context("cannot limit processes")?;
-    }
+    // Later than the change of the user: that one would fail where nobody has processes.
+    set(Resource::Nproc, 0).context("cannot limit processes")?;
     rustix::thread::set_no_new_privs(true).context("cannot renounce privileges")?;
     match close_files(Path::new(program), args.offline) {
         Ok(RulesetStatus::NotEnforced) | Err(_) => missing.push("landlock"),
@@ -112,12 +105,12 @@ fn set(resource: Resource, most: u64) -> rustix::io::Result<()> {
     rustix::process::setrlimit(resource, limit)
 }
 
-fn limit(args: &Args) -> rustix::io::Result<()> {
+fn limit() -> rustix::io::Result<()> {
     set(Resource::Core, 0)?;
     // Pipes have no size, so output goes on.
     set(Resource::Fsize, 0)?;
     set(Resource::Nofile, OPEN_FILES)?;
-    set(Resource::As, args.memory << 20)
+    set(Resource::As, MEMORY)
 }
 
 /// Root leaves it as it is; others need a user namespace for it, in which they stay who they are.

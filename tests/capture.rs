@@ -13,6 +13,9 @@ use nix::unistd::Pid;
 use pmdscope_testing::{LIMIT, current_test, output, skip, spawn};
 use tempfile::TempDir;
 
+/// A time zone that needs no list of the machine.
+const ZONE: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+
 /// Ethernet, IPv4 and UDP or TCP, from port 1000 to another.
 fn frame(protocol: u8, port: u16, size: usize) -> Vec<u8> {
     let mut frame = vec![0x20; size];
@@ -57,7 +60,7 @@ fn sample() -> (TempDir, PathBuf) {
 
 fn capture(dir: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
-    command.arg("capture").current_dir(dir.path()).env("TZ", "UTC");
+    command.arg("capture").current_dir(dir.path()).env("TZ", ZONE);
     command
 }
 
@@ -72,7 +75,7 @@ fn text(bytes: &[u8]) -> String {
 /// Runs a line with tcpdump, too; `None`, said aloud, where there is none.
 fn oracle(dir: &TempDir, line: &str) -> Option<Output> {
     let mut tcpdump = Command::new("tcpdump");
-    tcpdump.args(line.split_whitespace()).current_dir(dir.path()).env("TZ", "UTC");
+    tcpdump.args(line.split_whitespace()).current_dir(dir.path()).env("TZ", ZONE);
     output(tcpdump.stdin(Stdio::null()))
 }
 
@@ -88,6 +91,13 @@ fn lines_for_tcpdump_print_what_tcpdump_prints() {
         "-nqtr in.pcap",
         "-nttttSr in.pcap tcp",
         "-ntttXXr in.pcap -c 3",
+        "-nttr in.pcap",
+        "-nttr in.pcap --nano",
+        "-nttttr in.pcap --nano",
+        "-nttttr in.pcap --micro",
+        "-ntttr in.pcap --nano",
+        "-ntttttr in.pcap --micro",
+        "-ntttttr in.pcap --nano",
         "-nKAr in.pcap udp",
         "-nr in.pcap --nano -#",
         "--count -r in.pcap",
@@ -167,6 +177,7 @@ fn exit_codes_tell_misuse_from_failure() {
         ("-r in.pcap -I", 2),
         ("-r in.pcap -w out --quota 1 -C 1", 2),
         ("-r in.pcap -i 0", 2),
+        ("-r in.pcap --decoder tshark", 2),
     ];
     for (line, code) in codes {
         let output = run(&dir, line);
@@ -236,6 +247,37 @@ fn signals_end_a_silent_pipe_in_order() {
         assert!(output.status.success(), "{signal}: {output:?}");
         let count = run(&dir, &format!("-r {name} --count"));
         assert_eq!(text(&count.stdout), "10 packets\n", "{signal}");
+    }
+}
+
+#[test]
+fn without_tcpdump_packets_can_be_written_and_not_printed() {
+    let (dir, _) = sample();
+    let bare = |words: &[&str]| {
+        // tcpdump is looked for in root's directories, too.
+        let hide = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /usr/bin && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_pmdscope")]);
+        command.args(words).current_dir(dir.path()).env("PATH", "/usr/bin:/usr/sbin");
+        output(command.stdin(Stdio::null())).unwrap()
+    };
+    if !bare(&["--version"]).status.success() {
+        return skip(&current_test(), "needs the right to mount");
+    }
+    let printed = bare(&["capture", "-r", "in.pcap"]);
+    assert_eq!(printed.status.code(), Some(1), "{printed:?}");
+    let says = "tcpdump not found: install the package tcpdump, or write packets with -w";
+    assert!(text(&printed.stderr).contains(says), "{printed:?}");
+    assert!(bare(&["capture", "-r", "in.pcap", "-w", "out.pcapng"]).status.success());
+}
+
+#[test]
+fn an_option_that_is_gone_says_what_to_use() {
+    let (dir, _) = sample();
+    for line in ["-r in.pcap --decoder tshark", "-r in.pcap --decoder=builtin"] {
+        let found = run(&dir, line);
+        assert_eq!(found.status.code(), Some(2), "{found:?}");
+        assert!(text(&found.stderr).contains("capture -w - | tshark -r -"), "{found:?}");
     }
 }
 

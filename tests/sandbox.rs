@@ -15,7 +15,7 @@ fn run(options: &[&str], script: &str) -> String {
 fn sandbox(options: &[&str], command: &[&str], input: &str) -> String {
     let mut sandboxed = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
     sandboxed
-        .args(["sandbox", "--memory", "512"])
+        .arg("sandbox")
         .args(options)
         .arg("--")
         .args(command)

@@ -14,8 +14,6 @@
 pub mod budget;
 mod capture_loop;
 mod clock;
-#[allow(clippy::cast_possible_truncation)]
-pub mod decode;
 pub mod layout;
 pub mod leak;
 mod merge;

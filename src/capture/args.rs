@@ -73,7 +73,7 @@ Examples:
   pmdscope capture --before 10s --trigger rx_missed -w drops.pcapng
       Write the packets from 10 seconds before the NIC missed packets.
   pmdscope capture -w - | tshark -r -
-      Pipe packets to another program.
+      Have another program decode the packets.
   pmdscope capture -r out.pcapng -w dns.pcapng port 53
       Filter a capture file; interface names, queues and comments are kept.
 
@@ -87,8 +87,8 @@ docs/capture.md lists all tcpdump options and the differences.";
 
 /// Capture packets of DPDK apps, with tcpdump's options
 ///
-/// Prints packets, or writes them to files with -w. Options are those of tcpdump(8) and may also follow
-/// the filter. Packets come from libpmdscope in the app, or from pmdscope-pdump, which attaches to a
+/// Prints packets with tcpdump(8), or writes them to files with -w. Options are tcpdump's, and may also
+/// follow the filter. Packets come from libpmdscope in the app, or from pmdscope-pdump, which attaches to a
 /// stock app that has called `rte_pdump_init()`. The app keeps running whatever happens to the capture.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
@@ -297,6 +297,12 @@ impl Args {
     /// Packets come from files.
     pub(super) fn reads_files(&self) -> bool {
         self.read.is_some() || self.read_list.is_some()
+    }
+
+    /// Packets are printed: with `--print`, or for want of another destination.
+    pub(super) fn prints_packets(&self) -> bool {
+        let elsewhere = self.count_only || self.files.write.is_some() || self.recorder.wanted();
+        self.files.print || !elsewhere
     }
 
     /// The files of `-r` or `-V`.

@@ -4,59 +4,32 @@
 #![allow(clippy::cast_possible_truncation)]
 
 mod beside;
-mod builtin;
 mod child;
 mod lines;
 mod stage;
 mod tcpdump;
-mod tshark;
+mod timestamp;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{ArgAction, ValueEnum};
+use clap::ArgAction;
 use jiff::tz::TimeZone;
-use pmdscope_capture::decode::{Bytes, Clock, Stamps, Style};
 use pmdscope_packets::PacketSink;
 
 use self::beside::Beside;
-use self::builtin::Builtin;
-use self::child::Cage;
 use self::lines::Prefix;
 use self::stage::View;
 use self::tcpdump::Tcpdump;
-use self::tshark::Tshark;
-use super::say;
+use self::timestamp::{Clock, Stamps};
 use crate::exit::Usage;
 use crate::output::StandardOutput;
-
-/// MiB that a decoder may use: tshark remembers every conversation.
-const TCPDUMP_MEMORY: u32 = 512;
-const TSHARK_MEMORY: u32 = 4096;
-
-/// Who turns packets into text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Decoder {
-    /// tcpdump if installed, else builtin.
-    #[default]
-    Auto,
-    /// tcpdump, in a sandbox.
-    Tcpdump,
-    /// tshark, in a sandbox.
-    Tshark,
-    /// One line per packet, numbers only.
-    Builtin,
-}
 
 /// How packets are shown.
 #[derive(Clone, Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 #[command(next_help_heading = "Display")]
 pub(super) struct ViewArgs {
-    /// Decoder to print packets with
-    #[arg(hide_short_help = true, long, value_enum, default_value_t = Decoder::Auto)]
-    pub(super) decoder: Decoder,
-
     /// Do not resolve names
     #[arg(short = 'n', action = ArgAction::Count)]
     pub(super) numeric: u8,
@@ -148,81 +121,22 @@ impl ViewArgs {
         let stamps = Stamps::new(clock, self.nano, TimeZone::system());
         Ok(Prefix { number: self.number, stamps, named })
     }
+}
 
-    fn style(&self) -> Style {
-        let bytes = match (self.hex_ascii, self.hex, self.ascii) {
-            (0, 0, 0) => Bytes::None,
-            (0, 0, count) => Bytes::Ascii { whole: count > 1 },
-            (0, count, _) => Bytes::Hex { whole: count > 1 },
-            (count, _, _) => Bytes::HexAscii { whole: count > 1 },
-        };
-        Style {
-            link_header: self.link_header,
-            verbose: self.verbose,
-            quick: self.quick,
-            checksums: !self.dont_verify_checksums,
-            bytes,
-        }
-    }
-
-    fn cage(&self, threads: bool, memory: u32) -> Cage {
-        Cage { offline: self.numeric > 0, threads, tell: self.verbose > 0, memory }
-    }
+/// Where tcpdump is, which decodes packets.
+pub(super) fn find_tcpdump() -> anyhow::Result<PathBuf> {
+    child::find("tcpdump")
+        .context("tcpdump not found: install the package tcpdump, or write packets with -w")
 }
 
 /// Opens a view that prints to standard output. `named` puts the interface and the direction before
 /// every packet, for captures from several interfaces or from `any`.
 pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn PacketSink>> {
-    let installed = |program| {
-        child::find(program).with_context(|| {
-            format!("{program} is not installed: install it, or use --decoder builtin")
-        })
-    };
-    match args.decoder {
-        Decoder::Auto => {
-            if let Some(program) = child::find("tcpdump") {
-                return open_tcpdump(args, named, &program);
-            }
-            say("pmdscope: tcpdump is not installed; using the built-in decoder");
-            open_builtin(args, named)
-        }
-        Decoder::Tcpdump => open_tcpdump(args, named, &installed("tcpdump")?),
-        Decoder::Tshark => open_tshark(args, named, &installed("tshark")?),
-        Decoder::Builtin => open_builtin(args, named),
-    }
-}
-
-fn open_tcpdump(
-    args: &ViewArgs,
-    named: bool,
-    program: &Path,
-) -> anyhow::Result<Box<dyn PacketSink>> {
     let prefix = args.prefix(named)?;
-    let mut command = args.cage(false, TCPDUMP_MEMORY).command(program);
+    let program = find_tcpdump()?;
+    let mut command = child::sandboxed(&program, args.numeric > 0, args.verbose > 0);
     command.args(tcpdump::flags(args));
     let decoder = Tcpdump::start(command, prefix, Box::new(StandardOutput))?;
-    Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
-}
-
-fn open_tshark(
-    args: &ViewArgs,
-    named: bool,
-    program: &Path,
-) -> anyhow::Result<Box<dyn PacketSink>> {
-    let mut command = args.cage(true, TSHARK_MEMORY).command(program);
-    command.args(tshark::flags(args, named)?);
-    let decoder = Tshark::start(command, Box::new(StandardOutput))?;
-    Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
-}
-
-fn open_builtin(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn PacketSink>> {
-    if args.packet_type.is_some() || args.asdot || args.mesh || args.nfs_handles {
-        return Err(Usage("-T, -b, -H and -u need tcpdump: install it").into());
-    }
-    if args.numeric == 0 {
-        say("pmdscope: the built-in decoder does not resolve names");
-    }
-    let decoder = Builtin::new(args.style(), args.prefix(named)?, Box::new(StandardOutput));
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 

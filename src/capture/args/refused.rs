@@ -1,4 +1,5 @@
-//! Options that tcpdump has, and that make no sense here: each says why, and what to do instead.
+//! Options that tcpdump has and that make no sense here, or that are gone: each says why, and what to do
+//! instead.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
@@ -17,6 +18,9 @@ struct Refusal {
 
 const PIPE: &str =
     "pipe the packets into tcpdump: pmdscope capture -w - | tcpdump -r - with the option";
+
+const NO_DECODER: &str = "--decoder is gone: tcpdump prints the packets; for another program, pipe them: \
+     pmdscope capture -w - | tshark -r -";
 
 const REFUSED: [Refusal; 9] = [
     Refusal {
@@ -93,6 +97,9 @@ pub(crate) fn explain(mut error: Error, command: &mut Command) -> Error {
     };
     if let Some(refusal) = REFUSED.iter().find(|refusal| refusal.is_called(&unknown)) {
         return command.error(ErrorKind::UnknownArgument, refusal.text(&unknown));
+    }
+    if unknown == "--decoder" {
+        return command.error(ErrorKind::UnknownArgument, NO_DECODER);
     }
     let mut letters = unknown.trim_start_matches('-').chars();
     let (Some(letter), None) = (letters.next(), letters.next()) else { return error };

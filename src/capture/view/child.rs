@@ -27,29 +27,15 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
     places.map(|place| place.join(program)).find(|file| file.is_absolute() && file.is_file())
 }
 
-/// How a program is locked in.
-pub(super) struct Cage {
-    /// Without a network.
-    pub(super) offline: bool,
-    /// It has threads.
-    pub(super) threads: bool,
-    /// Say what the system cannot take away.
-    pub(super) tell: bool,
-    /// MiB of memory.
-    pub(super) memory: u32,
-}
-
-impl Cage {
-    /// The program behind `pmdscope sandbox`.
-    pub(super) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new("/proc/self/exe");
-        command.args(["sandbox", "--memory", &self.memory.to_string()]);
-        let switches =
-            [("--offline", self.offline), ("--threads", self.threads), ("--tell", self.tell)];
-        command.args(switches.iter().filter(|(_, on)| *on).map(|(name, _)| name));
-        command.env("HOME", NO_HOME).env("WIRESHARK_CONFIG_DIR", NO_HOME).arg("--").arg(program);
-        command
-    }
+/// The program behind `pmdscope sandbox`: without a network if `offline`. `tell` says what the system
+/// cannot take away from it.
+pub(super) fn sandboxed(program: &Path, offline: bool, tell: bool) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("sandbox");
+    let switches = [("--offline", offline), ("--tell", tell)];
+    command.args(switches.iter().filter(|(_, on)| *on).map(|(name, _)| name));
+    command.env("HOME", NO_HOME).arg("--").arg(program);
+    command
 }
 
 /// Does something with every line; the line break is left out.

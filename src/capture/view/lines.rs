@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use pmdscope_capture::decode::Stamps;
 use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_telemetry::printable::is_printable;
 
 use super::stage::Head;
+use super::timestamp::Stamps;
 
 /// Number, time, interface and direction.
 pub(super) struct Prefix {

@@ -33,7 +33,6 @@ pub(super) struct Head {
     pub(super) dir: u8,
     /// Number in the capture, from 0.
     pub(super) id: u64,
-    pub(super) queue: Option<u16>,
     kept: usize,
 }
 
@@ -64,7 +63,6 @@ impl Batch {
             len: packet.len,
             dir: packet.dir,
             id: packet.id,
-            queue: packet.queue,
             kept: packet.data.len(),
         });
         self.bytes.extend_from_slice(packet.data);

@@ -2,13 +2,13 @@ use std::sync::Mutex;
 
 use clap::Parser;
 use jiff::tz::TimeZone;
-use pmdscope_capture::decode::{Clock, Stamps};
 use pmdscope_packets::{CaptureInterface, DIR_RX, DIR_TX, Packet, PacketSink, SectionOrigin};
 use pmdscope_testing::{current_test, skip_without};
 
 use super::*;
 use crate::capture::view::child::find;
 use crate::capture::view::stage::View;
+use crate::capture::view::timestamp::{Clock, Stamps};
 
 const NS: u64 = 1_780_000_000_123_456_789;
 

@@ -9,7 +9,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Which time to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clock {
+pub(super) enum Clock {
     /// Time of day, without `-t`.
     #[default]
     Day,
@@ -27,7 +27,7 @@ pub enum Clock {
 
 impl Clock {
     /// The clock of so many `-t`.
-    pub fn of_count(count: u8) -> Option<Self> {
+    pub(super) fn of_count(count: u8) -> Option<Self> {
         let all = [Self::Day, Self::None, Self::Epoch, Self::Delta, Self::Date, Self::Elapsed];
         all.get(usize::from(count)).copied()
     }
@@ -35,7 +35,7 @@ impl Clock {
 
 /// Writes times before packets.
 #[derive(Debug)]
-pub struct Stamps {
+pub(super) struct Stamps {
     clock: Clock,
     nano: bool,
     zone: TimeZone,
@@ -45,12 +45,12 @@ pub struct Stamps {
 
 impl Stamps {
     /// Times in a time zone, in nanoseconds or microseconds.
-    pub fn new(clock: Clock, nano: bool, zone: TimeZone) -> Self {
+    pub(super) fn new(clock: Clock, nano: bool, zone: TimeZone) -> Self {
         Self { clock, nano, zone, reference: None }
     }
 
     /// Appends the time and a space, for a packet of this time since 1970 in nanoseconds.
-    pub fn write(&mut self, out: &mut String, ns: u64) {
+    pub(super) fn write(&mut self, out: &mut String, ns: u64) {
         match self.clock {
             Clock::None => return,
             Clock::Epoch => {
@@ -94,5 +94,24 @@ impl Stamps {
         } else {
             write!(out, ".{:06}", ns % SECOND / 1000)
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sixth_t_means_nothing() {
+        assert_eq!(Clock::of_count(6), None);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_is_seen() {
+        let mut stamps = Stamps::new(Clock::Delta, false, TimeZone::UTC);
+        let mut out = String::new();
+        stamps.write(&mut out, 1_780_000_000_123_456_789);
+        stamps.write(&mut out, 1_779_999_998_123_456_789);
+        assert_eq!(out, " 00:00:00.000000 -00:00:02.000000 ");
     }
 }
