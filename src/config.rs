@@ -124,7 +124,7 @@ impl Config {
     /// The values in force, as a file that gives the same configuration again.
     pub(crate) fn text(&self) -> String {
         let mut out = format!(
-            "# Configuration of pmdscope {}, as it is in force. What is left out has its default.\n",
+            "# Effective configuration of pmdscope {}. Omitted keys have their defaults.\n",
             env!("CARGO_PKG_VERSION")
         );
         let mut config = self.clone();

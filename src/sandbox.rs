@@ -85,14 +85,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // Later than the change of the user: that one would fail where nobody has processes.
     set(Resource::Nproc, 0).context("cannot limit processes")?;
-    rustix::thread::set_no_new_privs(true).context("cannot renounce privileges")?;
+    rustix::thread::set_no_new_privs(true).context("cannot set no_new_privs")?;
     match close_files(Path::new(program), args.offline) {
         Ok(RulesetStatus::NotEnforced) | Err(_) => missing.push("landlock"),
         Ok(RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced) => {}
     }
     if args.tell && !missing.is_empty() {
         let missing = missing.join(" and ");
-        output::tell(&format!("this system does not offer {missing} to lock the decoder in"));
+        output::tell(&format!(
+            "this system does not support {missing} for the sandbox of the decoder"
+        ));
     }
     let error = Command::new(program).args(rest).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))

@@ -126,13 +126,13 @@ fn stamps_are_switched_and_refusals_told() {
     let leaking = app(Some(12));
     let (code, text) = code_and_text(&leaks(&leaking, &["--arm"]));
     assert_eq!(code, Some(0), "{text}");
-    assert_eq!(text, "fake: stamps are written for the next 60 s (mode auto)\n");
+    assert_eq!(text, "fake: stamps armed for 60 s (mode auto)\n");
     let (code, text) = code_and_text(&leaks(&leaking, &["--disarm"]));
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("stamps are still written: its mode is always"), "{text}");
+    assert!(text.contains("stamps are still armed: its mode is always"), "{text}");
     let (code, text) = code_and_text(&leaks(&leaking, &["--arm", "5"]));
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("fake: it refuses to switch its stamps"), "{text}");
+    assert!(text.contains("fake: it refuses to arm or disarm its stamps"), "{text}");
     let (code, text) = code_and_text(&leaks(&app(None), &["--arm"]));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("fake: runs without libpmdscope"), "{text}");

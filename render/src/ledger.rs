@@ -80,19 +80,19 @@ fn meaning(place: Place, ledger: &LedgerSample) -> &'static str {
     match place {
         Place::Common => "free, in the common ring of the pool",
         Place::Cached => "free, in the caches of lcores",
-        Place::RxPosted => "given to a NIC to receive into",
-        Place::TxPending => "given to a NIC for sending, not back yet",
+        Place::RxPosted => "posted to a NIC for receiving",
+        Place::TxPending => "given to a NIC for sending, not yet returned",
         Place::Rings => "waiting in software rings",
-        Place::Held => "held by the app, not suspected",
+        Place::Held => "held by the app, not suspected to be lost",
         Place::Leaked => "lost: never freed, and in no queue, ring or cache",
-        Place::Unplaced if ledger.armed => "in use, but in no place that is known",
-        Place::Unplaced => "in use; where is not known while no stamps are written",
+        Place::Unplaced if ledger.armed => "in use, place unknown",
+        Place::Unplaced => "in use, place unknown while stamps are disarmed",
     }
 }
 
 /// The ledger line by line, with its sum and its trend.
 pub fn explain(ledger: &LedgerSample, stages: &[StageSample]) -> Vec<String> {
-    let stamps = if ledger.armed { "stamps are written" } else { "no stamps are written" };
+    let stamps = if ledger.armed { "stamps armed" } else { "stamps disarmed" };
     let mut lines = vec![
         format!("{}: {} mbufs; {stamps} (mode {})", ledger.name, count(ledger.size), ledger.mode),
         String::new(),
@@ -121,25 +121,25 @@ fn sum_line(ledger: &LedgerSample) -> String {
 }
 
 fn remarks(ledger: &LedgerSample) -> Vec<String> {
-    let mut trend = format!("growth of what is in use: {}/s", signed(ledger.slope_ps()));
+    let mut trend = format!("growth of use: {}/s", signed(ledger.slope_ps()));
     if let Some(ms) = ledger.exhausted_in_ms {
         let _ = write!(trend, ", empty in {}", seconds(ms as f64 / 1000.0));
     }
     let mut lines = vec![trend];
     if ledger.opaque {
-        lines.push("losses are only counted: the common pool is no rte_ring".into());
+        lines.push("losses are only counted: the common pool is not an rte_ring".into());
     }
     let counted = [
-        (ledger.prearm, "of the lost were lost before stamps were written: no site"),
-        (ledger.lost_at_least, "are lost at least; the pool is too empty to tell which"),
-        (ledger.double_frees, "times an mbuf was freed that was free"),
+        (ledger.prearm, "of the lost were lost before the stamps were armed: no site"),
+        (ledger.lost_at_least, "or more are lost; the pool is too empty to prove which"),
+        (ledger.double_frees, "times an mbuf was freed twice"),
         (ledger.use_after_frees, "times an mbuf was used after it was freed"),
     ];
     let there = counted.into_iter().filter(|(number, _)| *number > 0);
     lines.extend(there.map(|(number, what)| format!("{} {what}", count(number))));
     lines.push(match ledger.walks {
-        0 => "no walk over its mbufs so far".to_owned(),
-        walks => format!("{} walks so far, the last took {} us", count(walks), ledger.walk_us),
+        0 => "no walk completed yet".to_owned(),
+        walks => format!("{} walks completed, the last took {} us", count(walks), ledger.walk_us),
     });
     lines
 }
@@ -164,7 +164,7 @@ fn holders(stages: &[StageSample]) -> Vec<String> {
 fn patience(stage: &StageSample) -> String {
     let longest = stage_ms(stage.longest_ms);
     if stage.hold {
-        format!("may keep them; longest so far {longest}")
+        format!("may hold them for any time; longest so far {longest}")
     } else {
         format!("suspect after {}; longest so far {longest}", stage_ms(stage.bound_ms))
     }

@@ -37,21 +37,21 @@ fn discovery() -> Table {
             text::Roots,
             |c: &mut Config| &mut c.settings.discover.roots,
             r#"["/var/run"]"#,
-            "Directories that may hold dpdk/PREFIX; empty for all those that DPDK may choose",
+            "Directories to search for dpdk/PREFIX; empty: all that DPDK may select",
         ),
         Key::new(
             "timeout",
             Time(10 * MILLISECOND, 10 * SECOND),
             |c| &mut c.settings.discover.timeout,
             r#""300ms""#,
-            "How long an app may take to say who it is",
+            "Timeout for the identification of an app",
         ),
         Key::new(
             "keep_lost",
             Time(Duration::ZERO, 365 * DAY),
             |c| &mut c.settings.keep_lost,
             r#""1h""#,
-            "How long an app that has ended stays visible as down; an expected one always does",
+            "How long an app that has exited is shown as down; expected apps always are",
         ),
     ];
     Table { name: "discovery", keys, check: |_| Ok(()) }

@@ -86,7 +86,7 @@ impl<'a> Source<'a> {
 
 /// Text that is not UTF-8 has nothing else that could be told of it.
 pub(super) fn not_text(bytes: &[u8], valid: usize) -> Problem {
-    Problem { line: line(bytes, valid), text: "this is no text in UTF-8".to_owned() }
+    Problem { line: line(bytes, valid), text: "the file is not valid UTF-8".to_owned() }
 }
 
 fn line(bytes: &[u8], at: usize) -> usize {
@@ -99,6 +99,6 @@ pub(super) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone
     let nearest = known.clone().max_by(|a, b| near(a).total_cmp(&near(b)));
     match nearest.filter(|nearest| near(nearest) > 0.75) {
         Some(nearest) => format!("did you mean {nearest}?"),
-        None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

@@ -43,7 +43,7 @@ impl Kind for Number {
         if self.1.is_finite() {
             format!("a number from {} to {}", self.0, self.1)
         } else {
-            format!("a number from {} on", self.0)
+            format!("a number of at least {}", self.0)
         }
     }
 

@@ -59,7 +59,7 @@ fn unknown_keys_and_tables_are_named_with_the_nearest_known_one() {
         wrong(text),
         "3: there is no key thresholds.pool_usd; did you mean pool_used?\n\
          4: there is no table [exprot]; did you mean export?\n\
-         6: there is no key discovery.zzz; known are roots, timeout, keep_lost"
+         6: there is no key discovery.zzz; expected one of roots, timeout, keep_lost"
     );
 }
 
@@ -139,7 +139,7 @@ fn values_that_contradict_each_other_are_refused() {
 fn what_is_no_toml_is_told_by_line() {
     let told = wrong("[export]\nlisten = [\":1\"]]\nx y\n");
     assert!(told.starts_with("2: ") && told.contains("\n3: "), "{told}");
-    assert_eq!(parse(b"a = 1\n\xff").unwrap_err()[0].to_string(), "2: this is no text in UTF-8");
+    assert_eq!(parse(b"a = 1\n\xff").unwrap_err()[0].to_string(), "2: the file is not valid UTF-8");
 }
 
 #[test]

@@ -19,15 +19,15 @@ pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
     let mut collector = Collector::new(app);
     let answer = match collector.arm(time, ROUND_TIMEOUT) {
         Err(Error::Null) => bail!("{name}: {}", refusal(&mut collector)?),
-        other => other.with_context(|| format!("cannot switch the stamps of {name}"))?,
+        other => other.with_context(|| format!("cannot arm or disarm the stamps of {name}"))?,
     };
     match (seconds, answer.armed, answer.mode) {
-        (0, 0, _) => output::print_line(&format!("{name}: no stamps are written"))?,
-        (0, _, mode) => bail!("{name}: stamps are still written: its mode is {mode}"),
-        (_, 0, mode) => bail!("{name}: no stamps are written all the same: its mode is {mode}"),
-        (seconds, _, mode) => output::print_line(&format!(
-            "{name}: stamps are written for the next {seconds} s (mode {mode})"
-        ))?,
+        (0, 0, _) => output::print_line(&format!("{name}: stamps disarmed"))?,
+        (0, _, mode) => bail!("{name}: stamps are still armed: its mode is {mode}"),
+        (_, 0, mode) => bail!("{name}: stamps are still disarmed: its mode is {mode}"),
+        (seconds, _, mode) => {
+            output::print_line(&format!("{name}: stamps armed for {seconds} s (mode {mode})"))?
+        }
     };
     Ok(ExitCode::SUCCESS)
 }
@@ -37,7 +37,7 @@ fn refusal(collector: &mut Collector) -> Result<String> {
     let sample = collector.collect(ROUND_TIMEOUT)?;
     Ok(match sample.ledger.first().map(|ledger| ledger.mode) {
         None => why_no_ledger_of(&sample),
-        Some(LedgerMode::Never) => "it was told never to write stamps (mode never)".to_owned(),
-        Some(_) => "it refuses to switch its stamps; its log says why".to_owned(),
+        Some(LedgerMode::Never) => "it never arms stamps (mode never)".to_owned(),
+        Some(_) => "it refuses to arm or disarm its stamps; its log says why".to_owned(),
     })
 }

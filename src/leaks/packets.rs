@@ -83,7 +83,7 @@ fn comment(mbuf: &LostMbuf, sample: &Sample) -> String {
     let same = |site: &&SiteSample| site.id == leak.site && site.pool == leak.pool;
     let site = sample.sites.iter().find(same);
     let place = match site {
-        Some(site) if site.site == BEFORE_ARMING => "before stamps were written".to_owned(),
+        Some(site) if site.site == BEFORE_ARMING => "before the stamps were armed".to_owned(),
         Some(site) => format!("at {}", site.place()),
         None => format!("at site {}", leak.site),
     };
@@ -152,7 +152,7 @@ mod tests {
         );
         assert_eq!(
             comment(&mbuf(0, LEAK_TX_LOST), &leaking()),
-            "tx_lost before stamps were written, 1.5 s ago, pool mb_pool, mbuf 0x140000880"
+            "tx_lost before the stamps were armed, 1.5 s ago, pool mb_pool, mbuf 0x140000880"
         );
         assert_eq!(
             comment(&mbuf(999, 9), &leaking()),

@@ -154,7 +154,7 @@ fn notes(app: &Member) -> Vec<String> {
     }
     let Some(model) = &app.model else { return notes };
     let sample = &model.sample;
-    notes.extend(sample.partial.iter().map(|part| format!("not known: {part}")));
+    notes.extend(sample.partial.iter().map(|part| format!("could not be read: {part}")));
     if sample.ledger.is_empty() {
         notes.push(level_note(model));
         return notes;
@@ -172,7 +172,8 @@ fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
     let mut notes = Vec::new();
     let (name, size) = (&ledger.name, count(ledger.size));
     if ledger.opaque {
-        notes.push(format!("losses of {name} are only counted: its common pool is no rte_ring"));
+        notes
+            .push(format!("losses of {name} are only counted: its common pool is not an rte_ring"));
     }
     if ledger.queued_up() {
         notes.push(format!(
@@ -190,16 +191,16 @@ fn ledger_notes(ledger: &LedgerSample) -> Vec<String> {
     }
     if ledger.unplaced > 0 {
         let why = if ledger.armed {
-            "in use, and in no place that is known".to_owned()
+            "in use, place unknown".to_owned()
         } else {
-            format!("no stamps are written now (mode {}); --arm finds out", ledger.mode)
+            format!("stamps are disarmed (mode {}); use --arm to locate them", ledger.mode)
         };
         notes.push(format!("{} of {size} mbufs of {name} unplaced: {why}", count(ledger.unplaced)));
     }
     if ledger.lost_at_least > 0 {
         let least = count(ledger.lost_at_least);
         notes.push(format!(
-            "at least {least} of {size} mbufs of {name} lost; too few are free to tell which"
+            "at least {least} of {size} mbufs of {name} lost; too few are free to prove which"
         ));
     }
     notes
@@ -211,18 +212,18 @@ fn clean_note(ledgers: &[LedgerSample]) -> String {
     let (known, watched) = if ledgers.iter().all(|ledger| ledger.armed) {
         ("", "")
     } else {
-        (" known", "; without stamps only their number is watched")
+        (" known", "; only counted while the stamps are disarmed")
     };
     format!("no leaks{known} in {pools} of {} mbufs{watched}", count(mbufs))
 }
 
-/// Why an app has no ledger, and what it tells instead.
+/// Why an app has no ledger, and what it provides instead.
 fn level_note(model: &Model) -> String {
     let sample = &model.sample;
     let counted = sample.pools.iter().any(|pool| pool.occupancy.is_some());
     match (&sample.library, counted) {
         (Some(_), _) => why_no_ledger_of(sample),
-        (None, true) => format!("a stock app (level 0) tells growth only; {LEVELS}"),
+        (None, true) => format!("a stock app (level 0) shows growth only; {LEVELS}"),
         (None, false) => format!(
             "a stock app (level 0) on {}: in-use counts of pools need DPDK 23.03; {LEVELS}",
             sample.app.dpdk_version
@@ -274,13 +275,13 @@ pub(super) fn explain(world: &World, pool: Option<&str>) -> String {
     out
 }
 
-/// Whether and when stamps are written, one line per app.
+/// Whether stamps are armed, and the mode, one line per app.
 pub(super) fn modes(world: &World) -> String {
     let mut out = String::new();
     for app in &world.apps {
         let ledger = app.model.as_ref().and_then(|model| model.sample.ledger.first());
         let mode = ledger.map_or(UNKNOWN.to_owned(), |ledger| {
-            let stamps = if ledger.armed { "stamps are written" } else { "no stamps are written" };
+            let stamps = if ledger.armed { "stamps armed" } else { "stamps disarmed" };
             format!("mode {}, {stamps}", ledger.mode)
         });
         let _ = writeln!(out, "{}: {mode}", one_line(&app.name));

@@ -176,7 +176,7 @@ fn modes_are_told_by_app() {
     let world = world(&[leaking(), disarmed, app("stock", 0)], &[1]);
     assert_eq!(
         modes(&world),
-        "disarmed: mode auto, no stamps are written\nreflector: mode auto, stamps are written\n\
+        "disarmed: mode auto, stamps disarmed\nreflector: mode auto, stamps armed\n\
          stock: -\n"
     );
     assert!(why_no_ledger(&world).contains("stock: runs without libpmdscope"));

@@ -158,7 +158,7 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "s I",
-        help: "sort the selected table by the next column; invert",
+        help: "sort the selected table by the next column; reverse",
         keys: &[(key('s'), Action::Sort), (key('I'), Action::Invert)],
     },
     Binding {
@@ -168,12 +168,12 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "space",
-        help: "hold the display, while sampling goes on; play a replay",
+        help: "pause the display (sampling continues); play a replay",
         keys: &[(key(' '), Action::Hold)],
     },
     Binding {
         label: "Left Right , .",
-        help: "a moment back, on; the last 10 minutes are kept",
+        help: "one step back, forward; the last 10 minutes are kept",
         keys: &[
             (KeyCode::Left, Action::Seek(Seek::Step(-1))),
             (key(','), Action::Seek(Seek::Step(-1))),
@@ -183,7 +183,7 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "< > ( )",
-        help: "10 seconds back, on; a minute back, on",
+        help: "10 seconds back, forward; a minute back, forward",
         keys: &[
             (key('<'), Action::Seek(Seek::By(-10 * SECOND))),
             (key('>'), Action::Seek(Seek::By(10 * SECOND))),
@@ -193,7 +193,7 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "Home End n N",
-        help: "oldest moment, present; next, previous new finding",
+        help: "oldest data, present; next, previous new finding",
         keys: &[
             (KeyCode::Home, Action::Seek(Seek::Oldest)),
             (KeyCode::End, Action::Seek(Seek::Newest)),
@@ -203,7 +203,7 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "z Z",
-        help: "count totals from now; from the start again",
+        help: "count totals from now; from the start of the app",
         keys: &[(key('z'), Action::Mark), (key('Z'), Action::Unmark)],
     },
     Binding {
@@ -213,7 +213,7 @@ pub const BINDINGS: &[Binding] = &[
     },
     Binding {
         label: "P",
-        help: "flows: start a helper beside apps without libpmdscope; end it",
+        help: "flows: attach to apps without libpmdscope; detach",
         keys: &[(key('P'), Action::Attach)],
     },
     Binding {

@@ -38,7 +38,7 @@ pub(crate) fn lines(subject: &Subject, view: &View, world: &World) -> Vec<Line<'
         _ => world.find(subject.app()).and_then(|app| page.subject(subject, app, world.now_ns)),
     };
     if found.is_none() {
-        page.text("no longer there", Tone::Dim);
+        page.text("no longer exists", Tone::Dim);
     }
     page.lines
 }
@@ -52,7 +52,7 @@ impl Page<'_> {
     fn subject(&mut self, subject: &Subject, app: &Member, now_ns: u64) -> Option<()> {
         if app.stale() {
             let age = known(app.age_s(now_ns), seconds);
-            self.text(&format!("old values: last heard of {age} ago"), Tone::Warn);
+            self.text(&format!("old values: last answer {age} ago"), Tone::Warn);
         }
         if let Subject::App { .. } = subject {
             self.app(app);
@@ -157,14 +157,14 @@ impl Page<'_> {
     fn surroundings(&mut self, sample: &Sample) {
         for device in &sample.devices {
             let driver = match (device.present, &device.driver) {
-                (false, _) => "not there",
+                (false, _) => "does not exist",
                 (true, None) => "no driver",
                 (true, Some(driver)) => driver,
             };
             self.field("PCI device", format!("{}: {driver}", device.address));
         }
         for heap in &sample.heaps {
-            let used = format!("{} of {} given out", bytes(heap.allocated), bytes(heap.size));
+            let used = format!("{} of {} allocated", bytes(heap.allocated), bytes(heap.size));
             self.field("heap", format!("{}: {used}", heap.name));
         }
         if sample.secondaries > 0 {
@@ -184,7 +184,7 @@ impl Page<'_> {
         self.field("TSC, Hz", hertz.as_deref().unwrap_or("not measured yet"));
         self.field("sampling", format!("every {} ms", library.sample_ms));
         self.field("window", format!("{} ms", library.window_ms));
-        self.field("stall from", micros(library.stall_us));
+        self.field("stall threshold", micros(library.stall_us));
         self.field("capture socket", library.tee_socket.as_deref().unwrap_or("none"));
         self.field("foreign polls", count(library.foreign_polls));
         self.field("foreign bursts", count(library.foreign_bursts));
@@ -221,7 +221,7 @@ impl Page<'_> {
         if site.kind.is_loss() {
             self.field("lost now", count(site.count));
         }
-        self.field("ever found", count(site.events));
+        self.field("found so far", count(site.events));
         self.field("per second", known(rates.and_then(|rates| rates.rate_ps), si));
         if site.kind.is_loss() {
             self.field("pool empty in", known(pool_left_s(model, &site.pool), seconds));
@@ -229,7 +229,7 @@ impl Page<'_> {
         self.field("oldest", format!("{} ago", seconds(site.oldest_ms as f64 / 1000.0)));
         self.field("newest", format!("{} ago", seconds(site.newest_ms as f64 / 1000.0)));
         let first = time_of_day(site.first_realtime_ns, &self.view.zone);
-        self.field("first confirmed", first);
+        self.field("first proven", first);
     }
 
     fn stage(&mut self, stage: &StageSample) {

@@ -14,12 +14,12 @@ use crate::view::{Mode, View};
 use pmdscope_telemetry::world::World;
 
 const LEGEND: [&str; 6] = [
-    "!value   outside of what is healthy",
-    "-        not known, for instance a rate before the second sample",
-    "n/a      the driver, or the app without libpmdscope, cannot tell",
-    "High     highest in the last complete window; Ever: since the start",
-    "Gap      longest time between two turns of a poll loop in that window",
-    "Split    objects in use, in caches of lcores, and free in common",
+    "!value   unhealthy",
+    "-        unknown, for example a rate before the second sample",
+    "n/a      not provided by the driver, or needs libpmdscope",
+    "Win max  maximum in the last complete window; Max: since the start",
+    "Gap      longest time between two polls of a poll loop in that window",
+    "Split    objects in use, in lcore caches, and free in the common pool",
 ];
 
 /// Columns of the borders of a window and of the space within.

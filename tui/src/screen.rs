@@ -205,7 +205,7 @@ fn footer(view: &View) -> Line<'static> {
     let cursor = if view.theme.ascii { "_" } else { "▏" };
     match &view.mode {
         Mode::Filter { .. } => {
-            Line::raw(format!("/{}{cursor}  Enter keeps, Esc undoes", view.filter))
+            Line::raw(format!("/{}{cursor}  Enter applies, Esc cancels", view.filter))
         }
         _ if !view.filter.is_empty() => {
             let text = format!("filter: {}  (Esc clears, / edits)", view.filter);
@@ -221,9 +221,9 @@ fn footer(view: &View) -> Line<'static> {
 /// The keys that matter most now.
 fn keys(view: &View) -> &'static str {
     if view.strip.is_some() {
-        "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space hold, go on"
+        "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space pause, play"
     } else {
-        "? help  q quit  1-5 pages  Enter details  s sort  / filter  space hold  , . past"
+        "? help  q quit  1-5 page  Enter details  s sort  / filter  space pause  , . past"
     }
 }
 
@@ -324,9 +324,9 @@ fn placeholder(view: &View, world: &World) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !world.apps.is_empty() {
-        "Nothing to show here yet."
+        "No data yet."
     } else if world.advice.is_empty() {
-        "Looking for DPDK apps ..."
+        "Searching for DPDK apps ..."
     } else {
         &world.advice
     };

@@ -4,99 +4,105 @@ use super::metrics;
 
 metrics! { PCI:
     PCI_DEVICE_INFO = Info "dpdk_pci_device_info" ["app" "bdf" "driver"]
-        "A PCI device that the app's arguments name, and the kernel driver it is bound to; no driver: \
-         it is bound to none, or the machine has no such device.";
+        "A PCI device that the app's arguments name, and the kernel driver it is bound to; empty \
+         driver: it is not bound, or the device does not exist.";
     PCI_DEVICE_DRIVER_MISMATCH = Gauge "dpdk_pci_device_driver_mismatch" ["app" "bdf"]
-        "1 when a device that the app's arguments name is no port of it, because it is bound to a driver \
-         that DPDK cannot use, or to none: bind it with dpdk-devbind.py, then restart the app.";
+        "1 if a device that the app's arguments name is not a port of the app, because it is not \
+         bound to a driver that DPDK can use: bind it with dpdk-devbind.py, then restart the app.";
 }
 
 metrics! { PORT:
     PORT_INFO = Info "dpdk_port_info" ["app" "port" "port_id" "numa_node" "mac"]
-        "Identity of a port. Lcores on another NUMA node than numa_node pay for every packet; -1 is \
-         unknown.";
+        "Identity of a port. Lcores on another NUMA node than numa_node have a higher cost per \
+         packet; -1: unknown.";
     PORT_STARTED = Gauge "dpdk_port_started" ["app" "port"]
-        "1 when the app has started the port; 0: it passes no packets, see the app's log.";
+        "1 if the app has started the port; 0: it carries no packets, see the app's log.";
     PORT_LINK_UP = Gauge "dpdk_port_link_up" ["app" "port"]
-        "1 when the link is up; 0: check cable, transceiver and the other side. Absent when the driver \
-         does not tell.";
+        "1 if the link is up; 0: check cable, transceiver and the other side. Absent if the driver \
+         does not report it.";
     PORT_LINK_SPEED = Gauge "dpdk_port_link_speed_bytes_per_second" ["app" "port"]
-        "Link speed, in bytes. Divide the byte rates by it for utilisation; lower than expected: the \
-         link was negotiated down. Absent when the link is down or the speed unknown.";
+        "Link speed in bytes per second. Divide byte rates by it for utilisation. Lower than \
+         expected: autonegotiation selected a lower speed. Absent if the link is down or the speed \
+         is unknown.";
     PORT_PROMISCUOUS = Gauge "dpdk_port_promiscuous" ["app" "port"]
-        "1 when the port accepts packets for any address; 0: packets for other addresses never arrive.";
+        "1 if the port accepts packets for any address; 0: packets for other addresses are not \
+         received.";
     PORT_MTU = Gauge "dpdk_port_mtu_bytes" ["app" "port"]
-        "Longest packet without Ethernet header; longer ones are receive errors on most NICs.";
+        "Maximum packet length without Ethernet header; longer packets are receive errors on most \
+         NICs.";
     PORT_RECEIVE_QUEUES = Gauge "dpdk_port_receive_queues" ["app" "port"]
         "Configured receive queues.";
     PORT_TRANSMIT_QUEUES = Gauge "dpdk_port_transmit_queues" ["app" "port"]
         "Configured transmit queues.";
     PORT_RECEIVE_PACKETS = Counter "dpdk_port_receive_packets_total" ["app" "port"]
-        "Packets received, as the driver counts them. Flat while the link is up: nothing is sent here, \
-         or nobody polls the port.";
+        "Packets received, as counted by the driver. Flat while the link is up: no packets arrive, \
+         or the port is not polled.";
     PORT_TRANSMIT_PACKETS = Counter "dpdk_port_transmit_packets_total" ["app" "port"]
-        "Packets sent, as the driver counts them.";
+        "Packets sent, as counted by the driver.";
     PORT_RECEIVE_BYTES = Counter "dpdk_port_receive_bytes_total" ["app" "port"]
-        "Bytes received, as the driver counts them. Absent for a driver that counts packets only.";
+        "Bytes received, as counted by the driver. Absent if the driver counts packets only.";
     PORT_TRANSMIT_BYTES = Counter "dpdk_port_transmit_bytes_total" ["app" "port"]
-        "Bytes sent, as the driver counts them. Absent for a driver that counts packets only.";
+        "Bytes sent, as counted by the driver. Absent if the driver counts packets only.";
     PORT_RECEIVE_MISSED_PACKETS = Counter "dpdk_port_receive_missed_packets_total" ["app" "port"]
-        "Packets that the NIC dropped because no receive descriptor was free. The app polls too slowly \
-         or too seldom: look at dpdk_lcore_stalls_total, then at queues and ring sizes. Not every driver \
-         counts them.";
+        "Packets that the NIC dropped because no receive descriptor was free. The app polls too \
+         slowly or too rarely: see dpdk_lcore_stalls_total, then queues and ring sizes. Not every \
+         driver counts them.";
     PORT_RECEIVE_ERRORS = Counter "dpdk_port_receive_errors_total" ["app" "port"]
-        "Packets received damaged, too long or otherwise wrong: look at cable, transceiver and MTU, and \
-         at dpdk_port_xstat for the kind of error.";
+        "Packets received with errors, such as corrupt or too long packets: check cable, \
+         transceiver and MTU, and dpdk_port_xstat for the kind of error.";
     PORT_TRANSMIT_ERRORS = Counter "dpdk_port_transmit_errors_total" ["app" "port"]
-        "Packets the NIC failed to send. A full transmit ring does not count here: the app sees it as a \
-         short rte_eth_tx_burst().";
+        "Packets that the NIC failed to send. A full transmit ring is not an error: \
+         rte_eth_tx_burst() then returns less.";
     PORT_RECEIVE_MBUF_ALLOCATION_FAILURES =
         Counter "dpdk_port_receive_mbuf_allocation_failures_total" ["app" "port"]
-        "Times that the driver found no free mbuf to receive into: the pool is empty. Look at \
+        "Number of times that the driver found no free mbuf for a packet: the pool is empty. See \
          dpdk_mempool_objects_in_use and dpdk_mbuf_leaked.";
     PORT_XSTAT = Unknown "dpdk_port_xstat" ["app" "port" "name"]
-        "Extended counters of the driver, by its own names; those that the configuration allows, losses \
-         and errors by default. Nearly all are counters: use rate().";
+        "Extended counters by the driver's names; those that the configuration selects, by default \
+         losses and errors. Almost all are counters: use rate().";
 }
 
 metrics! { QUEUE:
     QUEUE_RECEIVE_PACKETS = Counter "dpdk_queue_receive_packets_total" ["app" "port" "queue"]
-        "Packets that the app took from this queue; of a stock app, as its driver counts them. One queue \
-         far above the others: RSS does not spread this traffic.";
+        "Packets that the app received from this queue; for a stock app, as counted by its driver. \
+         One queue far above the others: RSS does not distribute this traffic.";
     QUEUE_RECEIVE_BYTES = Counter "dpdk_queue_receive_bytes_total" ["app" "port" "queue"]
-        "Bytes of these packets, estimated by libpmdscope from one burst of each 16; of a stock app, as \
-         its driver counts them.";
+        "Bytes of these packets, estimated by libpmdscope from one of 16 bursts; for a stock app, \
+         as counted by its driver.";
     QUEUE_RECEIVE_ERRORS = Counter "dpdk_queue_receive_errors_total" ["app" "port" "queue"]
-        "Receive errors of this queue, where the driver counts them; on most, packets dropped for want \
-         of descriptors or mbufs.";
+        "Receive errors of this queue, if the driver counts them; for most drivers, packets \
+         dropped because no descriptor or mbuf was free.";
     QUEUE_TRANSMIT_PACKETS = Counter "dpdk_queue_transmit_packets_total" ["app" "port" "queue"]
-        "Packets that the app offered to this queue; of a stock app, sent packets as its driver counts \
-         them.";
+        "Packets that the app offered to this queue; for a stock app, packets sent as counted by \
+         its driver.";
     QUEUE_TRANSMIT_BYTES = Counter "dpdk_queue_transmit_bytes_total" ["app" "port" "queue"]
-        "Bytes of these packets, estimated by libpmdscope from one burst of each 16; of a stock app, as \
-         its driver counts them.";
+        "Bytes of these packets, estimated by libpmdscope from one of 16 bursts; for a stock app, \
+         as counted by its driver.";
     QUEUE_POLLS = Counter "dpdk_queue_polls_total" ["app" "port" "queue"]
-        "Receive bursts that the app asked of this queue; libpmdscope only. Flat: nobody polls it, and \
-         what arrives is lost.";
+        "Receive bursts that the app requested from this queue; libpmdscope only. Flat: it is not \
+         polled, and its packets are lost.";
     QUEUE_EMPTY_POLLS = Counter "dpdk_queue_empty_polls_total" ["app" "port" "queue"]
-        "Of dpdk_queue_polls_total, those that brought no packet. Their share is the queue's headroom: \
-         near 0, the app is saturated.";
+        "Receive bursts without packets. Their share of dpdk_queue_polls_total is the headroom of \
+         the queue: near 0, the app is saturated.";
     QUEUE_RECEIVE_DEPTH = Gauge "dpdk_queue_receive_depth_packets" ["app" "port" "queue"]
-        "Packets waiting when a burst began, last sample; libpmdscope only. Absent when the driver \
-         cannot tell. Near dpdk_queue_receive_descriptors: about to miss packets.";
+        "Packets waiting at the start of a burst, last sample; libpmdscope only. Absent if the \
+         driver does not report it. Near dpdk_queue_receive_descriptors, packets will be missed \
+         soon.";
     QUEUE_RECEIVE_DEPTH_WINDOW_MAX =
         Gauge "dpdk_queue_receive_depth_window_max_packets" ["app" "port" "queue"]
-        "Most packets seen waiting in the last complete window of libpmdscope, however often it is \
-         scraped. Near dpdk_queue_receive_descriptors: packets were or will be missed.";
+        "Maximum of packets waiting in the last complete window of libpmdscope, independent of the \
+         scrape interval. Near dpdk_queue_receive_descriptors, packets were or will be missed.";
     QUEUE_RECEIVE_DESCRIPTORS = Gauge "dpdk_queue_receive_descriptors" ["app" "port" "queue"]
-        "Size of the receive ring; libpmdscope only. Absent when the driver does not tell.";
+        "Size of the receive ring; libpmdscope only. Absent if the driver does not report it.";
     QUEUE_RECEIVE_DEPTH_HISTOGRAM = Histogram "dpdk_queue_receive_depth" ["app" "port" "queue"]
-        "Packets waiting when a burst began; only with queue_histograms. Empty polls all count, of others \
-         every 64th or, when full, every 8th: compare buckets above 0 with each other only.";
+        "Packets waiting at the start of a burst; only with queue_histograms. All empty polls are \
+         counted; of the others, every 64th, and every 8th full burst. Compare only buckets above \
+         0 with each other.";
     QUEUE_BURST_PACKETS = Histogram "dpdk_queue_burst_packets" ["app" "port" "queue"]
-        "Packets per receive burst that brought any; only with queue_histograms. Full bursts: the queue \
-         had more to give, so the app is behind.";
+        "Packets per non-empty receive burst; only with queue_histograms. If bursts are full, more \
+         packets were waiting, and the app is behind.";
     QUEUE_STATS_TRUNCATED = Gauge "dpdk_queue_stats_truncated" ["app" "port"]
-        "1 when counters of some queues of this port are missing, because the driver or DPDK's telemetry \
-         told fewer than there are: sums over queues are too low; use the port's own counters.";
+        "1 if counters of some queues of this port are missing, because the driver or DPDK's \
+         telemetry does not report all of them: sums over queues are too low; use the port \
+         counters.";
 }

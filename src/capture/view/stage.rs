@@ -215,7 +215,7 @@ impl PacketSink for View {
         }
         drop(sender);
         let result = worker.join().unwrap_or_else(|_| {
-            let source = std::io::Error::other("its thread broke");
+            let source = std::io::Error::other("its thread panicked");
             Err(SinkError::Write { name: "the decoder".to_owned(), source })
         });
         if self.missed > 0 && result.is_ok() {

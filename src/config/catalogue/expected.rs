@@ -10,7 +10,7 @@ use crate::config::kind::{Count, List, Text, Unset};
 pub(super) fn tables() -> Tables<ExpectedApp> {
     Tables {
         name: "expected",
-        means: "An app that must run on this machine, and what it needs",
+        means: "An app that must run on this machine, and its ports",
         keys: keys(),
         of: |c| &mut c.settings.rules.expected.apps,
         check,
@@ -24,7 +24,7 @@ fn keys() -> Vec<Key<ExpectedApp>> {
             text::name(),
             |app: &mut ExpectedApp| &mut app.name,
             r#""fwd""#,
-            "The app, by the name that tools give it",
+            "Name of the app, as shown by the tools",
         )
         .required(),
         Key::new(
@@ -32,27 +32,28 @@ fn keys() -> Vec<Key<ExpectedApp>> {
             List(device()),
             |app| &mut app.ports,
             r#"["0000:03:00.0"]"#,
-            "Ports that it must have; empty for those of its own -a and --vdev arguments",
+            "Ports that it must have; empty: those of its own -a and --vdev arguments",
         ),
         Key::new(
             "min_ports",
             Unset(Count(0, 1024)),
             |app| &mut app.min_ports,
             "1",
-            "How many ports it must have, 0 if it may do without; not set for as many as are expected, at \
-             least one",
+            "Minimum number of ports; 0: none needed; not set: as many as are expected, at least \
+             one",
         ),
         Key::new(
             "may_be_idle",
             List(device_or_all()),
             |app| &mut app.may_be_idle,
             r#"["*"]"#,
-            "Ports that may be without link or packets; \"*\" for all",
+            "Ports that may have no link or no packets; \"*\": all",
         ),
     ]
 }
 
-const DEVICE: &str = "a PCI address as 0000:03:00.0, or the name of a virtual device as net_vhost0";
+const DEVICE: &str = "a PCI address such as 0000:03:00.0, or the name of a virtual device such as \
+                      net_vhost0";
 
 fn device() -> Text<String> {
     Text { what: DEVICE, parse: parse_device, show: String::clone }

@@ -14,7 +14,7 @@ pub(super) fn tables() -> Tables<NameRule> {
             Text { what: "a regular expression", parse: text::word, show: String::clone },
             |rule: &mut NameRule| &mut rule.pattern,
             r"'fwd-\d+'",
-            "Matches the whole file-prefix of an app",
+            "Pattern for the whole file-prefix of an app",
         )
         .required(),
         Key::new(
@@ -22,14 +22,13 @@ pub(super) fn tables() -> Tables<NameRule> {
             text::name(),
             |rule: &mut NameRule| &mut rule.app,
             r#""fwd""#,
-            "What such an app is called; $1 or ${name} stands for what a group has matched",
+            "Name of such an app; $1 or ${name} is the text that a group matched",
         )
         .required(),
     ];
     Tables {
         name: "name",
-        means: "A lasting name for apps whose file-prefix is another at every start; the first that \
-                matches counts",
+        means: "Name for apps whose file-prefix changes at every start; the first match applies",
         keys,
         of: |c| &mut c.names,
         check,

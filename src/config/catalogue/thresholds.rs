@@ -23,7 +23,7 @@ pub(super) fn table() -> Table {
             1.0,
             |c| &mut limits(c).pool_used,
             "0.9",
-            "Share of a pool in use that is worth a warning",
+            "Share of a pool in use that is a warning",
         ),
         number(
             "pool_used_critical",
@@ -36,7 +36,7 @@ pub(super) fn table() -> Table {
             "pool_left",
             |c| &mut limits(c).pool_left_s,
             r#""5m""#,
-            "Time until a pool is empty that is worth a warning",
+            "Time until a pool is empty that is a warning",
         ),
         seconds(
             "pool_left_critical",
@@ -49,42 +49,42 @@ pub(super) fn table() -> Table {
             f64::INFINITY,
             |c| &mut limits(c).rx_missed_ps,
             "0.0",
-            "Packets per second that a port may miss",
+            "Tolerated missed packets per second of a port",
         ),
         Key::new(
             "idle",
             Time(MILLISECOND, HOUR),
             |c| &mut limits(c).idle,
             r#""1s""#,
-            "How long an lcore may go without a poll",
+            "Tolerated time between two polls of an lcore",
         ),
         Key::new(
             "flat",
             Time(SECOND, DAY),
             |c| &mut limits(c).flat,
             r#""10s""#,
-            "How long a port may receive less than 1 % of what it did",
+            "Tolerated time in which a port receives less than 1 % of its past rate",
         ),
         number(
             "stalls_ps",
             f64::INFINITY,
             |c| &mut limits(c).stalls_ps,
             "0.0",
-            "Stalls per second that an lcore may have",
+            "Tolerated stalls per second of an lcore",
         ),
         Key::new(
             "queue_ratio",
             Number(1.0, f64::INFINITY),
             |c| &mut limits(c).queue_ratio,
             "3.0",
-            "How many times the mean of the other queues a receive queue may get",
+            "Ratio of a receive queue's packets to the mean of the others, above which it is hot",
         ),
         number(
             "queue_packets",
             f64::INFINITY,
             |c| &mut limits(c).queue_packets,
             "1000.0",
-            "Packets of a port between two samples below which its queues are not compared",
+            "Minimum packets of a port between two samples to compare its queues",
         ),
     ];
     keys.extend(ports_and_apps());
@@ -103,29 +103,29 @@ fn ports_and_apps() -> Vec<Key<Config>> {
             1.0,
             |c| &mut limits(c).tx_refused,
             "0.01",
-            "Share of the offered packets that a driver may refuse to send",
+            "Tolerated share of offered packets that a driver refuses to send",
         ),
         number(
             "port_changes",
             f64::INFINITY,
             |c| &mut limits(c).port_changes,
             "3.0",
-            "Starts, stops and link changes of a port within a minute that are critical",
+            "Number of starts, stops and link changes of a port within a minute that is critical",
         ),
         number(
             "restarts",
             f64::INFINITY,
             |c| &mut limits(c).restarts,
             "3.0",
-            "Starts of an app within a minute that make a restart loop",
+            "Number of starts of an app within a minute that is a restart loop",
         ),
         number(
             "rx_descriptors",
             f64::INFINITY,
             |c| &mut limits(c).rx_descriptors,
             "512.0",
-            "Descriptors of a receive queue whose driver does not tell; a stall is a warning once it \
-             outlasts them",
+            "Assumed size of a receive ring if the driver does not report it; used for the \
+             severity of stalls",
         ),
     ]
 }

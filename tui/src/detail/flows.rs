@@ -42,12 +42,12 @@ impl Page<'_> {
         self.field(
             "capture",
             match &tap.access {
-                Access::Opening => "the app is being asked",
+                Access::Opening => "connecting to the app",
                 Access::Armed { via: None } => "armed in the app",
-                Access::Armed { via: Some(_) } => "armed, by a helper process beside the app",
-                Access::Offered => "by a helper process beside the app, which P starts",
+                Access::Armed { via: Some(_) } => "armed, via a helper process (pmdscope-pdump)",
+                Access::Offered => "P starts a helper process (pmdscope-pdump)",
                 Access::Refused { reason } => reason,
-                Access::Ended => "the app has ended",
+                Access::Ended => "the app has exited",
             },
         );
         let counted = &tap.counted;
@@ -62,9 +62,9 @@ impl Page<'_> {
                 n => format!("1 in {n} packets"),
             },
         );
-        self.field("looked at", format!("{} packets", count(counted.looked_at)));
+        self.field("counted", format!("{} packets", count(counted.looked_at)));
         self.counts("all", counted.total, counted.variance);
-        self.field("lost", format!("{} packets, in none of the counts", count(counted.lost)));
+        self.field("lost", format!("{} packets, not counted", count(counted.lost)));
         let flows = count(counted.flows.len() as u64);
         self.field("conversations", format!("{flows}, at most {}", count(counted.capacity as u64)));
         self.rest(counted);
@@ -74,8 +74,8 @@ impl Page<'_> {
     /// What is in no conversation of the list.
     fn rest(&mut self, counted: &FlowSnapshot) {
         let parts = &counted.other;
-        self.heading("in no conversation of the list");
-        self.counts("gave way", parts.evicted, parts.evicted_variance);
+        self.heading("in no listed conversation");
+        self.counts("evicted", parts.evicted, parts.evicted_variance);
         self.field("", format!("in {} conversations", count(parts.evictions)));
         self.counts("expired", parts.expired, parts.expired_variance);
         self.field("", format!("in {} conversations", count(parts.expirations)));
@@ -130,7 +130,7 @@ impl Page<'_> {
         self.field("local", endpoint(flow.local));
         self.field("remote", endpoint(flow.remote));
         self.field(
-            "begun by",
+            "opened by",
             match flow.opener {
                 Some(FlowEnd::Local) => "local",
                 Some(FlowEnd::Remote) => "remote",
@@ -150,7 +150,7 @@ impl Page<'_> {
         self.counts("all", flow.total(), flow.variance);
         self.way("received", flow.rx, flow.rx_place, rx_speed(counted, flow));
         self.way("sent", flow.tx, flow.tx_place, tx_speed(counted, flow));
-        self.way("direction not known", flow.unknown, None, None);
+        self.way("direction unknown", flow.unknown, None, None);
     }
 
     /// One direction; nothing where there was nothing.
@@ -179,12 +179,12 @@ impl Page<'_> {
         self.speed(speed(counted, queue.recent, queue.total));
         self.counts("all", queue.total, 0);
         self.field("last lcore", known(queue.lcore, |lcore| lcore.to_string()));
-        self.heading("conversations that load it most");
+        self.heading("largest conversations");
         let here = |flow| Some((speed_on(counted, flow, queue)?, flow));
         let mut loads = counted.flows.iter().filter_map(here).collect::<Vec<_>>();
         loads.sort_by(|(a, _), (b, _)| b.pps.total_cmp(&a.pps));
         if loads.is_empty() {
-            self.text("none of those listed was here last", Tone::Dim);
+            self.text("none of the listed conversations", Tone::Dim);
         }
         for (speed, flow) in loads.into_iter().take(LOADS) {
             let [local, remote] = [flow.local, flow.remote].map(endpoint);

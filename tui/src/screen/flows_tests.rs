@@ -86,7 +86,7 @@ fn details_of_what_is_sampled() {
     update(&mut view, Action::Open, &world);
     assert_snapshot!("flows_detail_conversation", text(80, 30, &view, &world));
     view.follow(Some(traffic([("reflector", Access::Ended, FlowSnapshot::default())])));
-    assert!(text(80, 30, &view, &world).contains("no longer there"));
+    assert!(text(80, 30, &view, &world).contains("no longer exists"));
 }
 
 fn held(ago_ns: u64, view: &View) -> Strip {
@@ -108,7 +108,7 @@ fn what_was_held_stays_and_is_not_taken_for_the_past() {
     view.strip = Some(held(SECOND, &view));
     view.follow(Some(traffic([])));
     let screen = text(80, 24, &view, &world);
-    assert!(screen.contains("held at 03:04:05, capture armed, 1 in 64"), "{screen}");
+    assert!(screen.contains("paused at 03:04:05, capture armed, 1 in 64"), "{screen}");
     assert!(screen.contains("198.51.100.7:50123"), "{screen}");
     view.strip = Some(held(60 * SECOND, &view));
     view.follow(Some(traffic([])));

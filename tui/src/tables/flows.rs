@@ -95,16 +95,16 @@ fn access(access: &Access) -> Cell {
         Access::Opening => Cell::text("asking ...").tone(Tone::Dim),
         Access::Armed { via: None } => Cell::text("armed").tone(Tone::Good),
         Access::Armed { via: Some(via) } => Cell::text(format!("armed via {via}")).tone(Tone::Good),
-        Access::Offered => Cell::text("P starts it").tone(Tone::Warn),
+        Access::Offered => Cell::text("P to attach").tone(Tone::Warn),
         Access::Refused { .. } => Cell::text("none").tone(Tone::Bad).flag(),
-        Access::Ended => Cell::text("app ended").tone(Tone::Warn),
+        Access::Ended => Cell::text("app exited").tone(Tone::Warn),
     }
 }
 
 /// Why there are no packets of an app, and what to do.
 fn note_access(table: &mut Table, traffic: &Traffic) {
     if traffic.taps.is_empty() {
-        table.notes.push("No app answers whose packets could be captured.".to_owned());
+        table.notes.push("No app to capture packets from.".to_owned());
     }
     let offered = traffic.apps(|access| *access == Access::Offered).collect::<Vec<_>>();
     if !offered.is_empty() {
@@ -276,7 +276,7 @@ fn remark(traffic: &Traffic, view: &View) -> String {
     match view.flows.moment {
         Moment::Held => {
             let at = time_of_day(traffic.realtime_ns, &view.zone);
-            format!("held at {at}, {capture}")
+            format!("paused at {at}, {capture}")
         }
         Moment::Present | Moment::Past => capture,
     }
@@ -286,7 +286,7 @@ fn note_rows(table: &mut Table, all: usize) {
     if all > table.rows.len() && table.rows.len() == ROWS {
         let all = count(all as u64);
         table.notes.push(format!(
-            "the first {ROWS} of {all} conversations: s sorts them by another column, / filters all"
+            "the first {ROWS} of {all} conversations: s changes the order, / filters all"
         ));
     }
 }
@@ -305,11 +305,11 @@ fn note_other(table: &mut Table, traffic: &Traffic) {
             (counts.packets > 0).then(|| format!("{} {name}", count(counts.packets)))
         };
         let parts = [
-            of("of conversations that gave way", evicted),
-            of("of expired ones", expired),
+            of("of evicted conversations", evicted),
+            of("of expired conversations", expired),
             of("not IP", not_ip),
             of("unreadable", unreadable),
-            (counted.lost > 0).then(|| format!("{} lost and counted nowhere", count(counted.lost))),
+            (counted.lost > 0).then(|| format!("{} lost, not counted", count(counted.lost))),
         ];
         let parts = parts.into_iter().flatten().collect::<Vec<_>>();
         if !parts.is_empty() {

@@ -38,7 +38,7 @@ pub(super) fn ledgers(world: &World, theme: Theme) -> Table {
     if !table.rows.is_empty() {
         table.notes.push(legend(theme));
     }
-    note_level_0(&mut table, world, "where mbufs are, and who loses them:");
+    note_level_0(&mut table, world, "where mbufs are, and which line loses them:");
     table
 }
 

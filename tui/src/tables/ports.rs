@@ -119,8 +119,8 @@ pub(super) fn queues(world: &World, view: &View) -> Table {
         Column::number("~bit/s").drop_at(3),
         Column::number("Share").drop_at(5),
         Column::number("Depth"),
-        Column::number("High"),
-        Column::number("Ever").drop_at(1),
+        Column::number("Win max"),
+        Column::number("Max").drop_at(1),
         Column::number("Of"),
         Column::text("Fill").flex(6).drop_at(6),
         Column::number("Busy"),
@@ -143,9 +143,7 @@ pub(super) fn queues(world: &World, view: &View) -> Table {
     note_level_0(&mut table, world, "queue depth and rates:");
     note_unsupported_depth(&mut table, world);
     if !table.rows.is_empty() {
-        table
-            .notes
-            .push("tx: offered to the NIC; what it refuses counts at each attempt".to_owned());
+        table.notes.push("tx: offered to the NIC; retried packets count again".to_owned());
         table.notes.push("~: estimated from one burst in 16".to_owned());
     }
     table
@@ -187,7 +185,7 @@ fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
 fn note_unsupported_depth(table: &mut Table, world: &World) {
     let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
     if world.models().any(|(_, model)| silent(model)) {
-        table.notes.push(format!("{UNSUPPORTED}: the driver does not tell"));
+        table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
     }
 }
 
@@ -197,8 +195,8 @@ pub(super) fn rings(world: &World) -> Table {
         Column::text("App"),
         Column::text("Ring"),
         Column::number("Used"),
-        Column::number("High"),
-        Column::number("Ever").drop_at(1),
+        Column::number("Win max"),
+        Column::number("Max").drop_at(1),
         Column::number("Of"),
         Column::text("Fill").flex(6).drop_at(2),
     ];

@@ -105,7 +105,7 @@ impl Replay {
     fn searching(&self) -> Option<String> {
         let until = self.span.clamp(self.searched?) - self.span.oldest;
         let share = until as f64 / self.span.length().max(1) as f64;
-        Some(format!("looking for findings: {}", pmdscope_render::number::percent(share)))
+        Some(format!("searching for findings: {}", pmdscope_render::number::percent(share)))
     }
 }
 

@@ -102,7 +102,7 @@ impl Strip {
                 let what = match motion {
                     Motion::Playing if speed > 1 => format!("replay x{speed}"),
                     Motion::Playing => "replay".to_owned(),
-                    Motion::Held => "held".to_owned(),
+                    Motion::Held => "paused".to_owned(),
                     Motion::Ended => "end of recording".to_owned(),
                 };
                 let time = wall_clock(self.realtime_ns, zone, "%Y-%m-%d %H:%M:%S");

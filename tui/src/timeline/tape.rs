@@ -34,7 +34,7 @@ impl Tape {
     fn keep(&mut self) {
         let mut world = self.player.world().clone();
         if world.apps.is_empty() {
-            world.apply(Event::NoApps { advice: "No app was recorded then.".to_owned() });
+            world.apply(Event::NoApps { advice: "No app was recorded at this time.".to_owned() });
         }
         self.read.push_back(Moment { at: world.realtime_ns, world: Arc::new(world) });
         if self.read.len() > KEPT {
