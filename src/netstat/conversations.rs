@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use pmdscope_flows::{Counts, Flow, Other, Snapshot, standard_error};
-use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 
 use super::args::{Args, Sort};
 use super::moment::{self, Moment, app_of, directions};
@@ -29,7 +29,7 @@ fn key(flow: &Flow) -> impl Ord + use<> {
 }
 
 fn order(by: Sort, moment: &Moment, snapshot: &Snapshot, a: &Flow, b: &Flow) -> Ordering {
-    let rate = |flow| moment.flow_speed(snapshot, flow).map_or(0.0, |speed: Speed| speed.bps);
+    let rate = |flow| moment.flow_speed(snapshot, flow).map_or(0.0, |speed: TrafficRate| speed.bps);
     match by {
         Sort::Bytes => b.total().bytes.cmp(&a.total().bytes),
         Sort::Packets => b.total().packets.cmp(&a.total().packets),
@@ -55,7 +55,7 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
     paper.table(&table)
 }
 
-fn table(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow]) -> Table {
+fn table(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow]) -> TextTable {
     let columns = vec![
         Column::text("App").drop_at(2),
         Column::text("Proto"),
@@ -75,7 +75,7 @@ fn table(moment: &Moment, snapshot: &Snapshot, flows: &[&Flow]) -> Table {
         Column::number("First").drop_at(8),
         Column::number("Last").drop_at(9),
     ];
-    let mut table = Table::new("Conversations", columns);
+    let mut table = TextTable::new("Conversations", columns);
     for flow in flows {
         let subject = Subject::App { app: app_of(snapshot, flow.app).to_owned() };
         table.push(subject, false, cells(moment, snapshot, flow));

@@ -1,7 +1,7 @@
 //! Counters of ports, as `netstat -i` has those of the kernel's interfaces.
 
 use pmdscope_render::number::{count, known};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::model::counts_bytes;
 use pmdscope_telemetry::sample::PortSample;
 use serde::Serialize;
@@ -129,7 +129,7 @@ pub(super) fn text(moment: &Moment, paper: &Paper) -> String {
         Column::text("Flg").drop_at(1),
         Column::text("Device").drop_at(3),
     ];
-    let mut table = Table::new("Interfaces", columns);
+    let mut table = TextTable::new("Interfaces", columns);
     let Some(counters) = &moment.counters else { return paper.table(&table) };
     for interface in all(counters) {
         let subject = Subject::Port { app: interface.app.to_owned(), port: interface.port };

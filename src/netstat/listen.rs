@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use pmdscope_flows::{Counts, End, Endpoint, Flow, Snapshot, Tunnel, Ways};
 use pmdscope_render::conversation;
 use pmdscope_render::number::{bytes, count, plural, seconds};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 use serde::Serialize;
 
 use super::args::Args;
@@ -219,7 +219,7 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
         Column::number("TX-bytes").drop_at(5),
         Column::number("Last").drop_at(6),
     ];
-    let mut table = Table::new("Listeners", columns);
+    let mut table = TextTable::new("Listeners", columns);
     let snapshot = moment.counted();
     let Listeners { ports, undecided } = all(args, &snapshot);
     let shown = paper.rows(ports.len());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pmdscope_capture::pump::Report;
 use pmdscope_flows::{Counts, Flow, Snapshot};
-use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
@@ -124,16 +124,21 @@ impl Moment {
     }
 
     /// How fast something is, by what was counted of it in all and in the last second.
-    pub(super) fn speed(&self, snapshot: &Snapshot, all: Counts, recent: Counts) -> Option<Speed> {
+    pub(super) fn speed(
+        &self,
+        snapshot: &Snapshot,
+        all: Counts,
+        recent: Counts,
+    ) -> Option<TrafficRate> {
         if self.recent && snapshot.interval_s > 0.0 {
-            Speed::of(recent, snapshot.interval_s)
+            TrafficRate::of(recent, snapshot.interval_s)
         } else {
-            Speed::of(all, seconds(snapshot))
+            TrafficRate::of(all, seconds(snapshot))
         }
     }
 
     /// How fast a conversation is.
-    pub(super) fn flow_speed(&self, snapshot: &Snapshot, flow: &Flow) -> Option<Speed> {
+    pub(super) fn flow_speed(&self, snapshot: &Snapshot, flow: &Flow) -> Option<TrafficRate> {
         self.speed(snapshot, flow.total(), flow.recent_rx.plus(flow.recent_tx))
     }
 
@@ -223,7 +228,7 @@ pub(super) fn app_of(snapshot: &Snapshot, app: u16) -> &str {
 
 /// Name of a direction.
 pub(super) fn way(dir: u8) -> &'static str {
-    pmdscope_render::way(dir)
+    pmdscope_render::direction_name(dir)
 }
 
 /// Names the ends of a conversation.

@@ -1,6 +1,6 @@
 //! What reports are printed on: a terminal of some size, or anything without an end.
 
-use pmdscope_render::{Table, Theme};
+use pmdscope_render::{TextTable, Theme};
 
 use super::args::{Args, ROWS};
 use crate::output::{StandardOutput, one_line};
@@ -60,7 +60,7 @@ impl Paper {
     }
 
     /// A table without its title; its notes below.
-    pub(super) fn table(self, table: &Table) -> String {
+    pub(super) fn table(self, table: &TextTable) -> String {
         let mut text = String::new();
         if !table.rows.is_empty() {
             let lines = table.lines(self.width, Theme { mono: true, ascii: true }, None);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pmdscope_flows::{Flow, Place, Queue, Snapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::balance::Balance;
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
@@ -248,7 +248,7 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
         Column::number("pps").drop_at(1),
         Column::text("Lcore").drop_at(2),
     ];
-    let mut table = Table::new("Queues", columns);
+    let mut table = TextTable::new("Queues", columns);
     let loads = all(args, moment);
     let widest = loads.iter().filter_map(|load| load.share).fold(0.0, f64::max);
     for load in &loads {

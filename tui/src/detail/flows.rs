@@ -2,10 +2,10 @@
 
 use pmdscope_flows::{Counts, End, Flow, Place, Protocols, Queue, Snapshot, Ways, standard_error};
 use pmdscope_render::conversation::{
-    Speed, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
+    TrafficRate, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
-use pmdscope_render::{Key, Subject, Tone};
+use pmdscope_render::{ConversationKey, Subject, Tone};
 
 use super::Page;
 use crate::flows::{Access, Tap};
@@ -23,7 +23,8 @@ impl Page<'_> {
         match subject {
             Subject::Tap { .. } => self.tap(tap),
             Subject::Conversation { key, .. } => {
-                let flow = tap.counted.flows.iter().find(|flow| Key::of(flow) == *key)?;
+                let flow =
+                    tap.counted.flows.iter().find(|flow| ConversationKey::of(flow) == *key)?;
                 self.conversation(&tap.counted, flow);
             }
             Subject::Load { port, dir, queue, .. } => {
@@ -151,7 +152,7 @@ impl Page<'_> {
     }
 
     /// One direction; nothing where there was nothing.
-    fn way(&mut self, title: &str, ways: Ways, place: Option<Place>, speed: Option<Speed>) {
+    fn way(&mut self, title: &str, ways: Ways, place: Option<Place>, speed: Option<TrafficRate>) {
         if ways == Ways::default() {
             return;
         }
@@ -186,7 +187,7 @@ impl Page<'_> {
         }
     }
 
-    fn speed(&mut self, speed: Option<Speed>) {
+    fn speed(&mut self, speed: Option<TrafficRate>) {
         let pps = known(speed.map(|speed| speed.pps), si);
         let bps = known(speed.map(|speed| speed.bps), si);
         self.field("now", format!("{pps} packets/s, {bps} bit/s"));
@@ -210,7 +211,7 @@ impl Page<'_> {
 }
 
 /// How fast a conversation is on a queue where it was seen last.
-fn speed_on(counted: &Snapshot, flow: &Flow, queue: &Queue) -> Option<Speed> {
+fn speed_on(counted: &Snapshot, flow: &Flow, queue: &Queue) -> Option<TrafficRate> {
     let here = |place: Option<Place>| {
         place.is_some_and(|place| (place.port, place.queue) == (queue.port, queue.queue))
     };
