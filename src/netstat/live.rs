@@ -1,7 +1,7 @@
 //! Conversations of apps that run.
 
+mod captures;
 mod reporter;
-mod taps;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -17,18 +17,18 @@ use pmdscope_flows::SNAPLEN;
 use pmdscope_flows::table::Table;
 use pmdscope_packets::Control;
 
-use self::reporter::Reporter;
-use self::taps::Taps;
-use super::args::{Args, Sampling, View};
-use super::counters::Gauge;
+use self::captures::OpenCaptures;
+use self::reporter::LiveReporter;
+use super::args::{Args, ReportView, SamplingMode};
+use super::counters::CounterReader;
 use super::ipfix;
-use super::moment::Losses;
+use super::report_data::PacketLosses;
 use crate::capture::Direction;
 
 /// What the capture tells the thread that reports.
 #[derive(Debug, Default)]
-struct Shared {
-    told: Mutex<Told>,
+struct SharedState {
+    state: Mutex<CaptureState>,
     /// The capture has ended.
     over: AtomicBool,
     /// Apps whose packets come by a helper.
@@ -36,39 +36,39 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    losses: Losses,
+struct CaptureState {
+    losses: PacketLosses,
     /// Apps that ended or came back.
     news: Vec<String>,
     /// Those that have not come back.
     ended: BTreeSet<String>,
 }
 
-impl Shared {
-    fn with<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
-        look(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
+impl SharedState {
+    fn with<T>(&self, look: impl FnOnce(&mut CaptureState) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Watches the capture, from its thread: nothing here may wait.
-struct Watch<'a> {
+struct CaptureObserver<'a> {
     budget: Option<Budget>,
-    shared: &'a Shared,
+    shared: &'a SharedState,
 }
 
-impl Observer for Watch<'_> {
+impl Observer for CaptureObserver<'_> {
     fn ended(&mut self, app: &str, awaited: bool) {
         let next = if awaited { "; waiting for it to restart" } else { "" };
-        self.shared.with(|told| {
-            told.news.push(format!("{app} has ended{next}"));
-            told.ended.insert(app.to_owned());
+        self.shared.with(|state| {
+            state.news.push(format!("{app} has ended{next}"));
+            state.ended.insert(app.to_owned());
         });
     }
 
     fn returned(&mut self, app: &str) {
-        self.shared.with(|told| {
-            told.news.push(format!("{app} is back"));
-            told.ended.remove(app);
+        self.shared.with(|state| {
+            state.news.push(format!("{app} is back"));
+            state.ended.remove(app);
         });
     }
 
@@ -76,29 +76,30 @@ impl Observer for Watch<'_> {
         if let Some(budget) = &mut self.budget {
             budget.second(report);
         }
-        self.shared.with(|told| told.losses = Losses::of(report));
+        self.shared.with(|state| state.losses = PacketLosses::of(report));
     }
 }
 
 /// Counts until told to stop, or for the time that was asked for.
 pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
     let sample = match args.sample {
-        Sampling::Auto => 1,
-        Sampling::Fixed(sample) => sample.get(),
+        SamplingMode::Auto => 1,
+        SamplingMode::Fixed(sample) => sample.get(),
     };
     let export = ipfix::listener(&args.ipfix, sample, false)?;
     let exports = export.is_some();
-    let counts = matches!(args.view(), View::Statistics | View::Queues);
-    let mut gauge = counts.then(|| Gauge::live(&args.app)).transpose()?;
-    let taps = Taps::open(args, control, args.continuous || exports)?;
+    let counts = matches!(args.view(), ReportView::Statistics | ReportView::Queues);
+    let mut counter_reader = counts.then(|| CounterReader::live(&args.app)).transpose()?;
+    let captures = OpenCaptures::open(args, control, args.continuous || exports)?;
     // To count from the same moment on.
-    gauge.as_mut().map(Gauge::begin).transpose()?;
+    counter_reader.as_mut().map(CounterReader::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
     let (table, latest) = Table::new(args.table(export));
-    let helped = taps.sources.iter().filter(|source| source.via.is_some());
+    let helped = captures.sources.iter().filter(|source| source.via.is_some());
     let helped = helped.map(|source| source.app.clone()).collect();
-    let shared = Shared { helped, ..Shared::default() };
-    let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status)?;
+    let shared = SharedState { helped, ..SharedState::default() };
+    let reporter =
+        LiveReporter::new(args, control, &shared, latest, counter_reader, captures.ports, status)?;
     let settings = Settings {
         snaplen: SNAPLEN,
         duration: args.watch(exports),
@@ -106,10 +107,12 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
         outgoing: args.direction() != Direction::In,
         ..Settings::default()
     };
-    let pump = Pump::new(taps.sources, settings, Box::new(table));
-    let budget = (args.sample == Sampling::Auto).then(|| Budget::new(args.cpu_budget(), control));
-    let (report, reporter) = watch(pump, control, Watch { budget, shared: &shared }, reporter)?;
-    shared.with(|told| told.losses = Losses::of(&report));
+    let pump = Pump::new(captures.sources, settings, Box::new(table));
+    let budget =
+        (args.sample == SamplingMode::Auto).then(|| Budget::new(args.cpu_budget(), control));
+    let (report, reporter) =
+        watch(pump, control, CaptureObserver { budget, shared: &shared }, reporter)?;
+    shared.with(|state| state.losses = PacketLosses::of(&report));
     reporter.close()?;
     report.failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(failure.into()))
 }
@@ -118,9 +121,9 @@ pub(super) fn run(args: &Args, control: &Control) -> Result<ExitCode> {
 fn watch<'a>(
     pump: Pump,
     control: &Control,
-    mut watch: Watch<'a>,
-    reporter: Reporter<'a>,
-) -> Result<(Report, Reporter<'a>)> {
+    mut watch: CaptureObserver<'a>,
+    reporter: LiveReporter<'a>,
+) -> Result<(Report, LiveReporter<'a>)> {
     let shared = watch.shared;
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("report".to_owned());

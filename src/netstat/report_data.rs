@@ -1,4 +1,4 @@
-//! What is known at a moment: counted packets, counters of apps, losses.
+//! The data of a report: counted packets, counters of apps, losses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::tap::door;
 
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct ReportData {
     /// What was counted; `None` where only counters are looked at.
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// Rates are those of the last second, and not of the whole time.
     pub(super) recent: bool,
     /// What is missing in it.
-    pub(super) losses: Losses,
+    pub(super) losses: PacketLosses,
     /// Apps that have ended.
     pub(super) ended: Vec<String>,
     /// Apps whose packets come by a helper.
     pub(super) helped: Vec<String>,
     /// Counters of the apps, and those of a while before.
-    pub(super) counters: Option<Counters>,
+    pub(super) counters: Option<AppCounters>,
     /// Ports that packets come from; `None` is all.
     pub(super) ports: Option<Vec<(String, u16)>>,
     /// Packets were chosen by a filter, which counters do not know.
@@ -39,14 +39,14 @@ pub(super) struct Moment {
 
 /// Counters of apps at two moments.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct AppCounters {
     /// The earlier; empty where there is none.
     pub(super) before: World,
     /// The later.
     pub(super) now: World,
 }
 
-impl Counters {
+impl AppCounters {
     /// Samples of all apps, each with its earlier one of the same run.
     pub(super) fn samples(&self) -> impl Iterator<Item = (&str, Option<&Sample>, &Sample)> {
         self.now.models().map(|(app, model)| {
@@ -79,7 +79,7 @@ impl Counters {
 
 /// Packets that are in no count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Losses {
+pub(super) struct PacketLosses {
     /// Packets that passed the filter, in the rings or left out; `None` for files.
     pub(super) passed_filter: Option<u64>,
     /// Dropped because rings were full.
@@ -96,7 +96,7 @@ pub(super) struct Losses {
     pub(super) lcores: Option<usize>,
 }
 
-impl Losses {
+impl PacketLosses {
     /// Those of a capture.
     pub(super) fn of(report: &Report) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Losses {
     }
 }
 
-impl Moment {
+impl ReportData {
     /// What was counted, or nothing.
     pub(super) fn counted(&self) -> Arc<Snapshot> {
         self.snapshot.clone().unwrap_or_default()
@@ -238,6 +238,6 @@ pub(crate) fn name(flow: &Flow) -> String {
     let wrapping = if wrapping.is_empty() { wrapping } else { format!(" in {wrapping}") };
     format!(
         "{} {local} <-> {remote}{wrapping}",
-        super::words::protocol(flow.proto, flow.local.addr)
+        super::format::protocol(flow.proto, flow.local.addr)
     )
 }
