@@ -18,15 +18,15 @@ use pmdscope_telemetry::record::{Recorder, Recording};
 use pmdscope_telemetry::world::{Member, Status};
 use pmdscope_telemetry::{Fleet, Settings};
 
-use self::status::Progress;
-use self::stop::Stop;
+use self::status::RecordingProgress;
+use self::stop::StopSignal;
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::size::parse_bytes;
 use crate::{duration, top};
 
 /// How often to look for new apps.
-const LOOK: Duration = Duration::from_secs(3);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// What `--always` means where nothing else is said.
 const ALWAYS_INTERVAL: Duration = Duration::from_millis(100);
@@ -159,7 +159,7 @@ impl LookOut {
         thread::spawn(move || {
             loop {
                 if !std::mem::take(&mut at_once) {
-                    thread::sleep(LOOK);
+                    thread::sleep(DISCOVERY_INTERVAL);
                 }
                 let connected = lock(&spared).clone();
                 let running = match &name {
@@ -294,7 +294,7 @@ mod tests {
     fn beats_that_are_over_are_counted_and_the_pace_is_kept() {
         let start = Instant::now();
         let millis = Duration::from_millis;
-        let mut beat = Beat { next: start, interval: millis(100) };
+        let mut beat = RoundTimer { next: start, interval: millis(100) };
         assert_eq!(beat.catch_up(start), 0);
         assert_eq!(beat.catch_up(start + millis(99)), 0);
         assert_eq!(beat.catch_up(start + millis(350)), 3);
