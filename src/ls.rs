@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
-use pmdscope_render::{Cell, Column, Subject, Table, Theme, table_text};
+use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
 use pmdscope_telemetry::discover::{App, AppState};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Collector, Error};
@@ -188,7 +188,7 @@ fn uptime_s(start_ticks: u64) -> Option<f64> {
     (start_ticks > 0).then(|| (now_s - started_s).max(0.0))
 }
 
-fn table(apps: &[Entry]) -> Table {
+fn table(apps: &[Entry]) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("PID"),
@@ -199,7 +199,7 @@ fn table(apps: &[Entry]) -> Table {
         Column::text("State"),
         Column::text("Capture"),
     ];
-    let mut table = Table::new("Apps", columns);
+    let mut table = TextTable::new("Apps", columns);
     for app in apps {
         table.push(Subject::App { app: app.app.clone() }, false, cells(app));
     }

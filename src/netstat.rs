@@ -6,27 +6,27 @@ mod counters;
 mod document;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod format;
 mod interfaces;
 mod ipfix;
 mod listen;
 mod live;
-mod moment;
 mod offline;
-mod paper;
-mod picked;
 mod queues;
+mod report_data;
+mod report_layout;
+mod row_filter;
 mod statistics;
-mod words;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 pub(crate) use self::args::Args;
-use self::args::View;
-use self::moment::Moment;
-pub(crate) use self::moment::{directions, name};
-use self::paper::Paper;
+use self::args::ReportView;
+use self::report_data::ReportData;
+pub(crate) use self::report_data::{directions, name};
+use self::report_layout::ReportLayout;
 use crate::{capture, output};
 
 /// Shows what the command line asks for.
@@ -35,26 +35,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let control = capture::control(false)?;
     if args.reads_files() {
         offline::run(args, &control)
-    } else if args.view() == View::Interfaces || args.replays() {
+    } else if args.view() == ReportView::Interfaces || args.replays() {
         counters::run(args, &control)
     } else {
         live::run(args, &control)
     }
 }
 
-/// Prints a moment; false when nobody reads any more.
-fn show(args: &Args, moment: &Moment, paper: &Paper) -> Result<bool> {
+/// Prints a report; false when nobody reads any more.
+fn show(args: &Args, data: &ReportData, layout: &ReportLayout) -> Result<bool> {
     if args.json {
-        return document::print(args, moment);
+        return document::print(args, data);
     }
     let text = match args.view() {
-        View::Conversations => conversations::text(args, moment, paper),
-        View::Listen => listen::text(args, moment, paper),
-        View::Statistics => statistics::text(moment),
-        View::Queues => queues::text(args, moment, paper),
-        View::Interfaces => interfaces::text(moment, paper),
+        ReportView::Conversations => conversations::text(args, data, layout),
+        ReportView::Listen => listen::text(args, data, layout),
+        ReportView::Statistics => statistics::text(data),
+        ReportView::Queues => queues::text(args, data, layout),
+        ReportView::Interfaces => interfaces::text(data, layout),
     };
-    if paper.is_redrawn() && !output::clear_terminal()? {
+    if layout.is_redrawn() && !output::clear_terminal()? {
         return Ok(false);
     }
     output::print(&text)

@@ -18,15 +18,15 @@ use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::world::{Member, Status};
 use pmdscope_telemetry::{Fleet, Settings};
 
-use self::status::Progress;
-use self::stop::Stop;
+use self::status::RecordingProgress;
+use self::stop::StopSignal;
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::size::parse_bytes;
 use crate::{duration, top};
 
 /// How often to look for new apps.
-const LOOK: Duration = Duration::from_secs(3);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// What `--always` means where nothing else is said.
 const ALWAYS_INTERVAL: Duration = Duration::from_millis(100);
@@ -113,7 +113,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let stop = Stop::new()?;
+    let stop = StopSignal::new()?;
     let mut settings = args.app.settings()?;
     if let Some(name) = &args.app.app {
         settings.only(name, &[]);
@@ -122,9 +122,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let look_out = LookOut::start(args, settings);
     let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
     let mut recorder = Recorder::create(args.recording(), now_ns)?;
-    let mut progress = Progress::new(args.quiet);
+    let mut progress = RecordingProgress::new(args.quiet);
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut beat = Beat { next: Instant::now(), interval: args.interval() };
+    let mut beat = RoundTimer { next: Instant::now(), interval: args.interval() };
     loop {
         let missed = beat.catch_up(Instant::now());
         for running in look_out.found.try_iter() {
@@ -159,7 +159,7 @@ impl LookOut {
         thread::spawn(move || {
             loop {
                 if !std::mem::take(&mut at_once) {
-                    thread::sleep(LOOK);
+                    thread::sleep(DISCOVERY_INTERVAL);
                 }
                 let connected = lock(&spared).clone();
                 let running = match &name {
@@ -201,12 +201,12 @@ fn sample(fleet: &mut Fleet) {
 }
 
 /// The pace of the rounds.
-struct Beat {
+struct RoundTimer {
     next: Instant,
     interval: Duration,
 }
 
-impl Beat {
+impl RoundTimer {
     /// Passes over those that are over, and says how many.
     fn catch_up(&mut self, now: Instant) -> u64 {
         let late = now.saturating_duration_since(self.next).as_nanos();
@@ -294,7 +294,7 @@ mod tests {
     fn beats_that_are_over_are_counted_and_the_pace_is_kept() {
         let start = Instant::now();
         let millis = Duration::from_millis;
-        let mut beat = Beat { next: start, interval: millis(100) };
+        let mut beat = RoundTimer { next: start, interval: millis(100) };
         assert_eq!(beat.catch_up(start), 0);
         assert_eq!(beat.catch_up(start + millis(99)), 0);
         assert_eq!(beat.catch_up(start + millis(350)), 3);

@@ -87,14 +87,14 @@ pub fn place(place: &FlowPlace) -> String {
 
 /// Packets and bytes per second of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Speed {
+pub struct TrafficRate {
     /// Packets per second.
     pub pps: f64,
     /// Bits per second.
     pub bps: f64,
 }
 
-impl Speed {
+impl TrafficRate {
     /// Of what was counted in so many seconds; `None` in no time.
     pub fn of(counts: PacketCounts, seconds: f64) -> Option<Self> {
         let speed =
@@ -105,11 +105,15 @@ impl Speed {
 
 /// What happened in the interval of a snapshot, `recent`; before there is one, on average since the
 /// beginning, of `all`.
-pub fn speed(snapshot: &FlowSnapshot, recent: PacketCounts, all: PacketCounts) -> Option<Speed> {
+pub fn speed(
+    snapshot: &FlowSnapshot,
+    recent: PacketCounts,
+    all: PacketCounts,
+) -> Option<TrafficRate> {
     if snapshot.interval_s > 0.0 {
-        return Speed::of(recent, snapshot.interval_s);
+        return TrafficRate::of(recent, snapshot.interval_s);
     }
-    Speed::of(all, snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9)
+    TrafficRate::of(all, snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9)
 }
 
 /// From either end.
@@ -118,12 +122,12 @@ fn both(ways: pmdscope_flows::SenderCounts) -> PacketCounts {
 }
 
 /// How fast the app receives a conversation.
-pub fn rx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<Speed> {
+pub fn rx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<TrafficRate> {
     speed(snapshot, flow.recent_rx, both(flow.rx))
 }
 
 /// How fast the app sends it, or how fast it is where the direction is not known.
-pub fn tx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<Speed> {
+pub fn tx_speed(snapshot: &FlowSnapshot, flow: &Flow) -> Option<TrafficRate> {
     speed(snapshot, flow.recent_tx, both(flow.tx).plus(both(flow.unknown)))
 }
 
@@ -173,9 +177,9 @@ mod tests {
         let mut snapshot = FlowSnapshot { begin_ns: 5, now_ns: 5, ..FlowSnapshot::default() };
         assert_eq!(speed(&snapshot, recent, all), None);
         snapshot.now_ns += 2_000_000_000;
-        assert_eq!(speed(&snapshot, recent, all), Some(Speed { pps: 25.0, bps: 20_000.0 }));
+        assert_eq!(speed(&snapshot, recent, all), Some(TrafficRate { pps: 25.0, bps: 20_000.0 }));
         snapshot.interval_s = 0.5;
-        assert_eq!(speed(&snapshot, recent, all), Some(Speed { pps: 20.0, bps: 16_000.0 }));
+        assert_eq!(speed(&snapshot, recent, all), Some(TrafficRate { pps: 20.0, bps: 16_000.0 }));
     }
 
     #[test]

@@ -8,12 +8,12 @@ use pmdscope_telemetry::world::{Member, World};
 use crate::cells::{alarm, app_cell, rate};
 use crate::number::{count, known, seconds};
 use crate::subject::Subject;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, TextTable};
 use crate::theme::Tone;
 
 /// How much of the name of a source file to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paths {
+pub enum PathStyle {
     /// Its last part.
     Brief,
     /// All that is known.
@@ -21,7 +21,7 @@ pub enum Paths {
 }
 
 /// One row per site that lost or misused mbufs.
-pub fn sites(world: &World, paths: Paths) -> Table {
+pub fn leak_sites(world: &World, paths: PathStyle) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(8).drop_at(2),
@@ -33,10 +33,10 @@ pub fn sites(world: &World, paths: Paths) -> Table {
         Column::text("After").drop_at(3),
         Column::text("Site").flex(20),
     ];
-    let mut table = Table::new("Leak sites", columns);
+    let mut table = TextTable::new("Leak sites", columns);
     for (app, model) in world.models() {
         for (site, rates) in model.sample.sites.iter().zip(&model.sites) {
-            let place = if paths == Paths::Full { site.place() } else { site.brief_place() };
+            let place = if paths == PathStyle::Full { site.place() } else { site.brief_place() };
             let cells = site_cells(app, model, (site, rates), place);
             table.push(subject(app, site), app.stale(), cells);
         }

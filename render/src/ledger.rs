@@ -155,13 +155,13 @@ fn holders(stages: &[StageSample]) -> Vec<String> {
             "  {:>10}  {:<24}  {}",
             count(stage.held),
             stage.stage,
-            patience(stage)
+            time_limit(stage)
         ));
     }
     lines
 }
 
-fn patience(stage: &StageSample) -> String {
+fn time_limit(stage: &StageSample) -> String {
     let longest = stage_ms(stage.longest_ms);
     if stage.hold {
         format!("may hold them for any time; longest so far {longest}")

@@ -16,12 +16,13 @@ pub mod ledger;
 pub mod number;
 mod subject;
 mod table;
-mod text_table;
 mod theme;
 
 pub use graph::{Graph, burst_labels, doubling_labels, histogram};
-pub use leak_sites::{Paths, pool_left_s, sites};
-pub use subject::{Key, Subject, direction_word, way};
-pub use table::{Align, Cell, Column, Lines, Row, Sort, Table, TextLine, TextSpan};
-pub use text_table::table_text;
+pub use leak_sites::{PathStyle, leak_sites, pool_left_s};
+pub use subject::{ConversationKey, Subject, direction_name, direction_word};
+pub use table::{
+    Cell, Column, SortOrder, TableLines, TableRow, TextAlign, TextLine, TextSpan, TextTable,
+    table_text,
+};
 pub use theme::{Theme, Tone};

@@ -37,7 +37,7 @@ pub enum Subject {
     /// The packets that are looked at.
     Tap { app: String },
     /// A conversation.
-    Conversation { app: String, key: Key },
+    Conversation { app: String, key: ConversationKey },
     /// What goes by a queue; `dir` as in [`pmdscope_flows::QueueCounts`].
     Load { app: String, port: u16, dir: u8, queue: Option<u16> },
 }
@@ -45,7 +45,7 @@ pub enum Subject {
 /// What tells conversations of an app apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the fields are those of a flow
-pub struct Key {
+pub struct ConversationKey {
     pub proto: u8,
     pub local: FlowEndpoint,
     pub remote: FlowEndpoint,
@@ -55,7 +55,7 @@ pub struct Key {
     pub first_ns: u64,
 }
 
-impl Key {
+impl ConversationKey {
     /// That of a conversation.
     pub fn of(flow: &Flow) -> Self {
         let Flow { proto, local, remote, vlans, tunnel, first_ns, .. } = *flow;
@@ -111,7 +111,7 @@ impl Subject {
             Self::Load { app, port, dir, queue } => {
                 format!(
                     "{} load of queue {app}:{port}:{}",
-                    way(*dir),
+                    direction_name(*dir),
                     known(*queue, |q| q.to_string())
                 )
             }
@@ -128,7 +128,7 @@ pub fn direction_word(direction: Direction) -> &'static str {
 }
 
 /// `rx`, `tx` or, where the direction is not known, `-`.
-pub fn way(dir: u8) -> &'static str {
+pub fn direction_name(dir: u8) -> &'static str {
     match dir {
         DIR_RX => "rx",
         DIR_TX => "tx",

@@ -3,7 +3,7 @@
 //! The same table is drawn on a terminal and printed as plain text.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write};
 
 use pmdscope_telemetry::printable::harmless;
 
@@ -13,7 +13,7 @@ use crate::theme::{Theme, Tone};
 
 /// Where the text of a column stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub enum TextAlign {
     /// Words.
     Left,
     /// Numbers.
@@ -24,7 +24,7 @@ pub enum Align {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
-    align: Align,
+    align: TextAlign,
     priority: u8,
     flex: Option<usize>,
 }
@@ -32,12 +32,12 @@ pub struct Column {
 impl Column {
     /// A column of words.
     pub const fn text(title: &'static str) -> Self {
-        Self { title, align: Align::Left, priority: 0, flex: None }
+        Self { title, align: TextAlign::Left, priority: 0, flex: None }
     }
 
     /// A column of numbers.
     pub const fn number(title: &'static str) -> Self {
-        Self { title, align: Align::Right, priority: 0, flex: None }
+        Self { title, align: TextAlign::Right, priority: 0, flex: None }
     }
 
     /// May be dropped when space is short; the highest priority goes first. 0 stays always.
@@ -61,7 +61,7 @@ impl Column {
 
     /// Order of two values in this column; unknown ones come last either way.
     pub fn compare(&self, a: &Cell, b: &Cell, descending: bool) -> Ordering {
-        let unknown = self.align == Align::Right && (a.number.is_none() || b.number.is_none());
+        let unknown = self.align == TextAlign::Right && (a.number.is_none() || b.number.is_none());
         if unknown || descending { b.compare(a) } else { a.compare(b) }
     }
 }
@@ -121,7 +121,7 @@ impl Cell {
 
 /// One row.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct TableRow {
     /// What the row is about.
     pub subject: Subject,
     /// One cell per column.
@@ -130,7 +130,7 @@ pub struct Row {
     pub stale: bool,
 }
 
-impl Row {
+impl TableRow {
     /// Matches every word of `filter`.
     pub fn passes(&self, filter: &str, columns: &[Column]) -> bool {
         filter.split_whitespace().all(|term| matches(self, columns, term))
@@ -139,7 +139,7 @@ impl Row {
 
 /// Order of the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sort {
+pub struct SortOrder {
     /// Index of the column.
     pub column: usize,
     /// Highest first.
@@ -148,7 +148,7 @@ pub struct Sort {
 
 /// A titled table with notes below.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct TextTable {
     /// Heading; also names the table in the settings of the view.
     pub title: &'static str,
     /// Added to the heading, for instance what totals are counted from.
@@ -156,14 +156,14 @@ pub struct Table {
     /// Columns.
     pub columns: Vec<Column>,
     /// Rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
     /// What the table does not show, and why.
     pub notes: Vec<String>,
 }
 
 /// A table cut into lines.
 #[derive(Debug)]
-pub struct Lines {
+pub struct TableLines {
     /// Column headings.
     pub header: TextLine,
     /// One line per row.
@@ -192,7 +192,7 @@ impl fmt::Display for TextLine {
     }
 }
 
-impl Table {
+impl TextTable {
     /// An empty table.
     pub fn new(title: &'static str, columns: Vec<Column>) -> Self {
         Self { title, remark: String::new(), columns, rows: Vec::new(), notes: Vec::new() }
@@ -201,7 +201,7 @@ impl Table {
     /// Adds a row.
     pub fn push(&mut self, subject: Subject, stale: bool, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows.push(Row { subject, cells, stale });
+        self.rows.push(TableRow { subject, cells, stale });
     }
 
     /// Takes out a column that says the same in all rows.
@@ -215,7 +215,7 @@ impl Table {
     }
 
     /// Sorts the rows; equal rows keep their order.
-    pub fn sort(&mut self, sort: Sort) {
+    pub fn sort(&mut self, sort: SortOrder) {
         let Some(column) = self.columns.get(sort.column) else { return };
         self.rows.sort_by(|a, b| {
             column.compare(&a.cells[sort.column], &b.cells[sort.column], sort.descending)
@@ -229,11 +229,11 @@ impl Table {
     }
 
     /// Lays the table out in `width` characters, or as wide as it likes.
-    pub fn lines(&self, width: Option<usize>, theme: Theme, sort: Option<Sort>) -> Lines {
+    pub fn lines(&self, width: Option<usize>, theme: Theme, sort: Option<SortOrder>) -> TableLines {
         let widths = self.widths(width);
         let header = self.header(&widths, theme, sort);
         let rows = self.rows.iter().map(|row| line(row, &self.columns, &widths, theme)).collect();
-        Lines { header, rows }
+        TableLines { header, rows }
     }
 
     /// Width of each column; `None` for those dropped.
@@ -270,14 +270,14 @@ impl Table {
         self.rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0).max(title)
     }
 
-    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<Sort>) -> TextLine {
+    fn header(&self, widths: &[Option<usize>], theme: Theme, sort: Option<SortOrder>) -> TextLine {
         let shown = self.columns.iter().zip(widths).enumerate();
         let spans = shown.filter_map(|(index, (column, width))| {
             let mark = sort.filter(|sort| sort.column == index);
             let mark = mark.map_or(' ', |sort| theme.sort_marks()[usize::from(sort.descending)]);
             let title = match column.align {
-                Align::Left => format!("{}{mark}", column.title),
-                Align::Right => format!("{mark}{}", column.title),
+                TextAlign::Left => format!("{}{mark}", column.title),
+                TextAlign::Right => format!("{mark}{}", column.title),
             };
             let text = fit(&title, (*width)?, column.align, theme);
             Some(TextSpan { text, tone: Tone::Label })
@@ -296,7 +296,7 @@ fn total(widths: &[Option<usize>]) -> usize {
     shown.iter().sum::<usize>() + shown.len().saturating_sub(1)
 }
 
-fn matches(row: &Row, columns: &[Column], term: &str) -> bool {
+fn matches(row: &TableRow, columns: &[Column], term: &str) -> bool {
     if let Some(rest) = term.strip_prefix('!') {
         return rest.is_empty() || !matches(row, columns, rest);
     }
@@ -310,7 +310,7 @@ fn matches(row: &Row, columns: &[Column], term: &str) -> bool {
     row.cells.iter().any(|cell| holds(cell, term))
 }
 
-fn line(row: &Row, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
+fn line(row: &TableRow, columns: &[Column], widths: &[Option<usize>], theme: Theme) -> TextLine {
     let spans = row.cells.iter().zip(columns).zip(widths).filter_map(|((cell, column), width)| {
         let width = (*width)?;
         let text = match &cell.graph {
@@ -335,7 +335,7 @@ fn joined(cells: impl Iterator<Item = TextSpan>) -> TextLine {
 }
 
 /// Pads or cuts `text` to `width`, and makes it harmless.
-fn fit(text: &str, width: usize, align: Align, theme: Theme) -> String {
+fn fit(text: &str, width: usize, align: TextAlign, theme: Theme) -> String {
     let mut clean = harmless(text, &[]);
     if clean.chars().count() > width {
         clean = clean.chars().take(width.saturating_sub(1)).collect();
@@ -344,23 +344,38 @@ fn fit(text: &str, width: usize, align: Align, theme: Theme) -> String {
         }
     }
     match align {
-        Align::Left => format!("{clean:<width$}"),
-        Align::Right => format!("{clean:>width$}"),
+        TextAlign::Left => format!("{clean:<width$}"),
+        TextAlign::Right => format!("{clean:>width$}"),
     }
+}
+
+/// One table, as wide as it likes.
+pub fn table_text(table: &TextTable, theme: Theme) -> String {
+    let mut out = String::new();
+    if !table.rows.is_empty() {
+        let lines = table.lines(None, theme, None);
+        for line in std::iter::once(lines.header).chain(lines.rows) {
+            let _ = writeln!(out, "{}", line.to_string().trim_end());
+        }
+    }
+    for note in &table.notes {
+        let _ = writeln!(out, "{}", harmless(note, &[]));
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn table() -> Table {
+    fn table() -> TextTable {
         let columns = vec![
             Column::text("Name"),
             Column::number("Size").drop_at(2),
             Column::number("Used").drop_at(1),
             Column::text("Remark").flex(4),
         ];
-        let mut table = Table::new("Pools", columns);
+        let mut table = TextTable::new("Pools", columns);
         for (name, size, used) in [("a", 10, Some(7)), ("b", 200, None), ("c", 30, Some(30))] {
             let cells = vec![
                 Cell::text(name),
@@ -373,11 +388,11 @@ mod tests {
         table
     }
 
-    fn names(table: &Table) -> String {
+    fn names(table: &TextTable) -> String {
         table.rows.iter().map(|row| row.cells[0].text.as_str()).collect()
     }
 
-    fn text(table: &Table, width: Option<usize>) -> Vec<String> {
+    fn text(table: &TextTable, width: Option<usize>) -> Vec<String> {
         let lines = table.lines(width, Theme { mono: true, ascii: true }, None);
         std::iter::once(lines.header).chain(lines.rows).map(|line| line.to_string()).collect()
     }
@@ -402,11 +417,11 @@ mod tests {
     #[test]
     fn sorts_unknown_values_last_both_ways() {
         let mut table = table();
-        table.sort(Sort { column: 2, descending: true });
+        table.sort(SortOrder { column: 2, descending: true });
         assert_eq!(names(&table), "cab");
-        table.sort(Sort { column: 2, descending: false });
+        table.sort(SortOrder { column: 2, descending: false });
         assert_eq!(names(&table), "acb");
-        table.sort(Sort { column: 9, descending: false });
+        table.sort(SortOrder { column: 9, descending: false });
         assert_eq!(names(&table), "acb");
     }
 
@@ -427,7 +442,7 @@ mod tests {
 
     #[test]
     fn control_characters_never_reach_the_terminal() {
-        assert_eq!(fit("a\x1b[2J\u{202e}b", 8, Align::Left, Theme::default()), "a?[2J?b ");
+        assert_eq!(fit("a\x1b[2J\u{202e}b", 8, TextAlign::Left, Theme::default()), "a?[2J?b ");
     }
 
     #[test]

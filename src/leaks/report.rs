@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use pmdscope_render::ledger;
 use pmdscope_render::number::{UNKNOWN, count, known, percent, plural, seconds, signed};
-use pmdscope_render::{Cell, Column, Paths, Subject, Table, Theme, sites, table_text};
+use pmdscope_render::{Cell, Column, PathStyle, Subject, TextTable, Theme, leak_sites, table_text};
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
 use pmdscope_telemetry::sample::{LedgerSample, PoolSample, Sample, StageSample};
 use pmdscope_telemetry::world::{Member, Status, World};
@@ -91,7 +91,7 @@ impl<'a> AppLeaks<'a> {
 /// Sites, what has no site, and what stock apps tell.
 pub(super) fn text(world: &World) -> String {
     let mut out = String::new();
-    let mut add = |mut table: Table| {
+    let mut add = |mut table: TextTable| {
         if world.apps.len() == 1 {
             table.hide_column("App");
         }
@@ -100,7 +100,7 @@ pub(super) fn text(world: &World) -> String {
             let _ = write!(out, "{gap}{}", table_text(&table, Theme::default()));
         }
     };
-    add(sites(world, Paths::Full));
+    add(leak_sites(world, PathStyle::Full));
     add(drains(world));
     for app in &world.apps {
         for note in notes(app) {
@@ -111,7 +111,7 @@ pub(super) fn text(world: &World) -> String {
 }
 
 /// Pools without a ledger whose occupancy is known.
-fn drains(world: &World) -> Table {
+fn drains(world: &World) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool"),
@@ -121,7 +121,7 @@ fn drains(world: &World) -> Table {
         Column::number("Growth/s"),
         Column::number("Empty in"),
     ];
-    let mut table = Table::new("Pools", columns);
+    let mut table = TextTable::new("Pools", columns);
     for (app, model) in world.models().filter(|(_, model)| model.sample.ledger.is_empty()) {
         for (pool, trend) in model.sample.pools.iter().zip(&model.pools) {
             let subject = Subject::Pool { app: app.name.clone(), pool: pool.name.clone() };

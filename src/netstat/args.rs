@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use pmdscope_flows::{CAPACITY, FlowTableSettings};
 use pmdscope_telemetry::Thresholds;
 
-use super::ipfix::{Export, Ipfix};
-use super::picked::Picked;
+use super::ipfix::{IpfixArgs, IpfixExport};
+use super::row_filter::RowFilter;
 use crate::capture::Direction;
 use crate::duration;
 use crate::exit::Usage;
@@ -32,7 +32,7 @@ const MOST_FLOWS: u64 = 1 << 24;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum ReportView {
     Conversations,
     Interfaces,
     Statistics,
@@ -42,7 +42,7 @@ pub(super) enum View {
 
 /// Order of conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Sort {
+pub(super) enum ConversationSort {
     /// All bytes
     Bytes,
     /// All packets
@@ -69,14 +69,14 @@ pub(super) enum Sort {
 
 /// Which packets are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sampling {
+pub(super) enum SamplingMode {
     /// As many as the budget allows.
     Auto,
     /// One in so many.
     Fixed(NonZeroU32),
 }
 
-impl FromStr for Sampling {
+impl FromStr for SamplingMode {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -200,9 +200,9 @@ pub(crate) struct Args {
     ///
     /// KEY is bytes, packets, rx or tx (bytes received or sent), rate (bit/s), age (oldest first), last
     /// (most recent packet first), local, remote, proto or state.
-    #[arg(long, value_enum, value_name = "KEY", hide_possible_values = true, default_value_t = Sort::Bytes,
+    #[arg(long, value_enum, value_name = "KEY", hide_possible_values = true, default_value_t = ConversationSort::Bytes,
           help_heading = "Rows")]
-    pub(super) sort: Sort,
+    pub(super) sort: ConversationSort,
 
     /// Reverse the order
     #[arg(long, hide_short_help = true, help_heading = "Rows")]
@@ -224,7 +224,7 @@ pub(crate) struct Args {
     numeric: bool,
 
     #[command(flatten)]
-    pub(super) picked: Picked,
+    pub(super) row_filter: RowFilter,
 
     /// Direction: in, out or inout (default)
     ///
@@ -249,7 +249,7 @@ pub(crate) struct Args {
         conflicts_with = "replay",
         help_heading = "Packets"
     )]
-    pub(super) sample: Sampling,
+    pub(super) sample: SamplingMode,
 
     /// CPU limit of counting, of one core [default: 25%]
     #[arg(long, value_name = "PERCENT", value_parser = share,
@@ -271,7 +271,7 @@ pub(crate) struct Args {
     pub(super) attach: AttachArgs,
 
     #[command(flatten)]
-    pub(super) ipfix: Ipfix,
+    pub(super) ipfix: IpfixArgs,
 }
 
 impl Args {
@@ -286,7 +286,7 @@ impl Args {
 
     /// Refuses what makes sense one by one, but not together.
     pub(super) fn check(&self) -> Result<(), Usage> {
-        let counters_only = self.view() == View::Interfaces;
+        let counters_only = self.view() == ReportView::Interfaces;
         let about_packets = !self.interfaces.is_empty() || !self.filter.is_empty();
         if self.reads_files() && counters_only {
             return Err(Usage("-i shows port counters, and capture files have none: leave out -r"));
@@ -296,7 +296,7 @@ impl Args {
                 "-i shows port counters and takes no filter or queue: leave them out; -a names an app",
             ));
         }
-        if self.replays() && !matches!(self.view(), View::Interfaces | View::Queues) {
+        if self.replays() && !matches!(self.view(), ReportView::Interfaces | ReportView::Queues) {
             return Err(Usage(
                 "a recording has no packets: use --replay with -i or --queues; -r reads captured packets",
             ));
@@ -304,7 +304,7 @@ impl Args {
         if self.replays() && about_packets {
             return Err(Usage("a recording has no packets: leave out --port and the filter"));
         }
-        if self.cpu_budget.is_some() && self.sample != Sampling::Auto {
+        if self.cpu_budget.is_some() && self.sample != SamplingMode::Auto {
             return Err(Usage("--cpu-budget goes with --sample auto"));
         }
         if self.replays() && self.attach.is_given() {
@@ -326,13 +326,13 @@ impl Args {
     }
 
     /// What to show.
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&self) -> ReportView {
         match self {
-            Self { interface_counters: true, .. } => View::Interfaces,
-            Self { statistics: true, .. } => View::Statistics,
-            Self { queues: true, .. } => View::Queues,
-            Self { listen: true, .. } => View::Listen,
-            _ => View::Conversations,
+            Self { interface_counters: true, .. } => ReportView::Interfaces,
+            Self { statistics: true, .. } => ReportView::Statistics,
+            Self { queues: true, .. } => ReportView::Queues,
+            Self { listen: true, .. } => ReportView::Listen,
+            _ => ReportView::Conversations,
         }
     }
 
@@ -367,7 +367,7 @@ impl Args {
     }
 
     /// How to count.
-    pub(super) fn table(&self, export: Option<Export>) -> FlowTableSettings {
+    pub(super) fn table(&self, export: Option<IpfixExport>) -> FlowTableSettings {
         let settings = FlowTableSettings {
             capacity: usize::try_from(self.flows).unwrap_or(CAPACITY),
             inner: !self.outer,
@@ -375,7 +375,7 @@ impl Args {
         };
         match export {
             None => settings,
-            Some(Export { listener, idle, active, .. }) => FlowTableSettings {
+            Some(IpfixExport { listener, idle, active, .. }) => FlowTableSettings {
                 listener: Some(listener),
                 idle: Some(idle),
                 active: Some(active),

@@ -3,25 +3,25 @@
 use std::cmp::Ordering;
 
 use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts, UnlistedPackets, standard_error};
-use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 
-use super::args::{Args, Sort};
-use super::moment::{self, Moment, app_of, directions};
-use super::paper::Paper;
-use super::words;
+use super::args::{Args, ConversationSort};
+use super::format;
+use super::report_data::{self, ReportData, app_of, directions};
+use super::report_layout::ReportLayout;
 
 /// The conversations that are to be shown, in their order.
 pub(super) fn chosen<'a>(
     args: &Args,
-    moment: &Moment,
+    data: &ReportData,
     snapshot: &'a FlowSnapshot,
 ) -> Vec<&'a Flow> {
     let mut flows =
-        snapshot.flows.iter().filter(|flow| args.picked.takes(flow)).collect::<Vec<_>>();
+        snapshot.flows.iter().filter(|flow| args.row_filter.takes(flow)).collect::<Vec<_>>();
     flows.sort_by(|a, b| {
-        let order = order(args.sort, moment, snapshot, a, b);
+        let order = order(args.sort, data, snapshot, a, b);
         let order = if args.reverse { order.reverse() } else { order };
         order.then_with(|| b.total().bytes.cmp(&a.total().bytes)).then_with(|| key(a).cmp(&key(b)))
     });
@@ -32,34 +32,40 @@ fn key(flow: &Flow) -> impl Ord + use<> {
     (flow.proto, flow.local, flow.remote, flow.app, flow.vlans, flow.first_ns)
 }
 
-fn order(by: Sort, moment: &Moment, snapshot: &FlowSnapshot, a: &Flow, b: &Flow) -> Ordering {
-    let rate = |flow| moment.flow_speed(snapshot, flow).map_or(0.0, |speed: Speed| speed.bps);
+fn order(
+    by: ConversationSort,
+    data: &ReportData,
+    snapshot: &FlowSnapshot,
+    a: &Flow,
+    b: &Flow,
+) -> Ordering {
+    let rate = |flow| data.flow_speed(snapshot, flow).map_or(0.0, |speed: TrafficRate| speed.bps);
     match by {
-        Sort::Bytes => b.total().bytes.cmp(&a.total().bytes),
-        Sort::Packets => b.total().packets.cmp(&a.total().packets),
-        Sort::Rx => directions(b).0.bytes.cmp(&directions(a).0.bytes),
-        Sort::Tx => directions(b).1.bytes.cmp(&directions(a).1.bytes),
-        Sort::Rate => rate(b).total_cmp(&rate(a)),
-        Sort::Age => a.first_ns.cmp(&b.first_ns),
-        Sort::Last => b.last_ns.cmp(&a.last_ns),
-        Sort::Local => a.local.cmp(&b.local),
-        Sort::Remote => a.remote.cmp(&b.remote),
-        Sort::Proto => a.proto.cmp(&b.proto),
-        Sort::State => conversation::state(a.state).cmp(conversation::state(b.state)),
+        ConversationSort::Bytes => b.total().bytes.cmp(&a.total().bytes),
+        ConversationSort::Packets => b.total().packets.cmp(&a.total().packets),
+        ConversationSort::Rx => directions(b).0.bytes.cmp(&directions(a).0.bytes),
+        ConversationSort::Tx => directions(b).1.bytes.cmp(&directions(a).1.bytes),
+        ConversationSort::Rate => rate(b).total_cmp(&rate(a)),
+        ConversationSort::Age => a.first_ns.cmp(&b.first_ns),
+        ConversationSort::Last => b.last_ns.cmp(&a.last_ns),
+        ConversationSort::Local => a.local.cmp(&b.local),
+        ConversationSort::Remote => a.remote.cmp(&b.remote),
+        ConversationSort::Proto => a.proto.cmp(&b.proto),
+        ConversationSort::State => conversation::state(a.state).cmp(conversation::state(b.state)),
     }
 }
 
 /// The report.
-pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
-    let snapshot = moment.counted();
-    let flows = chosen(args, moment, &snapshot);
-    let shown = paper.rows(flows.len());
-    let mut table = table(moment, &snapshot, &flows[..shown]);
-    table.notes = notes(moment, &snapshot, &flows, shown);
-    paper.table(&table)
+pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> String {
+    let snapshot = data.counted();
+    let flows = chosen(args, data, &snapshot);
+    let shown = layout.rows(flows.len());
+    let mut table = table(data, &snapshot, &flows[..shown]);
+    table.notes = notes(data, &snapshot, &flows, shown);
+    layout.table(&table)
 }
 
-fn table(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow]) -> Table {
+fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTable {
     let columns = vec![
         Column::text("App").drop_at(2),
         Column::text("Proto"),
@@ -79,10 +85,10 @@ fn table(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow]) -> Table {
         Column::number("First").drop_at(8),
         Column::number("Last").drop_at(9),
     ];
-    let mut table = Table::new("Conversations", columns);
+    let mut table = TextTable::new("Conversations", columns);
     for flow in flows {
         let subject = Subject::App { app: app_of(snapshot, flow.app).to_owned() };
-        table.push(subject, false, cells(moment, snapshot, flow));
+        table.push(subject, false, cells(data, snapshot, flow));
     }
     if snapshot.apps.len() < 2 {
         table.hide_column("App");
@@ -100,13 +106,13 @@ fn table(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow]) -> Table {
     table
 }
 
-fn cells(moment: &Moment, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
+fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
     let (rx, tx) = directions(flow);
-    let speed = moment.flow_speed(snapshot, flow);
+    let speed = data.flow_speed(snapshot, flow);
     let ago = |ns: u64| Cell::text(seconds(snapshot.now_ns.saturating_sub(ns) as f64 / 1e9));
     vec![
         Cell::text(app_of(snapshot, flow.app)),
-        Cell::text(words::protocol(flow.proto, flow.local.addr)),
+        Cell::text(format::protocol(flow.proto, flow.local.addr)),
         Cell::text(conversation::endpoint(flow.local)),
         Cell::text(conversation::endpoint(flow.remote)),
         Cell::text(conversation::wrapping(flow)),
@@ -118,8 +124,8 @@ fn cells(moment: &Moment, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
         Cell::text(known(speed, |speed| si(speed.pps))),
         Cell::text(known(speed, |speed| si(speed.bps))),
         Cell::text(conversation::state(flow.state)),
-        Cell::text(words::queues(flow)),
-        Cell::text(words::lcores(flow)),
+        Cell::text(format::queues(flow)),
+        Cell::text(format::lcores(flow)),
         ago(flow.first_ns),
         ago(flow.last_ns),
     ]
@@ -141,7 +147,7 @@ pub(super) fn amount(counts: PacketCounts, variance: u64) -> String {
     format!("{packets}, {}", bytes(counts.bytes))
 }
 
-fn notes(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usize) -> Vec<String> {
+fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |flows: &[&Flow]| {
         let variance = flows.iter().map(|flow| flow.variance).sum();
@@ -160,8 +166,8 @@ fn notes(moment: &Moment, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usize
         notes.push(format!("{kinds} of other protocols: not shown"));
     }
     notes.extend(other(&snapshot.other));
-    notes.push(total(moment, snapshot));
-    notes.extend(moment.caveats());
+    notes.push(total(data, snapshot));
+    notes.extend(data.caveats());
     if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::SenderCounts::default()) {
         notes.push(
             "no packet direction in the file: Local sent the first packet, RX is what Remote sent"
@@ -191,17 +197,17 @@ fn other(other: &UnlistedPackets) -> Option<String> {
 }
 
 /// The last word on all packets.
-pub(super) fn total(moment: &Moment, snapshot: &FlowSnapshot) -> String {
+pub(super) fn total(data: &ReportData, snapshot: &FlowSnapshot) -> String {
     let recent = snapshot.queues.iter().map(|queue| queue.recent);
     let recent = recent.fold(PacketCounts::default(), PacketCounts::plus);
-    let speed = moment.speed(snapshot, snapshot.total, recent);
+    let speed = data.speed(snapshot, snapshot.total, recent);
     let speed = speed
         .map_or(String::new(), |speed| format!(": {} pps, {} bit/s", si(speed.pps), si(speed.bps)));
     format!(
         "total: {} in {}, {}{speed}",
         amount(snapshot.total, snapshot.variance),
         plural(snapshot.flows.len() as u64, "conversation"),
-        seconds(moment::seconds(snapshot)),
+        seconds(report_data::seconds(snapshot)),
     )
 }
 

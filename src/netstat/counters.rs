@@ -12,29 +12,29 @@ use pmdscope_recording::{Moment as When, Player};
 use pmdscope_telemetry::world::World;
 
 use super::args::Args;
-use super::moment::{Counters, Moment};
-use super::paper::Paper;
+use super::report_data::{AppCounters, ReportData};
+use super::report_layout::ReportLayout;
 use super::show;
 use crate::session::AppArg;
 use crate::source::{AtArg, Source};
 
-/// Time between two looks for a signal.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two checks for a signal.
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads the counters of all chosen apps.
-pub(super) struct Gauge {
+pub(super) struct CounterReader {
     source: Source,
     before: World,
 }
 
-impl Gauge {
+impl CounterReader {
     /// Reads them for the first time.
     pub(super) fn live(app: &AppArg) -> Result<Self> {
         // Whoever reads it has a pace of his own.
         let source = Source::live(app, Duration::ZERO)?;
-        let mut gauge = Self { source, before: World::default() };
-        gauge.begin()?;
-        Ok(gauge)
+        let mut counter_reader = Self { source, before: World::default() };
+        counter_reader.begin()?;
+        Ok(counter_reader)
     }
 
     /// Takes the counters of now for those of the first time.
@@ -45,7 +45,7 @@ impl Gauge {
     }
 
     /// Reads them again, beside those of the first time or, where that `rolls` on, of the last.
-    pub(super) fn read(&mut self, rolls: bool) -> Result<Counters> {
+    pub(super) fn read(&mut self, rolls: bool) -> Result<AppCounters> {
         self.source.advance()?;
         let now = self.source.world().clone();
         let before = if rolls {
@@ -53,7 +53,7 @@ impl Gauge {
         } else {
             self.before.clone()
         };
-        Ok(Counters { before, now })
+        Ok(AppCounters { before, now })
     }
 }
 
@@ -71,9 +71,9 @@ fn live(args: &Args, control: &RunControl) -> Result<()> {
     let mut next = Instant::now();
     loop {
         source.advance()?;
-        let counters = Counters { before: World::default(), now: source.world().clone() };
-        let moment = Moment { counters: Some(counters), ..Moment::default() };
-        if !show(args, &moment, &Paper::new(args))? || !args.continuous {
+        let counters = AppCounters { before: World::default(), now: source.world().clone() };
+        let data = ReportData { counters: Some(counters), ..ReportData::default() };
+        if !show(args, &data, &ReportLayout::new(args))? || !args.continuous {
             return Ok(());
         }
         next += args.interval();
@@ -81,7 +81,7 @@ fn live(args: &Args, control: &RunControl) -> Result<()> {
             if control.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
+            thread::sleep(SIGNAL_POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
         }
     }
 }
@@ -103,9 +103,9 @@ fn replay(args: &Args, player: Player) -> Result<()> {
     let before = source.world().clone();
     source.advance()?;
     source.tell_notes();
-    let counters = Counters { before, now: source.world().clone() };
+    let counters = AppCounters { before, now: source.world().clone() };
     let thresholds = args.thresholds()?;
-    let moment = Moment { counters: Some(counters), thresholds, ..Moment::default() };
-    show(args, &moment, &Paper::new(args))?;
+    let data = ReportData { counters: Some(counters), thresholds, ..ReportData::default() };
+    show(args, &data, &ReportLayout::new(args))?;
     Ok(())
 }

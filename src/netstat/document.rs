@@ -8,11 +8,11 @@ use pmdscope_flows::{
 use pmdscope_render::conversation;
 use serde::Serialize;
 
-use super::args::{Args, View};
-use super::interfaces::Interface;
-use super::listen::Listener;
-use super::moment::{Losses, Moment, app_of};
-use super::queues::Load;
+use super::args::{Args, ReportView};
+use super::interfaces::InterfaceRow;
+use super::listen::ListeningPort;
+use super::queues::QueueLoad;
+use super::report_data::{PacketLosses, ReportData, app_of};
 use super::{conversations, interfaces, listen, queues};
 use crate::output;
 
@@ -20,23 +20,23 @@ use crate::output;
 const NETSTAT_SCHEMA: u32 = 1;
 
 #[derive(Debug, Serialize)]
-struct Document<'a> {
+struct NetstatDocument<'a> {
     schema: u32,
     view: &'static str,
     #[serde(flatten)]
-    packets: Option<Packets<'a>>,
+    packets: Option<PacketsJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    flows: Option<Vec<Conversation<'a>>>,
+    flows: Option<Vec<ConversationJson<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    listeners: Option<Vec<Listener<'a>>>,
+    listeners: Option<Vec<ListeningPort<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     undecided: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     protocols: Option<&'a ProtocolCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    queues: Option<Vec<Load>>,
+    queues: Option<Vec<QueueLoad>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    interfaces: Option<Vec<Interface<'a>>>,
+    interfaces: Option<Vec<InterfaceRow<'a>>>,
     /// Apps that could not be asked, or not all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trouble: Vec<String>,
@@ -44,7 +44,7 @@ struct Document<'a> {
 
 /// What was counted, and how well.
 #[derive(Debug, Serialize)]
-struct Packets<'a> {
+struct PacketsJson<'a> {
     begin_ns: u64,
     now_ns: u64,
     interval_s: f64,
@@ -52,10 +52,10 @@ struct Packets<'a> {
     /// One packet in so many is looked at now.
     sample: u32,
     looked_at: u64,
-    total: Total,
+    total: TotalJson,
     other: &'a UnlistedPackets,
     lost: u64,
-    losses: &'a Losses,
+    losses: &'a PacketLosses,
     /// Apps that have ended.
     ended: &'a [String],
     conversations: usize,
@@ -63,7 +63,7 @@ struct Packets<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Total {
+struct TotalJson {
     #[serde(flatten)]
     counts: PacketCounts,
     /// Of the packets.
@@ -71,7 +71,7 @@ struct Total {
 }
 
 #[derive(Debug, Serialize)]
-struct Conversation<'a> {
+struct ConversationJson<'a> {
     app: &'a str,
     proto: String,
     proto_number: u8,
@@ -98,68 +98,79 @@ struct Conversation<'a> {
     tx_place: Option<FlowPlace>,
 }
 
-/// Prints a moment as one line; false when nobody reads any more.
-pub(super) fn print(args: &Args, moment: &Moment) -> Result<bool> {
-    let snapshot = moment.counted();
-    output::print_json(&document(args, moment, &snapshot))
+/// Prints a report as one line; false when nobody reads any more.
+pub(super) fn print(args: &Args, data: &ReportData) -> Result<bool> {
+    let snapshot = data.counted();
+    output::print_json(&document(args, data, &snapshot))
 }
 
-fn document<'a>(args: &Args, moment: &'a Moment, snapshot: &'a FlowSnapshot) -> Document<'a> {
+fn document<'a>(
+    args: &Args,
+    data: &'a ReportData,
+    snapshot: &'a FlowSnapshot,
+) -> NetstatDocument<'a> {
     let view = args.view();
-    let shows = |wanted: View| view == wanted;
+    let shows = |wanted: ReportView| view == wanted;
     let flows = || {
-        let chosen = conversations::chosen(args, moment, snapshot);
+        let chosen = conversations::chosen(args, data, snapshot);
         let flows = chosen.into_iter().take(args.rows().unwrap_or(usize::MAX));
-        flows.map(|flow| conversation(moment, snapshot, flow)).collect()
+        flows.map(|flow| conversation(data, snapshot, flow)).collect()
     };
-    let counters = moment.counters.as_ref();
-    let listeners = shows(View::Listen).then(|| listen::all(args, snapshot));
-    let ports = counters.filter(|_| shows(View::Interfaces) || shows(View::Statistics));
-    Document {
+    let counters = data.counters.as_ref();
+    let listeners = shows(ReportView::Listen).then(|| listen::all(args, snapshot));
+    let ports = counters.filter(|_| shows(ReportView::Interfaces) || shows(ReportView::Statistics));
+    NetstatDocument {
         schema: NETSTAT_SCHEMA,
         view: name(view),
-        packets: moment.snapshot.as_ref().map(|_| packets(moment, snapshot)),
-        flows: shows(View::Conversations).then(flows),
+        packets: data.snapshot.as_ref().map(|_| packets(data, snapshot)),
+        flows: shows(ReportView::Conversations).then(flows),
         undecided: listeners.as_ref().map(|all| all.undecided.all()),
         listeners: listeners.map(|all| all.ports),
-        protocols: shows(View::Statistics).then_some(&snapshot.protocols),
-        queues: shows(View::Queues).then(|| queues::all(args, moment)),
+        protocols: shows(ReportView::Statistics).then_some(&snapshot.protocols),
+        queues: shows(ReportView::Queues).then(|| queues::all(args, data)),
         interfaces: ports.map(interfaces::all),
-        trouble: counters.map(super::moment::Counters::silent).unwrap_or_default(),
+        trouble: counters.map(super::report_data::AppCounters::silent).unwrap_or_default(),
     }
 }
 
-fn name(view: View) -> &'static str {
+fn name(view: ReportView) -> &'static str {
     match view {
-        View::Conversations => "conversations",
-        View::Interfaces => "interfaces",
-        View::Statistics => "statistics",
-        View::Queues => "queues",
-        View::Listen => "listen",
+        ReportView::Conversations => "conversations",
+        ReportView::Interfaces => "interfaces",
+        ReportView::Statistics => "statistics",
+        ReportView::Queues => "queues",
+        ReportView::Listen => "listen",
     }
 }
 
-fn packets<'a>(moment: &'a Moment, snapshot: &'a FlowSnapshot) -> Packets<'a> {
-    Packets {
+fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<'a> {
+    PacketsJson {
         begin_ns: snapshot.begin_ns,
         now_ns: snapshot.now_ns,
         interval_s: snapshot.interval_s,
         apps: &snapshot.apps,
         sample: snapshot.sample,
         looked_at: snapshot.looked_at,
-        total: Total { counts: snapshot.total, standard_error: standard_error(snapshot.variance) },
+        total: TotalJson {
+            counts: snapshot.total,
+            standard_error: standard_error(snapshot.variance),
+        },
         other: &snapshot.other,
-        lost: moment.lost(),
-        losses: &moment.losses,
-        ended: &moment.ended,
+        lost: data.lost(),
+        losses: &data.losses,
+        ended: &data.ended,
         conversations: snapshot.flows.len(),
         capacity: snapshot.capacity,
     }
 }
 
-fn conversation<'a>(moment: &Moment, snapshot: &'a FlowSnapshot, flow: &Flow) -> Conversation<'a> {
-    let speed = moment.flow_speed(snapshot, flow);
-    Conversation {
+fn conversation<'a>(
+    data: &ReportData,
+    snapshot: &'a FlowSnapshot,
+    flow: &Flow,
+) -> ConversationJson<'a> {
+    let speed = data.flow_speed(snapshot, flow);
+    ConversationJson {
         app: app_of(snapshot, flow.app),
         proto: conversation::protocol(flow.proto),
         proto_number: flow.proto,

@@ -15,7 +15,7 @@ use pmdscope_telemetry::sample::{
 use pmdscope_telemetry::world::{Event, World};
 
 use super::args::Args;
-use super::moment::{Counters, Losses, Moment};
+use super::report_data::{AppCounters, PacketLosses, ReportData};
 
 /// 2026-01-02 03:04:05 UTC.
 pub(super) const BEGIN_NS: u64 = 1_767_323_045_000_000_000;
@@ -136,7 +136,7 @@ pub(super) fn snapshot() -> FlowSnapshot {
 }
 
 /// The same, where one packet in 16 was looked at and some were lost.
-pub(super) fn sampled() -> Moment {
+pub(super) fn sampled() -> ReportData {
     let mut snapshot = snapshot();
     for flow in &mut snapshot.flows {
         flow.variance = flow.total().packets * 15;
@@ -144,19 +144,19 @@ pub(super) fn sampled() -> Moment {
     snapshot.variance = snapshot.total.packets * 15;
     snapshot.other.evicted_variance = 60;
     (snapshot.sample, snapshot.looked_at) = (16, snapshot.total.packets / 16);
-    let losses = Losses {
+    let losses = PacketLosses {
         passed_filter: Some(snapshot.total.packets + 12),
         rings_full: 12,
         by_interface: [("fwd:0".to_owned(), 12)].into(),
         lcores: Some(1),
-        ..Losses::default()
+        ..PacketLosses::default()
     };
-    Moment { snapshot: Some(Arc::new(snapshot)), losses, ..Moment::default() }
+    ReportData { snapshot: Some(Arc::new(snapshot)), losses, ..ReportData::default() }
 }
 
 /// Every packet was looked at.
-pub(super) fn exact() -> Moment {
-    Moment { snapshot: Some(Arc::new(snapshot())), ..Moment::default() }
+pub(super) fn exact() -> ReportData {
+    ReportData { snapshot: Some(Arc::new(snapshot())), ..ReportData::default() }
 }
 
 /// An app with the library and a stock one, so many seconds after the begin.
@@ -240,6 +240,6 @@ fn sample(name: &str, linked: bool, seconds: u64) -> Sample {
 }
 
 /// Counters of now and of two seconds ago.
-pub(super) fn counters() -> Counters {
-    Counters { before: world(0), now: world(2) }
+pub(super) fn counters() -> AppCounters {
+    AppCounters { before: world(0), now: world(2) }
 }

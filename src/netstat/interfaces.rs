@@ -1,12 +1,12 @@
 //! Counters of ports, as `netstat -i` has those of the kernel's interfaces.
 
 use pmdscope_render::number::{count, known};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::sample::{PortSample, counts_bytes};
 use serde::Serialize;
 
-use super::moment::{Counters, Moment};
-use super::paper::Paper;
+use super::report_data::{AppCounters, ReportData};
+use super::report_layout::ReportLayout;
 
 /// What drivers call packets that they did not send for want of room or as broken.
 const TX_DROPPED: [&str; 6] = [
@@ -20,7 +20,7 @@ const TX_DROPPED: [&str; 6] = [
 
 /// One port; `None` is what DPDK has no counter for, or was not told.
 #[derive(Debug, Serialize)]
-pub(super) struct Interface<'a> {
+pub(super) struct InterfaceRow<'a> {
     app: &'a str,
     port: u16,
     device: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Interface<'a> {
     mac: Option<&'a str>,
 }
 
-impl<'a> Interface<'a> {
+impl<'a> InterfaceRow<'a> {
     fn of(app: &'a str, sample: &'a PortSample) -> Self {
         let stats = &sample.stats;
         let bytes = |packets, bytes| Some(bytes).filter(|bytes| counts_bytes(packets, *bytes));
@@ -106,14 +106,16 @@ impl<'a> Interface<'a> {
 }
 
 /// All ports of all apps.
-pub(super) fn all(counters: &Counters) -> Vec<Interface<'_>> {
+pub(super) fn all(counters: &AppCounters) -> Vec<InterfaceRow<'_>> {
     let apps = counters.samples();
-    apps.flat_map(|(app, _, sample)| sample.ports.iter().map(move |port| Interface::of(app, port)))
-        .collect()
+    apps.flat_map(|(app, _, sample)| {
+        sample.ports.iter().map(move |port| InterfaceRow::of(app, port))
+    })
+    .collect()
 }
 
 /// The report.
-pub(super) fn text(moment: &Moment, paper: &Paper) -> String {
+pub(super) fn text(data: &ReportData, layout: &ReportLayout) -> String {
     let columns = vec![
         Column::text("Iface"),
         Column::number("MTU").drop_at(2),
@@ -128,8 +130,8 @@ pub(super) fn text(moment: &Moment, paper: &Paper) -> String {
         Column::text("Flg").drop_at(1),
         Column::text("Device").drop_at(3),
     ];
-    let mut table = Table::new("Interfaces", columns);
-    let Some(counters) = &moment.counters else { return paper.table(&table) };
+    let mut table = TextTable::new("Interfaces", columns);
+    let Some(counters) = &data.counters else { return layout.table(&table) };
     for interface in all(counters) {
         let subject = Subject::Port { app: interface.app.to_owned(), port: interface.port };
         table.push(subject, false, interface.cells());
@@ -138,7 +140,7 @@ pub(super) fn text(moment: &Moment, paper: &Paper) -> String {
     if table.rows.is_empty() && table.notes.is_empty() {
         table.notes.push("there are no ports".to_owned());
     }
-    paper.table(&table)
+    layout.table(&table)
 }
 
 #[cfg(test)]

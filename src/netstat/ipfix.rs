@@ -14,7 +14,7 @@ use crate::number::whole;
 /// What is sent to collectors.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Export")]
-pub(super) struct Ipfix {
+pub(super) struct IpfixArgs {
     /// Export flows to this IPFIX collector
     ///
     /// Sends IPFIX over UDP until interrupted. The default port is 4739. May be repeated.
@@ -56,7 +56,7 @@ pub(super) struct Ipfix {
     message: usize,
 }
 
-impl Ipfix {
+impl IpfixArgs {
     /// It was asked for.
     pub(super) fn is_given(&self) -> bool {
         !self.collectors.is_empty()
@@ -70,7 +70,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// What the table of conversations needs, and how the export does.
-pub(super) struct Export {
+pub(super) struct IpfixExport {
     /// For [`pmdscope_flows::FlowTableSettings`].
     pub(super) listener: Box<dyn FlowListener>,
     /// Likewise.
@@ -86,7 +86,7 @@ pub(super) struct Export {
 ///
 /// # Errors
 /// When a collector has no address, or there is no way to it.
-pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<Export>> {
+pub(super) fn listener(ipfix: &IpfixArgs, sample: u32, file: bool) -> Result<Option<IpfixExport>> {
     if !ipfix.is_given() {
         return Ok(None);
     }
@@ -99,7 +99,7 @@ pub(super) fn listener(ipfix: &Ipfix, sample: u32, file: bool) -> Result<Option<
         patient: file,
     })?;
     let (idle, active) = (ipfix.idle, ipfix.active);
-    Ok(Some(Export { listener: Box::new(exporter), idle, active, status }))
+    Ok(Some(IpfixExport { listener: Box::new(exporter), idle, active, status }))
 }
 
 /// All that was to be exported was sent, as far as the system can tell.
@@ -142,7 +142,7 @@ mod tests {
         args: Args,
     }
 
-    fn parse(args: &[&str]) -> Result<Ipfix, ErrorKind> {
+    fn parse(args: &[&str]) -> Result<IpfixArgs, ErrorKind> {
         let line = Line::try_parse_from(["netstat"].iter().chain(args));
         line.map(|line| line.args.ipfix).map_err(|error| error.kind())
     }
@@ -157,7 +157,7 @@ mod tests {
         let args = ["--ipfix", "127.0.0.1:9", "--ipfix", "[::1]", "--ipfix-idle", "2s"];
         let ipfix = parse(&args).unwrap();
         assert_eq!(ipfix.collectors.len(), 2);
-        let one = Ipfix { collectors: ipfix.collectors[..1].to_vec(), ..ipfix };
+        let one = IpfixArgs { collectors: ipfix.collectors[..1].to_vec(), ..ipfix };
         let export = listener(&one, 1, false).unwrap().unwrap();
         let times = (export.idle, export.active);
         assert_eq!(times, (Duration::from_secs(2), Duration::from_secs(60)));

@@ -8,14 +8,14 @@ use pmdscope_flows::{
 };
 use pmdscope_render::conversation;
 use pmdscope_render::number::{bytes, count, plural, seconds};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 use serde::Serialize;
 
 use super::args::Args;
 use super::conversations;
-use super::moment::{Moment, app_of};
-use super::paper::Paper;
-use super::words::{self, SCTP, TCP, UDP};
+use super::format::{self, SCTP, TCP, UDP};
+use super::report_data::{ReportData, app_of};
+use super::report_layout::ReportLayout;
 
 /// Flags of a TCP segment: it opens or accepts a connection, breaks it off, acknowledges.
 const SYN: u8 = 0x02;
@@ -26,7 +26,7 @@ const SEVERAL: usize = 2;
 
 /// A port that others talk to.
 #[derive(Debug, Serialize)]
-pub(super) struct Listener<'a> {
+pub(super) struct ListeningPort<'a> {
     app: &'a str,
     proto: String,
     local: FlowEndpoint,
@@ -49,20 +49,20 @@ pub(super) struct Listener<'a> {
 
 /// All ports that receive, those with most packets first.
 #[derive(Debug)]
-pub(super) struct Listeners<'a> {
-    pub(super) ports: Vec<Listener<'a>>,
-    pub(super) undecided: Undecided,
+pub(super) struct ListeningPorts<'a> {
+    pub(super) ports: Vec<ListeningPort<'a>>,
+    pub(super) undecided: UndecidedCounts,
 }
 
 /// Conversations of which nobody saw who began, and that nothing else tells it of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Undecided {
+pub(super) struct UndecidedCounts {
     tcp: u64,
     /// UDP and SCTP.
     others: u64,
 }
 
-impl Undecided {
+impl UndecidedCounts {
     pub(super) fn all(self) -> u64 {
         self.tcp + self.others
     }
@@ -70,7 +70,7 @@ impl Undecided {
 
 /// What a conversation tells of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum OpenerVerdict {
     /// This end was talked to.
     Receives(FlowEnd),
     /// None of ours was.
@@ -79,27 +79,27 @@ enum Verdict {
     Undecided,
 }
 
-fn verdict(flow: &Flow) -> Verdict {
+fn verdict(flow: &Flow) -> OpenerVerdict {
     if !matches!(flow.proto, TCP | UDP | SCTP) {
-        return Verdict::Asks;
+        return OpenerVerdict::Asks;
     }
     let end = match flow.opener {
-        None => return Verdict::Undecided,
+        None => return OpenerVerdict::Undecided,
         Some(FlowEnd::Remote) => FlowEnd::Local,
         // In a file without directions either end may be ours.
         Some(FlowEnd::Local) if is_undirected(flow) => FlowEnd::Remote,
-        Some(FlowEnd::Local) => return Verdict::Asks,
+        Some(FlowEnd::Local) => return OpenerVerdict::Asks,
     };
     let [local, remote] = flow.tcp_flags;
     let answer = if end == FlowEnd::Local { local } else { remote };
     if flow.proto != TCP || answer & SYN != 0 {
-        return Verdict::Receives(end);
+        return OpenerVerdict::Receives(end);
     }
     // Sampling may have left out the one packet that accepts.
     match flow.variance > 0 {
-        true if answer == 0 => Verdict::Undecided,
-        true if answer & (ACK | RST) == ACK => Verdict::Receives(end),
-        _ => Verdict::Asks,
+        true if answer == 0 => OpenerVerdict::Undecided,
+        true if answer & (ACK | RST) == ACK => OpenerVerdict::Receives(end),
+        _ => OpenerVerdict::Asks,
     }
 }
 
@@ -108,24 +108,24 @@ fn is_undirected(flow: &Flow) -> bool {
 }
 
 /// What one line is of: app, protocol, local end, VLANs, tunnel.
-type Key = (u16, u8, FlowEndpoint, [u16; 2], Option<Tunnel>);
+type ListeningKey = (u16, u8, FlowEndpoint, [u16; 2], Option<Tunnel>);
 
-fn key(flow: &Flow, local: FlowEndpoint) -> Key {
+fn key(flow: &Flow, local: FlowEndpoint) -> ListeningKey {
     (flow.app, flow.proto, local, flow.vlans, flow.tunnel)
 }
 
 /// All that receive.
-pub(super) fn all<'a>(args: &Args, snapshot: &'a FlowSnapshot) -> Listeners<'a> {
+pub(super) fn all<'a>(args: &Args, snapshot: &'a FlowSnapshot) -> ListeningPorts<'a> {
     let mut found = BTreeMap::new();
     let mut open = Vec::new();
-    for flow in snapshot.flows.iter().filter(|flow| args.picked.takes(flow)) {
+    for flow in snapshot.flows.iter().filter(|flow| args.row_filter.takes(flow)) {
         match verdict(flow) {
-            Verdict::Receives(end) => add(&mut found, snapshot, flow, end, false),
-            Verdict::Asks => {}
-            Verdict::Undecided => open.push(flow),
+            OpenerVerdict::Receives(end) => add(&mut found, snapshot, flow, end, false),
+            OpenerVerdict::Asks => {}
+            OpenerVerdict::Undecided => open.push(flow),
         }
     }
-    let mut undecided = Undecided::default();
+    let mut undecided = UndecidedCounts::default();
     let popular = popular(&open);
     for flow in open {
         let key = key(flow, flow.local);
@@ -139,14 +139,14 @@ pub(super) fn all<'a>(args: &Args, snapshot: &'a FlowSnapshot) -> Listeners<'a> 
     }
     let mut ports = found.into_values().collect::<Vec<_>>();
     ports.sort_by_key(|listener| std::cmp::Reverse(listener.rx.packets));
-    Listeners { ports, undecided }
+    ListeningPorts { ports, undecided }
 }
 
 /// Local ports that received from several remote ends with several ports, of which none talks to as
 /// many local ports. Those who ask have it the other way round: many ports of theirs, one of the other.
-fn popular(flows: &[&Flow]) -> BTreeSet<Key> {
-    let mut locals = BTreeMap::<Key, BTreeSet<FlowEndpoint>>::new();
-    let mut remotes = BTreeMap::<Key, BTreeSet<FlowEndpoint>>::new();
+fn popular(flows: &[&Flow]) -> BTreeSet<ListeningKey> {
+    let mut locals = BTreeMap::<ListeningKey, BTreeSet<FlowEndpoint>>::new();
+    let mut remotes = BTreeMap::<ListeningKey, BTreeSet<FlowEndpoint>>::new();
     for flow in flows.iter().filter(|flow| flow.proto != TCP) {
         locals.entry(key(flow, flow.remote)).or_default().insert(flow.local);
         if flow.rx.from_remote.packets > 0 {
@@ -163,7 +163,7 @@ fn popular(flows: &[&Flow]) -> BTreeSet<Key> {
 
 /// Counts a conversation for the port that received.
 fn add<'a>(
-    found: &mut BTreeMap<Key, Listener<'a>>,
+    found: &mut BTreeMap<ListeningKey, ListeningPort<'a>>,
     snapshot: &'a FlowSnapshot,
     flow: &Flow,
     end: FlowEnd,
@@ -172,7 +172,7 @@ fn add<'a>(
     let swapped = end == FlowEnd::Remote;
     let (local, remote) =
         if swapped { (flow.remote, flow.local) } else { (flow.local, flow.remote) };
-    let listener = found.entry(key(flow, local)).or_insert_with(|| Listener {
+    let listener = found.entry(key(flow, local)).or_insert_with(|| ListeningPort {
         app: app_of(snapshot, flow.app),
         proto: conversation::protocol(flow.proto),
         local,
@@ -208,7 +208,7 @@ fn ends(flow: &Flow) -> [PacketCounts; 2] {
 }
 
 /// The report.
-pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
+pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> String {
     let columns = vec![
         Column::text("App").drop_at(2),
         Column::text("Proto"),
@@ -222,10 +222,10 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
         Column::number("TX-bytes").drop_at(5),
         Column::number("Last").drop_at(6),
     ];
-    let mut table = Table::new("Listeners", columns);
-    let snapshot = moment.counted();
-    let Listeners { ports, undecided } = all(args, &snapshot);
-    let shown = paper.rows(ports.len());
+    let mut table = TextTable::new("Listeners", columns);
+    let snapshot = data.counted();
+    let ListeningPorts { ports, undecided } = all(args, &snapshot);
+    let shown = layout.rows(ports.len());
     for listener in &ports[..shown] {
         let subject = Subject::App { app: listener.app.to_owned() };
         table.push(subject, false, listener.cells(&snapshot));
@@ -243,17 +243,17 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
     let inferred = ports.iter().filter(|listener| listener.inferred).count() as u64;
     table.notes.extend(inference(inferred));
     table.notes.extend(undecided.notes(snapshot.variance > 0));
-    table.notes.push(conversations::total(moment, &snapshot));
-    table.notes.extend(moment.caveats());
-    paper.table(&table)
+    table.notes.push(conversations::total(data, &snapshot));
+    table.notes.extend(data.caveats());
+    layout.table(&table)
 }
 
-impl Listener<'_> {
+impl ListeningPort<'_> {
     fn cells(&self, snapshot: &FlowSnapshot) -> Vec<Cell> {
         let ago = snapshot.now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
         vec![
             Cell::text(self.app),
-            Cell::text(words::protocol(self.number, self.local.addr)),
+            Cell::text(format::protocol(self.number, self.local.addr)),
             Cell::text(conversation::endpoint(self.local)),
             Cell::text(&self.wrapping),
             Cell::text(count(self.remotes as u64)),
@@ -275,7 +275,7 @@ fn inference(ports: u64) -> Option<String> {
     ))
 }
 
-impl Undecided {
+impl UndecidedCounts {
     fn notes(self, sampled: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if self.tcp > 0 {

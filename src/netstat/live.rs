@@ -1,7 +1,7 @@
 //! Conversations of apps that run.
 
+mod captures;
 mod reporter;
-mod taps;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -15,18 +15,18 @@ use pmdscope_capture::{CaptureLoop, CaptureObserver, CaptureReport, CaptureSetti
 use pmdscope_flows::{FlowTable, SNAPLEN};
 use pmdscope_packets::RunControl;
 
-use self::reporter::Reporter;
-use self::taps::Taps;
-use super::args::{Args, Sampling, View};
-use super::counters::Gauge;
+use self::captures::OpenCaptures;
+use self::reporter::LiveReporter;
+use super::args::{Args, ReportView, SamplingMode};
+use super::counters::CounterReader;
 use super::ipfix;
-use super::moment::Losses;
+use super::report_data::PacketLosses;
 use crate::capture::Direction;
 
 /// What the capture tells the thread that reports.
 #[derive(Debug, Default)]
-struct Shared {
-    told: Mutex<Told>,
+struct SharedState {
+    state: Mutex<CaptureState>,
     /// The capture has ended.
     over: AtomicBool,
     /// Apps whose packets come by a helper.
@@ -34,39 +34,39 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    losses: Losses,
+struct CaptureState {
+    losses: PacketLosses,
     /// Apps that ended or came back.
     news: Vec<String>,
     /// Those that have not come back.
     ended: BTreeSet<String>,
 }
 
-impl Shared {
-    fn with<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
-        look(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
+impl SharedState {
+    fn with<T>(&self, look: impl FnOnce(&mut CaptureState) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Watches the capture, from its thread: nothing here may wait.
-struct Watch<'a> {
+struct LossObserver<'a> {
     budget: Option<CpuBudget>,
-    shared: &'a Shared,
+    shared: &'a SharedState,
 }
 
-impl CaptureObserver for Watch<'_> {
+impl CaptureObserver for LossObserver<'_> {
     fn ended(&mut self, app: &str, awaited: bool) {
         let next = if awaited { "; waiting for it to restart" } else { "" };
-        self.shared.with(|told| {
-            told.news.push(format!("{app} has ended{next}"));
-            told.ended.insert(app.to_owned());
+        self.shared.with(|state| {
+            state.news.push(format!("{app} has ended{next}"));
+            state.ended.insert(app.to_owned());
         });
     }
 
     fn returned(&mut self, app: &str) {
-        self.shared.with(|told| {
-            told.news.push(format!("{app} is back"));
-            told.ended.remove(app);
+        self.shared.with(|state| {
+            state.news.push(format!("{app} is back"));
+            state.ended.remove(app);
         });
     }
 
@@ -74,29 +74,30 @@ impl CaptureObserver for Watch<'_> {
         if let Some(budget) = &mut self.budget {
             budget.second(report);
         }
-        self.shared.with(|told| told.losses = Losses::of(report));
+        self.shared.with(|state| state.losses = PacketLosses::of(report));
     }
 }
 
 /// Counts until told to stop, or for the time that was asked for.
 pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let sample = match args.sample {
-        Sampling::Auto => 1,
-        Sampling::Fixed(sample) => sample.get(),
+        SamplingMode::Auto => 1,
+        SamplingMode::Fixed(sample) => sample.get(),
     };
     let export = ipfix::listener(&args.ipfix, sample, false)?;
     let exports = export.is_some();
-    let counts = matches!(args.view(), View::Statistics | View::Queues);
-    let mut gauge = counts.then(|| Gauge::live(&args.app)).transpose()?;
-    let taps = Taps::open(args, control, args.continuous || exports)?;
+    let counts = matches!(args.view(), ReportView::Statistics | ReportView::Queues);
+    let mut counter_reader = counts.then(|| CounterReader::live(&args.app)).transpose()?;
+    let captures = OpenCaptures::open(args, control, args.continuous || exports)?;
     // To count from the same moment on.
-    gauge.as_mut().map(Gauge::begin).transpose()?;
+    counter_reader.as_mut().map(CounterReader::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
     let (table, latest) = FlowTable::new(args.table(export));
-    let helped = taps.sources.iter().filter(|source| source.via.is_some());
+    let helped = captures.sources.iter().filter(|source| source.via.is_some());
     let helped = helped.map(|source| source.app.clone()).collect();
-    let shared = Shared { helped, ..Shared::default() };
-    let reporter = Reporter::new(args, control, &shared, latest, gauge, taps.ports, status)?;
+    let shared = SharedState { helped, ..SharedState::default() };
+    let reporter =
+        LiveReporter::new(args, control, &shared, latest, counter_reader, captures.ports, status)?;
     let settings = CaptureSettings {
         snaplen: SNAPLEN,
         duration: args.watch(exports),
@@ -104,11 +105,12 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
         outgoing: args.direction() != Direction::In,
         ..CaptureSettings::default()
     };
-    let capture = CaptureLoop::new(taps.sources, settings, Box::new(table));
+    let capture = CaptureLoop::new(captures.sources, settings, Box::new(table));
     let budget =
-        (args.sample == Sampling::Auto).then(|| CpuBudget::new(args.cpu_budget(), control));
-    let (report, reporter) = watch(capture, control, Watch { budget, shared: &shared }, reporter)?;
-    shared.with(|told| told.losses = Losses::of(&report));
+        (args.sample == SamplingMode::Auto).then(|| CpuBudget::new(args.cpu_budget(), control));
+    let (report, reporter) =
+        watch(capture, control, LossObserver { budget, shared: &shared }, reporter)?;
+    shared.with(|state| state.losses = PacketLosses::of(&report));
     reporter.close()?;
     report.failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(failure.into()))
 }
@@ -117,9 +119,9 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
 fn watch<'a>(
     capture: CaptureLoop,
     control: &RunControl,
-    mut watch: Watch<'a>,
-    reporter: Reporter<'a>,
-) -> Result<(CaptureReport, Reporter<'a>)> {
+    mut watch: LossObserver<'a>,
+    reporter: LiveReporter<'a>,
+) -> Result<(CaptureReport, LiveReporter<'a>)> {
     let shared = watch.shared;
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("report".to_owned());

@@ -9,9 +9,9 @@ use pmdscope_packets::{MAX_SNAPLEN, RunControl};
 use pmdscope_render::number::plural;
 
 use super::args::Args;
-use super::ipfix::{self, Export};
-use super::moment::{Losses, Moment};
-use super::paper::Paper;
+use super::ipfix::{self, IpfixExport};
+use super::report_data::{PacketLosses, ReportData};
+use super::report_layout::ReportLayout;
 use super::show;
 use crate::{capture, output};
 
@@ -19,8 +19,8 @@ use crate::{capture, output};
 pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let export = ipfix::listener(&args.ipfix, 1, true)?;
     let status = export.as_ref().map(|export| export.status.clone());
-    let (moment, failure) = count(args, control, export)?;
-    show(args, &moment, &Paper::new(args))?;
+    let (data, failure) = count(args, control, export)?;
+    show(args, &data, &ReportLayout::new(args))?;
     let complete = status.is_none_or(|status| {
         status.news().iter().for_each(|line| output::tell(line));
         output::tell(&ipfix::line(&status));
@@ -36,8 +36,8 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
 fn count(
     args: &Args,
     control: &RunControl,
-    export: Option<Export>,
-) -> Result<(Moment, Option<ReplayError>)> {
+    export: Option<IpfixExport>,
+) -> Result<(ReportData, Option<ReplayError>)> {
     let settings = ReplaySettings {
         filter: args.expression(),
         optimize: true,
@@ -51,14 +51,14 @@ fn count(
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", plural(report.read, "packet")));
     });
-    let moment = Moment {
+    let data = ReportData {
         snapshot: Some(latest.get()),
-        losses: Losses { undirected: report.undirected, ..Losses::default() },
+        losses: PacketLosses { undirected: report.undirected, ..PacketLosses::default() },
         filtered: !args.expression().is_empty(),
         thresholds: args.thresholds()?,
-        ..Moment::default()
+        ..ReportData::default()
     };
-    Ok((moment, report.failure))
+    Ok((data, report.failure))
 }
 
 #[cfg(test)]

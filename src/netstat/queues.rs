@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, QueueCounts};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
-use pmdscope_render::{Cell, Column, Subject, Table};
+use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::Balance;
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::args::Args;
 use super::conversations;
-use super::moment::{self, Counters, Moment, app_of, way};
-use super::paper::Paper;
+use super::report_data::{self, AppCounters, ReportData, app_of, way};
+use super::report_layout::ReportLayout;
 use crate::capture::Direction as Wanted;
 
 /// Conversations that are named of a hot queue.
@@ -24,7 +24,7 @@ const BAR: f64 = 20.0;
 
 /// Packets of a queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Load {
+pub(super) struct QueueLoad {
     pub(super) app: String,
     pub(super) port: u16,
     /// `rx`, `tx`, or `-` where a file does not tell.
@@ -38,11 +38,11 @@ pub(super) struct Load {
     pub(super) pps: Option<f64>,
     pub(super) lcore: Option<u16>,
     /// Where the packets were counted.
-    pub(super) source: Source,
+    pub(super) source: CountSource,
     /// It has clearly more than the other queues.
     pub(super) hot: bool,
     /// The largest conversations of a hot queue.
-    pub(super) flows: Vec<Cause>,
+    pub(super) flows: Vec<QueueLoadCause>,
     #[serde(skip)]
     dir: u8,
 }
@@ -50,7 +50,7 @@ pub(super) struct Load {
 /// Where packets were counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Source {
+pub(super) enum CountSource {
     /// By the app, all of them, meanwhile.
     Counters,
     /// By the app, all of them, since it began to.
@@ -61,7 +61,7 @@ pub(super) enum Source {
 
 /// A conversation that makes a queue hot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Cause {
+pub(super) struct QueueLoadCause {
     conversation: String,
     packets: u64,
     /// Of the captured packets of the queue.
@@ -71,13 +71,13 @@ pub(super) struct Cause {
 }
 
 /// All queues, in their order.
-pub(super) fn all(args: &Args, moment: &Moment) -> Vec<Load> {
-    let snapshot = moment.counted();
+pub(super) fn all(args: &Args, data: &ReportData) -> Vec<QueueLoad> {
+    let snapshot = data.counted();
     let wanted = args.direction();
-    let counted = moment.counters.iter().filter(|_| !moment.filtered);
+    let counted = data.counters.iter().filter(|_| !data.filtered);
     let mut loads =
-        counted.flat_map(|counters| of_counters(counters, moment, wanted)).collect::<Vec<_>>();
-    let captured = of_packets(&snapshot, moment, wanted);
+        counted.flat_map(|counters| of_counters(counters, data, wanted)).collect::<Vec<_>>();
+    let captured = of_packets(&snapshot, data, wanted);
     for load in captured {
         if let Some(known) = loads.iter_mut().find(|known| key(known) == key(&load)) {
             known.lcore = load.lcore;
@@ -86,28 +86,28 @@ pub(super) fn all(args: &Args, moment: &Moment) -> Vec<Load> {
         }
     }
     loads.sort_by(|a, b| key(a).cmp(&key(b)));
-    weigh(&mut loads, &moment.thresholds);
+    weigh(&mut loads, &data.thresholds);
     for load in loads.iter_mut().filter(|load| load.hot) {
         load.flows = causes(&snapshot, load);
     }
     loads
 }
 
-fn key(load: &Load) -> (&str, u16, u8, Option<u16>) {
+fn key(load: &QueueLoad) -> (&str, u16, u8, Option<u16>) {
     (&load.app, load.port, load.dir, load.queue)
 }
 
 /// Counters of a port are complete: a queue that is not among them has none.
-fn is_counted(known: &Load, load: &Load) -> bool {
-    known.source != Source::Packets && same_port(known, load)
+fn is_counted(known: &QueueLoad, load: &QueueLoad) -> bool {
+    known.source != CountSource::Packets && same_port(known, load)
 }
 
-fn same_port(a: &Load, b: &Load) -> bool {
+fn same_port(a: &QueueLoad, b: &QueueLoad) -> bool {
     (&a.app, a.port, a.dir) == (&b.app, b.port, b.dir)
 }
 
 /// Gives each its share, and finds the hot ones.
-fn weigh(loads: &mut [Load], thresholds: &Thresholds) {
+fn weigh(loads: &mut [QueueLoad], thresholds: &Thresholds) {
     let balances = loads.iter().map(|load| balance(loads, load)).collect::<Vec<_>>();
     for (load, balance) in loads.iter_mut().zip(balances) {
         load.share = balance.share(load.packets as f64);
@@ -116,7 +116,7 @@ fn weigh(loads: &mut [Load], thresholds: &Thresholds) {
 }
 
 /// The queues of a port and direction.
-fn balance(loads: &[Load], of: &Load) -> Balance {
+fn balance(loads: &[QueueLoad], of: &QueueLoad) -> Balance {
     let same = loads.iter().filter(|load| same_port(load, of));
     same.map(|load| load.packets as f64).collect()
 }
@@ -125,10 +125,10 @@ fn is_wanted(dir: u8, wanted: Wanted) -> bool {
     dir == 0 || wanted.bits() & dir != 0
 }
 
-fn of_counters(counters: &Counters, moment: &Moment, wanted: Wanted) -> Vec<Load> {
+fn of_counters(counters: &AppCounters, data: &ReportData, wanted: Wanted) -> Vec<QueueLoad> {
     let mut loads = Vec::new();
     for (app, before, now) in counters.samples() {
-        for port in now.ports.iter().filter(|port| moment.includes(app, port)) {
+        for port in now.ports.iter().filter(|port| data.includes(app, port)) {
             for dir in [DIR_RX, DIR_TX].into_iter().filter(|dir| is_wanted(*dir, wanted)) {
                 loads.extend(of_port(app, port, dir, before, now));
             }
@@ -143,7 +143,7 @@ fn of_port(
     dir: u8,
     before: Option<&Sample>,
     now: &Sample,
-) -> Vec<Load> {
+) -> Vec<QueueLoad> {
     let totals = packets(now, port, dir);
     let earlier = before.and_then(|before| {
         let old =
@@ -158,10 +158,10 @@ fn of_port(
         Some((grown.collect::<Option<BTreeMap<_, _>>>()?, ns))
     });
     let (counts, ns, source) = match growth {
-        Some((grown, ns)) => (grown, Some(ns), Source::Counters),
-        None => (totals, None, Source::CountersTotal),
+        Some((grown, ns)) => (grown, Some(ns), CountSource::Counters),
+        None => (totals, None, CountSource::CountersTotal),
     };
-    let load = |(queue, packets): (u16, u64)| Load {
+    let load = |(queue, packets): (u16, u64)| QueueLoad {
         app: app.to_owned(),
         port: port.id,
         direction: way(dir),
@@ -191,18 +191,18 @@ fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
     told
 }
 
-fn of_packets(snapshot: &FlowSnapshot, moment: &Moment, wanted: Wanted) -> Vec<Load> {
+fn of_packets(snapshot: &FlowSnapshot, data: &ReportData, wanted: Wanted) -> Vec<QueueLoad> {
     let queues = snapshot.queues.iter().filter(|queue| is_wanted(queue.dir, wanted));
-    let load = |queue: &QueueCounts| Load {
+    let load = |queue: &QueueCounts| QueueLoad {
         app: app_of(snapshot, queue.app).to_owned(),
         port: queue.port,
         direction: way(queue.dir),
         queue: queue.queue,
         packets: queue.total.packets,
         share: None,
-        pps: moment.speed(snapshot, queue.total, queue.recent).map(|speed| speed.pps),
+        pps: data.speed(snapshot, queue.total, queue.recent).map(|speed| speed.pps),
         lcore: queue.lcore,
-        source: Source::Packets,
+        source: CountSource::Packets,
         hot: false,
         flows: Vec::new(),
         dir: queue.dir,
@@ -211,11 +211,11 @@ fn of_packets(snapshot: &FlowSnapshot, moment: &Moment, wanted: Wanted) -> Vec<L
 }
 
 /// The conversations with most packets of a queue.
-fn causes(snapshot: &FlowSnapshot, load: &Load) -> Vec<Cause> {
+fn causes(snapshot: &FlowSnapshot, load: &QueueLoad) -> Vec<QueueLoadCause> {
     let place = |flow: &Flow| if load.dir == DIR_TX { flow.tx_place } else { flow.rx_place };
     let here = |place: FlowPlace| place.port == load.port && place.queue == load.queue;
     let count = |flow: &Flow| {
-        let (rx, tx) = moment::directions(flow);
+        let (rx, tx) = report_data::directions(flow);
         if load.dir == DIR_TX { tx.packets } else { rx.packets }
     };
     let is_here = |flow: &&Flow| {
@@ -228,8 +228,8 @@ fn causes(snapshot: &FlowSnapshot, load: &Load) -> Vec<Cause> {
         place == (load.app.as_str(), load.port, load.dir, load.queue)
     });
     let all = queue.map_or(0, |queue| queue.total.packets);
-    let cause = |flow: &Flow| Cause {
-        conversation: moment::name(flow),
+    let cause = |flow: &Flow| QueueLoadCause {
+        conversation: report_data::name(flow),
         packets: count(flow),
         share: (all > 0).then(|| (count(flow) as f64 / all as f64).min(1.0)),
         several: place(flow).is_some_and(|place| place.several),
@@ -238,7 +238,7 @@ fn causes(snapshot: &FlowSnapshot, load: &Load) -> Vec<Cause> {
 }
 
 /// The report.
-pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
+pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> String {
     let columns = vec![
         Column::text("Queue"),
         Column::text("Dir"),
@@ -248,8 +248,8 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
         Column::number("pps").drop_at(1),
         Column::text("Lcore").drop_at(2),
     ];
-    let mut table = Table::new("Queues", columns);
-    let loads = all(args, moment);
+    let mut table = TextTable::new("Queues", columns);
+    let loads = all(args, data);
     let widest = loads.iter().filter_map(|load| load.share).fold(0.0, f64::max);
     for load in &loads {
         let subject = Subject::App { app: load.app.clone() };
@@ -258,11 +258,11 @@ pub(super) fn text(args: &Args, moment: &Moment, paper: &Paper) -> String {
     if loads.iter().all(|load| load.lcore.is_none()) {
         table.hide_column("Lcore");
     }
-    table.notes = notes(moment, &loads);
-    paper.table(&table)
+    table.notes = notes(data, &loads);
+    layout.table(&table)
 }
 
-impl Load {
+impl QueueLoad {
     fn name(&self) -> String {
         let queue = known(self.queue, |queue| queue.to_string());
         format!("{}:{}:{queue}", self.app, self.port)
@@ -295,7 +295,7 @@ impl Load {
             self.direction,
             known(self.share, percent)
         );
-        let cause = |cause: &Cause| {
+        let cause = |cause: &QueueLoadCause| {
             let several = if cause.several { ", and other queues" } else { "" };
             let share = known(cause.share, percent);
             format!("    {share} of it by {}{several}", cause.conversation)
@@ -309,27 +309,27 @@ fn bar_of(length: f64) -> String {
     "#".repeat(length.round() as usize)
 }
 
-fn notes(moment: &Moment, loads: &[Load]) -> Vec<String> {
+fn notes(data: &ReportData, loads: &[QueueLoad]) -> Vec<String> {
     let mut notes = Vec::new();
     for load in loads.iter().filter(|load| load.hot) {
         notes.extend(load.explained(&balance(loads, load)));
     }
     let counts = |source| loads.iter().any(|load| load.source == source);
-    if counts(Source::CountersTotal) {
+    if counts(CountSource::CountersTotal) {
         notes.push("shares are of all packets since the counters were reset".to_owned());
     }
-    if counts(Source::Packets) {
+    if counts(CountSource::Packets) {
         notes.push("shares are of captured packets".to_owned());
     }
     if loads.is_empty() {
         notes.push(format!("{UNKNOWN}: no queue counters and no packets"));
     }
-    if let Some(counters) = &moment.counters {
+    if let Some(counters) = &data.counters {
         notes.extend(counters.silent());
     }
-    if let Some(snapshot) = &moment.snapshot {
-        notes.push(conversations::total(moment, snapshot));
-        notes.extend(moment.caveats());
+    if let Some(snapshot) = &data.snapshot {
+        notes.push(conversations::total(data, snapshot));
+        notes.extend(data.caveats());
     }
     notes
 }

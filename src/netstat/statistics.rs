@@ -7,12 +7,12 @@ use pmdscope_render::number::{bytes, count};
 use pmdscope_telemetry::sample::{PortStats, counts_bytes};
 
 use super::conversations;
-use super::moment::{Counters, Moment};
+use super::report_data::{AppCounters, ReportData};
 use crate::output::one_line;
 
 /// The report. Protocols that were not seen are left out.
-pub(super) fn text(moment: &Moment) -> String {
-    let snapshot = moment.counted();
+pub(super) fn text(data: &ReportData) -> String {
+    let snapshot = data.counted();
     let mut out = String::new();
     let seen = protocols(&snapshot.protocols).into_iter();
     let seen = seen.filter(|(_, lines)| lines.iter().any(|(number, _)| *number > 0));
@@ -30,17 +30,17 @@ pub(super) fn text(moment: &Moment) -> String {
             (other.unreadable.packets, "packets unreadable".to_owned()),
         ],
     );
-    if let Some(counters) = &moment.counters {
-        out.push_str(&ports(counters, moment));
+    if let Some(counters) = &data.counters {
+        out.push_str(&ports(counters, data));
     }
-    let notes = std::iter::once(conversations::total(moment, &snapshot)).chain(moment.caveats());
+    let notes = std::iter::once(conversations::total(data, &snapshot)).chain(data.caveats());
     for note in notes {
         let _ = writeln!(out, "{}", one_line(&note));
     }
     out
 }
 
-type Lines = Vec<(u64, String)>;
+type CounterLines = Vec<(u64, String)>;
 
 fn packets(counts: PacketCounts) -> (u64, String) {
     (counts.packets, format!("packets, {}", bytes(counts.bytes)))
@@ -50,7 +50,7 @@ fn of(number: u64, what: &str) -> (u64, String) {
     (number, what.to_owned())
 }
 
-fn protocols(seen: &ProtocolCounts) -> [(&'static str, Lines); 8] {
+fn protocols(seen: &ProtocolCounts) -> [(&'static str, CounterLines); 8] {
     let ProtocolCounts { ipv4, ipv6, tcp, udp, sctp, icmp, icmp6, .. } = *seen;
     [
         (
@@ -110,7 +110,7 @@ fn packets6(counts: PacketCounts) -> (u64, String) {
     (counts.packets, format!("packets of ICMPv6, {}", bytes(counts.bytes)))
 }
 
-fn section(out: &mut String, title: &str, lines: Lines) {
+fn section(out: &mut String, title: &str, lines: CounterLines) {
     let _ = writeln!(out, "{}:", one_line(title));
     for (number, what) in lines {
         let _ = writeln!(out, "    {} {what}", count(number));
@@ -118,10 +118,10 @@ fn section(out: &mut String, title: &str, lines: Lines) {
 }
 
 /// What the ports counted in the same time, or since they did where there is nothing before.
-fn ports(counters: &Counters, moment: &Moment) -> String {
+fn ports(counters: &AppCounters, data: &ReportData) -> String {
     let mut out = String::new();
     for (app, before, now) in counters.samples() {
-        for port in now.ports.iter().filter(|port| moment.includes(app, port)) {
+        for port in now.ports.iter().filter(|port| data.includes(app, port)) {
             let same = before
                 .and_then(|before| before.ports.iter().find(|old| old.id == port.id))
                 .filter(|old| old.device == port.device);
@@ -137,7 +137,7 @@ fn ports(counters: &Counters, moment: &Moment) -> String {
     out
 }
 
-fn counted(stats: &PortStats) -> Lines {
+fn counted(stats: &PortStats) -> CounterLines {
     let (rx, tx) = (stats.rx_packets, stats.tx_packets);
     vec![
         (stats.rx_packets, format!("packets received, {}", of_packets(rx, stats.rx_bytes))),

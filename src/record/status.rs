@@ -9,10 +9,10 @@ use pmdscope_render::number;
 use crate::terminal::{self, ProgressLine};
 
 /// Time between two lines.
-const PAUSE: Duration = Duration::from_secs(1);
+const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes to standard error.
-pub(super) struct Progress {
+pub(super) struct RecordingProgress {
     quiet: bool,
     terminal: bool,
     line: ProgressLine,
@@ -22,7 +22,7 @@ pub(super) struct Progress {
     waiting: Option<String>,
 }
 
-impl Progress {
+impl RecordingProgress {
     pub(super) fn new(quiet: bool) -> Self {
         Self {
             quiet,
@@ -46,7 +46,7 @@ impl Progress {
                 None => self.say("recording resumed"),
             }
         }
-        let due = self.shown.is_none_or(|shown| shown.elapsed() >= PAUSE);
+        let due = self.shown.is_none_or(|shown| shown.elapsed() >= REDRAW_INTERVAL);
         if self.terminal && !self.quiet && due {
             self.shown = Some(Instant::now());
             self.line.show(&line(self.begun.elapsed(), totals));

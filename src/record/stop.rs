@@ -15,9 +15,9 @@ use signal_hook::{flag, low_level};
 use crate::capture::is_ignored;
 
 /// The first signal ends the recording in order, the second at once.
-pub(super) struct Stop(UnixStream);
+pub(super) struct StopSignal(UnixStream);
 
-impl Stop {
+impl StopSignal {
     pub(super) fn new() -> Result<Self> {
         Self::register().context("cannot handle signals")
     }

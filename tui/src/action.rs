@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::flows::{Access, Run};
 use crate::timeline::{Seek, Timeline};
 use crate::view::{Mode, Tab, View};
-use pmdscope_render::{Sort, Subject};
+use pmdscope_render::{SortOrder, Subject};
 use pmdscope_telemetry::world::{Baseline, World};
 
 /// Shortest and longest sampling interval, milliseconds.
@@ -370,7 +370,7 @@ fn sort(view: &mut View, world: &World) {
     let Some((title, columns)) = selected_table(view, world) else { return };
     match view.sort.get(title).map_or(0, |sort| sort.column + 1) {
         column if column < columns => {
-            view.sort.insert(title, Sort { column, descending: true });
+            view.sort.insert(title, SortOrder { column, descending: true });
         }
         _ => {
             view.sort.remove(title);
@@ -380,7 +380,7 @@ fn sort(view: &mut View, world: &World) {
 
 fn invert(view: &mut View, world: &World) {
     let Some((title, _)) = selected_table(view, world) else { return };
-    let sort = view.sort.entry(title).or_insert(Sort { column: 0, descending: false });
+    let sort = view.sort.entry(title).or_insert(SortOrder { column: 0, descending: false });
     sort.descending = !sort.descending;
 }
 

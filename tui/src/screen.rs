@@ -1,7 +1,7 @@
 //! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
 
 use pmdscope_render::number::{known, nanos, plural, si};
-use pmdscope_render::{Subject, Table, Tone};
+use pmdscope_render::{Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use pmdscope_telemetry::sample::PortSample;
@@ -277,7 +277,7 @@ fn document(view: &View, world: &World, width: usize) -> Vec<BodyLine> {
     lines
 }
 
-fn append(lines: &mut Vec<BodyLine>, table: &Table, view: &View, width: usize) {
+fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &View, width: usize) {
     if !lines.is_empty() {
         lines.push(BodyLine::plain(Line::default()));
     }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use crate::flows::{Flows, Moment, Run, Running, Traffic, Wish};
 use crate::tables;
 use crate::timeline::strip::{Place, Strip};
-use pmdscope_render::{Sort, Subject, Table, Theme};
+use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::world::{Baseline, World};
 
@@ -81,7 +81,7 @@ pub struct View {
     /// Selected row of each page.
     pub selected: BTreeMap<Tab, Subject>,
     /// Order of each table, by its title.
-    pub sort: BTreeMap<&'static str, Sort>,
+    pub sort: BTreeMap<&'static str, SortOrder>,
     /// Words that rows must match.
     pub filter: String,
     /// Lines scrolled in an overlay.
@@ -129,7 +129,7 @@ impl View {
     }
 
     /// The tables of the shown page, filtered and sorted.
-    pub fn tables(&self, world: &World) -> Vec<Table> {
+    pub fn tables(&self, world: &World) -> Vec<TextTable> {
         let mut tables = tables::of(self.tab, world, self);
         for table in &mut tables {
             table.filter(&self.filter);

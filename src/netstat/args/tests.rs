@@ -4,13 +4,13 @@ use crate::netstat::fixture::{args, parse};
 #[test]
 fn views_exclude_each_other() {
     for (words, view) in [
-        ("", View::Conversations),
-        ("-i", View::Interfaces),
-        ("--interfaces", View::Interfaces),
-        ("-s", View::Statistics),
-        ("--queues", View::Queues),
-        ("-l", View::Listen),
-        ("--listen -n", View::Listen),
+        ("", ReportView::Conversations),
+        ("-i", ReportView::Interfaces),
+        ("--interfaces", ReportView::Interfaces),
+        ("-s", ReportView::Statistics),
+        ("--queues", ReportView::Queues),
+        ("-l", ReportView::Listen),
+        ("--listen -n", ReportView::Listen),
     ] {
         assert_eq!(args(words).view(), view, "{words}");
     }
@@ -28,8 +28,8 @@ fn times_have_units_or_are_seconds() {
 
 #[test]
 fn sampling_and_budget() {
-    assert_eq!(args("").sample, Sampling::Auto);
-    assert_eq!(args("--sample 64").sample, Sampling::Fixed(NonZeroU32::new(64).unwrap()));
+    assert_eq!(args("").sample, SamplingMode::Auto);
+    assert_eq!(args("--sample 64").sample, SamplingMode::Fixed(NonZeroU32::new(64).unwrap()));
     assert!((args("--cpu-budget 10%").cpu_budget() - 0.1).abs() < 1e-9);
     assert!((args("--cpu-budget 50").cpu_budget() - 0.5).abs() < 1e-9);
     let table = args("--flows 1000 --outer").table(None);

@@ -6,16 +6,16 @@ use pmdscope_flows::{FlowEnd, SenderCounts};
 use super::*;
 use crate::netstat::fixture::{args, end, exact, flow, sampled, snapshot};
 
-fn report(words: &str, moment: &Moment) -> String {
+fn report(words: &str, data: &ReportData) -> String {
     let args = args(words);
-    text(&args, moment, &Paper::wide(&args))
+    text(&args, data, &ReportLayout::wide(&args))
 }
 
 /// The remote ends of the rows.
 fn remotes(words: &str) -> Vec<String> {
-    let (moment, args) = (exact(), args(words));
-    let snapshot = moment.counted();
-    let flows = chosen(&args, &moment, &snapshot);
+    let (data, args) = (exact(), args(words));
+    let snapshot = data.counted();
+    let flows = chosen(&args, &data, &snapshot);
     flows.iter().map(|flow| conversation::endpoint(flow.remote)).collect()
 }
 
@@ -31,9 +31,9 @@ fn estimates_and_losses_are_told() {
 
 #[test]
 fn losses_of_pdump_have_a_cure_of_their_own() {
-    let told = |moment: &Moment| moment.caveats().join("\n");
+    let told = |data: &ReportData| data.caveats().join("\n");
     assert!(told(&sampled()).contains("a filter or --sample can help"));
-    let told = told(&Moment { helped: vec!["fwd".to_owned()], ..sampled() });
+    let told = told(&ReportData { helped: vec!["fwd".to_owned()], ..sampled() });
     assert!(told.contains("fewer queues, one direction (-Q)"), "{told}");
     assert!(!told.contains("--sample can help"), "{told}");
 }
@@ -45,14 +45,14 @@ fn what_is_left_out_is_counted() {
 
 #[test]
 fn nothing_was_seen() {
-    assert_snapshot!(report("", &Moment::default()), @"total: 0 packets, 0 B in 0 conversations, 0.0s");
+    assert_snapshot!(report("", &ReportData::default()), @"total: 0 packets, 0 B in 0 conversations, 0.0s");
 }
 
 #[test]
 fn apps_that_have_ended_stay_in_the_report() {
     let ended = vec!["fwd".to_owned()];
-    let moment = Moment { recent: true, ended, ..Moment::default() };
-    assert_snapshot!(report("", &moment), @"
+    let data = ReportData { recent: true, ended, ..ReportData::default() };
+    assert_snapshot!(report("", &data), @"
     total: 0 packets, 0 B in 0 conversations, 0.0s
     ended, waiting for restart: fwd
     ");
@@ -60,9 +60,9 @@ fn apps_that_have_ended_stay_in_the_report() {
 
 #[test]
 fn rates_are_of_the_last_second_where_it_goes_on() {
-    let moment = Moment { recent: true, ..exact() };
-    let snapshot = moment.counted();
-    let speed = moment.flow_speed(&snapshot, &snapshot.flows[2]).unwrap();
+    let data = ReportData { recent: true, ..exact() };
+    let snapshot = data.counted();
+    let speed = data.flow_speed(&snapshot, &snapshot.flows[2]).unwrap();
     assert_eq!((speed.pps, speed.bps), (5_000.0, 4_000_000.0));
     let speed = exact().flow_speed(&snapshot, &snapshot.flows[2]).unwrap();
     assert_eq!((speed.pps, speed.bps), (10_000.0, 8_000_000.0));
@@ -71,7 +71,7 @@ fn rates_are_of_the_last_second_where_it_goes_on() {
 #[test]
 fn narrow_terminals_lose_columns_and_no_rows() {
     let args = args("");
-    let text = text(&args, &exact(), &Paper::narrow(80));
+    let text = text(&args, &exact(), &ReportLayout::narrow(80));
     let rows = text.lines().take_while(|line| !line.starts_with("other")).collect::<Vec<_>>();
     assert_eq!(rows.len(), 8);
     assert!(rows.iter().all(|row| row.chars().count() <= 80), "{text}");
@@ -106,6 +106,6 @@ fn files_without_directions_say_so() {
         (SenderCounts::default(), SenderCounts::default(), Some(FlowEnd::Local));
     (flow.rx_place, flow.tx_place) = (None, None);
     let snapshot = FlowSnapshot { flows: vec![flow], ..snapshot() };
-    let moment = Moment { snapshot: Some(Arc::new(snapshot)), ..Moment::default() };
-    assert_snapshot!(report("", &moment));
+    let data = ReportData { snapshot: Some(Arc::new(snapshot)), ..ReportData::default() };
+    assert_snapshot!(report("", &data));
 }

@@ -4,9 +4,9 @@ use serde_json::Value;
 use super::*;
 use crate::netstat::fixture::{args, counters, exact, sampled};
 
-fn json(words: &str, moment: &Moment) -> Value {
-    let snapshot = moment.counted();
-    serde_json::to_value(document(&args(words), moment, &snapshot)).unwrap()
+fn json(words: &str, data: &ReportData) -> Value {
+    let snapshot = data.counted();
+    serde_json::to_value(document(&args(words), data, &snapshot)).unwrap()
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn conversations_have_all_that_is_known() {
 
 #[test]
 fn every_view_has_its_part() {
-    let moment = Moment { counters: Some(counters()), ..exact() };
+    let data = ReportData { counters: Some(counters()), ..exact() };
     for (words, view, parts) in [
         ("", "conversations", &["flows"][..]),
         ("-l", "listen", &["listeners", "undecided"]),
@@ -24,7 +24,7 @@ fn every_view_has_its_part() {
         ("--queues", "queues", &["queues"]),
         ("-i", "interfaces", &["interfaces"]),
     ] {
-        let json = json(words, &moment);
+        let json = json(words, &data);
         assert_eq!(json["view"], view);
         for part in ["flows", "listeners", "undecided", "protocols", "queues", "interfaces"] {
             assert_eq!(!json[part].is_null(), parts.contains(&part), "{view}: {part}");
@@ -40,8 +40,8 @@ fn all_rows_unless_fewer_are_asked_for() {
 
 #[test]
 fn counters_alone_have_no_packets() {
-    let moment = Moment { counters: Some(counters()), ..Moment::default() };
-    let json = json("-i", &moment);
+    let data = ReportData { counters: Some(counters()), ..ReportData::default() };
+    let json = json("-i", &data);
     assert!(json["total"].is_null() && json["interfaces"][0]["tx_drp"].is_null());
     assert_eq!(json["interfaces"][1]["tx_drp"], 4);
     assert_eq!(json["interfaces"][1]["rx_bytes"], 65_280_000);

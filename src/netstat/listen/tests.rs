@@ -6,18 +6,18 @@ use crate::netstat::fixture::{args, counts, end, exact, flow};
 #[test]
 fn ports_that_answer_are_listed_and_those_that_ask_are_not() {
     let args = args("-l");
-    assert_snapshot!(text(&args, &exact(), &Paper::wide(&args)));
+    assert_snapshot!(text(&args, &exact(), &ReportLayout::wide(&args)));
 }
 
 #[test]
 fn tcp_counts_when_it_answers() {
     let mut tcp = flow(TCP, end("10.0.0.1", 80), end("10.0.0.2", 4_000), 2, 1);
     tcp.tcp_flags = [0, SYN];
-    assert_eq!(verdict(&tcp), Verdict::Asks);
+    assert_eq!(verdict(&tcp), OpenerVerdict::Asks);
     tcp.tcp_flags = [SYN | ACK, SYN];
-    assert_eq!(verdict(&tcp), Verdict::Receives(FlowEnd::Local));
+    assert_eq!(verdict(&tcp), OpenerVerdict::Receives(FlowEnd::Local));
     tcp.opener = None;
-    assert_eq!(verdict(&tcp), Verdict::Undecided);
+    assert_eq!(verdict(&tcp), OpenerVerdict::Undecided);
 }
 
 #[test]
@@ -25,9 +25,9 @@ fn an_answer_may_have_been_left_out_by_sampling() {
     let mut tcp = flow(TCP, end("10.0.0.1", 80), end("10.0.0.2", 4_000), 32, 16);
     tcp.variance = 720;
     for (answer, expected) in [
-        (0, Verdict::Undecided),
-        (ACK, Verdict::Receives(FlowEnd::Local)),
-        (RST | ACK, Verdict::Asks),
+        (0, OpenerVerdict::Undecided),
+        (ACK, OpenerVerdict::Receives(FlowEnd::Local)),
+        (RST | ACK, OpenerVerdict::Asks),
     ] {
         tcp.tcp_flags = [answer, SYN];
         assert_eq!(verdict(&tcp), expected, "{answer:x}");
@@ -42,7 +42,7 @@ fn sampled(local: (&str, u16), remote: (&str, u16)) -> Flow {
 
 fn listed(flows: Vec<Flow>) -> (Vec<(FlowEndpoint, u64)>, u64) {
     let snapshot = FlowSnapshot { flows, variance: 1, sample: 16, ..FlowSnapshot::default() };
-    let Listeners { ports, undecided } = all(&args("-l"), &snapshot);
+    let ListeningPorts { ports, undecided } = all(&args("-l"), &snapshot);
     assert!(ports.iter().all(|port| port.inferred));
     let ports = ports.iter().map(|port| (port.local, port.conversations)).collect();
     (ports, undecided.others)
@@ -71,9 +71,10 @@ fn a_sampled_server_is_known_by_its_remotes() {
 fn what_sampling_leaves_open_is_told_with_the_cure() {
     let flows = vec![sampled(("10.0.0.1", 40_000), ("192.0.2.1", 53))];
     let snapshot = FlowSnapshot { flows, variance: 480, sample: 16, ..FlowSnapshot::default() };
-    let moment = Moment { snapshot: Some(std::sync::Arc::new(snapshot)), ..Moment::default() };
+    let data =
+        ReportData { snapshot: Some(std::sync::Arc::new(snapshot)), ..ReportData::default() };
     let args = args("-l");
-    let text = text(&args, &moment, &Paper::wide(&args));
+    let text = text(&args, &data, &ReportLayout::wide(&args));
     assert!(text.contains("1 UDP or SCTP conversation undecided: sampling"), "{text}");
     assert!(text.contains("--sample 1"), "{text}");
 }

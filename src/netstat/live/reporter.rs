@@ -11,25 +11,25 @@ use pmdscope_packets::RunControl;
 use pmdscope_render::number::{count, seconds};
 use pmdscope_telemetry::Thresholds;
 
-use super::Shared;
-use crate::netstat::args::{Args, View};
-use crate::netstat::counters::Gauge;
-use crate::netstat::moment::Moment;
-use crate::netstat::paper::Paper;
+use super::SharedState;
+use crate::netstat::args::{Args, ReportView};
+use crate::netstat::counters::CounterReader;
+use crate::netstat::report_data::ReportData;
+use crate::netstat::report_layout::ReportLayout;
 use crate::netstat::{ipfix, show};
 use crate::output;
 use crate::terminal::{self, ProgressLine};
 
-/// Time between two looks at what the capture tells.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two checks of the state of the capture.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints what is known.
-pub(super) struct Reporter<'a> {
+pub(super) struct LiveReporter<'a> {
     args: &'a Args,
     control: &'a RunControl,
-    shared: &'a Shared,
+    shared: &'a SharedState,
     latest: LatestSnapshot,
-    gauge: Option<Gauge>,
+    counter_reader: Option<CounterReader>,
     ports: Vec<(String, u16)>,
     export: Option<ExportStatus>,
     thresholds: Thresholds,
@@ -41,14 +41,14 @@ pub(super) struct Reporter<'a> {
     read: bool,
 }
 
-impl<'a> Reporter<'a> {
+impl<'a> LiveReporter<'a> {
     /// Reports of a capture that is about to run.
     pub(super) fn new(
         args: &'a Args,
         control: &'a RunControl,
-        shared: &'a Shared,
+        shared: &'a SharedState,
         latest: LatestSnapshot,
-        gauge: Option<Gauge>,
+        counter_reader: Option<CounterReader>,
         ports: Vec<(String, u16)>,
         export: Option<ExportStatus>,
     ) -> Result<Self> {
@@ -59,7 +59,7 @@ impl<'a> Reporter<'a> {
             control,
             shared,
             latest,
-            gauge,
+            counter_reader,
             ports,
             export,
             thresholds,
@@ -83,12 +83,12 @@ impl<'a> Reporter<'a> {
     fn report(&mut self) -> Result<()> {
         let mut next = self.begun + self.args.interval();
         while self.read && !self.shared.over.load(Ordering::Acquire) {
-            thread::park_timeout(LOOK.min(next.saturating_duration_since(Instant::now())));
+            thread::park_timeout(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
             self.tell();
             // What was counted last is shown in the end.
             let stops = self.control.stop.load(Ordering::Relaxed);
             if !self.args.continuous {
-                next = Instant::now() + LOOK;
+                next = Instant::now() + POLL_INTERVAL;
                 self.progress();
             } else if Instant::now() >= next && self.has_news() && !stops {
                 next = (next + self.args.interval()).max(Instant::now());
@@ -117,20 +117,24 @@ impl<'a> Reporter<'a> {
     }
 
     fn show(&mut self) -> Result<bool> {
-        let moment = self.moment()?;
-        self.shown_ns = moment.counted().now_ns;
-        show(self.args, &moment, &Paper::new(self.args))
+        let data = self.data()?;
+        self.shown_ns = data.counted().now_ns;
+        show(self.args, &data, &ReportLayout::new(self.args))
     }
 
-    fn moment(&mut self) -> Result<Moment> {
-        let rolls = self.args.continuous && self.args.view() == View::Queues;
-        Ok(Moment {
+    fn data(&mut self) -> Result<ReportData> {
+        let rolls = self.args.continuous && self.args.view() == ReportView::Queues;
+        Ok(ReportData {
             snapshot: Some(self.latest.get()),
             recent: self.args.continuous,
-            losses: self.shared.with(|told| told.losses.clone()),
-            ended: self.shared.with(|told| told.ended.iter().cloned().collect()),
+            losses: self.shared.with(|state| state.losses.clone()),
+            ended: self.shared.with(|state| state.ended.iter().cloned().collect()),
             helped: self.shared.helped.clone(),
-            counters: self.gauge.as_mut().map(|gauge| gauge.read(rolls)).transpose()?,
+            counters: self
+                .counter_reader
+                .as_mut()
+                .map(|counter_reader| counter_reader.read(rolls))
+                .transpose()?,
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
             thresholds: self.thresholds,
@@ -139,7 +143,7 @@ impl<'a> Reporter<'a> {
 
     /// Says what became of apps and collectors.
     fn tell(&mut self) {
-        let news = self.shared.with(|told| std::mem::take(&mut told.news));
+        let news = self.shared.with(|state| std::mem::take(&mut state.news));
         let collectors = self.export.as_ref().map(ExportStatus::news).unwrap_or_default();
         for line in news.into_iter().chain(collectors) {
             self.line.tell(&line);

@@ -48,7 +48,7 @@ fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-fn counted(path: &Path, words: &str) -> (Moment, Option<ReplayError>) {
+fn counted(path: &Path, words: &str) -> (ReportData, Option<ReplayError>) {
     let args = args(&format!("-r {} {words}", path.display()));
     count(&args, &RunControl::default(), None).unwrap()
 }
@@ -63,11 +63,11 @@ fn written(bytes: &[u8]) -> (TempDir, std::path::PathBuf) {
 #[test]
 fn conversations_of_a_file_are_counted_exactly() {
     let (_dir, path) = written(&pcap(&packets()));
-    let (moment, failure) = counted(&path, "");
-    let snapshot = moment.counted();
+    let (data, failure) = counted(&path, "");
+    let snapshot = data.counted();
     assert!(failure.is_none());
     assert_eq!(snapshot.total, PacketCounts { packets: 6, bytes: 360 });
-    let flows = conversations::chosen(&args(""), &moment, &snapshot);
+    let flows = conversations::chosen(&args(""), &data, &snapshot);
     let tcp = flows[0];
     assert_eq!((tcp.local, tcp.remote), (end("10.0.0.2", 40_000), end("10.0.0.1", 80)));
     assert_eq!(tcp.unknown.from_local, PacketCounts { packets: 3, bytes: 180 });
@@ -79,18 +79,18 @@ fn conversations_of_a_file_are_counted_exactly() {
 #[test]
 fn a_filter_leaves_packets_out() {
     let (_dir, path) = written(&pcap(&packets()));
-    let (moment, _) = counted(&path, "udp port 53");
-    assert_eq!(moment.counted().total.packets, 1);
+    let (data, _) = counted(&path, "udp port 53");
+    assert_eq!(data.counted().total.packets, 1);
 }
 
 #[test]
 fn packets_without_a_direction_are_taken_unless_asked_otherwise() {
     let (_dir, path) = written(&pcap(&packets()));
-    let (moment, _) = counted(&path, "--queues");
-    assert_eq!((moment.counted().total.packets, moment.losses.undirected), (6, 0));
-    let (moment, _) = counted(&path, "--queues -Q in tcp");
-    assert_eq!((moment.counted().total.packets, moment.losses.undirected), (0, 5));
-    let told = moment.caveats().join("\n");
+    let (data, _) = counted(&path, "--queues");
+    assert_eq!((data.counted().total.packets, data.losses.undirected), (6, 0));
+    let (data, _) = counted(&path, "--queues -Q in tcp");
+    assert_eq!((data.counted().total.packets, data.losses.undirected), (0, 5));
+    let told = data.caveats().join("\n");
     assert!(told.contains("excluded by -Q: 5 packets without a direction"), "{told}");
 }
 
@@ -99,8 +99,8 @@ fn what_can_be_read_of_a_broken_file_is_counted() {
     let mut bytes = pcap(&packets());
     bytes.truncate(bytes.len() - 7);
     let (_dir, path) = written(&bytes);
-    let (moment, failure) = counted(&path, "");
-    assert_eq!(moment.counted().total.packets, 5);
+    let (data, failure) = counted(&path, "");
+    assert_eq!(data.counted().total.packets, 5);
     assert!(matches!(failure, Some(ReplayError::Read(_))));
 }
 

@@ -4,43 +4,46 @@ use pmdscope_telemetry::world::World;
 use super::*;
 use crate::netstat::fixture::{args, counters, exact, world};
 
-fn report(words: &str, moment: &Moment) -> String {
+fn report(words: &str, data: &ReportData) -> String {
     let args = args(words);
-    text(&args, moment, &Paper::wide(&args))
+    text(&args, data, &ReportLayout::wide(&args))
 }
 
-fn shares(words: &str, moment: &Moment) -> Vec<(String, String)> {
-    let all = all(&args(words), moment);
+fn shares(words: &str, data: &ReportData) -> Vec<(String, String)> {
+    let all = all(&args(words), data);
     all.iter().map(|load| (load.name(), known(load.share, percent))).collect()
 }
 
 #[test]
 fn hot_queues_are_explained() {
     let ports = Some(vec![("fwd".to_owned(), 0)]);
-    assert_snapshot!(report("--queues", &Moment { counters: Some(counters()), ports, ..exact() }));
+    assert_snapshot!(report(
+        "--queues",
+        &ReportData { counters: Some(counters()), ports, ..exact() }
+    ));
 }
 
 #[test]
 fn stock_apps_have_the_counters_of_their_drivers() {
-    let moment = Moment { counters: Some(counters()), ..Moment::default() };
+    let data = ReportData { counters: Some(counters()), ..ReportData::default() };
     let expected = ["fwd:0:0 10%", "fwd:0:1 90%", "stock:0:0 10%", "stock:0:1 90%"];
-    let shares = shares("--queues", &moment);
+    let shares = shares("--queues", &data);
     let shares = shares.iter().map(|(name, share)| format!("{name} {share}")).collect::<Vec<_>>();
     assert_eq!(shares, expected);
 }
 
 #[test]
 fn without_an_earlier_look_shares_are_since_the_begin() {
-    let counters = Counters { before: World::default(), now: world(2) };
-    let moment = Moment { counters: Some(counters), ..Moment::default() };
-    assert_snapshot!(report("--queues", &moment));
+    let counters = AppCounters { before: World::default(), now: world(2) };
+    let data = ReportData { counters: Some(counters), ..ReportData::default() };
+    assert_snapshot!(report("--queues", &data));
 }
 
 #[test]
 fn counters_know_no_filter() {
-    let moment = Moment { counters: Some(counters()), filtered: true, ..exact() };
-    let all = all(&args("--queues port 80"), &moment);
-    assert!(all.iter().all(|load| load.source == Source::Packets) && all.len() == 2);
+    let data = ReportData { counters: Some(counters()), filtered: true, ..exact() };
+    let all = all(&args("--queues port 80"), &data);
+    assert!(all.iter().all(|load| load.source == CountSource::Packets) && all.len() == 2);
 }
 
 #[test]
@@ -55,7 +58,7 @@ fn transmit_queues_are_shown_when_asked_for() {
 
 #[test]
 fn nothing_is_known() {
-    assert_snapshot!(report("--queues", &Moment::default()), @"-: no queue counters and no packets");
+    assert_snapshot!(report("--queues", &ReportData::default()), @"-: no queue counters and no packets");
 }
 
 #[test]
@@ -70,8 +73,9 @@ fn drivers_name_their_counters_in_several_ways() {
         }
         world
     };
-    let Counters { before, now } = counters();
-    let counters = Counters { before: renamed(before), now: renamed(now) };
-    let shares = shares("--queues", &Moment { counters: Some(counters), ..Moment::default() });
+    let AppCounters { before, now } = counters();
+    let counters = AppCounters { before: renamed(before), now: renamed(now) };
+    let shares =
+        shares("--queues", &ReportData { counters: Some(counters), ..ReportData::default() });
     assert!(shares.contains(&("stock:0:1".to_owned(), "90%".to_owned())), "{shares:?}");
 }

@@ -5,7 +5,7 @@ use crate::netstat::fixture::{counters, exact};
 
 #[test]
 fn protocols_and_ports() {
-    assert_snapshot!(text(&Moment { counters: Some(counters()), ..exact() }));
+    assert_snapshot!(text(&ReportData { counters: Some(counters()), ..exact() }));
 }
 
 #[test]

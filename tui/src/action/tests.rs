@@ -85,9 +85,9 @@ fn filter_is_typed_kept_undone_and_cleared() {
 fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
     let (mut view, world) = (View { tab: Tab::Ports, ..fixture::view() }, fixture::world());
     press(&mut view, &world, "s");
-    assert_eq!(view.sort.get("Ports"), Some(&Sort { column: 0, descending: true }));
+    assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: true }));
     press(&mut view, &world, "I");
-    assert_eq!(view.sort.get("Ports"), Some(&Sort { column: 0, descending: false }));
+    assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: false }));
     let columns = view.tables(&world)[0].columns.len();
     for _ in 0..columns {
         press(&mut view, &world, "s");
@@ -211,7 +211,7 @@ fn flows_are_sorted_by_the_columns_that_are_shown() {
     press(&mut view, &world, "jjj");
     assert!(matches!(view.selected(), Some(Subject::Conversation { .. })));
     press(&mut view, &world, "ss");
-    assert_eq!(view.sort.get("Conversations"), Some(&Sort { column: 1, descending: true }));
+    assert_eq!(view.sort.get("Conversations"), Some(&SortOrder { column: 1, descending: true }));
     assert_eq!(remotes(&view)[0], 61_000, "udp");
     press(&mut view, &world, "I");
     assert_eq!(remotes(&view)[0], 0, "icmp");

@@ -5,10 +5,10 @@ use pmdscope_flows::{
     SenderCounts, standard_error,
 };
 use pmdscope_render::conversation::{
-    Speed, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
+    TrafficRate, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
-use pmdscope_render::{Key, Subject, Tone};
+use pmdscope_render::{ConversationKey, Subject, Tone};
 
 use super::Page;
 use crate::flows::{Access, Tap};
@@ -26,7 +26,8 @@ impl Page<'_> {
         match subject {
             Subject::Tap { .. } => self.tap(tap),
             Subject::Conversation { key, .. } => {
-                let flow = tap.counted.flows.iter().find(|flow| Key::of(flow) == *key)?;
+                let flow =
+                    tap.counted.flows.iter().find(|flow| ConversationKey::of(flow) == *key)?;
                 self.conversation(&tap.counted, flow);
             }
             Subject::Load { port, dir, queue, .. } => {
@@ -159,7 +160,7 @@ impl Page<'_> {
         title: &str,
         ways: SenderCounts,
         place: Option<FlowPlace>,
-        speed: Option<Speed>,
+        speed: Option<TrafficRate>,
     ) {
         if ways == SenderCounts::default() {
             return;
@@ -195,7 +196,7 @@ impl Page<'_> {
         }
     }
 
-    fn speed(&mut self, speed: Option<Speed>) {
+    fn speed(&mut self, speed: Option<TrafficRate>) {
         let pps = known(speed.map(|speed| speed.pps), si);
         let bps = known(speed.map(|speed| speed.bps), si);
         self.field("now", format!("{pps} packets/s, {bps} bit/s"));
@@ -219,7 +220,7 @@ impl Page<'_> {
 }
 
 /// How fast a conversation is on a queue where it was seen last.
-fn speed_on(counted: &FlowSnapshot, flow: &Flow, queue: &QueueCounts) -> Option<Speed> {
+fn speed_on(counted: &FlowSnapshot, flow: &Flow, queue: &QueueCounts) -> Option<TrafficRate> {
     let here = |place: Option<FlowPlace>| {
         place.is_some_and(|place| (place.port, place.queue) == (queue.port, queue.queue))
     };

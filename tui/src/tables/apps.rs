@@ -2,7 +2,7 @@
 
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, rate, share};
 use pmdscope_render::number::{UNKNOWN, known, micros, nanos, seconds};
-use pmdscope_render::{Cell, Column, Subject, Table, Theme, Tone};
+use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
@@ -16,7 +16,7 @@ use pmdscope_telemetry::world::{Member, Status, World};
 const POOL_NEARLY_USED: f64 = 0.9;
 
 /// One row per app.
-pub(super) fn apps(world: &World) -> Table {
+pub(super) fn apps(world: &World) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("PID").drop_at(6),
@@ -33,7 +33,7 @@ pub(super) fn apps(world: &World) -> Table {
         Column::number("Scrape").drop_at(9),
         Column::text("State").flex(16),
     ];
-    let mut table = Table::new("Apps", columns);
+    let mut table = TextTable::new("Apps", columns);
     for app in &world.apps {
         let subject = Subject::App { app: app.name.clone() };
         table.push(subject, app.stale(), app_cells(app, world.now_ns));
@@ -139,7 +139,7 @@ fn live_state(app: &Member) -> Cell {
 }
 
 /// One row per finding, worst first.
-pub(super) fn findings(world: &World, view: &View) -> Table {
+pub(super) fn findings(world: &World, view: &View) -> TextTable {
     let columns = vec![
         Column::text("Severity"),
         Column::text("App").drop_at(1),
@@ -147,7 +147,7 @@ pub(super) fn findings(world: &World, view: &View) -> Table {
         Column::text("About").drop_at(2),
         Column::text("Evidence").flex(20),
     ];
-    let mut table = Table::new("Findings", columns);
+    let mut table = TextTable::new("Findings", columns);
     for (app, finding) in world.findings() {
         let (sign, tone) = severity_look(finding.severity, view.theme);
         let subject = Subject::Finding {

@@ -5,10 +5,14 @@ use std::cmp::Ordering;
 use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, PacketCounts, QueueCounts, UnlistedPackets};
 use pmdscope_render::cells::{alarm, number, rate, share};
 use pmdscope_render::conversation::{
-    Speed, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed, wrapping,
+    TrafficRate, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed,
+    wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
-use pmdscope_render::{Cell, Column, Graph, Key, Row, Sort, Subject, Table, Theme, Tone, way};
+use pmdscope_render::{
+    Cell, Column, ConversationKey, Graph, SortOrder, Subject, TableRow, TextTable, Theme, Tone,
+    direction_name,
+};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::Balance;
 
@@ -23,13 +27,13 @@ const ROWS: usize = 256;
 const CONVERSATIONS: &str = "Conversations";
 
 /// The tables of the page.
-pub(super) fn page(view: &View) -> Vec<Table> {
+pub(super) fn page(view: &View) -> Vec<TextTable> {
     match view.flows.shown() {
         Ok(traffic) => {
             vec![taps(traffic, view.theme), conversations(traffic, view), queues(traffic, view)]
         }
         Err(reason) => {
-            let mut table = Table::new(CONVERSATIONS, Vec::new());
+            let mut table = TextTable::new(CONVERSATIONS, Vec::new());
             table.notes.push(reason.to_owned());
             vec![table]
         }
@@ -37,7 +41,7 @@ pub(super) fn page(view: &View) -> Vec<Table> {
 }
 
 /// One row per app.
-fn taps(traffic: &Traffic, theme: Theme) -> Table {
+fn taps(traffic: &Traffic, theme: Theme) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Capture"),
@@ -50,7 +54,7 @@ fn taps(traffic: &Traffic, theme: Theme) -> Table {
         Column::number("Other").drop_at(1),
         Column::number("Lost"),
     ];
-    let mut table = Table::new("Captured packets", columns);
+    let mut table = TextTable::new("Captured packets", columns);
     for tap in &traffic.taps {
         let stale = tap.access == Access::Ended;
         table.push(Subject::Tap { app: tap.app.clone() }, stale, tap_cells(tap, theme));
@@ -102,7 +106,7 @@ fn access(access: &Access) -> Cell {
 }
 
 /// Why there are no packets of an app, and what to do.
-fn note_access(table: &mut Table, traffic: &Traffic) {
+fn note_access(table: &mut TextTable, traffic: &Traffic) {
     if traffic.taps.is_empty() {
         table.notes.push("No app to capture packets from.".to_owned());
     }
@@ -152,11 +156,11 @@ impl<'a> Talk<'a> {
 }
 
 impl Talk<'_> {
-    fn rx(&self) -> Option<Speed> {
+    fn rx(&self) -> Option<TrafficRate> {
         rx_speed(&self.tap.counted, self.flow)
     }
 
-    fn tx(&self) -> Option<Speed> {
+    fn tx(&self) -> Option<TrafficRate> {
         tx_speed(&self.tap.counted, self.flow)
     }
 
@@ -170,7 +174,7 @@ impl Talk<'_> {
     }
 
     fn subject(&self) -> Subject {
-        Subject::Conversation { app: self.tap.app.clone(), key: Key::of(self.flow) }
+        Subject::Conversation { app: self.tap.app.clone(), key: ConversationKey::of(self.flow) }
     }
 
     fn ago(&self, then_ns: u64) -> Cell {
@@ -213,15 +217,16 @@ const FIELDS: [Field; 16] = [
 ];
 
 /// One row per conversation that counts most, by the order that was chosen.
-fn conversations(traffic: &Traffic, view: &View) -> Table {
+fn conversations(traffic: &Traffic, view: &View) -> TextTable {
     let all = traffic.taps.iter().flat_map(|tap| Talk::all(tap, view.theme));
     let mut talks = all.collect::<Vec<_>>();
     let fields = fields(traffic, &talks);
     order(&mut talks, &fields, view.sort.get(CONVERSATIONS).copied());
 
-    let mut table = Table::new(CONVERSATIONS, fields.iter().map(|(column, _)| *column).collect());
+    let mut table =
+        TextTable::new(CONVERSATIONS, fields.iter().map(|(column, _)| *column).collect());
     table.remark = remark(traffic, view);
-    let rows = talks.iter().map(|talk| Row {
+    let rows = talks.iter().map(|talk| TableRow {
         subject: talk.subject(),
         cells: fields.iter().map(|(_, cell)| cell(talk)).collect(),
         stale: talk.tap.access == Access::Ended,
@@ -245,7 +250,7 @@ fn fields(traffic: &Traffic, talks: &[Talk<'_>]) -> Vec<Field> {
 }
 
 /// Sorts by a column, else the fastest first.
-fn order(talks: &mut Vec<Talk<'_>>, fields: &[Field], sort: Option<Sort>) {
+fn order(talks: &mut Vec<Talk<'_>>, fields: &[Field], sort: Option<SortOrder>) {
     let chosen = sort.and_then(|sort| Some((fields.get(sort.column)?, sort.descending)));
     if let Some(((column, cell), descending)) = chosen {
         let mut sorted = talks.iter().map(|talk| (cell(talk), *talk)).collect::<Vec<_>>();
@@ -282,7 +287,7 @@ fn remark(traffic: &Traffic, view: &View) -> String {
     }
 }
 
-fn note_rows(table: &mut Table, all: usize) {
+fn note_rows(table: &mut TextTable, all: usize) {
     if all > table.rows.len() && table.rows.len() == ROWS {
         let all = count(all as u64);
         table.notes.push(format!(
@@ -292,7 +297,7 @@ fn note_rows(table: &mut Table, all: usize) {
 }
 
 /// What is in no row.
-fn note_other(table: &mut Table, traffic: &Traffic) {
+fn note_other(table: &mut TextTable, traffic: &Traffic) {
     let is_silent =
         |tap: &&Tap| matches!(tap.access, Access::Armed { .. }) && tap.counted.total.packets == 0;
     for tap in traffic.taps.iter().filter(is_silent) {
@@ -319,7 +324,7 @@ fn note_other(table: &mut Table, traffic: &Traffic) {
 }
 
 /// One row per queue: how the NIC spreads the packets.
-fn queues(traffic: &Traffic, view: &View) -> Table {
+fn queues(traffic: &Traffic, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -332,7 +337,7 @@ fn queues(traffic: &Traffic, view: &View) -> Table {
         Column::number("Share"),
         Column::text("Load").flex(6).drop_at(4),
     ];
-    let mut table = Table::new("RSS balance", columns);
+    let mut table = TextTable::new("RSS balance", columns);
     for tap in &traffic.taps {
         let mut queues = tap.counted.queues.clone();
         queues.sort_by_key(|queue| (queue.port, queue.dir, queue.queue));
@@ -362,7 +367,7 @@ fn queue_cells(tap: &Tap, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<C
     vec![
         Cell::text(&tap.app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
-        Cell::text(way(queue.dir)),
+        Cell::text(direction_name(queue.dir)),
         optional(queue.queue),
         optional(queue.lcore),
         rate(speed.map(|speed| speed.pps)),

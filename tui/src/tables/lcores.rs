@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pmdscope_render::cells::{alarm, app_cell, bad_count, number, rate, share};
 use pmdscope_render::number::{UNKNOWN, bytes, micros, si};
-use pmdscope_render::{Cell, Column, Subject, Table, Tone};
+use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
@@ -15,7 +15,7 @@ use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
 
 /// One row per lcore.
-pub(super) fn lcores(world: &World, view: &View) -> Table {
+pub(super) fn lcores(world: &World, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
@@ -32,7 +32,7 @@ pub(super) fn lcores(world: &World, view: &View) -> Table {
         Column::number("Stalls/s").drop_at(7),
         Column::number("Preempt/s").drop_at(1),
     ];
-    let mut table = Table::new("Lcores", columns);
+    let mut table = TextTable::new("Lcores", columns);
     for (app, model) in world.models() {
         let stall_us = model.sample.library.as_ref().map(|library| library.stall_us);
         for lcore in ids(model) {
@@ -112,7 +112,7 @@ pub(crate) fn time_of_day(realtime_ns: u64, zone: &TimeZone) -> String {
 }
 
 /// One row per ring of a capture session.
-pub(super) fn captures(world: &World) -> Table {
+pub(super) fn captures(world: &World) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Session"),
@@ -126,7 +126,7 @@ pub(super) fn captures(world: &World) -> Table {
         Column::number("Ring").drop_at(3),
         Column::number("Filled"),
     ];
-    let mut table = Table::new("Captures", columns);
+    let mut table = TextTable::new("Captures", columns);
     for (app, model) in world.models() {
         for tee in &model.sample.tee {
             let subject =

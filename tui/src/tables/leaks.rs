@@ -3,7 +3,7 @@
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, number};
 use pmdscope_render::ledger::{legend, stage_ms};
 use pmdscope_render::number::si;
-use pmdscope_render::{Cell, Column, Graph, Subject, Table, Theme, Tone};
+use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::model::LedgerRates;
 use pmdscope_telemetry::sample::{LedgerSample, StageSample};
 
@@ -11,7 +11,7 @@ use super::note_level_0;
 use pmdscope_telemetry::world::{Member, World};
 
 /// One row per pool with a ledger.
-pub(super) fn ledgers(world: &World, theme: Theme) -> Table {
+pub(super) fn ledgers(world: &World, theme: Theme) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ledger").flex(12),
@@ -28,7 +28,7 @@ pub(super) fn ledgers(world: &World, theme: Theme) -> Table {
         Column::text("Where").flex(12).drop_at(1),
         Column::text("Leaked over time").flex(8).drop_at(6),
     ];
-    let mut table = Table::new("Ledger", columns);
+    let mut table = TextTable::new("Ledger", columns);
     for (app, model) in world.models() {
         for (ledger, rates) in model.sample.ledger.iter().zip(&model.ledger) {
             let subject = Subject::Ledger { app: app.name.clone(), pool: ledger.name.clone() };
@@ -63,7 +63,7 @@ fn ledger_cells(app: &Member, ledger: &LedgerSample, rates: &LedgerRates) -> Vec
 }
 
 /// One row per place that keeps mbufs for a while.
-pub(super) fn stages(world: &World) -> Table {
+pub(super) fn stages(world: &World) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Stage").flex(12),
@@ -71,7 +71,7 @@ pub(super) fn stages(world: &World) -> Table {
         Column::number("Longest"),
         Column::text("Suspect after"),
     ];
-    let mut table = Table::new("Stages", columns);
+    let mut table = TextTable::new("Stages", columns);
     for (app, model) in world.models() {
         for stage in &model.sample.stages {
             let subject = Subject::Stage { app: app.name.clone(), stage: stage.stage.clone() };

@@ -2,7 +2,7 @@
 
 use pmdscope_render::cells::{alarm, app_cell, number, number_or, rate, share};
 use pmdscope_render::number::{known, seconds, signed};
-use pmdscope_render::{Cell, Column, Graph, Subject, Table, Tone};
+use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 
@@ -13,7 +13,7 @@ use pmdscope_telemetry::world::{Member, World};
 const SOON_S: f64 = 600.0;
 
 /// One row per pool.
-pub(super) fn pools(world: &World) -> Table {
+pub(super) fn pools(world: &World) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(12),
@@ -29,7 +29,7 @@ pub(super) fn pools(world: &World) -> Table {
         Column::text("Split").flex(8).drop_at(1),
         Column::text("Trend").flex(8).drop_at(5),
     ];
-    let mut table = Table::new("Pools", columns);
+    let mut table = TextTable::new("Pools", columns);
     for (app, model) in world.models() {
         for (pool, trend) in model.sample.pools.iter().zip(&model.pools) {
             let subject = Subject::Pool { app: app.name.clone(), pool: pool.name.clone() };

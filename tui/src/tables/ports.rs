@@ -4,7 +4,7 @@ use pmdscope_render::cells::{
     alarm, app_cell, bad_count, bad_rate, number, number_or, rate, share,
 };
 use pmdscope_render::number::si;
-use pmdscope_render::{Cell, Column, Graph, Subject, Table, Tone, direction_word};
+use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
@@ -14,7 +14,7 @@ use crate::view::View;
 use pmdscope_telemetry::world::{Member, World};
 
 /// One row per port.
-pub(super) fn ports(world: &World, view: &View) -> Table {
+pub(super) fn ports(world: &World, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -32,7 +32,7 @@ pub(super) fn ports(world: &World, view: &View) -> Table {
         Column::number("RX total").drop_at(6),
         Column::number("TX total").drop_at(6),
     ];
-    let mut table = Table::new("Ports", columns);
+    let mut table = TextTable::new("Ports", columns);
     if !view.baseline.is_empty() {
         let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
         let all = world.models().all(|(_, model)| counted(model));
@@ -109,7 +109,7 @@ fn link(port: &PortSample) -> Cell {
 }
 
 /// One row per queue of apps with the library.
-pub(super) fn queues(world: &World, view: &View) -> Table {
+pub(super) fn queues(world: &World, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -127,7 +127,7 @@ pub(super) fn queues(world: &World, view: &View) -> Table {
         Column::number("Burst").drop_at(2),
         Column::number("Polls/s").drop_at(4),
     ];
-    let mut table = Table::new("Queues", columns);
+    let mut table = TextTable::new("Queues", columns);
     for (app, model) in world.models() {
         let hot = balance::hot(model, &view.thresholds);
         for ((queue, rates), hot) in model.sample.queues.iter().zip(&model.queues).zip(hot) {
@@ -182,7 +182,7 @@ fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
     }
 }
 
-fn note_unsupported_depth(table: &mut Table, world: &World) {
+fn note_unsupported_depth(table: &mut TextTable, world: &World) {
     let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
     if world.models().any(|(_, model)| silent(model)) {
         table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
@@ -190,7 +190,7 @@ fn note_unsupported_depth(table: &mut Table, world: &World) {
 }
 
 /// One row per software ring.
-pub(super) fn rings(world: &World) -> Table {
+pub(super) fn rings(world: &World) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ring"),
@@ -200,7 +200,7 @@ pub(super) fn rings(world: &World) -> Table {
         Column::number("Of"),
         Column::text("Fill").flex(6).drop_at(2),
     ];
-    let mut table = Table::new("Software rings", columns);
+    let mut table = TextTable::new("Software rings", columns);
     for (app, model) in world.models() {
         for ring in &model.sample.rings {
             let subject = Subject::Ring { app: app.name.clone(), ring: ring.name.clone() };

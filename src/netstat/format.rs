@@ -1,4 +1,4 @@
-//! Conversations as netstat writes them, where that is not how `top` does.
+//! Formats of conversations that netstat writes otherwise than `top`.
 
 use std::net::IpAddr;
 

@@ -1,11 +1,11 @@
-//! What is known at a moment: counted packets, counters of apps, losses.
+//! The data of a report: counted packets, counters of apps, losses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pmdscope_capture::CaptureReport;
 use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts};
-use pmdscope_render::conversation::{self, Speed};
+use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
@@ -16,19 +16,19 @@ use crate::tap::door;
 
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct ReportData {
     /// What was counted; `None` where only counters are looked at.
     pub(super) snapshot: Option<Arc<FlowSnapshot>>,
     /// Rates are those of the last second, and not of the whole time.
     pub(super) recent: bool,
     /// What is missing in it.
-    pub(super) losses: Losses,
+    pub(super) losses: PacketLosses,
     /// Apps that have ended.
     pub(super) ended: Vec<String>,
     /// Apps whose packets come by a helper.
     pub(super) helped: Vec<String>,
     /// Counters of the apps, and those of a while before.
-    pub(super) counters: Option<Counters>,
+    pub(super) counters: Option<AppCounters>,
     /// Ports that packets come from; `None` is all.
     pub(super) ports: Option<Vec<(String, u16)>>,
     /// Packets were chosen by a filter, which counters do not know.
@@ -39,14 +39,14 @@ pub(super) struct Moment {
 
 /// Counters of apps at two moments.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct AppCounters {
     /// The earlier; empty where there is none.
     pub(super) before: World,
     /// The later.
     pub(super) now: World,
 }
 
-impl Counters {
+impl AppCounters {
     /// Samples of all apps, each with its earlier one of the same run.
     pub(super) fn samples(&self) -> impl Iterator<Item = (&str, Option<&Sample>, &Sample)> {
         self.now.models().map(|(app, model)| {
@@ -79,7 +79,7 @@ impl Counters {
 
 /// Packets that are in no count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Losses {
+pub(super) struct PacketLosses {
     /// Packets that passed the filter, in the rings or left out; `None` for files.
     pub(super) passed_filter: Option<u64>,
     /// Dropped because rings were full.
@@ -96,7 +96,7 @@ pub(super) struct Losses {
     pub(super) lcores: Option<usize>,
 }
 
-impl Losses {
+impl PacketLosses {
     /// Those of a capture.
     pub(super) fn of(report: &CaptureReport) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Losses {
     }
 }
 
-impl Moment {
+impl ReportData {
     /// What was counted, or nothing.
     pub(super) fn counted(&self) -> Arc<FlowSnapshot> {
         self.snapshot.clone().unwrap_or_default()
@@ -129,16 +129,16 @@ impl Moment {
         snapshot: &FlowSnapshot,
         all: PacketCounts,
         recent: PacketCounts,
-    ) -> Option<Speed> {
+    ) -> Option<TrafficRate> {
         if self.recent && snapshot.interval_s > 0.0 {
-            Speed::of(recent, snapshot.interval_s)
+            TrafficRate::of(recent, snapshot.interval_s)
         } else {
-            Speed::of(all, seconds(snapshot))
+            TrafficRate::of(all, seconds(snapshot))
         }
     }
 
     /// How fast a conversation is.
-    pub(super) fn flow_speed(&self, snapshot: &FlowSnapshot, flow: &Flow) -> Option<Speed> {
+    pub(super) fn flow_speed(&self, snapshot: &FlowSnapshot, flow: &Flow) -> Option<TrafficRate> {
         self.speed(snapshot, flow.total(), flow.recent_rx.plus(flow.recent_tx))
     }
 
@@ -228,7 +228,7 @@ pub(super) fn app_of(snapshot: &FlowSnapshot, app: u16) -> &str {
 
 /// Name of a direction.
 pub(super) fn way(dir: u8) -> &'static str {
-    pmdscope_render::way(dir)
+    pmdscope_render::direction_name(dir)
 }
 
 /// Names the ends of a conversation.
@@ -238,6 +238,6 @@ pub(crate) fn name(flow: &Flow) -> String {
     let wrapping = if wrapping.is_empty() { wrapping } else { format!(" in {wrapping}") };
     format!(
         "{} {local} <-> {remote}{wrapping}",
-        super::words::protocol(flow.proto, flow.local.addr)
+        super::format::protocol(flow.proto, flow.local.addr)
     )
 }

@@ -1,15 +1,15 @@
-//! Which conversations are shown.
+//! The filter of rows: which conversations are shown.
 
 use pmdscope_flows::Flow;
 
-use super::words::{SCTP, TCP, UDP};
+use super::format::{SCTP, TCP, UDP};
 
 /// Conversations of these kinds. Unlike a filter it knows what is behind VLAN tags and in tunnels, and
 /// leaves the totals alone.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Rows")]
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
-pub(super) struct Picked {
+pub(super) struct RowFilter {
     /// Only IPv4
     #[arg(short = '4', long = "ipv4")]
     v4: bool,
@@ -31,7 +31,7 @@ pub(super) struct Picked {
     sctp: bool,
 }
 
-impl Picked {
+impl RowFilter {
     /// The conversation is to be shown.
     pub(super) fn takes(self, flow: &Flow) -> bool {
         let any_version = self.v4 == self.v6;

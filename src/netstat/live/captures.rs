@@ -10,22 +10,22 @@ use pmdscope_packets::filter::FilterCompiler;
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 
 use crate::capture::DEFAULT_RING_SIZE;
-use crate::netstat::args::{Args, Sampling};
+use crate::netstat::args::{Args, SamplingMode};
 use crate::source::Source;
 use crate::tap::interface::{self, Wanted};
 use crate::tap::{self, Ask};
 
 /// Time in which apps count packets before any are taken.
-const GLANCE: Duration = Duration::from_millis(100);
+const FIRST_RATE_TIME: Duration = Duration::from_millis(100);
 
 /// Captures that are armed.
-pub(super) struct Taps {
+pub(super) struct OpenCaptures {
     pub(super) sources: Vec<Tap>,
     /// What they are of.
     pub(super) ports: Vec<(String, u16)>,
 }
 
-impl Taps {
+impl OpenCaptures {
     /// Arms captures in the apps that are meant. Those that are awaited are reached again.
     pub(super) fn open(args: &Args, control: &RunControl, awaited: bool) -> Result<Self> {
         let compiler = FilterCompiler { snaplen: SNAPLEN, ..FilterCompiler::default() };
@@ -39,10 +39,10 @@ impl Taps {
             dirs: args.direction().bits().into(),
             program,
         };
-        let mut taps = Self { sources: Vec::new(), ports: Vec::new() };
+        let mut captures = Self { sources: Vec::new(), ports: Vec::new() };
         for one in &wanted {
             match tap::open(one, &ask, awaited, &control.stop) {
-                Ok(source) => taps.add(one, source),
+                Ok(source) => captures.add(one, source),
                 // Nobody has asked for this one.
                 Err(error) if wanted.len() > 1 && is_open(args) && !is_stopped(control) => {
                     tap::leave_out(&error);
@@ -50,10 +50,10 @@ impl Taps {
                 Err(error) => return Err(error),
             }
         }
-        if taps.sources.is_empty() {
+        if captures.sources.is_empty() {
             bail!("{NOBODY}");
         }
-        Ok(taps)
+        Ok(captures)
     }
 
     fn add(&mut self, wanted: &Wanted, source: Tap) {
@@ -88,7 +88,7 @@ fn wanted(args: &Args) -> Result<Vec<Wanted>> {
 
 /// One packet in so many for a begin. Of packets that pass a filter nobody knows how many there will be.
 fn first_sample(args: &Args, control: &RunControl, wanted: &[Wanted]) -> u32 {
-    if let Sampling::Fixed(sample) = args.sample {
+    if let SamplingMode::Fixed(sample) = args.sample {
         return sample.get();
     }
     let known = args.expression().is_empty().then(|| rate(args, wanted).ok()).flatten();
@@ -99,7 +99,7 @@ fn first_sample(args: &Args, control: &RunControl, wanted: &[Wanted]) -> u32 {
 
 /// Packets per second of the ports that are meant.
 fn rate(args: &Args, wanted: &[Wanted]) -> Result<f64> {
-    let mut source = Source::live(&args.app, GLANCE)?;
+    let mut source = Source::live(&args.app, FIRST_RATE_TIME)?;
     source.prepare();
     source.advance()?;
     let dirs = args.direction().bits();

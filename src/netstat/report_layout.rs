@@ -1,6 +1,6 @@
-//! What reports are printed on: a terminal of some size, or anything without an end.
+//! The layout of reports: columns and rows of the terminal that shows them, or no limits.
 
-use pmdscope_render::{Table, Theme};
+use pmdscope_render::{TextTable, Theme};
 
 use super::args::{Args, ROWS};
 use crate::output::{StandardOutput, one_line};
@@ -10,9 +10,9 @@ const OTHER_LINES: usize = 10;
 /// Fewer rows are of no use, however low the terminal is.
 const ROWS_MIN: usize = 5;
 
-/// Size of a report.
+/// Width and height of a report.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Paper {
+pub(super) struct ReportLayout {
     /// Columns, where lines must not be longer.
     width: Option<usize>,
     /// Most rows.
@@ -20,7 +20,7 @@ pub(super) struct Paper {
     redrawn: bool,
 }
 
-impl Paper {
+impl ReportLayout {
     /// What standard output is.
     pub(super) fn new(args: &Args) -> Self {
         let redrawn = args.continuous && !args.json && StandardOutput::is_terminal();
@@ -60,7 +60,7 @@ impl Paper {
     }
 
     /// A table without its title; its notes below.
-    pub(super) fn table(self, table: &Table) -> String {
+    pub(super) fn table(self, table: &TextTable) -> String {
         let mut text = String::new();
         if !table.rows.is_empty() {
             let lines = table.lines(self.width, Theme { mono: true, ascii: true }, None);
