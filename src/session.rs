@@ -1,7 +1,7 @@
 //! Which apps a command looks at.
 
 use anyhow::Result;
-use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::{Fleet, Settings};
 
 use crate::config::ConfigArg;
@@ -44,7 +44,7 @@ impl AppArg {
     ///
     /// When there is none, when there are several, when it cannot be asked, or the configuration is
     /// wrong.
-    pub(crate) fn the_app(&self) -> Result<App> {
+    pub(crate) fn the_app(&self) -> Result<DiscoveredApp> {
         Ok(self.settings()?.find(self.app.as_deref())?)
     }
 }

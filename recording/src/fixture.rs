@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Player, Recorder, Recording, Totals};
-use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{self, Rules};
 use pmdscope_telemetry::fleet::{Judge, Settings};
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, Occupancy, PoolSample, PortSample, PortStats, QueueSample,
     SAMPLE_SCHEMA, Sample,
 };
-use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
 /// 2026-11-21T08:56:00Z.
 pub(super) const BEGIN: u64 = 1_795_251_360_000_000_000;
@@ -29,7 +28,7 @@ pub(super) enum Act {
 
 /// A fleet without apps.
 pub(super) struct Live {
-    pub(super) world: World,
+    pub(super) world: FleetState,
     judges: BTreeMap<String, Judge>,
     pids: BTreeMap<String, u32>,
     interval_ns: u64,
@@ -39,7 +38,7 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
-            world: World::default(),
+            world: FleetState::default(),
             judges: BTreeMap::new(),
             pids: BTreeMap::new(),
             interval_ns: interval.as_nanos().try_into().unwrap(),
@@ -48,7 +47,7 @@ impl Live {
     }
 
     /// The world after another round.
-    pub(super) fn round(&mut self, acts: &[(&str, Act)]) -> &World {
+    pub(super) fn round(&mut self, acts: &[(&str, Act)]) -> &FleetState {
         self.rounds += 1;
         let passed_ns = self.rounds * self.interval_ns;
         for (app, act) in acts {
@@ -65,14 +64,14 @@ impl Live {
         self.rounds += rounds;
     }
 
-    fn event(&mut self, app: &str, act: Act, passed_ns: u64) -> Event {
+    fn event(&mut self, app: &str, act: Act, passed_ns: u64) -> FleetEvent {
         let name = app.to_owned();
         match act {
             Act::Leave => {
                 self.judges.remove(app);
-                Event::Gone { app: name }
+                FleetEvent::Gone { app: name }
             }
-            Act::TimeOut => Event::Lost {
+            Act::TimeOut => FleetEvent::Lost {
                 app: name,
                 class: ErrorClass::Timeout,
                 reason: format!("silent at {passed_ns}"),
@@ -145,7 +144,7 @@ fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
 }
 
 /// Records what a fleet shows.
-pub(super) fn record(recording: Recording, worlds: &[World]) -> Totals {
+pub(super) fn record(recording: Recording, worlds: &[FleetState]) -> Totals {
     let mut recorder = Recorder::create(recording, worlds[0].realtime_ns).unwrap();
     for world in worlds {
         recorder.record(world, 0).unwrap();
@@ -154,7 +153,7 @@ pub(super) fn record(recording: Recording, worlds: &[World]) -> Totals {
 }
 
 /// Worlds of one app that answers.
-pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<World> {
+pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<FleetState> {
     let mut live = Live::new(interval);
     (0..rounds).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect()
 }
@@ -168,7 +167,7 @@ pub(super) fn player(path: &Path) -> Player {
 }
 
 /// All worlds of a recording.
-pub(super) fn play(player: &mut Player) -> Vec<World> {
+pub(super) fn play(player: &mut Player) -> Vec<FleetState> {
     let mut worlds = Vec::new();
     while let Some(world) = player.next().unwrap() {
         worlds.push(world.clone());

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_packets::recorder::{self, Fire, PacketTrigger};
+use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::world::Event;
 use signal_hook::consts::SIGUSR2;
 use signal_hook::iterator::Signals;
 
@@ -126,14 +126,14 @@ fn watch_findings(mut session: Session, lints: &[Lint], fire: &Fire) {
         let start = Instant::now();
         let event = session.sample(ROUND_TIMEOUT);
         let findings = match &event {
-            Event::Sampled { findings, .. } => findings.as_slice(),
-            Event::Lost { finding, .. } => finding.as_slice(),
+            FleetEvent::Sampled { findings, .. } => findings.as_slice(),
+            FleetEvent::Lost { finding, .. } => finding.as_slice(),
             _ => &[],
         };
         let watched = findings.iter().filter(|finding| lints.contains(&finding.lint));
         for finding in edges.news(watched, start) {
             let model =
-                if let Event::Sampled { model, .. } = &event { Some(&**model) } else { None };
+                if let FleetEvent::Sampled { model, .. } = &event { Some(&**model) } else { None };
             fire.fire(fired_by(finding, model));
         }
         thread::sleep(STEP.saturating_sub(start.elapsed()));

@@ -12,11 +12,10 @@ use pmdscope_capture::budget;
 use pmdscope_flows::{Flow, Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX};
 use pmdscope_render::number::count;
-use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::finding::balance::{self, HotQueue};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::sample::AppIdentity;
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{FleetState, Settings};
 
 use crate::netstat;
 use crate::source::Source;
@@ -89,7 +88,7 @@ impl HotQueues {
         }
     }
 
-    fn note(&mut self, world: &World) {
+    fn note(&mut self, world: &FleetState) {
         for (app, model) in world.models().filter(|(app, _)| !app.stale()) {
             let run = &model.sample.app;
             for queue in balance::hottest(model, &self.settings.rules.thresholds) {
@@ -128,7 +127,7 @@ impl HotQueues {
     }
 
     /// Waits for the end of the capture, and takes in what it has found.
-    fn end_capture(&mut self, world: &World) {
+    fn end_capture(&mut self, world: &FleetState) {
         let Some(capture) = self.capture.take() else { return };
         let counted = capture.thread.join();
         let counted = counted.unwrap_or_else(|_| Err(anyhow!("the capture has failed")));
@@ -147,7 +146,7 @@ impl HotQueues {
     }
 
     /// Adds to the findings what makes the queues hot; no capture runs any more.
-    pub(super) fn explain(mut self, world: &mut World) {
+    pub(super) fn explain(mut self, world: &mut FleetState) {
         if let Some(capture) = &self.capture {
             let limit = self.end.max(capture.begun + LENGTH) + GRACE;
             while !capture.thread.is_finished() && Instant::now() < limit {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use pmdscope_packets::Control;
 use pmdscope_recording::{Moment as When, Player};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 use super::args::Args;
 use super::moment::{Counters, Moment};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Reads the counters of all chosen apps.
 pub(super) struct Gauge {
     source: Source,
-    before: World,
+    before: FleetState,
 }
 
 impl Gauge {
@@ -32,7 +32,7 @@ impl Gauge {
     pub(super) fn live(app: &AppArg) -> Result<Self> {
         // Whoever reads it has a pace of his own.
         let source = Source::live(app, Duration::ZERO)?;
-        let mut gauge = Self { source, before: World::default() };
+        let mut gauge = Self { source, before: FleetState::default() };
         gauge.begin()?;
         Ok(gauge)
     }
@@ -71,7 +71,7 @@ fn live(args: &Args, control: &Control) -> Result<()> {
     let mut next = Instant::now();
     loop {
         source.advance()?;
-        let counters = Counters { before: World::default(), now: source.world().clone() };
+        let counters = Counters { before: FleetState::default(), now: source.world().clone() };
         let moment = Moment { counters: Some(counters), ..Moment::default() };
         if !show(args, &moment, &Paper::new(args))? || !args.continuous {
             return Ok(());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 use pmdscope_capture::source::Port;
 use pmdscope_capture::transport::Door;
-use pmdscope_telemetry::discover::{App, AppState, FindError};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError, Reachability};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};
 
@@ -118,7 +118,7 @@ impl Wanted {
 /// An app and what it tells of itself.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) app: App,
+    pub(crate) app: DiscoveredApp,
     /// `None` when it cannot be asked.
     pub(crate) sample: Option<Sample>,
 }
@@ -270,7 +270,7 @@ fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
 }
 
 /// What an app may be called in front of a port: its name, and its file-prefix.
-fn names_of(app: &App) -> impl Iterator<Item = &str> {
+fn names_of(app: &DiscoveredApp) -> impl Iterator<Item = &str> {
     let prefix = app.dir.file_name().and_then(|prefix| prefix.to_str());
     std::iter::once(app.name.as_str()).chain(prefix)
 }
@@ -338,7 +338,7 @@ fn check_queue(queue: u16, target: Target, app: &str, ports: &[PortSample]) -> a
 }
 
 /// Refuses to look for a port of one app in another.
-fn check_same(interface: &str, prefix: &App, app: &App) -> anyhow::Result<()> {
+fn check_same(interface: &str, prefix: &DiscoveredApp, app: &DiscoveredApp) -> anyhow::Result<()> {
     if prefix.socket == app.socket {
         return Ok(());
     }
@@ -353,7 +353,7 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
     ports.iter().find(is_meant).map(|port| Target { port: Some(port.id), queue: None })
 }
 
-fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
+fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<DiscoveredApp> {
     match settings.find(name) {
         Ok(app) => Ok(app),
         // Without telemetry there are no port names, but the packets may still be had.
@@ -366,8 +366,8 @@ fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow:
     Wanted::of(ask(find(name, settings)?), settings, attach)
 }
 
-fn ask(app: App) -> Running {
-    let live = app.state == AppState::Live;
+fn ask(app: DiscoveredApp) -> Running {
+    let live = app.state == Reachability::Live;
     let sample = live.then(|| Collector::new(app.clone()).collect(TIMEOUT).ok()).flatten();
     Running { app, sample }
 }
@@ -422,7 +422,8 @@ mod tests {
 
     #[test]
     fn apps_are_called_by_their_names_and_their_prefixes() {
-        let app = App { name: "fwd".into(), dir: "/var/run/dpdk/fwd-17".into(), ..app("x") };
+        let app =
+            DiscoveredApp { name: "fwd".into(), dir: "/var/run/dpdk/fwd-17".into(), ..app("x") };
         assert_eq!(names_of(&app).collect::<Vec<_>>(), ["fwd", "fwd-17"]);
     }
 
@@ -474,14 +475,14 @@ mod tests {
         assert_eq!([number_of(2, 0, 3), number_of(2, 1, 5)], [0, 1]);
     }
 
-    fn app(socket: &str) -> App {
-        App {
+    fn app(socket: &str) -> DiscoveredApp {
+        DiscoveredApp {
             name: "rte".into(),
             dir: "/run/dpdk/rte".into(),
             socket: format!("/run/dpdk/rte/{socket}").into(),
             pid: None,
             dpdk_version: None,
-            state: AppState::Live,
+            state: Reachability::Live,
         }
     }
 }

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::client::{Client, Peer};
 use crate::commands::{ArmTime, Endpoint};
 use crate::deadline::Deadline;
-use crate::discover::App;
+use crate::discover::DiscoveredApp;
 use crate::error::Error;
 use crate::host::process;
 use crate::lock::AppLock;
@@ -39,7 +39,7 @@ const YOUTH: Duration = Duration::from_secs(60);
 /// Gathers samples of one app over a kept connection, and connects again when the app restarts.
 #[derive(Debug)]
 pub struct Collector {
-    app: App,
+    app: DiscoveredApp,
     lock: Option<AppLock>,
     kept: Kept,
 }
@@ -77,12 +77,12 @@ struct Facts {
 
 impl Collector {
     /// A collector for `app`; connects at the first round.
-    pub fn new(app: App) -> Self {
+    pub fn new(app: DiscoveredApp) -> Self {
         Self { app, lock: None, kept: Kept::default() }
     }
 
     /// The app, as it was discovered.
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &DiscoveredApp {
         &self.app
     }
 
@@ -154,7 +154,7 @@ impl Collector {
 
 impl Kept {
     /// The connection of the last round where it is still good, else a new one.
-    fn resume(&mut self, app: &App, deadline: Deadline) -> Result<Session, Error> {
+    fn resume(&mut self, app: &DiscoveredApp, deadline: Deadline) -> Result<Session, Error> {
         if let Some(kept) = self.session.take().filter(|kept| kept.client.is_usable()) {
             return Ok(kept);
         }
@@ -173,7 +173,7 @@ impl Kept {
 }
 
 impl Facts {
-    fn new(app: &App, client: &Client, start_realtime_ns: u64) -> Self {
+    fn new(app: &DiscoveredApp, client: &Client, start_realtime_ns: u64) -> Self {
         let peer = client.peer();
         let exe = process::exe(peer.pid);
         Self {

@@ -22,7 +22,7 @@ pub use self::lint::{Lint, UnknownLint};
 pub use self::standing::Standing;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
-use crate::discover::{App, AppState};
+use crate::discover::{DiscoveredApp, Reachability};
 use crate::inventory::Inventory;
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
@@ -125,10 +125,10 @@ pub fn judge_missing(app: &str) -> Finding {
 }
 
 /// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
-pub fn judge_unasked(app: &App) -> Option<Finding> {
+pub fn judge_unasked(app: &DiscoveredApp) -> Option<Finding> {
     let (lint, evidence, threshold, advice) = match app.state {
-        AppState::Live | AppState::Stale => return None,
-        AppState::NoTelemetry => (
+        Reachability::Live | Reachability::Stale => return None,
+        Reachability::NoTelemetry => (
             Lint::TelemetryOff,
             match app.pid {
                 Some(pid) => format!("process {pid} runs without a telemetry socket"),
@@ -137,7 +137,7 @@ pub fn judge_unasked(app: &App) -> Option<Finding> {
             "a running app has a telemetry socket",
             "start it without --no-telemetry".into(),
         ),
-        AppState::Unreachable(reason) => (
+        Reachability::Unreachable(reason) => (
             Lint::Unreachable,
             format!("{} gives no answer", app.socket.display()),
             "a running app answers on its telemetry socket",

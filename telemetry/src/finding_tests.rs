@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::discover::Unreachable;
+use crate::discover::UnreachableReason;
 use crate::inventory::ExpectedApp;
 use crate::model::{Tracker, TrendOptions};
 use crate::sample::tests::{empty_sample, pool, port, queue};
@@ -285,7 +285,7 @@ fn the_worst_comes_first() {
 
 #[test]
 fn apps_that_cannot_be_asked_are_findings() {
-    let app = |state| App {
+    let app = |state| DiscoveredApp {
         name: "app".into(),
         dir: PathBuf::from("/run/dpdk/app"),
         socket: PathBuf::from("/run/dpdk/app/dpdk_telemetry.v2"),
@@ -293,12 +293,13 @@ fn apps_that_cannot_be_asked_are_findings() {
         dpdk_version: None,
         state,
     };
-    assert_eq!(judge_unasked(&app(AppState::Live)), None);
-    assert_eq!(judge_unasked(&app(AppState::Stale)), None);
-    let off = judge_unasked(&app(AppState::NoTelemetry)).unwrap();
+    assert_eq!(judge_unasked(&app(Reachability::Live)), None);
+    assert_eq!(judge_unasked(&app(Reachability::Stale)), None);
+    let off = judge_unasked(&app(Reachability::NoTelemetry)).unwrap();
     assert_eq!((off.lint, off.severity), (Lint::TelemetryOff, Severity::Warning));
     assert!(off.evidence.contains("process 7"), "{off:?}");
-    let stopped = judge_unasked(&app(AppState::Unreachable(Unreachable::Timeout))).unwrap();
+    let stopped =
+        judge_unasked(&app(Reachability::Unreachable(UnreachableReason::Timeout))).unwrap();
     assert_eq!(stopped.lint, Lint::Unreachable);
 }
 

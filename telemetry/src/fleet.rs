@@ -10,11 +10,13 @@ use rustix::time::ClockId;
 
 pub use self::session::{Judge, Session, obstacle, unasked};
 use crate::collect::now_ns;
-use crate::discover::{self, App, AppState, DiscoverOptions, FindError, Unreachable};
+use crate::discover::{
+    self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
+};
 use crate::error::Error;
 use crate::finding::Rules;
+use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
 use crate::names::Names;
-use crate::world::{Event, Status, World};
 
 /// Longest wait for one app to answer one round, unless the caller knows better.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,12 +49,12 @@ impl Settings {
     /// The apps on this machine, by the names that tools give them: mapped where the settings say so.
     /// Those that share a name, in directories of several users, are called by their directories,
     /// which are accepted as names too.
-    pub fn running(&self) -> Vec<App> {
+    pub fn running(&self) -> Vec<DiscoveredApp> {
         self.running_beside(&[])
     }
 
     /// As [`Settings::running`], without connecting again to those of [`Fleet::connected`].
-    pub fn running_beside(&self, connected: &[App]) -> Vec<App> {
+    pub fn running_beside(&self, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         self.names.give(&discover::look(&self.discover, connected))
     }
 
@@ -61,7 +63,7 @@ impl Settings {
     ///
     /// # Errors
     /// When there is none, when there are several, or when it cannot be asked.
-    pub fn find(&self, name: Option<&str>) -> Result<App, FindError> {
+    pub fn find(&self, name: Option<&str>) -> Result<DiscoveredApp, FindError> {
         discover::choose(name, self.running(), &self.discover)
     }
 
@@ -71,13 +73,18 @@ impl Settings {
     ///
     /// # Errors
     /// When there is none and none is expected, or when there are several.
-    pub fn named(&self, name: &str, connected: &[App]) -> Result<Vec<App>, FindError> {
+    pub fn named(
+        &self,
+        name: &str,
+        connected: &[DiscoveredApp],
+    ) -> Result<Vec<DiscoveredApp>, FindError> {
         let running = self.running_beside(connected);
         // It is that one which is meant, and no other one whose name begins so.
         if self.expects(name) && !running.iter().any(|app| app.is_called(name)) {
             return Ok(Vec::new());
         }
-        let is_known = |app: &App| connected.iter().any(|known| known.socket == app.socket);
+        let is_known =
+            |app: &DiscoveredApp| connected.iter().any(|known| known.socket == app.socket);
         match discover::choose(Some(name), running, &self.discover) {
             Ok(app) | Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
                 Ok(vec![app])
@@ -93,7 +100,7 @@ impl Settings {
 
     /// Expects nothing of other apps than the one of that name, file-prefix or directory, by the name
     /// of those that were `found` for it, or would be.
-    pub fn only(&mut self, name: &str, found: &[App]) {
+    pub fn only(&mut self, name: &str, found: &[DiscoveredApp]) {
         let mapped = self.names.of(name);
         let names = match found.first() {
             Some(app) => [app.name.as_str(); 2],
@@ -111,7 +118,7 @@ impl Settings {
 #[derive(Debug)]
 pub struct Fleet {
     /// What is known so far.
-    pub world: World,
+    pub state: FleetState,
     settings: Settings,
     seats: Vec<Seat>,
 }
@@ -119,7 +126,7 @@ pub struct Fleet {
 /// An app that runs, or has run.
 #[derive(Debug)]
 struct Seat {
-    app: App,
+    app: DiscoveredApp,
     /// `None` while it is lent, and for an app that cannot be asked.
     session: Option<Session>,
     /// It was there when somebody looked last, or has an open connection.
@@ -129,15 +136,15 @@ struct Seat {
 }
 
 impl Seat {
-    fn new(app: App, settings: &Settings) -> Self {
+    fn new(app: DiscoveredApp, settings: &Settings) -> Self {
         let session = || Session::new(app.clone(), settings);
-        let session = (app.state == AppState::Live).then(session);
+        let session = (app.state == Reachability::Live).then(session);
         Self { app, session, runs: true, seen: Instant::now() }
     }
 
     /// It has a session, which may be lent.
     fn is_asked(&self) -> bool {
-        self.app.state == AppState::Live
+        self.app.state == Reachability::Live
     }
 
     fn is_lent(&self) -> bool {
@@ -149,8 +156,9 @@ impl Seat {
     }
 
     /// It has ended, and was told to be lost: only a look finds it again.
-    fn is_over(&self, world: &World) -> bool {
-        let lost = |name| world.find(name).is_some_and(|a| matches!(a.status, Status::Lost { .. }));
+    fn is_over(&self, world: &FleetState) -> bool {
+        let lost =
+            |name| world.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
         !self.runs && lost(&self.app.name)
     }
 
@@ -163,8 +171,8 @@ impl Seat {
 
     /// Takes in that it runs, by this name; the news in that. Its session goes on, unless it was
     /// restarted without telemetry, so that nobody can ask it any more.
-    fn meet(&mut self, app: App, settings: &Settings) -> Option<Event> {
-        if !self.is_asked() || app.state == AppState::NoTelemetry {
+    fn meet(&mut self, app: DiscoveredApp, settings: &Settings) -> Option<FleetEvent> {
+        if !self.is_asked() || app.state == Reachability::NoTelemetry {
             *self = Self::new(app, settings);
             return Some(self.greet());
         }
@@ -177,18 +185,18 @@ impl Seat {
         })
     }
 
-    fn greet(&self) -> Event {
-        unasked(&self.app).unwrap_or_else(|| Event::Found { app: self.app.name.clone() })
+    fn greet(&self) -> FleetEvent {
+        unasked(&self.app).unwrap_or_else(|| FleetEvent::Found { app: self.app.name.clone() })
     }
 
     /// Takes in that nobody saw it; the news in that. Where it is asked, its session brings them.
-    fn miss(&mut self) -> Option<Event> {
+    fn miss(&mut self) -> Option<FleetEvent> {
         let ran = self.runs;
         self.runs = self.is_connected();
         if self.is_asked() || !ran {
             return None;
         }
-        self.app.state = AppState::Unreachable(Unreachable::Refused);
+        self.app.state = Reachability::Unreachable(UnreachableReason::Refused);
         unasked(&self.app)
     }
 }
@@ -207,7 +215,7 @@ impl Fleet {
             settings.only(name, &apps);
         }
         let expected = !settings.rules.expected.apps.is_empty();
-        if !expected && !apps.iter().any(|app| app.state == AppState::Live) {
+        if !expected && !apps.iter().any(|app| app.state == Reachability::Live) {
             settings.find(name)?;
         }
         let mut fleet = Self::new(settings);
@@ -217,7 +225,7 @@ impl Fleet {
 
     /// A fleet without apps; [`Fleet::look`] finds them.
     pub fn new(settings: Settings) -> Self {
-        Self { world: World::default(), settings, seats: Vec::new() }
+        Self { state: FleetState::default(), settings, seats: Vec::new() }
     }
 
     /// Takes in apps that have come since, gives up those that ended too long ago, and misses those
@@ -227,30 +235,30 @@ impl Fleet {
     }
 
     /// The apps with an open connection, and those that are lent, which are being asked.
-    pub fn connected(&self) -> Vec<App> {
+    pub fn connected(&self) -> Vec<DiscoveredApp> {
         let open = |seat: &&Seat| seat.is_lent() || seat.is_connected();
         self.seats.iter().filter(open).map(|seat| seat.app.clone()).collect()
     }
 
     /// As [`Fleet::look`], for a caller who has looked: the apps of [`Settings::running`], or of
     /// [`Settings::named`].
-    pub fn see(&mut self, running: Vec<App>) {
+    pub fn see(&mut self, running: Vec<DiscoveredApp>) {
         self.tell_time();
         let runs = |seat: &Seat| running.iter().any(|app| app.socket == seat.app.socket);
         // An app that came back under another file-prefix may have the name of the one that ended.
         let succeeded = |seat: &Seat| running.iter().any(|app| app.name == seat.app.name);
         self.seats.retain(|seat| runs(seat) || !succeeded(seat));
         let ended = self.seats.iter_mut().filter(|seat| !runs(seat));
-        let mut news: Vec<Event> = ended.filter_map(Seat::miss).collect();
+        let mut news: Vec<FleetEvent> = ended.filter_map(Seat::miss).collect();
         news.extend(running.into_iter().filter_map(|app| self.meet(app)));
         news.extend(self.missing());
         for event in news {
-            self.world.apply(event);
+            self.state.apply(event);
         }
         self.give_up();
     }
 
-    fn meet(&mut self, app: App) -> Option<Event> {
+    fn meet(&mut self, app: DiscoveredApp) -> Option<FleetEvent> {
         if let Some(seat) = self.seats.iter_mut().find(|seat| seat.app.socket == app.socket) {
             return seat.meet(app, &self.settings);
         }
@@ -268,12 +276,12 @@ impl Fleet {
     fn sample_with(
         &mut self,
         timeout: Duration,
-        ask: impl Fn(&mut Session, Duration) -> Event + Sync,
+        ask: impl Fn(&mut Session, Duration) -> FleetEvent + Sync,
     ) {
         let sample = |session: &mut Session| session.guarded(|session| ask(session, timeout));
-        let seats = self.seats.iter_mut().filter(|seat| !seat.is_over(&self.world));
+        let seats = self.seats.iter_mut().filter(|seat| !seat.is_over(&self.state));
         let mut sessions: Vec<_> = seats.filter_map(|seat| seat.session.as_mut()).collect();
-        let events: Vec<Event> = match sessions.as_mut_slice() {
+        let events: Vec<FleetEvent> = match sessions.as_mut_slice() {
             // Most machines run one: no need of another thread.
             [session] => vec![sample(session)],
             sessions => thread::scope(|scope| {
@@ -284,14 +292,14 @@ impl Fleet {
             }),
         };
         for event in events {
-            self.world.apply(event);
+            self.state.apply(event);
         }
         self.tell_time();
     }
 
     /// Names of the apps that can be asked; those that have ended are found again by a look.
     pub fn asked(&self) -> impl Iterator<Item = &str> {
-        let seats = self.seats.iter().filter(|s| s.is_asked() && !s.is_over(&self.world));
+        let seats = self.seats.iter().filter(|s| s.is_asked() && !s.is_over(&self.state));
         seats.map(|seat| seat.app.name.as_str())
     }
 
@@ -299,11 +307,11 @@ impl Fleet {
     /// there is no such app, it has ended, or its session is lent already.
     pub fn lend(&mut self, app: &str) -> Option<Session> {
         let seat = self.seats.iter_mut().find(|seat| seat.app.name == app)?;
-        if seat.is_over(&self.world) { None } else { seat.session.take() }
+        if seat.is_over(&self.state) { None } else { seat.session.take() }
     }
 
     /// Takes a lent session back, with the news it has brought.
-    pub fn take_back(&mut self, session: Session, mut news: Event) {
+    pub fn take_back(&mut self, session: Session, mut news: FleetEvent) {
         let lent = |seat: &&mut Seat| seat.is_lent() && seat.app.socket == session.app().socket;
         // The app may have been given up meanwhile.
         let Some(seat) = self.seats.iter_mut().find(lent) else { return };
@@ -317,18 +325,18 @@ impl Fleet {
         if !seat.runs && self.settings.rules.expected.app(&name).is_some() {
             news = news.of_missing();
         }
-        self.world.apply(news);
+        self.state.apply(news);
         self.tell_time();
     }
 
     /// Gives an app a new session for a lent one that was lost by `error`.
-    pub fn replace_lost(&mut self, app: &App, error: &Error) {
+    pub fn replace_lost(&mut self, app: &DiscoveredApp, error: &Error) {
         self.take_back(Session::new(app.clone(), &self.settings), session::lost(app, error));
     }
 
     fn tell_time(&mut self) {
-        self.world.now_ns = now_ns(ClockId::Monotonic);
-        self.world.realtime_ns = now_ns(ClockId::Realtime);
+        self.state.now_ns = now_ns(ClockId::Monotonic);
+        self.state.realtime_ns = now_ns(ClockId::Realtime);
     }
 
     /// Gives up the apps that ended too long ago, and forgets those that nobody knows any more.
@@ -341,23 +349,23 @@ impl Fleet {
                 || expected.app(&seat.app.name).is_some()
         });
         let known = |name: &str| self.seats.iter().any(|seat| seat.app.name == name);
-        let names = self.world.apps.iter().map(|app| app.name.as_str());
+        let names = self.state.apps.iter().map(|app| app.name.as_str());
         let gone = names.filter(|name| !known(name) && expected.app(name).is_none());
         let gone: Vec<String> = gone.map(str::to_owned).collect();
         for app in gone {
-            self.world.apply(Event::Gone { app });
+            self.state.apply(FleetEvent::Gone { app });
         }
     }
 
     /// News of the expected apps that do not run.
-    fn missing(&self) -> Vec<Event> {
+    fn missing(&self) -> Vec<FleetEvent> {
         let runs = |name: &str| {
             let mut seats = self.seats.iter().filter(|seat| seat.app.name == name);
             seats.any(|seat| seat.runs || seat.is_lent())
         };
         let expected = self.settings.rules.expected.apps.iter();
         let missing = expected.filter(|app| !runs(&app.name));
-        missing.map(|app| Event::missing(&app.name)).collect()
+        missing.map(|app| FleetEvent::missing(&app.name)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The data flows one way: [`discover`] finds apps, [`Client`] talks to one, [`Collector`] turns its
 //! replies into a [`sample::Sample`], [`model::Model`] derives rates from two samples, and [`finding`]
-//! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`world::World`] of what it
+//! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`FleetState`] of what it
 //! heard.
 //!
 //! ```no_run
@@ -40,6 +40,7 @@ mod error;
 pub mod finding;
 mod flaps;
 pub mod fleet;
+mod fleet_state;
 pub mod host;
 mod inventory;
 mod lock;
@@ -54,7 +55,6 @@ mod sending;
 mod stall;
 mod starts;
 mod trend;
-pub mod world;
 
 pub use client::{Client, Peer};
 pub use collect::Collector;
@@ -64,6 +64,7 @@ pub use error::{Error, ErrorClass};
 pub use finding::{Rules, Thresholds};
 pub use flaps::Flaps;
 pub use fleet::{Fleet, Settings};
+pub use fleet_state::{AppState, AppStatus, FleetEvent, FleetState, TotalsBaseline};
 pub use inventory::{Expectation, ExpectedApp, Inventory, Source};
 pub use lock::{AppLock, Guard, LOCK_FILE};
 pub use model::Tracker;

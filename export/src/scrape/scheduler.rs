@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::{App, AppState, Unreachable};
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
-use pmdscope_telemetry::world::Event;
-use pmdscope_telemetry::{Error, ErrorClass, finding};
+use pmdscope_telemetry::{Error, ErrorClass, FleetEvent, finding};
 use tokio::sync::oneshot;
 
 use super::scope::ScrapeScope;
@@ -48,7 +47,7 @@ impl ScrapeRequest {
 #[derive(Debug)]
 pub(super) enum ScrapeJob {
     /// Look for apps other than those that are connected.
-    Look(Box<Settings>, Vec<App>),
+    Look(Box<Settings>, Vec<DiscoveredApp>),
     /// Ask an app for so long. Whoever has less time does not wait for the end: it would cost the app
     /// its connection, and others their answer.
     Sample(Box<Session>, Duration),
@@ -57,16 +56,16 @@ pub(super) enum ScrapeJob {
 /// What a job brought.
 #[derive(Debug)]
 pub(super) enum JobOutcome {
-    Looked(Vec<App>),
-    Sampled(Box<Session>, Event),
+    Looked(Vec<DiscoveredApp>),
+    Sampled(Box<Session>, FleetEvent),
     /// The job did not come to its end, and the session of that app is lost; without one, nobody
     /// knows which apps run.
-    Failed(Option<App>, Error),
+    Failed(Option<DiscoveredApp>, Error),
 }
 
 impl ScrapeJob {
     /// The app that it asks, if any.
-    pub(super) fn app(&self) -> Option<App> {
+    pub(super) fn app(&self) -> Option<DiscoveredApp> {
         match self {
             Self::Look(..) => None,
             Self::Sample(session, _) => Some(session.app().clone()),
@@ -198,7 +197,7 @@ impl Scheduler {
     }
 
     /// Apps that are being asked, by the names that they have now.
-    fn being_asked(&self) -> impl Iterator<Item = App> {
+    fn being_asked(&self) -> impl Iterator<Item = DiscoveredApp> {
         let apps = self.fleet.connected().into_iter();
         apps.filter(|app| self.asked.contains_key(&app.socket))
     }
@@ -241,9 +240,9 @@ impl Scheduler {
     }
 
     /// News of a timeout that was counted when somebody could not wait any longer.
-    fn uncount(&mut self, news: &Event) {
-        let Event::Lost { app, class: ErrorClass::Timeout, .. } = news else { return };
-        let member = self.fleet.world.apps.iter_mut().find(|member| member.name == *app);
+    fn uncount(&mut self, news: &FleetEvent) {
+        let FleetEvent::Lost { app, class: ErrorClass::Timeout, .. } = news else { return };
+        let member = self.fleet.state.apps.iter_mut().find(|member| member.name == *app);
         let count = member.and_then(|member| member.errors.get_mut(&ErrorClass::Timeout));
         if let Some(count) = count {
             *count = count.saturating_sub(1);
@@ -251,7 +250,7 @@ impl Scheduler {
     }
 
     /// Apps that have come are asked at once, for those who wait for the look.
-    fn meet(&mut self, apps: Vec<App>) -> Vec<ScrapeJob> {
+    fn meet(&mut self, apps: Vec<DiscoveredApp>) -> Vec<ScrapeJob> {
         let known = self.askable();
         self.fleet.see(apps);
         (self.looking, self.looked) = (false, Some(Instant::now()));
@@ -281,23 +280,27 @@ impl Scheduler {
     /// What is known now, for somebody who cannot wait any longer: apps that have not answered yet
     /// count as lost until they do.
     pub(super) fn late(&mut self, scope: &ScrapeScope) -> ScrapeSnapshot {
-        let late: Vec<App> = self.being_asked().filter(|app| scope.includes(&app.name)).collect();
+        let late: Vec<DiscoveredApp> =
+            self.being_asked().filter(|app| scope.includes(&app.name)).collect();
         for app in late {
             if self.asked.insert(app.socket.clone(), true) == Some(true) {
                 continue;
             }
-            let app = App { state: AppState::Unreachable(Unreachable::Timeout), ..app };
+            let app = DiscoveredApp {
+                state: Reachability::Unreachable(UnreachableReason::Timeout),
+                ..app
+            };
             let finding = finding::judge_unasked(&app);
             let reason = "did not answer before this request had to be".to_owned();
             let class = ErrorClass::Timeout;
-            self.fleet.world.apply(Event::Lost { app: app.name, class, reason, finding });
+            self.fleet.state.apply(FleetEvent::Lost { app: app.name, class, reason, finding });
         }
         self.snapshot()
     }
 
     fn snapshot(&self) -> ScrapeSnapshot {
         ScrapeSnapshot::new(
-            self.fleet.world.clone(),
+            self.fleet.state.clone(),
             self.counters,
             Arc::clone(&self.render_options),
         )

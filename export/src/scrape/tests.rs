@@ -1,8 +1,8 @@
 //! Requests about apps that are made of a socket and a thread.
 
+use pmdscope_telemetry::AppStatus;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::world::Status;
 
 use super::scheduler::DISCOVERY_INTERVAL;
 use super::*;
@@ -40,7 +40,7 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
     let snapshot = scraper.snapshot(ScrapeScope::All, None, soon()).await;
-    assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
     assert!(text(&snapshot).contains("dpdk_up{app=\"a\"} 1\n"));
     assert!(text(&snapshot).contains("\ndpdk_exporter_collections_total 1\n"));
     assert_eq!(fake.rounds(), 1);
@@ -62,7 +62,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
     let mut last = None;
     for request in requests {
         let snapshot = request.await.unwrap();
-        assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+        assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
         last = Some(snapshot);
     }
     assert_eq!(fake.rounds(), 1);
@@ -99,7 +99,7 @@ async fn a_stuck_app_costs_its_own_series_only() {
     // Whoever wants to know of another does not wait for it.
     let other = scraper.snapshot(app("a"), None, soon()).await;
     assert!(!all.is_finished());
-    assert_eq!(other.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(other.world.find("a").unwrap().status, AppStatus::Live);
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), None, Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
@@ -137,7 +137,7 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
     tokio::task::yield_now().await;
     gone.abort();
     let snapshot = scraper.snapshot(ScrapeScope::All, None, soon()).await;
-    assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 1);
 }
 
@@ -156,7 +156,7 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
         assert!(text.contains(late), "once per round: {text}");
     }
     let patient = scraper.snapshot(ScrapeScope::All, None, soon()).await;
-    assert_eq!(patient.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(patient.world.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 2, "it shared the round that was begun in a hurry");
 }
 
@@ -176,5 +176,5 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let _namesake = Fake::start(other.path(), "a");
     let snapshot = scraper.snapshot(ScrapeScope::All, None, soon()).await;
     assert!(began.elapsed() < DEADLINE / 2, "it waits until the deadline");
-    assert!(snapshot.world.apps.iter().any(|app| app.status == Status::Live));
+    assert!(snapshot.world.apps.iter().any(|app| app.status == AppStatus::Live));
 }

@@ -153,8 +153,7 @@ mod tests {
     use std::time::Duration;
 
     use pmdscope_telemetry::discover::DiscoverOptions;
-    use pmdscope_telemetry::world::Status;
-    use pmdscope_telemetry::{ErrorClass, Settings};
+    use pmdscope_telemetry::{AppStatus, ErrorClass, Settings};
     use tokio::sync::oneshot;
 
     use super::*;
@@ -226,12 +225,12 @@ mod tests {
         for round in 1..=2 {
             let world = &scrape().await.world;
             let lost = world.find("a").unwrap();
-            let Status::Lost { reason } = &lost.status else { panic!("{lost:?}") };
+            let AppStatus::Lost { reason } = &lost.status else { panic!("{lost:?}") };
             assert!(reason.contains("a bug"), "{reason}");
             assert_eq!(lost.errors[&ErrorClass::Internal], round);
-            assert_eq!(world.find("b").unwrap().status, Status::Live);
+            assert_eq!(world.find("b").unwrap().status, AppStatus::Live);
         }
         FIXED.store(true, Ordering::SeqCst);
-        assert_eq!(scrape().await.world.find("a").unwrap().status, Status::Live);
+        assert_eq!(scrape().await.world.find("a").unwrap().status, AppStatus::Live);
     }
 }

@@ -1,7 +1,7 @@
+use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::Severity;
 use pmdscope_telemetry::model::{Model, QueueRates};
 use pmdscope_telemetry::sample::{Direction, PortSample, Sample};
-use pmdscope_telemetry::world::Event;
 
 use super::*;
 use crate::netstat::fixture::{counts, end, flow};
@@ -47,7 +47,7 @@ fn what_the_capture_missed_is_told() {
 }
 
 /// A port whose queue 1 is hot, in that run of the app.
-fn world(pid: u32) -> World {
+fn world(pid: u32) -> FleetState {
     let port = PortSample { device: "net0".to_owned(), ..PortSample::default() };
     let mut sample = Sample { ports: vec![port], ..Sample::default() };
     sample.app.pid = pid;
@@ -75,12 +75,12 @@ fn world(pid: u32) -> World {
         advice: String::new(),
     };
     let findings = vec![finding(LINT), finding(Lint::LinkDown)];
-    let mut world = World::default();
-    world.apply(Event::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
+    let mut world = FleetState::default();
+    world.apply(FleetEvent::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
     world
 }
 
-fn evidence(world: &World) -> Vec<&str> {
+fn evidence(world: &FleetState) -> Vec<&str> {
     world.apps[0].findings.iter().map(|finding| finding.evidence.as_str()).collect()
 }
 

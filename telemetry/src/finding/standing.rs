@@ -60,16 +60,16 @@ mod tests {
     use super::*;
     use crate::finding::Rules;
     use crate::fleet::Judge;
+    use crate::fleet_state::{FleetEvent, FleetState};
     use crate::sample::Sample;
     use crate::sample::tests::{empty_sample, port, queue};
-    use crate::world::{Event, World};
 
     /// A world of one app, asked at these moments, by what it says then.
-    struct Asked(World, Judge);
+    struct Asked(FleetState, Judge);
 
     impl Asked {
         fn new() -> Self {
-            Self(World::default(), Judge::new(Rules::default()))
+            Self(FleetState::default(), Judge::new(Rules::default()))
         }
 
         fn at(&mut self, ms: u64, change: impl FnOnce(&mut Sample)) -> &[Finding] {
@@ -139,7 +139,7 @@ mod tests {
         let mut asked = Asked::new();
         asked.missed(0, 0);
         asked.missed(1000, 5);
-        asked.0.apply(Event::Lost {
+        asked.0.apply(FleetEvent::Lost {
             app: "app".into(),
             class: crate::error::ErrorClass::Timeout,
             reason: "silent".into(),
@@ -158,7 +158,9 @@ mod tests {
             sample.monotonic_ns = ms * 1_000_000;
             sample.ports = vec![port(0, ms)];
             sample.ports[0].stats.rx_missed = missed;
-            let Event::Sampled { findings, .. } = judge.sampled(sample) else { panic!("sampled") };
+            let FleetEvent::Sampled { findings, .. } = judge.sampled(sample) else {
+                panic!("sampled")
+            };
             findings.len()
         };
         assert_eq!([found(1, 0), found(200, 1), found(400, 1), found(600, 2)], [0, 1, 0, 1]);

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions};
+use pmdscope_telemetry::discover::{DiscoverOptions, DiscoveredApp, Reachability};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept,
     bind, listen, recv, send, shutdown, socket_with,
@@ -101,14 +101,14 @@ impl FakeApp {
         }
     }
 
-    pub fn app(&self) -> App {
-        App {
+    pub fn app(&self) -> DiscoveredApp {
+        DiscoveredApp {
             name: "fake".into(),
             dir: self.dir.clone(),
             socket: self.socket(),
             pid: None,
             dpdk_version: None,
-            state: AppState::Live,
+            state: Reachability::Live,
         }
     }
 }

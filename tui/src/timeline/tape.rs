@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pmdscope_recording::{Note, Player, RecordError};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::FleetEvent;
 
 use super::{Moment, Past, SECOND, Span};
 
@@ -34,7 +34,7 @@ impl Tape {
     fn keep(&mut self) {
         let mut world = self.player.world().clone();
         if world.apps.is_empty() {
-            world.apply(Event::NoApps { advice: "No app was recorded then.".to_owned() });
+            world.apply(FleetEvent::NoApps { advice: "No app was recorded then.".to_owned() });
         }
         self.read.push_back(Moment { at: world.realtime_ns, world: Arc::new(world) });
         if self.read.len() > KEPT {
