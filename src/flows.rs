@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use pmdscope_capture::pdump::settle;
 use pmdscope_flows::Snapshot;
 use pmdscope_packets::wall_clock_ns;
-use pmdscope_telemetry::{FleetState, Settings};
+use pmdscope_telemetry::{FleetSettings, FleetState};
 use pmdscope_tui::flows::{Access, Run, Running, Tap, Traffic, Wish};
 use pmdscope_tui::run::Feed;
 
@@ -51,7 +51,7 @@ impl Sampler {
 }
 
 /// Captures what the display wants, until it ends.
-pub(crate) fn start(feed: Feed<FleetState>, settings: Settings) -> Sampler {
+pub(crate) fn start(feed: Feed<FleetState>, settings: FleetSettings) -> Sampler {
     feed.desk.tell(Traffic::default());
     Sampler(thread::spawn(move || serve(&feed, Captures::new(settings))))
 }
@@ -77,7 +77,7 @@ pub(crate) struct Reports(Captures);
 
 impl Reports {
     /// Begins to capture from the apps that answer and hand out packets themselves.
-    pub(crate) fn start(world: &FleetState, settings: Settings) -> Self {
+    pub(crate) fn start(world: &FleetState, settings: FleetSettings) -> Self {
         let mut captures = Captures::new(settings);
         captures.obey(&wish(world), Instant::now());
         wait_until(|| captures.have_begun());
@@ -139,7 +139,7 @@ struct Seat {
 }
 
 impl Captures {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: FleetSettings) -> Self {
         Self::with(Arc::new(move |errand: Errand| errand.run(settings.clone())))
     }
 

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use pmdscope_recording::{Recorder, Recording};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::{AppState, AppStatus, Fleet, Settings};
+use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
 
 use self::status::Progress;
 use self::stop::Stop;
@@ -150,7 +150,7 @@ struct LookOut {
 }
 
 impl LookOut {
-    fn start(args: &Args, settings: Settings) -> Self {
+    fn start(args: &Args, settings: FleetSettings) -> Self {
         let (sender, found) = mpsc::channel();
         let connected = Arc::new(Mutex::new(Vec::new()));
         let (name, mut at_once) = (args.app.app.clone(), args.always);
@@ -192,9 +192,9 @@ fn sample(fleet: &mut Fleet) {
         return fleet.sample(ROUND_TIMEOUT / 4);
     }
     for app in apps {
-        if let Some(mut session) = fleet.lend(&app) {
+        if let Some(mut session) = fleet.check_out(&app) {
             let news = session.sample(ROUND_TIMEOUT);
-            fleet.take_back(session, news);
+            fleet.check_in(session, news);
         }
     }
 }

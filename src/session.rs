@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use pmdscope_telemetry::discover::DiscoveredApp;
-use pmdscope_telemetry::{Fleet, Settings};
+use pmdscope_telemetry::{Fleet, FleetSettings};
 
 use crate::config::ConfigArg;
 
@@ -34,7 +34,7 @@ impl AppArg {
     /// # Errors
     ///
     /// When the configuration is wrong.
-    pub(crate) fn settings(&self) -> Result<Settings> {
+    pub(crate) fn settings(&self) -> Result<FleetSettings> {
         Ok(self.config.load()?.settings)
     }
 

@@ -9,7 +9,7 @@ use jiff::tz::{Offset, TimeZone};
 use pmdscope_recording::{Moment, Player};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::{Fleet, FleetState, Settings};
+use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
 use crate::output;
 use crate::session::AppArg;
@@ -48,7 +48,7 @@ impl ReplayArg {
     }
 }
 
-fn player(path: &Path, app: Option<&str>, settings: &Settings) -> Result<Player> {
+fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<Player> {
     let mut player = Player::open(path, settings)?;
     if let Some(app) = app {
         let app = recorded_name(app, &player)?;

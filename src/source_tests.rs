@@ -21,7 +21,7 @@ fn player(app: Option<&str>) -> (tempfile::TempDir, Player) {
         recorder.record(&world, 0).unwrap();
     }
     recorder.finish().unwrap();
-    let player = super::player(&path, app, &Settings::default()).unwrap();
+    let player = super::player(&path, app, &FleetSettings::default()).unwrap();
     (dir, player)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::{Fleet, FleetEvent, FleetState, Settings};
+use pmdscope_telemetry::{Fleet, FleetEvent, FleetSettings, FleetState};
 use pmdscope_tui::run::Feed;
 
 /// How often to look for new apps. Looking connects to those that are not connected, so not as often
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(3);
 const LOOK_EAGERLY: Duration = Duration::from_secs(1);
 
 /// Feeds the display until it ends.
-pub(crate) fn start(feed: Feed<FleetState>, chosen: Option<String>, mut settings: Settings) {
+pub(crate) fn start(feed: Feed<FleetState>, chosen: Option<String>, mut settings: FleetSettings) {
     if let Some(name) = &chosen {
         settings.only(name, &[]);
     }
@@ -54,7 +54,7 @@ impl Shared {
 
 struct Watch {
     chosen: Option<String>,
-    settings: Settings,
+    settings: FleetSettings,
     shared: Arc<Shared>,
     /// A thread for each app that can be asked; it ends when the app has ended.
     sampled: BTreeMap<String, JoinHandle<()>>,
@@ -107,9 +107,9 @@ fn advice(error: &FindError) -> String {
 fn sample(shared: &Shared, app: &str) {
     loop {
         let start = Instant::now();
-        let Some(mut session) = shared.fleet().lend(app) else { return };
+        let Some(mut session) = shared.fleet().check_out(app) else { return };
         let news = session.sample(ROUND_TIMEOUT);
-        if !shared.show(|fleet| fleet.take_back(session, news)) {
+        if !shared.show(|fleet| fleet.check_in(session, news)) {
             return;
         }
         shared.feed.pace.wait(start);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
-use pmdscope_telemetry::finding::{self, Rules};
-use pmdscope_telemetry::fleet::{Judge, unasked};
+use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fleet::{Evaluator, unasked};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::{ErrorClass, ExpectedApp, FleetEvent, FleetState, Inventory};
 
@@ -18,9 +18,9 @@ const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 /// that is expected and never ran.
 pub(crate) fn world() -> FleetState {
     let mut world = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
-    let rules = Rules { expected: expected(), ..Rules::default() };
+    let rules = LintRules { expected: expected(), ..LintRules::default() };
     for sample in [linked(), stock("old"), stock("ended")] {
-        world.apply(Judge::new(rules.clone()).sampled(sample));
+        world.apply(Evaluator::new(rules.clone()).sampled(sample));
     }
     let ended = Reachability::Unreachable(UnreachableReason::Refused);
     for app in [app("ended", ended), app("mute", Reachability::NoTelemetry)] {
@@ -30,7 +30,7 @@ pub(crate) fn world() -> FleetState {
         app: "missing".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
-        finding: Some(finding::judge_missing("missing")),
+        finding: Some(finding::evaluate_missing("missing")),
     });
     world
 }
@@ -86,7 +86,7 @@ pub(crate) fn sample(name: &str) -> Sample {
 /// An app with a sample like this.
 pub(crate) fn world_of(sample: Sample) -> FleetState {
     let mut world = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
-    world.apply(Judge::new(Rules::default()).sampled(sample));
+    world.apply(Evaluator::new(LintRules::default()).sampled(sample));
     world
 }
 

@@ -13,7 +13,7 @@ mod worker_pool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::fleet::Settings;
+use pmdscope_telemetry::fleet::FleetSettings;
 use tokio::sync::oneshot;
 
 use crate::snapshot::{ExpositionForm, RenderOptions, ScrapeSnapshot};
@@ -28,7 +28,7 @@ pub(crate) struct Scraper(WorkerPool);
 impl Scraper {
     /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
     pub(crate) fn new(
-        settings: Settings,
+        settings: FleetSettings,
         render_options: RenderOptions,
         timeout: Duration,
     ) -> Self {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Player, Recorder, Recording, Totals};
-use pmdscope_telemetry::finding::{self, Rules};
-use pmdscope_telemetry::fleet::{Judge, Settings};
+use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, Occupancy, PoolSample, PortSample, PortStats, QueueSample,
     SAMPLE_SCHEMA, Sample,
@@ -29,7 +29,7 @@ pub(super) enum Act {
 /// A fleet without apps.
 pub(super) struct Live {
     pub(super) world: FleetState,
-    judges: BTreeMap<String, Judge>,
+    evaluators: BTreeMap<String, Evaluator>,
     pids: BTreeMap<String, u32>,
     interval_ns: u64,
     rounds: u64,
@@ -39,7 +39,7 @@ impl Live {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             world: FleetState::default(),
-            judges: BTreeMap::new(),
+            evaluators: BTreeMap::new(),
             pids: BTreeMap::new(),
             interval_ns: interval.as_nanos().try_into().unwrap(),
             rounds: 0,
@@ -68,22 +68,25 @@ impl Live {
         let name = app.to_owned();
         match act {
             Act::Leave => {
-                self.judges.remove(app);
+                self.evaluators.remove(app);
                 FleetEvent::Gone { app: name }
             }
             Act::TimeOut => FleetEvent::Lost {
                 app: name,
                 class: ErrorClass::Timeout,
                 reason: format!("silent at {passed_ns}"),
-                finding: Some(finding::judge_missing(app)),
+                finding: Some(finding::evaluate_missing(app)),
             },
             Act::Answer | Act::Restart => {
                 let pid = self.pids.entry(name.clone()).or_insert(1);
                 *pid += u32::from(act == Act::Restart);
                 let mut sample = sample(app, *pid, passed_ns);
                 sample.monotonic_ns += 77 * SECOND;
-                let judge = self.judges.entry(name).or_insert_with(|| Judge::new(Rules::default()));
-                judge.sampled(sample)
+                let evaluator = self
+                    .evaluators
+                    .entry(name)
+                    .or_insert_with(|| Evaluator::new(LintRules::default()));
+                evaluator.sampled(sample)
             }
         }
     }
@@ -163,7 +166,7 @@ pub(super) fn into(path: impl Into<PathBuf>) -> Recording {
 }
 
 pub(super) fn player(path: &Path) -> Player {
-    Player::open(path, &Settings::default()).unwrap()
+    Player::open(path, &FleetSettings::default()).unwrap()
 }
 
 /// All worlds of a recording.

@@ -9,8 +9,8 @@ use super::index::Span;
 use super::rounds::{Batch, Note, Rounds, note};
 use super::source::{Source, files};
 use super::{Entry, Lost, RecordError};
-use pmdscope_telemetry::finding::Rules;
-use pmdscope_telemetry::fleet::{Judge, Settings};
+use pmdscope_telemetry::finding::LintRules;
+use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::{FleetEvent, FleetState};
 
 /// What is read before the moment that is wanted, so that trends are those of a live view.
@@ -31,7 +31,7 @@ const MOST_HELD: usize = 256 << 20;
 /// A recording that is being read.
 #[derive(Debug)]
 pub struct Player {
-    rules: Rules,
+    rules: LintRules,
     /// By their begin.
     sources: Vec<Source>,
     /// Sources that were not reached yet, and from which frame on.
@@ -63,7 +63,7 @@ struct Cursor {
 struct Playing {
     /// Who recorded it.
     run: u64,
-    judge: Judge,
+    evaluator: Evaluator,
     /// Bytes of the lines with its last sample, and with why it is silent.
     sample: usize,
     lost: usize,
@@ -75,7 +75,7 @@ impl Player {
     ///
     /// # Errors
     /// When nothing in it can be read, or a later version of this tool wrote it.
-    pub fn open(path: &Path, settings: &Settings) -> Result<Self, RecordError> {
+    pub fn open(path: &Path, settings: &FleetSettings) -> Result<Self, RecordError> {
         let mut notes = Vec::new();
         let mut sources = Vec::new();
         let mut failed = None;
@@ -280,7 +280,7 @@ impl Player {
         match entry {
             Entry::Sample(sample) => {
                 if let Some(playing) = self.apps.get_mut(&sample.app.name) {
-                    self.world.apply(playing.judge.sampled(sample.into_owned()));
+                    self.world.apply(playing.evaluator.sampled(sample.into_owned()));
                 }
             }
             Entry::Lost(lost) => self.lose(lost),
@@ -333,8 +333,8 @@ impl Player {
         if self.only.as_deref().is_some_and(|only| only != app) {
             return false;
         }
-        let judge = Judge::new(self.rules.clone());
-        self.apps.insert(app.to_owned(), Playing { run, judge, sample: 0, lost: 0 });
+        let evaluator = Evaluator::new(self.rules.clone());
+        self.apps.insert(app.to_owned(), Playing { run, evaluator, sample: 0, lost: 0 });
         true
     }
 

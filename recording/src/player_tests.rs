@@ -212,7 +212,7 @@ fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst.part");
     fs::write(&path, content).unwrap();
-    let mut player = Player::open(&path, &Settings::default())?;
+    let mut player = Player::open(&path, &FleetSettings::default())?;
     let worlds = play(&mut player);
     Ok((worlds, player.notes().iter().map(short).collect()))
 }
@@ -340,7 +340,7 @@ fn names_of_apps_are_bounded() {
 fn a_directory_without_recordings_says_what_is_looked_for() {
     let dir = tempfile::tempdir().unwrap();
     File::create(dir.path().join("notes.txt")).unwrap();
-    let open = |path: &Path| Player::open(path, &Settings::default()).unwrap_err().to_string();
+    let open = |path: &Path| Player::open(path, &FleetSettings::default()).unwrap_err().to_string();
     assert!(open(dir.path()).contains("*.jsonl.zst"), "{}", open(dir.path()));
     assert!(open(&dir.path().join("nothing")).starts_with("cannot open "));
 }
@@ -372,7 +372,7 @@ fn rounds_of_frames(file: &[u8], part: std::ops::Range<usize>) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
     fs::write(&path, file).unwrap();
-    let player = Player::open(&path, &Settings::default()).unwrap();
+    let player = Player::open(&path, &FleetSettings::default()).unwrap();
     let frames = player.sources[0].frames();
     let ends = frames.iter().skip(1).map(|next| next.offset).chain([u64::MAX]);
     let touched = frames

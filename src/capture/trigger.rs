@@ -23,7 +23,7 @@ use crate::exit::USAGE;
 use crate::number::whole;
 use crate::output;
 use crate::tap::interface::Wanted;
-use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
+use pmdscope_telemetry::fleet::{AppSampler, ROUND_TIMEOUT};
 
 /// Time between two looks at the findings of an app.
 const STEP: Duration = Duration::from_millis(200);
@@ -92,7 +92,7 @@ impl Watch {
         let lints = lints.collect::<Vec<_>>();
         for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
             let app = wanted.settings.find(Some(&wanted.address))?;
-            let session = Session::new(app, &wanted.settings);
+            let session = AppSampler::new(app, &wanted.settings);
             let (lints, fire) = (lints.clone(), fire.clone());
             thread::spawn(move || watch_findings(session, &lints, &fire));
         }
@@ -120,7 +120,7 @@ fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn watch_findings(mut session: Session, lints: &[Lint], fire: &Fire) {
+fn watch_findings(mut session: AppSampler, lints: &[Lint], fire: &Fire) {
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();

@@ -15,7 +15,7 @@ use pmdscope_render::number::count;
 use pmdscope_telemetry::finding::balance::{self, HotQueue};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::sample::AppIdentity;
-use pmdscope_telemetry::{FleetState, Settings};
+use pmdscope_telemetry::{FleetSettings, FleetState};
 
 use crate::netstat;
 use crate::source::Source;
@@ -44,7 +44,7 @@ const CLEAR: f64 = 0.5;
 
 /// The hot queues that were seen, and what makes them hot. One capture runs at a time.
 pub(super) struct HotQueues {
-    settings: Arc<Settings>,
+    settings: Arc<FleetSettings>,
     /// No capture begins that would last longer.
     end: Instant,
     /// By app and device.
@@ -73,7 +73,7 @@ struct Capture {
 
 impl HotQueues {
     /// None is known yet, and captures are to be over at `end`.
-    pub(super) fn new(settings: Settings, end: Instant) -> Self {
+    pub(super) fn new(settings: FleetSettings, end: Instant) -> Self {
         Self { settings: Arc::new(settings), end, seen: BTreeMap::new(), capture: None }
     }
 
@@ -173,7 +173,7 @@ const NO_TIME: &str = "no time was left to capture packets, which a longer --for
 fn capture(
     running: Running,
     queue: &HotQueue,
-    settings: &Arc<Settings>,
+    settings: &Arc<FleetSettings>,
     control: &Control,
 ) -> Result<Arc<Snapshot>> {
     let wanted = Wanted::queue(running, queue.port, queue.queue, settings)?;

@@ -11,7 +11,7 @@ use pmdscope_capture::transport::Door;
 use pmdscope_flows::table::Latest;
 use pmdscope_flows::{Snapshot, table};
 use pmdscope_packets::{Control, DIR_RX, DIR_TX};
-use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::FleetSettings;
 use pmdscope_tui::flows::{Access, Run, Running};
 
 use super::Work;
@@ -87,7 +87,7 @@ pub(super) struct Errand {
 
 impl Errand {
     /// Captures until it is told to end, or the app ends or refuses.
-    pub(super) fn run(&self, settings: Settings) {
+    pub(super) fn run(&self, settings: FleetSettings) {
         let access = self
             .capture(settings)
             .unwrap_or_else(|error| Access::Refused { reason: one_line(&format!("{error:#}")) });
@@ -101,7 +101,7 @@ impl Errand {
         lock(&self.told).access = access;
     }
 
-    fn capture(&self, settings: Settings) -> anyhow::Result<Access> {
+    fn capture(&self, settings: FleetSettings) -> anyhow::Result<Access> {
         let app = &self.running.app;
         let wanted = interface::resolve(&[], Some(app), settings, Attach::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;

@@ -10,7 +10,7 @@ use pmdscope_capture::source::Port;
 use pmdscope_capture::transport::Door;
 use pmdscope_telemetry::discover::{DiscoveredApp, FindError, Reachability};
 use pmdscope_telemetry::sample::{PortSample, Sample};
-use pmdscope_telemetry::{Collector, Settings};
+use pmdscope_telemetry::{Collector, FleetSettings};
 
 use super::attach::Attach;
 use super::door::{Way, convention, door, way};
@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
     /// What it is sure to be found by: its telemetry socket.
     pub(crate) address: String,
     /// How apps are found and judged.
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<FleetSettings>,
     attach: Attach,
     /// The ports as they were asked for.
     asked: Vec<String>,
@@ -79,7 +79,7 @@ impl Wanted {
         running: Running,
         port: u16,
         queue: u16,
-        settings: &Arc<Settings>,
+        settings: &Arc<FleetSettings>,
     ) -> anyhow::Result<Self> {
         let mut wanted = Self::of(running, settings, Attach::Never)?;
         wanted.add(&format!("{port}:{queue}"))?;
@@ -87,7 +87,7 @@ impl Wanted {
     }
 
     /// Everything about an app but its targets.
-    fn of(running: Running, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Self> {
+    fn of(running: Running, settings: &Arc<FleetSettings>, attach: Attach) -> anyhow::Result<Self> {
         let door = door(&running, attach)?;
         let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
         let address = running.app.socket.display().to_string();
@@ -124,7 +124,7 @@ pub(crate) struct Running {
 }
 
 /// All running apps.
-pub(crate) fn running(settings: &Settings) -> Vec<Running> {
+pub(crate) fn running(settings: &FleetSettings) -> Vec<Running> {
     settings.running().into_iter().map(ask).collect()
 }
 
@@ -167,7 +167,7 @@ fn ports_of(running: &Running) -> &[PortSample] {
 pub(crate) fn resolve(
     interfaces: &[String],
     app: Option<&str>,
-    settings: Settings,
+    settings: FleetSettings,
     attach: Attach,
 ) -> anyhow::Result<Vec<Wanted>> {
     let settings = Arc::new(settings);
@@ -205,7 +205,7 @@ fn add(
     wanted: &mut BTreeMap<Option<String>, Wanted>,
     app: Option<String>,
     port: &str,
-    settings: &Arc<Settings>,
+    settings: &Arc<FleetSettings>,
     attach: Attach,
 ) -> anyhow::Result<()> {
     let found = match wanted.entry(app) {
@@ -221,7 +221,7 @@ fn add(
 
 /// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to an
 /// app that nobody has named.
-fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
+fn offering(settings: &FleetSettings, attach: Attach) -> Vec<String> {
     let mut offering = Vec::new();
     for running in running(settings) {
         match way(&running, attach) {
@@ -242,7 +242,7 @@ fn by_number(
     interface: &str,
     app: Option<&str>,
     apps: usize,
-    settings: &Settings,
+    settings: &FleetSettings,
 ) -> Option<anyhow::Result<(String, String)>> {
     let number = interface.parse::<usize>().ok().filter(|_| app.is_none() && apps > 1)?;
     let running = running(settings);
@@ -353,7 +353,7 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
     ports.iter().find(is_meant).map(|port| Target { port: Some(port.id), queue: None })
 }
 
-fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<DiscoveredApp> {
+fn find(name: Option<&str>, settings: &FleetSettings) -> anyhow::Result<DiscoveredApp> {
     match settings.find(name) {
         Ok(app) => Ok(app),
         // Without telemetry there are no port names, but the packets may still be had.
@@ -362,7 +362,11 @@ fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<DiscoveredApp
     }
 }
 
-fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
+fn want(
+    name: Option<&str>,
+    settings: &Arc<FleetSettings>,
+    attach: Attach,
+) -> anyhow::Result<Wanted> {
     Wanted::of(ask(find(name, settings)?), settings, attach)
 }
 

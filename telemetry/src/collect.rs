@@ -41,13 +41,13 @@ const YOUTH: Duration = Duration::from_secs(60);
 pub struct Collector {
     app: DiscoveredApp,
     lock: Option<AppLock>,
-    kept: Kept,
+    cache: ConnectionCache,
 }
 
 /// The connection of the round before.
 #[derive(Debug, Default)]
-struct Kept {
-    session: Option<Session>,
+struct ConnectionCache {
+    connection: Option<Connection>,
     /// The process that was asked last, and when it started: the kernel's word on that may change by
     /// a second from time to time.
     started: Option<(Peer, u64)>,
@@ -55,7 +55,7 @@ struct Kept {
 
 /// One connection, and what is known of the app behind it.
 #[derive(Debug)]
-struct Session {
+struct Connection {
     client: Client,
     facts: Facts,
     host: Host,
@@ -78,7 +78,7 @@ struct Facts {
 impl Collector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
-        Self { app, lock: None, kept: Kept::default() }
+        Self { app, lock: None, cache: ConnectionCache::default() }
     }
 
     /// The app, as it was discovered.
@@ -88,14 +88,14 @@ impl Collector {
 
     /// Whether the connection of the last round is still open.
     pub(crate) fn is_connected(&self) -> bool {
-        self.kept.session.as_ref().is_some_and(|session| session.client.is_usable())
+        self.cache.connection.as_ref().is_some_and(|connection| connection.client.is_usable())
     }
 
     /// Calls the app otherwise from now on.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.app.name);
-        if let Some(session) = &mut self.kept.session {
-            name.clone_into(&mut session.facts.identity.name);
+        if let Some(connection) = &mut self.cache.connection {
+            name.clone_into(&mut connection.facts.identity.name);
         }
     }
 
@@ -110,18 +110,18 @@ impl Collector {
         let deadline = Deadline::after(timeout);
         let unlocked = self.open_lock().err();
         let guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = self.kept.resume(&self.app, deadline)?;
-        let mut round = Round::new(&mut session.client, deadline);
+        let mut connection = self.cache.resume(&self.app, deadline)?;
+        let mut round = Round::new(&mut connection.client, deadline);
         if let Some(error) = unlocked {
             round.note("lock", &error);
         }
-        let mut sample = session.facts.sample(&mut round);
+        let mut sample = connection.facts.sample(&mut round);
         sample.requests = round.requests();
         sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
-        session.host.complete(&mut sample);
+        connection.host.complete(&mut sample);
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.kept.session = Some(session);
+        self.cache.connection = Some(connection);
         Ok(sample)
     }
 
@@ -134,9 +134,9 @@ impl Collector {
         // Without the lock another tool may disturb this request; it would fail, not go astray.
         let _ = self.open_lock();
         let _guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = self.kept.resume(&self.app, deadline)?;
-        let answer = session.client.request(&Endpoint::Arm(time), deadline);
-        self.kept.session = Some(session);
+        let mut connection = self.cache.resume(&self.app, deadline)?;
+        let answer = connection.client.request(&Endpoint::Arm(time), deadline);
+        self.cache.connection = Some(connection);
         answer
     }
 
@@ -152,10 +152,10 @@ impl Collector {
     }
 }
 
-impl Kept {
+impl ConnectionCache {
     /// The connection of the last round where it is still good, else a new one.
-    fn resume(&mut self, app: &DiscoveredApp, deadline: Deadline) -> Result<Session, Error> {
-        if let Some(kept) = self.session.take().filter(|kept| kept.client.is_usable()) {
+    fn resume(&mut self, app: &DiscoveredApp, deadline: Deadline) -> Result<Connection, Error> {
+        if let Some(kept) = self.connection.take().filter(|kept| kept.client.is_usable()) {
             return Ok(kept);
         }
         let client = Client::connect(&app.socket, deadline)?;
@@ -168,7 +168,7 @@ impl Kept {
         self.started = Some((peer, start));
         let facts = Facts::new(app, &client, start);
         let host = Host::new(&app.dir, peer.pid);
-        Ok(Session { client, facts, host })
+        Ok(Connection { client, facts, host })
     }
 }
 

@@ -26,14 +26,14 @@ fn second_later(sample: &Sample) -> Sample {
 fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
     let mut tracker = Tracker::new(TrendOptions::default());
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
-    judge(&model, &Rules::default())
+    evaluate(&model, &LintRules::default())
 }
 
 /// The same of an app that is expected to be so.
 fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec<Finding> {
     let mut tracker = Tracker::default();
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
-    judge(&model, &Rules { expected: Inventory { apps: vec![app] }, ..Rules::default() })
+    evaluate(&model, &LintRules { expected: Inventory { apps: vec![app] }, ..LintRules::default() })
 }
 
 fn lints(findings: &[Finding]) -> Vec<(Lint, Severity, FindingSubject)> {
@@ -293,13 +293,13 @@ fn apps_that_cannot_be_asked_are_findings() {
         dpdk_version: None,
         state,
     };
-    assert_eq!(judge_unasked(&app(Reachability::Live)), None);
-    assert_eq!(judge_unasked(&app(Reachability::Stale)), None);
-    let off = judge_unasked(&app(Reachability::NoTelemetry)).unwrap();
+    assert_eq!(evaluate_unasked(&app(Reachability::Live)), None);
+    assert_eq!(evaluate_unasked(&app(Reachability::Stale)), None);
+    let off = evaluate_unasked(&app(Reachability::NoTelemetry)).unwrap();
     assert_eq!((off.lint, off.severity), (Lint::TelemetryOff, Severity::Warning));
     assert!(off.evidence.contains("process 7"), "{off:?}");
     let stopped =
-        judge_unasked(&app(Reachability::Unreachable(UnreachableReason::Timeout))).unwrap();
+        evaluate_unasked(&app(Reachability::Unreachable(UnreachableReason::Timeout))).unwrap();
     assert_eq!(stopped.lint, Lint::Unreachable);
 }
 
@@ -392,7 +392,7 @@ fn a_port_that_changes_too_often_is_found() {
         let mut sample = healthy();
         sample.monotonic_ns += quarter * 250_000_000;
         sample.ports[0].link_up = Some(link);
-        judge(&tracker.update(sample), &Rules::default())
+        evaluate(&tracker.update(sample), &LintRules::default())
     };
     assert_eq!(changed(0, true), []);
     assert_eq!(
@@ -419,7 +419,7 @@ fn an_app_that_restarts_again_and_again() {
         sample.app.start_realtime_ns = sample.realtime_ns + seconds * 1_000_000_000;
         sample.monotonic_ns += seconds * 1_000_000_000 + 500_000_000;
         sample.realtime_ns += seconds * 1_000_000_000 + 500_000_000;
-        judge(&tracker.update(sample), &Rules::default())
+        evaluate(&tracker.update(sample), &LintRules::default())
     };
     assert_eq!((restarted(0), restarted(1)), (vec![], vec![]));
     let findings = restarted(3);

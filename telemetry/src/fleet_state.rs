@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::ErrorClass;
-use crate::finding::{Finding, Standing};
+use crate::finding::{Finding, StickyFindings};
 use crate::model::Model;
 use crate::sample::Sample;
 
@@ -86,7 +86,7 @@ pub struct AppState {
     pub silent_ns: Option<u64>,
     /// Findings of an interval that may outlast their answer.
     #[serde(skip)]
-    pub standing: Standing,
+    pub sticky: StickyFindings,
 }
 
 impl AppState {
@@ -99,7 +99,7 @@ impl AppState {
             findings: Vec::new(),
             errors: BTreeMap::new(),
             silent_ns: None,
-            standing: Standing::default(),
+            sticky: StickyFindings::default(),
         }
     }
 
@@ -150,7 +150,7 @@ impl FleetState {
             FleetEvent::Sampled { app, model, findings } => {
                 let state = self.app(app);
                 state.status = AppStatus::Live;
-                state.findings = state.standing.update(&model, findings);
+                state.findings = state.sticky.update(&model, findings);
                 state.model = Some(model);
                 state.silent_ns = None;
             }

@@ -17,7 +17,7 @@
 //! loop {
 //!     let sample = collector.collect(Duration::from_secs(1))?;
 //!     let model = tracker.update(sample);
-//!     for finding in finding::judge(&model, &Rules::default()) {
+//!     for finding in finding::evaluate(&model, &Rules::default()) {
 //!         println!("{}: {}; {}", finding.lint, finding.evidence, finding.advice);
 //!     }
 //!     sleep(Duration::from_secs(1));
@@ -61,9 +61,9 @@ pub use collect::Collector;
 pub use commands::{ArmTime, Endpoint, HeapId, PoolName, PortId, RingName, Table};
 pub use deadline::Deadline;
 pub use error::{Error, ErrorClass};
-pub use finding::{Rules, Thresholds};
+pub use finding::{LintRules, Thresholds};
 pub use flaps::Flaps;
-pub use fleet::{Fleet, Settings};
+pub use fleet::{Fleet, FleetSettings};
 pub use fleet_state::{AppState, AppStatus, FleetEvent, FleetState, TotalsBaseline};
 pub use inventory::{Expectation, ExpectedApp, Inventory, Source};
 pub use lock::{AppLock, Guard, LOCK_FILE};

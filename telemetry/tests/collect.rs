@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
-use pmdscope_telemetry::{AppLock, Collector, Deadline, Error, LOCK_FILE, Rules, Tracker, finding};
+use pmdscope_telemetry::{
+    AppLock, Collector, Deadline, Error, LOCK_FILE, LintRules, Tracker, finding,
+};
 use proptest::prelude::*;
 use support::{FakeApp, Recording};
 
@@ -333,7 +335,7 @@ fn losing_the_connection_before_the_lcores_is_no_proof_of_no_polling() {
     assert!(sample.library.is_some() && sample.lcores.is_empty());
     assert!(sample.failed("/pmdscope/lcores"), "{:?}", sample.partial);
     let model = Tracker::default().update(sample);
-    assert_eq!(finding::judge(&model, &Rules::default()), []);
+    assert_eq!(finding::evaluate(&model, &LintRules::default()), []);
 }
 
 #[test]

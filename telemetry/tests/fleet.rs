@@ -112,10 +112,10 @@ fn an_expected_app_that_ended_is_missing_to_all_who_ask() {
     drop(app);
     fleet.sample(TIMEOUT);
     assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
-    let mut lent = fleet.lend("a").unwrap();
+    let mut checked_out = fleet.check_out("a").unwrap();
     fleet.see(Vec::new());
-    let news = lent.sample(TIMEOUT);
-    fleet.take_back(lent, news);
+    let news = checked_out.sample(TIMEOUT);
+    fleet.check_in(checked_out, news);
     for _ in 0..2 {
         assert_eq!(lints(&fleet, "a"), [Lint::AppMissing]);
         assert!(fleet.state.find("a").unwrap().model.is_some());
@@ -139,7 +139,7 @@ fn an_app_that_ended_is_asked_again_once_a_look_finds_it() {
     assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 3, "nobody looked");
     for _ in 0..3 {
         assert_eq!(round(&mut fleet), ["a"]);
-        assert!(fleet.asked().count() == 0 && fleet.lend("a").is_none());
+        assert!(fleet.asked().count() == 0 && fleet.check_out("a").is_none());
     }
     assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 3);
     let _again = machine.run("a", &recording());

@@ -9,7 +9,7 @@ use pmdscope_telemetry::discover::{
     DiscoverOptions, DiscoveredApp, FindError, Reachability, discover, find,
 };
 use pmdscope_telemetry::finding::{self, Lint};
-use pmdscope_telemetry::{Collector, Error, Rules, Tracker};
+use pmdscope_telemetry::{Collector, Error, LintRules, Tracker};
 use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -226,7 +226,7 @@ fn without_telemetry() -> Result<(), Failed> {
     assert_eq!((apps[0].state, apps[0].pid), (Reachability::NoTelemetry, Some(testpmd.0.id())));
     let found = find(None, &host.options());
     assert!(matches!(found, Err(FindError::NoTelemetry(_))), "{found:?}");
-    assert_eq!(finding::judge_unasked(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
+    assert_eq!(finding::evaluate_unasked(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
     Ok(())
 }
 
@@ -248,7 +248,7 @@ fn without_ports() -> Result<(), Failed> {
     let _testpmd = host.start(&["--no-huge"], 0)?;
     let mut collector = host.await_started(0)?;
     let model = Tracker::default().update(collector.collect(DEADLINE)?);
-    let lints: Vec<_> = finding::judge(&model, &Rules::default());
+    let lints: Vec<_> = finding::evaluate(&model, &LintRules::default());
     assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), [Lint::NoPorts]);
     Ok(())
 }

@@ -127,7 +127,7 @@ fn an_expected_app_that_ended_was_found_though_it_is_missing() {
         app: "fwd".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
-        finding: Some(finding::judge_missing("fwd")),
+        finding: Some(finding::evaluate_missing("fwd")),
     });
     let exported = ExportedMetrics::of(&world, &fixture::limits());
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));

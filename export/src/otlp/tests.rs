@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::{AppStatus, Settings};
+use pmdscope_telemetry::{AppStatus, FleetSettings};
 
 use super::*;
 use crate::fake::Fake;
@@ -73,7 +73,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
-    let settings = Settings { discover, ..Settings::default() };
+    let settings = FleetSettings { discover, ..FleetSettings::default() };
     let options = ExportOptions::default();
     let render_options =
         RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));

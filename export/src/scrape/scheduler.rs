@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
-use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
+use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
 use pmdscope_telemetry::{Error, ErrorClass, FleetEvent, finding};
 use tokio::sync::oneshot;
 
@@ -47,17 +47,17 @@ impl ScrapeRequest {
 #[derive(Debug)]
 pub(super) enum ScrapeJob {
     /// Look for apps other than those that are connected.
-    Look(Box<Settings>, Vec<DiscoveredApp>),
+    Look(Box<FleetSettings>, Vec<DiscoveredApp>),
     /// Ask an app for so long. Whoever has less time does not wait for the end: it would cost the app
     /// its connection, and others their answer.
-    Sample(Box<Session>, Duration),
+    Sample(Box<AppSampler>, Duration),
 }
 
 /// What a job brought.
 #[derive(Debug)]
 pub(super) enum JobOutcome {
     Looked(Vec<DiscoveredApp>),
-    Sampled(Box<Session>, FleetEvent),
+    Sampled(Box<AppSampler>, FleetEvent),
     /// The job did not come to its end, and the session of that app is lost; without one, nobody
     /// knows which apps run.
     Failed(Option<DiscoveredApp>, Error),
@@ -109,7 +109,7 @@ impl ScrapeAnswer {
 #[derive(Debug)]
 pub(super) struct Scheduler {
     fleet: Fleet,
-    settings: Settings,
+    settings: FleetSettings,
     render_options: Arc<RenderOptions>,
     /// Longest time for one app.
     timeout: Duration,
@@ -123,7 +123,7 @@ pub(super) struct Scheduler {
 
 impl Scheduler {
     pub(super) fn new(
-        settings: Settings,
+        settings: FleetSettings,
         render_options: RenderOptions,
         timeout: Duration,
     ) -> Self {
@@ -187,7 +187,7 @@ impl Scheduler {
 
     /// Adds the job to ask an app, unless that is being done already: the socket to wait for.
     fn ask(&mut self, app: &str, jobs: &mut Vec<ScrapeJob>) -> Option<PathBuf> {
-        let Some(session) = self.fleet.lend(app) else {
+        let Some(session) = self.fleet.check_out(app) else {
             return self.being_asked().find(|asked| asked.name == app).map(|asked| asked.socket);
         };
         let socket = session.app().socket.clone();
@@ -211,7 +211,7 @@ impl Scheduler {
                 if self.asked.remove(&socket) == Some(true) {
                     self.uncount(&news);
                 }
-                self.fleet.take_back(*session, news);
+                self.fleet.check_in(*session, news);
                 self.await_no_longer(&socket);
                 Vec::new()
             }
@@ -290,7 +290,7 @@ impl Scheduler {
                 state: Reachability::Unreachable(UnreachableReason::Timeout),
                 ..app
             };
-            let finding = finding::judge_unasked(&app);
+            let finding = finding::evaluate_unasked(&app);
             let reason = "did not answer before this request had to be".to_owned();
             let class = ErrorClass::Timeout;
             self.fleet.state.apply(FleetEvent::Lost { app: app.name, class, reason, finding });

@@ -12,9 +12,9 @@ use crate::text::TextFormat;
 /// How long is waited for what is sure to come.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn settings(root: &std::path::Path) -> Settings {
+fn settings(root: &std::path::Path) -> FleetSettings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
-    Settings { discover, ..Settings::default() }
+    FleetSettings { discover, ..FleetSettings::default() }
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {

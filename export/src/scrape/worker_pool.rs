@@ -153,7 +153,7 @@ mod tests {
     use std::time::Duration;
 
     use pmdscope_telemetry::discover::DiscoverOptions;
-    use pmdscope_telemetry::{AppStatus, ErrorClass, Settings};
+    use pmdscope_telemetry::{AppStatus, ErrorClass, FleetSettings};
     use tokio::sync::oneshot;
 
     use super::*;
@@ -163,7 +163,7 @@ mod tests {
     fn scheduler(root: &Path) -> Scheduler {
         let discover =
             DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
-        let settings = Settings { discover, ..Settings::default() };
+        let settings = FleetSettings { discover, ..FleetSettings::default() };
         Scheduler::new(settings, RenderOptions::default(), Duration::from_secs(5))
     }
 

@@ -98,7 +98,7 @@ fn capture_of(run: AppIdentity, found: Result<Arc<Snapshot>>) -> Capture {
 
 /// What is said of the hot queue of run 7 after a capture in which that was found.
 fn explained(found: Result<Arc<Snapshot>>, pid_at_end: u32) -> String {
-    let mut queues = HotQueues::new(Settings::default(), Instant::now());
+    let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
     let before = world(7);
     queues.note(&before);
     queues.capture =
@@ -125,7 +125,7 @@ fn the_finding_tells_what_the_capture_found_or_why_there_was_none() {
 #[test]
 fn a_queue_that_was_hot_too_late_is_no_mystery() {
     let mut world = world(7);
-    let mut queues = HotQueues::new(Settings::default(), Instant::now());
+    let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
     queues.note(&world);
     queues.explain(&mut world);
     assert!(evidence(&world)[1].ends_with(NO_TIME), "{:?}", evidence(&world));

@@ -179,7 +179,7 @@ fn mbuf_finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
+    use crate::finding::{LintRules, evaluate};
     use crate::model::Tracker;
     use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool, port};
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn judged(sample: Sample) -> Vec<Finding> {
-        judge(&Tracker::default().update(sample), &Rules::default())
+        evaluate(&Tracker::default().update(sample), &LintRules::default())
     }
 
     fn sited(site: SiteSample) -> Finding {
@@ -219,7 +219,7 @@ mod tests {
             sample
         };
         tracker.update(at(1, 10));
-        let findings = judge(&tracker.update(at(2, 22)), &Rules::default());
+        let findings = evaluate(&tracker.update(at(2, 22)), &LintRules::default());
         let [leak] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((leak.lint, leak.severity), (Lint::Leak, Severity::Critical));
         assert_eq!(leak.subject.to_string(), "mb app.c:18");

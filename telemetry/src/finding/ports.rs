@@ -10,7 +10,7 @@ use crate::quiet::{ENOUGH, Quiet, SHARE};
 use crate::sample::{DeviceSample, PortSample};
 
 /// All that is wrong with the ports of an app, as far as it was expected otherwise.
-pub(super) fn judge(
+pub(super) fn evaluate(
     model: &Model,
     expected: &Expectation,
     thresholds: &Thresholds,

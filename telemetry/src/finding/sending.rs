@@ -10,7 +10,7 @@ use crate::sending::{SilentApp, Unsent};
 const LOST: f64 = 0.05;
 
 /// Ports that do not send what they are offered, and an app that sends nothing.
-pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
+pub(super) fn evaluate(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let ports = model.sample.ports.iter().zip(&model.ports);
     let mut findings: Vec<_> = ports
         .filter_map(|(port, rates)| {
@@ -127,7 +127,7 @@ fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
+    use crate::finding::{LintRules, evaluate};
     use crate::model::Tracker;
     use crate::sample::Direction;
     use crate::sample::tests::{empty_sample, port, queue};
@@ -148,7 +148,7 @@ mod tests {
                 tx.direction = Direction::Tx;
                 sample.queues = vec![tx];
             }
-            findings = judge(&tracker.update(sample), &Rules::default());
+            findings = evaluate(&tracker.update(sample), &LintRules::default());
         }
         findings
     }

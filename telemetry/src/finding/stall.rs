@@ -188,7 +188,7 @@ impl std::fmt::Display for StallBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
+    use crate::finding::{LintRules, evaluate};
     use crate::model::Tracker;
     use crate::sample::tests::{port, queue};
     use crate::stall::tests::second;
@@ -198,7 +198,7 @@ mod tests {
         now.ports = vec![port(0, packets)];
         let mut tracker = Tracker::default();
         tracker.update(before);
-        judge(&tracker.update(now), &Rules::default())
+        evaluate(&tracker.update(now), &LintRules::default())
     }
 
     /// The finding of a second with these gaps, and what the thread did, while a queue of so many
@@ -242,7 +242,7 @@ mod tests {
         missed.ports[0].stats.rx_missed = 9;
         let mut tracker = Tracker::default();
         tracker.update(Sample { ports: vec![port(0, 0)], ..before });
-        let findings = judge(&tracker.update(missed), &Rules::default());
+        let findings = evaluate(&tracker.update(missed), &LintRules::default());
         let stall = findings.iter().find(|found| found.lint == Lint::Stall).unwrap();
         assert_eq!(stall.severity, Severity::Warning);
         assert!(stall.evidence.ends_with("packets were missed meanwhile"), "{stall:?}");

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::FleetSettings;
 use pmdscope_telemetry::discover::{DiscoverOptions, DiscoveredApp, Reachability};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept,
@@ -127,12 +127,12 @@ impl Machine {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> FleetSettings {
         let roots = vec![self.0.path().into()];
         let timeout = Duration::from_secs(2);
-        Settings {
+        FleetSettings {
             discover: DiscoverOptions { roots, stale: false, timeout },
-            ..Settings::default()
+            ..FleetSettings::default()
         }
     }
 

@@ -10,7 +10,7 @@ use pmdscope_render::conversation::{
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
 use pmdscope_render::{Cell, Column, Graph, Key, Row, Sort, Subject, Table, Theme, Tone, way};
 use pmdscope_telemetry::Thresholds;
-use pmdscope_telemetry::finding::balance::Balance;
+use pmdscope_telemetry::finding::balance::QueueBalance;
 
 use crate::flows::{Access, Moment, Tap, Traffic};
 use crate::tables::lcores::time_of_day;
@@ -371,10 +371,10 @@ fn queue_cells(tap: &Tap, queue: &Queue, thresholds: &Thresholds) -> Vec<Cell> {
 
 /// Packets of a queue and of all queues of its port in the same direction: in the interval, or ever when there were
 /// none in it.
-pub(crate) fn part_of_port(counted: &Snapshot, queue: &Queue) -> (u64, Balance) {
+pub(crate) fn part_of_port(counted: &Snapshot, queue: &Queue) -> (u64, QueueBalance) {
     let same = |other: &&Queue| (other.port, other.dir) == (queue.port, queue.dir);
     let all = |of: fn(&Queue) -> u64| {
-        counted.queues.iter().filter(same).map(|queue| of(queue) as f64).collect::<Balance>()
+        counted.queues.iter().filter(same).map(|queue| of(queue) as f64).collect::<QueueBalance>()
     };
     let recent = all(|queue| queue.recent.packets);
     if recent.share(0.0).is_some() {

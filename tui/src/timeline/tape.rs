@@ -113,7 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use pmdscope_recording::{Recorder, Recording};
-    use pmdscope_telemetry::Settings;
+    use pmdscope_telemetry::FleetSettings;
 
     use super::*;
     use crate::fixture;
@@ -140,7 +140,7 @@ mod tests {
             recorder.record(&world, 0).unwrap();
         }
         recorder.finish().unwrap();
-        let tape = Tape::new(Player::open(&path, &Settings::default()).unwrap());
+        let tape = Tape::new(Player::open(&path, &FleetSettings::default()).unwrap());
         (directory, tape)
     }
 

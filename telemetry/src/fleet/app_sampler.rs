@@ -4,26 +4,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Settings;
+use super::FleetSettings;
 use crate::collect::Collector;
 use crate::discover::{DiscoveredApp, Reachability};
 use crate::error::{Error, ErrorClass};
-use crate::finding::{self, Rules};
+use crate::finding::{self, LintRules};
 use crate::fleet_state::FleetEvent;
 use crate::model::Tracker;
 use crate::sample::Sample;
 
 /// One app, sampled again and again.
 #[derive(Debug)]
-pub struct Session {
+pub struct AppSampler {
     collector: Collector,
-    judge: Judge,
+    evaluator: Evaluator,
 }
 
-impl Session {
+impl AppSampler {
     /// Connects at the first sample.
-    pub fn new(app: DiscoveredApp, settings: &Settings) -> Self {
-        Self { collector: Collector::new(app), judge: Judge::new(settings.rules.clone()) }
+    pub fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
+        Self { collector: Collector::new(app), evaluator: Evaluator::new(settings.rules.clone()) }
     }
 
     /// The app, as it was found.
@@ -44,23 +44,23 @@ impl Session {
     /// Asks the app once, within `timeout`; connects again by itself after it was lost. A panic on
     /// the way is news of a lost app.
     pub fn sample(&mut self, timeout: Duration) -> FleetEvent {
-        self.guarded(|session| session.ask(timeout))
+        self.guarded(|sampler| sampler.ask(timeout))
     }
 
     /// Where `ask` panics, the app is lost for this round, and asked anew in the next one.
     pub(super) fn guarded(&mut self, ask: impl FnOnce(&mut Self) -> FleetEvent) -> FleetEvent {
         // What a panic left half done is thrown away.
         catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
-            let (app, rules) = (self.app().clone(), self.judge.rules.clone());
+            let (app, rules) = (self.app().clone(), self.evaluator.rules.clone());
             let news = lost(&app, &Error::panicked(&*panic));
-            *self = Self { collector: Collector::new(app), judge: Judge::new(rules) };
+            *self = Self { collector: Collector::new(app), evaluator: Evaluator::new(rules) };
             news
         })
     }
 
     pub(super) fn ask(&mut self, timeout: Duration) -> FleetEvent {
         match self.collector.collect(timeout) {
-            Ok(sample) => self.judge.sampled(sample),
+            Ok(sample) => self.evaluator.sampled(sample),
             Err(error) => lost(self.collector.app(), &error),
         }
     }
@@ -68,14 +68,14 @@ impl Session {
 
 /// Turns the samples of one app, live or recorded, into news.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Evaluator {
     tracker: Tracker,
-    rules: Rules,
+    rules: LintRules,
 }
 
-impl Judge {
+impl Evaluator {
     /// One that has seen nothing yet.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: LintRules) -> Self {
         Self { tracker: Tracker::default(), rules }
     }
 
@@ -83,7 +83,7 @@ impl Judge {
     pub fn sampled(&mut self, sample: Sample) -> FleetEvent {
         let app = sample.app.name.clone();
         let model = Arc::new(self.tracker.update(sample));
-        let findings = finding::judge(&model, &self.rules);
+        let findings = finding::evaluate(&model, &self.rules);
         FleetEvent::Sampled { app, model, findings }
     }
 }
@@ -92,7 +92,7 @@ impl Judge {
 pub(super) fn lost(app: &DiscoveredApp, error: &Error) -> FleetEvent {
     let class = error.class();
     let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
-    let finding = finding::judge_unasked(&lost)
+    let finding = finding::evaluate_unasked(&lost)
         .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
     FleetEvent::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
 }
@@ -100,7 +100,7 @@ pub(super) fn lost(app: &DiscoveredApp, error: &Error) -> FleetEvent {
 /// News of an app that cannot be asked; `None` when it can.
 pub fn unasked(app: &DiscoveredApp) -> Option<FleetEvent> {
     let (class, reason) = obstacle(app.state)?;
-    let finding = finding::judge_unasked(app);
+    let finding = finding::evaluate_unasked(app);
     Some(FleetEvent::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
 }
 
@@ -124,14 +124,14 @@ impl FleetEvent {
             app: app.to_owned(),
             class: ErrorClass::Missing,
             reason: "is expected, and does not run".to_owned(),
-            finding: Some(finding::judge_missing(app)),
+            finding: Some(finding::evaluate_missing(app)),
         }
     }
 
     /// The same, of an app that does not run though it is expected.
     pub(super) fn of_missing(mut self) -> Self {
         if let Self::Lost { app, finding, .. } = &mut self {
-            *finding = Some(finding::judge_missing(app));
+            *finding = Some(finding::evaluate_missing(app));
         }
         self
     }
