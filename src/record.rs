@@ -192,9 +192,9 @@ fn sample(fleet: &mut Fleet) {
         return fleet.sample(ROUND_TIMEOUT / 4);
     }
     for app in apps {
-        if let Some(mut session) = fleet.check_out(&app) {
-            let news = session.sample(ROUND_TIMEOUT);
-            fleet.check_in(session, news);
+        if let Some(mut sampler) = fleet.check_out(&app) {
+            let news = sampler.sample(ROUND_TIMEOUT);
+            fleet.check_in(sampler, news);
         }
     }
 }

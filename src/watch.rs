@@ -107,9 +107,9 @@ fn advice(error: &FindError) -> String {
 fn sample(shared: &Shared, app: &str) {
     loop {
         let start = Instant::now();
-        let Some(mut session) = shared.fleet().check_out(app) else { return };
-        let news = session.sample(ROUND_TIMEOUT);
-        if !shared.show(|fleet| fleet.check_in(session, news)) {
+        let Some(mut sampler) = shared.fleet().check_out(app) else { return };
+        let news = sampler.sample(ROUND_TIMEOUT);
+        if !shared.show(|fleet| fleet.check_in(sampler, news)) {
             return;
         }
         shared.feed.pace.wait(start);

@@ -92,9 +92,9 @@ impl Watch {
         let lints = lints.collect::<Vec<_>>();
         for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
             let app = wanted.settings.find(Some(&wanted.address))?;
-            let session = AppSampler::new(app, &wanted.settings);
+            let sampler = AppSampler::new(app, &wanted.settings);
             let (lints, fire) = (lints.clone(), fire.clone());
-            thread::spawn(move || watch_findings(session, &lints, &fire));
+            thread::spawn(move || watch_findings(sampler, &lints, &fire));
         }
         listen_for_signal(fire.clone())?;
         let names = wanted.iter().flat_map(Wanted::names).collect::<Vec<_>>().join(", ");
@@ -120,11 +120,11 @@ fn listen_for_signal(fire: Fire) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn watch_findings(mut session: AppSampler, lints: &[Lint], fire: &Fire) {
+fn watch_findings(mut sampler: AppSampler, lints: &[Lint], fire: &Fire) {
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();
-        let event = session.sample(ROUND_TIMEOUT);
+        let event = sampler.sample(ROUND_TIMEOUT);
         let findings = match &event {
             FleetEvent::Sampled { findings, .. } => findings.as_slice(),
             FleetEvent::Lost { finding, .. } => finding.as_slice(),

@@ -1,6 +1,6 @@
 //! Turns the replies of one app into a sample.
 
-mod aged;
+mod cached;
 mod host;
 mod linked;
 mod ports;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::client::{Client, Peer};
-use crate::commands::{ArmTime, Endpoint};
+use crate::commands::{ArmTime, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
 use crate::error::Error;
 use crate::host::process;
 use crate::lock::AppLock;
-use crate::reply::Armed;
+use crate::reply::ArmReply;
 use crate::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
-use aged::Aged;
-use host::Host;
-use round::Round;
+use cached::Cached;
+use host::HostReader;
+use round::RequestRound;
 
 /// How old may be what changes now and then: lists of objects, the configuration and link of a port,
 /// ledgers of leaks, captures.
@@ -57,22 +57,22 @@ struct ConnectionCache {
 #[derive(Debug)]
 struct Connection {
     client: Client,
-    facts: Facts,
-    host: Host,
+    facts: AppFacts,
+    host: HostReader,
 }
 
 /// What does not change, or hardly, while an app runs.
 #[derive(Debug)]
-struct Facts {
+struct AppFacts {
     identity: AppIdentity,
     connected: Instant,
-    commands: Aged<BTreeSet<String>>,
-    ports: ports::Ports,
-    pools: stock::Pools,
-    rings: stock::Rings,
-    heaps: stock::Heaps,
-    usage: stock::Usage,
-    linked: linked::Linked,
+    commands: Cached<BTreeSet<String>>,
+    ports: ports::PortReader,
+    pools: stock::StockPoolReader,
+    rings: stock::StockRingReader,
+    heaps: stock::HeapReader,
+    usage: stock::LcoreUsageReader,
+    linked: linked::LibraryReader,
 }
 
 impl Collector {
@@ -111,7 +111,7 @@ impl Collector {
         let unlocked = self.open_lock().err();
         let guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
         let mut connection = self.cache.resume(&self.app, deadline)?;
-        let mut round = Round::new(&mut connection.client, deadline);
+        let mut round = RequestRound::new(&mut connection.client, deadline);
         if let Some(error) = unlocked {
             round.note("lock", &error);
         }
@@ -129,13 +129,13 @@ impl Collector {
     ///
     /// # Errors
     /// [`Error::Null`] when the app has no ledger; else as [`Collector::collect`].
-    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<Armed, Error> {
+    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<ArmReply, Error> {
         let deadline = Deadline::after(timeout);
         // Without the lock another tool may disturb this request; it would fail, not go astray.
         let _ = self.open_lock();
         let _guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
         let mut connection = self.cache.resume(&self.app, deadline)?;
-        let answer = connection.client.request(&Endpoint::Arm(time), deadline);
+        let answer = connection.client.request(&TelemetryCommand::Arm(time), deadline);
         self.cache.connection = Some(connection);
         answer
     }
@@ -166,13 +166,13 @@ impl ConnectionCache {
             ticks.and_then(process::realtime_ns).unwrap_or(0)
         });
         self.started = Some((peer, start));
-        let facts = Facts::new(app, &client, start);
-        let host = Host::new(&app.dir, peer.pid);
+        let facts = AppFacts::new(app, &client, start);
+        let host = HostReader::new(&app.dir, peer.pid);
         Ok(Connection { client, facts, host })
     }
 }
 
-impl Facts {
+impl AppFacts {
     fn new(app: &DiscoveredApp, client: &Client, start_realtime_ns: u64) -> Self {
         let peer = client.peer();
         let exe = process::exe(peer.pid);
@@ -187,23 +187,24 @@ impl Facts {
                 eal_args: Vec::new(),
             },
             connected: Instant::now(),
-            commands: Aged::default(),
-            ports: ports::Ports::default(),
-            pools: stock::Pools::default(),
-            rings: stock::Rings::default(),
-            heaps: stock::Heaps::default(),
-            usage: stock::Usage::default(),
-            linked: linked::Linked::default(),
+            commands: Cached::default(),
+            ports: ports::PortReader::default(),
+            pools: stock::StockPoolReader::default(),
+            rings: stock::StockRingReader::default(),
+            heaps: stock::HeapReader::default(),
+            usage: stock::LcoreUsageReader::default(),
+            linked: linked::LibraryReader::default(),
         }
     }
 
-    fn sample(&mut self, round: &mut Round<'_>) -> Sample {
+    fn sample(&mut self, round: &mut RequestRound<'_>) -> Sample {
         self.refresh(round);
         let ports = self.ports.read(round);
-        let tables = if self.knows(&Endpoint::Library) { self.linked.read(round) } else { None };
+        let tables =
+            if self.knows(&TelemetryCommand::Library) { self.linked.read(round) } else { None };
         let tables = tables.unwrap_or_else(|| self.stock_objects(round));
-        let heaps = self.knows(&Endpoint::HeapList).then(|| self.heaps.read(round));
-        let usage = self.knows(&Endpoint::LcoreUsage).then(|| self.usage.read(round));
+        let heaps = self.knows(&TelemetryCommand::HeapList).then(|| self.heaps.read(round));
+        let usage = self.knows(&TelemetryCommand::LcoreUsage).then(|| self.usage.read(round));
         Sample {
             schema: SAMPLE_SCHEMA,
             realtime_ns: now_ns(ClockId::Realtime),
@@ -228,16 +229,16 @@ impl Facts {
 
     /// Asks once for what a running app does not change. An app may initialise libpmdscope long after
     /// its telemetry socket appeared, so a stock app is asked for its commands again now and then.
-    fn refresh(&mut self, round: &mut Round<'_>) {
+    fn refresh(&mut self, round: &mut RequestRound<'_>) {
         let now = Instant::now();
         let age = if self.is_young(now) { FACTS_AGE } else { SLOW };
-        let unlinked = !self.knows(&Endpoint::Library);
+        let unlinked = !self.knows(&TelemetryCommand::Library);
         let due = unlinked && self.commands.is_older(now, age);
-        if let Some(commands) = due.then(|| round.ask(&Endpoint::Commands)).flatten() {
+        if let Some(commands) = due.then(|| round.ask(&TelemetryCommand::Commands)).flatten() {
             self.commands.set(now, commands);
         }
-        if self.identity.eal_args.is_empty() && self.knows(&Endpoint::EalParams) {
-            self.identity.eal_args = round.ask(&Endpoint::EalParams).unwrap_or_default();
+        if self.identity.eal_args.is_empty() && self.knows(&TelemetryCommand::EalParams) {
+            self.identity.eal_args = round.ask(&TelemetryCommand::EalParams).unwrap_or_default();
         }
     }
 
@@ -250,15 +251,15 @@ impl Facts {
         age < YOUTH
     }
 
-    fn knows(&self, endpoint: &Endpoint) -> bool {
+    fn knows(&self, endpoint: &TelemetryCommand) -> bool {
         self.commands.value().contains(endpoint.command())
     }
 
-    fn stock_objects(&mut self, round: &mut Round<'_>) -> linked::Tables {
+    fn stock_objects(&mut self, round: &mut RequestRound<'_>) -> linked::LibraryTables {
         let pools = self.pools.read(round);
-        let rings = self.knows(&Endpoint::RingList).then(|| self.rings.read(round, &pools));
+        let rings = self.knows(&TelemetryCommand::RingList).then(|| self.rings.read(round, &pools));
         let rings = rings.unwrap_or_default();
-        linked::Tables { pools, rings, ..linked::Tables::default() }
+        linked::LibraryTables { pools, rings, ..linked::LibraryTables::default() }
     }
 }
 

@@ -58,7 +58,7 @@ mod trend;
 
 pub use client::{Client, Peer};
 pub use collect::Collector;
-pub use commands::{ArmTime, Endpoint, HeapId, PoolName, PortId, RingName, Table};
+pub use commands::{ArmTime, HeapId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand};
 pub use deadline::Deadline;
 pub use error::{Error, ErrorClass};
 pub use finding::{LintRules, Thresholds};
@@ -70,7 +70,7 @@ pub use lock::{AppLock, Guard, LOCK_FILE};
 pub use model::Tracker;
 pub use names::{Names, NamesError};
 pub use quiet::Quiet;
-pub use reply::{Armed, Banner};
+pub use reply::{ArmReply, SocketBanner};
 pub use sending::{SilentApp, Unsent};
 pub use stall::{StallCause, StallShares, Stalls, ThreadTime};
 pub use starts::Restarts;

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pmdscope_telemetry::discover::{FindError, Reachability, UnreachableReason, discover, find};
-use pmdscope_telemetry::{Client, Deadline, Endpoint, Error};
+use pmdscope_telemetry::{Client, Deadline, Error, TelemetryCommand};
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 
@@ -25,11 +25,11 @@ fn connect_soon(app: &FakeApp) -> Result<Client, Error> {
 }
 
 fn ask(client: &mut Client) -> Result<Value, Error> {
-    client.request(&Endpoint::EthdevList, Deadline::after(LONG))
+    client.request(&TelemetryCommand::EthdevList, Deadline::after(LONG))
 }
 
 fn ask_soon(client: &mut Client) -> Result<Value, Error> {
-    client.request(&Endpoint::EthdevList, Deadline::after(SOON))
+    client.request(&TelemetryCommand::EthdevList, Deadline::after(SOON))
 }
 
 /// The result of one request that the app answers with these messages.

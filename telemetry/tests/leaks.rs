@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pmdscope_telemetry::finding::{self, Lint};
 use pmdscope_telemetry::sample::{LedgerMode, Sample, SiteKind};
-use pmdscope_telemetry::{ArmTime, Armed, Collector, Error, LintRules, Tracker};
+use pmdscope_telemetry::{ArmReply, ArmTime, Collector, Error, LintRules, Tracker};
 use support::{FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -124,9 +124,9 @@ fn arming_tells_what_came_of_it() {
     let mut collector = Collector::new(app.app());
     let minute = ArmTime::seconds(60).unwrap();
     let armed = collector.arm(minute, TIMEOUT).unwrap();
-    assert_eq!(armed, Armed { armed: 1, mode: LedgerMode::Auto });
+    assert_eq!(armed, ArmReply { armed: 1, mode: LedgerMode::Auto });
     let disarmed = collector.arm(ArmTime::NONE, TIMEOUT).unwrap();
-    assert_eq!(disarmed, Armed { armed: 0, mode: LedgerMode::Never });
+    assert_eq!(disarmed, ArmReply { armed: 0, mode: LedgerMode::Never });
     assert_eq!(collector.collect(TIMEOUT).unwrap().ledger.len(), 1);
     let stock = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let refused = Collector::new(stock.app()).arm(minute, TIMEOUT);

@@ -58,7 +58,7 @@ pub(super) enum ScrapeJob {
 pub(super) enum JobOutcome {
     Looked(Vec<DiscoveredApp>),
     Sampled(Box<AppSampler>, FleetEvent),
-    /// The job did not come to its end, and the session of that app is lost; without one, nobody
+    /// The job did not come to its end, and the sampler of that app is lost; without one, nobody
     /// knows which apps run.
     Failed(Option<DiscoveredApp>, Error),
 }
@@ -68,7 +68,7 @@ impl ScrapeJob {
     pub(super) fn app(&self) -> Option<DiscoveredApp> {
         match self {
             Self::Look(..) => None,
-            Self::Sample(session, _) => Some(session.app().clone()),
+            Self::Sample(sampler, _) => Some(sampler.app().clone()),
         }
     }
 
@@ -77,9 +77,9 @@ impl ScrapeJob {
             Self::Look(settings, connected) => {
                 JobOutcome::Looked(settings.running_beside(&connected))
             }
-            Self::Sample(mut session, timeout) => {
-                let news = session.sample(timeout);
-                JobOutcome::Sampled(session, news)
+            Self::Sample(mut sampler, timeout) => {
+                let news = sampler.sample(timeout);
+                JobOutcome::Sampled(sampler, news)
             }
         }
     }
@@ -187,12 +187,12 @@ impl Scheduler {
 
     /// Adds the job to ask an app, unless that is being done already: the socket to wait for.
     fn ask(&mut self, app: &str, jobs: &mut Vec<ScrapeJob>) -> Option<PathBuf> {
-        let Some(session) = self.fleet.check_out(app) else {
+        let Some(sampler) = self.fleet.check_out(app) else {
             return self.being_asked().find(|asked| asked.name == app).map(|asked| asked.socket);
         };
-        let socket = session.app().socket.clone();
+        let socket = sampler.app().socket.clone();
         self.asked.insert(socket.clone(), false);
-        jobs.push(ScrapeJob::Sample(Box::new(session), self.timeout));
+        jobs.push(ScrapeJob::Sample(Box::new(sampler), self.timeout));
         Some(socket)
     }
 
@@ -206,12 +206,12 @@ impl Scheduler {
     pub(super) fn take(&mut self, outcome: JobOutcome) -> Vec<ScrapeJob> {
         match outcome {
             JobOutcome::Looked(apps) => self.meet(apps),
-            JobOutcome::Sampled(session, news) => {
-                let socket = session.app().socket.clone();
+            JobOutcome::Sampled(sampler, news) => {
+                let socket = sampler.app().socket.clone();
                 if self.asked.remove(&socket) == Some(true) {
                     self.uncount(&news);
                 }
-                self.fleet.check_in(*session, news);
+                self.fleet.check_in(*sampler, news);
                 self.await_no_longer(&socket);
                 Vec::new()
             }
