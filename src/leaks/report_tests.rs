@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use pmdscope_telemetry::sample::{
     AppIdentity, BEFORE_ARMING, LibrarySample, Occupancy, SAMPLE_SCHEMA, SiteKind, SiteSample,
 };
-use pmdscope_telemetry::{FleetEvent, Tracker};
+use pmdscope_telemetry::{FleetEvent, ModelTracker};
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ pub(crate) fn leaking() -> Sample {
 fn world(apps: &[Sample], in_use: &[u64]) -> FleetState {
     let mut world = FleetState::default();
     for app in apps {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         for (second, in_use) in (1..).zip(in_use) {
             let mut sample = app.clone();
             sample.monotonic_ns = second * 1_000_000_000;

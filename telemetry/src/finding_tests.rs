@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::discover::UnreachableReason;
 use crate::inventory::ExpectedApp;
-use crate::model::{Tracker, TrendOptions};
+use crate::model::{ModelTracker, TrendOptions};
 use crate::sample::tests::{empty_sample, pool, port, queue};
 use crate::sample::{DeviceSample, LibrarySample, PortSample, Sample};
 
@@ -24,14 +24,14 @@ fn second_later(sample: &Sample) -> Sample {
 
 /// Findings after the last of these samples.
 fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
-    let mut tracker = Tracker::new(TrendOptions::default());
+    let mut tracker = ModelTracker::new(TrendOptions::default());
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
     evaluate(&model, &LintRules::default())
 }
 
 /// The same of an app that is expected to be so.
 fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec<Finding> {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
     evaluate(&model, &LintRules { expected: Inventory { apps: vec![app] }, ..LintRules::default() })
 }
@@ -387,7 +387,7 @@ fn a_port_that_is_not_started_while_others_are() {
 
 #[test]
 fn a_port_that_changes_too_often_is_found() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut changed = |quarter: u64, link: bool| {
         let mut sample = healthy();
         sample.monotonic_ns += quarter * 250_000_000;
@@ -412,7 +412,7 @@ fn a_port_that_changes_too_often_is_found() {
 
 #[test]
 fn an_app_that_restarts_again_and_again() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut restarted = |seconds: u64| {
         let mut sample = healthy();
         sample.app.start_ticks += seconds * 100;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pmdscope_telemetry::finding::{self, Lint};
 use pmdscope_telemetry::sample::{LedgerMode, Sample, SiteKind};
-use pmdscope_telemetry::{ArmReply, ArmTime, Collector, Error, LintRules, Tracker};
+use pmdscope_telemetry::{ArmReply, ArmTime, Collector, Error, LintRules, ModelTracker};
 use support::{FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -55,7 +55,7 @@ fn ledger_sites_and_stages_are_collected_and_judged() {
     assert_eq!(sample.sites.iter().map(|site| site.count).collect::<Vec<_>>(), [100, 10]);
     assert_eq!((sample.sites[0].kind, sample.sites[0].id), (SiteKind::Leak, 4));
     assert!(sample.stages[0].hold);
-    let model = Tracker::default().update(sample);
+    let model = ModelTracker::default().update(sample);
     let findings = finding::evaluate(&model, &LintRules::default());
     let leaks: Vec<_> = findings.iter().filter(|f| f.lint == Lint::Leak).collect();
     let subjects: Vec<_> = leaks.iter().map(|finding| finding.subject.to_string()).collect();
@@ -78,7 +78,7 @@ fn a_pipeline_that_leaks_and_frees_twice_is_told_line_by_line() {
     ];
     assert_eq!(sites.collect::<Vec<_>>(), expected);
     assert_eq!(sample.stages.iter().map(|stage| stage.held).sum::<u64>(), 27);
-    let model = Tracker::default().update(sample);
+    let model = ModelTracker::default().update(sample);
     let findings = finding::evaluate(&model, &LintRules::default());
     let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
     assert_eq!(lints, [Lint::DoubleFree, Lint::Leak, Lint::Leak]);

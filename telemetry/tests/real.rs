@@ -9,7 +9,7 @@ use pmdscope_telemetry::discover::{
     DiscoverOptions, DiscoveredApp, FindError, Reachability, discover, find,
 };
 use pmdscope_telemetry::finding::{self, Lint};
-use pmdscope_telemetry::{Collector, Error, LintRules, Tracker};
+use pmdscope_telemetry::{Collector, Error, LintRules, ModelTracker};
 use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -247,7 +247,7 @@ fn without_ports() -> Result<(), Failed> {
     let host = Host::new()?;
     let _testpmd = host.start(&["--no-huge"], 0)?;
     let mut collector = host.await_started(0)?;
-    let model = Tracker::default().update(collector.collect(DEADLINE)?);
+    let model = ModelTracker::default().update(collector.collect(DEADLINE)?);
     let lints: Vec<_> = finding::evaluate(&model, &LintRules::default());
     assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), [Lint::NoPorts]);
     Ok(())

@@ -195,7 +195,7 @@ fn queue_size(eal_args: &[String], device: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::finding::{LintRules, evaluate};
-    use crate::model::Tracker;
+    use crate::model::ModelTracker;
     use crate::sample::Sample;
     use crate::sample::ledger::tests::ledger;
     use crate::sample::tests::{empty_sample, pool, port, queue};
@@ -215,7 +215,7 @@ mod tests {
             change(&mut sample);
             sample
         };
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         tracker.update(at(0));
         evaluate(&tracker.update(at(1)), &LintRules::default())
     }

@@ -180,7 +180,7 @@ fn mbuf_finding(
 mod tests {
     use super::*;
     use crate::finding::{LintRules, evaluate};
-    use crate::model::Tracker;
+    use crate::model::ModelTracker;
     use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool, port};
     use crate::sample::{LibrarySample, NOT_PROVEN, Sample};
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn judged(sample: Sample) -> Vec<Finding> {
-        evaluate(&Tracker::default().update(sample), &LintRules::default())
+        evaluate(&ModelTracker::default().update(sample), &LintRules::default())
     }
 
     fn sited(site: SiteSample) -> Finding {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_leak_has_its_line_rate_age_and_time_left() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let at = |seconds: u64, lost: u64| {
             let mut sample = linked();
             sample.monotonic_ns = seconds * 1_000_000_000;

@@ -10,7 +10,7 @@ use crate::discover::{DiscoveredApp, Reachability};
 use crate::error::{Error, ErrorClass};
 use crate::finding::{self, LintRules};
 use crate::fleet_state::FleetEvent;
-use crate::model::Tracker;
+use crate::model::ModelTracker;
 use crate::sample::Sample;
 
 /// One app, sampled again and again.
@@ -69,14 +69,14 @@ impl AppSampler {
 /// Turns the samples of one app, live or recorded, into news.
 #[derive(Debug)]
 pub struct Evaluator {
-    tracker: Tracker,
+    tracker: ModelTracker,
     rules: LintRules,
 }
 
 impl Evaluator {
     /// One that has seen nothing yet.
     pub fn new(rules: LintRules) -> Self {
-        Self { tracker: Tracker::default(), rules }
+        Self { tracker: ModelTracker::default(), rules }
     }
 
     /// The news in a sample.

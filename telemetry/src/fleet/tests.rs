@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::Tracker;
+use crate::ModelTracker;
 use crate::error::ErrorClass;
 use crate::finding::Lint;
 use crate::inventory::ExpectedApp;
@@ -63,7 +63,7 @@ fn an_app_whose_sampler_panics_is_lost_and_asked_anew() {
     for names in [&["a"][..], &["a", "b"]] {
         let mut fleet = Fleet::new(FleetSettings::default());
         fleet.see(names.iter().map(|name| app(name)).collect());
-        let model = Arc::new(Tracker::default().update(empty_sample()));
+        let model = Arc::new(ModelTracker::default().update(empty_sample()));
         let sampled = FleetEvent::Sampled { app: "a".into(), model, findings: Vec::new() };
         fleet.state.apply(sampled);
         fleet.sample_with(Duration::ZERO, breaking("a"));
