@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pmdscope_render::number::plural;
-use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{self, Finding, FindingSubject, Lint, Severity};
-use pmdscope_telemetry::world::{Event, Member, Status, World};
+use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetEvent, FleetState};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
@@ -123,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Says which app was checked where another one may have been meant, which does not run.
-fn tell_choice(args: &Args, world: &World) {
+fn tell_choice(args: &Args, world: &FleetState) {
     let begins = |name: &str| {
         let mut others = world.apps.iter().filter(|app| app.name != name);
         others.find(|app| app.name.starts_with(name)).map(|app| app.name.clone())
@@ -142,7 +141,7 @@ fn tell_choice(args: &Args, world: &World) {
 struct Seen(BTreeMap<(String, Lint, FindingSubject), Finding>);
 
 impl Seen {
-    fn note(&mut self, world: &World) {
+    fn note(&mut self, world: &FleetState) {
         for finding in world.apps.iter().flat_map(|app| &app.findings) {
             let key = (finding.app.clone(), finding.lint, finding.subject.clone());
             let seen = self.0.entry(key).or_insert_with(|| finding.clone());
@@ -154,12 +153,12 @@ impl Seen {
     }
 
     /// Trouble that has passed is still trouble of the time that was watched.
-    fn add_to(self, world: &mut World) {
+    fn add_to(self, world: &mut FleetState) {
         for past in self.0.values() {
             if world.find(&past.app).is_none() {
                 let reason = "ended before the recording did".to_owned();
                 let (app, class) = (past.app.clone(), ErrorClass::Refused);
-                world.apply(Event::Lost { app, class, reason, finding: None });
+                world.apply(FleetEvent::Lost { app, class, reason, finding: None });
             }
         }
         for app in &mut world.apps {
@@ -187,16 +186,16 @@ struct Verdict<'a> {
 struct Judged<'a> {
     app: &'a str,
     #[serde(flatten)]
-    status: &'a Status,
+    status: &'a AppStatus,
     findings: &'a [Finding],
 }
 
 impl<'a> Verdict<'a> {
-    fn of(world: &'a World) -> Self {
-        let bad = |app: &Member| {
+    fn of(world: &'a FleetState) -> Self {
+        let bad = |app: &AppState| {
             app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
         };
-        let judged = |app: &'a Member| Judged {
+        let judged = |app: &'a AppState| Judged {
             app: &app.name,
             status: &app.status,
             findings: &app.findings,
@@ -221,14 +220,14 @@ impl<'a> Verdict<'a> {
     fn silent(&self) -> String {
         let silent = self.apps.iter().filter(|app| app.findings.is_empty());
         let line = |app: &Judged| match app.status {
-            Status::Live => None,
-            Status::Waiting => Some(format!("{}: has not answered yet", app.app)),
-            Status::Lost { reason } => Some(format!("{}: {reason}", app.app)),
+            AppStatus::Live => None,
+            AppStatus::Waiting => Some(format!("{}: has not answered yet", app.app)),
+            AppStatus::Lost { reason } => Some(format!("{}: {reason}", app.app)),
         };
         silent.filter_map(line).map(|line| one_line(&line) + "\n").collect()
     }
 
-    fn text(&self, world: &World) -> String {
+    fn text(&self, world: &FleetState) -> String {
         let mut out = self.silent();
         out.extend(self.findings().map(finding_text));
         if out.is_empty() {
@@ -273,10 +272,10 @@ mod tests {
         }
     }
 
-    fn lost(finding: Option<Finding>) -> World {
-        let mut world = World::default();
+    fn lost(finding: Option<Finding>) -> FleetState {
+        let mut world = FleetState::default();
         let (app, reason) = ("reflector".to_owned(), "timed out".to_owned());
-        world.apply(Event::Lost { app, class: ErrorClass::Timeout, reason, finding });
+        world.apply(FleetEvent::Lost { app, class: ErrorClass::Timeout, reason, finding });
         world
     }
 
@@ -308,7 +307,7 @@ mod tests {
         assert!(!Verdict::of(&world).ok);
         assert_eq!(Verdict::of(&world).text(&world), "reflector: timed out\n");
         assert_eq!(Verdict::of(&world).lines(), "reflector: timed out\n");
-        world.apps[0].status = Status::Live;
+        world.apps[0].status = AppStatus::Live;
         assert!(Verdict::of(&world).ok);
         assert_eq!(Verdict::of(&world).text(&world), "ok: 1 app, 0 ports, no findings\n");
         for (severity, ok) in
@@ -324,7 +323,7 @@ mod tests {
         let mut world = lost(Some(finding(Severity::Warning)));
         let mut seen = Seen::default();
         seen.note(&world);
-        world.apps[0].status = Status::Live;
+        world.apps[0].status = AppStatus::Live;
         world.apps[0].findings =
             vec![Finding { lint: Lint::NoPolling, ..finding(Severity::Critical) }];
         seen.add_to(&mut world);

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pmdscope_export::ExportOptions;
-use pmdscope_telemetry::{Names, Settings};
+use pmdscope_telemetry::{FleetSettings, Names};
 use toml::de::DeTable;
 
 pub(crate) use self::error::ConfigError;
@@ -30,8 +30,8 @@ const NONE: &str = "none";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// Which apps there are, and how they are judged.
-    pub(crate) settings: Settings,
-    /// What [`Settings::names`] was made of.
+    pub(crate) settings: FleetSettings,
+    /// What [`FleetSettings::names`] was made of.
     names: Vec<NameRule>,
     /// What the exporter serves.
     pub(crate) export: ExportOptions,

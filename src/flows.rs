@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use pmdscope_capture::pdump::settle;
 use pmdscope_flows::FlowSnapshot;
 use pmdscope_packets::wall_clock_ns;
-use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{FleetSettings, FleetState};
 use pmdscope_tui::flows::{Access, Run, Running, Tap, Traffic, Wish};
 use pmdscope_tui::run::Feed;
 
@@ -52,12 +51,12 @@ impl Sampler {
 }
 
 /// Captures what the display wants, until it ends.
-pub(crate) fn start(feed: Feed<World>, settings: Settings) -> Sampler {
+pub(crate) fn start(feed: Feed<FleetState>, settings: FleetSettings) -> Sampler {
     feed.desk.tell(Traffic::default());
     Sampler(thread::spawn(move || serve(&feed, Captures::new(settings))))
 }
 
-fn serve(feed: &Feed<World>, mut captures: Captures) {
+fn serve(feed: &Feed<FleetState>, mut captures: Captures) {
     let mut wish = Wish::default();
     let mut goes_on = true;
     while goes_on && !wish.over {
@@ -78,7 +77,7 @@ pub(crate) struct Reports(Captures);
 
 impl Reports {
     /// Begins to capture from the apps that answer and hand out packets themselves.
-    pub(crate) fn start(world: &World, settings: Settings) -> Self {
+    pub(crate) fn start(world: &FleetState, settings: FleetSettings) -> Self {
         let mut captures = Captures::new(settings);
         captures.obey(&wish(world), Instant::now());
         wait_until(|| captures.have_begun());
@@ -86,7 +85,7 @@ impl Reports {
     }
 
     /// What was counted up to now.
-    pub(crate) fn next(&mut self, world: &World) -> Traffic {
+    pub(crate) fn next(&mut self, world: &FleetState) -> Traffic {
         self.0.obey(&wish(world), Instant::now());
         without_helpers(self.0.traffic())
     }
@@ -98,7 +97,7 @@ impl Reports {
     }
 }
 
-fn wish(world: &World) -> Wish {
+fn wish(world: &FleetState) -> Wish {
     Wish { shown: true, apps: Running::of(world), ..Wish::default() }
 }
 
@@ -140,7 +139,7 @@ struct Seat {
 }
 
 impl Captures {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: FleetSettings) -> Self {
         Self::with(Arc::new(move |errand: Errand| errand.run(settings.clone())))
     }
 

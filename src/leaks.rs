@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::sample::{LedgerSample, Sample};
-use pmdscope_telemetry::world::World;
 
 use crate::exit::FAILED;
 use crate::number::whole;
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Samples before the first report: libpmdscope has its trends, those of a stock app are our own.
-fn samples(world: &World) -> u32 {
+fn samples(world: &FleetState) -> u32 {
     let watched = |sample: &Sample| {
         sample.ledger.is_empty() && sample.pools.iter().any(|pool| pool.occupancy.is_some())
     };
@@ -133,7 +133,7 @@ fn samples(world: &World) -> u32 {
 }
 
 /// Prints a report; false when nobody reads it.
-fn print(args: &Args, world: &World) -> Result<bool> {
+fn print(args: &Args, world: &FleetState) -> Result<bool> {
     if args.json {
         return output::print_json(&report::Document::of(world));
     }
@@ -143,7 +143,7 @@ fn print(args: &Args, world: &World) -> Result<bool> {
     output::print(&report::text(world))
 }
 
-fn explain(world: &World, pool: Option<&str>) -> Result<ExitCode> {
+fn explain(world: &FleetState, pool: Option<&str>) -> Result<ExitCode> {
     let text = report::explain(world, pool);
     if text.is_empty() {
         let names: Vec<_> = report::pools(world).collect();
@@ -159,11 +159,11 @@ fn explain(world: &World, pool: Option<&str>) -> Result<ExitCode> {
 }
 
 /// 1 for leaks, and for apps and pools that cannot say whether they have any.
-fn verdict(world: &World) -> ExitCode {
+fn verdict(world: &FleetState) -> ExitCode {
     let bad =
         |sample: &Sample| sample.has_leaks() || sample.ledger.iter().any(LedgerSample::starves);
     let leaks = world.models().any(|(_, model)| bad(&model.sample));
-    let silent = world.apps.iter().any(pmdscope_telemetry::world::Member::stale);
+    let silent = world.apps.iter().any(pmdscope_telemetry::AppState::stale);
     if leaks || silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
 }
 

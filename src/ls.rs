@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
-use pmdscope_telemetry::discover::{App, AppState};
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{Collector, Error};
 use rustix::param::clock_ticks_per_second;
@@ -107,9 +107,9 @@ struct Entry {
 }
 
 /// Asks all apps at once, so that stuck ones cost one timeout together.
-fn ask_all(apps: Vec<App>) -> Vec<Entry> {
+fn ask_all(apps: Vec<DiscoveredApp>) -> Vec<Entry> {
     thread::scope(|scope| {
-        let asked = |app: App| (entry(&app), scope.spawn(|| ask(app)));
+        let asked = |app: DiscoveredApp| (entry(&app), scope.spawn(|| ask(app)));
         let asked: Vec<_> = apps.into_iter().map(asked).collect();
         asked
             .into_iter()
@@ -119,7 +119,7 @@ fn ask_all(apps: Vec<App>) -> Vec<Entry> {
 }
 
 /// What is known of an app that was not asked.
-fn entry(app: &App) -> Entry {
+fn entry(app: &DiscoveredApp) -> Entry {
     Entry {
         app: app.name.clone(),
         pid: app.pid,
@@ -137,9 +137,9 @@ fn entry(app: &App) -> Entry {
     }
 }
 
-fn ask(app: App) -> Entry {
+fn ask(app: DiscoveredApp) -> Entry {
     let mut entry = entry(&app);
-    if app.state == AppState::Live {
+    if app.state == Reachability::Live {
         match Collector::new(app.clone()).collect(ROUND_TIMEOUT) {
             Ok(sample) => entry.learn(app, sample),
             Err(error) => (entry.state, entry.reason) = ("unreachable", Some(error.to_string())),
@@ -155,7 +155,7 @@ impl Entry {
         Self { state: "unreachable", reason: Some(reason), ..self }
     }
 
-    fn learn(&mut self, app: App, sample: Sample) {
+    fn learn(&mut self, app: DiscoveredApp, sample: Sample) {
         self.level = Some(sample.level());
         self.level_may_be_higher = sample.level_may_be_higher();
         self.ports_started = Some(sample.ports.iter().filter(|port| port.started).count());
@@ -171,12 +171,12 @@ impl Entry {
     }
 }
 
-fn state_word(state: AppState) -> &'static str {
+fn state_word(state: Reachability) -> &'static str {
     match state {
-        AppState::Live => "live",
-        AppState::NoTelemetry => "no telemetry",
-        AppState::Stale => "ended",
-        AppState::Unreachable(_) => "unreachable",
+        Reachability::Live => "live",
+        Reachability::NoTelemetry => "no telemetry",
+        Reachability::Stale => "ended",
+        Reachability::Unreachable(_) => "unreachable",
     }
 }
 
@@ -248,22 +248,22 @@ mod tests {
     use std::path::PathBuf;
 
     use insta::assert_snapshot;
-    use pmdscope_telemetry::discover::Unreachable;
+    use pmdscope_telemetry::discover::UnreachableReason;
 
     use super::*;
 
-    fn app(name: &str, state: AppState) -> App {
+    fn app(name: &str, state: Reachability) -> DiscoveredApp {
         let (dir, socket) = (PathBuf::from("/nowhere"), PathBuf::from("/nowhere/socket"));
-        App { name: name.to_owned(), dir, socket, pid: None, dpdk_version: None, state }
+        DiscoveredApp { name: name.to_owned(), dir, socket, pid: None, dpdk_version: None, state }
     }
 
     #[test]
     fn every_state_is_told_with_its_reason() {
         let states = [
-            AppState::NoTelemetry,
-            AppState::Stale,
-            AppState::Unreachable(Unreachable::Permission),
-            AppState::Live,
+            Reachability::NoTelemetry,
+            Reachability::Stale,
+            Reachability::Unreachable(UnreachableReason::Permission),
+            Reachability::Live,
         ];
         let mut apps = ask_all(states.into_iter().map(|state| app("app", state)).collect());
         apps.extend([(1, true), (1, false), (2, false)].map(|(level, level_may_be_higher)| {
@@ -288,7 +288,8 @@ mod tests {
 
     #[test]
     fn why_packets_cannot_be_had_stands_below_the_table_once() {
-        let mut apps = ask_all(vec![app("one", AppState::Stale), app("two", AppState::Stale)]);
+        let mut apps =
+            ask_all(vec![app("one", Reachability::Stale), app("two", Reachability::Stale)]);
         for app in &mut apps {
             let text = "pmdscope-pdump is not installed: looked for /nowhere".to_owned();
             (app.shut, app.reason) = (Some(Shut { word: "not installed", text }), None);

@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use jiff::Timestamp;
 use pmdscope_recording::{Recorder, Recording};
-use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::world::{Member, Status};
-use pmdscope_telemetry::{Fleet, Settings};
+use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
 
 use self::status::RecordingProgress;
 use self::stop::StopSignal;
@@ -132,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         sample(&mut fleet);
         look_out.spare(fleet.connected());
-        recorder.record(&fleet.world, missed)?;
+        recorder.record(&fleet.state, missed)?;
         progress.show(recorder.totals());
         beat.next += beat.interval;
         if end.is_some_and(|end| beat.next > end) || stop.wait(beat.next)? {
@@ -145,13 +144,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Looks for apps that come. This may take long where one is stuck, so it is done beside.
 struct LookOut {
-    found: Receiver<Vec<App>>,
+    found: Receiver<Vec<DiscoveredApp>>,
     /// Those that need not be connected to.
-    connected: Arc<Mutex<Vec<App>>>,
+    connected: Arc<Mutex<Vec<DiscoveredApp>>>,
 }
 
 impl LookOut {
-    fn start(args: &Args, settings: Settings) -> Self {
+    fn start(args: &Args, settings: FleetSettings) -> Self {
         let (sender, found) = mpsc::channel();
         let connected = Arc::new(Mutex::new(Vec::new()));
         let (name, mut at_once) = (args.app.app.clone(), args.always);
@@ -175,12 +174,12 @@ impl LookOut {
     }
 
     /// Leaves these alone when it looks next.
-    fn spare(&self, connected: Vec<App>) {
+    fn spare(&self, connected: Vec<DiscoveredApp>) {
         *lock(&self.connected) = connected;
     }
 }
 
-fn lock(apps: &Mutex<Vec<App>>) -> MutexGuard<'_, Vec<App>> {
+fn lock(apps: &Mutex<Vec<DiscoveredApp>>) -> MutexGuard<'_, Vec<DiscoveredApp>> {
     apps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -188,14 +187,14 @@ fn lock(apps: &Mutex<Vec<App>>) -> MutexGuard<'_, Vec<App>> {
 /// does not answer, all at once and with less patience, so that the others are asked often.
 fn sample(fleet: &mut Fleet) {
     let apps: Vec<String> = fleet.asked().map(str::to_owned).collect();
-    let lost = |app: &Member| matches!(app.status, Status::Lost { .. });
-    if apps.is_empty() || apps.iter().any(|app| fleet.world.find(app).is_some_and(lost)) {
+    let lost = |app: &AppState| matches!(app.status, AppStatus::Lost { .. });
+    if apps.is_empty() || apps.iter().any(|app| fleet.state.find(app).is_some_and(lost)) {
         return fleet.sample(ROUND_TIMEOUT / 4);
     }
     for app in apps {
-        if let Some(mut session) = fleet.lend(&app) {
-            let news = session.sample(ROUND_TIMEOUT);
-            fleet.take_back(session, news);
+        if let Some(mut sampler) = fleet.check_out(&app) {
+            let news = sampler.sample(ROUND_TIMEOUT);
+            fleet.check_in(sampler, news);
         }
     }
 }

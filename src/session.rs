@@ -1,8 +1,8 @@
 //! Which apps a command looks at.
 
 use anyhow::Result;
-use pmdscope_telemetry::discover::App;
-use pmdscope_telemetry::{Fleet, Settings};
+use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::{Fleet, FleetSettings};
 
 use crate::config::ConfigArg;
 
@@ -34,7 +34,7 @@ impl AppArg {
     /// # Errors
     ///
     /// When the configuration is wrong.
-    pub(crate) fn settings(&self) -> Result<Settings> {
+    pub(crate) fn settings(&self) -> Result<FleetSettings> {
         Ok(self.config.load()?.settings)
     }
 
@@ -44,7 +44,7 @@ impl AppArg {
     ///
     /// When there is none, when there are several, when it cannot be asked, or the configuration is
     /// wrong.
-    pub(crate) fn the_app(&self) -> Result<App> {
+    pub(crate) fn the_app(&self) -> Result<DiscoveredApp> {
         Ok(self.settings()?.find(self.app.as_deref())?)
     }
 }

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use jiff::tz::{Offset, TimeZone};
 use pmdscope_recording::{Moment, Player};
-use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::world::World;
-use pmdscope_telemetry::{Fleet, Settings};
+use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
 
 use crate::output;
 use crate::session::AppArg;
@@ -49,7 +48,7 @@ impl ReplayArg {
     }
 }
 
-fn player(path: &Path, app: Option<&str>, settings: &Settings) -> Result<Player> {
+fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<Player> {
     let mut player = Player::open(path, settings)?;
     if let Some(app) = app {
         let app = recorded_name(app, &player)?;
@@ -171,15 +170,15 @@ impl Source {
     }
 
     /// The world that was reached.
-    pub(crate) fn world(&self) -> &World {
+    pub(crate) fn world(&self) -> &FleetState {
         match self {
-            Self::Live(live) => &live.fleet.world,
+            Self::Live(live) => &live.fleet.state,
             Self::Replay(replay) => replay.player.world(),
         }
     }
 
     /// The app of that name, as it was found; `None` in a recording, and for one that does not answer.
-    pub(crate) fn app(&self, name: &str) -> Option<App> {
+    pub(crate) fn app(&self, name: &str) -> Option<DiscoveredApp> {
         match self {
             Self::Live(live) => live.fleet.connected().into_iter().find(|app| app.name == name),
             Self::Replay(_) => None,

@@ -1,5 +1,5 @@
 use pmdscope_recording::{Recorder, Recording};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::FleetEvent;
 
 use super::*;
 
@@ -12,16 +12,16 @@ fn player(app: Option<&str>) -> (tempfile::TempDir, Player) {
     let path = dir.path().join("x.jsonl.zst");
     let recording = Recording { path: path.clone(), ..Recording::default() };
     let mut recorder = Recorder::create(recording, BEGIN).unwrap();
-    let mut world = World::default();
+    let mut world = FleetState::default();
     for second in 0..10 {
         let class = pmdscope_telemetry::ErrorClass::Timeout;
         let (app, reason) = ("fwd".to_owned(), "silent".to_owned());
-        world.apply(Event::Lost { app, class, reason, finding: None });
+        world.apply(FleetEvent::Lost { app, class, reason, finding: None });
         world.realtime_ns = BEGIN + second * SECOND;
         recorder.record(&world, 0).unwrap();
     }
     recorder.finish().unwrap();
-    let player = super::player(&path, app, &Settings::default()).unwrap();
+    let player = super::player(&path, app, &FleetSettings::default()).unwrap();
     (dir, player)
 }
 

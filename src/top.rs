@@ -10,8 +10,7 @@ use clap::ArgGroup;
 use jiff::tz::TimeZone;
 use pmdscope_recording::Player;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::Thresholds;
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_tui::report::{self, Document};
 use pmdscope_tui::run::{Feed, Options, run as run_display};
 use pmdscope_tui::timeline::Span;
@@ -157,7 +156,7 @@ fn display_live(args: &Args) -> Result<()> {
     let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
     let options = options(args, TimeZone::system(), settings.rules.thresholds);
     let mut sampler = None;
-    let live = |feed: Feed<World>| {
+    let live = |feed: Feed<FleetState>| {
         sampler = Some(flows::start(feed.clone(), settings.clone()));
         watch::start(feed, chosen, settings);
         Live::default()

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::{App, FindError};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
-use pmdscope_telemetry::world::{Event, World};
-use pmdscope_telemetry::{Fleet, Settings};
+use pmdscope_telemetry::{Fleet, FleetEvent, FleetSettings, FleetState};
 use pmdscope_tui::run::Feed;
 
 /// How often to look for new apps. Looking connects to those that are not connected, so not as often
@@ -19,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(3);
 const LOOK_EAGERLY: Duration = Duration::from_secs(1);
 
 /// Feeds the display until it ends.
-pub(crate) fn start(feed: Feed<World>, chosen: Option<String>, mut settings: Settings) {
+pub(crate) fn start(feed: Feed<FleetState>, chosen: Option<String>, mut settings: FleetSettings) {
     if let Some(name) = &chosen {
         settings.only(name, &[]);
     }
@@ -36,7 +35,7 @@ pub(crate) fn start(feed: Feed<World>, chosen: Option<String>, mut settings: Set
 /// What the threads have in common.
 struct Shared {
     fleet: Mutex<Fleet>,
-    feed: Feed<World>,
+    feed: Feed<FleetState>,
 }
 
 impl Shared {
@@ -49,13 +48,13 @@ impl Shared {
         let mut fleet = self.fleet();
         change(&mut fleet);
         // With the lock held, so that an older world never comes after a newer one.
-        self.feed.send(fleet.world.clone())
+        self.feed.send(fleet.state.clone())
     }
 }
 
 struct Watch {
     chosen: Option<String>,
-    settings: Settings,
+    settings: FleetSettings,
     shared: Arc<Shared>,
     /// A thread for each app that can be asked; it ends when the app has ended.
     sampled: BTreeMap<String, JoinHandle<()>>,
@@ -67,7 +66,7 @@ impl Watch {
         let (running, advice) = self.running();
         let goes_on = self.shared.show(|fleet| {
             fleet.see(running);
-            fleet.world.apply(Event::NoApps { advice });
+            fleet.state.apply(FleetEvent::NoApps { advice });
         });
         self.sampled.retain(|_, thread| !thread.is_finished());
         let asked: Vec<String> = self.shared.fleet().asked().map(str::to_owned).collect();
@@ -81,7 +80,7 @@ impl Watch {
     }
 
     /// The apps that run, and what to do when there is none.
-    fn running(&self) -> (Vec<App>, String) {
+    fn running(&self) -> (Vec<DiscoveredApp>, String) {
         // Apart, so that the fleet is not locked while we look.
         let connected = self.shared.fleet().connected();
         let running = match &self.chosen {
@@ -108,9 +107,9 @@ fn advice(error: &FindError) -> String {
 fn sample(shared: &Shared, app: &str) {
     loop {
         let start = Instant::now();
-        let Some(mut session) = shared.fleet().lend(app) else { return };
-        let news = session.sample(ROUND_TIMEOUT);
-        if !shared.show(|fleet| fleet.take_back(session, news)) {
+        let Some(mut sampler) = shared.fleet().check_out(app) else { return };
+        let news = sampler.sample(ROUND_TIMEOUT);
+        if !shared.show(|fleet| fleet.check_in(sampler, news)) {
             return;
         }
         shared.feed.pace.wait(start);

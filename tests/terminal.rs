@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pmdscope_recording::{Recorder, Recording};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 use pmdscope_testing::spawn;
 
 const ENTER_SCREEN: &str = "\x1b[?1049h";
@@ -119,7 +119,7 @@ fn a_recording_is_played_to_its_end_and_gone_through() {
     let mut recorder = Recorder::create(recording, begin_ns).unwrap();
     for round in 0..3 {
         let (now_ns, realtime_ns) = (1 + round * 100_000_000, begin_ns + round * 100_000_000);
-        recorder.record(&World { now_ns, realtime_ns, ..World::default() }, 0).unwrap();
+        recorder.record(&FleetState { now_ns, realtime_ns, ..FleetState::default() }, 0).unwrap();
     }
     recorder.finish().unwrap();
     let mut top = Recorded::run("replay", "TZ=UTC", &format!("--replay {}", path.display()));

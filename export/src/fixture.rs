@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pmdscope_telemetry::discover::{App, AppState, Unreachable};
-use pmdscope_telemetry::finding::{self, Rules};
-use pmdscope_telemetry::fleet::{Judge, unasked};
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
+use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fleet::{Evaluator, unasked};
 use pmdscope_telemetry::sample::*;
-use pmdscope_telemetry::world::{Event, World};
-use pmdscope_telemetry::{ErrorClass, ExpectedApp, Inventory};
+use pmdscope_telemetry::{ErrorClass, ExpectedApp, FleetEvent, FleetState, Inventory};
 
 use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
 use crate::series_limits::SeriesLimits;
@@ -17,21 +16,21 @@ const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 
 /// An app linked with libpmdscope, a stock app, one that has ended, one without telemetry, and one
 /// that is expected and never ran.
-pub(crate) fn world() -> World {
-    let mut world = World { realtime_ns: REALTIME_NS, ..World::default() };
-    let rules = Rules { expected: expected(), ..Rules::default() };
+pub(crate) fn world() -> FleetState {
+    let mut world = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
+    let rules = LintRules { expected: expected(), ..LintRules::default() };
     for sample in [linked(), stock("old"), stock("ended")] {
-        world.apply(Judge::new(rules.clone()).sampled(sample));
+        world.apply(Evaluator::new(rules.clone()).sampled(sample));
     }
-    let ended = AppState::Unreachable(Unreachable::Refused);
-    for app in [app("ended", ended), app("mute", AppState::NoTelemetry)] {
+    let ended = Reachability::Unreachable(UnreachableReason::Refused);
+    for app in [app("ended", ended), app("mute", Reachability::NoTelemetry)] {
         world.apply(unasked(&app).unwrap());
     }
-    world.apply(Event::Lost {
+    world.apply(FleetEvent::Lost {
         app: "missing".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
-        finding: Some(finding::judge_missing("missing")),
+        finding: Some(finding::evaluate_missing("missing")),
     });
     world
 }
@@ -56,10 +55,10 @@ pub(crate) fn context<'a>(limits: &'a SeriesLimits, expected: &'a Inventory) -> 
     MetricsContext { limits, tolerate: &[], expected, counters, only: None }
 }
 
-fn app(name: &str, state: AppState) -> App {
+fn app(name: &str, state: Reachability) -> DiscoveredApp {
     let dir = PathBuf::from("/run/dpdk").join(name);
     let socket = dir.join("dpdk_telemetry.v2");
-    App { name: name.to_owned(), dir, socket, pid: Some(9), dpdk_version: None, state }
+    DiscoveredApp { name: name.to_owned(), dir, socket, pid: Some(9), dpdk_version: None, state }
 }
 
 /// Only what every sample has.
@@ -85,9 +84,9 @@ pub(crate) fn sample(name: &str) -> Sample {
 }
 
 /// An app with a sample like this.
-pub(crate) fn world_of(sample: Sample) -> World {
-    let mut world = World { realtime_ns: REALTIME_NS, ..World::default() };
-    world.apply(Judge::new(Rules::default()).sampled(sample));
+pub(crate) fn world_of(sample: Sample) -> FleetState {
+    let mut world = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
+    world.apply(Evaluator::new(LintRules::default()).sampled(sample));
     world
 }
 

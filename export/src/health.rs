@@ -1,7 +1,7 @@
 //! Whether an app is well: one verdict, for `/ready` and for the metrics of health.
 
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
-use pmdscope_telemetry::world::{Member, Status};
+use pmdscope_telemetry::{AppState, AppStatus};
 use serde::Serialize;
 
 /// Whether one app is well, and why not.
@@ -34,7 +34,7 @@ pub struct HealthReason<'a> {
 
 impl<'a> AppHealth<'a> {
     /// The verdict on `app`; lints in `tolerate` do not count.
-    pub fn of(app: &'a Member, tolerate: &[Lint]) -> Self {
+    pub fn of(app: &'a AppState, tolerate: &[Lint]) -> Self {
         let bad = app.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
         let mut reasons: Vec<_> = bad.map(|finding| HealthReason::of(finding, tolerate)).collect();
         // One that has ended leaves nothing to judge.
@@ -58,10 +58,10 @@ impl<'a> HealthReason<'a> {
         }
     }
 
-    fn absent(status: &'a Status) -> Self {
+    fn absent(status: &'a AppStatus) -> Self {
         let evidence = match status {
-            Status::Lost { reason } => reason,
-            Status::Waiting | Status::Live => "it has not answered yet",
+            AppStatus::Lost { reason } => reason,
+            AppStatus::Waiting | AppStatus::Live => "it has not answered yet",
         };
         Self {
             reason: Lint::Unreachable,
@@ -76,8 +76,7 @@ impl<'a> HealthReason<'a> {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_telemetry::ErrorClass;
-    use pmdscope_telemetry::world::{Event, World};
+    use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
     use super::*;
 
@@ -93,17 +92,17 @@ mod tests {
         }
     }
 
-    fn member(status: Status, findings: Vec<Finding>) -> Member {
-        let mut world = World::default();
+    fn member(status: AppStatus, findings: Vec<Finding>) -> AppState {
+        let mut world = FleetState::default();
         let (app, reason) = ("fwd".to_owned(), "gone".to_owned());
-        world.apply(Event::Lost { app, class: ErrorClass::Refused, reason, finding: None });
+        world.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
         let mut member = world.apps.remove(0);
         (member.status, member.findings) = (status, findings);
         member
     }
 
-    fn lost() -> Status {
-        Status::Lost { reason: "gone".to_owned() }
+    fn lost() -> AppStatus {
+        AppStatus::Lost { reason: "gone".to_owned() }
     }
 
     #[test]
@@ -115,7 +114,7 @@ mod tests {
             (Lint::Leak, Severity::Warning, false, 1),
             (Lint::Leak, Severity::Info, true, 0),
         ] {
-            let app = member(Status::Live, vec![finding(lint, severity)]);
+            let app = member(AppStatus::Live, vec![finding(lint, severity)]);
             let health = AppHealth::of(&app, &tolerate);
             assert_eq!((health.ready, health.reasons.len()), (ready, reasons), "{lint}");
         }
@@ -130,7 +129,7 @@ mod tests {
             (health.reasons[0].reason, health.reasons[0].evidence),
             (Lint::Unreachable, "gone")
         );
-        let waiting = member(Status::Waiting, Vec::new());
+        let waiting = member(AppStatus::Waiting, Vec::new());
         assert!(!AppHealth::of(&waiting, &[Lint::Unreachable]).ready);
     }
 

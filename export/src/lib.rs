@@ -1,6 +1,6 @@
 //! Serves what the telemetry model knows: to Prometheus, to OTLP receivers, and to probes.
 //!
-//! One direction: a [`pmdscope_telemetry::world::World`] becomes metric [`family::Family`]s, and these
+//! One direction: a [`pmdscope_telemetry::FleetState`] becomes metric [`family::Family`]s, and these
 //! become text or OTLP. Nothing is kept between two scrapes but what cannot be asked again: how often
 //! an app could not be asked.
 

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 use serde::Serialize;
 
 use crate::health::AppHealth;
@@ -262,7 +262,7 @@ fn readiness_status(ready: bool) -> StatusCode {
     if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-fn unknown_app(world: &World, app: &str) -> HttpResponse {
+fn unknown_app(world: &FleetState, app: &str) -> HttpResponse {
     let names: Vec<_> = world.apps.iter().map(|app| app.name.as_str()).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}\n"))

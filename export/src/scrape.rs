@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::Error;
-use pmdscope_telemetry::discover::App;
-use pmdscope_telemetry::fleet::{Session, Settings};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::FleetEvent;
+use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::fleet::{AppSampler, FleetSettings};
 use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -28,7 +28,7 @@ pub(crate) use scope::ScrapeScope;
 #[derive(Debug)]
 pub(crate) struct Scraper {
     scheduler: Mutex<Scheduler>,
-    settings: Arc<Settings>,
+    settings: Arc<FleetSettings>,
     /// Longest time for one app. Whoever has less time does not wait for the end: to hang up would cost
     /// the app its connection, and others their answer.
     timeout: Duration,
@@ -39,25 +39,25 @@ pub(crate) struct Scraper {
 #[derive(Clone, Copy, Debug)]
 struct BlockingQueries {
     /// Finds the apps that run, without connecting again to those that are connected.
-    discover: fn(&Settings, &[App]) -> Vec<App>,
+    discover: fn(&FleetSettings, &[DiscoveredApp]) -> Vec<DiscoveredApp>,
     /// Asks one app.
-    sample: fn(&mut Session, Duration) -> Event,
+    sample: fn(&mut AppSampler, Duration) -> FleetEvent,
 }
 
 impl Scraper {
     /// Has asked nobody yet; gives each app `timeout`, whatever the deadlines of requests are.
     pub(crate) fn new(
-        settings: Settings,
+        settings: FleetSettings,
         render_options: RenderOptions,
         timeout: Duration,
     ) -> Arc<Self> {
         let queries =
-            BlockingQueries { discover: Settings::running_beside, sample: Session::sample };
+            BlockingQueries { discover: FleetSettings::running_beside, sample: AppSampler::sample };
         Self::with_queries(settings, render_options, timeout, queries)
     }
 
     fn with_queries(
-        settings: Settings,
+        settings: FleetSettings,
         render_options: RenderOptions,
         timeout: Duration,
         queries: BlockingQueries,
@@ -126,7 +126,11 @@ impl Scraper {
         scheduler.discovery.clone()
     }
 
-    async fn run_discovery(self: Arc<Self>, connected: Vec<App>, _running: watch::Sender<()>) {
+    async fn run_discovery(
+        self: Arc<Self>,
+        connected: Vec<DiscoveredApp>,
+        _running: watch::Sender<()>,
+    ) {
         let (discover, settings) = (self.queries.discover, Arc::clone(&self.settings));
         let found = blocking(move || discover(&settings, &connected)).await;
         if let Err(error) = &found {
@@ -145,22 +149,22 @@ impl Scraper {
     ) -> (Vec<Completion>, bool) {
         let (mut rounds, mut begun) = (Vec::new(), false);
         for app in apps.filter(|app| scope.includes(app)) {
-            let Some((session, running)) = scheduler.begin_round(&app) else {
+            let Some((sampler, running)) = scheduler.begin_round(&app) else {
                 rounds.extend(scheduler.round_of(&app));
                 continue;
             };
             begun = true;
             rounds.push(running.subscribe());
-            tokio::spawn(Arc::clone(self).run_round(session, running));
+            tokio::spawn(Arc::clone(self).run_round(sampler, running));
         }
         (rounds, begun)
     }
 
-    async fn run_round(self: Arc<Self>, mut session: Session, _running: watch::Sender<()>) {
-        let (app, sample, timeout) = (session.app().clone(), self.queries.sample, self.timeout);
+    async fn run_round(self: Arc<Self>, mut sampler: AppSampler, _running: watch::Sender<()>) {
+        let (app, sample, timeout) = (sampler.app().clone(), self.queries.sample, self.timeout);
         let sampled = blocking(move || {
-            let news = sample(&mut session, timeout);
-            (session, news)
+            let news = sample(&mut sampler, timeout);
+            (sampler, news)
         });
         let sampled = sampled.await;
         if let Err(error) = &sampled {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::FleetSettings;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,7 +52,7 @@ impl ServeError {
 ///
 /// # Errors
 /// When it cannot start: nothing is served then, not even partly.
-pub fn serve(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
+pub fn serve(options: &ExportOptions, settings: FleetSettings) -> Result<(), ServeError> {
     let runtime = runtime()?;
     let served = runtime.block_on(run(options, settings));
     // A thread may still wait for an app; nobody waits for it.
@@ -66,7 +66,7 @@ pub fn serve(options: &ExportOptions, settings: Settings) -> Result<(), ServeErr
 /// When the system refuses what every program needs.
 pub fn once(
     options: &ExportOptions,
-    settings: Settings,
+    settings: FleetSettings,
     format: TextFormat,
 ) -> Result<String, ServeError> {
     let runtime = runtime()?;
@@ -90,14 +90,14 @@ fn runtime() -> io::Result<Runtime> {
 
 fn scraper(
     options: &ExportOptions,
-    settings: Settings,
+    settings: FleetSettings,
     pushes: Option<Arc<PushCounters>>,
 ) -> Arc<Scraper> {
     let render_options = RenderOptions::new(options, &settings.rules.expected, pushes);
     Scraper::new(settings, render_options, options.timeout)
 }
 
-async fn run(options: &ExportOptions, settings: Settings) -> Result<(), ServeError> {
+async fn run(options: &ExportOptions, settings: FleetSettings) -> Result<(), ServeError> {
     let web = ReloadingWebPolicy::open(options.web_config.as_deref())?;
     let receiver = options.otlp.as_deref().map(str::parse::<OtlpReceiver>).transpose()?;
     let mut listeners = Vec::new();

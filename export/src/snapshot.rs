@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use pmdscope_telemetry::Inventory;
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{FleetState, Inventory};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -69,7 +68,7 @@ pub(crate) struct ExpositionForm {
 #[derive(Debug)]
 pub(crate) struct ScrapeSnapshot {
     /// All apps.
-    pub(crate) world: World,
+    pub(crate) world: FleetState,
     counters: ExporterCounters,
     pub(crate) render_options: Arc<RenderOptions>,
     /// Forms that somebody asked for: encoded once, however many read them.
@@ -86,7 +85,7 @@ pub(crate) struct ExpositionText {
 
 impl ScrapeSnapshot {
     pub(crate) fn new(
-        world: World,
+        world: FleetState,
         counters: ExporterCounters,
         render_options: Arc<RenderOptions>,
     ) -> Self {

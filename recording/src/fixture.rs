@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Player, Recorder, Recording, Totals};
-use pmdscope_telemetry::ErrorClass;
-use pmdscope_telemetry::finding::{self, Rules};
-use pmdscope_telemetry::fleet::{Judge, Settings};
+use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, Occupancy, PoolSample, PortSample, PortStats, QueueSample,
     SAMPLE_SCHEMA, Sample,
 };
-use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
 /// 2026-11-21T08:56:00Z.
 pub(super) const BEGIN: u64 = 1_795_251_360_000_000_000;
@@ -29,8 +28,8 @@ pub(super) enum Act {
 
 /// A fleet without apps.
 pub(super) struct Live {
-    pub(super) world: World,
-    judges: BTreeMap<String, Judge>,
+    pub(super) world: FleetState,
+    evaluators: BTreeMap<String, Evaluator>,
     pids: BTreeMap<String, u32>,
     interval_ns: u64,
     rounds: u64,
@@ -39,8 +38,8 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
-            world: World::default(),
-            judges: BTreeMap::new(),
+            world: FleetState::default(),
+            evaluators: BTreeMap::new(),
             pids: BTreeMap::new(),
             interval_ns: interval.as_nanos().try_into().unwrap(),
             rounds: 0,
@@ -48,7 +47,7 @@ impl Live {
     }
 
     /// The world after another round.
-    pub(super) fn round(&mut self, acts: &[(&str, Act)]) -> &World {
+    pub(super) fn round(&mut self, acts: &[(&str, Act)]) -> &FleetState {
         self.rounds += 1;
         let passed_ns = self.rounds * self.interval_ns;
         for (app, act) in acts {
@@ -65,26 +64,29 @@ impl Live {
         self.rounds += rounds;
     }
 
-    fn event(&mut self, app: &str, act: Act, passed_ns: u64) -> Event {
+    fn event(&mut self, app: &str, act: Act, passed_ns: u64) -> FleetEvent {
         let name = app.to_owned();
         match act {
             Act::Leave => {
-                self.judges.remove(app);
-                Event::Gone { app: name }
+                self.evaluators.remove(app);
+                FleetEvent::Gone { app: name }
             }
-            Act::TimeOut => Event::Lost {
+            Act::TimeOut => FleetEvent::Lost {
                 app: name,
                 class: ErrorClass::Timeout,
                 reason: format!("silent at {passed_ns}"),
-                finding: Some(finding::judge_missing(app)),
+                finding: Some(finding::evaluate_missing(app)),
             },
             Act::Answer | Act::Restart => {
                 let pid = self.pids.entry(name.clone()).or_insert(1);
                 *pid += u32::from(act == Act::Restart);
                 let mut sample = sample(app, *pid, passed_ns);
                 sample.monotonic_ns += 77 * SECOND;
-                let judge = self.judges.entry(name).or_insert_with(|| Judge::new(Rules::default()));
-                judge.sampled(sample)
+                let evaluator = self
+                    .evaluators
+                    .entry(name)
+                    .or_insert_with(|| Evaluator::new(LintRules::default()));
+                evaluator.sampled(sample)
             }
         }
     }
@@ -145,7 +147,7 @@ fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
 }
 
 /// Records what a fleet shows.
-pub(super) fn record(recording: Recording, worlds: &[World]) -> Totals {
+pub(super) fn record(recording: Recording, worlds: &[FleetState]) -> Totals {
     let mut recorder = Recorder::create(recording, worlds[0].realtime_ns).unwrap();
     for world in worlds {
         recorder.record(world, 0).unwrap();
@@ -154,7 +156,7 @@ pub(super) fn record(recording: Recording, worlds: &[World]) -> Totals {
 }
 
 /// Worlds of one app that answers.
-pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<World> {
+pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<FleetState> {
     let mut live = Live::new(interval);
     (0..rounds).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect()
 }
@@ -164,11 +166,11 @@ pub(super) fn into(path: impl Into<PathBuf>) -> Recording {
 }
 
 pub(super) fn player(path: &Path) -> Player {
-    Player::open(path, &Settings::default()).unwrap()
+    Player::open(path, &FleetSettings::default()).unwrap()
 }
 
 /// All worlds of a recording.
-pub(super) fn play(player: &mut Player) -> Vec<World> {
+pub(super) fn play(player: &mut Player) -> Vec<FleetState> {
     let mut worlds = Vec::new();
     while let Some(world) = player.next().unwrap() {
         worlds.push(world.clone());

@@ -9,9 +9,9 @@ use super::index::Span;
 use super::rounds::{Batch, Note, Rounds, note};
 use super::source::{Source, files};
 use super::{Entry, Lost, RecordError};
-use pmdscope_telemetry::finding::Rules;
-use pmdscope_telemetry::fleet::{Judge, Settings};
-use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::finding::LintRules;
+use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
+use pmdscope_telemetry::{FleetEvent, FleetState};
 
 /// What is read before the moment that is wanted, so that trends are those of a live view.
 const WARM_UP_NS: u64 = 60_000_000_000;
@@ -31,7 +31,7 @@ const MOST_HELD: usize = 256 << 20;
 /// A recording that is being read.
 #[derive(Debug)]
 pub struct Player {
-    rules: Rules,
+    rules: LintRules,
     /// By their begin.
     sources: Vec<Source>,
     /// Sources that were not reached yet, and from which frame on.
@@ -44,7 +44,7 @@ pub struct Player {
     /// Recorders whose entries are in the world.
     runs: BTreeSet<u64>,
     only: Option<String>,
-    world: World,
+    world: FleetState,
     notes: Vec<Note>,
     /// [`MOST_HELD`].
     most_held: usize,
@@ -63,7 +63,7 @@ struct Cursor {
 struct Playing {
     /// Who recorded it.
     run: u64,
-    judge: Judge,
+    evaluator: Evaluator,
     /// Bytes of the lines with its last sample, and with why it is silent.
     sample: usize,
     lost: usize,
@@ -75,7 +75,7 @@ impl Player {
     ///
     /// # Errors
     /// When nothing in it can be read, or a later version of this tool wrote it.
-    pub fn open(path: &Path, settings: &Settings) -> Result<Self, RecordError> {
+    pub fn open(path: &Path, settings: &FleetSettings) -> Result<Self, RecordError> {
         let mut notes = Vec::new();
         let mut sources = Vec::new();
         let mut failed = None;
@@ -104,7 +104,7 @@ impl Player {
             met: BTreeSet::new(),
             runs: BTreeSet::new(),
             only: None,
-            world: World::default(),
+            world: FleetState::default(),
             notes,
             most_held: MOST_HELD,
         };
@@ -143,7 +143,7 @@ impl Player {
     }
 
     /// The apps as last heard of at the moment that was reached.
-    pub fn world(&self) -> &World {
+    pub fn world(&self) -> &FleetState {
         &self.world
     }
 
@@ -152,7 +152,7 @@ impl Player {
     ///
     /// # Errors
     /// When the file cannot be read any more.
-    pub fn seek(&mut self, realtime_ns: u64) -> Result<&World, RecordError> {
+    pub fn seek(&mut self, realtime_ns: u64) -> Result<&FleetState, RecordError> {
         let at = self.world.realtime_ns;
         let near = at > 0 && at <= realtime_ns && realtime_ns - at <= WARM_UP_NS;
         if !near {
@@ -168,7 +168,7 @@ impl Player {
     /// # Errors
     /// When the file cannot be read any more.
     #[allow(clippy::should_implement_trait)] // the world is lent, and reading can fail
-    pub fn next(&mut self) -> Result<Option<&World>, RecordError> {
+    pub fn next(&mut self) -> Result<Option<&FleetState>, RecordError> {
         Ok(if self.step()? { Some(&self.world) } else { None })
     }
 
@@ -184,7 +184,7 @@ impl Player {
         self.open.clear();
         self.apps.clear();
         self.runs.clear();
-        self.world = World::default();
+        self.world = FleetState::default();
         let later = |(number, source): (usize, &Source)| {
             let frame = frame_for(source.frames(), realtime_ns);
             (source.last_ns() >= realtime_ns).then_some((number, frame))
@@ -268,7 +268,7 @@ impl Player {
 
     fn remove(&mut self, app: String) {
         self.apps.remove(&app);
-        self.world.apply(Event::Gone { app });
+        self.world.apply(FleetEvent::Gone { app });
     }
 
     fn apply(&mut self, source: usize, offset: u64, entry: Entry<'static>, bytes: usize) {
@@ -280,7 +280,7 @@ impl Player {
         match entry {
             Entry::Sample(sample) => {
                 if let Some(playing) = self.apps.get_mut(&sample.app.name) {
-                    self.world.apply(playing.judge.sampled(sample.into_owned()));
+                    self.world.apply(playing.evaluator.sampled(sample.into_owned()));
                 }
             }
             Entry::Lost(lost) => self.lose(lost),
@@ -333,8 +333,8 @@ impl Player {
         if self.only.as_deref().is_some_and(|only| only != app) {
             return false;
         }
-        let judge = Judge::new(self.rules.clone());
-        self.apps.insert(app.to_owned(), Playing { run, judge, sample: 0, lost: 0 });
+        let evaluator = Evaluator::new(self.rules.clone());
+        self.apps.insert(app.to_owned(), Playing { run, evaluator, sample: 0, lost: 0 });
         true
     }
 
@@ -359,7 +359,7 @@ impl Player {
 
     fn lose(&mut self, lost: Lost) {
         let Lost { app, class, reason, silent_ns, errors, findings, .. } = lost;
-        self.world.apply(Event::Lost { app: app.clone(), class, reason, finding: None });
+        self.world.apply(FleetEvent::Lost { app: app.clone(), class, reason, finding: None });
         if let Some(member) = self.world.apps.iter_mut().find(|member| member.name == app) {
             (member.silent_ns, member.errors) = (silent_ns, errors);
             member.findings = findings.into_iter().filter_map(|f| f.finding(&app)).collect();

@@ -13,7 +13,7 @@ use super::*;
 const EACH_SECOND: Duration = Duration::from_secs(1);
 
 /// Two apps with all that can happen to them.
-fn eventful() -> Vec<World> {
+fn eventful() -> Vec<FleetState> {
     let mut live = Live::new(Duration::from_millis(500));
     let mut worlds = Vec::new();
     for round in 0..200 {
@@ -33,7 +33,7 @@ fn eventful() -> Vec<World> {
 }
 
 /// Equal but for the counts of errors, which are those since the place where reading began.
-fn same(one: &World, other: &World) -> bool {
+fn same(one: &FleetState, other: &FleetState) -> bool {
     let mut one = one.clone();
     for (member, theirs) in one.apps.iter_mut().zip(&other.apps) {
         member.errors = theirs.errors.clone();
@@ -153,7 +153,7 @@ fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
     }
     other.finish().unwrap();
     let mut player = player(dir.path());
-    let rate = |world: &World| world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
+    let rate = |world: &FleetState| world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
     let rates: Vec<_> = play(&mut player).iter().map(rate).collect();
     let without: Vec<_> = (0..rates.len()).filter(|at| rates[*at].is_none()).collect();
     // Each begins once.
@@ -200,7 +200,7 @@ fn missed_and_unwritten_rounds_are_noted() {
 }
 
 /// A recording of 40 s, its file as bytes.
-fn bytes() -> (Vec<World>, Vec<u8>) {
+fn bytes() -> (Vec<FleetState>, Vec<u8>) {
     let worlds = steady(EACH_SECOND, 40);
     let dir = tempfile::tempdir().unwrap();
     record(into(dir.path()), &worlds);
@@ -208,11 +208,11 @@ fn bytes() -> (Vec<World>, Vec<u8>) {
 }
 
 /// What can be read of a file with this content.
-fn read(content: &[u8]) -> Result<(Vec<World>, Vec<String>), RecordError> {
+fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst.part");
     fs::write(&path, content).unwrap();
-    let mut player = Player::open(&path, &Settings::default())?;
+    let mut player = Player::open(&path, &FleetSettings::default())?;
     let worlds = play(&mut player);
     Ok((worlds, player.notes().iter().map(short).collect()))
 }
@@ -340,7 +340,7 @@ fn names_of_apps_are_bounded() {
 fn a_directory_without_recordings_says_what_is_looked_for() {
     let dir = tempfile::tempdir().unwrap();
     File::create(dir.path().join("notes.txt")).unwrap();
-    let open = |path: &Path| Player::open(path, &Settings::default()).unwrap_err().to_string();
+    let open = |path: &Path| Player::open(path, &FleetSettings::default()).unwrap_err().to_string();
     assert!(open(dir.path()).contains("*.jsonl.zst"), "{}", open(dir.path()));
     assert!(open(&dir.path().join("nothing")).starts_with("cannot open "));
 }
@@ -372,7 +372,7 @@ fn rounds_of_frames(file: &[u8], part: std::ops::Range<usize>) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
     fs::write(&path, file).unwrap();
-    let player = Player::open(&path, &Settings::default()).unwrap();
+    let player = Player::open(&path, &FleetSettings::default()).unwrap();
     let frames = player.sources[0].frames();
     let ends = frames.iter().skip(1).map(|next| next.offset).chain([u64::MAX]);
     let touched = frames

@@ -14,9 +14,8 @@ use super::index::Index;
 use super::kept::Kept;
 use super::storage::{Place, Storage, is_full};
 use super::{Absence, Entry, Gap, Gone, Header, Lost, RECORD_SCHEMA, RecordError, Round};
-use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::sample::SAMPLE_SCHEMA;
-use pmdscope_telemetry::world::{Member, Status, World};
+use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetState};
 
 /// Time that a frame covers: a shorter one compresses worse, a longer one takes longer to seek in.
 const FRAME_NS: u64 = 5_000_000_000;
@@ -142,7 +141,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the file cannot be written for another reason than a full disk.
-    pub fn record(&mut self, world: &World, missed: u64) -> Result<(), RecordError> {
+    pub fn record(&mut self, world: &FleetState, missed: u64) -> Result<(), RecordError> {
         self.totals.missed += missed;
         self.totals.apps = world.apps.len();
         if !self.ready(world.realtime_ns)? {
@@ -212,7 +211,7 @@ impl Recorder {
         self.index = Index::new();
     }
 
-    fn write(&mut self, world: &World, missed: u64) -> std::io::Result<()> {
+    fn write(&mut self, world: &FleetState, missed: u64) -> std::io::Result<()> {
         let now_ns = world.realtime_ns;
         let whole = |frame: &Frame| {
             now_ns.abs_diff(frame.first_ns()) >= FRAME_NS || frame.entries() >= FRAME_ENTRIES
@@ -339,16 +338,21 @@ impl Known {
 }
 
 /// What there is to write of an app: its answer, or that there is none.
-fn news<'a>(member: &'a Member, known: &mut Known, now_ns: u64, always: bool) -> Option<Entry<'a>> {
+fn news<'a>(
+    member: &'a AppState,
+    known: &mut Known,
+    now_ns: u64,
+    always: bool,
+) -> Option<Entry<'a>> {
     match &member.status {
-        Status::Waiting => None,
-        Status::Live => {
+        AppStatus::Waiting => None,
+        AppStatus::Live => {
             let sample = &member.model.as_ref()?.sample;
             let new = sample.monotonic_ns != known.monotonic_ns;
             known.monotonic_ns = sample.monotonic_ns;
             new.then_some(Entry::Sample(Cow::Borrowed(sample)))
         }
-        Status::Lost { reason } => {
+        AppStatus::Lost { reason } => {
             let grown = |(class, count): &(&ErrorClass, &u64)| {
                 known.errors.get(class).is_none_or(|before| before < *count)
             };

@@ -140,7 +140,7 @@ fn the_oldest_files_go_when_there_is_too_much() {
     let bytes: u64 = files(dir.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!((20_000..=40_000 + 8192).contains(&bytes), "{bytes}");
     let read = play(&mut player(dir.path()));
-    let last = |worlds: &[World]| worlds.last().map(|world| world.realtime_ns);
+    let last = |worlds: &[FleetState]| worlds.last().map(|world| world.realtime_ns);
     assert_eq!(last(&read), last(&worlds));
     assert!(read.len() < worlds.len());
 }

@@ -1,6 +1,6 @@
 //! Cells that tables have in common: rates, counts, shares, names of apps.
 
-use pmdscope_telemetry::world::Member;
+use pmdscope_telemetry::AppState;
 
 use crate::number::{known, percent, si};
 use crate::table::Cell;
@@ -42,6 +42,6 @@ pub fn share(value: Option<f64>) -> Cell {
 }
 
 /// Name cell of the app that a row belongs to.
-pub fn app_cell(app: &Member) -> Cell {
+pub fn app_cell(app: &AppState) -> Cell {
     Cell::text(&app.name)
 }

@@ -1,9 +1,8 @@
 //! The sites that lose or misuse mbufs, as a table.
 
-use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::model::SiteRates;
+use pmdscope_telemetry::model::{Model, SiteRates};
 use pmdscope_telemetry::sample::SiteSample;
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 use crate::cells::{alarm, app_cell, rate};
 use crate::number::{count, known, seconds};
@@ -21,7 +20,7 @@ pub enum PathStyle {
 }
 
 /// One row per site that lost or misused mbufs.
-pub fn leak_sites(world: &World, paths: PathStyle) -> TextTable {
+pub fn leak_sites(world: &FleetState, paths: PathStyle) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(8).drop_at(2),
@@ -44,7 +43,7 @@ pub fn leak_sites(world: &World, paths: PathStyle) -> TextTable {
     table
 }
 
-fn subject(app: &Member, site: &SiteSample) -> Subject {
+fn subject(app: &AppState, site: &SiteSample) -> Subject {
     Subject::Site {
         app: app.name.clone(),
         pool: site.pool.clone(),
@@ -55,7 +54,7 @@ fn subject(app: &Member, site: &SiteSample) -> Subject {
 }
 
 fn site_cells(
-    app: &Member,
+    app: &AppState,
     model: &Model,
     (site, rates): (&SiteSample, &SiteRates),
     place: String,

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pmdscope_packets::recorder::{self, PacketTrigger, TriggerSender};
+use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::world::Event;
 use signal_hook::consts::SIGUSR2;
 use signal_hook::iterator::Signals;
 
@@ -23,7 +23,7 @@ use crate::exit::USAGE;
 use crate::number::whole;
 use crate::output;
 use crate::tap::interface::Wanted;
-use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, Session};
+use pmdscope_telemetry::fleet::{AppSampler, ROUND_TIMEOUT};
 
 /// Time between two looks at the findings of an app.
 const STEP: Duration = Duration::from_millis(200);
@@ -92,9 +92,9 @@ impl Watch {
         let lints = lints.collect::<Vec<_>>();
         for wanted in wanted.iter().filter(|_| !lints.is_empty()) {
             let app = wanted.settings.find(Some(&wanted.address))?;
-            let session = Session::new(app, &wanted.settings);
+            let sampler = AppSampler::new(app, &wanted.settings);
             let (lints, fire) = (lints.clone(), fire.clone());
-            thread::spawn(move || watch_findings(session, &lints, &fire));
+            thread::spawn(move || watch_findings(sampler, &lints, &fire));
         }
         listen_for_signal(fire.clone())?;
         let names = wanted.iter().flat_map(Wanted::names).collect::<Vec<_>>().join(", ");
@@ -120,20 +120,20 @@ fn listen_for_signal(fire: TriggerSender) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn watch_findings(mut session: Session, lints: &[Lint], fire: &TriggerSender) {
+fn watch_findings(mut sampler: AppSampler, lints: &[Lint], fire: &TriggerSender) {
     let mut edges = Edges::default();
     loop {
         let start = Instant::now();
-        let event = session.sample(ROUND_TIMEOUT);
+        let event = sampler.sample(ROUND_TIMEOUT);
         let findings = match &event {
-            Event::Sampled { findings, .. } => findings.as_slice(),
-            Event::Lost { finding, .. } => finding.as_slice(),
+            FleetEvent::Sampled { findings, .. } => findings.as_slice(),
+            FleetEvent::Lost { finding, .. } => finding.as_slice(),
             _ => &[],
         };
         let watched = findings.iter().filter(|finding| lints.contains(&finding.lint));
         for finding in edges.news(watched, start) {
             let model =
-                if let Event::Sampled { model, .. } = &event { Some(&**model) } else { None };
+                if let FleetEvent::Sampled { model, .. } = &event { Some(&**model) } else { None };
             fire.fire(fired_by(finding, model));
         }
         thread::sleep(STEP.saturating_sub(start.elapsed()));

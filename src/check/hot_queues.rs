@@ -12,11 +12,10 @@ use pmdscope_capture::budget;
 use pmdscope_flows::{Flow, FlowSnapshot, FlowTableSettings};
 use pmdscope_packets::{DIR_RX, RunControl};
 use pmdscope_render::number::count;
-use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::finding::balance::{self, HotQueue};
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::sample::AppIdentity;
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{FleetSettings, FleetState};
 
 use crate::netstat;
 use crate::source::Source;
@@ -45,7 +44,7 @@ const CLEAR: f64 = 0.5;
 
 /// The hot queues that were seen, and what makes them hot. One capture runs at a time.
 pub(super) struct HotQueues {
-    settings: Arc<Settings>,
+    settings: Arc<FleetSettings>,
     /// No capture begins that would last longer.
     end: Instant,
     /// By app and device.
@@ -74,7 +73,7 @@ struct Capture {
 
 impl HotQueues {
     /// None is known yet, and captures are to be over at `end`.
-    pub(super) fn new(settings: Settings, end: Instant) -> Self {
+    pub(super) fn new(settings: FleetSettings, end: Instant) -> Self {
         Self { settings: Arc::new(settings), end, seen: BTreeMap::new(), capture: None }
     }
 
@@ -89,7 +88,7 @@ impl HotQueues {
         }
     }
 
-    fn note(&mut self, world: &World) {
+    fn note(&mut self, world: &FleetState) {
         for (app, model) in world.models().filter(|(app, _)| !app.stale()) {
             let run = &model.sample.app;
             for queue in balance::hottest(model, &self.settings.rules.thresholds) {
@@ -128,7 +127,7 @@ impl HotQueues {
     }
 
     /// Waits for the end of the capture, and takes in what it has found.
-    fn end_capture(&mut self, world: &World) {
+    fn end_capture(&mut self, world: &FleetState) {
         let Some(capture) = self.capture.take() else { return };
         let counted = capture.thread.join();
         let counted = counted.unwrap_or_else(|_| Err(anyhow!("the capture has failed")));
@@ -147,7 +146,7 @@ impl HotQueues {
     }
 
     /// Adds to the findings what makes the queues hot; no capture runs any more.
-    pub(super) fn explain(mut self, world: &mut World) {
+    pub(super) fn explain(mut self, world: &mut FleetState) {
         if let Some(capture) = &self.capture {
             let limit = self.end.max(capture.begun + LENGTH) + GRACE;
             while !capture.thread.is_finished() && Instant::now() < limit {
@@ -174,7 +173,7 @@ const NO_TIME: &str = "no time was left to capture packets, which a longer --for
 fn capture(
     running: Running,
     queue: &HotQueue,
-    settings: &Arc<Settings>,
+    settings: &Arc<FleetSettings>,
     control: &RunControl,
 ) -> Result<Arc<FlowSnapshot>> {
     let wanted = Wanted::queue(running, queue.port, queue.queue, settings)?;

@@ -10,7 +10,7 @@ use pmdscope_capture::budget::CpuBudget;
 use pmdscope_capture::{Transport, budget};
 use pmdscope_flows::{FlowSnapshot, FlowTableSettings, LatestSnapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
-use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::FleetSettings;
 use pmdscope_tui::flows::{Access, Run, Running};
 
 use super::Work;
@@ -86,7 +86,7 @@ pub(super) struct Errand {
 
 impl Errand {
     /// Captures until it is told to end, or the app ends or refuses.
-    pub(super) fn run(&self, settings: Settings) {
+    pub(super) fn run(&self, settings: FleetSettings) {
         let access = self
             .capture(settings)
             .unwrap_or_else(|error| Access::Refused { reason: one_line(&format!("{error:#}")) });
@@ -100,7 +100,7 @@ impl Errand {
         lock(&self.told).access = access;
     }
 
-    fn capture(&self, settings: Settings) -> anyhow::Result<Access> {
+    fn capture(&self, settings: FleetSettings) -> anyhow::Result<Access> {
         let app = &self.running.app;
         let wanted = interface::resolve(&[], Some(app), settings, Attach::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;

@@ -7,7 +7,7 @@ use pmdscope_render::number::{UNKNOWN, count, known, percent, plural, seconds, s
 use pmdscope_render::{Cell, Column, PathStyle, Subject, TextTable, Theme, leak_sites, table_text};
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, SiteRates};
 use pmdscope_telemetry::sample::{LedgerSample, PoolSample, Sample, StageSample};
-use pmdscope_telemetry::world::{Member, Status, World};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 use serde::Serialize;
 
 use crate::output::one_line;
@@ -32,7 +32,7 @@ pub(super) struct Document<'a> {
 struct AppLeaks<'a> {
     app: &'a str,
     #[serde(flatten)]
-    status: &'a Status,
+    status: &'a AppStatus,
     level: Option<u8>,
     leaks: bool,
     ledger: Vec<Ledger<'a>>,
@@ -57,14 +57,14 @@ struct Site<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(world: &'a World) -> Self {
+    pub(super) fn of(world: &'a FleetState) -> Self {
         let leaks = world.models().any(|(_, model)| model.sample.has_leaks());
         Self { schema: LEAKS_SCHEMA, leaks, apps: world.apps.iter().map(AppLeaks::of).collect() }
     }
 }
 
 impl<'a> AppLeaks<'a> {
-    fn of(app: &'a Member) -> Self {
+    fn of(app: &'a AppState) -> Self {
         let model = app.model.as_ref();
         let ledger = |(sample, rates): (&'a LedgerSample, &LedgerRates)| Ledger {
             sample,
@@ -89,7 +89,7 @@ impl<'a> AppLeaks<'a> {
 }
 
 /// Sites, what has no site, and what stock apps tell.
-pub(super) fn text(world: &World) -> String {
+pub(super) fn text(world: &FleetState) -> String {
     let mut out = String::new();
     let mut add = |mut table: TextTable| {
         if world.apps.len() == 1 {
@@ -111,7 +111,7 @@ pub(super) fn text(world: &World) -> String {
 }
 
 /// Pools without a ledger whose occupancy is known.
-fn drains(world: &World) -> TextTable {
+fn drains(world: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool"),
@@ -133,7 +133,7 @@ fn drains(world: &World) -> TextTable {
     table
 }
 
-fn drain_cells(app: &Member, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec<Cell>> {
+fn drain_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec<Cell>> {
     let in_use = pool.occupancy?.in_use;
     Some(vec![
         Cell::text(&app.name),
@@ -147,9 +147,9 @@ fn drain_cells(app: &Member, pool: &PoolSample, trend: &PoolTrend) -> Option<Vec
 }
 
 /// What the tables do not say about an app.
-fn notes(app: &Member) -> Vec<String> {
+fn notes(app: &AppState) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Status::Lost { reason } = &app.status {
+    if let AppStatus::Lost { reason } = &app.status {
         notes.push(reason.clone());
     }
     let Some(model) = &app.model else { return notes };
@@ -246,7 +246,7 @@ pub(super) fn why_no_ledger_of(sample: &Sample) -> String {
 }
 
 /// Why no app has a ledger.
-pub(super) fn why_no_ledger(world: &World) -> String {
+pub(super) fn why_no_ledger(world: &FleetState) -> String {
     let why = world.apps.iter().map(|app| match &app.model {
         Some(model) => format!("{}: {}", app.name, why_no_ledger_of(&model.sample)),
         None => format!("{}: does not answer", app.name),
@@ -255,12 +255,12 @@ pub(super) fn why_no_ledger(world: &World) -> String {
 }
 
 /// Names of pools with a ledger.
-pub(super) fn pools(world: &World) -> impl Iterator<Item = &str> {
+pub(super) fn pools(world: &FleetState) -> impl Iterator<Item = &str> {
     world.models().flat_map(|(_, model)| &model.sample.ledger).map(|ledger| ledger.name.as_str())
 }
 
 /// The ledgers line by line; empty when there is none of that name.
-pub(super) fn explain(world: &World, pool: Option<&str>) -> String {
+pub(super) fn explain(world: &FleetState, pool: Option<&str>) -> String {
     let mut out = String::new();
     for (app, model) in world.models() {
         let meant = |ledger: &&LedgerSample| pool.is_none_or(|pool| ledger.name == pool);
@@ -276,7 +276,7 @@ pub(super) fn explain(world: &World, pool: Option<&str>) -> String {
 }
 
 /// Whether stamps are armed, and the mode, one line per app.
-pub(super) fn modes(world: &World) -> String {
+pub(super) fn modes(world: &FleetState) -> String {
     let mut out = String::new();
     for app in &world.apps {
         let ledger = app.model.as_ref().and_then(|model| model.sample.ledger.first());

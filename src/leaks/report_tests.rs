@@ -1,11 +1,10 @@
 //! Reports as printed.
 
 use insta::assert_snapshot;
-use pmdscope_telemetry::Tracker;
 use pmdscope_telemetry::sample::{
     AppIdentity, BEFORE_ARMING, LibrarySample, Occupancy, SAMPLE_SCHEMA, SiteKind, SiteSample,
 };
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::{FleetEvent, ModelTracker};
 
 use std::sync::Arc;
 
@@ -85,10 +84,10 @@ pub(crate) fn leaking() -> Sample {
 }
 
 /// All these apps, each sampled at the given in-use counts a second apart.
-fn world(apps: &[Sample], in_use: &[u64]) -> World {
-    let mut world = World::default();
+fn world(apps: &[Sample], in_use: &[u64]) -> FleetState {
+    let mut world = FleetState::default();
     for app in apps {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         for (second, in_use) in (1..).zip(in_use) {
             let mut sample = app.clone();
             sample.monotonic_ns = second * 1_000_000_000;
@@ -100,7 +99,7 @@ fn world(apps: &[Sample], in_use: &[u64]) -> World {
             }
             let model = Arc::new(tracker.update(sample));
             let name = app.app.name.clone();
-            world.apply(Event::Sampled { app: name, model, findings: Vec::new() });
+            world.apply(FleetEvent::Sampled { app: name, model, findings: Vec::new() });
         }
     }
     world

@@ -9,7 +9,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use pmdscope_packets::RunControl;
 use pmdscope_recording::{Moment as When, Player};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 use super::args::Args;
 use super::report_data::{AppCounters, ReportData};
@@ -24,7 +24,7 @@ const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Reads the counters of all chosen apps.
 pub(super) struct CounterReader {
     source: Source,
-    before: World,
+    before: FleetState,
 }
 
 impl CounterReader {
@@ -32,7 +32,7 @@ impl CounterReader {
     pub(super) fn live(app: &AppArg) -> Result<Self> {
         // Whoever reads it has a pace of his own.
         let source = Source::live(app, Duration::ZERO)?;
-        let mut counter_reader = Self { source, before: World::default() };
+        let mut counter_reader = Self { source, before: FleetState::default() };
         counter_reader.begin()?;
         Ok(counter_reader)
     }
@@ -71,7 +71,7 @@ fn live(args: &Args, control: &RunControl) -> Result<()> {
     let mut next = Instant::now();
     loop {
         source.advance()?;
-        let counters = AppCounters { before: World::default(), now: source.world().clone() };
+        let counters = AppCounters { before: FleetState::default(), now: source.world().clone() };
         let data = ReportData { counters: Some(counters), ..ReportData::default() };
         if !show(args, &data, &ReportLayout::new(args))? || !args.continuous {
             return Ok(());

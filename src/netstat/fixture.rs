@@ -12,7 +12,7 @@ use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::{
     AppIdentity, Direction, PortSample, PortStats, QueueSample, Sample,
 };
-use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{FleetEvent, FleetState};
 
 use super::args::Args;
 use super::report_data::{AppCounters, PacketLosses, ReportData};
@@ -160,8 +160,8 @@ pub(super) fn exact() -> ReportData {
 }
 
 /// An app with the library and a stock one, so many seconds after the begin.
-pub(super) fn world(seconds: u64) -> World {
-    let mut world = World::default();
+pub(super) fn world(seconds: u64) -> FleetState {
+    let mut world = FleetState::default();
     for (name, linked) in [("fwd", true), ("stock", false)] {
         let sample = sample(name, linked, seconds);
         let (app, findings) = (name.to_owned(), Vec::new());
@@ -179,7 +179,7 @@ pub(super) fn world(seconds: u64) -> World {
             restarts: None,
             sample,
         });
-        world.apply(Event::Sampled { app, model, findings });
+        world.apply(FleetEvent::Sampled { app, model, findings });
     }
     world
 }

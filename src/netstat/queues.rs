@@ -7,7 +7,7 @@ use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::Thresholds;
-use pmdscope_telemetry::finding::balance::Balance;
+use pmdscope_telemetry::finding::balance::QueueBalance;
 use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
 use serde::Serialize;
 
@@ -116,7 +116,7 @@ fn weigh(loads: &mut [QueueLoad], thresholds: &Thresholds) {
 }
 
 /// The queues of a port and direction.
-fn balance(loads: &[QueueLoad], of: &QueueLoad) -> Balance {
+fn balance(loads: &[QueueLoad], of: &QueueLoad) -> QueueBalance {
     let same = loads.iter().filter(|load| same_port(load, of));
     same.map(|load| load.packets as f64).collect()
 }
@@ -283,7 +283,7 @@ impl QueueLoad {
     }
 
     /// What makes it hot.
-    fn explained(&self, all: &Balance) -> Vec<String> {
+    fn explained(&self, all: &QueueBalance) -> Vec<String> {
         let packets = self.packets as f64;
         let others = match all.others(packets).filter(|mean| *mean > 0.0) {
             Some(mean) => format!("{:.1} times the mean of the others", packets / mean),

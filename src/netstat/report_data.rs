@@ -7,9 +7,8 @@ use pmdscope_capture::CaptureReport;
 use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts};
 use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::plural;
-use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::sample::{PortSample, Sample};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::{FleetState, Thresholds};
 use serde::Serialize;
 
 use crate::tap::door;
@@ -41,9 +40,9 @@ pub(super) struct ReportData {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AppCounters {
     /// The earlier; empty where there is none.
-    pub(super) before: World,
+    pub(super) before: FleetState,
     /// The later.
-    pub(super) now: World,
+    pub(super) now: FleetState,
 }
 
 impl AppCounters {
@@ -61,11 +60,11 @@ impl AppCounters {
 
     /// Apps that do not answer, and why.
     pub(super) fn silent(&self) -> Vec<String> {
-        use pmdscope_telemetry::world::Status;
+        use pmdscope_telemetry::AppStatus;
         let silent = self.now.apps.iter().filter_map(|app| match &app.status {
-            Status::Live => None,
-            Status::Waiting => Some(format!("{}: has not answered yet", app.name)),
-            Status::Lost { reason } => {
+            AppStatus::Live => None,
+            AppStatus::Waiting => Some(format!("{}: has not answered yet", app.name)),
+            AppStatus::Lost { reason } => {
                 let old = if app.model.is_some() { "; what is shown is old" } else { "" };
                 Some(format!("{}: {reason}{old}", app.name))
             }

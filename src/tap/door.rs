@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use pmdscope_capture::Transport;
 use pmdscope_capture::pdump::PdumpProgramError;
-use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -171,7 +171,7 @@ fn is_served(path: PathBuf) -> bool {
 }
 
 /// Where the capture socket of an app ought to be.
-pub(super) fn convention(app: &App) -> PathBuf {
+pub(super) fn convention(app: &DiscoveredApp) -> PathBuf {
     let file = app.socket.file_name().unwrap_or_default().to_string_lossy();
     let instance = file.strip_prefix(TELEMETRY_SOCKET).unwrap_or_default();
     app.dir.join(format!("{CAPTURE_SOCKET}{instance}"))
@@ -179,18 +179,18 @@ pub(super) fn convention(app: &App) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use pmdscope_telemetry::discover::AppState;
+    use pmdscope_telemetry::discover::Reachability;
 
     use super::*;
 
-    fn app(socket: &str) -> App {
-        App {
+    fn app(socket: &str) -> DiscoveredApp {
+        DiscoveredApp {
             name: "rte".into(),
             dir: "/run/dpdk/rte".into(),
             socket: format!("/run/dpdk/rte/{socket}").into(),
             pid: None,
             dpdk_version: None,
-            state: AppState::Live,
+            state: Reachability::Live,
         }
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use pmdscope_capture::{CapturePort, Transport};
-use pmdscope_telemetry::discover::{App, AppState, FindError};
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError, Reachability};
 use pmdscope_telemetry::sample::{PortSample, Sample};
-use pmdscope_telemetry::{Collector, Settings};
+use pmdscope_telemetry::{Collector, FleetSettings};
 
 use super::attach::Attach;
 use super::door::{Way, convention, door, way};
@@ -41,7 +41,7 @@ pub(crate) struct Wanted {
     /// What it is sure to be found by: its telemetry socket.
     pub(crate) address: String,
     /// How apps are found and judged.
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<FleetSettings>,
     attach: Attach,
     /// The ports as they were asked for.
     asked: Vec<String>,
@@ -81,7 +81,7 @@ impl Wanted {
         running: Running,
         port: u16,
         queue: u16,
-        settings: &Arc<Settings>,
+        settings: &Arc<FleetSettings>,
     ) -> anyhow::Result<Self> {
         let mut wanted = Self::of(running, settings, Attach::Never)?;
         wanted.add(&format!("{port}:{queue}"))?;
@@ -89,7 +89,7 @@ impl Wanted {
     }
 
     /// Everything about an app but its targets.
-    fn of(running: Running, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Self> {
+    fn of(running: Running, settings: &Arc<FleetSettings>, attach: Attach) -> anyhow::Result<Self> {
         let door = door(&running, attach)?;
         let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
         let address = running.app.socket.display().to_string();
@@ -120,13 +120,13 @@ impl Wanted {
 /// An app and what it tells of itself.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) app: App,
+    pub(crate) app: DiscoveredApp,
     /// `None` when it cannot be asked.
     pub(crate) sample: Option<Sample>,
 }
 
 /// All running apps.
-pub(crate) fn running(settings: &Settings) -> Vec<Running> {
+pub(crate) fn running(settings: &FleetSettings) -> Vec<Running> {
     settings.running().into_iter().map(ask).collect()
 }
 
@@ -169,7 +169,7 @@ fn ports_of(running: &Running) -> &[PortSample] {
 pub(crate) fn resolve(
     interfaces: &[String],
     app: Option<&str>,
-    settings: Settings,
+    settings: FleetSettings,
     attach: Attach,
 ) -> anyhow::Result<Vec<Wanted>> {
     let settings = Arc::new(settings);
@@ -207,7 +207,7 @@ fn add(
     wanted: &mut BTreeMap<Option<String>, Wanted>,
     app: Option<String>,
     port: &str,
-    settings: &Arc<Settings>,
+    settings: &Arc<FleetSettings>,
     attach: Attach,
 ) -> anyhow::Result<()> {
     let found = match wanted.entry(app) {
@@ -223,7 +223,7 @@ fn add(
 
 /// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to an
 /// app that nobody has named.
-fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
+fn offering(settings: &FleetSettings, attach: Attach) -> Vec<String> {
     let mut offering = Vec::new();
     for running in running(settings) {
         match way(&running, attach) {
@@ -244,7 +244,7 @@ fn by_number(
     interface: &str,
     app: Option<&str>,
     apps: usize,
-    settings: &Settings,
+    settings: &FleetSettings,
 ) -> Option<anyhow::Result<(String, String)>> {
     let number = interface.parse::<usize>().ok().filter(|_| app.is_none() && apps > 1)?;
     let running = running(settings);
@@ -272,7 +272,7 @@ fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
 }
 
 /// What an app may be called in front of a port: its name, and its file-prefix.
-fn names_of(app: &App) -> impl Iterator<Item = &str> {
+fn names_of(app: &DiscoveredApp) -> impl Iterator<Item = &str> {
     let prefix = app.dir.file_name().and_then(|prefix| prefix.to_str());
     std::iter::once(app.name.as_str()).chain(prefix)
 }
@@ -340,7 +340,7 @@ fn check_queue(queue: u16, target: Target, app: &str, ports: &[PortSample]) -> a
 }
 
 /// Refuses to look for a port of one app in another.
-fn check_same(interface: &str, prefix: &App, app: &App) -> anyhow::Result<()> {
+fn check_same(interface: &str, prefix: &DiscoveredApp, app: &DiscoveredApp) -> anyhow::Result<()> {
     if prefix.socket == app.socket {
         return Ok(());
     }
@@ -355,7 +355,7 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
     ports.iter().find(is_meant).map(|port| Target { port: Some(port.id), queue: None })
 }
 
-fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
+fn find(name: Option<&str>, settings: &FleetSettings) -> anyhow::Result<DiscoveredApp> {
     match settings.find(name) {
         Ok(app) => Ok(app),
         // Without telemetry there are no port names, but the packets may still be had.
@@ -364,12 +364,16 @@ fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
     }
 }
 
-fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
+fn want(
+    name: Option<&str>,
+    settings: &Arc<FleetSettings>,
+    attach: Attach,
+) -> anyhow::Result<Wanted> {
     Wanted::of(ask(find(name, settings)?), settings, attach)
 }
 
-fn ask(app: App) -> Running {
-    let live = app.state == AppState::Live;
+fn ask(app: DiscoveredApp) -> Running {
+    let live = app.state == Reachability::Live;
     let sample = live.then(|| Collector::new(app.clone()).collect(TIMEOUT).ok()).flatten();
     Running { app, sample }
 }
@@ -424,7 +428,8 @@ mod tests {
 
     #[test]
     fn apps_are_called_by_their_names_and_their_prefixes() {
-        let app = App { name: "fwd".into(), dir: "/var/run/dpdk/fwd-17".into(), ..app("x") };
+        let app =
+            DiscoveredApp { name: "fwd".into(), dir: "/var/run/dpdk/fwd-17".into(), ..app("x") };
         assert_eq!(names_of(&app).collect::<Vec<_>>(), ["fwd", "fwd-17"]);
     }
 
@@ -476,14 +481,14 @@ mod tests {
         assert_eq!([number_of(2, 0, 3), number_of(2, 1, 5)], [0, 1]);
     }
 
-    fn app(socket: &str) -> App {
-        App {
+    fn app(socket: &str) -> DiscoveredApp {
+        DiscoveredApp {
             name: "rte".into(),
             dir: "/run/dpdk/rte".into(),
             socket: format!("/run/dpdk/rte/{socket}").into(),
             pid: None,
             dpdk_version: None,
-            state: AppState::Live,
+            state: Reachability::Live,
         }
     }
 }

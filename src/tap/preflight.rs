@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pmdscope_capture::pdump::{PdumpOptions, PdumpPort, PdumpProgram};
-use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
 use self::cpus::Cpus;
@@ -23,7 +23,11 @@ const DEPARTURE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Says what stands in the way, and what to do about it.
-pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<PdumpOptions> {
+pub(super) fn pdump(
+    app: &DiscoveredApp,
+    sample: &Sample,
+    attach: Attach,
+) -> anyhow::Result<PdumpOptions> {
     obstacle::await_departure(&app.dir, DEPARTURE);
     let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
@@ -42,7 +46,11 @@ pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Resul
 }
 
 /// Whether anything stands in the way of a helper.
-pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<PdumpProgram> {
+pub(super) fn check(
+    app: &DiscoveredApp,
+    sample: &Sample,
+    attach: Attach,
+) -> anyhow::Result<PdumpProgram> {
     let program = PdumpProgram::find().with_context(|| {
         format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;

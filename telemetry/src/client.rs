@@ -15,11 +15,11 @@ use rustix::net::{
 };
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
-use crate::commands::{Endpoint, HeapId, PoolName, PortId, RingName};
+use crate::commands::{HeapId, PoolName, PortId, RingName, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::host::process::start_ticks;
-use crate::reply::{self, Banner};
+use crate::reply::{self, SocketBanner};
 
 /// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.
 const BANNER_BYTES: usize = 16384;
@@ -41,7 +41,7 @@ pub struct Peer {
 pub struct Client {
     /// `None` once the connection is closed.
     socket: Option<OwnedFd>,
-    banner: Banner,
+    banner: SocketBanner,
     peer: Peer,
     buffer: Vec<u8>,
     requests: u32,
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// What the app said at first.
-    pub fn banner(&self) -> &Banner {
+    pub fn banner(&self) -> &SocketBanner {
         &self.banner
     }
 
@@ -102,7 +102,7 @@ impl Client {
     /// request alone.
     pub fn request<T: DeserializeOwned>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         deadline: Deadline,
     ) -> Result<T, Error> {
         self.request_as(endpoint, PhantomData, deadline)
@@ -111,7 +111,7 @@ impl Client {
     /// As [`Client::request`], parsed by `shape`.
     pub(crate) fn request_as<T>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
     ) -> Result<T, Error> {
@@ -127,7 +127,7 @@ impl Client {
     /// # Errors
     /// As [`Client::request`].
     pub fn ports(&mut self, deadline: Deadline) -> Result<Vec<PortId>, Error> {
-        let mut ids: Vec<u16> = self.request(&Endpoint::EthdevList, deadline)?;
+        let mut ids: Vec<u16> = self.request(&TelemetryCommand::EthdevList, deadline)?;
         ids.sort_unstable();
         ids.dedup();
         Ok(ids.into_iter().map(PortId).collect())
@@ -138,7 +138,7 @@ impl Client {
     /// # Errors
     /// As [`Client::request`].
     pub fn heaps(&mut self, deadline: Deadline) -> Result<Vec<HeapId>, Error> {
-        let mut ids: Vec<u16> = self.request(&Endpoint::HeapList, deadline)?;
+        let mut ids: Vec<u16> = self.request(&TelemetryCommand::HeapList, deadline)?;
         ids.sort_unstable();
         ids.dedup();
         Ok(ids.into_iter().map(HeapId).collect())
@@ -149,7 +149,11 @@ impl Client {
     /// # Errors
     /// As [`Client::request`].
     pub fn pools(&mut self, deadline: Deadline) -> Result<Vec<PoolName>, Error> {
-        Ok(self.names(&Endpoint::MempoolList, deadline)?.into_iter().map(PoolName).collect())
+        Ok(self
+            .names(&TelemetryCommand::MempoolList, deadline)?
+            .into_iter()
+            .map(PoolName)
+            .collect())
     }
 
     /// Names of the software rings; only DPDK since 24.03 has the list.
@@ -157,10 +161,10 @@ impl Client {
     /// # Errors
     /// As [`Client::request`].
     pub fn rings(&mut self, deadline: Deadline) -> Result<Vec<RingName>, Error> {
-        Ok(self.names(&Endpoint::RingList, deadline)?.into_iter().map(RingName).collect())
+        Ok(self.names(&TelemetryCommand::RingList, deadline)?.into_iter().map(RingName).collect())
     }
 
-    fn names(&mut self, list: &Endpoint, deadline: Deadline) -> Result<Vec<String>, Error> {
+    fn names(&mut self, list: &TelemetryCommand, deadline: Deadline) -> Result<Vec<String>, Error> {
         let mut names: Vec<String> = self.request(list, deadline)?;
         names.sort_unstable();
         names.dedup();
@@ -171,7 +175,7 @@ impl Client {
     /// in flight at any time. Once the connection is lost, the rest fails.
     pub(crate) fn request_each<T>(
         &mut self,
-        requests: &[(Endpoint, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
+        requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
         deadline: Deadline,
     ) -> Vec<Result<T, Error>> {
         let mut waiting = requests.iter().map(|(endpoint, _)| endpoint);
@@ -194,7 +198,7 @@ impl Client {
 
     fn exchange<T>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
     ) -> Result<T, Error> {
@@ -203,7 +207,7 @@ impl Client {
         self.parse(endpoint, shape)
     }
 
-    fn ask(&mut self, endpoint: &Endpoint, deadline: Deadline) -> Result<(), Error> {
+    fn ask(&mut self, endpoint: &TelemetryCommand, deadline: Deadline) -> Result<(), Error> {
         let request = endpoint.request()?;
         let socket = self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(Error::Closed)?;
         self.requests += 1;
@@ -220,7 +224,7 @@ impl Client {
     /// The reply that was received last.
     fn parse<T>(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
     ) -> Result<T, Error> {
         let bytes = self.buffer.get(..self.reply_bytes).unwrap_or_default();

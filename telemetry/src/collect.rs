@@ -1,6 +1,6 @@
 //! Turns the replies of one app into a sample.
 
-mod aged;
+mod cached;
 mod host;
 mod linked;
 mod ports;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::client::{Client, Peer};
-use crate::commands::{ArmTime, Endpoint};
+use crate::commands::{ArmTime, TelemetryCommand};
 use crate::deadline::Deadline;
-use crate::discover::App;
+use crate::discover::DiscoveredApp;
 use crate::error::Error;
 use crate::host::process;
 use crate::lock::AppLock;
-use crate::reply::Armed;
+use crate::reply::ArmReply;
 use crate::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
-use aged::Aged;
-use host::Host;
-use round::Round;
+use cached::Cached;
+use host::HostReader;
+use round::RequestRound;
 
 /// How old may be what changes now and then: lists of objects, the configuration and link of a port,
 /// ledgers of leaks, captures.
@@ -39,15 +39,15 @@ const YOUTH: Duration = Duration::from_secs(60);
 /// Gathers samples of one app over a kept connection, and connects again when the app restarts.
 #[derive(Debug)]
 pub struct Collector {
-    app: App,
+    app: DiscoveredApp,
     lock: Option<AppLock>,
-    kept: Kept,
+    cache: ConnectionCache,
 }
 
 /// The connection of the round before.
 #[derive(Debug, Default)]
-struct Kept {
-    session: Option<Session>,
+struct ConnectionCache {
+    connection: Option<Connection>,
     /// The process that was asked last, and when it started: the kernel's word on that may change by
     /// a second from time to time.
     started: Option<(Peer, u64)>,
@@ -55,47 +55,47 @@ struct Kept {
 
 /// One connection, and what is known of the app behind it.
 #[derive(Debug)]
-struct Session {
+struct Connection {
     client: Client,
-    facts: Facts,
-    host: Host,
+    facts: AppFacts,
+    host: HostReader,
 }
 
 /// What does not change, or hardly, while an app runs.
 #[derive(Debug)]
-struct Facts {
+struct AppFacts {
     identity: AppIdentity,
     connected: Instant,
-    commands: Aged<BTreeSet<String>>,
-    ports: ports::Ports,
-    pools: stock::Pools,
-    rings: stock::Rings,
-    heaps: stock::Heaps,
-    usage: stock::Usage,
-    linked: linked::Linked,
+    commands: Cached<BTreeSet<String>>,
+    ports: ports::PortReader,
+    pools: stock::StockPoolReader,
+    rings: stock::StockRingReader,
+    heaps: stock::HeapReader,
+    usage: stock::LcoreUsageReader,
+    linked: linked::LibraryReader,
 }
 
 impl Collector {
     /// A collector for `app`; connects at the first round.
-    pub fn new(app: App) -> Self {
-        Self { app, lock: None, kept: Kept::default() }
+    pub fn new(app: DiscoveredApp) -> Self {
+        Self { app, lock: None, cache: ConnectionCache::default() }
     }
 
     /// The app, as it was discovered.
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &DiscoveredApp {
         &self.app
     }
 
     /// Whether the connection of the last round is still open.
     pub(crate) fn is_connected(&self) -> bool {
-        self.kept.session.as_ref().is_some_and(|session| session.client.is_usable())
+        self.cache.connection.as_ref().is_some_and(|connection| connection.client.is_usable())
     }
 
     /// Calls the app otherwise from now on.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.app.name);
-        if let Some(session) = &mut self.kept.session {
-            name.clone_into(&mut session.facts.identity.name);
+        if let Some(connection) = &mut self.cache.connection {
+            name.clone_into(&mut connection.facts.identity.name);
         }
     }
 
@@ -110,18 +110,18 @@ impl Collector {
         let deadline = Deadline::after(timeout);
         let unlocked = self.open_lock().err();
         let guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = self.kept.resume(&self.app, deadline)?;
-        let mut round = Round::new(&mut session.client, deadline);
+        let mut connection = self.cache.resume(&self.app, deadline)?;
+        let mut round = RequestRound::new(&mut connection.client, deadline);
         if let Some(error) = unlocked {
             round.note("lock", &error);
         }
-        let mut sample = session.facts.sample(&mut round);
+        let mut sample = connection.facts.sample(&mut round);
         sample.requests = round.requests();
         sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
-        session.host.complete(&mut sample);
+        connection.host.complete(&mut sample);
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.kept.session = Some(session);
+        self.cache.connection = Some(connection);
         Ok(sample)
     }
 
@@ -129,14 +129,14 @@ impl Collector {
     ///
     /// # Errors
     /// [`Error::Null`] when the app has no ledger; else as [`Collector::collect`].
-    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<Armed, Error> {
+    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<ArmReply, Error> {
         let deadline = Deadline::after(timeout);
         // Without the lock another tool may disturb this request; it would fail, not go astray.
         let _ = self.open_lock();
         let _guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
-        let mut session = self.kept.resume(&self.app, deadline)?;
-        let answer = session.client.request(&Endpoint::Arm(time), deadline);
-        self.kept.session = Some(session);
+        let mut connection = self.cache.resume(&self.app, deadline)?;
+        let answer = connection.client.request(&TelemetryCommand::Arm(time), deadline);
+        self.cache.connection = Some(connection);
         answer
     }
 
@@ -152,10 +152,10 @@ impl Collector {
     }
 }
 
-impl Kept {
+impl ConnectionCache {
     /// The connection of the last round where it is still good, else a new one.
-    fn resume(&mut self, app: &App, deadline: Deadline) -> Result<Session, Error> {
-        if let Some(kept) = self.session.take().filter(|kept| kept.client.is_usable()) {
+    fn resume(&mut self, app: &DiscoveredApp, deadline: Deadline) -> Result<Connection, Error> {
+        if let Some(kept) = self.connection.take().filter(|kept| kept.client.is_usable()) {
             return Ok(kept);
         }
         let client = Client::connect(&app.socket, deadline)?;
@@ -166,14 +166,14 @@ impl Kept {
             ticks.and_then(process::realtime_ns).unwrap_or(0)
         });
         self.started = Some((peer, start));
-        let facts = Facts::new(app, &client, start);
-        let host = Host::new(&app.dir, peer.pid);
-        Ok(Session { client, facts, host })
+        let facts = AppFacts::new(app, &client, start);
+        let host = HostReader::new(&app.dir, peer.pid);
+        Ok(Connection { client, facts, host })
     }
 }
 
-impl Facts {
-    fn new(app: &App, client: &Client, start_realtime_ns: u64) -> Self {
+impl AppFacts {
+    fn new(app: &DiscoveredApp, client: &Client, start_realtime_ns: u64) -> Self {
         let peer = client.peer();
         let exe = process::exe(peer.pid);
         Self {
@@ -187,23 +187,24 @@ impl Facts {
                 eal_args: Vec::new(),
             },
             connected: Instant::now(),
-            commands: Aged::default(),
-            ports: ports::Ports::default(),
-            pools: stock::Pools::default(),
-            rings: stock::Rings::default(),
-            heaps: stock::Heaps::default(),
-            usage: stock::Usage::default(),
-            linked: linked::Linked::default(),
+            commands: Cached::default(),
+            ports: ports::PortReader::default(),
+            pools: stock::StockPoolReader::default(),
+            rings: stock::StockRingReader::default(),
+            heaps: stock::HeapReader::default(),
+            usage: stock::LcoreUsageReader::default(),
+            linked: linked::LibraryReader::default(),
         }
     }
 
-    fn sample(&mut self, round: &mut Round<'_>) -> Sample {
+    fn sample(&mut self, round: &mut RequestRound<'_>) -> Sample {
         self.refresh(round);
         let ports = self.ports.read(round);
-        let tables = if self.knows(&Endpoint::Library) { self.linked.read(round) } else { None };
+        let tables =
+            if self.knows(&TelemetryCommand::Library) { self.linked.read(round) } else { None };
         let tables = tables.unwrap_or_else(|| self.stock_objects(round));
-        let heaps = self.knows(&Endpoint::HeapList).then(|| self.heaps.read(round));
-        let usage = self.knows(&Endpoint::LcoreUsage).then(|| self.usage.read(round));
+        let heaps = self.knows(&TelemetryCommand::HeapList).then(|| self.heaps.read(round));
+        let usage = self.knows(&TelemetryCommand::LcoreUsage).then(|| self.usage.read(round));
         Sample {
             schema: SAMPLE_SCHEMA,
             realtime_ns: now_ns(ClockId::Realtime),
@@ -228,16 +229,16 @@ impl Facts {
 
     /// Asks once for what a running app does not change. An app may initialise libpmdscope long after
     /// its telemetry socket appeared, so a stock app is asked for its commands again now and then.
-    fn refresh(&mut self, round: &mut Round<'_>) {
+    fn refresh(&mut self, round: &mut RequestRound<'_>) {
         let now = Instant::now();
         let age = if self.is_young(now) { FACTS_AGE } else { SLOW };
-        let unlinked = !self.knows(&Endpoint::Library);
+        let unlinked = !self.knows(&TelemetryCommand::Library);
         let due = unlinked && self.commands.is_older(now, age);
-        if let Some(commands) = due.then(|| round.ask(&Endpoint::Commands)).flatten() {
+        if let Some(commands) = due.then(|| round.ask(&TelemetryCommand::Commands)).flatten() {
             self.commands.set(now, commands);
         }
-        if self.identity.eal_args.is_empty() && self.knows(&Endpoint::EalParams) {
-            self.identity.eal_args = round.ask(&Endpoint::EalParams).unwrap_or_default();
+        if self.identity.eal_args.is_empty() && self.knows(&TelemetryCommand::EalParams) {
+            self.identity.eal_args = round.ask(&TelemetryCommand::EalParams).unwrap_or_default();
         }
     }
 
@@ -250,15 +251,15 @@ impl Facts {
         age < YOUTH
     }
 
-    fn knows(&self, endpoint: &Endpoint) -> bool {
+    fn knows(&self, endpoint: &TelemetryCommand) -> bool {
         self.commands.value().contains(endpoint.command())
     }
 
-    fn stock_objects(&mut self, round: &mut Round<'_>) -> linked::Tables {
+    fn stock_objects(&mut self, round: &mut RequestRound<'_>) -> linked::LibraryTables {
         let pools = self.pools.read(round);
-        let rings = self.knows(&Endpoint::RingList).then(|| self.rings.read(round, &pools));
+        let rings = self.knows(&TelemetryCommand::RingList).then(|| self.rings.read(round, &pools));
         let rings = rings.unwrap_or_default();
-        linked::Tables { pools, rings, ..linked::Tables::default() }
+        linked::LibraryTables { pools, rings, ..linked::LibraryTables::default() }
     }
 }
 

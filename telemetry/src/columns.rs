@@ -23,7 +23,7 @@ const SPARSE_PREFIX: &str = "caches_";
 
 /// One page of a table.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct TablePage {
     pub(crate) generation: u64,
     pub(crate) total: u64,
     /// First row of the next page; `None` on the last page.
@@ -33,7 +33,7 @@ pub(crate) struct Page {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct PageHeader {
     schema: u64,
     generation: u64,
     offset: u64,
@@ -41,10 +41,10 @@ struct Header {
     next: Option<u64>,
 }
 
-impl Page {
+impl TablePage {
     /// Checks the header and the length of every column, and transposes.
     pub(crate) fn parse(columns: &Map<String, Value>) -> Result<Self, Error> {
-        let header: Header = shape(Value::Object(columns.clone()))?;
+        let header: PageHeader = shape(Value::Object(columns.clone()))?;
         let count = header.rows()?;
         let mut page = Self {
             generation: header.generation,
@@ -106,7 +106,7 @@ impl Page {
     }
 }
 
-impl Header {
+impl PageHeader {
     /// Number of rows on the page, when the header makes sense.
     fn rows(&self) -> Result<usize, Error> {
         if self.schema != SCHEMA {
@@ -133,7 +133,7 @@ fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
 /// A row type that a page can be read into.
 pub(crate) trait FromPage: Sized {
     /// The rows of the page, in its order.
-    fn from_page(page: Page) -> Result<Vec<Self>, Error>;
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error>;
 }
 
 #[derive(Deserialize)]
@@ -175,7 +175,7 @@ struct Caches {
 }
 
 impl FromPage for PoolSample {
-    fn from_page(mut page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(mut page: TablePage) -> Result<Vec<Self>, Error> {
         let caches: Caches = shape(Value::Object(std::mem::take(&mut page.sparse)))?;
         let rows = page.rows::<PoolRow>()?;
         let mut pools: Vec<Self> = rows.into_iter().map(Self::from).collect();
@@ -310,31 +310,31 @@ impl From<PortRow> for PortEventsSample {
 }
 
 impl FromPage for PortEventsSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.convert::<PortRow, Self>()
     }
 }
 
 impl FromPage for QueueSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.convert::<QueueRow, Self>()
     }
 }
 
 impl FromPage for RingSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.convert::<RingRow, Self>()
     }
 }
 
 impl FromPage for LcoreSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.rows()
     }
 }
 
 impl FromPage for TeeSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.convert::<TeeRow, Self>()
     }
 }

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::*;
 
-fn page(value: Value) -> Result<Page, Error> {
+fn page(value: Value) -> Result<TablePage, Error> {
     let Value::Object(columns) = value else { panic!("not an object") };
-    Page::parse(&columns)
+    TablePage::parse(&columns)
 }
 
 fn pools() -> Value {
@@ -71,7 +71,7 @@ fn an_empty_table_has_no_rows() {
 fn refused(change: impl FnOnce(&mut Map<String, Value>)) -> Error {
     let Value::Object(mut columns) = pools() else { panic!("not an object") };
     change(&mut columns);
-    Page::parse(&columns).and_then(PoolSample::from_page).unwrap_err()
+    TablePage::parse(&columns).and_then(PoolSample::from_page).unwrap_err()
 }
 
 #[test]
@@ -133,10 +133,10 @@ proptest! {
         for (index, value) in changes {
             columns.insert(names[index % names.len()].clone(), value);
         }
-        if let Ok(page) = Page::parse(&columns) {
+        if let Ok(page) = TablePage::parse(&columns) {
             let _ = PoolSample::from_page(page);
         }
-        if let Ok(page) = Page::parse(&columns) {
+        if let Ok(page) = TablePage::parse(&columns) {
             let _ = LcoreSample::from_page(page);
         }
     }

@@ -1,7 +1,7 @@
 //! The only requests that are ever made of an app.
 //!
 //! DPDK has telemetry commands that crash the app on an unknown id, that change its state, or that
-//! touch the hardware. So there is no way to send free text: a request is an [`Endpoint`], and the
+//! touch the hardware. So there is no way to send free text: a request is an [`TelemetryCommand`], and the
 //! ids in it can only come from the app's own lists.
 
 use std::fmt;
@@ -46,7 +46,7 @@ impl ArmTime {
 
 /// A table of libpmdscope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum LibraryTable {
     /// Mempools.
     Pools,
     /// Queues of ports.
@@ -67,7 +67,7 @@ pub enum Table {
     Ports,
 }
 
-impl Table {
+impl LibraryTable {
     /// Its name in the `tables` list of `/pmdscope`.
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Table {
 /// A request that is safe to make of any DPDK app since 21.11.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Endpoint {
+pub enum TelemetryCommand {
     /// The commands that this app knows.
     Commands,
     /// Arguments of the EAL.
@@ -133,13 +133,13 @@ pub enum Endpoint {
     /// libpmdscope itself.
     Library,
     /// The page of a libpmdscope table that starts at this row.
-    Page(Table, u64),
+    Page(LibraryTable, u64),
     /// Arms or disarms the stamps of the leak ledger: the one request that changes something, and
     /// nothing but how fast leaks are found.
     Arm(ArmTime),
 }
 
-impl Endpoint {
+impl TelemetryCommand {
     /// The command, which is also the one key of its reply.
     pub fn command(&self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ impl Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for TelemetryCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let command = self.command();
         match self {
@@ -197,23 +197,29 @@ mod tests {
 
     #[test]
     fn requests_are_spelled_as_dpdk_reads_them() {
-        let pool = Endpoint::MempoolInfo(PoolName("mb_pool_0".into()));
+        let pool = TelemetryCommand::MempoolInfo(PoolName("mb_pool_0".into()));
         assert_eq!(pool.request().unwrap(), "/mempool/info,mb_pool_0");
-        assert_eq!(Endpoint::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
-        assert_eq!(Endpoint::HeapInfo(HeapId(2)).to_string(), "/eal/heap_info,2");
-        assert_eq!(Endpoint::Page(Table::Pools, 0).request().unwrap(), "/pmdscope/pools");
-        assert_eq!(Endpoint::Page(Table::Tee, 40).request().unwrap(), "/pmdscope/tee,40");
-        let arm = |seconds| ArmTime::seconds(seconds).map(|t| Endpoint::Arm(t).to_string());
+        assert_eq!(TelemetryCommand::EthdevStats(PortId(3)).request().unwrap(), "/ethdev/stats,3");
+        assert_eq!(TelemetryCommand::HeapInfo(HeapId(2)).to_string(), "/eal/heap_info,2");
+        assert_eq!(
+            TelemetryCommand::Page(LibraryTable::Pools, 0).request().unwrap(),
+            "/pmdscope/pools"
+        );
+        assert_eq!(
+            TelemetryCommand::Page(LibraryTable::Tee, 40).request().unwrap(),
+            "/pmdscope/tee,40"
+        );
+        let arm = |seconds| ArmTime::seconds(seconds).map(|t| TelemetryCommand::Arm(t).to_string());
         assert_eq!(arm(60).as_deref(), Some("/pmdscope/arm,60"));
-        assert_eq!(Endpoint::Arm(ArmTime::NONE).to_string(), "/pmdscope/arm,0");
+        assert_eq!(TelemetryCommand::Arm(ArmTime::NONE).to_string(), "/pmdscope/arm,0");
         assert_eq!(arm(86_401), None);
     }
 
     #[test]
     fn a_request_that_dpdk_would_cut_is_refused() {
         let fits = "x".repeat(MAX_REQUEST - "/ring/info,".len());
-        assert!(Endpoint::RingInfo(RingName(fits.clone())).request().is_ok());
-        let error = Endpoint::RingInfo(RingName(fits + "x")).request().unwrap_err();
+        assert!(TelemetryCommand::RingInfo(RingName(fits.clone())).request().is_ok());
+        let error = TelemetryCommand::RingInfo(RingName(fits + "x")).request().unwrap_err();
         assert!(matches!(error, Error::Oversized { bytes: 1024 }));
     }
 }

@@ -61,7 +61,7 @@ impl Default for DiscoverOptions {
 
 /// A DPDK app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct App {
+pub struct DiscoveredApp {
     /// File-prefix, with `:N` behind it for further in-memory instances.
     pub name: String,
     /// Runtime directory.
@@ -74,13 +74,13 @@ pub struct App {
     pub dpdk_version: Option<String>,
     /// Whether it can be asked.
     #[serde(flatten)]
-    pub state: AppState,
+    pub state: Reachability,
 }
 
 /// Whether an app can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason", rename_all = "snake_case")]
-pub enum AppState {
+pub enum Reachability {
     /// Its telemetry socket answers.
     Live,
     /// It runs, but without telemetry: nothing can be known of it.
@@ -88,13 +88,13 @@ pub enum AppState {
     /// It has ended and left its files behind.
     Stale,
     /// It may run, but cannot be asked.
-    Unreachable(Unreachable),
+    Unreachable(UnreachableReason),
 }
 
 /// Why an app cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unreachable {
+pub enum UnreachableReason {
     /// It belongs to another user.
     Permission,
     /// Its socket refuses, and its lock cannot be read.
@@ -109,7 +109,7 @@ pub enum Unreachable {
     Internal,
 }
 
-impl From<ErrorClass> for Unreachable {
+impl From<ErrorClass> for UnreachableReason {
     fn from(class: ErrorClass) -> Self {
         match class {
             ErrorClass::Permission => Self::Permission,
@@ -124,20 +124,20 @@ impl From<ErrorClass> for Unreachable {
     }
 }
 
-impl From<Unreachable> for ErrorClass {
-    fn from(why: Unreachable) -> Self {
+impl From<UnreachableReason> for ErrorClass {
+    fn from(why: UnreachableReason) -> Self {
         match why {
-            Unreachable::Permission => Self::Permission,
-            Unreachable::Refused => Self::Refused,
-            Unreachable::Timeout => Self::Timeout,
-            Unreachable::Busy => Self::Busy,
-            Unreachable::Protocol => Self::Protocol,
-            Unreachable::Internal => Self::Internal,
+            UnreachableReason::Permission => Self::Permission,
+            UnreachableReason::Refused => Self::Refused,
+            UnreachableReason::Timeout => Self::Timeout,
+            UnreachableReason::Busy => Self::Busy,
+            UnreachableReason::Protocol => Self::Protocol,
+            UnreachableReason::Internal => Self::Internal,
         }
     }
 }
 
-impl Unreachable {
+impl UnreachableReason {
     /// What that means, and what to do next.
     pub fn advice(self) -> &'static str {
         match self {
@@ -169,17 +169,17 @@ pub enum FindError {
         /// What was asked for.
         name: String,
         /// What there is.
-        running: Vec<App>,
+        running: Vec<DiscoveredApp>,
     },
     /// No name was given, or several runtime directories have the same one.
     #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
-    Several(Vec<App>),
+    Several(Vec<DiscoveredApp>),
     /// The app runs without a telemetry socket.
     #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
-    NoTelemetry(App),
+    NoTelemetry(DiscoveredApp),
     /// The app cannot be asked.
     #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .1.advice())]
-    Unreachable(App, Unreachable),
+    Unreachable(DiscoveredApp, UnreachableReason),
 }
 
 fn paths(roots: &[PathBuf], leaf: &str) -> String {
@@ -195,12 +195,13 @@ fn unreadable_hint(dirs: &[PathBuf]) -> String {
 }
 
 /// Names; with the directory where a name is not unique, since that is accepted as a name too.
-fn names(apps: &[App]) -> String {
+fn names(apps: &[DiscoveredApp]) -> String {
     if apps.is_empty() {
         return "none".to_owned();
     }
-    let unique = |app: &App| apps.iter().filter(|other| other.name == app.name).count() == 1;
-    let name = |app: &App| {
+    let unique =
+        |app: &DiscoveredApp| apps.iter().filter(|other| other.name == app.name).count() == 1;
+    let name = |app: &DiscoveredApp| {
         if unique(app) { app.name.clone() } else { app.dir.display().to_string() }
     };
     let names: Vec<_> = apps.iter().map(name).collect();
@@ -208,19 +209,20 @@ fn names(apps: &[App]) -> String {
 }
 
 /// The apps on this machine, by name.
-pub fn discover(options: &DiscoverOptions) -> Vec<App> {
+pub fn discover(options: &DiscoverOptions) -> Vec<DiscoveredApp> {
     look(options, &[])
 }
 
 /// As [`discover`], without connecting to those that the caller is `connected` to: each connection
 /// starts a thread in the app, and takes one of ten.
-pub fn look(options: &DiscoverOptions, connected: &[App]) -> Vec<App> {
-    let probe = |app: App| match connected.iter().find(|known| known.socket == app.socket) {
+pub fn look(options: &DiscoverOptions, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
+    let probe = |app: DiscoveredApp| match connected.iter().find(|known| known.socket == app.socket)
+    {
         Some(known) => known.called(app.name),
         None => probe(app, options.timeout),
     };
     let mut apps = all_instances(&runtime_dirs(options), &probe);
-    apps.retain(|app| options.stale || app.state != AppState::Stale);
+    apps.retain(|app| options.stale || app.state != Reachability::Stale);
     apps.sort_by(|a, b| (&a.name, &a.dir).cmp(&(&b.name, &b.dir)));
     apps
 }
@@ -230,26 +232,26 @@ pub fn look(options: &DiscoverOptions, connected: &[App]) -> Vec<App> {
 ///
 /// # Errors
 /// When there is none, when there are several, or when it cannot be asked.
-pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<App, FindError> {
+pub fn find(name: Option<&str>, options: &DiscoverOptions) -> Result<DiscoveredApp, FindError> {
     choose(name, discover(&DiscoverOptions { stale: false, ..options.clone() }), options)
 }
 
 /// The one live app of that name among `running`, or the only one whose name begins so.
 pub(crate) fn choose(
     name: Option<&str>,
-    running: Vec<App>,
+    running: Vec<DiscoveredApp>,
     options: &DiscoverOptions,
-) -> Result<App, FindError> {
+) -> Result<DiscoveredApp, FindError> {
     if running.is_empty() && name.is_none() {
         let (roots, unreadable) = (options.roots.clone(), unreadable(options));
         return Err(FindError::NoApp { roots, unreadable });
     }
-    let mut matching: Vec<App> = match name {
+    let mut matching: Vec<DiscoveredApp> = match name {
         Some(name) => named(name, &running),
         None => running.clone(),
     };
-    if matching.iter().any(|app| app.state == AppState::Live) {
-        matching.retain(|app| app.state == AppState::Live);
+    if matching.iter().any(|app| app.state == Reachability::Live) {
+        matching.retain(|app| app.state == Reachability::Live);
     }
     match (matching.pop(), matching.is_empty()) {
         (Some(app), true) => app.live(),
@@ -262,18 +264,19 @@ pub(crate) fn choose(
 }
 
 /// The apps of that name; where there are none, those whose names begin so.
-pub(crate) fn named(name: &str, running: &[App]) -> Vec<App> {
-    let exact: Vec<App> = running.iter().filter(|app| app.is_called(name)).cloned().collect();
+pub(crate) fn named(name: &str, running: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
+    let exact: Vec<DiscoveredApp> =
+        running.iter().filter(|app| app.is_called(name)).cloned().collect();
     if !exact.is_empty() || name.is_empty() {
         return exact;
     }
     running.iter().filter(|app| app.begins_with(name)).cloned().collect()
 }
 
-impl App {
+impl DiscoveredApp {
     /// The same app, alive, by that name.
     fn called(&self, name: String) -> Self {
-        Self { name, state: AppState::Live, ..self.clone() }
+        Self { name, state: Reachability::Live, ..self.clone() }
     }
 
     pub(crate) fn is_called(&self, name: &str) -> bool {
@@ -296,10 +299,10 @@ impl App {
 
     fn live(self) -> Result<Self, FindError> {
         match self.state {
-            AppState::Live => Ok(self),
-            AppState::NoTelemetry => Err(FindError::NoTelemetry(self)),
-            AppState::Unreachable(reason) => Err(FindError::Unreachable(self, reason)),
-            AppState::Stale => Err(FindError::Unknown { name: self.name, running: Vec::new() }),
+            Reachability::Live => Ok(self),
+            Reachability::NoTelemetry => Err(FindError::NoTelemetry(self)),
+            Reachability::Unreachable(reason) => Err(FindError::Unreachable(self, reason)),
+            Reachability::Stale => Err(FindError::Unknown { name: self.name, running: Vec::new() }),
         }
     }
 }
@@ -330,11 +333,16 @@ fn runtime_dirs(options: &DiscoverOptions) -> Vec<PathBuf> {
 }
 
 /// The apps of all runtime directories.
-fn all_instances(dirs: &[PathBuf], probe: &(impl Fn(App) -> App + Sync)) -> Vec<App> {
+fn all_instances(
+    dirs: &[PathBuf],
+    probe: &(impl Fn(DiscoveredApp) -> DiscoveredApp + Sync),
+) -> Vec<DiscoveredApp> {
     let next = AtomicUsize::new(0);
     let look = || {
         let next = || dirs.get(next.fetch_add(1, Ordering::Relaxed));
-        iter::from_fn(next).flat_map(|dir| instances_or_panic(dir, probe)).collect::<Vec<App>>()
+        iter::from_fn(next)
+            .flat_map(|dir| instances_or_panic(dir, probe))
+            .collect::<Vec<DiscoveredApp>>()
     };
     match dirs.len() {
         0 | 1 => look(),
@@ -348,40 +356,44 @@ fn all_instances(dirs: &[PathBuf], probe: &(impl Fn(App) -> App + Sync)) -> Vec<
 
 /// The apps of one runtime directory; an app that cannot be asked where a panic came in between, so
 /// that none is taken for ended.
-fn instances_or_panic(dir: &Path, probe: &impl Fn(App) -> App) -> Vec<App> {
+fn instances_or_panic(
+    dir: &Path,
+    probe: &impl Fn(DiscoveredApp) -> DiscoveredApp,
+) -> Vec<DiscoveredApp> {
     catch_unwind(AssertUnwindSafe(|| instances(dir, probe))).unwrap_or_else(|_| {
         let prefix = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        vec![app_of(dir, prefix, SOCKET, AppState::Unreachable(Unreachable::Internal))]
+        vec![app_of(dir, prefix, SOCKET, Reachability::Unreachable(UnreachableReason::Internal))]
     })
 }
 
-fn app_of(dir: &Path, name: String, socket: &str, state: AppState) -> App {
+fn app_of(dir: &Path, name: String, socket: &str, state: Reachability) -> DiscoveredApp {
     let (dir, socket) = (dir.to_owned(), dir.join(socket));
-    App { name, dir, socket, pid: None, dpdk_version: None, state }
+    DiscoveredApp { name, dir, socket, pid: None, dpdk_version: None, state }
 }
 
 /// The apps of one runtime directory: one per socket, or one for the directory.
-fn instances(dir: &Path, probe: impl Fn(App) -> App) -> Vec<App> {
+fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<DiscoveredApp> {
     let Some(prefix) = dir.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
     };
     let app = |name, socket: &str, state| app_of(dir, name, socket, state);
     let Ok(entries) = fs::read_dir(dir) else {
-        return vec![app(prefix, SOCKET, AppState::Unreachable(Unreachable::Permission))];
+        return vec![app(prefix, SOCKET, Reachability::Unreachable(UnreachableReason::Permission))];
     };
     let files = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut apps: Vec<App> = files
+    let mut apps: Vec<DiscoveredApp> = files
         .filter_map(|file| {
             let suffix = instance_suffix(&file)?;
-            Some(probe(app(format!("{prefix}{suffix}"), &file, AppState::Stale)))
+            Some(probe(app(format!("{prefix}{suffix}"), &file, Reachability::Stale)))
         })
         .collect();
     // In-memory apps have no lock; a lock without a live socket is an app without telemetry.
     if !apps.iter().any(|app| app.name == prefix) {
-        apps.push(app(prefix.clone(), SOCKET, AppState::Stale));
+        apps.push(app(prefix.clone(), SOCKET, Reachability::Stale));
     }
     let lock = primary(dir);
-    for app in apps.iter_mut().filter(|app| app.name == prefix && app.state == AppState::Stale) {
+    for app in apps.iter_mut().filter(|app| app.name == prefix && app.state == Reachability::Stale)
+    {
         (app.state, app.pid) = unanswered(&lock);
     }
     apps
@@ -396,28 +408,28 @@ fn instance_suffix(file: &str) -> Option<&str> {
 
 /// Connects and reads the banner. DPDK before 22.11.5 leaks a connection when a client leaves before
 /// the banner, so waiting for it is also a courtesy.
-fn probe(mut app: App, timeout: Duration) -> App {
+fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
     app.state = match Client::connect(&app.socket, Deadline::after(timeout)) {
         Ok(client) => {
             app.pid = Some(client.peer().pid).filter(|pid| *pid > 0);
             app.dpdk_version = Some(client.banner().version.clone());
-            AppState::Live
+            Reachability::Live
         }
-        Err(Error::Refused) => AppState::Stale,
-        Err(Error::Permission) => AppState::Unreachable(Unreachable::Permission),
-        Err(Error::Timeout(_)) => AppState::Unreachable(Unreachable::Timeout),
-        Err(Error::Busy) => AppState::Unreachable(Unreachable::Busy),
-        Err(_) => AppState::Unreachable(Unreachable::Protocol),
+        Err(Error::Refused) => Reachability::Stale,
+        Err(Error::Permission) => Reachability::Unreachable(UnreachableReason::Permission),
+        Err(Error::Timeout(_)) => Reachability::Unreachable(UnreachableReason::Timeout),
+        Err(Error::Busy) => Reachability::Unreachable(UnreachableReason::Busy),
+        Err(_) => Reachability::Unreachable(UnreachableReason::Protocol),
     };
     app
 }
 
 /// State of an app whose socket is missing or refuses.
-fn unanswered(lock: &io::Result<Option<u32>>) -> (AppState, Option<u32>) {
+fn unanswered(lock: &io::Result<Option<u32>>) -> (Reachability, Option<u32>) {
     match lock {
-        Ok(Some(pid)) => (AppState::NoTelemetry, Some(*pid).filter(|pid| *pid > 0)),
-        Ok(None) => (AppState::Stale, None),
-        Err(_) => (AppState::Unreachable(Unreachable::Refused), None),
+        Ok(Some(pid)) => (Reachability::NoTelemetry, Some(*pid).filter(|pid| *pid > 0)),
+        Ok(None) => (Reachability::Stale, None),
+        Err(_) => (Reachability::Unreachable(UnreachableReason::Refused), None),
     }
 }
 

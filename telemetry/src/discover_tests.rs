@@ -30,7 +30,10 @@ fn what_apps_left_behind_is_listed_only_on_request() {
     assert_eq!(discover(&options), []);
     options.stale = true;
     let stale: Vec<_> = discover(&options).into_iter().map(|app| (app.name, app.state)).collect();
-    assert_eq!(stale, [("empty".into(), AppState::Stale), ("ended".into(), AppState::Stale)]);
+    assert_eq!(
+        stale,
+        [("empty".into(), Reachability::Stale), ("ended".into(), Reachability::Stale)]
+    );
 }
 
 #[test]
@@ -51,17 +54,17 @@ fn a_panic_on_the_way_to_an_app_takes_none_for_ended() {
     for dir in &dirs {
         File::create(dir.join(SOCKET)).unwrap();
     }
-    let probe = |app: App| {
+    let probe = |app: DiscoveredApp| {
         assert_ne!(app.name, "a", "a bug");
-        App { state: AppState::Live, ..app }
+        DiscoveredApp { state: Reachability::Live, ..app }
     };
     for dirs in [&dirs[..1], &dirs[..]] {
         let mut found: Vec<_> =
             all_instances(dirs, &probe).into_iter().map(|app| (app.name, app.state)).collect();
         found.sort_by(|a, b| a.0.cmp(&b.0));
         let all = [
-            ("a".to_owned(), AppState::Unreachable(Unreachable::Internal)),
-            ("b".to_owned(), AppState::Live),
+            ("a".to_owned(), Reachability::Unreachable(UnreachableReason::Internal)),
+            ("b".to_owned(), Reachability::Live),
         ];
         assert_eq!(found, all[..dirs.len()]);
     }
@@ -100,13 +103,13 @@ fn an_unknown_name_says_what_runs_instead() {
 
 #[test]
 fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
-    let instance = |name: &str, socket: &str| App {
+    let instance = |name: &str, socket: &str| DiscoveredApp {
         name: name.into(),
         dir: "/run/dpdk/fwd-7".into(),
         socket: Path::new("/run/dpdk/fwd-7").join(socket),
         pid: None,
         dpdk_version: None,
-        state: AppState::Live,
+        state: Reachability::Live,
     };
     let first = instance("fwd", "dpdk_telemetry.v2");
     let second = instance("fwd:1", "dpdk_telemetry.v2:1");
@@ -117,13 +120,13 @@ fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
 
 #[test]
 fn the_begin_of_a_name_is_enough_where_no_other_app_has_it() {
-    let app = |name: &str| App {
+    let app = |name: &str| DiscoveredApp {
         name: name.into(),
         dir: Path::new("/run/dpdk").join(name),
         socket: Path::new("/run/dpdk").join(name).join(SOCKET),
         pid: None,
         dpdk_version: None,
-        state: AppState::Live,
+        state: Reachability::Live,
     };
     let running = ["fwd", "fwd-backup", "generator", "reflector", "relay"].map(app).to_vec();
     let options = DiscoverOptions::default();

@@ -9,7 +9,7 @@ mod ports;
 mod process;
 mod sending;
 mod stall;
-mod standing;
+mod sticky;
 mod subject;
 mod thresholds;
 
@@ -19,10 +19,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::lint::{Lint, UnknownLint};
-pub use self::standing::Standing;
+pub use self::sticky::StickyFindings;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
-use crate::discover::{App, AppState};
+use crate::discover::{DiscoveredApp, Reachability};
 use crate::inventory::Inventory;
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
@@ -41,7 +41,7 @@ const CONSEQUENCES: [Lint; 4] =
 
 /// How apps are judged.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
+pub struct LintRules {
     /// Where the lints draw their lines.
     pub thresholds: Thresholds,
     /// What ought to be there.
@@ -91,14 +91,14 @@ pub struct Finding {
 }
 
 /// All that is wrong with the app of `model`, worst first.
-pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
+pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
-    findings.extend(ports::judge(model, &rules.expected.expectation(&model.sample), thresholds));
+    findings.extend(ports::evaluate(model, &rules.expected.expectation(&model.sample), thresholds));
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
     findings.extend(buffers::no_mbufs(model));
-    findings.extend(sending::judge(model, thresholds));
+    findings.extend(sending::evaluate(model, thresholds));
     findings.extend(pool_exhausting(model, thresholds));
     findings.extend(rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
@@ -109,7 +109,7 @@ pub fn judge(model: &Model, rules: &Rules) -> Vec<Finding> {
 }
 
 /// What is wrong with an expected app that does not run.
-pub fn judge_missing(app: &str) -> Finding {
+pub fn evaluate_missing(app: &str) -> Finding {
     Finding {
         lint: Lint::AppMissing,
         severity: Severity::Critical,
@@ -125,10 +125,10 @@ pub fn judge_missing(app: &str) -> Finding {
 }
 
 /// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
-pub fn judge_unasked(app: &App) -> Option<Finding> {
+pub fn evaluate_unasked(app: &DiscoveredApp) -> Option<Finding> {
     let (lint, evidence, threshold, advice) = match app.state {
-        AppState::Live | AppState::Stale => return None,
-        AppState::NoTelemetry => (
+        Reachability::Live | Reachability::Stale => return None,
+        Reachability::NoTelemetry => (
             Lint::TelemetryOff,
             match app.pid {
                 Some(pid) => format!("process {pid} runs without a telemetry socket"),
@@ -137,7 +137,7 @@ pub fn judge_unasked(app: &App) -> Option<Finding> {
             "a running app has a telemetry socket",
             "start it without --no-telemetry".into(),
         ),
-        AppState::Unreachable(reason) => (
+        Reachability::Unreachable(reason) => (
             Lint::Unreachable,
             format!("{} gives no answer", app.socket.display()),
             "a running app answers on its telemetry socket",
@@ -197,7 +197,7 @@ fn exhausting(
     if let (Some(left), Some(slope)) = (left, trend.slope_ps) {
         let _ = write!(evidence, ", growing by {slope:.1}/s, exhausted in {left:.0} s");
     }
-    let demand = buffers::Demand::of(model, pool);
+    let demand = buffers::MbufDemand::of(model, pool);
     if demand.cannot_fit(pool) {
         let _ = write!(evidence, "; too small for {}", demand.arithmetic());
     }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::discover::Unreachable;
+use crate::discover::UnreachableReason;
 use crate::inventory::ExpectedApp;
-use crate::model::{Tracker, TrendOptions};
+use crate::model::{ModelTracker, TrendOptions};
 use crate::sample::tests::{empty_sample, pool, port, queue};
 use crate::sample::{DeviceSample, LibrarySample, PortSample, Sample};
 
@@ -24,16 +24,16 @@ fn second_later(sample: &Sample) -> Sample {
 
 /// Findings after the last of these samples.
 fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
-    let mut tracker = Tracker::new(TrendOptions::default());
+    let mut tracker = ModelTracker::new(TrendOptions::default());
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
-    judge(&model, &Rules::default())
+    evaluate(&model, &LintRules::default())
 }
 
 /// The same of an app that is expected to be so.
 fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec<Finding> {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
-    judge(&model, &Rules { expected: Inventory { apps: vec![app] }, ..Rules::default() })
+    evaluate(&model, &LintRules { expected: Inventory { apps: vec![app] }, ..LintRules::default() })
 }
 
 fn lints(findings: &[Finding]) -> Vec<(Lint, Severity, FindingSubject)> {
@@ -285,7 +285,7 @@ fn the_worst_comes_first() {
 
 #[test]
 fn apps_that_cannot_be_asked_are_findings() {
-    let app = |state| App {
+    let app = |state| DiscoveredApp {
         name: "app".into(),
         dir: PathBuf::from("/run/dpdk/app"),
         socket: PathBuf::from("/run/dpdk/app/dpdk_telemetry.v2"),
@@ -293,12 +293,13 @@ fn apps_that_cannot_be_asked_are_findings() {
         dpdk_version: None,
         state,
     };
-    assert_eq!(judge_unasked(&app(AppState::Live)), None);
-    assert_eq!(judge_unasked(&app(AppState::Stale)), None);
-    let off = judge_unasked(&app(AppState::NoTelemetry)).unwrap();
+    assert_eq!(evaluate_unasked(&app(Reachability::Live)), None);
+    assert_eq!(evaluate_unasked(&app(Reachability::Stale)), None);
+    let off = evaluate_unasked(&app(Reachability::NoTelemetry)).unwrap();
     assert_eq!((off.lint, off.severity), (Lint::TelemetryOff, Severity::Warning));
     assert!(off.evidence.contains("process 7"), "{off:?}");
-    let stopped = judge_unasked(&app(AppState::Unreachable(Unreachable::Timeout))).unwrap();
+    let stopped =
+        evaluate_unasked(&app(Reachability::Unreachable(UnreachableReason::Timeout))).unwrap();
     assert_eq!(stopped.lint, Lint::Unreachable);
 }
 
@@ -386,12 +387,12 @@ fn a_port_that_is_not_started_while_others_are() {
 
 #[test]
 fn a_port_that_changes_too_often_is_found() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut changed = |quarter: u64, link: bool| {
         let mut sample = healthy();
         sample.monotonic_ns += quarter * 250_000_000;
         sample.ports[0].link_up = Some(link);
-        judge(&tracker.update(sample), &Rules::default())
+        evaluate(&tracker.update(sample), &LintRules::default())
     };
     assert_eq!(changed(0, true), []);
     assert_eq!(
@@ -411,14 +412,14 @@ fn a_port_that_changes_too_often_is_found() {
 
 #[test]
 fn an_app_that_restarts_again_and_again() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut restarted = |seconds: u64| {
         let mut sample = healthy();
         sample.app.start_ticks += seconds * 100;
         sample.app.start_realtime_ns = sample.realtime_ns + seconds * 1_000_000_000;
         sample.monotonic_ns += seconds * 1_000_000_000 + 500_000_000;
         sample.realtime_ns += seconds * 1_000_000_000 + 500_000_000;
-        judge(&tracker.update(sample), &Rules::default())
+        evaluate(&tracker.update(sample), &LintRules::default())
     };
     assert_eq!((restarted(0), restarted(1)), (vec![], vec![]));
     let findings = restarted(3);

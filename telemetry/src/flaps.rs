@@ -14,7 +14,7 @@ const WINDOW_S: f64 = 60.0;
 
 /// Changes of one port in the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Flaps {
+pub struct PortFlaps {
     /// Times that it was started.
     pub starts: u64,
     /// Times that it was stopped.
@@ -25,7 +25,7 @@ pub struct Flaps {
     pub counted: bool,
 }
 
-impl Flaps {
+impl PortFlaps {
     /// All changes.
     pub fn changes(&self) -> u64 {
         self.starts.saturating_add(self.stops).saturating_add(self.link_changes)
@@ -34,13 +34,13 @@ impl Flaps {
 
 /// What each port of one app has been through.
 #[derive(Debug, Default)]
-pub(crate) struct FlapCounters(BTreeMap<u16, PortPast>);
+pub(crate) struct FlapCounters(BTreeMap<u16, PortFlapHistory>);
 
 #[derive(Debug, Default)]
-struct PortPast {
+struct PortFlapHistory {
     device: String,
     /// Totals at moments (nanoseconds), oldest first; one of them is older than the window.
-    totals: VecDeque<(u64, Flaps)>,
+    totals: VecDeque<(u64, PortFlaps)>,
     /// What was seen last: started, link.
     state: Option<(bool, Option<bool>)>,
 }
@@ -52,17 +52,17 @@ impl FlapCounters {
     }
 
     /// The changes of each port, in the order of `sample.ports`; `None` for none.
-    pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<Flaps>> {
+    pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<PortFlaps>> {
         if sample.ports_are_complete() {
             self.0.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
         }
         sample.ports.iter().map(|port| self.port(port, sample)).collect()
     }
 
-    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<Flaps> {
+    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<PortFlaps> {
         let past = self.0.entry(port.id).or_default();
         if past.device != port.device {
-            *past = PortPast { device: port.device.clone(), ..PortPast::default() };
+            *past = PortFlapHistory { device: port.device.clone(), ..PortFlapHistory::default() };
         }
         let mut events = sample.port_events.iter();
         let counted = events.find(|row| (row.port, &row.device) == (port.id, &port.device));
@@ -71,7 +71,7 @@ impl FlapCounters {
             return None;
         }
         let now_ns = sample.monotonic_ns;
-        let total = counted.map_or_else(|| past.seen(port), Flaps::counted_by);
+        let total = counted.map_or_else(|| past.seen(port), PortFlaps::counted_by);
         if past.totals.back().is_some_and(|(_, last)| total.changes() < last.changes()) {
             past.totals.clear();
         }
@@ -79,7 +79,8 @@ impl FlapCounters {
             past.totals.push_back((now_ns, before_watch(total, counted, sample)));
         }
         past.totals.push_back((now_ns, total));
-        let is_old = |(ns, _): &(u64, Flaps)| now_ns.saturating_sub(*ns) as f64 / 1e9 >= WINDOW_S;
+        let is_old =
+            |(ns, _): &(u64, PortFlaps)| now_ns.saturating_sub(*ns) as f64 / 1e9 >= WINDOW_S;
         while past.totals.get(1).is_some_and(is_old) {
             past.totals.pop_front();
         }
@@ -88,9 +89,9 @@ impl FlapCounters {
     }
 }
 
-impl PortPast {
+impl PortFlapHistory {
     /// Adds what differs from the look before.
-    fn seen(&mut self, port: &PortSample) -> Flaps {
+    fn seen(&mut self, port: &PortSample) -> PortFlaps {
         let mut total = self.totals.back().map(|(_, last)| *last).unwrap_or_default();
         let before = self.state.replace((port.started, port.link_up));
         if let Some((started, link_up)) = before {
@@ -105,12 +106,16 @@ impl PortPast {
 
 /// What had happened more than a minute ago, at the first look: all but the last change, which has a
 /// time, unless all of the app's life is within that minute.
-fn before_watch(total: Flaps, counted: Option<&PortEventsSample>, sample: &Sample) -> Flaps {
+fn before_watch(
+    total: PortFlaps,
+    counted: Option<&PortEventsSample>,
+    sample: &Sample,
+) -> PortFlaps {
     let Some(row) = counted else { return total };
     let ago_s = |ns: u64| sample.realtime_ns.saturating_sub(ns) as f64 / 1e9;
     let started_ns = sample.library.as_ref().map_or(0, |library| library.start_realtime_ns);
     if ago_s(started_ns) < WINDOW_S {
-        return Flaps { counted: true, ..Flaps::default() };
+        return PortFlaps { counted: true, ..PortFlaps::default() };
     }
     if row.changed_realtime_ns == 0 || ago_s(row.changed_realtime_ns) >= WINDOW_S {
         return total;
@@ -126,7 +131,7 @@ fn before_watch(total: Flaps, counted: Option<&PortEventsSample>, sample: &Sampl
     before
 }
 
-impl Flaps {
+impl PortFlaps {
     fn counted_by(row: &PortEventsSample) -> Self {
         let PortEventsSample { starts, stops, link_changes, .. } = *row;
         Self { starts, stops, link_changes, counted: true }
@@ -194,7 +199,7 @@ mod tests {
         };
         let recent =
             first(|s| s.port_events[0].changed_realtime_ns = s.realtime_ns - 1_000_000_000);
-        assert_eq!(recent, Some(Flaps { starts: 1, counted: true, ..Flaps::default() }));
+        assert_eq!(recent, Some(PortFlaps { starts: 1, counted: true, ..PortFlaps::default() }));
         let young = first(|s| {
             s.library.as_mut().unwrap().start_realtime_ns = s.realtime_ns - 9_000_000_000;
         });

@@ -1,6 +1,6 @@
-//! Sampling: a [`Session`] per app, and a [`Fleet`] of all apps that were found or are expected.
+//! Sampling: an [`AppSampler`] per app, and a [`Fleet`] of all apps that were found or are expected.
 
-mod session;
+mod app_sampler;
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -8,51 +8,53 @@ use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 
-pub use self::session::{Judge, Session, obstacle, unasked};
+pub use self::app_sampler::{AppSampler, Evaluator, obstacle, unasked};
 use crate::collect::now_ns;
-use crate::discover::{self, App, AppState, DiscoverOptions, FindError, Unreachable};
+use crate::discover::{
+    self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
+};
 use crate::error::Error;
-use crate::finding::Rules;
+use crate::finding::LintRules;
+use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
 use crate::names::Names;
-use crate::world::{Event, Status, World};
 
 /// Longest wait for one app to answer one round, unless the caller knows better.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where apps are looked for, what they are called, and what is expected of them.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FleetSettings {
     /// Where to look.
     pub discover: DiscoverOptions,
     /// What apps are called.
     pub names: Names,
     /// How they are judged.
-    pub rules: Rules,
+    pub rules: LintRules,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
     pub keep_lost: Duration,
 }
 
-impl Default for Settings {
+impl Default for FleetSettings {
     fn default() -> Self {
         Self {
             discover: DiscoverOptions::default(),
             names: Names::default(),
-            rules: Rules::default(),
+            rules: LintRules::default(),
             keep_lost: Duration::from_secs(3600),
         }
     }
 }
 
-impl Settings {
+impl FleetSettings {
     /// The apps on this machine, by the names that tools give them: mapped where the settings say so.
     /// Those that share a name, in directories of several users, are called by their directories,
     /// which are accepted as names too.
-    pub fn running(&self) -> Vec<App> {
+    pub fn running(&self) -> Vec<DiscoveredApp> {
         self.running_beside(&[])
     }
 
-    /// As [`Settings::running`], without connecting again to those of [`Fleet::connected`].
-    pub fn running_beside(&self, connected: &[App]) -> Vec<App> {
+    /// As [`FleetSettings::running`], without connecting again to those of [`Fleet::connected`].
+    pub fn running_beside(&self, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         self.names.give(&discover::look(&self.discover, connected))
     }
 
@@ -61,23 +63,28 @@ impl Settings {
     ///
     /// # Errors
     /// When there is none, when there are several, or when it cannot be asked.
-    pub fn find(&self, name: Option<&str>) -> Result<App, FindError> {
+    pub fn find(&self, name: Option<&str>) -> Result<DiscoveredApp, FindError> {
         discover::choose(name, self.running(), &self.discover)
     }
 
     /// What runs of the app of that name, file-prefix or directory, or else of the only one whose name
     /// begins so, whether or not it can be asked; an expected one may not run, and among several whose
-    /// names begin so the one that is `connected` stays the one that is meant. As [`Settings::running_beside`], it leaves those `connected` alone.
+    /// names begin so the one that is `connected` stays the one that is meant. As [`FleetSettings::running_beside`], it leaves those `connected` alone.
     ///
     /// # Errors
     /// When there is none and none is expected, or when there are several.
-    pub fn named(&self, name: &str, connected: &[App]) -> Result<Vec<App>, FindError> {
+    pub fn named(
+        &self,
+        name: &str,
+        connected: &[DiscoveredApp],
+    ) -> Result<Vec<DiscoveredApp>, FindError> {
         let running = self.running_beside(connected);
         // It is that one which is meant, and no other one whose name begins so.
         if self.expects(name) && !running.iter().any(|app| app.is_called(name)) {
             return Ok(Vec::new());
         }
-        let is_known = |app: &App| connected.iter().any(|known| known.socket == app.socket);
+        let is_known =
+            |app: &DiscoveredApp| connected.iter().any(|known| known.socket == app.socket);
         match discover::choose(Some(name), running, &self.discover) {
             Ok(app) | Err(FindError::NoTelemetry(app) | FindError::Unreachable(app, _)) => {
                 Ok(vec![app])
@@ -93,7 +100,7 @@ impl Settings {
 
     /// Expects nothing of other apps than the one of that name, file-prefix or directory, by the name
     /// of those that were `found` for it, or would be.
-    pub fn only(&mut self, name: &str, found: &[App]) {
+    pub fn only(&mut self, name: &str, found: &[DiscoveredApp]) {
         let mapped = self.names.of(name);
         let names = match found.first() {
             Some(app) => [app.name.as_str(); 2],
@@ -111,60 +118,61 @@ impl Settings {
 #[derive(Debug)]
 pub struct Fleet {
     /// What is known so far.
-    pub world: World,
-    settings: Settings,
-    seats: Vec<Seat>,
+    pub state: FleetState,
+    settings: FleetSettings,
+    slots: Vec<AppSlot>,
 }
 
 /// An app that runs, or has run.
 #[derive(Debug)]
-struct Seat {
-    app: App,
-    /// `None` while it is lent, and for an app that cannot be asked.
-    session: Option<Session>,
+struct AppSlot {
+    app: DiscoveredApp,
+    /// `None` while it is checked_out, and for an app that cannot be asked.
+    sampler: Option<AppSampler>,
     /// It was there when somebody looked last, or has an open connection.
     runs: bool,
     /// When it was seen to run.
     seen: Instant,
 }
 
-impl Seat {
-    fn new(app: App, settings: &Settings) -> Self {
-        let session = || Session::new(app.clone(), settings);
-        let session = (app.state == AppState::Live).then(session);
-        Self { app, session, runs: true, seen: Instant::now() }
+impl AppSlot {
+    fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
+        let sampler = || AppSampler::new(app.clone(), settings);
+        let sampler = (app.state == Reachability::Live).then(sampler);
+        Self { app, sampler, runs: true, seen: Instant::now() }
     }
 
-    /// It has a session, which may be lent.
+    /// It has a sampler, which may be checked out.
     fn is_asked(&self) -> bool {
-        self.app.state == AppState::Live
+        self.app.state == Reachability::Live
     }
 
-    fn is_lent(&self) -> bool {
-        self.is_asked() && self.session.is_none()
+    fn is_checked_out(&self) -> bool {
+        self.is_asked() && self.sampler.is_none()
     }
 
     fn is_connected(&self) -> bool {
-        self.session.as_ref().is_some_and(Session::is_connected)
+        self.sampler.as_ref().is_some_and(AppSampler::is_connected)
     }
 
     /// It has ended, and was told to be lost: only a look finds it again.
-    fn is_over(&self, world: &World) -> bool {
-        let lost = |name| world.find(name).is_some_and(|a| matches!(a.status, Status::Lost { .. }));
+    fn is_over(&self, world: &FleetState) -> bool {
+        let lost =
+            |name| world.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
         !self.runs && lost(&self.app.name)
     }
 
     fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.app.name);
-        if let Some(session) = &mut self.session {
-            session.rename(name);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.rename(name);
         }
     }
 
-    /// Takes in that it runs, by this name; the news in that. Its session goes on, unless it was
+    /// Takes in that it runs, by this name; the news in that. Its sampler goes on, unless it was
     /// restarted without telemetry, so that nobody can ask it any more.
-    fn meet(&mut self, app: App, settings: &Settings) -> Option<Event> {
-        if !self.is_asked() || app.state == AppState::NoTelemetry {
+    fn meet(&mut self, app: DiscoveredApp, settings: &FleetSettings) -> Option<FleetEvent> {
+        if !self.is_asked() || app.state == Reachability::NoTelemetry {
             *self = Self::new(app, settings);
             return Some(self.greet());
         }
@@ -177,18 +185,18 @@ impl Seat {
         })
     }
 
-    fn greet(&self) -> Event {
-        unasked(&self.app).unwrap_or_else(|| Event::Found { app: self.app.name.clone() })
+    fn greet(&self) -> FleetEvent {
+        unasked(&self.app).unwrap_or_else(|| FleetEvent::Found { app: self.app.name.clone() })
     }
 
-    /// Takes in that nobody saw it; the news in that. Where it is asked, its session brings them.
-    fn miss(&mut self) -> Option<Event> {
+    /// Takes in that nobody saw it; the news in that. Where it is asked, its sampler brings them.
+    fn miss(&mut self) -> Option<FleetEvent> {
         let ran = self.runs;
         self.runs = self.is_connected();
         if self.is_asked() || !ran {
             return None;
         }
-        self.app.state = AppState::Unreachable(Unreachable::Refused);
+        self.app.state = Reachability::Unreachable(UnreachableReason::Refused);
         unasked(&self.app)
     }
 }
@@ -198,7 +206,7 @@ impl Fleet {
     ///
     /// # Errors
     /// When there is none at all, or the only one cannot be asked and is not expected.
-    pub fn start(name: Option<&str>, mut settings: Settings) -> Result<Self, FindError> {
+    pub fn start(name: Option<&str>, mut settings: FleetSettings) -> Result<Self, FindError> {
         let apps = match name {
             Some(name) => settings.named(name, &[])?,
             None => settings.running(),
@@ -207,7 +215,7 @@ impl Fleet {
             settings.only(name, &apps);
         }
         let expected = !settings.rules.expected.apps.is_empty();
-        if !expected && !apps.iter().any(|app| app.state == AppState::Live) {
+        if !expected && !apps.iter().any(|app| app.state == Reachability::Live) {
             settings.find(name)?;
         }
         let mut fleet = Self::new(settings);
@@ -216,8 +224,8 @@ impl Fleet {
     }
 
     /// A fleet without apps; [`Fleet::look`] finds them.
-    pub fn new(settings: Settings) -> Self {
-        Self { world: World::default(), settings, seats: Vec::new() }
+    pub fn new(settings: FleetSettings) -> Self {
+        Self { state: FleetState::default(), settings, slots: Vec::new() }
     }
 
     /// Takes in apps that have come since, gives up those that ended too long ago, and misses those
@@ -226,138 +234,139 @@ impl Fleet {
         self.see(self.settings.running_beside(&self.connected()));
     }
 
-    /// The apps with an open connection, and those that are lent, which are being asked.
-    pub fn connected(&self) -> Vec<App> {
-        let open = |seat: &&Seat| seat.is_lent() || seat.is_connected();
-        self.seats.iter().filter(open).map(|seat| seat.app.clone()).collect()
+    /// The apps with an open connection, and those that are checked out, which are being asked.
+    pub fn connected(&self) -> Vec<DiscoveredApp> {
+        let open = |slot: &&AppSlot| slot.is_checked_out() || slot.is_connected();
+        self.slots.iter().filter(open).map(|slot| slot.app.clone()).collect()
     }
 
-    /// As [`Fleet::look`], for a caller who has looked: the apps of [`Settings::running`], or of
-    /// [`Settings::named`].
-    pub fn see(&mut self, running: Vec<App>) {
+    /// As [`Fleet::look`], for a caller who has looked: the apps of [`FleetSettings::running`], or of
+    /// [`FleetSettings::named`].
+    pub fn see(&mut self, running: Vec<DiscoveredApp>) {
         self.tell_time();
-        let runs = |seat: &Seat| running.iter().any(|app| app.socket == seat.app.socket);
+        let runs = |slot: &AppSlot| running.iter().any(|app| app.socket == slot.app.socket);
         // An app that came back under another file-prefix may have the name of the one that ended.
-        let succeeded = |seat: &Seat| running.iter().any(|app| app.name == seat.app.name);
-        self.seats.retain(|seat| runs(seat) || !succeeded(seat));
-        let ended = self.seats.iter_mut().filter(|seat| !runs(seat));
-        let mut news: Vec<Event> = ended.filter_map(Seat::miss).collect();
+        let succeeded = |slot: &AppSlot| running.iter().any(|app| app.name == slot.app.name);
+        self.slots.retain(|slot| runs(slot) || !succeeded(slot));
+        let ended = self.slots.iter_mut().filter(|slot| !runs(slot));
+        let mut news: Vec<FleetEvent> = ended.filter_map(AppSlot::miss).collect();
         news.extend(running.into_iter().filter_map(|app| self.meet(app)));
         news.extend(self.missing());
         for event in news {
-            self.world.apply(event);
+            self.state.apply(event);
         }
         self.give_up();
     }
 
-    fn meet(&mut self, app: App) -> Option<Event> {
-        if let Some(seat) = self.seats.iter_mut().find(|seat| seat.app.socket == app.socket) {
-            return seat.meet(app, &self.settings);
+    fn meet(&mut self, app: DiscoveredApp) -> Option<FleetEvent> {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.app.socket == app.socket) {
+            return slot.meet(app, &self.settings);
         }
-        let seat = Seat::new(app, &self.settings);
-        let event = seat.greet();
-        self.seats.push(seat);
+        let slot = AppSlot::new(app, &self.settings);
+        let event = slot.greet();
+        self.slots.push(slot);
         Some(event)
     }
 
     /// Samples all apps at once; a stuck one delays the others by `timeout` at most.
     pub fn sample(&mut self, timeout: Duration) {
-        self.sample_with(timeout, Session::ask);
+        self.sample_with(timeout, AppSampler::ask);
     }
 
     fn sample_with(
         &mut self,
         timeout: Duration,
-        ask: impl Fn(&mut Session, Duration) -> Event + Sync,
+        ask: impl Fn(&mut AppSampler, Duration) -> FleetEvent + Sync,
     ) {
-        let sample = |session: &mut Session| session.guarded(|session| ask(session, timeout));
-        let seats = self.seats.iter_mut().filter(|seat| !seat.is_over(&self.world));
-        let mut sessions: Vec<_> = seats.filter_map(|seat| seat.session.as_mut()).collect();
-        let events: Vec<Event> = match sessions.as_mut_slice() {
+        let sample = |sampler: &mut AppSampler| sampler.guarded(|sampler| ask(sampler, timeout));
+        let slots = self.slots.iter_mut().filter(|slot| !slot.is_over(&self.state));
+        let mut samplers: Vec<_> = slots.filter_map(|slot| slot.sampler.as_mut()).collect();
+        let events: Vec<FleetEvent> = match samplers.as_mut_slice() {
             // Most machines run one: no need of another thread.
-            [session] => vec![sample(session)],
-            sessions => thread::scope(|scope| {
+            [sampler] => vec![sample(sampler)],
+            samplers => thread::scope(|scope| {
                 let samples: Vec<_> =
-                    sessions.iter_mut().map(|session| scope.spawn(|| sample(session))).collect();
+                    samplers.iter_mut().map(|sampler| scope.spawn(|| sample(sampler))).collect();
                 let joined = samples.into_iter().map(thread::ScopedJoinHandle::join);
                 joined.map(|news| news.unwrap_or_else(|panic| resume_unwind(panic))).collect()
             }),
         };
         for event in events {
-            self.world.apply(event);
+            self.state.apply(event);
         }
         self.tell_time();
     }
 
     /// Names of the apps that can be asked; those that have ended are found again by a look.
     pub fn asked(&self) -> impl Iterator<Item = &str> {
-        let seats = self.seats.iter().filter(|s| s.is_asked() && !s.is_over(&self.world));
-        seats.map(|seat| seat.app.name.as_str())
+        let slots = self.slots.iter().filter(|s| s.is_asked() && !s.is_over(&self.state));
+        slots.map(|slot| slot.app.name.as_str())
     }
 
-    /// Lends the session of an app to another thread, which samples it and gives it back. `None` when
-    /// there is no such app, it has ended, or its session is lent already.
-    pub fn lend(&mut self, app: &str) -> Option<Session> {
-        let seat = self.seats.iter_mut().find(|seat| seat.app.name == app)?;
-        if seat.is_over(&self.world) { None } else { seat.session.take() }
+    /// Gives the sampler of an app to another thread, which samples and checks it in again. `None`
+    /// when there is no such app, it has ended, or its sampler is checked out already.
+    pub fn check_out(&mut self, app: &str) -> Option<AppSampler> {
+        let slot = self.slots.iter_mut().find(|slot| slot.app.name == app)?;
+        if slot.is_over(&self.state) { None } else { slot.sampler.take() }
     }
 
-    /// Takes a lent session back, with the news it has brought.
-    pub fn take_back(&mut self, session: Session, mut news: Event) {
-        let lent = |seat: &&mut Seat| seat.is_lent() && seat.app.socket == session.app().socket;
+    /// Takes a sampler that was checked out back, with the news it has brought.
+    pub fn check_in(&mut self, sampler: AppSampler, mut news: FleetEvent) {
+        let checked_out =
+            |slot: &&mut AppSlot| slot.is_checked_out() && slot.app.socket == sampler.app().socket;
         // The app may have been given up meanwhile.
-        let Some(seat) = self.seats.iter_mut().find(lent) else { return };
-        let renamed = session.app().name != seat.app.name;
-        seat.session = Some(session);
-        let name = seat.app.name.clone();
+        let Some(slot) = self.slots.iter_mut().find(checked_out) else { return };
+        let renamed = sampler.app().name != slot.app.name;
+        slot.sampler = Some(sampler);
+        let name = slot.app.name.clone();
         if renamed {
-            seat.rename(&name);
+            slot.rename(&name);
             news = news.renamed(&name);
         }
-        if !seat.runs && self.settings.rules.expected.app(&name).is_some() {
+        if !slot.runs && self.settings.rules.expected.app(&name).is_some() {
             news = news.of_missing();
         }
-        self.world.apply(news);
+        self.state.apply(news);
         self.tell_time();
     }
 
-    /// Gives an app a new session for a lent one that was lost by `error`.
-    pub fn replace_lost(&mut self, app: &App, error: &Error) {
-        self.take_back(Session::new(app.clone(), &self.settings), session::lost(app, error));
+    /// Gives an app a new sampler for one that was checked out and lost by `error`.
+    pub fn replace_lost(&mut self, app: &DiscoveredApp, error: &Error) {
+        self.check_in(AppSampler::new(app.clone(), &self.settings), app_sampler::lost(app, error));
     }
 
     fn tell_time(&mut self) {
-        self.world.now_ns = now_ns(ClockId::Monotonic);
-        self.world.realtime_ns = now_ns(ClockId::Realtime);
+        self.state.now_ns = now_ns(ClockId::Monotonic);
+        self.state.realtime_ns = now_ns(ClockId::Realtime);
     }
 
     /// Gives up the apps that ended too long ago, and forgets those that nobody knows any more.
     fn give_up(&mut self) {
         let (keep, expected) = (self.settings.keep_lost, &self.settings.rules.expected);
-        self.seats.retain(|seat| {
-            seat.runs
-                || seat.is_lent()
-                || seat.seen.elapsed() < keep
-                || expected.app(&seat.app.name).is_some()
+        self.slots.retain(|slot| {
+            slot.runs
+                || slot.is_checked_out()
+                || slot.seen.elapsed() < keep
+                || expected.app(&slot.app.name).is_some()
         });
-        let known = |name: &str| self.seats.iter().any(|seat| seat.app.name == name);
-        let names = self.world.apps.iter().map(|app| app.name.as_str());
+        let known = |name: &str| self.slots.iter().any(|slot| slot.app.name == name);
+        let names = self.state.apps.iter().map(|app| app.name.as_str());
         let gone = names.filter(|name| !known(name) && expected.app(name).is_none());
         let gone: Vec<String> = gone.map(str::to_owned).collect();
         for app in gone {
-            self.world.apply(Event::Gone { app });
+            self.state.apply(FleetEvent::Gone { app });
         }
     }
 
     /// News of the expected apps that do not run.
-    fn missing(&self) -> Vec<Event> {
+    fn missing(&self) -> Vec<FleetEvent> {
         let runs = |name: &str| {
-            let mut seats = self.seats.iter().filter(|seat| seat.app.name == name);
-            seats.any(|seat| seat.runs || seat.is_lent())
+            let mut slots = self.slots.iter().filter(|slot| slot.app.name == name);
+            slots.any(|slot| slot.runs || slot.is_checked_out())
         };
         let expected = self.settings.rules.expected.apps.iter();
         let missing = expected.filter(|app| !runs(&app.name));
-        missing.map(|app| Event::missing(&app.name)).collect()
+        missing.map(|app| FleetEvent::missing(&app.name)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The data flows one way: [`discover`] finds apps, [`Client`] talks to one, [`Collector`] turns its
 //! replies into a [`sample::Sample`], [`model::Model`] derives rates from two samples, and [`finding`]
-//! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`world::World`] of what it
+//! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`FleetState`] of what it
 //! heard.
 //!
 //! ```no_run
@@ -17,7 +17,7 @@
 //! loop {
 //!     let sample = collector.collect(Duration::from_secs(1))?;
 //!     let model = tracker.update(sample);
-//!     for finding in finding::judge(&model, &Rules::default()) {
+//!     for finding in finding::evaluate(&model, &Rules::default()) {
 //!         println!("{}: {}; {}", finding.lint, finding.evidence, finding.advice);
 //!     }
 //!     sleep(Duration::from_secs(1));
@@ -40,6 +40,7 @@ mod error;
 pub mod finding;
 mod flaps;
 pub mod fleet;
+mod fleet_state;
 pub mod host;
 mod inventory;
 mod lock;
@@ -47,29 +48,29 @@ mod loss;
 pub mod model;
 mod names;
 pub mod printable;
-mod quiet;
 mod reply;
+mod rx_flat;
 pub mod sample;
 mod sending;
 mod stall;
 mod starts;
 mod trend;
-pub mod world;
 
 pub use client::{Client, Peer};
 pub use collect::Collector;
-pub use commands::{ArmTime, Endpoint, HeapId, PoolName, PortId, RingName, Table};
+pub use commands::{ArmTime, HeapId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand};
 pub use deadline::Deadline;
 pub use error::{Error, ErrorClass};
-pub use finding::{Rules, Thresholds};
-pub use flaps::Flaps;
-pub use fleet::{Fleet, Settings};
+pub use finding::{LintRules, Thresholds};
+pub use flaps::PortFlaps;
+pub use fleet::{Fleet, FleetSettings};
+pub use fleet_state::{AppState, AppStatus, FleetEvent, FleetState, TotalsBaseline};
 pub use inventory::{Expectation, ExpectedApp, Inventory, Source};
 pub use lock::{AppLock, Guard, LOCK_FILE};
-pub use model::Tracker;
+pub use model::ModelTracker;
 pub use names::{Names, NamesError};
-pub use quiet::Quiet;
-pub use reply::{Armed, Banner};
-pub use sending::{SilentApp, Unsent};
-pub use stall::{StallCause, StallShares, Stalls, ThreadTime};
-pub use starts::Restarts;
+pub use reply::{ArmReply, SocketBanner};
+pub use rx_flat::RxFlat;
+pub use sending::{SilentApp, UnsentPackets};
+pub use stall::{LcoreStalls, StallCause, StallShares, ThreadTime};
+pub use starts::AppRestarts;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::sample::{LedgerSample, Sample, SiteKind, SiteSample};
-use crate::trend::{Trend, TrendOptions};
+use crate::trend::{TrendOptions, ValueTrend};
 
 /// Losses of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,12 +33,12 @@ pub struct SiteRates {
 
 /// The counts of a sliding window.
 #[derive(Debug, Default)]
-pub(crate) struct Losses {
-    pools: BTreeMap<String, Trend>,
-    sites: BTreeMap<(String, u32, SiteKind), Trend>,
+pub(crate) struct LossTrends {
+    pools: BTreeMap<String, ValueTrend>,
+    sites: BTreeMap<(String, u32, SiteKind), ValueTrend>,
 }
 
-impl Losses {
+impl LossTrends {
     /// Forgets everything, as after a restart.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
@@ -83,9 +83,9 @@ fn key(site: &SiteSample) -> (String, u32, SiteKind) {
 }
 
 /// Adds a count; one that went back begins anew.
-fn count(trend: &mut Trend, now_ns: u64, value: u64, options: TrendOptions) {
+fn count(trend: &mut ValueTrend, now_ns: u64, value: u64, options: TrendOptions) {
     if trend.values().last().is_some_and(|last| value < last) {
-        *trend = Trend::default();
+        *trend = ValueTrend::default();
     }
     trend.push(now_ns, value, options.window, options.points);
 }
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::Tracker;
+    use crate::model::ModelTracker;
     use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool};
 
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn rates_are_per_second_of_the_window() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let first = tracker.update(at(1, 10));
         assert_eq!((first.ledger[0].leaked_ps, first.sites[0].rate_ps), (None, None));
         tracker.update(at(2, 30));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_count_that_goes_back_begins_anew() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         tracker.update(at(1, 100));
         let back = tracker.update(at(2, 40));
         assert_eq!((back.ledger[0].leaked_ps, back.sites[0].rate_ps), (None, None));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_restart_forgets_and_a_failed_read_does_not() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         tracker.update(at(1, 10));
         let mut unread = at(2, 0);
         (unread.ledger, unread.sites) = (Vec::new(), Vec::new());
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn sites_of_the_same_line_are_told_apart_by_pool_and_kind() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let sites = |lost: [u64; 3]| {
             vec![
                 site("mb", 18, SiteKind::Leak, lost[0]),
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_trend_of_the_library_comes_before_our_own() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let mut sample = at(1, 10);
         sample.pools = vec![pool("mb", 1000, 400), pool("plain", 1000, 1)];
         sample.ledger[0].slope_milli = 2_500;
@@ -169,14 +169,14 @@ mod tests {
         assert_eq!(model.pools[0].slope_ps, Some(2.5));
         assert_eq!(model.pools[0].exhausted_in_s, Some(240.0));
         burst.ledger[0].leaked = 0;
-        assert_eq!(Tracker::default().update(burst).pools[0].exhausted_in_s, None);
+        assert_eq!(ModelTracker::default().update(burst).pools[0].exhausted_in_s, None);
         assert_eq!((model.pools[1].slope_ps, model.pools[1].exhausted_in_s), (None, None));
     }
 
     proptest! {
         #[test]
         fn rates_are_never_negative(series in prop::collection::vec((1_u64..9, 0_u64..400), 1..20)) {
-            let (mut tracker, mut now) = (Tracker::default(), 0);
+            let (mut tracker, mut now) = (ModelTracker::default(), 0);
             for (step, leaked) in series {
                 now += step;
                 let model = tracker.update(at(now, leaked));

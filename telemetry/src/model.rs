@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::flaps::{FlapCounters, Flaps};
-use crate::loss::Losses;
+use crate::flaps::{FlapCounters, PortFlaps};
+use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
-use crate::quiet::{Pasts, Quiet};
+use crate::rx_flat::{RxBaseline, RxFlat};
 use crate::sample::{
     AppIdentity, Direction, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
     ThreadSample, counts_bytes,
 };
-use crate::sending::{Sending, SilentApp, Unsent};
-use crate::stall::Stalls;
-use crate::starts::{Restarts, StartCounter};
-use crate::trend::Trend;
+use crate::sending::{SendingHistory, SilentApp, UnsentPackets};
+use crate::stall::LcoreStalls;
+use crate::starts::{AppRestarts, StartCounter};
 pub use crate::trend::TrendOptions;
+use crate::trend::ValueTrend;
 
 /// The derived state of one app: the newest sample and what changed since the one before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -45,7 +45,7 @@ pub struct Model {
     pub silent: Option<SilentApp>,
     /// Starts of the app in the last stretch of time (see [`TrendOptions::restarts`]); `None` when no
     /// process has replaced another.
-    pub restarts: Option<Restarts>,
+    pub restarts: Option<AppRestarts>,
 }
 
 /// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
@@ -73,11 +73,12 @@ pub struct PortRates {
     pub reset: bool,
     /// The port receives next to nothing, though it did before; `None` while it receives, and for
     /// one that never did.
-    pub quiet: Option<Quiet>,
+    #[serde(rename = "quiet")]
+    pub rx_flat: Option<RxFlat>,
     /// Packets that were offered to the port and not sent; libpmdscope only.
-    pub unsent: Option<Unsent>,
+    pub unsent: Option<UnsentPackets>,
     /// Its starts, stops and changes of its link in the last minute; `None` for none.
-    pub flaps: Option<Flaps>,
+    pub flaps: Option<PortFlaps>,
 }
 
 /// Per-second rates of one queue.
@@ -136,7 +137,7 @@ pub struct LcoreRates {
     /// Stalls.
     pub stalls_ps: Option<f64>,
     /// The stalls of this interval, and who had the CPU; `None` without stalls.
-    pub stalls: Option<Stalls>,
+    pub stalls: Option<LcoreStalls>,
 }
 
 /// Per-second rates of the thread of one lcore, as the kernel sees it.
@@ -152,18 +153,18 @@ pub struct ThreadRates {
 
 /// Turns the successive samples of one app into models.
 #[derive(Debug, Default)]
-pub struct Tracker {
+pub struct ModelTracker {
     options: TrendOptions,
     last: Option<Sample>,
-    trends: BTreeMap<String, Trend>,
-    losses: Losses,
-    pasts: Pasts,
-    sending: Sending,
+    trends: BTreeMap<String, ValueTrend>,
+    losses: LossTrends,
+    rx_baseline: RxBaseline,
+    sending: SendingHistory,
     flaps: FlapCounters,
     starts: StartCounter,
 }
 
-impl Tracker {
+impl ModelTracker {
     /// A tracker that has seen nothing yet.
     pub fn new(options: TrendOptions) -> Self {
         Self { options, ..Self::default() }
@@ -189,7 +190,7 @@ impl Tracker {
         }
         // A port that is silent since a restart is silent all the same.
         if backwards {
-            self.pasts.clear();
+            self.rx_baseline.clear();
             self.starts.clear();
         }
         self.starts.update(&sample);
@@ -222,8 +223,8 @@ impl Tracker {
     }
 
     fn port_rates(&mut self, sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<PortRates> {
-        let ports = sample.ports.iter().zip(self.pasts.update(sample));
-        ports.map(|(port, quiet)| PortRates { quiet, ..port_rates(port, interval) }).collect()
+        let ports = sample.ports.iter().zip(self.rx_baseline.update(sample));
+        ports.map(|(port, rx_flat)| PortRates { rx_flat, ..port_rates(port, interval) }).collect()
     }
 
     fn pool_trends(&mut self, sample: &Sample) -> Vec<PoolTrend> {
@@ -466,7 +467,7 @@ fn lcore_rates(
         // The app counts while it is read, so the ratio could exceed 1 by a hair.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
-        stalls: Stalls::between((interval.last, before), (sample, lcore)),
+        stalls: LcoreStalls::between((interval.last, before), (sample, lcore)),
     }
 }
 

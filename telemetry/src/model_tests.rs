@@ -17,7 +17,7 @@ fn at(seconds: u64, packets: u64) -> Sample {
 
 #[test]
 fn rates_are_per_second_of_the_monotonic_clock() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let first = tracker.update(at(10, 1000));
     assert_eq!((first.interval_s, first.restarted), (None, false));
     assert_eq!(first.ports[0].rx_pps, None);
@@ -30,7 +30,7 @@ fn rates_are_per_second_of_the_monotonic_clock() {
 
 #[test]
 fn a_counter_that_went_back_has_no_rate_and_the_others_keep_theirs() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut before = at(1, 1000);
     before.ports[0].stats.rx_missed = 7;
     tracker.update(before);
@@ -42,7 +42,7 @@ fn a_counter_that_went_back_has_no_rate_and_the_others_keep_theirs() {
 
 #[test]
 fn a_driver_that_counts_no_bytes_has_no_bit_rate() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut model = tracker.update(at(1, 0));
     for seconds in 2..4 {
         let mut sample = at(seconds, seconds * 1000);
@@ -55,7 +55,7 @@ fn a_driver_that_counts_no_bytes_has_no_bit_rate() {
 
 #[test]
 fn a_restart_starts_everything_afresh() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut before = at(1, 1000);
     before.pools = vec![pool("p", 100, 5)];
     tracker.update(before);
@@ -74,28 +74,28 @@ fn a_restart_starts_everything_afresh() {
 
 #[test]
 fn a_restart_does_not_forget_what_a_port_received() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     for second in 1..=600 {
         tracker.update(at(second, second * 1_000_000));
     }
     let mut restarted = |seconds| {
         let mut sample = at(seconds, 0);
         sample.app.start_ticks += 1;
-        tracker.update(sample).ports[0].quiet
+        tracker.update(sample).ports[0].rx_flat
     };
     assert_eq!(restarted(601), None);
-    let quiet = (602..=3600).map(restarted).last().flatten().unwrap();
-    assert_eq!((quiet.seconds, quiet.packets, quiet.watched_past), (2999.0, 0, true));
+    let flat = (602..=3600).map(restarted).last().flatten().unwrap();
+    assert_eq!((flat.seconds, flat.packets, flat.watched_past), (2999.0, 0, true));
     let mut other = at(5, 0);
     other.app.start_ticks += 2;
-    assert_eq!(tracker.update(other.clone()).ports[0].quiet, None);
+    assert_eq!(tracker.update(other.clone()).ports[0].rx_flat, None);
     other.monotonic_ns += 60 * SECOND;
-    assert_eq!(tracker.update(other).ports[0].quiet, None, "another boot has a past of its own");
+    assert_eq!(tracker.update(other).ports[0].rx_flat, None, "another boot has a past of its own");
 }
 
 #[test]
 fn the_same_or_an_older_sample_gives_no_rates() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     tracker.update(at(5, 1000));
     for again in [at(5, 1000), at(5, 2000), at(4, 3000)] {
         let model = tracker.update(again);
@@ -106,7 +106,7 @@ fn the_same_or_an_older_sample_gives_no_rates() {
 
 #[test]
 fn ports_may_come_go_and_change_their_device() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     tracker.update(at(1, 1000));
     let mut none = at(2, 0);
     none.ports.clear();
@@ -129,7 +129,7 @@ fn queues_share_the_packets_of_their_port_and_direction() {
         sample.queues = vec![queue(0, first), queue(1, second)];
         sample
     };
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     tracker.update(at(1, [100, 90, 10], [100, 100, 0]));
     let model = tracker.update(at(2, [200, 110, 250], [1100, 1090, 80]));
     let [first, second] = &model.queues[..] else { panic!("two queues") };
@@ -144,7 +144,7 @@ fn queues_share_the_packets_of_their_port_and_direction() {
 
 #[test]
 fn a_leaking_pool_has_a_time_left_and_an_unknown_one_has_nothing() {
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let mut last = None;
     for second in 1..=10 {
         let mut sample = at(second, 0);
@@ -169,7 +169,7 @@ fn a_pool_keeps_its_history_when_it_was_not_read_but_not_when_it_is_gone() {
     };
     let mut unread = at(2, 0);
     unread.partial = vec!["/mempool/list: timed out".into()];
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     tracker.update(with_pool(1));
     tracker.update(unread);
     assert_eq!(tracker.update(with_pool(3)).pools[0].history, [1, 3]);
@@ -185,7 +185,7 @@ fn switches_of_threads_have_rates_until_the_thread_is_another() {
         sample.threads = vec![thread];
         sample
     };
-    let mut tracker = Tracker::default();
+    let mut tracker = ModelTracker::default();
     let first = tracker.update(with_thread(1, 70, 10)).threads.remove(0);
     assert_eq!((first.lcore, first.involuntary_ps), (3, None));
     let second = tracker.update(with_thread(3, 70, 30)).threads.remove(0);
@@ -199,7 +199,7 @@ proptest! {
     fn rates_are_never_negative_and_never_above_what_was_counted(
         series in prop::collection::vec((1_u64..10_000_000_000, any::<u64>(), any::<bool>()), 2..12)
     ) {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let (mut now, mut last): (u64, Option<u64>) = (1, None);
         for (step_ns, counter, grows) in series {
             now += step_ns;
@@ -219,7 +219,7 @@ proptest! {
     fn any_series_of_pools_gives_finite_numbers(
         series in prop::collection::vec((0_u64..5_000_000_000, any::<u64>(), any::<u64>()), 1..40)
     ) {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let mut now = 1;
         for (step_ns, size, in_use) in series {
             now += step_ns;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use regex::Regex;
 
-use crate::discover::App;
+use crate::discover::DiscoveredApp;
 
 /// Rules that turn file-prefixes into lasting names; without rules an app is called by its prefix.
 #[derive(Clone, Debug, Default)]
@@ -57,11 +57,11 @@ impl Names {
     /// The apps by their names. Several that a rule would give the same one keep their file-prefixes,
     /// and several with the same file-prefix, of different users, are called by their directories,
     /// or by their sockets where there are several in a directory.
-    pub fn give(&self, apps: &[App]) -> Vec<App> {
+    pub fn give(&self, apps: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
         let mapped = distinct(&self.map(apps), |at| apps[at].name.clone());
         let names = distinct(&mapped, |at| apps[at].dir.display().to_string());
         let names = distinct(&names, |at| apps[at].socket.display().to_string());
-        apps.iter().zip(names).map(|(app, name)| App { name, ..app.clone() }).collect()
+        apps.iter().zip(names).map(|(app, name)| DiscoveredApp { name, ..app.clone() }).collect()
     }
 
     /// What an app of that file-prefix or directory is called, when no other would be called so.
@@ -70,7 +70,7 @@ impl Names {
         self.name(prefix.unwrap_or(name))
     }
 
-    fn map(&self, apps: &[App]) -> Vec<String> {
+    fn map(&self, apps: &[DiscoveredApp]) -> Vec<String> {
         apps.iter().map(|app| self.name(&app.name)).collect()
     }
 
@@ -140,21 +140,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::discover::AppState;
+    use crate::discover::Reachability;
 
-    fn app(name: &str, dir: &str) -> App {
+    fn app(name: &str, dir: &str) -> DiscoveredApp {
         let instance = name.find(':').map_or("", |at| &name[at..]);
-        App {
+        DiscoveredApp {
             name: name.into(),
             dir: dir.into(),
             socket: format!("{dir}/dpdk_telemetry.v2{instance}").into(),
             pid: None,
             dpdk_version: None,
-            state: AppState::Live,
+            state: Reachability::Live,
         }
     }
 
-    fn apps(names: &[&str]) -> Vec<App> {
+    fn apps(names: &[&str]) -> Vec<DiscoveredApp> {
         names.iter().map(|name| app(name, &format!("/run/dpdk/{name}"))).collect()
     }
 
@@ -162,7 +162,7 @@ mod tests {
         Names::new(rules.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect())
     }
 
-    fn given(names: &Names, apps: &[App]) -> Vec<String> {
+    fn given(names: &Names, apps: &[DiscoveredApp]) -> Vec<String> {
         names.give(apps).into_iter().map(|app| app.name).collect()
     }
 

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 
-pub(crate) use self::ports::{Counters, Link, LinkStatus, PortInfo, Xstats, XstatsShape};
+pub(crate) use self::ports::{
+    LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape,
+};
 use crate::error::Error;
 use crate::sample::LedgerMode;
 
@@ -19,7 +21,7 @@ const MAX_OUTPUT: u64 = 16 << 20;
 
 /// What the app says when a client connects.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Banner {
+pub struct SocketBanner {
     /// DPDK version, as "DPDK 22.11.11".
     pub version: String,
     /// Process id, as the app sees it.
@@ -29,8 +31,8 @@ pub struct Banner {
 }
 
 /// Parses the banner.
-pub(crate) fn banner(bytes: &[u8]) -> Result<Banner, Error> {
-    let banner: Banner = serde_json::from_slice(bytes).map_err(|e| malformed(&e))?;
+pub(crate) fn banner(bytes: &[u8]) -> Result<SocketBanner, Error> {
+    let banner: SocketBanner = serde_json::from_slice(bytes).map_err(|e| malformed(&e))?;
     if banner.max_output_len == 0 || banner.max_output_len > MAX_OUTPUT {
         return Err(Error::Malformed(format!("max_output_len {}", banner.max_output_len)));
     }
@@ -135,9 +137,9 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
 
 /// A natural number, written as one or as a decimal or hex string: DPDK versions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Natural(pub(crate) u64);
+pub(crate) struct UnsignedNumber(pub(crate) u64);
 
-impl<'de> Deserialize<'de> for Natural {
+impl<'de> Deserialize<'de> for UnsignedNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NaturalVisitor)
     }
@@ -146,22 +148,22 @@ impl<'de> Deserialize<'de> for Natural {
 struct NaturalVisitor;
 
 impl Visitor<'_> for NaturalVisitor {
-    type Value = Natural;
+    type Value = UnsignedNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number from 0 to 2^64-1, or one in a string")
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Natural, E> {
-        Ok(Natural(value))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<UnsignedNumber, E> {
+        Ok(UnsignedNumber(value))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Natural, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<UnsignedNumber, E> {
         let parsed = match text.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16),
             None => text.parse(),
         };
-        parsed.map(Natural).map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+        parsed.map(UnsignedNumber).map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 }
 
@@ -170,53 +172,53 @@ impl Visitor<'_> for NaturalVisitor {
 pub(crate) struct PoolInfo {
     pub(crate) name: String,
     pub(crate) socket_id: i64,
-    pub(crate) size: Natural,
-    pub(crate) cache_size: Natural,
-    pub(crate) elt_size: Natural,
-    pub(crate) header_size: Natural,
-    pub(crate) trailer_size: Natural,
-    pub(crate) total_cache_count: Option<Natural>,
-    pub(crate) common_pool_count: Option<Natural>,
+    pub(crate) size: UnsignedNumber,
+    pub(crate) cache_size: UnsignedNumber,
+    pub(crate) elt_size: UnsignedNumber,
+    pub(crate) header_size: UnsignedNumber,
+    pub(crate) trailer_size: UnsignedNumber,
+    pub(crate) total_cache_count: Option<UnsignedNumber>,
+    pub(crate) common_pool_count: Option<UnsignedNumber>,
 }
 
 /// `/ring/info`, since DPDK 24.03.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RingInfo {
     pub(crate) name: String,
-    pub(crate) capacity: Natural,
-    pub(crate) used_count: Natural,
+    pub(crate) capacity: UnsignedNumber,
+    pub(crate) used_count: UnsignedNumber,
 }
 
 /// `/eal/heap_info`. The id was called `Head_id` before DPDK 23.03.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeapInfo {
     #[serde(rename = "Heap_id", alias = "Head_id")]
-    pub(crate) id: Natural,
+    pub(crate) id: UnsignedNumber,
     #[serde(rename = "Name")]
     pub(crate) name: String,
     #[serde(rename = "Heap_size")]
-    pub(crate) size: Natural,
+    pub(crate) size: UnsignedNumber,
     #[serde(rename = "Alloc_size")]
-    pub(crate) allocated: Natural,
+    pub(crate) allocated: UnsignedNumber,
     #[serde(rename = "Free_size")]
-    pub(crate) free: Natural,
+    pub(crate) free: UnsignedNumber,
     #[serde(rename = "Greatest_free_size")]
-    pub(crate) greatest_free: Natural,
+    pub(crate) greatest_free: UnsignedNumber,
     #[serde(rename = "Alloc_count")]
-    pub(crate) allocations: Natural,
+    pub(crate) allocations: UnsignedNumber,
 }
 
 /// `/eal/lcore/usage`, since DPDK 23.03: one column per number.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LcoreUsage {
     pub(crate) lcore_ids: Vec<u32>,
-    pub(crate) total_cycles: Vec<Natural>,
-    pub(crate) busy_cycles: Vec<Natural>,
+    pub(crate) total_cycles: Vec<UnsignedNumber>,
+    pub(crate) busy_cycles: Vec<UnsignedNumber>,
 }
 
 /// `/pmdscope`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Library {
+pub(crate) struct LibraryReply {
     pub(crate) schema: u64,
     pub(crate) version: String,
     pub(crate) tsc_hz: u64,
@@ -236,7 +238,7 @@ pub(crate) struct Library {
 
 /// `/pmdscope/arm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Armed {
+pub struct ArmReply {
     /// 1 while stamps are written.
     pub armed: u64,
     /// When stamps are written.
@@ -252,7 +254,7 @@ mod tests {
 
     #[test]
     fn numbers_are_read_from_hex_strings_too() {
-        let read = |text| serde_json::from_str::<Natural>(text).map(|n| n.0).ok();
+        let read = |text| serde_json::from_str::<UnsignedNumber>(text).map(|n| n.0).ok();
         assert_eq!(read("\"0x1f\""), Some(31));
         assert_eq!(read("\"64\""), Some(64));
         assert_eq!(read("7"), Some(7));
@@ -301,12 +303,12 @@ mod tests {
         fn any_text_under_the_right_key_parses_or_fails(body in "[\\[\\]{}\":,0-9a-z. -]{0,60}") {
             let bytes = format!("{{\"/a\":{body}}}").into_bytes();
             let _ = reply::<PortInfo>(&bytes, "/a");
-            let _ = reply::<Counters>(&bytes, "/a");
-            let _ = reply::<Link>(&bytes, "/a");
+            let _ = reply::<PortCountersReply>(&bytes, "/a");
+            let _ = reply::<LinkReply>(&bytes, "/a");
             let _ = reply_as(&bytes, "/a", XstatsShape { known: &["a".into()] });
             let _ = reply::<PoolInfo>(&bytes, "/a");
             let _ = reply::<RingInfo>(&bytes, "/a");
-            let _ = reply::<Library>(&bytes, "/a");
+            let _ = reply::<LibraryReply>(&bytes, "/a");
             let _ = reply::<HeapInfo>(&bytes, "/a");
             let _ = reply::<LcoreUsage>(&bytes, "/a");
         }

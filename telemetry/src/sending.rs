@@ -31,7 +31,7 @@ const FORWARDER: f64 = 0.1;
 
 /// Packets of one port that were offered to its driver and not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Unsent {
+pub struct UnsentPackets {
     /// Offered, packets per second.
     pub offered_pps: f64,
     /// Of these, not taken by the driver.
@@ -57,7 +57,7 @@ pub struct SilentApp {
 
 /// What was sent and offered so far, by port, and by the app as a whole.
 #[derive(Debug, Default)]
-pub(crate) struct Sending {
+pub(crate) struct SendingHistory {
     ports: BTreeMap<u16, (String, Counted)>,
     app: Counted,
 }
@@ -80,14 +80,17 @@ struct Counted {
     still: Point,
 }
 
-impl Sending {
+impl SendingHistory {
     /// Forgets everything: the counters are those of another process.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// What each port did not send, in the order of `sample.ports`; and what the app did not.
-    pub(crate) fn update(&mut self, sample: &Sample) -> (Vec<Option<Unsent>>, Option<SilentApp>) {
+    pub(crate) fn update(
+        &mut self,
+        sample: &Sample,
+    ) -> (Vec<Option<UnsentPackets>>, Option<SilentApp>) {
         // A part that could not be read would look like a counter that went back.
         if !sample.ports_are_complete() || sample.failed("/pmdscope/queues") {
             return (vec![None; sample.ports.len()], None);
@@ -97,7 +100,7 @@ impl Sending {
         (ports, self.app(sample))
     }
 
-    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<Unsent> {
+    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<UnsentPackets> {
         let now = Point {
             ns: sample.monotonic_ns,
             offered: Some(offered(sample, port.id)?),
@@ -169,7 +172,7 @@ impl Counted {
         }
     }
 
-    fn unsent(&self) -> Option<Unsent> {
+    fn unsent(&self) -> Option<UnsentPackets> {
         let (first, last) = self.least_unsent()?;
         let elapsed = seconds(first.ns, last.ns);
         if elapsed <= 0.0 {
@@ -181,7 +184,7 @@ impl Counted {
         let now = self.points.back()?;
         let silent_s = seconds(self.still.ns, now.ns);
         let meanwhile = now.offered?.saturating_sub(self.still.offered?);
-        Some(Unsent {
+        Some(UnsentPackets {
             offered_pps,
             refused_pps: if counts { refused as f64 / elapsed } else { 0.0 },
             seconds: elapsed,
@@ -226,8 +229,8 @@ mod tests {
     fn watched(
         quarters: u64,
         at: impl Fn(u64) -> (u64, Option<u64>, u64),
-    ) -> (Option<Unsent>, Option<SilentApp>) {
-        let mut sending = Sending::default();
+    ) -> (Option<UnsentPackets>, Option<SilentApp>) {
+        let mut sending = SendingHistory::default();
         let mut last = (None, None);
         for quarter in 0..=quarters {
             let (received, offered, sent) = at(quarter);

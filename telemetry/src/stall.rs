@@ -11,7 +11,7 @@ use crate::sample::{LcoreSample, Sample, ThreadSample};
 
 /// Gaps of at least the stall threshold between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Stalls {
+pub struct LcoreStalls {
     /// How many.
     pub count: u64,
     /// The longest, microseconds, or a lower bound of it.
@@ -64,7 +64,7 @@ pub struct StallShares {
     pub asleep: f64,
 }
 
-impl Stalls {
+impl LcoreStalls {
     /// The gaps of an lcore since the sample before; `None` when there was none, or when counters were
     /// reset.
     pub(crate) fn between(
@@ -206,8 +206,8 @@ pub(crate) mod tests {
         [before, now]
     }
 
-    fn stalls([before, now]: &[Sample; 2]) -> Option<Stalls> {
-        Stalls::between((before, &before.lcores[0]), (now, &now.lcores[0]))
+    fn stalls([before, now]: &[Sample; 2]) -> Option<LcoreStalls> {
+        LcoreStalls::between((before, &before.lcores[0]), (now, &now.lcores[0]))
     }
 
     #[test]

@@ -28,7 +28,7 @@ struct Start {
 
 /// Starts of an app in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Restarts {
+pub struct AppRestarts {
     /// Processes that were started; more may have come and gone between two looks.
     pub starts: u64,
     /// From the first of these starts until now.
@@ -67,7 +67,7 @@ impl StartCounter {
     }
 
     /// The starts of this last stretch of time; `None` when no process has replaced another in it.
-    pub(crate) fn within(&self, window: Duration, now_ns: u64) -> Option<Restarts> {
+    pub(crate) fn within(&self, window: Duration, now_ns: u64) -> Option<AppRestarts> {
         let ago = |start: &Start| Duration::from_nanos(now_ns.saturating_sub(start.realtime_ns));
         let recent: Vec<&Start> = self.0.iter().filter(|start| ago(start) <= window).collect();
         let replaced = self.0.len() > 1;
@@ -75,7 +75,7 @@ impl StartCounter {
         let life = |start: &Start| start.seen_ns.saturating_sub(start.realtime_ns);
         let ended = recent.len().saturating_sub(1);
         let longest = recent.iter().take(ended).map(|start| life(start)).max().unwrap_or(0);
-        Some(Restarts {
+        Some(AppRestarts {
             starts: recent.len() as u64,
             seconds: ago(first).as_secs_f64(),
             longest_life_s: longest as f64 / 1e9,
@@ -91,7 +91,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// Seen each second, with a new process each so many.
-    fn looping(seconds: u64, life: u64) -> Option<Restarts> {
+    fn looping(seconds: u64, life: u64) -> Option<AppRestarts> {
         let mut counter = StartCounter::default();
         let mut now_ns = 0;
         for second in 0..=seconds {

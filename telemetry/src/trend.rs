@@ -35,11 +35,11 @@ impl Default for TrendOptions {
 
 /// Values of a sliding window, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Trend {
+pub(crate) struct ValueTrend {
     points: VecDeque<(u64, u64)>,
 }
 
-impl Trend {
+impl ValueTrend {
     /// Adds a value and drops those before the window, but for the few that a slope needs: a scraper
     /// may come less often than the window is long. A second value at one moment is ignored.
     pub(crate) fn push(&mut self, now_ns: u64, value: u64, window: Duration, most: usize) {
@@ -132,15 +132,15 @@ mod tests {
     const POOL: u64 = 16_383;
 
     /// One value a second.
-    fn trend(values: impl IntoIterator<Item = u64>) -> Trend {
-        let mut trend = Trend::default();
+    fn trend(values: impl IntoIterator<Item = u64>) -> ValueTrend {
+        let mut trend = ValueTrend::default();
         for (second, value) in (1..).zip(values) {
             trend.push(second * 1_000_000_000, value, Duration::from_secs(30), 600);
         }
         trend
     }
 
-    fn rise(trend: &Trend) -> Option<f64> {
+    fn rise(trend: &ValueTrend) -> Option<f64> {
         trend.slope().filter(|slope| trend.rises(*slope, POOL))
     }
 
@@ -186,14 +186,14 @@ mod tests {
     #[test]
     fn few_points_have_no_slope() {
         assert_eq!(trend([1, 2, 3, 4]).slope(), None);
-        assert_eq!(Trend::default().slope(), None);
-        assert!(!Trend::default().rises(1.0, POOL));
+        assert_eq!(ValueTrend::default().slope(), None);
+        assert!(!ValueTrend::default().rises(1.0, POOL));
     }
 
     #[test]
     fn the_window_is_bounded_in_time_and_points() {
         assert_eq!(trend(0..100).values().collect::<Vec<_>>(), (69..100).collect::<Vec<_>>());
-        let mut trend = Trend::default();
+        let mut trend = ValueTrend::default();
         for i in 0..5000 {
             trend.push(i, i, Duration::from_secs(30), 600);
         }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_leak_is_seen_by_one_who_looks_once_a_minute() {
-        let mut trend = Trend::default();
+        let mut trend = ValueTrend::default();
         for minute in 1..=9 {
             trend.push(minute * 60_000_000_000, 600 * minute, Duration::from_secs(30), 600);
         }

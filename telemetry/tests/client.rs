@@ -6,8 +6,8 @@ mod support;
 use std::thread::sleep;
 use std::time::Duration;
 
-use pmdscope_telemetry::discover::{AppState, FindError, Unreachable, discover, find};
-use pmdscope_telemetry::{Client, Deadline, Endpoint, Error};
+use pmdscope_telemetry::discover::{FindError, Reachability, UnreachableReason, discover, find};
+use pmdscope_telemetry::{Client, Deadline, Error, TelemetryCommand};
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 
@@ -25,11 +25,11 @@ fn connect_soon(app: &FakeApp) -> Result<Client, Error> {
 }
 
 fn ask(client: &mut Client) -> Result<Value, Error> {
-    client.request(&Endpoint::EthdevList, Deadline::after(LONG))
+    client.request(&TelemetryCommand::EthdevList, Deadline::after(LONG))
 }
 
 fn ask_soon(client: &mut Client) -> Result<Value, Error> {
-    client.request(&Endpoint::EthdevList, Deadline::after(SOON))
+    client.request(&TelemetryCommand::EthdevList, Deadline::after(SOON))
 }
 
 /// The result of one request that the app answers with these messages.
@@ -131,7 +131,7 @@ fn closing_instead_of_answering_is_an_error() {
 fn closing_before_the_banner_means_busy() {
     let app = FakeApp::start(drop);
     assert!(matches!(connect(&app), Err(Error::Busy)));
-    let state = AppState::Unreachable(Unreachable::Busy);
+    let state = Reachability::Unreachable(UnreachableReason::Busy);
     assert_eq!(discover(&app.discovery())[0].state, state);
 }
 
@@ -189,7 +189,7 @@ fn apps_that_cannot_be_chosen_are_named() {
     let (one, two) = (FakeApp::stopped(), FakeApp::stopped());
     let mut options = one.discovery();
     let error = find(Some("fake"), &options).unwrap_err();
-    assert!(matches!(error, FindError::Unreachable(_, Unreachable::Timeout)), "{error}");
+    assert!(matches!(error, FindError::Unreachable(_, UnreachableReason::Timeout)), "{error}");
     options.roots.extend(two.discovery().roots);
     let error = find(None, &options).unwrap_err();
     assert!(matches!(&error, FindError::Several(apps) if apps.len() == 2), "{error}");

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
-use pmdscope_telemetry::{AppLock, Collector, Deadline, Error, LOCK_FILE, Rules, Tracker, finding};
+use pmdscope_telemetry::{
+    AppLock, Collector, Deadline, Error, LOCK_FILE, LintRules, ModelTracker, finding,
+};
 use proptest::prelude::*;
 use support::{FakeApp, Recording};
 
@@ -332,8 +334,8 @@ fn losing_the_connection_before_the_lcores_is_no_proof_of_no_polling() {
     let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
     assert!(sample.library.is_some() && sample.lcores.is_empty());
     assert!(sample.failed("/pmdscope/lcores"), "{:?}", sample.partial);
-    let model = Tracker::default().update(sample);
-    assert_eq!(finding::judge(&model, &Rules::default()), []);
+    let model = ModelTracker::default().update(sample);
+    assert_eq!(finding::evaluate(&model, &LintRules::default()), []);
 }
 
 #[test]

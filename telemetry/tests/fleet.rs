@@ -5,10 +5,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::{self, App, AppState, DiscoverOptions, Unreachable};
+use pmdscope_telemetry::discover::{
+    self, DiscoverOptions, DiscoveredApp, Reachability, UnreachableReason,
+};
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::world::Status;
-use pmdscope_telemetry::{ErrorClass, ExpectedApp, Fleet, Names};
+use pmdscope_telemetry::{AppStatus, ErrorClass, ExpectedApp, Fleet, Names};
 use support::{Machine, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -26,14 +27,14 @@ fn round(fleet: &mut Fleet) -> Vec<String> {
     fleet.look();
     fleet.sample(TIMEOUT);
     let star = |live| if live { "*" } else { "" };
-    let name = |app: &pmdscope_telemetry::world::Member| {
-        format!("{}{}", app.name, star(app.status == Status::Live))
+    let name = |app: &pmdscope_telemetry::AppState| {
+        format!("{}{}", app.name, star(app.status == AppStatus::Live))
     };
-    fleet.world.apps.iter().map(name).collect()
+    fleet.state.apps.iter().map(name).collect()
 }
 
 fn lints(fleet: &Fleet, app: &str) -> Vec<Lint> {
-    fleet.world.find(app).unwrap().findings.iter().map(|finding| finding.lint).collect()
+    fleet.state.find(app).unwrap().findings.iter().map(|finding| finding.lint).collect()
 }
 
 #[test]
@@ -48,7 +49,7 @@ fn an_app_that_ends_stays_visible_and_comes_back() {
         assert_eq!(round(&mut fleet), ["a"]);
         assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
     }
-    let lost = fleet.world.find("a").unwrap();
+    let lost = fleet.state.find("a").unwrap();
     assert!(lost.model.is_some() && lost.errors[&ErrorClass::Refused] == 1, "{:?}", lost.errors);
     let _again = machine.run("a", &recording());
     assert_eq!(round(&mut fleet), ["a*"]);
@@ -60,10 +61,10 @@ fn nobody_connects_to_an_app_that_is_connected_already() {
     let options = DiscoverOptions { timeout: SHORT, ..machine.settings().discover };
     let _silent = machine.run_silent("a");
     let found = discover::look(&options, &[]).remove(0);
-    assert_eq!(found.state, AppState::Unreachable(Unreachable::Timeout));
-    let connected = App { state: AppState::Live, name: "mapped".into(), ..found };
+    assert_eq!(found.state, Reachability::Unreachable(UnreachableReason::Timeout));
+    let connected = DiscoveredApp { state: Reachability::Live, name: "mapped".into(), ..found };
     let again = discover::look(&options, std::slice::from_ref(&connected));
-    assert_eq!(again, [App { name: "a".into(), ..connected }]);
+    assert_eq!(again, [DiscoveredApp { name: "a".into(), ..connected }]);
 }
 
 #[test]
@@ -111,13 +112,13 @@ fn an_expected_app_that_ended_is_missing_to_all_who_ask() {
     drop(app);
     fleet.sample(TIMEOUT);
     assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
-    let mut lent = fleet.lend("a").unwrap();
+    let mut checked_out = fleet.check_out("a").unwrap();
     fleet.see(Vec::new());
-    let news = lent.sample(TIMEOUT);
-    fleet.take_back(lent, news);
+    let news = checked_out.sample(TIMEOUT);
+    fleet.check_in(checked_out, news);
     for _ in 0..2 {
         assert_eq!(lints(&fleet, "a"), [Lint::AppMissing]);
-        assert!(fleet.world.find("a").unwrap().model.is_some());
+        assert!(fleet.state.find("a").unwrap().model.is_some());
         assert_eq!(round(&mut fleet), ["a"]);
     }
     let _again = machine.run("a", &recording());
@@ -135,12 +136,12 @@ fn an_app_that_ended_is_asked_again_once_a_look_finds_it() {
     for _ in 0..3 {
         fleet.sample(TIMEOUT);
     }
-    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 3, "nobody looked");
+    assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 3, "nobody looked");
     for _ in 0..3 {
         assert_eq!(round(&mut fleet), ["a"]);
-        assert!(fleet.asked().count() == 0 && fleet.lend("a").is_none());
+        assert!(fleet.asked().count() == 0 && fleet.check_out("a").is_none());
     }
-    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 3);
+    assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 3);
     let _again = machine.run("a", &recording());
     fleet.look();
     assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a"]);
@@ -174,11 +175,11 @@ fn a_stuck_app_delays_the_others_by_the_timeout_at_most() {
         fleet.sample(SHORT);
         // One after the other they would take twenty times as long.
         assert!(began.elapsed() < SHORT * 10, "{:?}", began.elapsed());
-        for app in &fleet.world.apps {
-            assert_eq!(app.status == Status::Live, ["a", "c"].contains(&app.name.as_str()));
+        for app in &fleet.state.apps {
+            assert_eq!(app.status == AppStatus::Live, ["a", "c"].contains(&app.name.as_str()));
         }
     }
-    assert_eq!(fleet.world.find("b").unwrap().errors[&ErrorClass::Timeout], 2);
+    assert_eq!(fleet.state.find("b").unwrap().errors[&ErrorClass::Timeout], 2);
 }
 
 #[test]
@@ -194,7 +195,7 @@ fn looking_at_many_stuck_apps_takes_the_time_of_one() {
     fleet.look();
     // One after the other they would take twenty times as long.
     assert!(began.elapsed() < SHORT * 10, "{:?}", began.elapsed());
-    assert_eq!(fleet.world.apps.len(), 21);
+    assert_eq!(fleet.state.apps.len(), 21);
     assert_eq!(fleet.asked().collect::<Vec<_>>(), ["live"]);
     assert_eq!(lints(&fleet, "silent-7"), [Lint::Unreachable]);
 }
@@ -215,7 +216,7 @@ fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
     }
     let third = machine.run("fwd-3", &recording());
     assert_eq!(round(&mut fleet), ["fwd-2*", "fwd-3*"]);
-    let names: Vec<_> = fleet.world.models().map(|(_, model)| &model.sample.app.name).collect();
+    let names: Vec<_> = fleet.state.models().map(|(_, model)| &model.sample.app.name).collect();
     assert_eq!(names, ["fwd-2", "fwd-3"]);
     drop(second);
     // The fake notices when it is asked that it has ended.
@@ -236,8 +237,8 @@ fn a_chosen_app_is_found_again_under_another_prefix() {
     let mut prefix = || {
         fleet.see(settings.named("fwd", &fleet.connected()).unwrap_or_default());
         fleet.sample(TIMEOUT);
-        let [app] = &fleet.world.apps[..] else { panic!("{:?}", fleet.world.apps) };
-        (app.status == Status::Live)
+        let [app] = &fleet.state.apps[..] else { panic!("{:?}", fleet.state.apps) };
+        (app.status == AppStatus::Live)
             .then(|| fleet.connected()[0].dir.file_name().unwrap().to_owned())
     };
     assert_eq!(prefix().unwrap(), "fwd-1");

@@ -6,9 +6,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_telemetry::finding::Lint;
+use pmdscope_telemetry::finding::{self, Lint};
 use pmdscope_telemetry::sample::{LedgerMode, Sample, SiteKind};
-use pmdscope_telemetry::{ArmTime, Armed, Collector, Error, Rules, Tracker, finding};
+use pmdscope_telemetry::{ArmReply, ArmTime, Collector, Error, LintRules, ModelTracker};
 use support::{FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -55,8 +55,8 @@ fn ledger_sites_and_stages_are_collected_and_judged() {
     assert_eq!(sample.sites.iter().map(|site| site.count).collect::<Vec<_>>(), [100, 10]);
     assert_eq!((sample.sites[0].kind, sample.sites[0].id), (SiteKind::Leak, 4));
     assert!(sample.stages[0].hold);
-    let model = Tracker::default().update(sample);
-    let findings = finding::judge(&model, &Rules::default());
+    let model = ModelTracker::default().update(sample);
+    let findings = finding::evaluate(&model, &LintRules::default());
     let leaks: Vec<_> = findings.iter().filter(|f| f.lint == Lint::Leak).collect();
     let subjects: Vec<_> = leaks.iter().map(|finding| finding.subject.to_string()).collect();
     assert_eq!(subjects, ["pool app.c:18", "pool before arming"]);
@@ -78,8 +78,8 @@ fn a_pipeline_that_leaks_and_frees_twice_is_told_line_by_line() {
     ];
     assert_eq!(sites.collect::<Vec<_>>(), expected);
     assert_eq!(sample.stages.iter().map(|stage| stage.held).sum::<u64>(), 27);
-    let model = Tracker::default().update(sample);
-    let findings = finding::judge(&model, &Rules::default());
+    let model = ModelTracker::default().update(sample);
+    let findings = finding::evaluate(&model, &LintRules::default());
     let lints: Vec<_> = findings.iter().map(|finding| finding.lint).collect();
     assert_eq!(lints, [Lint::DoubleFree, Lint::Leak, Lint::Leak]);
 }
@@ -124,9 +124,9 @@ fn arming_tells_what_came_of_it() {
     let mut collector = Collector::new(app.app());
     let minute = ArmTime::seconds(60).unwrap();
     let armed = collector.arm(minute, TIMEOUT).unwrap();
-    assert_eq!(armed, Armed { armed: 1, mode: LedgerMode::Auto });
+    assert_eq!(armed, ArmReply { armed: 1, mode: LedgerMode::Auto });
     let disarmed = collector.arm(ArmTime::NONE, TIMEOUT).unwrap();
-    assert_eq!(disarmed, Armed { armed: 0, mode: LedgerMode::Never });
+    assert_eq!(disarmed, ArmReply { armed: 0, mode: LedgerMode::Never });
     assert_eq!(collector.collect(TIMEOUT).unwrap().ledger.len(), 1);
     let stock = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let refused = Collector::new(stock.app()).arm(minute, TIMEOUT);

@@ -5,9 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions, FindError, discover, find};
-use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::{Collector, Error, Rules, Tracker, finding};
+use pmdscope_telemetry::discover::{
+    DiscoverOptions, DiscoveredApp, FindError, Reachability, discover, find,
+};
+use pmdscope_telemetry::finding::{self, Lint};
+use pmdscope_telemetry::{Collector, Error, LintRules, ModelTracker};
 use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -88,7 +90,10 @@ impl Host {
     }
 
     /// Waits until the apps are as `ready` wants them.
-    fn await_apps(&self, ready: impl Fn(&[App]) -> bool) -> Result<Vec<App>, Failed> {
+    fn await_apps(
+        &self,
+        ready: impl Fn(&[DiscoveredApp]) -> bool,
+    ) -> Result<Vec<DiscoveredApp>, Failed> {
         let began = Instant::now();
         loop {
             let apps = discover(&self.options());
@@ -123,8 +128,8 @@ impl Host {
     }
 }
 
-fn all_live(apps: &[App]) -> bool {
-    !apps.is_empty() && apps.iter().all(|app| app.state == AppState::Live)
+fn all_live(apps: &[DiscoveredApp]) -> bool {
+    !apps.is_empty() && apps.iter().all(|app| app.state == Reachability::Live)
 }
 
 impl Testpmd {
@@ -204,7 +209,7 @@ fn kill(host: &Host, testpmd: Testpmd, collector: &mut Collector) -> Result<(), 
     assert_eq!(discover(&host.options()), []);
     assert!(matches!(find(None, &host.options()), Err(FindError::NoApp { .. })));
     let all = discover(&DiscoverOptions { stale: true, ..host.options() });
-    assert_eq!(all[0].state, AppState::Stale);
+    assert_eq!(all[0].state, Reachability::Stale);
     let gone = collector.collect(DEADLINE);
     assert!(matches!(gone, Err(Error::Refused)), "{gone:?}");
 
@@ -218,10 +223,10 @@ fn without_telemetry() -> Result<(), Failed> {
     let host = Host::new()?;
     let testpmd = host.start(&["--no-huge", "--no-telemetry"], 1)?;
     let apps = host.await_apps(|apps| !apps.is_empty())?;
-    assert_eq!((apps[0].state, apps[0].pid), (AppState::NoTelemetry, Some(testpmd.0.id())));
+    assert_eq!((apps[0].state, apps[0].pid), (Reachability::NoTelemetry, Some(testpmd.0.id())));
     let found = find(None, &host.options());
     assert!(matches!(found, Err(FindError::NoTelemetry(_))), "{found:?}");
-    assert_eq!(finding::judge_unasked(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
+    assert_eq!(finding::evaluate_unasked(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
     Ok(())
 }
 
@@ -242,8 +247,8 @@ fn without_ports() -> Result<(), Failed> {
     let host = Host::new()?;
     let _testpmd = host.start(&["--no-huge"], 0)?;
     let mut collector = host.await_started(0)?;
-    let model = Tracker::default().update(collector.collect(DEADLINE)?);
-    let lints: Vec<_> = finding::judge(&model, &Rules::default());
+    let model = ModelTracker::default().update(collector.collect(DEADLINE)?);
+    let lints: Vec<_> = finding::evaluate(&model, &LintRules::default());
     assert_eq!(lints.iter().map(|f| f.lint).collect::<Vec<_>>(), [Lint::NoPorts]);
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::flows::{Access, Run};
 use crate::timeline::{Seek, Timeline};
 use crate::view::{Mode, Tab, View};
 use pmdscope_render::{SortOrder, Subject};
-use pmdscope_telemetry::world::{Baseline, World};
+use pmdscope_telemetry::{FleetState, TotalsBaseline};
 
 /// Shortest and longest sampling interval, milliseconds.
 pub const INTERVAL_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
@@ -271,7 +271,7 @@ pub fn perform(view: &mut View, action: Action, timeline: &mut impl Timeline) ->
 }
 
 /// Carries out an action on the view of one moment.
-pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
+pub fn update(view: &mut View, action: Action, world: &FleetState) -> Flow {
     match action {
         Action::Quit => return Flow::Quit,
         Action::Help => toggle_help(view),
@@ -294,8 +294,8 @@ pub fn update(view: &mut View, action: Action, world: &World) -> Flow {
             view.filter.pop();
         }
         Action::Accept => view.mode = Mode::Browse,
-        Action::Mark => view.baseline = Baseline::mark(world),
-        Action::Unmark => view.baseline = Baseline::default(),
+        Action::Mark => view.baseline = TotalsBaseline::mark(world),
+        Action::Unmark => view.baseline = TotalsBaseline::default(),
         Action::Attach => attach(view, world),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
@@ -313,7 +313,7 @@ fn go(view: &mut View, tab: Tab) {
     view.mode = Mode::Browse;
 }
 
-fn open(view: &mut View, world: &World) {
+fn open(view: &mut View, world: &FleetState) {
     if view.selected().is_none() {
         travel(view, Motion::Top, world);
     }
@@ -334,7 +334,7 @@ fn back(view: &mut View) {
     }
 }
 
-fn travel(view: &mut View, motion: Motion, world: &World) {
+fn travel(view: &mut View, motion: Motion, world: &FleetState) {
     let page = usize::from(view.height.saturating_sub(6)).max(1);
     if view.mode != Mode::Browse {
         view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, world));
@@ -366,7 +366,7 @@ fn moved(now: usize, motion: Motion, page: usize, length: usize) -> usize {
 }
 
 /// Goes from the table's own order through its columns, and back.
-fn sort(view: &mut View, world: &World) {
+fn sort(view: &mut View, world: &FleetState) {
     let Some((title, columns)) = selected_table(view, world) else { return };
     match view.sort.get(title).map_or(0, |sort| sort.column + 1) {
         column if column < columns => {
@@ -378,14 +378,14 @@ fn sort(view: &mut View, world: &World) {
     }
 }
 
-fn invert(view: &mut View, world: &World) {
+fn invert(view: &mut View, world: &FleetState) {
     let Some((title, _)) = selected_table(view, world) else { return };
     let sort = view.sort.entry(title).or_insert(SortOrder { column: 0, descending: false });
     sort.descending = !sort.descending;
 }
 
 /// The table that holds the selected row, else the first with rows: its title and columns.
-fn selected_table(view: &View, world: &World) -> Option<(&'static str, usize)> {
+fn selected_table(view: &View, world: &FleetState) -> Option<(&'static str, usize)> {
     let tables = view.tables(world);
     let holds = |subject: &Subject| {
         tables.iter().find(|table| table.rows.iter().any(|row| row.subject == *subject))
@@ -396,7 +396,7 @@ fn selected_table(view: &View, world: &World) -> Option<(&'static str, usize)> {
 }
 
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.
-fn attach(view: &mut View, world: &World) {
+fn attach(view: &mut View, world: &FleetState) {
     if (view.tab, &view.mode) != (Tab::Flows, &Mode::Browse) {
         return;
     }

@@ -21,7 +21,7 @@ use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
 use crate::view::View;
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lcore";
 
@@ -29,7 +29,7 @@ const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lco
 const BAR: usize = 40;
 
 /// The details of `subject`, or that it is gone.
-pub(crate) fn lines(subject: &Subject, view: &View, world: &World) -> Vec<Line<'static>> {
+pub(crate) fn lines(subject: &Subject, view: &View, world: &FleetState) -> Vec<Line<'static>> {
     let mut page = Page { view, lines: Vec::new() };
     let found = match subject {
         Subject::Tap { .. } | Subject::Conversation { .. } | Subject::Load { .. } => {
@@ -49,7 +49,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn subject(&mut self, subject: &Subject, app: &Member, now_ns: u64) -> Option<()> {
+    fn subject(&mut self, subject: &Subject, app: &AppState, now_ns: u64) -> Option<()> {
         if app.stale() {
             let age = known(app.age_s(now_ns), seconds);
             self.text(&format!("old values: last answer {age} ago"), Tone::Warn);
@@ -126,7 +126,7 @@ impl Page<'_> {
         Some(())
     }
 
-    fn app(&mut self, app: &Member) {
+    fn app(&mut self, app: &AppState) {
         let Some(model) = &app.model else {
             self.text("no answer yet", Tone::Dim);
             return;

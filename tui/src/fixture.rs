@@ -17,7 +17,7 @@ use pmdscope_telemetry::sample::{
 };
 
 use crate::view::View;
-use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{FleetEvent, FleetState};
 
 /// 2026-01-02 03:04:05 UTC.
 const REALTIME_NS: u64 = 1_767_323_045_000_000_000;
@@ -33,23 +33,23 @@ pub(crate) fn view() -> View {
 }
 
 /// Both apps, just heard of.
-pub(crate) fn world() -> World {
-    let mut world = World { now_ns: MONOTONIC_NS + 200_000_000, ..World::default() };
+pub(crate) fn world() -> FleetState {
+    let mut world = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
     world.apply(sampled(leaking(), leaking_findings()));
     world.apply(sampled(stock(), Vec::new()));
     world
 }
 
 /// Only the app of that name.
-pub(crate) fn world_of(model: Model, findings: Vec<Finding>) -> World {
-    let mut world = World { now_ns: MONOTONIC_NS + 200_000_000, ..World::default() };
+pub(crate) fn world_of(model: Model, findings: Vec<Finding>) -> FleetState {
+    let mut world = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
     world.apply(sampled(model, findings));
     world
 }
 
 /// News of a sample.
-pub(crate) fn sampled(model: Model, findings: Vec<Finding>) -> Event {
-    Event::Sampled { app: model.sample.app.name.clone(), model: Arc::new(model), findings }
+pub(crate) fn sampled(model: Model, findings: Vec<Finding>) -> FleetEvent {
+    FleetEvent::Sampled { app: model.sample.app.name.clone(), model: Arc::new(model), findings }
 }
 
 fn sample(name: &str, pid: u32) -> Sample {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pmdscope_flows::FlowSnapshot;
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::AppIdentity;
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 use serde::Serialize;
 
 /// How the packets of an app are had.
@@ -96,8 +96,8 @@ pub struct Running {
 
 impl Running {
     /// All that answer.
-    pub fn of(world: &World) -> Vec<Self> {
-        let of = |(app, model): (&Member, &Model)| {
+    pub fn of(world: &FleetState) -> Vec<Self> {
+        let of = |(app, model): (&AppState, &Model)| {
             let pps = model.ports.iter().filter_map(|port| Some(port.rx_pps? + port.tx_pps?));
             let run = Run::of(&model.sample.app);
             Self { app: app.name.clone(), run, pps: pps.reduce(|a, b| a + b) }

@@ -11,7 +11,7 @@ use crate::action::BINDINGS;
 use crate::detail;
 use crate::style::ThemeStyle;
 use crate::view::{Mode, View};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 const LEGEND: [&str; 6] = [
     "!value   unhealthy",
@@ -29,7 +29,7 @@ const FRAME: usize = 4;
 const RAGGED: usize = 8;
 
 /// Draws the overlay of the current mode, if there is one.
-pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &World) {
+pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &FleetState) {
     let title = match &view.mode {
         Mode::Browse | Mode::Filter { .. } => return,
         Mode::Help => " Keys ".to_owned(),
@@ -61,11 +61,11 @@ const ASCII_BORDER: ratatui::symbols::border::Set<'static> = ratatui::symbols::b
 };
 
 /// Number of lines of the current overlay.
-pub(crate) fn length(view: &View, world: &World) -> usize {
+pub(crate) fn length(view: &View, world: &FleetState) -> usize {
     lines(view, world).len()
 }
 
-fn lines(view: &View, world: &World) -> Vec<Line<'static>> {
+fn lines(view: &View, world: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
         Mode::Help => help(view),
         Mode::Detail(subject) => detail::lines(subject, view, world),

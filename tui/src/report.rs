@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::flows::{Tap, Traffic};
 use crate::tables;
 use crate::view::{Tab, View};
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// Version of the JSON of [`Document`]; raised when a field changes its meaning.
 pub const REPORT_SCHEMA: u32 = 1;
@@ -21,7 +21,7 @@ pub struct Document<'a> {
     /// [`REPORT_SCHEMA`].
     pub schema: u32,
     /// By name; each with its state, newest model and findings.
-    pub apps: &'a [Member],
+    pub apps: &'a [AppState],
     /// Conversations, where packets were captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<&'a [Tap]>,
@@ -29,14 +29,14 @@ pub struct Document<'a> {
 
 impl<'a> Document<'a> {
     /// The world as it is, and what was captured of it.
-    pub fn of(world: &'a World, traffic: Option<&'a Traffic>) -> Self {
+    pub fn of(world: &'a FleetState, traffic: Option<&'a Traffic>) -> Self {
         let flows = traffic.map(|traffic| traffic.taps.as_slice());
         Self { schema: REPORT_SCHEMA, apps: &world.apps, flows }
     }
 }
 
 /// All pages, one after the other, without escape codes.
-pub fn text(world: &World, view: &View) -> String {
+pub fn text(world: &FleetState, view: &View) -> String {
     if world.apps.is_empty() {
         return format!("{}\n", world.advice);
     }

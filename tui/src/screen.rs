@@ -17,7 +17,7 @@ use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
 use crate::timeline::strip::Place;
 use crate::view::{Mode, Tab, View};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 /// Where things are on a screen. Small screens lose the decoration first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +53,7 @@ impl Layout {
 }
 
 /// Draws everything.
-pub fn render(frame: &mut Frame, view: &View, world: &World) {
+pub fn render(frame: &mut Frame, view: &View, world: &FleetState) {
     let layout = Layout::of(frame.area(), view.strip.is_some());
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
@@ -96,7 +96,7 @@ pub enum Hit {
 }
 
 /// What is drawn at `position` on a screen of `area`.
-pub fn hit(area: Rect, position: Position, view: &View, world: &World) -> Option<Hit> {
+pub fn hit(area: Rect, position: Position, view: &View, world: &FleetState) -> Option<Hit> {
     let layout = Layout::of(area, view.strip.is_some());
     if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
         let (_, ends) = tabs(view);
@@ -116,7 +116,7 @@ pub fn hit(area: Rect, position: Position, view: &View, world: &World) -> Option
     body(view, world, layout.body).into_iter().nth(line)?.subject.map(Hit::Row)
 }
 
-fn header(view: &View, world: &World, width: u16) -> Line<'static> {
+fn header(view: &View, world: &FleetState, width: u16) -> Line<'static> {
     let left = format!("pmdscope  {}", totals(world, width >= 110));
     let right = clock(view, world);
     let used = left.chars().count() + right.chars().count();
@@ -130,7 +130,7 @@ fn header(view: &View, world: &World, width: u16) -> Line<'static> {
 }
 
 /// Sums over the apps that answer.
-fn totals(world: &World, with_bits: bool) -> String {
+fn totals(world: &FleetState, with_bits: bool) -> String {
     let live = || world.models().filter(|(app, _)| !app.stale()).map(|(_, model)| model);
     let ports: usize = live().map(|model| model.sample.ports.len()).sum();
     let total = |of: fn(&PortSample, &PortRates) -> Option<f64>| {
@@ -148,7 +148,7 @@ fn totals(world: &World, with_bits: bool) -> String {
 }
 
 /// Interval, own cost and time of the newest sample.
-fn clock(view: &View, world: &World) -> String {
+fn clock(view: &View, world: &FleetState) -> String {
     let replayed =
         view.strip.as_ref().is_some_and(|strip| matches!(strip.place, Place::Replay { .. }));
     let every = if replayed { String::new() } else { format!("/{}", interval(view.interval_ms)) };
@@ -182,7 +182,7 @@ fn tabs(view: &View) -> (Line<'static>, Vec<usize>) {
 }
 
 /// The worst news, on every page.
-fn banner(view: &View, world: &World) -> Line<'static> {
+fn banner(view: &View, world: &FleetState) -> Line<'static> {
     let findings = world.findings();
     let (text, tone) = match findings.first() {
         Some((app, finding)) => {
@@ -242,7 +242,7 @@ impl BodyLine {
 }
 
 /// The visible lines: the selected row stays in sight, and its column headings too.
-fn body(view: &View, world: &World, area: Rect) -> Vec<BodyLine> {
+fn body(view: &View, world: &FleetState, area: Rect) -> Vec<BodyLine> {
     let mut lines = document(view, world, usize::from(area.width));
     let height = usize::from(area.height);
     let selected = view.selected();
@@ -264,7 +264,7 @@ fn body(view: &View, world: &World, area: Rect) -> Vec<BodyLine> {
 }
 
 /// All lines of a page.
-fn document(view: &View, world: &World, width: usize) -> Vec<BodyLine> {
+fn document(view: &View, world: &FleetState, width: usize) -> Vec<BodyLine> {
     let mut lines = Vec::new();
     for table in view.tables(world) {
         if !table.rows.is_empty() || !table.notes.is_empty() {
@@ -320,7 +320,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Instead of an empty page: why it is empty.
-fn placeholder(view: &View, world: &World) -> Vec<BodyLine> {
+fn placeholder(view: &View, world: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !world.apps.is_empty() {

@@ -9,8 +9,7 @@ use crate::flows::{Flows, Moment, Run, Running, Traffic, Wish};
 use crate::tables;
 use crate::timeline::strip::{Place, Strip};
 use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
-use pmdscope_telemetry::Thresholds;
-use pmdscope_telemetry::world::{Baseline, World};
+use pmdscope_telemetry::{FleetState, Thresholds, TotalsBaseline};
 
 /// Conversations are told about once a second, and so are the values of a moment.
 const NEAR_NS: u64 = 2_000_000_000;
@@ -89,7 +88,7 @@ pub struct View {
     /// Which moment is shown; `None` for the present.
     pub strip: Option<Strip>,
     /// Totals are counted from here.
-    pub baseline: Baseline,
+    pub baseline: TotalsBaseline,
     /// Conversations.
     pub flows: Flows,
     /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
@@ -117,7 +116,7 @@ impl View {
             filter: String::new(),
             scroll: 0,
             strip: None,
-            baseline: Baseline::default(),
+            baseline: TotalsBaseline::default(),
             flows: Flows::default(),
             attach: BTreeMap::new(),
             interval_ms,
@@ -129,7 +128,7 @@ impl View {
     }
 
     /// The tables of the shown page, filtered and sorted.
-    pub fn tables(&self, world: &World) -> Vec<TextTable> {
+    pub fn tables(&self, world: &FleetState) -> Vec<TextTable> {
         let mut tables = tables::of(self.tab, world, self);
         for table in &mut tables {
             table.filter(&self.filter);
@@ -166,7 +165,7 @@ impl View {
 
     /// What the side that captures is to do; the apps are those of the present, and of `before` where
     /// that is not shown.
-    pub fn wish(&self, world: &World, before: &Wish) -> Wish {
+    pub fn wish(&self, world: &FleetState, before: &Wish) -> Wish {
         let apps = match self.strip {
             None => Running::of(world),
             Some(_) => before.apps.clone(),

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::sample::{AppIdentity, Sample};
-use pmdscope_telemetry::world::{Member, Status, World};
+use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetState};
 
 use super::row::{FamilyList, LabelledRow, labels};
 use super::{LiveApp, MetricsContext, PushCounts};
@@ -17,7 +16,7 @@ use crate::health::AppHealth;
 pub(super) fn exporter(
     suppressed: FamilyList,
     others: FamilyList,
-    world: &World,
+    world: &FleetState,
     context: &MetricsContext<'_>,
 ) -> Vec<MetricFamily> {
     let mut first = FamilyList::default();
@@ -36,7 +35,7 @@ pub(super) fn exporter(
     all
 }
 
-fn own(families: &mut FamilyList, world: &World, context: &MetricsContext<'_>) {
+fn own(families: &mut FamilyList, world: &FleetState, context: &MetricsContext<'_>) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
     let found = world.apps.iter().filter(|app| !never_ran(app)).count();
@@ -64,19 +63,19 @@ fn pushes(pushes: PushCounts) -> impl Iterator<Item = MetricSample> {
 }
 
 /// Expected, and never heard of; one that ended is missing too, and was found.
-fn never_ran(app: &Member) -> bool {
+fn never_ran(app: &AppState) -> bool {
     app.model.is_none() && app.findings.iter().any(|finding| finding.lint == Lint::AppMissing)
 }
 
 pub(super) fn families(
     families: &mut FamilyList,
-    apps: &[&Member],
+    apps: &[&AppState],
     live: &[LiveApp<'_>],
     context: &MetricsContext<'_>,
 ) {
-    let members: Vec<LabelledRow<&Member>> =
+    let members: Vec<LabelledRow<&AppState>> =
         apps.iter().map(|app| LabelledRow { labels: labels(&app.name, []), of: *app }).collect();
-    let answers = |app: &Member| app.status == Status::Live;
+    let answers = |app: &AppState| app.status == AppStatus::Live;
     families.per(&metric::UP, &members, |app| asked(app).then(|| answers(app)));
     families.add(&metric::COLLECT_ERRORS, apps.iter().flat_map(|app| errors(app)));
     round(families, live);
@@ -107,7 +106,7 @@ pub(super) fn families(
 }
 
 /// As many as the app that was heard of last ought to have; of one that never was, as configured.
-fn expected_ports(app: &Member, context: &MetricsContext<'_>) -> Option<usize> {
+fn expected_ports(app: &AppState, context: &MetricsContext<'_>) -> Option<usize> {
     if let Some(model) = &app.model {
         return Some(context.expected.expectation(&model.sample).min_ports);
     }
@@ -118,11 +117,11 @@ fn expected_ports(app: &Member, context: &MetricsContext<'_>) -> Option<usize> {
 }
 
 /// Of an app that was just found nothing is known, not even that it is down.
-fn asked(app: &Member) -> bool {
-    app.status != Status::Waiting
+fn asked(app: &AppState) -> bool {
+    app.status != AppStatus::Waiting
 }
 
-fn errors(app: &Member) -> impl Iterator<Item = MetricSample> {
+fn errors(app: &AppState) -> impl Iterator<Item = MetricSample> {
     ErrorClass::ALL.into_iter().map(|class| MetricSample {
         labels: labels(&app.name, [class.name().to_owned()]),
         value: app.errors.get(&class).copied().unwrap_or(0).into(),
@@ -174,7 +173,7 @@ fn ports_known(sample: &Sample) -> bool {
     !sample.failed("/ethdev/")
 }
 
-fn identity(app: &Member) -> Option<MetricSample> {
+fn identity(app: &AppState) -> Option<MetricSample> {
     let sample = &app.model.as_ref()?.sample;
     let AppIdentity { dpdk_version, exe, .. } = &sample.app;
     let library = sample.library.as_ref().map(|library| library.version.clone());

@@ -12,10 +12,9 @@ mod pushes;
 mod queue;
 mod row;
 
-use pmdscope_telemetry::Inventory;
 use pmdscope_telemetry::finding::{Finding, Lint};
 use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::world::{Member, Status, World};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState, Inventory};
 
 use crate::catalogue;
 use crate::family::MetricFamily;
@@ -59,16 +58,16 @@ struct LiveApp<'a> {
 }
 
 impl<'a> LiveApp<'a> {
-    fn of(member: &'a Member) -> Option<Self> {
-        let model = member.model.as_deref().filter(|_| member.status == Status::Live)?;
+    fn of(member: &'a AppState) -> Option<Self> {
+        let model = member.model.as_deref().filter(|_| member.status == AppStatus::Live)?;
         Some(Self { name: &member.name, model, findings: &member.findings })
     }
 }
 
 /// All families that have samples, in the order of the catalogue.
-pub fn families(world: &World, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
-    let shown = |app: &&Member| context.only.is_none_or(|only| app.name == only);
-    let apps: Vec<&Member> = world.apps.iter().filter(shown).collect();
+pub fn families(world: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
+    let shown = |app: &&AppState| context.only.is_none_or(|only| app.name == only);
+    let apps: Vec<&AppState> = world.apps.iter().filter(shown).collect();
     let live: Vec<LiveApp<'_>> = apps.iter().filter_map(|app| LiveApp::of(app)).collect();
     let (mut families, mut suppressed) = (FamilyList::default(), SuppressedSeries::default());
     app::families(&mut families, &apps, &live, context);

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use pmdscope_telemetry::finding::Lint;
+use pmdscope_telemetry::finding::{self, Lint};
 use pmdscope_telemetry::sample::*;
-use pmdscope_telemetry::world::{Event, World};
-use pmdscope_telemetry::{ErrorClass, finding};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 use pmdscope_testing::{current_test, skip_without, spawn};
 use proptest::prelude::*;
 
@@ -21,11 +20,11 @@ use crate::text::{TextFormat, encode};
 struct ExportedMetrics(BTreeMap<String, BTreeMap<String, SampleValue>>);
 
 impl ExportedMetrics {
-    fn of(world: &World, limits: &SeriesLimits) -> Self {
+    fn of(world: &FleetState, limits: &SeriesLimits) -> Self {
         Self::viewed(world, &fixture::context(limits, &fixture::expected()))
     }
 
-    fn viewed(world: &World, context: &MetricsContext<'_>) -> Self {
+    fn viewed(world: &FleetState, context: &MetricsContext<'_>) -> Self {
         let mut exported = BTreeMap::new();
         for MetricFamily { metric, samples } in families(world, context) {
             assert!(!samples.is_empty(), "{}", metric.name);
@@ -124,11 +123,11 @@ fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
 #[test]
 fn an_expected_app_that_ended_was_found_though_it_is_missing() {
     let mut world = fixture::world();
-    world.apply(Event::Lost {
+    world.apply(FleetEvent::Lost {
         app: "fwd".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
-        finding: Some(finding::judge_missing("fwd")),
+        finding: Some(finding::evaluate_missing("fwd")),
     });
     let exported = ExportedMetrics::of(&world, &fixture::limits());
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
@@ -137,8 +136,8 @@ fn an_expected_app_that_ended_was_found_though_it_is_missing() {
 
 #[test]
 fn an_app_that_was_just_found_is_neither_up_nor_down() {
-    let mut world = World::default();
-    world.apply(Event::Found { app: "new".to_owned() });
+    let mut world = FleetState::default();
+    world.apply(FleetEvent::Found { app: "new".to_owned() });
     let exported = ExportedMetrics::of(&world, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
     assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ScopeMetrics, metric::Data, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 use crate::catalogue;
 use crate::family::{
@@ -28,7 +28,7 @@ pub(super) struct ExporterIdentity {
 /// All families of `world` in one request.
 pub(super) fn request(
     families: &[MetricFamily],
-    world: &World,
+    world: &FleetState,
     exporter: &ExporterIdentity,
 ) -> ExportMetricsServiceRequest {
     let mut resources = BTreeMap::<Option<&str>, Vec<otlp::Metric>>::new();
@@ -65,7 +65,7 @@ fn app<'a>(metric: &MetricDescriptor, sample: &'a MetricSample) -> Option<&'a st
     sample.labels.get(place).map(String::as_str)
 }
 
-fn app_start(app: &str, world: &World) -> Option<u64> {
+fn app_start(app: &str, world: &FleetState) -> Option<u64> {
     let model = world.find(app)?.model.as_deref()?;
     Some(model.sample.app.start_realtime_ns).filter(|start| *start > 0)
 }
@@ -74,7 +74,7 @@ fn app_start(app: &str, world: &World) -> Option<u64> {
 fn start(
     metric: &MetricDescriptor,
     app: Option<&str>,
-    world: &World,
+    world: &FleetState,
     exporter: &ExporterIdentity,
 ) -> u64 {
     match app {
@@ -83,7 +83,7 @@ fn start(
     }
 }
 
-fn resource(app: Option<&str>, world: &World, exporter: &ExporterIdentity) -> Resource {
+fn resource(app: Option<&str>, world: &FleetState, exporter: &ExporterIdentity) -> Resource {
     let host = &exporter.host;
     let instance = match app {
         // A restart is another instance: its counters begin anew.

@@ -11,9 +11,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
-use pmdscope_telemetry::Settings;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::world::Status;
+use pmdscope_telemetry::{AppStatus, FleetSettings};
 
 use super::*;
 use crate::fake::Fake;
@@ -74,7 +73,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
-    let settings = Settings { discover, ..Settings::default() };
+    let settings = FleetSettings { discover, ..FleetSettings::default() };
     let options = ExportOptions::default();
     let render_options =
         RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
@@ -195,7 +194,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let snapshot = scraper.snapshot(ScrapeScope::All, later).await;
-        assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+        assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
         snapshot.families(None)
     };
     let families = tokio::select! {

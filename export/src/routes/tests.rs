@@ -2,7 +2,7 @@
 
 use http_body_util::BodyExt;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::{ExpectedApp, Inventory, Settings};
+use pmdscope_telemetry::{ExpectedApp, FleetSettings, Inventory};
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,7 +14,7 @@ use crate::snapshot::RenderOptions;
 fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Routes {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
-    let mut settings = Settings { discover, ..Settings::default() };
+    let mut settings = FleetSettings { discover, ..FleetSettings::default() };
     settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, ..ExportOptions::default() };

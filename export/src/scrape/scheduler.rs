@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::discover::{App, AppState, Unreachable};
-use pmdscope_telemetry::fleet::{Fleet, Session, Settings};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::FleetEvent;
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
+use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
 use pmdscope_telemetry::{Error, ErrorClass, finding};
 use tokio::sync::watch;
 
@@ -46,7 +46,7 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new(settings: Settings, render_options: RenderOptions) -> Self {
+    pub(super) fn new(settings: FleetSettings, render_options: RenderOptions) -> Self {
         Self {
             fleet: Fleet::new(settings),
             discovery: None,
@@ -82,7 +82,7 @@ impl Scheduler {
     }
 
     /// Takes in the apps that run. After a discovery that has failed the next request begins another.
-    pub(super) fn end_discovery(&mut self, found: Option<Vec<App>>) {
+    pub(super) fn end_discovery(&mut self, found: Option<Vec<DiscoveredApp>>) {
         self.discovery = None;
         if let Some(apps) = found {
             self.fleet.see(apps);
@@ -91,14 +91,14 @@ impl Scheduler {
         }
     }
 
-    /// Begins to ask an app that can be asked and is not being asked: its session, and what to drop at
+    /// Begins to ask an app that can be asked and is not being asked: its sampler, and what to drop at
     /// the end.
-    pub(super) fn begin_round(&mut self, app: &str) -> Option<(Session, watch::Sender<()>)> {
-        let session = self.fleet.lend(app)?;
+    pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, watch::Sender<()>)> {
+        let sampler = self.fleet.check_out(app)?;
         let (running, finished) = watch::channel(());
         let round = AppRound { finished, timed_out: false };
-        self.rounds.insert(session.app().socket.clone(), round);
-        Some((session, running))
+        self.rounds.insert(sampler.app().socket.clone(), round);
+        Some((sampler, running))
     }
 
     /// The round of an app that is being asked.
@@ -107,15 +107,19 @@ impl Scheduler {
         Some(self.rounds.get(&asked.socket)?.finished.clone())
     }
 
-    /// Takes in what a round brought. One that has failed has lost the session of its app.
-    pub(super) fn end_round(&mut self, app: &App, sampled: Result<(Session, Event), Error>) {
+    /// Takes in what a round brought. One that has failed has lost the sampler of its app.
+    pub(super) fn end_round(
+        &mut self,
+        app: &DiscoveredApp,
+        sampled: Result<(AppSampler, FleetEvent), Error>,
+    ) {
         let round = self.rounds.remove(&app.socket);
         match sampled {
-            Ok((session, news)) => {
+            Ok((sampler, news)) => {
                 if round.is_some_and(|round| round.timed_out) {
                     self.uncount(&news);
                 }
-                self.fleet.take_back(session, news);
+                self.fleet.check_in(sampler, news);
             }
             Err(error) => self.fleet.replace_lost(app, &error),
         }
@@ -123,15 +127,15 @@ impl Scheduler {
     }
 
     /// Apps that are being asked, by the names that they have now.
-    fn being_asked(&self) -> impl Iterator<Item = App> {
+    fn being_asked(&self) -> impl Iterator<Item = DiscoveredApp> {
         let apps = self.fleet.connected().into_iter();
         apps.filter(|app| self.rounds.contains_key(&app.socket))
     }
 
     /// News of a timeout that was counted when somebody could not wait any longer.
-    fn uncount(&mut self, news: &Event) {
-        let Event::Lost { app, class: ErrorClass::Timeout, .. } = news else { return };
-        let member = self.fleet.world.apps.iter_mut().find(|member| member.name == *app);
+    fn uncount(&mut self, news: &FleetEvent) {
+        let FleetEvent::Lost { app, class: ErrorClass::Timeout, .. } = news else { return };
+        let member = self.fleet.state.apps.iter_mut().find(|member| member.name == *app);
         let count = member.and_then(|member| member.errors.get_mut(&ErrorClass::Timeout));
         if let Some(count) = count {
             *count = count.saturating_sub(1);
@@ -140,17 +144,21 @@ impl Scheduler {
 
     /// Somebody cannot wait any longer: apps that have not answered yet count as lost until they do.
     pub(super) fn time_out(&mut self, scope: &ScrapeScope) {
-        let late: Vec<App> = self.being_asked().filter(|app| scope.includes(&app.name)).collect();
+        let late: Vec<DiscoveredApp> =
+            self.being_asked().filter(|app| scope.includes(&app.name)).collect();
         for app in late {
             let round = self.rounds.get_mut(&app.socket);
             if round.is_none_or(|round| mem::replace(&mut round.timed_out, true)) {
                 continue;
             }
-            let app = App { state: AppState::Unreachable(Unreachable::Timeout), ..app };
-            let finding = finding::judge_unasked(&app);
+            let app = DiscoveredApp {
+                state: Reachability::Unreachable(UnreachableReason::Timeout),
+                ..app
+            };
+            let finding = finding::evaluate_unasked(&app);
             let reason = "did not answer before this request had to be".to_owned();
             let class = ErrorClass::Timeout;
-            self.fleet.world.apply(Event::Lost { app: app.name, class, reason, finding });
+            self.fleet.state.apply(FleetEvent::Lost { app: app.name, class, reason, finding });
             self.snapshot = Weak::new();
         }
     }
@@ -172,8 +180,8 @@ impl Scheduler {
         if let Some(snapshot) = self.snapshot.upgrade() {
             return snapshot;
         }
-        let (world, options) = (self.fleet.world.clone(), Arc::clone(&self.render_options));
-        let snapshot = Arc::new(ScrapeSnapshot::new(world, self.counters, options));
+        let (state, options) = (self.fleet.state.clone(), Arc::clone(&self.render_options));
+        let snapshot = Arc::new(ScrapeSnapshot::new(state, self.counters, options));
         self.snapshot = Arc::downgrade(&snapshot);
         snapshot
     }

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pmdscope_telemetry::AppStatus;
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::world::Status;
 
 use super::scheduler::DISCOVERY_INTERVAL;
 use super::*;
@@ -19,9 +19,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Longer than any test runs.
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn settings(root: &std::path::Path) -> Settings {
+fn settings(root: &std::path::Path) -> FleetSettings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
-    Settings { discover, ..Settings::default() }
+    FleetSettings { discover, ..FleetSettings::default() }
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
@@ -47,7 +47,7 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
     let scraper = scraper(root.path());
     let fake = Fake::start(root.path(), "a");
     let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
-    assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
     let text = text(&snapshot).await;
     assert!(text.contains("dpdk_up{app=\"a\"} 1\n"));
     assert!(text.contains("\ndpdk_exporter_collections_total 1\n"));
@@ -70,7 +70,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
     let mut last = None;
     for request in requests {
         let snapshot = request.await.unwrap();
-        assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+        assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
         last = Some(snapshot);
     }
     assert_eq!(fake.rounds(), 1);
@@ -106,7 +106,7 @@ async fn a_stuck_app_costs_its_own_series_only() {
     // Whoever wants to know of another does not wait for it.
     let other = scraper.snapshot(app("a"), soon()).await;
     assert!(!all.is_finished());
-    assert_eq!(other.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(other.world.find("a").unwrap().status, AppStatus::Live);
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
@@ -143,7 +143,7 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
     tokio::task::yield_now().await;
     gone.abort();
     let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
-    assert_eq!(snapshot.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 1);
 }
 
@@ -162,7 +162,7 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
         assert!(text.contains(late), "once per round: {text}");
     }
     let patient = scraper.snapshot(ScrapeScope::All, soon()).await;
-    assert_eq!(patient.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(patient.world.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 2, "it shared the round that was begun in a hurry");
 }
 
@@ -181,20 +181,20 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let _namesake = Fake::start(other.path(), "a");
     let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
     let snapshot = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for ever");
-    assert!(snapshot.world.apps.iter().any(|app| app.status == Status::Live));
+    assert!(snapshot.world.apps.iter().any(|app| app.status == AppStatus::Live));
 }
 
 static FIXED: AtomicBool = AtomicBool::new(false);
 
 /// The first discovery panics.
-fn discover(settings: &Settings, connected: &[App]) -> Vec<App> {
+fn discover(settings: &FleetSettings, connected: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
     static DISCOVERED: AtomicBool = AtomicBool::new(false);
     assert!(DISCOVERED.swap(true, Ordering::SeqCst), "a bug");
     settings.running_beside(connected)
 }
 
 /// Whatever asks the app "a" panics, until that is fixed.
-fn sample(session: &mut Session, timeout: Duration) -> Event {
+fn sample(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
     assert!(session.app().name != "a" || FIXED.load(Ordering::SeqCst), "a bug");
     session.sample(timeout)
 }
@@ -215,11 +215,11 @@ async fn a_query_that_panics_is_told_at_once_and_tried_again() {
     for round in 1..=2 {
         let world = &scrape().await.world;
         let lost = world.find("a").unwrap();
-        let Status::Lost { reason } = &lost.status else { panic!("{lost:?}") };
+        let AppStatus::Lost { reason } = &lost.status else { panic!("{lost:?}") };
         assert!(reason.contains("a bug"), "{reason}");
         assert_eq!(lost.errors[&ErrorClass::Internal], round);
-        assert_eq!(world.find("b").unwrap().status, Status::Live);
+        assert_eq!(world.find("b").unwrap().status, AppStatus::Live);
     }
     FIXED.store(true, Ordering::SeqCst);
-    assert_eq!(scrape().await.world.find("a").unwrap().status, Status::Live);
+    assert_eq!(scrape().await.world.find("a").unwrap().status, AppStatus::Live);
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
-use pmdscope_telemetry::Settings;
+use pmdscope_telemetry::FleetSettings;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,7 +45,7 @@ impl TestServer {
     fn with(root: &Path, limits: ServerLimits, web: ReloadingWebPolicy) -> Self {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
-        let settings = Settings { discover, ..Settings::default() };
+        let settings = FleetSettings { discover, ..FleetSettings::default() };
         let scraper = Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5));
         let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();

@@ -1,7 +1,7 @@
+use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::Severity;
 use pmdscope_telemetry::model::{Model, QueueRates};
 use pmdscope_telemetry::sample::{Direction, PortSample, Sample};
-use pmdscope_telemetry::world::Event;
 
 use super::*;
 use crate::netstat::fixture::{counts, end, flow};
@@ -47,7 +47,7 @@ fn what_the_capture_missed_is_told() {
 }
 
 /// A port whose queue 1 is hot, in that run of the app.
-fn world(pid: u32) -> World {
+fn world(pid: u32) -> FleetState {
     let port = PortSample { device: "net0".to_owned(), ..PortSample::default() };
     let mut sample = Sample { ports: vec![port], ..Sample::default() };
     sample.app.pid = pid;
@@ -75,12 +75,12 @@ fn world(pid: u32) -> World {
         advice: String::new(),
     };
     let findings = vec![finding(LINT), finding(Lint::LinkDown)];
-    let mut world = World::default();
-    world.apply(Event::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
+    let mut world = FleetState::default();
+    world.apply(FleetEvent::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
     world
 }
 
-fn evidence(world: &World) -> Vec<&str> {
+fn evidence(world: &FleetState) -> Vec<&str> {
     world.apps[0].findings.iter().map(|finding| finding.evidence.as_str()).collect()
 }
 
@@ -98,7 +98,7 @@ fn capture_of(run: AppIdentity, found: Result<Arc<FlowSnapshot>>) -> Capture {
 
 /// What is said of the hot queue of run 7 after a capture in which that was found.
 fn explained(found: Result<Arc<FlowSnapshot>>, pid_at_end: u32) -> String {
-    let mut queues = HotQueues::new(Settings::default(), Instant::now());
+    let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
     let before = world(7);
     queues.note(&before);
     queues.capture =
@@ -125,7 +125,7 @@ fn the_finding_tells_what_the_capture_found_or_why_there_was_none() {
 #[test]
 fn a_queue_that_was_hot_too_late_is_no_mystery() {
     let mut world = world(7);
-    let mut queues = HotQueues::new(Settings::default(), Instant::now());
+    let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
     queues.note(&world);
     queues.explain(&mut world);
     assert!(evidence(&world)[1].ends_with(NO_TIME), "{:?}", evidence(&world));

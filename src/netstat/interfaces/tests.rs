@@ -1,6 +1,5 @@
 use insta::assert_snapshot;
-use pmdscope_telemetry::ErrorClass;
-use pmdscope_telemetry::world::{Event, World};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
 use super::*;
 use crate::netstat::fixture::{args, counters};
@@ -22,9 +21,9 @@ fn what_was_not_told_is_marked() {
 
 #[test]
 fn an_app_that_does_not_answer_is_told() {
-    let mut now = World::default();
+    let mut now = FleetState::default();
     let (app, reason) = ("fwd".to_owned(), "timed out".to_owned());
-    now.apply(Event::Lost { app, class: ErrorClass::Timeout, reason, finding: None });
+    now.apply(FleetEvent::Lost { app, class: ErrorClass::Timeout, reason, finding: None });
     let counters = AppCounters { now, ..AppCounters::default() };
     let data = ReportData { counters: Some(counters), ..ReportData::default() };
     assert_eq!(text(&data, &ReportLayout::wide(&args("-i"))), "fwd: timed out\n");

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pmdscope_capture::pdump::PdumpProgram;
-use pmdscope_telemetry::discover::{App, primary};
+use pmdscope_telemetry::discover::{DiscoveredApp, primary};
 use pmdscope_telemetry::host::{device, secondaries};
 use pmdscope_telemetry::sample::Sample;
 use rustix::process::geteuid;
@@ -140,7 +140,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn gather(app: &App, sample: &Sample, program: &PdumpProgram) -> Self {
+    pub(super) fn gather(app: &DiscoveredApp, sample: &Sample, program: &PdumpProgram) -> Self {
         let pid = sample.app.pid;
         let config = app.dir.join("config");
         let secondaries = secondaries(&app.dir);

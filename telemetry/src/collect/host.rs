@@ -12,7 +12,7 @@ use crate::host::process::{PROC, Tasks, is_control, lcore_of, stolen_ms};
 use crate::host::secondaries;
 use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
 
-use super::aged::Aged;
+use super::cached::Cached;
 use super::{SLOW, now_ns};
 
 /// How old the switches of threads may be: as good as new for whoever samples ten times a second.
@@ -23,17 +23,17 @@ const SETTLING: Duration = Duration::from_secs(1);
 
 /// One app on this machine.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct HostReader {
     dir: PathBuf,
     pid: u32,
     pci: Devices,
     /// `None` until the app has told them.
     arguments: Option<Arguments>,
-    devices: Aged<Vec<DeviceSample>>,
-    secondaries: Aged<u32>,
+    devices: Cached<Vec<DeviceSample>>,
+    secondaries: Cached<u32>,
     tasks: Option<Tasks>,
-    lcores: Aged<Lcores>,
-    threads: Aged<Vec<ThreadSample>>,
+    lcores: Cached<Lcores>,
+    threads: Cached<Vec<ThreadSample>>,
 }
 
 /// Which thread serves which lcore.
@@ -43,7 +43,7 @@ struct Lcores {
     control_shares_cpu: Option<bool>,
 }
 
-impl Host {
+impl HostReader {
     /// The app with this runtime directory and process id; 0 for one that cannot be seen.
     pub(super) fn new(dir: &Path, pid: u32) -> Self {
         Self {
@@ -51,11 +51,11 @@ impl Host {
             pid,
             pci: Devices::default(),
             arguments: None,
-            devices: Aged::default(),
-            secondaries: Aged::default(),
+            devices: Cached::default(),
+            secondaries: Cached::default(),
             tasks: Tasks::of(Path::new(PROC), pid),
-            lcores: Aged::default(),
-            threads: Aged::default(),
+            lcores: Cached::default(),
+            threads: Cached::default(),
         }
     }
 
@@ -174,13 +174,13 @@ mod tests {
     use crate::sample::LibrarySample;
     use crate::sample::tests::empty_sample;
 
-    fn me() -> (tempfile::TempDir, Host) {
+    fn me() -> (tempfile::TempDir, HostReader) {
         let dir = tempfile::tempdir().unwrap();
-        let host = Host::new(dir.path(), std::process::id());
+        let host = HostReader::new(dir.path(), std::process::id());
         (dir, host)
     }
 
-    fn complete(host: &mut Host, args: &[&str]) -> Sample {
+    fn complete(host: &mut HostReader, args: &[&str]) -> Sample {
         let mut sample = empty_sample();
         sample.app.eal_args = args.iter().map(|arg| (*arg).to_owned()).collect();
         host.complete(&mut sample);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_process_that_cannot_be_seen_is_not_known() {
-        let mut host = Host::new(Path::new("/nonexistent"), 0);
+        let mut host = HostReader::new(Path::new("/nonexistent"), 0);
         let sample = complete(&mut host, &["app", "-l", "0"]);
         assert_eq!((sample.threads.len(), sample.secondaries), (0, 0));
         assert_eq!((sample.control_shares_poll_cpu, sample.partial.len()), (None, 0));
@@ -231,7 +231,7 @@ mod tests {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let worker = std::thread::Builder::new().name("rte-worker-31".into());
         let worker = worker.spawn(move || wait.recv()).unwrap();
-        let has = |host: &mut Host| {
+        let has = |host: &mut HostReader| {
             std::thread::sleep(BRISK);
             let threads = complete(host, &["app"]).threads;
             threads.iter().any(|thread| thread.lcore == 31)

@@ -2,36 +2,36 @@
 
 use std::time::Instant;
 
-use crate::columns::{FromPage, Page, SCHEMA};
-use crate::commands::{Endpoint, Table};
+use crate::columns::{FromPage, SCHEMA, TablePage};
+use crate::commands::{LibraryTable, TelemetryCommand};
 use crate::error::Error;
-use crate::reply::Library;
+use crate::reply::LibraryReply;
 use crate::sample::{
     LcoreSample, LedgerSample, LibrarySample, PoolSample, PortEventsSample, QueueSample,
     RingSample, SiteSample, StageSample, TeeSample,
 };
 
 use super::FACTS_AGE;
-use super::aged::Aged;
-use super::round::Round;
+use super::cached::Cached;
+use super::round::RequestRound;
 
 /// How often a table is read from its start when its rows change between two pages.
 const ATTEMPTS: u32 = 4;
 
 /// Everything that libpmdscope told.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
+pub(super) struct LibraryTables {
     pub(super) library: Option<LibrarySample>,
     pub(super) pools: Vec<PoolSample>,
     pub(super) queues: Vec<QueueSample>,
     pub(super) rings: Vec<RingSample>,
     pub(super) lcores: Vec<LcoreSample>,
-    pub(super) rare: Rare,
+    pub(super) rare: SlowTables,
 }
 
 /// What libpmdscope itself finds out over seconds, or what only matters while somebody captures.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rare {
+pub(super) struct SlowTables {
     pub(super) tee: Vec<TeeSample>,
     pub(super) ledger: Vec<LedgerSample>,
     pub(super) sites: Vec<SiteSample>,
@@ -41,18 +41,18 @@ pub(super) struct Rare {
 
 /// The tables of one app.
 #[derive(Debug, Default)]
-pub(super) struct Linked(Aged<Rare>);
+pub(super) struct LibraryReader(Cached<SlowTables>);
 
-impl Linked {
+impl LibraryReader {
     /// Reads the tables; `None` when libpmdscope does not answer, so that the app must pass for stock.
-    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Option<Tables> {
-        let asked = round.request::<Library>(&Endpoint::Library).and_then(supported);
-        let library = round.keep(Endpoint::Library, asked)?;
-        let mut tables = Tables {
-            pools: rows(round, &library, Table::Pools).unwrap_or_default(),
-            queues: rows(round, &library, Table::Queues).unwrap_or_default(),
-            rings: rows(round, &library, Table::Rings).unwrap_or_default(),
-            lcores: rows(round, &library, Table::Lcores).unwrap_or_default(),
+    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Option<LibraryTables> {
+        let asked = round.request::<LibraryReply>(&TelemetryCommand::Library).and_then(supported);
+        let library = round.keep(TelemetryCommand::Library, asked)?;
+        let mut tables = LibraryTables {
+            pools: rows(round, &library, LibraryTable::Pools).unwrap_or_default(),
+            queues: rows(round, &library, LibraryTable::Queues).unwrap_or_default(),
+            rings: rows(round, &library, LibraryTable::Rings).unwrap_or_default(),
+            lcores: rows(round, &library, LibraryTable::Lcores).unwrap_or_default(),
             rare: self.rare(round, &library),
             library: Some(library_sample(library)),
         };
@@ -63,10 +63,10 @@ impl Linked {
         Some(tables)
     }
 
-    fn rare(&mut self, round: &mut Round<'_>, library: &Library) -> Rare {
+    fn rare(&mut self, round: &mut RequestRound<'_>, library: &LibraryReply) -> SlowTables {
         let now = Instant::now();
         if self.0.is_older(now, FACTS_AGE) {
-            let (rare, complete) = Rare::read(round, library);
+            let (rare, complete) = SlowTables::read(round, library);
             self.0.set(now, rare);
             if !complete {
                 self.0.forget();
@@ -76,14 +76,14 @@ impl Linked {
     }
 }
 
-impl Rare {
+impl SlowTables {
     /// The tables, and whether all of them could be read.
-    fn read(round: &mut Round<'_>, library: &Library) -> (Self, bool) {
-        let tee = rows(round, library, Table::Tee);
-        let ledger = rows(round, library, Table::Leaks);
-        let sites = rows(round, library, Table::Sites);
-        let stages = rows(round, library, Table::Stages);
-        let port_events = rows(round, library, Table::Ports);
+    fn read(round: &mut RequestRound<'_>, library: &LibraryReply) -> (Self, bool) {
+        let tee = rows(round, library, LibraryTable::Tee);
+        let ledger = rows(round, library, LibraryTable::Leaks);
+        let sites = rows(round, library, LibraryTable::Sites);
+        let stages = rows(round, library, LibraryTable::Stages);
+        let port_events = rows(round, library, LibraryTable::Ports);
         let complete = tee.is_some()
             && ledger.is_some()
             && sites.is_some()
@@ -98,7 +98,7 @@ impl Rare {
         };
         rare.sort();
         for imbalance in rare.ledger.iter().filter_map(LedgerSample::imbalance) {
-            round.note(Endpoint::Page(Table::Leaks, 0), imbalance);
+            round.note(TelemetryCommand::Page(LibraryTable::Leaks, 0), imbalance);
         }
         (rare, complete)
     }
@@ -113,14 +113,14 @@ impl Rare {
     }
 }
 
-fn supported(library: Library) -> Result<Library, Error> {
+fn supported(library: LibraryReply) -> Result<LibraryReply, Error> {
     match library.schema {
         SCHEMA => Ok(library),
         other => Err(Error::Schema(other)),
     }
 }
 
-fn library_sample(library: Library) -> LibrarySample {
+fn library_sample(library: LibraryReply) -> LibrarySample {
     LibrarySample {
         version: library.version,
         tsc_hz: library.tsc_hz,
@@ -138,15 +138,22 @@ fn library_sample(library: Library) -> LibrarySample {
 }
 
 /// The rows of a table; none of one that this libpmdscope does not serve, `None` for a failure.
-fn rows<T: FromPage>(round: &mut Round<'_>, library: &Library, table: Table) -> Option<Vec<T>> {
+fn rows<T: FromPage>(
+    round: &mut RequestRound<'_>,
+    library: &LibraryReply,
+    table: LibraryTable,
+) -> Option<Vec<T>> {
     if !library.tables.iter().any(|name| name == table.name()) {
         return Some(Vec::new());
     }
     let read = read_table(round, table);
-    round.keep(Endpoint::Page(table, 0), read)
+    round.keep(TelemetryCommand::Page(table, 0), read)
 }
 
-fn read_table<T: FromPage>(round: &mut Round<'_>, table: Table) -> Result<Vec<T>, Error> {
+fn read_table<T: FromPage>(
+    round: &mut RequestRound<'_>,
+    table: LibraryTable,
+) -> Result<Vec<T>, Error> {
     for _ in 0..ATTEMPTS {
         if let Some(rows) = read_pages(round, table)? {
             return Ok(rows);
@@ -156,7 +163,10 @@ fn read_table<T: FromPage>(round: &mut Round<'_>, table: Table) -> Result<Vec<T>
 }
 
 /// All pages of a table; `None` when its rows changed in between.
-fn read_pages<T: FromPage>(round: &mut Round<'_>, table: Table) -> Result<Option<Vec<T>>, Error> {
+fn read_pages<T: FromPage>(
+    round: &mut RequestRound<'_>,
+    table: LibraryTable,
+) -> Result<Option<Vec<T>>, Error> {
     let mut page = page(round, table, 0)?;
     let (generation, total) = (page.generation, page.total);
     let mut rows = Vec::new();
@@ -173,9 +183,13 @@ fn read_pages<T: FromPage>(round: &mut Round<'_>, table: Table) -> Result<Option
     }
 }
 
-fn page(round: &mut Round<'_>, table: Table, offset: u64) -> Result<Page, Error> {
+fn page(
+    round: &mut RequestRound<'_>,
+    table: LibraryTable,
+    offset: u64,
+) -> Result<TablePage, Error> {
     let about = |columns: &serde_json::Map<String, serde_json::Value>| {
         columns.get("offset").and_then(serde_json::Value::as_u64) == Some(offset)
     };
-    Page::parse(&round.request_about(&Endpoint::Page(table, offset), about)?)
+    TablePage::parse(&round.request_about(&TelemetryCommand::Page(table, offset), about)?)
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::client::Client;
-use crate::commands::{Endpoint, PortId};
+use crate::commands::{PortId, TelemetryCommand};
 use crate::error::Error;
-use crate::reply::{Counters, Link, LinkStatus, PortInfo, Xstats, XstatsShape};
+use crate::reply::{LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape};
 use crate::sample::{PortSample, PortStats};
 
 use super::FACTS_AGE;
-use super::aged::Aged;
-use super::round::Round;
+use super::cached::Cached;
+use super::round::RequestRound;
 
 /// DPDK drops the entries of a dict beyond this number.
 const DICT_LIMIT: usize = 256;
@@ -46,14 +46,14 @@ const SMALL_GROWTH: f64 = 10_000.0;
 
 /// The ports of one app, as far as they are remembered.
 #[derive(Debug, Default)]
-pub(super) struct Ports {
-    ids: Aged<Vec<PortId>>,
-    known: BTreeMap<PortId, Known>,
+pub(super) struct PortReader {
+    ids: Cached<Vec<PortId>>,
+    known: BTreeMap<PortId, KnownPort>,
 }
 
 /// A port as it was in the round before. One of which anything failed is not remembered.
 #[derive(Debug)]
-struct Known {
+struct KnownPort {
     port: PortSample,
     /// Names of the extended counters, in the order of the reply.
     names: Vec<String>,
@@ -66,13 +66,13 @@ struct Known {
     rates: Option<[f64; 2]>,
 }
 
-impl Ports {
+impl PortReader {
     /// The ports that could be read: one without counters is left out, since zeros would be a lie.
-    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<PortSample> {
+    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<PortSample> {
         let now = Instant::now();
         let facts = self.ids.is_older(now, FACTS_AGE);
         if facts {
-            let Some(ids) = round.list(&Endpoint::EthdevList, Client::ports) else {
+            let Some(ids) = round.list(&TelemetryCommand::EthdevList, Client::ports) else {
                 *self = Self::default();
                 return Vec::new();
             };
@@ -86,7 +86,7 @@ impl Ports {
         if let Some(id) = failed.filter(|_| round.is_over()) {
             self.known.remove(&id);
             ids.retain(|other| *other != id);
-            counted.remove(&id).map(|asked| round.keep(Endpoint::EthdevXstats(id), asked));
+            counted.remove(&id).map(|asked| round.keep(TelemetryCommand::EthdevXstats(id), asked));
         }
         let port = |id: &PortId| self.port(round, *id, facts, counted.remove(id));
         let ports: Vec<_> = ids.iter().filter_map(port).collect();
@@ -97,11 +97,14 @@ impl Ports {
     }
 
     /// The extended counters of the ports of which it is known how fast they grow.
-    fn count<'a>(&'a self, round: &mut Round<'_>) -> BTreeMap<PortId, Result<Xstats, Error>> {
+    fn count<'a>(
+        &'a self,
+        round: &mut RequestRound<'_>,
+    ) -> BTreeMap<PortId, Result<XstatsReply, Error>> {
         let known = self.known.iter().filter(|(_, known)| known.rates.is_some());
-        let request = |(id, known): (&PortId, &'a Known)| {
+        let request = |(id, known): (&PortId, &'a KnownPort)| {
             let shape = XstatsShape { known: &known.names };
-            (*id, (Endpoint::EthdevXstats(*id), shape))
+            (*id, (TelemetryCommand::EthdevXstats(*id), shape))
         };
         let (ids, requests): (Vec<_>, Vec<_>) = known.map(request).unzip();
         ids.into_iter().zip(round.request_each(&requests)).collect()
@@ -109,10 +112,10 @@ impl Ports {
 
     fn port(
         &mut self,
-        round: &mut Round<'_>,
+        round: &mut RequestRound<'_>,
         id: PortId,
         facts: bool,
-        counted: Option<Result<Xstats, Error>>,
+        counted: Option<Result<XstatsReply, Error>>,
     ) -> Option<PortSample> {
         let mut known = self.known.remove(&id);
         let again = match (&mut known, counted) {
@@ -124,7 +127,7 @@ impl Ports {
         let (port, known) = match again {
             Ok(true) => (known.as_ref()?.port.clone(), known),
             Err(error) if round.is_over() => {
-                return round.keep(Endpoint::EthdevXstats(id), Err(error));
+                return round.keep(TelemetryCommand::EthdevXstats(id), Err(error));
             }
             // In doubt everything is asked for.
             Ok(false) | Err(_) => whole(round, id, known.as_ref())?,
@@ -136,13 +139,13 @@ impl Ports {
 
 /// Everything about a port; it is remembered when nothing failed.
 fn whole(
-    round: &mut Round<'_>,
+    round: &mut RequestRound<'_>,
     id: PortId,
-    before: Option<&Known>,
-) -> Option<(PortSample, Option<Known>)> {
-    let info = round.ask_about(&Endpoint::EthdevInfo(id), |info| is_about(info, id))?;
+    before: Option<&KnownPort>,
+) -> Option<(PortSample, Option<KnownPort>)> {
+    let info = round.ask_about(&TelemetryCommand::EthdevInfo(id), |info| is_about(info, id))?;
     let (stats, xstats, cut) = counters(round, id)?;
-    let link = round.ask_about(&Endpoint::EthdevLinkStatus(id), |_: &Link| true);
+    let link = round.ask_about(&TelemetryCommand::EthdevLinkStatus(id), |_: &LinkReply| true);
     let mut port = PortSample { id: id.0, stats, xstats_truncated: cut, ..PortSample::default() };
     configure(&mut port, info);
     let linked = link.is_some();
@@ -150,11 +153,11 @@ fn whole(
     let Some(xstats) = xstats else { return Some((port, None)) };
     let names = xstats.names.unwrap_or_default();
     port.xstats = names.iter().cloned().zip(xstats.values).collect();
-    let known = linked.then(|| Known::new(&port, names, before)).flatten();
+    let known = linked.then(|| KnownPort::new(&port, names, before)).flatten();
     Some((port, known))
 }
 
-impl Known {
+impl KnownPort {
     /// `None` for a driver whose extended counters do not repeat the basic ones.
     fn new(port: &PortSample, names: Vec<String>, before: Option<&Self>) -> Option<Self> {
         let place = |name: &str| names.iter().rposition(|known| known == name);
@@ -174,21 +177,22 @@ impl Known {
     /// may be those of another port.
     fn again(
         &mut self,
-        round: &mut Round<'_>,
+        round: &mut RequestRound<'_>,
         id: PortId,
         facts: bool,
-        xstats: &Xstats,
+        xstats: &XstatsReply,
     ) -> Result<bool, Error> {
         if facts {
             let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
-            let info = round.request_about(&Endpoint::EthdevInfo(id), about)?;
+            let info = round.request_about(&TelemetryCommand::EthdevInfo(id), about)?;
             configure(&mut self.port, info);
         }
         if xstats.names.is_some() || !self.count(&xstats.values) {
             return Ok(false);
         }
         if facts {
-            let link = round.request_about(&Endpoint::EthdevLinkStatus(id), |_: &Link| true)?;
+            let link = round
+                .request_about(&TelemetryCommand::EthdevLinkStatus(id), |_: &LinkReply| true)?;
             connect(&mut self.port, Some(link));
         }
         Ok(true)
@@ -242,8 +246,8 @@ fn configure(port: &mut PortSample, info: PortInfo) {
     port.mac = info.mac_addr;
 }
 
-fn connect(port: &mut PortSample, link: Option<Link>) {
-    port.link_up = link.as_ref().map(|link| link.status == LinkStatus::Up);
+fn connect(port: &mut PortSample, link: Option<LinkReply>) {
+    port.link_up = link.as_ref().map(|link| link.status == LinkState::Up);
     let speed = link.and_then(|link| link.speed).map(|speed| speed.0);
     port.link_mbps = speed.filter(|mbps| ![0, SPEED_UNKNOWN].contains(mbps));
 }
@@ -251,7 +255,10 @@ fn connect(port: &mut PortSample, link: Option<Link>) {
 /// Basic and extended counters. Neither reply names its port; but the extended ones, asked later,
 /// repeat the basic ones and cannot be below them. If they are, one of the two is about another port,
 /// or the counters were reset: both are asked again, and that answer stands.
-fn counters(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xstats>, bool)> {
+fn counters(
+    round: &mut RequestRound<'_>,
+    id: PortId,
+) -> Option<(PortStats, Option<XstatsReply>, bool)> {
     let first = counters_once(round, id)?;
     match &first {
         (stats, Some(xstats), _) if !agree(stats, xstats) => counters_once(round, id),
@@ -259,8 +266,11 @@ fn counters(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xsta
     }
 }
 
-fn counters_once(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option<Xstats>, bool)> {
-    let basic: Counters = round.ask_about(&Endpoint::EthdevStats(id), |_| true)?;
+fn counters_once(
+    round: &mut RequestRound<'_>,
+    id: PortId,
+) -> Option<(PortStats, Option<XstatsReply>, bool)> {
+    let basic: PortCountersReply = round.ask_about(&TelemetryCommand::EthdevStats(id), |_| true)?;
     let stats = port_stats([
         basic.ipackets.0,
         basic.opackets.0,
@@ -271,7 +281,7 @@ fn counters_once(round: &mut Round<'_>, id: PortId) -> Option<(PortStats, Option
         basic.oerrors.0,
         basic.rx_nombuf.0,
     ]);
-    let endpoint = Endpoint::EthdevXstats(id);
+    let endpoint = TelemetryCommand::EthdevXstats(id);
     let asked = round.request_about_as(&endpoint, XstatsShape { known: &[] }, |_| true);
     let xstats = round.keep(&endpoint, asked);
     let cut = xstats.as_ref().is_some_and(|xstats| xstats.values.len() >= DICT_LIMIT)
@@ -309,7 +319,7 @@ fn counts(stats: &PortStats) -> [u64; BASIC.len()] {
     ]
 }
 
-fn agree(stats: &PortStats, xstats: &Xstats) -> bool {
+fn agree(stats: &PortStats, xstats: &XstatsReply) -> bool {
     let names = xstats.names.as_deref().unwrap_or_default();
     let extended = |name| {
         let at = names.iter().rposition(|known| known == name)?;

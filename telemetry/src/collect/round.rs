@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::client::{Client, LIST_LIMIT};
-use crate::commands::Endpoint;
+use crate::commands::TelemetryCommand;
 use crate::deadline::Deadline;
 use crate::error::Error;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 /// programs ask the same app, DPDK may mix up the parameters (see [`AppLock`](crate::AppLock)).
 const ATTEMPTS: u32 = 2;
 
-pub(super) struct Round<'a> {
+pub(super) struct RequestRound<'a> {
     client: &'a mut Client,
     deadline: Deadline,
     requests_before: u32,
@@ -25,7 +25,7 @@ pub(super) struct Round<'a> {
     partial: Vec<String>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> RequestRound<'a> {
     pub(super) fn new(client: &'a mut Client, deadline: Deadline) -> Self {
         let requests_before = client.requests();
         Self {
@@ -68,15 +68,15 @@ impl<'a> Round<'a> {
     }
 
     /// Asks, and names the part when that fails.
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, endpoint: &Endpoint) -> Option<T> {
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, endpoint: &TelemetryCommand) -> Option<T> {
         let asked = self.request(endpoint);
         self.keep(endpoint, asked)
     }
 
-    /// As [`Round::ask`], for a reply that says what it is about; `subject` must accept it.
+    /// As [`RequestRound::ask`], for a reply that says what it is about; `subject` must accept it.
     pub(super) fn ask_about<T: DeserializeOwned>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         subject: impl Fn(&T) -> bool,
     ) -> Option<T> {
         let asked = self.request_about(endpoint, subject);
@@ -86,7 +86,7 @@ impl<'a> Round<'a> {
     /// Runs a listing; names the part when it fails or may have been cut.
     pub(super) fn list<T>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         list: impl FnOnce(&mut Client, Deadline) -> Result<Vec<T>, Error>,
     ) -> Option<Vec<T>> {
         let listed = match self.lost {
@@ -110,14 +110,17 @@ impl<'a> Round<'a> {
     }
 
     /// Asks once.
-    pub(super) fn request<T: DeserializeOwned>(&mut self, endpoint: &Endpoint) -> Result<T, Error> {
+    pub(super) fn request<T: DeserializeOwned>(
+        &mut self,
+        endpoint: &TelemetryCommand,
+    ) -> Result<T, Error> {
         self.request_as(endpoint, PhantomData)
     }
 
     /// Asks once, for a reply of this shape.
     pub(super) fn request_as<T>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
     ) -> Result<T, Error> {
         if self.lost.is_some() {
@@ -131,7 +134,7 @@ impl<'a> Round<'a> {
     /// Asks each once, for replies of these shapes.
     pub(super) fn request_each<T>(
         &mut self,
-        requests: &[(Endpoint, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
+        requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
     ) -> Vec<Result<T, Error>> {
         let asked = self.client.request_each(requests, self.deadline);
         self.answered |= asked.iter().any(Result::is_ok);
@@ -141,16 +144,16 @@ impl<'a> Round<'a> {
     /// Asks for something that exists, so that null or another subject deserves a second attempt.
     pub(super) fn request_about<T: DeserializeOwned>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         subject: impl Fn(&T) -> bool,
     ) -> Result<T, Error> {
         self.request_about_as(endpoint, PhantomData, subject)
     }
 
-    /// As [`Round::request_about`], for a reply of this shape.
+    /// As [`RequestRound::request_about`], for a reply of this shape.
     pub(super) fn request_about_as<T>(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T> + Copy,
         subject: impl Fn(&T) -> bool,
     ) -> Result<T, Error> {

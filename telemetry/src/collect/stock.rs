@@ -3,30 +3,30 @@
 use std::time::Instant;
 
 use crate::client::Client;
-use crate::commands::{Endpoint, HeapId, PoolName, RingName};
+use crate::commands::{HeapId, PoolName, RingName, TelemetryCommand};
 use crate::error::Error;
 use crate::reply::{HeapInfo, LcoreUsage, PoolInfo, RingInfo};
 use crate::sample::{HeapSample, Occupancy, PoolSample, RingSample, UsageSample};
 
-use super::aged::Aged;
-use super::round::Round;
+use super::cached::Cached;
+use super::round::RequestRound;
 use super::{FACTS_AGE, SLOW};
 
 /// The mempools of one app.
 #[derive(Debug, Default)]
-pub(super) struct Pools {
-    names: Aged<Vec<PoolName>>,
+pub(super) struct StockPoolReader {
+    names: Cached<Vec<PoolName>>,
     /// Pools of a DPDK that tells no counts: nothing in them changes.
     fixed: Vec<PoolSample>,
 }
 
-impl Pools {
+impl StockPoolReader {
     /// The mempools. Before DPDK 23.03 their replies hold nothing that changes, so that they are
     /// remembered until the list changes.
-    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<PoolSample> {
+    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<PoolSample> {
         let now = Instant::now();
         if self.names.is_older(now, FACTS_AGE) {
-            match round.list(&Endpoint::MempoolList, Client::pools) {
+            match round.list(&TelemetryCommand::MempoolList, Client::pools) {
                 Some(names) => self.names.set(now, names),
                 None => return Vec::new(),
             }
@@ -47,8 +47,8 @@ impl Pools {
     }
 }
 
-fn pool(round: &mut Round<'_>, name: &PoolName) -> Option<PoolSample> {
-    let endpoint = Endpoint::MempoolInfo(name.clone());
+fn pool(round: &mut RequestRound<'_>, name: &PoolName) -> Option<PoolSample> {
+    let endpoint = TelemetryCommand::MempoolInfo(name.clone());
     let info: PoolInfo = round.ask_about(&endpoint, |info: &PoolInfo| info.name == name.0)?;
     let parts = [info.elt_size, info.header_size, info.trailer_size];
     Some(PoolSample {
@@ -72,14 +72,18 @@ fn occupancy(info: &PoolInfo) -> Option<Occupancy> {
 
 /// The software rings of one app.
 #[derive(Debug, Default)]
-pub(super) struct Rings(Aged<Vec<RingName>>);
+pub(super) struct StockRingReader(Cached<Vec<RingName>>);
 
-impl Rings {
+impl StockRingReader {
     /// The software rings, without those in which the pools keep their free objects.
-    pub(super) fn read(&mut self, round: &mut Round<'_>, pools: &[PoolSample]) -> Vec<RingSample> {
+    pub(super) fn read(
+        &mut self,
+        round: &mut RequestRound<'_>,
+        pools: &[PoolSample],
+    ) -> Vec<RingSample> {
         let now = Instant::now();
         if self.0.is_older(now, FACTS_AGE) {
-            match round.list(&Endpoint::RingList, Client::rings) {
+            match round.list(&TelemetryCommand::RingList, Client::rings) {
                 Some(names) => self.0.set(now, names),
                 None => return Vec::new(),
             }
@@ -97,8 +101,8 @@ impl Rings {
     }
 }
 
-fn ring(round: &mut Round<'_>, name: &RingName) -> Option<RingSample> {
-    let endpoint = Endpoint::RingInfo(name.clone());
+fn ring(round: &mut RequestRound<'_>, name: &RingName) -> Option<RingSample> {
+    let endpoint = TelemetryCommand::RingInfo(name.clone());
     let info: RingInfo = round.ask_about(&endpoint, |info: &RingInfo| info.name == name.0)?;
     Some(RingSample {
         name: info.name,
@@ -110,15 +114,15 @@ fn ring(round: &mut Round<'_>, name: &RingName) -> Option<RingSample> {
 
 /// The heaps of one app. Each request takes the lock of `rte_malloc()`, so there are few.
 #[derive(Debug, Default)]
-pub(super) struct Heaps(Aged<Vec<HeapSample>>);
+pub(super) struct HeapReader(Cached<Vec<HeapSample>>);
 
-impl Heaps {
+impl HeapReader {
     /// The heaps, as they were at most 10 s ago. Ids come from a list that is asked for right before:
     /// DPDK does not check them, and reads beyond its heaps.
-    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<HeapSample> {
+    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<HeapSample> {
         let now = Instant::now();
         if self.0.is_older(now, SLOW) {
-            let Some(ids) = round.list(&Endpoint::HeapList, Client::heaps) else {
+            let Some(ids) = round.list(&TelemetryCommand::HeapList, Client::heaps) else {
                 return Vec::new();
             };
             let heaps: Vec<_> = ids.iter().filter_map(|id| heap(round, *id)).collect();
@@ -132,9 +136,9 @@ impl Heaps {
     }
 }
 
-fn heap(round: &mut Round<'_>, id: HeapId) -> Option<HeapSample> {
+fn heap(round: &mut RequestRound<'_>, id: HeapId) -> Option<HeapSample> {
     let about = |info: &HeapInfo| info.id.0 == u64::from(id.0);
-    let info = round.ask_about(&Endpoint::HeapInfo(id), about)?;
+    let info = round.ask_about(&TelemetryCommand::HeapInfo(id), about)?;
     Some(HeapSample {
         name: info.name,
         size: info.size.0,
@@ -147,20 +151,20 @@ fn heap(round: &mut Round<'_>, id: HeapId) -> Option<HeapSample> {
 
 /// What an app counts of the work of its lcores; most do not.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct LcoreUsageReader {
     /// When it was found that the app does not count.
-    none: Aged<bool>,
+    none: Cached<bool>,
 }
 
-impl Usage {
+impl LcoreUsageReader {
     /// Cycles by lcore; an app that counts none is asked again now and then, since it may begin.
-    pub(super) fn read(&mut self, round: &mut Round<'_>) -> Vec<UsageSample> {
+    pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<UsageSample> {
         let now = Instant::now();
         if *self.none.value() && !self.none.is_older(now, SLOW) {
             return Vec::new();
         }
-        let asked = round.request::<LcoreUsage>(&Endpoint::LcoreUsage).and_then(usage);
-        let usage = round.keep(Endpoint::LcoreUsage, asked).unwrap_or_default();
+        let asked = round.request::<LcoreUsage>(&TelemetryCommand::LcoreUsage).and_then(usage);
+        let usage = round.keep(TelemetryCommand::LcoreUsage, asked).unwrap_or_default();
         self.none.set(now, usage.is_empty());
         usage
     }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{FromPage, Page};
+use super::{FromPage, TablePage};
 use crate::error::Error;
 use crate::sample::{LedgerMode, LedgerSample, SiteSample, StageSample};
 
@@ -78,19 +78,19 @@ impl From<StageRow> for StageSample {
 }
 
 impl FromPage for LedgerSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.convert::<LedgerRow, Self>()
     }
 }
 
 impl FromPage for SiteSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.rows()
     }
 }
 
 impl FromPage for StageSample {
-    fn from_page(page: Page) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
         page.convert::<StageRow, Self>()
     }
 }

@@ -9,12 +9,12 @@ use crate::sample::Direction;
 /// Packets that the queues of one direction of a port had in the same time, collected from those of each
 /// queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Balance {
+pub struct QueueBalance {
     queues: usize,
     packets: f64,
 }
 
-impl FromIterator<f64> for Balance {
+impl FromIterator<f64> for QueueBalance {
     fn from_iter<I: IntoIterator<Item = f64>>(packets: I) -> Self {
         let add = |sum: Self, packets: f64| Self {
             queues: sum.queues + 1,
@@ -24,7 +24,7 @@ impl FromIterator<f64> for Balance {
     }
 }
 
-impl Balance {
+impl QueueBalance {
     /// Packets of all queues.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts are never negative.
     pub fn packets(&self) -> u64 {
@@ -61,7 +61,7 @@ pub fn hot(model: &Model, thresholds: &Thresholds) -> Vec<bool> {
         all.extend(packets(queue));
     }
     let is_hot = |queue: &QueueRates| {
-        let all: Balance = ports[&(queue.port, queue.direction)].iter().copied().collect();
+        let all: QueueBalance = ports[&(queue.port, queue.direction)].iter().copied().collect();
         packets(queue).is_some_and(|packets| all.is_hot(packets, thresholds))
     };
     model.queues.iter().map(is_hot).collect()
@@ -103,7 +103,7 @@ fn hottest_of(model: &Model, queues: &[&QueueRates], thresholds: &Thresholds) ->
         queues.iter().map(|queue| Some((queue.pps?, *queue))).collect::<Option<Vec<_>>>()?;
     let (pps, queue) = rates.iter().copied().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
     let seconds = model.interval_s?;
-    let balance: Balance = rates.iter().map(|(pps, _)| pps * seconds).collect();
+    let balance: QueueBalance = rates.iter().map(|(pps, _)| pps * seconds).collect();
     let packets = pps * seconds;
     let is_hot = balance.is_hot(packets, thresholds);
     let hot = HotQueue {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn hot_of(packets: &[f64]) -> Vec<bool> {
-        let balance: Balance = packets.iter().copied().collect();
+        let balance: QueueBalance = packets.iter().copied().collect();
         let thresholds = Thresholds::default();
         packets.iter().map(|packets| balance.is_hot(*packets, &thresholds)).collect()
     }
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn shares_and_means_are_unknown_where_there_are_none() {
-        let balance: Balance = [90.0, 10.0, 20.0].into_iter().collect();
+        let balance: QueueBalance = [90.0, 10.0, 20.0].into_iter().collect();
         assert_eq!((balance.share(90.0), balance.others(90.0)), (Some(0.75), Some(15.0)));
-        let alone: Balance = [90.0].into_iter().collect();
+        let alone: QueueBalance = [90.0].into_iter().collect();
         assert_eq!((alone.share(90.0), alone.others(90.0)), (Some(1.0), None));
-        assert_eq!(Balance::default().share(0.0), None);
+        assert_eq!(QueueBalance::default().share(0.0), None);
     }
 }

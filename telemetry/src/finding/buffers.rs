@@ -32,7 +32,7 @@ pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
 fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSample>) -> Finding {
     let mut evidence = format!("no mbuf could be had for port {}, {failed}: ", port.id);
     let advice = if let Some(pool) = pool {
-        let demand = Demand::of(model, pool);
+        let demand = MbufDemand::of(model, pool);
         evidence += &demand.verdict(model, pool);
         demand.advice(model, pool)
     } else {
@@ -66,7 +66,7 @@ fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
 }
 
 /// What ports and lcores take out of a pool before the app holds a single packet.
-pub(super) struct Demand {
+pub(super) struct MbufDemand {
     rx: u64,
     tx: u64,
     caches: u64,
@@ -76,7 +76,7 @@ pub(super) struct Demand {
     unknown: usize,
 }
 
-impl Demand {
+impl MbufDemand {
     /// Of all ports: which pool a queue is fed from is not told.
     pub(super) fn of(model: &Model, pool: &PoolSample) -> Self {
         let sample = &model.sample;
@@ -194,8 +194,8 @@ fn queue_size(eal_args: &[String], device: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
-    use crate::model::Tracker;
+    use crate::finding::{LintRules, evaluate};
+    use crate::model::ModelTracker;
     use crate::sample::Sample;
     use crate::sample::ledger::tests::ledger;
     use crate::sample::tests::{empty_sample, pool, port, queue};
@@ -215,9 +215,9 @@ mod tests {
             change(&mut sample);
             sample
         };
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         tracker.update(at(0));
-        judge(&tracker.update(at(1)), &Rules::default())
+        evaluate(&tracker.update(at(1)), &LintRules::default())
     }
 
     #[test]

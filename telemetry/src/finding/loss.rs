@@ -179,8 +179,8 @@ fn mbuf_finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
-    use crate::model::Tracker;
+    use crate::finding::{LintRules, evaluate};
+    use crate::model::ModelTracker;
     use crate::sample::ledger::tests::{ledger, site};
     use crate::sample::tests::{empty_sample, pool, port};
     use crate::sample::{LibrarySample, NOT_PROVEN, Sample};
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn judged(sample: Sample) -> Vec<Finding> {
-        judge(&Tracker::default().update(sample), &Rules::default())
+        evaluate(&ModelTracker::default().update(sample), &LintRules::default())
     }
 
     fn sited(site: SiteSample) -> Finding {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_leak_has_its_line_rate_age_and_time_left() {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let at = |seconds: u64, lost: u64| {
             let mut sample = linked();
             sample.monotonic_ns = seconds * 1_000_000_000;
@@ -219,7 +219,7 @@ mod tests {
             sample
         };
         tracker.update(at(1, 10));
-        let findings = judge(&tracker.update(at(2, 22)), &Rules::default());
+        let findings = evaluate(&tracker.update(at(2, 22)), &LintRules::default());
         let [leak] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((leak.lint, leak.severity), (Lint::Leak, Severity::Critical));
         assert_eq!(leak.subject.to_string(), "mb app.c:18");

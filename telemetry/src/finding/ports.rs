@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::inventory::{Expectation, Source};
 use crate::model::{Model, PortRates};
-use crate::quiet::{ENOUGH, Quiet, SHARE};
+use crate::rx_flat::{ENOUGH, RxFlat, SHARE};
 use crate::sample::{DeviceSample, PortSample};
 
 /// All that is wrong with the ports of an app, as far as it was expected otherwise.
-pub(super) fn judge(
+pub(super) fn evaluate(
     model: &Model,
     expected: &Expectation,
     thresholds: &Thresholds,
@@ -193,11 +193,11 @@ fn flat(
     expected: &Expectation,
     thresholds: &Thresholds,
 ) -> Option<Finding> {
-    let quiet = rates.quiet.filter(|_| !expected.may_be_idle(&port.device))?;
-    let severity = silence(&quiet, thresholds.flat)?;
-    let mut evidence = format!("{} packets received in {:.0} s", quiet.packets, quiet.seconds);
-    let past = if quiet.watched_past { "before that" } else { "on average since the app started" };
-    let _ = write!(evidence, "; {:.0}/s {past}", quiet.past_pps);
+    let flat = rates.rx_flat.filter(|_| !expected.may_be_idle(&port.device))?;
+    let severity = silence(&flat, thresholds.flat)?;
+    let mut evidence = format!("{} packets received in {:.0} s", flat.packets, flat.seconds);
+    let past = if flat.watched_past { "before that" } else { "on average since the app started" };
+    let _ = write!(evidence, "; {:.0}/s {past}", flat.past_pps);
     let threshold = format!(
         "less than {:.0} % of its own past for {} s, worth {ENOUGH} packets or more",
         SHARE * 100.0,
@@ -261,9 +261,9 @@ fn times(number: u64) -> String {
 
 /// Whoever has just begun to watch a port and saw nothing but silence cannot know since when: that is
 /// told at once, but may be the pause between two bursts.
-fn silence(quiet: &Quiet, least: Duration) -> Option<Severity> {
-    if quiet.seconds >= least.as_secs_f64() {
+fn silence(flat: &RxFlat, least: Duration) -> Option<Severity> {
+    if flat.seconds >= least.as_secs_f64() {
         return Some(Severity::Warning);
     }
-    quiet.from_start.then_some(Severity::Info)
+    flat.from_start.then_some(Severity::Info)
 }

@@ -3,14 +3,14 @@
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, PortRates};
 use crate::sample::PortSample;
-use crate::sending::{SilentApp, Unsent};
+use crate::sending::{SilentApp, UnsentPackets};
 
 /// Share of the received packets that an app must not have sent for refused ones to be lost: an app that
 /// offers them again until they are taken sends what it receives.
 const LOST: f64 = 0.05;
 
 /// Ports that do not send what they are offered, and an app that sends nothing.
-pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
+pub(super) fn evaluate(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     let ports = model.sample.ports.iter().zip(&model.ports);
     let mut findings: Vec<_> = ports
         .filter_map(|(port, rates)| {
@@ -25,7 +25,7 @@ pub(super) fn judge(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
     findings
 }
 
-fn stuck(model: &Model, port: &PortSample, unsent: &Unsent) -> Option<Finding> {
+fn stuck(model: &Model, port: &PortSample, unsent: &UnsentPackets) -> Option<Finding> {
     let seconds = unsent.stuck_s?;
     let (received, sent) = forwarded(model);
     let evidence = format!(
@@ -52,7 +52,7 @@ fn stuck(model: &Model, port: &PortSample, unsent: &Unsent) -> Option<Finding> {
 fn refused(
     model: &Model,
     port: &PortSample,
-    unsent: &Unsent,
+    unsent: &UnsentPackets,
     thresholds: &Thresholds,
 ) -> Option<Finding> {
     let share = unsent.refused_pps / unsent.offered_pps;
@@ -127,15 +127,15 @@ fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
-    use crate::model::Tracker;
+    use crate::finding::{LintRules, evaluate};
+    use crate::model::ModelTracker;
     use crate::sample::Direction;
     use crate::sample::tests::{empty_sample, port, queue};
 
     /// After three seconds in which 28,000 packets/s were received and so many per quarter of a second
     /// offered, where the library tells, and of 7,000 that percentage sent after the first second.
     fn watched(offered: Option<u64>, sent_percent: u64) -> Vec<Finding> {
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         let mut findings = Vec::new();
         for quarter in 0..=12_u64 {
             let mut sample = empty_sample();
@@ -148,7 +148,7 @@ mod tests {
                 tx.direction = Direction::Tx;
                 sample.queues = vec![tx];
             }
-            findings = judge(&tracker.update(sample), &Rules::default());
+            findings = evaluate(&tracker.update(sample), &LintRules::default());
         }
         findings
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{LcoreRates, Model};
 use crate::sample::{Direction, LcoreSample, Sample};
-use crate::stall::{StallCause, Stalls};
+use crate::stall::{LcoreStalls, StallCause};
 
 /// Poll loops that were held up since the sample before.
 pub(super) fn stalls<'a>(
@@ -64,7 +64,7 @@ fn blame(cause: Option<StallCause>) -> &'static str {
 }
 
 /// Who had the CPU in that time, as far as the kernel tells.
-fn shares(stalls: &Stalls) -> String {
+fn shares(stalls: &LcoreStalls) -> String {
     let mut text = String::new();
     if let Some(shares) = stalls.shares() {
         let percent = |share: f64| (share * 100.0).round();
@@ -188,17 +188,17 @@ impl std::fmt::Display for StallBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Rules, judge};
-    use crate::model::Tracker;
+    use crate::finding::{LintRules, evaluate};
+    use crate::model::ModelTracker;
     use crate::sample::tests::{port, queue};
     use crate::stall::tests::second;
 
     fn judged([mut before, mut now]: [Sample; 2], packets: u64) -> Vec<Finding> {
         before.ports = vec![port(0, 0)];
         now.ports = vec![port(0, packets)];
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         tracker.update(before);
-        judge(&tracker.update(now), &Rules::default())
+        evaluate(&tracker.update(now), &LintRules::default())
     }
 
     /// The finding of a second with these gaps, and what the thread did, while a queue of so many
@@ -240,9 +240,9 @@ mod tests {
         let mut missed = now.clone();
         missed.ports = vec![port(0, 10)];
         missed.ports[0].stats.rx_missed = 9;
-        let mut tracker = Tracker::default();
+        let mut tracker = ModelTracker::default();
         tracker.update(Sample { ports: vec![port(0, 0)], ..before });
-        let findings = judge(&tracker.update(missed), &Rules::default());
+        let findings = evaluate(&tracker.update(missed), &LintRules::default());
         let stall = findings.iter().find(|found| found.lint == Lint::Stall).unwrap();
         assert_eq!(stall.severity, Severity::Warning);
         assert!(stall.evidence.ends_with("packets were missed meanwhile"), "{stall:?}");

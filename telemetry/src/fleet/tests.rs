@@ -1,22 +1,22 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::Tracker;
+use crate::ModelTracker;
 use crate::error::ErrorClass;
 use crate::finding::Lint;
 use crate::inventory::ExpectedApp;
 use crate::sample::tests::empty_sample;
 
-fn app(name: &str) -> App {
+fn app(name: &str) -> DiscoveredApp {
     let dir = std::path::PathBuf::from("/nonexistent").join(name);
     let socket = dir.join("socket");
-    let (pid, dpdk_version, state) = (None, None, AppState::Live);
-    App { name: name.to_owned(), dir, socket, pid, dpdk_version, state }
+    let (pid, dpdk_version, state) = (None, None, Reachability::Live);
+    DiscoveredApp { name: name.to_owned(), dir, socket, pid, dpdk_version, state }
 }
 
 #[test]
 fn what_is_expected_and_absent_is_a_finding_and_no_error() {
-    let mut settings = Settings::default();
+    let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
     assert!(Fleet::start(None, settings.clone()).is_err());
     for name in ["a", "b"] {
@@ -25,7 +25,7 @@ fn what_is_expected_and_absent_is_a_finding_and_no_error() {
     }
     let missing = |name| {
         let fleet = Fleet::start(name, settings.clone()).unwrap();
-        let findings = fleet.world.findings().into_iter();
+        let findings = fleet.state.findings().into_iter();
         findings.map(|(app, found)| format!("{} {}", app.name, found.lint)).collect::<Vec<_>>()
     };
     assert_eq!(missing(None), ["a app_missing", "b app_missing"]);
@@ -35,93 +35,93 @@ fn what_is_expected_and_absent_is_a_finding_and_no_error() {
 }
 
 #[test]
-fn a_session_is_lent_once_and_its_news_come_back_with_it() {
-    let mut fleet = Fleet::new(Settings::default());
+fn a_sampler_is_checked_out_once_and_its_news_come_back_with_it() {
+    let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a"), app("b")]);
-    let mut session = fleet.lend("a").unwrap();
-    assert!(fleet.lend("a").is_none() && fleet.lend("x").is_none());
+    let mut sampler = fleet.check_out("a").unwrap();
+    assert!(fleet.check_out("a").is_none() && fleet.check_out("x").is_none());
     fleet.see(vec![app("a"), app("b")]);
     fleet.sample(Duration::ZERO);
     assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a", "b"]);
-    assert!(fleet.world.find("a").unwrap().errors.is_empty(), "it was lent");
-    let news = session.sample(Duration::ZERO);
-    fleet.take_back(session, news);
-    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Refused], 1);
-    assert!(fleet.lend("a").is_some());
+    assert!(fleet.state.find("a").unwrap().errors.is_empty(), "it was checked_out");
+    let news = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, news);
+    assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 1);
+    assert!(fleet.check_out("a").is_some());
 }
 
 /// The sampler of the app of that name panics.
-fn breaking(name: &str) -> impl Fn(&mut Session, Duration) -> Event {
-    move |session, timeout| {
-        assert_ne!(session.app().name, name, "a bug");
-        session.ask(timeout)
+fn breaking(name: &str) -> impl Fn(&mut AppSampler, Duration) -> FleetEvent {
+    move |sampler, timeout| {
+        assert_ne!(sampler.app().name, name, "a bug");
+        sampler.ask(timeout)
     }
 }
 
 #[test]
 fn an_app_whose_sampler_panics_is_lost_and_asked_anew() {
     for names in [&["a"][..], &["a", "b"]] {
-        let mut fleet = Fleet::new(Settings::default());
+        let mut fleet = Fleet::new(FleetSettings::default());
         fleet.see(names.iter().map(|name| app(name)).collect());
-        let model = Arc::new(Tracker::default().update(empty_sample()));
-        let sampled = Event::Sampled { app: "a".into(), model, findings: Vec::new() };
-        fleet.world.apply(sampled);
+        let model = Arc::new(ModelTracker::default().update(empty_sample()));
+        let sampled = FleetEvent::Sampled { app: "a".into(), model, findings: Vec::new() };
+        fleet.state.apply(sampled);
         fleet.sample_with(Duration::ZERO, breaking("a"));
-        let lost = fleet.world.find("a").unwrap();
-        let Status::Lost { reason } = &lost.status else { panic!("{lost:?}") };
+        let lost = fleet.state.find("a").unwrap();
+        let AppStatus::Lost { reason } = &lost.status else { panic!("{lost:?}") };
         assert!(reason.contains("a bug"), "{reason}");
         assert_eq!(lost.errors[&ErrorClass::Internal], 1);
         assert_eq!(lost.findings[0].lint, Lint::Unreachable);
         assert!(lost.findings[0].evidence.contains("a bug"), "{:?}", lost.findings);
         fleet.sample(Duration::ZERO);
-        let asked = fleet.world.find("a").unwrap();
+        let asked = fleet.state.find("a").unwrap();
         assert_eq!(asked.errors[&ErrorClass::Refused], 1, "it was asked anew: {asked:?}");
     }
 }
 
 #[test]
-fn a_session_that_was_lost_while_it_was_lent_is_replaced() {
-    let mut fleet = Fleet::new(Settings::default());
+fn a_sampler_that_was_lost_while_checked_out_is_replaced() {
+    let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a")]);
-    let lent = fleet.lend("a").unwrap();
-    let (of, error) = (lent.app().clone(), Error::Panicked("a bug".into()));
-    drop(lent);
+    let checked_out = fleet.check_out("a").unwrap();
+    let (of, error) = (checked_out.app().clone(), Error::Panicked("a bug".into()));
+    drop(checked_out);
     fleet.replace_lost(&of, &error);
-    assert_eq!(fleet.world.find("a").unwrap().errors[&ErrorClass::Internal], 1);
-    assert!(fleet.lend("a").is_some());
+    assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Internal], 1);
+    assert!(fleet.check_out("a").is_some());
 }
 
 #[test]
 fn a_missing_app_is_missing_since_it_was_looked_for() {
-    let mut settings = Settings::default();
+    let mut settings = FleetSettings::default();
     let app = ExpectedApp { name: "gone".to_owned(), ..ExpectedApp::default() };
     settings.rules.expected.apps.push(app);
     let mut fleet = Fleet::new(settings);
     fleet.see(Vec::new());
-    let since = fleet.world.find("gone").unwrap().silent_ns.unwrap();
+    let since = fleet.state.find("gone").unwrap().silent_ns.unwrap();
     fleet.see(Vec::new());
-    let missing = fleet.world.find("gone").unwrap();
+    let missing = fleet.state.find("gone").unwrap();
     assert_eq!(missing.silent_ns, Some(since));
     assert_eq!(missing.silent_s(since + 2_000_000_000), Some(2.0));
 }
 
 #[test]
 fn an_app_that_was_given_up_meanwhile_does_not_come_back() {
-    let mut fleet = Fleet::new(Settings::default());
+    let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a")]);
-    let mut session = fleet.lend("a").unwrap();
-    fleet.seats.clear();
+    let mut sampler = fleet.check_out("a").unwrap();
+    fleet.slots.clear();
     fleet.see(Vec::new());
-    let news = session.sample(Duration::ZERO);
-    fleet.take_back(session, news);
-    assert!(fleet.world.apps.is_empty());
+    let news = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, news);
+    assert!(fleet.state.apps.is_empty());
 }
 
 #[test]
 fn an_app_without_telemetry_is_told_also_when_it_had_some() {
-    let mut fleet = Fleet::new(Settings::default());
-    let off = App { state: AppState::NoTelemetry, ..app("a") };
-    let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings.first().map(|f| f.lint);
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let off = DiscoveredApp { state: Reachability::NoTelemetry, ..app("a") };
+    let lint = |fleet: &Fleet| fleet.state.find("a").unwrap().findings.first().map(|f| f.lint);
     fleet.see(vec![app("a")]);
     assert_eq!((fleet.asked().count(), lint(&fleet)), (1, None));
     fleet.see(vec![off]);
@@ -132,36 +132,36 @@ fn an_app_without_telemetry_is_told_also_when_it_had_some() {
 
 #[test]
 fn an_expected_app_without_telemetry_is_missing_once_it_has_ended() {
-    let mut settings = Settings::default();
+    let mut settings = FleetSettings::default();
     settings.rules.expected.apps = vec![ExpectedApp { name: "a".into(), ..ExpectedApp::default() }];
     let mut fleet = Fleet::new(settings);
-    let lint = |fleet: &Fleet| fleet.world.find("a").unwrap().findings[0].lint;
-    fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+    let lint = |fleet: &Fleet| fleet.state.find("a").unwrap().findings[0].lint;
+    fleet.see(vec![DiscoveredApp { state: Reachability::NoTelemetry, ..app("a") }]);
     assert_eq!(lint(&fleet), Lint::TelemetryOff);
     fleet.see(Vec::new());
     assert_eq!(lint(&fleet), Lint::AppMissing);
 }
 
 #[test]
-fn a_lent_session_comes_back_under_its_new_name() {
-    let mut fleet = Fleet::new(Settings::default());
+fn a_sampler_that_was_checked_out_comes_back_under_its_new_name() {
+    let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a")]);
-    let mut session = fleet.lend("a").unwrap();
-    fleet.see(vec![App { name: "b".into(), ..app("a") }]);
-    let news = session.sample(Duration::ZERO);
-    fleet.take_back(session, news);
-    assert!(fleet.world.find("a").is_none(), "{:?}", fleet.world);
-    let [b] = &fleet.world.apps[..] else { panic!("{:?}", fleet.world) };
+    let mut sampler = fleet.check_out("a").unwrap();
+    fleet.see(vec![DiscoveredApp { name: "b".into(), ..app("a") }]);
+    let news = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, news);
+    assert!(fleet.state.find("a").is_none(), "{:?}", fleet.state);
+    let [b] = &fleet.state.apps[..] else { panic!("{:?}", fleet.state) };
     assert_eq!((b.name.as_str(), b.findings[0].app.as_str()), ("b", "b"));
     assert_eq!(b.errors[&ErrorClass::Refused], 1);
     fleet.sample(Duration::ZERO);
-    assert_eq!(fleet.world.find("b").unwrap().errors[&ErrorClass::Refused], 2);
+    assert_eq!(fleet.state.find("b").unwrap().errors[&ErrorClass::Refused], 2);
 }
 
 #[test]
 fn the_sample_of_a_renamed_app_tells_its_new_name() {
-    let sampled = Judge::new(Rules::default()).sampled(empty_sample());
-    let mut world = World::default();
+    let sampled = Evaluator::new(LintRules::default()).sampled(empty_sample());
+    let mut world = FleetState::default();
     world.apply(sampled.renamed("new"));
     let [app] = &world.apps[..] else { panic!("{world:?}") };
     let sample = &app.model.as_ref().unwrap().sample;
@@ -170,34 +170,35 @@ fn the_sample_of_a_renamed_app_tells_its_new_name() {
 
 #[test]
 fn an_app_that_was_never_asked_stays_visible_as_down_when_it_ends() {
-    let mut settings = Settings { keep_lost: Duration::from_millis(50), ..Settings::default() };
+    let mut settings =
+        FleetSettings { keep_lost: Duration::from_millis(50), ..FleetSettings::default() };
     let mut fleet = Fleet::new(settings.clone());
-    fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+    fleet.see(vec![DiscoveredApp { state: Reachability::NoTelemetry, ..app("a") }]);
     for _ in 0..2 {
         fleet.see(Vec::new());
-        let down = fleet.world.find("a").unwrap();
+        let down = fleet.state.find("a").unwrap();
         assert_eq!(down.findings[0].lint, Lint::Unreachable);
         assert_eq!((down.errors[&ErrorClass::Refused], fleet.asked().count()), (1, 0));
     }
     thread::sleep(settings.keep_lost);
     fleet.see(Vec::new());
-    assert!(fleet.world.apps.is_empty());
+    assert!(fleet.state.apps.is_empty());
     settings.keep_lost = Duration::ZERO;
     let mut fleet = Fleet::new(settings);
-    fleet.see(vec![App { state: AppState::NoTelemetry, ..app("a") }]);
+    fleet.see(vec![DiscoveredApp { state: Reachability::NoTelemetry, ..app("a") }]);
     fleet.see(Vec::new());
-    assert!(fleet.world.apps.is_empty());
+    assert!(fleet.state.apps.is_empty());
 }
 
 #[test]
 fn a_chosen_app_keeps_what_is_expected_of_it_whatever_it_is_called() {
-    let mut settings = Settings::default();
+    let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
     settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     settings.rules.expected.apps = ["fwd", "gen"]
         .map(|name| ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() })
         .into();
-    let left = |name: &str, found: &[App]| {
+    let left = |name: &str, found: &[DiscoveredApp]| {
         let mut settings = settings.clone();
         settings.only(name, found);
         let left = settings.rules.expected.apps.into_iter();

@@ -55,7 +55,7 @@ pub(crate) struct Tasks(OwnedFd);
 
 /// The status of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct AppStatus {
     /// Its id in the innermost pid namespace, which is what the process itself sees.
     pub(crate) own_tid: u64,
     /// CPUs it may run on, as the kernel writes them.
@@ -94,7 +94,7 @@ impl Tasks {
     }
 
     /// Status of a thread.
-    pub(crate) fn status(&self, tid: u32) -> Option<Status> {
+    pub(crate) fn status(&self, tid: u32) -> Option<AppStatus> {
         status(&self.file(tid, "status")?)
     }
 
@@ -125,8 +125,8 @@ impl Tasks {
     }
 }
 
-fn status(text: &str) -> Option<Status> {
-    let mut status = Status::default();
+fn status(text: &str) -> Option<AppStatus> {
+    let mut status = AppStatus::default();
     let (mut cpus, mut switches) = (false, false);
     for line in text.lines() {
         let Some((field, value)) = line.split_once(":\t") else { continue };
@@ -167,7 +167,7 @@ fn stolen_ticks(line: &str) -> Option<(u32, u64)> {
     Some((cpu, fields.nth(7)?.parse().ok()?))
 }
 
-impl Status {
+impl AppStatus {
     /// The CPUs it may run on.
     pub(crate) fn cpu_set(&self) -> BTreeSet<u32> {
         cpu_list(&self.cpus)

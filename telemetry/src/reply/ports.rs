@@ -5,18 +5,18 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
-use super::Natural;
+use super::UnsignedNumber;
 
 /// `/ethdev/info`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PortInfo {
     pub(crate) name: String,
-    pub(crate) port_id: Natural,
-    pub(crate) mtu: Natural,
+    pub(crate) port_id: UnsignedNumber,
+    pub(crate) mtu: UnsignedNumber,
     pub(crate) nb_rx_queues: u16,
     pub(crate) nb_tx_queues: u16,
-    pub(crate) dev_started: Natural,
-    pub(crate) promiscuous: Option<Natural>,
+    pub(crate) dev_started: UnsignedNumber,
+    pub(crate) promiscuous: Option<UnsignedNumber>,
     pub(crate) mac_addr: Option<String>,
     #[serde(default = "unknown_node")]
     pub(crate) numa_node: i64,
@@ -28,62 +28,62 @@ fn unknown_node() -> i64 {
 
 /// `/ethdev/stats`. A counter that is missing makes the reply invalid: it must not become 0.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Counters {
-    pub(crate) ipackets: Natural,
-    pub(crate) opackets: Natural,
-    pub(crate) ibytes: Natural,
-    pub(crate) obytes: Natural,
-    pub(crate) imissed: Natural,
-    pub(crate) ierrors: Natural,
-    pub(crate) oerrors: Natural,
-    pub(crate) rx_nombuf: Natural,
+pub(crate) struct PortCountersReply {
+    pub(crate) ipackets: UnsignedNumber,
+    pub(crate) opackets: UnsignedNumber,
+    pub(crate) ibytes: UnsignedNumber,
+    pub(crate) obytes: UnsignedNumber,
+    pub(crate) imissed: UnsignedNumber,
+    pub(crate) ierrors: UnsignedNumber,
+    pub(crate) oerrors: UnsignedNumber,
+    pub(crate) rx_nombuf: UnsignedNumber,
 }
 
 /// `/ethdev/link_status`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Link {
-    pub(crate) status: LinkStatus,
-    pub(crate) speed: Option<Natural>,
+pub(crate) struct LinkReply {
+    pub(crate) status: LinkState,
+    pub(crate) speed: Option<UnsignedNumber>,
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(crate) enum LinkStatus {
+pub(crate) enum LinkState {
     Up,
     Down,
 }
 
 /// `/ethdev/xstats`, in the order of the reply; equal names are kept each.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Xstats {
+pub(crate) struct XstatsReply {
     /// `None` when they are those that were known.
     pub(crate) names: Option<Vec<String>>,
     pub(crate) values: Vec<u64>,
 }
 
-/// Reads [`Xstats`] whose names are mostly those of the last time, and need no memory then.
+/// Reads [`XstatsReply`] whose names are mostly those of the last time, and need no memory then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XstatsShape<'a> {
     pub(crate) known: &'a [String],
 }
 
 impl<'de> DeserializeSeed<'de> for XstatsShape<'_> {
-    type Value = Xstats;
+    type Value = XstatsReply;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Xstats, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<XstatsReply, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for XstatsShape<'_> {
-    type Value = Xstats;
+    type Value = XstatsReply;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("named counters")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Xstats, A::Error> {
-        let mut xstats = Xstats { names: None, values: Vec::with_capacity(self.known.len()) };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<XstatsReply, A::Error> {
+        let mut xstats = XstatsReply { names: None, values: Vec::with_capacity(self.known.len()) };
         while let Some(new) = map.next_key_seed(Name(self.known.get(xstats.values.len())))? {
             if let (None, Some(_)) = (&xstats.names, &new) {
                 xstats.names = Some(self.known.iter().take(xstats.values.len()).cloned().collect());
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for XstatsShape<'_> {
                 let known = || self.known.get(xstats.values.len()).cloned();
                 names.extend(new.or_else(known));
             }
-            xstats.values.push(map.next_value::<Natural>()?.0);
+            xstats.values.push(map.next_value::<UnsignedNumber>()?.0);
         }
         if xstats.names.is_none() && xstats.values.len() < self.known.len() {
             xstats.names = Some(self.known.iter().take(xstats.values.len()).cloned().collect());
@@ -133,17 +133,17 @@ mod tests {
     use crate::error::Error;
     use crate::reply::{reply, reply_as};
 
-    fn xstats(json: &str, known: &[&str]) -> Result<Xstats, Error> {
+    fn xstats(json: &str, known: &[&str]) -> Result<XstatsReply, Error> {
         let known: Vec<_> = known.iter().map(|name| (*name).to_owned()).collect();
         let bytes = format!(r#"{{"/x":{json}}}"#);
         reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
     }
 
     /// Named counters, where the names are not those that were known.
-    fn named(counters: &[(&str, u64)]) -> Xstats {
+    fn named(counters: &[(&str, u64)]) -> XstatsReply {
         let (names, values) =
             counters.iter().map(|(name, value)| ((*name).to_owned(), value)).unzip();
-        Xstats { names: Some(names), values }
+        XstatsReply { names: Some(names), values }
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn names_are_told_unless_all_are_as_known() {
         let json = r#"{"a":1,"b":2}"#;
-        let known = Xstats { names: None, values: vec![1, 2] };
+        let known = XstatsReply { names: None, values: vec![1, 2] };
         assert_eq!(xstats(json, &["a", "b"]).unwrap(), known);
         let all = named(&[("a", 1), ("b", 2)]);
         for others in
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_missing_counter_is_an_error_and_never_zero() {
         let bytes = br#"{"/ethdev/stats":{"ipackets":1}}"#;
-        let error = reply::<Counters>(bytes, "/ethdev/stats").unwrap_err();
+        let error = reply::<PortCountersReply>(bytes, "/ethdev/stats").unwrap_err();
         assert!(error.to_string().contains("opackets"), "{error}");
     }
 
@@ -188,7 +188,7 @@ mod tests {
         let bytes = br#"{"/ethdev/info":{"name":"a","port_id":0,"mtu":1500,"nb_rx_queues":1,
             "nb_tx_queues":1,"dev_started":1,"promiscuous":1,"mac_addr":"02:00:00:00:00:01"}}"#;
         let info: PortInfo = reply(bytes, "/ethdev/info").unwrap();
-        assert_eq!(info.promiscuous, Some(Natural(1)));
+        assert_eq!(info.promiscuous, Some(UnsignedNumber(1)));
         assert_eq!((info.mac_addr.as_deref(), info.numa_node), (Some("02:00:00:00:00:01"), -1));
         let old = String::from_utf8_lossy(bytes).replace("promiscuous", "x").replace("mac_", "y_");
         let info: PortInfo = reply(old.as_bytes(), "/ethdev/info").unwrap();

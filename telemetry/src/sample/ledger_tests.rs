@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::columns::{FromPage, Page};
+use crate::columns::{FromPage, TablePage};
 use crate::error::Error;
 
 /// A ledger that adds up, with this much of it lost.
@@ -47,7 +47,7 @@ fn columns(value: Value) -> Map<String, Value> {
 }
 
 fn read<T: FromPage>(value: Value) -> Result<Vec<T>, Error> {
-    Page::parse(&columns(value)).and_then(T::from_page)
+    TablePage::parse(&columns(value)).and_then(T::from_page)
 }
 
 fn leaks() -> Value {

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use pmdscope_telemetry::Settings;
-use pmdscope_telemetry::discover::{App, AppState, DiscoverOptions};
+use pmdscope_telemetry::FleetSettings;
+use pmdscope_telemetry::discover::{DiscoverOptions, DiscoveredApp, Reachability};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept,
     bind, listen, recv, send, shutdown, socket_with,
@@ -101,14 +101,14 @@ impl FakeApp {
         }
     }
 
-    pub fn app(&self) -> App {
-        App {
+    pub fn app(&self) -> DiscoveredApp {
+        DiscoveredApp {
             name: "fake".into(),
             dir: self.dir.clone(),
             socket: self.socket(),
             pid: None,
             dpdk_version: None,
-            state: AppState::Live,
+            state: Reachability::Live,
         }
     }
 }
@@ -127,12 +127,12 @@ impl Machine {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> FleetSettings {
         let roots = vec![self.0.path().into()];
         let timeout = Duration::from_secs(2);
-        Settings {
+        FleetSettings {
             discover: DiscoverOptions { roots, stale: false, timeout },
-            ..Settings::default()
+            ..FleetSettings::default()
         }
     }
 

@@ -7,7 +7,7 @@ use crate::fixture;
 use crate::fixture::flows::traffic;
 use crate::flows::{Flows, Moment, Wish};
 
-fn press(view: &mut View, world: &World, keys: &str) -> Flow {
+fn press(view: &mut View, world: &FleetState, keys: &str) -> Flow {
     let mut flow = Flow::Continue;
     for character in keys.chars() {
         let code = match character {
@@ -190,7 +190,7 @@ fn an_app_that_was_started_anew_is_asked_for_again() {
     model.sample.app.start_ticks += 1;
     anew.apply(fixture::sampled(model, Vec::new()));
     assert!(view.wish(&anew, &before).attach.is_empty());
-    let silent = World { apps: Vec::new(), ..world };
+    let silent = FleetState { apps: Vec::new(), ..world };
     assert!(view.wish(&silent, &before).attach.contains_key("testpmd"), "it may be the same");
     press(&mut view, &anew, "P");
     assert!(view.wish(&anew, &before).attach.contains_key("testpmd"));

@@ -6,8 +6,7 @@ use super::*;
 use crate::fixture;
 use crate::flows::Flows;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::ErrorClass;
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
 #[test]
 fn all_pages_as_text_without_escape_codes() {
@@ -33,15 +32,15 @@ fn ascii_stays_ascii() {
 
 #[test]
 fn nothing_found_says_what_to_do() {
-    let mut world = World::default();
-    world.apply(Event::NoApps { advice: "no DPDK app found".to_owned() });
+    let mut world = FleetState::default();
+    world.apply(FleetEvent::NoApps { advice: "no DPDK app found".to_owned() });
     assert_eq!(text(&world, &fixture::view()), "no DPDK app found\n");
 }
 
 #[test]
 fn json_has_schema_state_model_and_findings() {
     let mut world = fixture::world();
-    world.apply(Event::Lost {
+    world.apply(FleetEvent::Lost {
         class: ErrorClass::Timeout,
         app: "testpmd".to_owned(),
         reason: "gone".to_owned(),

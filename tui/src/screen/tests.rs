@@ -10,20 +10,19 @@ use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::{DeviceSample, Direction};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
-fn draw(width: u16, height: u16, view: &View, world: &World) -> Buffer {
+fn draw(width: u16, height: u16, view: &View, world: &FleetState) -> Buffer {
     let view = &View { height, ..view.clone() };
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| render(frame, view, world)).unwrap();
     terminal.backend().buffer().clone()
 }
 
-pub(crate) fn text(width: u16, height: u16, view: &View, world: &World) -> String {
+pub(crate) fn text(width: u16, height: u16, view: &View, world: &FleetState) -> String {
     let buffer = draw(width, height, view, world);
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
@@ -107,9 +106,11 @@ fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
 
 #[test]
 fn no_app() {
-    let mut world = World::default();
+    let mut world = FleetState::default();
     assert_snapshot!("looking", text(80, 10, &fixture::view(), &world));
-    world.apply(Event::NoApps { advice: "no DPDK app found in /run/dpdk\nstart one".to_owned() });
+    world.apply(FleetEvent::NoApps {
+        advice: "no DPDK app found in /run/dpdk\nstart one".to_owned(),
+    });
     assert_snapshot!("no_app", text(80, 10, &fixture::view(), &world));
 }
 
@@ -123,7 +124,7 @@ fn stock_app_says_what_it_cannot_show() {
 #[test]
 fn lost_app_is_dimmed_with_its_age() {
     let mut world = fixture::world();
-    world.apply(Event::Lost {
+    world.apply(FleetEvent::Lost {
         class: ErrorClass::Timeout,
         app: "reflector".to_owned(),
         reason: "connection refused".to_owned(),
@@ -177,7 +178,7 @@ fn apps_and_ports_that_are_missing() {
     let mut world = fixture::world_of(model, vec![missing.clone()]);
     (missing.lint, missing.app, missing.subject) =
         (Lint::AppMissing, "fwd".into(), FindingSubject::App);
-    world.apply(Event::Lost {
+    world.apply(FleetEvent::Lost {
         class: ErrorClass::Missing,
         app: "fwd".to_owned(),
         reason: "is expected, and does not run".to_owned(),
@@ -309,7 +310,7 @@ fn names_do_not_command_the_terminal() {
         evil(&mut text);
         text
     });
-    world.apply(Event::Lost { app, class: ErrorClass::Refused, reason, finding: None });
+    world.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
     for tab in Tab::ALL {
         let mut view = on(tab);
         update(&mut view, Action::Move(Motion::Top), &world);
@@ -323,10 +324,10 @@ fn names_do_not_command_the_terminal() {
             }
         }
     }
-    let mut nobody = World::default();
+    let mut nobody = FleetState::default();
     let mut advice = "no app".to_owned();
     evil(&mut advice);
-    nobody.apply(Event::NoApps { advice });
+    nobody.apply(FleetEvent::NoApps { advice });
     let drawn = draw(80, 10, &fixture::view(), &nobody);
     assert!(drawn.content().iter().all(|cell| cell.symbol().chars().all(is_printable)));
 }

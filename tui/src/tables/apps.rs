@@ -10,13 +10,13 @@ use pmdscope_telemetry::sample::PortSample;
 
 use super::ports::{rx_bps, tx_bps};
 use crate::view::View;
-use pmdscope_telemetry::world::{Member, Status, World};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 
 /// Pools fuller than this are marked; the findings judge more finely.
 const POOL_NEARLY_USED: f64 = 0.9;
 
 /// One row per app.
-pub(super) fn apps(world: &World) -> TextTable {
+pub(super) fn apps(world: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("PID").drop_at(6),
@@ -41,7 +41,7 @@ pub(super) fn apps(world: &World) -> TextTable {
     table
 }
 
-fn app_cells(app: &Member, now_ns: u64) -> Vec<Cell> {
+fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
     let state = state(app, now_ns);
     let Some(model) = &app.model else {
         let mut cells = vec![app_cell(app)];
@@ -81,7 +81,7 @@ pub(crate) fn sum(
 }
 
 /// The ports that are started, of those that the app has and ought to have.
-fn ports_started(app: &Member, model: &Model) -> Cell {
+fn ports_started(app: &AppState, model: &Model) -> Cell {
     let ports = &model.sample.ports;
     let started = ports.iter().filter(|port| port.started).count();
     let all = ports.len() + missing_ports(app).count();
@@ -90,7 +90,7 @@ fn ports_started(app: &Member, model: &Model) -> Cell {
 }
 
 /// The devices that the app ought to have as ports and has not.
-pub(crate) fn missing_ports(app: &Member) -> impl Iterator<Item = &Finding> {
+pub(crate) fn missing_ports(app: &AppState) -> impl Iterator<Item = &Finding> {
     let missing = |finding: &&Finding| finding.lint == Lint::PortMissing;
     app.findings.iter().filter(missing).filter(|finding| !finding.subject.is_app())
 }
@@ -106,18 +106,18 @@ fn longest_gap(model: &Model) -> Cell {
 }
 
 /// What there is to say about how fresh the numbers are.
-fn state(app: &Member, now_ns: u64) -> Cell {
+fn state(app: &AppState, now_ns: u64) -> Cell {
     match &app.status {
-        Status::Waiting => Cell::text("waiting for an answer").tone(Tone::Dim),
-        Status::Lost { reason } => {
+        AppStatus::Waiting => Cell::text("waiting for an answer").tone(Tone::Dim),
+        AppStatus::Lost { reason } => {
             Cell::text(format!("{}: {reason}", lost(app, now_ns))).tone(Tone::Bad)
         }
-        Status::Live => live_state(app),
+        AppStatus::Live => live_state(app),
     }
 }
 
 /// Since when an app that does not answer was not heard of.
-pub(crate) fn lost(app: &Member, now_ns: u64) -> String {
+pub(crate) fn lost(app: &AppState, now_ns: u64) -> String {
     match (app.age_s(now_ns), app.silent_s(now_ns)) {
         (Some(age), _) => format!("lost {} ago", seconds(age)),
         (None, Some(silent)) => format!("no answer for {}", seconds(silent)),
@@ -125,7 +125,7 @@ pub(crate) fn lost(app: &Member, now_ns: u64) -> String {
     }
 }
 
-fn live_state(app: &Member) -> Cell {
+fn live_state(app: &AppState) -> Cell {
     let Some(model) = &app.model else { return Cell::text("live") };
     if model.restarted {
         Cell::text("restarted").tone(Tone::Warn)
@@ -139,7 +139,7 @@ fn live_state(app: &Member) -> Cell {
 }
 
 /// One row per finding, worst first.
-pub(super) fn findings(world: &World, view: &View) -> TextTable {
+pub(super) fn findings(world: &FleetState, view: &View) -> TextTable {
     let columns = vec![
         Column::text("Severity"),
         Column::text("App").drop_at(1),

@@ -14,7 +14,7 @@ use pmdscope_render::{
     direction_name,
 };
 use pmdscope_telemetry::Thresholds;
-use pmdscope_telemetry::finding::balance::Balance;
+use pmdscope_telemetry::finding::balance::QueueBalance;
 
 use crate::flows::{Access, Moment, Tap, Traffic};
 use crate::tables::lcores::time_of_day;
@@ -380,10 +380,10 @@ fn queue_cells(tap: &Tap, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<C
 
 /// Packets of a queue and of all queues of its port in the same direction: in the interval, or ever when there were
 /// none in it.
-pub(crate) fn part_of_port(counted: &FlowSnapshot, queue: &QueueCounts) -> (u64, Balance) {
+pub(crate) fn part_of_port(counted: &FlowSnapshot, queue: &QueueCounts) -> (u64, QueueBalance) {
     let same = |other: &&QueueCounts| (other.port, other.dir) == (queue.port, queue.dir);
     let all = |of: fn(&QueueCounts) -> u64| {
-        counted.queues.iter().filter(same).map(|queue| of(queue) as f64).collect::<Balance>()
+        counted.queues.iter().filter(same).map(|queue| of(queue) as f64).collect::<QueueBalance>()
     };
     let recent = all(|queue| queue.recent.packets);
     if recent.share(0.0).is_some() {

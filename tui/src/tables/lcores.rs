@@ -12,10 +12,10 @@ use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
 use super::note_level_0;
 use crate::view::View;
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per lcore.
-pub(super) fn lcores(world: &World, view: &View) -> TextTable {
+pub(super) fn lcores(world: &FleetState, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
@@ -112,7 +112,7 @@ pub(crate) fn time_of_day(realtime_ns: u64, zone: &TimeZone) -> String {
 }
 
 /// One row per ring of a capture session.
-pub(super) fn captures(world: &World) -> TextTable {
+pub(super) fn captures(world: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Session"),
@@ -137,7 +137,7 @@ pub(super) fn captures(world: &World) -> TextTable {
     table
 }
 
-fn capture_cells(app: &Member, tee: &TeeSample) -> Vec<Cell> {
+fn capture_cells(app: &AppState, tee: &TeeSample) -> Vec<Cell> {
     let filled = (tee.ring_bytes > 0).then(|| tee.used_bytes as f64 / tee.ring_bytes as f64);
     let state =
         if tee.armed { Cell::text("armed") } else { Cell::text("disarmed").tone(Tone::Warn) };

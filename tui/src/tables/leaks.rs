@@ -8,10 +8,10 @@ use pmdscope_telemetry::model::LedgerRates;
 use pmdscope_telemetry::sample::{LedgerSample, StageSample};
 
 use super::note_level_0;
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per pool with a ledger.
-pub(super) fn ledgers(world: &World, theme: Theme) -> TextTable {
+pub(super) fn ledgers(world: &FleetState, theme: Theme) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ledger").flex(12),
@@ -42,7 +42,7 @@ pub(super) fn ledgers(world: &World, theme: Theme) -> TextTable {
     table
 }
 
-fn ledger_cells(app: &Member, ledger: &LedgerSample, rates: &LedgerRates) -> Vec<Cell> {
+fn ledger_cells(app: &AppState, ledger: &LedgerSample, rates: &LedgerRates) -> Vec<Cell> {
     let stamps = if ledger.armed { "armed" } else { "off" };
     vec![
         app_cell(app),
@@ -63,7 +63,7 @@ fn ledger_cells(app: &Member, ledger: &LedgerSample, rates: &LedgerRates) -> Vec
 }
 
 /// One row per place that keeps mbufs for a while.
-pub(super) fn stages(world: &World) -> TextTable {
+pub(super) fn stages(world: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Stage").flex(12),
@@ -81,7 +81,7 @@ pub(super) fn stages(world: &World) -> TextTable {
     table
 }
 
-fn stage_cells(app: &Member, stage: &StageSample) -> Vec<Cell> {
+fn stage_cells(app: &AppState, stage: &StageSample) -> Vec<Cell> {
     let longest = Some(stage.longest_ms as f64).filter(|ms| *ms > 0.0);
     let bound = if stage.hold { "never".to_owned() } else { stage_ms(stage.bound_ms) };
     vec![

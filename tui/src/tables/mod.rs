@@ -9,7 +9,7 @@ pub(crate) mod ports;
 
 use crate::view::{Tab, View};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 /// Said where a stock app cannot show what an app with the library does.
 pub(crate) const NEEDS_LIBRARY: &str = "needs libpmdscope (level 1)";
@@ -21,7 +21,7 @@ pub(crate) const UNSUPPORTED: &str = "n/a";
 const TALL: u16 = 36;
 
 /// The tables of a page.
-pub fn of(tab: Tab, world: &World, view: &View) -> Vec<TextTable> {
+pub fn of(tab: Tab, world: &FleetState, view: &View) -> Vec<TextTable> {
     let mut tables = match tab {
         Tab::Overview => overview(world, view),
         Tab::Ports => {
@@ -45,7 +45,7 @@ pub fn of(tab: Tab, world: &World, view: &View) -> Vec<TextTable> {
 }
 
 /// Apps and findings; on a tall screen also what they are about.
-fn overview(world: &World, view: &View) -> Vec<TextTable> {
+fn overview(world: &FleetState, view: &View) -> Vec<TextTable> {
     let mut tables = vec![apps::apps(world), apps::findings(world, view)];
     if view.height >= TALL {
         tables.push(ports::ports(world, view));
@@ -55,7 +55,7 @@ fn overview(world: &World, view: &View) -> Vec<TextTable> {
 }
 
 /// A note for each app at level 0, saying what it does not show.
-fn note_level_0(table: &mut TextTable, world: &World, what: &str) {
+fn note_level_0(table: &mut TextTable, world: &FleetState, what: &str) {
     let stock: Vec<&str> =
         world.apps.iter().filter(|a| a.level() == Some(0)).map(|a| a.name.as_str()).collect();
     if !stock.is_empty() {

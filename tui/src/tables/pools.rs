@@ -7,13 +7,13 @@ use pmdscope_telemetry::model::PoolTrend;
 use pmdscope_telemetry::sample::{Occupancy, PoolSample};
 
 use super::{NEEDS_LIBRARY, UNSUPPORTED, note_level_0};
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// Pools that run out sooner than this are marked.
 const SOON_S: f64 = 600.0;
 
 /// One row per pool.
-pub(super) fn pools(world: &World) -> TextTable {
+pub(super) fn pools(world: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(12),
@@ -43,7 +43,7 @@ pub(super) fn pools(world: &World) -> TextTable {
     table
 }
 
-fn pool_cells(app: &Member, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {
+fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {
     let part = |of: fn(Occupancy) -> u64| number_or(pool.occupancy.map(of), UNSUPPORTED);
     let full = trend.used_ratio.is_some_and(|ratio| ratio >= 1.0);
     let soon = trend.exhausted_in_s.is_some_and(|s| s < SOON_S);

@@ -11,10 +11,10 @@ use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, 
 
 use super::{UNSUPPORTED, note_level_0};
 use crate::view::View;
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per port.
-pub(super) fn ports(world: &World, view: &View) -> TextTable {
+pub(super) fn ports(world: &FleetState, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -68,7 +68,7 @@ fn totals(port: &PortSample, baseline: Option<&Sample>) -> PortStats {
     }
 }
 
-fn port_cells(app: &Member, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
+fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(port.id)), port.id.to_string()),
@@ -109,7 +109,7 @@ fn link(port: &PortSample) -> Cell {
 }
 
 /// One row per queue of apps with the library.
-pub(super) fn queues(world: &World, view: &View) -> TextTable {
+pub(super) fn queues(world: &FleetState, view: &View) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -149,7 +149,7 @@ pub(super) fn queues(world: &World, view: &View) -> TextTable {
     table
 }
 
-fn queue_cells(app: &Member, queue: &QueueSample, rates: &QueueRates, hot: bool) -> Vec<Cell> {
+fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates, hot: bool) -> Vec<Cell> {
     vec![
         app_cell(app),
         Cell::number(Some(f64::from(queue.port)), queue.port.to_string()),
@@ -182,7 +182,7 @@ fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
     }
 }
 
-fn note_unsupported_depth(table: &mut TextTable, world: &World) {
+fn note_unsupported_depth(table: &mut TextTable, world: &FleetState) {
     let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
     if world.models().any(|(_, model)| silent(model)) {
         table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
@@ -190,7 +190,7 @@ fn note_unsupported_depth(table: &mut TextTable, world: &World) {
 }
 
 /// One row per software ring.
-pub(super) fn rings(world: &World) -> TextTable {
+pub(super) fn rings(world: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ring"),

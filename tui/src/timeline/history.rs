@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::Severity;
-use pmdscope_telemetry::world::World;
 
 use super::{Mark, Moment, Past, SECOND, Span, began, weight};
 
@@ -76,7 +76,7 @@ impl History {
     }
 
     /// Keeps `world` as its newest moment; one that is older than the newest is ignored.
-    pub fn push(&mut self, world: &World) {
+    pub fn push(&mut self, world: &FleetState) {
         let at = world.now_ns;
         let last = self.kept.back();
         if last.is_some_and(|last| last.moment.at > at) {

@@ -1,6 +1,6 @@
 //! The present, and the last minutes of it.
 
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 use super::history::{History, Limits};
 use super::strip::{Place, Strip};
@@ -9,7 +9,7 @@ use super::{Moment, Past, Seek, Span, Timeline, resolve};
 /// Shows the present until somebody looks back; what comes in meanwhile is kept.
 #[derive(Debug, Default)]
 pub struct Live {
-    present: World,
+    present: FleetState,
     history: History,
     /// The present has changed since it was kept.
     news: bool,
@@ -46,9 +46,9 @@ impl Live {
 }
 
 impl Timeline for Live {
-    type News = World;
+    type News = FleetState;
 
-    fn take(&mut self, news: World) {
+    fn take(&mut self, news: FleetState) {
         self.present = news;
         self.news = true;
     }
@@ -68,7 +68,7 @@ impl Timeline for Live {
         }
     }
 
-    fn world(&self) -> &World {
+    fn world(&self) -> &FleetState {
         self.shown.as_ref().map_or(&self.present, |shown| &shown.world)
     }
 

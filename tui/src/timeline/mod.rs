@@ -13,8 +13,8 @@ mod weight;
 
 use std::sync::Arc;
 
+use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::{Finding, Severity};
-use pmdscope_telemetry::world::World;
 
 use self::strip::Strip;
 
@@ -28,7 +28,7 @@ pub struct Moment {
     /// of a recording.
     pub at: u64,
     /// All apps as last heard of then.
-    pub world: Arc<World>,
+    pub world: Arc<FleetState>,
 }
 
 /// From the oldest moment to the newest, nanoseconds on the clock of a [`Past`].
@@ -152,7 +152,7 @@ pub trait Timeline {
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64);
 
     /// The world to show.
-    fn world(&self) -> &World;
+    fn world(&self) -> &FleetState;
 
     /// The line that says which moment is shown; `None` for the present.
     fn strip(&self) -> Option<Strip>;
@@ -168,7 +168,7 @@ pub trait Timeline {
 }
 
 /// The worst of the findings that `now` has and `before` had not.
-pub(crate) fn began(before: &World, now: &World) -> Option<Severity> {
+pub(crate) fn began(before: &FleetState, now: &FleetState) -> Option<Severity> {
     let new = now.apps.iter().flat_map(|app| {
         let earlier = before.find(&app.name).map_or(&[][..], |app| &app.findings);
         app.findings.iter().filter(|finding| !earlier.iter().any(|earlier| same(earlier, finding)))

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::world::World;
+use pmdscope_telemetry::FleetState;
 
 use super::strip::{Motion, Place, Strip};
 use super::{Mark, Moment, Past, Seek, Span, Timeline, began, resolve};
@@ -60,7 +60,7 @@ pub struct Replay {
     orders: Sender<Order>,
     span: Span,
     shown: Option<Moment>,
-    nothing: World,
+    nothing: FleetState,
     motion: Motion,
     speed: u32,
     marks: Vec<Mark>,
@@ -84,7 +84,7 @@ impl Replay {
             orders,
             span,
             shown: None,
-            nothing: World { advice: "Reading ...".to_owned(), ..World::default() },
+            nothing: FleetState { advice: "Reading ...".to_owned(), ..FleetState::default() },
             motion: Motion::Playing,
             speed: 1,
             marks: Vec::new(),
@@ -135,7 +135,7 @@ impl Timeline for Replay {
 
     fn tick(&mut self, _monotonic_ns: u64, _realtime_ns: u64) {}
 
-    fn world(&self) -> &World {
+    fn world(&self) -> &FleetState {
         self.shown.as_ref().map_or(&self.nothing, |shown| &shown.world)
     }
 
@@ -328,7 +328,7 @@ fn fold(wishes: &mut Vec<Seek>, to: Seek) {
 fn search<P: Past>(mut past: P, tell: &impl Fn(News) -> bool) {
     let mut marks: Vec<Mark> = Vec::new();
     let mut told = Instant::now();
-    let mut last: Option<(u64, Arc<World>)> = None;
+    let mut last: Option<(u64, Arc<FleetState>)> = None;
     let mut newest_mark = None;
     loop {
         let next = match &last {

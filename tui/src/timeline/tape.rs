@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pmdscope_recording::{Note, Player, RecordError};
-use pmdscope_telemetry::world::Event;
+use pmdscope_telemetry::FleetEvent;
 
 use super::{Moment, Past, SECOND, Span};
 
@@ -34,7 +34,9 @@ impl Tape {
     fn keep(&mut self) {
         let mut world = self.player.world().clone();
         if world.apps.is_empty() {
-            world.apply(Event::NoApps { advice: "No app was recorded at this time.".to_owned() });
+            world.apply(FleetEvent::NoApps {
+                advice: "No app was recorded at this time.".to_owned(),
+            });
         }
         self.read.push_back(Moment { at: world.realtime_ns, world: Arc::new(world) });
         if self.read.len() > KEPT {
@@ -113,7 +115,7 @@ mod tests {
     use std::time::Duration;
 
     use pmdscope_recording::{Recorder, Recording};
-    use pmdscope_telemetry::Settings;
+    use pmdscope_telemetry::FleetSettings;
 
     use super::*;
     use crate::fixture;
@@ -140,7 +142,7 @@ mod tests {
             recorder.record(&world, 0).unwrap();
         }
         recorder.finish().unwrap();
-        let tape = Tape::new(Player::open(&path, &Settings::default()).unwrap());
+        let tape = Tape::new(Player::open(&path, &FleetSettings::default()).unwrap());
         (directory, tape)
     }
 

@@ -22,12 +22,12 @@ use crate::view::View;
 const START: u64 = fixture::MONOTONIC_NS;
 
 /// The world of one app at a time, with or without findings.
-fn world(at: u64, model: Model, trouble: bool) -> World {
+fn world(at: u64, model: Model, trouble: bool) -> FleetState {
     let findings = if trouble { fixture::leaking_findings() } else { Vec::new() };
-    World { now_ns: at, realtime_ns: at, ..fixture::world_of(model, findings) }
+    FleetState { now_ns: at, realtime_ns: at, ..fixture::world_of(model, findings) }
 }
 
-fn calm(at: u64) -> World {
+fn calm(at: u64) -> FleetState {
     world(at, fixture::stock(), false)
 }
 
@@ -322,22 +322,21 @@ fn news() -> impl Strategy<Value = (u64, u8, bool)> {
     (0..40_000_000_000_u64, 0..4_u8, any::<bool>())
 }
 
-fn happen(world: &mut World, what: u8, trouble: bool) {
-    use pmdscope_telemetry::ErrorClass;
-    use pmdscope_telemetry::world::Event;
+fn happen(world: &mut FleetState, what: u8, trouble: bool) {
+    use pmdscope_telemetry::{ErrorClass, FleetEvent};
     let mut model = if what == 0 { fixture::stock() } else { fixture::leaking() };
     model.sample.monotonic_ns = world.now_ns;
     let app = model.sample.app.name.clone();
     let findings = if trouble { fixture::leaking_findings() } else { Vec::new() };
     world.apply(match what {
         0 | 1 => fixture::sampled(model, findings),
-        2 => Event::Lost {
+        2 => FleetEvent::Lost {
             app,
             class: ErrorClass::Timeout,
             reason: "no answer".to_owned(),
             finding: findings.into_iter().next(),
         },
-        _ => Event::Gone { app },
+        _ => FleetEvent::Gone { app },
     });
 }
 
@@ -353,7 +352,7 @@ proptest! {
     ) {
         let mut live = Live::new(Limits { bytes, ..Limits::default() });
         let mut view = View { height, ..fixture::view() };
-        let mut present = World { now_ns: START, ..World::default() };
+        let mut present = FleetState { now_ns: START, ..FleetState::default() };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         for ((later_ns, what, trouble), action) in steps {
             present.now_ns += later_ns;
@@ -402,7 +401,7 @@ proptest! {
         bytes in 1_usize..200_000,
     ) {
         let mut history = History::new(Limits { bytes, ..Limits::default() });
-        let mut world = World { now_ns: START, ..World::default() };
+        let mut world = FleetState { now_ns: START, ..FleetState::default() };
         for (later_ns, what, trouble) in steps {
             world.now_ns += later_ns % (20 * SECOND);
             happen(&mut world, what, trouble);

@@ -9,7 +9,7 @@ use pmdscope_telemetry::sample::{
     AppIdentity, DeviceSample, HeapSample, LcoreSample, LedgerSample, PoolSample, PortSample,
     QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample, UsageSample,
 };
-use pmdscope_telemetry::world::{Member, World};
+use pmdscope_telemetry::{AppState, FleetState};
 
 /// What an allocation costs beyond its size, about.
 const ALLOCATION: usize = 16;
@@ -18,12 +18,12 @@ const ALLOCATION: usize = 16;
 const ENTRY: usize = 2 * (size_of::<String>() + size_of::<u64>());
 
 /// Bytes of a world without its models, which worlds share.
-pub(super) fn members(world: &World) -> usize {
-    list(&world.apps, |app: &Member| text(&app.name) + list(&app.findings, finding))
+pub(super) fn members(world: &FleetState) -> usize {
+    list(&world.apps, |app: &AppState| text(&app.name) + list(&app.findings, finding))
 }
 
 /// Bytes of each model of a world, in the order of its apps.
-pub(super) fn models(world: &World) -> Vec<usize> {
+pub(super) fn models(world: &FleetState) -> Vec<usize> {
     let weigh = |shared: &Arc<Model>| size_of::<Model>() + model(shared);
     world.apps.iter().map(|app| app.model.as_ref().map_or(0, weigh)).collect()
 }

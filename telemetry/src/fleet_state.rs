@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::ErrorClass;
-use crate::finding::{Finding, Standing};
+use crate::finding::{Finding, StickyFindings};
 use crate::model::Model;
 use crate::sample::Sample;
 
 /// News from the sampling side.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum FleetEvent {
     /// An app was found, or found again.
     Found {
         /// File-prefix.
@@ -53,7 +53,7 @@ pub enum Event {
 /// Whether an app answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
-pub enum Status {
+pub enum AppStatus {
     /// Found, not heard of yet.
     Waiting,
     /// Answered last time.
@@ -67,13 +67,13 @@ pub enum Status {
 
 /// One app.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Member {
+pub struct AppState {
     /// File-prefix.
     #[serde(rename = "app")]
     pub name: String,
     /// Whether it answers.
     #[serde(flatten)]
-    pub status: Status,
+    pub status: AppStatus,
     /// The last answer; older than now when the app is lost.
     pub model: Option<Arc<Model>>,
     /// Findings of the last answer and those that still stand, or about its absence.
@@ -86,26 +86,26 @@ pub struct Member {
     pub silent_ns: Option<u64>,
     /// Findings of an interval that may outlast their answer.
     #[serde(skip)]
-    pub standing: Standing,
+    pub sticky: StickyFindings,
 }
 
-impl Member {
+impl AppState {
     /// An app that nothing is known of.
     fn waiting(name: String) -> Self {
         Self {
             name,
-            status: Status::Waiting,
+            status: AppStatus::Waiting,
             model: None,
             findings: Vec::new(),
             errors: BTreeMap::new(),
             silent_ns: None,
-            standing: Standing::default(),
+            sticky: StickyFindings::default(),
         }
     }
 
     /// The values shown are not those of now.
     pub fn stale(&self) -> bool {
-        self.status != Status::Live
+        self.status != AppStatus::Live
     }
 
     /// 0 for a stock app, otherwise [`LibrarySample::level`]; `None` before the first answer.
@@ -129,9 +129,9 @@ impl Member {
 
 /// All apps.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct World {
+pub struct FleetState {
     /// By name.
-    pub apps: Vec<Member>,
+    pub apps: Vec<AppState>,
     /// Monotonic clock, nanoseconds: the present for ages.
     pub now_ns: u64,
     /// Wall clock at that moment, nanoseconds since the epoch.
@@ -140,41 +140,41 @@ pub struct World {
     pub advice: String,
 }
 
-impl World {
+impl FleetState {
     /// Takes in one piece of news.
-    pub fn apply(&mut self, event: Event) {
+    pub fn apply(&mut self, event: FleetEvent) {
         match event {
-            Event::Found { app } => {
+            FleetEvent::Found { app } => {
                 self.app(app);
             }
-            Event::Sampled { app, model, findings } => {
+            FleetEvent::Sampled { app, model, findings } => {
                 let state = self.app(app);
-                state.status = Status::Live;
-                state.findings = state.standing.update(&model, findings);
+                state.status = AppStatus::Live;
+                state.findings = state.sticky.update(&model, findings);
                 state.model = Some(model);
                 state.silent_ns = None;
             }
-            Event::Lost { app, class, reason, finding } => {
+            FleetEvent::Lost { app, class, reason, finding } => {
                 // A world that was told no time yet does not know since when.
                 let now_ns = Some(self.now_ns).filter(|&now| now > 0);
                 let state = self.app(app);
                 state.silent_ns = state.silent_ns.or(now_ns);
                 *state.errors.entry(class).or_default() += 1;
-                state.status = Status::Lost { reason };
+                state.status = AppStatus::Lost { reason };
                 state.findings = finding.into_iter().collect();
             }
-            Event::Gone { app } => self.apps.retain(|state| state.name != app),
-            Event::NoApps { advice } => self.advice = advice,
+            FleetEvent::Gone { app } => self.apps.retain(|state| state.name != app),
+            FleetEvent::NoApps { advice } => self.advice = advice,
         }
     }
 
     /// The app of that name.
-    pub fn find(&self, name: &str) -> Option<&Member> {
+    pub fn find(&self, name: &str) -> Option<&AppState> {
         self.apps.iter().find(|app| app.name == name)
     }
 
     /// Findings of all apps, worst first.
-    pub fn findings(&self) -> Vec<(&Member, &Finding)> {
+    pub fn findings(&self) -> Vec<(&AppState, &Finding)> {
         let apps = self.apps.iter();
         let mut all: Vec<_> = apps.flat_map(|a| a.findings.iter().map(move |f| (a, f))).collect();
         all.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
@@ -182,15 +182,15 @@ impl World {
     }
 
     /// Apps with their newest answer.
-    pub fn models(&self) -> impl Iterator<Item = (&Member, &Model)> {
+    pub fn models(&self) -> impl Iterator<Item = (&AppState, &Model)> {
         self.apps.iter().filter_map(|app| Some((app, app.model.as_deref()?)))
     }
 
-    fn app(&mut self, name: String) -> &mut Member {
+    fn app(&mut self, name: String) -> &mut AppState {
         let index = match self.apps.binary_search_by(|app| app.name.cmp(&name)) {
             Ok(index) => index,
             Err(index) => {
-                self.apps.insert(index, Member::waiting(name));
+                self.apps.insert(index, AppState::waiting(name));
                 index
             }
         };
@@ -200,13 +200,13 @@ impl World {
 
 /// The samples that totals are counted from.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Baseline {
+pub struct TotalsBaseline {
     samples: BTreeMap<String, Sample>,
 }
 
-impl Baseline {
+impl TotalsBaseline {
     /// Counts from now on.
-    pub fn mark(world: &World) -> Self {
+    pub fn mark(world: &FleetState) -> Self {
         let samples = world.models().map(|(app, model)| (app.name.clone(), model.sample.clone()));
         Self { samples: samples.collect() }
     }

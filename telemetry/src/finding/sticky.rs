@@ -19,9 +19,9 @@ const LINTS: [Lint; 4] = [Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, 
 
 /// Such findings of one app, and when each was seen last, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing(Vec<(u64, Arc<Finding>)>);
+pub struct StickyFindings(Vec<(u64, Arc<Finding>)>);
 
-impl Standing {
+impl StickyFindings {
     /// The findings of a model, and those that still stand.
     pub(crate) fn update(&mut self, model: &Model, mut findings: Vec<Finding>) -> Vec<Finding> {
         let now_ns = model.sample.monotonic_ns;
@@ -58,18 +58,18 @@ fn same(one: &Finding, other: &Finding) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Rules;
-    use crate::fleet::Judge;
+    use crate::finding::LintRules;
+    use crate::fleet::Evaluator;
+    use crate::fleet_state::{FleetEvent, FleetState};
     use crate::sample::Sample;
     use crate::sample::tests::{empty_sample, port, queue};
-    use crate::world::{Event, World};
 
     /// A world of one app, asked at these moments, by what it says then.
-    struct Asked(World, Judge);
+    struct Asked(FleetState, Evaluator);
 
     impl Asked {
         fn new() -> Self {
-            Self(World::default(), Judge::new(Rules::default()))
+            Self(FleetState::default(), Evaluator::new(LintRules::default()))
         }
 
         fn at(&mut self, ms: u64, change: impl FnOnce(&mut Sample)) -> &[Finding] {
@@ -139,7 +139,7 @@ mod tests {
         let mut asked = Asked::new();
         asked.missed(0, 0);
         asked.missed(1000, 5);
-        asked.0.apply(Event::Lost {
+        asked.0.apply(FleetEvent::Lost {
             app: "app".into(),
             class: crate::error::ErrorClass::Timeout,
             reason: "silent".into(),
@@ -152,13 +152,15 @@ mod tests {
 
     #[test]
     fn what_fires_a_recorder_does_not_stand() {
-        let mut judge = Judge::new(Rules::default());
+        let mut evaluator = Evaluator::new(LintRules::default());
         let mut found = |ms, missed| {
             let mut sample = empty_sample();
             sample.monotonic_ns = ms * 1_000_000;
             sample.ports = vec![port(0, ms)];
             sample.ports[0].stats.rx_missed = missed;
-            let Event::Sampled { findings, .. } = judge.sampled(sample) else { panic!("sampled") };
+            let FleetEvent::Sampled { findings, .. } = evaluator.sampled(sample) else {
+                panic!("sampled")
+            };
             findings.len()
         };
         assert_eq!([found(1, 0), found(200, 1), found(400, 1), found(600, 2)], [0, 1, 0, 1]);

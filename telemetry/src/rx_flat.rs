@@ -1,11 +1,11 @@
-//! Ports that have gone quiet: measured against their own past.
+//! Ports whose receive rate is flat, measured against a baseline of their own.
 //!
-//! A port is quiet while it receives less than 1 % of its past: of what was watched in the last ten
-//! minutes in which it was not quiet, or, as long as less than ten seconds of that were seen, of the
-//! mean since the app started. What happens while a port is quiet does not become its past, so that
-//! silence is never forgotten; and a port that never received has no past.
+//! A port is flat while it receives less than 1 % of its baseline: of what was watched in the last ten
+//! minutes in which it was not flat, or, as long as less than ten seconds of that were seen, of the
+//! mean since the app started. What happens while a port is flat does not become its baseline, so that
+//! silence is never forgotten; and a port that never received has no baseline.
 //!
-//! Time is judged in pieces, each long enough for [`ENOUGH`] packets of the past, so that a few
+//! Time is judged in pieces, each long enough for [`ENOUGH`] packets of the baseline, so that a few
 //! packets more or less mean nothing. Time in which a port is stopped or has no link does not count.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,25 +14,25 @@ use serde::Serialize;
 
 use crate::sample::{PortSample, Sample};
 
-/// Share of the past below which a port is quiet.
+/// Share of the baseline below which a port is flat.
 pub(crate) const SHARE: f64 = 0.01;
 
-/// Packets of the past that a piece must be worth.
+/// Packets of the baseline that a piece must be worth.
 pub(crate) const ENOUGH: f64 = 1000.0;
 
 /// Shortest piece, seconds.
 const SHORTEST_S: f64 = 1.0;
 
-/// How much of the past must have been watched before it counts more than the mean since the start,
+/// How much of the baseline must have been watched before it counts more than the mean since the start,
 /// and how long an app must have run before that counts, seconds.
 const MEMORABLE_S: f64 = 10.0;
 
-/// How far back the past goes, seconds.
+/// How far back the baseline goes, seconds.
 const MEMORY_S: f64 = 600.0;
 
 /// A port that receives less than 1 % of what it did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Quiet {
+pub struct RxFlat {
     /// For how long, seconds, as far as that was watched.
     pub seconds: f64,
     /// Packets in that time.
@@ -41,54 +41,54 @@ pub struct Quiet {
     pub past_pps: f64,
     /// `past_pps` is what was watched; else the mean since the app started.
     pub watched_past: bool,
-    /// It was quiet in all of the time watched.
+    /// It was flat in all of the time watched.
     pub from_start: bool,
 }
 
-/// The pasts of all ports of one app.
+/// The baselines of all ports of one app.
 #[derive(Debug, Default)]
-pub(crate) struct Pasts(BTreeMap<u16, Past>);
+pub(crate) struct RxBaseline(BTreeMap<u16, PortRxHistory>);
 
 /// What is known of the packets of one port.
 #[derive(Debug)]
-struct Past {
+struct PortRxHistory {
     device: String,
     /// Seconds and packets of the pieces in which it received, oldest first.
     pieces: VecDeque<(f64, u64)>,
     /// Since when the piece that is not complete lasts: nanoseconds, packets.
     since: (u64, u64),
-    quiet: Option<Quiet>,
+    flat: Option<RxFlat>,
     /// It has received in a piece that was watched.
     received: bool,
 }
 
-impl Pasts {
+impl RxBaseline {
     /// Forgets everything: the clock is another.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Which of the ports are quiet, in the order of `sample.ports`.
-    pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<Quiet>> {
-        // A port that could not be read this time keeps its past.
+    /// Which of the ports are flat, in the order of `sample.ports`.
+    pub(crate) fn update(&mut self, sample: &Sample) -> Vec<Option<RxFlat>> {
+        // A port that could not be read this time keeps its baseline.
         if sample.ports_are_complete() {
             self.0.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
         }
         sample.ports.iter().map(|port| self.port(port, sample)).collect()
     }
 
-    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<Quiet> {
+    fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<RxFlat> {
         let now = (sample.monotonic_ns, port.stats.rx_packets);
-        let past = self.0.entry(port.id).or_insert_with(|| Past::new(&port.device, now));
+        let past = self.0.entry(port.id).or_insert_with(|| PortRxHistory::new(&port.device, now));
         if past.device != port.device {
-            *past = Past::new(&port.device, now);
+            *past = PortRxHistory::new(&port.device, now);
         }
         if port.started && port.link_up != Some(false) {
             past.update(now, mean_pps(port, sample));
         } else {
             past.pause(now);
         }
-        past.quiet
+        past.flat
     }
 }
 
@@ -99,16 +99,16 @@ fn mean_pps(port: &PortSample, sample: &Sample) -> Option<f64> {
     (seconds >= MEMORABLE_S).then(|| port.stats.rx_packets as f64 / seconds)
 }
 
-impl Past {
+impl PortRxHistory {
     fn new(device: &str, since: (u64, u64)) -> Self {
         let (device, pieces) = (device.to_owned(), VecDeque::new());
-        Self { device, pieces, since, quiet: None, received: false }
+        Self { device, pieces, since, flat: None, received: false }
     }
 
     /// Time in which the port could not receive is no silence.
     fn pause(&mut self, now: (u64, u64)) {
         self.since = now;
-        self.quiet = None;
+        self.flat = None;
     }
 
     /// Takes in the clock and the packets of now.
@@ -132,7 +132,7 @@ impl Past {
         if packets as f64 >= SHARE * expected.max(ENOUGH) {
             self.receive(seconds, packets);
         } else if expected >= ENOUGH {
-            self.keep_quiet(Quiet {
+            self.stay_flat(RxFlat {
                 seconds,
                 packets,
                 past_pps,
@@ -147,9 +147,9 @@ impl Past {
     }
 
     fn receive(&mut self, seconds: f64, packets: u64) {
-        // A pause that was too short to matter is part of the past: else the mean would be too high.
-        let pause = self.quiet.take().filter(|quiet| quiet.seconds < MEMORABLE_S);
-        let pause = pause.map(|quiet| (quiet.seconds, quiet.packets));
+        // A pause that was too short to matter is part of the baseline: else the mean would be too high.
+        let pause = self.flat.take().filter(|flat| flat.seconds < MEMORABLE_S);
+        let pause = pause.map(|flat| (flat.seconds, flat.packets));
         self.pieces.extend(pause.into_iter().chain([(seconds, packets)]));
         while self.watched_s() > MEMORY_S && self.pieces.len() > 1 {
             self.pieces.pop_front();
@@ -157,9 +157,9 @@ impl Past {
         self.received = true;
     }
 
-    fn keep_quiet(&mut self, piece: Quiet) {
-        self.quiet = Some(match self.quiet {
-            Some(before) => Quiet {
+    fn stay_flat(&mut self, piece: RxFlat) {
+        self.flat = Some(match self.flat {
+            Some(before) => RxFlat {
                 seconds: before.seconds + piece.seconds,
                 packets: before.packets.saturating_add(piece.packets),
                 ..before
@@ -180,5 +180,5 @@ impl Past {
 }
 
 #[cfg(test)]
-#[path = "quiet_tests.rs"]
+#[path = "rx_flat_tests.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use crate::sample::tests::{empty_sample, port};
 
 /// An app whose only port has received packets since a start long ago.
 struct Watch {
-    pasts: Pasts,
+    pasts: RxBaseline,
     at_s: f64,
     packets: u64,
     start_s: f64,
@@ -22,12 +22,13 @@ struct Watch {
 impl Watch {
     /// After `start_s` seconds without anybody watching.
     fn after(start_s: f64, packets: u64) -> Self {
-        let mut watch = Self { pasts: Pasts::default(), at_s: 0.0, packets, start_s, step_s: 1.0 };
+        let mut watch =
+            Self { pasts: RxBaseline::default(), at_s: 0.0, packets, start_s, step_s: 1.0 };
         watch.look();
         watch
     }
 
-    fn look(&mut self) -> Option<Quiet> {
+    fn look(&mut self) -> Option<RxFlat> {
         let mut sample = empty_sample();
         sample.app.start_realtime_ns = 1_000_000_000;
         sample.monotonic_ns = 5_000_000_000 + (self.at_s * 1e9).round() as u64;
@@ -37,15 +38,15 @@ impl Watch {
     }
 
     /// So many seconds at this rate; the state after that.
-    fn at(&mut self, pps: f64, seconds: f64) -> Option<Quiet> {
+    fn at(&mut self, pps: f64, seconds: f64) -> Option<RxFlat> {
         let (began, packets) = (self.at_s, self.packets);
-        let mut quiet = None;
+        let mut flat = None;
         for step in 1..=(seconds / self.step_s).round() as u64 {
             self.at_s = began + step as f64 * self.step_s;
             self.packets = packets + (pps * step as f64 * self.step_s) as u64;
-            quiet = self.look();
+            flat = self.look();
         }
-        quiet
+        flat
     }
 }
 
@@ -53,11 +54,11 @@ impl Watch {
 fn silence_after_traffic_is_seen_and_never_forgotten() {
     let mut watch = Watch::after(0.0, 0);
     assert_eq!(watch.at(50_000.0, 60.0), None);
-    let quiet = watch.at(0.0, 10.0).unwrap();
-    assert_eq!((quiet.seconds.round(), quiet.packets, quiet.watched_past), (10.0, 0, true));
-    assert!((quiet.past_pps - 50_000.0).abs() < 1.0 && !quiet.from_start, "{quiet:?}");
+    let flat = watch.at(0.0, 10.0).unwrap();
+    assert_eq!((flat.seconds.round(), flat.packets, flat.watched_past), (10.0, 0, true));
+    assert!((flat.past_pps - 50_000.0).abs() < 1.0 && !flat.from_start, "{flat:?}");
     let after = watch.at(0.0, 45.0 * 60.0).unwrap();
-    assert_eq!((after.seconds.round(), after.past_pps), (2710.0, quiet.past_pps));
+    assert_eq!((after.seconds.round(), after.past_pps), (2710.0, flat.past_pps));
     assert_eq!(watch.at(1000.0, 1.0), None, "it is over at once");
 }
 
@@ -65,8 +66,8 @@ fn silence_after_traffic_is_seen_and_never_forgotten() {
 fn a_trickle_is_not_traffic() {
     let mut watch = Watch::after(0.0, 0);
     watch.at(50_000.0, 60.0);
-    let quiet = watch.at(3.0, 600.0).unwrap();
-    assert_eq!((quiet.seconds.round(), quiet.packets), (600.0, 1800));
+    let flat = watch.at(3.0, 600.0).unwrap();
+    assert_eq!((flat.seconds.round(), flat.packets), (600.0, 1800));
     assert_eq!(watch.at(600.0, 2.0), None);
 }
 
@@ -76,8 +77,8 @@ fn it_does_not_matter_how_often_somebody_looks() {
         let mut watch = Watch::after(0.0, 0);
         watch.step_s = step_s;
         assert_eq!(watch.at(5000.0, 600.0), None);
-        let quiet = watch.at(0.0, 120.0).unwrap();
-        assert!((quiet.seconds - 120.0).abs() < step_s + 1.0, "{step_s}: {quiet:?}");
+        let flat = watch.at(0.0, 120.0).unwrap();
+        assert!((flat.seconds - 120.0).abs() < step_s + 1.0, "{step_s}: {flat:?}");
     }
 }
 
@@ -86,8 +87,8 @@ fn a_port_of_few_packets_is_given_time() {
     let mut watch = Watch::after(0.0, 0);
     assert_eq!(watch.at(2.0, 600.0), None);
     assert_eq!(watch.at(0.0, 400.0), None, "a thousand packets have not been missed yet");
-    let quiet = watch.at(0.0, 200.0).unwrap();
-    assert!(quiet.seconds * quiet.past_pps >= ENOUGH, "{quiet:?}");
+    let flat = watch.at(0.0, 200.0).unwrap();
+    assert!(flat.seconds * flat.past_pps >= ENOUGH, "{flat:?}");
 }
 
 #[test]
@@ -99,16 +100,16 @@ fn a_port_that_never_received_is_not_quiet() {
 #[test]
 fn the_mean_since_the_start_stands_in_for_a_past_that_nobody_watched() {
     let mut watch = Watch::after(1000.0, 50_000_000);
-    let quiet = watch.at(0.0, 2.0).unwrap();
-    assert_eq!((quiet.seconds.round(), quiet.from_start, quiet.watched_past), (2.0, true, false));
-    assert!((quiet.past_pps - 49_950.0).abs() < 1.0, "{quiet:?}");
+    let flat = watch.at(0.0, 2.0).unwrap();
+    assert_eq!((flat.seconds.round(), flat.from_start, flat.watched_past), (2.0, true, false));
+    assert!((flat.past_pps - 49_950.0).abs() < 1.0, "{flat:?}");
     // It was at 0.2 % before as well: quiet, until it is watched receiving.
     assert!(Watch::after(1000.0, 50_000_000).at(100.0, 60.0).is_some());
     // A night at 2 % of the mean, then at 0.2 % of that: the night is the past.
     let mut watch = Watch::after(1000.0, 50_000_000);
     assert_eq!(watch.at(1000.0, 20.0), None);
     assert_eq!(watch.at(100.0, 60.0), None);
-    assert_eq!(watch.at(0.0, 5.0).map(|quiet| quiet.from_start), Some(false));
+    assert_eq!(watch.at(0.0, 5.0).map(|flat| flat.from_start), Some(false));
 }
 
 #[test]
@@ -133,8 +134,8 @@ fn short_pauses_belong_to_the_past() {
         watch.at(10_000.0, 2.0);
         watch.at(0.0, 2.0);
     }
-    let quiet = watch.at(0.0, 20.0).unwrap();
-    assert!((4000.0..6100.0).contains(&quiet.past_pps), "{quiet:?}");
+    let flat = watch.at(0.0, 20.0).unwrap();
+    assert!((4000.0..6100.0).contains(&flat.past_pps), "{flat:?}");
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn counters_that_are_reset_are_no_silence() {
     assert_eq!(watch.at(50_000.0, 5.0), None);
     watch.at(0.0, 20.0);
     watch.packets = 0;
-    assert!(watch.at(0.0, 5.0).is_some_and(|quiet| quiet.seconds > 20.0), "silent all the same");
+    assert!(watch.at(0.0, 5.0).is_some_and(|flat| flat.seconds > 20.0), "silent all the same");
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn a_port_that_could_not_be_read_keeps_its_past() {
     let mut unread = empty_sample();
     unread.partial = vec!["/ethdev/stats,0: timed out".into()];
     assert_eq!(watch.pasts.update(&unread), []);
-    assert!(watch.at(0.0, 20.0).is_some_and(|quiet| quiet.watched_past));
+    assert!(watch.at(0.0, 20.0).is_some_and(|flat| flat.watched_past));
     unread.partial.clear();
     watch.pasts.update(&unread);
     assert_eq!(watch.look(), None);
@@ -179,7 +180,7 @@ proptest! {
         steps in prop::collection::vec((0_u64..20_000_000_000, prop_oneof![Just(0), 0..9_u64, any::<u64>()]), 0..60),
         start_realtime_ns: u64,
     ) {
-        let mut pasts = Pasts::default();
+        let mut pasts = RxBaseline::default();
         let mut sample = empty_sample();
         sample.app.start_realtime_ns = start_realtime_ns;
         for (ns, packets) in steps {
@@ -187,10 +188,10 @@ proptest! {
             sample.realtime_ns = sample.realtime_ns.saturating_add(ns);
             let rx_packets = sample.ports.first().map_or(0, |port| port.stats.rx_packets);
             sample.ports = vec![port(0, rx_packets.wrapping_add(packets))];
-            if let Some(quiet) = pasts.update(&sample).remove(0) {
-                let expected = quiet.seconds * quiet.past_pps;
-                prop_assert!(expected >= ENOUGH && quiet.seconds >= SHORTEST_S);
-                prop_assert!((quiet.packets as f64) < SHARE * expected * 1.01 + 1.0);
+            if let Some(flat) = pasts.update(&sample).remove(0) {
+                let expected = flat.seconds * flat.past_pps;
+                prop_assert!(expected >= ENOUGH && flat.seconds >= SHORTEST_S);
+                prop_assert!((flat.packets as f64) < SHARE * expected * 1.01 + 1.0);
             }
         }
         let past = pasts.0.get(&0);

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// A value, and when it was read.
 #[derive(Debug, Default)]
-pub(super) struct Aged<T> {
+pub(super) struct Cached<T> {
     value: T,
     read: Option<Instant>,
 }
 
-impl<T> Aged<T> {
+impl<T> Cached<T> {
     /// The value, read again when it is older than `age`.
     pub(super) fn get(&mut self, now: Instant, age: Duration, read: impl FnOnce() -> T) -> &T {
         if self.is_older(now, age) {

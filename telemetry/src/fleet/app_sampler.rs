@@ -4,30 +4,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Settings;
+use super::FleetSettings;
 use crate::collect::Collector;
-use crate::discover::{App, AppState};
+use crate::discover::{DiscoveredApp, Reachability};
 use crate::error::{Error, ErrorClass};
-use crate::finding::{self, Rules};
-use crate::model::Tracker;
+use crate::finding::{self, LintRules};
+use crate::fleet_state::FleetEvent;
+use crate::model::ModelTracker;
 use crate::sample::Sample;
-use crate::world::Event;
 
 /// One app, sampled again and again.
 #[derive(Debug)]
-pub struct Session {
+pub struct AppSampler {
     collector: Collector,
-    judge: Judge,
+    evaluator: Evaluator,
 }
 
-impl Session {
+impl AppSampler {
     /// Connects at the first sample.
-    pub fn new(app: App, settings: &Settings) -> Self {
-        Self { collector: Collector::new(app), judge: Judge::new(settings.rules.clone()) }
+    pub fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
+        Self { collector: Collector::new(app), evaluator: Evaluator::new(settings.rules.clone()) }
     }
 
     /// The app, as it was found.
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &DiscoveredApp {
         self.collector.app()
     }
 
@@ -43,24 +43,24 @@ impl Session {
 
     /// Asks the app once, within `timeout`; connects again by itself after it was lost. A panic on
     /// the way is news of a lost app.
-    pub fn sample(&mut self, timeout: Duration) -> Event {
-        self.guarded(|session| session.ask(timeout))
+    pub fn sample(&mut self, timeout: Duration) -> FleetEvent {
+        self.guarded(|sampler| sampler.ask(timeout))
     }
 
     /// Where `ask` panics, the app is lost for this round, and asked anew in the next one.
-    pub(super) fn guarded(&mut self, ask: impl FnOnce(&mut Self) -> Event) -> Event {
+    pub(super) fn guarded(&mut self, ask: impl FnOnce(&mut Self) -> FleetEvent) -> FleetEvent {
         // What a panic left half done is thrown away.
         catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
-            let (app, rules) = (self.app().clone(), self.judge.rules.clone());
+            let (app, rules) = (self.app().clone(), self.evaluator.rules.clone());
             let news = lost(&app, &Error::panicked(&*panic));
-            *self = Self { collector: Collector::new(app), judge: Judge::new(rules) };
+            *self = Self { collector: Collector::new(app), evaluator: Evaluator::new(rules) };
             news
         })
     }
 
-    pub(super) fn ask(&mut self, timeout: Duration) -> Event {
+    pub(super) fn ask(&mut self, timeout: Duration) -> FleetEvent {
         match self.collector.collect(timeout) {
-            Ok(sample) => self.judge.sampled(sample),
+            Ok(sample) => self.evaluator.sampled(sample),
             Err(error) => lost(self.collector.app(), &error),
         }
     }
@@ -68,70 +68,70 @@ impl Session {
 
 /// Turns the samples of one app, live or recorded, into news.
 #[derive(Debug)]
-pub struct Judge {
-    tracker: Tracker,
-    rules: Rules,
+pub struct Evaluator {
+    tracker: ModelTracker,
+    rules: LintRules,
 }
 
-impl Judge {
+impl Evaluator {
     /// One that has seen nothing yet.
-    pub fn new(rules: Rules) -> Self {
-        Self { tracker: Tracker::default(), rules }
+    pub fn new(rules: LintRules) -> Self {
+        Self { tracker: ModelTracker::default(), rules }
     }
 
     /// The news in a sample.
-    pub fn sampled(&mut self, sample: Sample) -> Event {
+    pub fn sampled(&mut self, sample: Sample) -> FleetEvent {
         let app = sample.app.name.clone();
         let model = Arc::new(self.tracker.update(sample));
-        let findings = finding::judge(&model, &self.rules);
-        Event::Sampled { app, model, findings }
+        let findings = finding::evaluate(&model, &self.rules);
+        FleetEvent::Sampled { app, model, findings }
     }
 }
 
 /// An app that was found and then does not answer is as bad as one that never did.
-pub(super) fn lost(app: &App, error: &Error) -> Event {
+pub(super) fn lost(app: &DiscoveredApp, error: &Error) -> FleetEvent {
     let class = error.class();
-    let lost = App { state: AppState::Unreachable(class.into()), ..app.clone() };
-    let finding = finding::judge_unasked(&lost)
+    let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
+    let finding = finding::evaluate_unasked(&lost)
         .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
-    Event::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
+    FleetEvent::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
 }
 
 /// News of an app that cannot be asked; `None` when it can.
-pub fn unasked(app: &App) -> Option<Event> {
+pub fn unasked(app: &DiscoveredApp) -> Option<FleetEvent> {
     let (class, reason) = obstacle(app.state)?;
-    let finding = finding::judge_unasked(app);
-    Some(Event::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
+    let finding = finding::evaluate_unasked(app);
+    Some(FleetEvent::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
 }
 
 /// Why an app that runs cannot be asked; `None` when it can.
-pub fn obstacle(state: AppState) -> Option<(ErrorClass, &'static str)> {
+pub fn obstacle(state: Reachability) -> Option<(ErrorClass, &'static str)> {
     match state {
-        AppState::Live => None,
-        AppState::NoTelemetry => Some((
+        Reachability::Live => None,
+        Reachability::NoTelemetry => Some((
             ErrorClass::TelemetryOff,
             "runs without telemetry; start it without --no-telemetry",
         )),
-        AppState::Stale => Some((ErrorClass::Refused, "has ended and left its files behind")),
-        AppState::Unreachable(why) => Some((why.into(), why.advice())),
+        Reachability::Stale => Some((ErrorClass::Refused, "has ended and left its files behind")),
+        Reachability::Unreachable(why) => Some((why.into(), why.advice())),
     }
 }
 
-impl Event {
+impl FleetEvent {
     /// An expected app that does not run.
     pub(super) fn missing(app: &str) -> Self {
         Self::Lost {
             app: app.to_owned(),
             class: ErrorClass::Missing,
             reason: "is expected, and does not run".to_owned(),
-            finding: Some(finding::judge_missing(app)),
+            finding: Some(finding::evaluate_missing(app)),
         }
     }
 
     /// The same, of an app that does not run though it is expected.
     pub(super) fn of_missing(mut self) -> Self {
         if let Self::Lost { app, finding, .. } = &mut self {
-            *finding = Some(finding::judge_missing(app));
+            *finding = Some(finding::evaluate_missing(app));
         }
         self
     }
