@@ -14,11 +14,11 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::attach::interface::RunningApp;
+use crate::attach::policy::AttachPolicy;
+use crate::attach::transport::{CaptureUnavailable, way};
 use crate::config::ConfigArg;
 use crate::output;
-use crate::tap::attach::Attach;
-use crate::tap::door::{Shut, way};
-use crate::tap::interface::Running;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -101,7 +101,7 @@ struct Entry {
     /// Why they cannot.
     no_capture: Option<String>,
     #[serde(skip)]
-    shut: Option<Shut>,
+    shut: Option<CaptureUnavailable>,
     state: &'static str,
     reason: Option<String>,
 }
@@ -162,10 +162,11 @@ impl Entry {
         self.ports = Some(sample.ports.len());
         self.uptime_s = uptime_s(sample.app.start_ticks);
         self.reason = sample.partial.first().map(|part| format!("partly: {part}"));
-        match way(&Running { app, sample: Some(sample) }, Attach::Safe) {
+        match way(&RunningApp { app, sample: Some(sample) }, AttachPolicy::Safe) {
             Ok(way) => self.capture = Some(way.via().unwrap_or("library")),
             Err(error) => {
-                (self.no_capture, self.shut) = (Some(format!("{error:#}")), Some(Shut::of(&error)));
+                (self.no_capture, self.shut) =
+                    (Some(format!("{error:#}")), Some(CaptureUnavailable::of(&error)));
             }
         }
     }
@@ -291,7 +292,8 @@ mod tests {
         let mut apps = ask_all(vec![app("one", AppState::Stale), app("two", AppState::Stale)]);
         for app in &mut apps {
             let text = "pmdscope-pdump is not installed: looked for /nowhere".to_owned();
-            (app.shut, app.reason) = (Some(Shut { word: "not installed", text }), None);
+            (app.shut, app.reason) =
+                (Some(CaptureUnavailable { word: "not installed", text }), None);
         }
         assert_snapshot!(table_text(&table(&apps), Theme::default()));
     }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::args::Args;
+use crate::attach::interface::{self, ListedPort, RunningApp};
+use crate::attach::policy::AttachPolicy;
+use crate::attach::transport::{Reach, way};
 use crate::output;
-use crate::tap::attach::Attach;
-use crate::tap::door::{Way, way};
-use crate::tap::interface::{self, Listed, Running};
 
 /// One interface of `-D --json`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ struct Interface {
 }
 
 impl Interface {
-    fn new(listed: &Listed<'_>, way: &Result<Way, String>) -> Self {
+    fn new(listed: &ListedPort<'_>, way: &Result<Reach, String>) -> Self {
         Self {
             number: listed.number,
             name: listed.name(),
@@ -39,7 +39,7 @@ impl Interface {
             device: listed.port.device.clone(),
             link_up: listed.port.link_up,
             captures: way.is_ok(),
-            via: way.as_ref().ok().and_then(Way::via),
+            via: way.as_ref().ok().and_then(Reach::via),
             reason: way.as_ref().err().cloned(),
         }
     }
@@ -83,7 +83,11 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 }
 
 /// Code 1 when there is none.
-fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result<ExitCode> {
+fn interfaces(
+    running: &[RunningApp],
+    attach: AttachPolicy,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     for silent in running.iter().filter(|one| one.sample.is_none()) {
         output::tell(&format!("{}: cannot read its ports", silent.app.name));
     }
@@ -102,11 +106,12 @@ fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result
 }
 
 /// All ports, and why there are apps without packets; each app is looked at once.
-fn all(running: &[Running], attach: Attach) -> (Vec<Interface>, Vec<String>) {
+fn all(running: &[RunningApp], attach: AttachPolicy) -> (Vec<Interface>, Vec<String>) {
     let answering = running.iter().filter(|one| one.sample.is_some());
-    let way = |one: &Running| way(one, attach).map_err(|error| format!("{error:#}"));
+    let way = |one: &RunningApp| way(one, attach).map_err(|error| format!("{error:#}"));
     let ways = answering.map(|one| (&one.app.socket, way(one))).collect::<BTreeMap<_, _>>();
-    let interface = |listed: &Listed<'_>| Interface::new(listed, &ways[&listed.running.app.socket]);
+    let interface =
+        |listed: &ListedPort<'_>| Interface::new(listed, &ways[&listed.running.app.socket]);
     let all = interface::list(running).iter().map(interface).collect();
     (all, ways.into_values().filter_map(Result::err).collect())
 }

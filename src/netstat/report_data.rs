@@ -12,7 +12,7 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::world::World;
 use serde::Serialize;
 
-use crate::tap::door;
+use crate::attach::transport;
 
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
@@ -153,7 +153,7 @@ impl ReportData {
             return String::new();
         }
         let places = self.losses.by_interface.keys().map(String::as_str);
-        format!("; {}", door::cure(places, &self.helped, "a filter or --sample can help"))
+        format!("; {}", transport::cure(places, &self.helped, "a filter or --sample can help"))
     }
 
     /// What people must know of the counts: sampling and losses.

@@ -11,24 +11,28 @@ use pmdscope_capture::pdump::{PdumpOptions, PdumpPort, PdumpProgram};
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
-use self::cpus::Cpus;
-use self::obstacle::Facts;
-use super::attach::Attach;
-use super::door::Shut;
+use self::cpus::HelperCpus;
+use self::obstacle::AppFacts;
+use super::policy::AttachPolicy;
+use super::transport::CaptureUnavailable;
 
 /// How long to wait for the helper of a capture that has just ended.
-const DEPARTURE: Duration = Duration::from_secs(2);
+const DEPARTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to start the helper beside a stock app.
 ///
 /// # Errors
 /// Says what stands in the way, and what to do about it.
-pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<PdumpOptions> {
-    obstacle::await_departure(&app.dir, DEPARTURE);
+pub(super) fn pdump(
+    app: &App,
+    sample: &Sample,
+    attach: AttachPolicy,
+) -> anyhow::Result<PdumpOptions> {
+    obstacle::await_departure(&app.dir, DEPARTURE_TIMEOUT);
     let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
         .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
-    let cpus = Cpus::beside(sample.app.pid)?;
+    let cpus = HelperCpus::beside(sample.app.pid)?;
     Ok(PdumpOptions {
         program: program.path,
         file_prefix: file_prefix.to_owned(),
@@ -37,21 +41,25 @@ pub(super) fn pdump(app: &App, sample: &Sample, attach: Attach) -> anyhow::Resul
         cpus: cpus.to_string(),
         crowded: cpus.crowded,
         ports: sample.ports.iter().map(port).collect(),
-        force: attach == Attach::Forced,
+        force: attach == AttachPolicy::Forced,
     })
 }
 
 /// Whether anything stands in the way of a helper.
-pub(super) fn check(app: &App, sample: &Sample, attach: Attach) -> anyhow::Result<PdumpProgram> {
+pub(super) fn check(
+    app: &App,
+    sample: &Sample,
+    attach: AttachPolicy,
+) -> anyhow::Result<PdumpProgram> {
     let program = PdumpProgram::find().with_context(|| {
         format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;
-    let facts = Facts::gather(app, sample, &program);
-    match facts.obstacle(attach == Attach::Forced) {
+    let facts = AppFacts::gather(app, sample, &program);
+    match facts.obstacle(attach == AttachPolicy::Forced) {
         None => Ok(program),
         Some(obstacle) => {
             let text = format!("{} {obstacle}; {}", app.name, obstacle.cure());
-            Err(Shut { word: obstacle.word(), text }.into())
+            Err(CaptureUnavailable { word: obstacle.word(), text }.into())
         }
     }
 }

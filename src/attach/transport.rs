@@ -10,8 +10,8 @@ use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::attach::Attach;
-use super::interface::Running;
+use super::interface::RunningApp;
+use super::policy::AttachPolicy;
 use super::preflight;
 
 /// Telemetry socket and capture socket of a first instance; further ones append `:N` to both.
@@ -20,14 +20,14 @@ const CAPTURE_SOCKET: &str = "pmdscope.sock";
 
 /// How packets can be had from an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Reach {
     /// Its libpmdscope listens there.
     Library(PathBuf),
     /// A helper can attach to it.
     Pdump,
 }
 
-impl Way {
+impl Reach {
     /// What stands between the app and its packets, for people; `None` for the app itself.
     pub(crate) fn via(&self) -> Option<&'static str> {
         match self {
@@ -40,16 +40,16 @@ impl Way {
 /// Why packets cannot be had, in a word or two and in full.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub(crate) struct Shut {
+pub(crate) struct CaptureUnavailable {
     pub(crate) word: &'static str,
     pub(crate) text: String,
 }
 
-impl Shut {
+impl CaptureUnavailable {
     /// An error of [`way`]; what is wrong with the helper is the same for all apps.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if let Some(shut) = error.downcast_ref::<Self>() {
-            return shut.clone();
+        if let Some(known) = error.downcast_ref::<Self>() {
+            return known.clone();
         }
         let helper = error.chain().find_map(|cause| cause.downcast_ref::<PdumpProgramError>());
         match helper {
@@ -95,21 +95,21 @@ pub(crate) fn cure<'a>(
 ///
 /// # Errors
 /// Says what stands in the way, and what to do about it.
-pub(crate) fn way(running: &Running, attach: Attach) -> anyhow::Result<Way> {
+pub(crate) fn way(running: &RunningApp, attach: AttachPolicy) -> anyhow::Result<Reach> {
     match stock(running) {
-        Some(_) if attach == Attach::Never => Err(forbidden(running)),
-        Some(sample) => preflight::check(&running.app, sample, attach).map(|_| Way::Pdump),
-        None => library_socket(running).map(Way::Library),
+        Some(_) if attach == AttachPolicy::Never => Err(forbidden(running)),
+        Some(sample) => preflight::check(&running.app, sample, attach).map(|_| Reach::Pdump),
+        None => library_socket(running).map(Reach::Library),
     }
 }
 
-/// The door to the packets of an app.
+/// What leads to the packets of an app.
 ///
 /// # Errors
 /// As [`way`].
-pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Transport> {
+pub(super) fn transport(running: &RunningApp, attach: AttachPolicy) -> anyhow::Result<Transport> {
     match stock(running) {
-        Some(_) if attach == Attach::Never => Err(forbidden(running)),
+        Some(_) if attach == AttachPolicy::Never => Err(forbidden(running)),
         Some(sample) => {
             let pdump = preflight::pdump(&running.app, sample, attach)?;
             Ok(Transport::Pdump(Box::new(pdump)))
@@ -119,12 +119,12 @@ pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Transpor
 }
 
 /// What an app without libpmdscope tells.
-fn stock(running: &Running) -> Option<&Sample> {
+fn stock(running: &RunningApp) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
     (!find_socket(running).is_some_and(is_served)).then_some(sample)
 }
 
-fn forbidden(running: &Running) -> anyhow::Error {
+fn forbidden(running: &RunningApp) -> anyhow::Error {
     anyhow!(
         "{} runs without libpmdscope, and --no-pdump forbids to attach to it: leave that out, or link \
          it with libpmdscope",
@@ -133,11 +133,11 @@ fn forbidden(running: &Running) -> anyhow::Error {
 }
 
 /// Where the libpmdscope of an app offers its packets.
-pub(crate) fn library_socket(running: &Running) -> anyhow::Result<PathBuf> {
+pub(crate) fn library_socket(running: &RunningApp) -> anyhow::Result<PathBuf> {
     if let Some(socket) = find_socket(running) {
         return Ok(socket);
     }
-    let Running { app, sample } = running;
+    let RunningApp { app, sample } = running;
     match sample.as_ref().map(|sample| &sample.library) {
         None => bail!("{} does not answer on {}", app.name, app.socket.display()),
         Some(None) => bail!(
@@ -154,7 +154,7 @@ pub(crate) fn library_socket(running: &Running) -> anyhow::Result<PathBuf> {
 }
 
 /// Where the app says, seen from here, or where it ought to be.
-fn find_socket(Running { app, sample }: &Running) -> Option<PathBuf> {
+fn find_socket(RunningApp { app, sample }: &RunningApp) -> Option<PathBuf> {
     let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
     let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);
     let here = told.as_ref().and_then(|path| path.file_name()).map(|name| app.dir.join(name));
@@ -195,14 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn what_shuts_a_door_has_a_word() {
+    fn every_reason_has_a_short_form() {
         let missing = || PdumpProgramError::Missing(vec!["/nowhere".into()]);
         let error = anyhow::Error::from(missing()).context("rte runs without libpmdscope");
-        let shut = Shut::of(&error);
-        assert_eq!((shut.word, shut.text), ("not installed", missing().to_string()));
-        let shut = Shut { word: "in-memory", text: "rte was started with --in-memory".into() };
-        assert_eq!(Shut::of(&shut.clone().into()), shut);
-        assert_eq!(Shut::of(&anyhow!("rte is odd")).text, "rte is odd");
+        let reason = CaptureUnavailable::of(&error);
+        assert_eq!((reason.word, reason.text), ("not installed", missing().to_string()));
+        let reason = CaptureUnavailable {
+            word: "in-memory",
+            text: "rte was started with --in-memory".into(),
+        };
+        assert_eq!(CaptureUnavailable::of(&reason.clone().into()), reason);
+        assert_eq!(CaptureUnavailable::of(&anyhow!("rte is odd")).text, "rte is odd");
     }
 
     #[test]

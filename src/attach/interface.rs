@@ -11,8 +11,8 @@ use pmdscope_telemetry::discover::{App, AppState, FindError};
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{Collector, Settings};
 
-use super::attach::Attach;
-use super::door::{Way, convention, door, way};
+use super::policy::AttachPolicy;
+use super::transport::{Reach, convention, transport, way};
 use crate::output;
 
 /// How long an app may take to tell about itself.
@@ -20,36 +20,36 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Queues of one app; `None` is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct PortSelector {
     /// DPDK port id.
     pub(crate) port: Option<u16>,
     /// Queue of the port.
     pub(crate) queue: Option<u16>,
 }
 
-impl Target {
+impl PortSelector {
     const ALL: Self = Self { port: None, queue: None };
 }
 
 /// What to capture from one app.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct CaptureTarget {
     pub(crate) app: String,
-    pub(crate) door: Transport,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) transport: Transport,
+    pub(crate) targets: Vec<PortSelector>,
     known: Vec<PortSample>,
     /// What it is sure to be found by: its telemetry socket.
     pub(crate) address: String,
     /// How apps are found and judged.
     pub(crate) settings: Arc<Settings>,
-    attach: Attach,
+    attach: AttachPolicy,
     /// The ports as they were asked for.
     asked: Vec<String>,
     /// It is meant by `any` only.
     unnamed: bool,
 }
 
-impl Wanted {
+impl CaptureTarget {
     /// The ports of the app, with those that are captured from.
     pub(crate) fn ports(&self) -> Vec<CapturePort> {
         let wanted = |id| self.targets.iter().any(|t| t.port.is_none_or(|port| port == id));
@@ -78,24 +78,38 @@ impl Wanted {
 
     /// A queue of an app with libpmdscope, by what the app has told: it is not asked again.
     pub(crate) fn queue(
-        running: Running,
+        running: RunningApp,
         port: u16,
         queue: u16,
         settings: &Arc<Settings>,
     ) -> anyhow::Result<Self> {
-        let mut wanted = Self::of(running, settings, Attach::Never)?;
+        let mut wanted = Self::of(running, settings, AttachPolicy::Never)?;
         wanted.add(&format!("{port}:{queue}"))?;
         Ok(wanted)
     }
 
     /// Everything about an app but its targets.
-    fn of(running: Running, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Self> {
-        let door = door(&running, attach)?;
+    fn of(
+        running: RunningApp,
+        settings: &Arc<Settings>,
+        attach: AttachPolicy,
+    ) -> anyhow::Result<Self> {
+        let transport = transport(&running, attach)?;
         let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
         let address = running.app.socket.display().to_string();
         let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
         let settings = Arc::clone(settings);
-        Ok(Self { app, door, targets, known, address, settings, attach, asked, unnamed: false })
+        Ok(Self {
+            app,
+            transport,
+            targets,
+            known,
+            address,
+            settings,
+            attach,
+            asked,
+            unnamed: false,
+        })
     }
 
     fn add(&mut self, port: &str) -> anyhow::Result<()> {
@@ -119,39 +133,39 @@ impl Wanted {
 
 /// An app and what it tells of itself.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningApp {
     pub(crate) app: App,
     /// `None` when it cannot be asked.
     pub(crate) sample: Option<Sample>,
 }
 
 /// All running apps.
-pub(crate) fn running(settings: &Settings) -> Vec<Running> {
+pub(crate) fn running(settings: &Settings) -> Vec<RunningApp> {
     settings.running().into_iter().map(ask).collect()
 }
 
 /// A port of a running app, as `-D` lists it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed<'a> {
+pub(crate) struct ListedPort<'a> {
     /// What `-i` takes for it: the port of the only app, or its place in the list.
     pub(crate) number: usize,
-    pub(crate) running: &'a Running,
+    pub(crate) running: &'a RunningApp,
     pub(crate) port: &'a PortSample,
 }
 
-impl Listed<'_> {
+impl ListedPort<'_> {
     pub(crate) fn name(&self) -> String {
         format!("{}:{}", self.running.app.name, self.port.id)
     }
 }
 
 /// All ports of all apps.
-pub(crate) fn list(running: &[Running]) -> Vec<Listed<'_>> {
+pub(crate) fn list(running: &[RunningApp]) -> Vec<ListedPort<'_>> {
     let ports = |running| ports_of(running).iter().map(move |port| (running, port));
     let all = running.iter().flat_map(ports).enumerate();
     all.map(|(place, (one, port))| {
         let number = number_of(running.len(), place, port.id);
-        Listed { number, running: one, port }
+        ListedPort { number, running: one, port }
     })
     .collect()
 }
@@ -160,7 +174,7 @@ fn number_of(apps: usize, place: usize, port: u16) -> usize {
     if apps == 1 { port.into() } else { place }
 }
 
-fn ports_of(running: &Running) -> &[PortSample] {
+fn ports_of(running: &RunningApp) -> &[PortSample] {
     running.sample.as_ref().map_or(&[], |sample| &sample.ports)
 }
 
@@ -170,8 +184,8 @@ pub(crate) fn resolve(
     interfaces: &[String],
     app: Option<&str>,
     settings: Settings,
-    attach: Attach,
-) -> anyhow::Result<Vec<Wanted>> {
+    attach: AttachPolicy,
+) -> anyhow::Result<Vec<CaptureTarget>> {
     let settings = Arc::new(settings);
     let apps = settings.running();
     let names = apps.iter().flat_map(names_of).collect::<Vec<_>>();
@@ -180,7 +194,7 @@ pub(crate) fn resolve(
         if interface == "any" && app.is_none() && apps.len() > 1 {
             for name in offering(&settings, attach) {
                 let name = Some(name);
-                let asked_for = wanted.get(&name).is_some_and(Wanted::is_named);
+                let asked_for = wanted.get(&name).is_some_and(CaptureTarget::is_named);
                 add(&mut wanted, name.clone(), "any", &settings, attach)?;
                 wanted.entry(name).and_modify(|wanted| wanted.unnamed = !asked_for);
             }
@@ -204,11 +218,11 @@ pub(crate) fn resolve(
 }
 
 fn add(
-    wanted: &mut BTreeMap<Option<String>, Wanted>,
+    wanted: &mut BTreeMap<Option<String>, CaptureTarget>,
     app: Option<String>,
     port: &str,
     settings: &Arc<Settings>,
-    attach: Attach,
+    attach: AttachPolicy,
 ) -> anyhow::Result<()> {
     let found = match wanted.entry(app) {
         Entry::Occupied(entry) => entry.into_mut(),
@@ -223,16 +237,16 @@ fn add(
 
 /// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to an
 /// app that nobody has named.
-fn offering(settings: &Settings, attach: Attach) -> Vec<String> {
+fn offering(settings: &Settings, attach: AttachPolicy) -> Vec<String> {
     let mut offering = Vec::new();
     for running in running(settings) {
         match way(&running, attach) {
-            Ok(Way::Pdump) => output::tell(&format!(
+            Ok(Reach::Pdump) => output::tell(&format!(
                 "left out: {0} runs without libpmdscope; name it (-a {0}) to have pmdscope-pdump attach \
                  to it",
                 running.app.name
             )),
-            Ok(Way::Library(_)) => offering.push(running.app.socket.display().to_string()),
+            Ok(Reach::Library(_)) => offering.push(running.app.socket.display().to_string()),
             Err(error) => super::leave_out(&error),
         }
     }
@@ -256,8 +270,8 @@ fn by_number(
 }
 
 /// One app may have been named in several ways, or not at all and by name.
-fn merge_same(all: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
-    let mut merged: Vec<Wanted> = Vec::new();
+fn merge_same(all: impl Iterator<Item = CaptureTarget>) -> Vec<CaptureTarget> {
+    let mut merged: Vec<CaptureTarget> = Vec::new();
     for wanted in all {
         match merged.iter_mut().find(|known| known.address == wanted.address) {
             Some(known) => {
@@ -304,7 +318,7 @@ fn guess_app(interface: &str, apps: usize) -> Option<&str> {
 }
 
 /// `any`, a device name or a number, with a queue behind it or not.
-fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<Target> {
+fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<PortSelector> {
     if let Some(target) = find_port(text, ports) {
         return Ok(target);
     }
@@ -312,7 +326,7 @@ fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<T
         && let (Some(target), Ok(queue)) = (find_port(port, ports), queue.parse())
     {
         check_queue(queue, target, app, ports)?;
-        return Ok(Target { queue: Some(queue), ..target });
+        return Ok(PortSelector { queue: Some(queue), ..target });
     }
     let name = |port: &PortSample| format!("{app}:{} ({})", port.id, port.device);
     match ports.iter().map(name).collect::<Vec<_>>().join(", ") {
@@ -325,7 +339,12 @@ fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<T
 }
 
 /// Refuses a queue that no port that is meant has; without queues, a port has not told them.
-fn check_queue(queue: u16, target: Target, app: &str, ports: &[PortSample]) -> anyhow::Result<()> {
+fn check_queue(
+    queue: u16,
+    target: PortSelector,
+    app: &str,
+    ports: &[PortSample],
+) -> anyhow::Result<()> {
     let meant = ports.iter().filter(|port| target.port.is_none_or(|id| id == port.id));
     let counts = meant.map(|port| port.rx_queues.max(port.tx_queues)).collect::<Vec<_>>();
     let most = counts.iter().copied().max().unwrap_or(0);
@@ -347,12 +366,12 @@ fn check_same(interface: &str, prefix: &App, app: &App) -> anyhow::Result<()> {
     bail!("-a {} and {interface} are different apps: leave out -a, or name its own ports", app.name)
 }
 
-fn find_port(text: &str, ports: &[PortSample]) -> Option<Target> {
+fn find_port(text: &str, ports: &[PortSample]) -> Option<PortSelector> {
     if text == "any" {
-        return Some(Target::ALL);
+        return Some(PortSelector::ALL);
     }
     let is_meant = |port: &&PortSample| port.device == text || port.id.to_string() == text;
-    ports.iter().find(is_meant).map(|port| Target { port: Some(port.id), queue: None })
+    ports.iter().find(is_meant).map(|port| PortSelector { port: Some(port.id), queue: None })
 }
 
 fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
@@ -364,14 +383,18 @@ fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
     }
 }
 
-fn want(name: Option<&str>, settings: &Arc<Settings>, attach: Attach) -> anyhow::Result<Wanted> {
-    Wanted::of(ask(find(name, settings)?), settings, attach)
+fn want(
+    name: Option<&str>,
+    settings: &Arc<Settings>,
+    attach: AttachPolicy,
+) -> anyhow::Result<CaptureTarget> {
+    CaptureTarget::of(ask(find(name, settings)?), settings, attach)
 }
 
-fn ask(app: App) -> Running {
+fn ask(app: App) -> RunningApp {
     let live = app.state == AppState::Live;
     let sample = live.then(|| Collector::new(app.clone()).collect(TIMEOUT).ok()).flatten();
-    Running { app, sample }
+    RunningApp { app, sample }
 }
 
 #[cfg(test)]
