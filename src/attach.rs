@@ -4,7 +4,11 @@ pub(crate) mod flow_capture;
 pub(crate) mod interface;
 pub(crate) mod policy;
 mod preflight;
+pub(crate) mod resolve;
+pub(crate) mod running;
+pub(crate) mod target;
 pub(crate) mod transport;
+pub(crate) mod unavailable;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +21,8 @@ use pmdscope_capture::pdump::{left_behind, settle};
 use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp};
 use pmdscope_packets::filter::BpfInsn;
 
-use self::interface::{CaptureTarget, PortSelector};
+use self::interface::PortSelector;
+use self::target::CaptureTarget;
 use crate::output;
 
 /// How long an app may take to answer a request.
@@ -221,7 +226,7 @@ impl Drop for Reconnector {
 }
 
 fn reconnect(wanted: &CaptureTarget, options: &CaptureOptions, stop: &AtomicBool) -> ConnectResult {
-    let Some(now) = wanted.again() else { return ConnectResult::Absent };
+    let Some(now) = resolve::again(wanted) else { return ConnectResult::Absent };
     match now.transport.open(&options.request(&now), ANSWER_TIMEOUT, stop) {
         Ok(session) => ConnectResult::Connected(now.ports(), session),
         Err(_) => ConnectResult::Refused,

@@ -21,9 +21,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use self::call::Call;
-use crate::attach::interface::{RunningApp, running};
 use crate::attach::policy::AttachPolicy;
-use crate::attach::transport::way;
+use crate::attach::running::{RunningApp, running};
+use crate::attach::transport::Preflight;
 use crate::config::ConfigArg;
 use crate::{capture, output};
 
@@ -107,7 +107,7 @@ struct Interface {
 fn interfaces() -> Result<Vec<Interface>> {
     let settings = ConfigArg::default().load()?.settings;
     let running = running(&settings);
-    let offering = running.iter().filter(|one| way(one, AttachPolicy::Safe).is_ok());
+    let offering = running.iter().filter(|one| Preflight::of(one, AttachPolicy::Safe).is_ok());
     Ok(offering.flat_map(interfaces_of).collect())
 }
 

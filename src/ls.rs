@@ -14,9 +14,10 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::attach::interface::RunningApp;
 use crate::attach::policy::AttachPolicy;
-use crate::attach::transport::{CaptureUnavailable, way};
+use crate::attach::running::RunningApp;
+use crate::attach::transport::Preflight;
+use crate::attach::unavailable::CaptureUnavailable;
 use crate::config::ConfigArg;
 use crate::output;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
@@ -162,7 +163,7 @@ impl Entry {
         self.ports = Some(sample.ports.len());
         self.uptime_s = uptime_s(sample.app.start_ticks);
         self.reason = sample.partial.first().map(|part| format!("partly: {part}"));
-        match way(&RunningApp { app, sample: Some(sample) }, AttachPolicy::Safe) {
+        match Preflight::of(&RunningApp { app, sample: Some(sample) }, AttachPolicy::Safe) {
             Ok(way) => self.capture = Some(way.via().unwrap_or("library")),
             Err(error) => {
                 (self.no_capture, self.shut) =

@@ -66,6 +66,9 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// What [`Transport::via`] calls the helper.
+    pub const PDUMP: &str = "pdump";
+
     /// Arms a capture, unless told to stop. A helper gets more time than an app: at least 10 s.
     ///
     /// # Errors
@@ -87,7 +90,7 @@ impl Transport {
     pub fn via(&self) -> Option<&'static str> {
         match self {
             Self::Library(_) => None,
-            Self::Pdump(_) => Some("pdump"),
+            Self::Pdump(_) => Some(Self::PDUMP),
         }
     }
 }

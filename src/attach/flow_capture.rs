@@ -8,7 +8,7 @@ use pmdscope_capture::{CaptureError, CaptureLoop, CaptureObserver, CaptureSettin
 use pmdscope_flows::{FlowTable, FlowTableSettings, LatestSnapshot, SNAPLEN};
 use pmdscope_packets::RunControl;
 
-use super::interface::CaptureTarget;
+use super::target::CaptureTarget;
 use super::{CaptureOptions, open};
 
 /// An armed capture of one app, for its table of conversations. Dropping it disarms.

@@ -1,22 +1,10 @@
 //! What `-i` means: apps, ports and queues by the names people use.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::Arc;
-use std::time::Duration;
-
 use anyhow::bail;
-use pmdscope_capture::{CapturePort, Transport};
-use pmdscope_telemetry::discover::{App, AppState, FindError};
-use pmdscope_telemetry::sample::{PortSample, Sample};
-use pmdscope_telemetry::{Collector, Settings};
+use pmdscope_telemetry::discover::App;
+use pmdscope_telemetry::sample::PortSample;
 
-use super::policy::AttachPolicy;
-use super::transport::{Reach, convention, transport, way};
-use crate::output;
-
-/// How long an app may take to tell about itself.
-const TIMEOUT: Duration = Duration::from_secs(2);
+use super::running::RunningApp;
 
 /// Queues of one app; `None` is all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,119 +17,6 @@ pub(crate) struct PortSelector {
 
 impl PortSelector {
     const ALL: Self = Self { port: None, queue: None };
-}
-
-/// What to capture from one app.
-#[derive(Clone, Debug)]
-pub(crate) struct CaptureTarget {
-    pub(crate) app: String,
-    pub(crate) transport: Transport,
-    pub(crate) targets: Vec<PortSelector>,
-    known: Vec<PortSample>,
-    /// What it is sure to be found by: its telemetry socket.
-    pub(crate) address: String,
-    /// How apps are found and judged.
-    pub(crate) settings: Arc<Settings>,
-    attach: AttachPolicy,
-    /// The ports as they were asked for.
-    asked: Vec<String>,
-    /// It is meant by `any` only.
-    unnamed: bool,
-}
-
-impl CaptureTarget {
-    /// The ports of the app, with those that are captured from.
-    pub(crate) fn ports(&self) -> Vec<CapturePort> {
-        let wanted = |id| self.targets.iter().any(|t| t.port.is_none_or(|port| port == id));
-        let port = |p: &PortSample| CapturePort {
-            id: p.id,
-            device: p.device.clone(),
-            selected: wanted(p.id),
-        };
-        self.known.iter().map(port).collect()
-    }
-
-    /// Somebody asked for this very app.
-    pub(crate) fn is_named(&self) -> bool {
-        !self.unnamed
-    }
-
-    /// The same, as it is now that the app has come back; `None` as long as that is not so.
-    pub(crate) fn again(&self) -> Option<Self> {
-        let mut now = want(Some(&self.address), &self.settings, self.attach).ok()?;
-        for port in &self.asked {
-            now.add(port).ok()?;
-        }
-        // Ports come up one by one when an app starts.
-        (now.known.len() >= self.known.len()).then_some(Self { app: self.app.clone(), ..now })
-    }
-
-    /// A queue of an app with libpmdscope, by what the app has told: it is not asked again.
-    pub(crate) fn queue(
-        running: RunningApp,
-        port: u16,
-        queue: u16,
-        settings: &Arc<Settings>,
-    ) -> anyhow::Result<Self> {
-        let mut wanted = Self::of(running, settings, AttachPolicy::Never)?;
-        wanted.add(&format!("{port}:{queue}"))?;
-        Ok(wanted)
-    }
-
-    /// Everything about an app but its targets.
-    fn of(
-        running: RunningApp,
-        settings: &Arc<Settings>,
-        attach: AttachPolicy,
-    ) -> anyhow::Result<Self> {
-        let transport = transport(&running, attach)?;
-        let known = running.sample.map(|sample| sample.ports).unwrap_or_default();
-        let address = running.app.socket.display().to_string();
-        let (app, targets, asked) = (running.app.name, Vec::new(), Vec::new());
-        let settings = Arc::clone(settings);
-        Ok(Self {
-            app,
-            transport,
-            targets,
-            known,
-            address,
-            settings,
-            attach,
-            asked,
-            unnamed: false,
-        })
-    }
-
-    fn add(&mut self, port: &str) -> anyhow::Result<()> {
-        let target = parse_target(port, &self.app, &self.known)?;
-        if !self.targets.contains(&target) {
-            self.targets.push(target);
-            self.asked.push(port.to_owned());
-        }
-        Ok(())
-    }
-
-    /// The targets as people write them.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.targets.iter().map(|target| {
-            let port = target.port.map_or("any".to_owned(), |port| port.to_string());
-            let queue = target.queue.map_or(String::new(), |queue| format!(":{queue}"));
-            format!("{}:{port}{queue}", self.app)
-        })
-    }
-}
-
-/// An app and what it tells of itself.
-#[derive(Debug)]
-pub(crate) struct RunningApp {
-    pub(crate) app: App,
-    /// `None` when it cannot be asked.
-    pub(crate) sample: Option<Sample>,
-}
-
-/// All running apps.
-pub(crate) fn running(settings: &Settings) -> Vec<RunningApp> {
-    settings.running().into_iter().map(ask).collect()
 }
 
 /// A port of a running app, as `-D` lists it.
@@ -161,7 +36,7 @@ impl ListedPort<'_> {
 
 /// All ports of all apps.
 pub(crate) fn list(running: &[RunningApp]) -> Vec<ListedPort<'_>> {
-    let ports = |running| ports_of(running).iter().map(move |port| (running, port));
+    let ports = |one| RunningApp::ports(one).iter().map(move |port| (one, port));
     let all = running.iter().flat_map(ports).enumerate();
     all.map(|(place, (one, port))| {
         let number = number_of(running.len(), place, port.id);
@@ -174,126 +49,15 @@ fn number_of(apps: usize, place: usize, port: u16) -> usize {
     if apps == 1 { port.into() } else { place }
 }
 
-fn ports_of(running: &RunningApp) -> &[PortSample] {
-    running.sample.as_ref().map_or(&[], |sample| &sample.ports)
-}
-
-/// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
-/// without an app is all apps that hand out packets by themselves, or the only app.
-pub(crate) fn resolve(
-    interfaces: &[String],
-    app: Option<&str>,
-    settings: Settings,
-    attach: AttachPolicy,
-) -> anyhow::Result<Vec<CaptureTarget>> {
-    let settings = Arc::new(settings);
-    let apps = settings.running();
-    let names = apps.iter().flat_map(names_of).collect::<Vec<_>>();
-    let mut wanted = BTreeMap::new();
-    for interface in interfaces {
-        if interface == "any" && app.is_none() && apps.len() > 1 {
-            for name in offering(&settings, attach) {
-                let name = Some(name);
-                let asked_for = wanted.get(&name).is_some_and(CaptureTarget::is_named);
-                add(&mut wanted, name.clone(), "any", &settings, attach)?;
-                wanted.entry(name).and_modify(|wanted| wanted.unnamed = !asked_for);
-            }
-        } else if let Some(listed) = by_number(interface, app, apps.len(), &settings) {
-            let (prefix, port) = listed?;
-            add(&mut wanted, Some(prefix), &port, &settings, attach)?;
-        } else {
-            let (prefix, port) = split_app(interface, &names);
-            if let (Some(prefix), Some(app)) = (prefix, app) {
-                let [prefix, app] = [prefix, app].map(|name| find(Some(name), &settings));
-                check_same(interface, &prefix?, &app?)?;
-            }
-            let name = prefix.or(app).or_else(|| guess_app(interface, apps.len()));
-            add(&mut wanted, name.map(str::to_owned), port, &settings, attach)?;
-        }
-    }
-    if interfaces.is_empty() {
-        add(&mut wanted, app.map(str::to_owned), "any", &settings, attach)?;
-    }
-    Ok(merge_same(wanted.into_values()))
-}
-
-fn add(
-    wanted: &mut BTreeMap<Option<String>, CaptureTarget>,
-    app: Option<String>,
-    port: &str,
-    settings: &Arc<Settings>,
-    attach: AttachPolicy,
-) -> anyhow::Result<()> {
-    let found = match wanted.entry(app) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => {
-            let found = want(entry.key().as_deref(), settings, attach)?;
-            entry.insert(found)
-        }
-    };
-    found.unnamed = false;
-    found.add(port)
-}
-
-/// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to an
-/// app that nobody has named.
-fn offering(settings: &Settings, attach: AttachPolicy) -> Vec<String> {
-    let mut offering = Vec::new();
-    for running in running(settings) {
-        match way(&running, attach) {
-            Ok(Reach::Pdump) => output::tell(&format!(
-                "left out: {0} runs without libpmdscope; name it (-a {0}) to have pmdscope-pdump attach \
-                 to it",
-                running.app.name
-            )),
-            Ok(Reach::Library(_)) => offering.push(running.app.socket.display().to_string()),
-            Err(error) => super::leave_out(&error),
-        }
-    }
-    offering
-}
-
-/// App and port of a number in the list of `-D`, where a number alone is no port of the only app.
-fn by_number(
-    interface: &str,
-    app: Option<&str>,
-    apps: usize,
-    settings: &Settings,
-) -> Option<anyhow::Result<(String, String)>> {
-    let number = interface.parse::<usize>().ok().filter(|_| app.is_none() && apps > 1)?;
-    let running = running(settings);
-    let all = list(&running);
-    let found = all.iter().find(|listed| listed.number == number).map(|listed| {
-        (listed.running.app.socket.display().to_string(), listed.port.id.to_string())
-    });
-    Some(found.ok_or_else(|| anyhow::anyhow!("there is no interface {number} in the list of -D")))
-}
-
-/// One app may have been named in several ways, or not at all and by name.
-fn merge_same(all: impl Iterator<Item = CaptureTarget>) -> Vec<CaptureTarget> {
-    let mut merged: Vec<CaptureTarget> = Vec::new();
-    for wanted in all {
-        match merged.iter_mut().find(|known| known.address == wanted.address) {
-            Some(known) => {
-                known.targets.extend(wanted.targets);
-                known.asked.extend(wanted.asked);
-                known.unnamed &= wanted.unnamed;
-            }
-            None => merged.push(wanted),
-        }
-    }
-    merged
-}
-
 /// What an app may be called in front of a port: its name, and its file-prefix.
-fn names_of(app: &App) -> impl Iterator<Item = &str> {
+pub(super) fn names_of(app: &App) -> impl Iterator<Item = &str> {
     let prefix = app.dir.file_name().and_then(|prefix| prefix.to_str());
     std::iter::once(app.name.as_str()).chain(prefix)
 }
 
 /// Splits off the name of a running app. Names and devices may both contain colons, so the longest
 /// name that fits is meant.
-fn split_app<'a>(interface: &'a str, apps: &[&'a str]) -> (Option<&'a str>, &'a str) {
+pub(super) fn split_app<'a>(interface: &'a str, apps: &[&str]) -> (Option<&'a str>, &'a str) {
     let rest = |app: &&str| {
         Some((*app).len())
             .filter(|len| interface.get(..*len) == Some(*app) && interface[*len..].starts_with(':'))
@@ -312,13 +76,17 @@ fn begin_of_app(interface: &str, apps: &[&str]) -> Option<usize> {
 }
 
 /// What must be meant for an app where the only one cannot be.
-fn guess_app(interface: &str, apps: usize) -> Option<&str> {
+pub(super) fn guess_app(interface: &str, apps: usize) -> Option<&str> {
     let (prefix, _) = interface.split_once(':').filter(|_| apps != 1)?;
     Some(prefix)
 }
 
 /// `any`, a device name or a number, with a queue behind it or not.
-fn parse_target(text: &str, app: &str, ports: &[PortSample]) -> anyhow::Result<PortSelector> {
+pub(super) fn parse_target(
+    text: &str,
+    app: &str,
+    ports: &[PortSample],
+) -> anyhow::Result<PortSelector> {
     if let Some(target) = find_port(text, ports) {
         return Ok(target);
     }
@@ -359,7 +127,7 @@ fn check_queue(
 }
 
 /// Refuses to look for a port of one app in another.
-fn check_same(interface: &str, prefix: &App, app: &App) -> anyhow::Result<()> {
+pub(super) fn check_same(interface: &str, prefix: &App, app: &App) -> anyhow::Result<()> {
     if prefix.socket == app.socket {
         return Ok(());
     }
@@ -374,31 +142,10 @@ fn find_port(text: &str, ports: &[PortSample]) -> Option<PortSelector> {
     ports.iter().find(is_meant).map(|port| PortSelector { port: Some(port.id), queue: None })
 }
 
-fn find(name: Option<&str>, settings: &Settings) -> anyhow::Result<App> {
-    match settings.find(name) {
-        Ok(app) => Ok(app),
-        // Without telemetry there are no port names, but the packets may still be had.
-        Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(app),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn want(
-    name: Option<&str>,
-    settings: &Arc<Settings>,
-    attach: AttachPolicy,
-) -> anyhow::Result<CaptureTarget> {
-    CaptureTarget::of(ask(find(name, settings)?), settings, attach)
-}
-
-fn ask(app: App) -> RunningApp {
-    let live = app.state == AppState::Live;
-    let sample = live.then(|| Collector::new(app.clone()).collect(TIMEOUT).ok()).flatten();
-    RunningApp { app, sample }
-}
-
 #[cfg(test)]
 mod tests {
+    use pmdscope_telemetry::discover::AppState;
+
     use super::*;
 
     fn ports() -> Vec<PortSample> {

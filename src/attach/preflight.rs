@@ -14,22 +14,26 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use self::cpus::HelperCpus;
 use self::obstacle::AppFacts;
 use super::policy::AttachPolicy;
-use super::transport::CaptureUnavailable;
+use super::unavailable::CaptureUnavailable;
 
 /// How long to wait for the helper of a capture that has just ended.
 const DEPARTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How to start the helper beside a stock app.
+/// Waits a moment for the helper of a capture that has just ended.
+pub(super) fn await_departure(app: &App) {
+    obstacle::await_departure(&app.dir, DEPARTURE_TIMEOUT);
+}
+
+/// How to start the helper beside a stock app that passed [`check`].
 ///
 /// # Errors
-/// Says what stands in the way, and what to do about it.
+/// When the runtime directory is none of DPDK, or the CPUs of this process are not known.
 pub(super) fn pdump(
     app: &App,
     sample: &Sample,
-    attach: AttachPolicy,
+    program: PdumpProgram,
+    policy: AttachPolicy,
 ) -> anyhow::Result<PdumpOptions> {
-    obstacle::await_departure(&app.dir, DEPARTURE_TIMEOUT);
-    let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
         .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
     let cpus = HelperCpus::beside(sample.app.pid)?;
@@ -41,7 +45,7 @@ pub(super) fn pdump(
         cpus: cpus.to_string(),
         crowded: cpus.crowded,
         ports: sample.ports.iter().map(port).collect(),
-        force: attach == AttachPolicy::Forced,
+        force: policy == AttachPolicy::Forced,
     })
 }
 

@@ -4,62 +4,77 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use pmdscope_capture::Transport;
-use pmdscope_capture::pdump::PdumpProgramError;
+use pmdscope_capture::pdump::PdumpProgram;
 use pmdscope_telemetry::discover::App;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::interface::RunningApp;
 use super::policy::AttachPolicy;
 use super::preflight;
+use super::running::RunningApp;
 
 /// Telemetry socket and capture socket of a first instance; further ones append `:N` to both.
 const TELEMETRY_SOCKET: &str = "dpdk_telemetry.v2";
 const CAPTURE_SOCKET: &str = "pmdscope.sock";
 
-/// How packets can be had from an app.
+/// What was found before a capture: how packets can be had from an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum Preflight {
     /// Its libpmdscope listens there.
     Library(PathBuf),
-    /// A helper can attach to it.
-    Pdump,
+    /// A helper can attach to it: this program.
+    Pdump(PdumpProgram),
 }
 
-impl Reach {
+impl Preflight {
+    /// Whether packets can be had from an app, and how; nothing is touched to find out.
+    ///
+    /// # Errors
+    /// Says what stands in the way, and what to do about it.
+    pub(crate) fn of(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
+        match stock(running) {
+            Some(_) if policy == AttachPolicy::Never => Err(forbidden(running)),
+            Some(sample) => preflight::check(&running.app, sample, policy).map(Self::Pdump),
+            None => library_socket(running).map(Self::Library),
+        }
+    }
+
+    /// The same for a capture that follows. The helper of one that has just ended is waited for.
+    ///
+    /// # Errors
+    /// As [`Preflight::of`].
+    pub(super) fn for_capture(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
+        if policy != AttachPolicy::Never && stock(running).is_some() {
+            preflight::await_departure(&running.app);
+        }
+        Self::of(running, policy)
+    }
+
     /// What stands between the app and its packets, for people; `None` for the app itself.
     pub(crate) fn via(&self) -> Option<&'static str> {
         match self {
             Self::Library(_) => None,
-            Self::Pdump => Some("pdump"),
+            Self::Pdump(_) => Some(Transport::PDUMP),
         }
     }
-}
 
-/// Why packets cannot be had, in a word or two and in full.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub(crate) struct CaptureUnavailable {
-    pub(crate) word: &'static str,
-    pub(crate) text: String,
-}
-
-impl CaptureUnavailable {
-    /// An error of [`way`]; what is wrong with the helper is the same for all apps.
-    pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if let Some(known) = error.downcast_ref::<Self>() {
-            return known.clone();
-        }
-        let helper = error.chain().find_map(|cause| cause.downcast_ref::<PdumpProgramError>());
-        match helper {
-            Some(error @ PdumpProgramError::Missing(_)) => {
-                Self { word: "not installed", text: error.to_string() }
+    /// How to reach the packets of the app that this was found of.
+    ///
+    /// # Errors
+    /// When a helper cannot be placed beside the app.
+    pub(super) fn transport(
+        self,
+        running: &RunningApp,
+        policy: AttachPolicy,
+    ) -> anyhow::Result<Transport> {
+        match (self, &running.sample) {
+            (Self::Pdump(program), Some(sample)) => {
+                let pdump = preflight::pdump(&running.app, sample, program, policy)?;
+                Ok(Transport::Pdump(Box::new(pdump)))
             }
-            Some(error @ PdumpProgramError::Broken(..)) => {
-                Self { word: "broken helper", text: error.to_string() }
-            }
-            None => Self { word: "see below", text: format!("{error:#}") },
+            (Self::Pdump(_), None) => Err(silent(running)),
+            (Self::Library(socket), _) => Ok(Transport::Library(socket)),
         }
     }
 }
@@ -91,33 +106,6 @@ pub(crate) fn cure<'a>(
     cures.join("; ")
 }
 
-/// Whether packets can be had from an app, and how; nothing is touched to find out.
-///
-/// # Errors
-/// Says what stands in the way, and what to do about it.
-pub(crate) fn way(running: &RunningApp, attach: AttachPolicy) -> anyhow::Result<Reach> {
-    match stock(running) {
-        Some(_) if attach == AttachPolicy::Never => Err(forbidden(running)),
-        Some(sample) => preflight::check(&running.app, sample, attach).map(|_| Reach::Pdump),
-        None => library_socket(running).map(Reach::Library),
-    }
-}
-
-/// What leads to the packets of an app.
-///
-/// # Errors
-/// As [`way`].
-pub(super) fn transport(running: &RunningApp, attach: AttachPolicy) -> anyhow::Result<Transport> {
-    match stock(running) {
-        Some(_) if attach == AttachPolicy::Never => Err(forbidden(running)),
-        Some(sample) => {
-            let pdump = preflight::pdump(&running.app, sample, attach)?;
-            Ok(Transport::Pdump(Box::new(pdump)))
-        }
-        None => library_socket(running).map(Transport::Library),
-    }
-}
-
 /// What an app without libpmdscope tells.
 fn stock(running: &RunningApp) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
@@ -132,6 +120,10 @@ fn forbidden(running: &RunningApp) -> anyhow::Error {
     )
 }
 
+fn silent(RunningApp { app, .. }: &RunningApp) -> anyhow::Error {
+    anyhow!("{} does not answer on {}", app.name, app.socket.display())
+}
+
 /// Where the libpmdscope of an app offers its packets.
 pub(crate) fn library_socket(running: &RunningApp) -> anyhow::Result<PathBuf> {
     if let Some(socket) = find_socket(running) {
@@ -139,7 +131,7 @@ pub(crate) fn library_socket(running: &RunningApp) -> anyhow::Result<PathBuf> {
     }
     let RunningApp { app, sample } = running;
     match sample.as_ref().map(|sample| &sample.library) {
-        None => bail!("{} does not answer on {}", app.name, app.socket.display()),
+        None => Err(silent(running)),
         Some(None) => bail!(
             "{} runs without libpmdscope, so nobody hands out its packets: link it with libpmdscope \
              and call pmdscope_init() after rte_eal_init()",
@@ -192,20 +184,6 @@ mod tests {
             dpdk_version: None,
             state: AppState::Live,
         }
-    }
-
-    #[test]
-    fn every_reason_has_a_short_form() {
-        let missing = || PdumpProgramError::Missing(vec!["/nowhere".into()]);
-        let error = anyhow::Error::from(missing()).context("rte runs without libpmdscope");
-        let reason = CaptureUnavailable::of(&error);
-        assert_eq!((reason.word, reason.text), ("not installed", missing().to_string()));
-        let reason = CaptureUnavailable {
-            word: "in-memory",
-            text: "rte was started with --in-memory".into(),
-        };
-        assert_eq!(CaptureUnavailable::of(&reason.clone().into()), reason);
-        assert_eq!(CaptureUnavailable::of(&anyhow!("rte is odd")).text, "rte is odd");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use pmdscope_packets::{NullSink, PacketSink};
 
 use super::args::Args;
 use super::{recorder, trigger, view};
-use crate::attach::interface::CaptureTarget;
+use crate::attach::target::CaptureTarget;
 
 /// A target, and what can be heard of it.
 pub(super) struct Destination {

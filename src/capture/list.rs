@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::args::Args;
-use crate::attach::interface::{self, ListedPort, RunningApp};
+use crate::attach::interface::{self, ListedPort};
 use crate::attach::policy::AttachPolicy;
-use crate::attach::transport::{Reach, way};
+use crate::attach::running::{self, RunningApp};
+use crate::attach::transport::Preflight;
 use crate::output;
 
 /// One interface of `-D --json`.
@@ -30,7 +31,7 @@ struct Interface {
 }
 
 impl Interface {
-    fn new(listed: &ListedPort<'_>, way: &Result<Reach, String>) -> Self {
+    fn new(listed: &ListedPort<'_>, preflight: &Result<Preflight, String>) -> Self {
         Self {
             number: listed.number,
             name: listed.name(),
@@ -38,9 +39,9 @@ impl Interface {
             port: listed.port.id,
             device: listed.port.device.clone(),
             link_up: listed.port.link_up,
-            captures: way.is_ok(),
-            via: way.as_ref().ok().and_then(Reach::via),
-            reason: way.as_ref().err().cloned(),
+            captures: preflight.is_ok(),
+            via: preflight.as_ref().ok().and_then(Preflight::via),
+            reason: preflight.as_ref().err().cloned(),
         }
     }
 
@@ -67,7 +68,7 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if args.list_interfaces {
         let settings = args.source.config.load()?.settings;
         let attach = args.source.attach.attach();
-        return interfaces(&interface::running(&settings), attach, args.json).map(Some);
+        return interfaces(&running::running(&settings), attach, args.json).map(Some);
     }
     let text = if args.list_data_link_types {
         let name = output::one_line(name);
@@ -108,12 +109,13 @@ fn interfaces(
 /// All ports, and why there are apps without packets; each app is looked at once.
 fn all(running: &[RunningApp], attach: AttachPolicy) -> (Vec<Interface>, Vec<String>) {
     let answering = running.iter().filter(|one| one.sample.is_some());
-    let way = |one: &RunningApp| way(one, attach).map_err(|error| format!("{error:#}"));
-    let ways = answering.map(|one| (&one.app.socket, way(one))).collect::<BTreeMap<_, _>>();
+    let preflight =
+        |one: &RunningApp| Preflight::of(one, attach).map_err(|error| format!("{error:#}"));
+    let found = answering.map(|one| (&one.app.socket, preflight(one))).collect::<BTreeMap<_, _>>();
     let interface =
-        |listed: &ListedPort<'_>| Interface::new(listed, &ways[&listed.running.app.socket]);
+        |listed: &ListedPort<'_>| Interface::new(listed, &found[&listed.running.app.socket]);
     let all = interface::list(running).iter().map(interface).collect();
-    (all, ways.into_values().filter_map(Result::err).collect())
+    (all, found.into_values().filter_map(Result::err).collect())
 }
 
 fn lines(all: &[Interface]) -> String {

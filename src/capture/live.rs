@@ -10,7 +10,7 @@ use super::args::{Args, Direction};
 use super::destination::Destination;
 use super::watch::Watch;
 use super::{privileges, report};
-use crate::attach::{CaptureOptions, interface};
+use crate::attach::{CaptureOptions, resolve};
 use crate::{attach, output};
 
 /// Captures until told to stop.
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let source = &args.source;
     let found = source.config.load()?.settings;
     let app = source.app.as_deref();
-    let wanted = interface::resolve(&source.interfaces, app, found, source.attach.attach())?;
+    let wanted = resolve::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);
     let opened = attach::open_all(wanted, &ask, !source.exit_with_app, &control.stop)?;
     let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();

@@ -8,7 +8,7 @@ use anyhow::Context;
 use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings, RecorderStatus, SinkOpener};
 
 use super::trigger::{self, Trigger};
-use crate::attach::interface::CaptureTarget;
+use crate::attach::target::CaptureTarget;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::{duration, size};

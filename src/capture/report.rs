@@ -6,7 +6,7 @@ use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
 use super::say;
-use crate::attach::interface::CaptureTarget;
+use crate::attach::target::CaptureTarget;
 use crate::attach::transport;
 use crate::output;
 

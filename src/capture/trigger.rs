@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 use self::edge::Edges;
 use self::socket::Socket;
 use super::say;
-use crate::attach::interface::CaptureTarget;
+use crate::attach::target::CaptureTarget;
 use crate::exit::USAGE;
 use crate::number::whole;
 use crate::output;

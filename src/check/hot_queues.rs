@@ -20,7 +20,8 @@ use pmdscope_telemetry::world::World;
 
 use crate::attach::CaptureOptions;
 use crate::attach::flow_capture::FlowCapture;
-use crate::attach::interface::{CaptureTarget, RunningApp};
+use crate::attach::running::RunningApp;
+use crate::attach::target::CaptureTarget;
 use crate::netstat;
 use crate::source::Source;
 

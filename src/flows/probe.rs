@@ -16,7 +16,7 @@ use pmdscope_tui::flows::{Access, Run, Running};
 use super::Work;
 use crate::attach::flow_capture::FlowCapture;
 use crate::attach::policy::AttachPolicy;
-use crate::attach::{CaptureOptions, interface};
+use crate::attach::{CaptureOptions, resolve};
 use crate::output::one_line;
 
 /// Most conversations of an app.
@@ -102,7 +102,7 @@ impl Errand {
 
     fn capture(&self, settings: Settings) -> anyhow::Result<Access> {
         let app = &self.running.app;
-        let wanted = interface::resolve(&[], Some(app), settings, AttachPolicy::Safe)?.pop();
+        let wanted = resolve::resolve(&[], Some(app), settings, AttachPolicy::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;
         let via = wanted.transport.via();
         if let Transport::Pdump(pdump) = &wanted.transport

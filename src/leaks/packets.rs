@@ -17,7 +17,7 @@ use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::sample::{BEFORE_ARMING, Sample, SiteSample};
 
 use super::report;
-use crate::attach::interface::RunningApp;
+use crate::attach::running::RunningApp;
 use crate::attach::transport::library_socket;
 use crate::exit::{FAILED, Usage};
 use crate::output::{self, StandardOutput};

@@ -9,8 +9,8 @@ use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::FilterCompiler;
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 
-use crate::attach::interface::CaptureTarget;
-use crate::attach::{self, CaptureOptions, interface};
+use crate::attach::target::CaptureTarget;
+use crate::attach::{self, CaptureOptions, resolve};
 use crate::capture::DEFAULT_RING_SIZE;
 use crate::netstat::args::{Args, SamplingMode};
 use crate::source::Source;
@@ -79,7 +79,7 @@ fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
     let any = ["any".to_owned()];
     let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
     let (app, attach) = (args.app.app.as_deref(), args.attach.attach());
-    let wanted = interface::resolve(interfaces, app, args.app.settings()?, attach)?;
+    let wanted = resolve::resolve(interfaces, app, args.app.settings()?, attach)?;
     if wanted.is_empty() {
         bail!("{NOBODY}");
     }
