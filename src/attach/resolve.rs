@@ -25,14 +25,14 @@ pub(crate) fn resolve(
     settings: Settings,
     policy: AttachPolicy,
 ) -> anyhow::Result<Vec<CaptureTarget>> {
-    let machine = LocalMachine { settings: Arc::new(settings), policy };
-    Resolver::new(&machine).resolve(interfaces, app)
+    let source = LocalApps { settings: Arc::new(settings), policy };
+    Resolver::new(&source).resolve(interfaces, app)
 }
 
 /// A target as it is now that its app has come back; `None` as long as that is not so.
 pub(super) fn again(target: &CaptureTarget) -> Option<CaptureTarget> {
-    let machine = LocalMachine { settings: Arc::clone(&target.settings), policy: target.policy };
-    let mut now = Resolver::new(&machine).target(Some(&target.address)).ok()?;
+    let source = LocalApps { settings: Arc::clone(&target.settings), policy: target.policy };
+    let mut now = Resolver::new(&source).target(Some(&target.address)).ok()?;
     for port in &target.asked {
         now.add(port).ok()?;
     }
@@ -41,8 +41,8 @@ pub(super) fn again(target: &CaptureTarget) -> Option<CaptureTarget> {
         .then_some(CaptureTarget { app: target.app.clone(), ..now })
 }
 
-/// What finding apps asks of the machine.
-trait Machine {
+/// What finding apps asks of the system.
+trait AppSource {
     /// All running apps. Connects to each.
     fn discover(&self) -> Vec<App>;
     /// The one of that name, or the only one.
@@ -57,13 +57,13 @@ trait Machine {
     fn target(&self, running: RunningApp, found: Preflight) -> anyhow::Result<CaptureTarget>;
 }
 
-/// This machine.
-struct LocalMachine {
+/// This source.
+struct LocalApps {
     settings: Arc<Settings>,
     policy: AttachPolicy,
 }
 
-impl Machine for LocalMachine {
+impl AppSource for LocalApps {
     fn discover(&self) -> Vec<App> {
         self.settings.running()
     }
@@ -91,7 +91,7 @@ impl Machine for LocalMachine {
 
 /// What is known of the apps by now.
 struct Resolver<'a> {
-    machine: &'a dyn Machine,
+    source: &'a dyn AppSource,
     apps: Vec<App>,
     /// By telemetry socket.
     asked: BTreeMap<PathBuf, RunningApp>,
@@ -102,10 +102,10 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    fn new(machine: &'a dyn Machine) -> Self {
-        let apps = machine.discover();
+    fn new(source: &'a dyn AppSource) -> Self {
+        let apps = source.discover();
         let (asked, checked) = (BTreeMap::new(), BTreeMap::new());
-        Self { machine, apps, asked, checked, targets: BTreeMap::new() }
+        Self { source, apps, asked, checked, targets: BTreeMap::new() }
     }
 
     fn resolve(
@@ -167,14 +167,14 @@ impl<'a> Resolver<'a> {
         let running = self.ask(self.find(name)?);
         let found = match self.checked.get(&running.app.socket) {
             Some(found) => found.clone(),
-            None => self.machine.preflight_named(&running)?,
+            None => self.source.preflight_named(&running)?,
         };
         self.checked.insert(running.app.socket.clone(), found.clone());
-        self.machine.target(running, found)
+        self.source.target(running, found)
     }
 
     fn find(&self, name: Option<&str>) -> anyhow::Result<App> {
-        match self.machine.choose(name, &self.apps) {
+        match self.source.choose(name, &self.apps) {
             Ok(app) => Ok(app),
             // Without telemetry there are no port names, but the packets may still be had.
             Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(app),
@@ -183,8 +183,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn ask(&mut self, app: App) -> RunningApp {
-        let machine = self.machine;
-        self.asked.entry(app.socket.clone()).or_insert_with(|| machine.ask(app)).clone()
+        let source = self.source;
+        self.asked.entry(app.socket.clone()).or_insert_with(|| source.ask(app)).clone()
     }
 
     fn ask_all(&mut self) -> Vec<RunningApp> {
@@ -199,7 +199,7 @@ impl<'a> Resolver<'a> {
             let socket = &running.app.socket;
             let found = match self.checked.get(socket) {
                 Some(found) => Ok(found.clone()),
-                None => self.machine.preflight(&running),
+                None => self.source.preflight(&running),
             };
             match &found {
                 Ok(Preflight::Pdump(_)) => output::tell(&format!(

@@ -6,14 +6,14 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use super::*;
 
 /// Apps with libpmdscope and one port each, and how often they were asked what.
-struct FakeMachine {
+struct FakeApps {
     apps: Vec<App>,
     discovered: RefCell<usize>,
     asked: RefCell<Vec<String>>,
     checked: RefCell<Vec<String>>,
 }
 
-impl FakeMachine {
+impl FakeApps {
     fn of(names: &[&str]) -> Self {
         let apps = names.iter().map(|name| app(name)).collect();
         let (asked, checked) = (RefCell::default(), RefCell::default());
@@ -31,7 +31,7 @@ impl FakeMachine {
     }
 }
 
-impl Machine for FakeMachine {
+impl AppSource for FakeApps {
     fn discover(&self) -> Vec<App> {
         *self.discovered.borrow_mut() += 1;
         self.apps.clone()
@@ -92,29 +92,29 @@ fn owned(names: &[&str]) -> Vec<String> {
 #[test]
 fn any_finds_asks_and_checks_each_app_once() {
     let all = ["one", "three", "two"];
-    let machine = FakeMachine::of(&all);
-    let targets = machine.resolve(&["any"], None);
+    let source = FakeApps::of(&all);
+    let targets = source.resolve(&["any"], None);
     assert_eq!(names(&targets), ["one:any", "three:any", "two:any"]);
     assert!(targets.iter().all(|target| !target.is_named()));
-    assert_eq!(machine.questions(), (1, owned(&all), owned(&all)));
+    assert_eq!(source.questions(), (1, owned(&all), owned(&all)));
 }
 
 #[test]
 fn an_app_that_is_named_in_many_ways_is_asked_and_checked_once() {
-    let machine = FakeMachine::of(&["one", "two"]);
-    let targets = machine.resolve(&["any", "two:0", "1", "two:net_null0:3"], None);
+    let source = FakeApps::of(&["one", "two"]);
+    let targets = source.resolve(&["any", "two:0", "1", "two:net_null0:3"], None);
     assert_eq!(targets.len(), 2);
     assert!(targets.iter().any(CaptureTarget::is_named));
-    assert_eq!(machine.questions(), (1, owned(&["one", "two"]), owned(&["one", "two"])));
+    assert_eq!(source.questions(), (1, owned(&["one", "two"]), owned(&["one", "two"])));
 }
 
 #[test]
 fn only_the_app_that_is_named_is_asked_and_checked() {
-    let machine = FakeMachine::of(&["one", "two"]);
-    let targets = machine.resolve(&["0", "two:0"], Some("two"));
+    let source = FakeApps::of(&["one", "two"]);
+    let targets = source.resolve(&["0", "two:0"], Some("two"));
     assert_eq!(names(&targets), ["two:0"]);
-    assert_eq!(machine.questions(), (1, owned(&["two"]), owned(&["two"])));
-    let machine = FakeMachine::of(&["one"]);
-    assert_eq!(names(&machine.resolve(&[], None)), ["one:any"]);
-    assert_eq!(machine.questions(), (1, owned(&["one"]), owned(&["one"])));
+    assert_eq!(source.questions(), (1, owned(&["two"]), owned(&["two"])));
+    let source = FakeApps::of(&["one"]);
+    assert_eq!(names(&source.resolve(&[], None)), ["one:any"]);
+    assert_eq!(source.questions(), (1, owned(&["one"]), owned(&["one"])));
 }
