@@ -57,7 +57,7 @@ trait AppSource {
     fn target(&self, running: RunningApp, found: Preflight) -> anyhow::Result<CaptureTarget>;
 }
 
-/// This source.
+/// The running apps of this host.
 struct LocalApps {
     settings: Arc<Settings>,
     policy: AttachPolicy,

@@ -102,7 +102,7 @@ fn shown(
     if !args.files.print {
         return Ok(target);
     }
-    Ok(view::beside(target, view::open(&args.view(), named)?))
+    Ok(view::file_and_view(target, view::open(&args.view(), named)?))
 }
 
 /// The input that would be overwritten, if one would.
