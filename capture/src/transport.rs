@@ -14,7 +14,7 @@ use crate::session::{CaptureSession, SessionError, reason};
 /// How long a helper may take to get into an app, which has to answer requests of its own for that.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a door does not open.
+/// Why an app cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The app has libpmdscope, and does not hand out its packets.
