@@ -21,10 +21,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use self::call::Call;
+use crate::attach::policy::AttachPolicy;
+use crate::attach::running::{RunningApp, running};
+use crate::attach::transport::Preflight;
 use crate::config::ConfigArg;
-use crate::tap::attach::Attach;
-use crate::tap::door::way;
-use crate::tap::interface::{Running, running};
 use crate::{capture, output};
 
 /// How long Wireshark may take to open its end of the pipe.
@@ -107,11 +107,11 @@ struct Interface {
 fn interfaces() -> Result<Vec<Interface>> {
     let settings = ConfigArg::default().load()?.settings;
     let running = running(&settings);
-    let offering = running.iter().filter(|one| way(one, Attach::Safe).is_ok());
+    let offering = running.iter().filter(|one| Preflight::of(one, AttachPolicy::Safe).is_ok());
     Ok(offering.flat_map(interfaces_of).collect())
 }
 
-fn interfaces_of(running: &Running) -> Vec<Interface> {
+fn interfaces_of(running: &RunningApp) -> Vec<Interface> {
     let ports = running.sample.as_ref().map_or(&[][..], |sample| &sample.ports);
     let interface = |port: &pmdscope_telemetry::sample::PortSample| Interface {
         id: id(&running.app.name, port.id),

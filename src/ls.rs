@@ -14,11 +14,12 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::attach::policy::AttachPolicy;
+use crate::attach::running::RunningApp;
+use crate::attach::transport::Preflight;
+use crate::attach::unavailable::CaptureUnavailable;
 use crate::config::ConfigArg;
 use crate::output;
-use crate::tap::attach::Attach;
-use crate::tap::door::{Shut, way};
-use crate::tap::interface::Running;
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -101,7 +102,7 @@ struct Entry {
     /// Why they cannot.
     no_capture: Option<String>,
     #[serde(skip)]
-    shut: Option<Shut>,
+    shut: Option<CaptureUnavailable>,
     state: &'static str,
     reason: Option<String>,
 }
@@ -162,10 +163,11 @@ impl Entry {
         self.ports = Some(sample.ports.len());
         self.uptime_s = uptime_s(sample.app.start_ticks);
         self.reason = sample.partial.first().map(|part| format!("partly: {part}"));
-        match way(&Running { app, sample: Some(sample) }, Attach::Safe) {
+        match Preflight::of(&RunningApp { app, sample: Some(sample) }, AttachPolicy::Safe) {
             Ok(way) => self.capture = Some(way.via().unwrap_or("library")),
             Err(error) => {
-                (self.no_capture, self.shut) = (Some(format!("{error:#}")), Some(Shut::of(&error)));
+                (self.no_capture, self.shut) =
+                    (Some(format!("{error:#}")), Some(CaptureUnavailable::of(&error)));
             }
         }
     }
@@ -292,7 +294,8 @@ mod tests {
             ask_all(vec![app("one", Reachability::Stale), app("two", Reachability::Stale)]);
         for app in &mut apps {
             let text = "pmdscope-pdump is not installed: looked for /nowhere".to_owned();
-            (app.shut, app.reason) = (Some(Shut { word: "not installed", text }), None);
+            (app.shut, app.reason) =
+                (Some(CaptureUnavailable { word: "not installed", text }), None);
         }
         assert_snapshot!(table_text(&table(&apps), Theme::default()));
     }

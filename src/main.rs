@@ -3,6 +3,7 @@
 // All text leaves by `output`, where it is made harmless.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod attach;
 mod capture;
 mod check;
 mod completions;
@@ -23,7 +24,6 @@ mod sandbox;
 mod session;
 mod size;
 mod source;
-mod tap;
 mod terminal;
 mod top;
 mod watch;
@@ -64,7 +64,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).collect::<Vec<_>>();
     let result = extcap::answer(&arguments).unwrap_or_else(|| run(parse().command));
-    tap::leave();
+    attach::leave();
     result.unwrap_or_else(|error| {
         output::fail(&error);
         exit::code(&error)

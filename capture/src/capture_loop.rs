@@ -82,7 +82,7 @@ impl RingReader {
 }
 
 #[derive(Debug)]
-enum AppState {
+enum CapturedAppState {
     Running,
     /// Ended, and to be looked for at this time.
     Awaited(Instant),
@@ -92,7 +92,7 @@ enum AppState {
 #[derive(Debug)]
 struct CapturedApp {
     source: CaptureSource,
-    state: AppState,
+    state: CapturedAppState,
     /// The sampling that it was last asked for.
     asked: u32,
 }
@@ -155,7 +155,7 @@ impl CaptureLoop {
         let app = |source: CaptureSource| CapturedApp {
             asked: source.sample.max(1),
             source,
-            state: AppState::Running,
+            state: CapturedAppState::Running,
         };
         let sample = sources.iter().map(|source| source.sample).max().unwrap_or_default().max(1);
         let output = PacketOutput::new(target, &settings);
@@ -308,11 +308,11 @@ impl CaptureLoop {
     fn housekeep(&mut self, observer: &mut dyn CaptureObserver) -> Result<(), CaptureError> {
         for index in 0..self.apps.len() {
             match self.apps[index].state {
-                AppState::Running => self.read_events(index, observer)?,
-                AppState::Awaited(when) if when <= Instant::now() => {
+                CapturedAppState::Running => self.read_events(index, observer)?,
+                CapturedAppState::Awaited(when) if when <= Instant::now() => {
                     self.reopen_app(index, observer)?
                 }
-                AppState::Awaited(_) | AppState::Over => {}
+                CapturedAppState::Awaited(_) | CapturedAppState::Over => {}
             }
         }
         let stuck = |reader: &&RingReader| {
@@ -338,9 +338,9 @@ impl CaptureLoop {
                 Ok(Some(SessionEvent::Gone)) => {
                     let awaited = app.source.reopen.is_some();
                     app.state = if awaited {
-                        AppState::Awaited(Instant::now() + REOPEN_INTERVAL)
+                        CapturedAppState::Awaited(Instant::now() + REOPEN_INTERVAL)
                     } else {
-                        AppState::Over
+                        CapturedAppState::Over
                     };
                     observer.ended(&name, awaited);
                     self.ended.push(name);
@@ -361,7 +361,7 @@ impl CaptureLoop {
         index: usize,
         observer: &mut dyn CaptureObserver,
     ) -> Result<(), CaptureError> {
-        self.apps[index].state = AppState::Awaited(Instant::now() + REOPEN_INTERVAL);
+        self.apps[index].state = CapturedAppState::Awaited(Instant::now() + REOPEN_INTERVAL);
         let waits = |reader: usize| self.merge.waits(reader);
         if (0..self.readers.len())
             .any(|reader| self.readers[reader].source == index && waits(reader))
@@ -372,7 +372,8 @@ impl CaptureLoop {
         let Some((ports, session)) = app.source.reopen.as_mut().and_then(|reopen| reopen()) else {
             return Ok(());
         };
-        (app.source.ports, app.source.session, app.state) = (ports, session, AppState::Running);
+        (app.source.ports, app.source.session, app.state) =
+            (ports, session, CapturedAppState::Running);
         app.asked = app.source.sample.max(1);
         self.report_counters();
         self.retire_rings(index);
@@ -413,11 +414,11 @@ impl CaptureLoop {
     }
 
     fn is_running(&self, app: usize) -> bool {
-        matches!(self.apps[app].state, AppState::Running)
+        matches!(self.apps[app].state, CapturedAppState::Running)
     }
 
     fn all_over(&self) -> bool {
-        self.apps.iter().all(|app| matches!(app.state, AppState::Over))
+        self.apps.iter().all(|app| matches!(app.state, CapturedAppState::Over))
     }
 
     fn rings(&self) -> Vec<(usize, &Ring)> {
@@ -453,7 +454,7 @@ impl CaptureLoop {
         let apps = &self.apps;
         let waits = |reader: &mut RingReader| {
             reader.refresh_clock();
-            let running = matches!(apps[reader.source].state, AppState::Running);
+            let running = matches!(apps[reader.source].state, CapturedAppState::Running);
             running && reader.untimed() > 0
         };
         while self.readers.iter_mut().any(waits) && Instant::now() < deadline {

@@ -204,10 +204,10 @@ proptest! {
         prop_assert!(push(&mut ring, &leak, 1, &data));
         ring.publish();
         let (fd, tail) = ring.fds();
-        let mut lane = LeakRing::new(Ring::map(fd, tail).unwrap());
-        lane.read().unwrap();
+        let mut one = LeakRing::new(Ring::map(fd, tail).unwrap());
+        one.read().unwrap();
         let mut mbufs = Vec::new();
-        lane.parse(&mut mbufs).unwrap();
+        one.parse(&mut mbufs).unwrap();
         prop_assert_eq!((&mbufs[0].leak, &mbufs[0].data), (&leak, &data));
     }
 }

@@ -79,13 +79,13 @@ pub(crate) fn reason(text: &str, code: i32) -> String {
 
 /// How long an answer is waited for: for a time, and until told to stop.
 #[derive(Debug)]
-struct Deadline<'a> {
+struct AnswerDeadline<'a> {
     timeout: Duration,
     until: Instant,
     stop: &'a AtomicBool,
 }
 
-impl<'a> Deadline<'a> {
+impl<'a> AnswerDeadline<'a> {
     fn new(timeout: Duration, stop: &'a AtomicBool) -> Self {
         Self { timeout, until: Instant::now() + timeout, stop }
     }
@@ -149,7 +149,7 @@ impl CaptureSession {
         timeout: Duration,
     ) -> Result<Self, SessionError> {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
-        let deadline = Deadline::new(timeout, stop);
+        let deadline = AnswerDeadline::new(timeout, stop);
         let socket = connect(path, &deadline)?;
         Self::ask(socket, &datagram, &deadline)
     }
@@ -166,10 +166,14 @@ impl CaptureSession {
         stop: &AtomicBool,
     ) -> Result<Self, SessionError> {
         let datagram = request.encode().ok_or(SessionError::TooLarge)?;
-        Self::ask(socket, &datagram, &Deadline::new(timeout, stop))
+        Self::ask(socket, &datagram, &AnswerDeadline::new(timeout, stop))
     }
 
-    fn ask(socket: OwnedFd, datagram: &[u8], deadline: &Deadline) -> Result<Self, SessionError> {
+    fn ask(
+        socket: OwnedFd,
+        datagram: &[u8],
+        deadline: &AnswerDeadline,
+    ) -> Result<Self, SessionError> {
         rustix::net::send(&socket, datagram, SendFlags::NOSIGNAL)?;
         wait_readable(&socket, deadline)?;
         match receive(&socket)? {
@@ -255,7 +259,7 @@ impl CaptureSession {
     }
 }
 
-fn connect(path: &Path, deadline: &Deadline) -> Result<OwnedFd, SessionError> {
+fn connect(path: &Path, deadline: &AnswerDeadline) -> Result<OwnedFd, SessionError> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -273,7 +277,7 @@ fn connect(path: &Path, deadline: &Deadline) -> Result<OwnedFd, SessionError> {
     }
 }
 
-fn wait_readable(socket: &OwnedFd, deadline: &Deadline) -> Result<(), SessionError> {
+fn wait_readable(socket: &OwnedFd, deadline: &AnswerDeadline) -> Result<(), SessionError> {
     loop {
         let pause = deadline.pause(STOP_POLL_INTERVAL)?;
         let pause = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };

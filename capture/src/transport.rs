@@ -14,7 +14,7 @@ use crate::session::{CaptureSession, SessionError, reason};
 /// How long a helper may take to get into an app, which has to answer requests of its own for that.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a door does not open.
+/// Why an app cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The app has libpmdscope, and does not hand out its packets.
@@ -66,6 +66,9 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// What [`Transport::via`] calls the helper.
+    pub const PDUMP: &str = "pdump";
+
     /// Arms a capture, unless told to stop. A helper gets more time than an app: at least 10 s.
     ///
     /// # Errors
@@ -87,7 +90,7 @@ impl Transport {
     pub fn via(&self) -> Option<&'static str> {
         match self {
             Self::Library(_) => None,
-            Self::Pdump(_) => Some("pdump"),
+            Self::Pdump(_) => Some(Self::PDUMP),
         }
     }
 }

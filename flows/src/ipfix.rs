@@ -88,7 +88,7 @@ pub struct IpfixExporter {
     refresh: Duration,
     /// When templates were last sent.
     announced: Instant,
-    tally: Arc<ExportCounters>,
+    counters: Arc<ExportCounters>,
 }
 
 /// Finds the collectors, and begins. This may wait for name servers.
@@ -98,12 +98,12 @@ pub struct IpfixExporter {
 pub fn start(settings: &IpfixSettings) -> Result<(IpfixExporter, ExportStatus), IpfixError> {
     let IpfixSettings { domain, sample, refresh, .. } = *settings;
     let message = settings.message.clamp(SMALLEST, LARGEST);
-    let tally = Arc::new(ExportCounters::default());
-    let queue = SendQueue::start(settings, QUEUE / message, &tally)?;
+    let counters = Arc::new(ExportCounters::default());
+    let queue = SendQueue::start(settings, QUEUE / message, &counters)?;
     let encoder = FlowEncoder::new(domain, sample, message, now);
     let announced = Instant::now();
-    let status = ExportStatus(Arc::clone(&tally));
-    Ok((IpfixExporter { encoder, queue, refresh, announced, tally }, status))
+    let status = ExportStatus(Arc::clone(&counters));
+    Ok((IpfixExporter { encoder, queue, refresh, announced, counters }, status))
 }
 
 fn now() -> u32 {
@@ -113,11 +113,11 @@ fn now() -> u32 {
 
 impl FlowListener for IpfixExporter {
     fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason) {
-        let Self { encoder, queue, tally, .. } = self;
+        let Self { encoder, queue, counters, .. } = self;
         let encoded = encoder.flow(flow, apps, reason, &mut |datagram| queue.put(datagram));
-        ExportCounters::add(&tally.flows, 1);
-        ExportCounters::add(&tally.records, encoded.records);
-        ExportCounters::add(&tally.rounded, encoded.rounded);
+        ExportCounters::add(&counters.flows, 1);
+        ExportCounters::add(&counters.records, encoded.records);
+        ExportCounters::add(&counters.rounded, encoded.rounded);
     }
 
     fn tick(&mut self, _now_ns: u64, _sample: u32) {

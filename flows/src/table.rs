@@ -137,7 +137,7 @@ pub struct FlowTable {
     marks_ns: Option<[u64; 2]>,
     latest: LatestSnapshot,
     /// A snapshot that is being made.
-    draft: Option<SnapshotBuilder>,
+    builder: Option<SnapshotBuilder>,
     copied: CopyLimits,
     /// Packets that the newest snapshot knows of, if only one that is being made.
     published: Option<u64>,
@@ -176,7 +176,7 @@ impl FlowTable {
             unswept: 0,
             marks_ns: None,
             latest: latest.clone(),
-            draft: None,
+            builder: None,
             copied: COPY_LIMITS,
             published: None,
             spare: None,
@@ -219,8 +219,8 @@ impl FlowTable {
 
     fn add(&mut self, seen: &SeenPacket) -> usize {
         let at = self.store.add(FlowEntry::new(seen), seen.hash, seen.ns);
-        if let Some(draft) = &mut self.draft {
-            draft.pass_over(at);
+        if let Some(builder) = &mut self.builder {
+            builder.pass_over(at);
         }
         at
     }
@@ -228,8 +228,8 @@ impl FlowTable {
     /// Has a conversation that is about to change copied, where a snapshot is being made.
     #[inline]
     fn keep(&mut self, at: usize) {
-        if let Some(draft) = &mut self.draft {
-            draft.copy(&mut self.store, at);
+        if let Some(builder) = &mut self.builder {
+            builder.copy(&mut self.store, at);
         }
     }
 
@@ -332,7 +332,7 @@ impl FlowTable {
 
     /// Begins a snapshot if someone may ask for it, and none is being made.
     fn publish(&mut self, roll: bool) {
-        if self.draft.is_some() || !self.latest.is_watched() {
+        if self.builder.is_some() || !self.latest.is_watched() {
             return;
         }
         let marks = if roll { self.roll() } else { 0 };
@@ -358,7 +358,7 @@ impl FlowTable {
             capacity: self.store.capacity(),
         };
         self.published = Some(self.looked_at);
-        self.draft = Some(SnapshotBuilder::new(snapshot, marks, &self.store));
+        self.builder = Some(SnapshotBuilder::new(snapshot, marks, &self.store));
         self.draw(self.copied.at_once);
     }
 
@@ -376,10 +376,10 @@ impl FlowTable {
     /// Goes on with a snapshot that is being made, and puts it out when it is done.
     #[inline]
     fn draw(&mut self, most: usize) {
-        let Some(draft) = &mut self.draft else { return };
-        if draft.go_on(&mut self.store, most) {
-            let draft = self.draft.take();
-            self.spare = draft.map(|draft| self.latest.set(draft.snapshot));
+        let Some(builder) = &mut self.builder else { return };
+        if builder.go_on(&mut self.store, most) {
+            let builder = self.builder.take();
+            self.spare = builder.map(|builder| self.latest.set(builder.snapshot));
         }
     }
 }

@@ -145,7 +145,7 @@ impl PacketSink for NullSink {
 
 /// A sink among several.
 #[derive(Debug)]
-struct Member {
+struct FanoutMember {
     sink: Box<dyn PacketSink>,
     /// It wants no more, or cannot.
     over: bool,
@@ -154,7 +154,7 @@ struct Member {
     error: Option<SinkError>,
 }
 
-impl Member {
+impl FanoutMember {
     /// Does something to the sink unless it is over; an error ends it.
     fn tell(&mut self, what: impl FnOnce(&mut dyn PacketSink) -> Result<(), SinkError>) {
         if !self.over
@@ -175,13 +175,13 @@ impl Member {
 /// the first, which is the one that matters; what the others lost is in `missed`.
 #[derive(Debug)]
 pub struct Fanout {
-    members: Vec<Member>,
+    members: Vec<FanoutMember>,
 }
 
 impl Fanout {
     /// Sinks, the one that matters first.
     pub fn new(targets: impl IntoIterator<Item = Box<dyn PacketSink>>) -> Self {
-        let member = |sink| Member { sink, over: false, missed: 0, error: None };
+        let member = |sink| FanoutMember { sink, over: false, missed: 0, error: None };
         Self { members: targets.into_iter().map(member).collect() }
     }
 
@@ -196,7 +196,7 @@ impl Fanout {
     /// The worst error that has not come out yet. A reader that has gone is none while there are
     /// others.
     fn error(&mut self) -> Result<(), SinkError> {
-        let failed = self.members.iter().position(Member::failed);
+        let failed = self.members.iter().position(FanoutMember::failed);
         let all_gone = self.members.iter().all(|member| member.error.is_some()).then_some(0);
         match failed.or(all_gone).and_then(|index| self.members.get_mut(index)?.error.take()) {
             Some(error) => Err(error),

@@ -11,7 +11,7 @@ use pmdscope_packets::{NullSink, PacketSink};
 
 use super::args::Args;
 use super::{recorder, trigger, view};
-use crate::tap::interface::Wanted;
+use crate::attach::target::CaptureTarget;
 
 /// A target, and what can be heard of it.
 pub(super) struct Destination {
@@ -26,8 +26,9 @@ pub(super) struct Destination {
 
 impl Destination {
     /// Opens what the command line asks for, for packets of apps.
-    pub(super) fn of_apps(args: &Args, wanted: &[Wanted]) -> anyhow::Result<Self> {
-        let mut selected = wanted.iter().flat_map(Wanted::ports).filter(|port| port.selected);
+    pub(super) fn of_apps(args: &Args, wanted: &[CaptureTarget]) -> anyhow::Result<Self> {
+        let mut selected =
+            wanted.iter().flat_map(CaptureTarget::ports).filter(|port| port.selected);
         let one = selected.next().is_some() && selected.next().is_none();
         Self::open(args, wanted, None, !one)
     }
@@ -44,7 +45,7 @@ impl Destination {
 
     fn open(
         args: &Args,
-        wanted: &[Wanted],
+        wanted: &[CaptureTarget],
         begin_ns: Option<u64>,
         named: bool,
     ) -> anyhow::Result<Self> {
@@ -71,7 +72,7 @@ impl Destination {
 
     fn record(
         args: &Args,
-        wanted: &[Wanted],
+        wanted: &[CaptureTarget],
         settings: FileSettings,
         events: Receiver<FileEvent>,
         named: bool,
@@ -101,7 +102,7 @@ fn shown(
     if !args.files.print {
         return Ok(target);
     }
-    Ok(view::beside(target, view::open(&args.view(), named)?))
+    Ok(view::file_and_view(target, view::open(&args.view(), named)?))
 }
 
 /// The input that would be overwritten, if one would.

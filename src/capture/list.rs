@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::args::Args;
+use crate::attach::interface::{self, ListedPort};
+use crate::attach::policy::AttachPolicy;
+use crate::attach::running::{self, RunningApp};
+use crate::attach::transport::Preflight;
 use crate::output;
-use crate::tap::attach::Attach;
-use crate::tap::door::{Way, way};
-use crate::tap::interface::{self, Listed, Running};
 
 /// One interface of `-D --json`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +31,7 @@ struct Interface {
 }
 
 impl Interface {
-    fn new(listed: &Listed<'_>, way: &Result<Way, String>) -> Self {
+    fn new(listed: &ListedPort<'_>, preflight: &Result<Preflight, String>) -> Self {
         Self {
             number: listed.number,
             name: listed.name(),
@@ -38,9 +39,9 @@ impl Interface {
             port: listed.port.id,
             device: listed.port.device.clone(),
             link_up: listed.port.link_up,
-            captures: way.is_ok(),
-            via: way.as_ref().ok().and_then(Way::via),
-            reason: way.as_ref().err().cloned(),
+            captures: preflight.is_ok(),
+            via: preflight.as_ref().ok().and_then(Preflight::via),
+            reason: preflight.as_ref().err().cloned(),
         }
     }
 
@@ -67,7 +68,7 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if args.list_interfaces {
         let settings = args.source.config.load()?.settings;
         let attach = args.source.attach.attach();
-        return interfaces(&interface::running(&settings), attach, args.json).map(Some);
+        return interfaces(&running::running(&settings), attach, args.json).map(Some);
     }
     let text = if args.list_data_link_types {
         let name = output::one_line(name);
@@ -83,7 +84,11 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 }
 
 /// Code 1 when there is none.
-fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result<ExitCode> {
+fn interfaces(
+    running: &[RunningApp],
+    attach: AttachPolicy,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     for silent in running.iter().filter(|one| one.sample.is_none()) {
         output::tell(&format!("{}: cannot read its ports", silent.app.name));
     }
@@ -102,13 +107,15 @@ fn interfaces(running: &[Running], attach: Attach, json: bool) -> anyhow::Result
 }
 
 /// All ports, and why there are apps without packets; each app is looked at once.
-fn all(running: &[Running], attach: Attach) -> (Vec<Interface>, Vec<String>) {
+fn all(running: &[RunningApp], attach: AttachPolicy) -> (Vec<Interface>, Vec<String>) {
     let answering = running.iter().filter(|one| one.sample.is_some());
-    let way = |one: &Running| way(one, attach).map_err(|error| format!("{error:#}"));
-    let ways = answering.map(|one| (&one.app.socket, way(one))).collect::<BTreeMap<_, _>>();
-    let interface = |listed: &Listed<'_>| Interface::new(listed, &ways[&listed.running.app.socket]);
+    let preflight =
+        |one: &RunningApp| Preflight::of(one, attach).map_err(|error| format!("{error:#}"));
+    let found = answering.map(|one| (&one.app.socket, preflight(one))).collect::<BTreeMap<_, _>>();
+    let interface =
+        |listed: &ListedPort<'_>| Interface::new(listed, &found[&listed.running.app.socket]);
     let all = interface::list(running).iter().map(interface).collect();
-    (all, ways.into_values().filter_map(Result::err).collect())
+    (all, found.into_values().filter_map(Result::err).collect())
 }
 
 fn lines(all: &[Interface]) -> String {

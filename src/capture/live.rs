@@ -10,8 +10,8 @@ use super::args::{Args, Direction};
 use super::destination::Destination;
 use super::watch::Watch;
 use super::{privileges, report};
-use crate::output;
-use crate::tap::{self, Ask, interface};
+use crate::attach::{CaptureOptions, resolve};
+use crate::{attach, output};
 
 /// Captures until told to stop.
 pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow::Result<ExitCode> {
@@ -19,9 +19,9 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let source = &args.source;
     let found = source.config.load()?.settings;
     let app = source.app.as_deref();
-    let wanted = interface::resolve(&source.interfaces, app, found, source.attach.attach())?;
+    let wanted = resolve::resolve(&source.interfaces, app, found, source.attach.attach())?;
     let ask = ask(args, program);
-    let opened = tap::open_all(wanted, &ask, !source.exit_with_app, &control.stop)?;
+    let opened = attach::open_all(wanted, &ask, !source.exit_with_app, &control.stop)?;
     let (wanted, sources): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
     privileges::relinquish(args.relinquish_privileges.as_deref())?;
     let destination = Destination::of_apps(args, &wanted)?;
@@ -52,8 +52,8 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
 }
 
 /// What the command line asks of every app.
-fn ask(args: &Args, program: Vec<BpfInsn>) -> Ask {
-    Ask {
+fn ask(args: &Args, program: Vec<BpfInsn>) -> CaptureOptions {
+    CaptureOptions {
         snaplen: args.snaplen(),
         sample: args.source.sample(),
         ring_size: args.source.ring_size(),

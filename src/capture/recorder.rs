@@ -8,9 +8,9 @@ use anyhow::Context;
 use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings, RecorderStatus, SinkOpener};
 
 use super::trigger::{self, Trigger};
+use crate::attach::target::CaptureTarget;
 use crate::exit::Usage;
 use crate::number::whole;
-use crate::tap::interface::Wanted;
 use crate::{duration, size};
 
 const DEFAULT_BEFORE: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ impl RecorderArgs {
     pub(super) fn start(
         &self,
         write: Option<&Path>,
-        wanted: &[Wanted],
+        wanted: &[CaptureTarget],
         open: SinkOpener,
     ) -> anyhow::Result<Flight> {
         let path = write

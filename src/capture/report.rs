@@ -6,12 +6,12 @@ use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
 use super::say;
+use crate::attach::target::CaptureTarget;
+use crate::attach::transport;
 use crate::output;
-use crate::tap::door;
-use crate::tap::interface::Wanted;
 
 /// The line before the first packet.
-pub(super) fn started(wanted: &[Wanted], snaplen: u32, verbose: bool) {
+pub(super) fn started(wanted: &[CaptureTarget], snaplen: u32, verbose: bool) {
     let names = wanted.iter().map(listening).collect::<Vec<_>>().join(", ");
     say(format_args!(
         "pmdscope: listening on {names}, link-type EN10MB (Ethernet), snapshot length {snaplen} bytes"
@@ -22,14 +22,14 @@ pub(super) fn started(wanted: &[Wanted], snaplen: u32, verbose: bool) {
 }
 
 /// The ports of an app, and how its packets are had if not from itself.
-fn listening(wanted: &Wanted) -> String {
+fn listening(wanted: &CaptureTarget) -> String {
     let names = wanted.names().collect::<Vec<_>>().join(", ");
-    wanted.door.via().map_or(names.clone(), |via| format!("{names} via {via}"))
+    wanted.transport.via().map_or(names.clone(), |via| format!("{names} via {via}"))
 }
 
 /// Where the helper of an app runs.
-fn helper(wanted: &Wanted) -> Option<String> {
-    let Transport::Pdump(pdump) = &wanted.door else { return None };
+fn helper(wanted: &CaptureTarget) -> Option<String> {
+    let Transport::Pdump(pdump) = &wanted.transport else { return None };
     let beside =
         if pdump.crowded { " shared with poll loops of the app: no other CPU is free" } else { "" };
     let (app, cpus) = (&wanted.app, &pdump.cpus);
@@ -38,8 +38,8 @@ fn helper(wanted: &Wanted) -> Option<String> {
 
 /// The statistics after the last packet.
 /// For so many seconds nothing could be written.
-pub(super) fn ended(wanted: &[Wanted], report: &CaptureReport, idle: Option<(f64, String)>) {
-    let helped = wanted.iter().filter(|wanted| wanted.door.via().is_some());
+pub(super) fn ended(wanted: &[CaptureTarget], report: &CaptureReport, idle: Option<(f64, String)>) {
+    let helped = wanted.iter().filter(|wanted| wanted.transport.via().is_some());
     let helped = helped.map(|wanted| wanted.app.clone()).collect::<Vec<_>>();
     for line in statistics(report, Some(&helped)) {
         say(line);
@@ -138,7 +138,7 @@ fn places(dropped: &[(String, u64)], helped: Option<&[String]>) -> String {
     let places = places.collect::<Vec<_>>().join(", ");
     let names = dropped.iter().map(|(name, _)| name.as_str());
     let advice = helped
-        .map(|helped| door::cure(names, helped, "--ring-size, -s or a filter can help"))
+        .map(|helped| transport::cure(names, helped, "--ring-size, -s or a filter can help"))
         .map_or(String::new(), |cure| format!("; {cure}"));
     format!(" ({places}){advice}")
 }

@@ -19,10 +19,10 @@ use signal_hook::iterator::Signals;
 use self::edge::Edges;
 use self::socket::Socket;
 use super::say;
+use crate::attach::target::CaptureTarget;
 use crate::exit::USAGE;
 use crate::number::whole;
 use crate::output;
-use crate::tap::interface::Wanted;
 use pmdscope_telemetry::fleet::{AppSampler, ROUND_TIMEOUT};
 
 /// Time between two looks at the findings of an app.
@@ -82,7 +82,7 @@ impl Watch {
     /// `pmdscope capture trigger`.
     pub(super) fn start(
         triggers: &[Trigger],
-        wanted: &[Wanted],
+        wanted: &[CaptureTarget],
         fire: &TriggerSender,
     ) -> anyhow::Result<Self> {
         let lints = triggers.iter().filter_map(|trigger| match trigger {
@@ -97,7 +97,7 @@ impl Watch {
             thread::spawn(move || watch_findings(sampler, &lints, &fire));
         }
         listen_for_signal(fire.clone())?;
-        let names = wanted.iter().flat_map(Wanted::names).collect::<Vec<_>>().join(", ");
+        let names = wanted.iter().flat_map(CaptureTarget::names).collect::<Vec<_>>().join(", ");
         // The recorder is of use without it.
         let socket = Socket::serve(names, fire.clone())
             .inspect_err(|error| {

@@ -3,8 +3,8 @@
 // Packets are at most 256 KiB long.
 #![allow(clippy::cast_possible_truncation)]
 
-mod beside;
 mod child;
+mod file_and_view;
 mod lines;
 mod stage;
 mod tcpdump;
@@ -17,7 +17,7 @@ use clap::ArgAction;
 use jiff::tz::TimeZone;
 use pmdscope_packets::PacketSink;
 
-use self::beside::Beside;
+use self::file_and_view::FileAndView;
 use self::lines::Prefix;
 use self::stage::View;
 use self::tcpdump::Tcpdump;
@@ -142,6 +142,9 @@ pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn Packe
 
 /// Both at once, for `--print`: the file is what the capture is about, and goes on when the view
 /// cannot.
-pub(super) fn beside(file: Box<dyn PacketSink>, view: Box<dyn PacketSink>) -> Box<dyn PacketSink> {
-    Box::new(Beside { file, view: Some(view) })
+pub(super) fn file_and_view(
+    file: Box<dyn PacketSink>,
+    view: Box<dyn PacketSink>,
+) -> Box<dyn PacketSink> {
+    Box::new(FileAndView { file, view: Some(view) })
 }

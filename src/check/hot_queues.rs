@@ -17,11 +17,12 @@ use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::sample::AppIdentity;
 use pmdscope_telemetry::{FleetSettings, FleetState};
 
+use crate::attach::CaptureOptions;
+use crate::attach::flow_capture::FlowCapture;
+use crate::attach::running::RunningApp;
+use crate::attach::target::CaptureTarget;
 use crate::netstat;
 use crate::source::Source;
-use crate::tap::Ask;
-use crate::tap::flows::FlowCapture;
-use crate::tap::interface::{Running, Wanted};
 
 /// The findings that are explained.
 const LINT: Lint = Lint::QueueImbalance;
@@ -111,7 +112,7 @@ impl HotQueues {
         let Some(((app, device), seen)) = self.seen.iter_mut().find(unknown) else { return };
         let model = source.world().find(app).and_then(|app| app.model.as_deref());
         let Some((found, model)) = source.app(app).zip(model) else { return };
-        let running = Running { app: found, sample: Some(model.sample.clone()) };
+        let running = RunningApp { app: found, sample: Some(model.sample.clone()) };
         let (queue, control, settings) =
             (seen.queue, RunControl::default(), Arc::clone(&self.settings));
         let stop = control.clone();
@@ -171,14 +172,14 @@ const NO_TIME: &str = "no time was left to capture packets, which a longer --for
 
 /// Counts the conversations of a queue for a moment, in an app with libpmdscope.
 fn capture(
-    running: Running,
+    running: RunningApp,
     queue: &HotQueue,
     settings: &Arc<FleetSettings>,
     control: &RunControl,
 ) -> Result<Arc<FlowSnapshot>> {
-    let wanted = Wanted::queue(running, queue.port, queue.queue, settings)?;
+    let wanted = CaptureTarget::queue(running, queue.port, queue.queue, settings)?;
     let sample = budget::first_sample(queue.pps, CPU_SHARE);
-    let ask = Ask { sample, dirs: DIR_RX.into(), ..Ask::default() };
+    let ask = CaptureOptions { sample, dirs: DIR_RX.into(), ..CaptureOptions::default() };
     let kept = FlowTableSettings { capacity: CAPACITY, ..FlowTableSettings::default() };
     let capture = FlowCapture::open(&wanted, ask, kept, Some(LENGTH), &control.stop)?;
     let latest = capture.latest();

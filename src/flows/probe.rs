@@ -14,10 +14,10 @@ use pmdscope_telemetry::FleetSettings;
 use pmdscope_tui::flows::{Access, Run, Running};
 
 use super::Work;
+use crate::attach::flow_capture::FlowCapture;
+use crate::attach::policy::AttachPolicy;
+use crate::attach::{CaptureOptions, resolve};
 use crate::output::one_line;
-use crate::tap::attach::Attach;
-use crate::tap::flows::FlowCapture;
-use crate::tap::{Ask, interface};
 
 /// Most conversations of an app.
 const CAPACITY: usize = 16_384;
@@ -102,17 +102,18 @@ impl Errand {
 
     fn capture(&self, settings: FleetSettings) -> anyhow::Result<Access> {
         let app = &self.running.app;
-        let wanted = interface::resolve(&[], Some(app), settings, Attach::Safe)?.pop();
+        let wanted = resolve::resolve(&[], Some(app), settings, AttachPolicy::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;
-        let via = wanted.door.via();
-        if let Transport::Pdump(pdump) = &wanted.door
+        let via = wanted.transport.via();
+        if let Transport::Pdump(pdump) = &wanted.transport
             && self.attach.is_none_or(|run| run.pid != pdump.pid)
         {
             return Ok(Access::Offered);
         }
         let sample = budget::first_sample(self.running.pps.unwrap_or(0.0), self.share);
         self.control.sample.store(sample, Ordering::Relaxed);
-        let ask = Ask { sample, dirs: (DIR_RX | DIR_TX).into(), ..Ask::default() };
+        let ask =
+            CaptureOptions { sample, dirs: (DIR_RX | DIR_TX).into(), ..CaptureOptions::default() };
         let kept = FlowTableSettings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());

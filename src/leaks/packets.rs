@@ -17,11 +17,11 @@ use pmdscope_telemetry::Collector;
 use pmdscope_telemetry::sample::{BEFORE_ARMING, Sample, SiteSample};
 
 use super::report;
+use crate::attach::running::RunningApp;
+use crate::attach::transport::library_socket;
 use crate::exit::{FAILED, Usage};
 use crate::output::{self, StandardOutput};
 use crate::session::AppArg;
-use crate::tap::door::library_socket;
-use crate::tap::interface::Running;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 
 /// How long the app may take to send everything.
@@ -46,7 +46,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
         output::tell(&format!("{name} has lost no mbufs, so there is nothing to write"));
         return Ok(ExitCode::SUCCESS);
     }
-    let socket = library_socket(&Running { app, sample: Some(sample.clone()) })?;
+    let socket = library_socket(&RunningApp { app, sample: Some(sample.clone()) })?;
     let session = CaptureSession::open(&socket, &request(per_site), TIMEOUT);
     let dump = session
         .map_err(LeakError::from)

@@ -11,13 +11,13 @@ use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{IpfixArgs, IpfixExport};
 use super::row_filter::RowFilter;
+use crate::attach::policy::AttachArgs;
 use crate::capture::Direction;
 use crate::duration;
 use crate::exit::Usage;
 use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
-use crate::tap::attach::AttachArgs;
 
 /// How long packets are counted where nothing else is said.
 const WATCH: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{FleetState, Thresholds};
 use serde::Serialize;
 
-use crate::tap::door;
+use crate::attach::transport;
 
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
@@ -152,7 +152,7 @@ impl ReportData {
             return String::new();
         }
         let places = self.losses.by_interface.keys().map(String::as_str);
-        format!("; {}", door::cure(places, &self.helped, "a filter or --sample can help"))
+        format!("; {}", transport::cure(places, &self.helped, "a filter or --sample can help"))
     }
 
     /// What people must know of the counts: sampling and losses.

@@ -64,7 +64,19 @@ impl FleetSettings {
     /// # Errors
     /// When there is none, when there are several, or when it cannot be asked.
     pub fn find(&self, name: Option<&str>) -> Result<DiscoveredApp, FindError> {
-        discover::choose(name, self.running(), &self.discover)
+        self.choose(name, self.running())
+    }
+
+    /// As [`Settings::find`], among apps that were found already.
+    ///
+    /// # Errors
+    /// As [`Settings::find`].
+    pub fn choose(
+        &self,
+        name: Option<&str>,
+        running: Vec<DiscoveredApp>,
+    ) -> Result<DiscoveredApp, FindError> {
+        discover::choose(name, running, &self.discover)
     }
 
     /// What runs of the app of that name, file-prefix or directory, or else of the only one whose name

@@ -173,12 +173,12 @@ pub struct Flows {
     /// What was told last, or before the display was held.
     pub traffic: Option<Arc<Traffic>>,
     /// Which moment is shown.
-    pub moment: Moment,
+    pub moment: FlowTime,
 }
 
 /// Which moment is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Moment {
+pub enum FlowTime {
     /// The present.
     #[default]
     Present,
@@ -196,8 +196,8 @@ impl Flows {
     pub fn shown(&self) -> Result<&Traffic, &'static str> {
         match (&self.traffic, self.moment) {
             (None, _) => Err(RECORDING),
-            (_, Moment::Past) => Err(PAST),
-            (Some(traffic), Moment::Present | Moment::Held) => Ok(traffic),
+            (_, FlowTime::Past) => Err(PAST),
+            (Some(traffic), FlowTime::Present | FlowTime::Held) => Ok(traffic),
         }
     }
 }

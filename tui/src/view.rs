@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::flows::{Flows, Moment, Run, Running, Traffic, Wish};
+use crate::flows::{FlowTime, Flows, Run, Running, Traffic, Wish};
 use crate::tables;
 use crate::timeline::strip::{Place, Strip};
 use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
@@ -142,15 +142,15 @@ impl View {
     /// Takes in what was told of conversations. What a display shows that is held stays as it was.
     pub fn follow(&mut self, traffic: Option<Arc<Traffic>>) {
         let Some(strip) = &self.strip else {
-            self.flows = Flows { traffic, moment: Moment::Present };
+            self.flows = Flows { traffic, moment: FlowTime::Present };
             self.forget_attached();
             return;
         };
         let near_ns = NEAR_NS + self.interval_ms * 1_000_000;
         let is_near = |held: &Arc<Traffic>| held.realtime_ns.abs_diff(strip.realtime_ns) <= near_ns;
         self.flows.moment = match (&self.flows.traffic, strip.place) {
-            (Some(held), Place::Past { .. }) if is_near(held) => Moment::Held,
-            _ => Moment::Past,
+            (Some(held), Place::Past { .. }) if is_near(held) => FlowTime::Held,
+            _ => FlowTime::Past,
         };
     }
 
@@ -174,7 +174,7 @@ impl View {
         attach.retain(|app, run| {
             apps.iter().all(|running| running.app != *app || running.run == *run)
         });
-        let shown = self.tab == Tab::Flows && self.flows.moment != Moment::Past;
+        let shown = self.tab == Tab::Flows && self.flows.moment != FlowTime::Past;
         Wish { shown, apps, attach, over: false }
     }
 

@@ -1,6 +1,6 @@
 //! Sampling that changes while a capture runs.
 
-use super::{AppState, CaptureError, CaptureLoop};
+use super::{CaptureError, CaptureLoop, CapturedAppState};
 
 impl CaptureLoop {
     /// Asks apps for a sampling that they were not asked for yet; 0 leaves it as it is. One that cannot
@@ -11,7 +11,7 @@ impl CaptureLoop {
         }
         self.wanted = sample;
         for app in &mut self.apps {
-            if !matches!(app.state, AppState::Running) || app.asked == sample {
+            if !matches!(app.state, CapturedAppState::Running) || app.asked == sample {
                 continue;
             }
             match app.source.session.resample(sample) {

@@ -40,8 +40,8 @@ fn accept() -> String {
     LISTEN.to_owned() + &send(TEE_ACCEPT, 7, "")
 }
 
-/// A door with such a helper behind it, for an app that no other test has.
-fn door(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
+/// A transport through such a helper, for an app that no other test has.
+fn transport(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
     let (dir, program) = script(body);
     let port = |id| PdumpPort { id, device: format!("net_null{id}"), rx_queues: 2, tx_queues: 1 };
     let pdump = PdumpOptions {
@@ -58,13 +58,13 @@ fn door(pid: u32, body: &str) -> (tempfile::TempDir, Transport) {
 }
 
 fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, CaptureSession), TransportError> {
-    let (dir, door) = door(pid, body);
-    assert_eq!(door.via(), Some("pdump"));
-    Ok((dir, door.open(&request(), TIMEOUT, &GO)?))
+    let (dir, transport) = transport(pid, body);
+    assert_eq!(transport.via(), Some("pdump"));
+    Ok((dir, transport.open(&request(), TIMEOUT, &GO)?))
 }
 
-fn settle(pid: u32, patience: Duration) -> Vec<u32> {
-    helper::settle(Some(pid), patience, &GO)
+fn settle(pid: u32, timeout: Duration) -> Vec<u32> {
+    helper::settle(Some(pid), timeout, &GO)
 }
 
 /// What happens first in a session.
@@ -115,11 +115,11 @@ fn a_helper_that_dies_before_it_answers_is_told_from_a_refusal() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let (dir, mut door) = door(104, "");
-    if let Transport::Pdump(pdump) = &mut door {
+    let (dir, mut transport) = transport(104, "");
+    if let Transport::Pdump(pdump) = &mut transport {
         pdump.program = dir.path().join("absent");
     }
-    let error = door.open(&request(), TIMEOUT, &GO).unwrap_err();
+    let error = transport.open(&request(), TIMEOUT, &GO).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(error.to_string().ends_with("/absent") && source.contains("No such file"), "{error}");
 }
@@ -179,15 +179,16 @@ fn the_next_helper_of_an_app_waits_for_the_one_before() {
         "test -e \"$0.in\" && exit 1; touch \"$0.in\"\n{}{LEAVE}sleep 0.2; rm \"$0.in\"",
         accept()
     );
-    let (_dir, door) = door(110, &slow);
-    drop(door.open(&request(), TIMEOUT, &GO).unwrap());
-    assert!(door.open(&request(), TIMEOUT, &GO).is_ok());
+    let (_dir, transport) = transport(110, &slow);
+    drop(transport.open(&request(), TIMEOUT, &GO).unwrap());
+    assert!(transport.open(&request(), TIMEOUT, &GO).is_ok());
 }
 
 #[test]
 fn a_helper_that_hangs_is_given_up_in_time() {
-    let (_dir, door) = door(111, &format!("echo 'waiting for the app' >&2\n{LISTEN}{LEAVE}"));
-    let Transport::Pdump(pdump) = &door else { panic!() };
+    let (_dir, transport) =
+        transport(111, &format!("echo 'waiting for the app' >&2\n{LISTEN}{LEAVE}"));
+    let Transport::Pdump(pdump) = &transport else { panic!() };
     let begin = Instant::now();
     let error = attach(pdump, &request(), Duration::from_millis(300), &GO).unwrap_err().to_string();
     assert!(begin.elapsed() < TIMEOUT, "{error}");
@@ -197,7 +198,7 @@ fn a_helper_that_hangs_is_given_up_in_time() {
 
 #[test]
 fn an_attachment_is_given_up_when_told_to_stop() {
-    let (dir, door) = door(113, &format!("{LISTEN}touch \"$0.in\"\n{LEAVE}"));
+    let (dir, transport) = transport(113, &format!("{LISTEN}touch \"$0.in\"\n{LEAVE}"));
     let (begin, stop) = (Instant::now(), AtomicBool::new(false));
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -206,7 +207,7 @@ fn an_attachment_is_given_up_when_told_to_stop() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        door.open(&request(), TIMEOUT, &stop).unwrap_err()
+        transport.open(&request(), TIMEOUT, &stop).unwrap_err()
     });
     assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
     assert!(begin.elapsed() < TIMEOUT / 2);
@@ -215,8 +216,8 @@ fn an_attachment_is_given_up_when_told_to_stop() {
 
 #[test]
 fn no_helper_is_started_once_told_to_stop() {
-    let (dir, door) = door(114, "touch \"$0.in\"");
-    let error = door.open(&request(), TIMEOUT, &AtomicBool::new(true)).unwrap_err();
+    let (dir, transport) = transport(114, "touch \"$0.in\"");
+    let error = transport.open(&request(), TIMEOUT, &AtomicBool::new(true)).unwrap_err();
     assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
     assert!(settle(114, TIMEOUT).is_empty());
     assert!(!dir.path().join("pmdscope-pdump.in").exists());

@@ -59,15 +59,15 @@ impl ExportStatus {
     /// The numbers so far.
     pub fn counts(&self) -> ExportCounts {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let tally = &self.0;
+        let counters = &self.0;
         ExportCounts {
-            flows: read(&tally.flows),
-            records: read(&tally.records),
-            dropped: read(&tally.dropped),
-            rounded: read(&tally.rounded),
-            messages: read(&tally.messages),
-            bytes: read(&tally.bytes),
-            failed: read(&tally.failed),
+            flows: read(&counters.flows),
+            records: read(&counters.records),
+            dropped: read(&counters.dropped),
+            rounded: read(&counters.rounded),
+            messages: read(&counters.messages),
+            bytes: read(&counters.bytes),
+            failed: read(&counters.failed),
         }
     }
 

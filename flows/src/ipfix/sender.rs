@@ -54,7 +54,7 @@ pub(super) struct SendQueue {
     done: Receiver<Infallible>,
     patient: bool,
     shared: Arc<SenderState>,
-    tally: Arc<ExportCounters>,
+    counters: Arc<ExportCounters>,
 }
 
 impl SendQueue {
@@ -62,32 +62,32 @@ impl SendQueue {
     pub(super) fn start(
         settings: &IpfixSettings,
         room: usize,
-        tally: &Arc<ExportCounters>,
+        counters: &Arc<ExportCounters>,
     ) -> Result<Self, IpfixError> {
         let open = |collector: &IpfixCollector| {
             CollectorSocket::open(collector.clone(), IpfixCollector::addresses)
         };
         let links = settings.collectors.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Self::with(links, room, settings.patient, tally)
+        Self::with(links, room, settings.patient, counters)
     }
 
     fn with(
         links: Vec<CollectorSocket>,
         room: usize,
         patient: bool,
-        tally: &Arc<ExportCounters>,
+        counters: &Arc<ExportCounters>,
     ) -> Result<Self, IpfixError> {
         let (messages, queue) = sync_channel(room);
         let (ending, done) = channel::<Infallible>();
         let shared = Arc::new(SenderState::default());
-        let (theirs, counts) = (Arc::clone(&shared), Arc::clone(tally));
-        let sender = SenderThread { links, shared: theirs, tally: counts };
+        let (theirs, counts) = (Arc::clone(&shared), Arc::clone(counters));
+        let sender = SenderThread { links, shared: theirs, counters: counts };
         let run = move || {
             let _ending = ending;
             sender.run(&queue);
         };
         thread::Builder::new().name("ipfix".to_owned()).spawn(run).map_err(IpfixError::Thread)?;
-        Ok(Self { messages: Some(messages), done, patient, shared, tally: Arc::clone(tally) })
+        Ok(Self { messages: Some(messages), done, patient, shared, counters: Arc::clone(counters) })
     }
 
     /// Hands over a message; one that finds no room is dropped and counted, unless there is time to wait.
@@ -103,7 +103,7 @@ impl SendQueue {
         if !put {
             self.shared.queued.fetch_sub(records, Ordering::Relaxed);
             self.shared.announce.store(true, Ordering::Relaxed);
-            ExportCounters::add(&self.tally.dropped, records);
+            ExportCounters::add(&self.counters.dropped, records);
         }
     }
 
@@ -118,7 +118,7 @@ impl SendQueue {
         if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FINISH_TIMEOUT) {
             self.shared.abandoned.store(true, Ordering::Relaxed);
             let left = self.shared.queued.swap(0, Ordering::Relaxed);
-            ExportCounters::add(&self.tally.dropped, left);
+            ExportCounters::add(&self.counters.dropped, left);
         }
     }
 }
@@ -224,7 +224,7 @@ fn connect(addresses: &[SocketAddr]) -> io::Result<(UdpSocket, SocketAddr)> {
 struct SenderThread {
     links: Vec<CollectorSocket>,
     shared: Arc<SenderState>,
-    tally: Arc<ExportCounters>,
+    counters: Arc<ExportCounters>,
 }
 
 impl SenderThread {
@@ -261,16 +261,16 @@ impl SenderThread {
                 && error.kind() == ErrorKind::ConnectionRefused
             {
                 // That was an answer to the message before; this one has not been sent yet.
-                failed(&self.tally, &self.shared, link, error);
+                failed(&self.counters, &self.shared, link, error);
                 link.turn();
                 sent = link.socket.send(bytes);
             }
             match sent {
                 Ok(_) => {
-                    ExportCounters::add(&self.tally.messages, 1);
-                    ExportCounters::add(&self.tally.bytes, bytes.len() as u64);
+                    ExportCounters::add(&self.counters.messages, 1);
+                    ExportCounters::add(&self.counters.bytes, bytes.len() as u64);
                 }
-                Err(error) => failed(&self.tally, &self.shared, link, &error),
+                Err(error) => failed(&self.counters, &self.shared, link, &error),
             }
         }
     }
@@ -280,7 +280,7 @@ impl SenderThread {
         for link in &mut self.links {
             if link.follow() {
                 let CollectorSocket { name: ResolvedName { collector, .. }, address, .. } = link;
-                self.tally.tell(format!("the collector {collector} is at {address} now"));
+                self.counters.tell(format!("the collector {collector} is at {address} now"));
                 self.shared.announce.store(true, Ordering::Relaxed);
             }
         }
@@ -288,15 +288,15 @@ impl SenderThread {
 }
 
 fn failed(
-    tally: &ExportCounters,
+    counters: &ExportCounters,
     shared: &SenderState,
     link: &mut CollectorSocket,
     error: &io::Error,
 ) {
-    ExportCounters::add(&tally.failed, 1);
+    ExportCounters::add(&counters.failed, 1);
     shared.announce.store(true, Ordering::Relaxed);
     if let Some(complaint) = link.complain(error) {
-        tally.tell(complaint);
+        counters.tell(complaint);
     }
 }
 
@@ -341,8 +341,8 @@ mod tests {
     fn queue(collector: IpfixCollector, look: LookupFn) -> (SendQueue, Arc<ExportCounters>) {
         let mut link = CollectorSocket::open(collector, here).unwrap();
         link.name.age(look);
-        let tally = Arc::new(ExportCounters::default());
-        (SendQueue::with(vec![link], 4, false, &tally).unwrap(), tally)
+        let counters = Arc::new(ExportCounters::default());
+        (SendQueue::with(vec![link], 4, false, &counters).unwrap(), counters)
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         let address = elsewhere(&collector).unwrap()[0];
         let socket = UdpSocket::bind(address).unwrap();
         socket.set_read_timeout(Some(SOON)).unwrap();
-        let (mut queue, tally) = queue(collector, elsewhere);
+        let (mut queue, counters) = queue(collector, elsewhere);
         let begin = Instant::now();
         while !queue.is_announcement_wanted() {
             assert!(begin.elapsed() < SOON, "it stays where it was");
@@ -360,14 +360,14 @@ mod tests {
         queue.put(Datagram { bytes: vec![7], records: 1 });
         assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
         queue.finish();
-        let news = ExportStatus(tally).news();
+        let news = ExportStatus(counters).news();
         assert!(news.len() == 1 && news[0].contains(&address.to_string()), "{news:?}");
     }
 
     #[test]
     fn a_name_server_that_does_not_answer_holds_nothing_up() {
         let (socket, collector) = named();
-        let (mut queue, tally) = queue(collector, nowhere_yet);
+        let (mut queue, counters) = queue(collector, nowhere_yet);
         let begin = Instant::now();
         for sent in 1..=2 {
             queue.put(Datagram { bytes: vec![7; sent], records: 1 });
@@ -376,7 +376,7 @@ mod tests {
         }
         queue.finish();
         assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
-        assert_eq!(ExportStatus(tally).counts().messages, 2);
+        assert_eq!(ExportStatus(counters).counts().messages, 2);
     }
 
     #[test]

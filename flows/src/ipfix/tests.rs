@@ -477,12 +477,12 @@ fn a_collector_that_comes_back_is_told_the_templates() {
 #[test]
 fn more_than_can_be_sent_is_dropped_at_once() {
     let (_socket, address) = collector();
-    let tally = Arc::new(ExportCounters::default());
-    let mut queue = SendQueue::start(&settings(&[&address], false), 4, &tally).unwrap();
+    let counters = Arc::new(ExportCounters::default());
+    let mut queue = SendQueue::start(&settings(&[&address], false), 4, &counters).unwrap();
     // If one waited for a place, none would be dropped.
     (0..2000).for_each(|_| queue.put(Datagram { bytes: vec![0; 100], records: 3 }));
     queue.finish();
-    let counts = ExportStatus(tally).counts();
+    let counts = ExportStatus(counters).counts();
     assert_eq!(counts.messages * 3 + counts.dropped, 2000 * 3);
     assert!(counts.dropped > 0 && counts.messages >= 4, "{counts:?}");
     assert!(queue.is_announcement_wanted() && !queue.is_announcement_wanted());

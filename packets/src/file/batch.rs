@@ -153,11 +153,11 @@ impl BatchQueue {
     }
 
     /// What to do next, waited for at most so long.
-    pub(super) fn turn(&self, patience: Duration) -> QueueItem {
+    pub(super) fn turn(&self, timeout: Duration) -> QueueItem {
         let idle = |state: &mut QueueState| state.commands.is_empty() && !state.ending;
         let (mut state, _) = self
             .work
-            .wait_timeout_while(self.state(), patience, idle)
+            .wait_timeout_while(self.state(), timeout, idle)
             .unwrap_or_else(PoisonError::into_inner);
         self.writer_cpu.store(sched_getcpu(), Ordering::Relaxed);
         match state.commands.pop_front() {
@@ -230,11 +230,11 @@ impl BatchQueue {
         self.work.notify_one();
     }
 
-    /// Waits for the writer's end as long as bytes arrive at least every `patience`; false when they
+    /// Waits for the writer's end as long as bytes arrive at least every `timeout`; false when they
     /// stopped before.
-    pub(super) fn await_end(&self, patience: Duration) -> bool {
+    pub(super) fn await_end(&self, timeout: Duration) -> bool {
         let mut state = self.state();
-        let mut deadline = Instant::now() + patience;
+        let mut deadline = Instant::now() + timeout;
         while !state.over && Instant::now() < deadline {
             let bytes = state.progress.bytes;
             let left = deadline.saturating_duration_since(Instant::now());
@@ -243,7 +243,7 @@ impl BatchQueue {
                 .wait_timeout(state, left.min(Duration::from_millis(100)))
                 .unwrap_or_else(PoisonError::into_inner);
             if state.progress.bytes != bytes {
-                deadline = Instant::now() + patience;
+                deadline = Instant::now() + timeout;
             }
         }
         state.over

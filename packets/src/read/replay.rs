@@ -157,14 +157,14 @@ impl FileReplay {
         target: &mut dyn PacketSink,
         asked: &mut dyn FnMut(&ReplayReport),
     ) -> ReplayReport {
-        let result = self.pump(target, asked);
+        let result = self.run_loop(target, asked);
         let told = self.tell_heads(target).map_err(ReplayError::from);
         target.counters(&self.statistics);
         let finished = target.finish().map_err(ReplayError::from);
         self.report(target, result.and(told).and(finished).err())
     }
 
-    fn pump(
+    fn run_loop(
         &mut self,
         target: &mut dyn PacketSink,
         asked: &mut dyn FnMut(&ReplayReport),

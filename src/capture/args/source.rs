@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pmdscope_capture::layout::TEE_PACKET_TSC;
 
+use crate::attach::policy::AttachArgs;
 use crate::config::ConfigArg;
-use crate::tap::attach::AttachArgs;
 
 use super::value::{
     parse_buffer_size, parse_ring_size, parse_sample, parse_seconds, parse_time_stamp_type,

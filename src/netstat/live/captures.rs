@@ -9,11 +9,11 @@ use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::FilterCompiler;
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 
+use crate::attach::target::CaptureTarget;
+use crate::attach::{self, CaptureOptions, resolve};
 use crate::capture::DEFAULT_RING_SIZE;
 use crate::netstat::args::{Args, SamplingMode};
 use crate::source::Source;
-use crate::tap::interface::{self, Wanted};
-use crate::tap::{self, Ask};
 
 /// Time in which apps count packets before any are taken.
 const FIRST_RATE_TIME: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ impl OpenCaptures {
         let compiler = FilterCompiler { snaplen: SNAPLEN, ..FilterCompiler::default() };
         let program = compiler.compile_for_app(&args.expression())?;
         let wanted = wanted(args)?;
-        let ask = Ask {
+        let ask = CaptureOptions {
             snaplen: SNAPLEN,
             sample: first_sample(args, control, &wanted),
             ring_size: DEFAULT_RING_SIZE,
@@ -41,11 +41,11 @@ impl OpenCaptures {
         };
         let mut captures = Self { sources: Vec::new(), ports: Vec::new() };
         for one in &wanted {
-            match tap::open(one, &ask, awaited, &control.stop) {
+            match attach::open(one, &ask, awaited, &control.stop) {
                 Ok(source) => captures.add(one, source),
                 // Nobody has asked for this one.
                 Err(error) if wanted.len() > 1 && is_open(args) && !is_stopped(control) => {
-                    tap::leave_out(&error);
+                    attach::leave_out(&error);
                 }
                 Err(error) => return Err(error),
             }
@@ -56,7 +56,7 @@ impl OpenCaptures {
         Ok(captures)
     }
 
-    fn add(&mut self, wanted: &Wanted, source: Tap) {
+    fn add(&mut self, wanted: &CaptureTarget, source: Tap) {
         let ports = source.ports.iter().filter(|port| port.selected);
         self.ports.extend(ports.map(|port| (wanted.app.clone(), port.id)));
         self.sources.push(source);
@@ -75,11 +75,11 @@ fn is_stopped(control: &RunControl) -> bool {
     control.stop.load(Ordering::Relaxed)
 }
 
-fn wanted(args: &Args) -> Result<Vec<Wanted>> {
+fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
     let any = ["any".to_owned()];
     let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
     let (app, attach) = (args.app.app.as_deref(), args.attach.attach());
-    let wanted = interface::resolve(interfaces, app, args.app.settings()?, attach)?;
+    let wanted = resolve::resolve(interfaces, app, args.app.settings()?, attach)?;
     if wanted.is_empty() {
         bail!("{NOBODY}");
     }
@@ -87,7 +87,7 @@ fn wanted(args: &Args) -> Result<Vec<Wanted>> {
 }
 
 /// One packet in so many for a begin. Of packets that pass a filter nobody knows how many there will be.
-fn first_sample(args: &Args, control: &RunControl, wanted: &[Wanted]) -> u32 {
+fn first_sample(args: &Args, control: &RunControl, wanted: &[CaptureTarget]) -> u32 {
     if let SamplingMode::Fixed(sample) = args.sample {
         return sample.get();
     }
@@ -98,7 +98,7 @@ fn first_sample(args: &Args, control: &RunControl, wanted: &[Wanted]) -> u32 {
 }
 
 /// Packets per second of the ports that are meant.
-fn rate(args: &Args, wanted: &[Wanted]) -> Result<f64> {
+fn rate(args: &Args, wanted: &[CaptureTarget]) -> Result<f64> {
     let mut source = Source::live(&args.app, FIRST_RATE_TIME)?;
     source.prepare();
     source.advance()?;

@@ -5,7 +5,7 @@ use pmdscope_flows::FlowSnapshot;
 use super::*;
 use crate::fixture;
 use crate::fixture::flows::traffic;
-use crate::flows::{Flows, Moment, Wish};
+use crate::flows::{FlowTime, Flows, Wish};
 
 fn press(view: &mut View, world: &FleetState, keys: &str) -> Flow {
     let mut flow = Flow::Continue;
@@ -155,7 +155,7 @@ fn a_helper_is_started_only_by_its_key_on_its_page() {
 #[test]
 fn no_helper_is_started_for_what_is_over_or_recorded() {
     let world = fixture::world();
-    for flows in [Flows::default(), Flows { moment: Moment::Past, ..fixture::view().flows }] {
+    for flows in [Flows::default(), Flows { moment: FlowTime::Past, ..fixture::view().flows }] {
         let mut view = View { flows, tab: Tab::Flows, ..fixture::view() };
         press(&mut view, &world, "P");
         assert_eq!(attached(&view), [""; 0]);

@@ -9,7 +9,7 @@ use super::*;
 use crate::action::{Action, Motion, update};
 use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
-use crate::flows::{Access, Flows, Moment, Traffic};
+use crate::flows::{Access, FlowTime, Flows, Traffic};
 use crate::timeline::SECOND;
 use crate::timeline::strip::{self, Strip};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn a_page_without_conversations_says_why() {
         showing(traffic([("reflector", ARMED, FlowSnapshot { begin_ns: 1, sample: 1, ..idle })]));
     let recording = View { flows: Flows::default(), ..nobody.clone() };
     let mut past = nobody.clone();
-    past.flows.moment = Moment::Past;
+    past.flows.moment = FlowTime::Past;
     let views = [nobody, no_helper, none, silent, recording, past];
     let pages = views.map(|view| text(80, 16, &view, &world));
     assert_snapshot!(pages.join("----\n"));

@@ -16,7 +16,7 @@ use pmdscope_render::{
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
 
-use crate::flows::{Access, Moment, Tap, Traffic};
+use crate::flows::{Access, FlowTime, Tap, Traffic};
 use crate::tables::lcores::time_of_day;
 use crate::view::View;
 
@@ -279,11 +279,11 @@ fn remark(traffic: &Traffic, view: &View) -> String {
         _ => "no capture armed".to_owned(),
     };
     match view.flows.moment {
-        Moment::Held => {
+        FlowTime::Held => {
             let at = time_of_day(traffic.realtime_ns, &view.zone);
             format!("paused at {at}, {capture}")
         }
-        Moment::Present | Moment::Past => capture,
+        FlowTime::Present | FlowTime::Past => capture,
     }
 }
 

@@ -1,10 +1,14 @@
-//! Taps: captures in apps that run, found by the names that people use, for whatever looks at packets.
+//! Captures in apps that run, found by the names that people use, for whatever reads packets.
 
-pub(crate) mod attach;
-pub(crate) mod door;
-pub(crate) mod flows;
+pub(crate) mod flow_capture;
 pub(crate) mod interface;
+pub(crate) mod policy;
 mod preflight;
+pub(crate) mod resolve;
+pub(crate) mod running;
+pub(crate) mod target;
+pub(crate) mod transport;
+pub(crate) mod unavailable;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,23 +21,24 @@ use pmdscope_capture::pdump::{left_behind, settle};
 use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp};
 use pmdscope_packets::filter::BpfInsn;
 
-use self::interface::{Target, Wanted};
+use self::interface::PortSelector;
+use self::target::CaptureTarget;
 use crate::output;
 
 /// How long an app may take to answer a request.
-const TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long helpers may take to leave their apps before people are told, and at all.
-const LEAVE: Duration = Duration::from_secs(1);
-const LEAVE_AT_ALL: Duration = Duration::from_secs(10);
+const DETACH_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+const DETACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pauses between tries to get into an app that is there and refuses.
-const KNOCK_MIN: Duration = Duration::from_millis(500);
-const KNOCK_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// What every session with an app asks for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ask {
+pub(crate) struct CaptureOptions {
     /// Most bytes of a packet.
     pub(crate) snaplen: u32,
     /// One packet in so many; 0 and 1 are all.
@@ -48,9 +53,9 @@ pub(crate) struct Ask {
     pub(crate) program: Vec<BpfInsn>,
 }
 
-impl Ask {
-    fn request(&self, wanted: &Wanted) -> CaptureRequest {
-        let select = |target: &Target| QueueSelect {
+impl CaptureOptions {
+    fn request(&self, wanted: &CaptureTarget) -> CaptureRequest {
+        let select = |target: &PortSelector| QueueSelect {
             port: target.port.unwrap_or(ANY),
             queue: target.queue.unwrap_or(ANY),
             dirs: self.dirs,
@@ -74,18 +79,25 @@ impl Ask {
 ///
 /// When the app does not hand out its packets, or had not done so when told to stop.
 pub(crate) fn open(
-    wanted: &Wanted,
-    ask: &Ask,
+    wanted: &CaptureTarget,
+    options: &CaptureOptions,
     awaited: bool,
     stop: &AtomicBool,
 ) -> anyhow::Result<CaptureSource> {
     let session = wanted
-        .door
-        .open(&ask.request(wanted), TIMEOUT, stop)
+        .transport
+        .open(&options.request(wanted), ANSWER_TIMEOUT, stop)
         .with_context(|| format!("cannot capture from {}", wanted.app))?;
     let (app, ports) = (wanted.app.clone(), wanted.ports());
-    let reopen = awaited.then(|| reopen(wanted.clone(), ask.clone()));
-    Ok(CaptureSource { app, via: wanted.door.via(), ports, session, sample: ask.sample, reopen })
+    let reopen = awaited.then(|| reopen(wanted.clone(), options.clone()));
+    Ok(CaptureSource {
+        app,
+        via: wanted.transport.via(),
+        ports,
+        session,
+        sample: options.sample,
+        reopen,
+    })
 }
 
 /// Arms a capture in each of the apps. Of those that nobody named, because they are part of `any`, some
@@ -95,15 +107,15 @@ pub(crate) fn open(
 ///
 /// When an app does not hand out its packets though it was named, or none does, or when told to stop.
 pub(crate) fn open_all(
-    wanted: Vec<Wanted>,
-    ask: &Ask,
+    wanted: Vec<CaptureTarget>,
+    options: &CaptureOptions,
     awaited: bool,
     stop: &AtomicBool,
-) -> anyhow::Result<Vec<(Wanted, CaptureSource)>> {
+) -> anyhow::Result<Vec<(CaptureTarget, CaptureSource)>> {
     let mut opened = Vec::new();
     let mut failed = None;
     for wanted in wanted {
-        match open(&wanted, ask, awaited, stop) {
+        match open(&wanted, options, awaited, stop) {
             Ok(source) => opened.push((wanted, source)),
             Err(error) if wanted.is_named() || stop.load(Ordering::Relaxed) => return Err(error),
             Err(error) => {
@@ -141,12 +153,12 @@ pub(crate) fn leave() {
 }
 
 fn wait_for_helpers() {
-    let there = settle(LEAVE);
+    let there = settle(DETACH_NOTICE_TIMEOUT);
     if there.is_empty() {
         return;
     }
     output::tell(&format!("waiting for {} to leave the app", helpers(&there)));
-    let there = settle(LEAVE_AT_ALL);
+    let there = settle(DETACH_TIMEOUT);
     if !there.is_empty() {
         output::tell(&format!(
             "{} still has to leave the app, and will by itself: do not kill it",
@@ -160,79 +172,79 @@ fn helpers(pids: &[u32]) -> String {
     format!("pmdscope-pdump (process {pids})")
 }
 
-/// What a look for an app has found.
-enum Look {
-    Found(Vec<CapturePort>, CaptureSession),
+/// What became of an attempt to reach an app.
+enum ConnectResult {
+    Connected(Vec<CapturePort>, CaptureSession),
     Absent,
-    /// It is there, and its door does not open.
-    Closed,
+    /// It is there, and refuses.
+    Refused,
 }
 
-/// Looks for an app that has ended. It may take its time to answer, and the rings of other apps
-/// cannot wait for that: each look is a thread.
-struct Lookout {
-    wanted: Wanted,
-    ask: Ask,
-    look: Option<JoinHandle<Look>>,
-    knocks: Knocks,
+/// Reconnects to an app that has ended. It may take its time to answer, and the rings of other apps
+/// cannot wait for that: each attempt is a thread.
+struct Reconnector {
+    wanted: CaptureTarget,
+    options: CaptureOptions,
+    attempt: Option<JoinHandle<ConnectResult>>,
+    backoff: Backoff,
     /// Nobody waits for the app any more.
     stop: Arc<AtomicBool>,
 }
 
-fn reopen(wanted: Wanted, ask: Ask) -> ReopenApp {
-    let (look, knocks, stop) = (None, Knocks::default(), Arc::default());
-    let mut lookout = Lookout { wanted, ask, look, knocks, stop };
-    Box::new(move || lookout.found())
+fn reopen(wanted: CaptureTarget, options: CaptureOptions) -> ReopenApp {
+    let (attempt, backoff, stop) = (None, Backoff::default(), Arc::default());
+    let mut reconnector = Reconnector { wanted, options, attempt, backoff, stop };
+    Box::new(move || reconnector.poll())
 }
 
-impl Lookout {
-    fn found(&mut self) -> Option<(Vec<CapturePort>, CaptureSession)> {
-        match self.look.take() {
-            Some(running) if !running.is_finished() => self.look = Some(running),
-            Some(over) => match over.join().unwrap_or(Look::Closed) {
-                Look::Found(ports, session) => return Some((ports, session)),
-                seen => self.knocks.note(matches!(seen, Look::Closed), Instant::now()),
+impl Reconnector {
+    fn poll(&mut self) -> Option<(Vec<CapturePort>, CaptureSession)> {
+        match self.attempt.take() {
+            Some(running) if !running.is_finished() => self.attempt = Some(running),
+            Some(over) => match over.join().unwrap_or(ConnectResult::Refused) {
+                ConnectResult::Connected(ports, session) => return Some((ports, session)),
+                seen => self.backoff.note(matches!(seen, ConnectResult::Refused), Instant::now()),
             },
-            None if self.knocks.is_pause(Instant::now()) => {}
+            None if self.backoff.is_pause(Instant::now()) => {}
             None => {
-                let (wanted, ask) = (self.wanted.clone(), self.ask.clone());
+                let (wanted, options) = (self.wanted.clone(), self.options.clone());
                 let stop = Arc::clone(&self.stop);
-                let look = move || again(&wanted, &ask, &stop);
-                self.look = std::thread::Builder::new().spawn(look).ok();
+                let attempt = move || reconnect(&wanted, &options, &stop);
+                self.attempt = std::thread::Builder::new().spawn(attempt).ok();
             }
         }
         None
     }
 }
 
-impl Drop for Lookout {
+impl Drop for Reconnector {
     /// A helper that is on its way into the app is let go before this process ends.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.look.take().map(JoinHandle::join);
+        let _ = self.attempt.take().map(JoinHandle::join);
     }
 }
 
-fn again(wanted: &Wanted, ask: &Ask, stop: &AtomicBool) -> Look {
-    let Some(now) = wanted.again() else { return Look::Absent };
-    match now.door.open(&ask.request(&now), TIMEOUT, stop) {
-        Ok(session) => Look::Found(now.ports(), session),
-        Err(_) => Look::Closed,
+fn reconnect(wanted: &CaptureTarget, options: &CaptureOptions, stop: &AtomicBool) -> ConnectResult {
+    let Some(now) = resolve::again(wanted) else { return ConnectResult::Absent };
+    match now.transport.open(&options.request(&now), ANSWER_TIMEOUT, stop) {
+        Ok(session) => ConnectResult::Connected(now.ports(), session),
+        Err(_) => ConnectResult::Refused,
     }
 }
 
-/// When to knock at a door again: each time that it stays closed, there is a longer pause, because a
-/// helper that becomes a secondary process is work for the app.
+/// Exponential backoff: each time that the app refuses, there is a longer pause, because a helper that
+/// becomes a secondary process is work for the app.
 #[derive(Debug, Default)]
-struct Knocks {
+struct Backoff {
     pause: Duration,
     until: Option<Instant>,
 }
 
-impl Knocks {
-    fn note(&mut self, closed: bool, now: Instant) {
+impl Backoff {
+    fn note(&mut self, refused: bool, now: Instant) {
         self.pause =
-            if closed { (self.pause * 2).clamp(KNOCK_MIN, KNOCK_MAX) } else { Duration::ZERO };
+            if refused { (self.pause * 2).clamp(BACKOFF_MIN, BACKOFF_MAX) } else { Duration::ZERO };
         self.until = Some(now + self.pause);
     }
 
@@ -246,22 +258,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors_that_stay_closed_are_left_alone_for_longer_each_time() {
-        let (mut knocks, mut now) = (Knocks::default(), Instant::now());
-        assert!(!knocks.is_pause(now));
+    fn apps_that_refuse_are_left_alone_for_longer_each_time() {
+        let (mut backoff, mut now) = (Backoff::default(), Instant::now());
+        assert!(!backoff.is_pause(now));
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            knocks.note(true, now);
+            backoff.note(true, now);
             let before = now;
-            while knocks.is_pause(now) {
-                now += KNOCK_MIN / 2;
+            while backoff.is_pause(now) {
+                now += BACKOFF_MIN / 2;
             }
             pauses.push((now - before).as_millis());
         }
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
-        knocks.note(false, now);
-        assert!(!knocks.is_pause(now));
-        knocks.note(true, now);
-        assert!(knocks.is_pause(now) && !knocks.is_pause(now + KNOCK_MIN));
+        backoff.note(false, now);
+        assert!(!backoff.is_pause(now));
+        backoff.note(true, now);
+        assert!(backoff.is_pause(now) && !backoff.is_pause(now + BACKOFF_MIN));
     }
 }

@@ -11,28 +11,32 @@ use pmdscope_capture::pdump::{PdumpOptions, PdumpPort, PdumpProgram};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 
-use self::cpus::Cpus;
-use self::obstacle::Facts;
-use super::attach::Attach;
-use super::door::Shut;
+use self::cpus::HelperCpus;
+use self::obstacle::AppFacts;
+use super::policy::AttachPolicy;
+use super::unavailable::CaptureUnavailable;
 
 /// How long to wait for the helper of a capture that has just ended.
-const DEPARTURE: Duration = Duration::from_secs(2);
+const DEPARTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How to start the helper beside a stock app.
+/// Waits a moment for the helper of a capture that has just ended.
+pub(super) fn await_departure(app: &DiscoveredApp) {
+    obstacle::await_departure(&app.dir, DEPARTURE_TIMEOUT);
+}
+
+/// How to start the helper beside a stock app that passed [`check`].
 ///
 /// # Errors
-/// Says what stands in the way, and what to do about it.
+/// When the runtime directory is none of DPDK, or the CPUs of this process are not known.
 pub(super) fn pdump(
     app: &DiscoveredApp,
     sample: &Sample,
-    attach: Attach,
+    program: PdumpProgram,
+    policy: AttachPolicy,
 ) -> anyhow::Result<PdumpOptions> {
-    obstacle::await_departure(&app.dir, DEPARTURE);
-    let program = check(app, sample, attach)?;
     let (file_prefix, runtime_root) = split(&app.dir)
         .with_context(|| format!("{} is no runtime directory of DPDK", app.dir.display()))?;
-    let cpus = Cpus::beside(sample.app.pid)?;
+    let cpus = HelperCpus::beside(sample.app.pid)?;
     Ok(PdumpOptions {
         program: program.path,
         file_prefix: file_prefix.to_owned(),
@@ -41,7 +45,7 @@ pub(super) fn pdump(
         cpus: cpus.to_string(),
         crowded: cpus.crowded,
         ports: sample.ports.iter().map(port).collect(),
-        force: attach == Attach::Forced,
+        force: policy == AttachPolicy::Forced,
     })
 }
 
@@ -49,17 +53,17 @@ pub(super) fn pdump(
 pub(super) fn check(
     app: &DiscoveredApp,
     sample: &Sample,
-    attach: Attach,
+    attach: AttachPolicy,
 ) -> anyhow::Result<PdumpProgram> {
     let program = PdumpProgram::find().with_context(|| {
         format!("{} runs without libpmdscope, and nothing can attach to it", app.name)
     })?;
-    let facts = Facts::gather(app, sample, &program);
-    match facts.obstacle(attach == Attach::Forced) {
+    let facts = AppFacts::gather(app, sample, &program);
+    match facts.obstacle(attach == AttachPolicy::Forced) {
         None => Ok(program),
         Some(obstacle) => {
             let text = format!("{} {obstacle}; {}", app.name, obstacle.cure());
-            Err(Shut { word: obstacle.word(), text }.into())
+            Err(CaptureUnavailable { word: obstacle.word(), text }.into())
         }
     }
 }

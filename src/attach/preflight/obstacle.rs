@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 const UIO: &str = "uio_pci_generic";
 
 /// Time between two looks at the secondary processes of an app.
-const LOOK: Duration = Duration::from_millis(20);
+const DEPARTURE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why no helper may attach to an app.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +117,7 @@ impl Obstacle {
 
 /// What can be seen of an app from outside.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct AppFacts {
     arguments: Vec<String>,
     config: Option<PathBuf>,
     further: bool,
@@ -139,7 +139,7 @@ pub(super) struct Facts {
     taken: Option<u32>,
 }
 
-impl Facts {
+impl AppFacts {
     pub(super) fn gather(app: &DiscoveredApp, sample: &Sample, program: &PdumpProgram) -> Self {
         let pid = sample.app.pid;
         let config = app.dir.join("config");
@@ -242,10 +242,10 @@ fn sealed(pid: u32) -> Option<String> {
 
 /// Waits for a helper to leave an app, but not for longer than told: it may be about to, because its
 /// consumer has ended, or has been killed.
-pub(super) fn await_departure(dir: &Path, patience: Duration) {
-    let deadline = Instant::now() + patience;
+pub(super) fn await_departure(dir: &Path, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
     while secondaries(dir).into_iter().any(is_pdump) && Instant::now() < deadline {
-        thread::sleep(LOOK);
+        thread::sleep(DEPARTURE_POLL_INTERVAL);
     }
 }
 
@@ -272,8 +272,8 @@ fn on_uio(sample: &Sample) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn good() -> Facts {
-        Facts {
+    fn good() -> AppFacts {
+        AppFacts {
             arguments: words("testpmd -l 0-1 --file-prefix fwd -- -i"),
             config: None,
             further: false,
@@ -295,7 +295,7 @@ mod tests {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn obstacle(change: impl FnOnce(&mut Facts)) -> Option<Obstacle> {
+    fn obstacle(change: impl FnOnce(&mut AppFacts)) -> Option<Obstacle> {
         let mut facts = good();
         change(&mut facts);
         facts.obstacle(false)

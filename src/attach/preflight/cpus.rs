@@ -9,13 +9,13 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// CPUs for a helper. They are written as the kernel does: `0,2-3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cpus {
+pub(super) struct HelperCpus {
     set: BTreeSet<u32>,
     /// The app polls on all of them.
     pub(super) crowded: bool,
 }
 
-impl Cpus {
+impl HelperCpus {
     /// Those of this process that the app does not poll on; all of them when it polls on all.
     pub(super) fn beside(pid: u32) -> anyhow::Result<Self> {
         let all = sched_getaffinity(None).context("cannot find the CPUs of this process")?;
@@ -31,7 +31,7 @@ impl Cpus {
     }
 }
 
-impl fmt::Display for Cpus {
+impl fmt::Display for HelperCpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for cpu in &self.set {
@@ -55,7 +55,7 @@ mod tests {
     fn cpus_that_the_app_polls_on_are_left_to_it() {
         let choose = |ours: &[u32], polled: &[u32]| {
             let set = |cpus: &[u32]| cpus.iter().copied().collect::<BTreeSet<_>>();
-            let cpus = Cpus::choose(set(ours), &set(polled));
+            let cpus = HelperCpus::choose(set(ours), &set(polled));
             (cpus.to_string(), cpus.crowded)
         };
         assert_eq!(choose(&[0, 1, 2, 3, 5], &[1]), ("0,2-3,5".into(), false));
@@ -65,6 +65,6 @@ mod tests {
 
     #[test]
     fn there_is_always_a_cpu() {
-        assert!(!Cpus::beside(std::process::id()).unwrap().to_string().is_empty());
+        assert!(!HelperCpus::beside(std::process::id()).unwrap().to_string().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 /// What may be done to an app that has no libpmdscope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Attach {
+pub(crate) enum AttachPolicy {
     /// Nothing.
     Never,
     /// `pmdscope-pdump` may become a secondary process of it where nothing speaks against that.
@@ -33,11 +33,11 @@ pub(crate) struct AttachArgs {
 
 impl AttachArgs {
     /// What that means.
-    pub(crate) fn attach(self) -> Attach {
+    pub(crate) fn attach(self) -> AttachPolicy {
         match self {
-            Self { no_pdump: true, .. } => Attach::Never,
-            Self { force_pdump: true, .. } => Attach::Forced,
-            Self { .. } => Attach::Safe,
+            Self { no_pdump: true, .. } => AttachPolicy::Never,
+            Self { force_pdump: true, .. } => AttachPolicy::Forced,
+            Self { .. } => AttachPolicy::Safe,
         }
     }
 

@@ -9,12 +9,12 @@ use crate::output::say;
 
 /// The file is what the capture is about, and goes on when the view cannot.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct FileAndView {
     pub(super) file: Box<dyn PacketSink>,
     pub(super) view: Option<Box<dyn PacketSink>>,
 }
 
-impl Beside {
+impl FileAndView {
     /// Does something with the view, if it is still there.
     fn view(&mut self, act: impl FnOnce(&mut dyn PacketSink) -> Result<(), SinkError>) {
         let Some(view) = &mut self.view else { return };
@@ -35,7 +35,7 @@ impl Beside {
     }
 }
 
-impl PacketSink for Beside {
+impl PacketSink for FileAndView {
     fn section(&mut self, origin: &SectionOrigin) -> Result<(), SinkError> {
         self.view(|view| view.section(origin));
         self.file.section(origin)
@@ -134,7 +134,7 @@ mod tests {
         let target = |index: usize, breaks_at| -> Box<dyn PacketSink> {
             Box::new(Counting { packets: Arc::clone(&counts[index]), breaks_at })
         };
-        let mut both = Beside { file: target(0, u64::MAX), view: Some(target(1, 3)) };
+        let mut both = FileAndView { file: target(0, u64::MAX), view: Some(target(1, 3)) };
         let packet = Packet {
             interface: 0,
             ns: 0,

@@ -4,62 +4,77 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use pmdscope_capture::Transport;
-use pmdscope_capture::pdump::PdumpProgramError;
+use pmdscope_capture::pdump::PdumpProgram;
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::sample::Sample;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::attach::Attach;
-use super::interface::Running;
+use super::policy::AttachPolicy;
 use super::preflight;
+use super::running::RunningApp;
 
 /// Telemetry socket and capture socket of a first instance; further ones append `:N` to both.
 const TELEMETRY_SOCKET: &str = "dpdk_telemetry.v2";
 const CAPTURE_SOCKET: &str = "pmdscope.sock";
 
-/// How packets can be had from an app.
+/// What was found before a capture: how packets can be had from an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Preflight {
     /// Its libpmdscope listens there.
     Library(PathBuf),
-    /// A helper can attach to it.
-    Pdump,
+    /// A helper can attach to it: this program.
+    Pdump(PdumpProgram),
 }
 
-impl Way {
+impl Preflight {
+    /// Whether packets can be had from an app, and how; nothing is touched to find out.
+    ///
+    /// # Errors
+    /// Says what stands in the way, and what to do about it.
+    pub(crate) fn of(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
+        match stock(running) {
+            Some(_) if policy == AttachPolicy::Never => Err(forbidden(running)),
+            Some(sample) => preflight::check(&running.app, sample, policy).map(Self::Pdump),
+            None => library_socket(running).map(Self::Library),
+        }
+    }
+
+    /// The same for a capture that follows. The helper of one that has just ended is waited for.
+    ///
+    /// # Errors
+    /// As [`Preflight::of`].
+    pub(super) fn for_capture(running: &RunningApp, policy: AttachPolicy) -> anyhow::Result<Self> {
+        if policy != AttachPolicy::Never && stock(running).is_some() {
+            preflight::await_departure(&running.app);
+        }
+        Self::of(running, policy)
+    }
+
     /// What stands between the app and its packets, for people; `None` for the app itself.
     pub(crate) fn via(&self) -> Option<&'static str> {
         match self {
             Self::Library(_) => None,
-            Self::Pdump => Some("pdump"),
+            Self::Pdump(_) => Some(Transport::PDUMP),
         }
     }
-}
 
-/// Why packets cannot be had, in a word or two and in full.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub(crate) struct Shut {
-    pub(crate) word: &'static str,
-    pub(crate) text: String,
-}
-
-impl Shut {
-    /// An error of [`way`]; what is wrong with the helper is the same for all apps.
-    pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if let Some(shut) = error.downcast_ref::<Self>() {
-            return shut.clone();
-        }
-        let helper = error.chain().find_map(|cause| cause.downcast_ref::<PdumpProgramError>());
-        match helper {
-            Some(error @ PdumpProgramError::Missing(_)) => {
-                Self { word: "not installed", text: error.to_string() }
+    /// How to reach the packets of the app that this was found of.
+    ///
+    /// # Errors
+    /// When a helper cannot be placed beside the app.
+    pub(super) fn transport(
+        self,
+        running: &RunningApp,
+        policy: AttachPolicy,
+    ) -> anyhow::Result<Transport> {
+        match (self, &running.sample) {
+            (Self::Pdump(program), Some(sample)) => {
+                let pdump = preflight::pdump(&running.app, sample, program, policy)?;
+                Ok(Transport::Pdump(Box::new(pdump)))
             }
-            Some(error @ PdumpProgramError::Broken(..)) => {
-                Self { word: "broken helper", text: error.to_string() }
-            }
-            None => Self { word: "see below", text: format!("{error:#}") },
+            (Self::Pdump(_), None) => Err(silent(running)),
+            (Self::Library(socket), _) => Ok(Transport::Library(socket)),
         }
     }
 }
@@ -91,40 +106,13 @@ pub(crate) fn cure<'a>(
     cures.join("; ")
 }
 
-/// Whether packets can be had from an app, and how; nothing is touched to find out.
-///
-/// # Errors
-/// Says what stands in the way, and what to do about it.
-pub(crate) fn way(running: &Running, attach: Attach) -> anyhow::Result<Way> {
-    match stock(running) {
-        Some(_) if attach == Attach::Never => Err(forbidden(running)),
-        Some(sample) => preflight::check(&running.app, sample, attach).map(|_| Way::Pdump),
-        None => library_socket(running).map(Way::Library),
-    }
-}
-
-/// The door to the packets of an app.
-///
-/// # Errors
-/// As [`way`].
-pub(super) fn door(running: &Running, attach: Attach) -> anyhow::Result<Transport> {
-    match stock(running) {
-        Some(_) if attach == Attach::Never => Err(forbidden(running)),
-        Some(sample) => {
-            let pdump = preflight::pdump(&running.app, sample, attach)?;
-            Ok(Transport::Pdump(Box::new(pdump)))
-        }
-        None => library_socket(running).map(Transport::Library),
-    }
-}
-
 /// What an app without libpmdscope tells.
-fn stock(running: &Running) -> Option<&Sample> {
+fn stock(running: &RunningApp) -> Option<&Sample> {
     let sample = running.sample.as_ref().filter(|sample| sample.library.is_none())?;
     (!find_socket(running).is_some_and(is_served)).then_some(sample)
 }
 
-fn forbidden(running: &Running) -> anyhow::Error {
+fn forbidden(running: &RunningApp) -> anyhow::Error {
     anyhow!(
         "{} runs without libpmdscope, and --no-pdump forbids to attach to it: leave that out, or link \
          it with libpmdscope",
@@ -132,14 +120,18 @@ fn forbidden(running: &Running) -> anyhow::Error {
     )
 }
 
+fn silent(RunningApp { app, .. }: &RunningApp) -> anyhow::Error {
+    anyhow!("{} does not answer on {}", app.name, app.socket.display())
+}
+
 /// Where the libpmdscope of an app offers its packets.
-pub(crate) fn library_socket(running: &Running) -> anyhow::Result<PathBuf> {
+pub(crate) fn library_socket(running: &RunningApp) -> anyhow::Result<PathBuf> {
     if let Some(socket) = find_socket(running) {
         return Ok(socket);
     }
-    let Running { app, sample } = running;
+    let RunningApp { app, sample } = running;
     match sample.as_ref().map(|sample| &sample.library) {
-        None => bail!("{} does not answer on {}", app.name, app.socket.display()),
+        None => Err(silent(running)),
         Some(None) => bail!(
             "{} runs without libpmdscope, so nobody hands out its packets: link it with libpmdscope \
              and call pmdscope_init() after rte_eal_init()",
@@ -154,7 +146,7 @@ pub(crate) fn library_socket(running: &Running) -> anyhow::Result<PathBuf> {
 }
 
 /// Where the app says, seen from here, or where it ought to be.
-fn find_socket(Running { app, sample }: &Running) -> Option<PathBuf> {
+fn find_socket(RunningApp { app, sample }: &RunningApp) -> Option<PathBuf> {
     let library = sample.as_ref().and_then(|sample| sample.library.as_ref());
     let told = library.and_then(|library| library.tee_socket.as_ref()).map(PathBuf::from);
     let here = told.as_ref().and_then(|path| path.file_name()).map(|name| app.dir.join(name));
@@ -192,17 +184,6 @@ mod tests {
             dpdk_version: None,
             state: Reachability::Live,
         }
-    }
-
-    #[test]
-    fn what_shuts_a_door_has_a_word() {
-        let missing = || PdumpProgramError::Missing(vec!["/nowhere".into()]);
-        let error = anyhow::Error::from(missing()).context("rte runs without libpmdscope");
-        let shut = Shut::of(&error);
-        assert_eq!((shut.word, shut.text), ("not installed", missing().to_string()));
-        let shut = Shut { word: "in-memory", text: "rte was started with --in-memory".into() };
-        assert_eq!(Shut::of(&shut.clone().into()), shut);
-        assert_eq!(Shut::of(&anyhow!("rte is odd")).text, "rte is odd");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use pmdscope_capture::{CaptureError, CaptureLoop, CaptureObserver, CaptureSettin
 use pmdscope_flows::{FlowTable, FlowTableSettings, LatestSnapshot, SNAPLEN};
 use pmdscope_packets::RunControl;
 
-use super::interface::Wanted;
-use super::{Ask, open};
+use super::target::CaptureTarget;
+use super::{CaptureOptions, open};
 
 /// An armed capture of one app, for its table of conversations. Dropping it disarms.
 pub(crate) struct FlowCapture {
@@ -24,13 +24,13 @@ impl FlowCapture {
     ///
     /// As [`open`].
     pub(crate) fn open(
-        wanted: &Wanted,
-        ask: Ask,
+        wanted: &CaptureTarget,
+        ask: CaptureOptions,
         table: FlowTableSettings,
         length: Option<Duration>,
         stop: &AtomicBool,
     ) -> Result<Self> {
-        let source = open(wanted, &Ask { snaplen: SNAPLEN, ..ask }, false, stop)?;
+        let source = open(wanted, &CaptureOptions { snaplen: SNAPLEN, ..ask }, false, stop)?;
         let (table, latest) = FlowTable::new(table);
         let settings =
             CaptureSettings { snaplen: SNAPLEN, duration: length, ..CaptureSettings::default() };

@@ -1,0 +1,260 @@
+//! Finds the apps that are meant. Each is found, asked and checked at most once: discovery connects to
+//! every app, and a check may start a program.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use pmdscope_telemetry::FleetSettings;
+use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
+
+use super::interface::{check_same, guess_app, list, names_of, split_app};
+use super::policy::AttachPolicy;
+use super::running::RunningApp;
+use super::target::CaptureTarget;
+use super::transport::{Preflight, convention};
+use crate::output;
+
+/// Finds the apps and ports that `-i` and `-a` name; without `-i`, all ports of the app. `-i any`
+/// without an app is all apps that hand out packets by themselves, or the only app.
+pub(crate) fn resolve(
+    interfaces: &[String],
+    app: Option<&str>,
+    settings: FleetSettings,
+    policy: AttachPolicy,
+) -> anyhow::Result<Vec<CaptureTarget>> {
+    let source = LocalApps { settings: Arc::new(settings), policy };
+    Resolver::new(&source).resolve(interfaces, app)
+}
+
+/// A target as it is now that its app has come back; `None` as long as that is not so.
+pub(super) fn again(target: &CaptureTarget) -> Option<CaptureTarget> {
+    let source = LocalApps { settings: Arc::clone(&target.settings), policy: target.policy };
+    let mut now = Resolver::new(&source).target(Some(&target.address)).ok()?;
+    for port in &target.asked {
+        now.add(port).ok()?;
+    }
+    // Ports come up one by one when an app starts.
+    (now.known.len() >= target.known.len())
+        .then_some(CaptureTarget { app: target.app.clone(), ..now })
+}
+
+/// What finding apps asks of the system.
+trait AppSource {
+    /// All running apps. Connects to each.
+    fn discover(&self) -> Vec<DiscoveredApp>;
+    /// The one of that name, or the only one.
+    fn choose(
+        &self,
+        name: Option<&str>,
+        running: &[DiscoveredApp],
+    ) -> Result<DiscoveredApp, FindError>;
+    /// What an app tells of itself.
+    fn ask(&self, app: DiscoveredApp) -> RunningApp;
+    /// Whether packets can be had from an app of `-i any`.
+    fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight>;
+    /// The same for one that was named.
+    fn preflight_named(&self, running: &RunningApp) -> anyhow::Result<Preflight>;
+    /// Everything about an app but its ports.
+    fn target(&self, running: RunningApp, found: Preflight) -> anyhow::Result<CaptureTarget>;
+}
+
+/// The running apps of this host.
+struct LocalApps {
+    settings: Arc<FleetSettings>,
+    policy: AttachPolicy,
+}
+
+impl AppSource for LocalApps {
+    fn discover(&self) -> Vec<DiscoveredApp> {
+        self.settings.running()
+    }
+
+    fn choose(
+        &self,
+        name: Option<&str>,
+        running: &[DiscoveredApp],
+    ) -> Result<DiscoveredApp, FindError> {
+        self.settings.choose(name, running.to_vec())
+    }
+
+    fn ask(&self, app: DiscoveredApp) -> RunningApp {
+        RunningApp::ask(app)
+    }
+
+    fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
+        Preflight::of(running, self.policy)
+    }
+
+    fn preflight_named(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
+        Preflight::for_capture(running, self.policy)
+    }
+
+    fn target(&self, running: RunningApp, found: Preflight) -> anyhow::Result<CaptureTarget> {
+        CaptureTarget::new(running, found, &self.settings, self.policy)
+    }
+}
+
+/// What is known of the apps by now.
+struct Resolver<'a> {
+    source: &'a dyn AppSource,
+    apps: Vec<DiscoveredApp>,
+    /// By telemetry socket.
+    asked: BTreeMap<PathBuf, RunningApp>,
+    /// Those that passed, by telemetry socket.
+    checked: BTreeMap<PathBuf, Preflight>,
+    /// By the name that was given.
+    targets: BTreeMap<Option<String>, CaptureTarget>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(source: &'a dyn AppSource) -> Self {
+        let apps = source.discover();
+        let (asked, checked) = (BTreeMap::new(), BTreeMap::new());
+        Self { source, apps, asked, checked, targets: BTreeMap::new() }
+    }
+
+    fn resolve(
+        mut self,
+        interfaces: &[String],
+        app: Option<&str>,
+    ) -> anyhow::Result<Vec<CaptureTarget>> {
+        for interface in interfaces {
+            if interface == "any" && app.is_none() && self.apps.len() > 1 {
+                self.add_any()?;
+            } else if let Some(listed) = self.by_number(interface, app) {
+                let (prefix, port) = listed?;
+                self.add(Some(prefix), &port)?;
+            } else {
+                self.add_named(interface, app)?;
+            }
+        }
+        if interfaces.is_empty() {
+            self.add(app.map(str::to_owned), "any")?;
+        }
+        Ok(merge_same(self.targets.into_values()))
+    }
+
+    /// All ports of all apps that hand out packets by themselves.
+    fn add_any(&mut self) -> anyhow::Result<()> {
+        for name in self.offering() {
+            let name = Some(name);
+            let asked_for = self.targets.get(&name).is_some_and(CaptureTarget::is_named);
+            self.add(name.clone(), "any")?;
+            self.targets.entry(name).and_modify(|target| target.unnamed = !asked_for);
+        }
+        Ok(())
+    }
+
+    fn add_named(&mut self, interface: &str, app: Option<&str>) -> anyhow::Result<()> {
+        let names = self.apps.iter().flat_map(names_of).collect::<Vec<_>>();
+        let (prefix, port) = split_app(interface, &names);
+        if let (Some(prefix), Some(app)) = (prefix, app) {
+            check_same(interface, &self.find(Some(prefix))?, &self.find(Some(app))?)?;
+        }
+        let name = prefix.or(app).or_else(|| guess_app(interface, self.apps.len()));
+        self.add(name.map(str::to_owned), port)
+    }
+
+    fn add(&mut self, app: Option<String>, port: &str) -> anyhow::Result<()> {
+        if !self.targets.contains_key(&app) {
+            let target = self.target(app.as_deref())?;
+            self.targets.insert(app.clone(), target);
+        }
+        if let Entry::Occupied(mut entry) = self.targets.entry(app) {
+            entry.get_mut().unnamed = false;
+            entry.get_mut().add(port)?;
+        }
+        Ok(())
+    }
+
+    /// An app by a name, with none of its ports.
+    fn target(&mut self, name: Option<&str>) -> anyhow::Result<CaptureTarget> {
+        let running = self.ask(self.find(name)?);
+        let found = match self.checked.get(&running.app.socket) {
+            Some(found) => found.clone(),
+            None => self.source.preflight_named(&running)?,
+        };
+        self.checked.insert(running.app.socket.clone(), found.clone());
+        self.source.target(running, found)
+    }
+
+    fn find(&self, name: Option<&str>) -> anyhow::Result<DiscoveredApp> {
+        match self.source.choose(name, &self.apps) {
+            Ok(app) => Ok(app),
+            // Without telemetry there are no port names, but the packets may still be had.
+            Err(FindError::NoTelemetry(app)) if convention(&app).exists() => Ok(app),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn ask(&mut self, app: DiscoveredApp) -> RunningApp {
+        let source = self.source;
+        self.asked.entry(app.socket.clone()).or_insert_with(|| source.ask(app)).clone()
+    }
+
+    fn ask_all(&mut self) -> Vec<RunningApp> {
+        self.apps.clone().into_iter().map(|app| self.ask(app)).collect()
+    }
+
+    /// The apps that `-i any` means; the others are named with what keeps them out. Nothing attaches to
+    /// an app that nobody has named.
+    fn offering(&mut self) -> Vec<String> {
+        let mut offering = Vec::new();
+        for running in self.ask_all() {
+            let socket = &running.app.socket;
+            let found = match self.checked.get(socket) {
+                Some(found) => Ok(found.clone()),
+                None => self.source.preflight(&running),
+            };
+            match &found {
+                Ok(Preflight::Pdump(_)) => output::tell(&format!(
+                    "left out: {0} runs without libpmdscope; name it (-a {0}) to have pmdscope-pdump \
+                     attach to it",
+                    running.app.name
+                )),
+                Ok(Preflight::Library(_)) => offering.push(socket.display().to_string()),
+                Err(error) => super::leave_out(error),
+            }
+            self.checked.extend(found.ok().map(|found| (socket.clone(), found)));
+        }
+        offering
+    }
+
+    /// App and port of a number in the list of `-D`, where a number alone is no port of the only app.
+    fn by_number(
+        &mut self,
+        interface: &str,
+        app: Option<&str>,
+    ) -> Option<anyhow::Result<(String, String)>> {
+        let several = app.is_none() && self.apps.len() > 1;
+        let number = interface.parse::<usize>().ok().filter(|_| several)?;
+        let running = self.ask_all();
+        let all = list(&running);
+        let found = all.iter().find(|listed| listed.number == number).map(|listed| {
+            (listed.running.app.socket.display().to_string(), listed.port.id.to_string())
+        });
+        Some(found.ok_or_else(|| anyhow!("there is no interface {number} in the list of -D")))
+    }
+}
+
+/// One app may have been named in several ways, or not at all and by name.
+fn merge_same(all: impl Iterator<Item = CaptureTarget>) -> Vec<CaptureTarget> {
+    let mut merged: Vec<CaptureTarget> = Vec::new();
+    for wanted in all {
+        match merged.iter_mut().find(|known| known.address == wanted.address) {
+            Some(known) => {
+                known.targets.extend(wanted.targets);
+                known.asked.extend(wanted.asked);
+                known.unnamed &= wanted.unnamed;
+            }
+            None => merged.push(wanted),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests;

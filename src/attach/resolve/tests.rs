@@ -1,0 +1,124 @@
+use std::cell::RefCell;
+
+use pmdscope_telemetry::discover::Reachability;
+use pmdscope_telemetry::sample::{PortSample, Sample};
+
+use super::*;
+
+/// Apps with libpmdscope and one port each, and how often they were asked what.
+struct FakeApps {
+    apps: Vec<DiscoveredApp>,
+    discovered: RefCell<usize>,
+    asked: RefCell<Vec<String>>,
+    checked: RefCell<Vec<String>>,
+}
+
+impl FakeApps {
+    fn of(names: &[&str]) -> Self {
+        let apps = names.iter().map(|name| app(name)).collect();
+        let (asked, checked) = (RefCell::default(), RefCell::default());
+        Self { apps, discovered: RefCell::default(), asked, checked }
+    }
+
+    fn resolve(&self, interfaces: &[&str], app: Option<&str>) -> Vec<CaptureTarget> {
+        let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Resolver::new(self).resolve(&interfaces, app).unwrap()
+    }
+
+    /// Discoveries, and apps in the order in which they were asked and checked.
+    fn questions(&self) -> (usize, Vec<String>, Vec<String>) {
+        (*self.discovered.borrow(), self.asked.borrow().clone(), self.checked.borrow().clone())
+    }
+}
+
+impl AppSource for FakeApps {
+    fn discover(&self) -> Vec<DiscoveredApp> {
+        *self.discovered.borrow_mut() += 1;
+        self.apps.clone()
+    }
+
+    fn choose(
+        &self,
+        name: Option<&str>,
+        running: &[DiscoveredApp],
+    ) -> Result<DiscoveredApp, FindError> {
+        let is_meant = |app: &&DiscoveredApp| {
+            name.is_none_or(|name| app.name == name || app.socket.display().to_string() == name)
+        };
+        let found = running.iter().find(is_meant).cloned();
+        let unknown = || FindError::Unknown {
+            name: name.unwrap_or_default().to_owned(),
+            running: running.to_vec(),
+        };
+        found.ok_or_else(unknown)
+    }
+
+    fn ask(&self, app: DiscoveredApp) -> RunningApp {
+        self.asked.borrow_mut().push(app.name.clone());
+        let port = PortSample { id: 0, device: "net_null0".into(), ..PortSample::default() };
+        RunningApp { app, sample: Some(Sample { ports: vec![port], ..Sample::default() }) }
+    }
+
+    fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
+        self.checked.borrow_mut().push(running.app.name.clone());
+        Ok(Preflight::Library(running.app.dir.join("pmdscope.sock")))
+    }
+
+    fn preflight_named(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
+        self.preflight(running)
+    }
+
+    fn target(&self, running: RunningApp, found: Preflight) -> anyhow::Result<CaptureTarget> {
+        CaptureTarget::new(running, found, &Arc::default(), AttachPolicy::Safe)
+    }
+}
+
+fn app(name: &str) -> DiscoveredApp {
+    let dir = PathBuf::from("/run/dpdk").join(name);
+    DiscoveredApp {
+        name: name.into(),
+        socket: dir.join("dpdk_telemetry.v2"),
+        dir,
+        pid: None,
+        dpdk_version: None,
+        state: Reachability::Live,
+    }
+}
+
+fn names(targets: &[CaptureTarget]) -> Vec<String> {
+    targets.iter().flat_map(CaptureTarget::names).collect()
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn any_finds_asks_and_checks_each_app_once() {
+    let all = ["one", "three", "two"];
+    let source = FakeApps::of(&all);
+    let targets = source.resolve(&["any"], None);
+    assert_eq!(names(&targets), ["one:any", "three:any", "two:any"]);
+    assert!(targets.iter().all(|target| !target.is_named()));
+    assert_eq!(source.questions(), (1, owned(&all), owned(&all)));
+}
+
+#[test]
+fn an_app_that_is_named_in_many_ways_is_asked_and_checked_once() {
+    let source = FakeApps::of(&["one", "two"]);
+    let targets = source.resolve(&["any", "two:0", "1", "two:net_null0:3"], None);
+    assert_eq!(targets.len(), 2);
+    assert!(targets.iter().any(CaptureTarget::is_named));
+    assert_eq!(source.questions(), (1, owned(&["one", "two"]), owned(&["one", "two"])));
+}
+
+#[test]
+fn only_the_app_that_is_named_is_asked_and_checked() {
+    let source = FakeApps::of(&["one", "two"]);
+    let targets = source.resolve(&["0", "two:0"], Some("two"));
+    assert_eq!(names(&targets), ["two:0"]);
+    assert_eq!(source.questions(), (1, owned(&["two"]), owned(&["two"])));
+    let source = FakeApps::of(&["one"]);
+    assert_eq!(names(&source.resolve(&[], None)), ["one:any"]);
+    assert_eq!(source.questions(), (1, owned(&["one"]), owned(&["one"])));
+}
