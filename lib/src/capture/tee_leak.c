@@ -10,9 +10,9 @@
 #include <rte_mbuf.h>
 #include <rte_string_fns.h>
 
-#include "judge.h"
+#include "classify.h"
 #include "ledger.h"
-#include "loss.h"
+#include "leak_sites.h"
 #include "stamp.h"
 #include "tee_leak.h"
 #include "tee_producer.h"

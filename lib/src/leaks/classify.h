@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "ledger.h"
-#include "loss.h"
+#include "leak_sites.h"
 #include "turnover.h"
 
 /* What is the same for all objects of a walk. */

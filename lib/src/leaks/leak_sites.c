@@ -6,7 +6,7 @@
 
 #include "clock.h"
 #include "ledger.h"
-#include "loss.h"
+#include "leak_sites.h"
 #include "site.h"
 #include "stage.h"
 #include "stamp.h"

@@ -6,8 +6,8 @@
 
 #include <rte_mbuf.h>
 
-#include "judge.h"
-#include "loss.h"
+#include "classify.h"
+#include "leak_sites.h"
 #include "site.h"
 #include "stage.h"
 #include "stamp.h"
