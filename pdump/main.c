@@ -29,7 +29,7 @@
 #include "ops_table.h"
 #include "options.h"
 #include "state.h"
-#include "tee_socket.h"
+#include "capture_socket.h"
 #include "worker.h"
 
 /* A consumer that sends no request is not waited for. */

@@ -12,7 +12,7 @@
 
 #include "arena.h"
 #include "state.h"
-#include "tee_capture.h"
+#include "capture_instance.h"
 #include "verdict.h"
 
 /* Memzone that rte_pdump_init() makes in the app, to count in. */

@@ -22,7 +22,7 @@
 #include "ending.h"
 #include "grace.h"
 #include "pump.h"
-#include "tee_socket.h"
+#include "capture_socket.h"
 #include "worker.h"
 
 /* Mbufs that the app may be ahead of us: a good half millisecond at 14 Mpps. */

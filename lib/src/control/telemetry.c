@@ -23,7 +23,7 @@
 #include "ring.h"
 #include "stage.h"
 #include "state.h"
-#include "tee.h"
+#include "capture.h"
 #include "telemetry.h"
 
 #define PREFIX "/pmdscope"

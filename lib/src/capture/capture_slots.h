@@ -20,7 +20,7 @@
 #include <rte_atomic.h>
 
 #include "pmdscope.h"
-#include "tee_capture.h"
+#include "capture_instance.h"
 
 struct pmdscope_tee {
 	struct pmdscope_tee_capture *captures[PMDSCOPE_TEE_SLOTS];

@@ -12,7 +12,7 @@
 
 #include <rte_branch_prediction.h>
 
-#include "tee_capture.h"
+#include "capture_instance.h"
 
 /* Take note of what the consumer has read. False when nothing may be written (any more). */
 static inline bool

@@ -7,9 +7,9 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_load.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_load.h"
 
 /* What the workers do, and what they have done once they were stopped. */
 static int running;

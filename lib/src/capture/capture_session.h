@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tee_capture.h"
+#include "capture_instance.h"
 
 /* Bytes of a text for people, with its NUL. */
 #define PMDSCOPE_TEE_TEXT sizeof(((struct pmdscope_tee_message *)NULL)->text)

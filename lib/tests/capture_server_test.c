@@ -20,9 +20,9 @@
 #include <rte_eal.h>
 #include <rte_random.h>
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_test.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_test.h"
 
 static void
 expect_refusal(const void *buf, size_t len, int error, const char *text)

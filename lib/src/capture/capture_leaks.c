@@ -14,8 +14,8 @@
 #include "ledger.h"
 #include "leak_sites.h"
 #include "stamp.h"
-#include "tee_leak.h"
-#include "tee_producer.h"
+#include "capture_leaks.h"
+#include "capture_producer.h"
 
 #define SLICE_US 1000
 #define BATCH 256

@@ -19,8 +19,8 @@
 #include <rte_eal.h>
 
 #include "log.h"
-#include "tee.h"
-#include "tee_socket.h"
+#include "capture.h"
+#include "capture_socket.h"
 
 #define SOCKET_NAME "pmdscope.sock"
 /* Apps that may share a file-prefix, as with --in-memory. */

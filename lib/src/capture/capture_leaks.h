@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "tee_capture.h"
+#include "capture_instance.h"
 
 struct pmdscope_tee_leaks *pmdscope_tee_leak_create(void);
 

@@ -18,7 +18,7 @@
 #include <rte_lcore.h>
 
 #include "clock.h"
-#include "tee_ring.h"
+#include "capture_ring.h"
 
 #ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
 #define MFD_NOEXEC_SEAL 0x0008U

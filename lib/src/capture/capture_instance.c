@@ -13,9 +13,9 @@
 
 #include <rte_cycles.h>
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_slots.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_slots.h"
 
 /* After this long an lcore that has not left the copying code is called stuck. */
 #define STUCK_MS 1000

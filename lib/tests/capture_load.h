@@ -7,7 +7,7 @@
 
 /* Two lcores that produce at full speed, and consumers of all they offer. */
 
-#include "tee_test.h"
+#include "capture_test.h"
 
 #define LOAD_WORKERS 2
 #define LOAD_BURST 32

@@ -16,9 +16,9 @@
 #include <rte_launch.h>
 #include <rte_random.h>
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_load.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_load.h"
 
 /* A reader at work: every byte is right, and what is missing is counted, to the packet. */
 static void

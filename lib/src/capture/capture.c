@@ -8,11 +8,11 @@
 #include <rte_ethdev.h>
 #include <rte_prefetch.h>
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_producer.h"
-#include "tee_slots.h"
-#include "tee_write.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_producer.h"
+#include "capture_slots.h"
+#include "capture_write.h"
 
 struct pmdscope_tee *pmdscope_tee_armed;
 struct pmdscope_tee pmdscope_tee_slots;

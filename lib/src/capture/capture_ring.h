@@ -8,7 +8,7 @@
 /*
  * The shared memory of one capture ring: a data memfd that the consumer can only
  * read and a one-page tail memfd that it writes. What the producer relies on
- * (struct pmdscope_tee_producer in tee_capture.h) is not in here.
+ * (struct pmdscope_tee_producer in capture_instance.h) is not in here.
  */
 
 #include <stddef.h>

@@ -9,8 +9,8 @@
 
 #include "log.h"
 #include "page.h"
-#include "tee_leak.h"
-#include "tee_session.h"
+#include "capture_leaks.h"
+#include "capture_session.h"
 
 /* Give an lcore its row in /pmdscope/tee. */
 static void

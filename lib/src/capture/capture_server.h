@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "tee_capture.h"
+#include "capture_instance.h"
 
 /*
  * A connection. Slots are static, so that an event which epoll_wait() reported before its

@@ -9,10 +9,10 @@
 #include <rte_eal.h>
 #include <rte_random.h>
 
-#include "tee.h"
-#include "tee_sampling.h"
-#include "tee_slots.h"
-#include "tee_test.h"
+#include "capture.h"
+#include "capture_sampling.h"
+#include "capture_slots.h"
+#include "capture_test.h"
 
 /* Bytes of a packet that tells its number. */
 #define LEN 96

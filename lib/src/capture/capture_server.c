@@ -18,12 +18,12 @@
 #include <sys/socket.h>
 
 #include "log.h"
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_leak.h"
-#include "tee_server.h"
-#include "tee_session.h"
-#include "tee_socket.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_leaks.h"
+#include "capture_server.h"
+#include "capture_session.h"
+#include "capture_socket.h"
 
 /* Connections that may wait with their request, and for how long. */
 #define PENDING_MAX 8

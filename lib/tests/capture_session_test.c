@@ -13,9 +13,9 @@
 #include <rte_eal.h>
 
 #include "clock.h"
-#include "tee.h"
-#include "tee_slots.h"
-#include "tee_test.h"
+#include "capture.h"
+#include "capture_slots.h"
+#include "capture_test.h"
 
 static void
 test_descriptors(void)

@@ -9,8 +9,8 @@
 
 #include <rte_cycles.h>
 
-#include "tee_capture.h"
-#include "tee_producer.h"
+#include "capture_instance.h"
+#include "capture_producer.h"
 
 /* Where a burst comes from. */
 struct origin {

@@ -4,9 +4,9 @@
 
 /* /pmdscope/tee: what the captures of this app have done. */
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_server.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_server.h"
 
 /* The i-th row of /pmdscope/tee; NULL and, in *end, their number when there are fewer. */
 static const struct pmdscope_tee_conn *

@@ -14,8 +14,8 @@
 #include <rte_random.h>
 
 #include "filter.h"
-#include "tee.h"
-#include "tee_test.h"
+#include "capture.h"
+#include "capture_test.h"
 
 #define BURST 8
 

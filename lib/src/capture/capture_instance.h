@@ -20,9 +20,9 @@
 
 #include "filter.h"
 #include "pmdscope_ring.h"
-#include "tee_request.h"
-#include "tee_ring.h"
-#include "tee_sampling.h"
+#include "capture_request.h"
+#include "capture_ring.h"
+#include "capture_sampling.h"
 
 /*
  * The "lcore" of the ring of a capture of lost mbufs: it is written by the control thread, and
@@ -51,7 +51,7 @@ struct pmdscope_tee_producer {
 	uint64_t port_dropped[PMDSCOPE_RING_PORTS];
 } __rte_cache_aligned;
 
-/* How far a capture of lost mbufs has come; tee_leak.c. */
+/* How far a capture of lost mbufs has come; capture_leaks.c. */
 struct pmdscope_tee_leaks;
 
 /* What the control thread remembers about a producer. */

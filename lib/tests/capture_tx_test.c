@@ -12,9 +12,9 @@
 #include <rte_random.h>
 
 #include "callback.h"
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_test.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_test.h"
 
 #define NIC_SLOTS 64
 #define BURST_MAX 600

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "pmdscope_ring.h"
-#include "tee_ring.h"
+#include "capture_ring.h"
 
 /*
  * Listen in the runtime directory of the EAL. Members of the group may connect as well when it is

@@ -9,7 +9,7 @@
 
 #include <rte_common.h>
 
-#include "tee_request.h"
+#include "capture_request.h"
 
 #define SNAPLEN_MAX 262144U
 #define RING_SIZE_DEFAULT (1U << 20)

@@ -15,10 +15,10 @@
 #include <rte_lcore.h>
 
 #include "clock.h"
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_slots.h"
-#include "tee_test.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_slots.h"
+#include "capture_test.h"
 
 struct rte_mempool *test_pool;
 static int epfd = -1;

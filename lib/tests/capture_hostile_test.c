@@ -17,9 +17,9 @@
 #include <rte_eal.h>
 #include <rte_random.h>
 
-#include "tee.h"
-#include "tee_capture.h"
-#include "tee_load.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_load.h"
 
 #define CONNECTIONS 1000
 #define PASSED_FDS 5
