@@ -24,7 +24,7 @@
 #include "allocator.h"
 #include "app.h"
 #include "arena.h"
-#include "ending.h"
+#include "sigterm.h"
 #include "locks.h"
 #include "ops_table.h"
 #include "options.h"

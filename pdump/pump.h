@@ -13,7 +13,7 @@
 #include "arena.h"
 #include "state.h"
 #include "capture_instance.h"
-#include "verdict.h"
+#include "failure.h"
 
 /* Memzone that rte_pdump_init() makes in the app, to count in. */
 #define PUMP_COUNTS "rte_pdump_stats"

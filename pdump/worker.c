@@ -19,7 +19,7 @@
 #include "attach.h"
 #include "callbacks.h"
 #include "control_files.h"
-#include "ending.h"
+#include "sigterm.h"
 #include "grace.h"
 #include "pump.h"
 #include "capture_socket.h"

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ending.h"
+#include "sigterm.h"
 #include "test.h"
 
 /* A child that ends with 0 when it is asked to, and with 1 after 5 seconds. */

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "verdict.h"
+#include "failure.h"
 
 int
 verdict_set(struct verdict *verdict, int error, const char *format, ...)

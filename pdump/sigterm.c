@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-#include "ending.h"
+#include "sigterm.h"
 
 static volatile sig_atomic_t asked;
 static volatile pid_t heir;
