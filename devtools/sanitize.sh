@@ -8,11 +8,11 @@ cd "$(dirname "$0")/.."
 
 case ${1:-} in
 quick)
-	of_threads='tee_server tee_session'
-	of_memory='filter_check filter_pcap tee_hostile tee_server tee_session'
+	of_threads='capture_server capture_session'
+	of_memory='filter_check filter_pcap capture_hostile capture_server capture_session'
 	;;
 '')
-	of_threads='tee_hostile tee_ring tee_sample tee_server tee_session tee_stress tee_tx'
+	of_threads='capture_hostile capture_ring capture_sample capture_server capture_session capture_stress capture_tx'
 	of_memory="$of_threads filter_check filter_pcap"
 	;;
 *)

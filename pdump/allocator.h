@@ -14,7 +14,7 @@
 
 #include "app.h"
 #include "state.h"
-#include "verdict.h"
+#include "failure.h"
 
 /*
  * Wait until no lock of the app is held, for 2 seconds. 0, or -1 with the verdict: which one it is, and

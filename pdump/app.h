@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "verdict.h"
+#include "failure.h"
 
 struct app {
 	pid_t pid;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <rte_errno.h>
+#include <rte_memory.h>
 #include <rte_mempool.h>
 #include <rte_stack.h>
 
@@ -183,8 +184,34 @@ reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, un
 }
 
 /*
+ * The app is to keep these hugepages as free memory of its heap, as it keeps those of -m: giving
+ * them back takes as long as getting them, with a lock of the app held by us, and so does getting them
+ * for the next capture. Not pages of which most would never be used. Everything that is pinned
+ * is in use by us, so that nobody else changes these segments meanwhile.
+ */
+static bool
+keep_pages(const struct rte_memzone *zone)
+{
+	/* The allocator's header stands in front. */
+	const uintptr_t begin = zone->addr_64 - 2 * RTE_CACHE_LINE_SIZE;
+	const uintptr_t end = zone->addr_64 + zone->len;
+	struct rte_memseg *ms;
+	uintptr_t at;
+
+	if (zone->hugepage_sz > zone->len)
+		return false;
+	for (at = RTE_ALIGN_FLOOR(begin, zone->hugepage_sz); at < end; at += zone->hugepage_sz) {
+		ms = rte_mem_virt2memseg((const void *)at, NULL);
+		if (ms == NULL || ms->addr_64 != at)
+			return false;
+		ms->flags |= RTE_MEMSEG_FLAG_DO_NOT_FREE;
+	}
+	return true;
+}
+
+/*
  * Memory that the app has, even if it is less; or that it can get, and then not much, as it has its
- * locks held by us until it has it.
+ * locks held by us until it has it. With --legacy-mem it gets none.
  */
 bool
 arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
@@ -198,6 +225,8 @@ arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,
 		app_heap_may_grow(true);
 		arena->nb_mbufs = RTE_MIN(nb_mbufs, MBUFS_GROWN);
 		arena->zone = reserve(name, backing, &arena->nb_mbufs, MBUFS_MIN, nb_rings);
+		arena->has_grown = arena->zone != NULL;
+		arena->is_kept = arena->has_grown && keep_pages(arena->zone);
 	}
 	return arena->zone != NULL;
 }

@@ -39,6 +39,8 @@ struct arena {
 	unsigned int nb_rings;
 	size_t ring_bytes;
 	uint8_t *rings;
+	bool has_grown; /* The app got hugepages from the system for it. */
+	bool is_kept;	/* And keeps them when it is freed. */
 };
 
 /*

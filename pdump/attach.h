@@ -11,7 +11,7 @@
 #include "arena.h"
 #include "options.h"
 #include "state.h"
-#include "verdict.h"
+#include "failure.h"
 
 /* How long an app that has closed its sockets may take to end. */
 #define ENDING_MS 200U

@@ -16,7 +16,7 @@
  */
 
 #include "app.h"
-#include "verdict.h"
+#include "failure.h"
 
 /*
  * From here on, what the EAL maps of these files are copies. A copy of the configuration is made

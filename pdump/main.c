@@ -24,12 +24,12 @@
 #include "allocator.h"
 #include "app.h"
 #include "arena.h"
-#include "ending.h"
+#include "sigterm.h"
 #include "locks.h"
 #include "ops_table.h"
 #include "options.h"
 #include "state.h"
-#include "tee_socket.h"
+#include "capture_socket.h"
 #include "worker.h"
 
 /* A consumer that sends no request is not waited for. */

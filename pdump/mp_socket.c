@@ -23,7 +23,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 
-#include "verdict.h"
+#include "failure.h"
 
 /* It is among the first descriptors of this process, which has few. */
 #define FDS_MAX 1024

@@ -16,7 +16,7 @@
 
 #include <rte_mempool.h>
 
-#include "verdict.h"
+#include "failure.h"
 
 /* Read the table out of a process. 0, or -1 with the verdict. */
 int ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct verdict *verdict);

@@ -13,8 +13,8 @@
 
 #include "clock.h"
 #include "pump.h"
-#include "tee_ring.h"
-#include "tee_write.h"
+#include "capture_ring.h"
+#include "capture_write.h"
 
 #define BURST 256
 

@@ -12,8 +12,8 @@
 
 #include "arena.h"
 #include "state.h"
-#include "tee_capture.h"
-#include "verdict.h"
+#include "capture_instance.h"
+#include "failure.h"
 
 /* Memzone that rte_pdump_init() makes in the app, to count in. */
 #define PUMP_COUNTS "rte_pdump_stats"

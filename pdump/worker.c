@@ -19,10 +19,10 @@
 #include "attach.h"
 #include "callbacks.h"
 #include "control_files.h"
-#include "ending.h"
+#include "sigterm.h"
 #include "grace.h"
 #include "pump.h"
-#include "tee_socket.h"
+#include "capture_socket.h"
 #include "worker.h"
 
 /* Mbufs that the app may be ahead of us: a good half millisecond at 14 Mpps. */
@@ -249,10 +249,17 @@ accept_consumer(const struct capture *c, struct verdict *verdict)
 {
 	const uint32_t snaplen = c->pump->producer.ring->snaplen;
 	const int fd = c->worker->options->fd;
+	const struct arena *arena = &c->pump->arena;
 	struct verdict remark = { 0 };
 
 	if (c->worker->remark[0] != '\0')
 		verdict_set(&remark, 0, "%s", c->worker->remark);
+	else if (arena->has_grown)
+		verdict_set(&remark, 0,
+				"the app had too little memory and got %zu MiB of hugepages%s; start it "
+				"with more (-m)",
+				arena->zone->len / 1048576 + 1,
+				arena->is_kept ? ", which it keeps" : "");
 	else if (snaplen < c->worker->spec->snaplen)
 		verdict_set(&remark, 0, "snaplen reduced to %u: half of ring_size", snaplen);
 	if (pmdscope_tee_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||

@@ -10,7 +10,7 @@
 #include "app.h"
 #include "options.h"
 #include "state.h"
-#include "tee_request.h"
+#include "capture_request.h"
 
 struct worker {
 	const struct options *options;

@@ -1,5 +1,5 @@
 //! The protocol under loom: every order in which its accesses can take effect. The producer is that
-//! of `lib/src/capture/tee.c` and `tee_ring.c`, access by access.
+//! of `lib/src/capture/capture.c` and `capture_ring.c`, access by access.
 
 use std::sync::atomic::Ordering;
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tee_request.h"
+#include "capture_request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

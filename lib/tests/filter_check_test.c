@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "filter.h"
-#include "tee_test.h"
+#include "capture_test.h"
 
 #define RET \
 	{ \

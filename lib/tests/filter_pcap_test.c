@@ -13,7 +13,7 @@
 
 #include "filter.h"
 #include "filter_expressions.h"
-#include "tee_test.h"
+#include "capture_test.h"
 
 #define PACKETS 40000
 #define SNAPLEN 262144

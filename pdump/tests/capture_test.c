@@ -5,6 +5,7 @@
 /* pmdscope-pdump on a real app: argv is the app and the program. */
 
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,7 +25,7 @@
 /* When death comes at the latest: attaching and detaching take less. */
 #define LATEST_US 120000
 /* Captures until one is found in the app's allocator. */
-#define CATCHES 200
+#define CATCHES 40
 
 static struct {
 	pid_t pid;
@@ -49,6 +50,7 @@ struct capture {
 	const struct pmdscope_ring_hdr *hdr;
 	struct pmdscope_ring_tail *tail;
 	uint64_t at;
+	char remark[sizeof(((struct pmdscope_tee_message *)0)->text)];
 };
 
 static void
@@ -194,6 +196,7 @@ expect_ring(struct capture *c)
 	if (m.kind != PMDSCOPE_TEE_ACCEPT)
 		fprintf(stderr, "refused: %s\n", m.text);
 	CHECK(m.kind == PMDSCOPE_TEE_ACCEPT);
+	memcpy(c->remark, m.text, sizeof(c->remark));
 	CHECK(receive(c, &m, fds) && m.kind == PMDSCOPE_TEE_RING);
 	c->hdr = mmap(NULL, PMDSCOPE_RING_HDR_SIZE + (1 << 24), PROT_READ, MAP_SHARED, fds[0], 0);
 	c->tail = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
@@ -541,7 +544,7 @@ test_kills(void)
 
 /* A worker that is stopped with a lock of the app, and its capture. */
 static pid_t
-catch_in_allocator(struct capture *c)
+catch_in_allocator(struct capture *c, char *path, char *memory)
 {
 	const struct state *state;
 	char lock[LOCKS_NAME_MAX];
@@ -567,6 +570,9 @@ catch_in_allocator(struct capture *c)
 		if (worker > 0)
 			kill(worker, SIGCONT);
 		stop(c);
+		/* This one has the memory now, and so gives less time. */
+		stop_app();
+		start_app(path, memory);
 	}
 	return 0;
 }
@@ -583,9 +589,53 @@ expect_refusal(const struct capture *c, const char *why)
 	CHECK(m.kind == PMDSCOPE_TEE_REFUSE && strstr(m.text, why) != NULL);
 }
 
+/* Hugepages that the app has. */
+static size_t
+nb_pages(void)
+{
+	char pattern[64];
+	glob_t files;
+	size_t n;
+
+	snprintf(pattern, sizeof(pattern), "/dev/hugepages/%smap_*", app.prefix);
+	n = glob(pattern, 0, NULL, &files) == 0 ? files.gl_pathc : 0;
+	globfree(&files);
+	return n;
+}
+
+/* An app without room for a capture gets memory once, and has it for those that follow. */
+static void
+test_memory_is_kept(void)
+{
+	const struct report before = ask();
+	const size_t pages = nb_pages();
+	struct capture c;
+	unsigned int i;
+	size_t kept;
+
+	start(&c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
+	expect_ring(&c);
+	if (strstr(c.remark, "which it keeps") == NULL)
+		fprintf(stderr, "remark: %s\n", c.remark);
+	CHECK(strstr(c.remark, "which it keeps") != NULL);
+	kept = nb_pages();
+	CHECK(kept > pages);
+	CHECK_U64((unsigned int)stop(&c), 0);
+	for (i = 0; i < 3; i++) {
+		CHECK_U64(nb_pages(), kept);
+		start(&c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
+		expect_ring(&c);
+		CHECK(c.remark[0] == '\0');
+		CHECK_U64(nb_pages(), kept);
+		CHECK_U64((unsigned int)stop(&c), 0);
+	}
+	CHECK_U64(ask().allocs, before.allocs);
+	CHECK_U64(ask().zones, before.zones);
+}
+
 /* The one moment that hurts. Nobody touches the lock; whoever comes is told. */
 static void
-test_killed_in_allocator(void)
+test_killed_in_allocator(char *path_of_app, char *memory)
 {
 	static const char why[] = "was killed inside of the app's allocator";
 	uint32_t before[LOCKS_MAX], after[LOCKS_MAX];
@@ -595,11 +645,11 @@ test_killed_in_allocator(void)
 	pid_t worker;
 	int fd;
 
+	worker = catch_in_allocator(&c, path_of_app, memory);
 	snprintf(path, sizeof(path), "%s/config", pdump_app.runtime_dir);
 	fd = open(path, O_RDONLY);
 	config = mmap(NULL, sizeof(*config), PROT_READ, MAP_SHARED, fd, 0);
 	CHECK(fd >= 0 && config != MAP_FAILED);
-	worker = catch_in_allocator(&c);
 	CHECK(worker > 0);
 	kill(worker, SIGKILL);
 	expect_refusal(&c, why);
@@ -675,7 +725,10 @@ main(int argc, char **argv)
 		test_kills();
 		stop_app();
 		start_app(argv[1], little);
-		test_killed_in_allocator();
+		test_memory_is_kept();
+		stop_app();
+		start_app(argv[1], little);
+		test_killed_in_allocator(argv[1], little);
 	}
 	return 0;
 }

@@ -28,7 +28,7 @@
 #include "ring.h"
 #include "shutdown.h"
 #include "state.h"
-#include "tee.h"
+#include "capture.h"
 #include "telemetry.h"
 #include "window.h"
 

@@ -15,7 +15,7 @@
 #include "clock.h"
 #include "lcore.h"
 #include "ledger.h"
-#include "loss.h"
+#include "leak_sites.h"
 #include "page.h"
 #include "pool.h"
 #include "port.h"
@@ -23,7 +23,7 @@
 #include "ring.h"
 #include "stage.h"
 #include "state.h"
-#include "tee.h"
+#include "capture.h"
 #include "telemetry.h"
 
 #define PREFIX "/pmdscope"

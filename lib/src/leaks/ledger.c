@@ -10,10 +10,10 @@
 #include <rte_string_fns.h>
 
 #include "clock.h"
-#include "judge.h"
+#include "classify.h"
 #include "ledger.h"
 #include "log.h"
-#include "loss.h"
+#include "leak_sites.h"
 #include "progress.h"
 #include "site.h"
 #include "stage.h"

@@ -5,7 +5,7 @@
 /*
  * A walk sees where every object of the pools is at some moment of the walk: free in a cache or
  * in a common ring, or in a software ring; whatever it has not met anywhere is in use, and is
- * judged (judge.c). Objects on the move may be missed, which is why one walk proves nothing.
+ * judged (classify.c). Objects on the move may be missed, which is why one walk proves nothing.
  */
 
 #include <string.h>
@@ -16,9 +16,9 @@
 #include <rte_ring.h>
 
 #include "clock.h"
-#include "judge.h"
+#include "classify.h"
 #include "ledger.h"
-#include "loss.h"
+#include "leak_sites.h"
 #include "stage.h"
 #include "stamp.h"
 #include "walk.h"

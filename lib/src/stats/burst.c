@@ -9,7 +9,7 @@
 #include "burst.h"
 #include "lcore.h"
 #include "stamp.h"
-#include "tee.h"
+#include "capture.h"
 #include "window.h"
 
 /* The driver is asked for a depth once in so many bursts that received, and full bursts. */

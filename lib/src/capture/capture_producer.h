@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_TEE_PRODUCER_H
+#define PMDSCOPE_TEE_PRODUCER_H
+
+/* Room in a capture ring, for whoever writes into it. Fast path. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_branch_prediction.h>
+
+#include "capture_instance.h"
+
+/* Take note of what the consumer has read. False when nothing may be written (any more). */
+static inline bool
+pmdscope_tee_accept_tail(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring)
+{
+	uint64_t tail;
+
+	if (ring == NULL || unlikely(p->broken))
+		return false;
+	tail = __atomic_load_n(&ring->tail->tail, __ATOMIC_ACQUIRE);
+	if (unlikely(tail < p->tail || tail > p->head)) {
+		__atomic_store_n(&p->broken, 1, __ATOMIC_RELAXED);
+		return false;
+	}
+	__atomic_store_n(&p->tail, tail, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* Room for a contiguous record of this size behind *head; NULL when the ring is full. */
+static inline struct pmdscope_record *
+pmdscope_tee_reserve(
+		const struct pmdscope_tee_ring *ring, uint64_t tail, uint64_t *head, uint32_t size)
+{
+	const uint64_t at = *head & (ring->size - 1);
+	const uint64_t left = ring->size - at;
+	const uint64_t pad = size > left ? left : 0;
+	struct pmdscope_record *rec = (struct pmdscope_record *)(ring->data + at);
+
+	if (unlikely(*head - tail + pad + size > ring->size))
+		return NULL;
+	if (likely(pad == 0))
+		return rec;
+	rec->size = (uint32_t)pad;
+	rec->type = PMDSCOPE_RECORD_PAD;
+	*head += pad;
+	return (struct pmdscope_record *)ring->data;
+}
+
+#endif /* PMDSCOPE_TEE_PRODUCER_H */

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+/*
+ * Consumers of the tee: from connect() to end-of-file. All of it on the control thread
+ * with the state lock held; no call blocks.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "log.h"
+#include "capture.h"
+#include "capture_instance.h"
+#include "capture_leaks.h"
+#include "capture_server.h"
+#include "capture_session.h"
+#include "capture_socket.h"
+
+/* Connections that may wait with their request, and for how long. */
+#define PENDING_MAX 8
+#define PENDING_MS 2000
+/* Changes of its sampling that a session may ask for between two ticks. */
+#define CHANGES_MAX 64
+#define CONNS_MAX (PENDING_MAX + PMDSCOPE_TEE_SLOTS)
+/* How long pmdscope_tee_stop() waits for lcores to leave captures. */
+#define STOP_MS 100
+
+static struct {
+	int listen_fd;
+	int epfd;
+	bool paused; /* No descriptors: not accepting until the next tick. */
+	unsigned int max_sessions;
+	uint64_t max_bytes;
+	uint64_t last_id;
+	struct pmdscope_tee_conn conns[CONNS_MAX];
+} server = { .listen_fd = -1 };
+
+/* Parsed into here rather than onto the control thread's stack. */
+static struct pmdscope_tee_spec request_spec;
+
+static unsigned int
+count_sessions(bool armed_only)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < CONNS_MAX; i++)
+		n += server.conns[i].capture != NULL && (server.conns[i].armed || !armed_only);
+	return n;
+}
+
+unsigned int
+pmdscope_tee_nb_sessions(void)
+{
+	return count_sessions(true);
+}
+
+const struct pmdscope_tee_conn *
+pmdscope_tee_conn(unsigned int i)
+{
+	return i < CONNS_MAX ? &server.conns[i] : NULL;
+}
+
+/* Close, having read what is there: otherwise the peer finds a reset in place of our message. */
+static void
+hang_up(int fd)
+{
+	unsigned int i;
+
+	for (i = 0; i < PENDING_MAX && recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) > 0; i++)
+		;
+	close(fd);
+}
+
+static void
+conn_close(struct pmdscope_tee_conn *conn)
+{
+	/* Closing alone would not do if a forked child still had the descriptor. */
+	epoll_ctl(server.epfd, EPOLL_CTL_DEL, conn->fd, NULL);
+	hang_up(conn->fd);
+	conn->fd = -1;
+	if (conn->capture != NULL) {
+		pmdscope_tee_capture_retire(conn->capture);
+		pmdscope_rows_changed();
+	}
+	conn->capture = NULL;
+	conn->armed = false;
+}
+
+static void
+conn_refuse(struct pmdscope_tee_conn *conn, int error, const char *why)
+{
+	pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)-error, why);
+	conn_close(conn);
+}
+
+/* Disarm, and tell the consumer why. Its descriptors stay readable until it closes. */
+static void
+session_end(struct pmdscope_tee_conn *conn, int error, const char *why)
+{
+	if (!conn->armed)
+		return;
+	pmdscope_tee_capture_disarm(conn->capture);
+	conn->armed = false;
+	pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_END, (uint32_t)error, why);
+	PMDSCOPE_LOG(INFO, "capture %" PRIu64 " of process %d ended: %s", conn->capture->id,
+			(int)conn->pid, why);
+}
+
+/* Hand over the rings that have not been sent yet; what the socket has no room for waits. */
+static void
+send_rings(struct pmdscope_tee_conn *conn)
+{
+	struct pmdscope_tee_ring *ring;
+	unsigned int lcore;
+
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+		ring = conn->capture->producers[lcore].ring;
+		if (ring != NULL && ring->data_fd >= 0 &&
+				pmdscope_tee_send_ring(conn->fd, ring->hdr->lcore, ring) < 0)
+			return;
+	}
+}
+
+/* Room for one more session; one that has ended but not yet been closed gives way. */
+static int
+make_room(char *why, size_t size)
+{
+	struct pmdscope_tee_conn *conn, *oldest = NULL;
+	unsigned int i;
+
+	if (pmdscope_tee_retired_bytes() >= server.max_sessions * server.max_bytes) {
+		snprintf(why, size, "%" PRIu64 " MiB of ended captures are held by a stuck lcore",
+				pmdscope_tee_retired_bytes() >> 20);
+		return -ENOMEM;
+	}
+	if (count_sessions(false) < server.max_sessions)
+		return 0;
+	for (i = 0; i < CONNS_MAX; i++) {
+		conn = &server.conns[i];
+		if (conn->capture != NULL && !conn->armed &&
+				(oldest == NULL || conn->since_ms < oldest->since_ms))
+			oldest = conn;
+	}
+	if (oldest == NULL) {
+		snprintf(why, size, "%u captures are open, the app's limit (tee_sessions)",
+				server.max_sessions);
+		return -EBUSY;
+	}
+	conn_close(oldest);
+	return 0;
+}
+
+static int
+session_open(struct pmdscope_tee_conn *conn, const void *buf, size_t len, char *text, size_t size)
+{
+	int ret;
+
+	ret = pmdscope_tee_request_parse(buf, len, &request_spec, text, size);
+	if (ret == 0)
+		ret = make_room(text, size);
+	if (ret == 0)
+		ret = pmdscope_tee_session_open(
+				&request_spec, server.max_bytes, &conn->capture, text, size);
+	if (ret < 0)
+		return ret;
+	conn->capture->id = ++server.last_id;
+	conn->armed = true;
+	conn->since_ms = pmdscope_tee_now_ms();
+	return 0;
+}
+
+static void
+handle_request(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
+{
+	char text[PMDSCOPE_TEE_TEXT] = "";
+	int ret;
+
+	ret = session_open(conn, buf, len, text, sizeof(text));
+	if (ret < 0) {
+		conn_refuse(conn, ret, text);
+		return;
+	}
+	ret = pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)conn->capture->id, text);
+	if (ret < 0) {
+		conn_close(conn);
+		return;
+	}
+	PMDSCOPE_LOG(INFO, "capture %" PRIu64 " of process %d armed, %u rings of %u bytes",
+			conn->capture->id, (int)conn->pid, conn->capture->nb_rings,
+			conn->capture->spec.ring_size);
+	send_rings(conn);
+}
+
+/* All that a consumer may say after its request is how to sample. */
+static void
+handle_change(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
+{
+	uint32_t sample;
+
+	if (conn->capture->spec.leaked || !pmdscope_tee_change_parse(buf, len, &sample))
+		session_end(conn, EPROTO, "an unknown message from the consumer");
+	else if (++conn->nb_changes > CHANGES_MAX)
+		session_end(conn, EPROTO, "too many messages from the consumer");
+	else
+		pmdscope_tee_capture_resample(conn->capture, sample);
+	if (!conn->armed)
+		conn_close(conn);
+}
+
+static void
+conn_readable(struct pmdscope_tee_conn *conn)
+{
+	/* One byte more than is valid, so that a longer request is seen to be too long. */
+	static uint8_t buf[PMDSCOPE_TEE_REQUEST_MAX + 1];
+	const ssize_t len = recv(conn->fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_TRUNC);
+
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (len <= 0) {
+		conn_close(conn);
+	} else if (conn->capture == NULL) {
+		handle_request(conn, buf, (size_t)len);
+	} else {
+		handle_change(conn, buf, (size_t)len);
+	}
+}
+
+static struct pmdscope_tee_conn *
+free_conn(void)
+{
+	unsigned int i, pending = 0;
+	struct pmdscope_tee_conn *found = NULL;
+
+	for (i = 0; i < CONNS_MAX; i++) {
+		if (server.conns[i].fd < 0)
+			found = &server.conns[i];
+		else
+			pending += server.conns[i].capture == NULL;
+	}
+	return pending < PENDING_MAX ? found : NULL;
+}
+
+static void
+conn_open(int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
+	struct pmdscope_tee_conn *conn = free_conn();
+	pid_t pid;
+
+	if (!pmdscope_tee_socket_allows(fd, &pid)) {
+		pmdscope_tee_send(fd, PMDSCOPE_TEE_REFUSE, EACCES,
+				"only the app's user, root and tee_group may capture");
+	} else if (conn == NULL) {
+		pmdscope_tee_send(fd, PMDSCOPE_TEE_REFUSE, EBUSY, "too many connections wait");
+	} else {
+		event.data.ptr = conn;
+		*conn = (struct pmdscope_tee_conn){
+			.fd = fd, .pid = pid, .since_ms = pmdscope_tee_now_ms()
+		};
+		if (epoll_ctl(server.epfd, EPOLL_CTL_ADD, fd, &event) == 0)
+			return;
+		conn->fd = -1;
+	}
+	hang_up(fd);
+}
+
+/* A listening socket that cannot be served would wake the control thread for ever. */
+static void
+pause_accepting(bool pause)
+{
+	struct epoll_event event = {
+		.events = pause ? 0 : EPOLLIN,
+		.data.ptr = &server,
+	};
+
+	server.paused = pause;
+	epoll_ctl(server.epfd, EPOLL_CTL_MOD, server.listen_fd, &event);
+}
+
+static void
+accept_some(void)
+{
+	unsigned int i;
+	int fd;
+
+	for (i = 0; i < PENDING_MAX; i++) {
+		fd = accept4(server.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			conn_open(fd);
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+			PMDSCOPE_LOG(WARNING, "cannot accept a capture: %s", strerror(errno));
+			pause_accepting(true);
+		}
+		return;
+	}
+}
+
+void
+pmdscope_tee_event(void *ptr, uint32_t events)
+{
+	struct pmdscope_tee_conn *conn = ptr;
+
+	if (server.listen_fd < 0)
+		return;
+	if (ptr == &server) {
+		accept_some();
+		return;
+	}
+	/* A request may come with its end-of-file; it is read first, and the sends then fail. */
+	if (conn->fd >= 0 && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+		conn_readable(conn);
+}
+
+static void
+tick_session(struct pmdscope_tee_conn *conn, uint64_t now)
+{
+	char why[PMDSCOPE_TEE_TEXT];
+	const int error = pmdscope_tee_session_tick(conn->capture, now, why, sizeof(why));
+
+	if (error != 0) {
+		session_end(conn, error, why);
+		return;
+	}
+	send_rings(conn);
+	if (conn->capture->spec.leaked && pmdscope_tee_leak_tick(conn->capture))
+		session_end(conn, 0, "all lost mbufs are written");
+}
+
+void
+pmdscope_tee_tick(void)
+{
+	const uint64_t now = pmdscope_tee_now_ms();
+	struct pmdscope_tee_conn *conn;
+	unsigned int i;
+
+	pmdscope_tee_reclaim();
+	if (server.listen_fd < 0)
+		return;
+	if (server.paused)
+		pause_accepting(false);
+	for (i = 0; i < CONNS_MAX; i++) {
+		conn = &server.conns[i];
+		conn->nb_changes = 0;
+		if (conn->armed)
+			tick_session(conn, now);
+		else if (conn->fd >= 0 && conn->capture == NULL &&
+				now - conn->since_ms >= PENDING_MS)
+			conn_refuse(conn, -ETIMEDOUT, "no request within 2 seconds");
+	}
+}
+
+int
+pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server };
+	unsigned int i;
+	int fd, ret;
+
+	fd = pmdscope_tee_socket_open(conf->tee_group);
+	if (fd < 0)
+		return fd;
+	if (epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) < 0) {
+		ret = -errno;
+		PMDSCOPE_LOG(ERR, "cannot watch the capture socket: %s", strerror(-ret));
+		pmdscope_tee_socket_close(fd);
+		return ret;
+	}
+	for (i = 0; i < CONNS_MAX; i++)
+		server.conns[i] = (struct pmdscope_tee_conn){ .fd = -1 };
+	server.listen_fd = fd;
+	server.epfd = epfd;
+	server.paused = false;
+	server.max_sessions = conf->tee_sessions;
+	server.max_bytes = (uint64_t)conf->tee_session_mb << 20;
+	pmdscope_tee_barrier_init();
+	return 0;
+}
+
+void
+pmdscope_tee_stop(void)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	unsigned int i;
+
+	if (server.listen_fd < 0)
+		return;
+	for (i = 0; i < CONNS_MAX; i++) {
+		if (server.conns[i].fd < 0)
+			continue;
+		session_end(&server.conns[i], ESHUTDOWN, "the app stops being observed");
+		conn_close(&server.conns[i]);
+	}
+	epoll_ctl(server.epfd, EPOLL_CTL_DEL, server.listen_fd, NULL);
+	pmdscope_tee_socket_close(server.listen_fd);
+	server.listen_fd = -1;
+	for (i = 0; i < STOP_MS && !pmdscope_tee_reclaim(); i++)
+		nanosleep(&pause, NULL);
+	if (pmdscope_tee_retired_bytes() != 0)
+		PMDSCOPE_LOG(WARNING, "%" PRIu64 " bytes of captures stay with a stuck lcore",
+				pmdscope_tee_retired_bytes());
+}

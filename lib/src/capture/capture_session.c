@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "page.h"
+#include "capture_leaks.h"
+#include "capture_session.h"
+
+/* Give an lcore its row in /pmdscope/tee. */
+static void
+list(struct pmdscope_tee_capture *capture, unsigned int lcore)
+{
+	if (capture->watch[lcore].listed)
+		return;
+	capture->watch[lcore].listed = true;
+	pmdscope_rows_changed();
+}
+
+static unsigned int
+count_polling(void)
+{
+	unsigned int lcore, n = 0;
+
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
+		n += pmdscope_tee_lcore_polls(lcore);
+	return n;
+}
+
+/* Choose a ring size that the session's memory limit allows; text says what was changed. */
+static int
+fit_rings(struct pmdscope_tee_spec *spec, uint64_t max_bytes, char *text, size_t size)
+{
+	const unsigned int rings = spec->leaked ? 1 : RTE_MAX(count_polling(), 1U);
+	const uint32_t asked_size = spec->ring_size, asked_snaplen = spec->snaplen;
+
+	while (spec->ring_size > PMDSCOPE_RING_MIN_SIZE &&
+			rings * (uint64_t)spec->ring_size > max_bytes)
+		spec->ring_size /= 2;
+	if (rings * (uint64_t)spec->ring_size > max_bytes) {
+		snprintf(text, size,
+				"ring_size: %u lcores do not fit the app's limit of %" PRIu64
+				" MiB (tee_session_mb)",
+				rings, max_bytes >> 20);
+		return -ENOMEM;
+	}
+	spec->snaplen = pmdscope_tee_ring_snaplen(spec->ring_size, spec->snaplen);
+	text[0] = '\0';
+	if (spec->ring_size < asked_size)
+		snprintf(text, size,
+				"ring_size reduced to %u: %u lcores share %" PRIu64
+				" MiB (tee_session_mb)",
+				spec->ring_size, rings, max_bytes >> 20);
+	else if (spec->snaplen < asked_snaplen)
+		snprintf(text, size, "snaplen reduced to %u: half of ring_size", spec->snaplen);
+	return 0;
+}
+
+/* Make the rings of all lcores that poll now. */
+static int
+add_rings(struct pmdscope_tee_capture *capture, char *why, size_t size)
+{
+	const char *step;
+	unsigned int lcore;
+	int ret;
+
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+		if (!pmdscope_tee_lcore_polls(lcore))
+			continue;
+		ret = pmdscope_tee_capture_add_ring(capture, lcore, &step);
+		if (ret < 0) {
+			snprintf(why, size, "ring of lcore %u: %s: %s", lcore, step,
+					strerror(-ret));
+			return ret;
+		}
+		list(capture, lcore);
+	}
+	return 0;
+}
+
+/* The one ring of a capture of lost mbufs. */
+static int
+add_leak_ring(struct pmdscope_tee_capture *capture, char *why, size_t size)
+{
+	const char *step = "malloc";
+	int ret = -ENOMEM;
+
+	capture->leaks = pmdscope_tee_leak_create();
+	if (capture->leaks != NULL)
+		ret = pmdscope_tee_capture_add_ring(capture, 0, &step);
+	if (ret < 0)
+		snprintf(why, size, "ring of lost mbufs: %s: %s", step, strerror(-ret));
+	else
+		list(capture, 0);
+	return ret;
+}
+
+int
+pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes,
+		struct pmdscope_tee_capture **result, char *text, size_t size)
+{
+	struct pmdscope_tee_capture *capture;
+	int ret;
+
+	ret = fit_rings(spec, max_bytes, text, size);
+	if (ret < 0)
+		return ret;
+	capture = pmdscope_tee_capture_create(spec);
+	if (capture == NULL) {
+		snprintf(text, size, "no memory for a capture");
+		return -ENOMEM;
+	}
+	capture->max_bytes = max_bytes;
+	ret = spec->leaked ? add_leak_ring(capture, text, size) : add_rings(capture, text, size);
+	if (ret == 0 && !spec->leaked && !pmdscope_tee_capture_arm(capture)) {
+		snprintf(text, size, "no free slot for a capture");
+		ret = -EBUSY;
+	}
+	if (ret < 0)
+		pmdscope_tee_capture_retire(capture);
+	else
+		*result = capture;
+	return ret;
+}
+
+/* A full ring whose tail stands still for the lease. */
+static bool
+lease_expired(struct pmdscope_tee_watch *watch, const struct pmdscope_tee_producer *p,
+		uint32_t lease_ms, uint64_t now_ms)
+{
+	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
+
+	if (!__atomic_load_n(&p->full, __ATOMIC_RELAXED) || tail != watch->tail ||
+			tail == __atomic_load_n(&p->head, __ATOMIC_RELAXED)) {
+		watch->tail = tail;
+		watch->since_ms = 0;
+		return false;
+	}
+	if (watch->since_ms == 0)
+		watch->since_ms = now_ms;
+	return now_ms - watch->since_ms >= lease_ms;
+}
+
+/* Only for lcores with a ring. */
+static int
+tick_ring(struct pmdscope_tee_capture *capture, unsigned int lcore, uint64_t now_ms, char *why,
+		size_t size)
+{
+	const struct pmdscope_tee_producer *p = &capture->producers[lcore];
+
+	if (__atomic_load_n(&p->broken, __ATOMIC_RELAXED)) {
+		snprintf(why, size, "lcore %u: the consumer's tail went back or beyond head",
+				lcore);
+		return EPROTO;
+	}
+	if (lease_expired(&capture->watch[lcore], p, capture->spec.lease_ms, now_ms)) {
+		snprintf(why, size, "lcore %u: a full ring was not read for %u ms", lcore,
+				capture->spec.lease_ms);
+		return ETIMEDOUT;
+	}
+	pmdscope_tee_ring_anchor(p->ring);
+	return 0;
+}
+
+/* For an lcore that began to poll after the capture did. Till then its packets are dropped. */
+static void
+add_late_ring(struct pmdscope_tee_capture *capture, unsigned int lcore)
+{
+	const char *step = "tee_session_mb";
+	int ret = -ENOMEM;
+
+	list(capture, lcore);
+	if ((capture->nb_rings + 1) * (uint64_t)capture->spec.ring_size <= capture->max_bytes)
+		ret = pmdscope_tee_capture_add_ring(capture, lcore, &step);
+	if (ret < 0 && !capture->lacks_ring)
+		PMDSCOPE_LOG(WARNING,
+				"capture %" PRIu64 ": no ring for lcore %u, its packets count "
+				"as dropped: %s: %s",
+				capture->id, lcore, step, strerror(-ret));
+	capture->lacks_ring |= ret < 0;
+}
+
+int
+pmdscope_tee_session_tick(
+		struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why, size_t size)
+{
+	unsigned int lcore;
+	int error;
+
+	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
+		if (capture->producers[lcore].ring == NULL) {
+			if (!capture->spec.leaked && pmdscope_tee_lcore_polls(lcore))
+				add_late_ring(capture, lcore);
+			continue;
+		}
+		error = tick_ring(capture, lcore, now_ms, why, size);
+		if (error != 0)
+			return error;
+	}
+	return 0;
+}

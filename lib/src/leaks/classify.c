@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include "classify.h"
+#include "leak_sites.h"
+#include "site.h"
+#include "stage.h"
+#include "stamp.h"
+
+/* All objects in caches are asked in each walk who freed them; of the others one in so many. */
+#define ASK_FREE_EVERY 16
+/* So many must have been asked before their answer counts. */
+#define TRACED_FREES_MIN 64
+/* Frees that stamp nothing are seen in so many walks at least, and in this part of all. */
+#define UNTRACED_WALKS_MIN 3
+#define UNTRACED_WALKS_PART 16
+/* A pool with less than this part of it free can prove nothing by turnover. */
+#define EMPTY_PART 32
+/* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
+#define MISSING_HOLDS 4
+/* Nobody is missed by chance for more walks than this, nor do we wait for longer. */
+#define MISSING_WALKS_MAX 240
+
+/* Another proof, from a later walk, is needed on top of the first. */
+#define HITS_NEEDED 1
+
+/* Somebody holds it, as far as the stamp goes. */
+static bool
+is_held(uint64_t stamp)
+{
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP || pmdscope_stamp_is_shared(stamp);
+}
+
+static bool
+is_stale(const struct pmdscope_trial *trial, uint64_t stamp)
+{
+	return stamp == 0 || (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - trial->armed_epoch) < 0;
+}
+
+static uint32_t
+age_of(const struct pmdscope_trial *trial, uint64_t stamp)
+{
+	const int32_t age = (int32_t)(trial->epoch - PMDSCOPE_STAMP_EPOCH(stamp));
+
+	return age > 0 ? (uint32_t)age : 0;
+}
+
+static uint64_t
+load_stamp(uintptr_t object)
+{
+	return pmdscope_stamp_get((struct rte_mbuf *)object);
+}
+
+bool
+pmdscope_judge_empty(uint32_t nb_free, uint32_t size)
+{
+	return nb_free * (uint64_t)EMPTY_PART < size;
+}
+
+/*
+ * An object in use may come and go between the walks. When so many of a pool are not met, one is
+ * met in none of this many walks only if it does not move.
+ */
+static uint32_t
+walks_by_chance(uint32_t nb_missed, uint32_t size)
+{
+	double expected = nb_missed;
+	uint32_t walks = 1;
+
+	for (; size != 0 && expected > 0.05 && walks < MISSING_WALKS_MAX; walks++)
+		expected *= (double)nb_missed / size;
+	return walks;
+}
+
+/* Arming is cheap: half the bound is enough for a suspicion. A verdict takes more. */
+static uint32_t
+patience_for(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_parts *last = &ledger->parts;
+	const uint32_t size = ledger->index.nb_objects;
+	const uint32_t known =
+			last->common + last->cached + last->rings + last->leaked + last->missing;
+	uint32_t walks = MISSING_HOLDS * trial->hold_walks;
+
+	if (!trial->armed)
+		walks = RTE_MAX(trial->hold_walks / 2,
+					walks_by_chance(size - RTE_MIN(known, size), size)) -
+			1;
+	return RTE_MAX(walks, RTE_MIN(2 * ledger->longest_missing, MISSING_WALKS_MAX));
+}
+
+void
+pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_pool_counts *counts = &ledger->counts;
+
+	pmdscope_turnover_proof(&trial->proof, ledger->address, trial->walk);
+	trial->strict = pmdscope_judge_empty(counts->common + counts->cached, counts->size) &&
+			ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
+	trial->patience = patience_for(trial, ledger);
+	ledger->counting = (struct pmdscope_parts){ 0 };
+}
+
+/*
+ * Without a stamp, and missed for too long. What no walk has ever met was out before the first one:
+ * posted to a NIC, or set aside by the app, as far as can be known.
+ */
+static bool
+is_missing(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	return (mark->met || mark->untraced) && mark->stale && mark->first != 0 &&
+	       (trial->walk - mark->first > trial->patience || mark->hits != 0);
+}
+
+/*
+ * A residence at the place of the old stamp is over, if the mbuf was not somewhere else before the
+ * new stamp, unseen: on its way to a NIC and back, that is.
+ */
+static void
+learn(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	struct pmdscope_stage *stage;
+
+	if (mark->first == 0 || mark->stale ||
+			pmdscope_stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP)
+		return;
+	stage = pmdscope_stage_get(pmdscope_stamp_place(mark->stamp));
+	if (stage != NULL)
+		pmdscope_stage_learn(stage, age_of(trial, mark->stamp));
+}
+
+static bool
+comes_from_elsewhere(uint64_t stamp)
+{
+	const struct pmdscope_site_info *info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(stamp));
+
+	if (info != NULL)
+		return info->source && pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP;
+}
+
+/* An object without a stamp is back, that was taken for missing. */
+static void
+learn_missing(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		const struct pmdscope_mark *mark)
+{
+	const uint32_t walks = (trial->clock_ms - mark->since_ms) / trial->walk_ms;
+
+	if (mark->kind != PMDSCOPE_LOSS_NONE || mark->first <= trial->proof.all_turned)
+		ledger->longest_missing = RTE_MAX(ledger->longest_missing, walks);
+}
+
+/* It is free now. Received again in between, it was not held all the time. */
+static void
+learn_freed(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uint64_t stamp)
+{
+	if (stamp == mark->stamp || !comes_from_elsewhere(stamp))
+		learn(trial, mark);
+}
+
+/* It was taken for lost, and is not. */
+static void
+withdraw(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+{
+	learn(trial, mark);
+	mark->kind = PMDSCOPE_LOSS_NONE;
+	mark->freed = 0;
+}
+
+/*
+ * A stamp is of this life of the mbuf unless it was given back and taken since by code that stamps
+ * nothing. Where such code is known to do so, the line in the stamp is not to be blamed; and not
+ * either where it cannot be known: what was sent comes back to the pool without a traced call, and
+ * a driver that keeps a packet is rarer than a library that takes mbufs.
+ */
+static bool
+is_proven(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	const bool takes = ledger->untraced_takes != 0;
+
+	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+		return !takes && PMDSCOPE_STAMP_SITE_ID(mark->stamp) == 0;
+	if (pmdscope_stamp_is_shared(mark->stamp))
+		return !ledger->last_frees_untraced;
+	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_FREE)
+		return !takes;
+	return !takes || (!ledger->frees_untraced && !mark->copied);
+}
+
+uint32_t
+pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	const uint32_t place = pmdscope_stamp_place(mark->stamp);
+
+	if (mark->stale)
+		return mark->untraced ? PMDSCOPE_PLACE_UNTRACED : 0;
+	if (mark->kind == PMDSCOPE_LOSS_PINNED || is_proven(ledger, mark))
+		return place;
+	return pmdscope_place_unproven(place);
+}
+
+enum pmdscope_loss_kind
+pmdscope_judge_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	if (mark->kind == PMDSCOPE_LOSS_TX && !is_proven(ledger, mark))
+		return PMDSCOPE_LOSS_LEAK;
+	return (enum pmdscope_loss_kind)mark->kind;
+}
+
+static struct pmdscope_loss *
+loss_of(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	return pmdscope_loss_get(ledger->id, pmdscope_judge_place(ledger, mark),
+			pmdscope_judge_kind(ledger, mark));
+}
+
+static void
+count_lost(struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+{
+	struct pmdscope_loss *loss = loss_of(ledger, mark);
+
+	ledger->counting.leaked++;
+	ledger->counting.prearm += mark->stale && !mark->untraced;
+	if (loss != NULL)
+		pmdscope_loss_count(loss, mark->since_ms);
+}
+
+/* Frees that no call site stamps leave the app's stamp on what is free. */
+static void
+ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uintptr_t object)
+{
+	const uint64_t stamp = load_stamp(object);
+
+	/* Of this epoch: it may have been free, and be in use again. */
+	if (is_stale(trial, stamp) || age_of(trial, stamp) == 0)
+		return;
+	if (pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP) {
+		ledger->untraced_frees++;
+		ledger->counting.untraced_frees++;
+	} else {
+		ledger->traced_frees++;
+		ledger->counting.untraced_last_frees += pmdscope_stamp_is_shared(stamp);
+	}
+}
+
+/*
+ * A walk begins with a new epoch: a stamp from before is older than its being free. In a ring it
+ * is still as it was when it was taken. A cache may show what is not in it any more, but not in
+ * two walks.
+ */
+static void
+note_free(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+{
+	if (mark->where == PMDSCOPE_WHERE_COMMON)
+		mark->since_ms = trial->epoch;
+	else if (mark->where == PMDSCOPE_WHERE_CACHE)
+		mark->since_ms = mark->first == 0 && mark->met ? trial->epoch : 0;
+	else if (mark->first != 0)
+		mark->since_ms = mark->untraced ? PMDSCOPE_STAMP_EPOCH(mark->stamp) + 1 : 0;
+}
+
+/* The walk has met it somewhere. */
+static void
+judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark, uintptr_t object)
+{
+	struct pmdscope_parts *parts = &ledger->counting;
+	const enum pmdscope_where where = (enum pmdscope_where)mark->where;
+
+	/* A cache may show an object that is not in it any more: twice it does not. */
+	if (mark->kind != PMDSCOPE_LOSS_NONE && where == PMDSCOPE_WHERE_CACHE && !mark->freed) {
+		mark->freed = 1;
+		count_lost(ledger, mark);
+		return;
+	}
+	if (is_missing(trial, mark))
+		learn_missing(trial, ledger, mark);
+	if (mark->kind != PMDSCOPE_LOSS_NONE)
+		withdraw(trial, mark);
+	else if (trial->armed && where != PMDSCOPE_WHERE_RING && mark->first != 0)
+		learn_freed(trial, mark, load_stamp(object));
+	parts->common += where == PMDSCOPE_WHERE_COMMON;
+	parts->cached += where == PMDSCOPE_WHERE_CACHE;
+	parts->rings += where == PMDSCOPE_WHERE_RING;
+	note_free(trial, mark);
+	mark->first = 0;
+	mark->hits = 0;
+	mark->sent = 0;
+	mark->freed = 0;
+	mark->met = 1;
+}
+
+/* By a call that puts it into its pool. */
+static bool
+is_freed(uint64_t stamp)
+{
+	const struct pmdscope_site_info *info = pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(stamp));
+
+	return pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_FREE &&
+	       !pmdscope_stamp_is_shared(stamp) && (info == NULL || !info->keeps);
+}
+
+/* It has been in its pool since it was stamped. */
+static bool
+was_free(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uint64_t stamp)
+{
+	const uint32_t epoch = mark->first == 0 && mark->met ? mark->since_ms : 0;
+
+	if (!is_stale(trial, stamp) && is_freed(stamp))
+		return true;
+	return epoch != 0 && (int32_t)(epoch - trial->armed_epoch) >= 0 &&
+	       (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - epoch) < 0;
+}
+
+/* It is missed from now on, with this stamp. */
+static void
+miss(const struct pmdscope_trial *trial, struct pmdscope_mark *mark, uint64_t stamp)
+{
+	const bool unseen = mark->first != 0 && mark->stale;
+
+	mark->untraced = trial->armed && was_free(trial, mark, stamp);
+	mark->copied = 0;
+	mark->stamp = stamp;
+	mark->first = trial->walk;
+	mark->hits = 0;
+	mark->sent = 0;
+	mark->stale = !trial->armed || mark->untraced || is_stale(trial, stamp);
+	if (!mark->stale)
+		mark->since_ms = trial->clock_ms - age_of(trial, stamp) * trial->epoch_ms;
+	else if (!unseen)
+		mark->since_ms = trial->clock_ms;
+}
+
+static void
+account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
+{
+	if (mark->stale)
+		parts->rx_posted++;
+	else if (is_held(mark->stamp))
+		parts->held++;
+	else if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+		parts->tx_pending++;
+	else
+		parts->rx_posted++;
+}
+
+/* --- Clones ---------------------------------------------------------------------------- */
+
+/*
+ * Attaching copies the stamp. What was received is no clone: then nothing traced has made this
+ * one. Other stamps may be its own.
+ */
+static void
+note_clone(struct pmdscope_mark *mark, uintptr_t object)
+{
+	const struct pmdscope_site_info *info =
+			pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(mark->stamp));
+
+	if (mark->stale || pmdscope_stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP ||
+			!RTE_MBUF_CLONED((const struct rte_mbuf *)object))
+		return;
+	if (info == NULL || info->rx) {
+		mark->untraced = 1;
+		mark->stale = 1;
+	} else {
+		mark->copied = !info->clones;
+	}
+}
+
+#define PIN(walk, alive) ((uint16_t)((walk) << 1 | (alive)))
+#define PIN_WALK(pin) ((pin) >> 1)
+
+/* A clone keeps the mbuf whose data it shares. Its fields may be changing: nothing is followed. */
+static void
+pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uintptr_t object)
+{
+	const struct rte_mbuf *m = (const struct rte_mbuf *)object;
+	const uint16_t lives = PIN(trial->walk, 1);
+	struct pmdscope_mark *direct;
+
+	if (!RTE_MBUF_CLONED(m))
+		return;
+	direct = pmdscope_ledger_find_mark((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
+	if (direct == NULL || direct == mark || direct->pin == lives)
+		return;
+	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(trial->walk, 0);
+}
+
+/* A clone was met in this walk or the last. */
+static bool
+is_pinned(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	const uint16_t now = PIN_WALK(PIN(trial->walk, 0));
+	const uint16_t then = PIN_WALK(PIN(trial->walk - 1, 0));
+
+	return mark->pin != 0 && (PIN_WALK(mark->pin) == now || PIN_WALK(mark->pin) == then);
+}
+
+/* --- Verdict --------------------------------------------------------------------------- */
+
+/* It has been missed for longer than is usual at its place. */
+static bool
+is_overdue(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
+		const struct pmdscope_stage *stage)
+{
+	if (mark->stale)
+		return is_missing(trial, mark);
+	return stage != NULL && !pmdscope_stage_holds(stage) &&
+	       age_of(trial, mark->stamp) > stage->bound;
+}
+
+/* It cannot be in a queue of a NIC. */
+static bool
+is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+{
+	if (mark->untraced)
+		return pmdscope_proof_stamped(&trial->proof, mark->first);
+	if (mark->stale)
+		return mark->first <= trial->proof.all_turned;
+	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
+		if (!pmdscope_turnover_sent(PMDSCOPE_STAMP_PORT(mark->stamp),
+				    PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
+			return false;
+		/* Sent; now it may have been posted for receiving. */
+		mark->sent = 1;
+		mark->first = trial->walk;
+		return false;
+	}
+	if (pmdscope_proof_stamped(&trial->proof, mark->first))
+		return true;
+	/* Of an empty pool nothing moves; but what is traced is not posted with the app's stamp. */
+	return trial->strict && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
+	       PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
+}
+
+static enum pmdscope_loss_kind
+kind_of(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+{
+	if (is_pinned(trial, mark))
+		return PMDSCOPE_LOSS_PINNED;
+	if (!mark->stale && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
+		return PMDSCOPE_LOSS_TX;
+	return PMDSCOPE_LOSS_LEAK;
+}
+
+static void
+convict(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark)
+{
+	struct pmdscope_loss *loss;
+
+	mark->kind = (uint8_t)kind_of(trial, mark);
+	ledger->untraced_takes += mark->untraced;
+	loss = loss_of(ledger, mark);
+	if (loss != NULL)
+		pmdscope_loss_event(loss);
+	pmdscope_ledger_found(ledger);
+}
+
+/* True when it is found to be lost in this walk. */
+static bool
+try_mark(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark, const struct pmdscope_stage *stage)
+{
+	if ((is_pinned(trial, mark) && (mark->pin & 1) != 0) || !is_overdue(trial, mark, stage))
+		return false;
+	ledger->counting.missing += mark->stale;
+	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
+	if (trial->walk == mark->first || !is_in_no_queue(trial, mark))
+		return false;
+	if (mark->hits < HITS_NEEDED) {
+		mark->hits++;
+		mark->first = trial->walk;
+		return false;
+	}
+	convict(trial, ledger, mark);
+	return true;
+}
+
+static void
+judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark, uintptr_t object)
+{
+	const uint64_t stamp = load_stamp(object);
+	struct pmdscope_stage *stage = NULL;
+
+	if (mark->kind != PMDSCOPE_LOSS_NONE && stamp == mark->stamp) {
+		mark->freed = 0;
+		pin_direct(trial, mark, object);
+		count_lost(ledger, mark);
+		return;
+	}
+	if (mark->kind != PMDSCOPE_LOSS_NONE)
+		withdraw(trial, mark);
+	if (stamp != mark->stamp && !comes_from_elsewhere(stamp))
+		learn(trial, mark);
+	if (mark->first < trial->armed_walk || stamp != mark->stamp) {
+		miss(trial, mark, stamp);
+		note_clone(mark, object);
+	}
+	if (!mark->stale && pmdscope_stamp_class(stamp) != 0)
+		stage = pmdscope_stage_get(pmdscope_stamp_place(stamp));
+	if (stage != NULL && (is_held(stamp) || pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_TX))
+		stage->counted++;
+	if (try_mark(trial, ledger, mark, stage)) {
+		pin_direct(trial, mark, object);
+		count_lost(ledger, mark);
+		return;
+	}
+	pin_direct(trial, mark, object);
+	account(&ledger->counting, mark);
+}
+
+/* While nothing is stamped: missing for long, and in no queue, it is a reason to arm. */
+static void
+suspect(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+		struct pmdscope_mark *mark)
+{
+	if (mark->first == 0 || !mark->stale)
+		miss(trial, mark, 0);
+	ledger->counting.missing +=
+			is_missing(trial, mark) && mark->first <= trial->proof.all_turned;
+}
+
+void
+pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i)
+{
+	struct pmdscope_mark *mark = &ledger->index.marks[i];
+	const uintptr_t object = pmdscope_index_object(&ledger->index, i, &ledger->chunk_at);
+
+	if (trial->aborted) {
+		mark->where = PMDSCOPE_WHERE_NONE;
+	} else if (mark->where != PMDSCOPE_WHERE_NONE) {
+		if (trial->armed &&
+				(mark->where == PMDSCOPE_WHERE_CACHE ||
+						(mark->where == PMDSCOPE_WHERE_COMMON &&
+								i % ASK_FREE_EVERY ==
+										trial->walk % ASK_FREE_EVERY)))
+			ask_who_freed(trial, ledger, object);
+		judge_met(trial, ledger, mark, object);
+		mark->where = PMDSCOPE_WHERE_NONE;
+	} else if (trial->armed) {
+		judge_missed(trial, ledger, mark, object);
+	} else if (mark->kind != PMDSCOPE_LOSS_NONE) {
+		count_lost(ledger, mark);
+	} else {
+		suspect(trial, ledger, mark);
+	}
+}
+
+/* By now and then a walk an object is met in a cache that is not there any more. */
+static bool
+is_usual(uint32_t walks, uint32_t of)
+{
+	return walks >= UNTRACED_WALKS_MIN && walks >= of / UNTRACED_WALKS_PART;
+}
+
+static void
+note_untraced_frees(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	if (!trial->armed)
+		return;
+	ledger->armed_walks++;
+	ledger->free_walks += ledger->counting.untraced_frees != 0;
+	ledger->last_free_walks += ledger->counting.untraced_last_frees != 0;
+	ledger->frees_untraced |= is_usual(ledger->free_walks, ledger->armed_walks);
+	ledger->last_frees_untraced |= is_usual(ledger->last_free_walks, ledger->armed_walks);
+}
+
+/* What was never stamped may also wait in a transmit queue. */
+static uint32_t
+lost_at_least(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
+{
+	const struct pmdscope_parts *parts = &ledger->counting;
+	const struct pmdscope_proof *proof = &trial->proof;
+	const uint64_t unsent = RTE_MIN(proof->may_send, (uint64_t)parts->missing);
+	const uint64_t most = pmdscope_rx_fill_most(&ledger->rx_fill);
+	const uint64_t posted = RTE_MIN(proof->may_hold, most);
+	const uint64_t overdue = parts->suspects + parts->missing - unsent;
+
+	return overdue > posted ? (uint32_t)(overdue - posted) : 0;
+}
+
+void
+pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+{
+	struct pmdscope_parts *parts = &ledger->counting;
+	bool is_empty;
+
+	if (trial->aborted)
+		return;
+	is_empty = pmdscope_judge_empty(parts->common + parts->cached, ledger->index.nb_objects);
+	pmdscope_rx_fill_note(&ledger->rx_fill, &trial->proof, &ledger->counts, is_empty);
+	if (trial->armed && is_empty)
+		parts->lost_at_least = lost_at_least(trial, ledger);
+	note_untraced_frees(trial, ledger);
+	ledger->parts = *parts;
+	ledger->placed = trial->armed;
+	ledger->walks++;
+	pmdscope_loss_publish(ledger->id);
+}

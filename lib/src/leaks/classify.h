@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef PMDSCOPE_JUDGE_H
+#define PMDSCOPE_JUDGE_H
+
+/* What a walk makes of each object: where it is accounted for, and whether it is lost. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger.h"
+#include "leak_sites.h"
+#include "turnover.h"
+
+/* What is the same for all objects of a walk. */
+struct pmdscope_trial {
+	uint32_t walk;
+	uint32_t epoch; /* When it began. */
+	uint32_t clock_ms;
+	bool armed;
+	bool aborted;	      /* Arming has changed meanwhile: nothing is judged. */
+	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
+	uint32_t armed_walk;  /* What was missed in walks before is forgotten. */
+	uint32_t epoch_ms;
+	uint32_t walk_ms;
+	uint32_t hold_walks;
+	struct pmdscope_proof proof; /* Of the pool that is judged. */
+	bool strict;		     /* Its free set is empty, and all its frees are traced. */
+	uint32_t patience;	     /* Walks that its objects without a stamp may be missing. */
+};
+
+/* The objects of a pool: begin, each mark that has an object, end. Tailq lock held. */
+void pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
+void pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i);
+void pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
+
+/* Where an mbuf that is lost was last, as far as is proven, and of what kind the loss is. */
+uint32_t
+pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
+enum pmdscope_loss_kind
+pmdscope_judge_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
+
+/* So few are free that a pool of this size turns nothing over. */
+bool pmdscope_judge_empty(uint32_t nb_free, uint32_t size);
+
+#endif /* PMDSCOPE_JUDGE_H */

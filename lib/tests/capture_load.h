@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright(c) 2026 The pmdscope authors
+ */
+
+#ifndef TEE_LOAD_H
+#define TEE_LOAD_H
+
+/* Two lcores that produce at full speed, and consumers of all they offer. */
+
+#include "capture_test.h"
+
+#define LOAD_WORKERS 2
+#define LOAD_BURST 32
+
+void load_start(void);
+void load_stop(void);
+/* Packets that a worker has offered, once it was stopped. */
+uint64_t load_offered(unsigned int lcore);
+
+/* Attach and map the rings of main lcore and workers. The socket. */
+int load_attach(const struct request *req, struct reader readers[1 + LOAD_WORKERS]);
+void load_detach(int fd, struct reader readers[1 + LOAD_WORKERS]);
+/* Expect that no session and no memory of one stays. */
+void load_wait_until_freed(void);
+/* Expect a whole packet of a worker. */
+void load_check_packet(const struct pmdscope_record *rec);
+
+#endif /* TEE_LOAD_H */
