@@ -1,104 +1,63 @@
-//! An app with a pool and without ports that tests can make slow: a telemetry socket and threads behind it.
+//! An app with a pool and without ports, which tests can make as slow as they need.
 
-use std::fs;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept,
-    bind, listen, recv, send, shutdown, socket_with,
-};
+use pmdscope_testing::FakeApp;
 
-const BANNER: &str = r#"{"version":"DPDK 22.11.11","pid":1,"max_output_len":16384}"#;
+/// How long is waited for what is sure to come.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Longer than any test runs.
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
 const POOL: &str = r#"{"/mempool/info":{"name":"pool","pool_id":0,"flags":16,"socket_id":0,
     "size":100,"cache_size":0,"elt_size":64,"header_size":64,"trailer_size":0,
     "private_data_size":0,"ops_index":7,"populated_size":100,"total_cache_count":0,
     "common_pool_count":90}}"#;
 
-/// Removed with everything that belongs to it when it is dropped, as an app that ends well does.
-pub(crate) struct Fake {
-    socket: PathBuf,
-    listener: Arc<OwnedFd>,
-    state: Arc<State>,
-}
+/// Runs until it is dropped.
+pub(crate) struct PoolApp(FakeApp);
 
-#[derive(Default)]
-struct State {
-    rounds: AtomicUsize,
-    delay_ms: AtomicU64,
-    peers: Mutex<Vec<Arc<OwnedFd>>>,
-}
-
-impl Fake {
+impl PoolApp {
     /// An app with this file-prefix below `root`.
     pub(crate) fn start(root: &Path, name: &str) -> Self {
-        let dir = root.join("dpdk").join(name);
-        fs::create_dir_all(&dir).unwrap();
-        let socket = dir.join("dpdk_telemetry.v2");
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let listener = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        bind(&listener, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
-        listen(&listener, 8).unwrap();
-        let fake = Self { socket, listener: Arc::new(listener), state: Arc::default() };
-        let (listener, state) = (Arc::clone(&fake.listener), Arc::clone(&fake.state));
-        thread::spawn(move || {
-            while let Ok(peer) = accept(&*listener) {
-                let (state, peer) = (Arc::clone(&state), Arc::new(peer));
-                state.peers.lock().unwrap().push(Arc::clone(&peer));
-                thread::spawn(move || state.serve(&peer));
-            }
+        let socket = root.join("dpdk").join(name).join("dpdk_telemetry.v2");
+        let app = FakeApp::answering(&socket, |request| {
+            let reply = match request.split(',').next().unwrap_or_default() {
+                "/" => r#"{"/":["/","/ethdev/list","/mempool/list","/mempool/info"]}"#,
+                "/ethdev/list" => r#"{"/ethdev/list":[]}"#,
+                "/mempool/list" => r#"{"/mempool/list":["pool"]}"#,
+                "/mempool/info" => POOL,
+                _ => return None,
+            };
+            Some(reply.to_owned())
         });
-        fake
+        Self(app.unwrap())
     }
 
-    /// From now on it takes that long to say how full its pool is.
-    pub(crate) fn delay(&self, delay: Duration) {
-        let delay = u64::try_from(delay.as_millis()).unwrap();
-        self.state.delay_ms.store(delay, Ordering::SeqCst);
+    /// From now on it answers nothing, or everything again.
+    pub(crate) fn hold(&self, held: bool) {
+        self.0.hold(held);
+    }
+
+    /// Waits until somebody waits for it.
+    pub(crate) async fn asked(&self) {
+        until(async || self.0.unanswered() > 0).await;
     }
 
     /// How often it was asked how full its pool is: once per round.
     pub(crate) fn rounds(&self) -> usize {
-        self.state.rounds.load(Ordering::SeqCst)
+        let exchanges = self.0.exchanges();
+        exchanges.iter().filter(|exchange| exchange.request.starts_with("/mempool/info")).count()
     }
 }
 
-impl State {
-    fn serve(&self, peer: &OwnedFd) {
-        let say = |text: &str| send(peer, text.as_bytes(), SendFlags::NOSIGNAL);
-        let mut buffer = [0; 1024];
-        let mut alive = say(BANNER).is_ok();
-        while alive {
-            let bytes = recv(peer, &mut buffer, RecvFlags::empty()).map_or(0, |(bytes, _)| bytes);
-            let request = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
-            let reply = match request.split(',').next().unwrap_or_default() {
-                "" => return,
-                "/" => r#"{"/":["/","/ethdev/list","/mempool/list","/mempool/info"]}"#.to_owned(),
-                "/ethdev/list" => r#"{"/ethdev/list":[]}"#.to_owned(),
-                "/mempool/list" => r#"{"/mempool/list":["pool"]}"#.to_owned(),
-                "/mempool/info" => {
-                    self.rounds.fetch_add(1, Ordering::SeqCst);
-                    thread::sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst)));
-                    POOL.to_owned()
-                }
-                command => format!("{{\"{command}\":null}}"),
-            };
-            alive = say(&reply).is_ok();
-        }
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        let _ = shutdown(&*self.listener, Shutdown::Both);
-        let _ = fs::remove_file(&self.socket);
-        for peer in self.state.peers.lock().unwrap().iter() {
-            let _ = shutdown(peer, Shutdown::Both);
-        }
+/// Waits until something is so.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "what is sure to come has not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

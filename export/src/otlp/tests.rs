@@ -15,7 +15,7 @@ use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::{AppStatus, FleetSettings};
 
 use super::*;
-use crate::fake::Fake;
+use crate::fake::PoolApp;
 use crate::metrics::PushCounts;
 use crate::options::ExportOptions;
 use crate::snapshot::RenderOptions;
@@ -116,7 +116,7 @@ fn text(attributes: &[KeyValue], key: &str) -> String {
 #[tokio::test]
 async fn a_receiver_understands_what_it_is_sent() {
     let root = tempfile::tempdir().unwrap();
-    let (_a, _b) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b"));
+    let (_a, _b) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
     let (url, arrived) = receiver(Vec::new());
     let pause = Duration::from_millis(50);
     let (pushes, counts) = pushed(&url, pause, root.path(), arrived, 2).await;
@@ -175,7 +175,7 @@ async fn what_is_refused_is_not_sent_again() {
 #[tokio::test]
 async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     let root = tempfile::tempdir().unwrap();
-    let _a = Fake::start(root.path(), "a");
+    let _a = PoolApp::start(root.path(), "a");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let counters = Arc::<PushCounters>::default();
     let scraper = scraper(root.path(), &counters);

@@ -6,18 +6,13 @@ use pmdscope_telemetry::AppStatus;
 use pmdscope_telemetry::ErrorClass;
 use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::finding::Lint;
+use tokio::task::JoinHandle;
 
 use super::scheduler::DISCOVERY_INTERVAL;
 use super::*;
-use crate::fake::Fake;
+use crate::fake::{DEADLINE, NEVER, PoolApp, until};
 use crate::snapshot::ExpositionForm;
 use crate::text::TextFormat;
-
-/// How long is waited for what is sure to come.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Longer than any test runs.
-const NEVER: Duration = Duration::from_secs(3600);
 
 fn settings(root: &std::path::Path) -> FleetSettings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
@@ -36,6 +31,12 @@ fn app(name: &str) -> ScrapeScope {
     ScrapeScope::App(name.to_owned())
 }
 
+/// Begins a scrape of all apps.
+fn spawn(scraper: &Arc<Scraper>, deadline: Instant) -> JoinHandle<Arc<ScrapeSnapshot>> {
+    let scraper = Arc::clone(scraper);
+    tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, deadline).await })
+}
+
 async fn text(snapshot: &Arc<ScrapeSnapshot>) -> String {
     let form = ExpositionForm { format: TextFormat::Text, gzip: false, only: None };
     String::from_utf8(snapshot.text(&form).await.bytes.to_vec()).unwrap()
@@ -45,7 +46,7 @@ async fn text(snapshot: &Arc<ScrapeSnapshot>) -> String {
 async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    let fake = Fake::start(root.path(), "a");
+    let fake = PoolApp::start(root.path(), "a");
     let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
     let text = text(&snapshot).await;
@@ -58,15 +59,12 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
 async fn those_who_ask_at_the_same_time_share_one_round() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    let fake = Fake::start(root.path(), "a");
+    let fake = PoolApp::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::Names, soon()).await;
-    fake.delay(Duration::from_millis(500));
-    let requests: Vec<_> = (0..100)
-        .map(|_| {
-            let scraper = Arc::clone(&scraper);
-            tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, soon()).await })
-        })
-        .collect();
+    fake.hold(true);
+    let requests: Vec<_> = (0..100).map(|_| spawn(&scraper, soon())).collect();
+    fake.asked().await;
+    fake.hold(false);
     let mut last = None;
     for request in requests {
         let snapshot = request.await.unwrap();
@@ -83,7 +81,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
 async fn nothing_is_kept_for_whoever_asks_later() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    let fake = Fake::start(root.path(), "a");
+    let fake = PoolApp::start(root.path(), "a");
     for round in 1..=3 {
         scraper.snapshot(ScrapeScope::All, soon()).await;
         assert_eq!(fake.rounds(), round);
@@ -94,23 +92,21 @@ async fn nothing_is_kept_for_whoever_asks_later() {
 async fn a_stuck_app_costs_its_own_series_only() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    let (_well, stuck) = (Fake::start(root.path(), "a"), Fake::start(root.path(), "b"));
+    let (_well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
     scraper.snapshot(ScrapeScope::All, soon()).await;
-    stuck.delay(NEVER);
-    let deadline = Instant::now() + Duration::from_secs(3);
-    let all = {
-        let scraper = Arc::clone(&scraper);
-        tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, deadline).await })
-    };
-    tokio::task::yield_now().await;
+    stuck.hold(true);
+    let all = spawn(&scraper, Instant::now() + NEVER);
+    stuck.asked().await;
     // Whoever wants to know of another does not wait for it.
     let other = scraper.snapshot(app("a"), soon()).await;
     assert!(!all.is_finished());
+    all.abort();
     assert_eq!(other.world.find("a").unwrap().status, AppStatus::Live);
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), Instant::now()).await;
     assert!(hurried.world.find("b").unwrap().stale());
     assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, Lint::Unreachable);
+    let all = spawn(&scraper, Instant::now() + Duration::from_secs(1));
     let all = tokio::time::timeout(DEADLINE, all).await.unwrap().unwrap();
     let text = text(&all).await;
     assert!(text.contains("dpdk_up{app=\"a\"} 1\n") && text.contains("dpdk_up{app=\"b\"} 0\n"));
@@ -118,31 +114,40 @@ async fn a_stuck_app_costs_its_own_series_only() {
 }
 
 #[tokio::test]
-async fn looks_are_a_second_apart() {
-    let root = tempfile::tempdir().unwrap();
-    let scraper = scraper(root.path());
-    assert!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.is_empty());
-    let fake = Fake::start(root.path(), "a");
-    assert!(scraper.snapshot(app("a"), soon()).await.world.apps.is_empty());
-    tokio::time::sleep(Duration::from_millis(1050)).await;
-    assert_eq!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.len(), 1);
-    assert_eq!(fake.rounds(), 0, "names alone ask nobody");
+async fn discoveries_are_a_second_apart() {
+    loop {
+        let root = tempfile::tempdir().unwrap();
+        let scraper = scraper(root.path());
+        let began = Instant::now();
+        assert!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.is_empty());
+        let fake = PoolApp::start(root.path(), "a");
+        let found = !scraper.snapshot(app("a"), soon()).await.world.apps.is_empty();
+        if began.elapsed() >= DISCOVERY_INTERVAL {
+            // This machine was too slow to tell.
+            continue;
+        }
+        assert!(!found);
+        tokio::time::sleep(DISCOVERY_INTERVAL).await;
+        assert_eq!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.len(), 1);
+        assert_eq!(fake.rounds(), 0, "names alone ask nobody");
+        return;
+    }
 }
 
 #[tokio::test]
 async fn an_answer_that_nobody_waits_for_hurts_nobody() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    let fake = Fake::start(root.path(), "a");
+    let fake = PoolApp::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::Names, soon()).await;
-    fake.delay(Duration::from_millis(50));
-    let gone = {
-        let scraper = Arc::clone(&scraper);
-        tokio::spawn(async move { scraper.snapshot(ScrapeScope::All, soon()).await })
-    };
-    tokio::task::yield_now().await;
+    fake.hold(true);
+    let gone = spawn(&scraper, soon());
+    fake.asked().await;
     gone.abort();
-    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+    let patient = spawn(&scraper, soon());
+    tokio::task::yield_now().await;
+    fake.hold(false);
+    let snapshot = patient.await.unwrap();
     assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 1);
 }
@@ -151,9 +156,9 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
 async fn who_is_in_a_hurry_costs_the_patient_nothing() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
-    let fake = Fake::start(root.path(), "a");
+    let fake = PoolApp::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::All, soon()).await;
-    fake.delay(Duration::from_millis(300));
+    fake.hold(true);
     for _ in 0..2 {
         let hurried = scraper.snapshot(ScrapeScope::All, Instant::now()).await;
         assert!(hurried.world.find("a").unwrap().stale());
@@ -161,7 +166,10 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
         let late = "dpdk_collect_errors_total{app=\"a\",reason=\"timeout\"} 1\n";
         assert!(text.contains(late), "once per round: {text}");
     }
-    let patient = scraper.snapshot(ScrapeScope::All, soon()).await;
+    let patient = spawn(&scraper, soon());
+    tokio::task::yield_now().await;
+    fake.hold(false);
+    let patient = patient.await.unwrap();
     assert_eq!(patient.world.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 2, "it shared the round that was begun in a hurry");
 }
@@ -172,15 +180,19 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
     let scraper = Scraper::new(settings, RenderOptions::default(), NEVER);
-    let fake = Fake::start(root.path(), "a");
+    let fake = PoolApp::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::All, soon()).await;
     tokio::time::sleep(DISCOVERY_INTERVAL).await;
-    fake.delay(Duration::from_millis(500));
+    fake.hold(true);
     scraper.snapshot(app("a"), Instant::now()).await;
     // Two of a name are called by their directories.
-    let _namesake = Fake::start(other.path(), "a");
-    let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
+    let _namesake = PoolApp::start(other.path(), "a");
+    let scrape = spawn(&scraper, Instant::now() + NEVER);
+    until(async || scraper.snapshot(ScrapeScope::Names, soon()).await.world.find("a").is_none())
+        .await;
+    fake.hold(false);
     let snapshot = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for ever");
+    let snapshot = snapshot.unwrap();
     assert!(snapshot.world.apps.iter().any(|app| app.status == AppStatus::Live));
 }
 
@@ -202,7 +214,7 @@ fn sample(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
 #[tokio::test]
 async fn a_query_that_panics_is_told_at_once_and_tried_again() {
     let root = tempfile::tempdir().unwrap();
-    let _apps = ["a", "b"].map(|name| Fake::start(root.path(), name));
+    let _apps = ["a", "b"].map(|name| PoolApp::start(root.path(), name));
     let queries = BlockingQueries { discover, sample };
     let scraper =
         Scraper::with_queries(settings(root.path()), RenderOptions::default(), NEVER, queries);

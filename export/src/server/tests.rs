@@ -19,14 +19,11 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::*;
-use crate::fake::Fake;
+use crate::fake::{DEADLINE, NEVER, PoolApp, until};
 use crate::listen::bind;
 use crate::scrape::Scraper;
 use crate::snapshot::RenderOptions;
 use crate::web::ReloadingWebPolicy;
-
-/// How long is waited for what is sure to come.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -102,6 +99,16 @@ async fn ends(stream: &mut TcpStream, limit: Duration) -> bool {
     timeout(limit, end).await.is_ok()
 }
 
+/// Limits that end no connection before the test does.
+fn no_timeouts() -> ServerLimits {
+    ServerLimits {
+        first_request_timeout: NEVER,
+        keep_alive_timeout: NEVER,
+        shutdown_timeout: NEVER,
+        ..ServerLimits::default()
+    }
+}
+
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -109,7 +116,7 @@ const fn ms(millis: u64) -> Duration {
 #[tokio::test]
 async fn a_kept_connection_answers_again_and_again() {
     let root = tempfile::tempdir().unwrap();
-    let app = Fake::start(root.path(), "a");
+    let app = PoolApp::start(root.path(), "a");
     let server = TestServer::start(root.path(), ServerLimits::default());
     let mut stream = server.connect().await;
     for round in 1..=3 {
@@ -126,16 +133,20 @@ async fn a_kept_connection_answers_again_and_again() {
 #[tokio::test]
 async fn a_hundred_at_once_are_answered_from_one_round() {
     let root = tempfile::tempdir().unwrap();
-    let app = Fake::start(root.path(), "a");
+    let app = PoolApp::start(root.path(), "a");
     let server = Arc::new(TestServer::start(root.path(), ServerLimits::default()));
     server.ask(GET).await;
-    app.delay(ms(1000));
+    app.hold(true);
     let clients: Vec<_> = (0..100)
         .map(|_| {
             let server = Arc::clone(&server);
             tokio::spawn(async move { server.ask(GET).await })
         })
         .collect();
+    let shared = "\ndpdk_exporter_shared_scrapes_total 99\n";
+    let metrics = b"GET /metrics/exporter HTTP/1.1\r\nHost: x\r\n\r\n";
+    until(async || server.ask(metrics).await.contains(shared)).await;
+    app.hold(false);
     for client in clients {
         assert!(client.await.unwrap().contains("dpdk_up{app=\"a\"} 1\n"));
     }
@@ -156,16 +167,8 @@ async fn who_is_one_too_many_is_turned_away() {
     assert!(answer(&mut third).await.starts_with("HTTP/1.1 503 "));
     assert!(ends(&mut third, DEADLINE).await);
     drop(first);
-    let mut fourth = None;
-    for _ in 0..50 {
-        sleep(ms(10)).await;
-        let answer = server.ask(GET).await;
-        if answer.starts_with("HTTP/1.1 200 ") {
-            fourth = Some(answer);
-            break;
-        }
-    }
-    assert!(fourth.is_some(), "a place that is free again is given away");
+    // A place that is free again is given away.
+    until(async || server.ask(GET).await.starts_with("HTTP/1.1 200 ")).await;
 }
 
 #[tokio::test]
@@ -225,7 +228,7 @@ async fn silence_and_drops_of_a_request_end_a_connection() {
 async fn who_does_not_read_holds_nobody_up() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..8).map(|n| format!("app-{n}")).collect();
-    let _apps: Vec<_> = names.iter().map(|name| Fake::start(root.path(), name)).collect();
+    let _apps: Vec<_> = names.iter().map(|name| PoolApp::start(root.path(), name)).collect();
     let limits =
         ServerLimits { max_connections: 1, write_timeout: ms(200), ..ServerLimits::default() };
     let server = TestServer::start(root.path(), limits);
@@ -237,17 +240,14 @@ async fn who_does_not_read_holds_nobody_up() {
         asked += 1;
     }
     let began = Instant::now();
-    while !server.ask(GET).await.starts_with("HTTP/1.1 200 ") {
-        assert!(began.elapsed() < DEADLINE, "its place is not given away");
-        sleep(ms(20)).await;
-    }
+    until(async || server.ask(GET).await.starts_with("HTTP/1.1 200 ")).await;
     assert!(began.elapsed() >= limits.write_timeout, "it was waited for: {:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn what_is_no_request_ends_a_connection_and_nothing_else() {
     let root = tempfile::tempdir().unwrap();
-    let server = TestServer::start(root.path(), ServerLimits::default());
+    let server = TestServer::start(root.path(), no_timeouts());
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * MAX_HEADER_BYTES));
     let headers = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(500));
     for request in
@@ -256,7 +256,7 @@ async fn what_is_no_request_ends_a_connection_and_nothing_else() {
         let mut stream = server.connect().await;
         let _ = stream.write_all(request).await;
         let _ = stream.shutdown().await;
-        assert!(ends(&mut stream, Duration::from_secs(1)).await);
+        assert!(ends(&mut stream, DEADLINE).await);
     }
     assert!(server.ask(GET).await.starts_with("HTTP/1.1 200 "));
 }
@@ -264,29 +264,30 @@ async fn what_is_no_request_ends_a_connection_and_nothing_else() {
 #[tokio::test]
 async fn a_body_is_not_read() {
     let root = tempfile::tempdir().unwrap();
-    let server = TestServer::start(root.path(), ServerLimits::default());
+    let server = TestServer::start(root.path(), no_timeouts());
     let mut stream = server.connect().await;
     let head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n";
     stream.write_all(head).await.unwrap();
     assert!(answer(&mut stream).await.starts_with("HTTP/1.1 405 "));
-    assert!(ends(&mut stream, Duration::from_secs(1)).await);
+    assert!(ends(&mut stream, DEADLINE).await);
 }
 
 #[tokio::test]
 async fn a_scrape_that_has_begun_is_answered_before_the_end() {
     let root = tempfile::tempdir().unwrap();
-    let app = Fake::start(root.path(), "a");
-    let server = TestServer::start(root.path(), ServerLimits::default());
+    let app = PoolApp::start(root.path(), "a");
+    let server = TestServer::start(root.path(), no_timeouts());
     server.ask(GET).await;
-    app.delay(ms(200));
+    app.hold(true);
     let mut stream = server.connect().await;
     stream.write_all(GET).await.unwrap();
-    sleep(ms(50)).await;
+    app.asked().await;
     let address = server.address;
     let stopping = tokio::spawn(server.stop());
+    until(async || TcpStream::connect(address).await.is_err()).await;
+    app.hold(false);
     assert!(answer(&mut stream).await.contains("dpdk_up{app=\"a\"} 1\n"));
     stopping.await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err());
 }
 
 /// A certificate authority, and what it signs.
@@ -426,7 +427,7 @@ async fn passwords_are_asked_for_and_headers_added() {
     std::fs::write(&config, text).unwrap();
     let server = TestServer::with(
         root.path(),
-        ServerLimits::default(),
+        no_timeouts(),
         ReloadingWebPolicy::open(Some(&config)).unwrap(),
     );
     let authorized = |credentials: &str| {
@@ -440,7 +441,7 @@ async fn passwords_are_asked_for_and_headers_added() {
         let mut stream = server.connect().await;
         stream.write_all(&request).await.unwrap();
         let refused = answer(&mut stream).await;
-        assert!(ends(&mut stream, Duration::from_secs(1)).await, "its place is free again");
+        assert!(ends(&mut stream, DEADLINE).await, "its place is free again");
         assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
         assert!(refused.contains("www-authenticate: Basic realm="));
         assert!(!refused.contains("dpdk_"));
