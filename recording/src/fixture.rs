@@ -8,7 +8,7 @@ use super::{Player, Recorder, Recording, Totals};
 use pmdscope_telemetry::finding::{self, LintRules};
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::sample::{
-    AppIdentity, Direction, Occupancy, PoolSample, PortSample, PortStats, QueueSample,
+    AppIdentity, PoolOccupancy, PoolSample, PortSample, PortStats, QueueDirection, QueueSample,
     SAMPLE_SCHEMA, Sample,
 };
 use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
@@ -124,7 +124,7 @@ fn port(id: u16, packets: u64) -> PortSample {
 }
 
 fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
-    let occupancy = Some(Occupancy { common: size - in_use, cached: 0, in_use });
+    let occupancy = Some(PoolOccupancy { common: size - in_use, cached: 0, in_use });
     PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
 }
 
@@ -133,7 +133,7 @@ fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
     QueueSample {
         port: 0,
         queue,
-        direction: Direction::Rx,
+        direction: QueueDirection::Rx,
         polls,
         empty,
         packets,
