@@ -9,15 +9,15 @@
 //! use std::{thread::sleep, time::Duration};
 //!
 //! use pmdscope_telemetry::discover::{self, DiscoverOptions};
-//! use pmdscope_telemetry::{Collector, Rules, Tracker, finding};
+//! use pmdscope_telemetry::{LintRules, ModelTracker, SampleCollector, finding};
 //!
 //! let app = discover::find(None, &DiscoverOptions::default())?;
-//! let mut collector = Collector::new(app);
-//! let mut tracker = Tracker::default();
+//! let mut collector = SampleCollector::new(app);
+//! let mut tracker = ModelTracker::default();
 //! loop {
 //!     let sample = collector.collect(Duration::from_secs(1))?;
 //!     let model = tracker.update(sample);
-//!     for finding in finding::evaluate(&model, &Rules::default()) {
+//!     for finding in finding::evaluate(&model, &LintRules::default()) {
 //!         println!("{}: {}; {}", finding.lint, finding.evidence, finding.advice);
 //!     }
 //!     sleep(Duration::from_secs(1));
