@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pmdscope_export::ExportOptions;
-use pmdscope_telemetry::{FleetSettings, Names};
+use pmdscope_telemetry::{AppNames, FleetSettings};
 use toml::de::DeTable;
 
 pub(crate) use self::error::ConfigError;
@@ -100,7 +100,7 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
         read(&mut source, document.get_ref(), &mut config);
     }
     let rules = config.names.iter().map(|rule| (rule.pattern.clone(), rule.app.clone()));
-    match Names::new(rules.collect()) {
+    match AppNames::new(rules.collect()) {
         Ok(names) => config.settings.names = names,
         Err(error) => source.blame(&(0..0), error.to_string()),
     }

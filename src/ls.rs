@@ -9,7 +9,7 @@ use pmdscope_render::number::{UNKNOWN, known, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
 use pmdscope_telemetry::sample::Sample;
-use pmdscope_telemetry::{Collector, Error};
+use pmdscope_telemetry::{SampleCollector, TelemetryError};
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -141,7 +141,7 @@ fn entry(app: &DiscoveredApp) -> Entry {
 fn ask(app: DiscoveredApp) -> Entry {
     let mut entry = entry(&app);
     if app.state == Reachability::Live {
-        match Collector::new(app.clone()).collect(ROUND_TIMEOUT) {
+        match SampleCollector::new(app.clone()).collect(ROUND_TIMEOUT) {
             Ok(sample) => entry.learn(app, sample),
             Err(error) => (entry.state, entry.reason) = ("unreachable", Some(error.to_string())),
         }
@@ -152,7 +152,7 @@ fn ask(app: DiscoveredApp) -> Entry {
 impl Entry {
     /// The thread that asked it has panicked.
     fn lost(self, panic: &(dyn Any + Send)) -> Self {
-        let reason = Error::panicked(panic).to_string();
+        let reason = TelemetryError::panicked(panic).to_string();
         Self { state: "unreachable", reason: Some(reason), ..self }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
-use pmdscope_recording::{Recorder, Recording};
+use pmdscope_recording::{RecordingOptions, TelemetryRecorder};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{AppState, AppStatus, Fleet, FleetSettings};
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut fleet = if args.always { Fleet::new(settings.clone()) } else { args.app.fleet()? };
     let look_out = LookOut::start(args, settings);
     let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
-    let mut recorder = Recorder::create(args.recording(), now_ns)?;
+    let mut recorder = TelemetryRecorder::create(args.recording(), now_ns)?;
     let mut progress = RecordingProgress::new(args.quiet);
     let end = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut beat = RoundTimer { next: Instant::now(), interval: args.interval() };
@@ -222,7 +222,7 @@ impl Args {
         self.interval.unwrap_or(usual)
     }
 
-    fn recording(&self) -> Recording {
+    fn recording(&self) -> RecordingOptions {
         let keep = self.keep.or(self.always.then_some(ALWAYS_KEEP));
         let max_size = self.max_size.or(self.always.then_some(ALWAYS_SIZE));
         let part = |keep: Duration| (keep / FILES).max(Duration::from_secs(1));
@@ -231,7 +231,7 @@ impl Args {
             // One that is not there yet.
             path.push("");
         }
-        Recording {
+        RecordingOptions {
             path,
             interval: self.interval(),
             rotate_size: self.rotate_size.or(max_size.map(|size| size / u64::from(FILES))),
@@ -254,7 +254,7 @@ mod tests {
         args: Args,
     }
 
-    fn recording(words: &str) -> Recording {
+    fn recording(words: &str) -> RecordingOptions {
         Cli::try_parse_from(format!("record {words}").split_whitespace()).unwrap().args.recording()
     }
 

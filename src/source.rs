@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use jiff::tz::{Offset, TimeZone};
-use pmdscope_recording::{Moment, Player};
+use pmdscope_recording::{RecordingPlayer, TimeSpec};
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetSettings, FleetState};
@@ -33,7 +33,7 @@ pub(crate) struct AtArg {
     /// offset from the end of the recording: -90s is 90 seconds before the end. Default: the end;
     /// interactive `top` starts at the beginning.
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
-    pub(crate) at: Option<Moment>,
+    pub(crate) at: Option<TimeSpec>,
 }
 
 impl ReplayArg {
@@ -42,14 +42,14 @@ impl ReplayArg {
     /// # Errors
     ///
     /// When it cannot be read, or the configuration is wrong.
-    pub(crate) fn player(&self, app: &AppArg) -> Result<Option<Player>> {
+    pub(crate) fn player(&self, app: &AppArg) -> Result<Option<RecordingPlayer>> {
         let Some(path) = &self.replay else { return Ok(None) };
         Ok(Some(player(path, app.app.as_deref(), &app.settings()?)?))
     }
 }
 
-fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<Player> {
-    let mut player = Player::open(path, settings)?;
+fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<RecordingPlayer> {
+    let mut player = RecordingPlayer::open(path, settings)?;
     if let Some(app) = app {
         let app = recorded_name(app, &player)?;
         player.only(&app);
@@ -59,7 +59,7 @@ fn player(path: &Path, app: Option<&str>, settings: &FleetSettings) -> Result<Pl
 
 /// The app of that name in a recording, or the only one whose name begins so, as far as its apps are
 /// known yet.
-fn recorded_name(name: &str, player: &Player) -> Result<String> {
+fn recorded_name(name: &str, player: &RecordingPlayer) -> Result<String> {
     let apps = player.apps();
     if apps.contains(name) {
         return Ok(name.to_owned());
@@ -96,7 +96,7 @@ pub(crate) struct Live {
 /// Plays a recording.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    player: Player,
+    player: RecordingPlayer,
     app: Option<String>,
     pace: Pace,
 }
@@ -121,7 +121,7 @@ impl Source {
     }
 
     /// A whole recording.
-    pub(crate) fn whole(player: Player, app: &AppArg) -> Self {
+    pub(crate) fn whole(player: RecordingPlayer, app: &AppArg) -> Self {
         Self::Replay(Box::new(Replay { player, app: app.app.clone(), pace: Pace::Whole }))
     }
 
@@ -131,7 +131,7 @@ impl Source {
     ///
     /// When there is no such moment in it.
     pub(crate) fn steps(
-        player: Player,
+        player: RecordingPlayer,
         app: &AppArg,
         at: &AtArg,
         interval: Duration,
@@ -203,7 +203,7 @@ impl Source {
 }
 
 /// Local time where it was recorded.
-pub(crate) fn time_zone(player: &Player) -> TimeZone {
+pub(crate) fn time_zone(player: &RecordingPlayer) -> TimeZone {
     Offset::from_seconds(player.utc_offset_s()).unwrap_or(Offset::UTC).to_time_zone()
 }
 

@@ -1,4 +1,4 @@
-use pmdscope_recording::{Recorder, Recording};
+use pmdscope_recording::{RecordingOptions, TelemetryRecorder};
 use pmdscope_telemetry::FleetEvent;
 
 use super::*;
@@ -7,11 +7,11 @@ const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_795_251_360 * SECOND;
 
 /// Ten worlds, one a second, of an app that never answered.
-fn player(app: Option<&str>) -> (tempfile::TempDir, Player) {
+fn player(app: Option<&str>) -> (tempfile::TempDir, RecordingPlayer) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
-    let recording = Recording { path: path.clone(), ..Recording::default() };
-    let mut recorder = Recorder::create(recording, BEGIN).unwrap();
+    let recording = RecordingOptions { path: path.clone(), ..RecordingOptions::default() };
+    let mut recorder = TelemetryRecorder::create(recording, BEGIN).unwrap();
     let mut world = FleetState::default();
     for second in 0..10 {
         let class = pmdscope_telemetry::ErrorClass::Timeout;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ArgGroup;
 use jiff::tz::TimeZone;
-use pmdscope_recording::Player;
+use pmdscope_recording::RecordingPlayer;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::{FleetState, Thresholds};
 use pmdscope_tui::report::{self, Document};
@@ -168,7 +168,7 @@ fn display_live(args: &Args) -> Result<()> {
     result.context("cannot use the terminal")
 }
 
-fn display_replay(args: &Args, player: Player, again: Player) -> Result<()> {
+fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) -> Result<()> {
     let (oldest, newest) = player.span();
     let start = match &args.at.at {
         Some(at) => at.resolve((oldest, newest), player.utc_offset_s())?,

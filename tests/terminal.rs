@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pmdscope_recording::{Recorder, Recording};
+use pmdscope_recording::{RecordingOptions, TelemetryRecorder};
 use pmdscope_telemetry::FleetState;
 use pmdscope_testing::spawn;
 
@@ -115,8 +115,8 @@ fn a_recording_is_played_to_its_end_and_gone_through() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("incident.jsonl.zst");
     let begin_ns = 1_800_000_000_000_000_000;
-    let recording = Recording { path: path.clone(), ..Recording::default() };
-    let mut recorder = Recorder::create(recording, begin_ns).unwrap();
+    let recording = RecordingOptions { path: path.clone(), ..RecordingOptions::default() };
+    let mut recorder = TelemetryRecorder::create(recording, begin_ns).unwrap();
     for round in 0..3 {
         let (now_ns, realtime_ns) = (1 + round * 100_000_000, begin_ns + round * 100_000_000);
         recorder.record(&FleetState { now_ns, realtime_ns, ..FleetState::default() }, 0).unwrap();

@@ -7,7 +7,7 @@ use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReaso
 use pmdscope_telemetry::finding::{self, LintRules};
 use pmdscope_telemetry::fleet::{Evaluator, unasked};
 use pmdscope_telemetry::sample::*;
-use pmdscope_telemetry::{ErrorClass, ExpectedApp, FleetEvent, FleetState, Inventory};
+use pmdscope_telemetry::{AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState};
 
 use crate::metrics::{ExporterCounters, MetricsContext, PushCounts};
 use crate::series_limits::SeriesLimits;
@@ -35,13 +35,13 @@ pub(crate) fn world() -> FleetState {
     world
 }
 
-pub(crate) fn expected() -> Inventory {
+pub(crate) fn expected() -> AppInventory {
     let app = |name: &str, ports: &[&str]| ExpectedApp {
         name: name.to_owned(),
         ports: ports.iter().map(|port| (*port).to_owned()).collect(),
         ..ExpectedApp::default()
     };
-    Inventory { apps: vec![app("fwd", &["0000:03:00.0"]), app("missing", &["net_a", "net_b"])] }
+    AppInventory { apps: vec![app("fwd", &["0000:03:00.0"]), app("missing", &["net_a", "net_b"])] }
 }
 
 /// With histograms, and otherwise as by default.
@@ -49,7 +49,10 @@ pub(crate) fn limits() -> SeriesLimits {
     SeriesLimits { queue_histograms: true, ..SeriesLimits::default() }
 }
 
-pub(crate) fn context<'a>(limits: &'a SeriesLimits, expected: &'a Inventory) -> MetricsContext<'a> {
+pub(crate) fn context<'a>(
+    limits: &'a SeriesLimits,
+    expected: &'a AppInventory,
+) -> MetricsContext<'a> {
     let pushes = Some(PushCounts { accepted: 5, failed: 1, ..PushCounts::default() });
     let counters = ExporterCounters { collections: 7, shared_scrapes: 2, pushes };
     MetricsContext { limits, tolerate: &[], expected, counters, only: None }
@@ -132,7 +135,7 @@ pub(crate) fn stock(name: &str) -> Sample {
 /// The same with libpmdscope, and with a leak.
 pub(crate) fn linked() -> Sample {
     Sample {
-        queues: vec![queue(0, 0, Direction::Rx), queue(0, 0, Direction::Tx)],
+        queues: vec![queue(0, 0, QueueDirection::Rx), queue(0, 0, QueueDirection::Tx)],
         rings: vec![RingSample {
             name: "work".to_owned(),
             capacity: 1023,
@@ -194,13 +197,13 @@ pub(crate) fn pool(name: &str) -> PoolSample {
         element_bytes: 2432,
         cache_size: 256,
         socket: 0,
-        occupancy: Some(Occupancy { common: 14_000, cached: 383, in_use: 2000 }),
+        occupancy: Some(PoolOccupancy { common: 14_000, cached: 383, in_use: 2000 }),
         ..PoolSample::default()
     }
 }
 
-pub(crate) fn queue(port: u16, queue: u16, direction: Direction) -> QueueSample {
-    let received = direction == Direction::Rx;
+pub(crate) fn queue(port: u16, queue: u16, direction: QueueDirection) -> QueueSample {
+    let received = direction == QueueDirection::Rx;
     QueueSample {
         port,
         queue,

@@ -12,10 +12,9 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::Error;
-use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::{AppSampler, FleetSettings};
+use pmdscope_telemetry::{FleetEvent, TelemetryError};
 use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -182,12 +181,14 @@ impl Scraper {
 ///
 /// # Errors
 /// When it panics, or there is no thread for it.
-async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, TelemetryError> {
     // The runtime panics if it cannot start its first thread: in a task, that is an error as well.
     let task = tokio::spawn(async { spawn_blocking(job).await });
     let failed = |error: JoinError| match error.try_into_panic() {
-        Ok(panic) => Error::panicked(&*panic),
-        Err(cancelled) => Error::panicked(&cancelled.to_string()),
+        Ok(panic) => TelemetryError::panicked(&*panic),
+        Err(cancelled) => TelemetryError::panicked(&cancelled.to_string()),
     };
     task.await.and_then(|joined| joined).map_err(failed)
 }

@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::{FleetState, Inventory};
+use pmdscope_telemetry::{AppInventory, FleetState};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -30,7 +30,7 @@ pub(crate) struct RenderOptions {
     /// Lints that do not make an app unhealthy.
     pub(crate) tolerate: Vec<Lint>,
     /// What ought to be there.
-    pub(crate) expected: Inventory,
+    pub(crate) expected: AppInventory,
     /// How pushes ended; `None` where nothing is pushed.
     pushes: Option<Arc<PushCounters>>,
     /// Bytes of the longest text so far.
@@ -40,7 +40,7 @@ pub(crate) struct RenderOptions {
 impl RenderOptions {
     pub(crate) fn new(
         options: &ExportOptions,
-        expected: &Inventory,
+        expected: &AppInventory,
         pushes: Option<Arc<PushCounters>>,
     ) -> Self {
         Self {

@@ -13,28 +13,28 @@ use pmdscope_telemetry::sample::{SAMPLE_SCHEMA, Sample};
 /// not raise it.
 pub const RECORD_SCHEMA: u32 = 1;
 
-/// One line. The entries of a round are followed by its [`Round`].
+/// One line. The entries of a round are followed by its [`RoundEnd`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant)] // nearly all are samples
-pub enum Entry<'a> {
+pub enum RecordEntry<'a> {
     /// First line of a file.
-    Header(Header),
+    Header(RecordingHeader),
     /// An app answered.
     Sample(Cow<'a, Sample>),
     /// An app did not answer.
-    Lost(Lost),
+    Lost(LostApp),
     /// An app was given up.
-    Gone(Gone),
+    Gone(GoneApp),
     /// Rounds that were made and could not be written.
-    Gap(Gap),
+    Gap(RecordingGap),
     /// The end of a round.
-    Round(Round),
+    Round(RoundEnd),
 }
 
 /// Who recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordingHeader {
     /// [`RECORD_SCHEMA`].
     pub schema: u32,
     /// [`SAMPLE_SCHEMA`].
@@ -59,7 +59,7 @@ pub struct Header {
 
 /// An app did not answer. Written again in every frame for as long as that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct LostApp {
     /// Wall clock, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// The app.
@@ -76,12 +76,12 @@ pub struct Lost {
     pub errors: BTreeMap<ErrorClass, u64>,
     /// The same, judged.
     #[serde(default)]
-    pub findings: Vec<Absence>,
+    pub findings: Vec<AbsenceFinding>,
 }
 
 /// A finding about an app that did not answer: there is no sample from which to judge it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absence {
+pub struct AbsenceFinding {
     /// Stable name of the lint.
     pub lint: String,
     /// `info`, `warning` or `critical`.
@@ -98,7 +98,7 @@ pub struct Absence {
 
 /// An app was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct GoneApp {
     /// Wall clock, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// The app.
@@ -107,7 +107,7 @@ pub struct Gone {
 
 /// Rounds that were made and could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub struct RecordingGap {
     /// Wall clock of the first, nanoseconds since the epoch.
     pub from_realtime_ns: u64,
     /// Wall clock when writing went on, nanoseconds since the epoch.
@@ -120,7 +120,7 @@ pub struct Gap {
 
 /// The end of a round: the entries since the last one are all that was learned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Round {
+pub struct RoundEnd {
     /// Wall clock, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// Monotonic clock, nanoseconds.
@@ -138,15 +138,15 @@ fn none(number: &u64) -> bool {
 /// All kinds of lines; one that is not known has none of them.
 #[derive(Deserialize)]
 struct Line {
-    header: Option<Header>,
+    header: Option<RecordingHeader>,
     sample: Option<Sample>,
-    lost: Option<Lost>,
-    gone: Option<Gone>,
-    gap: Option<Gap>,
-    round: Option<Round>,
+    lost: Option<LostApp>,
+    gone: Option<GoneApp>,
+    gap: Option<RecordingGap>,
+    round: Option<RoundEnd>,
 }
 
-impl Entry<'static> {
+impl RecordEntry<'static> {
     /// Reads a line; `None` for one of a kind that is not known.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Entry<'static> {
     }
 }
 
-impl Entry<'_> {
+impl RecordEntry<'_> {
     /// Wall clock, nanoseconds since the epoch.
     pub fn realtime_ns(&self) -> u64 {
         match self {
@@ -186,7 +186,7 @@ impl Entry<'_> {
     }
 }
 
-impl Header {
+impl RecordingHeader {
     /// The newer schema of the two, with ours, where we do not know it.
     pub(super) fn unknown_schema(&self) -> Option<(u32, u32)> {
         let pairs = [(self.schema, RECORD_SCHEMA), (self.sample_schema, SAMPLE_SCHEMA)];
@@ -194,7 +194,7 @@ impl Header {
     }
 }
 
-impl From<&Finding> for Absence {
+impl From<&Finding> for AbsenceFinding {
     fn from(finding: &Finding) -> Self {
         Self {
             lint: finding.lint.to_string(),
@@ -207,7 +207,7 @@ impl From<&Finding> for Absence {
     }
 }
 
-impl Absence {
+impl AbsenceFinding {
     /// The finding about `app`; `None` for a lint that is not known here.
     pub(super) fn finding(self, app: &str) -> Option<Finding> {
         let lint = self.lint.parse().ok()?;

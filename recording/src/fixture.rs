@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Player, Recorder, Recording, Totals};
+use super::{RecordingOptions, RecordingPlayer, RecordingTotals, TelemetryRecorder};
 use pmdscope_telemetry::finding::{self, LintRules};
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::sample::{
-    AppIdentity, Direction, Occupancy, PoolSample, PortSample, PortStats, QueueSample,
+    AppIdentity, PoolOccupancy, PoolSample, PortSample, PortStats, QueueDirection, QueueSample,
     SAMPLE_SCHEMA, Sample,
 };
 use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
@@ -19,7 +19,7 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// What an app does in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum AppAct {
     Answer,
     Restart,
     TimeOut,
@@ -27,7 +27,7 @@ pub(super) enum Act {
 }
 
 /// A fleet without apps.
-pub(super) struct Live {
+pub(super) struct LiveFleet {
     pub(super) world: FleetState,
     evaluators: BTreeMap<String, Evaluator>,
     pids: BTreeMap<String, u32>,
@@ -35,7 +35,7 @@ pub(super) struct Live {
     rounds: u64,
 }
 
-impl Live {
+impl LiveFleet {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             world: FleetState::default(),
@@ -47,7 +47,7 @@ impl Live {
     }
 
     /// The world after another round.
-    pub(super) fn round(&mut self, acts: &[(&str, Act)]) -> &FleetState {
+    pub(super) fn round(&mut self, acts: &[(&str, AppAct)]) -> &FleetState {
         self.rounds += 1;
         let passed_ns = self.rounds * self.interval_ns;
         for (app, act) in acts {
@@ -64,22 +64,22 @@ impl Live {
         self.rounds += rounds;
     }
 
-    fn event(&mut self, app: &str, act: Act, passed_ns: u64) -> FleetEvent {
+    fn event(&mut self, app: &str, act: AppAct, passed_ns: u64) -> FleetEvent {
         let name = app.to_owned();
         match act {
-            Act::Leave => {
+            AppAct::Leave => {
                 self.evaluators.remove(app);
                 FleetEvent::Gone { app: name }
             }
-            Act::TimeOut => FleetEvent::Lost {
+            AppAct::TimeOut => FleetEvent::Lost {
                 app: name,
                 class: ErrorClass::Timeout,
                 reason: format!("silent at {passed_ns}"),
                 finding: Some(finding::evaluate_missing(app)),
             },
-            Act::Answer | Act::Restart => {
+            AppAct::Answer | AppAct::Restart => {
                 let pid = self.pids.entry(name.clone()).or_insert(1);
-                *pid += u32::from(act == Act::Restart);
+                *pid += u32::from(act == AppAct::Restart);
                 let mut sample = sample(app, *pid, passed_ns);
                 sample.monotonic_ns += 77 * SECOND;
                 let evaluator = self
@@ -124,7 +124,7 @@ fn port(id: u16, packets: u64) -> PortSample {
 }
 
 fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
-    let occupancy = Some(Occupancy { common: size - in_use, cached: 0, in_use });
+    let occupancy = Some(PoolOccupancy { common: size - in_use, cached: 0, in_use });
     PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
 }
 
@@ -133,7 +133,7 @@ fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
     QueueSample {
         port: 0,
         queue,
-        direction: Direction::Rx,
+        direction: QueueDirection::Rx,
         polls,
         empty,
         packets,
@@ -147,8 +147,8 @@ fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
 }
 
 /// Records what a fleet shows.
-pub(super) fn record(recording: Recording, worlds: &[FleetState]) -> Totals {
-    let mut recorder = Recorder::create(recording, worlds[0].realtime_ns).unwrap();
+pub(super) fn record(recording: RecordingOptions, worlds: &[FleetState]) -> RecordingTotals {
+    let mut recorder = TelemetryRecorder::create(recording, worlds[0].realtime_ns).unwrap();
     for world in worlds {
         recorder.record(world, 0).unwrap();
     }
@@ -157,20 +157,24 @@ pub(super) fn record(recording: Recording, worlds: &[FleetState]) -> Totals {
 
 /// Worlds of one app that answers.
 pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<FleetState> {
-    let mut live = Live::new(interval);
-    (0..rounds).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect()
+    let mut live = LiveFleet::new(interval);
+    (0..rounds).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect()
 }
 
-pub(super) fn into(path: impl Into<PathBuf>) -> Recording {
-    Recording { path: path.into(), interval: Duration::from_secs(1), ..Recording::default() }
+pub(super) fn into(path: impl Into<PathBuf>) -> RecordingOptions {
+    RecordingOptions {
+        path: path.into(),
+        interval: Duration::from_secs(1),
+        ..RecordingOptions::default()
+    }
 }
 
-pub(super) fn player(path: &Path) -> Player {
-    Player::open(path, &FleetSettings::default()).unwrap()
+pub(super) fn player(path: &Path) -> RecordingPlayer {
+    RecordingPlayer::open(path, &FleetSettings::default()).unwrap()
 }
 
 /// All worlds of a recording.
-pub(super) fn play(player: &mut Player) -> Vec<FleetState> {
+pub(super) fn play(player: &mut RecordingPlayer) -> Vec<FleetState> {
     let mut worlds = Vec::new();
     while let Some(world) = player.next().unwrap() {
         worlds.push(world.clone());

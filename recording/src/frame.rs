@@ -4,27 +4,27 @@ use std::io::{self, Write};
 
 use zstd::stream::write::Encoder;
 
-use super::Entry;
-use super::index::Span;
+use super::RecordEntry;
+use super::index::FrameSpan;
 
 /// Much smaller than the next lower level, and a tenth of what asking the app costs.
 const LEVEL: i32 = 3;
 
 /// Compresses lines.
-pub(super) struct Frame {
+pub(super) struct FrameEncoder {
     encoder: Encoder<'static, Vec<u8>>,
     /// Keeps its memory: the encoder is called once a line, not once a number.
     line: Vec<u8>,
-    span: Span,
+    span: FrameSpan,
 }
 
-impl std::fmt::Debug for Frame {
+impl std::fmt::Debug for FrameEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Frame").field("span", &self.span).finish_non_exhaustive()
+        f.debug_struct("FrameEncoder").field("span", &self.span).finish_non_exhaustive()
     }
 }
 
-impl Frame {
+impl FrameEncoder {
     /// An empty frame, to be written at `offset`.
     pub(super) fn begin(offset: u64) -> io::Result<Self> {
         let mut encoder = Encoder::new(Vec::new(), LEVEL)?;
@@ -33,12 +33,12 @@ impl Frame {
         Ok(Self {
             encoder,
             line,
-            span: Span { offset, first_ns: u64::MAX, last_ns: 0, entries: 0 },
+            span: FrameSpan { offset, first_ns: u64::MAX, last_ns: 0, entries: 0 },
         })
     }
 
     /// Appends a line.
-    pub(super) fn push(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    pub(super) fn push(&mut self, entry: &RecordEntry<'_>) -> io::Result<()> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, entry)?;
         self.line.push(b'\n');
@@ -65,7 +65,7 @@ impl Frame {
     }
 
     /// Brings out the rest.
-    pub(super) fn end(self, out: &mut Vec<u8>) -> io::Result<Span> {
+    pub(super) fn end(self, out: &mut Vec<u8>) -> io::Result<FrameSpan> {
         out.append(&mut self.encoder.finish()?);
         Ok(self.span)
     }

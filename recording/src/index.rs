@@ -26,7 +26,7 @@ const LONGEST: u64 = 64 << 20;
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Span {
+pub(super) struct FrameSpan {
     /// Bytes of the file before it.
     pub(super) offset: u64,
     /// Earliest wall clock in it, nanoseconds since the epoch.
@@ -39,17 +39,17 @@ pub(super) struct Span {
 
 /// All frames of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Index {
+pub(super) struct FrameIndex {
     schema: u32,
     /// Bytes of the file before the index, which tells when something was put before it.
     end: u64,
     /// In the order of the file.
-    pub(super) frames: Vec<Span>,
+    pub(super) frames: Vec<FrameSpan>,
     /// All apps that are in it.
     pub(super) apps: BTreeSet<String>,
 }
 
-impl Span {
+impl FrameSpan {
     /// Takes in the time of a line.
     pub(super) fn take(&mut self, realtime_ns: u64) {
         self.first_ns = self.first_ns.min(realtime_ns);
@@ -58,7 +58,7 @@ impl Span {
     }
 }
 
-impl Index {
+impl FrameIndex {
     pub(super) fn new() -> Self {
         Self { schema: INDEX_SCHEMA, ..Self::default() }
     }

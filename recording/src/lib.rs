@@ -1,6 +1,6 @@
 //! Recordings: what apps said and when, in compressed lines of JSON that give the same worlds again.
 //!
-//! A [`Recorder`] writes the worlds of a [`pmdscope_telemetry::Fleet`], a [`Player`] gives them back.
+//! A [`TelemetryRecorder`] writes the worlds of a [`pmdscope_telemetry::Fleet`], a [`RecordingPlayer`] gives them back.
 //! What is written is what apps said; rates and findings are derived anew. `docs/recording.md` has
 //! the format.
 
@@ -8,27 +8,30 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod entry;
+mod file;
 #[cfg(test)]
 mod fixture;
 mod frame;
+mod frame_scan;
 mod index;
-mod kept;
-mod moment;
 mod player;
+mod reader;
 mod recorder;
-mod rounds;
-mod source;
+mod retention;
 mod storage;
-mod walk;
+mod time_spec;
 
 use std::io;
 use std::path::PathBuf;
 
-pub use self::entry::{Absence, Entry, Gap, Gone, Header, Lost, RECORD_SCHEMA, Round};
-pub use self::moment::{Moment, MomentError};
-pub use self::player::Player;
-pub use self::recorder::{Recorder, Recording, Totals};
-pub use self::rounds::Note;
+pub use self::entry::{
+    AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordingGap, RecordingHeader,
+    RoundEnd,
+};
+pub use self::player::RecordingPlayer;
+pub use self::reader::PlaybackNote;
+pub use self::recorder::{RecordingOptions, RecordingTotals, TelemetryRecorder};
+pub use self::time_spec::{TimeSpec, TimeSpecError};
 
 /// Extension of a recording.
 pub const EXTENSION: &str = ".jsonl.zst";
@@ -39,7 +42,7 @@ pub const PART: &str = ".part";
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RecordError {
+pub enum RecordingError {
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
@@ -89,7 +92,7 @@ pub enum RecordError {
     Options(&'static str),
 }
 
-impl RecordError {
+impl RecordingError {
     fn io(action: &'static str, path: &std::path::Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }

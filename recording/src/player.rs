@@ -5,10 +5,10 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::index::Span;
-use super::rounds::{Batch, Note, Rounds, note};
-use super::source::{Source, files};
-use super::{Entry, Lost, RecordError};
+use super::file::{RecordingFile, files};
+use super::index::FrameSpan;
+use super::reader::{PlaybackNote, RoundBatch, RoundReader, note};
+use super::{LostApp, RecordEntry, RecordingError};
 use pmdscope_telemetry::finding::LintRules;
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
 use pmdscope_telemetry::{FleetEvent, FleetState};
@@ -30,10 +30,10 @@ const MOST_HELD: usize = 256 << 20;
 
 /// A recording that is being read.
 #[derive(Debug)]
-pub struct Player {
+pub struct RecordingPlayer {
     rules: LintRules,
     /// By their begin.
-    sources: Vec<Source>,
+    sources: Vec<RecordingFile>,
     /// Sources that were not reached yet, and from which frame on.
     upcoming: VecDeque<(usize, usize)>,
     open: Vec<Cursor>,
@@ -45,7 +45,7 @@ pub struct Player {
     runs: BTreeSet<u64>,
     only: Option<String>,
     world: FleetState,
-    notes: Vec<Note>,
+    notes: Vec<PlaybackNote>,
     /// [`MOST_HELD`].
     most_held: usize,
 }
@@ -54,9 +54,9 @@ pub struct Player {
 #[derive(Debug)]
 struct Cursor {
     source: usize,
-    rounds: Rounds,
+    rounds: RoundReader,
     /// What comes next.
-    head: Batch,
+    head: RoundBatch,
 }
 
 #[derive(Debug)]
@@ -69,20 +69,20 @@ struct Playing {
     lost: usize,
 }
 
-impl Player {
+impl RecordingPlayer {
     /// Opens a file, or all recordings in a directory. The rules of the settings apply; names of apps
     /// are those of the recording, and an expected app that is not in it is not missed.
     ///
     /// # Errors
     /// When nothing in it can be read, or a later version of this tool wrote it.
-    pub fn open(path: &Path, settings: &FleetSettings) -> Result<Self, RecordError> {
+    pub fn open(path: &Path, settings: &FleetSettings) -> Result<Self, RecordingError> {
         let mut notes = Vec::new();
         let mut sources = Vec::new();
         let mut failed = None;
         for path in files(path)? {
-            match Source::open(&path, &mut notes) {
+            match RecordingFile::open(&path, &mut notes) {
                 Ok(source) => sources.push(source),
-                Err(error @ RecordError::Newer { .. }) => return Err(error),
+                Err(error @ RecordingError::Newer { .. }) => return Err(error),
                 Err(error) => {
                     note(&mut notes, &path, 0, None, error.to_string());
                     failed.get_or_insert(error);
@@ -92,7 +92,7 @@ impl Player {
         if let (true, Some(error)) = (sources.is_empty(), failed) {
             return Err(error);
         }
-        sources.sort_by_key(Source::first_ns);
+        sources.sort_by_key(RecordingFile::first_ns);
         note_restarts(&sources, &mut notes);
         note_steps_back(&sources, &mut notes);
         let mut player = Self {
@@ -120,8 +120,8 @@ impl Player {
 
     /// Wall clock of the first and the last entry, nanoseconds since the epoch.
     pub fn span(&self) -> (u64, u64) {
-        let first = self.sources.iter().map(Source::first_ns).min();
-        let last = self.sources.iter().map(Source::last_ns).max();
+        let first = self.sources.iter().map(RecordingFile::first_ns).min();
+        let last = self.sources.iter().map(RecordingFile::last_ns).max();
         (first.unwrap_or(0), last.unwrap_or(0))
     }
 
@@ -133,12 +133,12 @@ impl Player {
     /// The apps that are known to be in it; those of a file without an index are only known when
     /// they were met.
     pub fn apps(&self) -> BTreeSet<&str> {
-        let listed = self.sources.iter().flat_map(Source::apps);
+        let listed = self.sources.iter().flat_map(RecordingFile::apps);
         listed.chain(&self.met).map(String::as_str).collect()
     }
 
     /// What was damaged or is missing in what was read so far.
-    pub fn notes(&self) -> &[Note] {
+    pub fn notes(&self) -> &[PlaybackNote] {
         &self.notes
     }
 
@@ -152,7 +152,7 @@ impl Player {
     ///
     /// # Errors
     /// When the file cannot be read any more.
-    pub fn seek(&mut self, realtime_ns: u64) -> Result<&FleetState, RecordError> {
+    pub fn seek(&mut self, realtime_ns: u64) -> Result<&FleetState, RecordingError> {
         let at = self.world.realtime_ns;
         let near = at > 0 && at <= realtime_ns && realtime_ns - at <= WARM_UP_NS;
         if !near {
@@ -168,13 +168,14 @@ impl Player {
     /// # Errors
     /// When the file cannot be read any more.
     #[allow(clippy::should_implement_trait)] // the world is lent, and reading can fail
-    pub fn next(&mut self) -> Result<Option<&FleetState>, RecordError> {
+    pub fn next(&mut self) -> Result<Option<&FleetState>, RecordingError> {
         Ok(if self.step()? { Some(&self.world) } else { None })
     }
 
     /// Where to begin for a moment: so long before the frame that holds it.
     fn warm_up_for(&self, realtime_ns: u64) -> u64 {
-        let frames = self.sources.iter().flat_map(Source::frames).map(|frame| frame.first_ns);
+        let frames =
+            self.sources.iter().flat_map(RecordingFile::frames).map(|frame| frame.first_ns);
         let begin = frames.filter(|first| *first <= realtime_ns).max().unwrap_or(0);
         begin.saturating_sub(WARM_UP_NS)
     }
@@ -185,7 +186,7 @@ impl Player {
         self.apps.clear();
         self.runs.clear();
         self.world = FleetState::default();
-        let later = |(number, source): (usize, &Source)| {
+        let later = |(number, source): (usize, &RecordingFile)| {
             let frame = frame_for(source.frames(), realtime_ns);
             (source.last_ns() >= realtime_ns).then_some((number, frame))
         };
@@ -195,12 +196,12 @@ impl Player {
     }
 
     /// Wall clock of the next round.
-    fn next_ns(&mut self) -> Result<Option<u64>, RecordError> {
+    fn next_ns(&mut self) -> Result<Option<u64>, RecordingError> {
         Ok(self.next_cursor()?.map(|cursor| self.open[cursor].head.round.realtime_ns))
     }
 
     /// The file that has the next round.
-    fn next_cursor(&mut self) -> Result<Option<usize>, RecordError> {
+    fn next_cursor(&mut self) -> Result<Option<usize>, RecordingError> {
         loop {
             let heads = self.open.iter().enumerate();
             let next = heads.min_by_key(|(_, cursor)| cursor.head.round.realtime_ns);
@@ -218,14 +219,14 @@ impl Player {
         }
     }
 
-    fn reach(&mut self, number: usize, frame: usize) -> Result<(), RecordError> {
+    fn reach(&mut self, number: usize, frame: usize) -> Result<(), RecordingError> {
         let source = &self.sources[number];
         if self.open.len() >= MOST_OPEN {
             let text = format!("is left out: {MOST_OPEN} others were recorded at the same time");
             note(&mut self.notes, source.path(), 0, Some(source.first_ns()), text);
             return Ok(());
         }
-        let mut rounds = Rounds::open(source, frame)?;
+        let mut rounds = RoundReader::open(source, frame)?;
         if let Some(head) = rounds.next(source, &mut self.notes)? {
             self.open.push(Cursor { source: number, rounds, head });
         }
@@ -233,7 +234,7 @@ impl Player {
     }
 
     /// Takes in the next round; false at the end.
-    fn step(&mut self) -> Result<bool, RecordError> {
+    fn step(&mut self) -> Result<bool, RecordingError> {
         let Some(at) = self.next_cursor()? else { return Ok(false) };
         let cursor = &mut self.open[at];
         let number = cursor.source;
@@ -271,21 +272,21 @@ impl Player {
         self.world.apply(FleetEvent::Gone { app });
     }
 
-    fn apply(&mut self, source: usize, offset: u64, entry: Entry<'static>, bytes: usize) {
+    fn apply(&mut self, source: usize, offset: u64, entry: RecordEntry<'static>, bytes: usize) {
         if let Some(app) = entry.app()
             && !(self.meet(source, offset, app) && self.hold(source, offset, &entry, app, bytes))
         {
             return;
         }
         match entry {
-            Entry::Sample(sample) => {
+            RecordEntry::Sample(sample) => {
                 if let Some(playing) = self.apps.get_mut(&sample.app.name) {
                     self.world.apply(playing.evaluator.sampled(sample.into_owned()));
                 }
             }
-            Entry::Lost(lost) => self.lose(lost),
-            Entry::Gone(gone) => self.remove(gone.app),
-            Entry::Gap(gap) => {
+            RecordEntry::Lost(lost) => self.lose(lost),
+            RecordEntry::Gone(gone) => self.remove(gone.app),
+            RecordEntry::Gap(gap) => {
                 let text = format!(
                     "{} rounds from {} to {} could not be written: {}",
                     gap.rounds,
@@ -296,7 +297,7 @@ impl Player {
                 let from = Some(gap.from_realtime_ns);
                 note(&mut self.notes, self.sources[source].path(), offset, from, text);
             }
-            Entry::Header(_) | Entry::Round(_) => {}
+            RecordEntry::Header(_) | RecordEntry::Round(_) => {}
         }
     }
 
@@ -339,11 +340,18 @@ impl Player {
     }
 
     /// Counts what is known of an app that was met; false when there is no room for it.
-    fn hold(&mut self, source: usize, offset: u64, entry: &Entry, app: &str, bytes: usize) -> bool {
+    fn hold(
+        &mut self,
+        source: usize,
+        offset: u64,
+        entry: &RecordEntry,
+        app: &str,
+        bytes: usize,
+    ) -> bool {
         let Some(playing) = self.apps.get_mut(app) else { return false };
         match entry {
-            Entry::Sample(_) => (playing.sample, playing.lost) = (bytes, 0),
-            Entry::Lost(_) => playing.lost = bytes,
+            RecordEntry::Sample(_) => (playing.sample, playing.lost) = (bytes, 0),
+            RecordEntry::Lost(_) => playing.lost = bytes,
             _ => return true,
         }
         let held: usize = self.apps.values().map(|playing| playing.sample + playing.lost).sum();
@@ -357,8 +365,8 @@ impl Player {
         false
     }
 
-    fn lose(&mut self, lost: Lost) {
-        let Lost { app, class, reason, silent_ns, errors, findings, .. } = lost;
+    fn lose(&mut self, lost: LostApp) {
+        let LostApp { app, class, reason, silent_ns, errors, findings, .. } = lost;
         self.world.apply(FleetEvent::Lost { app: app.clone(), class, reason, finding: None });
         if let Some(member) = self.world.apps.iter_mut().find(|member| member.name == app) {
             (member.silent_ns, member.errors) = (silent_ns, errors);
@@ -367,7 +375,7 @@ impl Player {
     }
 
     /// What a recorder was too slow for is worth a word from a second on.
-    fn note_missed(&mut self, source: usize, batch: &Batch) {
+    fn note_missed(&mut self, source: usize, batch: &RoundBatch) {
         let source = &self.sources[source];
         let missed = batch.round.missed;
         if missed.saturating_mul(source.header().interval_ms) >= 1000 {
@@ -379,7 +387,7 @@ impl Player {
 }
 
 /// Notes the times that nobody recorded.
-fn note_restarts(sources: &[Source], notes: &mut Vec<Note>) {
+fn note_restarts(sources: &[RecordingFile], notes: &mut Vec<PlaybackNote>) {
     let mut latest: Option<(u64, u64)> = None;
     for source in sources {
         let (run, first, last) = (source.header().run, source.first_ns(), source.last_ns());
@@ -397,15 +405,15 @@ fn note_restarts(sources: &[Source], notes: &mut Vec<Note>) {
 }
 
 /// The frame to begin with for a moment. A wall clock that was set back has left later ones before it.
-fn frame_for(frames: &[Span], realtime_ns: u64) -> usize {
-    let begun = |frame: &Span| frame.first_ns <= realtime_ns;
-    let holds = |frame: &Span| begun(frame) && realtime_ns <= frame.last_ns;
+fn frame_for(frames: &[FrameSpan], realtime_ns: u64) -> usize {
+    let begun = |frame: &FrameSpan| frame.first_ns <= realtime_ns;
+    let holds = |frame: &FrameSpan| begun(frame) && realtime_ns <= frame.last_ns;
     let frame = frames.iter().rposition(holds).or_else(|| frames.iter().rposition(begun));
     frame.unwrap_or(0)
 }
 
 /// Notes where the wall clock of a recorder was set back.
-fn note_steps_back(sources: &[Source], notes: &mut Vec<Note>) {
+fn note_steps_back(sources: &[RecordingFile], notes: &mut Vec<PlaybackNote>) {
     for source in sources {
         for pair in source.frames().windows(2).filter(|pair| pair[1].first_ns < pair[0].first_ns) {
             let (from, to) = (pair[0].last_ns, pair[1].first_ns);

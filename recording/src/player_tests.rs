@@ -5,27 +5,27 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::fixture::{
-    Act, BEGIN, Live, SECOND, files, into, only_file, play, player, record, steady,
+    AppAct, BEGIN, LiveFleet, SECOND, files, into, only_file, play, player, record, steady,
 };
-use super::super::{Player, Recorder, Recording};
+use super::super::{RecordingOptions, RecordingPlayer, TelemetryRecorder};
 use super::*;
 
 const EACH_SECOND: Duration = Duration::from_secs(1);
 
 /// Two apps with all that can happen to them.
 fn eventful() -> Vec<FleetState> {
-    let mut live = Live::new(Duration::from_millis(500));
+    let mut live = LiveFleet::new(Duration::from_millis(500));
     let mut worlds = Vec::new();
     for round in 0..200 {
         let fwd = match round {
-            40..50 => Act::TimeOut,
-            90 => Act::Restart,
-            _ => Act::Answer,
+            40..50 => AppAct::TimeOut,
+            90 => AppAct::Restart,
+            _ => AppAct::Answer,
         };
         let lb = match round {
-            0..20 => Act::TimeOut,
-            100.. => Act::Leave,
-            _ => Act::Answer,
+            0..20 => AppAct::TimeOut,
+            100.. => AppAct::Leave,
+            _ => AppAct::Answer,
         };
         worlds.push(live.round(&[("fwd", fwd), ("lb", lb)]).clone());
     }
@@ -59,7 +59,7 @@ fn rotated_files_are_one_recording() {
     let worlds = eventful();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sub/");
-    record(Recording { rotate_age: Some(Duration::from_secs(7)), ..into(&path) }, &worlds);
+    record(RecordingOptions { rotate_age: Some(Duration::from_secs(7)), ..into(&path) }, &worlds);
     assert!(files(&path).len() > 10);
     assert_eq!(play(&mut player(&path)), worlds);
 }
@@ -68,7 +68,10 @@ fn rotated_files_are_one_recording() {
 fn a_moment_has_the_trends_of_a_live_view() {
     let worlds = eventful();
     let dir = tempfile::tempdir().unwrap();
-    record(Recording { rotate_age: Some(Duration::from_secs(9)), ..into(dir.path()) }, &worlds);
+    record(
+        RecordingOptions { rotate_age: Some(Duration::from_secs(9)), ..into(dir.path()) },
+        &worlds,
+    );
     let mut player = player(dir.path());
     let span = player.span();
     assert!(span.0 < worlds[0].realtime_ns && span.1 == worlds[199].realtime_ns);
@@ -85,14 +88,14 @@ fn a_moment_has_the_trends_of_a_live_view() {
 #[test]
 fn another_recorder_begins_anew_and_the_time_between_is_noted() {
     let dir = tempfile::tempdir().unwrap();
-    let mut live = Live::new(EACH_SECOND);
-    let both = [("fwd", Act::Answer), ("lb", Act::Answer)];
+    let mut live = LiveFleet::new(EACH_SECOND);
+    let both = [("fwd", AppAct::Answer), ("lb", AppAct::Answer)];
     let first: Vec<_> = (0..10).map(|_| live.round(&both).clone()).collect();
     record(into(dir.path()), &first);
     live.skip(600);
-    let mut anew = Live::new(EACH_SECOND);
+    let mut anew = LiveFleet::new(EACH_SECOND);
     anew.skip(610);
-    let second: Vec<_> = (0..10).map(|_| anew.round(&[("fwd", Act::Answer)]).clone()).collect();
+    let second: Vec<_> = (0..10).map(|_| anew.round(&[("fwd", AppAct::Answer)]).clone()).collect();
     record(into(dir.path()), &second);
 
     let mut player = player(dir.path());
@@ -113,11 +116,11 @@ fn recordings_of_the_same_time_are_merged() {
     let mut recorders = ["fwd", "lb"].map(|app| {
         let recording = into(dir.path().join(format!("{app}.jsonl.zst")));
         let run = BEGIN + app.len() as u64;
-        (app, Live::new(EACH_SECOND), Recorder::create(recording, run).unwrap())
+        (app, LiveFleet::new(EACH_SECOND), TelemetryRecorder::create(recording, run).unwrap())
     });
     for _ in 0..20 {
         for (app, live, recorder) in &mut recorders {
-            recorder.record(live.round(&[(app, Act::Answer)]), 0).unwrap();
+            recorder.record(live.round(&[(app, AppAct::Answer)]), 0).unwrap();
         }
     }
     let [one, other] = recorders.map(|(_, live, recorder)| {
@@ -136,11 +139,11 @@ fn recordings_of_the_same_time_are_merged() {
 #[test]
 fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let mut live = Live::new(EACH_SECOND);
-    let worlds: Vec<_> = (0..40).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect();
+    let mut live = LiveFleet::new(EACH_SECOND);
+    let worlds: Vec<_> = (0..40).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
     let create = |run| {
         let recording = into(dir.path().join(format!("{run}.jsonl.zst")));
-        Recorder::create(recording, BEGIN + run).unwrap()
+        TelemetryRecorder::create(recording, BEGIN + run).unwrap()
     };
     let (mut one, mut other) = (create(1), create(2));
     for pair in worlds[..20].chunks(2) {
@@ -189,7 +192,7 @@ fn missed_and_unwritten_rounds_are_noted() {
     let dir = tempfile::tempdir().unwrap();
     let worlds = steady(EACH_SECOND, 3);
     let path = dir.path().join("x.jsonl.zst");
-    let mut recorder = Recorder::create(into(&path), BEGIN).unwrap();
+    let mut recorder = TelemetryRecorder::create(into(&path), BEGIN).unwrap();
     recorder.record(&worlds[0], 0).unwrap();
     recorder.record(&worlds[1], 4).unwrap();
     assert_eq!(recorder.finish().unwrap().missed, 4);
@@ -208,17 +211,17 @@ fn bytes() -> (Vec<FleetState>, Vec<u8>) {
 }
 
 /// What can be read of a file with this content.
-fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordError> {
+fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordingError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst.part");
     fs::write(&path, content).unwrap();
-    let mut player = Player::open(&path, &FleetSettings::default())?;
+    let mut player = RecordingPlayer::open(&path, &FleetSettings::default())?;
     let worlds = play(&mut player);
     Ok((worlds, player.notes().iter().map(short).collect()))
 }
 
 /// A note without its directory.
-fn short(note: &Note) -> String {
+fn short(note: &PlaybackNote) -> String {
     note.to_string().rsplit_once('/').unwrap().1.to_owned()
 }
 
@@ -282,7 +285,7 @@ fn a_newer_schema_is_an_error_and_new_fields_are_not() {
     for field in ["schema", "sample_schema"] {
         let newer = text.replacen(&format!("\"{field}\":1"), &format!("\"{field}\":2"), 1);
         let error = read(&zstd::encode_all(newer.as_bytes(), 1).unwrap()).unwrap_err();
-        assert!(matches!(&error, RecordError::Newer { schema: 2, known: 1, .. }), "{error}");
+        assert!(matches!(&error, RecordingError::Newer { schema: 2, known: 1, .. }), "{error}");
         assert!(error.to_string().contains(env!("CARGO_PKG_VERSION")), "{error}");
     }
 }
@@ -306,8 +309,8 @@ fn hostile_files_are_bounded() {
 
 #[test]
 fn apps_that_say_too_much_are_left_out() {
-    let mut live = Live::new(EACH_SECOND);
-    let all = [("fwd", Act::Answer), ("lb", Act::Answer)];
+    let mut live = LiveFleet::new(EACH_SECOND);
+    let all = [("fwd", AppAct::Answer), ("lb", AppAct::Answer)];
     let worlds: Vec<_> = (0..10).map(|_| live.round(&all).clone()).collect();
     let dir = tempfile::tempdir().unwrap();
     record(into(dir.path()), &worlds);
@@ -340,7 +343,9 @@ fn names_of_apps_are_bounded() {
 fn a_directory_without_recordings_says_what_is_looked_for() {
     let dir = tempfile::tempdir().unwrap();
     File::create(dir.path().join("notes.txt")).unwrap();
-    let open = |path: &Path| Player::open(path, &FleetSettings::default()).unwrap_err().to_string();
+    let open = |path: &Path| {
+        RecordingPlayer::open(path, &FleetSettings::default()).unwrap_err().to_string()
+    };
     assert!(open(dir.path()).contains("*.jsonl.zst"), "{}", open(dir.path()));
     assert!(open(&dir.path().join("nothing")).starts_with("cannot open "));
 }
@@ -372,14 +377,14 @@ fn rounds_of_frames(file: &[u8], part: std::ops::Range<usize>) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
     fs::write(&path, file).unwrap();
-    let player = Player::open(&path, &FleetSettings::default()).unwrap();
+    let player = RecordingPlayer::open(&path, &FleetSettings::default()).unwrap();
     let frames = player.sources[0].frames();
     let ends = frames.iter().skip(1).map(|next| next.offset).chain([u64::MAX]);
     let touched = frames
         .iter()
         .zip(ends)
         .filter(|(frame, end)| frame.offset < part.end as u64 && (part.start as u64) < *end);
-    let rounds = |frame: &Span| (frame.last_ns - frame.first_ns) / SECOND + 1;
+    let rounds = |frame: &FrameSpan| (frame.last_ns - frame.first_ns) / SECOND + 1;
     touched.map(|(frame, _)| usize::try_from(rounds(frame)).unwrap()).sum()
 }
 

@@ -9,11 +9,14 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::frame::Frame;
-use super::index::Index;
-use super::kept::Kept;
-use super::storage::{Place, Storage, is_full};
-use super::{Absence, Entry, Gap, Gone, Header, Lost, RECORD_SCHEMA, RecordError, Round};
+use super::frame::FrameEncoder;
+use super::index::FrameIndex;
+use super::retention::Retention;
+use super::storage::{RecordingDestination, RecordingFileWriter, is_full};
+use super::{
+    AbsenceFinding, GoneApp, LostApp, RECORD_SCHEMA, RecordEntry, RecordingError, RecordingGap,
+    RecordingHeader, RoundEnd,
+};
 use pmdscope_telemetry::sample::SAMPLE_SCHEMA;
 use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetState};
 
@@ -28,7 +31,7 @@ const FLUSH_NS: u64 = 900_000_000;
 
 /// Where and how to record.
 #[derive(Clone, Debug, Default)]
-pub struct Recording {
+pub struct RecordingOptions {
     /// A file; or a directory, where files get names by their time. A directory that does not exist
     /// ends in a slash.
     pub path: PathBuf,
@@ -46,7 +49,7 @@ pub struct Recording {
 
 /// What a recorder has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RecordingTotals {
     /// Rounds that were written.
     pub rounds: u64,
     /// Rounds that were due and not made.
@@ -71,21 +74,21 @@ pub struct Totals {
 
 /// Writes the worlds of one fleet.
 #[derive(Debug)]
-pub struct Recorder {
-    recording: Recording,
-    place: Place,
-    kept: Kept,
-    header: Header,
-    storage: Option<Storage>,
-    frame: Option<Frame>,
-    index: Index,
+pub struct TelemetryRecorder {
+    recording: RecordingOptions,
+    place: RecordingDestination,
+    kept: Retention,
+    header: RecordingHeader,
+    storage: Option<RecordingFileWriter>,
+    frame: Option<FrameEncoder>,
+    index: FrameIndex,
     /// Wall clock at the begin of the file, and when it was flushed last.
     file_ns: u64,
     flushed_ns: u64,
     /// What was written last of each app.
     known: BTreeMap<String, Known>,
-    gap: Option<Gap>,
-    totals: Totals,
+    gap: Option<RecordingGap>,
+    totals: RecordingTotals,
     /// Bytes of complete files.
     complete_bytes: u64,
 }
@@ -97,21 +100,21 @@ struct Known {
     errors: BTreeMap<ErrorClass, u64>,
 }
 
-impl Recorder {
+impl TelemetryRecorder {
     /// Begins the first file.
     ///
     /// # Errors
     /// When it cannot be created, or the options contradict each other.
-    pub fn create(recording: Recording, realtime_ns: u64) -> Result<Self, RecordError> {
-        let place = Place::of(&recording.path);
+    pub fn create(recording: RecordingOptions, realtime_ns: u64) -> Result<Self, RecordingError> {
+        let place = RecordingDestination::of(&recording.path);
         if let Some(wrong) = contradiction(&recording, &place) {
-            return Err(RecordError::Options(wrong));
+            return Err(RecordingError::Options(wrong));
         }
-        if let Place::Directory(dir) = &place {
-            fs::create_dir_all(dir).map_err(|error| RecordError::io("create", dir, error))?;
+        if let RecordingDestination::Directory(dir) = &place {
+            fs::create_dir_all(dir).map_err(|error| RecordingError::io("create", dir, error))?;
         }
         let storage = place.create(realtime_ns)?;
-        let kept = Kept::new(place.dir(), recording.keep, recording.max_size);
+        let kept = Retention::new(place.dir(), recording.keep, recording.max_size);
         let mut recorder = Self {
             header: header(recording.interval, realtime_ns),
             recording,
@@ -119,12 +122,12 @@ impl Recorder {
             kept,
             storage: None,
             frame: None,
-            index: Index::new(),
+            index: FrameIndex::new(),
             file_ns: 0,
             flushed_ns: 0,
             known: BTreeMap::new(),
             gap: None,
-            totals: Totals::default(),
+            totals: RecordingTotals::default(),
             complete_bytes: 0,
         };
         recorder.begin_file(storage, realtime_ns);
@@ -132,7 +135,7 @@ impl Recorder {
     }
 
     /// What was done so far.
-    pub fn totals(&self) -> &Totals {
+    pub fn totals(&self) -> &RecordingTotals {
         &self.totals
     }
 
@@ -141,7 +144,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the file cannot be written for another reason than a full disk.
-    pub fn record(&mut self, world: &FleetState, missed: u64) -> Result<(), RecordError> {
+    pub fn record(&mut self, world: &FleetState, missed: u64) -> Result<(), RecordingError> {
         self.totals.missed += missed;
         self.totals.apps = world.apps.len();
         if !self.ready(world.realtime_ns)? {
@@ -150,7 +153,7 @@ impl Recorder {
         }
         let written = self
             .write(world, missed)
-            .map_err(|error| RecordError::io("compress", &self.totals.file, error));
+            .map_err(|error| RecordingError::io("compress", &self.totals.file, error));
         written?;
         self.totals.rounds += 1;
         if world.realtime_ns.abs_diff(self.flushed_ns) >= FLUSH_NS {
@@ -163,14 +166,14 @@ impl Recorder {
     ///
     /// # Errors
     /// When its end cannot be written: it keeps the name with `.part`, and can be read.
-    pub fn finish(mut self) -> Result<Totals, RecordError> {
+    pub fn finish(mut self) -> Result<RecordingTotals, RecordingError> {
         self.end_frame()?;
         self.complete()?;
         Ok(self.totals)
     }
 
     /// Whether something can be written now; begins the next file where it is time.
-    fn ready(&mut self, now_ns: u64) -> Result<bool, RecordError> {
+    fn ready(&mut self, now_ns: u64) -> Result<bool, RecordingError> {
         if !self.drain()? {
             return Ok(false);
         }
@@ -185,7 +188,7 @@ impl Recorder {
             self.kept.trim(0, SystemTime::now());
             match self.place.create(now_ns) {
                 Ok(storage) => self.begin_file(storage, now_ns),
-                Err(RecordError::Io { source, .. }) if is_full(&source) => {
+                Err(RecordingError::Io { source, .. }) if is_full(&source) => {
                     self.wait_for(&source);
                     return Ok(false);
                 }
@@ -203,39 +206,42 @@ impl Recorder {
             || self.recording.rotate_age.is_some_and(|limit| age >= limit)
     }
 
-    fn begin_file(&mut self, storage: Storage, now_ns: u64) {
+    fn begin_file(&mut self, storage: RecordingFileWriter, now_ns: u64) {
         self.totals.files += 1;
         storage.path().clone_into(&mut self.totals.file);
         self.storage = Some(storage);
         (self.file_ns, self.flushed_ns) = (now_ns, now_ns);
-        self.index = Index::new();
+        self.index = FrameIndex::new();
     }
 
     fn write(&mut self, world: &FleetState, missed: u64) -> std::io::Result<()> {
         let now_ns = world.realtime_ns;
-        let whole = |frame: &Frame| {
+        let whole = |frame: &FrameEncoder| {
             now_ns.abs_diff(frame.first_ns()) >= FRAME_NS || frame.entries() >= FRAME_ENTRIES
         };
         if self.frame.as_ref().is_some_and(whole) {
             self.compress_frame()?;
         }
-        let offset = self.storage.as_ref().map_or(0, Storage::size);
+        let offset = self.storage.as_ref().map_or(0, RecordingFileWriter::size);
         let begins = self.frame.is_none();
         let frame = match &mut self.frame {
             Some(frame) => frame,
-            none => none.insert(Frame::begin(offset)?),
+            none => none.insert(FrameEncoder::begin(offset)?),
         };
         if offset == 0 && begins {
-            frame.push(&Entry::Header(Header { realtime_ns: now_ns, ..self.header.clone() }))?;
+            frame.push(&RecordEntry::Header(RecordingHeader {
+                realtime_ns: now_ns,
+                ..self.header.clone()
+            }))?;
         }
         if let Some(gap) = self.gap.take() {
-            frame.push(&Entry::Gap(Gap { realtime_ns: now_ns, ..gap }))?;
+            frame.push(&RecordEntry::Gap(RecordingGap { realtime_ns: now_ns, ..gap }))?;
         }
         let gone = self.known.keys().filter(|app| world.find(app).is_none());
         let gone: Vec<String> = gone.cloned().collect();
         for app in gone {
             self.known.remove(&app);
-            frame.push(&Entry::Gone(Gone { realtime_ns: now_ns, app }))?;
+            frame.push(&RecordEntry::Gone(GoneApp { realtime_ns: now_ns, app }))?;
         }
         for member in &world.apps {
             let known = match self.known.get_mut(&member.name) {
@@ -246,23 +252,23 @@ impl Recorder {
             frame.push(&entry)?;
             self.index.note(&member.name);
             match entry {
-                Entry::Sample(_) => self.totals.samples += 1,
+                RecordEntry::Sample(_) => self.totals.samples += 1,
                 _ => self.totals.lost += known.learn(&member.errors),
             }
         }
-        let round = Round { realtime_ns: now_ns, monotonic_ns: world.now_ns, missed };
-        frame.push(&Entry::Round(round))
+        let round = RoundEnd { realtime_ns: now_ns, monotonic_ns: world.now_ns, missed };
+        frame.push(&RecordEntry::Round(round))
     }
 
     /// Brings out what was compressed, and keeps all files within bounds.
-    fn flush(&mut self, now_ns: u64) -> Result<(), RecordError> {
+    fn flush(&mut self, now_ns: u64) -> Result<(), RecordingError> {
         self.flushed_ns = now_ns;
         if let (Some(frame), Some(storage)) = (&mut self.frame, &mut self.storage) {
             let flushed = frame.flush(storage.pending());
-            flushed.map_err(|error| RecordError::io("compress", storage.path(), error))?;
+            flushed.map_err(|error| RecordingError::io("compress", storage.path(), error))?;
         }
         self.drain()?;
-        let size = self.storage.as_ref().map_or(0, Storage::size);
+        let size = self.storage.as_ref().map_or(0, RecordingFileWriter::size);
         self.totals.bytes = self.complete_bytes + size;
         self.kept.trim(size, SystemTime::now());
         Ok(())
@@ -275,19 +281,19 @@ impl Recorder {
         Ok(())
     }
 
-    fn end_frame(&mut self) -> Result<(), RecordError> {
-        self.compress_frame().map_err(|e| RecordError::io("compress", &self.totals.file, e))
+    fn end_frame(&mut self) -> Result<(), RecordingError> {
+        self.compress_frame().map_err(|e| RecordingError::io("compress", &self.totals.file, e))
     }
 
     /// Gives the file its name; one without entries is not kept.
-    fn complete(&mut self) -> Result<(), RecordError> {
+    fn complete(&mut self) -> Result<(), RecordingError> {
         let Some(storage) = self.storage.take() else { return Ok(()) };
         if self.index.frames.is_empty() {
             return storage.discard();
         }
         let index = self.index.frame(storage.size());
         let index =
-            index.map_err(|error| RecordError::io("write", storage.path(), error.into()))?;
+            index.map_err(|error| RecordingError::io("write", storage.path(), error.into()))?;
         let (path, size) = storage.close(&index)?;
         self.complete_bytes += size;
         self.totals.bytes = self.complete_bytes;
@@ -296,7 +302,7 @@ impl Recorder {
     }
 
     /// Writes what waits; false while the disk is full. To make room, the oldest files go.
-    fn drain(&mut self) -> Result<bool, RecordError> {
+    fn drain(&mut self) -> Result<bool, RecordingError> {
         let Some(storage) = &mut self.storage else { return Ok(true) };
         loop {
             match storage.drain() {
@@ -307,7 +313,7 @@ impl Recorder {
                         return Ok(false);
                     }
                 }
-                Err(error) => return Err(RecordError::io("write", storage.path(), error)),
+                Err(error) => return Err(RecordingError::io("write", storage.path(), error)),
             }
         }
         self.totals.waiting = None;
@@ -323,7 +329,7 @@ impl Recorder {
         self.totals.dropped += 1;
         let reason = self.totals.waiting.clone().unwrap_or_default();
         let from_realtime_ns = realtime_ns;
-        let gap = Gap { from_realtime_ns, realtime_ns, rounds: 0, reason };
+        let gap = RecordingGap { from_realtime_ns, realtime_ns, rounds: 0, reason };
         self.gap.get_or_insert(gap).rounds += 1;
     }
 }
@@ -343,14 +349,14 @@ fn news<'a>(
     known: &mut Known,
     now_ns: u64,
     always: bool,
-) -> Option<Entry<'a>> {
+) -> Option<RecordEntry<'a>> {
     match &member.status {
         AppStatus::Waiting => None,
         AppStatus::Live => {
             let sample = &member.model.as_ref()?.sample;
             let new = sample.monotonic_ns != known.monotonic_ns;
             known.monotonic_ns = sample.monotonic_ns;
-            new.then_some(Entry::Sample(Cow::Borrowed(sample)))
+            new.then_some(RecordEntry::Sample(Cow::Borrowed(sample)))
         }
         AppStatus::Lost { reason } => {
             let grown = |(class, count): &(&ErrorClass, &u64)| {
@@ -361,26 +367,26 @@ fn news<'a>(
                 return None;
             }
             let class = grown.or_else(|| member.errors.iter().next_back()).map(|(class, _)| *class);
-            Some(Entry::Lost(Lost {
+            Some(RecordEntry::Lost(LostApp {
                 realtime_ns: now_ns,
                 app: member.name.clone(),
                 class: class.unwrap_or(ErrorClass::Refused),
                 reason: reason.clone(),
                 silent_ns: member.silent_ns,
                 errors: member.errors.clone(),
-                findings: member.findings.iter().map(Absence::from).collect(),
+                findings: member.findings.iter().map(AbsenceFinding::from).collect(),
             }))
         }
     }
 }
 
-fn header(interval: Duration, run: u64) -> Header {
+fn header(interval: Duration, run: u64) -> RecordingHeader {
     let kernel = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
     };
     let now = Timestamp::from_nanosecond(run.into()).unwrap_or(Timestamp::MAX);
-    Header {
+    RecordingHeader {
         schema: RECORD_SCHEMA,
         sample_schema: SAMPLE_SCHEMA,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -393,13 +399,16 @@ fn header(interval: Duration, run: u64) -> Header {
     }
 }
 
-fn contradiction(recording: &Recording, place: &Place) -> Option<&'static str> {
+fn contradiction(
+    recording: &RecordingOptions,
+    place: &RecordingDestination,
+) -> Option<&'static str> {
     let max_size = recording.max_size.unwrap_or(u64::MAX);
     let rotates = recording.rotate_size.is_some() || recording.rotate_age.is_some();
     let bounded = recording.keep.is_some() || recording.max_size.is_some();
     let checks = [
         (
-            (rotates || bounded) && matches!(place, Place::File(_)),
+            (rotates || bounded) && matches!(place, RecordingDestination::File(_)),
             "several files need a directory: -w DIR/",
         ),
         (

@@ -2,7 +2,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::super::fixture::{
-    Act, BEGIN, Live, SECOND, files, into, only_file, play, player, record, steady,
+    AppAct, BEGIN, LiveFleet, SECOND, files, into, only_file, play, player, record, steady,
 };
 use super::super::{EXTENSION, PART};
 use super::*;
@@ -19,7 +19,7 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 fn a_file_is_named_by_its_begin_and_a_part_until_it_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     let worlds = steady(EACH_SECOND, 3);
-    let create = || Recorder::create(into(dir.path()), BEGIN).unwrap();
+    let create = || TelemetryRecorder::create(into(dir.path()), BEGIN).unwrap();
     let (mut one, mut two) = (create(), create());
     let stem = "pmdscope-20261121T085600Z";
     assert_eq!(
@@ -43,7 +43,7 @@ fn a_recorder_that_is_killed_loses_a_second() {
     for interval in [TEN_A_SECOND, EACH_SECOND] {
         let worlds = steady(interval, 200);
         let path = dir.path().join(format!("{}{EXTENSION}", interval.as_millis()));
-        let mut recorder = Recorder::create(into(&path), BEGIN).unwrap();
+        let mut recorder = TelemetryRecorder::create(into(&path), BEGIN).unwrap();
         let part = path.with_added_extension("part");
         for (count, world) in (1..).zip(&worlds) {
             recorder.record(world, 0).unwrap();
@@ -61,12 +61,12 @@ fn a_recorder_that_is_killed_loses_a_second() {
 fn two_recorders_do_not_share_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
-    let first = Recorder::create(into(&path), BEGIN).unwrap();
-    let second = Recorder::create(into(&path), BEGIN).unwrap_err().to_string();
+    let first = TelemetryRecorder::create(into(&path), BEGIN).unwrap();
+    let second = TelemetryRecorder::create(into(&path), BEGIN).unwrap_err().to_string();
     assert!(second.contains("another recorder"), "{second}");
     drop(first);
     let slash = dir.path().join("x.jsonl.zst.part/");
-    let error = Recorder::create(into(slash), BEGIN).unwrap_err().to_string();
+    let error = TelemetryRecorder::create(into(slash), BEGIN).unwrap_err().to_string();
     assert!(error.starts_with("cannot create "), "{error}");
 }
 
@@ -76,32 +76,35 @@ fn what_a_killed_recorder_left_is_not_overwritten() {
     let path = dir.path().join("x.jsonl.zst");
     let part = dir.path().join("x.jsonl.zst.part");
     fs::write(&part, "precious").unwrap();
-    let error = Recorder::create(into(&path), BEGIN).unwrap_err().to_string();
+    let error = TelemetryRecorder::create(into(&path), BEGIN).unwrap_err().to_string();
     assert!(error.contains("x.jsonl.zst.part") && error.contains("move it away"), "{error}");
     assert_eq!(fs::read(&part).unwrap(), b"precious");
     // One that wrote nothing has left nothing.
     fs::write(&part, "").unwrap();
-    Recorder::create(into(&path), BEGIN).unwrap().finish().unwrap();
+    TelemetryRecorder::create(into(&path), BEGIN).unwrap().finish().unwrap();
 }
 
 #[test]
 fn options_that_contradict_each_other_are_refused_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let whole = into(dir.path());
-    let sized = Recording { rotate_size: Some(1000), ..whole.clone() };
+    let sized = RecordingOptions { rotate_size: Some(1000), ..whole.clone() };
     for (wrong, expected) in [
-        (Recording { path: "x".into(), ..sized.clone() }, "-w DIR/"),
-        (Recording { keep: Some(EACH_SECOND), ..whole.clone() }, "--rotate-age"),
-        (Recording { max_size: Some(1999), ..sized.clone() }, "half"),
+        (RecordingOptions { path: "x".into(), ..sized.clone() }, "-w DIR/"),
+        (RecordingOptions { keep: Some(EACH_SECOND), ..whole.clone() }, "--rotate-age"),
+        (RecordingOptions { max_size: Some(1999), ..sized.clone() }, "half"),
         (
-            Recording { max_size: Some(2000), rotate_age: Some(EACH_SECOND), ..whole },
+            RecordingOptions { max_size: Some(2000), rotate_age: Some(EACH_SECOND), ..whole },
             "--rotate-size",
         ),
     ] {
-        let error = Recorder::create(wrong, BEGIN).unwrap_err().to_string();
+        let error = TelemetryRecorder::create(wrong, BEGIN).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
     }
-    assert!(Recorder::create(Recording { max_size: Some(2000), ..sized }, BEGIN).is_ok());
+    assert!(
+        TelemetryRecorder::create(RecordingOptions { max_size: Some(2000), ..sized }, BEGIN)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -109,13 +112,14 @@ fn files_are_rotated_by_size_and_age() {
     let worlds = steady(TEN_A_SECOND, 600);
     let dir = tempfile::tempdir().unwrap();
     let (by_size, by_age) = (dir.path().join("size/"), dir.path().join("age/"));
-    record(Recording { rotate_size: Some(8192), ..into(&by_size) }, &worlds);
+    record(RecordingOptions { rotate_size: Some(8192), ..into(&by_size) }, &worlds);
     let sizes: Vec<_> = files(&by_size).iter().map(|f| f.metadata().unwrap().len()).collect();
     let (last, whole) = sizes.split_last().unwrap();
     assert!(whole.len() > 2 && whole.iter().all(|size| (8192..16384).contains(size)), "{sizes:?}");
     assert!(*last < 16384);
 
-    let totals = record(Recording { rotate_age: Some(20 * EACH_SECOND), ..into(&by_age) }, &worlds);
+    let totals =
+        record(RecordingOptions { rotate_age: Some(20 * EACH_SECOND), ..into(&by_age) }, &worlds);
     assert_eq!((totals.files, files(&by_age).len()), (3, 3));
     let bytes: u64 = files(&by_age).iter().map(|file| file.metadata().unwrap().len()).sum();
     assert_eq!((totals.bytes, totals.rounds, totals.samples), (bytes, 600, 600));
@@ -132,7 +136,7 @@ fn the_oldest_files_go_when_there_is_too_much() {
     fs::write(dir.path().join(other), vec![0; 50_000]).unwrap();
     fs::write(dir.path().join(part), vec![0; 50_000]).unwrap();
     let recording =
-        Recording { rotate_size: Some(8192), max_size: Some(40_000), ..into(dir.path()) };
+        RecordingOptions { rotate_size: Some(8192), max_size: Some(40_000), ..into(dir.path()) };
     record(recording, &worlds);
     let ours = names(dir.path());
     assert!(ours.contains(&other.to_owned()) && !ours.contains(&part.to_owned()), "{ours:?}");
@@ -154,10 +158,10 @@ fn files_that_ended_long_ago_go() {
         let ended = SystemTime::now() - Duration::from_secs(60 * minutes);
         fs::File::options().write(true).open(&old).unwrap().set_modified(ended).unwrap();
     };
-    let mut live = Live::new(EACH_SECOND);
+    let mut live = LiveFleet::new(EACH_SECOND);
     live.skip(100);
-    let worlds: Vec<_> = (0..3).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect();
-    let recording = Recording {
+    let worlds: Vec<_> = (0..3).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
+    let recording = RecordingOptions {
         keep: Some(Duration::from_secs(1800)),
         rotate_age: Some(Duration::from_secs(60)),
         ..into(dir.path())
@@ -181,15 +185,15 @@ fn a_file_of_the_future_does_not_keep_old_ones() {
     for (path, ended) in paths.iter().zip([now + hour, now - hour]) {
         fs::File::create(path).unwrap().set_modified(ended).unwrap();
     }
-    Kept::new(dir.path(), Some(hour / 2), None).trim(0, now);
+    Retention::new(dir.path(), Some(hour / 2), None).trim(0, now);
     assert_eq!(files(dir.path()), paths[..1]);
 }
 
 #[test]
 fn an_app_that_stays_silent_is_in_every_frame() {
-    let mut live = Live::new(EACH_SECOND);
-    live.round(&[("lb", Act::TimeOut)]);
-    let worlds: Vec<_> = (0..60).map(|_| live.round(&[("fwd", Act::Answer)]).clone()).collect();
+    let mut live = LiveFleet::new(EACH_SECOND);
+    live.round(&[("lb", AppAct::TimeOut)]);
+    let worlds: Vec<_> = (0..60).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
     let dir = tempfile::tempdir().unwrap();
     let totals = record(into(dir.path()), &worlds);
     assert_eq!((totals.lost, totals.apps), (1, 2));

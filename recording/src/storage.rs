@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{EXTENSION, PART, RecordError};
+use super::{EXTENSION, PART, RecordingError};
 
 /// Begin of the names in a directory.
 const PREFIX: &str = "pmdscope-";
 
 /// Where files are written.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum RecordingDestination {
     /// One file of this name.
     File(PathBuf),
     /// Any number of files, with the time in their names.
@@ -27,7 +27,7 @@ pub(super) enum Place {
 
 /// An open file.
 #[derive(Debug)]
-pub(super) struct Storage {
+pub(super) struct RecordingFileWriter {
     file: File,
     part: PathBuf,
     path: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Storage {
     pending: Vec<u8>,
 }
 
-impl Place {
+impl RecordingDestination {
     /// A directory that exists or ends in a slash, else a file.
     pub(super) fn of(path: &Path) -> Self {
         let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
@@ -51,21 +51,23 @@ impl Place {
     }
 
     /// Begins a file at a time.
-    pub(super) fn create(&self, realtime_ns: u64) -> Result<Storage, RecordError> {
+    pub(super) fn create(&self, realtime_ns: u64) -> Result<RecordingFileWriter, RecordingError> {
         match self {
-            Self::File(path) => Storage::create(path.clone(), false),
+            Self::File(path) => RecordingFileWriter::create(path.clone(), false),
             Self::Directory(dir) => {
                 let time = Timestamp::from_nanosecond(realtime_ns.into()).unwrap_or(Timestamp::MAX);
                 let time = time.strftime("%Y%m%dT%H%M%SZ");
-                let mut result =
-                    Storage::create(dir.join(format!("{PREFIX}{time}{EXTENSION}")), true);
+                let mut result = RecordingFileWriter::create(
+                    dir.join(format!("{PREFIX}{time}{EXTENSION}")),
+                    true,
+                );
                 // Several files of one second.
                 for number in 2..100 {
                     if !result.as_ref().is_err_and(exists) {
                         break;
                     }
                     let name = format!("{PREFIX}{time}-{number}{EXTENSION}");
-                    result = Storage::create(dir.join(name), true);
+                    result = RecordingFileWriter::create(dir.join(name), true);
                 }
                 result
             }
@@ -73,8 +75,8 @@ impl Place {
     }
 }
 
-fn exists(error: &RecordError) -> bool {
-    matches!(error, RecordError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+fn exists(error: &RecordingError) -> bool {
+    matches!(error, RecordingError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
 }
 
 /// A recorder has given it its name.
@@ -89,10 +91,10 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-impl Storage {
+impl RecordingFileWriter {
     /// Creates `path`.part, which nobody else writes; with `anew` neither it nor `path` may exist.
-    fn create(path: PathBuf, anew: bool) -> Result<Self, RecordError> {
-        let failed = |error| RecordError::io("create", &path, error);
+    fn create(path: PathBuf, anew: bool) -> Result<Self, RecordingError> {
+        let failed = |error| RecordingError::io("create", &path, error);
         let mut part = path.clone().into_os_string();
         part.push(PART);
         let part = PathBuf::from(part);
@@ -153,23 +155,23 @@ impl Storage {
     }
 
     /// Deletes what was never begun.
-    pub(super) fn discard(self) -> Result<(), RecordError> {
-        fs::remove_file(&self.part).map_err(|error| RecordError::io("delete", &self.part, error))
+    pub(super) fn discard(self) -> Result<(), RecordingError> {
+        fs::remove_file(&self.part).map_err(|error| RecordingError::io("delete", &self.part, error))
     }
 
     /// Appends the index, if the disk has room for it, and gives the file its name.
-    pub(super) fn close(mut self, index: &[u8]) -> Result<(PathBuf, u64), RecordError> {
-        self.drain().map_err(|error| RecordError::io("write", &self.path, error))?;
+    pub(super) fn close(mut self, index: &[u8]) -> Result<(PathBuf, u64), RecordingError> {
+        self.drain().map_err(|error| RecordingError::io("write", &self.path, error))?;
         let end = self.written;
         self.pending.extend_from_slice(index);
         if self.drain().is_err() {
             // It can be read without.
             let cut = self.file.set_len(end);
-            cut.map_err(|error| RecordError::io("write", &self.path, error))?;
+            cut.map_err(|error| RecordingError::io("write", &self.path, error))?;
             self.written = end;
         }
         fs::rename(&self.part, &self.path)
-            .map_err(|error| RecordError::io("complete", &self.path, error))?;
+            .map_err(|error| RecordingError::io("complete", &self.path, error))?;
         Ok((self.path, self.written))
     }
 }

@@ -1,6 +1,6 @@
 //! Bars, sparklines and histograms, drawn with characters.
 
-use pmdscope_telemetry::sample::Place;
+use pmdscope_telemetry::sample::MbufPlace;
 
 use crate::ledger;
 use crate::theme::Theme;
@@ -20,7 +20,7 @@ pub enum Graph {
     /// The mbufs of a pool by where they are, each place with a sign of its own.
     Ledger {
         /// Mbufs in each place.
-        parts: Vec<(Place, u64)>,
+        parts: Vec<(MbufPlace, u64)>,
     },
     /// A curve over time, oldest first, from 0 to `top`.
     Spark {

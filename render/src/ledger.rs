@@ -2,35 +2,35 @@
 
 use std::fmt::Write;
 
-use pmdscope_telemetry::sample::{LedgerSample, Place, StageSample};
+use pmdscope_telemetry::sample::{LedgerSample, MbufPlace, StageSample};
 
 use crate::number::{UNKNOWN, count, seconds, signed};
 use crate::theme::Theme;
 
 /// Parts in the order in which a bar shows them: what is wrong comes first.
-const BAR_ORDER: [Place; 8] = [
-    Place::Leaked,
-    Place::Unplaced,
-    Place::Held,
-    Place::Rings,
-    Place::TxPending,
-    Place::RxPosted,
-    Place::Cached,
-    Place::Common,
+const BAR_ORDER: [MbufPlace; 8] = [
+    MbufPlace::Leaked,
+    MbufPlace::Unplaced,
+    MbufPlace::Held,
+    MbufPlace::Rings,
+    MbufPlace::TxPending,
+    MbufPlace::RxPosted,
+    MbufPlace::Cached,
+    MbufPlace::Common,
 ];
 
 /// The sign that stands for a place in bars. All differ, also without colours.
-fn sign(place: Place, theme: Theme) -> char {
+fn sign(place: MbufPlace, theme: Theme) -> char {
     let [held, cached, common] = theme.bar();
     match place {
-        Place::Leaked => '!',
-        Place::Unplaced => '?',
-        Place::Held => held,
-        Place::Rings => 'o',
-        Place::TxPending => '>',
-        Place::RxPosted => '<',
-        Place::Cached => cached,
-        Place::Common => common,
+        MbufPlace::Leaked => '!',
+        MbufPlace::Unplaced => '?',
+        MbufPlace::Held => held,
+        MbufPlace::Rings => 'o',
+        MbufPlace::TxPending => '>',
+        MbufPlace::RxPosted => '<',
+        MbufPlace::Cached => cached,
+        MbufPlace::Common => common,
     }
 }
 
@@ -40,22 +40,22 @@ pub fn legend(theme: Theme) -> String {
     each.join("  ")
 }
 
-fn short(place: Place) -> &'static str {
+fn short(place: MbufPlace) -> &'static str {
     match place {
-        Place::Leaked => "leaked",
-        Place::Unplaced => "unplaced",
-        Place::Held => "held",
-        Place::Rings => "rings",
-        Place::TxPending => "tx",
-        Place::RxPosted => "rx",
-        Place::Cached => "cached",
-        Place::Common => "free",
+        MbufPlace::Leaked => "leaked",
+        MbufPlace::Unplaced => "unplaced",
+        MbufPlace::Held => "held",
+        MbufPlace::Rings => "rings",
+        MbufPlace::TxPending => "tx",
+        MbufPlace::RxPosted => "rx",
+        MbufPlace::Cached => "cached",
+        MbufPlace::Common => "free",
     }
 }
 
 /// The parts of a pool as a bar of `width` characters. A part that is not empty is always seen, if
 /// there are as many characters as parts.
-pub(crate) fn bar(parts: &[(Place, u64)], width: usize, theme: Theme) -> String {
+pub(crate) fn bar(parts: &[(MbufPlace, u64)], width: usize, theme: Theme) -> String {
     let of = |place| parts.iter().find(|(p, _)| *p == place).map_or(0, |(_, part)| *part);
     let present: Vec<_> = BAR_ORDER
         .map(|place| (place, of(place)))
@@ -76,17 +76,17 @@ pub(crate) fn bar(parts: &[(Place, u64)], width: usize, theme: Theme) -> String 
 }
 
 /// What it means that an mbuf is there.
-fn meaning(place: Place, ledger: &LedgerSample) -> &'static str {
+fn meaning(place: MbufPlace, ledger: &LedgerSample) -> &'static str {
     match place {
-        Place::Common => "free, in the common ring of the pool",
-        Place::Cached => "free, in the caches of lcores",
-        Place::RxPosted => "posted to a NIC for receiving",
-        Place::TxPending => "given to a NIC for sending, not yet returned",
-        Place::Rings => "waiting in software rings",
-        Place::Held => "held by the app, not suspected to be lost",
-        Place::Leaked => "lost: never freed, and in no queue, ring or cache",
-        Place::Unplaced if ledger.armed => "in use, place unknown",
-        Place::Unplaced => "in use, place unknown while stamps are disarmed",
+        MbufPlace::Common => "free, in the common ring of the pool",
+        MbufPlace::Cached => "free, in the caches of lcores",
+        MbufPlace::RxPosted => "posted to a NIC for receiving",
+        MbufPlace::TxPending => "given to a NIC for sending, not yet returned",
+        MbufPlace::Rings => "waiting in software rings",
+        MbufPlace::Held => "held by the app, not suspected to be lost",
+        MbufPlace::Leaked => "lost: never freed, and in no queue, ring or cache",
+        MbufPlace::Unplaced if ledger.armed => "in use, place unknown",
+        MbufPlace::Unplaced => "in use, place unknown while stamps are disarmed",
     }
 }
 
@@ -190,21 +190,27 @@ mod tests {
     #[test]
     fn every_part_is_seen_and_has_a_sign_of_its_own() {
         let parts = [
-            (Place::Common, 10_000),
-            (Place::Cached, 300),
-            (Place::RxPosted, 1),
-            (Place::TxPending, 1),
-            (Place::Rings, 1),
-            (Place::Held, 1),
-            (Place::Leaked, 1),
-            (Place::Unplaced, 1),
+            (MbufPlace::Common, 10_000),
+            (MbufPlace::Cached, 300),
+            (MbufPlace::RxPosted, 1),
+            (MbufPlace::TxPending, 1),
+            (MbufPlace::Rings, 1),
+            (MbufPlace::Held, 1),
+            (MbufPlace::Leaked, 1),
+            (MbufPlace::Unplaced, 1),
         ];
         assert_eq!(bar(&parts, 16, ASCII), "!?#o><=.........");
         assert_eq!(bar(&parts, 4, ASCII), "!?#o");
         assert_eq!(bar(&parts[..1], 4, ASCII), "....");
-        assert_eq!(bar(&[(Place::Common, 50), (Place::Leaked, 50)], 10, ASCII), "!!!!!.....");
+        assert_eq!(
+            bar(&[(MbufPlace::Common, 50), (MbufPlace::Leaked, 50)], 10, ASCII),
+            "!!!!!....."
+        );
         assert_eq!(bar(&[], 3, ASCII), "   ");
-        assert_eq!(bar(&[(Place::Held, u64::MAX), (Place::Common, u64::MAX)], 4, ASCII), "##..");
+        assert_eq!(
+            bar(&[(MbufPlace::Held, u64::MAX), (MbufPlace::Common, u64::MAX)], 4, ASCII),
+            "##.."
+        );
         for theme in [ASCII, Theme::default()] {
             let mut signs = BAR_ORDER.map(|place| sign(place, theme));
             signs.sort_unstable();

@@ -3,7 +3,7 @@
 use pmdscope_flows::{Flow, FlowEndpoint, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::finding::{FindingSubject, Lint};
-use pmdscope_telemetry::sample::{Direction, SiteKind};
+use pmdscope_telemetry::sample::{QueueDirection, SiteKind};
 
 use crate::conversation::{endpoint, protocol};
 use crate::number::{UNKNOWN, known};
@@ -19,7 +19,7 @@ pub enum Subject {
     /// A port.
     Port { app: String, port: u16 },
     /// A queue of a port.
-    Queue { app: String, port: u16, queue: u16, direction: Direction },
+    Queue { app: String, port: u16, queue: u16, direction: QueueDirection },
     /// A software ring.
     Ring { app: String, ring: String },
     /// A mempool.
@@ -120,10 +120,10 @@ impl Subject {
 }
 
 /// `rx` or `tx`.
-pub fn direction_word(direction: Direction) -> &'static str {
+pub fn direction_word(direction: QueueDirection) -> &'static str {
     match direction {
-        Direction::Rx => "rx",
-        Direction::Tx => "tx",
+        QueueDirection::Rx => "rx",
+        QueueDirection::Tx => "tx",
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
 use pmdscope_telemetry::sample::{PortSample, Sample};
-use pmdscope_telemetry::{Collector, FleetSettings};
+use pmdscope_telemetry::{FleetSettings, SampleCollector};
 
 /// How long an app may take to tell about itself.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ impl RunningApp {
     /// Asks an app that was found.
     pub(super) fn ask(app: DiscoveredApp) -> Self {
         let live = app.state == Reachability::Live;
-        let collected = || Collector::new(app.clone()).collect(SAMPLE_TIMEOUT).ok();
+        let collected = || SampleCollector::new(app.clone()).collect(SAMPLE_TIMEOUT).ok();
         let sample = live.then(collected).flatten();
         Self { app, sample }
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use pmdscope_telemetry::sample::LedgerMode;
-use pmdscope_telemetry::{ArmTime, Collector, Error};
+use pmdscope_telemetry::{ArmTime, SampleCollector, TelemetryError};
 
 use super::report::why_no_ledger_of;
 use crate::output;
@@ -16,9 +16,9 @@ pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
     let time = ArmTime::seconds(seconds).context("at most a day")?;
     let app = chosen.the_app()?;
     let name = app.name.clone();
-    let mut collector = Collector::new(app);
+    let mut collector = SampleCollector::new(app);
     let answer = match collector.arm(time, ROUND_TIMEOUT) {
-        Err(Error::Null) => bail!("{name}: {}", refusal(&mut collector)?),
+        Err(TelemetryError::Null) => bail!("{name}: {}", refusal(&mut collector)?),
         other => other.with_context(|| format!("cannot arm or disarm the stamps of {name}"))?,
     };
     match (seconds, answer.armed, answer.mode) {
@@ -33,7 +33,7 @@ pub(super) fn run(chosen: &AppArg, seconds: u32) -> Result<ExitCode> {
 }
 
 /// Why an app did not obey.
-fn refusal(collector: &mut Collector) -> Result<String> {
+fn refusal(collector: &mut SampleCollector) -> Result<String> {
     let sample = collector.collect(ROUND_TIMEOUT)?;
     Ok(match sample.ledger.first().map(|ledger| ledger.mode) {
         None => why_no_ledger_of(&sample),

@@ -13,7 +13,7 @@ use pmdscope_capture::leak::{self, LeakDump, LeakError, LostMbuf};
 use pmdscope_packets::file::{CaptureFiles, FileSettings};
 use pmdscope_packets::{DIR_RX, DIR_TX, SinkError};
 use pmdscope_render::number::count;
-use pmdscope_telemetry::Collector;
+use pmdscope_telemetry::SampleCollector;
 use pmdscope_telemetry::sample::{BEFORE_ARMING, Sample, SiteSample};
 
 use super::report;
@@ -35,7 +35,7 @@ pub(super) fn run(chosen: &AppArg, path: &Path, per_site: u32) -> Result<ExitCod
     }
     let app = chosen.the_app()?;
     let name = app.name.clone();
-    let sample = Collector::new(app.clone())
+    let sample = SampleCollector::new(app.clone())
         .collect(ROUND_TIMEOUT)
         .with_context(|| format!("cannot ask {name}"))?;
     if sample.ledger.is_empty() {

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use pmdscope_telemetry::sample::{
-    AppIdentity, BEFORE_ARMING, LibrarySample, Occupancy, SAMPLE_SCHEMA, SiteKind, SiteSample,
+    AppIdentity, BEFORE_ARMING, LibrarySample, PoolOccupancy, SAMPLE_SCHEMA, SiteKind, SiteSample,
 };
 use pmdscope_telemetry::{FleetEvent, ModelTracker};
 
@@ -31,7 +31,8 @@ fn app(name: &str, level: u8) -> Sample {
 }
 
 fn pool(name: &str, in_use: Option<u64>) -> PoolSample {
-    let occupancy = in_use.map(|in_use| Occupancy { common: 16_383 - in_use, cached: 0, in_use });
+    let occupancy =
+        in_use.map(|in_use| PoolOccupancy { common: 16_383 - in_use, cached: 0, in_use });
     PoolSample { name: name.to_owned(), size: 16_383, occupancy, ..PoolSample::default() }
 }
 

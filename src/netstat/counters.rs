@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use jiff::Timestamp;
 use pmdscope_packets::RunControl;
-use pmdscope_recording::{Moment as When, Player};
+use pmdscope_recording::{RecordingPlayer, TimeSpec as When};
 use pmdscope_telemetry::FleetState;
 
 use super::args::Args;
@@ -87,7 +87,7 @@ fn live(args: &Args, control: &RunControl) -> Result<()> {
 }
 
 /// The counters of a moment, and those of the time to look before it.
-fn replay(args: &Args, player: Player) -> Result<()> {
+fn replay(args: &Args, player: RecordingPlayer) -> Result<()> {
     let span = player.span();
     let now_ns = match &args.at.at {
         Some(at) => at.resolve(span, player.utc_offset_s())?,

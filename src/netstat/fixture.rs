@@ -10,7 +10,7 @@ use pmdscope_flows::{
 use pmdscope_packets::{DIR_RX, DIR_TX};
 use pmdscope_telemetry::model::Model;
 use pmdscope_telemetry::sample::{
-    AppIdentity, Direction, PortSample, PortStats, QueueSample, Sample,
+    AppIdentity, PortSample, PortStats, QueueDirection, QueueSample, Sample,
 };
 use pmdscope_telemetry::{FleetEvent, FleetState};
 
@@ -210,7 +210,7 @@ fn sample(name: &str, linked: bool, seconds: u64) -> Sample {
     let queue = |queue, packets| QueueSample {
         port: 0,
         queue,
-        direction: Direction::Rx,
+        direction: QueueDirection::Rx,
         polls: 0,
         empty: 0,
         packets,

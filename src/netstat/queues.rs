@@ -8,7 +8,7 @@ use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
-use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample, Sample};
+use pmdscope_telemetry::sample::{PortSample, QueueDirection, QueueSample, Sample};
 use serde::Serialize;
 
 use super::args::Args;
@@ -180,7 +180,7 @@ fn of_port(
 
 /// Packets of each queue of a port: as the library counted them, or else the driver.
 fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
-    let direction = if dir == DIR_RX { Direction::Rx } else { Direction::Tx };
+    let direction = if dir == DIR_RX { QueueDirection::Rx } else { QueueDirection::Tx };
     let here = |queue: &&QueueSample| queue.port == port.id && queue.direction == direction;
     let told = sample.queues.iter().filter(here).map(|queue| (queue.queue, queue.packets));
     let told = told.collect::<BTreeMap<_, _>>();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use pmdscope_recording::Totals;
+use pmdscope_recording::RecordingTotals;
 use pmdscope_render::number;
 
 use crate::terminal::{self, ProgressLine};
@@ -35,7 +35,7 @@ impl RecordingProgress {
     }
 
     /// Tells where the recording is, once a second, and at once when it cannot go on.
-    pub(super) fn show(&mut self, totals: &Totals) {
+    pub(super) fn show(&mut self, totals: &RecordingTotals) {
         if totals.waiting != self.waiting {
             self.waiting.clone_from(&totals.waiting);
             match &self.waiting {
@@ -54,7 +54,7 @@ impl RecordingProgress {
     }
 
     /// Tells what was recorded.
-    pub(super) fn end(&mut self, totals: &Totals) {
+    pub(super) fn end(&mut self, totals: &RecordingTotals) {
         let text = summary(self.begun.elapsed(), totals);
         self.say(&text);
     }
@@ -66,7 +66,7 @@ impl RecordingProgress {
     }
 }
 
-fn line(elapsed: Duration, totals: &Totals) -> String {
+fn line(elapsed: Duration, totals: &RecordingTotals) -> String {
     let mut text = format!(
         "{} | {}, {} samples",
         number::seconds(elapsed.as_secs_f64()),
@@ -81,7 +81,7 @@ fn line(elapsed: Duration, totals: &Totals) -> String {
     text
 }
 
-fn summary(elapsed: Duration, totals: &Totals) -> String {
+fn summary(elapsed: Duration, totals: &RecordingTotals) -> String {
     let mut text = format!(
         "{} samples of {} in {}, {} in {}",
         number::count(totals.samples),
@@ -100,7 +100,7 @@ fn summary(elapsed: Duration, totals: &Totals) -> String {
 }
 
 /// What is missing in the recording, as far as something is.
-fn troubles(totals: &Totals) -> impl Iterator<Item = (u64, &'static str)> {
+fn troubles(totals: &RecordingTotals) -> impl Iterator<Item = (u64, &'static str)> {
     let all = [
         (totals.lost, "unanswered"),
         (totals.missed, "rounds missed"),
@@ -118,15 +118,16 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_where_something_is() {
         let file = "/var/lib/pmdscope/pmdscope-20261121T085600Z.jsonl.zst".into();
-        let well = Totals {
+        let well = RecordingTotals {
             samples: 18_000,
             apps: 1,
             bytes: 3 << 20,
             files: 1,
             file,
-            ..Totals::default()
+            ..RecordingTotals::default()
         };
-        let bad = Totals { apps: 2, lost: 7, missed: 3, dropped: 12, files: 4, ..well.clone() };
+        let bad =
+            RecordingTotals { apps: 2, lost: 7, missed: 3, dropped: 12, files: 4, ..well.clone() };
         let elapsed = Duration::from_secs(1800);
         assert_snapshot!(line(elapsed, &well), @"30m00s | 1 app, 18,000 samples | pmdscope-20261121T085600Z.jsonl.zst 3.0 MiB");
         assert_snapshot!(line(elapsed, &bad), @"30m00s | 2 apps, 18,000 samples, 7 unanswered, 3 rounds missed, 12 rounds not written | pmdscope-20261121T085600Z.jsonl.zst 3.0 MiB");

@@ -7,12 +7,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pmdscope_telemetry::discover::{self, DiscoverOptions};
-use pmdscope_telemetry::{Collector, LintRules, ModelTracker, finding};
+use pmdscope_telemetry::{LintRules, ModelTracker, SampleCollector, finding};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1);
     let app = discover::find(name.as_deref(), &DiscoverOptions::default())?;
-    let (mut collector, mut tracker) = (Collector::new(app), ModelTracker::default());
+    let (mut collector, mut tracker) = (SampleCollector::new(app), ModelTracker::default());
     loop {
         let model = tracker.update(collector.collect(Duration::from_secs(1))?);
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {

@@ -13,7 +13,7 @@ const MAX_LCORES: u32 = 4096;
 /// The arguments that matter here, with everything behind the first comma cut off where a device is
 /// named, since that is for its driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arguments {
+pub(crate) struct EalArguments {
     /// PCI addresses of `-a`/`--allow`, with their domain.
     pub(crate) allowed: Vec<String>,
     /// `--vdev`, with the options of the driver.
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     pub(crate) chooses_lcores: bool,
 }
 
-impl Arguments {
+impl EalArguments {
     /// Reads the arguments; the first is the program. What is not understood is left out.
     pub(crate) fn parse(argv: &[String]) -> Self {
         let mut read = Reading::default();
@@ -59,7 +59,7 @@ fn option_of(word: &str) -> Option<(&str, Option<&str>)> {
 
 #[derive(Default)]
 struct Reading {
-    arguments: Arguments,
+    arguments: EalArguments,
     lcores: BTreeSet<u32>,
     services: BTreeSet<u32>,
     main: Option<u32>,
@@ -82,9 +82,9 @@ impl Reading {
     }
 
     /// The EAL takes the lowest lcore as its main one unless it is told another.
-    fn finish(self) -> Arguments {
+    fn finish(self) -> EalArguments {
         let lowest = self.lcores.difference(&self.services).next().copied();
-        Arguments {
+        EalArguments {
             chooses_lcores: self.main.is_some() || self.remapped || !self.lcores.is_empty(),
             main_lcore: self.main.or(lowest.filter(|_| !self.remapped)),
             ..self.arguments
@@ -143,9 +143,9 @@ mod tests {
 
     use super::*;
 
-    fn parse(line: &str) -> Arguments {
+    fn parse(line: &str) -> EalArguments {
         let argv: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-        Arguments::parse(&argv)
+        EalArguments::parse(&argv)
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_no_pci_address_is_left_out() {
         let arguments = parse("app -a auxiliary:mlx5_core.sf.4 -a none -b 03:00.0 --vdev");
-        assert_eq!(arguments, Arguments::default());
+        assert_eq!(arguments, EalArguments::default());
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_arguments_are_read(argv in prop::collection::vec("(--?)?[a-zA-Z=:.,@()0-9x-]{0,20}|.*", 0..12)) {
-            let arguments = Arguments::parse(&argv);
+            let arguments = EalArguments::parse(&argv);
             prop_assert!(arguments.allowed.iter().all(|a| device::address(a).as_ref() == Some(a)));
         }
     }

@@ -17,7 +17,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::commands::{HeapId, PoolName, PortId, RingName, TelemetryCommand};
 use crate::deadline::Deadline;
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::host::process::start_ticks;
 use crate::reply::{self, SocketBanner};
 
@@ -29,7 +29,7 @@ pub(crate) const LIST_LIMIT: usize = 512;
 
 /// A process, told apart from a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct SocketPeer {
     /// Process id on this host; 0 when the app lives in a pid namespace that we cannot see.
     pub pid: u32,
     /// Start of the process, clock ticks since boot; 0 when `/proc` does not tell.
@@ -38,29 +38,29 @@ pub struct Peer {
 
 /// A connection to one app.
 #[derive(Debug)]
-pub struct Client {
+pub struct TelemetryClient {
     /// `None` once the connection is closed.
     socket: Option<OwnedFd>,
     banner: SocketBanner,
-    peer: Peer,
+    peer: SocketPeer,
     buffer: Vec<u8>,
     requests: u32,
     reply_bytes: usize,
 }
 
-impl Client {
+impl TelemetryClient {
     /// Connects and reads the banner.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Permission`], [`Error::Busy`] (all connections of the app are
-    /// taken), [`Error::Timeout`] (a stopped app), [`Error::Malformed`] (not a DPDK app).
-    pub fn connect(socket: &Path, deadline: Deadline) -> Result<Self, Error> {
+    /// [`TelemetryError::Refused`], [`TelemetryError::Permission`], [`TelemetryError::Busy`] (all connections of the app are
+    /// taken), [`TelemetryError::Timeout`] (a stopped app), [`TelemetryError::Malformed`] (not a DPDK app).
+    pub fn connect(socket: &Path, deadline: Deadline) -> Result<Self, TelemetryError> {
         let socket = open(socket, deadline)?;
         let peer = peer_of(&socket);
         let mut buffer = vec![0; BANNER_BYTES];
         let bytes = match receive(&socket, &mut buffer, deadline, "waiting for the banner") {
             // DPDK accepts one connection too many and closes it at once.
-            Ok([]) | Err(Error::Closed) => return Err(Error::Busy),
+            Ok([]) | Err(TelemetryError::Closed) => return Err(TelemetryError::Busy),
             other => other?,
         };
         let banner = reply::banner(bytes)?;
@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// The process at the other end.
-    pub fn peer(&self) -> Peer {
+    pub fn peer(&self) -> SocketPeer {
         self.peer
     }
 
@@ -97,26 +97,26 @@ impl Client {
     /// Asks `endpoint` and parses the reply as `T`.
     ///
     /// # Errors
-    /// [`Error::Null`] when the app answers null; [`Error::Timeout`], [`Error::Closed`],
-    /// [`Error::Mismatch`] and [`Error::Io`] close the connection for good; the others concern this
+    /// [`TelemetryError::Null`] when the app answers null; [`TelemetryError::Timeout`], [`TelemetryError::Closed`],
+    /// [`TelemetryError::Mismatch`] and [`TelemetryError::Io`] close the connection for good; the others concern this
     /// request alone.
     pub fn request<T: DeserializeOwned>(
         &mut self,
         endpoint: &TelemetryCommand,
         deadline: Deadline,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         self.request_as(endpoint, PhantomData, deadline)
     }
 
-    /// As [`Client::request`], parsed by `shape`.
+    /// As [`TelemetryClient::request`], parsed by `shape`.
     pub(crate) fn request_as<T>(
         &mut self,
         endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         let result = self.exchange(endpoint, shape, deadline);
-        if result.as_ref().is_err_and(Error::ends_connection) {
+        if result.as_ref().is_err_and(TelemetryError::ends_connection) {
             self.socket = None;
         }
         result
@@ -125,8 +125,8 @@ impl Client {
     /// Ids of the ports.
     ///
     /// # Errors
-    /// As [`Client::request`].
-    pub fn ports(&mut self, deadline: Deadline) -> Result<Vec<PortId>, Error> {
+    /// As [`TelemetryClient::request`].
+    pub fn ports(&mut self, deadline: Deadline) -> Result<Vec<PortId>, TelemetryError> {
         let mut ids: Vec<u16> = self.request(&TelemetryCommand::EthdevList, deadline)?;
         ids.sort_unstable();
         ids.dedup();
@@ -136,8 +136,8 @@ impl Client {
     /// Ids of the heaps.
     ///
     /// # Errors
-    /// As [`Client::request`].
-    pub fn heaps(&mut self, deadline: Deadline) -> Result<Vec<HeapId>, Error> {
+    /// As [`TelemetryClient::request`].
+    pub fn heaps(&mut self, deadline: Deadline) -> Result<Vec<HeapId>, TelemetryError> {
         let mut ids: Vec<u16> = self.request(&TelemetryCommand::HeapList, deadline)?;
         ids.sort_unstable();
         ids.dedup();
@@ -147,8 +147,8 @@ impl Client {
     /// Names of the mempools.
     ///
     /// # Errors
-    /// As [`Client::request`].
-    pub fn pools(&mut self, deadline: Deadline) -> Result<Vec<PoolName>, Error> {
+    /// As [`TelemetryClient::request`].
+    pub fn pools(&mut self, deadline: Deadline) -> Result<Vec<PoolName>, TelemetryError> {
         Ok(self
             .names(&TelemetryCommand::MempoolList, deadline)?
             .into_iter()
@@ -159,12 +159,16 @@ impl Client {
     /// Names of the software rings; only DPDK since 24.03 has the list.
     ///
     /// # Errors
-    /// As [`Client::request`].
-    pub fn rings(&mut self, deadline: Deadline) -> Result<Vec<RingName>, Error> {
+    /// As [`TelemetryClient::request`].
+    pub fn rings(&mut self, deadline: Deadline) -> Result<Vec<RingName>, TelemetryError> {
         Ok(self.names(&TelemetryCommand::RingList, deadline)?.into_iter().map(RingName).collect())
     }
 
-    fn names(&mut self, list: &TelemetryCommand, deadline: Deadline) -> Result<Vec<String>, Error> {
+    fn names(
+        &mut self,
+        list: &TelemetryCommand,
+        deadline: Deadline,
+    ) -> Result<Vec<String>, TelemetryError> {
         let mut names: Vec<String> = self.request(list, deadline)?;
         names.sort_unstable();
         names.dedup();
@@ -177,18 +181,18 @@ impl Client {
         &mut self,
         requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
         deadline: Deadline,
-    ) -> Vec<Result<T, Error>> {
+    ) -> Vec<Result<T, TelemetryError>> {
         let mut waiting = requests.iter().map(|(endpoint, _)| endpoint);
         let mut asked = waiting.next().map(|first| self.ask(first, deadline));
         let mut results = Vec::with_capacity(requests.len());
         for (endpoint, shape) in requests {
-            let asked_this = asked.take().unwrap_or(Err(Error::Closed));
+            let asked_this = asked.take().unwrap_or(Err(TelemetryError::Closed));
             let answered = asked_this.and_then(|()| self.await_reply(deadline));
             if answered.is_ok() {
                 asked = waiting.next().map(|next| self.ask(next, deadline));
             }
             let result = answered.and_then(|()| self.parse(endpoint, *shape));
-            if result.as_ref().is_err_and(Error::ends_connection) {
+            if result.as_ref().is_err_and(TelemetryError::ends_connection) {
                 self.socket = None;
             }
             results.push(result);
@@ -201,24 +205,28 @@ impl Client {
         endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
         deadline: Deadline,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         self.ask(endpoint, deadline)?;
         self.await_reply(deadline)?;
         self.parse(endpoint, shape)
     }
 
-    fn ask(&mut self, endpoint: &TelemetryCommand, deadline: Deadline) -> Result<(), Error> {
+    fn ask(
+        &mut self,
+        endpoint: &TelemetryCommand,
+        deadline: Deadline,
+    ) -> Result<(), TelemetryError> {
         let request = endpoint.request()?;
-        let socket = self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(Error::Closed)?;
+        let socket = self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(TelemetryError::Closed)?;
         self.requests += 1;
         transmit(socket, request.as_bytes(), deadline)
     }
 
-    fn await_reply(&mut self, deadline: Deadline) -> Result<(), Error> {
-        let socket = self.socket.as_ref().ok_or(Error::Closed)?;
+    fn await_reply(&mut self, deadline: Deadline) -> Result<(), TelemetryError> {
+        let socket = self.socket.as_ref().ok_or(TelemetryError::Closed)?;
         let bytes = receive(socket, &mut self.buffer, deadline, "waiting for a reply")?;
         self.reply_bytes = bytes.len();
-        if bytes.is_empty() { Err(Error::Closed) } else { Ok(()) }
+        if bytes.is_empty() { Err(TelemetryError::Closed) } else { Ok(()) }
     }
 
     /// The reply that was received last.
@@ -226,24 +234,25 @@ impl Client {
         &self,
         endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         let bytes = self.buffer.get(..self.reply_bytes).unwrap_or_default();
         reply::reply_as(bytes, endpoint.command(), shape)
     }
 }
 
-fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, Error> {
-    let address = SocketAddrUnix::new(path).map_err(|e| Error::io("bad socket path", e))?;
+fn open(path: &Path, deadline: Deadline) -> Result<OwnedFd, TelemetryError> {
+    let address =
+        SocketAddrUnix::new(path).map_err(|e| TelemetryError::io("bad socket path", e))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(|e| Error::io("cannot create a socket", e))?;
+        .map_err(|e| TelemetryError::io("cannot create a socket", e))?;
     // EAGAIN: DPDK's backlog of one is full for the moment, or the app is stopped.
     let attempt = || match connect(&socket, &address) {
         Ok(()) => Ok(Some(())),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(errno) => Err(Error::io("cannot connect", errno)),
+        Err(errno) => Err(TelemetryError::io("cannot connect", errno)),
     };
-    deadline.retry(attempt)?.ok_or(Error::Timeout("connecting"))?;
+    deadline.retry(attempt)?.ok_or(TelemetryError::Timeout("connecting"))?;
     Ok(socket)
 }
 
@@ -256,13 +265,13 @@ fn is_quiet(socket: &OwnedFd) -> bool {
     )
 }
 
-fn transmit(socket: &OwnedFd, bytes: &[u8], deadline: Deadline) -> Result<(), Error> {
+fn transmit(socket: &OwnedFd, bytes: &[u8], deadline: Deadline) -> Result<(), TelemetryError> {
     loop {
         match send(socket, bytes, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => await_event(socket, PollFlags::OUT, deadline, "sending")?,
-            Err(errno) => return Err(Error::io("cannot send", errno)),
+            Err(errno) => return Err(TelemetryError::io("cannot send", errno)),
         }
     }
 }
@@ -273,16 +282,16 @@ fn receive<'a>(
     buffer: &'a mut [u8],
     deadline: Deadline,
     action: &'static str,
-) -> Result<&'a [u8], Error> {
+) -> Result<&'a [u8], TelemetryError> {
     let bytes = loop {
         await_event(socket, PollFlags::IN, deadline, action)?;
         match recv(socket, &mut *buffer, RecvFlags::TRUNC) {
             Ok((_, bytes)) => break bytes,
             Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) => return Err(Error::io("cannot receive", errno)),
+            Err(errno) => return Err(TelemetryError::io("cannot receive", errno)),
         }
     };
-    buffer.get(..bytes).ok_or(Error::Truncated { bytes })
+    buffer.get(..bytes).ok_or(TelemetryError::Truncated { bytes })
 }
 
 fn await_event(
@@ -290,18 +299,18 @@ fn await_event(
     events: PollFlags,
     deadline: Deadline,
     action: &'static str,
-) -> Result<(), Error> {
+) -> Result<(), TelemetryError> {
     match deadline.wait(socket, events) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Error::Timeout(action)),
-        Err(errno) => Err(Error::io("cannot wait for the socket", errno)),
+        Ok(false) => Err(TelemetryError::Timeout(action)),
+        Err(errno) => Err(TelemetryError::io("cannot wait for the socket", errno)),
     }
 }
 
-fn peer_of(socket: &OwnedFd) -> Peer {
+fn peer_of(socket: &OwnedFd) -> SocketPeer {
     let pid = sockopt::socket_peercred(socket)
         .ok()
         .and_then(|cred| u32::try_from(cred.pid.as_raw_nonzero().get()).ok())
         .unwrap_or(0);
-    Peer { pid, start_ticks: start_ticks(pid).unwrap_or(0) }
+    SocketPeer { pid, start_ticks: start_ticks(pid).unwrap_or(0) }
 }

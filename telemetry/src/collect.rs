@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::client::{Client, Peer};
+use crate::client::{SocketPeer, TelemetryClient};
 use crate::commands::{ArmTime, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::host::process;
 use crate::lock::AppLock;
 use crate::reply::ArmReply;
@@ -38,7 +38,7 @@ const YOUTH: Duration = Duration::from_secs(60);
 
 /// Gathers samples of one app over a kept connection, and connects again when the app restarts.
 #[derive(Debug)]
-pub struct Collector {
+pub struct SampleCollector {
     app: DiscoveredApp,
     lock: Option<AppLock>,
     cache: ConnectionCache,
@@ -50,13 +50,13 @@ struct ConnectionCache {
     connection: Option<Connection>,
     /// The process that was asked last, and when it started: the kernel's word on that may change by
     /// a second from time to time.
-    started: Option<(Peer, u64)>,
+    started: Option<(SocketPeer, u64)>,
 }
 
 /// One connection, and what is known of the app behind it.
 #[derive(Debug)]
 struct Connection {
-    client: Client,
+    client: TelemetryClient,
     facts: AppFacts,
     host: HostReader,
 }
@@ -75,7 +75,7 @@ struct AppFacts {
     linked: linked::LibraryReader,
 }
 
-impl Collector {
+impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
         Self { app, lock: None, cache: ConnectionCache::default() }
@@ -105,7 +105,7 @@ impl Collector {
     /// # Errors
     /// When nothing could be learned: the app is gone, stopped or out of connections, or another tool
     /// kept it busy. The next call starts afresh.
-    pub fn collect(&mut self, timeout: Duration) -> Result<Sample, Error> {
+    pub fn collect(&mut self, timeout: Duration) -> Result<Sample, TelemetryError> {
         let began = Instant::now();
         let deadline = Deadline::after(timeout);
         let unlocked = self.open_lock().err();
@@ -128,8 +128,8 @@ impl Collector {
     /// Arms or disarms the stamps of the app's leak ledger, within `timeout`.
     ///
     /// # Errors
-    /// [`Error::Null`] when the app has no ledger; else as [`Collector::collect`].
-    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<ArmReply, Error> {
+    /// [`TelemetryError::Null`] when the app has no ledger; else as [`SampleCollector::collect`].
+    pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<ArmReply, TelemetryError> {
         let deadline = Deadline::after(timeout);
         // Without the lock another tool may disturb this request; it would fail, not go astray.
         let _ = self.open_lock();
@@ -141,7 +141,7 @@ impl Collector {
     }
 
     /// An app that starts again may have another runtime directory, in which the other tools lock.
-    fn open_lock(&mut self) -> Result<(), Error> {
+    fn open_lock(&mut self) -> Result<(), TelemetryError> {
         if !self.is_connected() {
             self.lock = None;
         }
@@ -154,11 +154,15 @@ impl Collector {
 
 impl ConnectionCache {
     /// The connection of the last round where it is still good, else a new one.
-    fn resume(&mut self, app: &DiscoveredApp, deadline: Deadline) -> Result<Connection, Error> {
+    fn resume(
+        &mut self,
+        app: &DiscoveredApp,
+        deadline: Deadline,
+    ) -> Result<Connection, TelemetryError> {
         if let Some(kept) = self.connection.take().filter(|kept| kept.client.is_usable()) {
             return Ok(kept);
         }
-        let client = Client::connect(&app.socket, deadline)?;
+        let client = TelemetryClient::connect(&app.socket, deadline)?;
         let peer = client.peer();
         let known = self.started.filter(|(known, _)| *known == peer).map(|(_, start)| start);
         let start = known.unwrap_or_else(|| {
@@ -173,7 +177,7 @@ impl ConnectionCache {
 }
 
 impl AppFacts {
-    fn new(app: &DiscoveredApp, client: &Client, start_realtime_ns: u64) -> Self {
+    fn new(app: &DiscoveredApp, client: &TelemetryClient, start_realtime_ns: u64) -> Self {
         let peer = client.peer();
         let exe = process::exe(peer.pid);
         Self {

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::sample::{
-    Direction, HighWater, LcoreSample, Occupancy, PoolSample, PortEventsSample, QueueSample,
-    RingSample, TeeSample,
+    HighWater, LcoreSample, PoolOccupancy, PoolSample, PortEventsSample, QueueDirection,
+    QueueSample, RingSample, TeeSample,
 };
 
 /// The schema of tables that this code reads.
@@ -43,7 +43,7 @@ struct PageHeader {
 
 impl TablePage {
     /// Checks the header and the length of every column, and transposes.
-    pub(crate) fn parse(columns: &Map<String, Value>) -> Result<Self, Error> {
+    pub(crate) fn parse(columns: &Map<String, Value>) -> Result<Self, TelemetryError> {
         let header: PageHeader = shape(Value::Object(columns.clone()))?;
         let count = header.rows()?;
         let mut page = Self {
@@ -66,7 +66,7 @@ impl TablePage {
         name: &str,
         values: &[Value],
         buckets: Option<&Value>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TelemetryError> {
         if let Some(name) = name.strip_prefix(SPARSE_PREFIX) {
             self.sparse.insert(name.into(), values.into());
             return Ok(());
@@ -76,7 +76,7 @@ impl TablePage {
             width > 0 && self.rows.len().checked_mul(width) == Some(values.len())
         });
         let (Some(width), true) = (width, fits) else {
-            return Err(Error::Malformed(format!(
+            return Err(TelemetryError::Malformed(format!(
                 "column {name} has {} values for {} rows",
                 values.len(),
                 self.rows.len()
@@ -92,12 +92,12 @@ impl TablePage {
         Ok(())
     }
 
-    pub(crate) fn rows<T: DeserializeOwned>(self) -> Result<Vec<T>, Error> {
+    pub(crate) fn rows<T: DeserializeOwned>(self) -> Result<Vec<T>, TelemetryError> {
         self.rows.into_iter().map(|row| shape(Value::Object(row))).collect()
     }
 
     /// The rows, read as `Row` and turned into samples.
-    pub(crate) fn convert<Row, Sample>(self) -> Result<Vec<Sample>, Error>
+    pub(crate) fn convert<Row, Sample>(self) -> Result<Vec<Sample>, TelemetryError>
     where
         Row: DeserializeOwned,
         Sample: From<Row>,
@@ -108,32 +108,35 @@ impl TablePage {
 
 impl PageHeader {
     /// Number of rows on the page, when the header makes sense.
-    fn rows(&self) -> Result<usize, Error> {
+    fn rows(&self) -> Result<usize, TelemetryError> {
         if self.schema != SCHEMA {
-            return Err(Error::Schema(self.schema));
+            return Err(TelemetryError::Schema(self.schema));
         }
         let end = self.next.unwrap_or(self.total);
         let last_or_advances = self.next.is_none_or(|next| next > self.offset && next < self.total);
         if self.total > MAX_ROWS || !last_or_advances {
-            return Err(Error::Malformed(format!(
+            return Err(TelemetryError::Malformed(format!(
                 "page from {} to {end} of {} rows",
                 self.offset, self.total
             )));
         }
         end.checked_sub(self.offset).and_then(|rows| usize::try_from(rows).ok()).ok_or_else(|| {
-            Error::Malformed(format!("page starts at {} of {} rows", self.offset, self.total))
+            TelemetryError::Malformed(format!(
+                "page starts at {} of {} rows",
+                self.offset, self.total
+            ))
         })
     }
 }
 
-fn shape<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
-    serde_json::from_value(value).map_err(|e| Error::Malformed(e.to_string()))
+fn shape<T: DeserializeOwned>(value: Value) -> Result<T, TelemetryError> {
+    serde_json::from_value(value).map_err(|e| TelemetryError::Malformed(e.to_string()))
 }
 
 /// A row type that a page can be read into.
 pub(crate) trait FromPage: Sized {
     /// The rows of the page, in its order.
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error>;
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError>;
 }
 
 #[derive(Deserialize)]
@@ -159,7 +162,7 @@ impl From<PoolRow> for PoolSample {
             element_bytes: row.element_bytes,
             cache_size: row.cache_size,
             socket: row.socket,
-            occupancy: Some(Occupancy { common, cached, in_use }),
+            occupancy: Some(PoolOccupancy { common, cached, in_use }),
             high_water: Some(HighWater { window: row.in_use_window_max, ever: row.in_use_max }),
             lcore_caches: std::collections::BTreeMap::new(),
         }
@@ -175,19 +178,19 @@ struct Caches {
 }
 
 impl FromPage for PoolSample {
-    fn from_page(mut page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(mut page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         let caches: Caches = shape(Value::Object(std::mem::take(&mut page.sparse)))?;
         let rows = page.rows::<PoolRow>()?;
         let mut pools: Vec<Self> = rows.into_iter().map(Self::from).collect();
         let entries = caches.row.len();
         if caches.lcore.len() != entries || caches.objects.len() != entries {
-            return Err(Error::Malformed("columns caches_* differ in length".into()));
+            return Err(TelemetryError::Malformed("columns caches_* differ in length".into()));
         }
         let cells = caches.lcore.into_iter().zip(caches.objects);
         for (row, (lcore, objects)) in caches.row.into_iter().zip(cells) {
-            let pool = pools
-                .get_mut(row)
-                .ok_or_else(|| Error::Malformed(format!("caches_row {row} is not on the page")))?;
+            let pool = pools.get_mut(row).ok_or_else(|| {
+                TelemetryError::Malformed(format!("caches_row {row} is not on the page"))
+            })?;
             pool.lcore_caches.insert(lcore, objects);
         }
         Ok(pools)
@@ -198,7 +201,7 @@ impl FromPage for PoolSample {
 struct QueueRow {
     port: u16,
     queue: u16,
-    dir: Direction,
+    dir: QueueDirection,
     polls: u64,
     empty: u64,
     packets: u64,
@@ -310,31 +313,31 @@ impl From<PortRow> for PortEventsSample {
 }
 
 impl FromPage for PortEventsSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.convert::<PortRow, Self>()
     }
 }
 
 impl FromPage for QueueSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.convert::<QueueRow, Self>()
     }
 }
 
 impl FromPage for RingSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.convert::<RingRow, Self>()
     }
 }
 
 impl FromPage for LcoreSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.rows()
     }
 }
 
 impl FromPage for TeeSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.convert::<TeeRow, Self>()
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-fn page(value: Value) -> Result<TablePage, Error> {
+fn page(value: Value) -> Result<TablePage, TelemetryError> {
     let Value::Object(columns) = value else { panic!("not an object") };
     TablePage::parse(&columns)
 }
@@ -57,7 +57,7 @@ fn histograms_are_split_by_row_and_unsupported_is_not_zero() {
         (queues[1].depth, queues[1].depth_high_water, queues[1].descriptors),
         (None, None, None)
     );
-    assert_eq!(queues[1].direction, Direction::Tx);
+    assert_eq!(queues[1].direction, QueueDirection::Tx);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_empty_table_has_no_rows() {
 }
 
 /// Applies `change` to a good table and expects that reading it fails.
-fn refused(change: impl FnOnce(&mut Map<String, Value>)) -> Error {
+fn refused(change: impl FnOnce(&mut Map<String, Value>)) -> TelemetryError {
     let Value::Object(mut columns) = pools() else { panic!("not an object") };
     change(&mut columns);
     TablePage::parse(&columns).and_then(PoolSample::from_page).unwrap_err()
@@ -81,7 +81,7 @@ fn each_defect_of_a_table_is_an_error() {
             columns.insert(name.into(), value);
         })
     };
-    assert!(matches!(set("schema", json!(2)), Error::Schema(2)));
+    assert!(matches!(set("schema", json!(2)), TelemetryError::Schema(2)));
     let error = set("size", json!([1]));
     assert!(error.to_string().contains("column size has 1 values for 2 rows"), "{error}");
     for (name, value) in [
@@ -103,7 +103,7 @@ fn each_defect_of_a_table_is_an_error() {
         ("generation", Value::Null),
     ] {
         let error = set(name, value.clone());
-        assert!(matches!(error, Error::Malformed(_)), "{name} {value}: {error}");
+        assert!(matches!(error, TelemetryError::Malformed(_)), "{name} {value}: {error}");
     }
     let error = refused(|columns| drop(columns.remove("in_use")));
     assert!(error.to_string().contains("in_use"), "{error}");

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::error::Error;
+use crate::error::TelemetryError;
 
 /// Longest request that DPDK reads whole, bytes.
 const MAX_REQUEST: usize = 1023;
@@ -164,10 +164,10 @@ impl TelemetryCommand {
     }
 
     /// The bytes to send.
-    pub(crate) fn request(&self) -> Result<String, Error> {
+    pub(crate) fn request(&self) -> Result<String, TelemetryError> {
         let request = self.to_string();
         if request.len() > MAX_REQUEST {
-            return Err(Error::Oversized { bytes: request.len() });
+            return Err(TelemetryError::Oversized { bytes: request.len() });
         }
         Ok(request)
     }
@@ -220,6 +220,6 @@ mod tests {
         let fits = "x".repeat(MAX_REQUEST - "/ring/info,".len());
         assert!(TelemetryCommand::RingInfo(RingName(fits.clone())).request().is_ok());
         let error = TelemetryCommand::RingInfo(RingName(fits + "x")).request().unwrap_err();
-        assert!(matches!(error, Error::Oversized { bytes: 1024 }));
+        assert!(matches!(error, TelemetryError::Oversized { bytes: 1024 }));
     }
 }

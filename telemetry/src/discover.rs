@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use serde::Serialize;
 
-use crate::client::Client;
+use crate::client::TelemetryClient;
 use crate::deadline::Deadline;
-use crate::error::{Error, ErrorClass};
+use crate::error::{ErrorClass, TelemetryError};
 use crate::printable::harmless;
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
@@ -409,16 +409,16 @@ fn instance_suffix(file: &str) -> Option<&str> {
 /// Connects and reads the banner. DPDK before 22.11.5 leaks a connection when a client leaves before
 /// the banner, so waiting for it is also a courtesy.
 fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
-    app.state = match Client::connect(&app.socket, Deadline::after(timeout)) {
+    app.state = match TelemetryClient::connect(&app.socket, Deadline::after(timeout)) {
         Ok(client) => {
             app.pid = Some(client.peer().pid).filter(|pid| *pid > 0);
             app.dpdk_version = Some(client.banner().version.clone());
             Reachability::Live
         }
-        Err(Error::Refused) => Reachability::Stale,
-        Err(Error::Permission) => Reachability::Unreachable(UnreachableReason::Permission),
-        Err(Error::Timeout(_)) => Reachability::Unreachable(UnreachableReason::Timeout),
-        Err(Error::Busy) => Reachability::Unreachable(UnreachableReason::Busy),
+        Err(TelemetryError::Refused) => Reachability::Stale,
+        Err(TelemetryError::Permission) => Reachability::Unreachable(UnreachableReason::Permission),
+        Err(TelemetryError::Timeout(_)) => Reachability::Unreachable(UnreachableReason::Timeout),
+        Err(TelemetryError::Busy) => Reachability::Unreachable(UnreachableReason::Busy),
         Err(_) => Reachability::Unreachable(UnreachableReason::Protocol),
     };
     app

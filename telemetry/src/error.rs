@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// Why a request, a connection or a round failed. None of these harms the app.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum TelemetryError {
     /// Nothing listens on the socket.
     #[error("nothing listens on the telemetry socket; the app has ended or is starting")]
     Refused,
@@ -133,7 +133,7 @@ impl ErrorClass {
     }
 }
 
-impl Error {
+impl TelemetryError {
     /// What a panic said that [`std::panic::catch_unwind`] or a thread has brought.
     pub fn panicked(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();

@@ -23,7 +23,7 @@ pub use self::sticky::StickyFindings;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
 use crate::discover::{DiscoveredApp, Reachability};
-use crate::inventory::Inventory;
+use crate::inventory::AppInventory;
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
 
@@ -45,7 +45,7 @@ pub struct LintRules {
     /// Where the lints draw their lines.
     pub thresholds: Thresholds,
     /// What ought to be there.
-    pub expected: Inventory,
+    pub expected: AppInventory,
 }
 
 /// How bad it is.

@@ -33,7 +33,10 @@ fn judged(samples: impl IntoIterator<Item = Sample>) -> Vec<Finding> {
 fn judged_as(samples: impl IntoIterator<Item = Sample>, app: ExpectedApp) -> Vec<Finding> {
     let mut tracker = ModelTracker::default();
     let model = samples.into_iter().map(|sample| tracker.update(sample)).last().unwrap();
-    evaluate(&model, &LintRules { expected: Inventory { apps: vec![app] }, ..LintRules::default() })
+    evaluate(
+        &model,
+        &LintRules { expected: AppInventory { apps: vec![app] }, ..LintRules::default() },
+    )
 }
 
 fn lints(findings: &[Finding]) -> Vec<(Lint, Severity, FindingSubject)> {

@@ -13,10 +13,10 @@ use crate::collect::now_ns;
 use crate::discover::{
     self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
 };
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::finding::LintRules;
 use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
-use crate::names::Names;
+use crate::names::AppNames;
 
 /// Longest wait for one app to answer one round, unless the caller knows better.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub struct FleetSettings {
     /// Where to look.
     pub discover: DiscoverOptions,
     /// What apps are called.
-    pub names: Names,
+    pub names: AppNames,
     /// How they are judged.
     pub rules: LintRules,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
@@ -38,7 +38,7 @@ impl Default for FleetSettings {
     fn default() -> Self {
         Self {
             discover: DiscoverOptions::default(),
-            names: Names::default(),
+            names: AppNames::default(),
             rules: LintRules::default(),
             keep_lost: Duration::from_secs(3600),
         }
@@ -343,7 +343,7 @@ impl Fleet {
     }
 
     /// Gives an app a new sampler for one that was checked out and lost by `error`.
-    pub fn replace_lost(&mut self, app: &DiscoveredApp, error: &Error) {
+    pub fn replace_lost(&mut self, app: &DiscoveredApp, error: &TelemetryError) {
         self.check_in(AppSampler::new(app.clone(), &self.settings), app_sampler::lost(app, error));
     }
 

@@ -3,13 +3,13 @@
 //! An app that starts without its NICs is alive, answers, and does nothing. Only an expectation makes
 //! that visible: the configuration's, else that of the app's own arguments, else one port.
 
-use crate::arguments::{Arguments, head};
+use crate::arguments::{EalArguments, head};
 use crate::host::device;
 use crate::sample::Sample;
 
 /// The expected apps; those that are not named are judged by their own arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inventory {
+pub struct AppInventory {
     /// The apps that must run on this machine.
     pub apps: Vec<ExpectedApp>,
 }
@@ -31,20 +31,20 @@ pub struct ExpectedApp {
 
 /// The ports that one running app ought to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expectation {
+pub struct PortExpectation {
     /// Devices that must be among its ports; PCI addresses with their domain.
     pub devices: Vec<String>,
     /// Least number of ports, those of `devices` included.
     pub min_ports: usize,
     /// Who says so.
-    pub source: Source,
+    pub source: ExpectationSource,
     /// Ports that may have no link, or receive nothing though they did; `"*"` for all.
     pub may_be_idle: Vec<String>,
 }
 
 /// Where an expectation comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum ExpectationSource {
     /// The configuration names devices or a number of ports.
     Configuration,
     /// The app's own arguments name devices.
@@ -54,7 +54,7 @@ pub enum Source {
     Default,
 }
 
-impl Source {
+impl ExpectationSource {
     /// In words, behind "expected by".
     pub fn words(self) -> &'static str {
         match self {
@@ -65,14 +65,14 @@ impl Source {
     }
 }
 
-impl Inventory {
+impl AppInventory {
     /// What is expected of this app.
     pub fn app(&self, name: &str) -> Option<&ExpectedApp> {
         self.apps.iter().find(|app| app.name == name)
     }
 
     /// The ports that the app of `sample` ought to have.
-    pub fn expectation(&self, sample: &Sample) -> Expectation {
+    pub fn expectation(&self, sample: &Sample) -> PortExpectation {
         let app = self.app(&sample.app.name);
         let of_app = |read: fn(&ExpectedApp) -> &[String]| app.map_or(&[][..], read);
         let ports = of_app(|app| &app.ports);
@@ -82,12 +82,12 @@ impl Inventory {
         } else {
             ports.iter().map(|port| device::address(port).unwrap_or_else(|| port.clone())).collect()
         };
-        Expectation {
+        PortExpectation {
             min_ports: min_ports.unwrap_or(devices.len().max(1)),
             source: match (min_ports, ports.is_empty(), devices.is_empty()) {
-                (None, true, true) => Source::Default,
-                (None, true, false) => Source::Arguments,
-                _ => Source::Configuration,
+                (None, true, true) => ExpectationSource::Default,
+                (None, true, false) => ExpectationSource::Arguments,
+                _ => ExpectationSource::Configuration,
             },
             devices,
             may_be_idle: of_app(|app| &app.may_be_idle).to_vec(),
@@ -95,7 +95,7 @@ impl Inventory {
     }
 }
 
-impl Expectation {
+impl PortExpectation {
     /// Whether this port may have no link, or receive nothing though it did.
     pub fn may_be_idle(&self, port: &str) -> bool {
         self.may_be_idle.iter().any(|idle| idle == "*" || device::is_port_of(port, idle))
@@ -120,7 +120,7 @@ const RENAMING: [&str; 5] =
 /// The ports that the app's own arguments ask for: PCI network devices that are allowed by name, and
 /// virtual network devices.
 fn devices_of_arguments(sample: &Sample) -> Vec<String> {
-    let arguments = Arguments::parse(&sample.app.eal_args);
+    let arguments = EalArguments::parse(&sample.app.eal_args);
     let vdevs: Vec<&str> = arguments.vdevs.iter().map(String::as_str).collect();
     let hides = |name: &str| HIDING.iter().any(|hiding| name.starts_with(hiding));
     let hidden =
@@ -175,8 +175,8 @@ mod tests {
         sample
     }
 
-    fn of_arguments(line: &str) -> (Vec<String>, usize, Source) {
-        let expectation = Inventory::default().expectation(&app(line));
+    fn of_arguments(line: &str) -> (Vec<String>, usize, ExpectationSource) {
+        let expectation = AppInventory::default().expectation(&app(line));
         (expectation.devices, expectation.min_ports, expectation.source)
     }
 
@@ -187,14 +187,14 @@ mod tests {
              --vdev=event_sw0 --vdev net_null0",
         );
         assert_eq!(devices, ["0000:03:00.0", "0000:09:00.0", "net_null0"]);
-        assert_eq!((least, source), (3, Source::Arguments));
+        assert_eq!((least, source), (3, ExpectationSource::Arguments));
     }
 
     #[test]
     fn without_a_word_one_port_is_expected() {
         for line in ["app", "app --no-pci", "app -a 0000:00:00.0", "app -a 05:00.0", "app -a 7:0.0"]
         {
-            assert_eq!(of_arguments(line), (Vec::new(), 1, Source::Default), "{line}");
+            assert_eq!(of_arguments(line), (Vec::new(), 1, ExpectationSource::Default), "{line}");
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let mut sample = app("app -a 03:00.0 --vdev net_null0");
         sample.ports = vec![port(0, 0)];
         sample.ports[0].device = "net_bonding_testpmd_0".into();
-        assert_eq!(Inventory::default().expectation(&sample).min_ports, 1);
+        assert_eq!(AppInventory::default().expectation(&sample).min_ports, 1);
         assert_eq!(of_arguments("app --vdev net_vdev_netvsc0,iface=eth1").0, Vec::<String>::new());
     }
 
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_configuration_decides_where_it_says_something() {
-        let named = |ports: &[&str], min_ports| Inventory {
+        let named = |ports: &[&str], min_ports| AppInventory {
             apps: vec![ExpectedApp {
                 name: "app".into(),
                 ports: ports.iter().map(|port| (*port).to_owned()).collect(),
@@ -230,25 +230,25 @@ mod tests {
         let sample = app("app --vdev net_null0");
         let both = named(&["03:00.0", "net_vhost0"], None).expectation(&sample);
         assert_eq!(both.devices, ["0000:03:00.0", "net_vhost0"]);
-        assert_eq!((both.min_ports, both.source), (2, Source::Configuration));
+        assert_eq!((both.min_ports, both.source), (2, ExpectationSource::Configuration));
         assert!(both.may_be_idle("0000:03:00.0") && !both.may_be_idle("net_vhost0"));
         let number = named(&[], Some(4)).expectation(&sample);
         assert_eq!((number.devices, number.min_ports), (vec!["net_null0".into()], 4));
         assert_eq!(named(&[], Some(0)).expectation(&sample).min_ports, 0);
         let neither = named(&[], None).expectation(&sample);
-        assert_eq!((neither.min_ports, neither.source), (1, Source::Arguments));
+        assert_eq!((neither.min_ports, neither.source), (1, ExpectationSource::Arguments));
     }
 
     #[test]
     fn everything_may_be_idle_with_a_star() {
-        let all = Expectation { may_be_idle: vec!["*".into()], ..Expectation::default() };
+        let all = PortExpectation { may_be_idle: vec!["*".into()], ..PortExpectation::default() };
         assert!(all.may_be_idle("net_null7"));
     }
 
     #[test]
     fn devices_without_a_port_are_missing() {
         let mut sample = app("app -a 03:00.0 --vdev net_null0");
-        let expectation = Inventory::default().expectation(&sample);
+        let expectation = AppInventory::default().expectation(&sample);
         assert_eq!(expectation.missing(&sample).collect::<Vec<_>>(), ["0000:03:00.0", "net_null0"]);
         sample.ports = vec![port(0, 0)];
         assert_eq!(expectation.missing(&sample).collect::<Vec<_>>(), ["0000:03:00.0"]);
@@ -262,7 +262,7 @@ mod tests {
             let mut sample = empty_sample();
             sample.app.eal_args = argv;
             let apps = vec![ExpectedApp { name: "app".into(), ports, ..ExpectedApp::default() }];
-            let expectation = Inventory { apps }.expectation(&sample);
+            let expectation = AppInventory { apps }.expectation(&sample);
             prop_assert!(expectation.min_ports >= 1);
             prop_assert!(expectation.missing(&sample).count() <= expectation.min_ports);
         }

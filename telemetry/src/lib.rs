@@ -1,6 +1,6 @@
 //! Finds DPDK apps, asks their telemetry sockets, derives rates and findings.
 //!
-//! The data flows one way: [`discover`] finds apps, [`Client`] talks to one, [`Collector`] turns its
+//! The data flows one way: [`discover`] finds apps, [`TelemetryClient`] talks to one, [`SampleCollector`] turns its
 //! replies into a [`sample::Sample`], [`model::Model`] derives rates from two samples, and [`finding`]
 //! judges the model. A [`fleet::Fleet`] does so for all apps, and keeps a [`FleetState`] of what it
 //! heard.
@@ -9,15 +9,15 @@
 //! use std::{thread::sleep, time::Duration};
 //!
 //! use pmdscope_telemetry::discover::{self, DiscoverOptions};
-//! use pmdscope_telemetry::{Collector, Rules, Tracker, finding};
+//! use pmdscope_telemetry::{LintRules, ModelTracker, SampleCollector, finding};
 //!
 //! let app = discover::find(None, &DiscoverOptions::default())?;
-//! let mut collector = Collector::new(app);
-//! let mut tracker = Tracker::default();
+//! let mut collector = SampleCollector::new(app);
+//! let mut tracker = ModelTracker::default();
 //! loop {
 //!     let sample = collector.collect(Duration::from_secs(1))?;
 //!     let model = tracker.update(sample);
-//!     for finding in finding::evaluate(&model, &Rules::default()) {
+//!     for finding in finding::evaluate(&model, &LintRules::default()) {
 //!         println!("{}: {}; {}", finding.lint, finding.evidence, finding.advice);
 //!     }
 //!     sleep(Duration::from_secs(1));
@@ -56,19 +56,19 @@ mod stall;
 mod starts;
 mod trend;
 
-pub use client::{Client, Peer};
-pub use collect::Collector;
+pub use client::{SocketPeer, TelemetryClient};
+pub use collect::SampleCollector;
 pub use commands::{ArmTime, HeapId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand};
 pub use deadline::Deadline;
-pub use error::{Error, ErrorClass};
+pub use error::{ErrorClass, TelemetryError};
 pub use finding::{LintRules, Thresholds};
 pub use flaps::PortFlaps;
 pub use fleet::{Fleet, FleetSettings};
 pub use fleet_state::{AppState, AppStatus, FleetEvent, FleetState, TotalsBaseline};
-pub use inventory::{Expectation, ExpectedApp, Inventory, Source};
-pub use lock::{AppLock, Guard, LOCK_FILE};
+pub use inventory::{AppInventory, ExpectationSource, ExpectedApp, PortExpectation};
+pub use lock::{AppLock, AppLockGuard, LOCK_FILE};
 pub use model::ModelTracker;
-pub use names::{Names, NamesError};
+pub use names::{AppNames, AppNamesError};
 pub use reply::{ArmReply, SocketBanner};
 pub use rx_flat::RxFlat;
 pub use sending::{SilentApp, UnsentPackets};

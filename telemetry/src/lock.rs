@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
-use crate::error::Error;
+use crate::error::TelemetryError;
 
 /// Name of the lock file in the runtime directory of an app.
 pub const LOCK_FILE: &str = "pmdscope.lock";
@@ -24,15 +24,15 @@ pub struct AppLock(OwnedFd);
 
 /// The lock, held until dropped.
 #[derive(Debug)]
-pub struct Guard<'a>(&'a AppLock);
+pub struct AppLockGuard<'a>(&'a AppLock);
 
 impl AppLock {
     /// Opens the lock file in `dir` and creates it where there is none.
     ///
     /// # Errors
-    /// [`Error::Permission`] or [`Error::Io`] where there is no such file and none can be created,
+    /// [`TelemetryError::Permission`] or [`TelemetryError::Io`] where there is no such file and none can be created,
     /// for instance on a read-only mount. Callers go on without the lock, and say so.
-    pub fn open(dir: &Path) -> Result<Self, Error> {
+    pub fn open(dir: &Path) -> Result<Self, TelemetryError> {
         let path = dir.join(LOCK_FILE);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let created = open(&path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR);
@@ -41,24 +41,24 @@ impl AppLock {
             Err(Errno::ROFS | Errno::ACCESS) => open(&path, flags, Mode::empty()),
             other => other,
         };
-        fd.map(Self).map_err(|errno| Error::io("cannot create the lock file", errno))
+        fd.map(Self).map_err(|errno| TelemetryError::io("cannot create the lock file", errno))
     }
 
     /// Takes the lock.
     ///
     /// # Errors
-    /// [`Error::Locked`] when other tools held it until the deadline.
-    pub fn hold(&self, deadline: Deadline) -> Result<Guard<'_>, Error> {
+    /// [`TelemetryError::Locked`] when other tools held it until the deadline.
+    pub fn hold(&self, deadline: Deadline) -> Result<AppLockGuard<'_>, TelemetryError> {
         let attempt = || match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Guard(self))),
+            Ok(()) => Ok(Some(AppLockGuard(self))),
             Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
-            Err(errno) => Err(Error::io("cannot lock the lock file", errno)),
+            Err(errno) => Err(TelemetryError::io("cannot lock the lock file", errno)),
         };
-        deadline.retry(attempt)?.ok_or(Error::Locked)
+        deadline.retry(attempt)?.ok_or(TelemetryError::Locked)
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for AppLockGuard<'_> {
     fn drop(&mut self) {
         // Cannot fail on an open file; and the kernel unlocks when the process ends.
         let _ = flock(&self.0.0, FlockOperation::Unlock);
@@ -82,7 +82,7 @@ mod tests {
         let (a, b) = (AppLock::open(dir.path()).unwrap(), AppLock::open(dir.path()).unwrap());
         let held = a.hold(soon()).unwrap();
         let began = Instant::now();
-        assert!(matches!(b.hold(soon()), Err(Error::Locked)));
+        assert!(matches!(b.hold(soon()), Err(TelemetryError::Locked)));
         assert!(began.elapsed() >= Duration::from_millis(30));
         drop(held);
         assert!(b.hold(soon()).is_ok());

@@ -9,8 +9,8 @@ use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
 use crate::rx_flat::{RxBaseline, RxFlat};
 use crate::sample::{
-    AppIdentity, Direction, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
-    ThreadSample, counts_bytes,
+    AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueDirection, QueueSample,
+    Sample, ThreadSample, counts_bytes,
 };
 use crate::sending::{SendingHistory, SilentApp, UnsentPackets};
 use crate::stall::LcoreStalls;
@@ -89,7 +89,7 @@ pub struct QueueRates {
     /// Queue number.
     pub queue: u16,
     /// Direction.
-    pub direction: Direction,
+    pub direction: QueueDirection,
     /// Packets.
     pub pps: Option<f64>,
     /// Bits.
@@ -362,7 +362,7 @@ fn queue_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<QueueRat
     let missed = missed_rates(sample, interval);
     let deltas: Vec<_> =
         queues.iter().enumerate().map(|(at, queue)| queue_delta(at, queue, interval)).collect();
-    let mut totals: BTreeMap<(u16, Direction), u64> = BTreeMap::new();
+    let mut totals: BTreeMap<(u16, QueueDirection), u64> = BTreeMap::new();
     for (queue, delta) in queues.iter().zip(&deltas) {
         let packets = delta.as_ref().and_then(|delta| delta.packets).unwrap_or(0);
         let total = totals.entry((queue.port, queue.direction)).or_default();
@@ -371,7 +371,7 @@ fn queue_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<QueueRat
     let rates = queues.iter().zip(deltas).map(|(queue, delta)| {
         let total = totals.get(&(queue.port, queue.direction)).copied().unwrap_or(0);
         let missed = missed.get(&(queue.port, queue.queue)).copied();
-        let missed_ps = missed.filter(|_| queue.direction == Direction::Rx);
+        let missed_ps = missed.filter(|_| queue.direction == QueueDirection::Rx);
         QueueRates { missed_ps, ..delta.unwrap_or_default().rates(queue, total) }
     });
     rates.collect()
@@ -384,8 +384,8 @@ fn missed_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> BTreeMap<(u
     for port in &sample.ports {
         let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
         let Some(before) = interval.last.ports.iter().find(same) else { continue };
-        let before = before.queue_counters(Direction::Rx);
-        for (queue, now) in port.queue_counters(Direction::Rx) {
+        let before = before.queue_counters(QueueDirection::Rx);
+        for (queue, now) in port.queue_counters(QueueDirection::Rx) {
             let before = before.get(&queue).and_then(|before| before.missed);
             let rate = now.missed.zip(before).and_then(|(now, then)| interval.rate(now, then));
             rates.extend(rate.map(|rate| ((port.id, queue), rate)));

@@ -9,14 +9,14 @@ use crate::discover::DiscoveredApp;
 
 /// Rules that turn file-prefixes into lasting names; without rules an app is called by its prefix.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct AppNames {
     rules: Vec<(Regex, String)>,
 }
 
 /// A rule that cannot be followed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NamesError {
+pub enum AppNamesError {
     /// The pattern is no regular expression.
     #[error("{pattern:?} is no regular expression: {source}")]
     Pattern {
@@ -43,13 +43,13 @@ pub enum NamesError {
     },
 }
 
-impl Names {
+impl AppNames {
     /// Rules of a pattern, which must match a whole file-prefix, and a name, in which `$1` or
     /// `${name}` stands for what a group has matched. The first rule that matches counts.
     ///
     /// # Errors
     /// When a pattern is no regular expression, or a name empty or with a group that is not there.
-    pub fn new(rules: Vec<(String, String)>) -> Result<Self, NamesError> {
+    pub fn new(rules: Vec<(String, String)>) -> Result<Self, AppNamesError> {
         let rules = rules.into_iter().map(|(pattern, name)| rule(&pattern, name));
         Ok(Self { rules: rules.collect::<Result<_, _>>()? })
     }
@@ -89,16 +89,16 @@ impl Names {
     }
 }
 
-fn rule(pattern: &str, name: String) -> Result<(Regex, String), NamesError> {
-    let broken = |source| NamesError::Pattern { pattern: pattern.to_owned(), source };
+fn rule(pattern: &str, name: String) -> Result<(Regex, String), AppNamesError> {
+    let broken = |source| AppNamesError::Pattern { pattern: pattern.to_owned(), source };
     // On its own first: the error should show the pattern as it was given.
     Regex::new(pattern).map_err(broken)?;
     let whole = Regex::new(&format!("^(?:{pattern})$")).map_err(broken)?;
     if name.is_empty() {
-        return Err(NamesError::Empty { pattern: pattern.to_owned() });
+        return Err(AppNamesError::Empty { pattern: pattern.to_owned() });
     }
     if let Some(group) = groups(&name).into_iter().find(|group| !has_group(&whole, group)) {
-        return Err(NamesError::Group { pattern: pattern.to_owned(), name, group });
+        return Err(AppNamesError::Group { pattern: pattern.to_owned(), name, group });
     }
     Ok((whole, name))
 }
@@ -158,17 +158,17 @@ mod tests {
         names.iter().map(|name| app(name, &format!("/run/dpdk/{name}"))).collect()
     }
 
-    fn rules(rules: &[(&str, &str)]) -> Result<Names, NamesError> {
-        Names::new(rules.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect())
+    fn rules(rules: &[(&str, &str)]) -> Result<AppNames, AppNamesError> {
+        AppNames::new(rules.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect())
     }
 
-    fn given(names: &Names, apps: &[DiscoveredApp]) -> Vec<String> {
+    fn given(names: &AppNames, apps: &[DiscoveredApp]) -> Vec<String> {
         names.give(apps).into_iter().map(|app| app.name).collect()
     }
 
     #[test]
     fn without_rules_apps_are_called_by_their_prefixes() {
-        let names = Names::default();
+        let names = AppNames::default();
         assert_eq!(given(&names, &apps(&["a", "b:1"])), ["a", "b:1"]);
         let twice = [app("a", "/run/dpdk/a"), app("a", "/tmp/dpdk/a"), app("b", "/tmp/dpdk/b")];
         assert_eq!(given(&names, &twice), ["/run/dpdk/a", "/tmp/dpdk/a", "b"]);
@@ -179,7 +179,7 @@ mod tests {
         let users = ["/run/dpdk/a", "/tmp/dpdk/a"];
         let both = users.map(|dir| [app("a", dir), app("a:1", dir)]).concat();
         let sockets: Vec<_> = both.iter().map(|app| app.socket.display().to_string()).collect();
-        assert_eq!(given(&Names::default(), &both), sockets);
+        assert_eq!(given(&AppNames::default(), &both), sockets);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
 
         #[test]
         fn any_rule_is_followed_or_refused(pattern: String, name: String, prefix: String) {
-            if let Ok(names) = Names::new(vec![(pattern, name)]) {
+            if let Ok(names) = AppNames::new(vec![(pattern, name)]) {
                 prop_assert!(prefix.is_empty() || !names.name(&prefix).is_empty());
             }
         }

@@ -13,7 +13,7 @@ use serde_json::error::Category;
 pub(crate) use self::ports::{
     LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape,
 };
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::sample::LedgerMode;
 
 /// Largest reply that an app may announce; far above DPDK's 16 KiB.
@@ -31,17 +31,20 @@ pub struct SocketBanner {
 }
 
 /// Parses the banner.
-pub(crate) fn banner(bytes: &[u8]) -> Result<SocketBanner, Error> {
+pub(crate) fn banner(bytes: &[u8]) -> Result<SocketBanner, TelemetryError> {
     let banner: SocketBanner = serde_json::from_slice(bytes).map_err(|e| malformed(&e))?;
     if banner.max_output_len == 0 || banner.max_output_len > MAX_OUTPUT {
-        return Err(Error::Malformed(format!("max_output_len {}", banner.max_output_len)));
+        return Err(TelemetryError::Malformed(format!("max_output_len {}", banner.max_output_len)));
     }
     Ok(banner)
 }
 
 /// Parses a reply, which must be an object with the one key `command`.
 #[cfg(test)]
-pub(crate) fn reply<T: de::DeserializeOwned>(bytes: &[u8], command: &str) -> Result<T, Error> {
+pub(crate) fn reply<T: de::DeserializeOwned>(
+    bytes: &[u8],
+    command: &str,
+) -> Result<T, TelemetryError> {
     reply_as(bytes, command, PhantomData)
 }
 
@@ -50,24 +53,24 @@ pub(crate) fn reply_as<T>(
     bytes: &[u8],
     command: &str,
     shape: impl for<'de> DeserializeSeed<'de, Value = T>,
-) -> Result<T, Error> {
+) -> Result<T, TelemetryError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let body = json.deserialize_map(Keyed { command, shape }).map_err(|e| malformed(&e))?;
     json.end().map_err(|e| malformed(&e))?;
     match body {
-        Body::Other(key) => Err(Error::Mismatch { got: key }),
-        Body::Null => Err(Error::Null),
+        Body::Other(key) => Err(TelemetryError::Mismatch { got: key }),
+        Body::Null => Err(TelemetryError::Null),
         Body::Shape(body) => Ok(body),
     }
 }
 
-fn malformed(error: &serde_json::Error) -> Error {
+fn malformed(error: &serde_json::Error) -> TelemetryError {
     let kind = match error.classify() {
         Category::Eof => "cut JSON",
         Category::Data => "unexpected content",
         Category::Syntax | Category::Io => "not JSON",
     };
-    Error::Malformed(format!("{kind}: {error}"))
+    TelemetryError::Malformed(format!("{kind}: {error}"))
 }
 
 /// Reads an object with the one key `command`.
@@ -268,17 +271,17 @@ mod tests {
     #[test]
     fn each_defect_of_a_reply_has_its_class() {
         let parse = |bytes: &[u8]| reply::<Value>(bytes, "/a").unwrap_err();
-        assert!(matches!(parse(br#"{"/a":null}"#), Error::Null));
-        assert!(matches!(parse(br#"{"/b":1}"#), Error::Mismatch { got } if got == "/b"));
-        assert!(matches!(parse(br#"{"/b":{"bad":[}"#), Error::Malformed(_)));
-        assert!(matches!(parse(br#"{"/a":1,"/b":2}"#), Error::Malformed(_)));
-        assert!(matches!(parse(br#"{"/a":1,"/a":2}"#), Error::Malformed(_)));
-        assert!(matches!(parse(br#"{"/a":1}x"#), Error::Malformed(_)));
-        assert!(matches!(parse(br#"{"/x"y":null}"#), Error::Malformed(_)));
-        assert!(matches!(parse(br"{}"), Error::Malformed(_)));
-        assert!(matches!(parse(br"[1]"), Error::Malformed(_)));
-        assert!(matches!(parse(b""), Error::Malformed(_)));
-        assert!(matches!(parse(&[0xff, 0xfe]), Error::Malformed(_)));
+        assert!(matches!(parse(br#"{"/a":null}"#), TelemetryError::Null));
+        assert!(matches!(parse(br#"{"/b":1}"#), TelemetryError::Mismatch { got } if got == "/b"));
+        assert!(matches!(parse(br#"{"/b":{"bad":[}"#), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(br#"{"/a":1,"/b":2}"#), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(br#"{"/a":1,"/a":2}"#), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(br#"{"/a":1}x"#), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(br#"{"/x"y":null}"#), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(br"{}"), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(br"[1]"), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(b""), TelemetryError::Malformed(_)));
+        assert!(matches!(parse(&[0xff, 0xfe]), TelemetryError::Malformed(_)));
     }
 
     #[test]

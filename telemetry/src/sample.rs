@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::lcore::{LcoreSample, ThreadSample, UsageSample};
 pub use self::ledger::{
-    BEFORE_ARMING, LedgerMode, LedgerSample, NOT_PROVEN, Place, SiteKind, SiteSample, StageSample,
-    UNTRACED_CODE,
+    BEFORE_ARMING, LedgerMode, LedgerSample, MbufPlace, NOT_PROVEN, SiteKind, SiteSample,
+    StageSample, UNTRACED_CODE,
 };
-pub use self::memory::{HeapSample, HighWater, Occupancy, PoolSample, RingSample};
+pub use self::memory::{HeapSample, HighWater, PoolOccupancy, PoolSample, RingSample};
 pub use self::port::{
-    DeviceSample, Direction, PortEventsSample, PortSample, PortStats, QueueSample, counts_bytes,
+    DeviceSample, PortEventsSample, PortSample, PortStats, QueueDirection, QueueSample,
+    counts_bytes,
 };
 
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::sample::{Direction, PortSample, Sample};
+use crate::sample::{PortSample, QueueDirection, Sample};
 
 /// How far back refused packets are counted, seconds.
 const WINDOW_S: f64 = 5.0;
@@ -134,7 +134,7 @@ impl SendingHistory {
 /// Packets that were offered to a port; `None` where nobody counts them.
 fn offered(sample: &Sample, port: u16) -> Option<u64> {
     let tx = |queue: &&crate::sample::QueueSample| {
-        queue.port == port && queue.direction == Direction::Tx
+        queue.port == port && queue.direction == QueueDirection::Tx
     };
     let packets: Vec<_> = sample.queues.iter().filter(tx).map(|queue| queue.packets).collect();
     (!packets.is_empty()).then(|| packets.into_iter().fold(0, u64::saturating_add))
@@ -241,7 +241,7 @@ mod tests {
             sample.queues = offered
                 .map(|offered| {
                     let mut tx = queue(0, [1, 0, offered]);
-                    tx.direction = Direction::Tx;
+                    tx.direction = QueueDirection::Tx;
                     tx
                 })
                 .into_iter()

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pmdscope_telemetry::discover::{FindError, Reachability, UnreachableReason, discover, find};
-use pmdscope_telemetry::{Client, Deadline, Error, TelemetryCommand};
+use pmdscope_telemetry::{Deadline, TelemetryClient, TelemetryCommand, TelemetryError};
 use serde_json::Value;
 use support::{BANNER, FakeApp};
 
@@ -16,24 +16,26 @@ const SOON: Duration = Duration::from_millis(100);
 /// For what comes, on a busy machine, too.
 const LONG: Duration = Duration::from_secs(20);
 
-fn connect(app: &FakeApp) -> Result<Client, Error> {
-    Client::connect(&app.socket(), Deadline::after(LONG))
+fn connect(app: &FakeApp) -> Result<TelemetryClient, TelemetryError> {
+    TelemetryClient::connect(&app.socket(), Deadline::after(LONG))
 }
 
-fn connect_soon(app: &FakeApp) -> Result<Client, Error> {
-    Client::connect(&app.socket(), Deadline::after(SOON))
+fn connect_soon(app: &FakeApp) -> Result<TelemetryClient, TelemetryError> {
+    TelemetryClient::connect(&app.socket(), Deadline::after(SOON))
 }
 
-fn ask(client: &mut Client) -> Result<Value, Error> {
+fn ask(client: &mut TelemetryClient) -> Result<Value, TelemetryError> {
     client.request(&TelemetryCommand::EthdevList, Deadline::after(LONG))
 }
 
-fn ask_soon(client: &mut Client) -> Result<Value, Error> {
+fn ask_soon(client: &mut TelemetryClient) -> Result<Value, TelemetryError> {
     client.request(&TelemetryCommand::EthdevList, Deadline::after(SOON))
 }
 
 /// The result of one request that the app answers with these messages.
-fn answered(messages: &'static [&'static [u8]]) -> (Result<Value, Error>, Client) {
+fn answered(
+    messages: &'static [&'static [u8]],
+) -> (Result<Value, TelemetryError>, TelemetryClient) {
     let app = FakeApp::start(move |connection| {
         connection.send(BANNER);
         while connection.receive().is_some() {
@@ -65,7 +67,7 @@ fn garbage_is_an_error_of_one_request() {
         &[b"{}"],
     ] {
         let (reply, client) = answered(Box::leak(garbage.to_vec().into_boxed_slice()));
-        assert!(matches!(reply, Err(Error::Malformed(_))), "{garbage:?}: {reply:?}");
+        assert!(matches!(reply, Err(TelemetryError::Malformed(_))), "{garbage:?}: {reply:?}");
         assert!(client.is_usable());
     }
 }
@@ -73,23 +75,23 @@ fn garbage_is_an_error_of_one_request() {
 #[test]
 fn null_is_an_outcome_of_its_own() {
     let (reply, client) = answered(&[br#"{"/ethdev/list":null}"#]);
-    assert!(matches!(reply, Err(Error::Null)));
+    assert!(matches!(reply, Err(TelemetryError::Null)));
     assert!(client.is_usable());
 }
 
 #[test]
 fn a_reply_about_something_else_ends_the_connection() {
     let (reply, mut client) = answered(&[br#"{"/mempool/list":["mb"]}"#]);
-    assert!(matches!(reply, Err(Error::Mismatch { got }) if got == "/mempool/list"));
+    assert!(matches!(reply, Err(TelemetryError::Mismatch { got }) if got == "/mempool/list"));
     assert!(!client.is_usable());
-    assert!(matches!(ask(&mut client), Err(Error::Closed)));
+    assert!(matches!(ask(&mut client), Err(TelemetryError::Closed)));
 }
 
 #[test]
 fn a_reply_beyond_the_announced_length_is_an_error() {
     let long = format!(r#"{{"/ethdev/list":[{}0]}}"#, "0,".repeat(9000));
     let (reply, _) = answered(Box::leak(Box::new([long.leak().as_bytes()])));
-    assert!(matches!(reply, Err(Error::Truncated { bytes: 18_000.. })), "{reply:?}");
+    assert!(matches!(reply, Err(TelemetryError::Truncated { bytes: 18_000.. })), "{reply:?}");
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn a_second_message_is_never_taken_for_the_next_reply() {
     let (reply, mut client) = answered(two);
     assert_eq!(reply.unwrap(), serde_json::json!([0]));
     sleep(Duration::from_millis(20));
-    assert!(matches!(ask(&mut client), Err(Error::Closed)));
+    assert!(matches!(ask(&mut client), Err(TelemetryError::Closed)));
 }
 
 #[test]
@@ -111,9 +113,9 @@ fn a_late_reply_is_never_taken_for_an_answer() {
         }
     });
     let mut client = connect(&app).unwrap();
-    assert!(matches!(ask_soon(&mut client), Err(Error::Timeout(_))));
+    assert!(matches!(ask_soon(&mut client), Err(TelemetryError::Timeout(_))));
     sleep(SOON);
-    assert!(matches!(ask(&mut client), Err(Error::Closed)));
+    assert!(matches!(ask(&mut client), Err(TelemetryError::Closed)));
 }
 
 #[test]
@@ -123,14 +125,14 @@ fn closing_instead_of_answering_is_an_error() {
         connection.receive();
     });
     let mut client = connect(&app).unwrap();
-    assert!(matches!(ask(&mut client), Err(Error::Closed)));
+    assert!(matches!(ask(&mut client), Err(TelemetryError::Closed)));
     assert!(!client.is_usable());
 }
 
 #[test]
 fn closing_before_the_banner_means_busy() {
     let app = FakeApp::start(drop);
-    assert!(matches!(connect(&app), Err(Error::Busy)));
+    assert!(matches!(connect(&app), Err(TelemetryError::Busy)));
     let state = Reachability::Unreachable(UnreachableReason::Busy);
     assert_eq!(discover(&app.discovery())[0].state, state);
 }
@@ -138,7 +140,7 @@ fn closing_before_the_banner_means_busy() {
 #[test]
 fn a_bad_banner_is_refused() {
     let app = FakeApp::start(|connection| connection.send("SSH-2.0-OpenSSH"));
-    assert!(matches!(connect(&app), Err(Error::Malformed(_))));
+    assert!(matches!(connect(&app), Err(TelemetryError::Malformed(_))));
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn a_slow_banner_is_awaited_but_not_for_ever() {
     let app = FakeApp::start(|connection| {
         connection.receive();
     });
-    assert!(matches!(connect_soon(&app), Err(Error::Timeout(_))));
+    assert!(matches!(connect_soon(&app), Err(TelemetryError::Timeout(_))));
 }
 
 #[test]
@@ -159,15 +161,18 @@ fn an_app_that_accepts_nobody_costs_no_more_than_the_deadline() {
     let app = FakeApp::stopped();
     // The first ones wait for the banner, the later ones for a place in the backlog.
     let waiting: Vec<_> = (0..4).map(|_| connect_soon(&app)).collect();
-    assert!(waiting.iter().all(|client| matches!(client, Err(Error::Timeout(_)))), "{waiting:?}");
+    assert!(
+        waiting.iter().all(|client| matches!(client, Err(TelemetryError::Timeout(_)))),
+        "{waiting:?}"
+    );
 }
 
 #[test]
 fn an_app_that_has_ended_refuses() {
     let app = FakeApp::stopped();
     let gone = app.dir().join("gone");
-    let client = Client::connect(&gone, Deadline::after(SOON));
-    assert!(matches!(client, Err(Error::Refused)));
+    let client = TelemetryClient::connect(&gone, Deadline::after(SOON));
+    assert!(matches!(client, Err(TelemetryError::Refused)));
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pmdscope_telemetry::sample::{Direction, Occupancy, Sample};
+use pmdscope_telemetry::sample::{PoolOccupancy, QueueDirection, Sample};
 use pmdscope_telemetry::{
-    AppLock, Collector, Deadline, Error, LOCK_FILE, LintRules, ModelTracker, finding,
+    AppLock, Deadline, LOCK_FILE, LintRules, ModelTracker, SampleCollector, TelemetryError, finding,
 };
 use proptest::prelude::*;
 use support::{FakeApp, Recording};
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn collect(recording: &Recording) -> Sample {
     let app = FakeApp::replay(recording);
-    Collector::new(app.app()).collect(TIMEOUT).unwrap()
+    SampleCollector::new(app.app()).collect(TIMEOUT).unwrap()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn sixty_four_queues() {
 #[test]
 fn later_rounds_keep_the_connection_and_ask_less() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     let mut rounds: Vec<_> = (0..4).map(|_| collector.collect(TIMEOUT).unwrap()).collect();
     // Commands, EAL arguments, lists of ports, pools and heaps, four a port, one a pool and a heap;
     // then the ports once more, to learn how fast they count; then their counters alone.
@@ -94,7 +94,7 @@ fn a_part_that_fails_is_named_and_the_rest_remains() {
 fn an_app_that_answers_nothing_but_garbage_is_not_sampled() {
     for garbage in ["[[[", r#"{"/":7}"#, r#"{"/":null}"#] {
         let app = FakeApp::start(move |connection| connection.serve(|_| garbage.into()));
-        let sample = Collector::new(app.app()).collect(TIMEOUT);
+        let sample = SampleCollector::new(app.app()).collect(TIMEOUT);
         assert!(sample.is_err(), "{garbage}: {sample:?}");
     }
 }
@@ -111,7 +111,7 @@ fn a_reply_about_another_port_is_asked_again() {
             other => recording.answer(other),
         });
     });
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports[0].device.as_str(), sample.partial.len()), ("net_null0", 0));
 }
 
@@ -136,7 +136,7 @@ fn counters_that_contradict_each_other_are_asked_again() {
             other => recording.answer(other),
         });
     });
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!(sample.ports[1].stats.rx_packets, 16_917_312);
 }
 
@@ -154,7 +154,7 @@ fn extended_counters_at_the_limit_are_flagged() {
 fn newer_dpdk_tells_pool_counts_and_rings() {
     let sample = collect(&Recording::read("synthetic/dpdk-24.11-pool-counts-and-rings.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());
-    let parts = Occupancy { common: 1500, cached: 48, in_use: 500 };
+    let parts = PoolOccupancy { common: 1500, cached: 48, in_use: 500 };
     assert_eq!(sample.pools[0].occupancy, Some(parts));
     let [ring] = &sample.rings[..] else { panic!("{:?}", sample.rings) };
     assert_eq!((ring.name.as_str(), ring.capacity, ring.used), ("work", 1023, 17));
@@ -165,13 +165,13 @@ fn an_app_with_libpmdscope() {
     let sample = collect(&Recording::read("dpdk-22.11/pmdscope-reflector.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());
     let [pool] = &sample.pools[..] else { panic!("{:?}", sample.pools) };
-    let parts = Occupancy { common: 7615, cached: 531, in_use: 45 };
+    let parts = PoolOccupancy { common: 7615, cached: 531, in_use: 45 };
     assert_eq!((pool.occupancy, pool.size), (Some(parts), 8191));
     assert_eq!(pool.lcore_caches, [(0, 256), (1, 275)].into());
     let rows: Vec<_> = sample.queues.iter().map(|q| (q.direction, q.queue, q.packets)).collect();
     let (first, second) = (95_616_512, 34_284_768);
     let of = |direction| [(direction, 0, first), (direction, 1, second)];
-    assert_eq!(rows, [of(Direction::Rx), of(Direction::Tx)].concat());
+    assert_eq!(rows, [of(QueueDirection::Rx), of(QueueDirection::Tx)].concat());
     assert_eq!((sample.queues[0].depth, sample.queues[0].descriptors), (None, None));
     assert_eq!((sample.queues[0].bursts.len(), sample.queues[0].depths.len()), (8, 13));
     assert_eq!(sample.queues[0].bursts[5], sample.queues[0].polls);
@@ -198,7 +198,7 @@ fn sixty_four_queues_of_libpmdscope_come_in_four_pages() {
     let sample = collect(&Recording::read("dpdk-22.11/pmdscope-64-queues.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());
     let rx: Vec<_> = sample.queues.iter().take(64).map(|q| (q.direction, q.queue)).collect();
-    assert_eq!(rx, (0..64).map(|queue| (Direction::Rx, queue)).collect::<Vec<_>>());
+    assert_eq!(rx, (0..64).map(|queue| (QueueDirection::Rx, queue)).collect::<Vec<_>>());
     assert_eq!((sample.queues.len(), sample.ports[0].rx_queues), (128, 64));
     assert!(sample.queues.iter().all(|queue| queue.packets > 0));
 }
@@ -236,14 +236,14 @@ fn changing(generation: impl Fn(u32) -> u32 + Send + 'static) -> FakeApp {
 #[test]
 fn a_table_that_changes_between_pages_is_read_again() {
     let app = changing(|page| page.min(2));
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.pools.len(), sample.partial.len()), (3, 0), "{:?}", sample.partial);
 }
 
 #[test]
 fn a_table_that_never_settles_is_given_up() {
     let app = changing(|page| page);
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert!(sample.pools.is_empty() && sample.lcores.len() == 1);
     assert!(sample.partial[0].starts_with("/pmdscope/pools: the table changed"));
 }
@@ -281,7 +281,7 @@ fn a_restarted_app_is_connected_again_within_the_round() {
             connection.send(recording.answer(&request));
         }
     });
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     for _ in 0..3 {
         assert_eq!(collector.collect(TIMEOUT).unwrap().ports.len(), 2);
         std::thread::sleep(Duration::from_millis(20));
@@ -299,7 +299,7 @@ fn losing_the_connection_midway_keeps_what_was_learned() {
             connection.send(recording.answer(&request));
         }
     });
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports.len(), sample.pools.len()), (1, 0));
     let failed: Vec<_> = sample.partial.iter().map(|p| p.split(": ").next().unwrap()).collect();
     assert_eq!(failed, ["/ethdev/info,1", "/mempool/list", "/eal/heap_list"]);
@@ -315,8 +315,8 @@ fn losing_the_connection_before_any_number_is_an_error() {
             connection.send(recording.answer(&request));
         }
     });
-    let lost = Collector::new(app.app()).collect(TIMEOUT);
-    assert!(matches!(lost, Err(Error::Closed)), "{lost:?}");
+    let lost = SampleCollector::new(app.app()).collect(TIMEOUT);
+    assert!(matches!(lost, Err(TelemetryError::Closed)), "{lost:?}");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn losing_the_connection_before_the_lcores_is_no_proof_of_no_polling() {
             connection.send(recording.answer(&request));
         }
     });
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert!(sample.library.is_some() && sample.lcores.is_empty());
     assert!(sample.failed("/pmdscope/lcores"), "{:?}", sample.partial);
     let model = ModelTracker::default().update(sample);
@@ -344,8 +344,8 @@ fn an_app_that_never_answers_is_an_error_within_the_deadline() {
         connection.send(support::BANNER);
         while connection.receive().is_some() {}
     });
-    let error = Collector::new(app.app()).collect(Duration::from_millis(80)).unwrap_err();
-    assert!(matches!(error, Error::Timeout(_)), "{error}");
+    let error = SampleCollector::new(app.app()).collect(Duration::from_millis(80)).unwrap_err();
+    assert!(matches!(error, TelemetryError::Timeout(_)), "{error}");
 }
 
 #[test]
@@ -353,9 +353,9 @@ fn two_tools_never_ask_at_the_same_time() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let other_tool = AppLock::open(app.dir()).unwrap();
     let held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     let error = collector.collect(Duration::from_millis(50)).unwrap_err();
-    assert!(matches!(error, Error::Locked), "{error}");
+    assert!(matches!(error, TelemetryError::Locked), "{error}");
     drop(held);
     collector.collect(TIMEOUT).unwrap();
     assert!(other_tool.hold(Deadline::after(TIMEOUT)).is_ok(), "held beyond the round");
@@ -372,7 +372,7 @@ fn the_lock_is_that_of_the_directory_after_a_restart() {
             connection.send(recording.answer(&request));
         }
     });
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     collector.collect(TIMEOUT).unwrap();
     restarts.store(true, Ordering::Relaxed);
     // What is left of the last round may still tell something.
@@ -381,14 +381,14 @@ fn the_lock_is_that_of_the_directory_after_a_restart() {
     let other_tool = AppLock::open(app.dir()).unwrap();
     let _held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
     let error = collector.collect(Duration::from_millis(50)).unwrap_err();
-    assert!(matches!(error, Error::Locked), "{error}");
+    assert!(matches!(error, TelemetryError::Locked), "{error}");
 }
 
 #[test]
 fn without_the_lock_the_sample_says_so() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     std::fs::create_dir(app.dir().join(LOCK_FILE)).unwrap();
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports.len(), sample.partial.len()), (2, 1));
     assert!(sample.partial[0].starts_with("lock: cannot create the lock file"));
 }
@@ -405,7 +405,7 @@ fn a_null_for_an_object_on_the_list_is_asked_again() {
             other => recording.answer(other),
         });
     });
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert_eq!((sample.ports.len(), sample.partial.len()), (2, 0), "{:?}", sample.partial);
 }
 
@@ -420,7 +420,7 @@ fn a_stock_app_is_never_asked_for_what_may_harm_it() {
             recording.answer(request)
         });
     });
-    Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     let harmless = [
         "/",
         "/eal/heap_info,0",
@@ -455,7 +455,7 @@ fn disturbed() -> (FakeApp, Arc<Mutex<Option<String>>>, Recording) {
 #[test]
 fn counters_that_jump_or_go_back_are_asked_again_with_all_else() {
     let (app, instead, recording) = disturbed();
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     let right = (0..3).map(|_| collector.collect(TIMEOUT).unwrap()).last().unwrap();
     let jump = recording.answer("/ethdev/xstats,0").replace("16920896", "26920896");
     for wrong in [jump, recording.answer("/ethdev/xstats,1"), r#"{"/ethdev/xstats":{}}"#.into()] {
@@ -469,7 +469,7 @@ fn counters_that_jump_or_go_back_are_asked_again_with_all_else() {
 #[test]
 fn garbage_for_counters_is_asked_again_with_all_else() {
     let (app, instead, _) = disturbed();
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     let right = (0..3).map(|_| collector.collect(TIMEOUT).unwrap()).last().unwrap();
     for wrong in ["garbage", r#"{"/ethdev/xstats":null}"#, r#"{"/ethdev/xstats":[1]}"#] {
         *instead.lock().unwrap() = Some(wrong.into());
@@ -490,7 +490,7 @@ fn links_and_ports_that_change_are_seen_within_a_second() {
             _ => recording.answer(request),
         });
     });
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     assert_eq!(collector.collect(TIMEOUT).unwrap().ports.len(), 2);
     down.store(1, Ordering::Relaxed);
     let changed = std::time::Instant::now();
@@ -531,7 +531,7 @@ fn asked(recording: Recording, rounds: u32) -> Vec<String> {
             recording.answer(request)
         });
     });
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     for _ in 0..rounds {
         let _ = collector.collect(TIMEOUT);
     }
@@ -590,7 +590,7 @@ fn the_machine_tells_start_threads_and_secondaries() {
     while !thread_names().contains(&"rte-worker-77".to_owned()) {
         std::thread::yield_now();
     }
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     let sample = collector.collect(TIMEOUT).unwrap();
     assert_eq!(sample.secondaries, 1);
     // The app of this test is the test itself. Its arguments say -l 0-1, so its main lcore is 0.

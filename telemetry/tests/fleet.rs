@@ -9,7 +9,7 @@ use pmdscope_telemetry::discover::{
     self, DiscoverOptions, DiscoveredApp, Reachability, UnreachableReason,
 };
 use pmdscope_telemetry::finding::Lint;
-use pmdscope_telemetry::{AppStatus, ErrorClass, ExpectedApp, Fleet, Names};
+use pmdscope_telemetry::{AppNames, AppStatus, ErrorClass, ExpectedApp, Fleet};
 use support::{Machine, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -204,7 +204,7 @@ fn looking_at_many_stuck_apps_takes_the_time_of_one() {
 fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
     let machine = Machine::new();
     let mut settings = machine.settings();
-    settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
+    settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     let mut fleet = Fleet::new(settings);
     let first = machine.run("fwd-1", &recording());
     assert_eq!(round(&mut fleet), ["fwd*"]);
@@ -230,7 +230,7 @@ fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
 fn a_chosen_app_is_found_again_under_another_prefix() {
     let machine = Machine::new();
     let mut settings = machine.settings();
-    settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
+    settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     let first = machine.run("fwd-1", &recording());
     let _other = machine.run("gen", &recording());
     let mut fleet = Fleet::start(Some("fwd"), settings.clone()).unwrap();

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use pmdscope_telemetry::finding::{self, Lint};
 use pmdscope_telemetry::sample::{LedgerMode, Sample, SiteKind};
-use pmdscope_telemetry::{ArmReply, ArmTime, Collector, Error, LintRules, ModelTracker};
+use pmdscope_telemetry::{
+    ArmReply, ArmTime, LintRules, ModelTracker, SampleCollector, TelemetryError,
+};
 use support::{FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.
@@ -44,7 +46,7 @@ fn leaking() -> Recording {
 
 fn collect(recording: &Recording) -> Sample {
     let app = FakeApp::replay(recording);
-    Collector::new(app.app()).collect(TIMEOUT).unwrap()
+    SampleCollector::new(app.app()).collect(TIMEOUT).unwrap()
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn an_app_without_a_ledger_is_not_asked_for_one() {
             recording.answer(request)
         });
     });
-    let sample = Collector::new(app.app()).collect(TIMEOUT).unwrap();
+    let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert!(sample.ledger.is_empty() && sample.partial.is_empty(), "{:?}", sample.partial);
     let asked = asked.lock().unwrap();
     assert!(asked.iter().any(|request| request == "/pmdscope/pools"));
@@ -121,7 +123,7 @@ fn arming_tells_what_came_of_it() {
         .with("/pmdscope/arm,60", r#"{"/pmdscope/arm":{"armed":1,"mode":"auto"}}"#)
         .with("/pmdscope/arm,0", r#"{"/pmdscope/arm":{"armed":0,"mode":"never"}}"#);
     let app = FakeApp::replay(&recording);
-    let mut collector = Collector::new(app.app());
+    let mut collector = SampleCollector::new(app.app());
     let minute = ArmTime::seconds(60).unwrap();
     let armed = collector.arm(minute, TIMEOUT).unwrap();
     assert_eq!(armed, ArmReply { armed: 1, mode: LedgerMode::Auto });
@@ -129,6 +131,6 @@ fn arming_tells_what_came_of_it() {
     assert_eq!(disarmed, ArmReply { armed: 0, mode: LedgerMode::Never });
     assert_eq!(collector.collect(TIMEOUT).unwrap().ledger.len(), 1);
     let stock = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
-    let refused = Collector::new(stock.app()).arm(minute, TIMEOUT);
-    assert!(matches!(refused, Err(Error::Null)), "{refused:?}");
+    let refused = SampleCollector::new(stock.app()).arm(minute, TIMEOUT);
+    assert!(matches!(refused, Err(TelemetryError::Null)), "{refused:?}");
 }

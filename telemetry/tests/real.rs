@@ -9,7 +9,7 @@ use pmdscope_telemetry::discover::{
     DiscoverOptions, DiscoveredApp, FindError, Reachability, discover, find,
 };
 use pmdscope_telemetry::finding::{self, Lint};
-use pmdscope_telemetry::{Collector, Error, LintRules, ModelTracker};
+use pmdscope_telemetry::{LintRules, ModelTracker, SampleCollector, TelemetryError};
 use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -108,9 +108,9 @@ impl Host {
     }
 
     /// Waits until the app answers and has started its ports.
-    fn await_started(&self, ports: usize) -> Result<Collector, Failed> {
+    fn await_started(&self, ports: usize) -> Result<SampleCollector, Failed> {
         let app = self.await_apps(all_live)?.remove(0);
-        let mut collector = Collector::new(app);
+        let mut collector = SampleCollector::new(app);
         let began = Instant::now();
         loop {
             let started = collector.collect(DEADLINE).is_ok_and(|sample| {
@@ -184,7 +184,7 @@ fn follow() -> Result<(), Failed> {
     kill(&host, testpmd, &mut collector)
 }
 
-fn stop_and_continue(testpmd: &Testpmd, collector: &mut Collector) -> Result<(), Failed> {
+fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Result<(), Failed> {
     testpmd.signal(Signal::STOP)?;
     let began = Instant::now();
     while !testpmd.all_stopped()? {
@@ -194,7 +194,7 @@ fn stop_and_continue(testpmd: &Testpmd, collector: &mut Collector) -> Result<(),
     // First over the kept connection, then over a new one.
     for _ in 0..2 {
         let stopped = collector.collect(SHORT);
-        assert!(matches!(stopped, Err(Error::Timeout(_))), "{stopped:?}");
+        assert!(matches!(stopped, Err(TelemetryError::Timeout(_))), "{stopped:?}");
     }
     testpmd.signal(Signal::CONT)?;
     let sample = collector.collect(Duration::from_secs(5))?;
@@ -202,7 +202,7 @@ fn stop_and_continue(testpmd: &Testpmd, collector: &mut Collector) -> Result<(),
     Ok(())
 }
 
-fn kill(host: &Host, testpmd: Testpmd, collector: &mut Collector) -> Result<(), Failed> {
+fn kill(host: &Host, testpmd: Testpmd, collector: &mut SampleCollector) -> Result<(), Failed> {
     drop(testpmd);
     let socket = &collector.app().socket;
     assert!(socket.exists(), "a killed app leaves its socket behind");
@@ -211,7 +211,7 @@ fn kill(host: &Host, testpmd: Testpmd, collector: &mut Collector) -> Result<(), 
     let all = discover(&DiscoverOptions { stale: true, ..host.options() });
     assert_eq!(all[0].state, Reachability::Stale);
     let gone = collector.collect(DEADLINE);
-    assert!(matches!(gone, Err(Error::Refused)), "{gone:?}");
+    assert!(matches!(gone, Err(TelemetryError::Refused)), "{gone:?}");
 
     let again = host.start(&["--no-huge"], 2)?;
     host.await_started(2)?;

@@ -11,9 +11,9 @@ use pmdscope_telemetry::model::{
     LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, ThreadRates,
 };
 use pmdscope_telemetry::sample::{
-    AppIdentity, Direction, HighWater, LcoreSample, LedgerSample, LibrarySample, Occupancy,
-    PoolSample, PortSample, PortStats, QueueSample, RingSample, SAMPLE_SCHEMA, Sample, SiteKind,
-    SiteSample, StageSample, TeeSample, ThreadSample,
+    AppIdentity, HighWater, LcoreSample, LedgerSample, LibrarySample, PoolOccupancy, PoolSample,
+    PortSample, PortStats, QueueDirection, QueueSample, RingSample, SAMPLE_SCHEMA, Sample,
+    SiteKind, SiteSample, StageSample, TeeSample, ThreadSample,
 };
 
 use crate::view::View;
@@ -121,8 +121,8 @@ fn port_rates(id: u16) -> PortRates {
     }
 }
 
-fn queue(queue: u16, direction: Direction) -> QueueSample {
-    let rx = direction == Direction::Rx;
+fn queue(queue: u16, direction: QueueDirection) -> QueueSample {
+    let rx = direction == QueueDirection::Rx;
     QueueSample {
         port: 0,
         queue,
@@ -139,7 +139,7 @@ fn queue(queue: u16, direction: Direction) -> QueueSample {
     }
 }
 
-fn queue_rates(queue: u16, direction: Direction) -> QueueRates {
+fn queue_rates(queue: u16, direction: QueueDirection) -> QueueRates {
     QueueRates {
         port: 0,
         queue,
@@ -161,7 +161,7 @@ fn pool(in_use: u64, cached: u64) -> PoolSample {
         element_bytes: 2_304,
         cache_size: 512,
         socket: 0,
-        occupancy: Some(Occupancy { common: 16_383 - in_use - cached, cached, in_use }),
+        occupancy: Some(PoolOccupancy { common: 16_383 - in_use - cached, cached, in_use }),
         high_water: Some(HighWater { window: in_use, ever: in_use + 40 }),
         lcore_caches: BTreeMap::from([(1, cached)]),
     }
@@ -281,7 +281,7 @@ fn lcore_rates(id: u32) -> LcoreRates {
 
 /// An app with the library whose pool is draining.
 pub(crate) fn leaking() -> Model {
-    let directions = [Direction::Rx, Direction::Tx];
+    let directions = [QueueDirection::Rx, QueueDirection::Tx];
     let queues: Vec<_> = directions.into_iter().flat_map(|d| [(0, d), (1, d)]).collect();
     let mut sample = sample("reflector", 4242);
     sample.ports = vec![port(0, "net_vhost0", 2)];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::model::PoolTrend;
-use pmdscope_telemetry::sample::{LedgerSample, Occupancy, PoolSample, SiteSample};
+use pmdscope_telemetry::sample::{LedgerSample, PoolOccupancy, PoolSample, SiteSample};
 
 use super::LiveApp;
 use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, rows};
@@ -35,7 +35,7 @@ fn pools<'a>(
         let pools = app.model.sample.pools.iter().zip(&app.model.pools);
         pools.map(|(pool, trend)| ([pool.name.clone()], (pool, trend)))
     });
-    let part = |of: fn(Occupancy) -> u64| {
+    let part = |of: fn(PoolOccupancy) -> u64| {
         move |(pool, _): &(&PoolSample, &PoolTrend)| pool.occupancy.map(of)
     };
     families.per(&metric::MEMPOOL_OBJECTS, &pools, |(pool, _)| Some(pool.size));

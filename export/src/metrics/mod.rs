@@ -14,7 +14,7 @@ mod row;
 
 use pmdscope_telemetry::finding::{Finding, Lint};
 use pmdscope_telemetry::model::Model;
-use pmdscope_telemetry::{AppState, AppStatus, FleetState, Inventory};
+use pmdscope_telemetry::{AppInventory, AppState, AppStatus, FleetState};
 
 use crate::catalogue;
 use crate::family::MetricFamily;
@@ -31,7 +31,7 @@ pub struct MetricsContext<'a> {
     /// Lints that do not make an app unhealthy.
     pub tolerate: &'a [Lint],
     /// What ought to be there.
-    pub expected: &'a Inventory,
+    pub expected: &'a AppInventory,
     /// What the exporter counts itself.
     pub counters: ExporterCounters,
     /// Only this app, and nothing about the exporter; with an empty name only the exporter.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pmdscope_telemetry::sample::queue_counters::{self, QueueCounter, QueueCounters};
-use pmdscope_telemetry::sample::{Direction, PortSample, QueueSample};
+use pmdscope_telemetry::sample::{PortSample, QueueDirection, QueueSample};
 
 use super::port::AppPort;
 use super::row::{FamilyList, LabelledRow, SuppressReason, SuppressedSeries, histogram, labels};
@@ -30,7 +30,7 @@ pub(super) fn families<'a>(
 ) {
     let (mut received, mut sent, mut truncated) = (Vec::new(), Vec::new(), Vec::new());
     for port in ports {
-        let (rx, tx) = (queues(port, Direction::Rx), queues(port, Direction::Tx));
+        let (rx, tx) = (queues(port, QueueDirection::Rx), queues(port, QueueDirection::Tx));
         let counted =
             |queues: &PortQueues<'_>| queues.values().filter(|q| q.packets.is_some()).count();
         let missing = counted(&rx) < usize::from(port.sample.rx_queues)
@@ -100,7 +100,7 @@ fn rows<'a>(
 
 /// The queues that anything is known of. A driver counts other packets than libpmdscope, which began
 /// later: of an app that is linked with it, the driver's counts of packets are never a substitute.
-fn queues<'a>(port: &AppPort<'a>, direction: Direction) -> PortQueues<'a> {
+fn queues<'a>(port: &AppPort<'a>, direction: QueueDirection) -> PortQueues<'a> {
     let sample = &port.app.model.sample;
     let mut queues = by_driver(port.sample, direction);
     if sample.library.is_some() || sample.failed("/pmdscope") {
@@ -118,7 +118,7 @@ fn queues<'a>(port: &AppPort<'a>, direction: Direction) -> PortQueues<'a> {
     queues
 }
 
-fn by_driver<'a>(port: &PortSample, direction: Direction) -> PortQueues<'a> {
+fn by_driver<'a>(port: &PortSample, direction: QueueDirection) -> PortQueues<'a> {
     let queue = |of: QueueCounters| QueueValues {
         packets: of.packets,
         bytes: of.bytes,

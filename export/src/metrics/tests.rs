@@ -151,7 +151,7 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
         finding.lint = Lint::Stall;
     }
     let tolerate = [Lint::Stall];
-    let (limits, expected) = (SeriesLimits::default(), Inventory::default());
+    let (limits, expected) = (SeriesLimits::default(), AppInventory::default());
     let context = MetricsContext { tolerate: &tolerate, ..fixture::context(&limits, &expected) };
     let exported = ExportedMetrics::viewed(&world, &context);
     assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
@@ -182,7 +182,7 @@ fn series_are_counted_and_the_counter_itself() {
 #[test]
 fn the_documented_numbers_of_series_hold() {
     let of = |sample: Sample, limits: &SeriesLimits| {
-        let expected = Inventory::default();
+        let expected = AppInventory::default();
         let context = MetricsContext { only: Some("fwd"), ..fixture::context(limits, &expected) };
         families(&fixture::world_of(sample), &context)
             .iter()
@@ -315,7 +315,7 @@ fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
     let mut sample = fixture::linked();
     let twin = PortSample { id: 1, ..fixture::port(1, "0000:03:00.0", 1) };
     sample.ports.push(PortSample { stats: PortStats::default(), ..twin });
-    sample.queues.push(fixture::queue(1, 0, Direction::Rx));
+    sample.queues.push(fixture::queue(1, 0, QueueDirection::Rx));
     sample.pools.push(PoolSample { size: 1, ..fixture::pool("mb_pool_0") });
     let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.suppressed("duplicate"), Some(2));
@@ -347,7 +347,7 @@ fn extended_counters_are_bounded_by_name() {
 #[test]
 fn queues_are_bounded_by_number() {
     let mut sample = fixture::linked();
-    let both = [Direction::Rx, Direction::Tx];
+    let both = [QueueDirection::Rx, QueueDirection::Tx];
     let queues = both.into_iter().flat_map(|d| (0..12).map(move |i| fixture::queue(0, i, d)));
     sample.queues = queues.collect();
     let limits = SeriesLimits { queues_per_port: 10, ..SeriesLimits::default() };
@@ -448,7 +448,7 @@ proptest! {
             ..fixture::port(id, device, 1)
         };
         sample.ports.extend((1..).zip(&ports).map(port));
-        sample.queues.extend((0..4).map(|port| fixture::queue(port, 1, Direction::Rx)));
+        sample.queues.extend((0..4).map(|port| fixture::queue(port, 1, QueueDirection::Rx)));
         sample.pools.extend(pools.iter().map(|name| fixture::pool(name)));
         sample.sites.extend(sites.iter().map(|name| fixture::site(name, 1)));
         let ring = |name: &String| RingSample { name: name.clone(), ..RingSample::default() };

@@ -2,7 +2,7 @@
 
 use http_body_util::BodyExt;
 use pmdscope_telemetry::discover::DiscoverOptions;
-use pmdscope_telemetry::{ExpectedApp, FleetSettings, Inventory};
+use pmdscope_telemetry::{AppInventory, ExpectedApp, FleetSettings};
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,7 +15,7 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     let app = |name: &&str| ExpectedApp { name: (*name).to_owned(), ..ExpectedApp::default() };
     let mut settings = FleetSettings { discover, ..FleetSettings::default() };
-    settings.rules.expected = Inventory { apps: expected.iter().map(app).collect() };
+    settings.rules.expected = AppInventory { apps: expected.iter().map(app).collect() };
     let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, timeout: NEVER, ..ExportOptions::default() };
     let render_options = RenderOptions::new(&options, &settings.rules.expected, None);

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
-use pmdscope_telemetry::{Error, ErrorClass, finding};
+use pmdscope_telemetry::{ErrorClass, FleetEvent, TelemetryError, finding};
 use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
@@ -111,7 +110,7 @@ impl Scheduler {
     pub(super) fn end_round(
         &mut self,
         app: &DiscoveredApp,
-        sampled: Result<(AppSampler, FleetEvent), Error>,
+        sampled: Result<(AppSampler, FleetEvent), TelemetryError>,
     ) {
         let round = self.rounds.remove(&app.socket);
         match sampled {

@@ -1,7 +1,7 @@
 use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::Severity;
 use pmdscope_telemetry::model::{Model, QueueRates};
-use pmdscope_telemetry::sample::{Direction, PortSample, Sample};
+use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
 
 use super::*;
 use crate::netstat::fixture::{counts, end, flow};
@@ -54,7 +54,7 @@ fn world(pid: u32) -> FleetState {
     let rates = |queue, pps| QueueRates {
         port: 0,
         queue,
-        direction: Direction::Rx,
+        direction: QueueDirection::Rx,
         pps: Some(pps),
         bps: None,
         polls_ps: None,

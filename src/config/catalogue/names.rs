@@ -1,6 +1,6 @@
 //! `[[name]]`: what apps are called.
 
-use pmdscope_telemetry::Names;
+use pmdscope_telemetry::AppNames;
 
 use super::text;
 use crate::config::NameRule;
@@ -40,5 +40,5 @@ fn check(rule: &NameRule, above: &[NameRule]) -> Result<(), String> {
         return Err(format!("{:?} is named already, further up", rule.pattern));
     }
     let rule = (rule.pattern.clone(), rule.app.clone());
-    Names::new(vec![rule]).map(drop).map_err(|error| error.to_string())
+    AppNames::new(vec![rule]).map(drop).map_err(|error| error.to_string())
 }

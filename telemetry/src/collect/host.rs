@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 
-use crate::arguments::Arguments;
-use crate::host::device::Devices;
-use crate::host::process::{PROC, Tasks, is_control, lcore_of, stolen_ms};
+use crate::arguments::EalArguments;
+use crate::host::device::PciDevices;
+use crate::host::process::{PROC, ProcessTasks, is_control, lcore_of, stolen_ms};
 use crate::host::secondaries;
 use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
 
@@ -26,12 +26,12 @@ const SETTLING: Duration = Duration::from_secs(1);
 pub(super) struct HostReader {
     dir: PathBuf,
     pid: u32,
-    pci: Devices,
+    pci: PciDevices,
     /// `None` until the app has told them.
-    arguments: Option<Arguments>,
+    arguments: Option<EalArguments>,
     devices: Cached<Vec<DeviceSample>>,
     secondaries: Cached<u32>,
-    tasks: Option<Tasks>,
+    tasks: Option<ProcessTasks>,
     lcores: Cached<Lcores>,
     threads: Cached<Vec<ThreadSample>>,
 }
@@ -49,11 +49,11 @@ impl HostReader {
         Self {
             dir: dir.into(),
             pid,
-            pci: Devices::default(),
+            pci: PciDevices::default(),
             arguments: None,
             devices: Cached::default(),
             secondaries: Cached::default(),
-            tasks: Tasks::of(Path::new(PROC), pid),
+            tasks: ProcessTasks::of(Path::new(PROC), pid),
             lcores: Cached::default(),
             threads: Cached::default(),
         }
@@ -63,7 +63,7 @@ impl HostReader {
     pub(super) fn complete(&mut self, sample: &mut Sample) {
         let now = Instant::now();
         if self.arguments.is_none() && !sample.app.eal_args.is_empty() {
-            self.arguments = Some(Arguments::parse(&sample.app.eal_args));
+            self.arguments = Some(EalArguments::parse(&sample.app.eal_args));
         }
         if let Some(arguments) = &self.arguments {
             let devices = self.devices.get(now, SLOW, || self.pci.read(&arguments.allowed));
@@ -102,13 +102,13 @@ fn count(dir: &Path) -> u32 {
 }
 
 /// These threads, by lcore and id.
-fn read_threads(tasks: &Tasks, threads: &[(u32, u32)]) -> Vec<ThreadSample> {
+fn read_threads(tasks: &ProcessTasks, threads: &[(u32, u32)]) -> Vec<ThreadSample> {
     let stolen_ms = if threads.is_empty() { BTreeMap::new() } else { stolen_ms() };
     threads.iter().filter_map(|(lcore, tid)| thread(tasks, *lcore, *tid, &stolen_ms)).collect()
 }
 
 fn thread(
-    tasks: &Tasks,
+    tasks: &ProcessTasks,
     lcore: u32,
     tid: u32,
     stolen_ms: &BTreeMap<u32, u64>,
@@ -131,7 +131,12 @@ fn thread(
 }
 
 /// Threads are told by what libpmdscope says, by their names, and the main one by its id.
-fn lcores(tasks: &Tasks, pid: u32, arguments: Option<&Arguments>, table: &[LcoreSample]) -> Lcores {
+fn lcores(
+    tasks: &ProcessTasks,
+    pid: u32,
+    arguments: Option<&EalArguments>,
+    table: &[LcoreSample],
+) -> Lcores {
     let list = tasks.list();
     let mut threads: BTreeMap<u32, u32> = BTreeMap::new();
     let told = |own_tid: u64| table.iter().find(|lcore| lcore.tid == own_tid).map(|l| l.lcore);
@@ -159,7 +164,7 @@ fn lcores(tasks: &Tasks, pid: u32, arguments: Option<&Arguments>, table: &[Lcore
 }
 
 /// Where the arguments choose no lcores, each has the number of its only CPU.
-fn main_lcore(tasks: &Tasks, pid: u32, arguments: &Arguments) -> Option<u32> {
+fn main_lcore(tasks: &ProcessTasks, pid: u32, arguments: &EalArguments) -> Option<u32> {
     let by_cpu = || {
         let cpus = tasks.status(pid)?.cpu_set();
         cpus.first().copied().filter(|_| cpus.len() == 1 && !arguments.chooses_lcores)
@@ -190,7 +195,7 @@ mod tests {
     #[test]
     fn devices_of_the_arguments_are_read_once_these_are_known() {
         let (dir, mut host) = me();
-        host.pci = Devices::at(dir.path());
+        host.pci = PciDevices::at(dir.path());
         plug(dir.path(), "0000:03:00.0", "0x020000", Some("ixgbe"));
         assert_eq!(complete(&mut host, &[]).devices, []);
         let devices = complete(&mut host, &["app", "-a", "3:0.0"]).devices;

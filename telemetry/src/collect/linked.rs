@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::columns::{FromPage, SCHEMA, TablePage};
 use crate::commands::{LibraryTable, TelemetryCommand};
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::reply::LibraryReply;
 use crate::sample::{
     LcoreSample, LedgerSample, LibrarySample, PoolSample, PortEventsSample, QueueSample,
@@ -113,10 +113,10 @@ impl SlowTables {
     }
 }
 
-fn supported(library: LibraryReply) -> Result<LibraryReply, Error> {
+fn supported(library: LibraryReply) -> Result<LibraryReply, TelemetryError> {
     match library.schema {
         SCHEMA => Ok(library),
-        other => Err(Error::Schema(other)),
+        other => Err(TelemetryError::Schema(other)),
     }
 }
 
@@ -153,20 +153,20 @@ fn rows<T: FromPage>(
 fn read_table<T: FromPage>(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
-) -> Result<Vec<T>, Error> {
+) -> Result<Vec<T>, TelemetryError> {
     for _ in 0..ATTEMPTS {
         if let Some(rows) = read_pages(round, table)? {
             return Ok(rows);
         }
     }
-    Err(Error::Unstable { attempts: ATTEMPTS })
+    Err(TelemetryError::Unstable { attempts: ATTEMPTS })
 }
 
 /// All pages of a table; `None` when its rows changed in between.
 fn read_pages<T: FromPage>(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
-) -> Result<Option<Vec<T>>, Error> {
+) -> Result<Option<Vec<T>>, TelemetryError> {
     let mut page = page(round, table, 0)?;
     let (generation, total) = (page.generation, page.total);
     let mut rows = Vec::new();
@@ -177,7 +177,7 @@ fn read_pages<T: FromPage>(
         page = match self::page(round, table, offset) {
             Ok(page) if (page.generation, page.total) == (generation, total) => page,
             // The table has shrunk below this offset.
-            Ok(_) | Err(Error::Null) => return Ok(None),
+            Ok(_) | Err(TelemetryError::Null) => return Ok(None),
             Err(error) => return Err(error),
         };
     }
@@ -187,7 +187,7 @@ fn page(
     round: &mut RequestRound<'_>,
     table: LibraryTable,
     offset: u64,
-) -> Result<TablePage, Error> {
+) -> Result<TablePage, TelemetryError> {
     let about = |columns: &serde_json::Map<String, serde_json::Value>| {
         columns.get("offset").and_then(serde_json::Value::as_u64) == Some(offset)
     };

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::client::Client;
+use crate::client::TelemetryClient;
 use crate::commands::{PortId, TelemetryCommand};
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::reply::{LinkReply, LinkState, PortCountersReply, PortInfo, XstatsReply, XstatsShape};
 use crate::sample::{PortSample, PortStats};
 
@@ -72,7 +72,8 @@ impl PortReader {
         let now = Instant::now();
         let facts = self.ids.is_older(now, FACTS_AGE);
         if facts {
-            let Some(ids) = round.list(&TelemetryCommand::EthdevList, Client::ports) else {
+            let Some(ids) = round.list(&TelemetryCommand::EthdevList, TelemetryClient::ports)
+            else {
                 *self = Self::default();
                 return Vec::new();
             };
@@ -100,7 +101,7 @@ impl PortReader {
     fn count<'a>(
         &'a self,
         round: &mut RequestRound<'_>,
-    ) -> BTreeMap<PortId, Result<XstatsReply, Error>> {
+    ) -> BTreeMap<PortId, Result<XstatsReply, TelemetryError>> {
         let known = self.known.iter().filter(|(_, known)| known.rates.is_some());
         let request = |(id, known): (&PortId, &'a KnownPort)| {
             let shape = XstatsShape { known: &known.names };
@@ -115,7 +116,7 @@ impl PortReader {
         round: &mut RequestRound<'_>,
         id: PortId,
         facts: bool,
-        counted: Option<Result<XstatsReply, Error>>,
+        counted: Option<Result<XstatsReply, TelemetryError>>,
     ) -> Option<PortSample> {
         let mut known = self.known.remove(&id);
         let again = match (&mut known, counted) {
@@ -181,7 +182,7 @@ impl KnownPort {
         id: PortId,
         facts: bool,
         xstats: &XstatsReply,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, TelemetryError> {
         if facts {
             let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
             let info = round.request_about(&TelemetryCommand::EthdevInfo(id), about)?;

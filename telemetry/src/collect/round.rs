@@ -5,28 +5,28 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
-use crate::client::{Client, LIST_LIMIT};
+use crate::client::{LIST_LIMIT, TelemetryClient};
 use crate::commands::TelemetryCommand;
 use crate::deadline::Deadline;
-use crate::error::Error;
+use crate::error::TelemetryError;
 
 /// A request is made this often when the reply is null or about something else: so long as other
 /// programs ask the same app, DPDK may mix up the parameters (see [`AppLock`](crate::AppLock)).
 const ATTEMPTS: u32 = 2;
 
 pub(super) struct RequestRound<'a> {
-    client: &'a mut Client,
+    client: &'a mut TelemetryClient,
     deadline: Deadline,
     requests_before: u32,
     answered: bool,
-    lost: Option<Error>,
+    lost: Option<TelemetryError>,
     /// The first part that failed although the connection held.
-    failed: Option<Error>,
+    failed: Option<TelemetryError>,
     partial: Vec<String>,
 }
 
 impl<'a> RequestRound<'a> {
-    pub(super) fn new(client: &'a mut Client, deadline: Deadline) -> Self {
+    pub(super) fn new(client: &'a mut TelemetryClient, deadline: Deadline) -> Self {
         let requests_before = client.requests();
         Self {
             client,
@@ -54,7 +54,7 @@ impl<'a> RequestRound<'a> {
     /// # Errors
     /// The loss of the connection, when nothing was `learned`; and what failed first, when nothing was
     /// answered in this round as it should be: then all that is known is remembered.
-    pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, Error> {
+    pub(super) fn finish(self, learned: bool) -> Result<Vec<String>, TelemetryError> {
         match (self.lost, self.failed) {
             (Some(error), _) if !(learned && self.answered) => Err(error),
             (None, Some(error)) if !self.answered => Err(error),
@@ -87,10 +87,10 @@ impl<'a> RequestRound<'a> {
     pub(super) fn list<T>(
         &mut self,
         endpoint: &TelemetryCommand,
-        list: impl FnOnce(&mut Client, Deadline) -> Result<Vec<T>, Error>,
+        list: impl FnOnce(&mut TelemetryClient, Deadline) -> Result<Vec<T>, TelemetryError>,
     ) -> Option<Vec<T>> {
         let listed = match self.lost {
-            Some(_) => Err(Error::Closed),
+            Some(_) => Err(TelemetryError::Closed),
             None => list(self.client, self.deadline),
         };
         self.answered |= listed.is_ok();
@@ -113,7 +113,7 @@ impl<'a> RequestRound<'a> {
     pub(super) fn request<T: DeserializeOwned>(
         &mut self,
         endpoint: &TelemetryCommand,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         self.request_as(endpoint, PhantomData)
     }
 
@@ -122,9 +122,9 @@ impl<'a> RequestRound<'a> {
         &mut self,
         endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         if self.lost.is_some() {
-            return Err(Error::Closed);
+            return Err(TelemetryError::Closed);
         }
         let asked = self.client.request_as(endpoint, shape, self.deadline);
         self.answered |= asked.is_ok();
@@ -135,7 +135,7 @@ impl<'a> RequestRound<'a> {
     pub(super) fn request_each<T>(
         &mut self,
         requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
-    ) -> Vec<Result<T, Error>> {
+    ) -> Vec<Result<T, TelemetryError>> {
         let asked = self.client.request_each(requests, self.deadline);
         self.answered |= asked.iter().any(Result::is_ok);
         asked
@@ -146,7 +146,7 @@ impl<'a> RequestRound<'a> {
         &mut self,
         endpoint: &TelemetryCommand,
         subject: impl Fn(&T) -> bool,
-    ) -> Result<T, Error> {
+    ) -> Result<T, TelemetryError> {
         self.request_about_as(endpoint, PhantomData, subject)
     }
 
@@ -156,13 +156,13 @@ impl<'a> RequestRound<'a> {
         endpoint: &TelemetryCommand,
         shape: impl for<'de> DeserializeSeed<'de, Value = T> + Copy,
         subject: impl Fn(&T) -> bool,
-    ) -> Result<T, Error> {
-        let mut last = Error::Null;
+    ) -> Result<T, TelemetryError> {
+        let mut last = TelemetryError::Null;
         for _ in 0..ATTEMPTS {
             match self.request_as(endpoint, shape) {
                 Ok(reply) if subject(&reply) => return Ok(reply),
-                Ok(_) => last = Error::Mismatch { got: "another object".into() },
-                Err(Error::Null) => last = Error::Null,
+                Ok(_) => last = TelemetryError::Mismatch { got: "another object".into() },
+                Err(TelemetryError::Null) => last = TelemetryError::Null,
                 Err(error) => return Err(error),
             }
         }
@@ -171,7 +171,11 @@ impl<'a> RequestRound<'a> {
 
     /// Gives the value, or names the part: also each part that is no longer asked because the
     /// connection is lost, so that nobody takes its absence for an answer.
-    pub(super) fn keep<T>(&mut self, part: impl Display, asked: Result<T, Error>) -> Option<T> {
+    pub(super) fn keep<T>(
+        &mut self,
+        part: impl Display,
+        asked: Result<T, TelemetryError>,
+    ) -> Option<T> {
         match asked {
             Ok(value) => return Some(value),
             Err(_) if self.lost.is_some() => self.note(part, "not asked, the connection was lost"),

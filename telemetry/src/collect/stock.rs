@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use crate::client::Client;
+use crate::client::TelemetryClient;
 use crate::commands::{HeapId, PoolName, RingName, TelemetryCommand};
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::reply::{HeapInfo, LcoreUsage, PoolInfo, RingInfo};
-use crate::sample::{HeapSample, Occupancy, PoolSample, RingSample, UsageSample};
+use crate::sample::{HeapSample, PoolOccupancy, PoolSample, RingSample, UsageSample};
 
 use super::cached::Cached;
 use super::round::RequestRound;
@@ -26,7 +26,7 @@ impl StockPoolReader {
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<PoolSample> {
         let now = Instant::now();
         if self.names.is_older(now, FACTS_AGE) {
-            match round.list(&TelemetryCommand::MempoolList, Client::pools) {
+            match round.list(&TelemetryCommand::MempoolList, TelemetryClient::pools) {
                 Some(names) => self.names.set(now, names),
                 None => return Vec::new(),
             }
@@ -64,10 +64,10 @@ fn pool(round: &mut RequestRound<'_>, name: &PoolName) -> Option<PoolSample> {
 
 /// The app counts common ring and caches one after the other while it works, so that their sum may
 /// exceed the size for a moment; nothing is in use then.
-fn occupancy(info: &PoolInfo) -> Option<Occupancy> {
+fn occupancy(info: &PoolInfo) -> Option<PoolOccupancy> {
     let (common, cached) = (info.common_pool_count?.0, info.total_cache_count?.0);
     let in_use = info.size.0.saturating_sub(common.saturating_add(cached));
-    Some(Occupancy { common, cached, in_use })
+    Some(PoolOccupancy { common, cached, in_use })
 }
 
 /// The software rings of one app.
@@ -83,7 +83,7 @@ impl StockRingReader {
     ) -> Vec<RingSample> {
         let now = Instant::now();
         if self.0.is_older(now, FACTS_AGE) {
-            match round.list(&TelemetryCommand::RingList, Client::rings) {
+            match round.list(&TelemetryCommand::RingList, TelemetryClient::rings) {
                 Some(names) => self.0.set(now, names),
                 None => return Vec::new(),
             }
@@ -122,7 +122,7 @@ impl HeapReader {
     pub(super) fn read(&mut self, round: &mut RequestRound<'_>) -> Vec<HeapSample> {
         let now = Instant::now();
         if self.0.is_older(now, SLOW) {
-            let Some(ids) = round.list(&TelemetryCommand::HeapList, Client::heaps) else {
+            let Some(ids) = round.list(&TelemetryCommand::HeapList, TelemetryClient::heaps) else {
                 return Vec::new();
             };
             let heaps: Vec<_> = ids.iter().filter_map(|id| heap(round, *id)).collect();
@@ -170,11 +170,11 @@ impl LcoreUsageReader {
     }
 }
 
-fn usage(columns: LcoreUsage) -> Result<Vec<UsageSample>, Error> {
+fn usage(columns: LcoreUsage) -> Result<Vec<UsageSample>, TelemetryError> {
     let LcoreUsage { lcore_ids, total_cycles, busy_cycles } = columns;
     let lengths = [lcore_ids.len(), total_cycles.len(), busy_cycles.len()];
     if lengths != [lcore_ids.len(); 3] {
-        return Err(Error::Malformed(format!("columns of {lengths:?} values")));
+        return Err(TelemetryError::Malformed(format!("columns of {lengths:?} values")));
     }
     let cycles = total_cycles.into_iter().zip(busy_cycles);
     let rows = lcore_ids.into_iter().zip(cycles);

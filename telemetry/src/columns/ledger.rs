@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{FromPage, TablePage};
-use crate::error::Error;
+use crate::error::TelemetryError;
 use crate::sample::{LedgerMode, LedgerSample, SiteSample, StageSample};
 
 #[derive(Deserialize)]
@@ -78,19 +78,19 @@ impl From<StageRow> for StageSample {
 }
 
 impl FromPage for LedgerSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.convert::<LedgerRow, Self>()
     }
 }
 
 impl FromPage for SiteSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.rows()
     }
 }
 
 impl FromPage for StageSample {
-    fn from_page(page: TablePage) -> Result<Vec<Self>, Error> {
+    fn from_page(page: TablePage) -> Result<Vec<Self>, TelemetryError> {
         page.convert::<StageRow, Self>()
     }
 }

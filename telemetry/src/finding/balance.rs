@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::thresholds::Thresholds;
 use crate::model::{Model, QueueRates};
-use crate::sample::Direction;
+use crate::sample::QueueDirection;
 
 /// Packets that the queues of one direction of a port had in the same time, collected from those of each
 /// queue.
@@ -92,7 +92,7 @@ pub struct HotQueue {
 /// libpmdscope tell about queues.
 pub fn hottest(model: &Model, thresholds: &Thresholds) -> Vec<HotQueue> {
     let mut ports: BTreeMap<u16, Vec<&QueueRates>> = BTreeMap::new();
-    for queue in model.queues.iter().filter(|queue| queue.direction == Direction::Rx) {
+    for queue in model.queues.iter().filter(|queue| queue.direction == QueueDirection::Rx) {
         ports.entry(queue.port).or_default().push(queue);
     }
     ports.into_values().filter_map(|queues| hottest_of(model, &queues, thresholds)).collect()

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::model::Model;
-use crate::sample::{Direction, LedgerSample, PoolSample, PortSample};
+use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection};
 
 /// Packets that an lcore has in hand at once.
 const BURST: u64 = 32;
@@ -91,14 +91,20 @@ impl MbufDemand {
         };
         for port in sample.ports.iter().filter(|port| port.started) {
             let named = queue_size(&sample.app.eal_args, &port.device);
-            demand.add(model, port, Direction::Rx, named);
-            demand.add(model, port, Direction::Tx, named);
+            demand.add(model, port, QueueDirection::Rx, named);
+            demand.add(model, port, QueueDirection::Tx, named);
         }
         demand
     }
 
-    fn add(&mut self, model: &Model, port: &PortSample, direction: Direction, named: Option<u64>) {
-        let queues = if direction == Direction::Rx { port.rx_queues } else { port.tx_queues };
+    fn add(
+        &mut self,
+        model: &Model,
+        port: &PortSample,
+        direction: QueueDirection,
+        named: Option<u64>,
+    ) {
+        let queues = if direction == QueueDirection::Rx { port.rx_queues } else { port.tx_queues };
         let told = |number: u16| {
             let mut known = model.sample.queues.iter();
             let same = known.find(|queue| {
@@ -108,11 +114,15 @@ impl MbufDemand {
         };
         for descriptors in (0..queues).map(told) {
             match (direction, descriptors) {
-                (Direction::Rx, Some(descriptors)) => self.rx = self.rx.saturating_add(descriptors),
-                (Direction::Tx, Some(descriptors)) => self.tx = self.tx.saturating_add(descriptors),
-                (Direction::Rx, None) => self.unknown += 1,
+                (QueueDirection::Rx, Some(descriptors)) => {
+                    self.rx = self.rx.saturating_add(descriptors)
+                }
+                (QueueDirection::Tx, Some(descriptors)) => {
+                    self.tx = self.tx.saturating_add(descriptors)
+                }
+                (QueueDirection::Rx, None) => self.unknown += 1,
                 // Without traffic a transmit ring holds nothing: it is no proof of anything.
-                (Direction::Tx, None) => {}
+                (QueueDirection::Tx, None) => {}
             }
         }
     }

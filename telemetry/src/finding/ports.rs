@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
-use crate::inventory::{Expectation, Source};
+use crate::inventory::{ExpectationSource, PortExpectation};
 use crate::model::{Model, PortRates};
 use crate::rx_flat::{ENOUGH, RxFlat, SHARE};
 use crate::sample::{DeviceSample, PortSample};
@@ -12,7 +12,7 @@ use crate::sample::{DeviceSample, PortSample};
 /// All that is wrong with the ports of an app, as far as it was expected otherwise.
 pub(super) fn evaluate(
     model: &Model,
-    expected: &Expectation,
+    expected: &PortExpectation,
     thresholds: &Thresholds,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn evaluate(
     findings
 }
 
-fn no_ports(model: &Model, expected: &Expectation) -> Option<Finding> {
+fn no_ports(model: &Model, expected: &PortExpectation) -> Option<Finding> {
     let ports = &model.sample.ports;
     if expected.min_ports == 0 || ports.iter().any(|port| port.started) {
         return None;
@@ -59,7 +59,7 @@ fn no_ports(model: &Model, expected: &Expectation) -> Option<Finding> {
 }
 
 /// Devices without a port, and too few ports besides.
-fn missing(model: &Model, expected: &Expectation) -> Vec<Finding> {
+fn missing(model: &Model, expected: &PortExpectation) -> Vec<Finding> {
     let mut findings: Vec<_> = expected
         .missing(&model.sample)
         .map(|device| without_port(model, device, expected))
@@ -85,15 +85,17 @@ fn missing(model: &Model, expected: &Expectation) -> Vec<Finding> {
     findings
 }
 
-fn threshold(expected: &Expectation) -> String {
+fn threshold(expected: &PortExpectation) -> String {
     match expected.source {
-        Source::Configuration => "every port that the configuration names".into(),
-        Source::Arguments => "every device that the app's own arguments name is a port".into(),
-        Source::Default => "at least one port".into(),
+        ExpectationSource::Configuration => "every port that the configuration names".into(),
+        ExpectationSource::Arguments => {
+            "every device that the app's own arguments name is a port".into()
+        }
+        ExpectationSource::Default => "at least one port".into(),
     }
 }
 
-fn without_port(model: &Model, device: &str, expected: &Expectation) -> Finding {
+fn without_port(model: &Model, device: &str, expected: &PortExpectation) -> Finding {
     let known = model.sample.devices.iter().find(|known| known.address == device);
     if let Some(known) = known.filter(|known| known.has_wrong_driver()) {
         return wrong_driver(model, known);
@@ -171,7 +173,7 @@ fn stopped(model: &Model) -> impl Iterator<Item = Finding> {
     })
 }
 
-fn links_down(model: &Model, expected: &Expectation) -> impl Iterator<Item = Finding> {
+fn links_down(model: &Model, expected: &PortExpectation) -> impl Iterator<Item = Finding> {
     let down = |port: &&PortSample| {
         port.started && port.link_up == Some(false) && !expected.may_be_idle(&port.device)
     };
@@ -190,7 +192,7 @@ fn flat(
     model: &Model,
     port: &PortSample,
     rates: &PortRates,
-    expected: &Expectation,
+    expected: &PortExpectation,
     thresholds: &Thresholds,
 ) -> Option<Finding> {
     let flat = rates.rx_flat.filter(|_| !expected.may_be_idle(&port.device))?;

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::finding::{LintRules, evaluate};
     use crate::model::ModelTracker;
-    use crate::sample::Direction;
+    use crate::sample::QueueDirection;
     use crate::sample::tests::{empty_sample, port, queue};
 
     /// After three seconds in which 28,000 packets/s were received and so many per quarter of a second
@@ -145,7 +145,7 @@ mod tests {
             sample.ports[0].stats.tx_packets = quarter.min(4) * 7000 + late;
             if let Some(offered) = offered {
                 let mut tx = queue(0, [1, 0, quarter * offered]);
-                tx.direction = Direction::Tx;
+                tx.direction = QueueDirection::Tx;
                 sample.queues = vec![tx];
             }
             findings = evaluate(&tracker.update(sample), &LintRules::default());

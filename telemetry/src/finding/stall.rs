@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{LcoreRates, Model};
-use crate::sample::{Direction, LcoreSample, Sample};
+use crate::sample::{LcoreSample, QueueDirection, Sample};
 use crate::stall::{LcoreStalls, StallCause};
 
 /// Poll loops that were held up since the sample before.
@@ -142,7 +142,7 @@ impl StallBudget {
         let assumed = thresholds.rx_descriptors;
         let rx = model.queues.iter().zip(&model.sample.queues);
         let queues =
-            rx.filter(|(rates, _)| rates.direction == Direction::Rx).map(|(rates, queue)| {
+            rx.filter(|(rates, _)| rates.direction == QueueDirection::Rx).map(|(rates, queue)| {
                 let known = queue.descriptors.map(|descriptors| (descriptors as f64, false));
                 Self {
                     port: rates.port,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::FleetSettings;
-use crate::collect::Collector;
+use crate::collect::SampleCollector;
 use crate::discover::{DiscoveredApp, Reachability};
-use crate::error::{Error, ErrorClass};
+use crate::error::{ErrorClass, TelemetryError};
 use crate::finding::{self, LintRules};
 use crate::fleet_state::FleetEvent;
 use crate::model::ModelTracker;
@@ -16,14 +16,17 @@ use crate::sample::Sample;
 /// One app, sampled again and again.
 #[derive(Debug)]
 pub struct AppSampler {
-    collector: Collector,
+    collector: SampleCollector,
     evaluator: Evaluator,
 }
 
 impl AppSampler {
     /// Connects at the first sample.
     pub fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
-        Self { collector: Collector::new(app), evaluator: Evaluator::new(settings.rules.clone()) }
+        Self {
+            collector: SampleCollector::new(app),
+            evaluator: Evaluator::new(settings.rules.clone()),
+        }
     }
 
     /// The app, as it was found.
@@ -52,8 +55,8 @@ impl AppSampler {
         // What a panic left half done is thrown away.
         catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
             let (app, rules) = (self.app().clone(), self.evaluator.rules.clone());
-            let news = lost(&app, &Error::panicked(&*panic));
-            *self = Self { collector: Collector::new(app), evaluator: Evaluator::new(rules) };
+            let news = lost(&app, &TelemetryError::panicked(&*panic));
+            *self = Self { collector: SampleCollector::new(app), evaluator: Evaluator::new(rules) };
             news
         })
     }
@@ -89,7 +92,7 @@ impl Evaluator {
 }
 
 /// An app that was found and then does not answer is as bad as one that never did.
-pub(super) fn lost(app: &DiscoveredApp, error: &Error) -> FleetEvent {
+pub(super) fn lost(app: &DiscoveredApp, error: &TelemetryError) -> FleetEvent {
     let class = error.class();
     let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
     let finding = finding::evaluate_unasked(&lost)

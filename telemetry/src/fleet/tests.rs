@@ -84,7 +84,7 @@ fn a_sampler_that_was_lost_while_checked_out_is_replaced() {
     let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a")]);
     let checked_out = fleet.check_out("a").unwrap();
-    let (of, error) = (checked_out.app().clone(), Error::Panicked("a bug".into()));
+    let (of, error) = (checked_out.app().clone(), TelemetryError::Panicked("a bug".into()));
     drop(checked_out);
     fleet.replace_lost(&of, &error);
     assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Internal], 1);
@@ -194,7 +194,7 @@ fn an_app_that_was_never_asked_stays_visible_as_down_when_it_ends() {
 fn a_chosen_app_keeps_what_is_expected_of_it_whatever_it_is_called() {
     let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
-    settings.names = Names::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
+    settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();
     settings.rules.expected.apps = ["fwd", "gen"]
         .map(|name| ExpectedApp { name: name.to_owned(), ..ExpectedApp::default() })
         .into();

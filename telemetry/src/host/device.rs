@@ -53,7 +53,7 @@ fn split(port: &str) -> (&str, &str) {
 
 /// The PCI device of a port, as the kernel has it; `None` for a port that is on none.
 pub fn of_port(port: &str) -> Option<DeviceSample> {
-    address(split(port).0).map(|address| Devices::default().device(&address))
+    address(split(port).0).map(|address| PciDevices::default().device(&address))
 }
 
 impl DeviceSample {
@@ -68,15 +68,15 @@ impl DeviceSample {
 
 /// The PCI devices of this machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Devices(PathBuf);
+pub(crate) struct PciDevices(PathBuf);
 
-impl Default for Devices {
+impl Default for PciDevices {
     fn default() -> Self {
         Self("/sys/bus/pci/devices".into())
     }
 }
 
-impl Devices {
+impl PciDevices {
     /// Those under another directory.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
@@ -165,7 +165,7 @@ pub(crate) mod tests {
         plug(root.path(), "0000:06:00.0", "0x020000", None);
         let addresses = ["03:00.0", "03:00.1", "04:00.0", "05:00.0", "06:00.0", "07:00.0"];
         let addresses: Vec<_> = addresses.iter().filter_map(|text| address(text)).collect();
-        let devices = Devices::at(root.path()).read(&addresses);
+        let devices = PciDevices::at(root.path()).read(&addresses);
         let seen: Vec<_> =
             devices.iter().map(|d| (d.present, d.network, d.has_wrong_driver())).collect();
         assert_eq!(
@@ -180,7 +180,7 @@ pub(crate) mod tests {
             ]
         );
         assert_eq!(devices[0].driver.as_deref(), Some("ixgbe"));
-        assert_eq!(Devices::at(Path::new("/nonexistent")).read(&addresses), []);
+        assert_eq!(PciDevices::at(Path::new("/nonexistent")).read(&addresses), []);
     }
 
     proptest! {

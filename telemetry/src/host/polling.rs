@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::host::process::{PROC, Tasks};
+use crate::host::process::{PROC, ProcessTasks};
 
 /// A thread that is found ready to run as often as this polls: others sleep now and then.
 const LOOKS: u32 = 8;
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// The CPUs on which threads of a process run all the time, of which there are none when `/proc` does
 /// not tell. Takes some 30 ms.
 pub fn polled_cpus(pid: u32) -> BTreeSet<u32> {
-    let Some(tasks) = Tasks::of(Path::new(PROC), pid) else { return BTreeSet::new() };
+    let Some(tasks) = ProcessTasks::of(Path::new(PROC), pid) else { return BTreeSet::new() };
     let mut busy: Vec<u32> = tasks.list().into_iter().map(|(tid, _)| tid).collect();
     for look in 0..LOOKS {
         if look > 0 {

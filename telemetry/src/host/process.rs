@@ -51,7 +51,7 @@ fn stat_field<T: FromStr>(stat: &str, field: usize) -> Option<T> {
 /// The threads of one process. The directory is kept open, so that a later process with the same id
 /// is never taken for this one.
 #[derive(Debug)]
-pub(crate) struct Tasks(OwnedFd);
+pub(crate) struct ProcessTasks(OwnedFd);
 
 /// The status of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,14 +66,14 @@ pub(crate) struct AppStatus {
 
 /// Where the time of a thread went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times {
+pub(crate) struct ThreadTimes {
     /// On a CPU, nanoseconds.
     pub(crate) run_ns: u64,
     /// Ready to run, and without a CPU, nanoseconds.
     pub(crate) run_delay_ns: u64,
 }
 
-impl Tasks {
+impl ProcessTasks {
     /// The threads of this process, by its id on this host.
     pub(crate) fn of(proc: &Path, pid: u32) -> Option<Self> {
         let path = proc.join(pid.to_string()).join("task");
@@ -105,7 +105,7 @@ impl Tasks {
     }
 
     /// Where the time of a thread went; `None` where the kernel does not count it.
-    pub(crate) fn times(&self, tid: u32) -> Option<Times> {
+    pub(crate) fn times(&self, tid: u32) -> Option<ThreadTimes> {
         times(&self.file(tid, "schedstat")?)
     }
 
@@ -144,10 +144,10 @@ fn status(text: &str) -> Option<AppStatus> {
 }
 
 /// A kernel that counts nothing says so by zeros: a thread that never ran could not be asked about.
-fn times(schedstat: &str) -> Option<Times> {
+fn times(schedstat: &str) -> Option<ThreadTimes> {
     let mut fields = schedstat.split_ascii_whitespace().map(|field| field.parse().ok());
     let (run_ns, run_delay_ns) = (fields.next()??, fields.next()??);
-    (run_ns > 0).then_some(Times { run_ns, run_delay_ns })
+    (run_ns > 0).then_some(ThreadTimes { run_ns, run_delay_ns })
 }
 
 /// The time that a hypervisor took from each CPU since boot, milliseconds.
@@ -231,14 +231,14 @@ mod tests {
     fn times_of_threads_and_cpus_are_read_by_field() {
         assert_eq!(
             times("386074 487274 3\n"),
-            Some(Times { run_ns: 386_074, run_delay_ns: 487_274 })
+            Some(ThreadTimes { run_ns: 386_074, run_delay_ns: 487_274 })
         );
         assert_eq!((times("0 0 0\n"), times("386074"), times("")), (None, None, None));
         assert_eq!(stolen_ticks("cpu1 42396 0 10656 65155 1189 0 204 72 0 0"), Some((1, 72)));
         for other in ["cpu  83284 0 20313 133953 1545 0 222 140 0 0", "cpu1 1 2", "intr 7", ""] {
             assert_eq!(stolen_ticks(other), None, "{other}");
         }
-        let tasks = Tasks::of(Path::new(PROC), std::process::id()).unwrap();
+        let tasks = ProcessTasks::of(Path::new(PROC), std::process::id()).unwrap();
         let here = tasks.cpu(std::process::id()).unwrap();
         assert!(stolen_ms().contains_key(&here));
     }
@@ -266,7 +266,7 @@ mod tests {
         let named = std::thread::Builder::new().name("rte-worker-9".into());
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let thread = named.spawn(move || wait.recv()).unwrap();
-        let tasks = Tasks::of(Path::new(PROC), std::process::id()).unwrap();
+        let tasks = ProcessTasks::of(Path::new(PROC), std::process::id()).unwrap();
         let worker = || tasks.list().into_iter().find(|(_, name)| lcore_of(name) == Some(9));
         while worker().is_none() {
             std::thread::yield_now();
@@ -279,7 +279,7 @@ mod tests {
         while tasks.status(tid).is_some() {
             std::thread::yield_now();
         }
-        assert!(Tasks::of(Path::new(PROC), u32::MAX).is_none());
+        assert!(ProcessTasks::of(Path::new(PROC), u32::MAX).is_none());
     }
 
     proptest! {

@@ -130,10 +130,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::error::Error;
+    use crate::error::TelemetryError;
     use crate::reply::{reply, reply_as};
 
-    fn xstats(json: &str, known: &[&str]) -> Result<XstatsReply, Error> {
+    fn xstats(json: &str, known: &[&str]) -> Result<XstatsReply, TelemetryError> {
         let known: Vec<_> = known.iter().map(|name| (*name).to_owned()).collect();
         let bytes = format!(r#"{{"/x":{json}}}"#);
         reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_number_beyond_u64_is_refused_not_rounded() {
         let read = xstats(r#"{"a":18446744073709551616}"#, &["a"]);
-        assert!(matches!(read, Err(Error::Malformed(_))));
+        assert!(matches!(read, Err(TelemetryError::Malformed(_))));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub struct LedgerSample {
 
 /// One of the places where an mbuf can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum MbufPlace {
     /// Free in the common ring.
     Common,
     /// Free in per-lcore caches.
@@ -107,7 +107,7 @@ pub enum Place {
     Unplaced,
 }
 
-impl Place {
+impl MbufPlace {
     /// Its name in `/pmdscope/leaks`.
     pub fn name(self) -> &'static str {
         match self {
@@ -125,16 +125,16 @@ impl Place {
 
 impl LedgerSample {
     /// The mbufs in each place, in the order in which a ledger is read.
-    pub fn parts(&self) -> [(Place, u64); 8] {
+    pub fn parts(&self) -> [(MbufPlace, u64); 8] {
         [
-            (Place::Common, self.common),
-            (Place::Cached, self.cached),
-            (Place::RxPosted, self.rx_posted),
-            (Place::TxPending, self.tx_pending),
-            (Place::Rings, self.rings),
-            (Place::Held, self.held),
-            (Place::Leaked, self.leaked),
-            (Place::Unplaced, self.unplaced),
+            (MbufPlace::Common, self.common),
+            (MbufPlace::Cached, self.cached),
+            (MbufPlace::RxPosted, self.rx_posted),
+            (MbufPlace::TxPending, self.tx_pending),
+            (MbufPlace::Rings, self.rings),
+            (MbufPlace::Held, self.held),
+            (MbufPlace::Leaked, self.leaked),
+            (MbufPlace::Unplaced, self.unplaced),
         ]
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::columns::{FromPage, TablePage};
-use crate::error::Error;
+use crate::error::TelemetryError;
 
 /// A ledger that adds up, with this much of it lost.
 pub(crate) fn ledger(name: &str, leaked: u64) -> LedgerSample {
@@ -46,7 +46,7 @@ fn columns(value: Value) -> Map<String, Value> {
     columns
 }
 
-fn read<T: FromPage>(value: Value) -> Result<Vec<T>, Error> {
+fn read<T: FromPage>(value: Value) -> Result<Vec<T>, TelemetryError> {
     TablePage::parse(&columns(value)).and_then(T::from_page)
 }
 
@@ -161,10 +161,10 @@ fn a_pool_whose_mbufs_wait_in_rings_is_not_starved_for_no_known_reason() {
 fn an_unknown_mode_or_kind_is_an_error_and_no_guess() {
     let mut wrong = columns(leaks());
     wrong.insert("mode".into(), json!(["auto", "maybe"]));
-    assert!(matches!(read::<LedgerSample>(wrong.into()), Err(Error::Malformed(_))));
+    assert!(matches!(read::<LedgerSample>(wrong.into()), Err(TelemetryError::Malformed(_))));
     let mut wrong = columns(sites());
     wrong.insert("kind".into(), json!(["leak", "other"]));
-    assert!(matches!(read::<SiteSample>(wrong.into()), Err(Error::Malformed(_))));
+    assert!(matches!(read::<SiteSample>(wrong.into()), Err(TelemetryError::Malformed(_))));
 }
 
 #[test]

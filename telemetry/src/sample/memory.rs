@@ -18,7 +18,7 @@ pub struct PoolSample {
     /// NUMA node, -1 for any.
     pub socket: i64,
     /// Where the objects are; `None` on DPDK before 23.03 without libpmdscope.
-    pub occupancy: Option<Occupancy>,
+    pub occupancy: Option<PoolOccupancy>,
     /// Highest in-use count in the last window and since start; libpmdscope only.
     pub high_water: Option<HighWater>,
     /// Objects in the cache of each lcore; libpmdscope only.
@@ -27,7 +27,7 @@ pub struct PoolSample {
 
 /// Where the objects of a pool are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Occupancy {
+pub struct PoolOccupancy {
     /// Free in the common ring.
     pub common: u64,
     /// Free in per-lcore caches.

@@ -84,7 +84,7 @@ pub struct PortEventsSample {
 /// Direction of a queue as the app sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum QueueDirection {
     /// Receive.
     Rx,
     /// Transmit.
@@ -99,7 +99,7 @@ pub struct QueueSample {
     /// Queue number.
     pub queue: u16,
     /// Direction.
-    pub direction: Direction,
+    pub direction: QueueDirection,
     /// Bursts asked for.
     pub polls: u64,
     /// Bursts without a packet.

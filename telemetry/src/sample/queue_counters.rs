@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Direction, PortSample, counts_bytes};
+use super::{PortSample, QueueDirection, counts_bytes};
 
 /// What a driver has counted of one direction of a queue; `None` is what it does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub enum QueueCounter {
 }
 
 /// Reads the name of an extended counter; `None` for one that is not of a queue, or not known.
-pub fn parse(xstat: &str) -> Option<(Direction, u16, QueueCounter)> {
-    let (direction, rest) = [Direction::Rx, Direction::Tx]
+pub fn parse(xstat: &str) -> Option<(QueueDirection, u16, QueueCounter)> {
+    let (direction, rest) = [QueueDirection::Rx, QueueDirection::Tx]
         .into_iter()
         .find_map(|direction| Some((direction, xstat.strip_prefix(prefix(direction))?)))?;
     let (number, counter) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
@@ -43,7 +43,7 @@ pub fn parse(xstat: &str) -> Option<(Direction, u16, QueueCounter)> {
         "packets" | "good_packets" | "cnt" => QueueCounter::Packets,
         "bytes" | "good_bytes" | "octets" => QueueCounter::Bytes,
         "errors" => QueueCounter::Errors,
-        "missed" | "imissed" | "dropped" | "out_of_buffer" if direction == Direction::Rx => {
+        "missed" | "imissed" | "dropped" | "out_of_buffer" if direction == QueueDirection::Rx => {
             QueueCounter::Missed
         }
         _ => return None,
@@ -52,17 +52,17 @@ pub fn parse(xstat: &str) -> Option<(Direction, u16, QueueCounter)> {
 }
 
 /// What the names of a queue's extended counters begin with.
-fn prefix(direction: Direction) -> &'static str {
+fn prefix(direction: QueueDirection) -> &'static str {
     match direction {
-        Direction::Rx => "rx_q",
-        Direction::Tx => "tx_q",
+        QueueDirection::Rx => "rx_q",
+        QueueDirection::Tx => "tx_q",
     }
 }
 
 impl PortSample {
     /// What the driver has counted of its queues, by their number; only those of which it counts
     /// anything.
-    pub fn queue_counters(&self, direction: Direction) -> BTreeMap<u16, QueueCounters> {
+    pub fn queue_counters(&self, direction: QueueDirection) -> BTreeMap<u16, QueueCounters> {
         let mut queues = BTreeMap::<u16, QueueCounters>::new();
         for (name, value) in self.queue_xstats(direction) {
             let Some((_, number, counter)) = parse(name) else { continue };
@@ -86,11 +86,11 @@ impl PortSample {
     /// The extended counters of packets that its receive queues have missed.
     pub(crate) fn missed_xstats(&self) -> BTreeMap<String, u64> {
         let is_missed = |name: &str| matches!(parse(name), Some((_, _, QueueCounter::Missed)));
-        let xstats = self.queue_xstats(Direction::Rx).filter(|(name, _)| is_missed(name));
+        let xstats = self.queue_xstats(QueueDirection::Rx).filter(|(name, _)| is_missed(name));
         xstats.map(|(name, value)| (name.clone(), *value)).collect()
     }
 
-    fn queue_xstats(&self, direction: Direction) -> impl Iterator<Item = (&String, &u64)> {
+    fn queue_xstats(&self, direction: QueueDirection) -> impl Iterator<Item = (&String, &u64)> {
         let prefix = prefix(direction);
         let xstats = self.xstats.range(prefix.to_owned()..);
         xstats.take_while(move |(name, _)| name.starts_with(prefix))
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn counters_of_queues_are_known_by_their_names() {
-        use Direction::{Rx, Tx};
         use QueueCounter::{Bytes, Errors, Missed, Packets};
+        use QueueDirection::{Rx, Tx};
         for (name, expected) in [
             ("rx_q0_packets", Some((Rx, 0, Packets))),
             ("rx_q12packets", Some((Rx, 12, Packets))),
@@ -140,12 +140,12 @@ mod tests {
         ];
         let xstats = xstats.map(|(name, value)| (name.to_owned(), value)).into();
         let port = PortSample { xstats, ..PortSample::default() };
-        let rx = port.queue_counters(Direction::Rx);
+        let rx = port.queue_counters(QueueDirection::Rx);
         let first = QueueCounters { packets: Some(5), missed: Some(2), ..Default::default() };
         let second = QueueCounters { bytes: Some(7), ..Default::default() };
         assert_eq!(rx, [(0, first), (1, second)].into(), "bytes that are 0 were not counted");
         let tx = QueueCounters { packets: Some(3), ..Default::default() };
-        assert_eq!(port.queue_counters(Direction::Tx), [(0, tx)].into());
+        assert_eq!(port.queue_counters(QueueDirection::Tx), [(0, tx)].into());
         assert_eq!(port.missed_xstats(), [("rx_q0_imissed".to_owned(), 2)].into());
     }
 }

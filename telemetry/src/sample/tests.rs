@@ -30,7 +30,7 @@ pub(crate) fn port(id: u16, packets: u64) -> PortSample {
 
 pub(crate) fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
     let common = size.saturating_sub(in_use);
-    let occupancy = Some(Occupancy { common, cached: 0, in_use });
+    let occupancy = Some(PoolOccupancy { common, cached: 0, in_use });
     PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSampl
     QueueSample {
         port: 0,
         queue,
-        direction: Direction::Rx,
+        direction: QueueDirection::Rx,
         polls,
         empty,
         packets,

@@ -12,7 +12,7 @@ use crate::fixture;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
-use pmdscope_telemetry::sample::{DeviceSample, Direction};
+use pmdscope_telemetry::sample::{DeviceSample, QueueDirection};
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
 fn draw(width: u16, height: u16, view: &View, world: &FleetState) -> Buffer {
@@ -142,8 +142,9 @@ fn the_share_of_a_hot_queue_is_marked() {
     let mut model = fixture::leaking();
     let shares = [(0, 0.9, 9_000_000.0), (1, 0.1, 1_000_000.0)];
     for (number, share, pps) in shares {
-        let is_it =
-            |queue: &&mut QueueRates| (queue.queue, queue.direction) == (number, Direction::Rx);
+        let is_it = |queue: &&mut QueueRates| {
+            (queue.queue, queue.direction) == (number, QueueDirection::Rx)
+        };
         let queue = model.queues.iter_mut().find(is_it).unwrap();
         (queue.share, queue.pps) = (Some(share), Some(pps));
     }

@@ -4,7 +4,7 @@ use pmdscope_render::cells::{alarm, app_cell, number, number_or, rate, share};
 use pmdscope_render::number::{known, seconds, signed};
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PoolTrend;
-use pmdscope_telemetry::sample::{Occupancy, PoolSample};
+use pmdscope_telemetry::sample::{PoolOccupancy, PoolSample};
 
 use super::{NEEDS_LIBRARY, UNSUPPORTED, note_level_0};
 use pmdscope_telemetry::{AppState, FleetState};
@@ -44,7 +44,7 @@ pub(super) fn pools(world: &FleetState) -> TextTable {
 }
 
 fn pool_cells(app: &AppState, pool: &PoolSample, trend: &PoolTrend) -> Vec<Cell> {
-    let part = |of: fn(Occupancy) -> u64| number_or(pool.occupancy.map(of), UNSUPPORTED);
+    let part = |of: fn(PoolOccupancy) -> u64| number_or(pool.occupancy.map(of), UNSUPPORTED);
     let full = trend.used_ratio.is_some_and(|ratio| ratio >= 1.0);
     let soon = trend.exhausted_in_s.is_some_and(|s| s < SOON_S);
     let empty_in = match trend.exhausted_in_s {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pmdscope_recording::{Note, Player, RecordError};
+use pmdscope_recording::{PlaybackNote, RecordingError, RecordingPlayer};
 use pmdscope_telemetry::FleetEvent;
 
 use super::{Moment, Past, SECOND, Span};
@@ -17,17 +17,17 @@ const KEPT: usize = 64;
 /// Further on it is faster to seek than to read.
 const FAR_NS: u64 = 30 * SECOND;
 
-/// What a [`Player`] plays, by its wall clock.
+/// What a [`RecordingPlayer`] plays, by its wall clock.
 #[derive(Debug)]
 pub struct Tape {
-    player: Player,
+    player: RecordingPlayer,
     /// The last moments that were read, without a gap; the player has reached the newest.
     read: VecDeque<Moment>,
 }
 
 impl Tape {
     /// What that player plays.
-    pub fn new(player: Player) -> Self {
+    pub fn new(player: RecordingPlayer) -> Self {
         Self { player, read: VecDeque::new() }
     }
 
@@ -45,7 +45,7 @@ impl Tape {
     }
 
     /// Reads one more moment; false at the end.
-    fn read_on(&mut self) -> Result<bool, RecordError> {
+    fn read_on(&mut self) -> Result<bool, RecordingError> {
         let newest = self.read.back().map_or(0, |moment| moment.at);
         // The wall clock of a recording may have been set back.
         while self.player.next()?.is_some() {
@@ -58,7 +58,7 @@ impl Tape {
     }
 
     /// Reads what is around `at`: one moment after it as well, where there is one.
-    fn reach(&mut self, at: u64) -> Result<(), RecordError> {
+    fn reach(&mut self, at: u64) -> Result<(), RecordingError> {
         let near = |oldest: &Moment, newest: &Moment| {
             oldest.at <= at && at.saturating_sub(newest.at) <= FAR_NS
         };
@@ -80,21 +80,21 @@ impl Tape {
 }
 
 impl Past for Tape {
-    type Error = RecordError;
+    type Error = RecordingError;
 
     fn span(&self) -> Option<Span> {
         let (oldest, newest) = self.player.span();
         Some(Span { oldest, newest: newest.max(oldest) })
     }
 
-    fn at(&mut self, at: u64) -> Result<Option<Moment>, RecordError> {
+    fn at(&mut self, at: u64) -> Result<Option<Moment>, RecordingError> {
         let (oldest, newest) = self.player.span();
         let at = at.min(newest).max(oldest);
         self.reach(at)?;
         Ok(self.read.get(self.later(at).saturating_sub(1)).cloned())
     }
 
-    fn after(&mut self, at: u64) -> Result<Option<Moment>, RecordError> {
+    fn after(&mut self, at: u64) -> Result<Option<Moment>, RecordingError> {
         self.reach(at)?;
         Ok(self.read.get(self.later(at)).cloned())
     }
@@ -105,7 +105,7 @@ impl Past for Tape {
 }
 
 /// In one line of a screen: the file without its directories.
-fn remark(note: &Note) -> String {
+fn remark(note: &PlaybackNote) -> String {
     let name = note.path.file_name().unwrap_or(note.path.as_os_str());
     format!("{}: {}", name.to_string_lossy(), note.text)
 }
@@ -114,7 +114,7 @@ fn remark(note: &Note) -> String {
 mod tests {
     use std::time::Duration;
 
-    use pmdscope_recording::{Recorder, Recording};
+    use pmdscope_recording::{RecordingOptions, TelemetryRecorder};
     use pmdscope_telemetry::FleetSettings;
 
     use super::*;
@@ -129,8 +129,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("incident.jsonl.zst");
         let interval = Duration::from_millis(100);
-        let recording = Recording { path: path.clone(), interval, ..Recording::default() };
-        let mut recorder = Recorder::create(recording, BEGIN).unwrap();
+        let recording =
+            RecordingOptions { path: path.clone(), interval, ..RecordingOptions::default() };
+        let mut recorder = TelemetryRecorder::create(recording, BEGIN).unwrap();
         for round in 0..rounds {
             let mut model = fixture::leaking();
             model.sample.monotonic_ns = fixture::MONOTONIC_NS + round * TENTH;
@@ -142,7 +143,7 @@ mod tests {
             recorder.record(&world, 0).unwrap();
         }
         recorder.finish().unwrap();
-        let tape = Tape::new(Player::open(&path, &FleetSettings::default()).unwrap());
+        let tape = Tape::new(RecordingPlayer::open(&path, &FleetSettings::default()).unwrap());
         (directory, tape)
     }
 

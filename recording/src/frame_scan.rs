@@ -19,7 +19,7 @@ const TRIES: u32 = 10_000;
 
 /// What is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum FilePiece {
     /// A frame of data.
     Frame { offset: u64 },
     /// The begin of one, and then the end of the file.
@@ -37,23 +37,23 @@ enum There {
 }
 
 /// The pieces of a file of `size` bytes, in order.
-pub(super) fn walk(file: &File, size: u64) -> io::Result<Vec<Piece>> {
+pub(super) fn scan_frames(file: &File, size: u64) -> io::Result<Vec<FilePiece>> {
     let mut pieces = Vec::new();
     let (mut offset, mut tries) = (0, TRIES);
     while offset < size {
         offset = match look(file, offset, size)? {
             There::Data { end } => {
-                pieces.push(Piece::Frame { offset });
+                pieces.push(FilePiece::Frame { offset });
                 end
             }
             There::Skippable { end } => end,
             There::Cut => {
-                pieces.push(Piece::Cut { offset });
+                pieces.push(FilePiece::Cut { offset });
                 size
             }
             There::Nothing => {
                 let end = search(file, offset + 1, size, &mut tries)?;
-                pieces.push(Piece::Garbage { offset, length: end - offset });
+                pieces.push(FilePiece::Garbage { offset, length: end - offset });
                 end
             }
         };

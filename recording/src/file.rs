@@ -5,46 +5,47 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::index::{Index, Span};
-use super::rounds::{Note, lines, note, read_line};
-use super::walk::{Piece, walk};
-use super::{Entry, Header, PART, RecordError};
+use super::frame_scan::{FilePiece, scan_frames};
+use super::index::{FrameIndex, FrameSpan};
+use super::reader::{PlaybackNote, lines, note, read_line};
+use super::{PART, RecordEntry, RecordingError, RecordingHeader};
 
 /// A file with at least one frame.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct RecordingFile {
     path: PathBuf,
-    header: Header,
-    index: Index,
+    header: RecordingHeader,
+    index: FrameIndex,
 }
 
-impl Source {
+impl RecordingFile {
     /// Reads the index of a file, or makes one.
-    pub(super) fn open(path: &Path, notes: &mut Vec<Note>) -> Result<Self, RecordError> {
-        let failed = |error| RecordError::io("read", path, error);
+    pub(super) fn open(path: &Path, notes: &mut Vec<PlaybackNote>) -> Result<Self, RecordingError> {
+        let failed = |error| RecordingError::io("read", path, error);
         let file = open(path)?;
         let size = file.metadata().map_err(failed)?.len();
         if size == 0 {
-            return Err(RecordError::Empty { path: path.to_owned(), what: "the file is empty" });
+            return Err(RecordingError::Empty { path: path.to_owned(), what: "the file is empty" });
         }
-        let believed = Index::read(&file, size).filter(|index| header_in(&file, index).is_some());
+        let believed =
+            FrameIndex::read(&file, size).filter(|index| header_in(&file, index).is_some());
         let index = match believed {
             Some(index) => index,
             None => scan(path, &file, size, notes)?,
         };
         let header = header_in(&file, &index).unwrap_or_else(|| {
             note(notes, path, 0, None, "the header of the file is missing".to_owned());
-            Header::default()
+            RecordingHeader::default()
         });
         if let Some((schema, known)) = header.unknown_schema() {
             let (path, tool) = (path.to_owned(), header.tool);
-            return Err(RecordError::Newer { path, tool, schema, known });
+            return Err(RecordingError::Newer { path, tool, schema, known });
         }
         Ok(Self { path: path.to_owned(), header, index })
     }
 
     /// Opens the file for reading. One that was being written may have its final name by now.
-    pub(super) fn file(&self) -> Result<File, RecordError> {
+    pub(super) fn file(&self) -> Result<File, RecordingError> {
         open(&self.path).or_else(|error| {
             let complete = self.path.to_str().and_then(|path| path.strip_suffix(PART));
             complete.and_then(|path| File::open(path).ok()).ok_or(error)
@@ -55,11 +56,11 @@ impl Source {
         &self.path
     }
 
-    pub(super) fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &RecordingHeader {
         &self.header
     }
 
-    pub(super) fn frames(&self) -> &[Span] {
+    pub(super) fn frames(&self) -> &[FrameSpan] {
         &self.index.frames
     }
 
@@ -86,45 +87,60 @@ impl Source {
     }
 }
 
-fn open(path: &Path) -> Result<File, RecordError> {
-    File::open(path).map_err(|error| RecordError::io("open", path, error))
+fn open(path: &Path) -> Result<File, RecordingError> {
+    File::open(path).map_err(|error| RecordingError::io("open", path, error))
 }
 
 /// The header, which is the first line.
-fn header_in(file: &File, index: &Index) -> Option<Header> {
+fn header_in(file: &File, index: &FrameIndex) -> Option<RecordingHeader> {
     match first_entry(file, index.frames.first()?.offset) {
-        Ok(Some(Entry::Header(header))) => Some(header),
+        Ok(Some(RecordEntry::Header(header))) => Some(header),
         _ => None,
     }
 }
 
 /// The first line of the frame at `offset`; what is there instead as an error.
-fn first_entry(file: &File, offset: u64) -> Result<Option<Entry<'static>>, String> {
+fn first_entry(file: &File, offset: u64) -> Result<Option<RecordEntry<'static>>, String> {
     let mut line = Vec::new();
     let mut lines = lines(file, offset, u64::MAX).map_err(|error| error.to_string())?;
     match read_line(&mut lines, &mut line) {
-        Ok(true) => Entry::parse(&line).map_err(|error| format!("no line of a recording: {error}")),
+        Ok(true) => {
+            RecordEntry::parse(&line).map_err(|error| format!("no line of a recording: {error}"))
+        }
         Ok(false) => Ok(None),
         Err(error) => Err(format!("no whole line of a recording: {error}")),
     }
 }
 
 /// Makes the index of a file that has none.
-fn scan(path: &Path, file: &File, size: u64, notes: &mut Vec<Note>) -> Result<Index, RecordError> {
-    let pieces = walk(file, size).map_err(|error| RecordError::io("read", path, error))?;
-    let mut index = Index::new();
+fn scan(
+    path: &Path,
+    file: &File,
+    size: u64,
+    notes: &mut Vec<PlaybackNote>,
+) -> Result<FrameIndex, RecordingError> {
+    let pieces =
+        scan_frames(file, size).map_err(|error| RecordingError::io("read", path, error))?;
+    let mut index = FrameIndex::new();
     let mut first_damage = None;
     for piece in pieces {
         let damage = match piece {
-            Piece::Frame { offset } | Piece::Cut { offset } => match first_entry(file, offset) {
-                Ok(first) => {
-                    let first_ns = first.map_or(0, |entry| entry.realtime_ns());
-                    index.frames.push(Span { offset, first_ns, last_ns: first_ns, entries: 0 });
-                    continue;
+            FilePiece::Frame { offset } | FilePiece::Cut { offset } => {
+                match first_entry(file, offset) {
+                    Ok(first) => {
+                        let first_ns = first.map_or(0, |entry| entry.realtime_ns());
+                        index.frames.push(FrameSpan {
+                            offset,
+                            first_ns,
+                            last_ns: first_ns,
+                            entries: 0,
+                        });
+                        continue;
+                    }
+                    Err(what) => (offset, what),
                 }
-                Err(what) => (offset, what),
-            },
-            Piece::Garbage { offset, length } => {
+            }
+            FilePiece::Garbage { offset, length } => {
                 (offset, format!("{length} bytes are no Zstandard frame"))
             }
         };
@@ -133,14 +149,14 @@ fn scan(path: &Path, file: &File, size: u64, notes: &mut Vec<Note>) -> Result<In
     }
     if index.frames.is_empty() {
         let (offset, what) = first_damage.unwrap_or((0, "there is no frame".to_owned()));
-        return Err(RecordError::Garbage { path: path.to_owned(), offset, what });
+        return Err(RecordingError::Garbage { path: path.to_owned(), offset, what });
     }
     times(file, &mut index);
     Ok(index)
 }
 
 /// Fills in when frames end: where the next one begins, and the last one by reading it.
-fn times(file: &File, index: &mut Index) {
+fn times(file: &File, index: &mut FrameIndex) {
     for at in 1..index.frames.len() {
         index.frames[at - 1].last_ns = index.frames[at].first_ns.max(index.frames[at - 1].first_ns);
     }
@@ -148,7 +164,7 @@ fn times(file: &File, index: &mut Index) {
     let Ok(mut lines) = lines(file, last.offset, u64::MAX) else { return };
     let mut line = Vec::new();
     while read_line(&mut lines, &mut line).is_ok_and(|whole| whole) {
-        if let Ok(Some(entry)) = Entry::parse(&line) {
+        if let Ok(Some(entry)) = RecordEntry::parse(&line) {
             last.last_ns = last.last_ns.max(entry.realtime_ns());
             index.apps.extend(entry.app().map(str::to_owned));
         }
@@ -156,9 +172,9 @@ fn times(file: &File, index: &mut Index) {
 }
 
 /// The files of a recording: one, or those of a directory.
-pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordError> {
-    let failed = |error| RecordError::io("read", path, error);
-    if !std::fs::metadata(path).map_err(|error| RecordError::io("open", path, error))?.is_dir() {
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordingError> {
+    let failed = |error| RecordingError::io("read", path, error);
+    if !std::fs::metadata(path).map_err(|error| RecordingError::io("open", path, error))?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let entries = std::fs::read_dir(path).map_err(failed)?;
@@ -167,7 +183,7 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RecordError> {
     files.sort();
     if files.is_empty() {
         let what = "the directory has no file named *.jsonl.zst or *.jsonl.zst.part";
-        return Err(RecordError::Empty { path: path.to_owned(), what });
+        return Err(RecordingError::Empty { path: path.to_owned(), what });
     }
     Ok(files)
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use zstd::stream::read::Decoder;
 
-use super::source::Source;
-use super::{Entry, RecordError, Round};
+use super::file::RecordingFile;
+use super::{RecordEntry, RecordingError, RoundEnd};
 
 /// Longest line, before compression.
 const LONGEST_LINE: usize = 16 << 20;
@@ -22,7 +22,7 @@ const LARGEST_WINDOW: u32 = 23;
 
 /// Something about a recording that its reader should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct PlaybackNote {
     /// The file.
     pub path: PathBuf,
     /// Bytes of the file before the frame that it is about.
@@ -33,7 +33,7 @@ pub struct Note {
     pub text: String,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for PlaybackNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, offset {}: {}", self.path.display(), self.offset, self.text)
     }
@@ -41,19 +41,19 @@ impl fmt::Display for Note {
 
 /// All that was learned in one round.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct RoundBatch {
     /// Bytes of the file before the frame.
     pub(super) offset: u64,
-    pub(super) round: Round,
+    pub(super) round: RoundEnd,
     /// With the bytes of their lines.
-    pub(super) entries: Vec<(Entry<'static>, usize)>,
+    pub(super) entries: Vec<(RecordEntry<'static>, usize)>,
 }
 
 /// The lines of one frame.
 type Lines = BufReader<Decoder<'static, BufReader<io::Take<File>>>>;
 
 /// The rounds of one file, from a frame on.
-pub(super) struct Rounds {
+pub(super) struct RoundReader {
     file: File,
     /// The frame after that of `lines`.
     next: usize,
@@ -61,25 +61,25 @@ pub(super) struct Rounds {
     line: Vec<u8>,
 }
 
-impl fmt::Debug for Rounds {
+impl fmt::Debug for RoundReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rounds").field("next", &self.next).finish_non_exhaustive()
+        f.debug_struct("RoundReader").field("next", &self.next).finish_non_exhaustive()
     }
 }
 
-impl Rounds {
+impl RoundReader {
     /// From frame number `frame` of `source` on.
-    pub(super) fn open(source: &Source, frame: usize) -> Result<Self, RecordError> {
+    pub(super) fn open(source: &RecordingFile, frame: usize) -> Result<Self, RecordingError> {
         Ok(Self { file: source.file()?, next: frame, lines: None, line: Vec::new() })
     }
 
     /// The next round; `None` at the end of the file. Entries at the end of a file or before damage
-    /// that no [`Entry::Round`] follows are a round as well.
+    /// that no [`RecordEntry::Round`] follows are a round as well.
     pub(super) fn next(
         &mut self,
-        source: &Source,
-        notes: &mut Vec<Note>,
-    ) -> Result<Option<Batch>, RecordError> {
+        source: &RecordingFile,
+        notes: &mut Vec<PlaybackNote>,
+    ) -> Result<Option<RoundBatch>, RecordingError> {
         let mut entries = Vec::new();
         let mut bytes = 0;
         loop {
@@ -94,9 +94,9 @@ impl Rounds {
             };
             let offset = source.offset_before(self.next);
             let damage = match read_line(lines, &mut self.line) {
-                Ok(true) => match Entry::parse(&self.line) {
-                    Ok(Some(Entry::Round(round))) => {
-                        return Ok(Some(Batch { offset, round, entries }));
+                Ok(true) => match RecordEntry::parse(&self.line) {
+                    Ok(Some(RecordEntry::Round(round))) => {
+                        return Ok(Some(RoundBatch { offset, round, entries }));
                     }
                     Ok(entry) => {
                         entries.extend(entry.map(|entry| (entry, self.line.len())));
@@ -127,19 +127,19 @@ impl Rounds {
     }
 
     /// Goes on to the next frame; false at the end of the file.
-    fn begin_frame(&mut self, source: &Source) -> Result<bool, RecordError> {
+    fn begin_frame(&mut self, source: &RecordingFile) -> Result<bool, RecordingError> {
         let Some(span) = source.frames().get(self.next) else { return Ok(false) };
         self.next += 1;
         let end = source.frames().get(self.next).map_or(u64::MAX, |next| next.offset);
         let lines = lines(&self.file, span.offset, end);
-        self.lines = Some(lines.map_err(|error| RecordError::io("read", source.path(), error))?);
+        self.lines = Some(lines.map_err(|error| RecordingError::io("read", source.path(), error))?);
         Ok(true)
     }
 }
 
 /// Adds a note, once.
 pub(super) fn note(
-    notes: &mut Vec<Note>,
+    notes: &mut Vec<PlaybackNote>,
     path: &Path,
     offset: u64,
     realtime_ns: Option<u64>,
@@ -147,7 +147,7 @@ pub(super) fn note(
 ) {
     /// More tell no more.
     const MOST: usize = 1000;
-    let note = Note { path: path.to_owned(), offset, realtime_ns, text };
+    let note = PlaybackNote { path: path.to_owned(), offset, realtime_ns, text };
     if notes.len() < MOST && !notes.contains(&note) {
         notes.push(note);
     }
@@ -183,19 +183,19 @@ fn damage(error: &io::Error, last: bool) -> String {
     }
 }
 
-fn last_ns(entries: &[(Entry, usize)]) -> Option<u64> {
+fn last_ns(entries: &[(RecordEntry, usize)]) -> Option<u64> {
     entries.last().map(|(entry, _)| entry.realtime_ns())
 }
 
 /// Entries of which the end is missing.
-fn unfinished(offset: u64, entries: &mut Vec<(Entry<'static>, usize)>) -> Option<Batch> {
+fn unfinished(offset: u64, entries: &mut Vec<(RecordEntry<'static>, usize)>) -> Option<RoundBatch> {
     let of_apps = entries.iter().map(|(entry, _)| entry).filter(|entry| entry.app().is_some());
-    let realtime_ns = of_apps.map(Entry::realtime_ns).max()?;
+    let realtime_ns = of_apps.map(RecordEntry::realtime_ns).max()?;
     let samples = entries.iter().filter_map(|(entry, _)| match entry {
-        Entry::Sample(sample) => Some(sample.monotonic_ns),
+        RecordEntry::Sample(sample) => Some(sample.monotonic_ns),
         _ => None,
     });
     let monotonic_ns = samples.max().unwrap_or(0);
-    let round = Round { realtime_ns, monotonic_ns, missed: 0 };
-    Some(Batch { offset, round, entries: std::mem::take(entries) })
+    let round = RoundEnd { realtime_ns, monotonic_ns, missed: 0 };
+    Some(RoundBatch { offset, round, entries: std::mem::take(entries) })
 }

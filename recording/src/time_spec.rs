@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// A time in a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum TimeSpec {
     /// `2026-11-21T08:56:00Z`, with any offset.
     At(Timestamp),
     /// `08:56:00`: the last time that it was so late, local time where it was recorded.
@@ -20,7 +20,7 @@ pub enum Moment {
 
 /// Why a time cannot be found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MomentError {
+pub enum TimeSpecError {
     /// It is written in another way.
     #[error(
         "{0:?} is no time: write RFC 3339 (2026-11-21T08:56:00Z), HH:MM:SS in local time of the \
@@ -37,11 +37,11 @@ pub enum MomentError {
     },
 }
 
-impl FromStr for Moment {
-    type Err = MomentError;
+impl FromStr for TimeSpec {
+    type Err = TimeSpecError;
 
-    fn from_str(text: &str) -> Result<Self, MomentError> {
-        let wrong = || MomentError::Syntax(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, TimeSpecError> {
+        let wrong = || TimeSpecError::Syntax(text.to_owned());
         if let Some(back) = text.strip_prefix('-') {
             let back: SignedDuration = back.parse().map_err(|_| wrong())?;
             return Ok(Self::BeforeEnd(back.try_into().map_err(|_| wrong())?));
@@ -55,13 +55,13 @@ impl FromStr for Moment {
     }
 }
 
-impl Moment {
+impl TimeSpec {
     /// The wall clock that is meant in a recording of this `span`, nanoseconds since the epoch, where
     /// local time is `utc_offset_s` east of UTC.
     ///
     /// # Errors
-    /// [`MomentError::Outside`].
-    pub fn resolve(&self, span: (u64, u64), utc_offset_s: i32) -> Result<u64, MomentError> {
+    /// [`TimeSpecError::Outside`].
+    pub fn resolve(&self, span: (u64, u64), utc_offset_s: i32) -> Result<u64, TimeSpecError> {
         let offset = Offset::from_seconds(utc_offset_s).unwrap_or(Offset::UTC);
         let found = match self {
             Self::At(timestamp) => nanoseconds(*timestamp),
@@ -73,7 +73,7 @@ impl Moment {
         };
         // A time is whole seconds; what was recorded within its second is meant as well.
         let first = span.0 - span.0 % 1_000_000_000;
-        found.filter(|ns| (first..=span.1).contains(ns)).ok_or_else(|| MomentError::Outside {
+        found.filter(|ns| (first..=span.1).contains(ns)).ok_or_else(|| TimeSpecError::Outside {
             first: local(span.0, offset),
             last: local(span.1, offset),
         })
@@ -108,8 +108,8 @@ mod tests {
     /// 2026-11-21T08:56:00.5Z, and an hour later.
     const SPAN: (u64, u64) = (1_795_251_360_500_000_000, 1_795_254_960_500_000_000);
 
-    fn resolve(text: &str, utc_offset_s: i32) -> Result<u64, MomentError> {
-        text.parse::<Moment>()?.resolve(SPAN, utc_offset_s)
+    fn resolve(text: &str, utc_offset_s: i32) -> Result<u64, TimeSpecError> {
+        text.parse::<TimeSpec>()?.resolve(SPAN, utc_offset_s)
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
     fn a_time_of_day_may_be_of_the_day_before() {
         let midnight = 1_795_219_200_000_000_000;
         let span = (midnight - 7_200_000_000_000, midnight + 7_200_000_000_000);
-        let at = |text: &str| text.parse::<Moment>().unwrap().resolve(span, 0).unwrap();
+        let at = |text: &str| text.parse::<TimeSpec>().unwrap().resolve(span, 0).unwrap();
         assert_eq!(at("23:00:00"), midnight - 3_600_000_000_000);
         assert_eq!(at("01:00:00"), midnight + 3_600_000_000_000);
     }
@@ -148,7 +148,7 @@ mod tests {
     fn other_words_are_refused() {
         for text in ["", "now", "-", "--5s", "-5x", "25:00:00", "2026-11-21", "2026-11-21T08:56:00"]
         {
-            assert!(matches!(text.parse::<Moment>(), Err(MomentError::Syntax(_))), "{text:?}");
+            assert!(matches!(text.parse::<TimeSpec>(), Err(TimeSpecError::Syntax(_))), "{text:?}");
         }
     }
 }

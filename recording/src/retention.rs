@@ -11,7 +11,7 @@ use super::storage::is_ours;
 
 /// What may be deleted, the oldest first.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Retention {
     files: VecDeque<Complete>,
     keep: Option<Duration>,
     max_size: Option<u64>,
@@ -25,7 +25,7 @@ struct Complete {
     ended: SystemTime,
 }
 
-impl Kept {
+impl Retention {
     /// Also keeps what earlier recorders left in `dir` within bounds, if there are any.
     pub(super) fn new(dir: &Path, keep: Option<Duration>, max_size: Option<u64>) -> Self {
         let mut kept = Self { files: VecDeque::new(), keep, max_size };
