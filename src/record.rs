@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         settings.only(name, &[]);
     }
     let mut fleet = if args.always { Fleet::new(settings.clone()) } else { args.app.fleet()? };
-    let look_out = LookOut::start(args, settings);
+    let look_out = AppDiscovery::start(args, settings);
     let now_ns = u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0);
     let mut recorder = TelemetryRecorder::create(args.recording(), now_ns)?;
     let mut progress = RecordingProgress::new(args.quiet);
@@ -143,13 +143,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Looks for apps that come. This may take long where one is stuck, so it is done beside.
-struct LookOut {
+struct AppDiscovery {
     found: Receiver<Vec<DiscoveredApp>>,
     /// Those that need not be connected to.
     connected: Arc<Mutex<Vec<DiscoveredApp>>>,
 }
 
-impl LookOut {
+impl AppDiscovery {
     fn start(args: &Args, settings: FleetSettings) -> Self {
         let (sender, found) = mpsc::channel();
         let connected = Arc::new(Mutex::new(Vec::new()));
