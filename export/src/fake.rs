@@ -1,4 +1,5 @@
-//! An app with a pool and without ports that tests can make slow: a telemetry socket and threads behind it.
+//! A fake app for tests: a telemetry socket with threads, one pool and no ports. Its answers can be
+//! delayed.
 
 use std::fs;
 use std::os::fd::OwnedFd;
