@@ -35,7 +35,7 @@ C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what building, testing and the demo need; reserve hugepages
+setup: ## install packages for building, testing and the demo; reserve hugepages
 	devtools/setup.sh
 
 build: $(BUILD)/build.ninja ## build everything, optimised
@@ -51,65 +51,65 @@ demo: setup build ## watch two DPDK processes exchange packets (DEMO_SECONDS=N, 
 test: setup build ## run every test: unit, C, and end to end on real DPDK processes
 	BUILD=$(BUILD) CARGO=$(CARGO) devtools/test.sh
 
-screenshot: build ## draw docs/top.svg, the picture of the README, from the demo
+screenshot: build ## regenerate docs/top.svg, the screenshot in the README
 	devtools/setup.sh screenshot
 	DEMO_LEAK=1/1024 target/release/pmdscope-demo >/dev/null & demo=$$!; trap "kill $$demo" EXIT; sleep 4; \
 		devtools/screenshot.py --size 100x26 --after 32 docs/top.svg target/release/pmdscope top
 
-test-install: ## install below a scratch directory, and build and start an app against that
+test-install: ## install to a temporary directory, and build and run an app against it
 	BUILD=$(BUILD) devtools/test-install.sh
 
-dashboards: ## write the JSON of the dashboards anew, and test dashboards, rules and alerts
+dashboards: ## regenerate the JSON of the dashboards; test dashboards, rules and alerts
 	dashboards/grafana/build.py
 	devtools/prometheus.sh
 	dashboards/tests/run.sh
 
-bench: setup build ## measure against named peers; prints ratios with their spread
+bench: setup build ## benchmark against other tools; print ratios with spread
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose
 
-bench-leaks: setup build ## measure what the leak ledger costs, against DPDK's mbuf history
+bench-leaks: setup build ## benchmark the cost of the leak ledger against DPDK's mbuf history
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose --suite leaks
 
-bench-capture: setup build ## measure captures against dpdk-dumpcap; a quarter of an hour (BENCH_ARGS=--quick)
+bench-capture: setup build ## benchmark captures against dpdk-dumpcap; 15 minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-capture $(BENCH_ARGS)
 
-bench-export: setup build ## measure the exporter against dpdk-telemetry-exporter.py; five minutes (BENCH_ARGS=--quick)
+bench-export: setup build ## benchmark the exporter against dpdk-telemetry-exporter.py; five minutes (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-export $(BENCH_ARGS)
 
-bench-flows: setup build ## measure the flow table against tshark, softflowd and nfpcapd (BENCH_ARGS=--quick)
+bench-flows: setup build ## benchmark the flow table against tshark, softflowd and nfpcapd (BENCH_ARGS=--quick)
 	target/release/pmdscope-bench-flows $(BENCH_ARGS)
 
-soak: setup build ## two hours of clean traffic must show no leak (SOAK_SECONDS=N)
+soak: setup build ## test for two hours that clean traffic shows no leak (SOAK_SECONDS=N)
 	integration/apps/pipeline/soak.sh $(BUILD)/integration/pmdscope-pipeline target/release/pmdscope $(SOAK_SECONDS)
 
-soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), attach (ATTACH_CYCLES=N); ten minutes
+soak-pdump: setup build ## kill captures of a stock app (KILL_ROUNDS=N), then attach repeatedly (ATTACH_CYCLES=N); ten minutes
 	PMDSCOPE_KILL_ROUNDS=$(KILL_ROUNDS) PMDSCOPE_ATTACH_CYCLES=$(ATTACH_CYCLES) \
 		$(CARGO) test --locked --package pmdscope-integration -- a_stock_app_survives
 
-soak-exit: setup build ## end an app in every way, watched and not, EXIT_ROUNDS times each; hours
+soak-exit: setup build ## end an app in every way, observed and not, EXIT_ROUNDS times each; hours
 	PMDSCOPE_EXIT_ROUNDS=$(EXIT_ROUNDS) \
 		$(CARGO) test --locked --package pmdscope-integration -- an_app_ends_as_it_means_to
 
 sanitize: ## run the tests of captures under ThreadSanitizer, AddressSanitizer and UBSan
 	devtools/sanitize.sh
 
-sanitize-quick: ## the part of it that takes a minute
+sanitize-quick: ## a part of sanitize that takes a minute
 	devtools/sanitize.sh quick
 
-fuzz: ## fuzz what apps take from capture tools (FUZZ_SECONDS=N for each of two targets)
+fuzz: ## fuzz what apps accept from capture tools (FUZZ_SECONDS=N for each of two targets)
 	devtools/setup.sh clang
 	devtools/fuzz.sh $(FUZZ_SECONDS)
 
-lint: lint-quick ## formatting, spelling, clippy; licences, sources and bans of dependencies
+lint: lint-quick ## check formatting, spelling, clippy, licenses and sources of dependencies
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	CARGO=$(CARGO) devtools/check-deny.sh
 
-lint-quick: ## the part of it that takes seconds
+lint-quick: ## a part of lint that takes seconds
 	$(CARGO) fmt --all --check
 	clang-format --dry-run -Werror $(C_SOURCES)
 	git ls-files -z | xargs -0 codespell
 
-format: ## rewrite the sources in the house style
+format: ## format the sources
 	$(CARGO) fmt --all
 	clang-format -i $(C_SOURCES)
 
@@ -117,7 +117,7 @@ format: ## rewrite the sources in the house style
 $(BUILD)/lib/libpmdscope.so target/release/pmdscope:
 	$(MAKE) build
 
-install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install what was built below DESTDIR/PREFIX
+install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install the build to DESTDIR/PREFIX
 	meson setup --reconfigure $(BUILD) --prefix $(PREFIX) --libdir $(LIBDIR) >$(BUILD)/install.log
 	DESTDIR=$(DESTDIR) meson install --no-rebuild -C $(BUILD)
 	install -D -m 755 target/release/pmdscope $(DESTDIR)$(PREFIX)/bin/pmdscope
@@ -132,15 +132,15 @@ install: | $(BUILD)/lib/libpmdscope.so target/release/pmdscope ## install what w
 	$(if $(EXTCAP_DIR),ln -sfn $(PREFIX)/bin/pmdscope $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 
-uninstall: ## remove what `make install` put below DESTDIR/PREFIX
+uninstall: ## remove what `make install` installed
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED)) $(DESTDIR)$(PREFIX)/share/man/man1/pmdscope*.1
 	rm -f $(DESTDIR)$(PREFIX)/$(LIBDIR)/libpmdscope.so* $(DESTDIR)$(PREFIX)/include/pmdscope*.h
 	rm -rf $(DESTDIR)$(PREFIX)/libexec/pmdscope
 	$(if $(EXTCAP_DIR),rm -f $(DESTDIR)$(EXTCAP_DIR)/pmdscope)
 	$(if $(SYSTEM_PREFIX),$(if $(DESTDIR),,ldconfig))
 
-clean: ## remove what was built
+clean: ## remove build output
 	rm -rf $(BUILD) build-tsan build-asan build-fuzz target demo-out
 
-clean-hugepages: ## give back the hugepages that `make setup` reserved
+clean-hugepages: ## free the hugepages that `make setup` reserved
 	devtools/hugepages.sh release

@@ -1,4 +1,4 @@
-//! `pmdscope check`: is everything well? For people, cron and probes.
+//! `pmdscope check`: are all apps healthy? For people, cron and probes.
 
 mod hot_queues;
 

@@ -1,4 +1,4 @@
-//! `pmdscope completions`: scripts with which shells complete the command line.
+//! `pmdscope completions`: shell completion scripts.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The configuration file: where it is, what is in it, what is wrong with it, and how it is printed.
+//! The configuration file: where it is, how it is read and printed, and its errors.
 
 mod catalogue;
 mod error;

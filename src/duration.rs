@@ -1,4 +1,4 @@
-//! Durations as people write them: `300ms`, `5s`, `1h`.
+//! Durations on the command line: `300ms`, `5s`, `1h`.
 
 use std::time::Duration;
 

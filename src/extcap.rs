@@ -1,8 +1,7 @@
-//! Wireshark's way of asking for interfaces and packets: pmdscope as an extcap program.
+//! pmdscope as an extcap program of Wireshark.
 //!
-//! Wireshark calls every program in its extcap directory with options of its own, from one version
-//! to the next with more of them, so unknown ones are passed over. A capture is that of `pmdscope
-//! capture`, into a pipe.
+//! Wireshark calls every program in its extcap directory with options that differ between versions,
+//! so unknown options are ignored. A capture is that of `pmdscope capture`, into a pipe.
 
 mod call;
 

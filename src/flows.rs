@@ -1,7 +1,7 @@
-//! Packets for the conversations that `top` shows: captured only while somebody looks at them.
+//! Captures packets for the conversations of `top`, only while they are shown.
 //!
-//! Each app has a thread of its own, a [`probe::Probe`], so that none waits for another. Somebody who
-//! goes to another page for a moment finds the conversations as they were; after that, no app pays.
+//! Each app has a thread of its own, a [`probe::Probe`], so that none waits for another.
+//! Conversations are kept for a moment after their page was left; then the captures end.
 
 mod probe;
 

@@ -1,4 +1,4 @@
-//! `pmdscope leaks`: which line loses mbufs, how fast, and what the lost packets look like.
+//! `pmdscope leaks`: the line that loses mbufs, the rate, and the lost packets.
 
 mod arm;
 mod packets;

@@ -1,4 +1,4 @@
-//! `pmdscope ls`: which DPDK apps run, and what they can tell.
+//! `pmdscope ls`: lists running DPDK apps.
 
 use std::any::Any;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Whole numbers on the command line, and what is said of text that is none.
+//! Whole numbers on the command line, and errors about others.
 
 use std::ops::RangeInclusive;
 

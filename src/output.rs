@@ -1,9 +1,9 @@
-//! The way out for all text: what is printed on standard output and standard error.
+//! Prints all text on standard output and standard error.
 //!
-//! Standard output may go away, and terminals act on what they are sent. Names, reasons and evidence
-//! are what others say: an app, a directory of any local user, a recording from anywhere. So nothing
-//! leaves here as it came: what a terminal would act on, and what nobody would see, is replaced. Lints
-//! keep other modules from printing themselves; bytes, such as those of capture files, are no text.
+//! Names, reasons and evidence are untrusted: they come from an app, a directory of any local user,
+//! or a recording. Characters that control a terminal, and invisible ones, are therefore replaced.
+//! Lints keep other modules from printing; binary data, such as capture files, is not text. A
+//! closed standard output is not an error.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! `pmdscope record`: what all apps say, on disk, for a look at it later.
+//! `pmdscope record`: records the telemetry of all apps on disk.
 
 mod status;
 mod stop;

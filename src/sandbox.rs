@@ -1,7 +1,7 @@
-//! Runs a program that reads hostile bytes, with as few rights as it can do with.
+//! Runs a program that parses untrusted data with minimal privileges.
 //!
-//! `pmdscope sandbox` is not for people: the live view starts itself again with it, takes its own
-//! rights away and becomes the program. Descriptors that are open already, such as pipes, remain.
+//! `pmdscope sandbox` is for internal use: the live view starts pmdscope with it, which drops its
+//! privileges and executes the program. Open descriptors, such as pipes, are inherited.
 #![allow(unsafe_code)] // Leaves the network of the system, which rustix calls unsafe.
 
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Which apps a command looks at.
+//! The apps that a command uses.
 
 use anyhow::Result;
 use pmdscope_telemetry::discover::DiscoveredApp;

@@ -1,4 +1,4 @@
-//! Numbers of bytes as people write them: `500000`, `64K`, `10G`.
+//! Numbers of bytes on the command line: `500000`, `64K`, `10G`.
 
 /// Letters for powers of 1024.
 pub(crate) const BINARY: [(char, u64); 4] =

@@ -1,4 +1,4 @@
-//! Where the worlds of a command come from: apps that run, or a recording of them.
+//! Sources of the worlds of a command: running apps, or a recording.
 
 use std::path::{Path, PathBuf};
 use std::thread;

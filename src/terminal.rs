@@ -1,4 +1,4 @@
-//! The terminal that standard error is: its width, and a line of progress that is drawn over itself.
+//! The terminal of standard error: its width, and a progress line that is updated in place.
 
 use std::fmt::Display;
 use std::io::IsTerminal;

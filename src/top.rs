@@ -1,4 +1,4 @@
-//! `pmdscope top`: rates, depths, pools and poll loops, live or as text or JSON.
+//! `pmdscope top`: rates, queue depths, pools and poll loops, interactive, as text or as JSON.
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;

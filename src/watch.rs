@@ -1,4 +1,4 @@
-//! Sampling for the interactive display: a thread per app, so that a stuck one delays no other.
+//! Sampling for the interactive display: a thread per app, so that a stuck app delays no other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -125,7 +125,7 @@ fn a_recording_is_played_to_its_end_and_gone_through() {
     let mut top = Recorded::run("replay", "TZ=UTC", &format!("--replay {}", path.display()));
     top.wait_for("end of");
     top.press(",");
-    top.wait_for("held");
+    top.wait_for("paused");
     top.press("q");
     assert_given_back(&top.finish());
 }

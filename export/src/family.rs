@@ -1,4 +1,4 @@
-//! Metric families: what all encoders encode. Built anew for each scrape.
+//! Metric families, the input of all encoders. They are built for each scrape.
 
 use std::sync::Arc;
 

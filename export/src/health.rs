@@ -1,4 +1,4 @@
-//! Whether an app is well: one verdict, for `/ready` and for the metrics of health.
+//! The health of an app, for `/ready` and for the health metrics.
 
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::{AppState, AppStatus};

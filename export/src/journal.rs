@@ -1,4 +1,4 @@
-//! Messages to whoever runs the exporter, on standard error.
+//! Messages of the exporter on standard error.
 
 use std::io::Write;
 

@@ -1,8 +1,7 @@
-//! Serves what the telemetry model knows: to Prometheus, to OTLP receivers, and to probes.
+//! Exports the telemetry model to Prometheus, to OTLP receivers and to probes.
 //!
-//! One direction: a [`pmdscope_telemetry::FleetState`] becomes metric [`family::Family`]s, and these
-//! become text or OTLP. Nothing is kept between two scrapes but what cannot be asked again: how often
-//! an app could not be asked.
+//! A [`pmdscope_telemetry::FleetState`] becomes metric [`family::Family`]s, which become text or
+//! OTLP. Between two scrapes, only the number of failed requests to apps is kept.
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]

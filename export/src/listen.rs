@@ -1,4 +1,4 @@
-//! Sockets to listen at: TCP, unix, and those that systemd hands over.
+//! Listening sockets: TCP, unix, and sockets passed by systemd.
 #![allow(unsafe_code)] // Descriptors from systemd come as numbers.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a client reads best: formats and encodings by its headers.
+//! Content negotiation: format and encoding by the headers of the request.
 
 use crate::text::TextFormat;
 

@@ -1,4 +1,4 @@
-//! What the exporter serves, where, and to whom.
+//! Options of the exporter.
 
 use std::path::PathBuf;
 use std::time::Duration;

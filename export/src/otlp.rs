@@ -1,7 +1,7 @@
-//! Pushes what is known to an OTLP receiver: protobuf over HTTP, from a thread of its own.
+//! Pushes metrics to an OTLP receiver: protobuf over HTTP, in a separate thread.
 //!
-//! All values are cumulative, so only the newest push matters: one that has not got through when the
-//! next is due is dropped, and counted.
+//! All values are cumulative, so only the latest push matters: a push that has not succeeded when
+//! the next one is due is dropped and counted.
 
 mod encode;
 #[cfg(test)]

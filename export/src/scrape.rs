@@ -1,8 +1,8 @@
-//! Asks apps when somebody wants to know, and only then: no timer, no cache.
+//! Queries apps on request only: there is no timer and no cache.
 //!
-//! Each app is asked by at most one thread at a time; whoever wants to know while it is asked shares
-//! the answer. A request waits for the apps that it is about and for no other, and no longer than its
-//! deadline: what has not answered by then is told as late, and the rest as it is.
+//! At most one thread queries an app at a time; requests that arrive meanwhile share the answer. A
+//! request waits only for the apps that it is about, and no longer than its deadline: apps that
+//! have not answered by then are reported as late.
 
 mod scheduler;
 mod scope;

@@ -1,4 +1,4 @@
-//! Bounds on the number of series: what keeps one odd app from flooding a server.
+//! Limits on the number of series, so that one app cannot flood a server.
 
 use regex::RegexSet;
 

@@ -1,4 +1,4 @@
-//! Accepts connections, within limits, until it is told to stop.
+//! Accepts connections, within limits, until shutdown.
 
 #[cfg(test)]
 mod tests;

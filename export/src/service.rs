@@ -1,4 +1,4 @@
-//! The exporter as a whole: starts, tells the service manager, and stops.
+//! The exporter service: startup, notifications to the service manager, shutdown.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What was known at one moment, and its forms.
+//! The state of all apps at one time, and its output formats.
 
 use std::io::Write;
 use std::panic::resume_unwind;

@@ -1,7 +1,7 @@
-//! Writes families as text: Prometheus 0.0.4, or `OpenMetrics` 1.0.
+//! Writes families as text: Prometheus 0.0.4 or `OpenMetrics` 1.0.
 //!
-//! An encoder of our own, because no crate writes both formats from values that are built for each
-//! scrape: they all encode a registry of their own, one format, or round counts to floats.
+//! No crate writes both formats from values that are built for each scrape: existing encoders use a
+//! registry of their own, support one format, or round counts to floats.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Tests of both text formats, with a reader of their own.
+//! Tests of both text formats with a separate parser.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who may ask, and over which transport: the web configuration, read again when it changes.
+//! Authentication and transport: the web configuration, reloaded when it changes.
 
 mod auth;
 mod config;

@@ -1,4 +1,4 @@
-//! Cells that tables have in common: rates, counts, shares, names of apps.
+//! Cells that tables share: rates, counts, shares, names of apps.
 
 use pmdscope_telemetry::AppState;
 

@@ -1,4 +1,4 @@
-//! Conversations in words: ends, protocols, states, flags, where they were seen, how fast they are.
+//! Conversations as text: endpoints, protocols, states, flags, queues and rates.
 
 use pmdscope_flows::{
     Flow, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, TcpState, standard_error,

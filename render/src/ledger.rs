@@ -1,4 +1,4 @@
-//! The ledger of a pool in words, line by line, and the signs of its bar.
+//! The ledger of a pool as text, and the characters of its bar.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Numbers as people read them: SI prefixes, durations, shares. Unknown is `-`, never 0.
+//! Numbers as text: SI prefixes, durations, shares. Unknown is `-`, never 0.
 
 /// What is shown for a value that nobody knows.
 pub const UNKNOWN: &str = "-";

@@ -1,4 +1,4 @@
-//! What a row, a selection or a detail view is about. Stays the same from sample to sample.
+//! The subject of a row, a selection or a detail view. It stays the same from sample to sample.
 
 use pmdscope_flows::{Flow, FlowEndpoint, Tunnel};
 use pmdscope_packets::{DIR_RX, DIR_TX};

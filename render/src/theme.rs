@@ -1,4 +1,4 @@
-//! Colours and glyphs. Colour only repeats what a word or sign says already.
+//! Colors and glyphs. Colors only repeat what a word or sign says.
 
 /// What a piece of text means; the theme decides how that looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The command line of `pmdscope capture`: tcpdump's, and what tcpdump lacks.
+//! The command line of `pmdscope capture`: options of tcpdump, and additional ones.
 
 mod files;
 mod refused;

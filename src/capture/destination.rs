@@ -1,4 +1,4 @@
-//! Where packets go: files, the terminal, both, the flight recorder, or nowhere.
+//! Destinations of packets: files, the terminal, both, the flight recorder, or none.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `-D`, `-L` and `-J`: what there is to choose from.
+//! `-D`, `-L` and `-J`: lists of ports, link types and timestamp types.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Packets from files that were captured before.
+//! Reads packets from capture files.
 
 use std::process::ExitCode;
 

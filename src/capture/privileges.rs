@@ -1,4 +1,4 @@
-//! Gives up the rights of root.
+//! Drops root privileges.
 
 use anyhow::{Context, anyhow};
 use nix::unistd::{self, User};

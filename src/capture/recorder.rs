@@ -1,4 +1,4 @@
-//! The flight recorder of `pmdscope capture`: its options, and what pulls its trigger.
+//! The flight recorder of `pmdscope capture`: its options and triggers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What `pmdscope capture` tells people at its begin and its end, in the words of tcpdump.
+//! Messages at the start and the end of a capture, in the format of tcpdump.
 
 use pmdscope_capture::{CaptureReport, REORDER_WINDOW, Transport};
 use pmdscope_packets::file::FileEvent;

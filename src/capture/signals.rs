@@ -1,4 +1,4 @@
-//! What signals do to a capture.
+//! Signals during a capture.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The line that tells on a terminal how a capture goes.
+//! The status line of a capture on a terminal.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

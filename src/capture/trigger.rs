@@ -1,4 +1,4 @@
-//! What fires the flight recorder: findings, packets, a signal, and `pmdscope capture trigger`.
+//! Triggers of the flight recorder: findings, packets, a signal, and `pmdscope capture trigger`.
 
 mod edge;
 mod socket;

@@ -1,4 +1,4 @@
-//! Shows packets on the terminal while they are captured.
+//! Prints packets on the terminal during a capture.
 
 // Packets are at most 256 KiB long.
 #![allow(clippy::cast_possible_truncation)]

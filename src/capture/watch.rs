@@ -1,4 +1,4 @@
-//! Tells people what happens while a capture runs.
+//! Messages during a capture.
 
 use std::path::Path;
 use std::sync::Arc;

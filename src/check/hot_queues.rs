@@ -1,4 +1,4 @@
-//! Which conversation makes a receive queue hot: a short capture of that queue alone tells.
+//! Finds the conversation that makes a receive queue hot, with a short capture of that queue.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

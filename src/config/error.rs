@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, line by line.
+//! Errors of a configuration file, with line numbers.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Keys of the configuration file, and the tables that they stand in.
+//! Keys and tables of the configuration file.
 
 use std::fmt::Write;
 

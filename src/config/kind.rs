@@ -1,4 +1,4 @@
-//! Kinds of values: what is accepted, how it is written, and how to say so.
+//! Types of values: range, parser, and description.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! When captures begin and end, without apps.
+//! Tests of when captures begin and end, without apps.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;

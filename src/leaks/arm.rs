@@ -1,4 +1,4 @@
-//! `--arm`, `--disarm`: switches the stamps of an app.
+//! `--arm`, `--disarm`: arms and disarms the stamps of an app.
 
 use std::process::ExitCode;
 

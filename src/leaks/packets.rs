@@ -1,4 +1,4 @@
-//! `--write`: the lost packets of an app as a file.
+//! `--write`: writes the lost packets of an app to a file.
 
 use std::path::Path;
 use std::process::ExitCode;

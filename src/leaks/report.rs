@@ -1,4 +1,4 @@
-//! What `pmdscope leaks` prints.
+//! Reports of `pmdscope leaks`.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What people are told of a recording.
+//! Messages and the status line of a recording.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Key → [`Action`] → [`update`]: everything the user can do, without a terminal.
+//! Key → [`Action`] → [`update`]: all actions of the user, without a terminal.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 

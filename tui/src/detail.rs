@@ -1,4 +1,4 @@
-//! All that is known about one row, as lines.
+//! The details of one row, as lines.
 
 mod flows;
 

@@ -1,4 +1,4 @@
-//! Apps for tests: one with the library that leaks, one stock app.
+//! Apps for tests: one with libpmdscope and a leak, and a stock app.
 
 pub(crate) mod flows;
 

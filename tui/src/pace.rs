@@ -1,4 +1,4 @@
-//! The sampling interval, shared between the keys that change it and the threads that wait for it.
+//! The sampling interval, shared between the keys that change it and the threads that use it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

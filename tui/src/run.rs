@@ -1,4 +1,4 @@
-//! The interactive program: news, keys and signals in, frames out. Draws only when something came.
+//! The event loop: events, keys and signals in, frames out. Draws only after an event.
 
 use std::io;
 use std::sync::Arc;

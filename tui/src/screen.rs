@@ -1,4 +1,4 @@
-//! Draws a view of the world: header, tabs, banner, tables, footer. Pure, on any size.
+//! Draws a view of the world: header, tabs, banner, tables, footer. Pure, for any size.
 
 use pmdscope_render::number::{known, nanos, plural, si};
 use pmdscope_render::{Subject, TextTable, Tone};

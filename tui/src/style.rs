@@ -1,4 +1,4 @@
-//! How text looks in a terminal: the styles of tones, and lines made of them.
+//! Styles of text on a terminal.
 
 use pmdscope_render::{TextLine, Theme, Tone};
 use ratatui::style::{Color, Modifier, Style};

@@ -1,4 +1,4 @@
-//! Takes the terminal, and gives it back whatever happens: on return, on error and on panic.
+//! Sets up the terminal, and restores it on return, on error and on panic.
 
 use std::io::{self, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

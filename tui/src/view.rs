@@ -1,4 +1,4 @@
-//! What the user has chosen to see. Changed only by [`crate::action::update`].
+//! The state of the view. Changed only by [`crate::action::update`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

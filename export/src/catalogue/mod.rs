@@ -1,4 +1,4 @@
-//! Every metric there is, by group: its name, its labels, and what to conclude from it.
+//! All metrics by group: name, labels and help text.
 
 mod app;
 mod lcore;

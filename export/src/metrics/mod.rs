@@ -1,8 +1,7 @@
-//! Turns what is known of all apps into metric families, anew for each scrape.
+//! Turns the state of all apps into metric families, for each scrape.
 //!
-//! What is unknown has no sample. Numbers of an app that does not answer have none either, since they
-//! would look live: what is told of it is that it is down, why, when it was heard of last, and what it
-//! was.
+//! Unknown values have no sample. An app that does not answer has no values either, because they
+//! would look current: only that it is down, why, when it last answered, and what it was.
 
 mod app;
 mod lcore;

@@ -1,4 +1,4 @@
-//! How pushes to an OTLP receiver have ended: counted by the pusher, read for each scrape.
+//! Results of pushes to an OTLP receiver: counted by the pusher, read by each scrape.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Queues: as libpmdscope counts them, else as the driver does.
+//! Queues, as counted by libpmdscope, otherwise by the driver.
 
 use std::collections::BTreeMap;
 

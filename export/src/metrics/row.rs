@@ -1,4 +1,4 @@
-//! What families are made of: things with labels, and functions that read a value off them.
+//! Rows of metric families: objects with labels, and functions that read a value of them.
 
 use std::collections::{BTreeMap, HashSet};
 

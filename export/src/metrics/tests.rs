@@ -1,4 +1,4 @@
-//! Tests of what is exported of a world, and of what is not.
+//! Tests of the metrics of a world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

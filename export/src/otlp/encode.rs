@@ -1,4 +1,4 @@
-//! Families as OTLP: one resource per app, and one for the exporter.
+//! Encodes families as OTLP: one resource per app, and one for the exporter.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Pushes to a receiver on a real socket, which decodes them.
+//! Tests of pushes to a receiver on a real socket, which decodes them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

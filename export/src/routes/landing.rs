@@ -1,4 +1,4 @@
-//! The page for people: what runs here, and what is wrong now.
+//! The HTML page: running apps and their findings.
 
 use std::fmt::Write;
 

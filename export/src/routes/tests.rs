@@ -1,4 +1,4 @@
-//! Every page, asked as clients ask.
+//! Tests of every page, requested as clients do.
 
 use http_body_util::BodyExt;
 use pmdscope_telemetry::discover::DiscoverOptions;

@@ -1,4 +1,4 @@
-//! What is known of all apps, and what is being asked: one discovery, and one round per app, at a time.
+//! The state of all apps and of queries: at most one discovery, and one round per app, at a time.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,4 +1,4 @@
-//! What a request is about.
+//! The apps that a request is about.
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Requests about apps that are made of a socket and a thread.
+//! Tests of requests about fake apps, each a socket and a thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

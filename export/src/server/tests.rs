@@ -1,4 +1,4 @@
-//! Clients over real sockets: many, slow, rude, and with certificates.
+//! Tests with clients on real sockets: many, slow, malformed, and with certificates.
 
 use std::net::SocketAddr;
 use std::path::Path;

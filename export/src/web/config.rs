@@ -1,7 +1,7 @@
-//! The web configuration of Prometheus' exporters: TLS, passwords and headers.
+//! The web configuration of Prometheus exporters: TLS, passwords and headers.
 //!
-//! The format is that of the exporter toolkit, so that one file may serve all exporters of a machine.
-//! A key that it knows and this exporter cannot honour is an error: silence would look like safety.
+//! The format is that of the exporter toolkit, so one file may serve all exporters of a machine.
+//! Keys that this exporter does not support are errors, because ignoring them might lower security.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

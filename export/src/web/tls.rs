@@ -1,4 +1,4 @@
-//! TLS, as the web configuration asks for it.
+//! TLS as configured by the web configuration.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Options of files to write.
+//! Options of output files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! Options that tcpdump has and that make no sense here, or that are gone: each says why, and what to do
-//! instead.
+//! Options of tcpdump that are not supported, each with the reason and an alternative.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};

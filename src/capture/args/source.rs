@@ -1,4 +1,4 @@
-//! Options of captures from apps.
+//! Options of captures from running apps.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Values of options, as people write them.
+//! Parsers of option values.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

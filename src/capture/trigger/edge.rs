@@ -1,4 +1,4 @@
-//! Findings that are new: a state fires once, when it begins.
+//! New findings: a finding fires once, when it begins.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! How `pmdscope capture trigger` reaches recorders: a socket each, in a directory of the user.
+//! Sockets for `pmdscope capture trigger`: one per recorder, in a directory of the user.
 //!
-//! A request is a word, a line feed and for `fire` a comment, up to the end of the stream. The answer
-//! is `ok ` or `error ` and a text.
+//! A request is a word, a line feed, and for `fire` a comment up to the end of the stream. The
+//! answer is `ok ` or `error ` and a text.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! A program that turns packets into text.
+//! A child process that decodes packets to text.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! A view beside a file.
+//! Prints packets while they are written to a file.
 
 use pmdscope_packets::{
     CaptureInterface, InterfaceStatistics, Packet, PacketSink, SectionOrigin, SinkError,

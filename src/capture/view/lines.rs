@@ -1,4 +1,4 @@
-//! Lines for a terminal: what stands before a packet, and text that cannot command the terminal.
+//! Lines for a terminal: the prefix of a packet, and text without control characters.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! Hands packets to a decoder in a thread of its own, so that a slow one costs packets on the
-//! terminal and none in the capture.
+//! Runs a decoder in a separate thread, so that a slow decoder loses packets on the terminal and
+//! none in the capture.
 
 use std::fmt;
 use std::sync::Arc;

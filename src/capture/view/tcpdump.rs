@@ -1,9 +1,9 @@
 //! tcpdump as a decoder.
 //!
-//! It is asked for one thing only: text. Every packet is given to it with a number in place of the
-//! seconds and a secret in place of the fraction, which it prints before the first line of the
-//! packet. So the packet of every line is known for sure, whatever is in the packets: the secret is
-//! not in them. Number, time, interface and direction are put there by us.
+//! Each packet is passed to tcpdump with a number in place of the seconds, and a secret in place of
+//! the fraction, which tcpdump prints before the first line of the packet. This identifies
+//! the packet of each line whatever the packets contain, because they do not contain the secret.
+//! Number, time, interface and direction are added by pmdscope.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! `[[expected]]`: what must run on this machine.
+//! `[[expected]]`: apps that must run on this machine.
 
 use pmdscope_telemetry::ExpectedApp;
 use pmdscope_telemetry::host::device::address;

@@ -1,4 +1,4 @@
-//! `[export]`: what the exporter serves, where, and to whom.
+//! `[export]`: settings of the exporter.
 
 use super::{HOUR, MILLISECOND, text};
 use crate::config::Config;

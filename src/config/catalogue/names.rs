@@ -1,4 +1,4 @@
-//! `[[name]]`: what apps are called.
+//! `[[name]]`: names of apps.
 
 use pmdscope_telemetry::AppNames;
 

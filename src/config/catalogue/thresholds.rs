@@ -1,4 +1,4 @@
-//! `[thresholds]`: where the lints draw their lines.
+//! `[thresholds]`: thresholds of findings.
 
 use std::time::Duration;
 

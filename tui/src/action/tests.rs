@@ -1,4 +1,4 @@
-//! Keys and what they do.
+//! Tests of keys and their actions.
 
 use pmdscope_flows::FlowSnapshot;
 

@@ -1,4 +1,4 @@
-//! All that is known about what was captured: of an app, of a conversation, of a queue.
+//! Details of captured packets: of an app, of a conversation, of a queue.
 
 use pmdscope_flows::{
     Flow, FlowEnd, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts, QueueCounts,

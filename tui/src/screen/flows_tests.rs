@@ -1,4 +1,4 @@
-//! What users see of conversations.
+//! Tests of the Flows page as users see it.
 
 use insta::assert_snapshot;
 use pmdscope_flows::{Flow, FlowSnapshot};

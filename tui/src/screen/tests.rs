@@ -1,4 +1,4 @@
-//! What users see, on several sizes of terminals.
+//! Tests of the pages as users see them, on terminals of several sizes.
 
 use insta::assert_snapshot;
 use ratatui::Terminal;

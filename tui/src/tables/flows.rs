@@ -1,4 +1,4 @@
-//! What is captured, the conversations in it, and how they load the queues.
+//! Captures, their conversations, and the load of queues.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Poll loops, and the captures that look at their packets.
+//! Poll loops and captures.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The leak ledger: where the mbufs of each pool are, which stages keep them.
+//! The leak ledger: where the mbufs of each pool are, and which stages hold them.
 
 use pmdscope_render::cells::{alarm, app_cell, bad_rate, number};
 use pmdscope_render::ledger::{legend, stage_ms};

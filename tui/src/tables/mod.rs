@@ -1,4 +1,4 @@
-//! The tables of each page, built from the models. Drawing them is somebody else's task.
+//! The tables of each page, built from the models. They are drawn elsewhere.
 
 pub(crate) mod apps;
 pub(crate) mod flows;

@@ -1,4 +1,4 @@
-//! Mempools: where the buffers are, and when they run out.
+//! Mempools: where the mbufs are, and when a pool will be empty.
 
 use pmdscope_render::cells::{alarm, app_cell, number, number_or, rate, share};
 use pmdscope_render::number::{known, seconds, signed};

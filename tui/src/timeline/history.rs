@@ -1,4 +1,4 @@
-//! The last minutes of the worlds of this machine, bounded in time, number and memory.
+//! The last minutes of worlds, limited in time, number and memory.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! The present, and the last minutes of it.
+//! The present and the last minutes.
 
 use pmdscope_telemetry::FleetState;
 

@@ -1,4 +1,4 @@
-//! What users see of the past, and of recordings.
+//! Tests of the past and of recordings as users see them.
 
 use insta::assert_snapshot;
 use jiff::tz::TimeZone;

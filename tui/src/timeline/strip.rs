@@ -1,4 +1,4 @@
-//! The line that says which moment is shown, with a bar to point at.
+//! The time bar: the displayed time, and a bar to click.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,4 +1,4 @@
-//! What is kept, for how long, and how one gets there.
+//! Tests of retention and navigation.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;

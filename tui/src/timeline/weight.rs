@@ -1,4 +1,4 @@
-//! How much memory a world keeps, about: what its vectors and texts hold.
+//! Estimates the memory of a world: its vectors and strings.
 
 use std::mem::size_of;
 use std::sync::Arc;
