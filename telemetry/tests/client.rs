@@ -32,10 +32,10 @@ fn ask_soon(client: &mut TelemetryClient) -> Result<Value, TelemetryError> {
     client.request(&TelemetryCommand::EthdevList, Deadline::after(SOON))
 }
 
-/// The result of one request that the app answers with these messages.
+/// The result of one request that an app answers with these messages, its client, and the app.
 fn answered(
     messages: &'static [&'static [u8]],
-) -> (Result<Value, TelemetryError>, TelemetryClient) {
+) -> (Result<Value, TelemetryError>, TelemetryClient, FakeApp) {
     let app = FakeApp::start(move |connection| {
         connection.send(BANNER);
         while connection.receive().is_some() {
@@ -45,12 +45,12 @@ fn answered(
         }
     });
     let mut client = connect(&app).unwrap();
-    (ask(&mut client), client)
+    (ask(&mut client), client, app)
 }
 
 #[test]
 fn a_good_reply_is_read_and_the_peer_known() {
-    let (reply, client) = answered(&[br#"{"/ethdev/list":[0,1]}"#]);
+    let (reply, client, _app) = answered(&[br#"{"/ethdev/list":[0,1]}"#]);
     assert_eq!(reply.unwrap(), serde_json::json!([0, 1]));
     assert_eq!(client.banner().version, "DPDK 22.11.11");
     assert_eq!(client.peer().pid, std::process::id());
@@ -66,7 +66,7 @@ fn garbage_is_an_error_of_one_request() {
         &[br#"{"/ethdev/list":[0],"/x":1}"#],
         &[b"{}"],
     ] {
-        let (reply, client) = answered(Box::leak(garbage.to_vec().into_boxed_slice()));
+        let (reply, client, _app) = answered(Box::leak(garbage.to_vec().into_boxed_slice()));
         assert!(matches!(reply, Err(TelemetryError::Malformed(_))), "{garbage:?}: {reply:?}");
         assert!(client.is_usable());
     }
@@ -74,14 +74,14 @@ fn garbage_is_an_error_of_one_request() {
 
 #[test]
 fn null_is_an_outcome_of_its_own() {
-    let (reply, client) = answered(&[br#"{"/ethdev/list":null}"#]);
+    let (reply, client, _app) = answered(&[br#"{"/ethdev/list":null}"#]);
     assert!(matches!(reply, Err(TelemetryError::Null)));
     assert!(client.is_usable());
 }
 
 #[test]
 fn a_reply_about_something_else_ends_the_connection() {
-    let (reply, mut client) = answered(&[br#"{"/mempool/list":["mb"]}"#]);
+    let (reply, mut client, _app) = answered(&[br#"{"/mempool/list":["mb"]}"#]);
     assert!(matches!(reply, Err(TelemetryError::Mismatch { got }) if got == "/mempool/list"));
     assert!(!client.is_usable());
     assert!(matches!(ask(&mut client), Err(TelemetryError::Closed)));
@@ -90,14 +90,14 @@ fn a_reply_about_something_else_ends_the_connection() {
 #[test]
 fn a_reply_beyond_the_announced_length_is_an_error() {
     let long = format!(r#"{{"/ethdev/list":[{}0]}}"#, "0,".repeat(9000));
-    let (reply, _) = answered(Box::leak(Box::new([long.leak().as_bytes()])));
+    let (reply, _, _app) = answered(Box::leak(Box::new([long.leak().as_bytes()])));
     assert!(matches!(reply, Err(TelemetryError::Truncated { bytes: 18_000.. })), "{reply:?}");
 }
 
 #[test]
 fn a_second_message_is_never_taken_for_the_next_reply() {
     let two: &[&[u8]] = &[br#"{"/ethdev/list":[0]}"#, br#"{"/ethdev/list":[7]}"#];
-    let (reply, mut client) = answered(two);
+    let (reply, mut client, _app) = answered(two);
     assert_eq!(reply.unwrap(), serde_json::json!([0]));
     sleep(Duration::from_millis(20));
     assert!(matches!(ask(&mut client), Err(TelemetryError::Closed)));

@@ -97,7 +97,6 @@ fn an_app_that_runs_is_not_forgotten_however_short_ended_ones_are_kept() {
         assert_eq!(round(&mut fleet), ["a*", "s"]);
     }
     drop(app);
-    assert_eq!(round(&mut fleet), ["a", "s"]);
     assert_eq!(round(&mut fleet), ["s"]);
 }
 

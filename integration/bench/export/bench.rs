@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pmdscope_integration::fake::Fake;
+use pmdscope_integration::fake::{self, FakeApp};
 use pmdscope_integration::machine::{process_cpu_ns, real_time, threads_cpu_ns};
 use pmdscope_integration::process::Process;
 use pmdscope_integration::scratch::Scratch;
@@ -175,11 +175,11 @@ impl ExportBench<'_> {
         let relays = sockets
             .iter()
             .zip(apps)
-            .map(|(socket, app)| Fake::relay(socket, app))
+            .map(|(socket, app)| fake::relay(socket, app))
             .collect::<Result<Vec<_>>>()?;
         let count = || {
             let requests = relays.iter().map(|relay| relay.exchanges().len()).sum::<usize>();
-            (requests, relays.iter().map(Fake::connections).sum::<usize>())
+            (requests, relays.iter().map(FakeApp::connections).sum::<usize>())
         };
         for (who, exporters) in self.start(scratch, &site, &sockets)? {
             let mut clients = exporters.clients(who.connection());

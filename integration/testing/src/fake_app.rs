@@ -43,16 +43,17 @@ struct FakeAppState {
     released: Condvar,
 }
 
-/// A listening telemetry socket. Dropping it removes the socket and hangs up on everybody.
+/// A listening telemetry socket. Dropping it hangs up on everybody and removes the socket.
 #[derive(Debug)]
 pub struct FakeApp {
     socket: PathBuf,
     listener: Arc<OwnedFd>,
     state: Arc<FakeAppState>,
+    leaves_socket: bool,
 }
 
 /// The app's side of one connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FakeConnection {
     peer: Arc<OwnedFd>,
     state: Arc<FakeAppState>,
@@ -72,7 +73,7 @@ impl FakeApp {
         // As DPDK does.
         listen(&listener, 1)?;
         let (socket, listener) = (socket.to_owned(), Arc::new(listener));
-        Ok(Self { socket, listener, state: Arc::default() })
+        Ok(Self { socket, listener, state: Arc::default(), leaves_socket: false })
     }
 
     /// Runs `behave` for each connection, all at once.
@@ -118,6 +119,13 @@ impl FakeApp {
         })
     }
 
+    /// The same, as an app that is killed: its socket stays where it is, and nobody listens.
+    #[must_use]
+    pub fn leaving_its_socket(mut self) -> Self {
+        self.leaves_socket = true;
+        self
+    }
+
     /// All requests so far, and their replies.
     pub fn exchanges(&self) -> Vec<Exchange> {
         lock(&self.state.exchanges).clone()
@@ -148,8 +156,10 @@ impl FakeApp {
 impl Drop for FakeApp {
     fn drop(&mut self) {
         self.hold(false);
-        // Another app may have taken the path, or a test may have removed it.
-        let _ = fs::remove_file(&self.socket);
+        if !self.leaves_socket {
+            // A test may have removed it.
+            let _ = fs::remove_file(&self.socket);
+        }
         let _ = shutdown(&*self.listener, Shutdown::Both);
         for peer in lock(&self.state.peers).iter() {
             let _ = shutdown(&**peer, Shutdown::Both);

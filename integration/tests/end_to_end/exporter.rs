@@ -2,6 +2,7 @@
 //! whatever becomes of the exporter, the apps do not suffer.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::exporter::{Exporter, Scrape};
-use pmdscope_integration::fake::{self, BANNER, Connection, Fake};
+use pmdscope_integration::fake::{self, BANNER, FakeApp, FakeConnection};
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::site::{Idle, Site, open_files, started};
@@ -102,7 +103,7 @@ fn late(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let _app = real.idle(scratch, "app", TWO)?;
     let site = Site::new(scratch, "relays", "")?;
-    let relay = Fake::relay(&site.socket("app"), &real.socket("app"))?;
+    let relay = fake::relay(&site.socket("app"), &real.socket("app"))?;
     let exporter = Exporter::start(scratch, &site.config())?;
     is_well(&exporter.scrape()?, "app", TWO)?;
     for _ in 0..5 {
@@ -155,7 +156,7 @@ fn busy(scratch: &Scratch) -> Result<()> {
 }
 
 /// What an app may say, and when.
-type Behaviour = fn(&Connection);
+type Behaviour = fn(&FakeConnection);
 
 /// Sockets that say anything but what DPDK promises.
 const GARBAGE: &[(&str, Behaviour)] = &[
@@ -215,14 +216,14 @@ fn garbage(scratch: &Scratch) -> Result<()> {
     let _good = site.idle(scratch, "good", LINKED)?;
     let fakes = GARBAGE
         .iter()
-        .map(|(name, behave)| Fake::start(&site.socket(name), *behave))
-        .collect::<Result<Vec<_>>>()?;
-    let _stopped = Fake::stopped(&site.socket("stopped"))?;
+        .map(|(name, behave)| FakeApp::start(&site.socket(name), *behave))
+        .collect::<io::Result<Vec<_>>>()?;
+    let _stopped = FakeApp::stopped(&site.socket("stopped"))?;
     // A lock file that is none, a socket that is none, and a name that wants quoting.
     fs::create_dir_all(site.dir("directory").join("dpdk_telemetry.v2"))?;
     fs::create_dir_all(site.dir("good").join("pmdscope.lock.d"))?;
     let odd = "a\"b\\c\nd";
-    let _odd = Fake::replay(&site.socket(odd), "dpdk-22.11/testpmd-null.jsonl")?;
+    let _odd = fake::replay(&site.socket(odd), "dpdk-22.11/testpmd-null.jsonl")?;
 
     let mut exporter = Exporter::start(scratch, &site.config())?;
     for _ in 0..3 {
@@ -295,7 +296,7 @@ fn twenty(scratch: &Scratch) -> Result<()> {
         real.iter().map(|name| site.launch(scratch, name, TWO)).collect::<Result<Vec<_>>>()?;
     let mut fakes = others
         .iter()
-        .map(|name| Fake::replay(&site.socket(name), RECORDING))
+        .map(|name| fake::replay(&site.socket(name), RECORDING))
         .collect::<Result<Vec<_>>>()?;
     apps.iter_mut().try_for_each(started)?;
     let exporter = Exporter::start(scratch, &site.config())?;
@@ -320,7 +321,7 @@ fn parallel(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let _app = real.idle(scratch, "app", LINKED)?;
     let site = Site::new(scratch, "relays", "")?;
-    let relay = Fake::relay(&site.socket("app"), &real.socket("app"))?;
+    let relay = fake::relay(&site.socket("app"), &real.socket("app"))?;
     let exporter = Exporter::start(scratch, &site.config())?;
     let before = exporter.scrape()?;
     let each = before.value("dpdk_collect_requests", &[]).context("requests")?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use pmdscope_integration::exporter::{Exporter, Scrape};
-use pmdscope_integration::fake::{BANNER, Exchange, Fake, answer, recorded};
+use pmdscope_integration::fake::{self, BANNER, Exchange, FakeApp, answer, recorded};
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::site::{Idle, Site, open_files};
@@ -47,7 +47,7 @@ fn taking_turns(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let _app = real.idle(scratch, "app", MANY)?;
     let site = Site::new(scratch, "relays", "")?;
-    let relay = Fake::relay(&site.socket("app"), &real.socket("app"))?;
+    let relay = fake::relay(&site.socket("app"), &real.socket("app"))?;
     let exporter = Exporter::start(scratch, &site.config())?;
 
     let end = Instant::now() + Duration::from_secs(2);
@@ -119,7 +119,7 @@ fn allowed(scratch: &Scratch) -> Result<()> {
         // Enough queues for several pages.
         let idle = Idle { ports: 4, queues: 16, linked };
         apps.push(real.idle(scratch, name, idle)?);
-        relays.push((Fake::relay(&site.socket(name), &real.socket(name))?, linked));
+        relays.push((fake::relay(&site.socket(name), &real.socket(name))?, linked));
     }
     for words in COMMANDS {
         command(scratch, &site, words)?;
@@ -206,7 +206,7 @@ fn shrinking(scratch: &Scratch) -> Result<()> {
     let replies = recorded("dpdk-22.11/testpmd-null.jsonl")?;
     let step = Arc::new(AtomicU32::new(0));
     let now = Arc::clone(&step);
-    let fake = Fake::start(&site.socket("app"), move |connection| {
+    let fake = FakeApp::start(&site.socket("app"), move |connection| {
         connection.send(BANNER);
         connection.answer(|request| {
             let (step, second) = (now.load(Ordering::SeqCst), request.ends_with(",1"));
@@ -272,7 +272,7 @@ fn frugal(scratch: &Scratch) -> Result<()> {
     let real = Site::new(scratch, "real", "")?;
     let app = real.idle(scratch, "app", MANY)?;
     let site = Site::new(scratch, "relays", "")?;
-    let relay = Fake::relay(&site.socket("app"), &real.socket("app"))?;
+    let relay = fake::relay(&site.socket("app"), &real.socket("app"))?;
     let files = open_files(app.pid())?;
     let exporter = Exporter::start(scratch, &site.config())?;
     exporter.scrape()?;

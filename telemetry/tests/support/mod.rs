@@ -7,19 +7,14 @@
 )]
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pmdscope_telemetry::FleetSettings;
 use pmdscope_telemetry::discover::{DiscoverOptions, DiscoveredApp, Reachability};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept,
-    bind, listen, recv, send, shutdown, socket_with,
-};
+use pmdscope_testing::FakeConnection;
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -29,23 +24,20 @@ pub const BANNER: &str = r#"{"version":"DPDK 22.11.11","pid":4711,"max_output_le
 pub struct FakeApp {
     root: TempDir,
     dir: PathBuf,
-    listener: Arc<OwnedFd>,
+    _app: pmdscope_testing::FakeApp,
 }
 
 /// The app's side of one connection.
-pub struct Connection(OwnedFd);
+pub struct Connection(FakeConnection);
 
 impl Connection {
     pub fn send(&self, bytes: impl AsRef<[u8]>) {
-        // The client may have left already; that is for the client's side of the test to judge.
-        let _ = send(&self.0, bytes.as_ref(), SendFlags::NOSIGNAL);
+        self.0.send(bytes);
     }
 
     /// The next request; `None` when the client has left.
     pub fn receive(&self) -> Option<String> {
-        let mut buffer = [0; 2048];
-        let (bytes, _) = recv(&self.0, &mut buffer, RecvFlags::empty()).ok()?;
-        (bytes > 0).then(|| String::from_utf8(buffer[..bytes].to_vec()).unwrap())
+        self.0.receive()
     }
 
     /// Sends the banner, then answers each request with what `answer` returns for it.
@@ -60,23 +52,24 @@ impl Connection {
 impl FakeApp {
     /// Listens and never accepts, as a stopped app does.
     pub fn stopped() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join("dpdk/fake");
-        std::fs::create_dir_all(&dir).unwrap();
-        let listener = listener(&dir.join("dpdk_telemetry.v2"));
-        Self { root, dir, listener: Arc::new(listener) }
+        Self::with(|socket| pmdscope_testing::FakeApp::stopped(socket))
     }
 
     /// Runs `behave` for each connection, one after the other.
-    pub fn start(mut behave: impl FnMut(Connection) + Send + 'static) -> Self {
-        let app = Self::stopped();
-        let listener = Arc::clone(&app.listener);
-        thread::spawn(move || {
-            while let Ok(connection) = accept(&*listener) {
-                behave(Connection(connection));
-            }
-        });
-        app
+    pub fn start(behave: impl FnMut(Connection) + Send + 'static) -> Self {
+        let behave = Mutex::new(behave);
+        let behave = move |connection: &FakeConnection| {
+            let mut behave = behave.lock().unwrap_or_else(PoisonError::into_inner);
+            behave(Connection(connection.clone()));
+        };
+        Self::with(|socket| pmdscope_testing::FakeApp::start(socket, behave))
+    }
+
+    fn with(start: impl FnOnce(&Path) -> io::Result<pmdscope_testing::FakeApp>) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dpdk/fake");
+        let app = start(&dir.join("dpdk_telemetry.v2")).unwrap();
+        Self { root, dir, _app: app }
     }
 
     /// Answers every request from a recording; a request that is not in it is answered with null.
@@ -116,10 +109,9 @@ impl FakeApp {
 /// Runtime directories of several apps, which come and go.
 pub struct Machine(TempDir);
 
-/// An app that runs until it is dropped.
+/// An app that runs until it is dropped, and leaves its socket then, as one that is killed.
 pub struct Running {
-    listener: Arc<OwnedFd>,
-    ended: Arc<AtomicBool>,
+    _app: pmdscope_testing::FakeApp,
 }
 
 impl Machine {
@@ -149,59 +141,31 @@ impl Machine {
 
     /// Starts an app that accepts nobody, as a stopped one does.
     pub fn run_silent(&self, prefix: &str) -> Running {
-        let dir = self.0.path().join("dpdk").join(prefix);
-        std::fs::create_dir_all(&dir).unwrap();
-        let listener = Arc::new(listener(&dir.join("dpdk_telemetry.v2")));
-        Running { listener, ended: Arc::new(AtomicBool::new(true)) }
+        let app = pmdscope_testing::FakeApp::stopped(&self.socket(prefix)).unwrap();
+        Running { _app: app.leaving_its_socket() }
     }
 
     fn serve(
         &self,
         prefix: &str,
-        answer: impl Fn(&str) -> Option<String> + Send + 'static,
+        answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Running {
-        let dir = self.0.path().join("dpdk").join(prefix);
-        std::fs::create_dir_all(&dir).unwrap();
-        let socket = dir.join("dpdk_telemetry.v2");
+        let socket = self.socket(prefix);
         let _ = std::fs::remove_file(&socket);
-        let (listener, ended) = (Arc::new(listener(&socket)), Arc::new(AtomicBool::new(false)));
-        let (accepting, over) = (Arc::clone(&listener), Arc::clone(&ended));
-        let answer = Arc::new(std::sync::Mutex::new(answer));
-        thread::spawn(move || {
-            while let Ok(connection) = accept(&*accepting) {
-                let (answer, over) = (Arc::clone(&answer), Arc::clone(&over));
-                thread::spawn(move || {
-                    let connection = Connection(connection);
-                    connection.send(BANNER);
-                    while let Some(request) = connection.receive() {
-                        if over.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        let reply = answer.lock().unwrap()(&request);
-                        if let Some(reply) = reply {
-                            connection.send(reply);
-                        }
-                    }
-                });
+        let app = pmdscope_testing::FakeApp::start(&socket, move |connection| {
+            connection.send(BANNER);
+            while let Some(request) = connection.receive() {
+                if let Some(reply) = answer(&request) {
+                    connection.send(reply);
+                }
             }
         });
-        Running { listener, ended }
+        Running { _app: app.unwrap().leaving_its_socket() }
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
-        let _ = shutdown(&*self.listener, Shutdown::Both);
+    fn socket(&self, prefix: &str) -> PathBuf {
+        self.0.path().join("dpdk").join(prefix).join("dpdk_telemetry.v2")
     }
-}
-
-fn listener(path: &Path) -> OwnedFd {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-    bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    listen(&socket, 1).unwrap();
-    socket
 }
 
 #[derive(Clone, Deserialize)]
