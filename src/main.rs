@@ -83,7 +83,7 @@ fn parse() -> Cli {
         if !is_refusal(&error) {
             error.exit();
         }
-        output::tell(error.render().to_string().trim_end());
+        output::refuse(&error);
         std::process::exit(error.exit_code())
     })
 }

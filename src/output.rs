@@ -56,7 +56,19 @@ pub(crate) fn say(line: impl Display) {
 pub(crate) fn fail(error: &anyhow::Error) {
     let text = harmless(&format!("pmdscope: error: {}\n", causes(error)), &LINES);
     let aligned = error.is::<ConfigError>();
-    write_error(&if aligned { text } else { text.trim_end().replace('\n', "\n  ") + "\n" });
+    write_error(&if aligned { text } else { indented(&text) });
+}
+
+/// Tells what is wrong with the command line, in the lines that clap makes of it. As with [`fail`], none
+/// can be taken for one of its own.
+pub(crate) fn refuse(error: &clap::Error) {
+    let text = format!("pmdscope: {}", error.render());
+    write_error(&indented(&harmless(&text, &LINES)));
+}
+
+/// Lines that belong to the first one.
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n  ").replace("\n  \n", "\n\n") + "\n"
 }
 
 /// An error and its causes, without those that the text before already ends with.

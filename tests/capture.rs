@@ -281,6 +281,16 @@ fn an_option_that_is_gone_says_what_to_use() {
     }
 }
 
+#[test]
+fn usage_stands_on_lines_of_its_own() {
+    let (dir, _) = sample();
+    let output = output(capture(&dir).arg("--no-such\nFORGED")).unwrap();
+    let told = text(&output.stderr);
+    assert!(told.starts_with("pmdscope: error: unexpected argument '--no-such\n"), "{told}");
+    assert!(told.contains("\n\n  Usage: pmdscope capture "), "{told}");
+    assert!(told.lines().skip(1).all(|line| line.is_empty() || line.starts_with("  ")), "{told}");
+}
+
 /// On a machine without `/etc/protocols` libpcap takes every protocol's name for number 0.
 #[test]
 fn names_of_protocols_need_no_list_of_the_machine() {
