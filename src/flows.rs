@@ -14,8 +14,10 @@ use pmdscope_capture::pdump::settle;
 use pmdscope_flows::FlowSnapshot;
 use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::{FleetSettings, FleetState};
-use pmdscope_tui::flows::{Access, Run, Running, Tap, Traffic, Wish};
-use pmdscope_tui::run::Feed;
+use pmdscope_tui::flows::{
+    AppRun, CaptureAccess, CapturedApp, CapturedTraffic, FlowRequest, RunningApp,
+};
+use pmdscope_tui::run::DisplayFeed;
 
 use self::probe::{Errand, Probe};
 
@@ -51,21 +53,21 @@ impl Sampler {
 }
 
 /// Captures what the display wants, until it ends.
-pub(crate) fn start(feed: Feed<FleetState>, settings: FleetSettings) -> Sampler {
-    feed.desk.tell(Traffic::default());
+pub(crate) fn start(feed: DisplayFeed<FleetState>, settings: FleetSettings) -> Sampler {
+    feed.mailbox.publish(CapturedTraffic::default());
     Sampler(thread::spawn(move || serve(&feed, Captures::new(settings))))
 }
 
-fn serve(feed: &Feed<FleetState>, mut captures: Captures) {
-    let mut wish = Wish::default();
+fn serve(feed: &DisplayFeed<FleetState>, mut captures: Captures) {
+    let mut request = FlowRequest::default();
     let mut goes_on = true;
-    while goes_on && !wish.over {
-        wish = feed.desk.wanted(&wish, TICK);
+    while goes_on && !request.over {
+        request = feed.mailbox.wait_for_request(&request, TICK);
         // Helpers that have left their apps are gone at once, and not only when this process ends.
         let _ = settle(Duration::ZERO);
         let was_idle = captures.is_idle();
-        captures.obey(&wish, Instant::now());
-        if wish.shown || !was_idle {
+        captures.obey(&request, Instant::now());
+        if request.shown || !was_idle {
             goes_on = feed.tell(captures.traffic());
         }
     }
@@ -79,37 +81,37 @@ impl Reports {
     /// Begins to capture from the apps that answer and hand out packets themselves.
     pub(crate) fn start(world: &FleetState, settings: FleetSettings) -> Self {
         let mut captures = Captures::new(settings);
-        captures.obey(&wish(world), Instant::now());
+        captures.obey(&request(world), Instant::now());
         wait_until(|| captures.have_begun());
         Self(captures)
     }
 
     /// What was counted up to now.
-    pub(crate) fn next(&mut self, world: &FleetState) -> Traffic {
-        self.0.obey(&wish(world), Instant::now());
+    pub(crate) fn next(&mut self, world: &FleetState) -> CapturedTraffic {
+        self.0.obey(&request(world), Instant::now());
         without_helpers(self.0.traffic())
     }
 
     /// All that was counted; nothing is captured any more.
-    pub(crate) fn last(mut self) -> Traffic {
+    pub(crate) fn last(mut self) -> CapturedTraffic {
         self.0.stop();
         without_helpers(self.0.traffic())
     }
 }
 
-fn wish(world: &FleetState) -> Wish {
-    Wish { shown: true, apps: Running::of(world), ..Wish::default() }
+fn request(world: &FleetState) -> FlowRequest {
+    FlowRequest { shown: true, apps: RunningApp::of(world), ..FlowRequest::default() }
 }
 
 /// Nobody can be asked for a helper.
-fn without_helpers(mut traffic: Traffic) -> Traffic {
-    for tap in traffic.taps.iter_mut().filter(|tap| tap.access == Access::Offered) {
+fn without_helpers(mut traffic: CapturedTraffic) -> CapturedTraffic {
+    for tap in traffic.taps.iter_mut().filter(|tap| tap.access == CaptureAccess::Offered) {
         let app = &tap.app;
         let reason = format!(
             "{app} runs without libpmdscope, and no helper is started beside it here: \
              `pmdscope netstat -a {app}` does that"
         );
-        tap.access = Access::Refused { reason };
+        tap.access = CaptureAccess::Refused { reason };
     }
     traffic
 }
@@ -129,11 +131,11 @@ struct Captures {
 
 /// An app.
 struct Seat {
-    access: Access,
+    access: CaptureAccess,
     counted: Arc<FlowSnapshot>,
     probe: Option<Probe>,
     /// The run that a helper was last asked for.
-    attach: Option<Run>,
+    attach: Option<AppRun>,
     /// When to try, without a probe.
     next: Instant,
 }
@@ -154,39 +156,40 @@ impl Captures {
     /// No app is being asked for the first time.
     fn have_begun(&mut self) -> bool {
         self.hear(Instant::now());
-        self.seats.values().all(|seat| seat.access != Access::Opening)
+        self.seats.values().all(|seat| seat.access != CaptureAccess::Opening)
     }
 
     /// Begins and ends captures. Never waits.
-    fn obey(&mut self, wish: &Wish, now: Instant) {
+    fn obey(&mut self, request: &FlowRequest, now: Instant) {
         self.leaving.retain(|probe| !probe.is_over());
         self.hear(now);
-        if !wish.shown {
+        if !request.shown {
             let left = *self.left.get_or_insert(now);
-            if now - left >= LINGER || wish.over {
+            if now - left >= LINGER || request.over {
                 self.close();
             }
             return;
         }
         self.left = None;
-        self.withdraw(wish, now);
-        self.seats.retain(|app, seat| seat.stays() || wish.apps.iter().any(|run| run.app == *app));
-        let share = SHARE / wish.apps.len().max(1) as f64;
-        for running in &wish.apps {
-            let attach = wish.attach.get(&running.app).copied();
+        self.withdraw(request, now);
+        self.seats
+            .retain(|app, seat| seat.stays() || request.apps.iter().any(|run| run.app == *app));
+        let share = SHARE / request.apps.len().max(1) as f64;
+        for running in &request.apps {
+            let attach = request.attach.get(&running.app).copied();
             self.look(running, attach, share, now);
         }
     }
 
     /// Tries to capture from an app, where it is time for that.
-    fn look(&mut self, running: &Running, attach: Option<Run>, share: f64, now: Instant) {
+    fn look(&mut self, running: &RunningApp, attach: Option<AppRun>, share: f64, now: Instant) {
         let app = &running.app;
         let seat = self.seats.entry(app.clone()).or_insert_with(|| Seat::new(now));
         let is_new = attach.is_some() && attach != seat.attach;
-        let wanted = is_new && seat.access == Access::Offered;
+        let wanted = is_new && seat.access == CaptureAccess::Offered;
         if seat.probe.is_none() && (wanted || seat.next <= now) {
             if wanted {
-                seat.access = Access::Opening;
+                seat.access = CaptureAccess::Opening;
             }
             seat.attach = attach;
             seat.probe = Some(Probe::start(running, attach, share, Arc::clone(&self.work)));
@@ -194,16 +197,16 @@ impl Captures {
     }
 
     /// Ends the helpers that are not wanted any more.
-    fn withdraw(&mut self, wish: &Wish, now: Instant) {
+    fn withdraw(&mut self, request: &FlowRequest, now: Instant) {
         for (app, seat) in &mut self.seats {
             let beside = seat.probe.take_if(|probe| {
-                let is_other = wish.attach.get(app) != probe.attach.as_ref();
+                let is_other = request.attach.get(app) != probe.attach.as_ref();
                 probe.attach.is_some() && seat.access != ARMED && is_other
             });
             if let Some(probe) = beside {
                 probe.stop();
                 self.leaving.push(probe);
-                *seat = Seat { access: Access::Offered, ..Seat::new(now + LOOK_HELPER) };
+                *seat = Seat { access: CaptureAccess::Offered, ..Seat::new(now + LOOK_HELPER) };
             }
         }
     }
@@ -215,14 +218,14 @@ impl Captures {
         }
     }
 
-    fn traffic(&mut self) -> Traffic {
+    fn traffic(&mut self) -> CapturedTraffic {
         self.hear(Instant::now());
-        let tap = |(app, seat): (&String, &Seat)| Tap {
+        let tap = |(app, seat): (&String, &Seat)| CapturedApp {
             app: app.clone(),
             access: seat.access.clone(),
             counted: Arc::clone(&seat.counted),
         };
-        Traffic { realtime_ns: wall_clock_ns(), taps: self.seats.iter().map(tap).collect() }
+        CapturedTraffic { realtime_ns: wall_clock_ns(), taps: self.seats.iter().map(tap).collect() }
     }
 
     /// Tells all captures to end, and forgets what they have counted.
@@ -240,18 +243,18 @@ impl Captures {
     }
 }
 
-const ARMED: Access = Access::Armed { via: None };
+const ARMED: CaptureAccess = CaptureAccess::Armed { via: None };
 
 impl Seat {
     /// An app that is to be asked at that time.
     fn new(next: Instant) -> Self {
-        let access = Access::Opening;
+        let access = CaptureAccess::Opening;
         Self { access, counted: Arc::default(), probe: None, attach: None, next }
     }
 
     /// There is something to show though the app does not answer.
     fn stays(&self) -> bool {
-        self.probe.is_some() || self.access == Access::Ended
+        self.probe.is_some() || self.access == CaptureAccess::Ended
     }
 
     fn hear(&mut self, now: Instant) {
@@ -259,14 +262,14 @@ impl Seat {
         let (is_over, attach) = (probe.is_over(), probe.attach);
         let (access, counted) = probe.told();
         // Another try that has no answer yet says nothing new.
-        if access != Access::Opening {
+        if access != CaptureAccess::Opening {
             self.access = access;
         }
         if let Some(counted) = counted {
             self.counted = counted;
         }
         if is_over {
-            let helper = attach.is_some() || self.access == Access::Offered;
+            let helper = attach.is_some() || self.access == CaptureAccess::Offered;
             self.next = now + if helper { LOOK_HELPER } else { LOOK };
             self.probe = None;
         }

@@ -11,13 +11,13 @@ use jiff::tz::TimeZone;
 use pmdscope_recording::RecordingPlayer;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::{FleetState, Thresholds};
-use pmdscope_tui::report::{self, Document};
-use pmdscope_tui::run::{Feed, Options, run as run_display};
-use pmdscope_tui::timeline::Span;
-use pmdscope_tui::timeline::live::Live;
-use pmdscope_tui::timeline::replay::{News, Replay};
-use pmdscope_tui::timeline::tape::Tape;
-use pmdscope_tui::view::View;
+use pmdscope_tui::report::{self, TopDocument};
+use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
+use pmdscope_tui::timeline::TimeSpan;
+use pmdscope_tui::timeline::live::LiveTimeline;
+use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
+use pmdscope_tui::timeline::replay::{ReplayNews, ReplayTimeline};
+use pmdscope_tui::view::ViewState;
 
 use crate::exit::Usage;
 use crate::number::whole;
@@ -115,8 +115,8 @@ fn print(args: &Args) -> Result<()> {
     } else {
         None
     };
-    let view = View::new(theme(args), millis(args.interval), source.time_zone());
-    let mut view = View { thresholds: args.app.settings()?.rules.thresholds, ..view };
+    let view = ViewState::new(theme(args), millis(args.interval), source.time_zone());
+    let mut view = ViewState { thresholds: args.app.settings()?.rules.thresholds, ..view };
     for left in (0..reports).rev() {
         if !source.advance()? {
             break;
@@ -128,7 +128,7 @@ fn print(args: &Args) -> Result<()> {
         };
         view.follow(traffic.map(Arc::new));
         let read_on = if args.json {
-            output::print_json(&Document::of(world, view.flows.traffic.as_deref()))?
+            output::print_json(&TopDocument::of(world, view.flows.traffic.as_deref()))?
         } else {
             output::print(&report::text(world, &view))?
         };
@@ -156,10 +156,10 @@ fn display_live(args: &Args) -> Result<()> {
     let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
     let options = options(args, TimeZone::system(), settings.rules.thresholds);
     let mut sampler = None;
-    let live = |feed: Feed<FleetState>| {
+    let live = |feed: DisplayFeed<FleetState>| {
         sampler = Some(flows::start(feed.clone(), settings.clone()));
         watch::start(feed, chosen, settings);
-        Live::default()
+        LiveTimeline::default()
     };
     let result = run_display(options, live);
     if let Some(sampler) = sampler {
@@ -176,17 +176,17 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
     };
     let thresholds = args.app.settings()?.rules.thresholds;
     let options = options(args, source::time_zone(&player), thresholds);
-    let (tape, again) = (Tape::new(player), Tape::new(again));
-    let replay = |feed: Feed<News>| {
-        let span = Span { oldest, newest };
-        Replay::start(tape, again, span, start, move |news| feed.send(news))
+    let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
+    let replay = |feed: DisplayFeed<ReplayNews>| {
+        let span = TimeSpan { oldest, newest };
+        ReplayTimeline::start(cursor, again, span, start, move |news| feed.send(news))
     };
     run_display(options, replay).context("cannot use the terminal")
 }
 
-fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> Options {
+fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> DisplayOptions {
     let (theme, interval_ms) = (theme(args), millis(args.interval));
-    Options { theme, interval_ms, mouse: !args.no_mouse, zone, thresholds }
+    DisplayOptions { theme, interval_ms, mouse: !args.no_mouse, zone, thresholds }
 }
 
 fn theme(args: &Args) -> Theme {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pmdscope_telemetry::discover::{DiscoveredApp, FindError};
 use pmdscope_telemetry::fleet::ROUND_TIMEOUT;
 use pmdscope_telemetry::{Fleet, FleetEvent, FleetSettings, FleetState};
-use pmdscope_tui::run::Feed;
+use pmdscope_tui::run::DisplayFeed;
 
 /// How often to look for new apps. Looking connects to those that are not connected, so not as often
 /// as sampling.
@@ -18,7 +18,11 @@ const LOOK: Duration = Duration::from_secs(3);
 const LOOK_EAGERLY: Duration = Duration::from_secs(1);
 
 /// Feeds the display until it ends.
-pub(crate) fn start(feed: Feed<FleetState>, chosen: Option<String>, mut settings: FleetSettings) {
+pub(crate) fn start(
+    feed: DisplayFeed<FleetState>,
+    chosen: Option<String>,
+    mut settings: FleetSettings,
+) {
     if let Some(name) = &chosen {
         settings.only(name, &[]);
     }
@@ -35,7 +39,7 @@ pub(crate) fn start(feed: Feed<FleetState>, chosen: Option<String>, mut settings
 /// What the threads have in common.
 struct Shared {
     fleet: Mutex<Fleet>,
-    feed: Feed<FleetState>,
+    feed: DisplayFeed<FleetState>,
 }
 
 impl Shared {

@@ -36,7 +36,7 @@ impl Theme {
     }
 
     /// The bar of a timeline: before the shown moment, that moment, after it.
-    pub fn strip(self) -> [char; 3] {
+    pub fn time_bar(self) -> [char; 3] {
         if self.ascii { ['=', '|', '-'] } else { ['━', '┃', '─'] }
     }
 

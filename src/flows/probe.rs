@@ -11,7 +11,7 @@ use pmdscope_capture::{Transport, budget};
 use pmdscope_flows::{FlowSnapshot, FlowTableSettings, LatestSnapshot};
 use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use pmdscope_telemetry::FleetSettings;
-use pmdscope_tui::flows::{Access, Run, Running};
+use pmdscope_tui::flows::{AppRun, CaptureAccess, RunningApp};
 
 use super::Work;
 use crate::attach::flow_capture::FlowCapture;
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// The side that waits for nothing.
 pub(super) struct Probe {
     /// The run of the app that a helper was asked for.
-    pub(super) attach: Option<Run>,
+    pub(super) attach: Option<AppRun>,
     control: RunControl,
     told: Arc<Mutex<Told>>,
     thread: JoinHandle<()>,
@@ -36,15 +36,20 @@ pub(super) struct Probe {
 
 /// What the thread has to say.
 struct Told {
-    access: Access,
+    access: CaptureAccess,
     latest: Option<LatestSnapshot>,
 }
 
 impl Probe {
     /// Has `work` done for an app; it may take so much of a core.
-    pub(super) fn start(running: &Running, attach: Option<Run>, share: f64, work: Work) -> Self {
+    pub(super) fn start(
+        running: &RunningApp,
+        attach: Option<AppRun>,
+        share: f64,
+        work: Work,
+    ) -> Self {
         let control = RunControl::default();
-        let told = Arc::new(Mutex::new(Told { access: Access::Opening, latest: None }));
+        let told = Arc::new(Mutex::new(Told { access: CaptureAccess::Opening, latest: None }));
         let errand = Errand {
             running: running.clone(),
             attach,
@@ -67,7 +72,7 @@ impl Probe {
     }
 
     /// How packets are had, and what was counted of them.
-    pub(super) fn told(&self) -> (Access, Option<Arc<FlowSnapshot>>) {
+    pub(super) fn told(&self) -> (CaptureAccess, Option<Arc<FlowSnapshot>>) {
         let told = lock(&self.told);
         (told.access.clone(), told.latest.as_ref().map(LatestSnapshot::get))
     }
@@ -75,9 +80,9 @@ impl Probe {
 
 /// What the thread is to do.
 pub(super) struct Errand {
-    pub(super) running: Running,
+    pub(super) running: RunningApp,
     /// With a helper, where there is no other way, beside that run.
-    pub(super) attach: Option<Run>,
+    pub(super) attach: Option<AppRun>,
     /// Of one core.
     share: f64,
     pub(super) control: RunControl,
@@ -87,20 +92,20 @@ pub(super) struct Errand {
 impl Errand {
     /// Captures until it is told to end, or the app ends or refuses.
     pub(super) fn run(&self, settings: FleetSettings) {
-        let access = self
-            .capture(settings)
-            .unwrap_or_else(|error| Access::Refused { reason: one_line(&format!("{error:#}")) });
+        let access = self.capture(settings).unwrap_or_else(|error| CaptureAccess::Refused {
+            reason: one_line(&format!("{error:#}")),
+        });
         // What was told to end is shown as it was.
         if !self.control.stop.load(Ordering::Relaxed) {
             self.tell(access);
         }
     }
 
-    pub(super) fn tell(&self, access: Access) {
+    pub(super) fn tell(&self, access: CaptureAccess) {
         lock(&self.told).access = access;
     }
 
-    fn capture(&self, settings: FleetSettings) -> anyhow::Result<Access> {
+    fn capture(&self, settings: FleetSettings) -> anyhow::Result<CaptureAccess> {
         let app = &self.running.app;
         let wanted = resolve::resolve(&[], Some(app), settings, AttachPolicy::Safe)?.pop();
         let wanted = wanted.with_context(|| format!("{app} has no ports"))?;
@@ -108,7 +113,7 @@ impl Errand {
         if let Transport::Pdump(pdump) = &wanted.transport
             && self.attach.is_none_or(|run| run.pid != pdump.pid)
         {
-            return Ok(Access::Offered);
+            return Ok(CaptureAccess::Offered);
         }
         let sample = budget::first_sample(self.running.pps.unwrap_or(0.0), self.share);
         self.control.sample.store(sample, Ordering::Relaxed);
@@ -117,9 +122,9 @@ impl Errand {
         let kept = FlowTableSettings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());
-        *lock(&self.told) = Told { access: Access::Armed { via }, latest };
+        *lock(&self.told) = Told { access: CaptureAccess::Armed { via }, latest };
         capture.run(&self.control, &mut CpuBudget::new(self.share, &self.control))?;
-        Ok(Access::Ended)
+        Ok(CaptureAccess::Ended)
     }
 }
 

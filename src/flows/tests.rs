@@ -8,20 +8,20 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// All apps that run.
-const RUN: Run = Run { pid: 7, start_ticks: 1000 };
+const RUN: AppRun = AppRun { pid: 7, start_ticks: 1000 };
 
 /// Does what it finds for an app: says so, and if that is armed, goes on until it is told to end.
 #[derive(Clone, Default)]
-struct Apps(Arc<Mutex<Vec<(String, Access)>>>);
+struct Apps(Arc<Mutex<Vec<(String, CaptureAccess)>>>);
 
 impl Apps {
-    fn set(&self, app: &str, access: Access) {
+    fn set(&self, app: &str, access: CaptureAccess) {
         let mut apps = self.0.lock().unwrap();
         apps.retain(|(name, _)| name != app);
         apps.push((app.to_owned(), access));
     }
 
-    fn find(&self, app: &str) -> Access {
+    fn find(&self, app: &str) -> CaptureAccess {
         let apps = self.0.lock().unwrap();
         apps.iter().find(|(name, _)| name == app).unwrap().1.clone()
     }
@@ -29,12 +29,15 @@ impl Apps {
     fn answer(&self, errand: &Errand) {
         let app = &errand.running.app;
         let access = match self.find(app) {
-            Access::Offered if errand.attach == Some(RUN) => Access::Armed { via: Some("pdump") },
+            CaptureAccess::Offered if errand.attach == Some(RUN) => {
+                CaptureAccess::Armed { via: Some("pdump") }
+            }
             other => other,
         };
         errand.tell(access.clone());
-        let is_armed = || matches!(self.find(app), Access::Armed { .. } | Access::Offered);
-        while matches!(access, Access::Armed { .. }) && is_armed() {
+        let is_armed =
+            || matches!(self.find(app), CaptureAccess::Armed { .. } | CaptureAccess::Offered);
+        while matches!(access, CaptureAccess::Armed { .. }) && is_armed() {
             if errand.control.stop.load(Ordering::Relaxed) {
                 return;
             }
@@ -49,9 +52,9 @@ impl Apps {
     }
 }
 
-fn wanting(apps: &[&str], attach: &[&str]) -> Wish {
-    let running = |app: &&str| Running { app: (*app).to_owned(), run: RUN, pps: None };
-    Wish {
+fn wanting(apps: &[&str], attach: &[&str]) -> FlowRequest {
+    let running = |app: &&str| RunningApp { app: (*app).to_owned(), run: RUN, pps: None };
+    FlowRequest {
         shown: true,
         apps: apps.iter().map(running).collect(),
         attach: attach.iter().map(|app| ((*app).to_owned(), RUN)).collect(),
@@ -60,7 +63,7 @@ fn wanting(apps: &[&str], attach: &[&str]) -> Wish {
 }
 
 /// Waits until the app is accessed in that way.
-fn becomes(captures: &mut Captures, app: &str, access: &Access) {
+fn becomes(captures: &mut Captures, app: &str, access: &CaptureAccess) {
     let is = |captures: &mut Captures| captures.traffic().find(app).map(|tap| tap.access.clone());
     let end = Instant::now() + 5 * SECOND;
     while is(captures).as_ref() != Some(access) {
@@ -69,17 +72,17 @@ fn becomes(captures: &mut Captures, app: &str, access: &Access) {
     }
 }
 
-fn settles(captures: &mut Captures, wish: &Wish, now: Instant) {
+fn settles(captures: &mut Captures, request: &FlowRequest, now: Instant) {
     let end = Instant::now() + 5 * SECOND;
     while !captures.leaving.is_empty() {
         assert!(Instant::now() < end, "a capture goes on");
         thread::sleep(Duration::from_millis(1));
-        captures.obey(wish, now);
+        captures.obey(request, now);
     }
 }
 
-fn refused() -> Access {
-    Access::Refused { reason: "not now".to_owned() }
+fn refused() -> CaptureAccess {
+    CaptureAccess::Refused { reason: "not now".to_owned() }
 }
 
 #[test]
@@ -87,12 +90,12 @@ fn captures_end_a_while_after_the_page_was_left() {
     let apps = Apps::default();
     apps.set("fwd", ARMED);
     let (mut captures, start) = (apps.captures(), Instant::now());
-    captures.obey(&Wish { shown: false, ..wanting(&["fwd"], &[]) }, start);
+    captures.obey(&FlowRequest { shown: false, ..wanting(&["fwd"], &[]) }, start);
     assert!(captures.is_idle(), "nobody looks");
     let shown = wanting(&["fwd"], &[]);
     captures.obey(&shown, start);
     becomes(&mut captures, "fwd", &ARMED);
-    let away = Wish { shown: false, ..shown.clone() };
+    let away = FlowRequest { shown: false, ..shown.clone() };
     captures.obey(&away, start + SECOND);
     captures.obey(&away, start + 5 * SECOND);
     assert!(!captures.is_idle());
@@ -112,7 +115,7 @@ fn captures_end_at_once_with_the_display() {
     let (mut captures, start) = (apps.captures(), Instant::now());
     captures.obey(&wanting(&["fwd"], &[]), start);
     becomes(&mut captures, "fwd", &ARMED);
-    let over = Wish { over: true, ..Wish::default() };
+    let over = FlowRequest { over: true, ..FlowRequest::default() };
     captures.obey(&over, start);
     assert!(captures.is_idle());
     captures.stop();
@@ -135,25 +138,25 @@ fn an_app_that_refuses_or_has_ended_is_asked_again() {
     let apps = Apps::default();
     apps.set("fwd", refused());
     let (mut captures, start) = (apps.captures(), Instant::now());
-    let wish = wanting(&["fwd"], &[]);
-    captures.obey(&wish, start);
+    let request = wanting(&["fwd"], &[]);
+    captures.obey(&request, start);
     becomes(&mut captures, "fwd", &refused());
     wait_until(|| captures.seats["fwd"].probe.as_ref().is_none_or(Probe::is_over));
     captures.hear(start);
     apps.set("fwd", ARMED);
-    captures.obey(&wish, start + 2 * SECOND);
+    captures.obey(&request, start + 2 * SECOND);
     assert!(captures.seats["fwd"].probe.is_none(), "too early");
-    captures.obey(&wish, start + 9 * SECOND);
+    captures.obey(&request, start + 9 * SECOND);
     becomes(&mut captures, "fwd", &ARMED);
 
-    apps.set("fwd", Access::Ended);
-    becomes(&mut captures, "fwd", &Access::Ended);
+    apps.set("fwd", CaptureAccess::Ended);
+    becomes(&mut captures, "fwd", &CaptureAccess::Ended);
     captures.obey(&wanting(&[], &[]), start + 10 * SECOND);
     assert!(!captures.is_idle(), "its conversations are still shown");
     apps.set("fwd", ARMED);
     wait_until(|| captures.seats["fwd"].probe.as_ref().is_none_or(Probe::is_over));
     captures.hear(start + 10 * SECOND);
-    captures.obey(&wish, start + 20 * SECOND);
+    captures.obey(&request, start + 20 * SECOND);
     becomes(&mut captures, "fwd", &ARMED);
     captures.stop();
 }
@@ -185,22 +188,22 @@ fn a_capture_outlives_telemetry_that_does_not_answer() {
 #[test]
 fn a_helper_waits_for_the_user_and_leaves_with_his_consent() {
     let apps = Apps::default();
-    apps.set("testpmd", Access::Offered);
+    apps.set("testpmd", CaptureAccess::Offered);
     apps.set("fwd", ARMED);
     let (mut captures, start) = (apps.captures(), Instant::now());
     let names = ["fwd", "testpmd"];
     let asked = wanting(&names, &[]);
     captures.obey(&asked, start);
-    becomes(&mut captures, "testpmd", &Access::Offered);
+    becomes(&mut captures, "testpmd", &CaptureAccess::Offered);
     wait_until(|| captures.seats["testpmd"].probe.as_ref().is_none_or(Probe::is_over));
     captures.obey(&asked, start + 20 * SECOND);
     assert!(captures.seats["testpmd"].probe.is_none(), "nobody has pressed the key");
 
     captures.obey(&wanting(&names, &["testpmd"]), start + 20 * SECOND);
-    becomes(&mut captures, "testpmd", &Access::Armed { via: Some("pdump") });
+    becomes(&mut captures, "testpmd", &CaptureAccess::Armed { via: Some("pdump") });
     becomes(&mut captures, "fwd", &ARMED);
     captures.obey(&asked, start + 21 * SECOND);
-    assert_eq!(captures.seats["testpmd"].access, Access::Offered);
+    assert_eq!(captures.seats["testpmd"].access, CaptureAccess::Offered);
     assert_eq!(captures.seats["fwd"].access, ARMED, "the others go on");
     settles(&mut captures, &asked, start + 21 * SECOND);
     captures.stop();
@@ -209,29 +212,33 @@ fn a_helper_waits_for_the_user_and_leaves_with_his_consent() {
 #[test]
 fn a_helper_for_an_earlier_run_is_none_for_this_one() {
     let apps = Apps::default();
-    apps.set("testpmd", Access::Offered);
+    apps.set("testpmd", CaptureAccess::Offered);
     let (mut captures, start) = (apps.captures(), Instant::now());
-    let mut wish = wanting(&["testpmd"], &["testpmd"]);
-    let earlier = Run { start_ticks: 999, ..RUN };
-    wish.attach.insert("testpmd".to_owned(), earlier);
-    captures.obey(&wish, start);
-    becomes(&mut captures, "testpmd", &Access::Offered);
+    let mut request = wanting(&["testpmd"], &["testpmd"]);
+    let earlier = AppRun { start_ticks: 999, ..RUN };
+    request.attach.insert("testpmd".to_owned(), earlier);
+    captures.obey(&request, start);
+    becomes(&mut captures, "testpmd", &CaptureAccess::Offered);
     wait_until(|| captures.seats["testpmd"].probe.as_ref().is_none_or(Probe::is_over));
-    captures.obey(&wish, start + SECOND);
+    captures.obey(&request, start + SECOND);
     assert!(captures.seats["testpmd"].probe.is_none(), "it was asked once");
 
     captures.obey(&wanting(&["testpmd"], &["testpmd"]), start + SECOND);
-    becomes(&mut captures, "testpmd", &Access::Armed { via: Some("pdump") });
-    captures.obey(&wish, start + SECOND);
-    becomes(&mut captures, "testpmd", &Access::Offered);
-    settles(&mut captures, &wish, start + SECOND);
+    becomes(&mut captures, "testpmd", &CaptureAccess::Armed { via: Some("pdump") });
+    captures.obey(&request, start + SECOND);
+    becomes(&mut captures, "testpmd", &CaptureAccess::Offered);
+    settles(&mut captures, &request, start + SECOND);
     captures.stop();
 }
 
 #[test]
 fn reports_start_no_helper_and_say_so() {
-    let tap = Tap { app: "testpmd".into(), access: Access::Offered, counted: Arc::default() };
-    let traffic = without_helpers(Traffic { realtime_ns: 0, taps: vec![tap] });
-    let Access::Refused { reason } = &traffic.taps[0].access else { panic!("{traffic:?}") };
+    let tap = CapturedApp {
+        app: "testpmd".into(),
+        access: CaptureAccess::Offered,
+        counted: Arc::default(),
+    };
+    let traffic = without_helpers(CapturedTraffic { realtime_ns: 0, taps: vec![tap] });
+    let CaptureAccess::Refused { reason } = &traffic.taps[0].access else { panic!("{traffic:?}") };
     assert!(reason.contains("netstat -a testpmd"), "{reason}");
 }

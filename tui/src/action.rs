@@ -2,9 +2,9 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::flows::{Access, Run};
-use crate::timeline::{Seek, Timeline};
-use crate::view::{Mode, Tab, View};
+use crate::flows::{AppRun, CaptureAccess};
+use crate::timeline::{SeekTarget, Timeline};
+use crate::view::{InputMode, PageTab, ViewState};
 use pmdscope_render::{SortOrder, Subject};
 use pmdscope_telemetry::{FleetState, TotalsBaseline};
 
@@ -22,7 +22,7 @@ const FILTER_MAX: usize = 64;
 
 /// Where the selection or an overlay goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Motion {
+pub enum SelectionMotion {
     /// One row up.
     Up,
     /// One row down.
@@ -45,13 +45,13 @@ pub enum Action {
     /// Show or hide the keys.
     Help,
     /// Show a page.
-    Go(Tab),
+    Go(PageTab),
     /// Show the next page.
     Next,
     /// Show the previous page.
     Previous,
     /// Move the selection, or scroll an overlay.
-    Move(Motion),
+    Move(SelectionMotion),
     /// Select one row.
     Select(Subject),
     /// Show the details of the selected row.
@@ -73,7 +73,7 @@ pub enum Action {
     /// Hold the values, or let them go on.
     Hold,
     /// Show another moment.
-    Seek(Seek),
+    Seek(SeekTarget),
     /// Count totals from now on.
     Mark,
     /// Count totals from the start again.
@@ -88,7 +88,7 @@ pub enum Action {
 
 /// Whether to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum LoopControl {
     /// Go on.
     Continue,
     /// Leave.
@@ -97,7 +97,7 @@ pub enum Flow {
 
 /// One line of the key table: what the help shows is what the keys do.
 #[derive(Debug)]
-pub struct Binding {
+pub struct KeyBinding {
     /// As the help names the keys.
     pub label: &'static str,
     /// What the help says.
@@ -105,7 +105,7 @@ pub struct Binding {
     keys: &'static [(KeyCode, Action)],
 }
 
-impl Binding {
+impl KeyBinding {
     /// What its keys do.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         self.keys.iter().map(|(_, action)| action)
@@ -116,123 +116,123 @@ const fn key(character: char) -> KeyCode {
     KeyCode::Char(character)
 }
 
-/// The keys of [`Mode::Browse`]; overlays obey those for moving, leaving and help too.
-pub const BINDINGS: &[Binding] = &[
-    Binding {
+/// The keys of [`InputMode::Browse`]; overlays obey those for moving, leaving and help too.
+pub const BINDINGS: &[KeyBinding] = &[
+    KeyBinding {
         label: "1-5 Tab S-Tab",
         help: "pages: overview, ports, pools, lcores, flows; next, previous",
         keys: &[
-            (key('1'), Action::Go(Tab::Overview)),
-            (key('2'), Action::Go(Tab::Ports)),
-            (key('3'), Action::Go(Tab::Pools)),
-            (key('4'), Action::Go(Tab::Lcores)),
-            (key('5'), Action::Go(Tab::Flows)),
+            (key('1'), Action::Go(PageTab::Overview)),
+            (key('2'), Action::Go(PageTab::Ports)),
+            (key('3'), Action::Go(PageTab::Pools)),
+            (key('4'), Action::Go(PageTab::Lcores)),
+            (key('5'), Action::Go(PageTab::Flows)),
             (KeyCode::Tab, Action::Next),
             (KeyCode::BackTab, Action::Previous),
         ],
     },
-    Binding {
+    KeyBinding {
         label: "j k arrows",
         help: "select a row",
         keys: &[
-            (key('j'), Action::Move(Motion::Down)),
-            (KeyCode::Down, Action::Move(Motion::Down)),
-            (key('k'), Action::Move(Motion::Up)),
-            (KeyCode::Up, Action::Move(Motion::Up)),
+            (key('j'), Action::Move(SelectionMotion::Down)),
+            (KeyCode::Down, Action::Move(SelectionMotion::Down)),
+            (key('k'), Action::Move(SelectionMotion::Up)),
+            (KeyCode::Up, Action::Move(SelectionMotion::Up)),
         ],
     },
-    Binding {
+    KeyBinding {
         label: "g G PgUp PgDn",
         help: "first, last row; a page up, down",
         keys: &[
-            (key('g'), Action::Move(Motion::Top)),
-            (key('G'), Action::Move(Motion::Bottom)),
-            (KeyCode::PageUp, Action::Move(Motion::PageUp)),
-            (KeyCode::PageDown, Action::Move(Motion::PageDown)),
+            (key('g'), Action::Move(SelectionMotion::Top)),
+            (key('G'), Action::Move(SelectionMotion::Bottom)),
+            (KeyCode::PageUp, Action::Move(SelectionMotion::PageUp)),
+            (KeyCode::PageDown, Action::Move(SelectionMotion::PageDown)),
         ],
     },
-    Binding {
+    KeyBinding {
         label: "Enter Esc",
         help: "details of the row; back",
         keys: &[(KeyCode::Enter, Action::Open), (KeyCode::Esc, Action::Back)],
     },
-    Binding {
+    KeyBinding {
         label: "s I",
         help: "sort the selected table by the next column; reverse",
         keys: &[(key('s'), Action::Sort), (key('I'), Action::Invert)],
     },
-    Binding {
+    KeyBinding {
         label: "/",
         help: "filter rows: word, !word, column:word",
         keys: &[(key('/'), Action::Filter)],
     },
-    Binding {
+    KeyBinding {
         label: "space",
         help: "pause the display (sampling continues); play a replay",
         keys: &[(key(' '), Action::Hold)],
     },
-    Binding {
+    KeyBinding {
         label: "Left Right , .",
         help: "one step back, forward; the last 10 minutes are kept",
         keys: &[
-            (KeyCode::Left, Action::Seek(Seek::Step(-1))),
-            (key(','), Action::Seek(Seek::Step(-1))),
-            (KeyCode::Right, Action::Seek(Seek::Step(1))),
-            (key('.'), Action::Seek(Seek::Step(1))),
+            (KeyCode::Left, Action::Seek(SeekTarget::Step(-1))),
+            (key(','), Action::Seek(SeekTarget::Step(-1))),
+            (KeyCode::Right, Action::Seek(SeekTarget::Step(1))),
+            (key('.'), Action::Seek(SeekTarget::Step(1))),
         ],
     },
-    Binding {
+    KeyBinding {
         label: "< > ( )",
         help: "10 seconds back, forward; a minute back, forward",
         keys: &[
-            (key('<'), Action::Seek(Seek::By(-10 * SECOND))),
-            (key('>'), Action::Seek(Seek::By(10 * SECOND))),
-            (key('('), Action::Seek(Seek::By(-60 * SECOND))),
-            (key(')'), Action::Seek(Seek::By(60 * SECOND))),
+            (key('<'), Action::Seek(SeekTarget::By(-10 * SECOND))),
+            (key('>'), Action::Seek(SeekTarget::By(10 * SECOND))),
+            (key('('), Action::Seek(SeekTarget::By(-60 * SECOND))),
+            (key(')'), Action::Seek(SeekTarget::By(60 * SECOND))),
         ],
     },
-    Binding {
+    KeyBinding {
         label: "Home End n N",
         help: "oldest data, present; next, previous new finding",
         keys: &[
-            (KeyCode::Home, Action::Seek(Seek::Oldest)),
-            (KeyCode::End, Action::Seek(Seek::Newest)),
-            (key('n'), Action::Seek(Seek::NextMark)),
-            (key('N'), Action::Seek(Seek::PreviousMark)),
+            (KeyCode::Home, Action::Seek(SeekTarget::Oldest)),
+            (KeyCode::End, Action::Seek(SeekTarget::Newest)),
+            (key('n'), Action::Seek(SeekTarget::NextMark)),
+            (key('N'), Action::Seek(SeekTarget::PreviousMark)),
         ],
     },
-    Binding {
+    KeyBinding {
         label: "z Z",
         help: "count totals from now; from the start of the app",
         keys: &[(key('z'), Action::Mark), (key('Z'), Action::Unmark)],
     },
-    Binding {
+    KeyBinding {
         label: "+ -",
         help: "longer, shorter sampling interval; a replay: faster, slower",
         keys: &[(key('+'), Action::Slower), (key('='), Action::Slower), (key('-'), Action::Faster)],
     },
-    Binding {
+    KeyBinding {
         label: "P",
         help: "flows: attach to apps without libpmdscope; detach",
         keys: &[(key('P'), Action::Attach)],
     },
-    Binding {
+    KeyBinding {
         label: "? h",
         help: "this help",
         keys: &[(key('?'), Action::Help), (key('h'), Action::Help), (KeyCode::F(1), Action::Help)],
     },
-    Binding { label: "q ^C", help: "quit", keys: &[(key('q'), Action::Quit)] },
+    KeyBinding { label: "q ^C", help: "quit", keys: &[(key('q'), Action::Quit)] },
 ];
 
 /// What a key means in the mode that the view is in.
-pub fn action_of(event: KeyEvent, mode: &Mode) -> Option<Action> {
+pub fn action_of(event: KeyEvent, mode: &InputMode) -> Option<Action> {
     if event.kind == KeyEventKind::Release {
         return None;
     }
     if event.modifiers.contains(KeyModifiers::CONTROL) {
         return control_action(event.code);
     }
-    if matches!(mode, Mode::Filter { .. }) {
+    if matches!(mode, InputMode::Filter { .. }) {
         return typing_action(event.code);
     }
     let keys = BINDINGS.iter().flat_map(|binding| binding.keys);
@@ -242,8 +242,8 @@ pub fn action_of(event: KeyEvent, mode: &Mode) -> Option<Action> {
 fn control_action(code: KeyCode) -> Option<Action> {
     match code {
         KeyCode::Char('c') => Some(Action::Quit),
-        KeyCode::Char('d') => Some(Action::Move(Motion::PageDown)),
-        KeyCode::Char('u') => Some(Action::Move(Motion::PageUp)),
+        KeyCode::Char('d') => Some(Action::Move(SelectionMotion::PageDown)),
+        KeyCode::Char('u') => Some(Action::Move(SelectionMotion::PageUp)),
         _ => None,
     }
 }
@@ -259,7 +259,7 @@ fn typing_action(code: KeyCode) -> Option<Action> {
 }
 
 /// Carries out an action on a view that goes through time.
-pub fn perform(view: &mut View, action: Action, timeline: &mut impl Timeline) -> Flow {
+pub fn perform(view: &mut ViewState, action: Action, timeline: &mut impl Timeline) -> LoopControl {
     match action {
         Action::Hold => timeline.hold(),
         Action::Seek(to) => timeline.seek(to),
@@ -267,17 +267,17 @@ pub fn perform(view: &mut View, action: Action, timeline: &mut impl Timeline) ->
         Action::Slower | Action::Faster if timeline.hasten(action == Action::Slower) => {}
         other => return update(view, other, timeline.world()),
     }
-    Flow::Continue
+    LoopControl::Continue
 }
 
 /// Carries out an action on the view of one moment.
-pub fn update(view: &mut View, action: Action, world: &FleetState) -> Flow {
+pub fn update(view: &mut ViewState, action: Action, world: &FleetState) -> LoopControl {
     match action {
-        Action::Quit => return Flow::Quit,
+        Action::Quit => return LoopControl::Quit,
         Action::Help => toggle_help(view),
         Action::Go(tab) => go(view, tab),
         Action::Next => go(view, view.tab.step(1)),
-        Action::Previous => go(view, view.tab.step(Tab::ALL.len() - 1)),
+        Action::Previous => go(view, view.tab.step(PageTab::ALL.len() - 1)),
         Action::Move(motion) => travel(view, motion, world),
         Action::Select(subject) => {
             view.selected.insert(view.tab, subject);
@@ -286,57 +286,57 @@ pub fn update(view: &mut View, action: Action, world: &FleetState) -> Flow {
         Action::Back => back(view),
         Action::Sort => sort(view, world),
         Action::Invert => invert(view, world),
-        Action::Filter => view.mode = Mode::Filter { before: view.filter.clone() },
+        Action::Filter => view.mode = InputMode::Filter { before: view.filter.clone() },
         Action::Type(character) if view.filter.len() < FILTER_MAX => view.filter.push(character),
         // Those of time are the timeline's.
         Action::Type(_) | Action::Hold | Action::Seek(_) => {}
         Action::Erase => {
             view.filter.pop();
         }
-        Action::Accept => view.mode = Mode::Browse,
+        Action::Accept => view.mode = InputMode::Browse,
         Action::Mark => view.baseline = TotalsBaseline::mark(world),
         Action::Unmark => view.baseline = TotalsBaseline::default(),
         Action::Attach => attach(view, world),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
-    Flow::Continue
+    LoopControl::Continue
 }
 
-fn toggle_help(view: &mut View) {
-    view.mode = if view.mode == Mode::Help { Mode::Browse } else { Mode::Help };
+fn toggle_help(view: &mut ViewState) {
+    view.mode = if view.mode == InputMode::Help { InputMode::Browse } else { InputMode::Help };
     view.scroll = 0;
 }
 
-fn go(view: &mut View, tab: Tab) {
+fn go(view: &mut ViewState, tab: PageTab) {
     view.tab = tab;
-    view.mode = Mode::Browse;
+    view.mode = InputMode::Browse;
 }
 
-fn open(view: &mut View, world: &FleetState) {
+fn open(view: &mut ViewState, world: &FleetState) {
     if view.selected().is_none() {
-        travel(view, Motion::Top, world);
+        travel(view, SelectionMotion::Top, world);
     }
-    if let (Mode::Browse, Some(subject)) = (&view.mode, view.selected().cloned()) {
-        view.mode = Mode::Detail(subject);
+    if let (InputMode::Browse, Some(subject)) = (&view.mode, view.selected().cloned()) {
+        view.mode = InputMode::Detail(subject);
         view.scroll = 0;
     }
 }
 
-fn back(view: &mut View) {
+fn back(view: &mut ViewState) {
     match std::mem::take(&mut view.mode) {
-        Mode::Filter { before } => view.filter = before,
-        Mode::Help | Mode::Detail(_) => {}
-        Mode::Browse if !view.filter.is_empty() => view.filter.clear(),
-        Mode::Browse => {
+        InputMode::Filter { before } => view.filter = before,
+        InputMode::Help | InputMode::Detail(_) => {}
+        InputMode::Browse if !view.filter.is_empty() => view.filter.clear(),
+        InputMode::Browse => {
             view.selected.remove(&view.tab);
         }
     }
 }
 
-fn travel(view: &mut View, motion: Motion, world: &FleetState) {
+fn travel(view: &mut ViewState, motion: SelectionMotion, world: &FleetState) {
     let page = usize::from(view.height.saturating_sub(6)).max(1);
-    if view.mode != Mode::Browse {
+    if view.mode != InputMode::Browse {
         view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, world));
         return;
     }
@@ -345,7 +345,7 @@ fn travel(view: &mut View, motion: Motion, world: &FleetState) {
     let now = view.selected().and_then(|selected| rows.iter().position(|row| row == selected));
     let next = match now {
         Some(now) => moved(now, motion, page, rows.len()),
-        None if motion == Motion::Bottom => rows.len().saturating_sub(1),
+        None if motion == SelectionMotion::Bottom => rows.len().saturating_sub(1),
         None => 0,
     };
     if let Some(subject) = rows.into_iter().nth(next) {
@@ -353,20 +353,20 @@ fn travel(view: &mut View, motion: Motion, world: &FleetState) {
     }
 }
 
-fn moved(now: usize, motion: Motion, page: usize, length: usize) -> usize {
+fn moved(now: usize, motion: SelectionMotion, page: usize, length: usize) -> usize {
     let next = match motion {
-        Motion::Up => now.saturating_sub(1),
-        Motion::Down => now + 1,
-        Motion::PageUp => now.saturating_sub(page),
-        Motion::PageDown => now + page,
-        Motion::Top => 0,
-        Motion::Bottom => length,
+        SelectionMotion::Up => now.saturating_sub(1),
+        SelectionMotion::Down => now + 1,
+        SelectionMotion::PageUp => now.saturating_sub(page),
+        SelectionMotion::PageDown => now + page,
+        SelectionMotion::Top => 0,
+        SelectionMotion::Bottom => length,
     };
     next.min(length.saturating_sub(1))
 }
 
 /// Goes from the table's own order through its columns, and back.
-fn sort(view: &mut View, world: &FleetState) {
+fn sort(view: &mut ViewState, world: &FleetState) {
     let Some((title, columns)) = selected_table(view, world) else { return };
     match view.sort.get(title).map_or(0, |sort| sort.column + 1) {
         column if column < columns => {
@@ -378,14 +378,14 @@ fn sort(view: &mut View, world: &FleetState) {
     }
 }
 
-fn invert(view: &mut View, world: &FleetState) {
+fn invert(view: &mut ViewState, world: &FleetState) {
     let Some((title, _)) = selected_table(view, world) else { return };
     let sort = view.sort.entry(title).or_insert(SortOrder { column: 0, descending: false });
     sort.descending = !sort.descending;
 }
 
 /// The table that holds the selected row, else the first with rows: its title and columns.
-fn selected_table(view: &View, world: &FleetState) -> Option<(&'static str, usize)> {
+fn selected_table(view: &ViewState, world: &FleetState) -> Option<(&'static str, usize)> {
     let tables = view.tables(world);
     let holds = |subject: &Subject| {
         tables.iter().find(|table| table.rows.iter().any(|row| row.subject == *subject))
@@ -396,17 +396,17 @@ fn selected_table(view: &View, world: &FleetState) -> Option<(&'static str, usiz
 }
 
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.
-fn attach(view: &mut View, world: &FleetState) {
-    if (view.tab, &view.mode) != (Tab::Flows, &Mode::Browse) {
+fn attach(view: &mut ViewState, world: &FleetState) {
+    if (view.tab, &view.mode) != (PageTab::Flows, &InputMode::Browse) {
         return;
     }
     let Ok(traffic) = view.flows.shown() else { return };
     let run = |app: &str| {
         let model = world.find(app)?.model.as_ref()?;
-        Some((app.to_owned(), Run::of(&model.sample.app)))
+        Some((app.to_owned(), AppRun::of(&model.sample.app)))
     };
-    let offered = traffic.apps(|access| *access == Access::Offered).filter_map(run);
-    let is_new = |(app, run): &(String, Run)| view.attach.get(app) != Some(run);
+    let offered = traffic.apps(|access| *access == CaptureAccess::Offered).filter_map(run);
+    let is_new = |(app, run): &(String, AppRun)| view.attach.get(app) != Some(run);
     let offered = offered.filter(is_new).collect::<Vec<_>>();
     if offered.is_empty() {
         view.attach.clear();
@@ -415,12 +415,12 @@ fn attach(view: &mut View, world: &FleetState) {
     }
 }
 
-fn slower(view: &mut View) {
+fn slower(view: &mut ViewState) {
     let next = INTERVALS.iter().find(|&&ms| ms > view.interval_ms);
     view.interval_ms = next.copied().unwrap_or(view.interval_ms);
 }
 
-fn faster(view: &mut View) {
+fn faster(view: &mut ViewState) {
     let next = INTERVALS.iter().rev().find(|&&ms| ms < view.interval_ms);
     view.interval_ms = next.copied().unwrap_or(view.interval_ms);
 }

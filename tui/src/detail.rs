@@ -20,7 +20,7 @@ use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
 use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
-use crate::view::View;
+use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lcore";
@@ -29,8 +29,8 @@ const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lco
 const BAR: usize = 40;
 
 /// The details of `subject`, or that it is gone.
-pub(crate) fn lines(subject: &Subject, view: &View, world: &FleetState) -> Vec<Line<'static>> {
-    let mut page = Page { view, lines: Vec::new() };
+pub(crate) fn lines(subject: &Subject, view: &ViewState, world: &FleetState) -> Vec<Line<'static>> {
+    let mut page = DetailPage { view, lines: Vec::new() };
     let found = match subject {
         Subject::Tap { .. } | Subject::Conversation { .. } | Subject::Load { .. } => {
             page.captured(subject)
@@ -43,12 +43,12 @@ pub(crate) fn lines(subject: &Subject, view: &View, world: &FleetState) -> Vec<L
     page.lines
 }
 
-struct Page<'a> {
-    view: &'a View,
+struct DetailPage<'a> {
+    view: &'a ViewState,
     lines: Vec<Line<'static>>,
 }
 
-impl Page<'_> {
+impl DetailPage<'_> {
     fn subject(&mut self, subject: &Subject, app: &AppState, now_ns: u64) -> Option<()> {
         if app.stale() {
             let age = known(app.age_s(now_ns), seconds);

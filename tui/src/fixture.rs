@@ -16,7 +16,7 @@ use pmdscope_telemetry::sample::{
     SiteKind, SiteSample, StageSample, TeeSample, ThreadSample,
 };
 
-use crate::view::View;
+use crate::view::ViewState;
 use pmdscope_telemetry::{FleetEvent, FleetState};
 
 /// 2026-01-02 03:04:05 UTC.
@@ -26,8 +26,8 @@ const REALTIME_NS: u64 = 1_767_323_045_000_000_000;
 pub(crate) const MONOTONIC_NS: u64 = 500_000_000_000;
 
 /// A view in UTC with the default theme.
-pub(crate) fn view() -> View {
-    let mut view = View::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC);
+pub(crate) fn view() -> ViewState {
+    let mut view = ViewState::new(Theme::default(), 1_000, jiff::tz::TimeZone::UTC);
     view.follow(Some(flows::both()));
     view
 }

@@ -1,6 +1,6 @@
 //! Conversations: what the display wants of the side that captures, and what it is told.
 //!
-//! Neither side waits for the other: both leave what they have to say at a [`Desk`].
+//! Neither side waits for the other: a [`FlowMailbox`] keeps the newest of what each sends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use serde::Serialize;
 /// How the packets of an app are had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "capture", rename_all = "lowercase")]
-pub enum Access {
+pub enum CaptureAccess {
     /// It is being asked.
     Opening,
     /// They are looked at.
@@ -34,49 +34,49 @@ pub enum Access {
     Ended,
 }
 
-/// The packets of one app.
+/// What was captured from one app.
 #[derive(Clone, Debug, Serialize)]
-pub struct Tap {
+pub struct CapturedApp {
     /// Name of the app.
     pub app: String,
     /// How they are had.
     #[serde(flatten)]
-    pub access: Access,
+    pub access: CaptureAccess,
     /// What was counted; its apps are numbered within it.
     pub counted: Arc<FlowSnapshot>,
 }
 
-/// The packets of all apps.
+/// What was captured from all apps.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Traffic {
+pub struct CapturedTraffic {
     /// Wall clock when this was so, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// By name of the app.
-    pub taps: Vec<Tap>,
+    pub taps: Vec<CapturedApp>,
 }
 
-impl Traffic {
-    /// The tap of that app.
-    pub fn find(&self, app: &str) -> Option<&Tap> {
+impl CapturedTraffic {
+    /// The packets of that app.
+    pub fn find(&self, app: &str) -> Option<&CapturedApp> {
         self.taps.iter().find(|tap| tap.app == app)
     }
 
     /// Names of the apps whose packets are had in such a way.
-    pub fn apps(&self, is: impl Fn(&Access) -> bool) -> impl Iterator<Item = &str> {
+    pub fn apps(&self, is: impl Fn(&CaptureAccess) -> bool) -> impl Iterator<Item = &str> {
         self.taps.iter().filter(move |tap| is(&tap.access)).map(|tap| tap.app.as_str())
     }
 }
 
 /// One run of an app, which a later one of the same name is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct AppRun {
     /// Process id on this host.
     pub pid: u32,
     /// Start time of that process, clock ticks since boot; 0 where that is not known.
     pub start_ticks: u64,
 }
 
-impl Run {
+impl AppRun {
     /// The one that answers.
     pub fn of(app: &AppIdentity) -> Self {
         Self { pid: app.pid, start_ticks: app.start_ticks }
@@ -85,21 +85,21 @@ impl Run {
 
 /// An app that runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Running {
+pub struct RunningApp {
     /// Its name.
     pub app: String,
     /// Which process it is.
-    pub run: Run,
+    pub run: AppRun,
     /// Packets per second that it receives and sends, where that is known.
     pub pps: Option<f64>,
 }
 
-impl Running {
+impl RunningApp {
     /// All that answer.
     pub fn of(world: &FleetState) -> Vec<Self> {
         let of = |(app, model): (&AppState, &Model)| {
             let pps = model.ports.iter().filter_map(|port| Some(port.rx_pps? + port.tx_pps?));
-            let run = Run::of(&model.sample.app);
+            let run = AppRun::of(&model.sample.app);
             Self { app: app.name.clone(), run, pps: pps.reduce(|a, b| a + b) }
         };
         world.models().filter(|(app, _)| !app.stale()).map(of).collect()
@@ -108,57 +108,57 @@ impl Running {
 
 /// What the display wants.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct FlowRequest {
     /// Conversations are on display.
     pub shown: bool,
     /// The apps of which.
-    pub apps: Vec<Running>,
+    pub apps: Vec<RunningApp>,
     /// Apps beside which the user wants the helper process, and the runs of them that he meant.
-    pub attach: BTreeMap<String, Run>,
+    pub attach: BTreeMap<String, AppRun>,
     /// The display has ended.
     pub over: bool,
 }
 
-/// Where both sides leave word.
+/// Passes requests of the display to the side that captures, and conversations back.
 #[derive(Clone, Debug, Default)]
-pub struct Desk(Arc<Pads>);
+pub struct FlowMailbox(Arc<MailboxState>);
 
 #[derive(Debug, Default)]
-struct Pads {
-    wish: Mutex<Wish>,
+struct MailboxState {
+    request: Mutex<FlowRequest>,
     changed: Condvar,
-    traffic: Mutex<Option<Arc<Traffic>>>,
+    traffic: Mutex<Option<Arc<CapturedTraffic>>>,
 }
 
-impl Desk {
+impl FlowMailbox {
     /// Says what the display wants.
-    pub fn want(&self, wish: Wish) {
-        let mut wanted = lock(&self.0.wish);
-        if *wanted != wish {
-            *wanted = wish;
+    pub fn request(&self, request: FlowRequest) {
+        let mut wanted = lock(&self.0.request);
+        if *wanted != request {
+            *wanted = request;
             self.0.changed.notify_all();
         }
     }
 
     /// What the display wants, as soon as that is something else than `known`, or after that time.
-    pub fn wanted(&self, known: &Wish, patience: Duration) -> Wish {
-        let wish = lock(&self.0.wish);
-        let same = |wish: &mut Wish| *wish == *known;
-        let (wish, _) = self
+    pub fn wait_for_request(&self, known: &FlowRequest, timeout: Duration) -> FlowRequest {
+        let request = lock(&self.0.request);
+        let same = |request: &mut FlowRequest| *request == *known;
+        let (request, _) = self
             .0
             .changed
-            .wait_timeout_while(wish, patience, same)
+            .wait_timeout_while(request, timeout, same)
             .unwrap_or_else(PoisonError::into_inner);
-        wish.clone()
+        request.clone()
     }
 
-    /// Tells the display.
-    pub fn tell(&self, traffic: Traffic) {
+    /// Gives conversations to the display.
+    pub fn publish(&self, traffic: CapturedTraffic) {
         *lock(&self.0.traffic) = Some(Arc::new(traffic));
     }
 
     /// What was told last; `None` where nobody captures.
-    pub fn traffic(&self) -> Option<Arc<Traffic>> {
+    pub fn traffic(&self) -> Option<Arc<CapturedTraffic>> {
         lock(&self.0.traffic).clone()
     }
 }
@@ -169,16 +169,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What the display shows of them.
 #[derive(Clone, Debug, Default)]
-pub struct Flows {
+pub struct ShownFlows {
     /// What was told last, or before the display was held.
-    pub traffic: Option<Arc<Traffic>>,
+    pub traffic: Option<Arc<CapturedTraffic>>,
     /// Which moment is shown.
-    pub moment: FlowTime,
+    pub moment: ShownTime,
 }
 
 /// Which moment is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FlowTime {
+pub enum ShownTime {
     /// The present.
     #[default]
     Present,
@@ -188,16 +188,16 @@ pub enum FlowTime {
     Past,
 }
 
-impl Flows {
+impl ShownFlows {
     /// What to show.
     ///
     /// # Errors
     /// Why there is nothing, and what to do.
-    pub fn shown(&self) -> Result<&Traffic, &'static str> {
+    pub fn shown(&self) -> Result<&CapturedTraffic, &'static str> {
         match (&self.traffic, self.moment) {
             (None, _) => Err(RECORDING),
-            (_, FlowTime::Past) => Err(PAST),
-            (Some(traffic), FlowTime::Present | FlowTime::Held) => Ok(traffic),
+            (_, ShownTime::Past) => Err(PAST),
+            (Some(traffic), ShownTime::Present | ShownTime::Held) => Ok(traffic),
         }
     }
 }
@@ -219,27 +219,27 @@ mod tests {
 
     #[test]
     fn a_new_wish_is_heard_at_once_and_an_old_one_after_a_while() {
-        let desk = Desk::default();
-        let nothing = Wish::default();
-        assert_eq!(desk.wanted(&nothing, Duration::from_millis(1)), nothing);
-        let shown = Wish { shown: true, ..Wish::default() };
+        let mailbox = FlowMailbox::default();
+        let nothing = FlowRequest::default();
+        assert_eq!(mailbox.wait_for_request(&nothing, Duration::from_millis(1)), nothing);
+        let shown = FlowRequest { shown: true, ..FlowRequest::default() };
         let begin = Instant::now();
         thread::scope(|scope| {
-            let waits = scope.spawn(|| desk.wanted(&nothing, LONG));
+            let waits = scope.spawn(|| mailbox.wait_for_request(&nothing, LONG));
             thread::sleep(Duration::from_millis(5));
-            desk.want(shown.clone());
+            mailbox.request(shown.clone());
             assert_eq!(waits.join().unwrap(), shown);
         });
-        assert_eq!(desk.wanted(&nothing, LONG), shown, "it was said before");
+        assert_eq!(mailbox.wait_for_request(&nothing, LONG), shown, "it was said before");
         assert!(begin.elapsed() < LONG);
     }
 
     #[test]
     fn the_display_sees_what_was_told_last() {
-        let desk = Desk::default();
-        assert!(desk.traffic().is_none());
-        desk.tell(Traffic { realtime_ns: 1, ..Traffic::default() });
-        desk.clone().tell(Traffic { realtime_ns: 2, ..Traffic::default() });
-        assert_eq!(desk.traffic().map(|traffic| traffic.realtime_ns), Some(2));
+        let mailbox = FlowMailbox::default();
+        assert!(mailbox.traffic().is_none());
+        mailbox.publish(CapturedTraffic { realtime_ns: 1, ..CapturedTraffic::default() });
+        mailbox.clone().publish(CapturedTraffic { realtime_ns: 2, ..CapturedTraffic::default() });
+        assert_eq!(mailbox.traffic().map(|traffic| traffic.realtime_ns), Some(2));
     }
 }

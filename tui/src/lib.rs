@@ -1,9 +1,9 @@
 //! Terminal views over the telemetry model.
 //!
 //! [`pmdscope_telemetry::FleetState`] folds news from the sampling side; [`tables`] turns it into tables
-//! of [`pmdscope_render`]; [`screen::render`] draws them on a terminal, [`report`] prints them without one.
-//! Keys become [`action::Action`]s that change the [`view::View`]. Only [`run`] and [`terminal`]
-//! touch a terminal.
+//! of [`pmdscope_render`]; [`screen::render`] draws them on a terminal, [`report`] prints them without
+//! one. Keys become [`action::Action`]s that change the [`view::ViewState`]. Only [`run`] and
+//! [`terminal`] touch a terminal.
 
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
@@ -14,9 +14,9 @@ mod detail;
 mod fixture;
 pub mod flows;
 mod overlay;
-pub mod pace;
 pub mod report;
 pub mod run;
+pub mod sampling_interval;
 pub mod screen;
 mod style;
 pub mod tables;

@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Padding, Paragraph, Wrap};
 use crate::action::BINDINGS;
 use crate::detail;
 use crate::style::ThemeStyle;
-use crate::view::{Mode, View};
+use crate::view::{InputMode, ViewState};
 use pmdscope_telemetry::FleetState;
 
 const LEGEND: [&str; 6] = [
@@ -29,11 +29,11 @@ const FRAME: usize = 4;
 const RAGGED: usize = 8;
 
 /// Draws the overlay of the current mode, if there is one.
-pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &View, world: &FleetState) {
+pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, world: &FleetState) {
     let title = match &view.mode {
-        Mode::Browse | Mode::Filter { .. } => return,
-        Mode::Help => " Keys ".to_owned(),
-        Mode::Detail(subject) => format!(" {} ", harmless(&subject.title(), &[])),
+        InputMode::Browse | InputMode::Filter { .. } => return,
+        InputMode::Help => " Keys ".to_owned(),
+        InputMode::Detail(subject) => format!(" {} ", harmless(&subject.title(), &[])),
     };
     let lines = lines(view, world);
     let (area, hidden) = window(area, &lines);
@@ -61,19 +61,19 @@ const ASCII_BORDER: ratatui::symbols::border::Set<'static> = ratatui::symbols::b
 };
 
 /// Number of lines of the current overlay.
-pub(crate) fn length(view: &View, world: &FleetState) -> usize {
+pub(crate) fn length(view: &ViewState, world: &FleetState) -> usize {
     lines(view, world).len()
 }
 
-fn lines(view: &View, world: &FleetState) -> Vec<Line<'static>> {
+fn lines(view: &ViewState, world: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
-        Mode::Help => help(view),
-        Mode::Detail(subject) => detail::lines(subject, view, world),
-        Mode::Browse | Mode::Filter { .. } => Vec::new(),
+        InputMode::Help => help(view),
+        InputMode::Detail(subject) => detail::lines(subject, view, world),
+        InputMode::Browse | InputMode::Filter { .. } => Vec::new(),
     }
 }
 
-fn help(view: &View) -> Vec<Line<'static>> {
+fn help(view: &ViewState) -> Vec<Line<'static>> {
     let label = view.theme.style(Tone::Label);
     let keys = BINDINGS.iter().map(|binding| {
         Line::from(vec![

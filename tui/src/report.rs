@@ -7,42 +7,42 @@ use pmdscope_render::table_text;
 use pmdscope_telemetry::printable::harmless;
 use serde::Serialize;
 
-use crate::flows::{Tap, Traffic};
+use crate::flows::{CapturedApp, CapturedTraffic};
 use crate::tables;
-use crate::view::{Tab, View};
+use crate::view::{PageTab, ViewState};
 use pmdscope_telemetry::{AppState, FleetState};
 
-/// Version of the JSON of [`Document`]; raised when a field changes its meaning.
+/// Version of the JSON of [`TopDocument`]; raised when a field changes its meaning.
 pub const REPORT_SCHEMA: u32 = 1;
 
 /// One moment of all apps, as JSON.
 #[derive(Debug, Serialize)]
-pub struct Document<'a> {
+pub struct TopDocument<'a> {
     /// [`REPORT_SCHEMA`].
     pub schema: u32,
     /// By name; each with its state, newest model and findings.
     pub apps: &'a [AppState],
     /// Conversations, where packets were captured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flows: Option<&'a [Tap]>,
+    pub flows: Option<&'a [CapturedApp]>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> TopDocument<'a> {
     /// The world as it is, and what was captured of it.
-    pub fn of(world: &'a FleetState, traffic: Option<&'a Traffic>) -> Self {
+    pub fn of(world: &'a FleetState, traffic: Option<&'a CapturedTraffic>) -> Self {
         let flows = traffic.map(|traffic| traffic.taps.as_slice());
         Self { schema: REPORT_SCHEMA, apps: &world.apps, flows }
     }
 }
 
 /// All pages, one after the other, without escape codes.
-pub fn text(world: &FleetState, view: &View) -> String {
+pub fn text(world: &FleetState, view: &ViewState) -> String {
     if world.apps.is_empty() {
         return format!("{}\n", world.advice);
     }
     let mut out = format!("pmdscope: {}\n", plural(world.apps.len() as u64, "app"));
     let captured = view.flows.traffic.is_some();
-    for tab in Tab::ALL.into_iter().filter(|tab| *tab != Tab::Flows || captured) {
+    for tab in PageTab::ALL.into_iter().filter(|tab| *tab != PageTab::Flows || captured) {
         for table in tables::of(tab, world, view) {
             if !table.rows.is_empty() || !table.notes.is_empty() {
                 let title = format!("{}  {}", table.title, harmless(&table.remark, &[]));

@@ -15,20 +15,20 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::action::{Action, Flow, Motion, action_of, perform};
-use crate::flows::{Desk, Traffic, Wish};
-use crate::pace::Pace;
-use crate::screen::{self, Hit};
-use crate::terminal::Terminal;
-use crate::timeline::{Seek, Timeline};
-use crate::view::View;
+use crate::action::{Action, LoopControl, SelectionMotion, action_of, perform};
+use crate::flows::{CapturedTraffic, FlowMailbox, FlowRequest};
+use crate::sampling_interval::SamplingInterval;
+use crate::screen::{self, ClickTarget};
+use crate::terminal::TerminalGuard;
+use crate::timeline::{SeekTarget, Timeline};
+use crate::view::ViewState;
 
 /// Ages of lost apps are redrawn this often.
 const AGE_STEP: Duration = Duration::from_secs(1);
 
 /// How to start.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DisplayOptions {
     /// Colours and characters.
     pub theme: Theme,
     /// Sampling interval, milliseconds.
@@ -41,40 +41,40 @@ pub struct Options {
     pub thresholds: Thresholds,
 }
 
-enum Message<N> {
+enum DisplayMessage<N> {
     News(N),
-    /// Something was left at the desk.
+    /// Conversations were published.
     Told,
     Input(Input),
     Stop,
 }
 
 /// Where other threads put what a timeline of news `N` shows.
-pub struct Feed<N> {
-    messages: Sender<Message<N>>,
+pub struct DisplayFeed<N> {
+    messages: Sender<DisplayMessage<N>>,
     /// How often to sample.
-    pub pace: Arc<Pace>,
+    pub pace: Arc<SamplingInterval>,
     /// What to capture, and where to tell of it.
-    pub desk: Desk,
+    pub mailbox: FlowMailbox,
 }
 
-impl<N> Clone for Feed<N> {
+impl<N> Clone for DisplayFeed<N> {
     fn clone(&self) -> Self {
-        let (pace, desk) = (Arc::clone(&self.pace), self.desk.clone());
-        Self { messages: self.messages.clone(), pace, desk }
+        let (pace, mailbox) = (Arc::clone(&self.pace), self.mailbox.clone());
+        Self { messages: self.messages.clone(), pace, mailbox }
     }
 }
 
-impl<N> Feed<N> {
+impl<N> DisplayFeed<N> {
     /// Hands over news; `false` when the program has ended.
     pub fn send(&self, news: N) -> bool {
-        self.messages.send(Message::News(news)).is_ok()
+        self.messages.send(DisplayMessage::News(news)).is_ok()
     }
 
     /// Hands over conversations; `false` when the program has ended.
-    pub fn tell(&self, traffic: Traffic) -> bool {
-        self.desk.tell(traffic);
-        self.messages.send(Message::Told).is_ok()
+    pub fn tell(&self, traffic: CapturedTraffic) -> bool {
+        self.mailbox.publish(traffic);
+        self.messages.send(DisplayMessage::Told).is_ok()
     }
 }
 
@@ -85,60 +85,61 @@ impl<N> Feed<N> {
 ///
 /// When the terminal cannot be taken or drawn on, or signals cannot be caught.
 pub fn run<T: Timeline>(
-    options: Options,
-    start: impl FnOnce(Feed<T::News>) -> T,
+    options: DisplayOptions,
+    start: impl FnOnce(DisplayFeed<T::News>) -> T,
 ) -> io::Result<()> {
     let (messages, inbox) = channel();
     stop_on_signals(messages.clone())?;
-    let mut terminal = Terminal::take(options.mouse)?;
+    let mut terminal = TerminalGuard::take(options.mouse)?;
     read_input(messages.clone());
-    let pace = Arc::new(Pace::new(Duration::from_millis(options.interval_ms)));
-    let desk = Desk::default();
-    let timeline = start(Feed { messages, pace: Arc::clone(&pace), desk: desk.clone() });
-    let view = View::new(options.theme, options.interval_ms, options.zone);
-    let view = View { thresholds: options.thresholds, ..view };
-    let (area, wish) = (Rect::default(), Wish::default());
-    let mut program = Program { view, timeline, pace, desk, wish, area };
+    let pace = Arc::new(SamplingInterval::new(Duration::from_millis(options.interval_ms)));
+    let mailbox = FlowMailbox::default();
+    let timeline =
+        start(DisplayFeed { messages, pace: Arc::clone(&pace), mailbox: mailbox.clone() });
+    let view = ViewState::new(options.theme, options.interval_ms, options.zone);
+    let view = ViewState { thresholds: options.thresholds, ..view };
+    let (area, request) = (Rect::default(), FlowRequest::default());
+    let mut program = DisplayLoop { view, timeline, pace, mailbox, request, area };
     let result = program.show(&mut terminal, &inbox);
-    program.desk.want(Wish { over: true, ..Wish::default() });
+    program.mailbox.request(FlowRequest { over: true, ..FlowRequest::default() });
     result
 }
 
-fn stop_on_signals<N: Send + 'static>(messages: Sender<Message<N>>) -> io::Result<()> {
+fn stop_on_signals<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            let _ = messages.send(Message::Stop);
+            let _ = messages.send(DisplayMessage::Stop);
         }
     });
     Ok(())
 }
 
-fn read_input<N: Send + 'static>(messages: Sender<Message<N>>) {
+fn read_input<N: Send + 'static>(messages: Sender<DisplayMessage<N>>) {
     thread::spawn(move || {
         while let Ok(input) = event::read() {
-            if messages.send(Message::Input(input)).is_err() {
+            if messages.send(DisplayMessage::Input(input)).is_err() {
                 return;
             }
         }
-        let _ = messages.send(Message::Stop);
+        let _ = messages.send(DisplayMessage::Stop);
     });
 }
 
-struct Program<T> {
-    view: View,
+struct DisplayLoop<T> {
+    view: ViewState,
     timeline: T,
-    pace: Arc<Pace>,
-    desk: Desk,
-    wish: Wish,
+    pace: Arc<SamplingInterval>,
+    mailbox: FlowMailbox,
+    request: FlowRequest,
     area: Rect,
 }
 
-impl<T: Timeline> Program<T> {
+impl<T: Timeline> DisplayLoop<T> {
     fn show(
         &mut self,
-        terminal: &mut Terminal,
-        inbox: &Receiver<Message<T::News>>,
+        terminal: &mut TerminalGuard,
+        inbox: &Receiver<DisplayMessage<T::News>>,
     ) -> io::Result<()> {
         loop {
             self.draw(terminal)?;
@@ -149,7 +150,7 @@ impl<T: Timeline> Program<T> {
             };
             // All that has come by now goes into one frame.
             while let Some(message) = next {
-                if self.take(message) == Flow::Quit {
+                if self.take(message) == LoopControl::Quit {
                     return Ok(());
                 }
                 next = inbox.try_recv().ok();
@@ -157,12 +158,12 @@ impl<T: Timeline> Program<T> {
         }
     }
 
-    fn draw(&mut self, terminal: &mut Terminal) -> io::Result<()> {
+    fn draw(&mut self, terminal: &mut TerminalGuard) -> io::Result<()> {
         self.timeline.tick(clock_ns(ClockId::Monotonic), clock_ns(ClockId::Realtime));
-        self.view.strip = self.timeline.strip();
-        self.view.follow(self.desk.traffic());
-        self.wish = self.view.wish(self.timeline.world(), &self.wish);
-        self.desk.want(self.wish.clone());
+        self.view.time_bar = self.timeline.time_bar();
+        self.view.follow(self.mailbox.traffic());
+        self.request = self.view.request(self.timeline.world(), &self.request);
+        self.mailbox.request(self.request.clone());
         let Self { view, timeline, area, .. } = self;
         terminal.inner.draw(|frame| {
             *area = frame.area();
@@ -172,23 +173,23 @@ impl<T: Timeline> Program<T> {
         Ok(())
     }
 
-    fn take(&mut self, message: Message<T::News>) -> Flow {
+    fn take(&mut self, message: DisplayMessage<T::News>) -> LoopControl {
         match message {
-            Message::Stop => return Flow::Quit,
-            Message::News(news) => self.timeline.take(news),
-            Message::Told => {}
-            Message::Input(input) => return self.act(&input),
+            DisplayMessage::Stop => return LoopControl::Quit,
+            DisplayMessage::News(news) => self.timeline.take(news),
+            DisplayMessage::Told => {}
+            DisplayMessage::Input(input) => return self.act(&input),
         }
-        Flow::Continue
+        LoopControl::Continue
     }
 
-    fn act(&mut self, input: &Input) -> Flow {
+    fn act(&mut self, input: &Input) -> LoopControl {
         let action = match input {
             Input::Key(key) => action_of(*key, &self.view.mode),
             Input::Mouse(mouse) => self.pointed(*mouse),
             _ => None,
         };
-        let Some(action) = action else { return Flow::Continue };
+        let Some(action) = action else { return LoopControl::Continue };
         let flow = perform(&mut self.view, action, &mut self.timeline);
         self.pace.set(Duration::from_millis(self.view.interval_ms));
         flow
@@ -196,23 +197,25 @@ impl<T: Timeline> Program<T> {
 
     fn pointed(&self, mouse: MouseEvent) -> Option<Action> {
         match mouse.kind {
-            MouseEventKind::ScrollUp => Some(Action::Move(Motion::Up)),
-            MouseEventKind::ScrollDown => Some(Action::Move(Motion::Down)),
+            MouseEventKind::ScrollUp => Some(Action::Move(SelectionMotion::Up)),
+            MouseEventKind::ScrollDown => Some(Action::Move(SelectionMotion::Down)),
             MouseEventKind::Down(MouseButton::Left) => match self.hit(mouse)? {
-                Hit::Tab(tab) => Some(Action::Go(tab)),
-                Hit::Row(subject) if self.view.selected() == Some(&subject) => Some(Action::Open),
-                Hit::Row(subject) => Some(Action::Select(subject)),
-                Hit::Moment(at) => Some(Action::Seek(Seek::At(at))),
+                ClickTarget::Tab(tab) => Some(Action::Go(tab)),
+                ClickTarget::Row(subject) if self.view.selected() == Some(&subject) => {
+                    Some(Action::Open)
+                }
+                ClickTarget::Row(subject) => Some(Action::Select(subject)),
+                ClickTarget::Moment(at) => Some(Action::Seek(SeekTarget::At(at))),
             },
             MouseEventKind::Drag(MouseButton::Left) => match self.hit(mouse)? {
-                Hit::Moment(at) => Some(Action::Seek(Seek::At(at))),
-                Hit::Tab(_) | Hit::Row(_) => None,
+                ClickTarget::Moment(at) => Some(Action::Seek(SeekTarget::At(at))),
+                ClickTarget::Tab(_) | ClickTarget::Row(_) => None,
             },
             _ => None,
         }
     }
 
-    fn hit(&self, mouse: MouseEvent) -> Option<Hit> {
+    fn hit(&self, mouse: MouseEvent) -> Option<ClickTarget> {
         let position = Position { x: mouse.column, y: mouse.row };
         screen::hit(self.area, position, &self.view, self.timeline.world())
     }

@@ -15,22 +15,22 @@ use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
 use crate::tables::ports::{rx_bps, tx_bps};
-use crate::timeline::strip::Place;
-use crate::view::{Mode, Tab, View};
+use crate::timeline::time_bar::TimeBarKind;
+use crate::view::{InputMode, PageTab, ViewState};
 use pmdscope_telemetry::FleetState;
 
 /// Where things are on a screen. Small screens lose the decoration first.
 #[derive(Clone, Copy, Debug, Default)]
-struct Layout {
+struct ScreenLayout {
     header: Option<Rect>,
-    strip: Option<Rect>,
+    time_bar: Option<Rect>,
     tabs: Option<Rect>,
     banner: Option<Rect>,
     body: Rect,
     footer: Option<Rect>,
 }
 
-impl Layout {
+impl ScreenLayout {
     /// `past`: which moment is shown must be said, however small the screen.
     fn of(area: Rect, past: bool) -> Self {
         let mut rest = area;
@@ -42,27 +42,30 @@ impl Layout {
             })
         };
         let header = take_top(6);
-        let strip = if past { take_top(2) } else { None };
+        let time_bar = if past { take_top(2) } else { None };
         let (tabs, banner) = (take_top(4), take_top(8));
         let footer = (area.height >= 10).then(|| {
             rest.height -= 1;
             Rect { y: rest.y + rest.height, height: 1, ..rest }
         });
-        Self { header, strip, tabs, banner, body: rest, footer }
+        Self { header, time_bar, tabs, banner, body: rest, footer }
     }
 }
 
 /// Draws everything.
-pub fn render(frame: &mut Frame, view: &View, world: &FleetState) {
-    let layout = Layout::of(frame.area(), view.strip.is_some());
+pub fn render(frame: &mut Frame, view: &ViewState, world: &FleetState) {
+    let layout = ScreenLayout::of(frame.area(), view.time_bar.is_some());
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
             frame.render_widget(line, area);
         }
     };
     line(layout.header, header(view, world, layout.body.width));
-    if let Some(strip) = &view.strip {
-        line(layout.strip, strip.line(usize::from(layout.body.width), view.theme, &view.zone));
+    if let Some(time_bar) = &view.time_bar {
+        line(
+            layout.time_bar,
+            time_bar.line(usize::from(layout.body.width), view.theme, &view.zone),
+        );
     }
     line(layout.tabs, tabs(view).0);
     line(layout.banner, banner(view, world));
@@ -86,9 +89,9 @@ fn make_harmless(screen: &mut Buffer) {
 }
 
 /// What a click hits.
-pub enum Hit {
+pub enum ClickTarget {
     /// The name of a page.
-    Tab(Tab),
+    Tab(PageTab),
     /// A row.
     Row(Subject),
     /// A moment, on the clock of the shown past.
@@ -96,27 +99,32 @@ pub enum Hit {
 }
 
 /// What is drawn at `position` on a screen of `area`.
-pub fn hit(area: Rect, position: Position, view: &View, world: &FleetState) -> Option<Hit> {
-    let layout = Layout::of(area, view.strip.is_some());
+pub fn hit(
+    area: Rect,
+    position: Position,
+    view: &ViewState,
+    world: &FleetState,
+) -> Option<ClickTarget> {
+    let layout = ScreenLayout::of(area, view.time_bar.is_some());
     if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
         let (_, ends) = tabs(view);
         let index = ends.iter().position(|&end| usize::from(position.x) < end)?;
-        return Some(Hit::Tab(Tab::ALL[index]));
+        return Some(ClickTarget::Tab(PageTab::ALL[index]));
     }
-    if let (Some(line), Some(strip)) = (layout.strip, &view.strip)
+    if let (Some(line), Some(time_bar)) = (layout.time_bar, &view.time_bar)
         && line.contains(position)
     {
         let (column, width) = (usize::from(position.x), usize::from(area.width));
-        return strip.pointed(column, width, &view.zone).map(Hit::Moment);
+        return time_bar.pointed(column, width, &view.zone).map(ClickTarget::Moment);
     }
     if !layout.body.contains(position) {
         return None;
     }
     let line = usize::from(position.y - layout.body.y);
-    body(view, world, layout.body).into_iter().nth(line)?.subject.map(Hit::Row)
+    body(view, world, layout.body).into_iter().nth(line)?.subject.map(ClickTarget::Row)
 }
 
-fn header(view: &View, world: &FleetState, width: u16) -> Line<'static> {
+fn header(view: &ViewState, world: &FleetState, width: u16) -> Line<'static> {
     let left = format!("pmdscope  {}", totals(world, width >= 110));
     let right = clock(view, world);
     let used = left.chars().count() + right.chars().count();
@@ -148,9 +156,11 @@ fn totals(world: &FleetState, with_bits: bool) -> String {
 }
 
 /// Interval, own cost and time of the newest sample.
-fn clock(view: &View, world: &FleetState) -> String {
-    let replayed =
-        view.strip.as_ref().is_some_and(|strip| matches!(strip.place, Place::Replay { .. }));
+fn clock(view: &ViewState, world: &FleetState) -> String {
+    let replayed = view
+        .time_bar
+        .as_ref()
+        .is_some_and(|time_bar| matches!(time_bar.place, TimeBarKind::Replay { .. }));
     let every = if replayed { String::new() } else { format!("/{}", interval(view.interval_ms)) };
     let newest = world.models().map(|(_, model)| model.sample.realtime_ns).max();
     let live = world.models().filter(|(app, _)| !app.stale());
@@ -164,10 +174,10 @@ fn interval(ms: u64) -> String {
 }
 
 /// The line of tabs, and where the name of each ends.
-fn tabs(view: &View) -> (Line<'static>, Vec<usize>) {
+fn tabs(view: &ViewState) -> (Line<'static>, Vec<usize>) {
     let mut line = Line::default();
     let mut ends = Vec::new();
-    for (index, tab) in Tab::ALL.into_iter().enumerate() {
+    for (index, tab) in PageTab::ALL.into_iter().enumerate() {
         let name = format!("{} {}", index + 1, tab.title());
         let (text, style) = if tab == view.tab {
             (format!("[{name}]"), view.theme.style(Tone::Title))
@@ -182,7 +192,7 @@ fn tabs(view: &View) -> (Line<'static>, Vec<usize>) {
 }
 
 /// The worst news, on every page.
-fn banner(view: &View, world: &FleetState) -> Line<'static> {
+fn banner(view: &ViewState, world: &FleetState) -> Line<'static> {
     let findings = world.findings();
     let (text, tone) = match findings.first() {
         Some((app, finding)) => {
@@ -201,17 +211,17 @@ fn banner(view: &View, world: &FleetState) -> Line<'static> {
     Line::styled(harmless(&text, &[]), view.theme.style(tone))
 }
 
-fn footer(view: &View) -> Line<'static> {
+fn footer(view: &ViewState) -> Line<'static> {
     let cursor = if view.theme.ascii { "_" } else { "▏" };
     match &view.mode {
-        Mode::Filter { .. } => {
+        InputMode::Filter { .. } => {
             Line::raw(format!("/{}{cursor}  Enter applies, Esc cancels", view.filter))
         }
         _ if !view.filter.is_empty() => {
             let text = format!("filter: {}  (Esc clears, / edits)", view.filter);
             Line::styled(text, view.theme.style(Tone::Warn))
         }
-        _ => match view.strip.as_ref().and_then(|strip| strip.remark.clone()) {
+        _ => match view.time_bar.as_ref().and_then(|time_bar| time_bar.remark.clone()) {
             Some(remark) => Line::styled(harmless(&remark, &[]), view.theme.style(Tone::Warn)),
             None => Line::styled(keys(view), view.theme.style(Tone::Dim)),
         },
@@ -219,8 +229,8 @@ fn footer(view: &View) -> Line<'static> {
 }
 
 /// The keys that matter most now.
-fn keys(view: &View) -> &'static str {
-    if view.strip.is_some() {
+fn keys(view: &ViewState) -> &'static str {
+    if view.time_bar.is_some() {
         "? help  q quit  , . step  < > 10 s  ( ) 1 min  n N findings  space pause, play"
     } else {
         "? help  q quit  1-5 page  Enter details  s sort  / filter  space pause  , . past"
@@ -242,7 +252,7 @@ impl BodyLine {
 }
 
 /// The visible lines: the selected row stays in sight, and its column headings too.
-fn body(view: &View, world: &FleetState, area: Rect) -> Vec<BodyLine> {
+fn body(view: &ViewState, world: &FleetState, area: Rect) -> Vec<BodyLine> {
     let mut lines = document(view, world, usize::from(area.width));
     let height = usize::from(area.height);
     let selected = view.selected();
@@ -264,7 +274,7 @@ fn body(view: &View, world: &FleetState, area: Rect) -> Vec<BodyLine> {
 }
 
 /// All lines of a page.
-fn document(view: &View, world: &FleetState, width: usize) -> Vec<BodyLine> {
+fn document(view: &ViewState, world: &FleetState, width: usize) -> Vec<BodyLine> {
     let mut lines = Vec::new();
     for table in view.tables(world) {
         if !table.rows.is_empty() || !table.notes.is_empty() {
@@ -277,7 +287,7 @@ fn document(view: &View, world: &FleetState, width: usize) -> Vec<BodyLine> {
     lines
 }
 
-fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &View, width: usize) {
+fn append(lines: &mut Vec<BodyLine>, table: &TextTable, view: &ViewState, width: usize) {
     if !lines.is_empty() {
         lines.push(BodyLine::plain(Line::default()));
     }
@@ -320,7 +330,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Instead of an empty page: why it is empty.
-fn placeholder(view: &View, world: &FleetState) -> Vec<BodyLine> {
+fn placeholder(view: &ViewState, world: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
     } else if !world.apps.is_empty() {

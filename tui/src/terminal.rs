@@ -22,12 +22,12 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A terminal that gives itself back when dropped.
 #[derive(Debug)]
-pub struct Terminal {
+pub struct TerminalGuard {
     /// Draws.
     pub inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
 }
 
-impl Terminal {
+impl TerminalGuard {
     /// Switches to the alternate screen and raw mode.
     ///
     /// # Errors
@@ -48,20 +48,20 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         restore();
     }
 }
 
 #[allow(clippy::disallowed_methods)] // What it draws goes through screen::render.
-fn enter(mouse: bool) -> io::Result<Terminal> {
+fn enter(mouse: bool) -> io::Result<TerminalGuard> {
     let mut out = io::stdout();
     execute!(out, EnterAlternateScreen)?;
     if mouse {
         execute!(out, EnableMouseCapture)?;
     }
-    Ok(Terminal { inner: ratatui::Terminal::new(CrosstermBackend::new(out))? })
+    Ok(TerminalGuard { inner: ratatui::Terminal::new(CrosstermBackend::new(out))? })
 }
 
 #[allow(clippy::disallowed_methods)] // What others said is made harmless.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::flows::{FlowTime, Flows, Run, Running, Traffic, Wish};
+use crate::flows::{AppRun, CapturedTraffic, FlowRequest, RunningApp, ShownFlows, ShownTime};
 use crate::tables;
-use crate::timeline::strip::{Place, Strip};
+use crate::timeline::time_bar::{TimeBar, TimeBarKind};
 use pmdscope_render::{SortOrder, Subject, TextTable, Theme};
 use pmdscope_telemetry::{FleetState, Thresholds, TotalsBaseline};
 
@@ -16,7 +16,7 @@ const NEAR_NS: u64 = 2_000_000_000;
 
 /// The pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tab {
+pub enum PageTab {
     /// Apps and findings.
     #[default]
     Overview,
@@ -30,7 +30,7 @@ pub enum Tab {
     Flows,
 }
 
-impl Tab {
+impl PageTab {
     /// All, in the order of their keys.
     pub const ALL: [Self; 5] =
         [Self::Overview, Self::Ports, Self::Pools, Self::Lcores, Self::Flows];
@@ -55,7 +55,7 @@ impl Tab {
 
 /// What the keys act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum InputMode {
     /// The tables.
     #[default]
     Browse,
@@ -72,13 +72,13 @@ pub enum Mode {
 
 /// The choices of the user.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct ViewState {
     /// Shown page.
-    pub tab: Tab,
+    pub tab: PageTab,
     /// What the keys act on.
-    pub mode: Mode,
+    pub mode: InputMode,
     /// Selected row of each page.
-    pub selected: BTreeMap<Tab, Subject>,
+    pub selected: BTreeMap<PageTab, Subject>,
     /// Order of each table, by its title.
     pub sort: BTreeMap<&'static str, SortOrder>,
     /// Words that rows must match.
@@ -86,13 +86,13 @@ pub struct View {
     /// Lines scrolled in an overlay.
     pub scroll: usize,
     /// Which moment is shown; `None` for the present.
-    pub strip: Option<Strip>,
+    pub time_bar: Option<TimeBar>,
     /// Totals are counted from here.
     pub baseline: TotalsBaseline,
     /// Conversations.
-    pub flows: Flows,
+    pub flows: ShownFlows,
     /// Apps beside which a helper process is wanted, to have their packets, and which runs of them.
-    pub attach: BTreeMap<String, Run>,
+    pub attach: BTreeMap<String, AppRun>,
     /// Sampling interval, milliseconds.
     pub interval_ms: u64,
     /// From when on a queue is hot.
@@ -105,19 +105,19 @@ pub struct View {
     pub height: u16,
 }
 
-impl View {
+impl ViewState {
     /// The first view.
     pub fn new(theme: Theme, interval_ms: u64, zone: TimeZone) -> Self {
         Self {
-            tab: Tab::default(),
-            mode: Mode::default(),
+            tab: PageTab::default(),
+            mode: InputMode::default(),
             selected: BTreeMap::new(),
             sort: BTreeMap::new(),
             filter: String::new(),
             scroll: 0,
-            strip: None,
+            time_bar: None,
             baseline: TotalsBaseline::default(),
-            flows: Flows::default(),
+            flows: ShownFlows::default(),
             attach: BTreeMap::new(),
             interval_ms,
             thresholds: Thresholds::default(),
@@ -140,23 +140,25 @@ impl View {
     }
 
     /// Takes in what was told of conversations. What a display shows that is held stays as it was.
-    pub fn follow(&mut self, traffic: Option<Arc<Traffic>>) {
-        let Some(strip) = &self.strip else {
-            self.flows = Flows { traffic, moment: FlowTime::Present };
+    pub fn follow(&mut self, traffic: Option<Arc<CapturedTraffic>>) {
+        let Some(time_bar) = &self.time_bar else {
+            self.flows = ShownFlows { traffic, moment: ShownTime::Present };
             self.forget_attached();
             return;
         };
         let near_ns = NEAR_NS + self.interval_ms * 1_000_000;
-        let is_near = |held: &Arc<Traffic>| held.realtime_ns.abs_diff(strip.realtime_ns) <= near_ns;
-        self.flows.moment = match (&self.flows.traffic, strip.place) {
-            (Some(held), Place::Past { .. }) if is_near(held) => FlowTime::Held,
-            _ => FlowTime::Past,
+        let is_near = |held: &Arc<CapturedTraffic>| {
+            held.realtime_ns.abs_diff(time_bar.realtime_ns) <= near_ns
+        };
+        self.flows.moment = match (&self.flows.traffic, time_bar.place) {
+            (Some(held), TimeBarKind::Past { .. }) if is_near(held) => ShownTime::Held,
+            _ => ShownTime::Past,
         };
     }
 
     /// Who comes back to the page after a while is asked again.
     fn forget_attached(&mut self) {
-        if self.tab == Tab::Flows {
+        if self.tab == PageTab::Flows {
             return;
         }
         let traffic = self.flows.traffic.as_ref();
@@ -165,17 +167,17 @@ impl View {
 
     /// What the side that captures is to do; the apps are those of the present, and of `before` where
     /// that is not shown.
-    pub fn wish(&self, world: &FleetState, before: &Wish) -> Wish {
-        let apps = match self.strip {
-            None => Running::of(world),
+    pub fn request(&self, world: &FleetState, before: &FlowRequest) -> FlowRequest {
+        let apps = match self.time_bar {
+            None => RunningApp::of(world),
             Some(_) => before.apps.clone(),
         };
         let mut attach = self.attach.clone();
         attach.retain(|app, run| {
             apps.iter().all(|running| running.app != *app || running.run == *run)
         });
-        let shown = self.tab == Tab::Flows && self.flows.moment != FlowTime::Past;
-        Wish { shown, apps, attach, over: false }
+        let shown = self.tab == PageTab::Flows && self.flows.moment != ShownTime::Past;
+        FlowRequest { shown, apps, attach, over: false }
     }
 
     /// The selected row of the shown page.

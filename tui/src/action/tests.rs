@@ -5,10 +5,10 @@ use pmdscope_flows::FlowSnapshot;
 use super::*;
 use crate::fixture;
 use crate::fixture::flows::traffic;
-use crate::flows::{FlowTime, Flows, Wish};
+use crate::flows::{FlowRequest, ShownFlows, ShownTime};
 
-fn press(view: &mut View, world: &FleetState, keys: &str) -> Flow {
-    let mut flow = Flow::Continue;
+fn press(view: &mut ViewState, world: &FleetState, keys: &str) -> LoopControl {
+    let mut flow = LoopControl::Continue;
     for character in keys.chars() {
         let code = match character {
             '\n' => KeyCode::Enter,
@@ -25,7 +25,7 @@ fn press(view: &mut View, world: &FleetState, keys: &str) -> Flow {
     flow
 }
 
-fn selected(view: &View) -> String {
+fn selected(view: &ViewState) -> String {
     view.selected().map(Subject::title).unwrap_or_default()
 }
 
@@ -40,15 +40,15 @@ fn no_key_has_two_meanings() {
 fn digits_and_tab_turn_pages() {
     let (mut view, world) = (fixture::view(), fixture::world());
     press(&mut view, &world, "3");
-    assert_eq!(view.tab, Tab::Pools);
+    assert_eq!(view.tab, PageTab::Pools);
     press(&mut view, &world, "\t\t");
-    assert_eq!(view.tab, Tab::Flows);
+    assert_eq!(view.tab, PageTab::Flows);
     press(&mut view, &world, "\t");
-    assert_eq!(view.tab, Tab::Overview);
+    assert_eq!(view.tab, PageTab::Overview);
     update(&mut view, Action::Previous, &world);
-    assert_eq!(view.tab, Tab::Flows);
+    assert_eq!(view.tab, PageTab::Flows);
     press(&mut view, &world, "45");
-    assert_eq!(view.tab, Tab::Flows);
+    assert_eq!(view.tab, PageTab::Flows);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn filter_is_typed_kept_undone_and_cleared() {
     press(&mut view, &world, "\x1b");
     assert_eq!(view.filter, "");
     press(&mut view, &world, "/testpmd\n");
-    assert_eq!(view.mode, Mode::Browse);
+    assert_eq!(view.mode, InputMode::Browse);
     assert_eq!(view.tables(&world)[0].rows.len(), 1);
     press(&mut view, &world, "\x1b");
     assert_eq!(view.tables(&world)[0].rows.len(), 2);
@@ -83,7 +83,8 @@ fn filter_is_typed_kept_undone_and_cleared() {
 
 #[test]
 fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
-    let (mut view, world) = (View { tab: Tab::Ports, ..fixture::view() }, fixture::world());
+    let (mut view, world) =
+        (ViewState { tab: PageTab::Ports, ..fixture::view() }, fixture::world());
     press(&mut view, &world, "s");
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: true }));
     press(&mut view, &world, "I");
@@ -112,20 +113,20 @@ fn interval_moves_within_its_limits() {
 fn overlays_scroll_and_close() {
     let (mut view, world) = (fixture::view(), fixture::world());
     press(&mut view, &world, "?jj");
-    assert_eq!((&view.mode, view.scroll), (&Mode::Help, 2));
+    assert_eq!((&view.mode, view.scroll), (&InputMode::Help, 2));
     press(&mut view, &world, "G");
     assert_eq!(view.scroll, crate::overlay::length(&view, &world) - 1);
     press(&mut view, &world, "\x1b\n");
-    assert_eq!(view.mode, Mode::Detail(Subject::App { app: "reflector".to_owned() }));
+    assert_eq!(view.mode, InputMode::Detail(Subject::App { app: "reflector".to_owned() }));
     press(&mut view, &world, "\x1b");
-    assert_eq!(view.mode, Mode::Browse);
+    assert_eq!(view.mode, InputMode::Browse);
 }
 
 #[test]
 fn quits_from_everywhere_but_typing() {
     let (mut view, world) = (fixture::view(), fixture::world());
-    assert_eq!(press(&mut view, &world, "?q"), Flow::Quit);
-    assert_eq!(press(&mut view, &world, "\x1b/q"), Flow::Continue);
+    assert_eq!(press(&mut view, &world, "?q"), LoopControl::Quit);
+    assert_eq!(press(&mut view, &world, "\x1b/q"), LoopControl::Continue);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(action_of(interrupt, &view.mode), Some(Action::Quit));
     let mut release = interrupt;
@@ -133,7 +134,7 @@ fn quits_from_everywhere_but_typing() {
     assert_eq!(action_of(release, &view.mode), None);
 }
 
-fn attached(view: &View) -> Vec<&str> {
+fn attached(view: &ViewState) -> Vec<&str> {
     view.attach.keys().map(String::as_str).collect()
 }
 
@@ -155,8 +156,10 @@ fn a_helper_is_started_only_by_its_key_on_its_page() {
 #[test]
 fn no_helper_is_started_for_what_is_over_or_recorded() {
     let world = fixture::world();
-    for flows in [Flows::default(), Flows { moment: FlowTime::Past, ..fixture::view().flows }] {
-        let mut view = View { flows, tab: Tab::Flows, ..fixture::view() };
+    for flows in
+        [ShownFlows::default(), ShownFlows { moment: ShownTime::Past, ..fixture::view().flows }]
+    {
+        let mut view = ViewState { flows, tab: PageTab::Flows, ..fixture::view() };
         press(&mut view, &world, "P");
         assert_eq!(attached(&view), [""; 0]);
     }
@@ -164,14 +167,15 @@ fn no_helper_is_started_for_what_is_over_or_recorded() {
 
 #[test]
 fn an_app_that_starts_later_is_asked_for_apart() {
-    let (mut view, mut world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
+    let (mut view, mut world) =
+        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
     press(&mut view, &world, "P");
     let mut ovs = fixture::stock();
     ovs.sample.app.name = "ovs".to_owned();
     world.apply(fixture::sampled(ovs, Vec::new()));
-    let armed = Access::Armed { via: Some("pdump") };
+    let armed = CaptureAccess::Armed { via: Some("pdump") };
     view.follow(Some(traffic([
-        ("ovs", Access::Offered, FlowSnapshot::default()),
+        ("ovs", CaptureAccess::Offered, FlowSnapshot::default()),
         ("testpmd", armed, FlowSnapshot::default()),
     ])));
     assert_eq!(attached(&view), ["testpmd"]);
@@ -181,25 +185,27 @@ fn an_app_that_starts_later_is_asked_for_apart() {
 
 #[test]
 fn an_app_that_was_started_anew_is_asked_for_again() {
-    let (mut view, world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
-    let before = Wish::default();
+    let (mut view, world) =
+        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
+    let before = FlowRequest::default();
     press(&mut view, &world, "P");
-    assert!(view.wish(&world, &before).attach.contains_key("testpmd"));
+    assert!(view.request(&world, &before).attach.contains_key("testpmd"));
     let mut anew = world.clone();
     let mut model = fixture::stock();
     model.sample.app.start_ticks += 1;
     anew.apply(fixture::sampled(model, Vec::new()));
-    assert!(view.wish(&anew, &before).attach.is_empty());
+    assert!(view.request(&anew, &before).attach.is_empty());
     let silent = FleetState { apps: Vec::new(), ..world };
-    assert!(view.wish(&silent, &before).attach.contains_key("testpmd"), "it may be the same");
+    assert!(view.request(&silent, &before).attach.contains_key("testpmd"), "it may be the same");
     press(&mut view, &anew, "P");
-    assert!(view.wish(&anew, &before).attach.contains_key("testpmd"));
+    assert!(view.request(&anew, &before).attach.contains_key("testpmd"));
 }
 
 #[test]
 fn flows_are_sorted_by_the_columns_that_are_shown() {
-    let (mut view, world) = (View { tab: Tab::Flows, ..fixture::view() }, fixture::world());
-    let remotes = |view: &View| -> Vec<u16> {
+    let (mut view, world) =
+        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
+    let remotes = |view: &ViewState| -> Vec<u16> {
         let rows = view.tables(&world).into_iter().flat_map(|table| table.rows);
         let keys = rows.filter_map(|row| match row.subject {
             Subject::Conversation { key, .. } => Some(key.remote.port),

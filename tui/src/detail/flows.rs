@@ -10,15 +10,15 @@ use pmdscope_render::conversation::{
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
 use pmdscope_render::{ConversationKey, Subject, Tone};
 
-use super::Page;
-use crate::flows::{Access, Tap};
+use super::DetailPage;
+use crate::flows::{CaptureAccess, CapturedApp};
 use crate::tables::flows::{other, part_of_port};
 use crate::tables::lcores::time_of_day;
 
 /// Conversations named as the load of a queue.
 const LOADS: usize = 5;
 
-impl Page<'_> {
+impl DetailPage<'_> {
     /// `None` when it is not there, or no more.
     pub(super) fn captured(&mut self, subject: &Subject) -> Option<()> {
         let flows = self.view.flows.clone();
@@ -39,16 +39,18 @@ impl Page<'_> {
         Some(())
     }
 
-    fn tap(&mut self, tap: &Tap) {
+    fn tap(&mut self, tap: &CapturedApp) {
         self.field(
             "capture",
             match &tap.access {
-                Access::Opening => "connecting to the app",
-                Access::Armed { via: None } => "armed in the app",
-                Access::Armed { via: Some(_) } => "armed, via a helper process (pmdscope-pdump)",
-                Access::Offered => "P starts a helper process (pmdscope-pdump)",
-                Access::Refused { reason } => reason,
-                Access::Ended => "the app has exited",
+                CaptureAccess::Opening => "connecting to the app",
+                CaptureAccess::Armed { via: None } => "armed in the app",
+                CaptureAccess::Armed { via: Some(_) } => {
+                    "armed, via a helper process (pmdscope-pdump)"
+                }
+                CaptureAccess::Offered => "P starts a helper process (pmdscope-pdump)",
+                CaptureAccess::Refused { reason } => reason,
+                CaptureAccess::Ended => "the app has exited",
             },
         );
         let counted = &tap.counted;

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::fixture;
-use crate::flows::Flows;
+use crate::flows::ShownFlows;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
@@ -18,7 +18,7 @@ fn all_pages_as_text_without_escape_codes() {
 #[test]
 fn conversations_are_printed_only_where_packets_were_captured() {
     let mut view = fixture::view();
-    view.flows = Flows::default();
+    view.flows = ShownFlows::default();
     let text = text(&fixture::world(), &view);
     assert!(text.contains("Lcores") && !text.contains("Conversations"), "{text}");
 }
@@ -46,7 +46,7 @@ fn json_has_schema_state_model_and_findings() {
         reason: "gone".to_owned(),
         finding: None,
     });
-    let json = serde_json::to_value(Document::of(&world, None)).unwrap();
+    let json = serde_json::to_value(TopDocument::of(&world, None)).unwrap();
     assert_eq!(json["schema"], 1);
     let [reflector, testpmd] = [&json["apps"][0], &json["apps"][1]];
     assert_eq!(reflector["app"], "reflector");
@@ -61,7 +61,7 @@ fn json_has_schema_state_model_and_findings() {
 #[test]
 fn json_has_conversations_and_how_they_were_had() {
     let (world, traffic) = (fixture::world(), fixture::flows::both());
-    let json = serde_json::to_value(Document::of(&world, Some(&*traffic))).unwrap();
+    let json = serde_json::to_value(TopDocument::of(&world, Some(&*traffic))).unwrap();
     let [reflector, testpmd] = [&json["flows"][0], &json["flows"][1]];
     assert_eq!((&reflector["app"], &reflector["capture"]), (&"reflector".into(), &"armed".into()));
     assert!(reflector["via"].is_null());

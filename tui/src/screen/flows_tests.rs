@@ -6,26 +6,26 @@ use pmdscope_render::Theme;
 
 use super::tests::text;
 use super::*;
-use crate::action::{Action, Motion, update};
+use crate::action::{Action, SelectionMotion, update};
 use crate::fixture;
 use crate::fixture::flows::{counted, sampled, traffic};
-use crate::flows::{Access, FlowTime, Flows, Traffic};
+use crate::flows::{CaptureAccess, CapturedTraffic, ShownFlows, ShownTime};
 use crate::timeline::SECOND;
-use crate::timeline::strip::{self, Strip};
+use crate::timeline::time_bar::{self, TimeBar};
 use std::sync::Arc;
 
-const ARMED: Access = Access::Armed { via: None };
+const ARMED: CaptureAccess = CaptureAccess::Armed { via: None };
 
-fn showing(traffic: Arc<Traffic>) -> View {
-    let mut view = View { tab: Tab::Flows, ..fixture::view() };
+fn showing(traffic: Arc<CapturedTraffic>) -> ViewState {
+    let mut view = ViewState { tab: PageTab::Flows, ..fixture::view() };
     view.follow(Some(traffic));
     view
 }
 
-fn refused() -> Access {
+fn refused() -> CaptureAccess {
     let reason = "fwd runs without libpmdscope, and pmdscope-pdump cannot attach: it was started with \
                   --in-memory; start it without";
-    Access::Refused { reason: reason.to_owned() }
+    CaptureAccess::Refused { reason: reason.to_owned() }
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn an_app_that_is_sampled() {
 #[test]
 fn apps_by_all_ways() {
     let world = fixture::world();
-    let offered = ("testpmd", Access::Offered, FlowSnapshot::default());
+    let offered = ("testpmd", CaptureAccess::Offered, FlowSnapshot::default());
     let page = showing(traffic([
         ("fwd", refused(), FlowSnapshot::default()),
-        ("ovs", Access::Armed { via: Some("pdump") }, sampled()),
-        ("reflector", Access::Ended, counted()),
-        ("router", Access::Opening, FlowSnapshot::default()),
+        ("ovs", CaptureAccess::Armed { via: Some("pdump") }, sampled()),
+        ("reflector", CaptureAccess::Ended, counted()),
+        ("router", CaptureAccess::Opening, FlowSnapshot::default()),
         offered,
     ]));
     for (width, height) in [(80, 36), (160, 40)] {
@@ -59,16 +59,16 @@ fn apps_by_all_ways() {
 #[test]
 fn a_page_without_conversations_says_why() {
     let world = fixture::world();
-    let offered = ("testpmd", Access::Offered, FlowSnapshot::default());
+    let offered = ("testpmd", CaptureAccess::Offered, FlowSnapshot::default());
     let nobody = showing(traffic([]));
     let no_helper = showing(traffic([offered]));
     let none = showing(traffic([("fwd", refused(), FlowSnapshot::default())]));
     let idle = FlowSnapshot { flows: Vec::new(), queues: Vec::new(), ..FlowSnapshot::default() };
     let silent =
         showing(traffic([("reflector", ARMED, FlowSnapshot { begin_ns: 1, sample: 1, ..idle })]));
-    let recording = View { flows: Flows::default(), ..nobody.clone() };
+    let recording = ViewState { flows: ShownFlows::default(), ..nobody.clone() };
     let mut past = nobody.clone();
-    past.flows.moment = FlowTime::Past;
+    past.flows.moment = ShownTime::Past;
     let views = [nobody, no_helper, none, silent, recording, past];
     let pages = views.map(|view| text(80, 16, &view, &world));
     assert_snapshot!(pages.join("----\n"));
@@ -78,25 +78,25 @@ fn a_page_without_conversations_says_why() {
 fn details_of_what_is_sampled() {
     let world = fixture::world_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
-    update(&mut view, Action::Move(Motion::Top), &world);
+    update(&mut view, Action::Move(SelectionMotion::Top), &world);
     update(&mut view, Action::Open, &world);
     assert_snapshot!("flows_detail_sampled", text(80, 50, &view, &world));
     update(&mut view, Action::Back, &world);
-    update(&mut view, Action::Move(Motion::Down), &world);
+    update(&mut view, Action::Move(SelectionMotion::Down), &world);
     update(&mut view, Action::Open, &world);
     assert_snapshot!("flows_detail_conversation", text(80, 30, &view, &world));
-    view.follow(Some(traffic([("reflector", Access::Ended, FlowSnapshot::default())])));
+    view.follow(Some(traffic([("reflector", CaptureAccess::Ended, FlowSnapshot::default())])));
     assert!(text(80, 30, &view, &world).contains("no longer exists"));
 }
 
-fn held(ago_ns: u64, view: &View) -> Strip {
+fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
     let at = view.flows.traffic.as_ref().unwrap().realtime_ns;
-    Strip {
+    TimeBar {
         at: 90 * SECOND,
         realtime_ns: at - ago_ns,
-        span: crate::timeline::Span { oldest: 0, newest: 100 * SECOND },
+        span: crate::timeline::TimeSpan { oldest: 0, newest: 100 * SECOND },
         marks: Vec::new(),
-        place: strip::Place::Past { ago_ns },
+        place: time_bar::TimeBarKind::Past { ago_ns },
         remark: None,
     }
 }
@@ -105,20 +105,20 @@ fn held(ago_ns: u64, view: &View) -> Strip {
 fn what_was_held_stays_and_is_not_taken_for_the_past() {
     let world = fixture::world_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
-    view.strip = Some(held(SECOND, &view));
+    view.time_bar = Some(held(SECOND, &view));
     view.follow(Some(traffic([])));
     let screen = text(80, 24, &view, &world);
     assert!(screen.contains("paused at 03:04:05, capture armed, 1 in 64"), "{screen}");
     assert!(screen.contains("198.51.100.7:50123"), "{screen}");
-    view.strip = Some(held(60 * SECOND, &view));
+    view.time_bar = Some(held(60 * SECOND, &view));
     view.follow(Some(traffic([])));
     let screen = text(80, 24, &view, &world);
     assert!(screen.contains("of the past are not kept"), "{screen}");
-    assert!(!view.wish(&world, &crate::flows::Wish::default()).shown);
-    view.strip = Some(held(SECOND, &view));
+    assert!(!view.request(&world, &crate::flows::FlowRequest::default()).shown);
+    view.time_bar = Some(held(SECOND, &view));
     view.follow(Some(traffic([])));
     assert!(text(80, 24, &view, &world).contains("198.51.100.7:50123"));
-    view.strip = None;
+    view.time_bar = None;
     view.follow(Some(traffic([])));
     assert!(!text(80, 24, &view, &world).contains("198.51.100.7:50123"));
 }
@@ -148,25 +148,25 @@ fn of_very_many_the_heaviest_are_shown_and_a_filter_finds_the_others() {
 #[test]
 fn the_side_that_captures_is_told_what_is_shown() {
     let world = fixture::world();
-    let before = crate::flows::Wish::default();
+    let before = crate::flows::FlowRequest::default();
     let view = showing(traffic([]));
-    let wish = view.wish(&world, &before);
-    assert!(wish.shown && !wish.over);
-    let apps = wish.apps.iter().map(|running| (running.app.as_str(), running.pps));
+    let request = view.request(&world, &before);
+    assert!(request.shown && !request.over);
+    let apps = request.apps.iter().map(|running| (running.app.as_str(), running.pps));
     assert_eq!(apps.collect::<Vec<_>>(), [("reflector", Some(28_350_000.0)), ("testpmd", None)]);
-    let elsewhere = View { tab: Tab::Ports, ..view.clone() };
-    assert!(!elsewhere.wish(&world, &before).shown);
-    let recording = View { flows: Flows::default(), strip: None, ..view };
-    assert!(recording.wish(&world, &before).attach.is_empty());
+    let elsewhere = ViewState { tab: PageTab::Ports, ..view.clone() };
+    assert!(!elsewhere.request(&world, &before).shown);
+    let recording = ViewState { flows: ShownFlows::default(), time_bar: None, ..view };
+    assert!(recording.request(&world, &before).attach.is_empty());
 }
 
 #[test]
 fn who_was_away_for_long_is_asked_again_about_helpers() {
-    let mut view = showing(traffic([("testpmd", Access::Offered, FlowSnapshot::default())]));
+    let mut view = showing(traffic([("testpmd", CaptureAccess::Offered, FlowSnapshot::default())]));
     update(&mut view, Action::Attach, &fixture::world());
     assert_eq!(view.attach.len(), 1);
-    let armed = || traffic([("testpmd", Access::Armed { via: Some("pdump") }, sampled())]);
-    view.tab = Tab::Ports;
+    let armed = || traffic([("testpmd", CaptureAccess::Armed { via: Some("pdump") }, sampled())]);
+    view.tab = PageTab::Ports;
     view.follow(Some(armed()));
     assert_eq!(view.attach.len(), 1, "it goes on for a while");
     view.follow(Some(traffic([])));

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::action::{Action, Motion, update};
+use crate::action::{Action, SelectionMotion, update};
 use crate::fixture;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
@@ -15,27 +15,27 @@ use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::{DeviceSample, QueueDirection};
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
-fn draw(width: u16, height: u16, view: &View, world: &FleetState) -> Buffer {
-    let view = &View { height, ..view.clone() };
+fn draw(width: u16, height: u16, view: &ViewState, world: &FleetState) -> Buffer {
+    let view = &ViewState { height, ..view.clone() };
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| render(frame, view, world)).unwrap();
     terminal.backend().buffer().clone()
 }
 
-pub(crate) fn text(width: u16, height: u16, view: &View, world: &FleetState) -> String {
+pub(crate) fn text(width: u16, height: u16, view: &ViewState, world: &FleetState) -> String {
     let buffer = draw(width, height, view, world);
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn on(tab: Tab) -> View {
-    View { tab, ..fixture::view() }
+fn on(tab: PageTab) -> ViewState {
+    ViewState { tab, ..fixture::view() }
 }
 
 #[test]
 fn every_page_on_every_size() {
     let world = fixture::world();
-    for tab in Tab::ALL {
+    for tab in PageTab::ALL {
         for (width, height) in [(80, 24), (120, 40), (200, 60)] {
             let name = format!("{tab:?}_{width}x{height}").to_lowercase();
             assert_snapshot!(name, text(width, height, &on(tab), &world));
@@ -45,7 +45,7 @@ fn every_page_on_every_size() {
 
 #[test]
 fn mono_and_ascii() {
-    let mut view = on(Tab::Pools);
+    let mut view = on(PageTab::Pools);
     view.theme = Theme { mono: true, ascii: true };
     assert_snapshot!(text(100, 20, &view, &fixture::world()));
 }
@@ -53,10 +53,10 @@ fn mono_and_ascii() {
 #[test]
 fn mono_uses_no_colour_and_still_shows_the_selection() {
     let world = fixture::world();
-    for tab in Tab::ALL {
+    for tab in PageTab::ALL {
         let mut view = on(tab);
         view.theme.mono = true;
-        update(&mut view, Action::Move(Motion::Top), &world);
+        update(&mut view, Action::Move(SelectionMotion::Top), &world);
         let buffer = draw(120, 40, &view, &world);
         let plain = |c: &Color| *c == Color::Reset;
         assert!(buffer.content().iter().all(|cell| plain(&cell.fg) && plain(&cell.bg)));
@@ -75,15 +75,15 @@ fn help() {
 #[test]
 fn details_of_every_kind_of_row() {
     let world = fixture::world();
-    for tab in Tab::ALL {
+    for tab in PageTab::ALL {
         let mut view = on(tab);
-        update(&mut view, Action::Move(Motion::Top), &world);
+        update(&mut view, Action::Move(SelectionMotion::Top), &world);
         for (index, _) in view.tables(&world).iter().flat_map(|table| &table.rows).enumerate() {
             update(&mut view, Action::Open, &world);
             let name = format!("detail_{tab:?}_{index}").to_lowercase();
             assert_snapshot!(name, text(100, 44, &view, &world));
             update(&mut view, Action::Back, &world);
-            update(&mut view, Action::Move(Motion::Down), &world);
+            update(&mut view, Action::Move(SelectionMotion::Down), &world);
         }
     }
 }
@@ -91,7 +91,7 @@ fn details_of_every_kind_of_row() {
 #[test]
 fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
     let world = fixture::world_of(fixture::leaking(), fixture::leaking_findings());
-    let mut view = on(Tab::Pools);
+    let mut view = on(PageTab::Pools);
     let rows = view.tables(&world).into_iter().flat_map(|table| table.rows);
     let site = rows.map(|row| row.subject).find(|row| matches!(row, Subject::Site { .. })).unwrap();
     update(&mut view, Action::Select(site), &world);
@@ -117,7 +117,8 @@ fn no_app() {
 #[test]
 fn stock_app_says_what_it_cannot_show() {
     let world = fixture::world_of(fixture::stock(), Vec::new());
-    let pages = [Tab::Ports, Tab::Pools, Tab::Lcores].map(|tab| text(100, 14, &on(tab), &world));
+    let pages = [PageTab::Ports, PageTab::Pools, PageTab::Lcores]
+        .map(|tab| text(100, 14, &on(tab), &world));
     assert_snapshot!(pages.join("----\n"));
 }
 
@@ -132,7 +133,7 @@ fn lost_app_is_dimmed_with_its_age() {
     });
     world.now_ns += 12_000_000_000;
     assert_snapshot!(text(100, 24, &fixture::view(), &world));
-    let buffer = draw(100, 24, &on(Tab::Ports), &world);
+    let buffer = draw(100, 24, &on(PageTab::Ports), &world);
     let row = (0..24).find(|&y| buffer[(0, y)].symbol() == "r" && y > 3).unwrap();
     assert!((0..9).all(|x| buffer[(x, row)].modifier.contains(Modifier::DIM)));
 }
@@ -149,9 +150,9 @@ fn the_share_of_a_hot_queue_is_marked() {
         (queue.share, queue.pps) = (Some(share), Some(pps));
     }
     let world = fixture::world_of(model, Vec::new());
-    let page = text(160, 30, &on(Tab::Ports), &world);
+    let page = text(160, 30, &on(PageTab::Ports), &world);
     assert!(page.contains("!90%") && !page.contains("!10%"), "{page}");
-    let mut tolerant = on(Tab::Ports);
+    let mut tolerant = on(PageTab::Ports);
     tolerant.thresholds.queue_ratio = 9.0;
     let page = text(160, 30, &tolerant, &world);
     assert!(page.contains("90%") && !page.contains("!90%"), "{page}");
@@ -189,7 +190,7 @@ fn apps_and_ports_that_are_missing() {
     let mut view = fixture::view();
     let pages = [80, 120].map(|width| text(width, 14, &view, &world));
     assert_snapshot!(pages.join("----\n"));
-    update(&mut view, Action::Move(Motion::Bottom), &world);
+    update(&mut view, Action::Move(SelectionMotion::Bottom), &world);
     update(&mut view, Action::Select(Subject::App { app: "testpmd".to_owned() }), &world);
     update(&mut view, Action::Open, &world);
     assert_snapshot!("app_with_a_missing_port", text(80, 24, &view, &world));
@@ -201,7 +202,7 @@ fn threads_of_a_stock_app_are_known_to_the_kernel() {
     let leaking = fixture::leaking();
     (model.sample.threads, model.threads) = (leaking.sample.threads, leaking.threads);
     let world = fixture::world_of(model, Vec::new());
-    let mut view = on(Tab::Lcores);
+    let mut view = on(PageTab::Lcores);
     let page = text(80, 12, &view, &world);
     update(&mut view, Action::Open, &world);
     assert_snapshot!([page, text(80, 14, &view, &world)].join("----\n"));
@@ -210,12 +211,12 @@ fn threads_of_a_stock_app_are_known_to_the_kernel() {
 #[test]
 fn exhausted_pool() {
     let world = fixture::world_of(fixture::exhausted(), fixture::leaking_findings());
-    assert_snapshot!(text(80, 12, &on(Tab::Pools), &world));
+    assert_snapshot!(text(80, 12, &on(PageTab::Pools), &world));
 }
 
 #[test]
 fn totals_are_counted_from_the_mark() {
-    let mut view = on(Tab::Ports);
+    let mut view = on(PageTab::Ports);
     let mut world = fixture::world_of(fixture::leaking(), Vec::new());
     update(&mut view, Action::Mark, &world);
     let mut later = fixture::leaking();
@@ -236,9 +237,9 @@ fn long_tables_keep_selection_and_headings_in_sight() {
         model.queues.push(rates);
     }
     let world = fixture::world_of(model, Vec::new());
-    let mut view = on(Tab::Ports);
+    let mut view = on(PageTab::Ports);
     for _ in 0..40 {
-        update(&mut view, Action::Move(Motion::Down), &world);
+        update(&mut view, Action::Move(SelectionMotion::Down), &world);
     }
     assert_snapshot!(text(80, 16, &view, &world));
 }
@@ -248,9 +249,9 @@ fn every_size_is_drawn() {
     let world = fixture::world();
     for width in [1, 2, 7, 20, 33] {
         for height in 1..14 {
-            for tab in Tab::ALL {
+            for tab in PageTab::ALL {
                 let mut view = on(tab);
-                update(&mut view, Action::Move(Motion::Bottom), &world);
+                update(&mut view, Action::Move(SelectionMotion::Bottom), &world);
                 let drawn = text(width, height, &view, &world);
                 assert!(!drawn.trim().is_empty(), "{width}x{height} {tab:?}");
                 update(&mut view, Action::Open, &world);
@@ -269,8 +270,8 @@ fn clicks_hit_what_is_drawn() {
     let line =
         |word: &str| u16::try_from(screen.lines().position(|l| l.starts_with(word)).unwrap());
     let row = line("testpmd").unwrap();
-    assert!(matches!(at(3, row), Some(Hit::Row(Subject::App { app })) if app == "testpmd"));
-    assert!(matches!(at(14, 1), Some(Hit::Tab(Tab::Ports))));
+    assert!(matches!(at(3, row), Some(ClickTarget::Row(Subject::App { app })) if app == "testpmd"));
+    assert!(matches!(at(14, 1), Some(ClickTarget::Tab(PageTab::Ports))));
     assert!(at(3, 23).is_none());
     assert!(at(79, 1).is_none());
 }
@@ -312,11 +313,11 @@ fn names_do_not_command_the_terminal() {
         text
     });
     world.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
-    for tab in Tab::ALL {
+    for tab in PageTab::ALL {
         let mut view = on(tab);
-        update(&mut view, Action::Move(Motion::Top), &world);
+        update(&mut view, Action::Move(SelectionMotion::Top), &world);
         for _ in view.tables(&world).iter().flat_map(|table| &table.rows) {
-            for action in [Action::Open, Action::Back, Action::Move(Motion::Down)] {
+            for action in [Action::Open, Action::Back, Action::Move(SelectionMotion::Down)] {
                 update(&mut view, action, &world);
                 for cell in draw(100, 44, &view, &world).content() {
                     let shown = cell.symbol();

@@ -9,7 +9,7 @@ use pmdscope_telemetry::model::{Model, PortRates};
 use pmdscope_telemetry::sample::PortSample;
 
 use super::ports::{rx_bps, tx_bps};
-use crate::view::View;
+use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 
 /// Pools fuller than this are marked; the findings judge more finely.
@@ -139,7 +139,7 @@ fn live_state(app: &AppState) -> Cell {
 }
 
 /// One row per finding, worst first.
-pub(super) fn findings(world: &FleetState, view: &View) -> TextTable {
+pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("Severity"),
         Column::text("App").drop_at(1),

@@ -16,9 +16,9 @@ use pmdscope_render::{
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
 
-use crate::flows::{Access, FlowTime, Tap, Traffic};
+use crate::flows::{CaptureAccess, CapturedApp, CapturedTraffic, ShownTime};
 use crate::tables::lcores::time_of_day;
-use crate::view::View;
+use crate::view::ViewState;
 
 /// Rows of conversations; who wants others sorts or filters.
 const ROWS: usize = 256;
@@ -27,7 +27,7 @@ const ROWS: usize = 256;
 const CONVERSATIONS: &str = "Conversations";
 
 /// The tables of the page.
-pub(super) fn page(view: &View) -> Vec<TextTable> {
+pub(super) fn page(view: &ViewState) -> Vec<TextTable> {
     match view.flows.shown() {
         Ok(traffic) => {
             vec![taps(traffic, view.theme), conversations(traffic, view), queues(traffic, view)]
@@ -41,7 +41,7 @@ pub(super) fn page(view: &View) -> Vec<TextTable> {
 }
 
 /// One row per app.
-fn taps(traffic: &Traffic, theme: Theme) -> TextTable {
+fn taps(traffic: &CapturedTraffic, theme: Theme) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Capture"),
@@ -56,14 +56,14 @@ fn taps(traffic: &Traffic, theme: Theme) -> TextTable {
     ];
     let mut table = TextTable::new("Captured packets", columns);
     for tap in &traffic.taps {
-        let stale = tap.access == Access::Ended;
+        let stale = tap.access == CaptureAccess::Ended;
         table.push(Subject::Tap { app: tap.app.clone() }, stale, tap_cells(tap, theme));
     }
     note_access(&mut table, traffic);
     table
 }
 
-fn tap_cells(tap: &Tap, theme: Theme) -> Vec<Cell> {
+fn tap_cells(tap: &CapturedApp, theme: Theme) -> Vec<Cell> {
     let mut cells = vec![Cell::text(&tap.app), access(&tap.access)];
     let counted = &tap.counted;
     if counted.begin_ns == 0 {
@@ -94,23 +94,25 @@ fn error(packets: u64, variance: u64, theme: Theme) -> Cell {
     Cell::number(error, text)
 }
 
-fn access(access: &Access) -> Cell {
+fn access(access: &CaptureAccess) -> Cell {
     match access {
-        Access::Opening => Cell::text("asking ...").tone(Tone::Dim),
-        Access::Armed { via: None } => Cell::text("armed").tone(Tone::Good),
-        Access::Armed { via: Some(via) } => Cell::text(format!("armed via {via}")).tone(Tone::Good),
-        Access::Offered => Cell::text("P to attach").tone(Tone::Warn),
-        Access::Refused { .. } => Cell::text("none").tone(Tone::Bad).flag(),
-        Access::Ended => Cell::text("app exited").tone(Tone::Warn),
+        CaptureAccess::Opening => Cell::text("asking ...").tone(Tone::Dim),
+        CaptureAccess::Armed { via: None } => Cell::text("armed").tone(Tone::Good),
+        CaptureAccess::Armed { via: Some(via) } => {
+            Cell::text(format!("armed via {via}")).tone(Tone::Good)
+        }
+        CaptureAccess::Offered => Cell::text("P to attach").tone(Tone::Warn),
+        CaptureAccess::Refused { .. } => Cell::text("none").tone(Tone::Bad).flag(),
+        CaptureAccess::Ended => Cell::text("app exited").tone(Tone::Warn),
     }
 }
 
 /// Why there are no packets of an app, and what to do.
-fn note_access(table: &mut TextTable, traffic: &Traffic) {
+fn note_access(table: &mut TextTable, traffic: &CapturedTraffic) {
     if traffic.taps.is_empty() {
         table.notes.push("No app to capture packets from.".to_owned());
     }
-    let offered = traffic.apps(|access| *access == Access::Offered).collect::<Vec<_>>();
+    let offered = traffic.apps(|access| *access == CaptureAccess::Offered).collect::<Vec<_>>();
     if !offered.is_empty() {
         table.notes.push(format!(
             "{}: without libpmdscope. P starts a helper beside it, a DPDK secondary process \
@@ -120,7 +122,7 @@ fn note_access(table: &mut TextTable, traffic: &Traffic) {
         ));
     }
     for tap in &traffic.taps {
-        if let Access::Refused { reason } = &tap.access {
+        if let CaptureAccess::Refused { reason } = &tap.access {
             table.notes.push(reason.clone());
         }
     }
@@ -143,19 +145,19 @@ pub(crate) fn other(other: &UnlistedPackets) -> PacketCounts {
 
 /// A conversation, and what it is part of.
 #[derive(Clone, Copy)]
-struct Talk<'a> {
-    tap: &'a Tap,
+struct ConversationRow<'a> {
+    tap: &'a CapturedApp,
     flow: &'a Flow,
     theme: Theme,
 }
 
-impl<'a> Talk<'a> {
-    fn all(tap: &'a Tap, theme: Theme) -> impl Iterator<Item = Self> {
+impl<'a> ConversationRow<'a> {
+    fn all(tap: &'a CapturedApp, theme: Theme) -> impl Iterator<Item = Self> {
         tap.counted.flows.iter().map(move |flow| Self { tap, flow, theme })
     }
 }
 
-impl Talk<'_> {
+impl ConversationRow<'_> {
     fn rx(&self) -> Option<TrafficRate> {
         rx_speed(&self.tap.counted, self.flow)
     }
@@ -193,9 +195,9 @@ impl Talk<'_> {
 }
 
 /// A column, and what is in it.
-type Field = (Column, fn(&Talk<'_>) -> Cell);
+type ConversationColumn = (Column, fn(&ConversationRow<'_>) -> Cell);
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [ConversationColumn; 16] = [
     (Column::text("App"), |talk| Cell::text(&talk.tap.app)),
     (Column::text("Proto"), |talk| Cell::text(protocol(talk.flow.proto))),
     (Column::text("Local").flex(15), |talk| Cell::text(endpoint(talk.flow.local))),
@@ -217,8 +219,8 @@ const FIELDS: [Field; 16] = [
 ];
 
 /// One row per conversation that counts most, by the order that was chosen.
-fn conversations(traffic: &Traffic, view: &View) -> TextTable {
-    let all = traffic.taps.iter().flat_map(|tap| Talk::all(tap, view.theme));
+fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
+    let all = traffic.taps.iter().flat_map(|tap| ConversationRow::all(tap, view.theme));
     let mut talks = all.collect::<Vec<_>>();
     let fields = fields(traffic, &talks);
     order(&mut talks, &fields, view.sort.get(CONVERSATIONS).copied());
@@ -229,7 +231,7 @@ fn conversations(traffic: &Traffic, view: &View) -> TextTable {
     let rows = talks.iter().map(|talk| TableRow {
         subject: talk.subject(),
         cells: fields.iter().map(|(_, cell)| cell(talk)).collect(),
-        stale: talk.tap.access == Access::Ended,
+        stale: talk.tap.access == CaptureAccess::Ended,
     });
     let rows = rows.filter(|row| row.passes(&view.filter, &table.columns));
     table.rows = rows.take(ROWS).collect();
@@ -239,7 +241,7 @@ fn conversations(traffic: &Traffic, view: &View) -> TextTable {
 }
 
 /// The columns that tell rows apart.
-fn fields(traffic: &Traffic, talks: &[Talk<'_>]) -> Vec<Field> {
+fn fields(traffic: &CapturedTraffic, talks: &[ConversationRow<'_>]) -> Vec<ConversationColumn> {
     let needed = |column: &Column| match column.title() {
         "App" => traffic.taps.len() > 1,
         "Error" => talks.iter().any(|talk| talk.flow.variance > 0),
@@ -250,14 +252,19 @@ fn fields(traffic: &Traffic, talks: &[Talk<'_>]) -> Vec<Field> {
 }
 
 /// Sorts by a column, else the fastest first.
-fn order(talks: &mut Vec<Talk<'_>>, fields: &[Field], sort: Option<SortOrder>) {
+fn order(
+    talks: &mut Vec<ConversationRow<'_>>,
+    fields: &[ConversationColumn],
+    sort: Option<SortOrder>,
+) {
     let chosen = sort.and_then(|sort| Some((fields.get(sort.column)?, sort.descending)));
     if let Some(((column, cell), descending)) = chosen {
         let mut sorted = talks.iter().map(|talk| (cell(talk), *talk)).collect::<Vec<_>>();
         sorted.sort_by(|(a, _), (b, _)| column.compare(a, b, descending));
         *talks = sorted.into_iter().map(|(_, talk)| talk).collect();
     } else {
-        let weight = |talk: &Talk| (talk.pps().unwrap_or(0.0), talk.flow.total().packets);
+        let weight =
+            |talk: &ConversationRow| (talk.pps().unwrap_or(0.0), talk.flow.total().packets);
         let mut sorted = talks.iter().map(|talk| (weight(talk), *talk)).collect::<Vec<_>>();
         sorted.sort_by(|(a, _), (b, _)| heavier(*a, *b));
         *talks = sorted.into_iter().map(|(_, talk)| talk).collect();
@@ -269,8 +276,8 @@ fn heavier(a: (f64, u64), b: (f64, u64)) -> Ordering {
 }
 
 /// What the apps pay for the page.
-fn remark(traffic: &Traffic, view: &View) -> String {
-    let is_armed = |tap: &&Tap| matches!(tap.access, Access::Armed { .. });
+fn remark(traffic: &CapturedTraffic, view: &ViewState) -> String {
+    let is_armed = |tap: &&CapturedApp| matches!(tap.access, CaptureAccess::Armed { .. });
     let armed = || traffic.taps.iter().filter(is_armed);
     let rates = || armed().map(|tap| tap.counted.sample.max(1));
     let capture = match (rates().min(), rates().max()) {
@@ -279,11 +286,11 @@ fn remark(traffic: &Traffic, view: &View) -> String {
         _ => "no capture armed".to_owned(),
     };
     match view.flows.moment {
-        FlowTime::Held => {
+        ShownTime::Held => {
             let at = time_of_day(traffic.realtime_ns, &view.zone);
             format!("paused at {at}, {capture}")
         }
-        FlowTime::Present | FlowTime::Past => capture,
+        ShownTime::Present | ShownTime::Past => capture,
     }
 }
 
@@ -297,9 +304,10 @@ fn note_rows(table: &mut TextTable, all: usize) {
 }
 
 /// What is in no row.
-fn note_other(table: &mut TextTable, traffic: &Traffic) {
-    let is_silent =
-        |tap: &&Tap| matches!(tap.access, Access::Armed { .. }) && tap.counted.total.packets == 0;
+fn note_other(table: &mut TextTable, traffic: &CapturedTraffic) {
+    let is_silent = |tap: &&CapturedApp| {
+        matches!(tap.access, CaptureAccess::Armed { .. }) && tap.counted.total.packets == 0
+    };
     for tap in traffic.taps.iter().filter(is_silent) {
         table.notes.push(format!("{}: no packet since the capture was armed", tap.app));
     }
@@ -324,7 +332,7 @@ fn note_other(table: &mut TextTable, traffic: &Traffic) {
 }
 
 /// One row per queue: how the NIC spreads the packets.
-fn queues(traffic: &Traffic, view: &View) -> TextTable {
+fn queues(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -343,7 +351,7 @@ fn queues(traffic: &Traffic, view: &View) -> TextTable {
         queues.sort_by_key(|queue| (queue.port, queue.dir, queue.queue));
         for queue in &queues {
             let cells = queue_cells(tap, queue, &view.thresholds);
-            table.push(load(tap, queue), tap.access == Access::Ended, cells);
+            table.push(load(tap, queue), tap.access == CaptureAccess::Ended, cells);
         }
     }
     if traffic.taps.len() == 1 {
@@ -352,12 +360,12 @@ fn queues(traffic: &Traffic, view: &View) -> TextTable {
     table
 }
 
-fn load(tap: &Tap, queue: &QueueCounts) -> Subject {
+fn load(tap: &CapturedApp, queue: &QueueCounts) -> Subject {
     let QueueCounts { port, dir, queue, .. } = *queue;
     Subject::Load { app: tap.app.clone(), port, dir, queue }
 }
 
-fn queue_cells(tap: &Tap, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<Cell> {
+fn queue_cells(tap: &CapturedApp, queue: &QueueCounts, thresholds: &Thresholds) -> Vec<Cell> {
     let speed = speed(&tap.counted, queue.recent, queue.total);
     let optional = |value: Option<u16>| {
         Cell::number(value.map(f64::from), known(value, |value| value.to_string()))

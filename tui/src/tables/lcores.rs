@@ -11,11 +11,11 @@ use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
 use super::note_level_0;
-use crate::view::View;
+use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per lcore.
-pub(super) fn lcores(world: &FleetState, view: &View) -> TextTable {
+pub(super) fn lcores(world: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),

@@ -7,7 +7,7 @@ mod leaks;
 mod pools;
 pub(crate) mod ports;
 
-use crate::view::{Tab, View};
+use crate::view::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
 use pmdscope_telemetry::FleetState;
 
@@ -21,22 +21,22 @@ pub(crate) const UNSUPPORTED: &str = "n/a";
 const TALL: u16 = 36;
 
 /// The tables of a page.
-pub fn of(tab: Tab, world: &FleetState, view: &View) -> Vec<TextTable> {
+pub fn of(tab: PageTab, world: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let mut tables = match tab {
-        Tab::Overview => overview(world, view),
-        Tab::Ports => {
+        PageTab::Overview => overview(world, view),
+        PageTab::Ports => {
             vec![ports::ports(world, view), ports::queues(world, view), ports::rings(world)]
         }
-        Tab::Pools => vec![
+        PageTab::Pools => vec![
             pools::pools(world),
             leaks::ledgers(world, view.theme),
             leak_sites(world, PathStyle::Brief),
             leaks::stages(world),
         ],
-        Tab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
-        Tab::Flows => flows::page(view),
+        PageTab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
+        PageTab::Flows => flows::page(view),
     };
-    if tab != Tab::Overview && world.apps.len() == 1 {
+    if tab != PageTab::Overview && world.apps.len() == 1 {
         for table in &mut tables {
             table.hide_column("App");
         }
@@ -45,7 +45,7 @@ pub fn of(tab: Tab, world: &FleetState, view: &View) -> Vec<TextTable> {
 }
 
 /// Apps and findings; on a tall screen also what they are about.
-fn overview(world: &FleetState, view: &View) -> Vec<TextTable> {
+fn overview(world: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let mut tables = vec![apps::apps(world), apps::findings(world, view)];
     if view.height >= TALL {
         tables.push(ports::ports(world, view));

@@ -10,11 +10,11 @@ use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
 use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
 
 use super::{UNSUPPORTED, note_level_0};
-use crate::view::View;
+use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per port.
-pub(super) fn ports(world: &FleetState, view: &View) -> TextTable {
+pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -109,7 +109,7 @@ fn link(port: &PortSample) -> Cell {
 }
 
 /// One row per queue of apps with the library.
-pub(super) fn queues(world: &FleetState, view: &View) -> TextTable {
+pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::Severity;
 
-use super::{Mark, Moment, Past, SECOND, Span, began, weight};
+use super::{FindingMark, FrameSource, SECOND, TimeSpan, TimelineFrame, began, mem_size};
 
 /// How much a history keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HistoryLimits {
     /// Length, nanoseconds.
     pub length_ns: u64,
     /// Closer moments become one, nanoseconds.
@@ -22,7 +22,7 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for HistoryLimits {
     fn default() -> Self {
         Self {
             length_ns: 600 * SECOND,
@@ -39,22 +39,22 @@ impl Default for Limits {
 /// close to their neighbours go first, those in which a finding began last: far back it gets coarser,
 /// not shorter.
 #[derive(Debug, Default)]
-pub struct History {
-    limits: Limits,
-    kept: VecDeque<Kept>,
+pub struct FrameHistory {
+    limits: HistoryLimits,
+    kept: VecDeque<StoredFrame>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
-    moment: Moment,
+struct StoredFrame {
+    moment: TimelineFrame,
     began: Option<Severity>,
     /// Bytes of the world itself, and of each of its models.
     own: usize,
     models: Vec<usize>,
 }
 
-impl Kept {
+impl StoredFrame {
     /// Bytes that `before` does not hold as well.
     fn bytes(&self, before: Option<&Self>) -> usize {
         let apps = self.moment.world.apps.iter().zip(&self.models);
@@ -69,9 +69,9 @@ impl Kept {
     }
 }
 
-impl History {
+impl FrameHistory {
     /// An empty one.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: HistoryLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
@@ -86,10 +86,10 @@ impl History {
         if self.unsettled() {
             new = new.max(self.remove(self.kept.len() - 1).and_then(|last| last.began));
         }
-        self.kept.push_back(Kept {
-            own: weight::members(world),
-            models: weight::models(world),
-            moment: Moment { at, world: Arc::new(world.clone()) },
+        self.kept.push_back(StoredFrame {
+            own: mem_size::members(world),
+            models: mem_size::models(world),
+            moment: TimelineFrame { at, world: Arc::new(world.clone()) },
             began: new,
         });
         self.bytes += self.charge(self.kept.len() - 1);
@@ -119,7 +119,7 @@ impl History {
         }
     }
 
-    fn remove(&mut self, index: usize) -> Option<Kept> {
+    fn remove(&mut self, index: usize) -> Option<StoredFrame> {
         self.bytes -= self.charge(index) + self.charge(index + 1);
         let removed = self.kept.remove(index);
         self.bytes += self.charge(index);
@@ -147,8 +147,9 @@ impl History {
 
     /// Moments in which a finding began, oldest first. What there was from the beginning has not
     /// begun.
-    pub fn marks(&self) -> Vec<Mark> {
-        let mark = |kept: &Kept| Some(Mark { at: kept.moment.at, severity: kept.began? });
+    pub fn marks(&self) -> Vec<FindingMark> {
+        let mark =
+            |kept: &StoredFrame| Some(FindingMark { at: kept.moment.at, severity: kept.began? });
         self.kept.iter().filter_map(mark).collect()
     }
 
@@ -157,25 +158,25 @@ impl History {
         self.bytes
     }
 
-    fn moment(&self, index: usize) -> Option<Moment> {
+    fn moment(&self, index: usize) -> Option<TimelineFrame> {
         self.kept.get(index).map(|kept| kept.moment.clone())
     }
 }
 
-impl Past for History {
+impl FrameSource for FrameHistory {
     type Error = Infallible;
 
-    fn span(&self) -> Option<Span> {
+    fn span(&self) -> Option<TimeSpan> {
         let (oldest, newest) = (self.kept.front()?.moment.at, self.kept.back()?.moment.at);
-        Some(Span { oldest, newest })
+        Some(TimeSpan { oldest, newest })
     }
 
-    fn at(&mut self, at: u64) -> Result<Option<Moment>, Infallible> {
+    fn at(&mut self, at: u64) -> Result<Option<TimelineFrame>, Infallible> {
         let later = self.kept.partition_point(|kept| kept.moment.at <= at);
         Ok(self.moment(later.saturating_sub(1)))
     }
 
-    fn after(&mut self, at: u64) -> Result<Option<Moment>, Infallible> {
+    fn after(&mut self, at: u64) -> Result<Option<TimelineFrame>, Infallible> {
         Ok(self.moment(self.kept.partition_point(|kept| kept.moment.at <= at)))
     }
 }

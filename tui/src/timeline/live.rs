@@ -2,50 +2,50 @@
 
 use pmdscope_telemetry::FleetState;
 
-use super::history::{History, Limits};
-use super::strip::{Place, Strip};
-use super::{Moment, Past, Seek, Span, Timeline, resolve};
+use super::history::{FrameHistory, HistoryLimits};
+use super::time_bar::{TimeBar, TimeBarKind};
+use super::{FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, resolve};
 
 /// Shows the present until somebody looks back; what comes in meanwhile is kept.
 #[derive(Debug, Default)]
-pub struct Live {
+pub struct LiveTimeline {
     present: FleetState,
-    history: History,
+    history: FrameHistory,
     /// The present has changed since it was kept.
     news: bool,
     /// The moment that is shown instead of the present.
-    shown: Option<Moment>,
+    shown: Option<TimelineFrame>,
 }
 
-impl Live {
+impl LiveTimeline {
     /// Nothing is known yet.
-    pub fn new(limits: Limits) -> Self {
-        Self { history: History::new(limits), ..Self::default() }
+    pub fn new(limits: HistoryLimits) -> Self {
+        Self { history: FrameHistory::new(limits), ..Self::default() }
     }
 
     /// What can be gone back to.
-    pub fn history(&self) -> &History {
+    pub fn history(&self) -> &FrameHistory {
         &self.history
     }
 
-    fn show(&mut self, from: u64, to: Seek) {
+    fn show(&mut self, from: u64, to: SeekTarget) {
         let Ok(moment) = self.history.seek(from, to);
         self.shown = moment;
     }
 
     /// Going on from the newest moment leads to the present.
-    fn leads_to_present(&self, to: Seek, newest: u64) -> bool {
+    fn leads_to_present(&self, to: SeekTarget, newest: u64) -> bool {
         let at_newest = self.shown.as_ref().is_none_or(|shown| shown.at >= newest);
         match to {
-            Seek::Newest => true,
-            Seek::Step(steps) => steps > 0 && at_newest,
-            Seek::By(ns) => ns > 0 && at_newest,
+            SeekTarget::Newest => true,
+            SeekTarget::Step(steps) => steps > 0 && at_newest,
+            SeekTarget::By(ns) => ns > 0 && at_newest,
             _ => false,
         }
     }
 }
 
-impl Timeline for Live {
+impl Timeline for LiveTimeline {
     type News = FleetState;
 
     fn take(&mut self, news: FleetState) {
@@ -64,7 +64,7 @@ impl Timeline for Live {
         if let (Some(shown), Some(span)) = (shown, self.history.span())
             && shown < span.oldest
         {
-            self.show(shown, Seek::Oldest);
+            self.show(shown, SeekTarget::Oldest);
         }
     }
 
@@ -72,21 +72,21 @@ impl Timeline for Live {
         self.shown.as_ref().map_or(&self.present, |shown| &shown.world)
     }
 
-    fn strip(&self) -> Option<Strip> {
+    fn time_bar(&self) -> Option<TimeBar> {
         let shown = self.shown.as_ref()?;
         let span = self.history.span()?;
-        Some(Strip {
+        Some(TimeBar {
             at: span.clamp(shown.at),
             realtime_ns: shown.world.realtime_ns,
             span,
             marks: self.history.marks(),
-            place: Place::Past { ago_ns: self.present.now_ns.saturating_sub(shown.at) },
+            place: TimeBarKind::Past { ago_ns: self.present.now_ns.saturating_sub(shown.at) },
             remark: None,
         })
     }
 
-    fn seek(&mut self, to: Seek) {
-        let Some(Span { newest, .. }) = self.history.span() else { return };
+    fn seek(&mut self, to: SeekTarget) {
+        let Some(TimeSpan { newest, .. }) = self.history.span() else { return };
         if self.leads_to_present(to, newest) {
             self.shown = None;
             return;
@@ -102,7 +102,7 @@ impl Timeline for Live {
     fn hold(&mut self) {
         match self.shown {
             Some(_) => self.shown = None,
-            None => self.show(u64::MAX, Seek::At(u64::MAX)),
+            None => self.show(u64::MAX, SeekTarget::At(u64::MAX)),
         }
     }
 

@@ -1,46 +1,47 @@
 //! Going back in time: moments of a live history or of a recording, and the ways between them.
 //!
-//! A [`Past`] gives moments by their time. [`live::Live`] shows the present over a
-//! [`history::History`] of the last minutes; [`replay::Replay`] shows a past that takes its time to
-//! read, such as the [`tape::Tape`] of a recording, from a thread of its own. The display knows both as [`Timeline`].
+//! A [`FrameSource`] gives frames by their time. [`live::LiveTimeline`] shows the present over a
+//! [`history::FrameHistory`] of the last minutes; [`replay::ReplayTimeline`] shows frames that take
+//! time to read, such as those of a [`recording_cursor::RecordingCursor`], from a thread of its own.
+//! The display knows both as [`Timeline`].
 
 pub mod history;
 pub mod live;
+mod mem_size;
+pub mod recording_cursor;
 pub mod replay;
-pub mod strip;
-pub mod tape;
-mod weight;
+pub mod time_bar;
 
 use std::sync::Arc;
 
 use pmdscope_telemetry::FleetState;
 use pmdscope_telemetry::finding::{Finding, Severity};
 
-use self::strip::Strip;
+use self::time_bar::TimeBar;
 
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// The world at one moment.
 #[derive(Clone, Debug)]
-pub struct Moment {
-    /// When, nanoseconds on the clock of its [`Past`]: the monotonic one of a history, the wall clock
-    /// of a recording.
+pub struct TimelineFrame {
+    /// When, nanoseconds on the clock of its [`FrameSource`]: the monotonic one of a history, the wall
+    /// clock of a recording.
     pub at: u64,
     /// All apps as last heard of then.
     pub world: Arc<FleetState>,
 }
 
-/// From the oldest moment to the newest, nanoseconds on the clock of a [`Past`].
+/// From the oldest moment to the newest, nanoseconds on the clock of a [`FrameSource`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct TimeSpan {
     /// Not after `newest`.
     pub oldest: u64,
     /// Not before `oldest`.
     pub newest: u64,
 }
 
-impl Span {
+impl TimeSpan {
     /// Nanoseconds.
     pub fn length(self) -> u64 {
         self.newest.saturating_sub(self.oldest)
@@ -54,8 +55,8 @@ impl Span {
 
 /// A moment in which a finding began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// When, as [`Moment::at`].
+pub struct FindingMark {
+    /// When, as [`TimelineFrame::at`].
     pub at: u64,
     /// The worst that began.
     pub severity: Severity,
@@ -63,7 +64,7 @@ pub struct Mark {
 
 /// Which moment to show next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
+pub enum SeekTarget {
     /// The oldest.
     Oldest,
     /// The newest; the present where there is one.
@@ -80,25 +81,25 @@ pub enum Seek {
     PreviousMark,
 }
 
-/// Something that has been.
-pub trait Past {
+/// Frames of the past, by their time.
+pub trait FrameSource {
     /// Why a moment cannot be shown.
     type Error: std::error::Error;
 
     /// What there is; `None` when there is nothing.
-    fn span(&self) -> Option<Span>;
+    fn span(&self) -> Option<TimeSpan>;
 
     /// The newest moment at or before `at`, else the oldest one; `None` when there is nothing.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn at(&mut self, at: u64) -> Result<Option<Moment>, Self::Error>;
+    fn at(&mut self, at: u64) -> Result<Option<TimelineFrame>, Self::Error>;
 
     /// The oldest moment after `at`; `None` when there is none.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn after(&mut self, at: u64) -> Result<Option<Moment>, Self::Error>;
+    fn after(&mut self, at: u64) -> Result<Option<TimelineFrame>, Self::Error>;
 
     /// What is damaged or missing, as far as it was read.
     fn notes(&self) -> Vec<String> {
@@ -109,14 +110,14 @@ pub trait Past {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn seek(&mut self, from: u64, to: Seek) -> Result<Option<Moment>, Self::Error> {
+    fn seek(&mut self, from: u64, to: SeekTarget) -> Result<Option<TimelineFrame>, Self::Error> {
         match to {
-            Seek::Oldest => self.at(0),
-            Seek::Newest => self.at(u64::MAX),
-            Seek::At(at) => self.at(at),
-            Seek::By(ns) => self.at(from.saturating_add_signed(ns)),
-            Seek::Step(steps) => self.step(from, steps),
-            Seek::NextMark | Seek::PreviousMark => self.at(from),
+            SeekTarget::Oldest => self.at(0),
+            SeekTarget::Newest => self.at(u64::MAX),
+            SeekTarget::At(at) => self.at(at),
+            SeekTarget::By(ns) => self.at(from.saturating_add_signed(ns)),
+            SeekTarget::Step(steps) => self.step(from, steps),
+            SeekTarget::NextMark | SeekTarget::PreviousMark => self.at(from),
         }
     }
 
@@ -124,7 +125,7 @@ pub trait Past {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn step(&mut self, from: u64, steps: i32) -> Result<Option<Moment>, Self::Error> {
+    fn step(&mut self, from: u64, steps: i32) -> Result<Option<TimelineFrame>, Self::Error> {
         let (mut at, mut found) = (from, None);
         for _ in 0..steps.unsigned_abs() {
             let next = if steps > 0 {
@@ -155,10 +156,10 @@ pub trait Timeline {
     fn world(&self) -> &FleetState;
 
     /// The line that says which moment is shown; `None` for the present.
-    fn strip(&self) -> Option<Strip>;
+    fn time_bar(&self) -> Option<TimeBar>;
 
     /// Shows another moment.
-    fn seek(&mut self, to: Seek);
+    fn seek(&mut self, to: SeekTarget);
 
     /// Holds the values, or lets them go on.
     fn hold(&mut self);
@@ -182,13 +183,13 @@ fn same(one: &Finding, other: &Finding) -> bool {
 
 /// Where the next or previous mark leads from `from`; anything else leads where it says. `None` when
 /// there is no such mark.
-pub(crate) fn resolve(to: Seek, from: u64, marks: &[Mark]) -> Option<Seek> {
+pub(crate) fn resolve(to: SeekTarget, from: u64, marks: &[FindingMark]) -> Option<SeekTarget> {
     let mark = match to {
-        Seek::NextMark => marks.iter().find(|mark| mark.at > from),
-        Seek::PreviousMark => marks.iter().rev().find(|mark| mark.at < from),
+        SeekTarget::NextMark => marks.iter().find(|mark| mark.at > from),
+        SeekTarget::PreviousMark => marks.iter().rev().find(|mark| mark.at < from),
         other => return Some(other),
     };
-    mark.map(|mark| Seek::At(mark.at))
+    mark.map(|mark| SeekTarget::At(mark.at))
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::FleetState;
 
-use super::strip::{Motion, Place, Strip};
-use super::{Mark, Moment, Past, Seek, Span, Timeline, began, resolve};
+use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
+use super::{
+    FindingMark, FrameSource, SeekTarget, TimeSpan, Timeline, TimelineFrame, began, resolve,
+};
 
 /// Speeds, seconds of the recording per second.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 100];
@@ -27,13 +29,13 @@ const MARK_STEP_NS: u64 = super::SECOND / 2;
 
 /// What the threads have to say.
 #[derive(Debug)]
-pub enum News {
+pub enum ReplayNews {
     /// The moment to show now.
     Shown {
         /// It.
-        moment: Moment,
+        moment: TimelineFrame,
         /// How it goes on.
-        motion: Motion,
+        motion: PlaybackState,
         /// What is wrong with the recording, as far as it was read.
         notes: Vec<String>,
     },
@@ -42,42 +44,42 @@ pub enum News {
     /// Findings that began.
     Marks {
         /// Oldest first, after those told before.
-        marks: Vec<Mark>,
-        /// How far the thread has looked, as [`Moment::at`]; `None` for to the end.
+        marks: Vec<FindingMark>,
+        /// How far the thread has looked, as [`TimelineFrame::at`]; `None` for to the end.
         until: Option<u64>,
     },
 }
 
-enum Order {
-    Seek(Seek),
+enum ReplayCommand {
+    Seek(SeekTarget),
     Hold,
     Speed(u32),
 }
 
 /// The side of the display.
 #[derive(Debug)]
-pub struct Replay {
-    orders: Sender<Order>,
-    span: Span,
-    shown: Option<Moment>,
+pub struct ReplayTimeline {
+    orders: Sender<ReplayCommand>,
+    span: TimeSpan,
+    shown: Option<TimelineFrame>,
     nothing: FleetState,
-    motion: Motion,
+    motion: PlaybackState,
     speed: u32,
-    marks: Vec<Mark>,
+    marks: Vec<FindingMark>,
     searched: Option<u64>,
     remark: Option<String>,
 }
 
-impl Replay {
+impl ReplayTimeline {
     /// Starts at the moment at `start`, playing. `past` and `again` read the same; `tell` hands news
     /// to the display and is `false` when that has ended.
-    pub fn start<P, T>(past: P, again: P, span: Span, start: u64, tell: T) -> Self
+    pub fn start<P, T>(past: P, again: P, span: TimeSpan, start: u64, tell: T) -> Self
     where
-        P: Past + Send + 'static,
-        T: Fn(News) -> bool + Clone + Send + 'static,
+        P: FrameSource + Send + 'static,
+        T: Fn(ReplayNews) -> bool + Clone + Send + 'static,
     {
         let (orders, inbox) = channel();
-        let projector = Projector::new(past, tell.clone(), start);
+        let projector = FrameReader::new(past, tell.clone(), start);
         thread::spawn(move || projector.run(&inbox));
         thread::spawn(move || search(again, &tell));
         Self {
@@ -85,7 +87,7 @@ impl Replay {
             span,
             shown: None,
             nothing: FleetState { advice: "Reading ...".to_owned(), ..FleetState::default() },
-            motion: Motion::Playing,
+            motion: PlaybackState::Playing,
             speed: 1,
             marks: Vec::new(),
             searched: Some(span.oldest),
@@ -94,7 +96,7 @@ impl Replay {
     }
 
     /// Tells the thread, which lives as long as the display does.
-    fn order(&self, order: Order) {
+    fn order(&self, order: ReplayCommand) {
         let _ = self.orders.send(order);
     }
 
@@ -109,12 +111,12 @@ impl Replay {
     }
 }
 
-impl Timeline for Replay {
-    type News = News;
+impl Timeline for ReplayTimeline {
+    type News = ReplayNews;
 
-    fn take(&mut self, news: News) {
+    fn take(&mut self, news: ReplayNews) {
         match news {
-            News::Shown { moment, motion, notes } => {
+            ReplayNews::Shown { moment, motion, notes } => {
                 self.shown = Some(moment);
                 self.motion = motion;
                 self.remark = notes.last().map(|last| match notes.len() {
@@ -122,11 +124,11 @@ impl Timeline for Replay {
                     several => format!("{last} (and {} more)", several - 1),
                 });
             }
-            News::Failed(why) => {
-                self.motion = Motion::Held;
+            ReplayNews::Failed(why) => {
+                self.motion = PlaybackState::Held;
                 self.remark = Some(why);
             }
-            News::Marks { marks, until } => {
+            ReplayNews::Marks { marks, until } => {
                 self.marks.extend(marks);
                 self.searched = until;
             }
@@ -139,25 +141,25 @@ impl Timeline for Replay {
         self.shown.as_ref().map_or(&self.nothing, |shown| &shown.world)
     }
 
-    fn strip(&self) -> Option<Strip> {
-        Some(Strip {
+    fn time_bar(&self) -> Option<TimeBar> {
+        Some(TimeBar {
             at: self.at(),
             realtime_ns: self.shown.as_ref().map_or(self.at(), |shown| shown.world.realtime_ns),
             span: self.span,
             marks: self.marks.clone(),
-            place: Place::Replay { motion: self.motion, speed: self.speed },
+            place: TimeBarKind::Replay { motion: self.motion, speed: self.speed },
             remark: self.remark.clone().or_else(|| self.searching()),
         })
     }
 
-    fn seek(&mut self, to: Seek) {
+    fn seek(&mut self, to: SeekTarget) {
         if let Some(to) = resolve(to, self.at(), &self.marks) {
-            self.order(Order::Seek(to));
+            self.order(ReplayCommand::Seek(to));
         }
     }
 
     fn hold(&mut self) {
-        self.order(Order::Hold);
+        self.order(ReplayCommand::Hold);
     }
 
     fn hasten(&mut self, faster: bool) -> bool {
@@ -167,14 +169,14 @@ impl Timeline for Replay {
             SPEEDS.iter().rev().find(|&&speed| speed < self.speed)
         };
         self.speed = next.copied().unwrap_or(self.speed);
-        self.order(Order::Speed(self.speed));
+        self.order(ReplayCommand::Speed(self.speed));
         true
     }
 }
 
 /// How the time of a recording passes.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct PlaybackClock {
     speed: u32,
     playing: bool,
     /// The moment at `from` was due then.
@@ -182,7 +184,7 @@ struct Pace {
     from: u64,
 }
 
-impl Pace {
+impl PlaybackClock {
     fn of(speed: u32, from: u64) -> Self {
         Self { speed, playing: true, since: Instant::now(), from }
     }
@@ -200,29 +202,29 @@ impl Pace {
 }
 
 /// Reads the moments to show.
-struct Projector<P, T> {
+struct FrameReader<P, T> {
     past: P,
     tell: T,
     at: u64,
-    pace: Pace,
-    shown: Option<Moment>,
+    pace: PlaybackClock,
+    shown: Option<TimelineFrame>,
     /// There is nothing after the shown moment.
     ended: bool,
 }
 
 /// The display has ended.
-struct Gone;
+struct DisplayClosed;
 
-impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
+impl<P: FrameSource, T: Fn(ReplayNews) -> bool> FrameReader<P, T> {
     fn new(past: P, tell: T, at: u64) -> Self {
-        Self { past, tell, at, pace: Pace::of(1, at), shown: None, ended: false }
+        Self { past, tell, at, pace: PlaybackClock::of(1, at), shown: None, ended: false }
     }
 
-    fn run(mut self, inbox: &Receiver<Order>) {
-        let _ = self.seek(Seek::At(self.at)).and_then(|()| self.project(inbox));
+    fn run(mut self, inbox: &Receiver<ReplayCommand>) {
+        let _ = self.seek(SeekTarget::At(self.at)).and_then(|()| self.project(inbox));
     }
 
-    fn project(&mut self, inbox: &Receiver<Order>) -> Result<(), Gone> {
+    fn project(&mut self, inbox: &Receiver<ReplayCommand>) -> Result<(), DisplayClosed> {
         loop {
             let next = if self.pace.playing { self.next()? } else { None };
             let order = match &next {
@@ -232,13 +234,13 @@ impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
             match (order, next) {
                 (Ok(order), _) => self.obey(order, inbox)?,
                 (Err(RecvTimeoutError::Timeout), Some(next)) => self.show(next)?,
-                (Err(_), _) => return Err(Gone),
+                (Err(_), _) => return Err(DisplayClosed),
             }
         }
     }
 
     /// The moment that is played next; without one the playing has ended.
-    fn next(&mut self) -> Result<Option<Moment>, Gone> {
+    fn next(&mut self) -> Result<Option<TimelineFrame>, DisplayClosed> {
         match self.past.after(self.at) {
             Ok(Some(next)) => Ok(Some(next)),
             Ok(None) => {
@@ -251,7 +253,11 @@ impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
     }
 
     /// Waits until a moment is due, or an order comes.
-    fn until(&mut self, at: u64, inbox: &Receiver<Order>) -> Result<Order, RecvTimeoutError> {
+    fn until(
+        &mut self,
+        at: u64,
+        inbox: &Receiver<ReplayCommand>,
+    ) -> Result<ReplayCommand, RecvTimeoutError> {
         let wait = self.pace.wait(at);
         if wait > LONGEST_WAIT {
             self.pace.anchor(at);
@@ -260,13 +266,17 @@ impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
         inbox.recv_timeout(wait.min(LONGEST_WAIT))
     }
 
-    fn obey(&mut self, order: Order, inbox: &Receiver<Order>) -> Result<(), Gone> {
+    fn obey(
+        &mut self,
+        order: ReplayCommand,
+        inbox: &Receiver<ReplayCommand>,
+    ) -> Result<(), DisplayClosed> {
         let mut seeks = Vec::new();
         for order in std::iter::once(order).chain(inbox.try_iter()) {
             match order {
-                Order::Seek(to) => fold(&mut seeks, to),
-                Order::Hold => self.pace.playing = !self.pace.playing,
-                Order::Speed(speed) => self.pace.speed = speed,
+                ReplayCommand::Seek(to) => fold(&mut seeks, to),
+                ReplayCommand::Hold => self.pace.playing = !self.pace.playing,
+                ReplayCommand::Speed(speed) => self.pace.speed = speed,
             }
         }
         self.pace.anchor(self.at);
@@ -276,7 +286,7 @@ impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
         seeks.into_iter().try_for_each(|to| self.seek(to))
     }
 
-    fn seek(&mut self, to: Seek) -> Result<(), Gone> {
+    fn seek(&mut self, to: SeekTarget) -> Result<(), DisplayClosed> {
         match self.past.seek(self.at, to) {
             Ok(Some(moment)) => {
                 self.pace.anchor(moment.at);
@@ -287,46 +297,48 @@ impl<P: Past, T: Fn(News) -> bool> Projector<P, T> {
         }
     }
 
-    fn show(&mut self, moment: Moment) -> Result<(), Gone> {
+    fn show(&mut self, moment: TimelineFrame) -> Result<(), DisplayClosed> {
         self.at = moment.at;
         self.ended = self.past.span().is_some_and(|span| span.newest <= moment.at);
         self.shown = Some(moment);
         self.show_again()
     }
 
-    fn show_again(&self) -> Result<(), Gone> {
+    fn show_again(&self) -> Result<(), DisplayClosed> {
         let Some(moment) = self.shown.clone() else { return Ok(()) };
         let motion = match (self.ended, self.pace.playing) {
-            (true, _) => Motion::Ended,
-            (false, true) => Motion::Playing,
-            (false, false) => Motion::Held,
+            (true, _) => PlaybackState::Ended,
+            (false, true) => PlaybackState::Playing,
+            (false, false) => PlaybackState::Held,
         };
-        self.say(News::Shown { moment, motion, notes: self.past.notes() })
+        self.say(ReplayNews::Shown { moment, motion, notes: self.past.notes() })
     }
 
-    fn fail(&mut self, error: &P::Error) -> Result<(), Gone> {
+    fn fail(&mut self, error: &P::Error) -> Result<(), DisplayClosed> {
         self.pace.playing = false;
-        self.say(News::Failed(error.to_string()))
+        self.say(ReplayNews::Failed(error.to_string()))
     }
 
-    fn say(&self, news: News) -> Result<(), Gone> {
-        if (self.tell)(news) { Ok(()) } else { Err(Gone) }
+    fn say(&self, news: ReplayNews) -> Result<(), DisplayClosed> {
+        if (self.tell)(news) { Ok(()) } else { Err(DisplayClosed) }
     }
 }
 
-/// Adds a wish to those not fulfilled yet, and drops those that it makes void.
-fn fold(wishes: &mut Vec<Seek>, to: Seek) {
+/// Adds a request to those not fulfilled yet, and drops those that it makes void.
+fn fold(wishes: &mut Vec<SeekTarget>, to: SeekTarget) {
     match (wishes.last_mut(), to) {
-        (Some(Seek::Step(steps)), Seek::Step(more)) => *steps = steps.saturating_add(more),
-        (Some(Seek::By(ns)), Seek::By(more)) => *ns = ns.saturating_add(more),
-        (_, Seek::Step(_) | Seek::By(_)) => wishes.push(to),
+        (Some(SeekTarget::Step(steps)), SeekTarget::Step(more)) => {
+            *steps = steps.saturating_add(more)
+        }
+        (Some(SeekTarget::By(ns)), SeekTarget::By(more)) => *ns = ns.saturating_add(more),
+        (_, SeekTarget::Step(_) | SeekTarget::By(_)) => wishes.push(to),
         _ => *wishes = vec![to],
     }
 }
 
 /// Looks for findings that began, from the oldest moment to the newest.
-fn search<P: Past>(mut past: P, tell: &impl Fn(News) -> bool) {
-    let mut marks: Vec<Mark> = Vec::new();
+fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayNews) -> bool) {
+    let mut marks: Vec<FindingMark> = Vec::new();
     let mut told = Instant::now();
     let mut last: Option<(u64, Arc<FleetState>)> = None;
     let mut newest_mark = None;
@@ -342,16 +354,16 @@ fn search<P: Past>(mut past: P, tell: &impl Fn(News) -> bool) {
             && newest_mark.is_none_or(|mark| moment.at - mark >= MARK_STEP_NS)
         {
             newest_mark = Some(moment.at);
-            marks.push(Mark { at: moment.at, severity });
+            marks.push(FindingMark { at: moment.at, severity });
         }
         let until = moment.at;
         last = Some((moment.at, moment.world));
         if told.elapsed() >= TELL {
             told = Instant::now();
-            if !tell(News::Marks { marks: std::mem::take(&mut marks), until: Some(until) }) {
+            if !tell(ReplayNews::Marks { marks: std::mem::take(&mut marks), until: Some(until) }) {
                 return;
             }
         }
     }
-    tell(News::Marks { marks, until: None });
+    tell(ReplayNews::Marks { marks, until: None });
 }

@@ -6,14 +6,14 @@ use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::Severity;
 use ratatui::layout::{Position, Rect};
 
-use super::live::Live;
-use super::strip::{Motion, Place, Strip};
-use super::{Mark, SECOND, Seek, Span, Timeline};
+use super::live::LiveTimeline;
+use super::time_bar::{PlaybackState, TimeBar, TimeBarKind};
+use super::{FindingMark, SECOND, SeekTarget, TimeSpan, Timeline};
 use crate::action::{Action, perform};
 use crate::fixture;
 use crate::screen::tests::text;
-use crate::screen::{Hit, hit};
-use crate::view::{Tab, View};
+use crate::screen::{ClickTarget, hit};
+use crate::view::{PageTab, ViewState};
 
 const ASCII: Theme = Theme { mono: true, ascii: true };
 
@@ -21,8 +21,8 @@ const ASCII: Theme = Theme { mono: true, ascii: true };
 const REALTIME_NS: u64 = 1_767_323_045 * SECOND;
 
 /// Nine minutes of an app that leaks from the sixth on.
-fn live() -> Live {
-    let mut live = Live::default();
+fn live() -> LiveTimeline {
+    let mut live = LiveTimeline::default();
     for step in 0..540 {
         let mut model = fixture::leaking();
         model.sample.monotonic_ns += step * SECOND;
@@ -39,17 +39,17 @@ fn live() -> Live {
     live
 }
 
-fn screen(width: u16, height: u16, view: &View, live: &Live) -> String {
-    text(width, height, &View { strip: live.strip(), ..view.clone() }, live.world())
+fn screen(width: u16, height: u16, view: &ViewState, live: &LiveTimeline) -> String {
+    text(width, height, &ViewState { time_bar: live.time_bar(), ..view.clone() }, live.world())
 }
 
 #[test]
 fn the_past_says_so_on_every_page_and_size() {
     let mut live = live();
-    live.seek(Seek::By(-133 * 1_000_000_000));
-    for tab in Tab::ALL {
+    live.seek(SeekTarget::By(-133 * 1_000_000_000));
+    for tab in PageTab::ALL {
         for (width, height) in [(80, 24), (120, 40)] {
-            let mut view = View { tab, ..fixture::view() };
+            let mut view = ViewState { tab, ..fixture::view() };
             let name = format!("past_{tab:?}_{width}x{height}").to_lowercase();
             assert_snapshot!(name.clone(), screen(width, height, &view, &live));
             view.theme = ASCII;
@@ -60,24 +60,24 @@ fn the_past_says_so_on_every_page_and_size() {
 
 #[test]
 fn details_go_back_as_well() {
-    let (mut live, mut view) = (live(), View { tab: Tab::Pools, ..fixture::view() });
+    let (mut live, mut view) = (live(), ViewState { tab: PageTab::Pools, ..fixture::view() });
     perform(&mut view, Action::Open, &mut live);
-    perform(&mut view, Action::Seek(Seek::By(-60 * 1_000_000_000)), &mut live);
+    perform(&mut view, Action::Seek(SeekTarget::By(-60 * 1_000_000_000)), &mut live);
     assert_snapshot!(screen(80, 24, &view, &live));
 }
 
 #[test]
 fn totals_are_not_counted_from_a_mark_that_was_set_later() {
-    let (mut live, mut view) = (live(), View { tab: Tab::Ports, ..fixture::view() });
+    let (mut live, mut view) = (live(), ViewState { tab: PageTab::Ports, ..fixture::view() });
     perform(&mut view, Action::Mark, &mut live);
-    perform(&mut view, Action::Seek(Seek::Step(-5)), &mut live);
+    perform(&mut view, Action::Seek(SeekTarget::Step(-5)), &mut live);
     assert_snapshot!(screen(130, 12, &view, &live));
 }
 
 #[test]
 fn however_small_the_screen_the_past_says_so() {
     let mut live = live();
-    live.seek(Seek::Step(-20));
+    live.seek(SeekTarget::Step(-20));
     for height in 2..14 {
         let screen = screen(40, height, &fixture::view(), &live);
         assert!(screen.contains("20s ago 03:12:44.0"), "{height}: {screen}");
@@ -85,21 +85,25 @@ fn however_small_the_screen_the_past_says_so() {
     assert!(screen(13, 6, &fixture::view(), &live).contains("20s ago"));
 }
 
-fn replay(motion: Motion, remark: Option<&str>) -> Strip {
+fn replay(motion: PlaybackState, remark: Option<&str>) -> TimeBar {
     let oldest = REALTIME_NS - 600 * SECOND;
-    let at = if motion == Motion::Ended { REALTIME_NS + 1_200 * SECOND } else { REALTIME_NS };
-    let mark = |minute: u64, severity| Mark { at: oldest + minute * 60 * SECOND, severity };
-    Strip {
+    let at =
+        if motion == PlaybackState::Ended { REALTIME_NS + 1_200 * SECOND } else { REALTIME_NS };
+    let mark = |minute: u64, severity| FindingMark { at: oldest + minute * 60 * SECOND, severity };
+    TimeBar {
         at,
         realtime_ns: at,
-        span: Span { oldest, newest: REALTIME_NS + 1_200 * SECOND },
+        span: TimeSpan { oldest, newest: REALTIME_NS + 1_200 * SECOND },
         marks: vec![
             mark(2, Severity::Info),
             mark(9, Severity::Warning),
             mark(20, Severity::Critical),
             mark(20, Severity::Warning),
         ],
-        place: Place::Replay { motion, speed: if motion == Motion::Playing { 10 } else { 1 } },
+        place: TimeBarKind::Replay {
+            motion,
+            speed: if motion == PlaybackState::Playing { 10 } else { 1 },
+        },
         remark: remark.map(str::to_owned),
     }
 }
@@ -107,15 +111,15 @@ fn replay(motion: Motion, remark: Option<&str>) -> Strip {
 #[test]
 fn a_replay_says_how_it_goes_on_and_what_is_damaged() {
     let damage = "incident.jsonl.zst: 3 lines at offset 4711 are damaged";
-    let strips = [
-        replay(Motion::Playing, None),
-        replay(Motion::Held, Some(damage)),
-        replay(Motion::Ended, None),
+    let time_bars = [
+        replay(PlaybackState::Playing, None),
+        replay(PlaybackState::Held, Some(damage)),
+        replay(PlaybackState::Ended, None),
     ];
     for (width, height) in [(80, 24), (120, 40)] {
         for theme in [Theme::default(), ASCII] {
-            let screens = strips.clone().map(|strip| {
-                let view = View { strip: Some(strip), theme, ..fixture::view() };
+            let screens = time_bars.clone().map(|time_bar| {
+                let view = ViewState { time_bar: Some(time_bar), theme, ..fixture::view() };
                 text(width, height, &view, &fixture::world())
             });
             let kind = if theme.ascii { "_ascii" } else { "" };
@@ -126,25 +130,25 @@ fn a_replay_says_how_it_goes_on_and_what_is_damaged() {
 
 #[test]
 fn a_click_on_the_bar_leads_to_what_is_drawn_there() {
-    let strip = replay(Motion::Held, None);
-    let view = View { strip: Some(strip.clone()), theme: ASCII, ..fixture::view() };
+    let time_bar = replay(PlaybackState::Held, None);
+    let view = ViewState { time_bar: Some(time_bar.clone()), theme: ASCII, ..fixture::view() };
     let screen = text(80, 24, &view, &fixture::world());
     let line = screen.lines().nth(1).unwrap();
     let at = |column: usize| {
         let position = Position { x: u16::try_from(column).unwrap(), y: 1 };
         match hit(Rect::new(0, 0, 80, 24), position, &view, &fixture::world()) {
-            Some(Hit::Moment(at)) => Some(at),
+            Some(ClickTarget::Moment(at)) => Some(at),
             _ => None,
         }
     };
     let (open, close) = (line.find('[').unwrap(), line.find(']').unwrap());
     assert_eq!((at(open), at(close)), (None, None));
-    assert_eq!(at(open + 1), Some(strip.span.oldest));
-    assert_eq!(at(close - 1), Some(strip.span.newest));
+    assert_eq!(at(open + 1), Some(time_bar.span.oldest));
+    assert_eq!(at(close - 1), Some(time_bar.span.newest));
     let cursor = at(line.find('|').unwrap()).unwrap();
-    let cell = strip.span.length() / (close - open - 2) as u64;
-    assert!(cursor.abs_diff(strip.at) <= cell, "{cursor} {}", strip.at);
-    let moved = Strip { at: cursor, ..strip };
+    let cell = time_bar.span.length() / (close - open - 2) as u64;
+    assert!(cursor.abs_diff(time_bar.at) <= cell, "{cursor} {}", time_bar.at);
+    let moved = TimeBar { at: cursor, ..time_bar };
     let drawn = moved.line(80, ASCII, &TimeZone::UTC).to_string();
     assert_eq!(drawn.find('|'), line.find('|'));
 }

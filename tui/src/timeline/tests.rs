@@ -9,15 +9,15 @@ use pmdscope_telemetry::model::Model;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::history::{History, Limits};
-use super::live::Live;
-use super::replay::{News, Replay};
-use super::strip::{Motion, Place};
+use super::history::{FrameHistory, HistoryLimits};
+use super::live::LiveTimeline;
+use super::replay::{ReplayNews, ReplayTimeline};
+use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
-use crate::action::{Action, BINDINGS, Motion as Rows, perform};
+use crate::action::{Action, BINDINGS, SelectionMotion as Rows, perform};
 use crate::fixture;
 use crate::screen;
-use crate::view::View;
+use crate::view::ViewState;
 
 const START: u64 = fixture::MONOTONIC_NS;
 
@@ -31,13 +31,13 @@ fn calm(at: u64) -> FleetState {
     world(at, fixture::stock(), false)
 }
 
-fn shown(live: &Live) -> Option<u64> {
-    live.strip().map(|strip| (strip.at - START) / 1_000_000)
+fn shown(live: &LiveTimeline) -> Option<u64> {
+    live.time_bar().map(|time_bar| (time_bar.at - START) / 1_000_000)
 }
 
 /// A world every second, for that many seconds; findings begin in second 4 and in second 8.
-fn lived(seconds: u64) -> Live {
-    let mut live = Live::default();
+fn lived(seconds: u64) -> LiveTimeline {
+    let mut live = LiveTimeline::default();
     for second in 0..seconds {
         let at = START + second * SECOND;
         live.take(world(at, fixture::leaking(), matches!(second, 4..6 | 8..)));
@@ -48,7 +48,7 @@ fn lived(seconds: u64) -> Live {
 
 #[test]
 fn history_is_as_long_as_its_limit_and_no_denser_than_its_step() {
-    let mut history = History::default();
+    let mut history = FrameHistory::default();
     for tenth in 0..9_000 {
         history.push(&calm(START + tenth * SECOND / 10));
     }
@@ -67,21 +67,21 @@ fn history_is_as_long_as_its_limit_and_no_denser_than_its_step() {
 
 #[test]
 fn a_moment_in_which_a_finding_began_outlives_those_around_it() {
-    let mut history = History::default();
+    let mut history = FrameHistory::default();
     history.push(&calm(START));
     for ms in [100, 200, 300, 400] {
         let model = fixture::stock();
         history.push(&world(START + ms * 1_000_000, model, ms == 200));
     }
     let marks = history.marks();
-    assert_eq!(marks, [Mark { at: START + 200_000_000, severity: Severity::Critical }]);
+    assert_eq!(marks, [FindingMark { at: START + 200_000_000, severity: Severity::Critical }]);
     let there = history.at(START + 250_000_000).unwrap().unwrap();
     assert_eq!(there.world.findings().len(), 3);
 }
 
 #[test]
 fn findings_that_were_there_from_the_beginning_have_not_begun() {
-    let mut history = History::default();
+    let mut history = FrameHistory::default();
     history.push(&world(START, fixture::stock(), true));
     history.push(&world(START + SECOND, fixture::stock(), true));
     assert!(history.marks().is_empty());
@@ -89,8 +89,8 @@ fn findings_that_were_there_from_the_beginning_have_not_begun() {
 
 #[test]
 fn memory_is_bounded_and_old_moments_get_sparse_first() {
-    let limits = Limits { bytes: 2 << 20, ..Limits::default() };
-    let mut history = History::new(limits);
+    let limits = HistoryLimits { bytes: 2 << 20, ..HistoryLimits::default() };
+    let mut history = FrameHistory::new(limits);
     for second in 0..600 {
         let mut model = fixture::leaking();
         model.sample.ports[0].xstats =
@@ -114,17 +114,17 @@ fn memory_is_bounded_and_old_moments_get_sparse_first() {
 
 #[test]
 fn one_world_is_kept_however_large() {
-    let mut history = History::new(Limits { bytes: 1, ..Limits::default() });
+    let mut history = FrameHistory::new(HistoryLimits { bytes: 1, ..HistoryLimits::default() });
     for second in 0..3 {
         history.push(&calm(START + second * SECOND));
     }
     let newest = START + 2 * SECOND;
-    assert_eq!(history.span(), Some(Span { oldest: newest, newest }));
+    assert_eq!(history.span(), Some(TimeSpan { oldest: newest, newest }));
 }
 
 #[test]
 fn shared_models_are_counted_once() {
-    let mut history = History::default();
+    let mut history = FrameHistory::default();
     let mut world = world(START, fixture::leaking(), false);
     history.push(&world);
     let one = history.bytes();
@@ -137,70 +137,70 @@ fn shared_models_are_counted_once() {
 fn steps_lead_back_and_forth_and_to_the_present() {
     let mut live = lived(10);
     assert_eq!(shown(&live), None);
-    live.seek(Seek::Step(1));
+    live.seek(SeekTarget::Step(1));
     assert_eq!(shown(&live), None, "there is nothing after the present");
-    live.seek(Seek::Step(-1));
+    live.seek(SeekTarget::Step(-1));
     assert_eq!(shown(&live), Some(8_000));
-    live.seek(Seek::Step(-3));
+    live.seek(SeekTarget::Step(-3));
     assert_eq!(shown(&live), Some(5_000));
-    live.seek(Seek::Step(-100));
+    live.seek(SeekTarget::Step(-100));
     assert_eq!(shown(&live), Some(0));
-    live.seek(Seek::By(2 * 1_000_000_000));
+    live.seek(SeekTarget::By(2 * 1_000_000_000));
     assert_eq!(shown(&live), Some(2_000));
-    live.seek(Seek::Step(7));
+    live.seek(SeekTarget::Step(7));
     assert_eq!(shown(&live), Some(9_000), "the newest kept moment");
-    live.seek(Seek::Step(1));
+    live.seek(SeekTarget::Step(1));
     assert_eq!(shown(&live), None);
-    live.seek(Seek::Oldest);
-    live.seek(Seek::Newest);
+    live.seek(SeekTarget::Oldest);
+    live.seek(SeekTarget::Newest);
     assert_eq!(shown(&live), None);
 }
 
 #[test]
 fn marks_are_gone_to_in_both_directions() {
     let mut live = lived(10);
-    live.seek(Seek::PreviousMark);
+    live.seek(SeekTarget::PreviousMark);
     assert_eq!(shown(&live), Some(8_000));
-    live.seek(Seek::PreviousMark);
+    live.seek(SeekTarget::PreviousMark);
     assert_eq!(shown(&live), Some(4_000));
-    live.seek(Seek::PreviousMark);
+    live.seek(SeekTarget::PreviousMark);
     assert_eq!(shown(&live), Some(4_000), "there is none before");
-    live.seek(Seek::NextMark);
+    live.seek(SeekTarget::NextMark);
     assert_eq!(shown(&live), Some(8_000));
 }
 
 #[test]
 fn a_finding_that_began_just_now_is_the_one_before_the_present() {
     let mut live = lived(9);
-    live.seek(Seek::PreviousMark);
+    live.seek(SeekTarget::PreviousMark);
     assert_eq!(shown(&live), Some(8_000));
 }
 
 #[test]
 fn the_past_stands_still_while_the_present_goes_on_and_is_kept() {
     let mut live = lived(10);
-    live.seek(Seek::At(START + 5 * SECOND));
+    live.seek(SeekTarget::At(START + 5 * SECOND));
     let before = live.world().clone();
     for second in 10..300 {
         live.take(calm(START + second * SECOND));
         live.tick(START + second * SECOND, 0);
     }
     assert_eq!(*live.world(), before);
-    let strip = live.strip().unwrap();
-    assert_eq!(strip.place, Place::Past { ago_ns: 294 * SECOND });
-    assert_eq!(strip.span.newest, START + 299 * SECOND);
+    let time_bar = live.time_bar().unwrap();
+    assert_eq!(time_bar.place, TimeBarKind::Past { ago_ns: 294 * SECOND });
+    assert_eq!(time_bar.span.newest, START + 299 * SECOND);
     assert_eq!(live.world().apps[0].age_s(live.world().now_ns).map(f64::round), Some(5.0));
 }
 
 #[test]
 fn a_moment_that_leaves_the_history_leaves_the_display() {
     let mut live = lived(10);
-    live.seek(Seek::Oldest);
+    live.seek(SeekTarget::Oldest);
     for second in 10..700 {
         live.take(calm(START + second * SECOND));
         live.tick(START + second * SECOND, 0);
-        let strip = live.strip().unwrap();
-        assert!((strip.span.oldest..=strip.span.newest).contains(&live.world().now_ns));
+        let time_bar = live.time_bar().unwrap();
+        assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&live.world().now_ns));
     }
     assert_eq!(shown(&live), Some(99_000));
 }
@@ -212,15 +212,15 @@ fn holding_shows_the_present_until_it_is_let_go() {
     assert_eq!(shown(&live), Some(2_000));
     live.hold();
     assert_eq!(shown(&live), None);
-    let mut nothing = Live::default();
+    let mut nothing = LiveTimeline::default();
     nothing.hold();
-    nothing.seek(Seek::Step(-1));
-    assert!(nothing.strip().is_none());
+    nothing.seek(SeekTarget::Step(-1));
+    assert!(nothing.time_bar().is_none());
 }
 
 /// A replay of a history, and what its threads say.
-fn replayed(seconds: u64) -> (Replay, Receiver<News>) {
-    let mut pasts = [History::default(), History::default()];
+fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayNews>) {
+    let mut pasts = [FrameHistory::default(), FrameHistory::default()];
     for second in 0..seconds {
         let world = world(START + second * SECOND, fixture::leaking(), second >= 7);
         for past in &mut pasts {
@@ -230,26 +230,31 @@ fn replayed(seconds: u64) -> (Replay, Receiver<News>) {
     let [past, again] = pasts;
     let span = past.span().unwrap();
     let (news, inbox) = channel();
-    let replay =
-        Replay::start(past, again, span, span.oldest, move |news_| news.send(news_).is_ok());
+    let replay = ReplayTimeline::start(past, again, span, span.oldest, move |news_| {
+        news.send(news_).is_ok()
+    });
     (replay, inbox)
 }
 
 /// Takes news until the condition holds.
-fn until(replay: &mut Replay, inbox: &Receiver<News>, holds: impl Fn(&Replay) -> bool) {
+fn until(
+    replay: &mut ReplayTimeline,
+    inbox: &Receiver<ReplayNews>,
+    holds: impl Fn(&ReplayTimeline) -> bool,
+) {
     while !holds(replay) {
         replay.take(inbox.recv_timeout(Duration::from_secs(20)).unwrap());
     }
 }
 
-fn second(replay: &Replay) -> u64 {
-    (replay.strip().unwrap().at - START) / SECOND
+fn second(replay: &ReplayTimeline) -> u64 {
+    (replay.time_bar().unwrap().at - START) / SECOND
 }
 
-fn motion(replay: &Replay) -> Motion {
-    match replay.strip().unwrap().place {
-        Place::Replay { motion, .. } => motion,
-        Place::Past { .. } => panic!("a replay"),
+fn motion(replay: &ReplayTimeline) -> PlaybackState {
+    match replay.time_bar().unwrap().place {
+        TimeBarKind::Replay { motion, .. } => motion,
+        TimeBarKind::Past { .. } => panic!("a replay"),
     }
 }
 
@@ -257,20 +262,20 @@ fn motion(replay: &Replay) -> Motion {
 fn a_replay_plays_holds_and_ends() {
     let (mut replay, inbox) = replayed(60);
     until(&mut replay, &inbox, |r| r.world().now_ns == START);
-    assert_eq!(motion(&replay), Motion::Playing);
+    assert_eq!(motion(&replay), PlaybackState::Playing);
     for _ in 0..9 {
         assert!(replay.hasten(true));
     }
     until(&mut replay, &inbox, |r| second(r) >= 5);
     replay.hold();
-    until(&mut replay, &inbox, |r| motion(r) == Motion::Held);
-    replay.seek(Seek::At(START + 50 * SECOND));
+    until(&mut replay, &inbox, |r| motion(r) == PlaybackState::Held);
+    replay.seek(SeekTarget::At(START + 50 * SECOND));
     until(&mut replay, &inbox, |r| second(r) == 50);
-    assert_eq!(motion(&replay), Motion::Held);
+    assert_eq!(motion(&replay), PlaybackState::Held);
     replay.hold();
-    until(&mut replay, &inbox, |r| motion(r) == Motion::Ended);
+    until(&mut replay, &inbox, |r| motion(r) == PlaybackState::Ended);
     assert_eq!(second(&replay), 59);
-    replay.seek(Seek::Oldest);
+    replay.seek(SeekTarget::Oldest);
     until(&mut replay, &inbox, |r| second(r) == 0);
 }
 
@@ -279,15 +284,15 @@ fn a_replay_finds_what_began() {
     let (mut replay, inbox) = replayed(60);
     replay.hold();
     until(&mut replay, &inbox, |r| {
-        motion(r) == Motion::Held && !r.strip().unwrap().marks.is_empty()
+        motion(r) == PlaybackState::Held && !r.time_bar().unwrap().marks.is_empty()
     });
-    replay.seek(Seek::NextMark);
+    replay.seek(SeekTarget::NextMark);
     until(&mut replay, &inbox, |r| second(r) == 7);
-    replay.seek(Seek::NextMark);
-    replay.seek(Seek::Step(2));
-    replay.seek(Seek::Step(-1));
+    replay.seek(SeekTarget::NextMark);
+    replay.seek(SeekTarget::Step(2));
+    replay.seek(SeekTarget::Step(-1));
     until(&mut replay, &inbox, |r| second(r) == 8);
-    assert!(replay.strip().unwrap().remark.is_none(), "the search is over");
+    assert!(replay.time_bar().unwrap().remark.is_none(), "the search is over");
 }
 
 #[test]
@@ -304,14 +309,14 @@ fn the_threads_of_a_replay_end_with_the_display() {
 
 fn actions() -> impl Strategy<Value = Action> {
     let keys: Vec<Action> =
-        BINDINGS.iter().flat_map(crate::action::Binding::actions).cloned().collect();
+        BINDINGS.iter().flat_map(crate::action::KeyBinding::actions).cloned().collect();
     let motions = [Rows::Up, Rows::Down, Rows::PageUp, Rows::PageDown, Rows::Top, Rows::Bottom];
     prop_oneof![
         4 => prop::sample::select(keys),
-        2 => any::<i32>().prop_map(|steps| Action::Seek(Seek::Step(steps % 50))),
-        2 => any::<i64>().prop_map(|ns| Action::Seek(Seek::By(ns % (100 * 1_000_000_000)))),
-        2 => any::<u64>().prop_map(|at| Action::Seek(Seek::At(at))),
-        1 => (0..2_000_u64).prop_map(|ds| Action::Seek(Seek::At(START + ds * SECOND / 10))),
+        2 => any::<i32>().prop_map(|steps| Action::Seek(SeekTarget::Step(steps % 50))),
+        2 => any::<i64>().prop_map(|ns| Action::Seek(SeekTarget::By(ns % (100 * 1_000_000_000)))),
+        2 => any::<u64>().prop_map(|at| Action::Seek(SeekTarget::At(at))),
+        1 => (0..2_000_u64).prop_map(|ds| Action::Seek(SeekTarget::At(START + ds * SECOND / 10))),
         1 => prop::sample::select(motions.to_vec()).prop_map(Action::Move),
         1 => any::<char>().prop_map(Action::Type),
     ]
@@ -350,8 +355,8 @@ proptest! {
         height in 1_u16..50,
         bytes in 1_usize..200_000,
     ) {
-        let mut live = Live::new(Limits { bytes, ..Limits::default() });
-        let mut view = View { height, ..fixture::view() };
+        let mut live = LiveTimeline::new(HistoryLimits { bytes, ..HistoryLimits::default() });
+        let mut view = ViewState { height, ..fixture::view() };
         let mut present = FleetState { now_ns: START, ..FleetState::default() };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         for ((later_ns, what, trouble), action) in steps {
@@ -361,12 +366,12 @@ proptest! {
             live.tick(present.now_ns, present.now_ns);
             perform(&mut view, action, &mut live);
             live.tick(present.now_ns, present.now_ns);
-            view.strip = live.strip();
-            if let Some(strip) = &view.strip {
-                let Span { oldest, newest } = strip.span;
+            view.time_bar = live.time_bar();
+            if let Some(time_bar) = &view.time_bar {
+                let TimeSpan { oldest, newest } = time_bar.span;
                 prop_assert!((oldest..=newest).contains(&live.world().now_ns));
-                prop_assert_eq!(strip.at, live.world().now_ns);
-                prop_assert!(strip.marks.iter().all(|m| strip.span.clamp(m.at) == m.at));
+                prop_assert_eq!(time_bar.at, live.world().now_ns);
+                prop_assert!(time_bar.marks.iter().all(|m| time_bar.span.clamp(m.at) == m.at));
             } else {
                 prop_assert_eq!(&live.world().apps, &present.apps);
                 prop_assert_eq!(live.world().now_ns, present.now_ns);
@@ -382,16 +387,16 @@ proptest! {
         let (mut replay, inbox) = replayed(40);
         let mut view = fixture::view();
         for action in actions {
-            if perform(&mut view, action, &mut replay) == crate::action::Flow::Quit {
+            if perform(&mut view, action, &mut replay) == crate::action::LoopControl::Quit {
                 break;
             }
             for news in inbox.try_iter() {
                 replay.take(news);
             }
-            let strip = replay.strip().unwrap();
-            prop_assert!((strip.span.oldest..=strip.span.newest).contains(&strip.at));
+            let time_bar = replay.time_bar().unwrap();
+            prop_assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&time_bar.at));
         }
-        replay.seek(Seek::At(START + 20 * SECOND));
+        replay.seek(SeekTarget::At(START + 20 * SECOND));
         until(&mut replay, &inbox, |r| second(r) == 20);
     }
 
@@ -400,7 +405,7 @@ proptest! {
         steps in prop::collection::vec(news(), 1..60),
         bytes in 1_usize..200_000,
     ) {
-        let mut history = History::new(Limits { bytes, ..Limits::default() });
+        let mut history = FrameHistory::new(HistoryLimits { bytes, ..HistoryLimits::default() });
         let mut world = FleetState { now_ns: START, ..FleetState::default() };
         for (later_ns, what, trouble) in steps {
             world.now_ns += later_ns % (20 * SECOND);
@@ -411,8 +416,8 @@ proptest! {
         let mut models = BTreeMap::new();
         let mut moment = history.at(0).unwrap();
         while let Some(now) = moment {
-            expected += weight::members(&now.world);
-            for (app, bytes) in now.world.apps.iter().zip(weight::models(&now.world)) {
+            expected += mem_size::members(&now.world);
+            for (app, bytes) in now.world.apps.iter().zip(mem_size::models(&now.world)) {
                 if let Some(model) = &app.model {
                     models.insert(Arc::as_ptr(model), bytes);
                 }

@@ -6,7 +6,7 @@ use pmdscope_render::number::{UNKNOWN, seconds};
 use pmdscope_render::{Theme, Tone};
 use ratatui::text::{Line, Span as Piece};
 
-use super::{Mark, SECOND, Span};
+use super::{FindingMark, SECOND, TimeSpan};
 use crate::style::ThemeStyle;
 use crate::tables::apps::severity_look;
 
@@ -15,24 +15,24 @@ const BAR_MIN: usize = 8;
 
 /// Which moment is shown, of what.
 #[derive(Clone, Debug)]
-pub struct Strip {
+pub struct TimeBar {
     /// The shown moment, on the clock of `span`.
     pub at: u64,
     /// Wall clock at that moment, nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// What can be shown.
-    pub span: Span,
+    pub span: TimeSpan,
     /// Moments in which a finding began, oldest first.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<FindingMark>,
     /// Of what.
-    pub place: Place,
+    pub place: TimeBarKind,
     /// What is wrong with the recording, or what is being done.
     pub remark: Option<String>,
 }
 
 /// What the moment is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TimeBarKind {
     /// The history of a running machine.
     Past {
         /// Nanoseconds before the present.
@@ -41,7 +41,7 @@ pub enum Place {
     /// A recording.
     Replay {
         /// How it goes on.
-        motion: Motion,
+        motion: PlaybackState,
         /// Seconds of the recording per second.
         speed: u32,
     },
@@ -49,7 +49,7 @@ pub enum Place {
 
 /// How a recording goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Motion {
+pub enum PlaybackState {
     /// By itself.
     Playing,
     /// It stands still.
@@ -59,13 +59,13 @@ pub enum Motion {
 }
 
 /// The line, cut up.
-struct Parts {
+struct TimeBarParts {
     left: String,
     bar: usize,
     right: String,
 }
 
-impl Strip {
+impl TimeBar {
     /// Draws it in `width` columns.
     pub(crate) fn line(&self, width: usize, theme: Theme, zone: &TimeZone) -> Line<'static> {
         let parts = self.parts(width, zone);
@@ -91,38 +91,38 @@ impl Strip {
         (cell < parts.bar).then(|| self.time(cell, parts.bar))
     }
 
-    fn parts(&self, width: usize, zone: &TimeZone) -> Parts {
+    fn parts(&self, width: usize, zone: &TimeZone) -> TimeBarParts {
         let (left, right) = match self.place {
-            Place::Past { ago_ns } => {
+            TimeBarKind::Past { ago_ns } => {
                 let ago = seconds(ago_ns as f64 / 1e9);
                 let time = wall_clock(self.realtime_ns, zone, "%H:%M:%S");
                 (format!("{ago} ago {time}"), "End: live".to_owned())
             }
-            Place::Replay { motion, speed } => {
+            TimeBarKind::Replay { motion, speed } => {
                 let what = match motion {
-                    Motion::Playing if speed > 1 => format!("replay x{speed}"),
-                    Motion::Playing => "replay".to_owned(),
-                    Motion::Held => "paused".to_owned(),
-                    Motion::Ended => "end of recording".to_owned(),
+                    PlaybackState::Playing if speed > 1 => format!("replay x{speed}"),
+                    PlaybackState::Playing => "replay".to_owned(),
+                    PlaybackState::Held => "paused".to_owned(),
+                    PlaybackState::Ended => "end of recording".to_owned(),
                 };
                 let time = wall_clock(self.realtime_ns, zone, "%Y-%m-%d %H:%M:%S");
-                let into = Span { oldest: self.span.oldest, newest: self.at }.length();
+                let into = TimeSpan { oldest: self.span.oldest, newest: self.at }.length();
                 let of = self.span.length();
                 (format!("{what} {time}"), format!("{} of {}", duration(into), duration(of)))
             }
         };
         let used = left.chars().count() + right.chars().count() + " [] ".len();
         let bar = width.checked_sub(used).filter(|&bar| bar >= BAR_MIN).unwrap_or(0);
-        Parts { left, bar, right }
+        TimeBarParts { left, bar, right }
     }
 
     fn cells(&self, width: usize, theme: Theme) -> Vec<(char, Tone)> {
-        let [before, cursor, after] = theme.strip();
+        let [before, cursor, after] = theme.time_bar();
         let now = self.cell(self.at, width);
         let mut cells: Vec<_> = (0..width)
             .map(|cell| if cell < now { (before, Tone::Plain) } else { (after, Tone::Dim) })
             .collect();
-        let mut marks: Vec<&Mark> = self.marks.iter().collect();
+        let mut marks: Vec<&FindingMark> = self.marks.iter().collect();
         marks.sort_by_key(|mark| mark.severity);
         for mark in marks {
             let (sign, tone) = severity_look(mark.severity, theme);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 /// An interval that may change while somebody waits for its end.
 #[derive(Debug)]
-pub struct Pace {
+pub struct SamplingInterval {
     interval: Mutex<Duration>,
     changed: Condvar,
 }
 
-impl Pace {
+impl SamplingInterval {
     /// Starts with an interval.
     pub fn new(interval: Duration) -> Self {
         Self { interval: Mutex::new(interval), changed: Condvar::new() }
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_shorter_interval_ends_the_wait() {
-        let pace = Arc::new(Pace::new(Duration::from_secs(600)));
+        let pace = Arc::new(SamplingInterval::new(Duration::from_secs(600)));
         let waiter = std::thread::spawn({
             let pace = Arc::clone(&pace);
             move || pace.wait(Instant::now())
@@ -60,6 +60,6 @@ mod tests {
     #[test]
     fn a_past_interval_does_not_wait() {
         let start = Instant::now().checked_sub(Duration::from_secs(700)).unwrap();
-        Pace::new(Duration::from_secs(600)).wait(start);
+        SamplingInterval::new(Duration::from_secs(600)).wait(start);
     }
 }

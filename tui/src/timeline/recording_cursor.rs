@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pmdscope_recording::{PlaybackNote, RecordingError, RecordingPlayer};
 use pmdscope_telemetry::FleetEvent;
 
-use super::{Moment, Past, SECOND, Span};
+use super::{FrameSource, SECOND, TimeSpan, TimelineFrame};
 
 /// What is read before the wanted moment and kept: whoever goes back does so in small steps.
 const BACK_NS: u64 = 5 * SECOND;
@@ -19,13 +19,13 @@ const FAR_NS: u64 = 30 * SECOND;
 
 /// What a [`RecordingPlayer`] plays, by its wall clock.
 #[derive(Debug)]
-pub struct Tape {
+pub struct RecordingCursor {
     player: RecordingPlayer,
     /// The last moments that were read, without a gap; the player has reached the newest.
-    read: VecDeque<Moment>,
+    read: VecDeque<TimelineFrame>,
 }
 
-impl Tape {
+impl RecordingCursor {
     /// What that player plays.
     pub fn new(player: RecordingPlayer) -> Self {
         Self { player, read: VecDeque::new() }
@@ -38,7 +38,7 @@ impl Tape {
                 advice: "No app was recorded at this time.".to_owned(),
             });
         }
-        self.read.push_back(Moment { at: world.realtime_ns, world: Arc::new(world) });
+        self.read.push_back(TimelineFrame { at: world.realtime_ns, world: Arc::new(world) });
         if self.read.len() > KEPT {
             self.read.pop_front();
         }
@@ -59,7 +59,7 @@ impl Tape {
 
     /// Reads what is around `at`: one moment after it as well, where there is one.
     fn reach(&mut self, at: u64) -> Result<(), RecordingError> {
-        let near = |oldest: &Moment, newest: &Moment| {
+        let near = |oldest: &TimelineFrame, newest: &TimelineFrame| {
             oldest.at <= at && at.saturating_sub(newest.at) <= FAR_NS
         };
         let ends = self.read.front().zip(self.read.back());
@@ -79,22 +79,22 @@ impl Tape {
     }
 }
 
-impl Past for Tape {
+impl FrameSource for RecordingCursor {
     type Error = RecordingError;
 
-    fn span(&self) -> Option<Span> {
+    fn span(&self) -> Option<TimeSpan> {
         let (oldest, newest) = self.player.span();
-        Some(Span { oldest, newest: newest.max(oldest) })
+        Some(TimeSpan { oldest, newest: newest.max(oldest) })
     }
 
-    fn at(&mut self, at: u64) -> Result<Option<Moment>, RecordingError> {
+    fn at(&mut self, at: u64) -> Result<Option<TimelineFrame>, RecordingError> {
         let (oldest, newest) = self.player.span();
         let at = at.min(newest).max(oldest);
         self.reach(at)?;
         Ok(self.read.get(self.later(at).saturating_sub(1)).cloned())
     }
 
-    fn after(&mut self, at: u64) -> Result<Option<Moment>, RecordingError> {
+    fn after(&mut self, at: u64) -> Result<Option<TimelineFrame>, RecordingError> {
         self.reach(at)?;
         Ok(self.read.get(self.later(at)).cloned())
     }
@@ -119,13 +119,13 @@ mod tests {
 
     use super::*;
     use crate::fixture;
-    use crate::timeline::Seek;
+    use crate::timeline::SeekTarget;
 
     const BEGIN: u64 = 1_800_000_000 * SECOND;
     const TENTH: u64 = SECOND / 10;
 
     /// Ten rounds a second of one app.
-    fn recorded(rounds: u64) -> (tempfile::TempDir, Tape) {
+    fn recorded(rounds: u64) -> (tempfile::TempDir, RecordingCursor) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("incident.jsonl.zst");
         let interval = Duration::from_millis(100);
@@ -143,61 +143,62 @@ mod tests {
             recorder.record(&world, 0).unwrap();
         }
         recorder.finish().unwrap();
-        let tape = Tape::new(RecordingPlayer::open(&path, &FleetSettings::default()).unwrap());
-        (directory, tape)
+        let cursor =
+            RecordingCursor::new(RecordingPlayer::open(&path, &FleetSettings::default()).unwrap());
+        (directory, cursor)
     }
 
-    fn round(moment: Option<Moment>) -> u64 {
+    fn round(moment: Option<TimelineFrame>) -> u64 {
         (moment.unwrap().at - BEGIN) / TENTH
     }
 
     #[test]
     fn all_ways_lead_to_the_moments_of_a_recording() {
-        let (_directory, mut tape) = recorded(600);
-        let span = tape.span().unwrap();
-        assert_eq!(span, Span { oldest: BEGIN, newest: BEGIN + 599 * TENTH });
-        let mut go = |from: u64, to| round(tape.seek(BEGIN + from * TENTH, to).unwrap());
-        assert_eq!(go(0, Seek::At(BEGIN + 42 * TENTH + 1)), 42);
-        assert_eq!(go(42, Seek::Step(3)), 45);
-        assert_eq!(go(45, Seek::Step(-2)), 43);
-        assert_eq!(go(43, Seek::At(BEGIN + 500 * TENTH)), 500);
-        assert_eq!(go(500, Seek::Step(-300)), 200);
-        assert_eq!(go(200, Seek::Step(399)), 599);
-        assert_eq!(go(43, Seek::By(-10 * 1_000_000_000)), 0);
-        assert_eq!(go(0, Seek::Step(-1)), 0);
-        assert_eq!(go(0, Seek::Newest), 599);
-        assert_eq!(go(599, Seek::Step(1)), 599);
-        assert_eq!(go(599, Seek::Oldest), 0);
-        let world = tape.at(BEGIN + 300 * TENTH).unwrap().unwrap().world;
+        let (_directory, mut cursor) = recorded(600);
+        let span = cursor.span().unwrap();
+        assert_eq!(span, TimeSpan { oldest: BEGIN, newest: BEGIN + 599 * TENTH });
+        let mut go = |from: u64, to| round(cursor.seek(BEGIN + from * TENTH, to).unwrap());
+        assert_eq!(go(0, SeekTarget::At(BEGIN + 42 * TENTH + 1)), 42);
+        assert_eq!(go(42, SeekTarget::Step(3)), 45);
+        assert_eq!(go(45, SeekTarget::Step(-2)), 43);
+        assert_eq!(go(43, SeekTarget::At(BEGIN + 500 * TENTH)), 500);
+        assert_eq!(go(500, SeekTarget::Step(-300)), 200);
+        assert_eq!(go(200, SeekTarget::Step(399)), 599);
+        assert_eq!(go(43, SeekTarget::By(-10 * 1_000_000_000)), 0);
+        assert_eq!(go(0, SeekTarget::Step(-1)), 0);
+        assert_eq!(go(0, SeekTarget::Newest), 599);
+        assert_eq!(go(599, SeekTarget::Step(1)), 599);
+        assert_eq!(go(599, SeekTarget::Oldest), 0);
+        let world = cursor.at(BEGIN + 300 * TENTH).unwrap().unwrap().world;
         let rate = world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
         assert!(rate.is_some_and(|rate| (rate - 1000.0).abs() < 1.0), "{rate:?}");
     }
 
     #[test]
     fn any_way_leads_to_the_same_moments() {
-        let (_directory, mut tape) = recorded(500);
+        let (_directory, mut cursor) = recorded(500);
         let mut random = 1_u64;
         for _ in 0..40 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Mostly near the last one, sometimes anywhere.
             let tenth = if random >> 62 == 0 { random >> 20 } else { 200 + (random >> 57) } % 510;
             let at = BEGIN + tenth * TENTH + random % TENTH;
-            assert_eq!(round(tape.at(at).unwrap()), tenth.min(499));
-            let after = tape.after(at).unwrap();
+            assert_eq!(round(cursor.at(at).unwrap()), tenth.min(499));
+            let after = cursor.after(at).unwrap();
             assert_eq!(after.map(|m| (m.at - BEGIN) / TENTH), Some(tenth + 1).filter(|t| *t < 500));
         }
-        assert_eq!(round(tape.at(0).unwrap()), 0);
-        assert_eq!(round(tape.after(0).unwrap()), 0);
+        assert_eq!(round(cursor.at(0).unwrap()), 0);
+        assert_eq!(round(cursor.after(0).unwrap()), 0);
     }
 
     #[test]
     fn seeking_reads_a_part_of_a_recording() {
-        let (_directory, mut tape) = recorded(3_000);
+        let (_directory, mut cursor) = recorded(3_000);
         // What is kept, one moment at or before the wanted one and one after it: fewer than `KEPT`.
         let most = usize::try_from(BACK_NS / TENTH).unwrap() + 2;
         for tenth in [2_999, 3, 1_500, 500, 2_500, 900] {
-            assert_eq!(round(tape.at(BEGIN + tenth * TENTH).unwrap()), tenth);
-            assert!(tape.read.len() <= most, "{} moments read at {tenth}", tape.read.len());
+            assert_eq!(round(cursor.at(BEGIN + tenth * TENTH).unwrap()), tenth);
+            assert!(cursor.read.len() <= most, "{} moments read at {tenth}", cursor.read.len());
         }
     }
 }
