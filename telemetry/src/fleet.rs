@@ -139,7 +139,7 @@ pub struct Fleet {
 #[derive(Debug)]
 struct AppSlot {
     app: DiscoveredApp,
-    /// `None` while it is checked_out, and for an app that cannot be asked.
+    /// `None` while it is checked out, and for an app that cannot be asked.
     sampler: Option<AppSampler>,
     /// It was there when somebody looked last, or has an open connection.
     runs: bool,
@@ -290,16 +290,16 @@ impl Fleet {
         timeout: Duration,
         ask: impl Fn(&mut AppSampler, Duration) -> FleetEvent + Sync,
     ) {
-        let sample = |sampler: &mut AppSampler| sampler.guarded(|sampler| ask(sampler, timeout));
+        let ask_one = |sampler: &mut AppSampler| sampler.guarded(|sampler| ask(sampler, timeout));
         let slots = self.slots.iter_mut().filter(|slot| !slot.is_over(&self.state));
         let mut samplers: Vec<_> = slots.filter_map(|slot| slot.sampler.as_mut()).collect();
         let events: Vec<FleetEvent> = match samplers.as_mut_slice() {
             // Most machines run one: no need of another thread.
-            [sampler] => vec![sample(sampler)],
+            [sampler] => vec![ask_one(sampler)],
             samplers => thread::scope(|scope| {
-                let samples: Vec<_> =
-                    samplers.iter_mut().map(|sampler| scope.spawn(|| sample(sampler))).collect();
-                let joined = samples.into_iter().map(thread::ScopedJoinHandle::join);
+                let threads: Vec<_> =
+                    samplers.iter_mut().map(|sampler| scope.spawn(|| ask_one(sampler))).collect();
+                let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
                 joined.map(|news| news.unwrap_or_else(|panic| resume_unwind(panic))).collect()
             }),
         };

@@ -115,10 +115,10 @@ impl MbufDemand {
         for descriptors in (0..queues).map(told) {
             match (direction, descriptors) {
                 (QueueDirection::Rx, Some(descriptors)) => {
-                    self.rx = self.rx.saturating_add(descriptors)
+                    self.rx = self.rx.saturating_add(descriptors);
                 }
                 (QueueDirection::Tx, Some(descriptors)) => {
-                    self.tx = self.tx.saturating_add(descriptors)
+                    self.tx = self.tx.saturating_add(descriptors);
                 }
                 (QueueDirection::Rx, None) => self.unknown += 1,
                 // Without traffic a transmit ring holds nothing: it is no proof of anything.
