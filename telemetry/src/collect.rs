@@ -10,9 +10,8 @@ mod stock;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::client::{SocketPeer, TelemetryClient};
+use crate::clock::{monotonic_ns, realtime_ns};
 use crate::commands::{ArmTime, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
@@ -211,8 +210,8 @@ impl AppFacts {
         let usage = self.knows(&TelemetryCommand::LcoreUsage).then(|| self.usage.read(round));
         Sample {
             schema: SAMPLE_SCHEMA,
-            realtime_ns: now_ns(ClockId::Realtime),
-            monotonic_ns: now_ns(ClockId::Monotonic),
+            realtime_ns: realtime_ns(),
+            monotonic_ns: monotonic_ns(),
             app: self.identity.clone(),
             ports,
             pools: tables.pools,
@@ -250,7 +249,7 @@ impl AppFacts {
     fn is_young(&self, now: Instant) -> bool {
         let age = match self.identity.start_realtime_ns {
             0 => now.saturating_duration_since(self.connected),
-            start => Duration::from_nanos(now_ns(ClockId::Realtime).saturating_sub(start)),
+            start => Duration::from_nanos(realtime_ns().saturating_sub(start)),
         };
         age < YOUTH
     }
@@ -265,11 +264,4 @@ impl AppFacts {
         let rings = rings.unwrap_or_default();
         linked::LibraryTables { pools, rings, ..linked::LibraryTables::default() }
     }
-}
-
-/// A clock in nanoseconds; neither clock is ever negative.
-pub(crate) fn now_ns(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

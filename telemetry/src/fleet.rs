@@ -6,10 +6,8 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::ClockId;
-
 pub use self::app_sampler::{AppSampler, Evaluator, obstacle, unasked};
-use crate::collect::now_ns;
+use crate::clock::{monotonic_ns, realtime_ns};
 use crate::discover::{
     self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
 };
@@ -348,8 +346,8 @@ impl Fleet {
     }
 
     fn tell_time(&mut self) {
-        self.state.now_ns = now_ns(ClockId::Monotonic);
-        self.state.realtime_ns = now_ns(ClockId::Realtime);
+        self.state.now_ns = monotonic_ns();
+        self.state.realtime_ns = realtime_ns();
     }
 
     /// Gives up the apps that ended too long ago, and forgets those that nobody knows any more.

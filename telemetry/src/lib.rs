@@ -31,6 +31,7 @@
 
 mod arguments;
 mod client;
+mod clock;
 mod collect;
 mod columns;
 mod commands;
@@ -57,6 +58,7 @@ mod starts;
 mod trend;
 
 pub use client::{SocketPeer, TelemetryClient};
+pub use clock::{monotonic_ns, realtime_ns};
 pub use collect::SampleCollector;
 pub use commands::{ArmTime, HeapId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand};
 pub use deadline::Deadline;

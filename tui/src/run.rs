@@ -9,9 +9,8 @@ use std::time::Duration;
 use crossterm::event::{self, Event as Input, MouseButton, MouseEvent, MouseEventKind};
 use jiff::tz::TimeZone;
 use pmdscope_render::Theme;
-use pmdscope_telemetry::Thresholds;
+use pmdscope_telemetry::{Thresholds, monotonic_ns, realtime_ns};
 use ratatui::layout::{Position, Rect};
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -159,7 +158,7 @@ impl<T: Timeline> DisplayLoop<T> {
     }
 
     fn draw(&mut self, terminal: &mut TerminalGuard) -> io::Result<()> {
-        self.timeline.tick(clock_ns(ClockId::Monotonic), clock_ns(ClockId::Realtime));
+        self.timeline.tick(monotonic_ns(), realtime_ns());
         self.view.time_bar = self.timeline.time_bar();
         self.view.follow(self.mailbox.traffic());
         self.request = self.view.request(self.timeline.world(), &self.request);
@@ -219,10 +218,4 @@ impl<T: Timeline> DisplayLoop<T> {
         let position = Position { x: mouse.column, y: mouse.row };
         screen::hit(self.area, position, &self.view, self.timeline.world())
     }
-}
-
-fn clock_ns(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::time::ClockId;
-
 use crate::arguments::EalArguments;
+use crate::clock::monotonic_ns;
 use crate::host::device::PciDevices;
 use crate::host::process::{PROC, ProcessTasks, is_control, lcore_of, stolen_ms};
 use crate::host::secondaries;
 use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
 
+use super::SLOW;
 use super::cached::Cached;
-use super::{SLOW, now_ns};
 
 /// How old the switches of threads may be: as good as new for whoever samples ten times a second.
 const BRISK: Duration = Duration::from_millis(90);
@@ -119,7 +118,7 @@ fn thread(
     Some(ThreadSample {
         lcore,
         tid,
-        read_ns: now_ns(ClockId::Monotonic),
+        read_ns: monotonic_ns(),
         run_ns: times.map(|times| times.run_ns),
         run_delay_ns: times.map(|times| times.run_delay_ns),
         cpu_stolen_ms: cpu.and_then(|cpu| stolen_ms.get(&cpu).copied()),

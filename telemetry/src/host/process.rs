@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_process_started_before_now_and_after_boot() {
         let start = start_ticks(std::process::id()).and_then(realtime_ns).unwrap();
-        let now = crate::collect::now_ns(rustix::time::ClockId::Realtime);
+        let now = crate::clock::realtime_ns();
         let boot = realtime_ns(0).unwrap();
         // The kernel tells its boot to the second.
         assert!(boot < start && start < now + 1_000_000_000, "{boot} {start} {now}");
