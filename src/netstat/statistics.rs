@@ -125,7 +125,7 @@ fn ports(counters: &AppCounters, data: &ReportData) -> String {
             let same = before
                 .and_then(|before| before.ports.iter().find(|old| old.id == port.id))
                 .filter(|old| old.device == port.device);
-            let since = same.and_then(|old| since(&port.stats, &old.stats));
+            let since = same.and_then(|old| port.stats.since(&old.stats));
             let when = if since.is_some() { "meanwhile" } else { "since the counters began" };
             let title = format!("Port {app}:{} ({}), {when}", port.id, port.device);
             section(&mut out, &title, counted(&since.unwrap_or(port.stats)));
@@ -152,20 +152,6 @@ fn counted(stats: &PortStats) -> CounterLines {
 /// Bytes of so many packets, where the driver counts them.
 fn of_packets(packets: u64, number: u64) -> String {
     if counts_bytes(packets, number) { bytes(number) } else { "bytes not counted".to_owned() }
-}
-
-/// Growth of counters; `None` when they were reset.
-fn since(now: &PortStats, before: &PortStats) -> Option<PortStats> {
-    Some(PortStats {
-        rx_packets: now.rx_packets.checked_sub(before.rx_packets)?,
-        tx_packets: now.tx_packets.checked_sub(before.tx_packets)?,
-        rx_bytes: now.rx_bytes.checked_sub(before.rx_bytes)?,
-        tx_bytes: now.tx_bytes.checked_sub(before.tx_bytes)?,
-        rx_missed: now.rx_missed.checked_sub(before.rx_missed)?,
-        rx_errors: now.rx_errors.checked_sub(before.rx_errors)?,
-        tx_errors: now.tx_errors.checked_sub(before.tx_errors)?,
-        rx_nombuf: now.rx_nombuf.checked_sub(before.rx_nombuf)?,
-    })
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
 use crate::rx_flat::{RxBaseline, RxFlat};
 use crate::sample::{
-    AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueDirection, QueueSample,
-    Sample, ThreadSample, counts_bytes,
+    AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, PortStats, QueueDirection,
+    QueueSample, Sample, ThreadSample, counts_bytes,
 };
 use crate::sending::{SendingHistory, SilentApp, UnsentPackets};
 use crate::stall::LcoreStalls;
@@ -351,6 +351,22 @@ fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
         ..PortRates::default()
     };
     PortRates { reset, ..rates }
+}
+
+impl PortStats {
+    /// Growth of all counters; `None` when one went back: the app or its peer reset them.
+    pub fn since(&self, before: &Self) -> Option<Self> {
+        Some(Self {
+            rx_packets: self.rx_packets.checked_sub(before.rx_packets)?,
+            tx_packets: self.tx_packets.checked_sub(before.tx_packets)?,
+            rx_bytes: self.rx_bytes.checked_sub(before.rx_bytes)?,
+            tx_bytes: self.tx_bytes.checked_sub(before.tx_bytes)?,
+            rx_missed: self.rx_missed.checked_sub(before.rx_missed)?,
+            rx_errors: self.rx_errors.checked_sub(before.rx_errors)?,
+            tx_errors: self.tx_errors.checked_sub(before.tx_errors)?,
+            rx_nombuf: self.rx_nombuf.checked_sub(before.rx_nombuf)?,
+        })
+    }
 }
 
 fn bits(bytes: f64) -> f64 {
