@@ -233,3 +233,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn counters_that_were_reset_have_no_growth() {
+    let before = PortStats { rx_packets: 5, ..PortStats::default() };
+    let now = PortStats { rx_packets: 7, ..PortStats::default() };
+    assert_eq!(now.since(&before).map(|grown| grown.rx_packets), Some(2));
+    assert_eq!(before.since(&now), None);
+}
