@@ -23,8 +23,8 @@ def alerts():
 
 def lints():
     """Names of findings, which are the values of the label reason."""
-    text = (ROOT / "telemetry" / "src" / "finding.rs").read_text()
-    return set(re.findall(r'"(\w+)"', text.partition("LINTS: ")[2].partition("];")[0]))
+    text = (ROOT / "telemetry" / "src" / "finding" / "lint.rs").read_text()
+    return set(re.findall(r'^    \w+ = "(\w+)",$', text.partition("\nlints! {")[2], re.MULTILINE))
 
 
 def tests():
