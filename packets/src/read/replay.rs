@@ -240,7 +240,7 @@ impl FileReplay {
                 self.heads.push_back(PendingHead::Interface(interface));
             }
             FileItem::Statistics(statistics) => {
-                self.heads.push_back(PendingHead::Statistics(statistics))
+                self.heads.push_back(PendingHead::Statistics(statistics));
             }
             FileItem::Other => {}
             FileItem::Packet(packet) => {
