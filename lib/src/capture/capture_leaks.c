@@ -113,8 +113,8 @@ describe(struct pmdscope_record *rec, const struct pmdscope_ledger *ledger,
 	*leak = (struct pmdscope_leak){
 		.mbuf = (uintptr_t)m,
 		.age_ms = pmdscope_ledger_clock_ms() - mark->since_ms,
-		.site = pmdscope_judge_place(ledger, mark),
-		.kind = kinds[pmdscope_judge_kind(ledger, mark)],
+		.site = pmdscope_classify_place(ledger, mark),
+		.kind = kinds[pmdscope_classify_kind(ledger, mark)],
 	};
 	strlcpy(leak->pool, ledger->name, sizeof(leak->pool));
 	rec->type = PMDSCOPE_RECORD_LEAK;
@@ -167,8 +167,8 @@ offer(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *ledger
 	if (mark->at == 0 || mark->kind == PMDSCOPE_LOSS_NONE ||
 			pmdscope_stamp_get((struct rte_mbuf *)object) != mark->stamp)
 		return true;
-	written = written_of(capture->leaks, ledger->id, pmdscope_judge_place(ledger, mark),
-			pmdscope_judge_kind(ledger, mark));
+	written = written_of(capture->leaks, ledger->id, pmdscope_classify_place(ledger, mark),
+			pmdscope_classify_kind(ledger, mark));
 	if (written == NULL || *written >= capture->spec.sample)
 		return true;
 	if (!write_lost(&capture->producers[0], ledger, mark, (const struct rte_mbuf *)object))

@@ -34,8 +34,8 @@ static const struct pmdscope_table *const tables[] = {
 	&pmdscope_ring_table,
 	&pmdscope_lcore_table,
 	&pmdscope_tee_table,
-	&pmdscope_ledger_table,
-	&pmdscope_loss_table,
+	&pmdscope_leaks_table,
+	&pmdscope_leak_sites_table,
 	&pmdscope_stage_table,
 	&pmdscope_port_table,
 };
