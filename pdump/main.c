@@ -40,12 +40,12 @@
 #define ATTACH_TRIES 5
 
 /* Too large for a stack. */
-static struct pmdscope_tee_spec the_spec;
+static struct pmdscope_capture_spec the_spec;
 
 static int
-read_request(int fd, struct pmdscope_tee_spec *spec, struct verdict *verdict)
+read_request(int fd, struct pmdscope_capture_spec *spec, struct verdict *verdict)
 {
-	static uint8_t buf[PMDSCOPE_TEE_REQUEST_MAX + 1];
+	static uint8_t buf[PMDSCOPE_CAPTURE_REQUEST_MAX + 1];
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	ssize_t len;
 	int ret;
@@ -56,7 +56,7 @@ read_request(int fd, struct pmdscope_tee_spec *spec, struct verdict *verdict)
 	if (len <= 0)
 		return verdict_set(verdict, EPIPE, "no request: %s",
 				len < 0 ? strerror(errno) : "the consumer hung up");
-	ret = pmdscope_tee_request_parse(
+	ret = pmdscope_capture_request_parse(
 			buf, (size_t)len, spec, verdict->text, sizeof(verdict->text));
 	verdict->error = -ret;
 	if (ret == 0 && spec->leaked)
@@ -66,7 +66,7 @@ read_request(int fd, struct pmdscope_tee_spec *spec, struct verdict *verdict)
 }
 
 static void
-add_taps(const struct port *port, const struct pmdscope_tee_spec *spec, uint8_t dir,
+add_taps(const struct port *port, const struct pmdscope_capture_spec *spec, uint8_t dir,
 		struct state *state)
 {
 	const unsigned int end = dir == PMDSCOPE_DIR_RX ? port->nb_rxq : port->nb_txq;
@@ -244,8 +244,8 @@ clean_up(struct worker *w, struct state_file *file)
 		text = verdict.text;
 	else
 		text = "pmdscope-pdump was killed; the next capture cleans up after it";
-	pmdscope_tee_send(w->options->fd, accepted ? PMDSCOPE_TEE_END : PMDSCOPE_TEE_REFUSE, EIO,
-			text);
+	pmdscope_capture_send(w->options->fd, accepted ? PMDSCOPE_TEE_END : PMDSCOPE_TEE_REFUSE,
+			EIO, text);
 }
 
 /* What is known of the app's locks is only known of releases that were tested. */
@@ -322,7 +322,7 @@ main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	ret = capture(&options, &verdict);
 	if (ret < 0) {
-		pmdscope_tee_send(options.fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
+		pmdscope_capture_send(options.fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
 				verdict.text);
 		complain("%s", verdict.text);
 		return 1;

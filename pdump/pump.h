@@ -22,10 +22,10 @@
 #define PUMP_LCORE 0xfffeU
 
 struct pump {
-	struct pmdscope_tee_spec *spec;
+	struct pmdscope_capture_spec *spec;
 	struct state *state;
 	struct arena arena;
-	struct pmdscope_tee_producer producer;
+	struct pmdscope_capture_producer producer;
 	const struct pump_counts *counts; /* What pdump has counted; NULL where it is not known. */
 	struct pump_losses {
 		uint64_t seen;
@@ -36,7 +36,7 @@ struct pump {
 };
 
 /* The capture ring, as the request has it. 0, or -1 with the verdict. */
-int pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state,
+int pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
 		struct verdict *verdict);
 
 /* Begin with what pdump has counted so far. */

@@ -69,7 +69,7 @@ read_change(const struct capture *c)
 
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
-	if (len <= 0 || !pmdscope_tee_change_parse(&change, (size_t)len, &sample))
+	if (len <= 0 || !pmdscope_capture_change_parse(&change, (size_t)len, &sample))
 		return false;
 	c->pump->sample = RTE_MAX(sample, 1U);
 	return true;
@@ -262,8 +262,8 @@ accept_consumer(const struct capture *c, struct verdict *verdict)
 				arena->is_kept ? ", which it keeps" : "");
 	else if (snaplen < c->worker->spec->snaplen)
 		verdict_set(&remark, 0, "snaplen reduced to %u: half of ring_size", snaplen);
-	if (pmdscope_tee_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||
-			pmdscope_tee_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
+	if (pmdscope_capture_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||
+			pmdscope_capture_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
 		return verdict_set(verdict, EPIPE, "the consumer is gone");
 	c->worker->state->accepted = 1;
 	return 0;
@@ -281,26 +281,26 @@ worker_capture(const struct worker *w)
 	if (attach(w->options, w->app, w->state, &verdict) < 0) {
 		if (verdict.error == EAGAIN && !w->last_try)
 			return WORKER_AGAIN;
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
 				verdict.text);
 		return WORKER_FAILED;
 	}
 	if (prepare(&c, &verdict) < 0 || accept_consumer(&c, &verdict) < 0) {
 		left = undo(w, NULL);
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
 				verdict.text);
 		return left == WORKER_DONE ? WORKER_FAILED : left;
 	}
 	event = run(&c, &verdict);
 	/* An app that is dead answers to nothing, and the kernel cleans up. */
 	if (event == APP_GONE) {
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
 				verdict.text);
 		return WORKER_DONE;
 	}
 	left = undo(w, event == TOLD_TO_END ? c.pump : NULL);
 	if (event == TOLD_TO_END)
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
 				verdict.text);
 	return left;
 }

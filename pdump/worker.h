@@ -15,7 +15,7 @@
 struct worker {
 	const struct options *options;
 	const struct app *app;
-	struct pmdscope_tee_spec *spec;
+	struct pmdscope_capture_spec *spec;
 	struct state *state;
 	int ops_index;					  /* Of the mempool ops in the app. */
 	int backing;					  /* enum arena_backing that they are. */
