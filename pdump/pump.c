@@ -35,7 +35,7 @@ now_ms(void)
 
 int
 pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
-		struct verdict *verdict)
+		struct failure *failure)
 {
 	const char *step;
 
@@ -52,7 +52,7 @@ pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *s
 					(spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
 			&step);
 	if (pump->producer.ring == NULL)
-		return verdict_set(verdict, errno, "capture ring: %s: %s", step, strerror(errno));
+		return failure_set(failure, errno, "capture ring: %s: %s", step, strerror(errno));
 	return 0;
 }
 
@@ -169,7 +169,7 @@ lease_expired(struct pump *pump)
 }
 
 int
-pump_tick(struct pump *pump, struct verdict *verdict)
+pump_tick(struct pump *pump, struct failure *failure)
 {
 	unsigned int i;
 
@@ -178,9 +178,9 @@ pump_tick(struct pump *pump, struct verdict *verdict)
 	pmdscope_clock_tick();
 	pmdscope_capture_ring_anchor(pump->producer.ring);
 	if (pump->producer.broken)
-		return verdict_set(verdict, EPROTO, "the consumer's tail went back or beyond head");
+		return failure_set(failure, EPROTO, "the consumer's tail went back or beyond head");
 	if (lease_expired(pump))
-		return verdict_set(verdict, ETIMEDOUT, "a full ring was not read for %u ms",
+		return failure_set(failure, ETIMEDOUT, "a full ring was not read for %u ms",
 				pump->spec->lease_ms);
 	return 0;
 }

@@ -35,9 +35,9 @@ struct pump {
 	uint64_t still_since_ms; /* ...and since when; 0 when it is not full. */
 };
 
-/* The capture ring, as the request has it. 0, or -1 with the verdict. */
+/* The capture ring, as the request has it. 0, or -1 with the failure. */
 int pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
-		struct verdict *verdict);
+		struct failure *failure);
 
 /* Begin with what pdump has counted so far. */
 void pump_start(struct pump *pump);
@@ -47,8 +47,8 @@ unsigned int pump_round(struct pump *pump);
 
 /*
  * A few times a second: anchors, losses that no packet follows, the lease. 0, or -1 with the
- * verdict when the capture has to end.
+ * failure when the capture has to end.
  */
-int pump_tick(struct pump *pump, struct verdict *verdict);
+int pump_tick(struct pump *pump, struct failure *failure);
 
 #endif /* PDUMP_PUMP_H */

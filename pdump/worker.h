@@ -21,7 +21,7 @@ struct worker {
 	int backing;					  /* enum arena_backing that they are. */
 	int watchdog;					  /* Hangs up when the parent dies. */
 	bool last_try;					  /* WORKER_AGAIN is no answer. */
-	char remark[sizeof(((struct verdict *)0)->text)]; /* For ACCEPT. */
+	char remark[sizeof(((struct failure *)0)->text)]; /* For ACCEPT. */
 };
 
 /* Exit codes of workers. */
