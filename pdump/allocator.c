@@ -17,33 +17,33 @@
 static sigset_t signals;
 
 int
-allocator_await(const struct app *app, const struct state *dead, struct verdict *verdict)
+allocator_await(const struct app *app, const struct state *dead, struct failure *failure)
 {
 	char lock[LOCKS_NAME_MAX];
 
 	if (locks_wait(app, HELD_MS, lock) != LOCKS_HELD)
 		return 0;
 	if ((dead != NULL && dead->phase == STATE_ALLOCATOR) || state_find_died_in_allocator(app))
-		return verdict_set(verdict, EBUSY,
+		return failure_set(failure, EBUSY,
 				"a capture was killed inside of the app's allocator, and %s is held: "
 				"restart the app",
 				lock);
-	return verdict_set(verdict, EBUSY,
+	return failure_set(failure, EBUSY,
 			"%s of the app has been held for %u s: let it go on, else restart it", lock,
 			HELD_MS / 1000);
 }
 
 int
-allocator_enter(const struct app *app, struct state *state, struct verdict *verdict)
+allocator_enter(const struct app *app, struct state *state, struct failure *failure)
 {
 	sigset_t all;
 
-	if (allocator_await(app, NULL, verdict) < 0)
+	if (allocator_await(app, NULL, failure) < 0)
 		return -1;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &signals);
 	if (!control_files_share()) {
-		verdict_set(verdict, errno, "the app's memory cannot be mapped: %s",
+		failure_set(failure, errno, "the app's memory cannot be mapped: %s",
 				strerror(errno));
 		control_files_unshare();
 		pthread_sigmask(SIG_SETMASK, &signals, NULL);

@@ -17,14 +17,14 @@
 #include "failure.h"
 
 /*
- * Wait until no lock of the app is held, for 2 seconds. 0, or -1 with the verdict: which one it is, and
+ * Wait until no lock of the app is held, for 2 seconds. 0, or -1 with the failure: which one it is, and
  * whether a capture was killed that may have had it: that of this state, if any, or of a file that
  * was left.
  */
-int allocator_await(const struct app *app, const struct state *dead, struct verdict *verdict);
+int allocator_await(const struct app *app, const struct state *dead, struct failure *failure);
 
-/* Begin to allocate or free memory of the app. 0, or -1 with the verdict. */
-int allocator_enter(const struct app *app, struct state *state, struct verdict *verdict);
+/* Begin to allocate or free memory of the app. 0, or -1 with the failure. */
+int allocator_enter(const struct app *app, struct state *state, struct failure *failure);
 
 /* No lock of the app is held by this process any more. */
 void allocator_leave(struct state *state);

@@ -79,7 +79,7 @@ app_process_ended(pid_t pid)
 
 /* As the EAL chooses it. */
 static int
-find_runtime_dir(struct app *app, struct verdict *verdict)
+find_runtime_dir(struct app *app, struct failure *failure)
 {
 	const char *base = getenv("RUNTIME_DIRECTORY");
 	int len;
@@ -91,7 +91,7 @@ find_runtime_dir(struct app *app, struct verdict *verdict)
 	len = snprintf(app->runtime_dir, sizeof(app->runtime_dir), "%s/dpdk/%s",
 			base != NULL ? base : "/tmp", app->file_prefix);
 	if (len < 0 || (size_t)len >= sizeof(app->runtime_dir) - NAME_MAX)
-		return verdict_set(verdict, ENAMETOOLONG, "--file-prefix: the path is too long");
+		return failure_set(failure, ENAMETOOLONG, "--file-prefix: the path is too long");
 	return 0;
 }
 
@@ -102,11 +102,11 @@ struct config_head {
 };
 
 static int
-check_version(const struct config_head *head, struct verdict *verdict)
+check_version(const struct config_head *head, struct failure *failure)
 {
 	if (head->version == RTE_VERSION)
 		return 0;
-	return verdict_set(verdict, EPROTONOSUPPORT,
+	return failure_set(failure, EPROTONOSUPPORT,
 			"the app has DPDK %u.%02u.%u, pmdscope-pdump %s: install the one of its version",
 			head->version >> 24, head->version >> 16 & 0xff, head->version >> 8 & 0xff,
 			rte_version() + strcspn(rte_version(), "0123456789"));
@@ -114,24 +114,24 @@ check_version(const struct config_head *head, struct verdict *verdict)
 
 /* An app holds a lock on its configuration for as long as it lives. */
 static int
-check_owner(const struct app *app, int fd, struct verdict *verdict)
+check_owner(const struct app *app, int fd, struct failure *failure)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
 	if (fcntl(fd, F_GETLK, &lock) < 0)
-		return verdict_set(verdict, errno, "the app's configuration: %s", strerror(errno));
+		return failure_set(failure, errno, "the app's configuration: %s", strerror(errno));
 	if (lock.l_type == F_UNLCK)
-		return verdict_set(verdict, ESRCH, "the app with file prefix %.40s has ended",
+		return failure_set(failure, ESRCH, "the app with file prefix %.40s has ended",
 				app->file_prefix);
 	/* 0: a process that has no number here, as in a container. */
 	if (lock.l_pid > 0 && lock.l_pid != app->pid)
-		return verdict_set(verdict, ESRCH, "file prefix %.40s is of process %d, not %d",
+		return failure_set(failure, ESRCH, "file prefix %.40s is of process %d, not %d",
 				app->file_prefix, (int)lock.l_pid, (int)app->pid);
 	return 0;
 }
 
 static int
-check_config(const struct app *app, struct verdict *verdict)
+check_config(const struct app *app, struct failure *failure)
 {
 	int ret;
 
@@ -143,29 +143,29 @@ check_config(const struct app *app, struct verdict *verdict)
 	snprintf(path, sizeof(path), "%s/config", app->runtime_dir);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT && access(app->runtime_dir, F_OK) < 0)
-		return verdict_set(verdict, ENOENT, "no app has the file prefix %.40s here",
+		return failure_set(failure, ENOENT, "no app has the file prefix %.40s here",
 				app->file_prefix);
 	if (fd < 0 && errno == ENOENT)
-		return verdict_set(verdict, ENOENT,
+		return failure_set(failure, ENOENT,
 				"no shared memory: restart the app without --in-memory, --no-shconf");
 	if (fd < 0)
-		return verdict_set(verdict, errno,
+		return failure_set(failure, errno,
 				"the app's shared memory: %s; run as root or the app's user",
 				strerror(errno));
 	n = pread(fd, &head, sizeof(head), 0);
-	ret = check_owner(app, fd, verdict);
+	ret = check_owner(app, fd, failure);
 	close(fd);
 	if (ret < 0)
 		return -1;
 	if (n != sizeof(head) || head.magic != RTE_MAGIC)
-		return verdict_set(
-				verdict, EAGAIN, "the app has not finished its start; try again");
-	return check_version(&head, verdict);
+		return failure_set(
+				failure, EAGAIN, "the app has not finished its start; try again");
+	return check_version(&head, failure);
 }
 
 /* Files of hugepages that are gone cannot be mapped by another process. */
 static int
-check_hugepages(const struct app *app, struct verdict *verdict)
+check_hugepages(const struct app *app, struct failure *failure)
 {
 	FILE *maps = app_memory_maps(app->pid);
 	char file[NAME_MAX + 8];
@@ -179,26 +179,26 @@ check_hugepages(const struct app *app, struct verdict *verdict)
 		fclose(maps);
 	if (!deleted)
 		return 0;
-	return verdict_set(verdict, ENOTSUP,
+	return failure_set(failure, ENOTSUP,
 			"its memory cannot be mapped: restart the app without --huge-unlink=always");
 }
 
 int
-app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *verdict)
+app_open(struct app *app, pid_t pid, const char *file_prefix, struct failure *failure)
 {
 	char path[PATH_MAX + 16];
 
 	*app = (struct app){ .pid = pid, .file_prefix = file_prefix };
 	app->start = app_process_stat(pid, APP_STAT_START);
 	if (app->start == 0)
-		return verdict_set(verdict, ESRCH, "there is no process %d", (int)pid);
-	if (find_runtime_dir(app, verdict) < 0 || check_config(app, verdict) < 0)
+		return failure_set(failure, ESRCH, "there is no process %d", (int)pid);
+	if (find_runtime_dir(app, failure) < 0 || check_config(app, failure) < 0)
 		return -1;
 	snprintf(path, sizeof(path), "%s/hugepage_info", app->runtime_dir);
 	if (access(path, R_OK) < 0)
-		return verdict_set(verdict, errno,
+		return failure_set(failure, errno,
 				"its memory is not shared: restart the app without --no-huge");
-	return check_hugepages(app, verdict);
+	return check_hugepages(app, failure);
 }
 
 bool

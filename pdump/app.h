@@ -40,9 +40,9 @@ bool app_process_ended(pid_t pid);
 
 /*
  * Find the app and look whether a secondary process can work on it at all: shared
- * configuration, version, hugepages. 0, or -1 with the verdict.
+ * configuration, version, hugepages. 0, or -1 with the failure.
  */
-int app_open(struct app *app, pid_t pid, const char *file_prefix, struct verdict *verdict);
+int app_open(struct app *app, pid_t pid, const char *file_prefix, struct failure *failure);
 
 bool app_alive(const struct app *app);
 

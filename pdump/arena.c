@@ -184,10 +184,10 @@ reserve(const char *name, enum arena_backing backing, unsigned int *nb_mbufs, un
 }
 
 /*
- * The app is to keep these hugepages as free memory of its heap, as it keeps those of -m: giving
- * them back takes as long as getting them, with a lock of the app held by us, and so does getting them
- * for the next capture. Not pages of which most would never be used. Everything that is pinned
- * is in use by us, so that nobody else changes these segments meanwhile.
+ * The app is to keep these hugepages as free memory of its heap, as it keeps those of -m: to give
+ * them back takes as long as to get them, with a lock of the app held by us, and the next capture
+ * would have to get them again. Not pages of which most would never be used. We use all that is
+ * pinned, so nobody else changes these segments meanwhile.
  */
 static bool
 keep_pages(const struct rte_memzone *zone)
@@ -210,8 +210,8 @@ keep_pages(const struct rte_memzone *zone)
 }
 
 /*
- * Memory that the app has, even if it is less; or that it can get, and then not much, as it has its
- * locks held by us until it has it. With --legacy-mem it gets none.
+ * Memory that the app has, even if it is less; or that it can get, and then not much, as we hold
+ * locks of the app until it has it. With --legacy-mem it gets none.
  */
 bool
 arena_reserve(struct arena *arena, const char *name, enum arena_backing backing,

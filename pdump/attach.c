@@ -93,42 +93,42 @@ init_eal(const struct options *options, const char *lcores)
 }
 
 static int
-attached(const struct state *state, int ret, struct verdict *verdict)
+attached(const struct state *state, int ret, struct failure *failure)
 {
 	const char *held = control_files_held();
 
 	if (app_ended(state, ret >= 0 ? 0 : ENDING_MS))
-		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
+		return failure_set(failure, ESHUTDOWN, APP_ENDED);
 	if (held != NULL)
-		return verdict_set(verdict, EBUSY, "%s of the app is held all the time", held);
+		return failure_set(failure, EBUSY, "%s of the app is held all the time", held);
 	if (ret < 0)
-		return verdict_set(verdict, rte_errno != 0 ? rte_errno : EIO,
+		return failure_set(failure, rte_errno != 0 ? rte_errno : EIO,
 				"cannot attach to the app's memory (DPDK says why on stderr)");
-	return control_files_end_attach(verdict);
+	return control_files_end_attach(failure);
 }
 
 int
 attach(const struct options *options, const struct app *app, struct state *state,
-		struct verdict *verdict)
+		struct failure *failure)
 {
 	char lcores[LCORES_MAX];
 
 	/* No app that polls has this lcore; none of ours ever uses what is per lcore. */
 	if ((size_t)snprintf(lcores, sizeof(lcores), "%d@(%s)", RTE_MAX_LCORE - 1,
 			    options->cpu_list) >= sizeof(lcores))
-		return verdict_set(verdict, EINVAL, "--cpus: too long");
+		return failure_set(failure, EINVAL, "--cpus: too long");
 	/* The EAL takes over the affinity for its own threads. */
 	if (sched_setaffinity(0, sizeof(options->cpus), &options->cpus) < 0)
-		return verdict_set(verdict, errno, "--cpus %s: %s", options->cpu_list,
+		return failure_set(failure, errno, "--cpus %s: %s", options->cpu_list,
 				strerror(errno));
 	rte_openlog_stream(stderr);
 	state->worker = getpid();
 	app_pidfd = (int)syscall(SYS_pidfd_open, state->app_pid, 0);
 	if (app_process_stat(state->app_pid, APP_STAT_START) != state->app_start)
-		return verdict_set(verdict, ESHUTDOWN, APP_ENDED);
+		return failure_set(failure, ESHUTDOWN, APP_ENDED);
 	state_enter(state, STATE_INSIDE);
 	control_files_begin_attach(app);
-	return attached(state, init_eal(options, lcores), verdict);
+	return attached(state, init_eal(options, lcores), failure);
 }
 
 static uint32_t
@@ -184,12 +184,12 @@ enable_armed(const struct state *state, struct state_tap *tap, struct rte_ring *
 /* What a tool that was killed has left enabled is in the way; a live one is not disturbed. */
 static int
 enable_anew(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
-		struct rte_mempool *pool, const struct app *app, struct verdict *verdict)
+		struct rte_mempool *pool, const struct app *app, struct failure *failure)
 {
 	const pid_t other = app_find_secondary(app, getpid());
 
 	if (other != 0)
-		return verdict_set(verdict, EBUSY,
+		return failure_set(failure, EBUSY,
 				"port %u queue %u: process %d captures there; stop it first",
 				tap->port, tap->queue, (int)other);
 	if (disable(state, tap) == 0 && enable_armed(state, tap, ring, pool) == 0) {
@@ -198,14 +198,14 @@ enable_anew(const struct state *state, struct state_tap *tap, struct rte_ring *r
 				tap->port, tap->queue);
 		return 0;
 	}
-	return verdict_set(verdict, EBUSY,
+	return failure_set(failure, EBUSY,
 			"port %u queue %u: a capture is there, and cannot be ended", tap->port,
 			tap->queue);
 }
 
 static int
 enable_tap(const struct state *state, struct state_tap *tap, struct rte_ring *ring,
-		struct rte_mempool *pool, const struct app *app, struct verdict *verdict)
+		struct rte_mempool *pool, const struct app *app, struct failure *failure)
 {
 	const int error = -enable_armed(state, tap, ring, pool);
 
@@ -213,30 +213,30 @@ enable_tap(const struct state *state, struct state_tap *tap, struct rte_ring *ri
 	case 0:
 		return 0;
 	case EEXIST:
-		return enable_anew(state, tap, ring, pool, app, verdict);
+		return enable_anew(state, tap, ring, pool, app, failure);
 	case EAGAIN: /* It has not read what was asked before. */
 	case ETIMEDOUT:
-		return verdict_set(verdict, error,
+		return failure_set(failure, error,
 				"the app does not answer: is it stopped, or is rte_pdump not initialized?");
 	default:
-		return verdict_set(verdict, error, "port %u (%.40s) queue %u: %s", tap->port,
+		return failure_set(failure, error, "port %u (%.40s) queue %u: %s", tap->port,
 				tap->device, tap->queue, strerror(error));
 	}
 }
 
 int
 taps_enable(struct state *state, const struct arena *arena, const struct app *app,
-		struct verdict *verdict)
+		struct failure *failure)
 {
 	unsigned int i;
 
 	for (i = 0; i < state->nb_taps; i++) {
 		if (enable_tap(state, &state->taps[i], arena_ring(arena, i), arena->pool, app,
-				    verdict) == 0)
+				    failure) == 0)
 			continue;
 		/* Which explains whatever it was. */
 		if (app_ended(state, ENDING_MS))
-			verdict_set(verdict, ESHUTDOWN, APP_ENDED);
+			failure_set(failure, ESHUTDOWN, APP_ENDED);
 		return -1;
 	}
 	return 0;

@@ -17,11 +17,11 @@
 #define ENDING_MS 200U
 
 /*
- * Become one, on the CPUs of the options. 0, or -1 with the verdict: EAGAIN when the app has changed
+ * Become one, on the CPUs of the options. 0, or -1 with the failure: EAGAIN when the app has changed
  * its memory meanwhile, and another process may try again.
  */
 int attach(const struct options *options, const struct app *app, struct state *state,
-		struct verdict *verdict);
+		struct failure *failure);
 
 /*
  * Has that app ended, or does so within this time? Its file prefix may be another one's by now,
@@ -31,7 +31,7 @@ bool app_ended(const struct state *state, unsigned int ms);
 
 /* Enable every tap of the state on its ring; those before one that fails stay armed. */
 int taps_enable(struct state *state, const struct arena *arena, const struct app *app,
-		struct verdict *verdict);
+		struct failure *failure);
 
 /*
  * Disable every tap that is armed. False when a callback is left in the app or may be, which is

@@ -301,14 +301,14 @@ list_memory(struct lists *lists)
 }
 
 int
-control_files_end_attach(struct verdict *verdict)
+control_files_end_attach(struct failure *failure)
 {
 	static struct lists before, now;
 	bool same;
 
 	/* As it would be with a C library that calls it something else than mmap64(). */
 	if (control.nb == 0)
-		return verdict_set(verdict, ENOTSUP,
+		return failure_set(failure, ENOTSUP,
 				"this pmdscope-pdump has no copies of the app's locks: build it anew");
 
 	pthread_mutex_lock(&control.lock);
@@ -320,7 +320,7 @@ control_files_end_attach(struct verdict *verdict)
 	pthread_mutex_unlock(&control.lock);
 	if (same)
 		return 0;
-	return verdict_set(verdict, EAGAIN,
+	return failure_set(failure, EAGAIN,
 			"the app gets and gives back memory all the time; try again later");
 }
 

@@ -29,10 +29,10 @@ void control_files_begin_attach(const struct app *app);
 const char *control_files_held(void);
 
 /*
- * The EAL is attached. 0, or -1 with the verdict: EAGAIN when the app has changed its memory since, so
+ * The EAL is attached. 0, or -1 with the failure: EAGAIN when the app has changed its memory since, so
  * that what was mapped is of no use; only another process can try again.
  */
-int control_files_end_attach(struct verdict *verdict);
+int control_files_end_attach(struct failure *failure);
 
 /* Make the copies anew, to read from. */
 void control_files_refresh(void);

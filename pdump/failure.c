@@ -8,13 +8,13 @@
 #include "failure.h"
 
 int
-verdict_set(struct verdict *verdict, int error, const char *format, ...)
+failure_set(struct failure *failure, int error, const char *format, ...)
 {
 	va_list ap;
 
-	verdict->error = error;
+	failure->error = error;
 	va_start(ap, format);
-	vsnprintf(verdict->text, sizeof(verdict->text), format, ap);
+	vsnprintf(failure->text, sizeof(failure->text), format, ap);
 	va_end(ap);
 	return -1;
 }

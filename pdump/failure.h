@@ -2,25 +2,25 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PDUMP_VERDICT_H
-#define PDUMP_VERDICT_H
+#ifndef PDUMP_FAILURE_H
+#define PDUMP_FAILURE_H
 
-/* Why something did not work, in words that fit a message to the consumer. */
+/* Why something did not work, in a text that fits a message to the consumer. */
 
 #include <rte_common.h>
 
 #include "pmdscope_ring.h"
 
-struct verdict {
+struct failure {
 	int error; /* A positive errno; 0 when all is well. */
 	char text[sizeof(((struct pmdscope_tee_message *)0)->text)];
 };
 
-/* Take note of cause and cure; always -1. */
+/* Set cause and cure; always returns -1. */
 int
-verdict_set(struct verdict *verdict, int error, const char *format, ...) __rte_format_printf(3, 4);
+failure_set(struct failure *failure, int error, const char *format, ...) __rte_format_printf(3, 4);
 
-/* One line on stderr, which the launcher shows along with the verdict. */
+/* One line on stderr, which the launcher shows along with the failure. */
 void complain(const char *format, ...) __rte_format_printf(1, 2);
 
-#endif /* PDUMP_VERDICT_H */
+#endif /* PDUMP_FAILURE_H */

@@ -40,33 +40,33 @@
 #define ATTACH_TRIES 5
 
 /* Too large for a stack. */
-static struct pmdscope_tee_spec the_spec;
+static struct pmdscope_capture_spec the_spec;
 
 static int
-read_request(int fd, struct pmdscope_tee_spec *spec, struct verdict *verdict)
+read_request(int fd, struct pmdscope_capture_spec *spec, struct failure *failure)
 {
-	static uint8_t buf[PMDSCOPE_TEE_REQUEST_MAX + 1];
+	static uint8_t buf[PMDSCOPE_CAPTURE_REQUEST_MAX + 1];
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	ssize_t len;
 	int ret;
 
 	if (poll(&pfd, 1, REQUEST_MS) <= 0)
-		return verdict_set(verdict, ETIMEDOUT, "no request within 2 seconds");
+		return failure_set(failure, ETIMEDOUT, "no request within 2 seconds");
 	len = recv(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_TRUNC);
 	if (len <= 0)
-		return verdict_set(verdict, EPIPE, "no request: %s",
+		return failure_set(failure, EPIPE, "no request: %s",
 				len < 0 ? strerror(errno) : "the consumer hung up");
-	ret = pmdscope_tee_request_parse(
-			buf, (size_t)len, spec, verdict->text, sizeof(verdict->text));
-	verdict->error = -ret;
+	ret = pmdscope_capture_request_parse(
+			buf, (size_t)len, spec, failure->text, sizeof(failure->text));
+	failure->error = -ret;
 	if (ret == 0 && spec->leaked)
-		return verdict_set(verdict, ENOTSUP,
+		return failure_set(failure, ENOTSUP,
 				"lost packets are known to apps with libpmdscope only");
 	return ret < 0 ? -1 : 0;
 }
 
 static void
-add_taps(const struct port *port, const struct pmdscope_tee_spec *spec, uint8_t dir,
+add_taps(const struct port *port, const struct pmdscope_capture_spec *spec, uint8_t dir,
 		struct state *state)
 {
 	const unsigned int end = dir == PMDSCOPE_DIR_RX ? port->nb_rxq : port->nb_txq;
@@ -88,7 +88,7 @@ add_taps(const struct port *port, const struct pmdscope_tee_spec *spec, uint8_t 
 }
 
 static int
-select_taps(const struct worker *w, struct verdict *verdict)
+select_taps(const struct worker *w, struct failure *failure)
 {
 	const struct options *o = w->options;
 	unsigned int i, nb;
@@ -99,21 +99,21 @@ select_taps(const struct worker *w, struct verdict *verdict)
 	}
 	nb = w->state->nb_taps;
 	if (nb == 0)
-		return verdict_set(verdict, ENODEV, "the app has no such port or queue");
+		return failure_set(failure, ENODEV, "the app has no such port or queue");
 	if (nb <= STATE_MAX_TAPS)
 		return 0;
 	w->state->nb_taps = 0;
-	return verdict_set(verdict, E2BIG, "%u queues are more than %u: select some", nb,
+	return failure_set(failure, E2BIG, "%u queues are more than %u: select some", nb,
 			STATE_MAX_TAPS);
 }
 
 /* Mempool ops that the app and we have in common, the safest first. */
 static int
-choose_ops(struct worker *w, struct verdict *verdict)
+choose_ops(struct worker *w, struct failure *failure)
 {
 	static struct rte_mempool_ops_table table;
 
-	if (ops_table_read(w->app->pid, &table, verdict) < 0)
+	if (ops_table_read(w->app->pid, &table, failure) < 0)
 		return -1;
 	for (w->backing = 0; w->backing < ARENA_NB_BACKINGS; w->backing++) {
 		w->ops_index = ops_table_index(&table, arena_ops_names[w->backing]);
@@ -123,9 +123,9 @@ choose_ops(struct worker *w, struct verdict *verdict)
 	if (w->backing == ARENA_LF_STACK)
 		return 0;
 	if (w->backing == ARENA_NB_BACKINGS)
-		return verdict_set(verdict, ENOTSUP, "the app has no mempool ops lf_stack");
+		return failure_set(failure, ENOTSUP, "the app has no mempool ops lf_stack");
 	if (!w->options->force)
-		return verdict_set(verdict, ENOTSUP,
+		return failure_set(failure, ENOTSUP,
 				"the app lacks mempool ops lf_stack: a kill -9 of us could hang it; link "
 				"librte_mempool_stack or force");
 	snprintf(w->remark, sizeof(w->remark),
@@ -169,10 +169,10 @@ run_worker_once(struct worker *w, const char *path, int (*run)(const struct work
 		app_leave(w->app);
 		_exit(ret);
 	}
-	ending_pass_on(pid);
+	sigterm_forward_to(pid);
 	close(watchdog[0]);
 	ret = pid > 0 ? await_worker(pid) : -1;
-	ending_pass_on(0);
+	sigterm_forward_to(0);
 	close(watchdog[1]);
 	if (pid > 0)
 		app_sweep(w->app, pid);
@@ -193,7 +193,7 @@ run_worker(struct worker *w, const char *path, int (*run)(const struct worker *)
 
 /* Undo what a killed worker has left in the app, and close its file. */
 static bool
-recover(struct worker *w, struct state_file *file, struct verdict *verdict)
+recover(struct worker *w, struct state_file *file, struct failure *failure)
 {
 	unsigned int i;
 	int ret = -1;
@@ -201,7 +201,7 @@ recover(struct worker *w, struct state_file *file, struct verdict *verdict)
 	w->state = file->state;
 	for (i = 0; i < RECOVERIES && ret < 0 && app_alive(w->app); i++) {
 		app_sweep(w->app, w->state->worker);
-		if (allocator_await(w->app, w->state, verdict) < 0)
+		if (allocator_await(w->app, w->state, failure) < 0)
 			break;
 		state_enter(w->state, STATE_INSIDE);
 		ret = run_worker(w, file->path, worker_recover);
@@ -215,16 +215,16 @@ recover(struct worker *w, struct state_file *file, struct verdict *verdict)
 }
 
 static int
-recover_left(struct worker *w, struct verdict *verdict)
+recover_left(struct worker *w, struct failure *failure)
 {
 	struct state_file left;
 
 	/* With a lock held, whoever attaches would wait for it, and so would who waits for him. */
-	if (allocator_await(w->app, NULL, verdict) < 0)
+	if (allocator_await(w->app, NULL, failure) < 0)
 		return -1;
 	while (state_find_left(&left, w->app))
-		if (!recover(w, &left, verdict))
-			return verdict_set(verdict, EAGAIN,
+		if (!recover(w, &left, failure))
+			return failure_set(failure, EAGAIN,
 					"what an earlier capture left in the app cannot be undone yet; "
 					"try again later");
 	return 0;
@@ -235,32 +235,32 @@ static void
 clean_up(struct worker *w, struct state_file *file)
 {
 	const bool accepted = file->state->accepted;
-	struct verdict verdict = { 0 };
+	struct failure failure = { 0 };
 	const char *text;
 
-	if (recover(w, file, &verdict))
+	if (recover(w, file, &failure))
 		text = "pmdscope-pdump was killed; the app has been cleaned up after it";
-	else if (verdict.text[0] != '\0')
-		text = verdict.text;
+	else if (failure.text[0] != '\0')
+		text = failure.text;
 	else
 		text = "pmdscope-pdump was killed; the next capture cleans up after it";
-	pmdscope_tee_send(w->options->fd, accepted ? PMDSCOPE_TEE_END : PMDSCOPE_TEE_REFUSE, EIO,
-			text);
+	pmdscope_capture_send(w->options->fd, accepted ? PMDSCOPE_TEE_END : PMDSCOPE_TEE_REFUSE,
+			EIO, text);
 }
 
 /* What is known of the app's locks is only known of releases that were tested. */
 static int
-check_release(const struct options *options, struct verdict *verdict)
+check_release(const struct options *options, struct failure *failure)
 {
 	if (locks_tested_release(RTE_VERSION) || options->force)
 		return 0;
-	return verdict_set(verdict, ENOTSUP,
+	return failure_set(failure, ENOTSUP,
 			"not tested with %s, but with 22.11: a kill -9 of us could stop the app; force",
 			rte_version());
 }
 
 static int
-capture(const struct options *options, struct verdict *verdict)
+capture(const struct options *options, struct failure *failure)
 {
 	struct worker w = { .options = options, .spec = &the_spec };
 	struct state_file file;
@@ -268,22 +268,22 @@ capture(const struct options *options, struct verdict *verdict)
 	int ret;
 
 	w.app = &app;
-	if (read_request(options->fd, w.spec, verdict) < 0 ||
-			app_open(&app, options->pid, options->file_prefix, verdict) < 0 ||
-			check_release(options, verdict) < 0)
+	if (read_request(options->fd, w.spec, failure) < 0 ||
+			app_open(&app, options->pid, options->file_prefix, failure) < 0 ||
+			check_release(options, failure) < 0)
 		return -1;
 	if (locks_attach_forbidden(&app))
-		return verdict_set(verdict, EACCES,
+		return failure_set(failure, EACCES,
 				"the app forbids others to attach (rte_mp_disable()), as Open vSwitch "
 				"without pdump does");
-	if (recover_left(&w, verdict) < 0)
+	if (recover_left(&w, failure) < 0)
 		return -1;
-	if (ending_asked())
-		return verdict_set(verdict, ECANCELED, "pmdscope-pdump was told to end");
-	if (choose_ops(&w, verdict) < 0 || state_create(&file, &app, verdict) < 0)
+	if (sigterm_received())
+		return failure_set(failure, ECANCELED, "pmdscope-pdump was told to end");
+	if (choose_ops(&w, failure) < 0 || state_create(&file, &app, failure) < 0)
 		return -1;
 	w.state = file.state;
-	if (select_taps(&w, verdict) < 0) {
+	if (select_taps(&w, failure) < 0) {
 		state_remove(&file);
 		return -1;
 	}
@@ -300,7 +300,7 @@ capture(const struct options *options, struct verdict *verdict)
 int
 main(int argc, char **argv)
 {
-	struct verdict verdict = { 0 };
+	struct failure failure = { 0 };
 	struct options options;
 	char why[256];
 	int ret;
@@ -314,17 +314,17 @@ main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
-	ending_watch();
+	sigterm_watch();
 	/* A terminal's ^C and ^Z are for the consumer, which ends us by closing its socket. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTSTP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	ret = capture(&options, &verdict);
+	ret = capture(&options, &failure);
 	if (ret < 0) {
-		pmdscope_tee_send(options.fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
-				verdict.text);
-		complain("%s", verdict.text);
+		pmdscope_capture_send(options.fd, PMDSCOPE_TEE_REFUSE, (uint32_t)failure.error,
+				failure.text);
+		complain("%s", failure.text);
 		return 1;
 	}
 	return ret;

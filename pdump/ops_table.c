@@ -149,23 +149,23 @@ may_read(pid_t pid)
 }
 
 int
-ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct verdict *verdict)
+ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *failure)
 {
 	static struct ops_code code;
 	FILE *maps;
 	bool found;
 
 	if (!may_read(pid))
-		return verdict_set(verdict, EACCES,
+		return failure_set(failure, EACCES,
 				"may not read the app's mempool ops: run as root, or with CAP_SYS_PTRACE");
 	maps = app_memory_maps(pid);
 	if (maps == NULL)
-		return verdict_set(verdict, errno, "/proc/%d/maps: %s", (int)pid, strerror(errno));
+		return failure_set(failure, errno, "/proc/%d/maps: %s", (int)pid, strerror(errno));
 	collect_code(maps, &code);
 	found = read_by_symbol(pid, &code, table) || read_by_scan(pid, maps, &code, table);
 	fclose(maps);
 	if (found)
 		return 0;
-	return verdict_set(verdict, ENOTSUP,
+	return failure_set(failure, ENOTSUP,
 			"no table of mempool ops found in the app: is it a DPDK app of this version?");
 }

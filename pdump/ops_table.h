@@ -18,8 +18,8 @@
 
 #include "failure.h"
 
-/* Read the table out of a process. 0, or -1 with the verdict. */
-int ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct verdict *verdict);
+/* Read the table out of a process. 0, or -1 with the failure. */
+int ops_table_read(pid_t pid, struct rte_mempool_ops_table *table, struct failure *failure);
 
 /* Index of the ops of this name; -1 when there are none. */
 int ops_table_index(const struct rte_mempool_ops_table *table, const char *name);

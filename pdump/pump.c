@@ -34,8 +34,8 @@ now_ms(void)
 }
 
 int
-pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state,
-		struct verdict *verdict)
+pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
+		struct failure *failure)
 {
 	const char *step;
 
@@ -46,12 +46,13 @@ pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state
 	pump->producer.sampling.random = rte_rdtsc();
 	pmdscope_sampling_begin(&pump->producer.sampling, spec->sample);
 	pmdscope_clock_start();
-	pump->producer.ring = pmdscope_tee_ring_create(PUMP_LCORE, spec->ring_size, spec->snaplen,
+	pump->producer.ring = pmdscope_capture_ring_create(PUMP_LCORE, spec->ring_size,
+			spec->snaplen,
 			PMDSCOPE_RING_F_GAPS | PMDSCOPE_RING_F_RESAMPLE |
 					(spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0),
 			&step);
 	if (pump->producer.ring == NULL)
-		return verdict_set(verdict, errno, "capture ring: %s: %s", step, strerror(errno));
+		return failure_set(failure, errno, "capture ring: %s: %s", step, strerror(errno));
 	return 0;
 }
 
@@ -86,7 +87,7 @@ static void
 take_losses(struct pump *pump, unsigned int i)
 {
 	const struct state_tap *tap = &pump->state->taps[i];
-	struct pmdscope_tee_producer *p = &pump->producer;
+	struct pmdscope_capture_producer *p = &pump->producer;
 	const uint64_t lost = lost_so_far(pump, tap);
 	const uint64_t n = lost - pump->losses[i].seen;
 	struct delta d = { .head = p->head };
@@ -105,9 +106,9 @@ take_losses(struct pump *pump, unsigned int i)
 static void
 copy_burst(struct pump *pump, const struct state_tap *tap, struct rte_mbuf **pkts, unsigned int n)
 {
-	struct pmdscope_tee_producer *p = &pump->producer;
-	const struct pmdscope_tee_ring *ring =
-			pmdscope_tee_accept_tail(p, p->ring) ? p->ring : NULL;
+	struct pmdscope_capture_producer *p = &pump->producer;
+	const struct pmdscope_capture_ring *ring =
+			pmdscope_capture_accept_tail(p, p->ring) ? p->ring : NULL;
 	const struct origin o = {
 		.tsc = rte_rdtsc(),
 		.port = tap->port,
@@ -153,7 +154,7 @@ pump_round(struct pump *pump)
 static bool
 lease_expired(struct pump *pump)
 {
-	const struct pmdscope_tee_producer *p = &pump->producer;
+	const struct pmdscope_capture_producer *p = &pump->producer;
 	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
 	const uint64_t now = now_ms();
 
@@ -168,18 +169,18 @@ lease_expired(struct pump *pump)
 }
 
 int
-pump_tick(struct pump *pump, struct verdict *verdict)
+pump_tick(struct pump *pump, struct failure *failure)
 {
 	unsigned int i;
 
 	for (i = 0; i < pump->state->nb_taps; i++)
 		take_losses(pump, i);
 	pmdscope_clock_tick();
-	pmdscope_tee_ring_anchor(pump->producer.ring);
+	pmdscope_capture_ring_anchor(pump->producer.ring);
 	if (pump->producer.broken)
-		return verdict_set(verdict, EPROTO, "the consumer's tail went back or beyond head");
+		return failure_set(failure, EPROTO, "the consumer's tail went back or beyond head");
 	if (lease_expired(pump))
-		return verdict_set(verdict, ETIMEDOUT, "a full ring was not read for %u ms",
+		return failure_set(failure, ETIMEDOUT, "a full ring was not read for %u ms",
 				pump->spec->lease_ms);
 	return 0;
 }

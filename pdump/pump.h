@@ -22,10 +22,10 @@
 #define PUMP_LCORE 0xfffeU
 
 struct pump {
-	struct pmdscope_tee_spec *spec;
+	struct pmdscope_capture_spec *spec;
 	struct state *state;
 	struct arena arena;
-	struct pmdscope_tee_producer producer;
+	struct pmdscope_capture_producer producer;
 	const struct pump_counts *counts; /* What pdump has counted; NULL where it is not known. */
 	struct pump_losses {
 		uint64_t seen;
@@ -35,9 +35,9 @@ struct pump {
 	uint64_t still_since_ms; /* ...and since when; 0 when it is not full. */
 };
 
-/* The capture ring, as the request has it. 0, or -1 with the verdict. */
-int pump_open(struct pump *pump, struct pmdscope_tee_spec *spec, struct state *state,
-		struct verdict *verdict);
+/* The capture ring, as the request has it. 0, or -1 with the failure. */
+int pump_open(struct pump *pump, struct pmdscope_capture_spec *spec, struct state *state,
+		struct failure *failure);
 
 /* Begin with what pdump has counted so far. */
 void pump_start(struct pump *pump);
@@ -47,8 +47,8 @@ unsigned int pump_round(struct pump *pump);
 
 /*
  * A few times a second: anchors, losses that no packet follows, the lease. 0, or -1 with the
- * verdict when the capture has to end.
+ * failure when the capture has to end.
  */
-int pump_tick(struct pump *pump, struct verdict *verdict);
+int pump_tick(struct pump *pump, struct failure *failure);
 
 #endif /* PDUMP_PUMP_H */

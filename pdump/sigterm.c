@@ -8,18 +8,18 @@
 #include "sigterm.h"
 
 static volatile sig_atomic_t asked;
-static volatile pid_t heir;
+static volatile pid_t forward_to;
 
 static void
 on_term(int sig)
 {
 	asked = 1;
-	if (heir > 0)
-		kill(heir, sig);
+	if (forward_to > 0)
+		kill(forward_to, sig);
 }
 
 void
-ending_watch(void)
+sigterm_watch(void)
 {
 	const struct sigaction action = { .sa_handler = on_term, .sa_flags = SA_RESTART };
 
@@ -27,15 +27,15 @@ ending_watch(void)
 }
 
 bool
-ending_asked(void)
+sigterm_received(void)
 {
 	return asked != 0;
 }
 
 void
-ending_pass_on(pid_t child)
+sigterm_forward_to(pid_t child)
 {
-	heir = child;
+	forward_to = child;
 	if (asked && child > 0)
 		kill(child, SIGTERM);
 }

@@ -2,20 +2,20 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PDUMP_ENDING_H
-#define PDUMP_ENDING_H
+#ifndef PDUMP_SIGTERM_H
+#define PDUMP_SIGTERM_H
 
-/* SIGTERM asks for an end in order. It is remembered, so that no moment is the wrong one. */
+/* SIGTERM asks for a graceful shutdown. It is remembered until somebody looks. */
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* From now on, in this process and in those that it forks. */
-void ending_watch(void);
+/* Handle it from now on, in this process and in those that it forks. */
+void sigterm_watch(void);
 
-bool ending_asked(void);
+bool sigterm_received(void);
 
-/* Pass it on to this child, as well when it has come already; to nobody with 0. */
-void ending_pass_on(pid_t child);
+/* Forward it to this child, also when it has come already; to nobody with 0. */
+void sigterm_forward_to(pid_t child);
 
-#endif /* PDUMP_ENDING_H */
+#endif /* PDUMP_SIGTERM_H */

@@ -54,7 +54,7 @@ create(struct state_file *file, const char *draft, const struct app *app)
 }
 
 int
-state_create(struct state_file *file, const struct app *app, struct verdict *verdict)
+state_create(struct state_file *file, const struct app *app, struct failure *failure)
 {
 	char draft[sizeof(file->path)];
 
@@ -69,7 +69,7 @@ state_create(struct state_file *file, const struct app *app, struct verdict *ver
 	unlink(draft);
 	if (file->fd >= 0)
 		state_close(file);
-	return verdict_set(verdict, EIO,
+	return failure_set(failure, EIO,
 			"cannot write to the app's runtime directory; run as its user or root");
 }
 

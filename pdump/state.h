@@ -58,8 +58,8 @@ struct state_file {
 	char path[PATH_MAX];
 };
 
-/* Make the file of a new capture and lock it. 0, or -1 with the verdict. */
-int state_create(struct state_file *file, const struct app *app, struct verdict *verdict);
+/* Make the file of a new capture and lock it. 0, or -1 with the failure. */
+int state_create(struct state_file *file, const struct app *app, struct failure *failure);
 
 /*
  * Open and lock the file of a capture whose owners are all dead; false when there is none (left).

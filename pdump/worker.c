@@ -69,14 +69,14 @@ read_change(const struct capture *c)
 
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
-	if (len <= 0 || !pmdscope_tee_change_parse(&change, (size_t)len, &sample))
+	if (len <= 0 || !pmdscope_capture_change_parse(&change, (size_t)len, &sample))
 		return false;
 	c->pump->sample = RTE_MAX(sample, 1U);
 	return true;
 }
 
 static enum event
-look_around(const struct capture *c, struct verdict *verdict)
+look_around(const struct capture *c, struct failure *failure)
 {
 	struct pollfd fds[] = {
 		{ .fd = c->worker->options->fd, .events = POLLIN | POLLRDHUP },
@@ -86,21 +86,21 @@ look_around(const struct capture *c, struct verdict *verdict)
 	if (poll(fds, RTE_DIM(fds), 0) < 0)
 		return NOTHING;
 	if (app_ended(c->worker->state, 0)) {
-		verdict_set(verdict, ESHUTDOWN, "the app has ended");
+		failure_set(failure, ESHUTDOWN, "the app has ended");
 		return APP_GONE;
 	}
 	if ((fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
 		return CONSUMER_GONE;
 	if ((fds[0].revents & POLLIN) != 0 && !read_change(c)) {
-		verdict_set(verdict, EPROTO, "a message from the consumer that is not known");
+		failure_set(failure, EPROTO, "a message from the consumer that is not known");
 		return TOLD_TO_END;
 	}
 	if (fds[1].revents != 0) {
-		verdict_set(verdict, ECANCELED, "the watchdog of this capture was killed");
+		failure_set(failure, ECANCELED, "the watchdog of this capture was killed");
 		return TOLD_TO_END;
 	}
-	if (ending_asked()) {
-		verdict_set(verdict, ECANCELED, "pmdscope-pdump was told to end");
+	if (sigterm_received()) {
+		failure_set(failure, ECANCELED, "pmdscope-pdump was told to end");
 		return TOLD_TO_END;
 	}
 	return NOTHING;
@@ -125,7 +125,7 @@ pump_or_rest(struct pump *pump, struct rest *rest)
 }
 
 static enum event
-run(const struct capture *c, struct verdict *verdict)
+run(const struct capture *c, struct failure *failure)
 {
 	const uint64_t tick = rte_get_tsc_hz() * TICK_MS / 1000;
 	struct rest rest = {
@@ -141,10 +141,10 @@ run(const struct capture *c, struct verdict *verdict)
 		if (rte_rdtsc() < next)
 			continue;
 		next = rte_rdtsc() + tick;
-		event = look_around(c, verdict);
+		event = look_around(c, failure);
 		if (event != NOTHING)
 			return event;
-		if (pump_tick(c->pump, verdict) < 0)
+		if (pump_tick(c->pump, failure) < 0)
 			return TOLD_TO_END;
 	}
 }
@@ -171,7 +171,7 @@ silence(const struct worker *w)
 static bool
 free_memory(const struct worker *w)
 {
-	struct verdict verdict;
+	struct failure failure;
 	struct arena arena;
 	bool freed;
 
@@ -179,8 +179,8 @@ free_memory(const struct worker *w)
 	if (!arena_find(&arena, w->state->zone, w->state->nb_taps))
 		return true;
 	arena_clear(&arena);
-	if (allocator_enter(w->app, w->state, &verdict) < 0) {
-		complain("%s; the next capture frees the memory of this one", verdict.text);
+	if (allocator_enter(w->app, w->state, &failure) < 0) {
+		complain("%s; the next capture frees the memory of this one", failure.text);
 		return false;
 	}
 	callbacks_free(w->state);
@@ -208,18 +208,18 @@ undo(const struct worker *w, struct pump *pump)
 }
 
 static int
-get_memory(const struct capture *c, struct verdict *verdict)
+get_memory(const struct capture *c, struct failure *failure)
 {
 	const struct worker *w = c->worker;
 	bool made;
 
-	if (allocator_enter(w->app, w->state, verdict) < 0)
+	if (allocator_enter(w->app, w->state, failure) < 0)
 		return -1;
 	made = arena_reserve(
 			&c->pump->arena, w->state->zone, w->backing, NB_MBUFS, w->state->nb_taps);
 	allocator_leave(w->state);
 	if (!made)
-		return verdict_set(verdict, rte_errno,
+		return failure_set(failure, rte_errno,
 				"no memory in the app for copies (%s): give it more hugepages",
 				rte_strerror(rte_errno));
 	arena_build(&c->pump->arena, w->ops_index);
@@ -227,17 +227,17 @@ get_memory(const struct capture *c, struct verdict *verdict)
 }
 
 static int
-prepare(const struct capture *c, struct verdict *verdict)
+prepare(const struct capture *c, struct failure *failure)
 {
 	const struct worker *w = c->worker;
 
-	if (pump_open(c->pump, w->spec, w->state, verdict) < 0)
+	if (pump_open(c->pump, w->spec, w->state, failure) < 0)
 		return -1;
 	if (rte_memzone_lookup(PUMP_COUNTS) == NULL)
-		return verdict_set(verdict, ENOTSUP,
+		return failure_set(failure, ENOTSUP,
 				"the app did not call rte_pdump_init(); link it with libpmdscope instead");
-	if (get_memory(c, verdict) < 0 ||
-			taps_enable(w->state, &c->pump->arena, w->app, verdict) < 0)
+	if (get_memory(c, failure) < 0 ||
+			taps_enable(w->state, &c->pump->arena, w->app, failure) < 0)
 		return -1;
 	callbacks_note(w->state, &c->pump->arena);
 	pump_start(c->pump);
@@ -245,26 +245,26 @@ prepare(const struct capture *c, struct verdict *verdict)
 }
 
 static int
-accept_consumer(const struct capture *c, struct verdict *verdict)
+accept_consumer(const struct capture *c, struct failure *failure)
 {
 	const uint32_t snaplen = c->pump->producer.ring->snaplen;
 	const int fd = c->worker->options->fd;
 	const struct arena *arena = &c->pump->arena;
-	struct verdict remark = { 0 };
+	struct failure remark = { 0 };
 
 	if (c->worker->remark[0] != '\0')
-		verdict_set(&remark, 0, "%s", c->worker->remark);
+		failure_set(&remark, 0, "%s", c->worker->remark);
 	else if (arena->has_grown)
-		verdict_set(&remark, 0,
+		failure_set(&remark, 0,
 				"the app had too little memory and got %zu MiB of hugepages%s; start it "
 				"with more (-m)",
 				arena->zone->len / 1048576 + 1,
 				arena->is_kept ? ", which it keeps" : "");
 	else if (snaplen < c->worker->spec->snaplen)
-		verdict_set(&remark, 0, "snaplen reduced to %u: half of ring_size", snaplen);
-	if (pmdscope_tee_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||
-			pmdscope_tee_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
-		return verdict_set(verdict, EPIPE, "the consumer is gone");
+		failure_set(&remark, 0, "snaplen reduced to %u: half of ring_size", snaplen);
+	if (pmdscope_capture_send(fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)getpid(), remark.text) < 0 ||
+			pmdscope_capture_send_ring(fd, PUMP_LCORE, c->pump->producer.ring) < 0)
+		return failure_set(failure, EPIPE, "the consumer is gone");
 	c->worker->state->accepted = 1;
 	return 0;
 }
@@ -272,51 +272,51 @@ accept_consumer(const struct capture *c, struct verdict *verdict)
 int
 worker_capture(const struct worker *w)
 {
-	struct verdict verdict = { 0 };
+	struct failure failure = { 0 };
 	struct capture c = { .worker = w, .pump = &the_pump };
 	enum event event;
 	int left;
 
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	if (attach(w->options, w->app, w->state, &verdict) < 0) {
-		if (verdict.error == EAGAIN && !w->last_try)
+	if (attach(w->options, w->app, w->state, &failure) < 0) {
+		if (failure.error == EAGAIN && !w->last_try)
 			return WORKER_AGAIN;
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
-				verdict.text);
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)failure.error,
+				failure.text);
 		return WORKER_FAILED;
 	}
-	if (prepare(&c, &verdict) < 0 || accept_consumer(&c, &verdict) < 0) {
+	if (prepare(&c, &failure) < 0 || accept_consumer(&c, &failure) < 0) {
 		left = undo(w, NULL);
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)verdict.error,
-				verdict.text);
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)failure.error,
+				failure.text);
 		return left == WORKER_DONE ? WORKER_FAILED : left;
 	}
-	event = run(&c, &verdict);
+	event = run(&c, &failure);
 	/* An app that is dead answers to nothing, and the kernel cleans up. */
 	if (event == APP_GONE) {
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
-				verdict.text);
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)failure.error,
+				failure.text);
 		return WORKER_DONE;
 	}
 	left = undo(w, event == TOLD_TO_END ? c.pump : NULL);
 	if (event == TOLD_TO_END)
-		pmdscope_tee_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)verdict.error,
-				verdict.text);
+		pmdscope_capture_send(w->options->fd, PMDSCOPE_TEE_END, (uint32_t)failure.error,
+				failure.text);
 	return left;
 }
 
 int
 worker_recover(const struct worker *w)
 {
-	struct verdict verdict;
+	struct failure failure;
 	struct arena arena;
 
-	if (attach(w->options, w->app, w->state, &verdict) < 0) {
-		if (verdict.error == ESHUTDOWN)
+	if (attach(w->options, w->app, w->state, &failure) < 0) {
+		if (failure.error == ESHUTDOWN)
 			return WORKER_DONE;
-		if (verdict.error == EAGAIN && !w->last_try)
+		if (failure.error == EAGAIN && !w->last_try)
 			return WORKER_AGAIN;
-		complain("cannot clean up after a killed capture: %s", verdict.text);
+		complain("cannot clean up after a killed capture: %s", failure.text);
 		return WORKER_ABANDONED;
 	}
 	/* It may have been killed before it did. */

@@ -15,13 +15,13 @@
 struct worker {
 	const struct options *options;
 	const struct app *app;
-	struct pmdscope_tee_spec *spec;
+	struct pmdscope_capture_spec *spec;
 	struct state *state;
 	int ops_index;					  /* Of the mempool ops in the app. */
 	int backing;					  /* enum arena_backing that they are. */
 	int watchdog;					  /* Hangs up when the parent dies. */
 	bool last_try;					  /* WORKER_AGAIN is no answer. */
-	char remark[sizeof(((struct verdict *)0)->text)]; /* For ACCEPT. */
+	char remark[sizeof(((struct failure *)0)->text)]; /* For ACCEPT. */
 };
 
 /* Exit codes of workers. */

@@ -21,18 +21,18 @@ require(bool condition)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct pmdscope_tee_spec spec;
+	static struct pmdscope_capture_spec spec;
 	char why[112] = "";
-	const int ret = pmdscope_tee_request_parse(data, size, &spec, why, sizeof(why));
+	const int ret = pmdscope_capture_request_parse(data, size, &spec, why, sizeof(why));
 	uint32_t sample;
 
-	if (pmdscope_tee_change_parse(data, size, &sample))
+	if (pmdscope_capture_change_parse(data, size, &sample))
 		require(size == sizeof(struct pmdscope_tee_change) && ret < 0);
 	if (ret < 0) {
 		require(why[0] != '\0' && memchr(why, '\0', sizeof(why)) != NULL);
 		return 0;
 	}
-	require(ret == 0 && size <= PMDSCOPE_TEE_REQUEST_MAX);
+	require(ret == 0 && size <= PMDSCOPE_CAPTURE_REQUEST_MAX);
 	require(spec.snaplen >= 1 && spec.snaplen <= 262144 && spec.sample >= 1);
 	require(spec.ring_size >= PMDSCOPE_RING_MIN_SIZE &&
 			spec.ring_size <= PMDSCOPE_RING_MAX_SIZE);

@@ -282,14 +282,14 @@ main(void)
 {
 	unsigned int i, fds;
 
-	test_tee_eal(1 + LOAD_WORKERS);
+	test_capture_eal(1 + LOAD_WORKERS);
 	fds = test_open_fds();
-	test_tee_start(4, 64);
+	test_capture_start(4, 64);
 	for (i = 1; i <= LOAD_WORKERS; i++)
 		pmdscope_lcores[i].polls = 1;
 	check_harmless();
 	CHECK(pmdscope_tee_armed == NULL);
-	test_tee_stop();
+	test_capture_stop();
 	CHECK(test_open_fds() == fds);
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 	rte_eal_cleanup();

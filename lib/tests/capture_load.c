@@ -26,7 +26,7 @@ produce(void *arg)
 	for (i = 0; i < LOAD_BURST; i++)
 		pkts[i] = test_packet(60 + i * 40, (uint8_t)i, i % 4 == 3 ? 100 : 2048);
 	for (n = 0; __atomic_load_n(&running, __ATOMIC_ACQUIRE); n++) {
-		pmdscope_tee_burst((uint16_t)(lcore % 2), 0,
+		pmdscope_capture_burst((uint16_t)(lcore % 2), 0,
 				n % 2 == 0 ? PMDSCOPE_DIR_RX : PMDSCOPE_DIR_TX, pkts, LOAD_BURST);
 		total += LOAD_BURST;
 	}
@@ -90,12 +90,12 @@ load_wait_until_freed(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < 200 &&
-			(pmdscope_tee_retired_bytes() != 0 || pmdscope_tee_nb_sessions() != 0);
+	for (i = 0; i < 200 && (pmdscope_capture_retired_bytes() != 0 ||
+					       pmdscope_capture_nb_sessions() != 0);
 			i++)
 		test_pump(10);
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_retired_bytes() == 0);
-	CHECK(pmdscope_tee_abandoned_bytes() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);
+	CHECK(pmdscope_capture_abandoned_bytes() == 0);
 }
 
 void

@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef TEE_LOAD_H
-#define TEE_LOAD_H
+#ifndef CAPTURE_LOAD_H
+#define CAPTURE_LOAD_H
 
 /* Two lcores that produce at full speed, and consumers of all they offer. */
 
@@ -25,4 +25,4 @@ void load_wait_until_freed(void);
 /* Expect a whole packet of a worker. */
 void load_check_packet(const struct pmdscope_record *rec);
 
-#endif /* TEE_LOAD_H */
+#endif /* CAPTURE_LOAD_H */

@@ -22,7 +22,7 @@
 static void
 offer(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf *pkt)
 {
-	pmdscope_tee_burst(port, queue, dir, &pkt, 1);
+	pmdscope_capture_burst(port, queue, dir, &pkt, 1);
 	rte_pktmbuf_free(pkt);
 }
 
@@ -86,7 +86,7 @@ test_overflow(void)
 	for (round = 0; round < 400; round++) {
 		const uint16_t port = round % 3 == 0;
 
-		pmdscope_tee_burst(port, 0, PMDSCOPE_DIR_TX, burst, BURST);
+		pmdscope_capture_burst(port, 0, PMDSCOPE_DIR_TX, burst, BURST);
 		sent[port] += BURST;
 		if (round % 40 != 39)
 			continue;
@@ -100,7 +100,7 @@ test_overflow(void)
 	}
 	/* One more of each port picks up the last gaps. */
 	for (i = 0; i < 2; i++) {
-		pmdscope_tee_burst((uint16_t)i, 0, PMDSCOPE_DIR_TX, burst, 1);
+		pmdscope_capture_burst((uint16_t)i, 0, PMDSCOPE_DIR_TX, burst, 1);
 		sent[i]++;
 		rec = test_next(&r);
 		CHECK(rec != NULL && rec->port == i);
@@ -332,7 +332,7 @@ test_packet_tsc(void)
 	for (i = 0; i < BURST; i++)
 		burst[i] = test_packet(60, 0, 60);
 	tsc = rte_rdtsc();
-	pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, burst, BURST);
+	pmdscope_capture_burst(0, 0, PMDSCOPE_DIR_RX, burst, BURST);
 	for (i = 0; i < BURST; i++) {
 		rec = test_next(&each);
 		CHECK(rec != NULL && rec->tsc > tsc);
@@ -401,8 +401,8 @@ test_filter_counts(void)
 int
 main(void)
 {
-	test_tee_eal(1);
-	test_tee_start(4, 64);
+	test_capture_eal(1);
+	test_capture_start(4, 64);
 	test_wrap();
 	test_overflow();
 	test_sample();
@@ -413,8 +413,8 @@ main(void)
 	test_packet_tsc();
 	test_node();
 	test_filter_counts();
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_abandoned_bytes() == 0);
-	test_tee_stop();
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_abandoned_bytes() == 0);
+	test_capture_stop();
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 	rte_eal_cleanup();
 	return EXIT_SUCCESS;

@@ -28,7 +28,7 @@ offer_numbered(unsigned int n)
 	while (n-- > 0) {
 		memcpy(rte_pktmbuf_mtod(pkt, void *), &nb_offered, sizeof(nb_offered));
 		nb_offered++;
-		pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
+		pmdscope_capture_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
 	}
 	rte_pktmbuf_free(pkt);
 }
@@ -59,7 +59,7 @@ finish(int fd, struct reader *r)
 	close(fd);
 	test_unmap(r);
 	test_pump(5);
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_retired_bytes() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);
 }
 
 /* So many records follow, each so many packets after the one before. */
@@ -216,7 +216,7 @@ check_directions(uint32_t sample, uint16_t burst)
 		pkts[i] = pkt;
 	for (i = 0; i < 40000; i += burst) {
 		for (dir = PMDSCOPE_DIR_RX; dir <= PMDSCOPE_DIR_TX; dir++)
-			pmdscope_tee_burst(0, 0, dir, pkts, burst);
+			pmdscope_capture_burst(0, 0, dir, pkts, burst);
 		while ((rec = test_next(&r)) != NULL)
 			kept[rec->dir]++;
 		test_release(&r);
@@ -317,7 +317,7 @@ test_late_ring(void)
 
 	nb_offered = 0;
 	pmdscope_lcores[lcore].polls = 0;
-	pmdscope_tee_slots.seen[lcore] = 0;
+	pmdscope_capture_slots.seen[lcore] = 0;
 	fd = test_connect();
 	test_send(fd, &req);
 	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
@@ -369,8 +369,8 @@ test_apart(void)
 int
 main(void)
 {
-	test_tee_eal(1);
-	test_tee_start(4, 64);
+	test_capture_eal(1);
+	test_capture_start(4, 64);
 	test_marker();
 	test_chances();
 	test_longest();
@@ -379,8 +379,8 @@ main(void)
 	test_full();
 	test_late_ring();
 	test_apart();
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_abandoned_bytes() == 0);
-	test_tee_stop();
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_abandoned_bytes() == 0);
+	test_capture_stop();
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 	rte_eal_cleanup();
 	return EXIT_SUCCESS;

@@ -96,7 +96,7 @@ test_refusals(void)
 			big[j] = (uint8_t)rte_rand();
 		expect_refusal(big, len, len < sizeof(req.hdr) ? EMSGSIZE : EINVAL, "");
 	}
-	CHECK(pmdscope_tee_nb_sessions() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0);
 }
 
 /* Limits of sessions, of waiting connections and of memory, each with its own words. */
@@ -116,11 +116,11 @@ test_limits(void)
 	test_offer(7, 100);
 	for (i = 0; i < 3; i++)
 		CHECK(r[i].hdr->records == 7);
-	CHECK(pmdscope_tee_table.count() == 3);
+	CHECK(pmdscope_capture_table.count() == 3);
 	/* One that has ended gives way to a new one. */
 	r[1].tail->tail = 1 << 20;
 	test_offer(1, 100);
-	pmdscope_tee_tick();
+	pmdscope_capture_tick();
 	CHECK(test_expect(fds[1], PMDSCOPE_TEE_END).value == EPROTO);
 	fd = test_attach(&req, &big);
 	test_unmap(&big);
@@ -130,7 +130,7 @@ test_limits(void)
 		test_unmap(&r[i]);
 	}
 	test_pump(5);
-	CHECK(pmdscope_tee_nb_sessions() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0);
 
 	req.hdr.ring_size = PMDSCOPE_RING_MAX_SIZE;
 	fd = test_connect();
@@ -176,10 +176,10 @@ test_no_descriptors(void)
 	none.rlim_cur = (rlim_t)last;
 	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
 	test_pump_events(5);
-	const uint64_t start = pmdscope_tee_now_ms();
+	const uint64_t start = pmdscope_capture_now_ms();
 	for (i = 0; i < 5; i++)
 		test_pump_events(20);
-	CHECK(pmdscope_tee_now_ms() - start >= 90);
+	CHECK(pmdscope_capture_now_ms() - start >= 90);
 	/* A request that finds none for its rings is told so. */
 	none.rlim_cur = (rlim_t)last + 1;
 	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
@@ -222,11 +222,11 @@ test_killed(void)
 	fcntl(ready[0], F_SETFL, O_NONBLOCK);
 	while (read(ready[0], &c, 1) != 1)
 		test_pump(5);
-	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(pmdscope_capture_nb_sessions() == 1);
 	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
-	for (i = 0; i < 10 && pmdscope_tee_nb_sessions() > 0; i++)
+	for (i = 0; i < 10 && pmdscope_capture_nb_sessions() > 0; i++)
 		test_pump_events(10);
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_armed == NULL);
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_tee_armed == NULL);
 	close(ready[0]);
 	close(ready[1]);
 }
@@ -280,26 +280,26 @@ test_credentials(void)
 {
 	struct stat st;
 
-	CHECK(stat(pmdscope_tee_socket_path(), &st) == 0);
+	CHECK(stat(pmdscope_capture_socket_path(), &st) == 0);
 	CHECK((st.st_mode & 0777) == 0600);
 	if (geteuid() != 0) {
 		printf("not root: other users are not tried\n");
 		return;
 	}
-	open_to_all(pmdscope_tee_socket_path());
+	open_to_all(pmdscope_capture_socket_path());
 	CHECK(connect_as(65534, 65534, 65534) == EACCES);
 	CHECK(connect_as(0, 0, 0) == 0);
-	test_tee_stop();
-	test_tee_start_group("adm");
-	CHECK(stat(pmdscope_tee_socket_path(), &st) == 0);
+	test_capture_stop();
+	test_capture_start_group("adm");
+	CHECK(stat(pmdscope_capture_socket_path(), &st) == 0);
 	CHECK((st.st_mode & 0777) == 0660 && st.st_gid == getgrnam("adm")->gr_gid);
-	open_to_all(pmdscope_tee_socket_path());
+	open_to_all(pmdscope_capture_socket_path());
 	CHECK(connect_as(65534, 65534, 65534) == EACCES);
 	CHECK(connect_as(65534, st.st_gid, 65534) == 0);
 	CHECK(connect_as(65534, 65534, st.st_gid) == 0);
-	test_tee_stop();
-	test_tee_start_group("no-such-group");
-	CHECK(stat(pmdscope_tee_socket_path(), &st) == 0 && (st.st_mode & 0777) == 0600);
+	test_capture_stop();
+	test_capture_start_group("no-such-group");
+	CHECK(stat(pmdscope_capture_socket_path(), &st) == 0 && (st.st_mode & 0777) == 0600);
 }
 
 /* The names of live apps are left alone, those of dead ones are taken over. */
@@ -311,34 +311,34 @@ test_names(void)
 	char name[sizeof(addr.sun_path)];
 	int other;
 
-	snprintf(name, sizeof(name), "%s", pmdscope_tee_socket_path());
+	snprintf(name, sizeof(name), "%s", pmdscope_capture_socket_path());
 	memcpy(addr.sun_path, name, sizeof(name));
 	snprintf(second, sizeof(second), "%s:1", name);
-	test_tee_stop();
+	test_capture_stop();
 	CHECK(access(name, F_OK) < 0);
 
 	other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CHECK(bind(other, (struct sockaddr *)&addr, sizeof(addr)) == 0 && listen(other, 1) == 0);
-	test_tee_start(3, 8);
-	CHECK(strcmp(pmdscope_tee_socket_path(), second) == 0);
-	test_tee_stop();
+	test_capture_start(3, 8);
+	CHECK(strcmp(pmdscope_capture_socket_path(), second) == 0);
+	test_capture_stop();
 	CHECK(access(second, F_OK) < 0 && access(name, F_OK) == 0);
 
 	close(other);
-	test_tee_start(3, 8);
-	CHECK(strcmp(pmdscope_tee_socket_path(), name) == 0);
+	test_capture_start(3, 8);
+	CHECK(strcmp(pmdscope_capture_socket_path(), name) == 0);
 	/* Somebody else's socket under our name stays. */
 	CHECK(unlink(name) == 0);
 	other = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CHECK(bind(other, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-	test_tee_stop();
+	test_capture_stop();
 	CHECK(unlink(name) == 0);
 	close(other);
 
 	/* So does a file that is no socket. */
 	other = open(name, O_CREAT | O_CLOEXEC | O_WRONLY, 0600);
-	test_tee_start(3, 8);
-	CHECK(strcmp(pmdscope_tee_socket_path(), second) == 0 && access(name, F_OK) == 0);
+	test_capture_start(3, 8);
+	CHECK(strcmp(pmdscope_capture_socket_path(), second) == 0 && access(name, F_OK) == 0);
 	close(other);
 	CHECK(unlink(name) == 0);
 }
@@ -352,7 +352,7 @@ expect_end(const struct request *req, const void *message, size_t len)
 	const int fd = test_attach(req, &r);
 
 	test_resample(fd, 3);
-	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(pmdscope_capture_nb_sessions() == 1);
 	CHECK(send(fd, message, len, MSG_NOSIGNAL) == (ssize_t)len);
 	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
 	CHECK(test_receive(fd, fds).kind == 0);
@@ -444,7 +444,7 @@ test_protocol(void)
 	fd = test_connect();
 	close(fd);
 	test_pump(10);
-	CHECK(pmdscope_tee_nb_sessions() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0);
 }
 
 int
@@ -452,9 +452,9 @@ main(void)
 {
 	unsigned int fds;
 
-	test_tee_eal(1);
+	test_capture_eal(1);
 	fds = test_open_fds();
-	test_tee_start(3, 8);
+	test_capture_start(3, 8);
 	test_refusals();
 	test_limits();
 	test_no_descriptors();
@@ -462,8 +462,8 @@ main(void)
 	test_protocol();
 	test_names();
 	test_credentials();
-	test_tee_stop();
-	CHECK(pmdscope_tee_abandoned_bytes() == 0);
+	test_capture_stop();
+	CHECK(pmdscope_capture_abandoned_bytes() == 0);
 	CHECK(test_open_fds() == fds);
 	rte_eal_cleanup();
 	return EXIT_SUCCESS;

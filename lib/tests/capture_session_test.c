@@ -83,15 +83,15 @@ test_hostile_tail(void)
 		r.tail->tail = head;
 		test_offer(5, 100);
 		CHECK(r.hdr->records == 11 && r.hdr->dropped == 10);
-		CHECK(pmdscope_tee_nb_sessions() == 1);
-		pmdscope_tee_tick();
-		CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_table.count() == 1);
+		CHECK(pmdscope_capture_nb_sessions() == 1);
+		pmdscope_capture_tick();
+		CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_table.count() == 1);
 		message = test_expect(fd, PMDSCOPE_TEE_END);
 		CHECK(message.value == EPROTO && strstr(message.text, "tail") != NULL);
 		close(fd);
 		test_unmap(&r);
 		test_pump(5);
-		CHECK(pmdscope_tee_table.count() == 0);
+		CHECK(pmdscope_capture_table.count() == 0);
 	}
 }
 
@@ -108,19 +108,19 @@ test_lease(void)
 	/* Read, or not full: stays. */
 	test_offer(10, 1000);
 	test_pump(700);
-	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(pmdscope_capture_nb_sessions() == 1);
 	test_offer(100, 1000);
-	start = pmdscope_tee_now_ms();
+	start = pmdscope_capture_now_ms();
 	CHECK(r.hdr->dropped > 0);
 	test_pump(200);
 	CHECK(test_next(&r) != NULL);
 	test_release(&r);
 	test_offer(100, 1000);
 	test_pump(200);
-	CHECK(pmdscope_tee_nb_sessions() == 1);
+	CHECK(pmdscope_capture_nb_sessions() == 1);
 	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == ETIMEDOUT);
-	CHECK(pmdscope_tee_now_ms() - start >= 800);
-	CHECK(pmdscope_tee_nb_sessions() == 0);
+	CHECK(pmdscope_capture_now_ms() - start >= 800);
+	CHECK(pmdscope_capture_nb_sessions() == 0);
 	test_offer(1, 1000);
 	close(fd);
 	test_unmap(&r);
@@ -139,7 +139,7 @@ test_late_lcore(void)
 
 	/* As if nobody had polled or been seen yet. */
 	pmdscope_lcores[rte_lcore_id()].polls = 0;
-	pmdscope_tee_slots.seen[rte_lcore_id()] = 0;
+	pmdscope_capture_slots.seen[rte_lcore_id()] = 0;
 	fd = test_connect();
 	test_send(fd, &req);
 	test_expect(fd, PMDSCOPE_TEE_ACCEPT);
@@ -197,7 +197,7 @@ test_anchors(void)
 	tsc = r.hdr->last.tsc;
 	usleep(1100000);
 	CHECK(pmdscope_clock_tick());
-	pmdscope_tee_tick();
+	pmdscope_capture_tick();
 	CHECK(r.hdr->last.tsc > tsc && r.hdr->last.tsc == pmdscope_clock_last()->tsc);
 	CHECK(r.hdr->anchor_seq % 2 == 0);
 	close(fd);
@@ -216,14 +216,14 @@ static void
 test_foreign(void)
 {
 	const struct request req = test_request();
-	const uint64_t before = pmdscope_tee_foreign_bursts();
+	const uint64_t before = pmdscope_capture_foreign_bursts();
 	struct reader r;
 	pthread_t thread;
 	const int fd = test_attach(&req, &r);
 
 	CHECK(pthread_create(&thread, NULL, foreign, NULL) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK(pmdscope_tee_foreign_bursts() == before + 3 && r.hdr->records == 0);
+	CHECK(pmdscope_capture_foreign_bursts() == before + 3 && r.hdr->records == 0);
 	close(fd);
 	test_unmap(&r);
 	test_pump(5);
@@ -240,7 +240,7 @@ test_shutdown(void)
 	const int fd = test_attach(&req, &r);
 
 	test_offer(20, 100);
-	test_tee_stop();
+	test_capture_stop();
 	CHECK(pmdscope_tee_armed == NULL);
 	CHECK(test_receive(fd, fds).kind == PMDSCOPE_TEE_END);
 	CHECK(test_receive(fd, fds).kind == 0);
@@ -256,9 +256,9 @@ main(void)
 {
 	unsigned int fds;
 
-	test_tee_eal(1);
+	test_capture_eal(1);
 	fds = test_open_fds();
-	test_tee_start(3, 8);
+	test_capture_start(3, 8);
 	test_descriptors();
 	test_hostile_tail();
 	test_lease();
@@ -267,7 +267,7 @@ main(void)
 	test_anchors();
 	test_foreign();
 	test_shutdown();
-	CHECK(pmdscope_tee_abandoned_bytes() == 0);
+	CHECK(pmdscope_capture_abandoned_bytes() == 0);
 	CHECK(test_open_fds() == fds);
 	rte_eal_cleanup();
 	return EXIT_SUCCESS;

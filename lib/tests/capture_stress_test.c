@@ -28,7 +28,7 @@ test_accounting(void)
 	const struct pmdscope_record *rec;
 	struct reader r[1 + LOAD_WORKERS];
 	uint64_t got[1 + LOAD_WORKERS] = { 0 }, gaps[1 + LOAD_WORKERS] = { 0 };
-	const uint64_t end = pmdscope_tee_now_ms() + 1000;
+	const uint64_t end = pmdscope_capture_now_ms() + 1000;
 	bool last = false;
 	unsigned int i;
 	int fd;
@@ -36,7 +36,7 @@ test_accounting(void)
 	fd = load_attach(&req, r);
 	load_start();
 	do {
-		if (pmdscope_tee_now_ms() >= end) {
+		if (pmdscope_capture_now_ms() >= end) {
 			load_stop();
 			last = true;
 		}
@@ -51,7 +51,7 @@ test_accounting(void)
 			}
 			test_release(&r[i]);
 		}
-		pmdscope_tee_tick();
+		pmdscope_capture_tick();
 	} while (!last);
 	for (i = 1; i <= LOAD_WORKERS; i++) {
 		CHECK(got[i] > 0 && got[i] == r[i].hdr->records);
@@ -100,14 +100,14 @@ test_hostile_tails(void)
 	load_start();
 	for (i = 0; i < 30; i++) {
 		fd = load_attach(&req, r);
-		end = pmdscope_tee_now_ms() + 4000;
-		for (j = 0; pmdscope_tee_nb_sessions() != 0; j++) {
-			CHECK(j % 1024 != 0 || pmdscope_tee_now_ms() < end);
+		end = pmdscope_capture_now_ms() + 4000;
+		for (j = 0; pmdscope_capture_nb_sessions() != 0; j++) {
+			CHECK(j % 1024 != 0 || pmdscope_capture_now_ms() < end);
 			lcore = 1 + j % LOAD_WORKERS;
 			__atomic_store_n(&r[lcore].tail->tail, rte_rand() >> rte_rand_max(64),
 					__ATOMIC_RELAXED);
 			if (j % 64 == 0)
-				pmdscope_tee_tick();
+				pmdscope_capture_tick();
 		}
 		CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == EPROTO);
 		load_detach(fd, r);
@@ -245,11 +245,11 @@ test_stuck(void)
 	__atomic_store_n(seq, 1, __ATOMIC_RELEASE);
 	load_detach(fd, r);
 	test_pump(50);
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_armed == NULL);
-	CHECK(pmdscope_tee_retired_bytes() > (1 + LOAD_WORKERS) * PMDSCOPE_RING_MIN_SIZE);
-	CHECK(pmdscope_tee_abandoned_bytes() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_tee_armed == NULL);
+	CHECK(pmdscope_capture_retired_bytes() > (1 + LOAD_WORKERS) * PMDSCOPE_RING_MIN_SIZE);
+	CHECK(pmdscope_capture_abandoned_bytes() == 0);
 	test_pump(1200);
-	CHECK(pmdscope_tee_abandoned_bytes() == pmdscope_tee_retired_bytes());
+	CHECK(pmdscope_capture_abandoned_bytes() == pmdscope_capture_retired_bytes());
 	__atomic_store_n(seq, 2, __ATOMIC_RELEASE);
 	load_wait_until_freed();
 }
@@ -259,8 +259,8 @@ main(void)
 {
 	unsigned int i;
 
-	test_tee_eal(1 + LOAD_WORKERS);
-	test_tee_start(4, 64);
+	test_capture_eal(1 + LOAD_WORKERS);
+	test_capture_start(4, 64);
 	for (i = 1; i <= LOAD_WORKERS; i++)
 		pmdscope_lcores[i].polls = 1;
 	test_accounting();
@@ -270,7 +270,7 @@ main(void)
 	test_hostile_tails();
 	test_killed();
 	test_stuck();
-	test_tee_stop();
+	test_capture_stop();
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 	rte_eal_cleanup();
 	return EXIT_SUCCESS;

@@ -24,7 +24,7 @@ struct rte_mempool *test_pool;
 static int epfd = -1;
 
 void
-test_tee_eal(unsigned int nb_lcores)
+test_capture_eal(unsigned int nb_lcores)
 {
 	char lcores[128];
 	unsigned int i;
@@ -46,30 +46,30 @@ start(const struct pmdscope_conf *conf)
 	pmdscope_clock_start();
 	epfd = epoll_create1(EPOLL_CLOEXEC);
 	CHECK(epfd >= 0);
-	CHECK(pmdscope_tee_start(conf, epfd) == 0);
-	CHECK(pmdscope_tee_socket_path()[0] == '/');
+	CHECK(pmdscope_capture_start(conf, epfd) == 0);
+	CHECK(pmdscope_capture_socket_path()[0] == '/');
 	__atomic_store_n(&pmdscope_lcores[rte_lcore_id()].polls, 1, __ATOMIC_RELAXED);
 }
 
 void
-test_tee_start(unsigned int sessions, unsigned int session_mb)
+test_capture_start(unsigned int sessions, unsigned int session_mb)
 {
 	start(&(struct pmdscope_conf){ .tee_sessions = sessions, .tee_session_mb = session_mb });
 }
 
 void
-test_tee_start_group(const char *group)
+test_capture_start_group(const char *group)
 {
 	start(&(struct pmdscope_conf){
 			.tee_sessions = 3, .tee_session_mb = 8, .tee_group = group });
 }
 
 void
-test_tee_stop(void)
+test_capture_stop(void)
 {
-	pmdscope_tee_stop();
-	CHECK(pmdscope_tee_socket_path()[0] == '\0');
-	CHECK(pmdscope_tee_nb_sessions() == 0);
+	pmdscope_capture_stop();
+	CHECK(pmdscope_capture_socket_path()[0] == '\0');
+	CHECK(pmdscope_capture_nb_sessions() == 0);
 	close(epfd);
 	epfd = -1;
 }
@@ -82,18 +82,18 @@ test_pump_events(unsigned int ms)
 	int i;
 
 	for (i = 0; i < n; i++)
-		pmdscope_tee_event(events[i].data.ptr, events[i].events);
+		pmdscope_capture_event(events[i].data.ptr, events[i].events);
 }
 
 void
 test_pump(unsigned int ms)
 {
-	const uint64_t end = pmdscope_tee_now_ms() + ms;
+	const uint64_t end = pmdscope_capture_now_ms() + ms;
 
 	do {
 		test_pump_events(RTE_MIN(ms, 5U));
-		pmdscope_tee_tick();
-	} while (pmdscope_tee_now_ms() < end);
+		pmdscope_capture_tick();
+	} while (pmdscope_capture_now_ms() < end);
 }
 
 int
@@ -103,7 +103,7 @@ test_connect(void)
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 
 	CHECK(fd >= 0);
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", pmdscope_tee_socket_path());
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", pmdscope_capture_socket_path());
 	CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
 	return fd;
 }
@@ -153,14 +153,14 @@ test_resample(int fd, uint32_t sample)
 void
 test_seed(uint64_t seed)
 {
-	struct pmdscope_tee_producer *p;
+	struct pmdscope_capture_producer *p;
 	unsigned int i, lcore;
 
-	for (i = 0; i < PMDSCOPE_TEE_SLOTS; i++)
+	for (i = 0; i < PMDSCOPE_CAPTURE_SLOTS; i++)
 		for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
-			if (pmdscope_tee_slots.captures[i] == NULL)
+			if (pmdscope_capture_slots.captures[i] == NULL)
 				continue;
-			p = &pmdscope_tee_slots.captures[i]->producers[lcore];
+			p = &pmdscope_capture_slots.captures[i]->producers[lcore];
 			p->sampling.random = seed;
 			pmdscope_sampling_begin(&p->sampling, p->sample);
 		}
@@ -340,7 +340,7 @@ test_offer(unsigned int n, uint32_t len)
 	struct rte_mbuf *pkt = test_packet(len, 0, 2048);
 
 	while (n-- > 0)
-		pmdscope_tee_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
+		pmdscope_capture_burst(0, 0, PMDSCOPE_DIR_RX, &pkt, 1);
 	rte_pktmbuf_free(pkt);
 }
 

@@ -2,10 +2,10 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef TEE_TEST_H
-#define TEE_TEST_H
+#ifndef CAPTURE_TEST_H
+#define CAPTURE_TEST_H
 
-/* A consumer in C, and the control thread's part, for the tests of the tee. */
+/* A consumer in C, and the control thread's part, for the tests of captures. */
 
 #include <stdint.h>
 
@@ -32,12 +32,12 @@ struct request {
 };
 
 /* test_eal() with this many lcores (0, 1, ...), and a pool. */
-void test_tee_eal(unsigned int nb_lcores);
+void test_capture_eal(unsigned int nb_lcores);
 extern struct rte_mempool *test_pool;
 
-void test_tee_start(unsigned int sessions, unsigned int session_mb);
-void test_tee_start_group(const char *group);
-void test_tee_stop(void);
+void test_capture_start(unsigned int sessions, unsigned int session_mb);
+void test_capture_start_group(const char *group);
+void test_capture_stop(void);
 /* Serve the socket for about so long, and tick. */
 void test_pump(unsigned int ms);
 /* Serve the socket without a tick. */
@@ -74,4 +74,4 @@ void test_offer(unsigned int n, uint32_t len);
 
 unsigned int test_open_fds(void);
 
-#endif /* TEE_TEST_H */
+#endif /* CAPTURE_TEST_H */

@@ -84,7 +84,7 @@ finish(int fd, struct reader *r)
 	close(fd);
 	test_unmap(r);
 	test_pump(5);
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_retired_bytes() == 0);
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);
 }
 
 /* An app that tries again and again is seen to send each packet once. */
@@ -201,7 +201,7 @@ test_as_if_sent(void)
 			test_resample(expected_fds[i], sample);
 		}
 		sent = pmdscope_tx_burst(ports[0], 0, pkts, nb);
-		pmdscope_tee_burst(SHADOW, 0, PMDSCOPE_DIR_TX, copies, sent);
+		pmdscope_capture_burst(SHADOW, 0, PMDSCOPE_DIR_TX, copies, sent);
 		partial += sent > 0 && sent < nb;
 		for (i = 0; i < nb; i++) {
 			rte_pktmbuf_free(copies[i]);
@@ -324,7 +324,7 @@ close_session(uint16_t port __rte_unused, uint16_t queue __rte_unused,
 {
 	close(closing_fd);
 	test_pump_events(5);
-	CHECK(pmdscope_tee_armed == NULL && pmdscope_tee_retired_bytes() > 0);
+	CHECK(pmdscope_tee_armed == NULL && pmdscope_capture_retired_bytes() > 0);
 	return nb_pkts;
 }
 
@@ -355,7 +355,7 @@ test_callbacks(void)
 	/* Published in a ring that nobody will read, which may go now. */
 	check_bytes(test_next(&r), 60, RTE_DIM(pkts) - 1, 0);
 	test_pump(5);
-	CHECK(pmdscope_tee_retired_bytes() == 0);
+	CHECK(pmdscope_capture_retired_bytes() == 0);
 	test_unmap(&r);
 	nic_sends(0, NIC_SLOTS);
 }
@@ -373,7 +373,7 @@ send_foreign(void *arg)
 static void
 test_plain(void)
 {
-	const uint64_t before = pmdscope_tee_foreign_bursts();
+	const uint64_t before = pmdscope_capture_foreign_bursts();
 	const struct request req = test_request();
 	pthread_t thread;
 	struct reader r;
@@ -383,7 +383,7 @@ test_plain(void)
 	fd = test_attach(&req, &r);
 	CHECK(pthread_create(&thread, NULL, send_foreign, NULL) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK(pmdscope_tee_foreign_bursts() == before + 1 && r.hdr->records == 0);
+	CHECK(pmdscope_capture_foreign_bursts() == before + 1 && r.hdr->records == 0);
 	CHECK(rte_ring_count(nic[0]) == 2);
 	nic_sends(0, NIC_SLOTS);
 	finish(fd, &r);
@@ -392,17 +392,17 @@ test_plain(void)
 int
 main(void)
 {
-	test_tee_eal(1);
+	test_capture_eal(1);
 	ports[0] = start_port("nic0", &nic[0]);
 	ports[1] = start_port("nic1", &nic[1]);
-	test_tee_start(2 * SESSIONS, 64);
+	test_capture_start(2 * SESSIONS, 64);
 	test_retry();
 	test_as_if_sent();
 	test_nested();
 	test_callbacks();
 	test_plain();
-	CHECK(pmdscope_tee_nb_sessions() == 0 && pmdscope_tee_abandoned_bytes() == 0);
-	test_tee_stop();
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_abandoned_bytes() == 0);
+	test_capture_stop();
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 	rte_eal_cleanup();
 	return EXIT_SUCCESS;

@@ -411,7 +411,7 @@ main(void)
 	static struct program programs[2 * RTE_DIM(expressions)], arithmetic;
 	unsigned int i;
 
-	test_tee_eal(1);
+	test_capture_eal(1);
 	for (i = 0; i < RTE_DIM(programs); i++)
 		load(&programs[i], expressions[i / 2], i % 2 == 0);
 	test_expressions(programs, RTE_DIM(programs));

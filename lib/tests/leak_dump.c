@@ -13,7 +13,7 @@
 #include "test.h"
 
 static int
-tee_connect(void)
+capture_connect(void)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	const char *path = json_get(tel_ask("/pmdscope", ""), "tee_socket");
@@ -28,7 +28,7 @@ tee_connect(void)
 
 /* The next message, which must be of this kind; its descriptors where it has some. */
 static uint32_t
-tee_receive(int fd, uint16_t expected, int fds[2])
+capture_receive(int fd, uint16_t expected, int fds[2])
 {
 	union {
 		struct cmsghdr hdr;
@@ -51,7 +51,7 @@ tee_receive(int fd, uint16_t expected, int fds[2])
 }
 
 static const struct pmdscope_ring_hdr *
-tee_dump(uint32_t sample)
+capture_dump(uint32_t sample)
 {
 	const struct {
 		struct pmdscope_tee_request hdr;
@@ -67,14 +67,14 @@ tee_dump(uint32_t sample)
 		},
 		.select = {PMDSCOPE_TEE_ANY, PMDSCOPE_TEE_ANY, 3, 0},
 	};
-	const int fd = tee_connect();
+	const int fd = capture_connect();
 	const struct pmdscope_ring_hdr *hdr;
 	int fds[2];
 
 	CHECK(write(fd, &request, sizeof(request)) == sizeof(request));
-	tee_receive(fd, PMDSCOPE_TEE_ACCEPT, NULL);
-	CHECK_U64(tee_receive(fd, PMDSCOPE_TEE_RING, fds), 0xffff);
-	CHECK_U64(tee_receive(fd, PMDSCOPE_TEE_END, NULL), 0);
+	capture_receive(fd, PMDSCOPE_TEE_ACCEPT, NULL);
+	CHECK_U64(capture_receive(fd, PMDSCOPE_TEE_RING, fds), 0xffff);
+	CHECK_U64(capture_receive(fd, PMDSCOPE_TEE_END, NULL), 0);
 	hdr = mmap(NULL, PMDSCOPE_RING_HDR_SIZE + (1U << 20), PROT_READ, MAP_SHARED, fds[0], 0);
 	CHECK(hdr != MAP_FAILED);
 	CHECK_U64(hdr->lcore, 0xffff);
@@ -118,19 +118,19 @@ test_dump(void)
 	uint64_t rx, marked, mbuf = 0;
 
 	restart(&always);
-	CHECK_U64(tee_dump(0)->head, 0);
+	CHECK_U64(capture_dump(0)->head, 0);
 	lose(LEAK_RX, 20);
 	lose(LEAK_MARKED, 1);
 	WAIT_FOR(has_site("pool", line_of(LEAK_RX), "leak", 20));
 	WAIT_FOR(has_site("pool", "stage reassembly", "leak", 1));
 	rx = site("pool", line_of(LEAK_RX), "leak", "id");
 	marked = site("pool", "stage reassembly", "leak", "id");
-	hdr = tee_dump(5);
+	hdr = capture_dump(5);
 	CHECK_U64(hdr->records, 5 + 1);
 	CHECK_U64(count_records(hdr, rx, &mbuf), 5);
 	CHECK_U64(count_records(hdr, marked, &mbuf), 1);
 	CHECK_U64(mbuf, (uintptr_t)app.lost);
 	/* 8 by default. */
-	CHECK_U64(count_records(tee_dump(0), rx, &mbuf), 8);
+	CHECK_U64(count_records(capture_dump(0), rx, &mbuf), 8);
 	check_sum("pool");
 }

@@ -71,11 +71,11 @@ static void
 die_with_state(const struct app *app)
 {
 	struct state_file file;
-	struct verdict verdict;
+	struct failure failure;
 	const pid_t pid = fork();
 
 	if (pid == 0) {
-		CHECK(state_create(&file, app, &verdict) == 0);
+		CHECK(state_create(&file, app, &failure) == 0);
 		file.state->nb_taps = 1;
 		strcpy(file.state->taps[0].device, "net_null0");
 		raise(SIGKILL);
@@ -108,12 +108,12 @@ test_state(void)
 {
 	struct app app = this_app(), other = app;
 	struct state_file file, live;
-	struct verdict verdict;
+	struct failure failure;
 	uint8_t garbage[sizeof(struct state)];
 	unsigned int i;
 
 	CHECK(!state_find_left(&file, &app));
-	CHECK(state_create(&live, &app, &verdict) == 0);
+	CHECK(state_create(&live, &app, &failure) == 0);
 	CHECK(!state_find_left(&file, &app)); /* Its owner lives. */
 
 	die_with_state(&app);
@@ -279,14 +279,14 @@ test_held(struct locks_config *config)
 {
 	struct app app = this_app();
 	struct state_file file;
-	struct verdict verdict;
+	struct failure failure;
 	char name[LOCKS_NAME_MAX];
 	uint32_t values[LOCKS_MAX];
 	struct locks_config *before = malloc(sizeof(*before));
 
 	CHECK_U64(locks_sample(config, values), 0);
 	CHECK(locks_wait(&app, 50, name) == LOCKS_FREE);
-	CHECK(allocator_await(&app, NULL, &verdict) == 0);
+	CHECK(allocator_await(&app, NULL, &failure) == 0);
 
 	/* A reader with a writer behind it, a writer, an owner of a heap. */
 	config->memory_hotplug_lock.cnt = RTE_RWLOCK_READ | RTE_RWLOCK_WAIT;
@@ -296,21 +296,21 @@ test_held(struct locks_config *config)
 	memcpy(before, config, sizeof(*before));
 	CHECK(locks_wait(&app, 50, name) == LOCKS_HELD);
 	CHECK(strcmp(name, "memory_hotplug_lock") == 0);
-	CHECK(allocator_await(&app, NULL, &verdict) == -1);
-	CHECK_U64((unsigned int)verdict.error, EBUSY);
-	CHECK(strstr(verdict.text, "memory_hotplug_lock of the app has been held") != NULL);
-	CHECK(strstr(verdict.text, "killed") == NULL);
+	CHECK(allocator_await(&app, NULL, &failure) == -1);
+	CHECK_U64((unsigned int)failure.error, EBUSY);
+	CHECK(strstr(failure.text, "memory_hotplug_lock of the app has been held") != NULL);
+	CHECK(strstr(failure.text, "killed") == NULL);
 
 	/* By a file that was left, and by one that this process has. */
 	die_with_state(&app);
 	CHECK(state_find_left(&file, &app));
 	state_enter(file.state, STATE_ALLOCATOR);
-	CHECK(allocator_await(&app, file.state, &verdict) == -1);
-	CHECK(strstr(verdict.text, "was killed inside of the app's allocator") != NULL);
+	CHECK(allocator_await(&app, file.state, &failure) == -1);
+	CHECK(strstr(failure.text, "was killed inside of the app's allocator") != NULL);
 	state_close(&file);
-	CHECK(allocator_await(&app, NULL, &verdict) == -1);
-	CHECK(strstr(verdict.text, "was killed inside of the app's allocator") != NULL);
-	CHECK(strstr(verdict.text, "restart the app") != NULL);
+	CHECK(allocator_await(&app, NULL, &failure) == -1);
+	CHECK(strstr(failure.text, "was killed inside of the app's allocator") != NULL);
+	CHECK(strstr(failure.text, "restart the app") != NULL);
 	CHECK(state_find_left(&file, &app));
 	state_remove(&file);
 	CHECK(memcmp(before, config, sizeof(*before)) == 0);
@@ -389,43 +389,43 @@ test_open(void)
 	struct {
 		uint32_t magic, version;
 	} head = { RTE_MAGIC, RTE_VERSION_NUM(24, 11, 2, 16) };
-	struct verdict verdict = { 0 };
+	struct failure failure = { 0 };
 	struct app app;
 	char path[256];
 	pid_t owner;
 
 	setenv("RUNTIME_DIRECTORY", dir, 1);
-	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
-	CHECK(strstr(verdict.text, "file prefix") != NULL);
+	CHECK(app_open(&app, getpid(), "p", &failure) == -1);
+	CHECK(strstr(failure.text, "file prefix") != NULL);
 	snprintf(path, sizeof(path), "%s/dpdk", dir);
 	mkdir(path, 0700);
 	strcat(path, "/p");
 	mkdir(path, 0700);
-	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
-	CHECK(strstr(verdict.text, "--in-memory") != NULL);
+	CHECK(app_open(&app, getpid(), "p", &failure) == -1);
+	CHECK(strstr(failure.text, "--in-memory") != NULL);
 	write_file("dpdk/p/config", &head, sizeof(head));
-	CHECK(app_open(&app, getpid(), "p", &verdict) == -1);
-	CHECK(strstr(verdict.text, "has ended") != NULL);
+	CHECK(app_open(&app, getpid(), "p", &failure) == -1);
+	CHECK(strstr(failure.text, "has ended") != NULL);
 
 	owner = start_owner();
-	CHECK(app_open(&app, getppid(), "p", &verdict) == -1);
-	CHECK(strstr(verdict.text, "is of process") != NULL);
-	CHECK(app_open(&app, owner, "p", &verdict) == -1);
-	CHECK(strstr(verdict.text, "24.11.2") != NULL);
+	CHECK(app_open(&app, getppid(), "p", &failure) == -1);
+	CHECK(strstr(failure.text, "is of process") != NULL);
+	CHECK(app_open(&app, owner, "p", &failure) == -1);
+	CHECK(strstr(failure.text, "24.11.2") != NULL);
 	head.version = RTE_VERSION;
 	head.magic = 0;
 	write_file("dpdk/p/config", &head, sizeof(head));
-	CHECK(app_open(&app, owner, "p", &verdict) == -1 && verdict.error == EAGAIN);
+	CHECK(app_open(&app, owner, "p", &failure) == -1 && failure.error == EAGAIN);
 	head.magic = RTE_MAGIC;
 	write_file("dpdk/p/config", &head, sizeof(head));
-	CHECK(app_open(&app, owner, "p", &verdict) == -1);
-	CHECK(strstr(verdict.text, "--no-huge") != NULL);
+	CHECK(app_open(&app, owner, "p", &failure) == -1);
+	CHECK(strstr(failure.text, "--no-huge") != NULL);
 	write_file("dpdk/p/hugepage_info", "", 0);
-	CHECK(app_open(&app, owner, "p", &verdict) == 0 && app_alive(&app));
+	CHECK(app_open(&app, owner, "p", &failure) == 0 && app_alive(&app));
 	kill(owner, SIGKILL);
 	waitpid(owner, NULL, 0);
 	CHECK(!app_alive(&app));
-	CHECK(app_open(&app, owner, "p", &verdict) == -1 && verdict.error == ESRCH);
+	CHECK(app_open(&app, owner, "p", &failure) == -1 && failure.error == ESRCH);
 }
 
 int

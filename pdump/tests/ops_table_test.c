@@ -150,7 +150,7 @@ static void
 test_process(void)
 {
 	struct rte_mempool_ops_table t;
-	struct verdict verdict = { 0 };
+	struct failure failure = { 0 };
 	pid_t pid;
 	int status;
 
@@ -165,12 +165,12 @@ test_process(void)
 	CHECK(app_memory_symbol(pid, "rte_mempool_ops_table", sizeof(t) + 1) == 0);
 	CHECK(app_memory_symbol(pid, "no_such_symbol_anywhere", 8) == 0);
 	fill(&rte_mempool_ops_table, 6); /* Ours, not the other's. */
-	CHECK(ops_table_read(pid, &t, &verdict) == 0);
+	CHECK(ops_table_read(pid, &t, &failure) == 0);
 	CHECK_U64(t.num_ops, 5);
 	CHECK(ops_table_index(&t, "stack") == 4);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
-	CHECK(ops_table_read(pid, &t, &verdict) == -1 && verdict.text[0] != '\0');
+	CHECK(ops_table_read(pid, &t, &failure) == -1 && failure.text[0] != '\0');
 }
 
 /* Garbage must not be read beyond its end; the allocation ends where the file does. */

@@ -20,9 +20,9 @@ start_child(void)
 
 	if (pid != 0)
 		return pid;
-	for (i = 0; i < 500 && !ending_asked(); i++)
+	for (i = 0; i < 500 && !sigterm_received(); i++)
 		usleep(10000);
-	_exit(ending_asked() ? 0 : 1);
+	_exit(sigterm_received() ? 0 : 1);
 }
 
 static int
@@ -44,10 +44,10 @@ try(bool known_before)
 	if (parent == 0) {
 		child = start_child();
 		if (known_before)
-			ending_pass_on(child);
+			sigterm_forward_to(child);
 		raise(SIGTERM);
-		CHECK(ending_asked());
-		ending_pass_on(child);
+		CHECK(sigterm_received());
+		sigterm_forward_to(child);
 		_exit(wait_for(child));
 	}
 	CHECK(wait_for(parent) == 0);
@@ -58,8 +58,8 @@ main(void)
 {
 	pid_t late;
 
-	ending_watch();
-	CHECK(!ending_asked());
+	sigterm_watch();
+	CHECK(!sigterm_received());
 	try(true);
 	try(false);
 	/* One that is forked afterwards knows. */

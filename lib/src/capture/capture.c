@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The fast path of the tee. Nothing in here allocates, locks, waits, logs or calls the kernel. */
+/* The fast path of captures. Nothing in here allocates, locks, waits, logs or calls the kernel. */
 
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
@@ -15,15 +15,15 @@
 #include "capture_write.h"
 
 struct pmdscope_tee *pmdscope_tee_armed;
-struct pmdscope_tee pmdscope_tee_slots;
+struct pmdscope_tee pmdscope_capture_slots;
 
 /* Packets of a burst that wait for the word of the NIC at once; longer bursts go in parts. */
 #define PART 256
 
 /* Records of one capture behind its head, until the NIC has said what it took. */
 struct pending {
-	struct pmdscope_tee_producer *p;
-	const struct pmdscope_tee_ring *ring;
+	struct pmdscope_capture_producer *p;
+	const struct pmdscope_capture_ring *ring;
 	/* Of the producer, before them. */
 	struct pmdscope_sampling sampling;
 	uint32_t gap;
@@ -38,18 +38,19 @@ struct pmdscope_tee_offer {
 	bool seen; /* By the callback of that queue. */
 	uint16_t nb_pkts;
 	unsigned int nb_pending;
-	struct pending pending[PMDSCOPE_TEE_SLOTS];
+	struct pending pending[PMDSCOPE_CAPTURE_SLOTS];
 };
 
 /* Published at once, unless it is to wait. */
 static void
-copy_burst(const struct pmdscope_tee_capture *capture, struct pmdscope_tee_producer *p,
+copy_burst(const struct pmdscope_capture *capture, struct pmdscope_capture_producer *p,
 		const struct origin *o, struct rte_mbuf **pkts, uint16_t nb_pkts,
 		struct pending *pending)
 {
 	const uint32_t sample = __atomic_load_n(&capture->sample, __ATOMIC_RELAXED);
-	const struct pmdscope_tee_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
-	const struct pmdscope_tee_ring *writable = pmdscope_tee_accept_tail(p, ring) ? ring : NULL;
+	const struct pmdscope_capture_ring *ring = __atomic_load_n(&p->ring, __ATOMIC_ACQUIRE);
+	const struct pmdscope_capture_ring *writable =
+			pmdscope_capture_accept_tail(p, ring) ? ring : NULL;
 	struct delta d = { 0 };
 	enum fate fate;
 	uint32_t rate;
@@ -80,14 +81,14 @@ copy_burst(const struct pmdscope_tee_capture *capture, struct pmdscope_tee_produ
 }
 
 static struct pmdscope_record *
-record_at(const struct pmdscope_tee_ring *ring, uint64_t at)
+record_at(const struct pmdscope_capture_ring *ring, uint64_t at)
 {
 	return (struct pmdscope_record *)(ring->data + (at & (ring->size - 1)));
 }
 
 /* Behind the record at head, and behind the PAD record that may stand before it. */
 static uint64_t
-behind_record(const struct pmdscope_tee_ring *ring, uint64_t head)
+behind_record(const struct pmdscope_capture_ring *ring, uint64_t head)
 {
 	if (record_at(ring, head)->type == PMDSCOPE_RECORD_PAD)
 		head += record_at(ring, head)->size;
@@ -98,7 +99,7 @@ behind_record(const struct pmdscope_tee_ring *ring, uint64_t head)
 static void
 commit(struct pending *w, uint16_t port, uint16_t sent)
 {
-	struct pmdscope_tee_producer *p = w->p;
+	struct pmdscope_capture_producer *p = w->p;
 	struct delta d = { .head = p->head };
 	uint16_t i;
 
@@ -131,7 +132,7 @@ close_pending(struct pending *w, uint16_t port, uint16_t nb_pkts, uint16_t sent)
  * are attempts, as without pmdscope_tx_burst().
  */
 static void
-give_up_pending(struct pmdscope_tee_offer *offer, const struct pmdscope_tee_producer *p)
+give_up_pending(struct pmdscope_tee_offer *offer, const struct pmdscope_capture_producer *p)
 {
 	unsigned int i;
 	uint64_t at;
@@ -165,14 +166,14 @@ copy_to_all(unsigned int lcore, struct pmdscope_tee_offer *offer, struct origin 
 		struct rte_mbuf **pkts, uint16_t nb_pkts)
 {
 	const bool waits = take_up(offer, o, nb_pkts);
-	struct pmdscope_tee_capture *capture;
-	struct pmdscope_tee_producer *p;
+	struct pmdscope_capture *capture;
+	struct pmdscope_capture_producer *p;
 	unsigned int i;
 
 	o->tsc = rte_rdtsc();
 	o->flags = o->dir == PMDSCOPE_DIR_TX && !waits ? PMDSCOPE_RECORD_F_ATTEMPT : 0;
-	for (i = 0; i < PMDSCOPE_TEE_SLOTS; i++) {
-		capture = __atomic_load_n(&pmdscope_tee_slots.captures[i], __ATOMIC_ACQUIRE);
+	for (i = 0; i < PMDSCOPE_CAPTURE_SLOTS; i++) {
+		capture = __atomic_load_n(&pmdscope_capture_slots.captures[i], __ATOMIC_ACQUIRE);
 		if (capture == NULL || (capture->spec.dirs[o->port][o->queue] & o->dir) == 0)
 			continue;
 		p = &capture->producers[lcore];
@@ -184,7 +185,7 @@ copy_to_all(unsigned int lcore, struct pmdscope_tee_offer *offer, struct origin 
 }
 
 void
-pmdscope_tee_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
+pmdscope_capture_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
 		uint16_t nb_pkts)
 {
 	const unsigned int lcore = rte_lcore_id();
@@ -192,20 +193,20 @@ pmdscope_tee_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **
 	struct pmdscope_tee_offer *offer;
 
 	if (unlikely(lcore >= RTE_MAX_LCORE)) {
-		__atomic_fetch_add(&pmdscope_tee_slots.foreign_bursts, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&pmdscope_capture_slots.foreign_bursts, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	if (pmdscope_tee_slots.seen[lcore] == 0)
-		__atomic_store_n(&pmdscope_tee_slots.seen[lcore], 1, __ATOMIC_RELAXED);
+	if (pmdscope_capture_slots.seen[lcore] == 0)
+		__atomic_store_n(&pmdscope_capture_slots.seen[lcore], 1, __ATOMIC_RELAXED);
 	if (nb_pkts == 0)
 		return;
 
 	offer = pmdscope_lcores[lcore].tee_offer;
 	if (offer == NULL)
-		pmdscope_tee_enter(lcore);
+		pmdscope_capture_enter(lcore);
 	copy_to_all(lcore, offer, &origin, pkts, nb_pkts);
 	if (offer == NULL)
-		pmdscope_tee_leave(lcore);
+		pmdscope_capture_leave(lcore);
 }
 
 /* Captures stay in use from the callback until the NIC has spoken. */
@@ -220,13 +221,13 @@ send_part(unsigned int lcore, uint16_t port, uint16_t queue, struct rte_mbuf **p
 	offer.queue = queue;
 	offer.seen = false;
 	offer.nb_pending = 0;
-	pmdscope_tee_enter(lcore);
+	pmdscope_capture_enter(lcore);
 	pmdscope_lcores[lcore].tee_offer = &offer;
 	sent = rte_eth_tx_burst(port, queue, pkts, nb);
 	pmdscope_lcores[lcore].tee_offer = NULL;
 	for (i = 0; i < offer.nb_pending; i++)
 		close_pending(&offer.pending[i], port, offer.nb_pkts, RTE_MIN(sent, offer.nb_pkts));
-	pmdscope_tee_leave(lcore);
+	pmdscope_capture_leave(lcore);
 	return sent;
 }
 

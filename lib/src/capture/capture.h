@@ -2,13 +2,13 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_H
-#define PMDSCOPE_TEE_H
+#ifndef PMDSCOPE_CAPTURE_H
+#define PMDSCOPE_CAPTURE_H
 
 /*
- * The tee: copies packets of a burst into the capture rings of the armed sessions.
+ * Copies packets of a burst into the capture rings of the armed sessions.
  *
- * Fast path: pmdscope_tee_burst(), from the ethdev callbacks, and pmdscope_tx_captured().
+ * Fast path: pmdscope_capture_burst(), from the ethdev callbacks, and pmdscope_tx_captured().
  * Everything else runs on the control thread (or a telemetry thread) with the state lock held.
  */
 
@@ -22,16 +22,16 @@
 #include "pmdscope_ring.h"
 
 /* Copy a burst into every session that selects it. Out of line: captures are rare. */
-void pmdscope_tee_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
+void pmdscope_capture_copy(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
 		uint16_t nb_pkts);
 
 static inline void
-pmdscope_tee_burst(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
+pmdscope_capture_burst(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf **pkts,
 		uint16_t nb_pkts)
 {
 	if (likely(__atomic_load_n(&pmdscope_tee_armed, __ATOMIC_RELAXED) == NULL))
 		return;
-	pmdscope_tee_copy(port, queue, dir, pkts, nb_pkts);
+	pmdscope_capture_copy(port, queue, dir, pkts, nb_pkts);
 }
 
 /* The rest is not for lcores. conf has its defaults filled in. */
@@ -41,24 +41,24 @@ pmdscope_tee_burst(uint16_t port, uint16_t queue, uint8_t dir, struct rte_mbuf *
  * the control thread, with a non-NULL data.ptr. 0, or a negative errno (already logged):
  * the library then runs without captures.
  */
-int pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd);
+int pmdscope_capture_start(const struct pmdscope_conf *conf, int epfd);
 
-/* An event on a descriptor of the tee. Never blocks. */
-void pmdscope_tee_event(void *ptr, uint32_t events);
+/* An event on a descriptor of ours. Never blocks. */
+void pmdscope_capture_event(void *ptr, uint32_t events);
 
 /* Once per sample: leases, broken rings, rings for lcores that began to poll, anchors. */
-void pmdscope_tee_tick(void);
+void pmdscope_capture_tick(void);
 
 /* End every session, close and remove the socket. */
-void pmdscope_tee_stop(void);
+void pmdscope_capture_stop(void);
 
 /* For /pmdscope. */
-const char *pmdscope_tee_socket_path(void);
-unsigned int pmdscope_tee_nb_sessions(void);
-uint64_t pmdscope_tee_foreign_bursts(void);
-uint64_t pmdscope_tee_abandoned_bytes(void);
+const char *pmdscope_capture_socket_path(void);
+unsigned int pmdscope_capture_nb_sessions(void);
+uint64_t pmdscope_capture_foreign_bursts(void);
+uint64_t pmdscope_capture_abandoned_bytes(void);
 
 /* /pmdscope/tee. */
-extern const struct pmdscope_table pmdscope_tee_table;
+extern const struct pmdscope_table pmdscope_capture_table;
 
-#endif /* PMDSCOPE_TEE_H */
+#endif /* PMDSCOPE_CAPTURE_H */

@@ -20,10 +20,10 @@
 /* After this long an lcore that has not left the copying code is called stuck. */
 #define STUCK_MS 1000
 
-static struct pmdscope_tee_capture *retired;
+static struct pmdscope_capture *retired;
 
 uint64_t
-pmdscope_tee_now_ms(void)
+pmdscope_capture_now_ms(void)
 {
 	struct timespec ts;
 
@@ -32,35 +32,35 @@ pmdscope_tee_now_ms(void)
 }
 
 void
-pmdscope_tee_barrier_init(void)
+pmdscope_capture_barrier_init(void)
 {
 	const long ret = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 
-	__atomic_store_n(&pmdscope_tee_slots.asymmetric, ret == 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&pmdscope_capture_slots.asymmetric, ret == 0, __ATOMIC_RELAXED);
 }
 
-/* The control thread's side of pmdscope_tee_enter(). Fails only for lack of kernel memory. */
+/* The control thread's side of pmdscope_capture_enter(). Fails only for lack of kernel memory. */
 static bool
 barrier(void)
 {
-	if (pmdscope_tee_slots.asymmetric)
+	if (pmdscope_capture_slots.asymmetric)
 		return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 	rte_smp_mb();
 	return true;
 }
 
 bool
-pmdscope_tee_lcore_polls(unsigned int lcore)
+pmdscope_capture_lcore_polls(unsigned int lcore)
 {
 	return __atomic_load_n(&pmdscope_lcores[lcore].polls, __ATOMIC_RELAXED) != 0 ||
-	       __atomic_load_n(&pmdscope_tee_slots.seen[lcore], __ATOMIC_RELAXED) != 0;
+	       __atomic_load_n(&pmdscope_capture_slots.seen[lcore], __ATOMIC_RELAXED) != 0;
 }
 
-struct pmdscope_tee_capture *
-pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
+struct pmdscope_capture *
+pmdscope_capture_create(const struct pmdscope_capture_spec *spec)
 {
-	struct pmdscope_tee_capture *capture;
-	struct pmdscope_tee_producer *p;
+	struct pmdscope_capture *capture;
+	struct pmdscope_capture_producer *p;
 	unsigned int lcore;
 
 	capture = aligned_alloc(
@@ -76,87 +76,86 @@ pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec)
 		p->sampling.random = rte_rdtsc() + lcore;
 		pmdscope_sampling_begin(&p->sampling, spec->sample);
 	}
-	capture->slot = PMDSCOPE_TEE_SLOTS;
+	capture->slot = PMDSCOPE_CAPTURE_SLOTS;
 	capture->bytes = sizeof(*capture);
 	return capture;
 }
 
 void
-pmdscope_tee_capture_resample(struct pmdscope_tee_capture *capture, uint32_t sample)
+pmdscope_capture_resample(struct pmdscope_capture *capture, uint32_t sample)
 {
 	__atomic_store_n(&capture->sample, RTE_MAX(sample, 1U), __ATOMIC_RELAXED);
 }
 
 static uint32_t
-ring_features(const struct pmdscope_tee_spec *spec)
+ring_features(const struct pmdscope_capture_spec *spec)
 {
 	return PMDSCOPE_RING_F_GAPS | (spec->packet_tsc ? PMDSCOPE_RING_F_PACKET_TSC : 0) |
 	       (spec->leaked ? 0 : PMDSCOPE_RING_F_RESAMPLE);
 }
 
 int
-pmdscope_tee_capture_add_ring(
-		struct pmdscope_tee_capture *capture, unsigned int lcore, const char **step)
+pmdscope_capture_add_ring(struct pmdscope_capture *capture, unsigned int lcore, const char **step)
 {
-	const struct pmdscope_tee_spec *spec = &capture->spec;
-	struct pmdscope_tee_ring *ring;
+	const struct pmdscope_capture_spec *spec = &capture->spec;
+	struct pmdscope_capture_ring *ring;
 
-	ring = pmdscope_tee_ring_create(spec->leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore,
+	ring = pmdscope_capture_ring_create(spec->leaked ? PMDSCOPE_CAPTURE_LCORE_CONTROL : lcore,
 			spec->ring_size, spec->snaplen, ring_features(spec), step);
 	if (ring == NULL)
 		return -errno;
 	capture->nb_rings++;
-	capture->bytes += pmdscope_tee_ring_bytes(spec->ring_size);
+	capture->bytes += pmdscope_capture_ring_bytes(spec->ring_size);
 	__atomic_store_n(&capture->producers[lcore].ring, ring, __ATOMIC_RELEASE);
 	return 0;
 }
 
 static void
-capture_free(struct pmdscope_tee_capture *capture)
+capture_free(struct pmdscope_capture *capture)
 {
 	unsigned int lcore;
 
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
 		if (capture->producers[lcore].ring != NULL)
-			pmdscope_tee_ring_free(capture->producers[lcore].ring);
+			pmdscope_capture_ring_free(capture->producers[lcore].ring);
 	free(capture->leaks);
 	free(capture);
 }
 
 bool
-pmdscope_tee_capture_arm(struct pmdscope_tee_capture *capture)
+pmdscope_capture_arm(struct pmdscope_capture *capture)
 {
 	unsigned int i;
 
-	for (i = 0; i < PMDSCOPE_TEE_SLOTS; i++) {
-		if (pmdscope_tee_slots.captures[i] != NULL)
+	for (i = 0; i < PMDSCOPE_CAPTURE_SLOTS; i++) {
+		if (pmdscope_capture_slots.captures[i] != NULL)
 			continue;
 		capture->slot = i;
-		__atomic_store_n(&pmdscope_tee_slots.captures[i], capture, __ATOMIC_RELEASE);
-		__atomic_store_n(&pmdscope_tee_armed, &pmdscope_tee_slots, __ATOMIC_RELEASE);
+		__atomic_store_n(&pmdscope_capture_slots.captures[i], capture, __ATOMIC_RELEASE);
+		__atomic_store_n(&pmdscope_tee_armed, &pmdscope_capture_slots, __ATOMIC_RELEASE);
 		return true;
 	}
 	return false;
 }
 
 void
-pmdscope_tee_capture_disarm(struct pmdscope_tee_capture *capture)
+pmdscope_capture_disarm(struct pmdscope_capture *capture)
 {
 	unsigned int i;
 
-	if (capture->slot == PMDSCOPE_TEE_SLOTS)
+	if (capture->slot == PMDSCOPE_CAPTURE_SLOTS)
 		return;
-	__atomic_store_n(&pmdscope_tee_slots.captures[capture->slot], NULL, __ATOMIC_RELEASE);
-	capture->slot = PMDSCOPE_TEE_SLOTS;
-	for (i = 0; i < PMDSCOPE_TEE_SLOTS; i++)
-		if (pmdscope_tee_slots.captures[i] != NULL)
+	__atomic_store_n(&pmdscope_capture_slots.captures[capture->slot], NULL, __ATOMIC_RELEASE);
+	capture->slot = PMDSCOPE_CAPTURE_SLOTS;
+	for (i = 0; i < PMDSCOPE_CAPTURE_SLOTS; i++)
+		if (pmdscope_capture_slots.captures[i] != NULL)
 			return;
 	__atomic_store_n(&pmdscope_tee_armed, NULL, __ATOMIC_RELEASE);
 }
 
 /* No lcore can use a disarmed capture any more: all have been outside since, or entered anew. */
 static bool
-unused(struct pmdscope_tee_capture *capture)
+unused(struct pmdscope_capture *capture)
 {
 	unsigned int lcore;
 	uint32_t seq;
@@ -178,20 +177,20 @@ unused(struct pmdscope_tee_capture *capture)
 }
 
 void
-pmdscope_tee_capture_retire(struct pmdscope_tee_capture *capture)
+pmdscope_capture_retire(struct pmdscope_capture *capture)
 {
-	pmdscope_tee_capture_disarm(capture);
-	capture->retired_ms = pmdscope_tee_now_ms();
+	pmdscope_capture_disarm(capture);
+	capture->retired_ms = pmdscope_capture_now_ms();
 	capture->next = retired;
 	retired = capture;
-	pmdscope_tee_reclaim();
+	pmdscope_capture_reclaim();
 }
 
 bool
-pmdscope_tee_reclaim(void)
+pmdscope_capture_reclaim(void)
 {
-	struct pmdscope_tee_capture **link = &retired;
-	struct pmdscope_tee_capture *capture;
+	struct pmdscope_capture **link = &retired;
+	struct pmdscope_capture *capture;
 
 	while ((capture = *link) != NULL) {
 		if (unused(capture)) {
@@ -205,9 +204,9 @@ pmdscope_tee_reclaim(void)
 }
 
 uint64_t
-pmdscope_tee_retired_bytes(void)
+pmdscope_capture_retired_bytes(void)
 {
-	const struct pmdscope_tee_capture *capture;
+	const struct pmdscope_capture *capture;
 	uint64_t sum = 0;
 
 	for (capture = retired; capture != NULL; capture = capture->next)
@@ -216,10 +215,10 @@ pmdscope_tee_retired_bytes(void)
 }
 
 uint64_t
-pmdscope_tee_abandoned_bytes(void)
+pmdscope_capture_abandoned_bytes(void)
 {
-	const uint64_t now = pmdscope_tee_now_ms();
-	const struct pmdscope_tee_capture *capture;
+	const uint64_t now = pmdscope_capture_now_ms();
+	const struct pmdscope_capture *capture;
 	uint64_t sum = 0;
 
 	for (capture = retired; capture != NULL; capture = capture->next)
@@ -229,7 +228,7 @@ pmdscope_tee_abandoned_bytes(void)
 }
 
 uint64_t
-pmdscope_tee_foreign_bursts(void)
+pmdscope_capture_foreign_bursts(void)
 {
-	return __atomic_load_n(&pmdscope_tee_slots.foreign_bursts, __ATOMIC_RELAXED);
+	return __atomic_load_n(&pmdscope_capture_slots.foreign_bursts, __ATOMIC_RELAXED);
 }

@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_CAPTURE_H
-#define PMDSCOPE_TEE_CAPTURE_H
+#ifndef PMDSCOPE_CAPTURE_INSTANCE_H
+#define PMDSCOPE_CAPTURE_INSTANCE_H
 
 /*
  * A capture: what one session asked for and what the lcores write for it. The server
@@ -28,20 +28,20 @@
  * The "lcore" of the ring of a capture of lost mbufs: it is written by the control thread, and
  * stands in place 0 of the capture's producers.
  */
-#define PMDSCOPE_TEE_LCORE_CONTROL 0xffffU
+#define PMDSCOPE_CAPTURE_LCORE_CONTROL 0xffffU
 
 /* Captures that may be armed at once. */
-#define PMDSCOPE_TEE_SLOTS 8
+#define PMDSCOPE_CAPTURE_SLOTS 8
 
 /*
  * One lcore's side of a capture. The lcore alone writes it, with relaxed atomics where the
  * control thread reads along; only ring is written by the control thread, once, with release.
  * Nothing in here is shared with the consumer: its memory can mislead nobody.
  */
-struct pmdscope_tee_producer {
-	struct pmdscope_tee_ring *ring; /* NULL: every packet is dropped, and counted. */
-	uint64_t head;			/* Authoritative; that of the ring header is a copy. */
-	uint64_t tail;			/* The last one accepted. */
+struct pmdscope_capture_producer {
+	struct pmdscope_capture_ring *ring; /* NULL: every packet is dropped, and counted. */
+	uint64_t head;			    /* Authoritative; that of the ring header is a copy. */
+	uint64_t tail;			    /* The last one accepted. */
 	uint64_t records, dropped, filtered, sampled_out;
 	struct pmdscope_sampling sampling;
 	uint32_t sample; /* Of the capture, as the ring has been told. */
@@ -52,19 +52,19 @@ struct pmdscope_tee_producer {
 } __rte_cache_aligned;
 
 /* How far a capture of lost mbufs has come; capture_leaks.c. */
-struct pmdscope_tee_leaks;
+struct pmdscope_capture_leaks;
 
 /* What the control thread remembers about a producer. */
-struct pmdscope_tee_watch {
+struct pmdscope_capture_watch {
 	uint64_t tail;	   /* When it last moved... */
 	uint64_t since_ms; /* ...or since when it stands still at a full ring; 0 when neither. */
 	bool listed;	   /* Has a row in /pmdscope/tee. */
 };
 
-struct pmdscope_tee_capture {
-	uint32_t sample;	       /* As of spec, until the consumer changes it. */
-	struct pmdscope_tee_spec spec; /* Never changes while armed. */
-	struct pmdscope_tee_producer producers[RTE_MAX_LCORE];
+struct pmdscope_capture {
+	uint32_t sample;		   /* As of spec, until the consumer changes it. */
+	struct pmdscope_capture_spec spec; /* Never changes while armed. */
+	struct pmdscope_capture_producer producers[RTE_MAX_LCORE];
 
 	/* Control thread only. */
 	uint64_t id;
@@ -73,48 +73,48 @@ struct pmdscope_tee_capture {
 	uint64_t bytes;	    /* Memory of the capture and its rings. */
 	uint64_t max_bytes; /* That its rings may take. */
 	bool lacks_ring;    /* Of an lcore that began late; logged. */
-	struct pmdscope_tee_watch watch[RTE_MAX_LCORE];
-	struct pmdscope_tee_leaks *leaks; /* Of a capture of lost mbufs. */
+	struct pmdscope_capture_watch watch[RTE_MAX_LCORE];
+	struct pmdscope_capture_leaks *leaks; /* Of a capture of lost mbufs. */
 
 	/* Once retired. */
-	struct pmdscope_tee_capture *next;
+	struct pmdscope_capture *next;
 	uint64_t retired_ms;
 	bool fenced; /* seqs were taken behind a barrier. */
 	uint32_t seqs[RTE_MAX_LCORE];
 };
 
 /* A disarmed capture without rings; NULL without memory. */
-struct pmdscope_tee_capture *pmdscope_tee_capture_create(const struct pmdscope_tee_spec *spec);
+struct pmdscope_capture *pmdscope_capture_create(const struct pmdscope_capture_spec *spec);
 
 /* Give an lcore its ring, armed or not. 0 or a negative errno, with *step as of rings. */
-int pmdscope_tee_capture_add_ring(
-		struct pmdscope_tee_capture *capture, unsigned int lcore, const char **step);
+int
+pmdscope_capture_add_ring(struct pmdscope_capture *capture, unsigned int lcore, const char **step);
 
 /* Have the lcores keep 1 packet in so many, each from its next burst on; 0 and 1 keep all. */
-void pmdscope_tee_capture_resample(struct pmdscope_tee_capture *capture, uint32_t sample);
+void pmdscope_capture_resample(struct pmdscope_capture *capture, uint32_t sample);
 
 /* Let the lcores find it in a free slot; false when none is. */
-bool pmdscope_tee_capture_arm(struct pmdscope_tee_capture *capture);
+bool pmdscope_capture_arm(struct pmdscope_capture *capture);
 
 /* Hide it from lcores that do not use it this moment. Idempotent. */
-void pmdscope_tee_capture_disarm(struct pmdscope_tee_capture *capture);
+void pmdscope_capture_disarm(struct pmdscope_capture *capture);
 
 /* Disarm and free, now or as soon as no lcore can use it any more. */
-void pmdscope_tee_capture_retire(struct pmdscope_tee_capture *capture);
+void pmdscope_capture_retire(struct pmdscope_capture *capture);
 
 /* Free what became free. True when nothing is left over. */
-bool pmdscope_tee_reclaim(void);
+bool pmdscope_capture_reclaim(void);
 
 /* Memory of retired captures that could not be freed yet. */
-uint64_t pmdscope_tee_retired_bytes(void);
+uint64_t pmdscope_capture_retired_bytes(void);
 
 /* Has this lcore ever called pmdscope_poll() or seen a burst while a capture was armed? */
-bool pmdscope_tee_lcore_polls(unsigned int lcore);
+bool pmdscope_capture_lcore_polls(unsigned int lcore);
 
 /* Make arming possible: once, before the first capture. */
-void pmdscope_tee_barrier_init(void);
+void pmdscope_capture_barrier_init(void);
 
 /* CLOCK_MONOTONIC, milliseconds. */
-uint64_t pmdscope_tee_now_ms(void);
+uint64_t pmdscope_capture_now_ms(void);
 
-#endif /* PMDSCOPE_TEE_CAPTURE_H */
+#endif /* PMDSCOPE_CAPTURE_INSTANCE_H */

@@ -24,7 +24,7 @@
 /* Sites that are counted; mbufs of others are left out. */
 #define SITES_MAX 1024
 
-struct pmdscope_tee_leaks {
+struct pmdscope_capture_leaks {
 	unsigned int pool; /* Id of the ledger that is read, or was read last. */
 	uint32_t mark;
 	unsigned int chunk;
@@ -37,15 +37,15 @@ struct pmdscope_tee_leaks {
 	} sites[SITES_MAX];
 };
 
-struct pmdscope_tee_leaks *
-pmdscope_tee_leak_create(void)
+struct pmdscope_capture_leaks *
+pmdscope_capture_leak_create(void)
 {
-	return calloc(1, sizeof(struct pmdscope_tee_leaks));
+	return calloc(1, sizeof(struct pmdscope_capture_leaks));
 }
 
 /* How many of this kind were written; NULL when that cannot be counted. */
 static uint32_t *
-written_of(struct pmdscope_tee_leaks *leaks, unsigned int pool, uint32_t place, uint32_t kind)
+written_of(struct pmdscope_capture_leaks *leaks, unsigned int pool, uint32_t place, uint32_t kind)
 {
 	unsigned int i;
 
@@ -113,8 +113,8 @@ describe(struct pmdscope_record *rec, const struct pmdscope_ledger *ledger,
 	*leak = (struct pmdscope_leak){
 		.mbuf = (uintptr_t)m,
 		.age_ms = pmdscope_ledger_clock_ms() - mark->since_ms,
-		.site = pmdscope_judge_place(ledger, mark),
-		.kind = kinds[pmdscope_judge_kind(ledger, mark)],
+		.site = pmdscope_classify_place(ledger, mark),
+		.kind = kinds[pmdscope_classify_kind(ledger, mark)],
 	};
 	strlcpy(leak->pool, ledger->name, sizeof(leak->pool));
 	rec->type = PMDSCOPE_RECORD_LEAK;
@@ -128,7 +128,7 @@ describe(struct pmdscope_record *rec, const struct pmdscope_ledger *ledger,
 
 /* False when the ring has no room now. */
 static bool
-write_lost(struct pmdscope_tee_producer *p, const struct pmdscope_ledger *ledger,
+write_lost(struct pmdscope_capture_producer *p, const struct pmdscope_ledger *ledger,
 		const struct pmdscope_mark *mark, const struct rte_mbuf *m)
 {
 	const uint32_t fixed = sizeof(struct pmdscope_record) + sizeof(struct pmdscope_leak);
@@ -138,7 +138,7 @@ write_lost(struct pmdscope_tee_producer *p, const struct pmdscope_ledger *ledger
 	const uint32_t len = RTE_MAX(m->pkt_len, (uint32_t)m->data_len);
 	uint32_t caplen = RTE_MIN(len, room);
 	uint64_t head = p->head;
-	struct pmdscope_record *rec = pmdscope_tee_reserve(p->ring, p->tail, &head,
+	struct pmdscope_record *rec = pmdscope_capture_reserve(p->ring, p->tail, &head,
 			RTE_ALIGN_CEIL(fixed + caplen, PMDSCOPE_RING_ALIGN));
 
 	__atomic_store_n(&p->full, rec == NULL, __ATOMIC_RELAXED);
@@ -158,7 +158,7 @@ write_lost(struct pmdscope_tee_producer *p, const struct pmdscope_ledger *ledger
 
 /* One mark; false when it has to wait for room. */
 static bool
-offer(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *ledger,
+offer(struct pmdscope_capture *capture, const struct pmdscope_ledger *ledger,
 		const struct pmdscope_mark *mark, uintptr_t object)
 {
 	uint32_t *written;
@@ -167,8 +167,8 @@ offer(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *ledger
 	if (mark->at == 0 || mark->kind == PMDSCOPE_LOSS_NONE ||
 			pmdscope_stamp_get((struct rte_mbuf *)object) != mark->stamp)
 		return true;
-	written = written_of(capture->leaks, ledger->id, pmdscope_judge_place(ledger, mark),
-			pmdscope_judge_kind(ledger, mark));
+	written = written_of(capture->leaks, ledger->id, pmdscope_classify_place(ledger, mark),
+			pmdscope_classify_kind(ledger, mark));
 	if (written == NULL || *written >= capture->spec.sample)
 		return true;
 	if (!write_lost(&capture->producers[0], ledger, mark, (const struct rte_mbuf *)object))
@@ -179,7 +179,7 @@ offer(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *ledger
 
 /* The ledgers stand in the order of their ids. */
 static struct pmdscope_ledger *
-present_ledger(struct pmdscope_tee_leaks *leaks)
+present_ledger(struct pmdscope_capture_leaks *leaks)
 {
 	struct pmdscope_ledger *ledger;
 	unsigned int i;
@@ -195,7 +195,7 @@ present_ledger(struct pmdscope_tee_leaks *leaks)
 }
 
 static void
-next_ledger(struct pmdscope_tee_leaks *leaks)
+next_ledger(struct pmdscope_capture_leaks *leaks)
 {
 	leaks->pool++;
 	leaks->mark = 0;
@@ -204,9 +204,9 @@ next_ledger(struct pmdscope_tee_leaks *leaks)
 
 /* Some marks of a pool; false when the ring is full. Tailq lock held. */
 static bool
-read_marks(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *ledger)
+read_marks(struct pmdscope_capture *capture, const struct pmdscope_ledger *ledger)
 {
-	struct pmdscope_tee_leaks *leaks = capture->leaks;
+	struct pmdscope_capture_leaks *leaks = capture->leaks;
 	const struct rte_mempool *mp = pmdscope_pool_find(ledger->address, ledger->name);
 	const struct pmdscope_index *index = &ledger->index;
 	const uint32_t end = RTE_MIN(leaks->mark + BATCH, index->nb_marks);
@@ -223,14 +223,14 @@ read_marks(struct pmdscope_tee_capture *capture, const struct pmdscope_ledger *l
 }
 
 bool
-pmdscope_tee_leak_tick(struct pmdscope_tee_capture *capture)
+pmdscope_capture_leak_tick(struct pmdscope_capture *capture)
 {
 	const uint64_t until = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * SLICE_US;
-	struct pmdscope_tee_producer *p = &capture->producers[0];
+	struct pmdscope_capture_producer *p = &capture->producers[0];
 	struct pmdscope_ledger *ledger;
 	bool room = true;
 
-	if (!pmdscope_tee_accept_tail(p, p->ring))
+	if (!pmdscope_capture_accept_tail(p, p->ring))
 		return false;
 	while (room && (int64_t)(until - rte_rdtsc()) > 0) {
 		ledger = present_ledger(capture->leaks);

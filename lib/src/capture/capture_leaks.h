@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_LEAK_H
-#define PMDSCOPE_TEE_LEAK_H
+#ifndef PMDSCOPE_CAPTURE_LEAKS_H
+#define PMDSCOPE_CAPTURE_LEAKS_H
 
 /* Captures of lost mbufs: the control thread is their producer. State lock held. */
 
@@ -11,9 +11,9 @@
 
 #include "capture_instance.h"
 
-struct pmdscope_tee_leaks *pmdscope_tee_leak_create(void);
+struct pmdscope_capture_leaks *pmdscope_capture_leak_create(void);
 
 /* Write for about a millisecond at most. True once every lost mbuf that is wanted is written. */
-bool pmdscope_tee_leak_tick(struct pmdscope_tee_capture *capture);
+bool pmdscope_capture_leak_tick(struct pmdscope_capture *capture);
 
-#endif /* PMDSCOPE_TEE_LEAK_H */
+#endif /* PMDSCOPE_CAPTURE_LEAKS_H */

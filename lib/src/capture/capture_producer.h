@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_PRODUCER_H
-#define PMDSCOPE_TEE_PRODUCER_H
+#ifndef PMDSCOPE_CAPTURE_PRODUCER_H
+#define PMDSCOPE_CAPTURE_PRODUCER_H
 
 /* Room in a capture ring, for whoever writes into it. Fast path. */
 
@@ -16,7 +16,8 @@
 
 /* Take note of what the consumer has read. False when nothing may be written (any more). */
 static inline bool
-pmdscope_tee_accept_tail(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring)
+pmdscope_capture_accept_tail(
+		struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring *ring)
 {
 	uint64_t tail;
 
@@ -33,8 +34,8 @@ pmdscope_tee_accept_tail(struct pmdscope_tee_producer *p, const struct pmdscope_
 
 /* Room for a contiguous record of this size behind *head; NULL when the ring is full. */
 static inline struct pmdscope_record *
-pmdscope_tee_reserve(
-		const struct pmdscope_tee_ring *ring, uint64_t tail, uint64_t *head, uint32_t size)
+pmdscope_capture_reserve(const struct pmdscope_capture_ring *ring, uint64_t tail, uint64_t *head,
+		uint32_t size)
 {
 	const uint64_t at = *head & (ring->size - 1);
 	const uint64_t left = ring->size - at;
@@ -51,4 +52,4 @@ pmdscope_tee_reserve(
 	return (struct pmdscope_record *)ring->data;
 }
 
-#endif /* PMDSCOPE_TEE_PRODUCER_H */
+#endif /* PMDSCOPE_CAPTURE_PRODUCER_H */

@@ -97,7 +97,7 @@ check_select(const struct pmdscope_tee_select *select, unsigned int i, const str
 
 /* Ports and queues that do not exist yet are selected as well. */
 static void
-apply_select(const struct pmdscope_tee_select *select, struct pmdscope_tee_spec *spec)
+apply_select(const struct pmdscope_tee_select *select, struct pmdscope_capture_spec *spec)
 {
 	const bool any_port = select->port == PMDSCOPE_TEE_ANY;
 	const bool any_queue = select->queue == PMDSCOPE_TEE_ANY;
@@ -111,8 +111,8 @@ apply_select(const struct pmdscope_tee_select *select, struct pmdscope_tee_spec 
 }
 
 int
-pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec *spec, char *text,
-		size_t text_size)
+pmdscope_capture_request_parse(const void *buf, size_t len, struct pmdscope_capture_spec *spec,
+		char *text, size_t text_size)
 {
 	const struct reason why = { .text = text, .size = text_size };
 	const uint8_t *p = buf;
@@ -152,7 +152,7 @@ pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec
 }
 
 bool
-pmdscope_tee_change_parse(const void *buf, size_t len, uint32_t *sample)
+pmdscope_capture_change_parse(const void *buf, size_t len, uint32_t *sample)
 {
 	struct pmdscope_tee_change change;
 

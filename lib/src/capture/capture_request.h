@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_REQUEST_H
-#define PMDSCOPE_TEE_REQUEST_H
+#ifndef PMDSCOPE_CAPTURE_REQUEST_H
+#define PMDSCOPE_CAPTURE_REQUEST_H
 
 /* Requests of consumers: bytes from outside, checked to the last bit. */
 
@@ -17,13 +17,13 @@
 #include "pmdscope_ring.h"
 
 /* Largest valid request, bytes. */
-#define PMDSCOPE_TEE_REQUEST_MAX \
+#define PMDSCOPE_CAPTURE_REQUEST_MAX \
 	(sizeof(struct pmdscope_tee_request) + \
 			PMDSCOPE_TEE_MAX_SELECTS * sizeof(struct pmdscope_tee_select) + \
 			PMDSCOPE_TEE_MAX_INSNS * sizeof(struct pmdscope_insn))
 
 /* A checked request with its defaults filled in. */
-struct pmdscope_tee_spec {
+struct pmdscope_capture_spec {
 	uint32_t snaplen;
 	uint32_t sample; /* Keep 1 packet in this many; or so many lost mbufs per site. At least 1. */
 	uint32_t ring_size; /* Bytes, a power of two. */
@@ -36,10 +36,10 @@ struct pmdscope_tee_spec {
 };
 
 /* 0, or a negative errno with the reason for people in why, naming the field. */
-int pmdscope_tee_request_parse(const void *buf, size_t len, struct pmdscope_tee_spec *spec,
+int pmdscope_capture_request_parse(const void *buf, size_t len, struct pmdscope_capture_spec *spec,
 		char *why, size_t why_size);
 
 /* True, with the value in *sample, when this is a struct pmdscope_tee_change of the sampling. */
-bool pmdscope_tee_change_parse(const void *buf, size_t len, uint32_t *sample);
+bool pmdscope_capture_change_parse(const void *buf, size_t len, uint32_t *sample);
 
-#endif /* PMDSCOPE_TEE_REQUEST_H */
+#endif /* PMDSCOPE_CAPTURE_REQUEST_H */

@@ -36,14 +36,14 @@ page_size(void)
 }
 
 uint32_t
-pmdscope_tee_ring_snaplen(uint32_t size, uint32_t snaplen)
+pmdscope_capture_ring_snaplen(uint32_t size, uint32_t snaplen)
 {
 	/* A record of at most half the ring fits next to any PAD record. */
 	return RTE_MIN(snaplen, size / 2 - (uint32_t)sizeof(struct pmdscope_record));
 }
 
 uint64_t
-pmdscope_tee_ring_bytes(uint32_t size)
+pmdscope_capture_ring_bytes(uint32_t size)
 {
 	return PMDSCOPE_RING_HDR_SIZE + (uint64_t)size + page_size();
 }
@@ -131,7 +131,7 @@ reopen_read_only(int *fd)
 }
 
 static int
-create_data(struct pmdscope_tee_ring *ring, unsigned int lcore, uint32_t features,
+create_data(struct pmdscope_capture_ring *ring, unsigned int lcore, uint32_t features,
 		const char **step)
 {
 	struct pmdscope_ring_hdr *hdr;
@@ -156,12 +156,12 @@ create_data(struct pmdscope_tee_ring *ring, unsigned int lcore, uint32_t feature
 	hdr->snaplen = ring->snaplen;
 	ring->hdr = hdr;
 	ring->data = (uint8_t *)hdr + PMDSCOPE_RING_HDR_SIZE;
-	pmdscope_tee_ring_anchor(ring);
+	pmdscope_capture_ring_anchor(ring);
 	return 0;
 }
 
 static int
-create_tail(struct pmdscope_tee_ring *ring, unsigned int lcore, const char **step)
+create_tail(struct pmdscope_capture_ring *ring, unsigned int lcore, const char **step)
 {
 	*step = "memfd_create";
 	ring->tail_fd = create_memfd("pmdscope-tail");
@@ -171,11 +171,11 @@ create_tail(struct pmdscope_tee_ring *ring, unsigned int lcore, const char **ste
 	return ring->tail == NULL ? -1 : 0;
 }
 
-struct pmdscope_tee_ring *
-pmdscope_tee_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, uint32_t features,
+struct pmdscope_capture_ring *
+pmdscope_capture_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, uint32_t features,
 		const char **step)
 {
-	struct pmdscope_tee_ring *ring;
+	struct pmdscope_capture_ring *ring;
 	int err;
 
 	*step = "malloc";
@@ -183,19 +183,19 @@ pmdscope_tee_ring_create(unsigned int lcore, uint32_t size, uint32_t snaplen, ui
 	if (ring == NULL)
 		return NULL;
 	ring->size = size;
-	ring->snaplen = pmdscope_tee_ring_snaplen(size, snaplen);
+	ring->snaplen = pmdscope_capture_ring_snaplen(size, snaplen);
 	ring->data_fd = -1;
 	ring->tail_fd = -1;
 	if (create_data(ring, lcore, features, step) == 0 && create_tail(ring, lcore, step) == 0)
 		return ring;
 	err = errno;
-	pmdscope_tee_ring_free(ring);
+	pmdscope_capture_ring_free(ring);
 	errno = err;
 	return NULL;
 }
 
 void
-pmdscope_tee_ring_close_fds(struct pmdscope_tee_ring *ring)
+pmdscope_capture_ring_close_fds(struct pmdscope_capture_ring *ring)
 {
 	if (ring->data_fd >= 0)
 		close(ring->data_fd);
@@ -206,9 +206,9 @@ pmdscope_tee_ring_close_fds(struct pmdscope_tee_ring *ring)
 }
 
 void
-pmdscope_tee_ring_free(struct pmdscope_tee_ring *ring)
+pmdscope_capture_ring_free(struct pmdscope_capture_ring *ring)
 {
-	pmdscope_tee_ring_close_fds(ring);
+	pmdscope_capture_ring_close_fds(ring);
 	if (ring->hdr != NULL)
 		munmap(ring->hdr, PMDSCOPE_RING_HDR_SIZE + ring->size);
 	if (ring->tail != NULL)
@@ -225,7 +225,7 @@ store_anchor(struct pmdscope_anchor *to, const struct pmdscope_anchor *from)
 }
 
 void
-pmdscope_tee_ring_anchor(struct pmdscope_tee_ring *ring)
+pmdscope_capture_ring_anchor(struct pmdscope_capture_ring *ring)
 {
 	const struct pmdscope_anchor *last = pmdscope_clock_last();
 	struct pmdscope_ring_hdr *hdr = ring->hdr;

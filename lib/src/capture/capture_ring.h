@@ -2,13 +2,13 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_RING_H
-#define PMDSCOPE_TEE_RING_H
+#ifndef PMDSCOPE_CAPTURE_RING_H
+#define PMDSCOPE_CAPTURE_RING_H
 
 /*
  * The shared memory of one capture ring: a data memfd that the consumer can only
  * read and a one-page tail memfd that it writes. What the producer relies on
- * (struct pmdscope_tee_producer in capture_instance.h) is not in here.
+ * (struct pmdscope_capture_producer in capture_instance.h) is not in here.
  */
 
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 #include "pmdscope_ring.h"
 
-struct pmdscope_tee_ring {
+struct pmdscope_capture_ring {
 	struct pmdscope_ring_hdr *hdr;
 	uint8_t *data; /* Behind hdr, in the same mapping. */
 	const struct pmdscope_ring_tail *tail;
@@ -28,24 +28,24 @@ struct pmdscope_tee_ring {
 };
 
 /* Longest packet that fits a ring of this size wherever its head stands. */
-uint32_t pmdscope_tee_ring_snaplen(uint32_t size, uint32_t snaplen);
+uint32_t pmdscope_capture_ring_snaplen(uint32_t size, uint32_t snaplen);
 
 /* Bytes of memory behind a ring of this data size. */
-uint64_t pmdscope_tee_ring_bytes(uint32_t size);
+uint64_t pmdscope_capture_ring_bytes(uint32_t size);
 
 /*
  * Make the ring of an lcore, with PMDSCOPE_RING_F_* features; NULL with errno set and the failed
  * step in *step.
  */
-struct pmdscope_tee_ring *pmdscope_tee_ring_create(unsigned int lcore, uint32_t size,
+struct pmdscope_capture_ring *pmdscope_capture_ring_create(unsigned int lcore, uint32_t size,
 		uint32_t snaplen, uint32_t features, const char **step);
 
 /* Close the consumer's descriptors here. */
-void pmdscope_tee_ring_close_fds(struct pmdscope_tee_ring *ring);
+void pmdscope_capture_ring_close_fds(struct pmdscope_capture_ring *ring);
 
-void pmdscope_tee_ring_free(struct pmdscope_tee_ring *ring);
+void pmdscope_capture_ring_free(struct pmdscope_capture_ring *ring);
 
 /* Publish the clock's anchors. */
-void pmdscope_tee_ring_anchor(struct pmdscope_tee_ring *ring);
+void pmdscope_capture_ring_anchor(struct pmdscope_capture_ring *ring);
 
-#endif /* PMDSCOPE_TEE_RING_H */
+#endif /* PMDSCOPE_CAPTURE_RING_H */

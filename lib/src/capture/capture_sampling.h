@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_SAMPLING_H
-#define PMDSCOPE_TEE_SAMPLING_H
+#ifndef PMDSCOPE_CAPTURE_SAMPLING_H
+#define PMDSCOPE_CAPTURE_SAMPLING_H
 
 /*
  * Which packets a 1-in-N sampling keeps. The distance from one to the next is random, uniform in
@@ -53,4 +53,4 @@ pmdscope_sampling_begin(struct pmdscope_sampling *s, uint32_t rate)
 	s->skip = RTE_MIN(a, b < a ? b : b + 1);
 }
 
-#endif /* PMDSCOPE_TEE_SAMPLING_H */
+#endif /* PMDSCOPE_CAPTURE_SAMPLING_H */

@@ -3,7 +3,7 @@
  */
 
 /*
- * Consumers of the tee: from connect() to end-of-file. All of it on the control thread
+ * Consumers of captures: from connect() to end-of-file. All of it on the control thread
  * with the state lock held; no call blocks.
  */
 
@@ -30,8 +30,8 @@
 #define PENDING_MS 2000
 /* Changes of its sampling that a session may ask for between two ticks. */
 #define CHANGES_MAX 64
-#define CONNS_MAX (PENDING_MAX + PMDSCOPE_TEE_SLOTS)
-/* How long pmdscope_tee_stop() waits for lcores to leave captures. */
+#define CONNS_MAX (PENDING_MAX + PMDSCOPE_CAPTURE_SLOTS)
+/* How long pmdscope_capture_stop() waits for lcores to leave captures. */
 #define STOP_MS 100
 
 static struct {
@@ -41,11 +41,11 @@ static struct {
 	unsigned int max_sessions;
 	uint64_t max_bytes;
 	uint64_t last_id;
-	struct pmdscope_tee_conn conns[CONNS_MAX];
+	struct pmdscope_capture_conn conns[CONNS_MAX];
 } server = { .listen_fd = -1 };
 
 /* Parsed into here rather than onto the control thread's stack. */
-static struct pmdscope_tee_spec request_spec;
+static struct pmdscope_capture_spec request_spec;
 
 static unsigned int
 count_sessions(bool armed_only)
@@ -58,13 +58,13 @@ count_sessions(bool armed_only)
 }
 
 unsigned int
-pmdscope_tee_nb_sessions(void)
+pmdscope_capture_nb_sessions(void)
 {
 	return count_sessions(true);
 }
 
-const struct pmdscope_tee_conn *
-pmdscope_tee_conn(unsigned int i)
+const struct pmdscope_capture_conn *
+pmdscope_capture_conn(unsigned int i)
 {
 	return i < CONNS_MAX ? &server.conns[i] : NULL;
 }
@@ -81,14 +81,14 @@ hang_up(int fd)
 }
 
 static void
-conn_close(struct pmdscope_tee_conn *conn)
+conn_close(struct pmdscope_capture_conn *conn)
 {
 	/* Closing alone would not do if a forked child still had the descriptor. */
 	epoll_ctl(server.epfd, EPOLL_CTL_DEL, conn->fd, NULL);
 	hang_up(conn->fd);
 	conn->fd = -1;
 	if (conn->capture != NULL) {
-		pmdscope_tee_capture_retire(conn->capture);
+		pmdscope_capture_retire(conn->capture);
 		pmdscope_rows_changed();
 	}
 	conn->capture = NULL;
@@ -96,36 +96,36 @@ conn_close(struct pmdscope_tee_conn *conn)
 }
 
 static void
-conn_refuse(struct pmdscope_tee_conn *conn, int error, const char *why)
+conn_refuse(struct pmdscope_capture_conn *conn, int error, const char *why)
 {
-	pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)-error, why);
+	pmdscope_capture_send(conn->fd, PMDSCOPE_TEE_REFUSE, (uint32_t)-error, why);
 	conn_close(conn);
 }
 
 /* Disarm, and tell the consumer why. Its descriptors stay readable until it closes. */
 static void
-session_end(struct pmdscope_tee_conn *conn, int error, const char *why)
+session_end(struct pmdscope_capture_conn *conn, int error, const char *why)
 {
 	if (!conn->armed)
 		return;
-	pmdscope_tee_capture_disarm(conn->capture);
+	pmdscope_capture_disarm(conn->capture);
 	conn->armed = false;
-	pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_END, (uint32_t)error, why);
+	pmdscope_capture_send(conn->fd, PMDSCOPE_TEE_END, (uint32_t)error, why);
 	PMDSCOPE_LOG(INFO, "capture %" PRIu64 " of process %d ended: %s", conn->capture->id,
 			(int)conn->pid, why);
 }
 
 /* Hand over the rings that have not been sent yet; what the socket has no room for waits. */
 static void
-send_rings(struct pmdscope_tee_conn *conn)
+send_rings(struct pmdscope_capture_conn *conn)
 {
-	struct pmdscope_tee_ring *ring;
+	struct pmdscope_capture_ring *ring;
 	unsigned int lcore;
 
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
 		ring = conn->capture->producers[lcore].ring;
 		if (ring != NULL && ring->data_fd >= 0 &&
-				pmdscope_tee_send_ring(conn->fd, ring->hdr->lcore, ring) < 0)
+				pmdscope_capture_send_ring(conn->fd, ring->hdr->lcore, ring) < 0)
 			return;
 	}
 }
@@ -134,12 +134,12 @@ send_rings(struct pmdscope_tee_conn *conn)
 static int
 make_room(char *why, size_t size)
 {
-	struct pmdscope_tee_conn *conn, *oldest = NULL;
+	struct pmdscope_capture_conn *conn, *oldest = NULL;
 	unsigned int i;
 
-	if (pmdscope_tee_retired_bytes() >= server.max_sessions * server.max_bytes) {
+	if (pmdscope_capture_retired_bytes() >= server.max_sessions * server.max_bytes) {
 		snprintf(why, size, "%" PRIu64 " MiB of ended captures are held by a stuck lcore",
-				pmdscope_tee_retired_bytes() >> 20);
+				pmdscope_capture_retired_bytes() >> 20);
 		return -ENOMEM;
 	}
 	if (count_sessions(false) < server.max_sessions)
@@ -160,28 +160,29 @@ make_room(char *why, size_t size)
 }
 
 static int
-session_open(struct pmdscope_tee_conn *conn, const void *buf, size_t len, char *text, size_t size)
+session_open(struct pmdscope_capture_conn *conn, const void *buf, size_t len, char *text,
+		size_t size)
 {
 	int ret;
 
-	ret = pmdscope_tee_request_parse(buf, len, &request_spec, text, size);
+	ret = pmdscope_capture_request_parse(buf, len, &request_spec, text, size);
 	if (ret == 0)
 		ret = make_room(text, size);
 	if (ret == 0)
-		ret = pmdscope_tee_session_open(
+		ret = pmdscope_capture_session_open(
 				&request_spec, server.max_bytes, &conn->capture, text, size);
 	if (ret < 0)
 		return ret;
 	conn->capture->id = ++server.last_id;
 	conn->armed = true;
-	conn->since_ms = pmdscope_tee_now_ms();
+	conn->since_ms = pmdscope_capture_now_ms();
 	return 0;
 }
 
 static void
-handle_request(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
+handle_request(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 {
-	char text[PMDSCOPE_TEE_TEXT] = "";
+	char text[PMDSCOPE_CAPTURE_TEXT] = "";
 	int ret;
 
 	ret = session_open(conn, buf, len, text, sizeof(text));
@@ -189,7 +190,8 @@ handle_request(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
 		conn_refuse(conn, ret, text);
 		return;
 	}
-	ret = pmdscope_tee_send(conn->fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)conn->capture->id, text);
+	ret = pmdscope_capture_send(
+			conn->fd, PMDSCOPE_TEE_ACCEPT, (uint32_t)conn->capture->id, text);
 	if (ret < 0) {
 		conn_close(conn);
 		return;
@@ -202,25 +204,25 @@ handle_request(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
 
 /* All that a consumer may say after its request is how to sample. */
 static void
-handle_change(struct pmdscope_tee_conn *conn, const void *buf, size_t len)
+handle_change(struct pmdscope_capture_conn *conn, const void *buf, size_t len)
 {
 	uint32_t sample;
 
-	if (conn->capture->spec.leaked || !pmdscope_tee_change_parse(buf, len, &sample))
+	if (conn->capture->spec.leaked || !pmdscope_capture_change_parse(buf, len, &sample))
 		session_end(conn, EPROTO, "an unknown message from the consumer");
 	else if (++conn->nb_changes > CHANGES_MAX)
 		session_end(conn, EPROTO, "too many messages from the consumer");
 	else
-		pmdscope_tee_capture_resample(conn->capture, sample);
+		pmdscope_capture_resample(conn->capture, sample);
 	if (!conn->armed)
 		conn_close(conn);
 }
 
 static void
-conn_readable(struct pmdscope_tee_conn *conn)
+conn_readable(struct pmdscope_capture_conn *conn)
 {
 	/* One byte more than is valid, so that a longer request is seen to be too long. */
-	static uint8_t buf[PMDSCOPE_TEE_REQUEST_MAX + 1];
+	static uint8_t buf[PMDSCOPE_CAPTURE_REQUEST_MAX + 1];
 	const ssize_t len = recv(conn->fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_TRUNC);
 
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
@@ -234,11 +236,11 @@ conn_readable(struct pmdscope_tee_conn *conn)
 	}
 }
 
-static struct pmdscope_tee_conn *
+static struct pmdscope_capture_conn *
 free_conn(void)
 {
 	unsigned int i, pending = 0;
-	struct pmdscope_tee_conn *found = NULL;
+	struct pmdscope_capture_conn *found = NULL;
 
 	for (i = 0; i < CONNS_MAX; i++) {
 		if (server.conns[i].fd < 0)
@@ -253,18 +255,18 @@ static void
 conn_open(int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
-	struct pmdscope_tee_conn *conn = free_conn();
+	struct pmdscope_capture_conn *conn = free_conn();
 	pid_t pid;
 
-	if (!pmdscope_tee_socket_allows(fd, &pid)) {
-		pmdscope_tee_send(fd, PMDSCOPE_TEE_REFUSE, EACCES,
+	if (!pmdscope_capture_socket_allows(fd, &pid)) {
+		pmdscope_capture_send(fd, PMDSCOPE_TEE_REFUSE, EACCES,
 				"only the app's user, root and tee_group may capture");
 	} else if (conn == NULL) {
-		pmdscope_tee_send(fd, PMDSCOPE_TEE_REFUSE, EBUSY, "too many connections wait");
+		pmdscope_capture_send(fd, PMDSCOPE_TEE_REFUSE, EBUSY, "too many connections wait");
 	} else {
 		event.data.ptr = conn;
-		*conn = (struct pmdscope_tee_conn){
-			.fd = fd, .pid = pid, .since_ms = pmdscope_tee_now_ms()
+		*conn = (struct pmdscope_capture_conn){
+			.fd = fd, .pid = pid, .since_ms = pmdscope_capture_now_ms()
 		};
 		if (epoll_ctl(server.epfd, EPOLL_CTL_ADD, fd, &event) == 0)
 			return;
@@ -307,9 +309,9 @@ accept_some(void)
 }
 
 void
-pmdscope_tee_event(void *ptr, uint32_t events)
+pmdscope_capture_event(void *ptr, uint32_t events)
 {
-	struct pmdscope_tee_conn *conn = ptr;
+	struct pmdscope_capture_conn *conn = ptr;
 
 	if (server.listen_fd < 0)
 		return;
@@ -323,28 +325,28 @@ pmdscope_tee_event(void *ptr, uint32_t events)
 }
 
 static void
-tick_session(struct pmdscope_tee_conn *conn, uint64_t now)
+tick_session(struct pmdscope_capture_conn *conn, uint64_t now)
 {
-	char why[PMDSCOPE_TEE_TEXT];
-	const int error = pmdscope_tee_session_tick(conn->capture, now, why, sizeof(why));
+	char why[PMDSCOPE_CAPTURE_TEXT];
+	const int error = pmdscope_capture_session_tick(conn->capture, now, why, sizeof(why));
 
 	if (error != 0) {
 		session_end(conn, error, why);
 		return;
 	}
 	send_rings(conn);
-	if (conn->capture->spec.leaked && pmdscope_tee_leak_tick(conn->capture))
+	if (conn->capture->spec.leaked && pmdscope_capture_leak_tick(conn->capture))
 		session_end(conn, 0, "all lost mbufs are written");
 }
 
 void
-pmdscope_tee_tick(void)
+pmdscope_capture_tick(void)
 {
-	const uint64_t now = pmdscope_tee_now_ms();
-	struct pmdscope_tee_conn *conn;
+	const uint64_t now = pmdscope_capture_now_ms();
+	struct pmdscope_capture_conn *conn;
 	unsigned int i;
 
-	pmdscope_tee_reclaim();
+	pmdscope_capture_reclaim();
 	if (server.listen_fd < 0)
 		return;
 	if (server.paused)
@@ -361,34 +363,34 @@ pmdscope_tee_tick(void)
 }
 
 int
-pmdscope_tee_start(const struct pmdscope_conf *conf, int epfd)
+pmdscope_capture_start(const struct pmdscope_conf *conf, int epfd)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server };
 	unsigned int i;
 	int fd, ret;
 
-	fd = pmdscope_tee_socket_open(conf->tee_group);
+	fd = pmdscope_capture_socket_open(conf->tee_group);
 	if (fd < 0)
 		return fd;
 	if (epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) < 0) {
 		ret = -errno;
 		PMDSCOPE_LOG(ERR, "cannot watch the capture socket: %s", strerror(-ret));
-		pmdscope_tee_socket_close(fd);
+		pmdscope_capture_socket_close(fd);
 		return ret;
 	}
 	for (i = 0; i < CONNS_MAX; i++)
-		server.conns[i] = (struct pmdscope_tee_conn){ .fd = -1 };
+		server.conns[i] = (struct pmdscope_capture_conn){ .fd = -1 };
 	server.listen_fd = fd;
 	server.epfd = epfd;
 	server.paused = false;
 	server.max_sessions = conf->tee_sessions;
 	server.max_bytes = (uint64_t)conf->tee_session_mb << 20;
-	pmdscope_tee_barrier_init();
+	pmdscope_capture_barrier_init();
 	return 0;
 }
 
 void
-pmdscope_tee_stop(void)
+pmdscope_capture_stop(void)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	unsigned int i;
@@ -402,11 +404,11 @@ pmdscope_tee_stop(void)
 		conn_close(&server.conns[i]);
 	}
 	epoll_ctl(server.epfd, EPOLL_CTL_DEL, server.listen_fd, NULL);
-	pmdscope_tee_socket_close(server.listen_fd);
+	pmdscope_capture_socket_close(server.listen_fd);
 	server.listen_fd = -1;
-	for (i = 0; i < STOP_MS && !pmdscope_tee_reclaim(); i++)
+	for (i = 0; i < STOP_MS && !pmdscope_capture_reclaim(); i++)
 		nanosleep(&pause, NULL);
-	if (pmdscope_tee_retired_bytes() != 0)
+	if (pmdscope_capture_retired_bytes() != 0)
 		PMDSCOPE_LOG(WARNING, "%" PRIu64 " bytes of captures stay with a stuck lcore",
-				pmdscope_tee_retired_bytes());
+				pmdscope_capture_retired_bytes());
 }

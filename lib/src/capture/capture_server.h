@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_SERVER_H
-#define PMDSCOPE_TEE_SERVER_H
+#ifndef PMDSCOPE_CAPTURE_SERVER_H
+#define PMDSCOPE_CAPTURE_SERVER_H
 
 /* The consumers that are connected, for /pmdscope/tee. */
 
@@ -18,16 +18,16 @@
  * A connection. Slots are static, so that an event which epoll_wait() reported before its
  * connection was closed finds a valid slot.
  */
-struct pmdscope_tee_conn {
+struct pmdscope_capture_conn {
 	int fd; /* -1 when free. */
 	pid_t pid;
 	uint64_t since_ms;
-	unsigned int nb_changes;	      /* Since the last tick. */
-	struct pmdscope_tee_capture *capture; /* NULL until a request was accepted. */
+	unsigned int nb_changes;	  /* Since the last tick. */
+	struct pmdscope_capture *capture; /* NULL until a request was accepted. */
 	bool armed;
 };
 
 /* The i-th slot, free or not; NULL behind the last. */
-const struct pmdscope_tee_conn *pmdscope_tee_conn(unsigned int i);
+const struct pmdscope_capture_conn *pmdscope_capture_conn(unsigned int i);
 
-#endif /* PMDSCOPE_TEE_SERVER_H */
+#endif /* PMDSCOPE_CAPTURE_SERVER_H */

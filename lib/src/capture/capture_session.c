@@ -14,7 +14,7 @@
 
 /* Give an lcore its row in /pmdscope/tee. */
 static void
-list(struct pmdscope_tee_capture *capture, unsigned int lcore)
+list(struct pmdscope_capture *capture, unsigned int lcore)
 {
 	if (capture->watch[lcore].listed)
 		return;
@@ -28,13 +28,13 @@ count_polling(void)
 	unsigned int lcore, n = 0;
 
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
-		n += pmdscope_tee_lcore_polls(lcore);
+		n += pmdscope_capture_lcore_polls(lcore);
 	return n;
 }
 
 /* Choose a ring size that the session's memory limit allows; text says what was changed. */
 static int
-fit_rings(struct pmdscope_tee_spec *spec, uint64_t max_bytes, char *text, size_t size)
+fit_rings(struct pmdscope_capture_spec *spec, uint64_t max_bytes, char *text, size_t size)
 {
 	const unsigned int rings = spec->leaked ? 1 : RTE_MAX(count_polling(), 1U);
 	const uint32_t asked_size = spec->ring_size, asked_snaplen = spec->snaplen;
@@ -49,7 +49,7 @@ fit_rings(struct pmdscope_tee_spec *spec, uint64_t max_bytes, char *text, size_t
 				rings, max_bytes >> 20);
 		return -ENOMEM;
 	}
-	spec->snaplen = pmdscope_tee_ring_snaplen(spec->ring_size, spec->snaplen);
+	spec->snaplen = pmdscope_capture_ring_snaplen(spec->ring_size, spec->snaplen);
 	text[0] = '\0';
 	if (spec->ring_size < asked_size)
 		snprintf(text, size,
@@ -63,16 +63,16 @@ fit_rings(struct pmdscope_tee_spec *spec, uint64_t max_bytes, char *text, size_t
 
 /* Make the rings of all lcores that poll now. */
 static int
-add_rings(struct pmdscope_tee_capture *capture, char *why, size_t size)
+add_rings(struct pmdscope_capture *capture, char *why, size_t size)
 {
 	const char *step;
 	unsigned int lcore;
 	int ret;
 
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
-		if (!pmdscope_tee_lcore_polls(lcore))
+		if (!pmdscope_capture_lcore_polls(lcore))
 			continue;
-		ret = pmdscope_tee_capture_add_ring(capture, lcore, &step);
+		ret = pmdscope_capture_add_ring(capture, lcore, &step);
 		if (ret < 0) {
 			snprintf(why, size, "ring of lcore %u: %s: %s", lcore, step,
 					strerror(-ret));
@@ -85,14 +85,14 @@ add_rings(struct pmdscope_tee_capture *capture, char *why, size_t size)
 
 /* The one ring of a capture of lost mbufs. */
 static int
-add_leak_ring(struct pmdscope_tee_capture *capture, char *why, size_t size)
+add_leak_ring(struct pmdscope_capture *capture, char *why, size_t size)
 {
 	const char *step = "malloc";
 	int ret = -ENOMEM;
 
-	capture->leaks = pmdscope_tee_leak_create();
+	capture->leaks = pmdscope_capture_leak_create();
 	if (capture->leaks != NULL)
-		ret = pmdscope_tee_capture_add_ring(capture, 0, &step);
+		ret = pmdscope_capture_add_ring(capture, 0, &step);
 	if (ret < 0)
 		snprintf(why, size, "ring of lost mbufs: %s: %s", step, strerror(-ret));
 	else
@@ -101,28 +101,28 @@ add_leak_ring(struct pmdscope_tee_capture *capture, char *why, size_t size)
 }
 
 int
-pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes,
-		struct pmdscope_tee_capture **result, char *text, size_t size)
+pmdscope_capture_session_open(struct pmdscope_capture_spec *spec, uint64_t max_bytes,
+		struct pmdscope_capture **result, char *text, size_t size)
 {
-	struct pmdscope_tee_capture *capture;
+	struct pmdscope_capture *capture;
 	int ret;
 
 	ret = fit_rings(spec, max_bytes, text, size);
 	if (ret < 0)
 		return ret;
-	capture = pmdscope_tee_capture_create(spec);
+	capture = pmdscope_capture_create(spec);
 	if (capture == NULL) {
 		snprintf(text, size, "no memory for a capture");
 		return -ENOMEM;
 	}
 	capture->max_bytes = max_bytes;
 	ret = spec->leaked ? add_leak_ring(capture, text, size) : add_rings(capture, text, size);
-	if (ret == 0 && !spec->leaked && !pmdscope_tee_capture_arm(capture)) {
+	if (ret == 0 && !spec->leaked && !pmdscope_capture_arm(capture)) {
 		snprintf(text, size, "no free slot for a capture");
 		ret = -EBUSY;
 	}
 	if (ret < 0)
-		pmdscope_tee_capture_retire(capture);
+		pmdscope_capture_retire(capture);
 	else
 		*result = capture;
 	return ret;
@@ -130,7 +130,7 @@ pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes,
 
 /* A full ring whose tail stands still for the lease. */
 static bool
-lease_expired(struct pmdscope_tee_watch *watch, const struct pmdscope_tee_producer *p,
+lease_expired(struct pmdscope_capture_watch *watch, const struct pmdscope_capture_producer *p,
 		uint32_t lease_ms, uint64_t now_ms)
 {
 	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
@@ -148,10 +148,10 @@ lease_expired(struct pmdscope_tee_watch *watch, const struct pmdscope_tee_produc
 
 /* Only for lcores with a ring. */
 static int
-tick_ring(struct pmdscope_tee_capture *capture, unsigned int lcore, uint64_t now_ms, char *why,
+tick_ring(struct pmdscope_capture *capture, unsigned int lcore, uint64_t now_ms, char *why,
 		size_t size)
 {
-	const struct pmdscope_tee_producer *p = &capture->producers[lcore];
+	const struct pmdscope_capture_producer *p = &capture->producers[lcore];
 
 	if (__atomic_load_n(&p->broken, __ATOMIC_RELAXED)) {
 		snprintf(why, size, "lcore %u: the consumer's tail went back or beyond head",
@@ -163,20 +163,20 @@ tick_ring(struct pmdscope_tee_capture *capture, unsigned int lcore, uint64_t now
 				capture->spec.lease_ms);
 		return ETIMEDOUT;
 	}
-	pmdscope_tee_ring_anchor(p->ring);
+	pmdscope_capture_ring_anchor(p->ring);
 	return 0;
 }
 
 /* For an lcore that began to poll after the capture did. Till then its packets are dropped. */
 static void
-add_late_ring(struct pmdscope_tee_capture *capture, unsigned int lcore)
+add_late_ring(struct pmdscope_capture *capture, unsigned int lcore)
 {
 	const char *step = "tee_session_mb";
 	int ret = -ENOMEM;
 
 	list(capture, lcore);
 	if ((capture->nb_rings + 1) * (uint64_t)capture->spec.ring_size <= capture->max_bytes)
-		ret = pmdscope_tee_capture_add_ring(capture, lcore, &step);
+		ret = pmdscope_capture_add_ring(capture, lcore, &step);
 	if (ret < 0 && !capture->lacks_ring)
 		PMDSCOPE_LOG(WARNING,
 				"capture %" PRIu64 ": no ring for lcore %u, its packets count "
@@ -186,15 +186,15 @@ add_late_ring(struct pmdscope_tee_capture *capture, unsigned int lcore)
 }
 
 int
-pmdscope_tee_session_tick(
-		struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why, size_t size)
+pmdscope_capture_session_tick(
+		struct pmdscope_capture *capture, uint64_t now_ms, char *why, size_t size)
 {
 	unsigned int lcore;
 	int error;
 
 	for (lcore = 0; lcore < RTE_MAX_LCORE; lcore++) {
 		if (capture->producers[lcore].ring == NULL) {
-			if (!capture->spec.leaked && pmdscope_tee_lcore_polls(lcore))
+			if (!capture->spec.leaked && pmdscope_capture_lcore_polls(lcore))
 				add_late_ring(capture, lcore);
 			continue;
 		}

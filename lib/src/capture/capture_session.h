@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_SESSION_H
-#define PMDSCOPE_TEE_SESSION_H
+#ifndef PMDSCOPE_CAPTURE_SESSION_H
+#define PMDSCOPE_CAPTURE_SESSION_H
 
 /* The life of a capture on the control thread: its rings, its leases, its end. */
 
@@ -13,20 +13,20 @@
 #include "capture_instance.h"
 
 /* Bytes of a text for people, with its NUL. */
-#define PMDSCOPE_TEE_TEXT sizeof(((struct pmdscope_tee_message *)NULL)->text)
+#define PMDSCOPE_CAPTURE_TEXT sizeof(((struct pmdscope_tee_message *)NULL)->text)
 
 /*
  * Arm a capture with a ring for every lcore that polls, all rings together in max_bytes. 0, with
  * a remark in text when less than asked was given; or a negative errno with the reason in text.
  */
-int pmdscope_tee_session_open(struct pmdscope_tee_spec *spec, uint64_t max_bytes,
-		struct pmdscope_tee_capture **capture, char *text, size_t size);
+int pmdscope_capture_session_open(struct pmdscope_capture_spec *spec, uint64_t max_bytes,
+		struct pmdscope_capture **capture, char *text, size_t size);
 
 /*
  * Refresh the anchors and give rings to lcores that began to poll. 0, or the positive errno that
  * the capture has to end with and the reason in why.
  */
-int pmdscope_tee_session_tick(
-		struct pmdscope_tee_capture *capture, uint64_t now_ms, char *why, size_t size);
+int pmdscope_capture_session_tick(
+		struct pmdscope_capture *capture, uint64_t now_ms, char *why, size_t size);
 
-#endif /* PMDSCOPE_TEE_SESSION_H */
+#endif /* PMDSCOPE_CAPTURE_SESSION_H */

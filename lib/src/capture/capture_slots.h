@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_SLOTS_H
-#define PMDSCOPE_TEE_SLOTS_H
+#ifndef PMDSCOPE_CAPTURE_SLOTS_H
+#define PMDSCOPE_CAPTURE_SLOTS_H
 
 /*
  * How lcores find captures, and how the control thread knows when they have let go.
@@ -23,7 +23,7 @@
 #include "capture_instance.h"
 
 struct pmdscope_tee {
-	struct pmdscope_tee_capture *captures[PMDSCOPE_TEE_SLOTS];
+	struct pmdscope_capture *captures[PMDSCOPE_CAPTURE_SLOTS];
 	/* membarrier(2) works, so lcores need no barrier of their own. */
 	uint8_t asymmetric;
 	/* The lcore has seen a burst while a capture was armed. */
@@ -31,26 +31,26 @@ struct pmdscope_tee {
 	uint64_t foreign_bursts __rte_cache_aligned;
 };
 
-extern struct pmdscope_tee pmdscope_tee_slots;
+extern struct pmdscope_tee pmdscope_capture_slots;
 
 static inline void
-pmdscope_tee_enter(unsigned int lcore)
+pmdscope_capture_enter(unsigned int lcore)
 {
 	uint32_t *seq = &pmdscope_lcores[lcore].tee_seq;
 
 	__atomic_store_n(seq, *seq + 1, __ATOMIC_RELAXED);
-	if (likely(__atomic_load_n(&pmdscope_tee_slots.asymmetric, __ATOMIC_RELAXED)))
+	if (likely(__atomic_load_n(&pmdscope_capture_slots.asymmetric, __ATOMIC_RELAXED)))
 		rte_compiler_barrier();
 	else
 		rte_smp_mb();
 }
 
 static inline void
-pmdscope_tee_leave(unsigned int lcore)
+pmdscope_capture_leave(unsigned int lcore)
 {
 	uint32_t *seq = &pmdscope_lcores[lcore].tee_seq;
 
 	__atomic_store_n(seq, *seq + 1, __ATOMIC_RELEASE);
 }
 
-#endif /* PMDSCOPE_TEE_SLOTS_H */
+#endif /* PMDSCOPE_CAPTURE_SLOTS_H */

@@ -34,7 +34,7 @@ static struct stat socket_stat;
 static gid_t socket_group = NO_GROUP;
 
 const char *
-pmdscope_tee_socket_path(void)
+pmdscope_capture_socket_path(void)
 {
 	return socket_path;
 }
@@ -177,7 +177,7 @@ set_access(const char *dir)
 }
 
 int
-pmdscope_tee_socket_open(const char *group)
+pmdscope_capture_socket_open(const char *group)
 {
 	const char *dir = rte_eal_get_runtime_dir();
 	int fd, lock, ret;
@@ -200,12 +200,12 @@ pmdscope_tee_socket_open(const char *group)
 		return fd;
 	PMDSCOPE_LOG(ERR, "%s/" SOCKET_NAME ": %s; no captures", dir, strerror(-ret));
 	if (fd >= 0)
-		pmdscope_tee_socket_close(fd);
+		pmdscope_capture_socket_close(fd);
 	return ret;
 }
 
 void
-pmdscope_tee_socket_close(int fd)
+pmdscope_capture_socket_close(int fd)
 {
 	struct stat st;
 
@@ -241,7 +241,7 @@ in_group(int fd, gid_t group)
 }
 
 bool
-pmdscope_tee_socket_allows(int fd, pid_t *pid)
+pmdscope_capture_socket_allows(int fd, pid_t *pid)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
@@ -277,13 +277,13 @@ send_message(int fd, uint16_t kind, uint32_t value, const char *text, void *cont
 }
 
 int
-pmdscope_tee_send(int fd, uint16_t kind, uint32_t value, const char *text)
+pmdscope_capture_send(int fd, uint16_t kind, uint32_t value, const char *text)
 {
 	return send_message(fd, kind, value, text, NULL, 0);
 }
 
 int
-pmdscope_tee_send_ring(int fd, unsigned int lcore, struct pmdscope_tee_ring *ring)
+pmdscope_capture_send_ring(int fd, unsigned int lcore, struct pmdscope_capture_ring *ring)
 {
 	const int fds[2] = { ring->data_fd, ring->tail_fd };
 	union {
@@ -299,6 +299,6 @@ pmdscope_tee_send_ring(int fd, unsigned int lcore, struct pmdscope_tee_ring *rin
 	memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
 	ret = send_message(fd, PMDSCOPE_TEE_RING, lcore, "", control.buf, sizeof(control.buf));
 	if (ret == 0)
-		pmdscope_tee_ring_close_fds(ring);
+		pmdscope_capture_ring_close_fds(ring);
 	return ret;
 }

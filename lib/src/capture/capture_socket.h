@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_SOCKET_H
-#define PMDSCOPE_TEE_SOCKET_H
+#ifndef PMDSCOPE_CAPTURE_SOCKET_H
+#define PMDSCOPE_CAPTURE_SOCKET_H
 
 /* The capture socket: where it is, who may use it, and what is sent over it. Never blocks. */
 
@@ -18,18 +18,18 @@
  * Listen in the runtime directory of the EAL. Members of the group may connect as well when it is
  * not NULL. The descriptor, or a negative errno (already logged).
  */
-int pmdscope_tee_socket_open(const char *group);
+int pmdscope_capture_socket_open(const char *group);
 
 /* Close and, if the file is still this socket, remove it. */
-void pmdscope_tee_socket_close(int fd);
+void pmdscope_capture_socket_close(int fd);
 
 /* May the process behind a connection capture? Its pid is set in any case. */
-bool pmdscope_tee_socket_allows(int fd, pid_t *pid);
+bool pmdscope_capture_socket_allows(int fd, pid_t *pid);
 
 /* Send a message, its text cut to fit. 0 or a negative errno: -EAGAIN from a peer that is slow. */
-int pmdscope_tee_send(int fd, uint16_t kind, uint32_t value, const char *text);
+int pmdscope_capture_send(int fd, uint16_t kind, uint32_t value, const char *text);
 
 /* Send the RING message of an lcore with its descriptors, then close them here. */
-int pmdscope_tee_send_ring(int fd, unsigned int lcore, struct pmdscope_tee_ring *ring);
+int pmdscope_capture_send_ring(int fd, unsigned int lcore, struct pmdscope_capture_ring *ring);
 
-#endif /* PMDSCOPE_TEE_SOCKET_H */
+#endif /* PMDSCOPE_CAPTURE_SOCKET_H */

@@ -9,13 +9,13 @@
 #include "capture_server.h"
 
 /* The i-th row of /pmdscope/tee; NULL and, in *end, their number when there are fewer. */
-static const struct pmdscope_tee_conn *
+static const struct pmdscope_capture_conn *
 find_row(unsigned int i, unsigned int *lcore, unsigned int *end)
 {
-	const struct pmdscope_tee_conn *conn;
+	const struct pmdscope_capture_conn *conn;
 	unsigned int row = 0, n, l;
 
-	for (n = 0; (conn = pmdscope_tee_conn(n)) != NULL; n++) {
+	for (n = 0; (conn = pmdscope_capture_conn(n)) != NULL; n++) {
 		for (l = 0; conn->capture != NULL && l < RTE_MAX_LCORE; l++) {
 			if (!conn->capture->watch[l].listed)
 				continue;
@@ -67,7 +67,7 @@ static const struct pmdscope_column columns[] = {
 
 /* What the consumer has not read, as far as its tail can be believed. */
 static uint64_t
-used_bytes(const struct pmdscope_tee_producer *p)
+used_bytes(const struct pmdscope_capture_producer *p)
 {
 	const uint64_t head = __atomic_load_n(&p->head, __ATOMIC_RELAXED);
 	const uint64_t tail = __atomic_load_n(&p->ring->tail->tail, __ATOMIC_RELAXED);
@@ -78,9 +78,9 @@ used_bytes(const struct pmdscope_tee_producer *p)
 static void
 table_fill(unsigned int i, struct pmdscope_row *row)
 {
-	const struct pmdscope_tee_producer *p;
+	const struct pmdscope_capture_producer *p;
 	unsigned int lcore = 0, end;
-	const struct pmdscope_tee_conn *conn = find_row(i, &lcore, &end);
+	const struct pmdscope_capture_conn *conn = find_row(i, &lcore, &end);
 
 	if (conn == NULL)
 		return;
@@ -89,7 +89,7 @@ table_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_u64(row, PID, 0, (uint64_t)conn->pid);
 	pmdscope_row_u64(row, ARMED, 0, conn->armed);
 	pmdscope_row_u64(row, LCORE, 0,
-			conn->capture->spec.leaked ? PMDSCOPE_TEE_LCORE_CONTROL : lcore);
+			conn->capture->spec.leaked ? PMDSCOPE_CAPTURE_LCORE_CONTROL : lcore);
 	if (p->ring != NULL) {
 		pmdscope_row_u64(row, RING_BYTES, 0, p->ring->size);
 		pmdscope_row_u64(row, USED_BYTES, 0, used_bytes(p));
@@ -100,7 +100,7 @@ table_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_u64(row, SAMPLED_OUT, 0, __atomic_load_n(&p->sampled_out, __ATOMIC_RELAXED));
 }
 
-const struct pmdscope_table pmdscope_tee_table = {
+const struct pmdscope_table pmdscope_capture_table = {
 	.name = "tee",
 	.help = "Captures, one row per session and lcore. Parameters: offset",
 	.columns = columns,

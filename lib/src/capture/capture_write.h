@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_TEE_WRITE_H
-#define PMDSCOPE_TEE_WRITE_H
+#ifndef PMDSCOPE_CAPTURE_WRITE_H
+#define PMDSCOPE_CAPTURE_WRITE_H
 
 /* Packets into a capture ring: filter, sampling, copy, publication. Fast path. */
 
@@ -52,13 +52,13 @@ record_size(uint32_t caplen)
 
 /* Write a record of at most `keep` bytes; false when the ring is full. */
 static inline bool
-write_record(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p,
-		const struct pmdscope_tee_ring *ring, const struct origin *o,
+write_record(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_producer *p,
+		const struct pmdscope_capture_ring *ring, const struct origin *o,
 		const struct pmdscope_packet *pkt, uint32_t keep, uint64_t *head)
 {
 	uint32_t caplen = RTE_MIN(pkt->len, RTE_MIN(keep, ring->snaplen));
 	struct pmdscope_record *rec =
-			pmdscope_tee_reserve(ring, p->tail, head, record_size(caplen));
+			pmdscope_capture_reserve(ring, p->tail, head, record_size(caplen));
 
 	if (rec == NULL)
 		return false;
@@ -80,7 +80,7 @@ write_record(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer 
 
 /* Take note of what became of a packet. Of those that the filter passes, 1 in `sample` is kept. */
 static inline void
-settle_fate(struct pmdscope_tee_producer *p, uint32_t sample, uint16_t port, enum fate fate,
+settle_fate(struct pmdscope_capture_producer *p, uint32_t sample, uint16_t port, enum fate fate,
 		struct delta *d)
 {
 	d->count[fate]++;
@@ -99,11 +99,12 @@ settle_fate(struct pmdscope_tee_producer *p, uint32_t sample, uint16_t port, enu
  * distance is drawn anew, so that every packet has the chance of its rule.
  */
 static __rte_noinline __rte_unused __rte_cold void
-resample(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, uint32_t sample)
+resample(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring *ring,
+		uint32_t sample)
 {
 	uint64_t head = p->head;
-	struct pmdscope_record *rec =
-			pmdscope_tee_reserve(ring, p->tail, &head, sizeof(struct pmdscope_record));
+	struct pmdscope_record *rec = pmdscope_capture_reserve(
+			ring, p->tail, &head, sizeof(struct pmdscope_record));
 
 	if (rec == NULL)
 		return;
@@ -120,8 +121,8 @@ resample(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, 
 }
 
 static inline void
-publish(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, uint16_t port,
-		const struct delta *d)
+publish(struct pmdscope_capture_producer *p, const struct pmdscope_capture_ring *ring,
+		uint16_t port, const struct delta *d)
 {
 	struct pmdscope_ring_hdr *hdr;
 	unsigned int i;
@@ -154,8 +155,8 @@ publish(struct pmdscope_tee_producer *p, const struct pmdscope_tee_ring *ring, u
 }
 
 static inline enum fate
-copy_packet(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *p,
-		const struct pmdscope_tee_ring *ring, const struct origin *o,
+copy_packet(const struct pmdscope_capture_spec *spec, struct pmdscope_capture_producer *p,
+		const struct pmdscope_capture_ring *ring, const struct origin *o,
 		const struct rte_mbuf *m, uint64_t *head)
 {
 	struct pmdscope_packet pkt;
@@ -172,4 +173,4 @@ copy_packet(const struct pmdscope_tee_spec *spec, struct pmdscope_tee_producer *
 										: DROPPED;
 }
 
-#endif /* PMDSCOPE_TEE_WRITE_H */
+#endif /* PMDSCOPE_CAPTURE_WRITE_H */

@@ -123,7 +123,7 @@ tick(void)
 	pmdscope_ring_sample();
 	pmdscope_ledger_tick(now);
 	if ((pmdscope_state.conf.flags & PMDSCOPE_F_NO_TEE) == 0)
-		pmdscope_tee_tick();
+		pmdscope_capture_tick();
 }
 
 /* False when the thread shall end. */
@@ -135,7 +135,7 @@ dispatch(const struct epoll_event *event)
 	if (event->data.ptr == &control.wake)
 		return false;
 	if (event->data.ptr != NULL)
-		pmdscope_tee_event(event->data.ptr, event->events);
+		pmdscope_capture_event(event->data.ptr, event->events);
 	else if (read(control.timer, &expirations, sizeof(expirations)) > 0)
 		tick();
 	return true;
@@ -381,14 +381,14 @@ start_parts(void)
 	pmdscope_ring_sample();
 	pmdscope_ledger_start(conf);
 	if ((conf->flags & PMDSCOPE_F_NO_TEE) == 0)
-		pmdscope_tee_start(conf, control.epfd);
+		pmdscope_capture_start(conf, control.epfd);
 }
 
 static void
 stop_parts(void)
 {
 	if ((pmdscope_state.conf.flags & PMDSCOPE_F_NO_TEE) == 0)
-		pmdscope_tee_stop();
+		pmdscope_capture_stop();
 	pmdscope_ledger_stop();
 	pmdscope_queue_stop();
 	pmdscope_lcore_stop();

@@ -33,9 +33,9 @@ static const struct pmdscope_table *const tables[] = {
 	&pmdscope_queue_table,
 	&pmdscope_ring_table,
 	&pmdscope_lcore_table,
-	&pmdscope_tee_table,
-	&pmdscope_ledger_table,
-	&pmdscope_loss_table,
+	&pmdscope_capture_table,
+	&pmdscope_leaks_table,
+	&pmdscope_leak_sites_table,
 	&pmdscope_stage_table,
 	&pmdscope_port_table,
 };
@@ -72,7 +72,7 @@ render_info(struct rte_tel_data *d, struct rte_tel_data *names)
 	const struct pmdscope_conf *conf = &pmdscope_state.conf;
 	char socket[PMDSCOPE_TEXT_MAX];
 
-	pmdscope_text(socket, pmdscope_tee_socket_path());
+	pmdscope_text(socket, pmdscope_capture_socket_path());
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_int(d, "schema", PMDSCOPE_SCHEMA);
 	rte_tel_data_add_dict_string(d, "version", PMDSCOPE_VERSION);
@@ -86,11 +86,11 @@ render_info(struct rte_tel_data *d, struct rte_tel_data *names)
 	pmdscope_dict_u64(d, "generation", pmdscope_generation());
 	rte_tel_data_add_dict_container(d, "tables", names, 0);
 	rte_tel_data_add_dict_string(d, "tee_socket", socket);
-	pmdscope_dict_u64(d, "tee_sessions", pmdscope_tee_nb_sessions());
+	pmdscope_dict_u64(d, "tee_sessions", pmdscope_capture_nb_sessions());
 	pmdscope_dict_u64(d, "foreign_polls", pmdscope_foreign_polls());
-	pmdscope_dict_u64(d, "foreign_bursts", pmdscope_tee_foreign_bursts());
+	pmdscope_dict_u64(d, "foreign_bursts", pmdscope_capture_foreign_bursts());
 	pmdscope_dict_u64(d, "control_shares_poll_cpu", pmdscope_state.shares_cpu);
-	pmdscope_dict_u64(d, "abandoned_bytes", pmdscope_tee_abandoned_bytes());
+	pmdscope_dict_u64(d, "abandoned_bytes", pmdscope_capture_abandoned_bytes());
 	pmdscope_dict_u64(d, "traced_units",
 			__atomic_load_n(&pmdscope_traced_units, __ATOMIC_RELAXED));
 }

@@ -12,24 +12,24 @@
 #include "stage.h"
 #include "stamp.h"
 
-/* All objects in caches are asked in each walk who freed them; of the others one in so many. */
+/* Of objects in caches, each walk checks by their stamps who freed them; of others 1 in so many. */
 #define ASK_FREE_EVERY 16
-/* So many must have been asked before their answer counts. */
+/* So many must have been checked before the result counts. */
 #define TRACED_FREES_MIN 64
-/* Frees that stamp nothing are seen in so many walks at least, and in this part of all. */
+/* Untraced frees count once so many walks, and this part of all walks, have seen some. */
 #define UNTRACED_WALKS_MIN 3
 #define UNTRACED_WALKS_PART 16
 /* A pool with less than this part of it free can prove nothing by turnover. */
 #define EMPTY_PART 32
 /* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
 #define MISSING_HOLDS 4
-/* Nobody is missed by chance for more walks than this, nor do we wait for longer. */
+/* No object is missed by chance for more walks than this, nor do we wait for longer. */
 #define MISSING_WALKS_MAX 240
 
 /* Another proof, from a later walk, is needed on top of the first. */
 #define HITS_NEEDED 1
 
-/* Somebody holds it, as far as the stamp goes. */
+/* By its stamp, the app holds it. */
 static bool
 is_held(uint64_t stamp)
 {
@@ -37,15 +37,15 @@ is_held(uint64_t stamp)
 }
 
 static bool
-is_stale(const struct pmdscope_trial *trial, uint64_t stamp)
+is_stale(const struct pmdscope_walk_context *ctx, uint64_t stamp)
 {
-	return stamp == 0 || (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - trial->armed_epoch) < 0;
+	return stamp == 0 || (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - ctx->armed_epoch) < 0;
 }
 
 static uint32_t
-age_of(const struct pmdscope_trial *trial, uint64_t stamp)
+age_of(const struct pmdscope_walk_context *ctx, uint64_t stamp)
 {
-	const int32_t age = (int32_t)(trial->epoch - PMDSCOPE_STAMP_EPOCH(stamp));
+	const int32_t age = (int32_t)(ctx->epoch - PMDSCOPE_STAMP_EPOCH(stamp));
 
 	return age > 0 ? (uint32_t)age : 0;
 }
@@ -57,7 +57,7 @@ load_stamp(uintptr_t object)
 }
 
 bool
-pmdscope_judge_empty(uint32_t nb_free, uint32_t size)
+pmdscope_is_nearly_empty(uint32_t nb_free, uint32_t size)
 {
 	return nb_free * (uint64_t)EMPTY_PART < size;
 }
@@ -77,32 +77,32 @@ walks_by_chance(uint32_t nb_missed, uint32_t size)
 	return walks;
 }
 
-/* Arming is cheap: half the bound is enough for a suspicion. A verdict takes more. */
+/* Arming is cheap: half the bound is enough to suspect a leak. To confirm one takes more. */
 static uint32_t
-patience_for(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
+missed_walks_allowed(const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
 {
 	const struct pmdscope_parts *last = &ledger->parts;
 	const uint32_t size = ledger->index.nb_objects;
 	const uint32_t known =
 			last->common + last->cached + last->rings + last->leaked + last->missing;
-	uint32_t walks = MISSING_HOLDS * trial->hold_walks;
+	uint32_t walks = MISSING_HOLDS * ctx->hold_walks;
 
-	if (!trial->armed)
-		walks = RTE_MAX(trial->hold_walks / 2,
+	if (!ctx->armed)
+		walks = RTE_MAX(ctx->hold_walks / 2,
 					walks_by_chance(size - RTE_MIN(known, size), size)) -
 			1;
 	return RTE_MAX(walks, RTE_MIN(2 * ledger->longest_missing, MISSING_WALKS_MAX));
 }
 
 void
-pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+pmdscope_classify_begin(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger)
 {
 	const struct pmdscope_pool_counts *counts = &ledger->counts;
 
-	pmdscope_turnover_proof(&trial->proof, ledger->address, trial->walk);
-	trial->strict = pmdscope_judge_empty(counts->common + counts->cached, counts->size) &&
-			ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
-	trial->patience = patience_for(trial, ledger);
+	pmdscope_turnover_proof(&ctx->proof, ledger->address, ctx->walk);
+	ctx->strict = pmdscope_is_nearly_empty(counts->common + counts->cached, counts->size) &&
+		      ledger->untraced_frees == 0 && ledger->traced_frees >= TRACED_FREES_MIN;
+	ctx->max_missed_walks = missed_walks_allowed(ctx, ledger);
 	ledger->counting = (struct pmdscope_parts){ 0 };
 }
 
@@ -111,10 +111,10 @@ pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledge
  * posted to a NIC, or set aside by the app, as far as can be known.
  */
 static bool
-is_missing(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+is_missing(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {
 	return (mark->met || mark->untraced) && mark->stale && mark->first != 0 &&
-	       (trial->walk - mark->first > trial->patience || mark->hits != 0);
+	       (ctx->walk - mark->first > ctx->max_missed_walks || mark->hits != 0);
 }
 
 /*
@@ -122,7 +122,7 @@ is_missing(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
  * new stamp, unseen: on its way to a NIC and back, that is.
  */
 static void
-learn(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+learn(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {
 	struct pmdscope_stage *stage;
 
@@ -131,7 +131,7 @@ learn(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
 		return;
 	stage = pmdscope_stage_get(pmdscope_stamp_place(mark->stamp));
 	if (stage != NULL)
-		pmdscope_stage_learn(stage, age_of(trial, mark->stamp));
+		pmdscope_stage_learn(stage, age_of(ctx, mark->stamp));
 }
 
 static bool
@@ -146,28 +146,29 @@ comes_from_elsewhere(uint64_t stamp)
 
 /* An object without a stamp is back, that was taken for missing. */
 static void
-learn_missing(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+learn_missing(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		const struct pmdscope_mark *mark)
 {
-	const uint32_t walks = (trial->clock_ms - mark->since_ms) / trial->walk_ms;
+	const uint32_t walks = (ctx->clock_ms - mark->since_ms) / ctx->walk_ms;
 
-	if (mark->kind != PMDSCOPE_LOSS_NONE || mark->first <= trial->proof.all_turned)
+	if (mark->kind != PMDSCOPE_LOSS_NONE || mark->first <= ctx->proof.all_turned)
 		ledger->longest_missing = RTE_MAX(ledger->longest_missing, walks);
 }
 
 /* It is free now. Received again in between, it was not held all the time. */
 static void
-learn_freed(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uint64_t stamp)
+learn_freed(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
+		uint64_t stamp)
 {
 	if (stamp == mark->stamp || !comes_from_elsewhere(stamp))
-		learn(trial, mark);
+		learn(ctx, mark);
 }
 
-/* It was taken for lost, and is not. */
+/* It was reported as lost, and is not. */
 static void
-withdraw(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+retract(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 {
-	learn(trial, mark);
+	learn(ctx, mark);
 	mark->kind = PMDSCOPE_LOSS_NONE;
 	mark->freed = 0;
 }
@@ -193,7 +194,7 @@ is_proven(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark
 }
 
 uint32_t
-pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 {
 	const uint32_t place = pmdscope_stamp_place(mark->stamp);
 
@@ -205,39 +206,40 @@ pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope
 }
 
 enum pmdscope_loss_kind
-pmdscope_judge_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+pmdscope_classify_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 {
 	if (mark->kind == PMDSCOPE_LOSS_TX && !is_proven(ledger, mark))
 		return PMDSCOPE_LOSS_LEAK;
 	return (enum pmdscope_loss_kind)mark->kind;
 }
 
-static struct pmdscope_loss *
-loss_of(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
+static struct pmdscope_leak_site *
+site_of(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 {
-	return pmdscope_loss_get(ledger->id, pmdscope_judge_place(ledger, mark),
-			pmdscope_judge_kind(ledger, mark));
+	return pmdscope_leak_site_get(ledger->id, pmdscope_classify_place(ledger, mark),
+			pmdscope_classify_kind(ledger, mark));
 }
 
 static void
 count_lost(struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 {
-	struct pmdscope_loss *loss = loss_of(ledger, mark);
+	struct pmdscope_leak_site *site = site_of(ledger, mark);
 
 	ledger->counting.leaked++;
 	ledger->counting.prearm += mark->stale && !mark->untraced;
-	if (loss != NULL)
-		pmdscope_loss_count(loss, mark->since_ms);
+	if (site != NULL)
+		pmdscope_leak_site_count(site, mark->since_ms);
 }
 
 /* Frees that no call site stamps leave the app's stamp on what is free. */
 static void
-ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uintptr_t object)
+ask_who_freed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
+		uintptr_t object)
 {
 	const uint64_t stamp = load_stamp(object);
 
 	/* Of this epoch: it may have been free, and be in use again. */
-	if (is_stale(trial, stamp) || age_of(trial, stamp) == 0)
+	if (is_stale(ctx, stamp) || age_of(ctx, stamp) == 0)
 		return;
 	if (pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_APP) {
 		ledger->untraced_frees++;
@@ -254,19 +256,19 @@ ask_who_freed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger
  * two walks.
  */
 static void
-note_free(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+note_free(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 {
 	if (mark->where == PMDSCOPE_WHERE_COMMON)
-		mark->since_ms = trial->epoch;
+		mark->since_ms = ctx->epoch;
 	else if (mark->where == PMDSCOPE_WHERE_CACHE)
-		mark->since_ms = mark->first == 0 && mark->met ? trial->epoch : 0;
+		mark->since_ms = mark->first == 0 && mark->met ? ctx->epoch : 0;
 	else if (mark->first != 0)
 		mark->since_ms = mark->untraced ? PMDSCOPE_STAMP_EPOCH(mark->stamp) + 1 : 0;
 }
 
 /* The walk has met it somewhere. */
 static void
-judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+classify_met(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark, uintptr_t object)
 {
 	struct pmdscope_parts *parts = &ledger->counting;
@@ -278,16 +280,16 @@ judge_met(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 		count_lost(ledger, mark);
 		return;
 	}
-	if (is_missing(trial, mark))
-		learn_missing(trial, ledger, mark);
+	if (is_missing(ctx, mark))
+		learn_missing(ctx, ledger, mark);
 	if (mark->kind != PMDSCOPE_LOSS_NONE)
-		withdraw(trial, mark);
-	else if (trial->armed && where != PMDSCOPE_WHERE_RING && mark->first != 0)
-		learn_freed(trial, mark, load_stamp(object));
+		retract(ctx, mark);
+	else if (ctx->armed && where != PMDSCOPE_WHERE_RING && mark->first != 0)
+		learn_freed(ctx, mark, load_stamp(object));
 	parts->common += where == PMDSCOPE_WHERE_COMMON;
 	parts->cached += where == PMDSCOPE_WHERE_CACHE;
 	parts->rings += where == PMDSCOPE_WHERE_RING;
-	note_free(trial, mark);
+	note_free(ctx, mark);
 	mark->first = 0;
 	mark->hits = 0;
 	mark->sent = 0;
@@ -307,33 +309,33 @@ is_freed(uint64_t stamp)
 
 /* It has been in its pool since it was stamped. */
 static bool
-was_free(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uint64_t stamp)
+was_free(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark, uint64_t stamp)
 {
 	const uint32_t epoch = mark->first == 0 && mark->met ? mark->since_ms : 0;
 
-	if (!is_stale(trial, stamp) && is_freed(stamp))
+	if (!is_stale(ctx, stamp) && is_freed(stamp))
 		return true;
-	return epoch != 0 && (int32_t)(epoch - trial->armed_epoch) >= 0 &&
+	return epoch != 0 && (int32_t)(epoch - ctx->armed_epoch) >= 0 &&
 	       (int32_t)(PMDSCOPE_STAMP_EPOCH(stamp) - epoch) < 0;
 }
 
 /* It is missed from now on, with this stamp. */
 static void
-miss(const struct pmdscope_trial *trial, struct pmdscope_mark *mark, uint64_t stamp)
+miss(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark, uint64_t stamp)
 {
 	const bool unseen = mark->first != 0 && mark->stale;
 
-	mark->untraced = trial->armed && was_free(trial, mark, stamp);
+	mark->untraced = ctx->armed && was_free(ctx, mark, stamp);
 	mark->copied = 0;
 	mark->stamp = stamp;
-	mark->first = trial->walk;
+	mark->first = ctx->walk;
 	mark->hits = 0;
 	mark->sent = 0;
-	mark->stale = !trial->armed || mark->untraced || is_stale(trial, stamp);
+	mark->stale = !ctx->armed || mark->untraced || is_stale(ctx, stamp);
 	if (!mark->stale)
-		mark->since_ms = trial->clock_ms - age_of(trial, stamp) * trial->epoch_ms;
+		mark->since_ms = ctx->clock_ms - age_of(ctx, stamp) * ctx->epoch_ms;
 	else if (!unseen)
-		mark->since_ms = trial->clock_ms;
+		mark->since_ms = ctx->clock_ms;
 }
 
 static void
@@ -377,10 +379,11 @@ note_clone(struct pmdscope_mark *mark, uintptr_t object)
 
 /* A clone keeps the mbuf whose data it shares. Its fields may be changing: nothing is followed. */
 static void
-pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark, uintptr_t object)
+pin_direct(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
+		uintptr_t object)
 {
 	const struct rte_mbuf *m = (const struct rte_mbuf *)object;
-	const uint16_t lives = PIN(trial->walk, 1);
+	const uint16_t lives = PIN(ctx->walk, 1);
 	struct pmdscope_mark *direct;
 
 	if (!RTE_MBUF_CLONED(m))
@@ -388,60 +391,60 @@ pin_direct(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
 	direct = pmdscope_ledger_find_mark((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
 	if (direct == NULL || direct == mark || direct->pin == lives)
 		return;
-	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(trial->walk, 0);
+	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(ctx->walk, 0);
 }
 
 /* A clone was met in this walk or the last. */
 static bool
-is_pinned(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+is_pinned(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {
-	const uint16_t now = PIN_WALK(PIN(trial->walk, 0));
-	const uint16_t then = PIN_WALK(PIN(trial->walk - 1, 0));
+	const uint16_t now = PIN_WALK(PIN(ctx->walk, 0));
+	const uint16_t then = PIN_WALK(PIN(ctx->walk - 1, 0));
 
 	return mark->pin != 0 && (PIN_WALK(mark->pin) == now || PIN_WALK(mark->pin) == then);
 }
 
-/* --- Verdict --------------------------------------------------------------------------- */
+/* --- Lost or not ----------------------------------------------------------------------- */
 
 /* It has been missed for longer than is usual at its place. */
 static bool
-is_overdue(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark,
+is_overdue(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
 		const struct pmdscope_stage *stage)
 {
 	if (mark->stale)
-		return is_missing(trial, mark);
+		return is_missing(ctx, mark);
 	return stage != NULL && !pmdscope_stage_holds(stage) &&
-	       age_of(trial, mark->stamp) > stage->bound;
+	       age_of(ctx, mark->stamp) > stage->bound;
 }
 
 /* It cannot be in a queue of a NIC. */
 static bool
-is_in_no_queue(const struct pmdscope_trial *trial, struct pmdscope_mark *mark)
+is_in_no_queue(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 {
 	if (mark->untraced)
-		return pmdscope_proof_stamped(&trial->proof, mark->first);
+		return pmdscope_proof_stamped(&ctx->proof, mark->first);
 	if (mark->stale)
-		return mark->first <= trial->proof.all_turned;
+		return mark->first <= ctx->proof.all_turned;
 	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX && !mark->sent) {
 		if (!pmdscope_turnover_sent(PMDSCOPE_STAMP_PORT(mark->stamp),
 				    PMDSCOPE_STAMP_QUEUE(mark->stamp), mark->first))
 			return false;
 		/* Sent; now it may have been posted for receiving. */
 		mark->sent = 1;
-		mark->first = trial->walk;
+		mark->first = ctx->walk;
 		return false;
 	}
-	if (pmdscope_proof_stamped(&trial->proof, mark->first))
+	if (pmdscope_proof_stamped(&ctx->proof, mark->first))
 		return true;
 	/* Of an empty pool nothing moves; but what is traced is not posted with the app's stamp. */
-	return trial->strict && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
+	return ctx->strict && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_APP &&
 	       PMDSCOPE_STAMP_SITE_ID(mark->stamp) != 0;
 }
 
 static enum pmdscope_loss_kind
-kind_of(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
+kind_of(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {
-	if (is_pinned(trial, mark))
+	if (is_pinned(ctx, mark))
 		return PMDSCOPE_LOSS_PINNED;
 	if (!mark->stale && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
 		return PMDSCOPE_LOSS_TX;
@@ -449,41 +452,41 @@ kind_of(const struct pmdscope_trial *trial, const struct pmdscope_mark *mark)
 }
 
 static void
-convict(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+confirm(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark)
 {
-	struct pmdscope_loss *loss;
+	struct pmdscope_leak_site *site;
 
-	mark->kind = (uint8_t)kind_of(trial, mark);
+	mark->kind = (uint8_t)kind_of(ctx, mark);
 	ledger->untraced_takes += mark->untraced;
-	loss = loss_of(ledger, mark);
-	if (loss != NULL)
-		pmdscope_loss_event(loss);
+	site = site_of(ledger, mark);
+	if (site != NULL)
+		pmdscope_leak_site_event(site);
 	pmdscope_ledger_found(ledger);
 }
 
 /* True when it is found to be lost in this walk. */
 static bool
-try_mark(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+check_mark(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark, const struct pmdscope_stage *stage)
 {
-	if ((is_pinned(trial, mark) && (mark->pin & 1) != 0) || !is_overdue(trial, mark, stage))
+	if ((is_pinned(ctx, mark) && (mark->pin & 1) != 0) || !is_overdue(ctx, mark, stage))
 		return false;
 	ledger->counting.missing += mark->stale;
 	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
-	if (trial->walk == mark->first || !is_in_no_queue(trial, mark))
+	if (ctx->walk == mark->first || !is_in_no_queue(ctx, mark))
 		return false;
 	if (mark->hits < HITS_NEEDED) {
 		mark->hits++;
-		mark->first = trial->walk;
+		mark->first = ctx->walk;
 		return false;
 	}
-	convict(trial, ledger, mark);
+	confirm(ctx, ledger, mark);
 	return true;
 }
 
 static void
-judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+classify_missed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark, uintptr_t object)
 {
 	const uint64_t stamp = load_stamp(object);
@@ -491,69 +494,68 @@ judge_missed(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
 
 	if (mark->kind != PMDSCOPE_LOSS_NONE && stamp == mark->stamp) {
 		mark->freed = 0;
-		pin_direct(trial, mark, object);
+		pin_direct(ctx, mark, object);
 		count_lost(ledger, mark);
 		return;
 	}
 	if (mark->kind != PMDSCOPE_LOSS_NONE)
-		withdraw(trial, mark);
+		retract(ctx, mark);
 	if (stamp != mark->stamp && !comes_from_elsewhere(stamp))
-		learn(trial, mark);
-	if (mark->first < trial->armed_walk || stamp != mark->stamp) {
-		miss(trial, mark, stamp);
+		learn(ctx, mark);
+	if (mark->first < ctx->armed_walk || stamp != mark->stamp) {
+		miss(ctx, mark, stamp);
 		note_clone(mark, object);
 	}
 	if (!mark->stale && pmdscope_stamp_class(stamp) != 0)
 		stage = pmdscope_stage_get(pmdscope_stamp_place(stamp));
 	if (stage != NULL && (is_held(stamp) || pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_TX))
 		stage->counted++;
-	if (try_mark(trial, ledger, mark, stage)) {
-		pin_direct(trial, mark, object);
+	if (check_mark(ctx, ledger, mark, stage)) {
+		pin_direct(ctx, mark, object);
 		count_lost(ledger, mark);
 		return;
 	}
-	pin_direct(trial, mark, object);
+	pin_direct(ctx, mark, object);
 	account(&ledger->counting, mark);
 }
 
 /* While nothing is stamped: missing for long, and in no queue, it is a reason to arm. */
 static void
-suspect(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger,
+suspect(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark)
 {
 	if (mark->first == 0 || !mark->stale)
-		miss(trial, mark, 0);
-	ledger->counting.missing +=
-			is_missing(trial, mark) && mark->first <= trial->proof.all_turned;
+		miss(ctx, mark, 0);
+	ledger->counting.missing += is_missing(ctx, mark) && mark->first <= ctx->proof.all_turned;
 }
 
 void
-pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i)
+pmdscope_classify(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger, uint32_t i)
 {
 	struct pmdscope_mark *mark = &ledger->index.marks[i];
 	const uintptr_t object = pmdscope_index_object(&ledger->index, i, &ledger->chunk_at);
 
-	if (trial->aborted) {
+	if (ctx->aborted) {
 		mark->where = PMDSCOPE_WHERE_NONE;
 	} else if (mark->where != PMDSCOPE_WHERE_NONE) {
-		if (trial->armed &&
+		if (ctx->armed &&
 				(mark->where == PMDSCOPE_WHERE_CACHE ||
 						(mark->where == PMDSCOPE_WHERE_COMMON &&
 								i % ASK_FREE_EVERY ==
-										trial->walk % ASK_FREE_EVERY)))
-			ask_who_freed(trial, ledger, object);
-		judge_met(trial, ledger, mark, object);
+										ctx->walk % ASK_FREE_EVERY)))
+			ask_who_freed(ctx, ledger, object);
+		classify_met(ctx, ledger, mark, object);
 		mark->where = PMDSCOPE_WHERE_NONE;
-	} else if (trial->armed) {
-		judge_missed(trial, ledger, mark, object);
+	} else if (ctx->armed) {
+		classify_missed(ctx, ledger, mark, object);
 	} else if (mark->kind != PMDSCOPE_LOSS_NONE) {
 		count_lost(ledger, mark);
 	} else {
-		suspect(trial, ledger, mark);
+		suspect(ctx, ledger, mark);
 	}
 }
 
-/* By now and then a walk an object is met in a cache that is not there any more. */
+/* Now and then a walk meets an object in a cache that has just left it. */
 static bool
 is_usual(uint32_t walks, uint32_t of)
 {
@@ -561,9 +563,9 @@ is_usual(uint32_t walks, uint32_t of)
 }
 
 static void
-note_untraced_frees(const struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+note_untraced_frees(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger)
 {
-	if (!trial->armed)
+	if (!ctx->armed)
 		return;
 	ledger->armed_walks++;
 	ledger->free_walks += ledger->counting.untraced_frees != 0;
@@ -574,10 +576,10 @@ note_untraced_frees(const struct pmdscope_trial *trial, struct pmdscope_ledger *
 
 /* What was never stamped may also wait in a transmit queue. */
 static uint32_t
-lost_at_least(const struct pmdscope_trial *trial, const struct pmdscope_ledger *ledger)
+lost_at_least(const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
 {
 	const struct pmdscope_parts *parts = &ledger->counting;
-	const struct pmdscope_proof *proof = &trial->proof;
+	const struct pmdscope_proof *proof = &ctx->proof;
 	const uint64_t unsent = RTE_MIN(proof->may_send, (uint64_t)parts->missing);
 	const uint64_t most = pmdscope_rx_fill_most(&ledger->rx_fill);
 	const uint64_t posted = RTE_MIN(proof->may_hold, most);
@@ -587,20 +589,21 @@ lost_at_least(const struct pmdscope_trial *trial, const struct pmdscope_ledger *
 }
 
 void
-pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger)
+pmdscope_classify_end(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger)
 {
 	struct pmdscope_parts *parts = &ledger->counting;
 	bool is_empty;
 
-	if (trial->aborted)
+	if (ctx->aborted)
 		return;
-	is_empty = pmdscope_judge_empty(parts->common + parts->cached, ledger->index.nb_objects);
-	pmdscope_rx_fill_note(&ledger->rx_fill, &trial->proof, &ledger->counts, is_empty);
-	if (trial->armed && is_empty)
-		parts->lost_at_least = lost_at_least(trial, ledger);
-	note_untraced_frees(trial, ledger);
+	is_empty = pmdscope_is_nearly_empty(
+			parts->common + parts->cached, ledger->index.nb_objects);
+	pmdscope_rx_fill_note(&ledger->rx_fill, &ctx->proof, &ledger->counts, is_empty);
+	if (ctx->armed && is_empty)
+		parts->lost_at_least = lost_at_least(ctx, ledger);
+	note_untraced_frees(ctx, ledger);
 	ledger->parts = *parts;
-	ledger->placed = trial->armed;
+	ledger->placed = ctx->armed;
 	ledger->walks++;
-	pmdscope_loss_publish(ledger->id);
+	pmdscope_leak_site_publish(ledger->id);
 }

@@ -2,10 +2,10 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_JUDGE_H
-#define PMDSCOPE_JUDGE_H
+#ifndef PMDSCOPE_CLASSIFY_H
+#define PMDSCOPE_CLASSIFY_H
 
-/* What a walk makes of each object: where it is accounted for, and whether it is lost. */
+/* Classifies each object after a walk: where it is, and whether it is lost. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,34 +15,35 @@
 #include "turnover.h"
 
 /* What is the same for all objects of a walk. */
-struct pmdscope_trial {
+struct pmdscope_walk_context {
 	uint32_t walk;
 	uint32_t epoch; /* When it began. */
 	uint32_t clock_ms;
 	bool armed;
-	bool aborted;	      /* Arming has changed meanwhile: nothing is judged. */
+	bool aborted;	      /* Arming has changed meanwhile: nothing is classified. */
 	uint32_t armed_epoch; /* Stamps from before are of an earlier arming. */
 	uint32_t armed_walk;  /* What was missed in walks before is forgotten. */
 	uint32_t epoch_ms;
 	uint32_t walk_ms;
 	uint32_t hold_walks;
-	struct pmdscope_proof proof; /* Of the pool that is judged. */
+	struct pmdscope_proof proof; /* Of the present pool. */
 	bool strict;		     /* Its free set is empty, and all its frees are traced. */
-	uint32_t patience;	     /* Walks that its objects without a stamp may be missing. */
+	uint32_t max_missed_walks;   /* For which objects without a stamp may be missing. */
 };
 
 /* The objects of a pool: begin, each mark that has an object, end. Tailq lock held. */
-void pmdscope_judge_begin(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
-void pmdscope_judge(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger, uint32_t i);
-void pmdscope_judge_end(struct pmdscope_trial *trial, struct pmdscope_ledger *ledger);
+void pmdscope_classify_begin(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger);
+void
+pmdscope_classify(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger, uint32_t i);
+void pmdscope_classify_end(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger);
 
 /* Where an mbuf that is lost was last, as far as is proven, and of what kind the loss is. */
 uint32_t
-pmdscope_judge_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
+pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
 enum pmdscope_loss_kind
-pmdscope_judge_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
+pmdscope_classify_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
 
 /* So few are free that a pool of this size turns nothing over. */
-bool pmdscope_judge_empty(uint32_t nb_free, uint32_t size);
+bool pmdscope_is_nearly_empty(uint32_t nb_free, uint32_t size);
 
-#endif /* PMDSCOPE_JUDGE_H */
+#endif /* PMDSCOPE_CLASSIFY_H */

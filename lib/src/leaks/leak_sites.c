@@ -12,122 +12,122 @@
 #include "stamp.h"
 
 /* More rows than this have no room; there are not that many bugs. */
-#define LOSSES_MAX 8192
+#define SITES_MAX 8192
 
-static struct pmdscope_loss *losses;
-static unsigned int nb_losses, capacity;
+static struct pmdscope_leak_site *sites;
+static unsigned int nb_sites, capacity;
 /* Where the next question most likely goes. */
 static unsigned int hint;
 
 static bool
-is(const struct pmdscope_loss *loss, unsigned int pool, uint32_t place,
+is(const struct pmdscope_leak_site *site, unsigned int pool, uint32_t place,
 		enum pmdscope_loss_kind kind)
 {
-	return loss->pool == pool && loss->place == place && loss->kind == kind;
+	return site->pool == pool && site->place == place && site->kind == kind;
 }
 
-static struct pmdscope_loss *
+static struct pmdscope_leak_site *
 append(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind)
 {
-	if (nb_losses == LOSSES_MAX)
+	if (nb_sites == SITES_MAX)
 		return NULL;
-	if (nb_losses == capacity) {
+	if (nb_sites == capacity) {
 		const unsigned int grown = capacity == 0 ? 16 : 2 * capacity;
-		struct pmdscope_loss *items = realloc(losses, grown * sizeof(*items));
+		struct pmdscope_leak_site *items = realloc(sites, grown * sizeof(*items));
 
 		if (items == NULL)
 			return NULL;
-		losses = items;
+		sites = items;
 		capacity = grown;
 	}
-	losses[nb_losses] = (struct pmdscope_loss){ .pool = pool, .place = place, .kind = kind };
+	sites[nb_sites] = (struct pmdscope_leak_site){ .pool = pool, .place = place, .kind = kind };
 	pmdscope_rows_changed();
-	return &losses[nb_losses++];
+	return &sites[nb_sites++];
 }
 
-struct pmdscope_loss *
-pmdscope_loss_get(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind)
+struct pmdscope_leak_site *
+pmdscope_leak_site_get(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind)
 {
 	unsigned int i;
 
-	if (hint < nb_losses && is(&losses[hint], pool, place, kind))
-		return &losses[hint];
-	for (i = 0; i < nb_losses; i++)
-		if (is(&losses[i], pool, place, kind)) {
+	if (hint < nb_sites && is(&sites[hint], pool, place, kind))
+		return &sites[hint];
+	for (i = 0; i < nb_sites; i++)
+		if (is(&sites[i], pool, place, kind)) {
 			hint = i;
-			return &losses[i];
+			return &sites[i];
 		}
 	return append(pool, place, kind);
 }
 
 static bool
-is_misuse(const struct pmdscope_loss *loss)
+is_misuse(const struct pmdscope_leak_site *site)
 {
-	return loss->kind == PMDSCOPE_LOSS_DOUBLE_FREE ||
-	       loss->kind == PMDSCOPE_LOSS_USE_AFTER_FREE;
+	return site->kind == PMDSCOPE_LOSS_DOUBLE_FREE ||
+	       site->kind == PMDSCOPE_LOSS_USE_AFTER_FREE;
 }
 
 void
-pmdscope_loss_event(struct pmdscope_loss *loss)
+pmdscope_leak_site_event(struct pmdscope_leak_site *site)
 {
 	const uint32_t now = pmdscope_ledger_clock_ms();
 
-	loss->events++;
-	if (is_misuse(loss)) {
-		loss->oldest_ms = loss->count == 0 ? now : loss->oldest_ms;
-		loss->newest_ms = now;
-		loss->count++;
+	site->events++;
+	if (is_misuse(site)) {
+		site->oldest_ms = site->count == 0 ? now : site->oldest_ms;
+		site->newest_ms = now;
+		site->count++;
 	}
-	if (loss->first_realtime_ns == 0)
-		loss->first_realtime_ns = pmdscope_clock_realtime_ns(rte_rdtsc());
+	if (site->first_realtime_ns == 0)
+		site->first_realtime_ns = pmdscope_clock_realtime_ns(rte_rdtsc());
 }
 
 void
-pmdscope_loss_count(struct pmdscope_loss *loss, uint32_t since_ms)
+pmdscope_leak_site_count(struct pmdscope_leak_site *site, uint32_t since_ms)
 {
-	if (loss->counted == 0 || (int32_t)(since_ms - loss->oldest) < 0)
-		loss->oldest = since_ms;
-	if (loss->counted == 0 || (int32_t)(since_ms - loss->newest) > 0)
-		loss->newest = since_ms;
-	loss->counted++;
+	if (site->counted == 0 || (int32_t)(since_ms - site->oldest) < 0)
+		site->oldest = since_ms;
+	if (site->counted == 0 || (int32_t)(since_ms - site->newest) > 0)
+		site->newest = since_ms;
+	site->counted++;
 }
 
 void
-pmdscope_loss_publish(unsigned int pool)
+pmdscope_leak_site_publish(unsigned int pool)
 {
 	unsigned int i;
 
-	for (i = 0; i < nb_losses; i++) {
-		struct pmdscope_loss *loss = &losses[i];
+	for (i = 0; i < nb_sites; i++) {
+		struct pmdscope_leak_site *site = &sites[i];
 
-		if (loss->pool != pool || is_misuse(loss))
+		if (site->pool != pool || is_misuse(site))
 			continue;
-		loss->count = loss->counted;
-		loss->oldest_ms = loss->oldest;
-		loss->newest_ms = loss->newest;
-		loss->counted = 0;
+		site->count = site->counted;
+		site->oldest_ms = site->oldest;
+		site->newest_ms = site->newest;
+		site->counted = 0;
 	}
 }
 
 void
-pmdscope_loss_forget(unsigned int pool)
+pmdscope_leak_site_forget(unsigned int pool)
 {
 	unsigned int i, kept = 0;
 
-	for (i = 0; i < nb_losses; i++)
-		if (losses[i].pool != pool)
-			losses[kept++] = losses[i];
-	if (kept != nb_losses)
+	for (i = 0; i < nb_sites; i++)
+		if (sites[i].pool != pool)
+			sites[kept++] = sites[i];
+	if (kept != nb_sites)
 		pmdscope_rows_changed();
-	nb_losses = kept;
+	nb_sites = kept;
 }
 
 void
-pmdscope_loss_stop(void)
+pmdscope_leak_site_stop(void)
 {
-	free(losses);
-	losses = NULL;
-	nb_losses = 0;
+	free(sites);
+	sites = NULL;
+	nb_sites = 0;
 	capacity = 0;
 }
 
@@ -169,43 +169,43 @@ static const char *const kinds[] = {
 };
 
 static unsigned int
-loss_count(void)
+site_count(void)
 {
-	return nb_losses;
+	return nb_sites;
 }
 
 static void
-loss_fill(unsigned int i, struct pmdscope_row *row)
+site_fill(unsigned int i, struct pmdscope_row *row)
 {
-	const struct pmdscope_loss *loss = &losses[i];
+	const struct pmdscope_leak_site *site = &sites[i];
 	const struct pmdscope_site_info *info =
-			pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID((uint64_t)loss->place));
+			pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID((uint64_t)site->place));
 	const uint32_t now = pmdscope_ledger_clock_ms();
 	char name[PMDSCOPE_TEXT_MAX];
 
-	pmdscope_place_name(loss->place, name);
-	pmdscope_row_str(row, POOL, pmdscope_ledger_pool_name(loss->pool));
+	pmdscope_place_name(site->place, name);
+	pmdscope_row_str(row, POOL, pmdscope_ledger_pool_name(site->pool));
 	pmdscope_row_str(row, SITE, name);
 	pmdscope_row_str(row, FUNCTION,
-			info != NULL && !pmdscope_place_is_unproven(loss->place) ? info->function
+			info != NULL && !pmdscope_place_is_unproven(site->place) ? info->function
 										 : "");
-	pmdscope_row_str(row, OPERATION, pmdscope_place_operation(loss->place));
-	pmdscope_row_str(row, KIND, kinds[loss->kind]);
-	pmdscope_row_u64(row, ID, 0, loss->place);
-	pmdscope_row_u64(row, COUNT, 0, loss->count);
-	pmdscope_row_u64(row, EVENTS, 0, loss->events);
-	if (loss->count != 0) {
-		pmdscope_row_u64(row, OLDEST_MS, 0, now - loss->oldest_ms);
-		pmdscope_row_u64(row, NEWEST_MS, 0, now - loss->newest_ms);
+	pmdscope_row_str(row, OPERATION, pmdscope_place_operation(site->place));
+	pmdscope_row_str(row, KIND, kinds[site->kind]);
+	pmdscope_row_u64(row, ID, 0, site->place);
+	pmdscope_row_u64(row, COUNT, 0, site->count);
+	pmdscope_row_u64(row, EVENTS, 0, site->events);
+	if (site->count != 0) {
+		pmdscope_row_u64(row, OLDEST_MS, 0, now - site->oldest_ms);
+		pmdscope_row_u64(row, NEWEST_MS, 0, now - site->newest_ms);
 	}
-	pmdscope_row_u64(row, FIRST, 0, loss->first_realtime_ns);
+	pmdscope_row_u64(row, FIRST, 0, site->first_realtime_ns);
 }
 
-const struct pmdscope_table pmdscope_loss_table = {
+const struct pmdscope_table pmdscope_leak_sites_table = {
 	.name = "sites",
 	.help = "Lost and misused mbufs by site. Parameters: int offset",
 	.columns = columns,
 	.nb_columns = RTE_DIM(columns),
-	.count = loss_count,
-	.fill = loss_fill,
+	.count = site_count,
+	.fill = site_fill,
 };

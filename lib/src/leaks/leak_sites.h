@@ -2,8 +2,8 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-#ifndef PMDSCOPE_LOSS_H
-#define PMDSCOPE_LOSS_H
+#ifndef PMDSCOPE_LEAK_SITES_H
+#define PMDSCOPE_LEAK_SITES_H
 
 /*
  * What was found, by pool and place: /pmdscope/sites. Control thread and tables, with the state
@@ -24,10 +24,10 @@ enum pmdscope_loss_kind {
 };
 
 /* /pmdscope/sites. */
-extern const struct pmdscope_table pmdscope_loss_table;
+extern const struct pmdscope_table pmdscope_leak_sites_table;
 
 /* One row. */
-struct pmdscope_loss {
+struct pmdscope_leak_site {
 	unsigned int pool; /* Of pmdscope_ledger_id(). */
 	uint32_t place;
 	enum pmdscope_loss_kind kind;
@@ -43,16 +43,16 @@ struct pmdscope_loss {
 };
 
 /* The row of a place, a new one if need be; NULL without memory. */
-struct pmdscope_loss *
-pmdscope_loss_get(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind);
+struct pmdscope_leak_site *
+pmdscope_leak_site_get(unsigned int pool, uint32_t place, enum pmdscope_loss_kind kind);
 /* One more event, just found. */
-void pmdscope_loss_event(struct pmdscope_loss *loss);
+void pmdscope_leak_site_event(struct pmdscope_leak_site *site);
 /* The walk has met a lost mbuf that last moved then. */
-void pmdscope_loss_count(struct pmdscope_loss *loss, uint32_t since_ms);
+void pmdscope_leak_site_count(struct pmdscope_leak_site *site, uint32_t since_ms);
 /* The walk over this pool is complete. */
-void pmdscope_loss_publish(unsigned int pool);
+void pmdscope_leak_site_publish(unsigned int pool);
 /* The pool is gone. */
-void pmdscope_loss_forget(unsigned int pool);
-void pmdscope_loss_stop(void);
+void pmdscope_leak_site_forget(unsigned int pool);
+void pmdscope_leak_site_stop(void);
 
-#endif /* PMDSCOPE_LOSS_H */
+#endif /* PMDSCOPE_LEAK_SITES_H */

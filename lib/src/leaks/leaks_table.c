@@ -129,7 +129,7 @@ ledger_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_u64(row, USE_AFTER_FREES, 0, ledger->use_after_frees);
 }
 
-const struct pmdscope_table pmdscope_ledger_table = {
+const struct pmdscope_table pmdscope_leaks_table = {
 	.name = "leaks",
 	.help = "Where the mbufs of each pool are. Parameters: int offset",
 	.columns = columns,

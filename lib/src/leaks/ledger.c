@@ -31,7 +31,7 @@
 /* Unarmed, the walks may take this part of a CPU. */
 #define UNARMED_PART 50
 /* What has been held for too long is called lost after so many walks. */
-#define VERDICT_WALKS 4
+#define CONFIRM_WALKS 4
 /* Untraced takes that are looked at per sample. */
 #define TAKES_PER_TICK 64
 
@@ -148,7 +148,7 @@ add(const struct pmdscope_pool_counts *counts)
 static void
 ledger_free(struct pmdscope_ledger *ledger)
 {
-	pmdscope_loss_forget(ledger->id);
+	pmdscope_leak_site_forget(ledger->id);
 	pmdscope_index_free(&ledger->index);
 	free(ledger);
 }
@@ -228,7 +228,7 @@ note_misuse(void)
 {
 	struct pmdscope_misuse_event event;
 	struct pmdscope_ledger *ledger;
-	struct pmdscope_loss *loss;
+	struct pmdscope_leak_site *site;
 	bool is_free;
 
 	while (pmdscope_stamp_misuse_next(&event)) {
@@ -239,10 +239,10 @@ note_misuse(void)
 		ledger->double_frees += is_free;
 		ledger->use_after_frees += !is_free;
 		ledgers.news_ms = now_ms();
-		loss = pmdscope_loss_get(ledger->id, pmdscope_stamp_place(event.stamp),
+		site = pmdscope_leak_site_get(ledger->id, pmdscope_stamp_place(event.stamp),
 				is_free ? PMDSCOPE_LOSS_DOUBLE_FREE : PMDSCOPE_LOSS_USE_AFTER_FREE);
-		if (loss != NULL)
-			pmdscope_loss_event(loss);
+		if (site != NULL)
+			pmdscope_leak_site_event(site);
 	}
 }
 
@@ -299,11 +299,11 @@ is_suspicious(const struct pmdscope_ledger *ledger)
 	const struct pmdscope_pool_counts *counts = &ledger->counts;
 
 	return ledger->parts.missing != 0 ||
-	       pmdscope_judge_empty(counts->common + counts->cached, counts->size);
+	       pmdscope_is_nearly_empty(counts->common + counts->cached, counts->size);
 }
 
 /*
- * At its pace it is empty before its growth is sure and a verdict is given: what is lost by then
+ * At its pace it is empty before its growth is sure and a leak is confirmed: what is lost by then
  * would have no site.
  */
 static bool
@@ -312,7 +312,7 @@ is_draining(const struct pmdscope_ledger *ledger)
 	const struct pmdscope_pool_counts *counts = &ledger->counts;
 
 	return pmdscope_trend_grown_in_ms(&ledger->trend, counts->common + counts->cached) <
-	       PMDSCOPE_TREND_WINDOW_MS + ledgers.hold_ms + VERDICT_WALKS * ledgers.walk_ms;
+	       PMDSCOPE_TREND_WINDOW_MS + ledgers.hold_ms + CONFIRM_WALKS * ledgers.walk_ms;
 }
 
 /* True when there is a reason that was not in vain a short time ago. */
@@ -538,6 +538,6 @@ pmdscope_ledger_stop(void)
 	ledgers.items = NULL;
 	ledgers.nb = 0;
 	ledgers.capacity = 0;
-	pmdscope_loss_stop();
+	pmdscope_leak_site_stop();
 	pmdscope_stage_stop();
 }

@@ -23,7 +23,7 @@
 #include "trend.h"
 
 /* /pmdscope/leaks. */
-extern const struct pmdscope_table pmdscope_ledger_table;
+extern const struct pmdscope_table pmdscope_leaks_table;
 
 /* Where the objects are, by one walk. */
 struct pmdscope_parts {
@@ -52,7 +52,8 @@ struct pmdscope_ledger {
 	struct pmdscope_pool_counts counts;
 	struct pmdscope_trend trend;
 	struct pmdscope_suspicion suspicion;
-	struct pmdscope_suspicion draining; /* The pool is empty before a verdict could be given. */
+	struct pmdscope_suspicion
+			draining; /* The pool is empty before a leak could be confirmed. */
 	uint64_t first_leak_realtime_ns;
 	uint64_t double_frees, use_after_frees;
 

@@ -13,7 +13,7 @@
 #define PAIRS_MAX (POINTS * (POINTS - 1) / 2)
 /*
  * Of the 120 pairs of a window, so many more must grow than shrink: Kendall's test at 3.8
- * standard deviations. A window that is not full is not judged.
+ * standard deviations. A window that is not full does not count.
  */
 #define GROWING_PAIRS 84
 /* Growth of fewer objects over the window is no reason. */

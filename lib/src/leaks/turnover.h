@@ -28,7 +28,7 @@ struct pmdscope_turnover {
 
 /*
  * Begin a walk, from 1 upwards: read what has come out. End one: remember it. Unless the drivers
- * are asked, what was offered is taken for sent: good enough to suspect, not to convict.
+ * are asked, what was offered is taken for sent: good enough to suspect, not to confirm.
  */
 void pmdscope_turnover_begin(uint32_t walk, bool ask_drivers);
 void pmdscope_turnover_end(uint32_t walk);

@@ -5,7 +5,7 @@
 /*
  * A walk sees where every object of the pools is at some moment of the walk: free in a cache or
  * in a common ring, or in a software ring; whatever it has not met anywhere is in use, and is
- * judged (classify.c). Objects on the move may be missed, which is why one walk proves nothing.
+ * classified (classify.c). Objects on the move may be missed, which is why one walk proves nothing.
  */
 
 #include <string.h>
@@ -32,7 +32,7 @@ enum phase {
 	FREE,  /* Caches and common ring of each pool. */
 	RINGS, /* Software rings. */
 	MOVED, /* What has come to caches and common ring meanwhile. */
-	JUDGE,
+	CLASSIFY,
 };
 
 static struct {
@@ -41,7 +41,7 @@ static struct {
 	unsigned int ring; /* Number of the memzone that is looked at, and how far. */
 	uint32_t ring_done;
 	uint64_t until; /* TSC at the end of the slice. */
-	struct pmdscope_trial trial;
+	struct pmdscope_walk_context ctx;
 } walk;
 
 static bool
@@ -134,7 +134,7 @@ prepare(struct pmdscope_ledger *ledger, struct rte_mempool *mp)
 {
 	if (!pmdscope_index_fits(&ledger->index, mp)) {
 		if (ledger->index.marks != NULL)
-			pmdscope_loss_forget(ledger->id);
+			pmdscope_leak_site_forget(ledger->id);
 		if (!pmdscope_index_begin(&ledger->index, mp)) {
 			ledger->lost_memory = true;
 			drop(ledger);
@@ -182,23 +182,23 @@ step_moved(struct pmdscope_ledger *ledger, struct rte_mempool *mp)
 }
 
 static bool
-step_judge(struct pmdscope_ledger *ledger, struct rte_mempool *mp __rte_unused)
+step_classify(struct pmdscope_ledger *ledger, struct rte_mempool *mp __rte_unused)
 {
 	const struct pmdscope_index *index = &ledger->index;
 	uint32_t i, end;
 
 	if (ledger->mark_at == 0)
-		pmdscope_judge_begin(&walk.trial, ledger);
+		pmdscope_classify_begin(&walk.ctx, ledger);
 	while (ledger->mark_at < index->nb_marks) {
 		end = RTE_MIN(ledger->mark_at + BATCH, index->nb_marks);
 		for (i = ledger->mark_at; i < end; i++)
 			if (index->marks[i].at != 0)
-				pmdscope_judge(&walk.trial, ledger, i);
+				pmdscope_classify(&walk.ctx, ledger, i);
 		ledger->mark_at = end;
 		if (end < index->nb_marks && time_is_up())
 			return false;
 	}
-	pmdscope_judge_end(&walk.trial, ledger);
+	pmdscope_classify_end(&walk.ctx, ledger);
 	return true;
 }
 
@@ -224,7 +224,7 @@ step_pool(struct pmdscope_ledger *ledger, step_fn step)
 		done = step(ledger, mp);
 	rte_mcfg_tailq_read_unlock();
 	ledger->walk_cycles += rte_rdtsc() - start;
-	if (done && step == step_judge)
+	if (done && step == step_classify)
 		ledger->walk_us = pmdscope_clock_us(ledger->walk_cycles);
 	return done;
 }
@@ -330,13 +330,13 @@ go_on(void)
 		break;
 	case MOVED:
 		if (phase_pools(step_moved))
-			walk.phase = JUDGE;
+			walk.phase = CLASSIFY;
 		break;
-	case JUDGE:
-		if (!phase_pools(step_judge))
+	case CLASSIFY:
+		if (!phase_pools(step_classify))
 			break;
-		pmdscope_turnover_end(walk.trial.walk);
-		if (walk.trial.armed && !walk.trial.aborted)
+		pmdscope_turnover_end(walk.ctx.walk);
+		if (walk.ctx.armed && !walk.ctx.aborted)
 			pmdscope_stage_publish();
 		walk.phase = IDLE;
 		break;
@@ -362,14 +362,14 @@ pmdscope_walk_begin(void)
 
 	if (walk.phase != IDLE)
 		return;
-	walk.trial.walk++;
-	walk.trial.epoch = pmdscope_stamp_epoch();
-	walk.trial.clock_ms = pmdscope_ledger_clock_ms();
-	walk.trial.armed = pmdscope_ledger_armed();
-	walk.trial.aborted = false;
+	walk.ctx.walk++;
+	walk.ctx.epoch = pmdscope_stamp_epoch();
+	walk.ctx.clock_ms = pmdscope_ledger_clock_ms();
+	walk.ctx.armed = pmdscope_ledger_armed();
+	walk.ctx.aborted = false;
 	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++)
 		ledger->walking = false;
-	pmdscope_turnover_begin(walk.trial.walk, walk.trial.armed);
+	pmdscope_turnover_begin(walk.ctx.walk, walk.ctx.armed);
 	walk.pool = 0;
 	walk.ring = 0;
 	walk.ring_done = 0;
@@ -388,10 +388,10 @@ pmdscope_walk_arm(void)
 	struct pmdscope_ledger *ledger;
 	unsigned int i;
 
-	/* The walk under way would judge by two clocks. */
-	walk.trial.aborted = true;
-	walk.trial.armed_epoch = pmdscope_stamp_epoch();
-	walk.trial.armed_walk = walk.trial.walk + 1;
+	/* The walk under way would compare times of two epochs. */
+	walk.ctx.aborted = true;
+	walk.ctx.armed_epoch = pmdscope_stamp_epoch();
+	walk.ctx.armed_walk = walk.ctx.walk + 1;
 	for (i = 0; (ledger = pmdscope_ledger_get(i)) != NULL; i++) {
 		ledger->placed = false;
 		ledger->traced_frees = 0;
@@ -402,9 +402,9 @@ pmdscope_walk_arm(void)
 void
 pmdscope_walk_start(const struct pmdscope_walk_conf *conf)
 {
-	walk.trial.epoch_ms = conf->epoch_ms;
-	walk.trial.walk_ms = conf->walk_ms;
-	walk.trial.hold_walks = conf->hold_walks;
+	walk.ctx.epoch_ms = conf->epoch_ms;
+	walk.ctx.walk_ms = conf->walk_ms;
+	walk.ctx.hold_walks = conf->hold_walks;
 	walk.phase = IDLE;
 }
 

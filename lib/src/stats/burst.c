@@ -186,7 +186,7 @@ pmdscope_burst_rx(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_
 	if (n->depth_state != PMDSCOPE_DEPTH_UNSUPPORTED && depth_is_due(n, nb_rx == max_pkts))
 		sample_depth(q, nb_rx);
 	pmdscope_stamp_rx(port, queue, pkts, nb_rx);
-	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
+	pmdscope_capture_burst(port, queue, PMDSCOPE_DIR_RX, pkts, nb_rx);
 	return nb_rx;
 }
 
@@ -205,6 +205,6 @@ pmdscope_burst_tx(
 	}
 	count_burst(n, pkts, nb_pkts);
 	pmdscope_stamp_tx(port, queue, pkts, nb_pkts);
-	pmdscope_tee_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
+	pmdscope_capture_burst(port, queue, PMDSCOPE_DIR_TX, pkts, nb_pkts);
 	return nb_pkts;
 }
