@@ -310,7 +310,7 @@ impl CaptureLoop {
             match self.apps[index].state {
                 CapturedAppState::Running => self.read_events(index, observer)?,
                 CapturedAppState::Awaited(when) if when <= Instant::now() => {
-                    self.reopen_app(index, observer)?
+                    self.reopen_app(index, observer)?;
                 }
                 CapturedAppState::Awaited(_) | CapturedAppState::Over => {}
             }
