@@ -52,7 +52,7 @@ impl Connection {
 impl FakeApp {
     /// Listens and never accepts, as a stopped app does.
     pub fn stopped() -> Self {
-        Self::with(|socket| pmdscope_testing::FakeApp::stopped(socket))
+        Self::with(pmdscope_testing::FakeApp::stopped)
     }
 
     /// Runs `behave` for each connection, one after the other.
