@@ -161,15 +161,15 @@ impl Scraper {
 
     async fn run_round(self: Arc<Self>, mut sampler: AppSampler, _running: watch::Sender<()>) {
         let (app, sample, timeout) = (sampler.app().clone(), self.queries.sample, self.timeout);
-        let sampled = blocking(move || {
+        let outcome = blocking(move || {
             let news = sample(&mut sampler, timeout);
             (sampler, news)
         });
-        let sampled = sampled.await;
-        if let Err(error) = &sampled {
+        let outcome = outcome.await;
+        if let Err(error) = &outcome {
             journal::warn(&format!("{}: {error}", app.name));
         }
-        self.lock().end_round(&app, sampled);
+        self.lock().end_round(&app, outcome);
     }
 
     fn lock(&self) -> MutexGuard<'_, Scheduler> {

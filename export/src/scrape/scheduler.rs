@@ -110,10 +110,10 @@ impl Scheduler {
     pub(super) fn end_round(
         &mut self,
         app: &DiscoveredApp,
-        sampled: Result<(AppSampler, FleetEvent), TelemetryError>,
+        outcome: Result<(AppSampler, FleetEvent), TelemetryError>,
     ) {
         let round = self.rounds.remove(&app.socket);
-        match sampled {
+        match outcome {
             Ok((sampler, news)) => {
                 if round.is_some_and(|round| round.timed_out) {
                     self.uncount(&news);
