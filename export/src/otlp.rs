@@ -78,18 +78,18 @@ impl FromStr for OtlpReceiver {
 /// Where the newest snapshot waits for the thread.
 #[derive(Debug, Default)]
 struct SnapshotMailbox {
-    newest: Mutex<MailboxState>,
+    newest: Mutex<PendingSnapshot>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct MailboxState {
+struct PendingSnapshot {
     snapshot: Option<Arc<ScrapeSnapshot>>,
     closed: bool,
 }
 
 impl SnapshotMailbox {
-    fn lock(&self) -> MutexGuard<'_, MailboxState> {
+    fn lock(&self) -> MutexGuard<'_, PendingSnapshot> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ impl SnapshotMailbox {
 
     /// Waits for the newest; `None` when there will be no more.
     fn take(&self) -> Option<Arc<ScrapeSnapshot>> {
-        let waiting = |mail: &mut MailboxState| mail.snapshot.is_none() && !mail.closed;
+        let waiting = |mail: &mut PendingSnapshot| mail.snapshot.is_none() && !mail.closed;
         let mail = self.arrived.wait_while(self.lock(), waiting);
         let mut mail = mail.unwrap_or_else(PoisonError::into_inner);
         if mail.closed { None } else { mail.snapshot.take() }

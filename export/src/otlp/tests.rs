@@ -184,7 +184,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     let push =
         push(url.parse().unwrap(), pause, Arc::clone(&scraper), TIMEOUT, Arc::clone(&counters));
     let later = Instant::now() + Duration::from_secs(60);
-    let scrapes = async {
+    let drops = async {
         loop {
             let counts = counters.read();
             if counts.failed >= 1 && counts.dropped >= 10 {
@@ -199,7 +199,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
     };
     let families = tokio::select! {
         ended = push => panic!("{ended:?}"),
-        families = scrapes => families,
+        families = drops => families,
     };
     let counts = counters.read();
     assert!(counts.failed >= 1 && counts.dropped >= 10 && counts.accepted == 0, "{counts:?}");
