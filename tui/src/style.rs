@@ -36,5 +36,5 @@ pub(crate) fn selected_row() -> Style {
 /// A line of a table in the styles of a theme.
 pub(crate) fn styled(line: TextLine, theme: Theme) -> Line<'static> {
     let spans = line.spans.into_iter();
-    Line::from_iter(spans.map(|span| Span::styled(span.text, theme.style(span.tone))))
+    spans.map(|span| Span::styled(span.text, theme.style(span.tone))).collect()
 }

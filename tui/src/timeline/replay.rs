@@ -328,7 +328,7 @@ impl<P: FrameSource, T: Fn(ReplayNews) -> bool> FrameReader<P, T> {
 fn fold(wishes: &mut Vec<SeekTarget>, to: SeekTarget) {
     match (wishes.last_mut(), to) {
         (Some(SeekTarget::Step(steps)), SeekTarget::Step(more)) => {
-            *steps = steps.saturating_add(more)
+            *steps = steps.saturating_add(more);
         }
         (Some(SeekTarget::By(ns)), SeekTarget::By(more)) => *ns = ns.saturating_add(more),
         (_, SeekTarget::Step(_) | SeekTarget::By(_)) => wishes.push(to),
