@@ -243,10 +243,12 @@ fn signals_end_a_silent_pipe_in_order() {
         command.args(["-r", "-", "-w", &name]).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn(&mut command).unwrap();
         child.stdin.as_mut().unwrap().write_all(&fs::read(&path).unwrap()).unwrap();
+        let count = || text(&run(&dir, &format!("-r {name} --count")).stdout);
+        // A signal stops it at once, whatever it has read and not written yet.
+        eventually("all packets are in the file", || count() == "10 packets\n");
         let output = end_by(signal, child);
         assert!(output.status.success(), "{signal}: {output:?}");
-        let count = run(&dir, &format!("-r {name} --count"));
-        assert_eq!(text(&count.stdout), "10 packets\n", "{signal}");
+        assert_eq!(count(), "10 packets\n", "{signal}");
     }
 }
 
