@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
 use pmdscope_capture::pdump::{left_behind, settle};
 use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp};
@@ -116,7 +116,12 @@ pub(crate) fn open_all(
     let mut failed = None;
     for wanted in wanted {
         match open(&wanted, options, awaited, stop) {
-            Ok(source) => opened.push((wanted, source)),
+            Ok(source) => {
+                if let Some(remark) = source.session.remark() {
+                    output::tell(&format!("{}: {remark}", wanted.app));
+                }
+                opened.push((wanted, source));
+            }
             Err(error) if wanted.is_named() || stop.load(Ordering::Relaxed) => return Err(error),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
@@ -127,6 +132,7 @@ pub(crate) fn open_all(
     }
     match failed {
         Some(error) if opened.is_empty() => Err(error),
+        None if opened.is_empty() => bail!("cannot capture from any app, for the reasons above"),
         failed => {
             failed.iter().for_each(leave_out);
             Ok(opened)
@@ -135,7 +141,7 @@ pub(crate) fn open_all(
 }
 
 /// Tells people about an app that is not part of `any`.
-pub(crate) fn leave_out(error: &anyhow::Error) {
+fn leave_out(error: &anyhow::Error) {
     output::tell(&format!("left out: {error:#}"));
 }
 

@@ -119,6 +119,7 @@ pub enum SessionEvent {
 pub struct CaptureSession {
     socket: OwnedFd,
     id: u32,
+    remark: String,
     resamples: Option<bool>,
     /// The process on the other side, where it is ours: dropped behind the socket, at whose end it
     /// leaves.
@@ -177,8 +178,8 @@ impl CaptureSession {
         rustix::net::send(&socket, datagram, SendFlags::NOSIGNAL)?;
         wait_readable(&socket, deadline)?;
         match receive(&socket)? {
-            Some((AppMessage { kind: TEE_ACCEPT, value, .. }, _)) => {
-                Ok(Self { socket, id: value, resamples: None, helper: None })
+            Some((AppMessage { kind: TEE_ACCEPT, value, text }, _)) => {
+                Ok(Self { socket, id: value, remark: text, resamples: None, helper: None })
             }
             Some((AppMessage { kind: TEE_REFUSE, value, text }, _)) => {
                 Err(SessionError::Refused { code: value.cast_signed(), text })
@@ -196,6 +197,11 @@ impl CaptureSession {
     /// The number that the app gave the session.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// What people should know of a capture that was accepted, such as a reduced snap length.
+    pub fn remark(&self) -> Option<&str> {
+        (!self.remark.is_empty()).then_some(&*self.remark)
     }
 
     /// The sampling can be changed; `None` before the first ring, which tells.
@@ -358,6 +364,16 @@ mod tests {
         })?;
         assert_eq!(session.id(), 9);
         session.next_event()
+    }
+
+    #[test]
+    fn a_remark_of_the_app_is_kept() {
+        let remark = |text: &'static str| {
+            let session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, text), &[])).unwrap();
+            session.remark().map(str::to_owned)
+        };
+        assert_eq!(remark("snaplen reduced to 96").as_deref(), Some("snaplen reduced to 96"));
+        assert_eq!(remark(""), None);
     }
 
     #[test]

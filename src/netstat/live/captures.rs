@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use pmdscope_capture::{CaptureSource as Tap, budget};
 use pmdscope_flows::SNAPLEN;
 use pmdscope_packets::filter::FilterCompiler;
@@ -39,19 +39,10 @@ impl OpenCaptures {
             dirs: args.direction().bits().into(),
             program,
         };
+        let opened = attach::open_all(wanted, &ask, awaited, &control.stop);
         let mut captures = Self { sources: Vec::new(), ports: Vec::new() };
-        for one in &wanted {
-            match attach::open(one, &ask, awaited, &control.stop) {
-                Ok(source) => captures.add(one, source),
-                // Nobody has asked for this one.
-                Err(error) if wanted.len() > 1 && is_open(args) && !is_stopped(control) => {
-                    attach::leave_out(&error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if captures.sources.is_empty() {
-            bail!("{NOBODY}");
+        for (one, source) in opened.context(NO_CAPTURE)? {
+            captures.add(&one, source);
         }
         Ok(captures)
     }
@@ -63,27 +54,18 @@ impl OpenCaptures {
     }
 }
 
-const NOBODY: &str = "cannot capture from any app, for the reasons above; \
-                      `pmdscope netstat -i` shows port counters";
+const NO_CAPTURE: &str = "no packets to count (`pmdscope netstat -i` shows port counters)";
 
 /// No app was named.
 fn is_open(args: &Args) -> bool {
     args.interfaces.is_empty() && args.app.app.is_none()
 }
 
-fn is_stopped(control: &RunControl) -> bool {
-    control.stop.load(Ordering::Relaxed)
-}
-
 fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
     let any = ["any".to_owned()];
     let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
     let (app, attach) = (args.app.app.as_deref(), args.attach.attach());
-    let wanted = resolve::resolve(interfaces, app, args.app.settings()?, attach)?;
-    if wanted.is_empty() {
-        bail!("{NOBODY}");
-    }
-    Ok(wanted)
+    resolve::resolve(interfaces, app, args.app.settings()?, attach).context(NO_CAPTURE)
 }
 
 /// One packet in so many for a begin. Of packets that pass a filter nobody knows how many there will be.
