@@ -38,7 +38,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /** Version of the library, as "major.minor.patch". */
-#define PMDSCOPE_VERSION "0.1.0"
+#define PMDSCOPE_VERSION "0.2.0"
 
 /** Do not offer packets to capture tools: no socket, no copying. */
 #define PMDSCOPE_F_NO_TEE (1U << 0)
