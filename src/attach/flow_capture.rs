@@ -4,21 +4,34 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use pmdscope_capture::{CaptureError, CaptureLoop, CaptureObserver, CaptureSettings};
+use pmdscope_capture::{
+    CaptureLoop, CaptureObserver, CaptureReport, CaptureSettings, CaptureSource,
+};
 use pmdscope_flows::{FlowTable, FlowTableSettings, LatestSnapshot, SNAPLEN};
 use pmdscope_packets::RunControl;
 
 use super::target::CaptureTarget;
 use super::{CaptureOptions, open};
 
-/// An armed capture of one app, for its table of conversations. Dropping it disarms.
+/// Armed captures that fill a table of conversations. Dropping it disarms.
 pub(crate) struct FlowCapture {
     capture: CaptureLoop,
     latest: LatestSnapshot,
 }
 
 impl FlowCapture {
-    /// Arms a capture of headers, unless told to stop; `length` ends it by itself.
+    /// Counts the conversations of captures that are armed.
+    pub(crate) fn new(
+        sources: Vec<CaptureSource>,
+        settings: CaptureSettings,
+        table: FlowTableSettings,
+    ) -> Self {
+        let (table, latest) = FlowTable::new(table);
+        let settings = CaptureSettings { snaplen: SNAPLEN, ..settings };
+        Self { capture: CaptureLoop::new(sources, settings, Box::new(table)), latest }
+    }
+
+    /// Arms a capture of the headers of one app, unless told to stop; `length` ends it by itself.
     ///
     /// # Errors
     ///
@@ -31,11 +44,8 @@ impl FlowCapture {
         stop: &AtomicBool,
     ) -> Result<Self> {
         let source = open(wanted, &CaptureOptions { snaplen: SNAPLEN, ..ask }, false, stop)?;
-        let (table, latest) = FlowTable::new(table);
-        let settings =
-            CaptureSettings { snaplen: SNAPLEN, duration: length, ..CaptureSettings::default() };
-        let capture = CaptureLoop::new(vec![source], settings, Box::new(table));
-        Ok(Self { capture, latest })
+        let settings = CaptureSettings { duration: length, ..CaptureSettings::default() };
+        Ok(Self::new(vec![source], settings, table))
     }
 
     /// Where the newest counts are, also when the capture has ended.
@@ -43,16 +53,12 @@ impl FlowCapture {
         self.latest.clone()
     }
 
-    /// Counts until told to stop, for the length that was asked for, or until the app ends.
-    ///
-    /// # Errors
-    ///
-    /// When the capture fails.
+    /// Counts until told to stop, for the length that was asked for, or until the apps end.
     pub(crate) fn run(
         self,
         control: &RunControl,
         observer: &mut dyn CaptureObserver,
-    ) -> Result<(), CaptureError> {
-        self.capture.run(control, observer).failure.map_or(Ok(()), Err)
+    ) -> CaptureReport {
+        self.capture.run(control, observer)
     }
 }

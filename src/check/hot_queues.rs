@@ -183,7 +183,8 @@ fn capture(
     let kept = FlowTableSettings { capacity: CAPACITY, ..FlowTableSettings::default() };
     let capture = FlowCapture::open(&wanted, ask, kept, Some(LENGTH), &control.stop)?;
     let latest = capture.latest();
-    capture.run(control, &mut ()).context("the capture has failed")?;
+    let failure = capture.run(control, &mut ()).failure;
+    failure.map_or(Ok(()), Err).context("the capture has failed")?;
     Ok(latest.get())
 }
 

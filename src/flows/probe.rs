@@ -123,8 +123,8 @@ impl Errand {
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());
         *lock(&self.told) = Told { access: CaptureAccess::Armed { via }, latest };
-        capture.run(&self.control, &mut CpuBudget::new(self.share, &self.control))?;
-        Ok(CaptureAccess::Ended)
+        let report = capture.run(&self.control, &mut CpuBudget::new(self.share, &self.control));
+        report.failure.map_or(Ok(CaptureAccess::Ended), |failure| Err(failure.into()))
     }
 }
 

@@ -11,8 +11,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use pmdscope_capture::budget::CpuBudget;
-use pmdscope_capture::{CaptureLoop, CaptureObserver, CaptureReport, CaptureSettings};
-use pmdscope_flows::{FlowTable, SNAPLEN};
+use pmdscope_capture::{CaptureObserver, CaptureReport, CaptureSettings};
 use pmdscope_packets::RunControl;
 
 use self::captures::OpenCaptures;
@@ -21,6 +20,7 @@ use super::args::{Args, ReportView, SamplingMode};
 use super::counters::CounterReader;
 use super::ipfix;
 use super::report_data::PacketLosses;
+use crate::attach::flow_capture::FlowCapture;
 use crate::capture::Direction;
 
 /// What the capture tells the thread that reports.
@@ -92,20 +92,19 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     // To count from the same moment on.
     counter_reader.as_mut().map(CounterReader::begin).transpose()?;
     let status = export.as_ref().map(|export| export.status.clone());
-    let (table, latest) = FlowTable::new(args.table(export));
     let helped = captures.sources.iter().filter(|source| source.via.is_some());
     let helped = helped.map(|source| source.app.clone()).collect();
     let shared = SharedState { helped, ..SharedState::default() };
-    let reporter =
-        LiveReporter::new(args, control, &shared, latest, counter_reader, captures.ports, status)?;
     let settings = CaptureSettings {
-        snaplen: SNAPLEN,
         duration: args.watch(exports),
         filter: args.expression(),
         outgoing: args.direction() != Direction::In,
         ..CaptureSettings::default()
     };
-    let capture = CaptureLoop::new(captures.sources, settings, Box::new(table));
+    let capture = FlowCapture::new(captures.sources, settings, args.table(export));
+    let latest = capture.latest();
+    let reporter =
+        LiveReporter::new(args, control, &shared, latest, counter_reader, captures.ports, status)?;
     let budget =
         (args.sample == SamplingMode::Auto).then(|| CpuBudget::new(args.cpu_budget(), control));
     let (report, reporter) =
@@ -117,7 +116,7 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
 
 /// Runs the capture on this thread and the reports on another, which may wait as long as it likes.
 fn watch<'a>(
-    capture: CaptureLoop,
+    capture: FlowCapture,
     control: &RunControl,
     mut watch: LossObserver<'a>,
     reporter: LiveReporter<'a>,
