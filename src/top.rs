@@ -111,7 +111,7 @@ fn print(args: &Args) -> Result<()> {
     };
     source.prepare();
     let mut captured = if args.flows {
-        Some(flows::Reports::start(source.world(), args.app.settings()?))
+        Some(flows::ReportSampler::start(source.world(), args.app.settings()?))
     } else {
         None
     };
@@ -123,7 +123,7 @@ fn print(args: &Args) -> Result<()> {
         }
         let world = source.world();
         let traffic = match (left, &mut captured) {
-            (0, _) => captured.take().map(flows::Reports::last),
+            (0, _) => captured.take().map(flows::ReportSampler::last),
             (_, captured) => captured.as_mut().map(|captured| captured.next(world)),
         };
         view.follow(traffic.map(Arc::new));

@@ -26,29 +26,29 @@ impl Apps {
         apps.iter().find(|(name, _)| name == app).unwrap().1.clone()
     }
 
-    fn answer(&self, errand: &Errand) {
-        let app = &errand.running.app;
+    fn answer(&self, job: &SamplerJob) {
+        let app = &job.running.app;
         let access = match self.find(app) {
-            CaptureAccess::Offered if errand.attach == Some(RUN) => {
+            CaptureAccess::Offered if job.attach == Some(RUN) => {
                 CaptureAccess::Armed { via: Some("pdump") }
             }
             other => other,
         };
-        errand.tell(access.clone());
+        job.tell(access.clone());
         let is_armed =
             || matches!(self.find(app), CaptureAccess::Armed { .. } | CaptureAccess::Offered);
         while matches!(access, CaptureAccess::Armed { .. }) && is_armed() {
-            if errand.control.stop.load(Ordering::Relaxed) {
+            if job.control.stop.load(Ordering::Relaxed) {
                 return;
             }
             thread::sleep(Duration::from_millis(1));
         }
-        errand.tell(self.find(app));
+        job.tell(self.find(app));
     }
 
-    fn captures(&self) -> Captures {
+    fn captures(&self) -> AppCaptures {
         let apps = self.clone();
-        Captures::with(Arc::new(move |errand: Errand| apps.answer(&errand)))
+        AppCaptures::with(Arc::new(move |job: SamplerJob| apps.answer(&job)))
     }
 }
 
@@ -63,8 +63,9 @@ fn wanting(apps: &[&str], attach: &[&str]) -> FlowRequest {
 }
 
 /// Waits until the app is accessed in that way.
-fn becomes(captures: &mut Captures, app: &str, access: &CaptureAccess) {
-    let is = |captures: &mut Captures| captures.traffic().find(app).map(|tap| tap.access.clone());
+fn becomes(captures: &mut AppCaptures, app: &str, access: &CaptureAccess) {
+    let is =
+        |captures: &mut AppCaptures| captures.traffic().find(app).map(|tap| tap.access.clone());
     let end = Instant::now() + 5 * SECOND;
     while is(captures).as_ref() != Some(access) {
         assert!(Instant::now() < end, "{app}: {:?}", is(captures));
@@ -72,12 +73,12 @@ fn becomes(captures: &mut Captures, app: &str, access: &CaptureAccess) {
     }
 }
 
-fn settles(captures: &mut Captures, request: &FlowRequest, now: Instant) {
+fn settles(captures: &mut AppCaptures, request: &FlowRequest, now: Instant) {
     let end = Instant::now() + 5 * SECOND;
     while !captures.leaving.is_empty() {
         assert!(Instant::now() < end, "a capture goes on");
         thread::sleep(Duration::from_millis(1));
-        captures.obey(request, now);
+        captures.apply(request, now);
     }
 }
 
@@ -90,20 +91,20 @@ fn captures_end_a_while_after_the_page_was_left() {
     let apps = Apps::default();
     apps.set("fwd", ARMED);
     let (mut captures, start) = (apps.captures(), Instant::now());
-    captures.obey(&FlowRequest { shown: false, ..wanting(&["fwd"], &[]) }, start);
+    captures.apply(&FlowRequest { shown: false, ..wanting(&["fwd"], &[]) }, start);
     assert!(captures.is_idle(), "nobody looks");
     let shown = wanting(&["fwd"], &[]);
-    captures.obey(&shown, start);
+    captures.apply(&shown, start);
     becomes(&mut captures, "fwd", &ARMED);
     let away = FlowRequest { shown: false, ..shown.clone() };
-    captures.obey(&away, start + SECOND);
-    captures.obey(&away, start + 5 * SECOND);
+    captures.apply(&away, start + SECOND);
+    captures.apply(&away, start + 5 * SECOND);
     assert!(!captures.is_idle());
-    captures.obey(&shown, start + 5 * SECOND);
-    captures.obey(&away, start + 7 * SECOND);
-    captures.obey(&away, start + 11 * SECOND);
+    captures.apply(&shown, start + 5 * SECOND);
+    captures.apply(&away, start + 7 * SECOND);
+    captures.apply(&away, start + 11 * SECOND);
     assert!(!captures.is_idle(), "somebody was there again meanwhile");
-    captures.obey(&away, start + 12 * SECOND);
+    captures.apply(&away, start + 12 * SECOND);
     assert!(captures.is_idle());
     settles(&mut captures, &away, start + 12 * SECOND);
 }
@@ -113,13 +114,13 @@ fn captures_end_at_once_with_the_display() {
     let apps = Apps::default();
     apps.set("fwd", ARMED);
     let (mut captures, start) = (apps.captures(), Instant::now());
-    captures.obey(&wanting(&["fwd"], &[]), start);
+    captures.apply(&wanting(&["fwd"], &[]), start);
     becomes(&mut captures, "fwd", &ARMED);
     let over = FlowRequest { over: true, ..FlowRequest::default() };
-    captures.obey(&over, start);
+    captures.apply(&over, start);
     assert!(captures.is_idle());
     captures.stop();
-    assert!(captures.leaving.iter().all(Probe::is_over));
+    assert!(captures.leaving.iter().all(SamplerThread::is_over));
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn what_was_counted_stays_when_reports_end() {
     let apps = Apps::default();
     apps.set("fwd", ARMED);
     let mut captures = apps.captures();
-    captures.obey(&wanting(&["fwd"], &[]), Instant::now());
+    captures.apply(&wanting(&["fwd"], &[]), Instant::now());
     becomes(&mut captures, "fwd", &ARMED);
     captures.stop();
     assert_eq!(captures.traffic().find("fwd").unwrap().access, ARMED);
@@ -139,24 +140,24 @@ fn an_app_that_refuses_or_has_ended_is_asked_again() {
     apps.set("fwd", refused());
     let (mut captures, start) = (apps.captures(), Instant::now());
     let request = wanting(&["fwd"], &[]);
-    captures.obey(&request, start);
+    captures.apply(&request, start);
     becomes(&mut captures, "fwd", &refused());
-    wait_until(|| captures.seats["fwd"].probe.as_ref().is_none_or(Probe::is_over));
-    captures.hear(start);
+    wait_until(|| captures.apps["fwd"].sampler.as_ref().is_none_or(SamplerThread::is_over));
+    captures.update(start);
     apps.set("fwd", ARMED);
-    captures.obey(&request, start + 2 * SECOND);
-    assert!(captures.seats["fwd"].probe.is_none(), "too early");
-    captures.obey(&request, start + 9 * SECOND);
+    captures.apply(&request, start + 2 * SECOND);
+    assert!(captures.apps["fwd"].sampler.is_none(), "too early");
+    captures.apply(&request, start + 9 * SECOND);
     becomes(&mut captures, "fwd", &ARMED);
 
     apps.set("fwd", CaptureAccess::Ended);
     becomes(&mut captures, "fwd", &CaptureAccess::Ended);
-    captures.obey(&wanting(&[], &[]), start + 10 * SECOND);
+    captures.apply(&wanting(&[], &[]), start + 10 * SECOND);
     assert!(!captures.is_idle(), "its conversations are still shown");
     apps.set("fwd", ARMED);
-    wait_until(|| captures.seats["fwd"].probe.as_ref().is_none_or(Probe::is_over));
-    captures.hear(start + 10 * SECOND);
-    captures.obey(&request, start + 20 * SECOND);
+    wait_until(|| captures.apps["fwd"].sampler.as_ref().is_none_or(SamplerThread::is_over));
+    captures.update(start + 10 * SECOND);
+    captures.apply(&request, start + 20 * SECOND);
     becomes(&mut captures, "fwd", &ARMED);
     captures.stop();
 }
@@ -166,10 +167,10 @@ fn an_app_that_is_gone_is_listed_no_more() {
     let apps = Apps::default();
     apps.set("fwd", refused());
     let (mut captures, start) = (apps.captures(), Instant::now());
-    captures.obey(&wanting(&["fwd"], &[]), start);
+    captures.apply(&wanting(&["fwd"], &[]), start);
     becomes(&mut captures, "fwd", &refused());
-    wait_until(|| captures.seats["fwd"].probe.as_ref().is_none_or(Probe::is_over));
-    captures.obey(&wanting(&[], &[]), start);
+    wait_until(|| captures.apps["fwd"].sampler.as_ref().is_none_or(SamplerThread::is_over));
+    captures.apply(&wanting(&[], &[]), start);
     assert!(captures.is_idle());
 }
 
@@ -178,9 +179,9 @@ fn a_capture_outlives_telemetry_that_does_not_answer() {
     let apps = Apps::default();
     apps.set("fwd", ARMED);
     let (mut captures, start) = (apps.captures(), Instant::now());
-    captures.obey(&wanting(&["fwd"], &[]), start);
+    captures.apply(&wanting(&["fwd"], &[]), start);
     becomes(&mut captures, "fwd", &ARMED);
-    captures.obey(&wanting(&[], &[]), start + SECOND);
+    captures.apply(&wanting(&[], &[]), start + SECOND);
     assert_eq!(captures.traffic().find("fwd").unwrap().access, ARMED);
     captures.stop();
 }
@@ -193,18 +194,18 @@ fn a_helper_waits_for_the_user_and_leaves_with_his_consent() {
     let (mut captures, start) = (apps.captures(), Instant::now());
     let names = ["fwd", "testpmd"];
     let asked = wanting(&names, &[]);
-    captures.obey(&asked, start);
+    captures.apply(&asked, start);
     becomes(&mut captures, "testpmd", &CaptureAccess::Offered);
-    wait_until(|| captures.seats["testpmd"].probe.as_ref().is_none_or(Probe::is_over));
-    captures.obey(&asked, start + 20 * SECOND);
-    assert!(captures.seats["testpmd"].probe.is_none(), "nobody has pressed the key");
+    wait_until(|| captures.apps["testpmd"].sampler.as_ref().is_none_or(SamplerThread::is_over));
+    captures.apply(&asked, start + 20 * SECOND);
+    assert!(captures.apps["testpmd"].sampler.is_none(), "nobody has pressed the key");
 
-    captures.obey(&wanting(&names, &["testpmd"]), start + 20 * SECOND);
+    captures.apply(&wanting(&names, &["testpmd"]), start + 20 * SECOND);
     becomes(&mut captures, "testpmd", &CaptureAccess::Armed { via: Some("pdump") });
     becomes(&mut captures, "fwd", &ARMED);
-    captures.obey(&asked, start + 21 * SECOND);
-    assert_eq!(captures.seats["testpmd"].access, CaptureAccess::Offered);
-    assert_eq!(captures.seats["fwd"].access, ARMED, "the others go on");
+    captures.apply(&asked, start + 21 * SECOND);
+    assert_eq!(captures.apps["testpmd"].access, CaptureAccess::Offered);
+    assert_eq!(captures.apps["fwd"].access, ARMED, "the others go on");
     settles(&mut captures, &asked, start + 21 * SECOND);
     captures.stop();
 }
@@ -217,15 +218,15 @@ fn a_helper_for_an_earlier_run_is_none_for_this_one() {
     let mut request = wanting(&["testpmd"], &["testpmd"]);
     let earlier = AppRun { start_ticks: 999, ..RUN };
     request.attach.insert("testpmd".to_owned(), earlier);
-    captures.obey(&request, start);
+    captures.apply(&request, start);
     becomes(&mut captures, "testpmd", &CaptureAccess::Offered);
-    wait_until(|| captures.seats["testpmd"].probe.as_ref().is_none_or(Probe::is_over));
-    captures.obey(&request, start + SECOND);
-    assert!(captures.seats["testpmd"].probe.is_none(), "it was asked once");
+    wait_until(|| captures.apps["testpmd"].sampler.as_ref().is_none_or(SamplerThread::is_over));
+    captures.apply(&request, start + SECOND);
+    assert!(captures.apps["testpmd"].sampler.is_none(), "it was asked once");
 
-    captures.obey(&wanting(&["testpmd"], &["testpmd"]), start + SECOND);
+    captures.apply(&wanting(&["testpmd"], &["testpmd"]), start + SECOND);
     becomes(&mut captures, "testpmd", &CaptureAccess::Armed { via: Some("pdump") });
-    captures.obey(&request, start + SECOND);
+    captures.apply(&request, start + SECOND);
     becomes(&mut captures, "testpmd", &CaptureAccess::Offered);
     settles(&mut captures, &request, start + SECOND);
     captures.stop();

@@ -13,7 +13,7 @@ use pmdscope_packets::{DIR_RX, DIR_TX, RunControl};
 use pmdscope_telemetry::FleetSettings;
 use pmdscope_tui::flows::{AppRun, CaptureAccess, RunningApp};
 
-use super::Work;
+use super::SamplerWork;
 use crate::attach::flow_capture::FlowCapture;
 use crate::attach::policy::AttachPolicy;
 use crate::attach::{CaptureOptions, resolve};
@@ -26,39 +26,40 @@ const CAPACITY: usize = 16_384;
 const IDLE: Duration = Duration::from_secs(300);
 
 /// The side that waits for nothing.
-pub(super) struct Probe {
+pub(super) struct SamplerThread {
     /// The run of the app that a helper was asked for.
     pub(super) attach: Option<AppRun>,
     control: RunControl,
-    told: Arc<Mutex<Told>>,
+    state: Arc<Mutex<SamplerState>>,
     thread: JoinHandle<()>,
 }
 
 /// What the thread has to say.
-struct Told {
+struct SamplerState {
     access: CaptureAccess,
     latest: Option<LatestSnapshot>,
 }
 
-impl Probe {
+impl SamplerThread {
     /// Has `work` done for an app; it may take so much of a core.
     pub(super) fn start(
         running: &RunningApp,
         attach: Option<AppRun>,
         share: f64,
-        work: Work,
+        work: SamplerWork,
     ) -> Self {
         let control = RunControl::default();
-        let told = Arc::new(Mutex::new(Told { access: CaptureAccess::Opening, latest: None }));
-        let errand = Errand {
+        let state =
+            Arc::new(Mutex::new(SamplerState { access: CaptureAccess::Opening, latest: None }));
+        let job = SamplerJob {
             running: running.clone(),
             attach,
             share,
             control: control.clone(),
-            told: Arc::clone(&told),
+            state: Arc::clone(&state),
         };
-        let thread = thread::spawn(move || work(errand));
-        Self { attach, control, told, thread }
+        let thread = thread::spawn(move || work(job));
+        Self { attach, control, state, thread }
     }
 
     /// Tells the thread to end.
@@ -72,24 +73,24 @@ impl Probe {
     }
 
     /// How packets are had, and what was counted of them.
-    pub(super) fn told(&self) -> (CaptureAccess, Option<Arc<FlowSnapshot>>) {
-        let told = lock(&self.told);
-        (told.access.clone(), told.latest.as_ref().map(LatestSnapshot::get))
+    pub(super) fn state(&self) -> (CaptureAccess, Option<Arc<FlowSnapshot>>) {
+        let state = lock(&self.state);
+        (state.access.clone(), state.latest.as_ref().map(LatestSnapshot::get))
     }
 }
 
 /// What the thread is to do.
-pub(super) struct Errand {
+pub(super) struct SamplerJob {
     pub(super) running: RunningApp,
     /// With a helper, where there is no other way, beside that run.
     pub(super) attach: Option<AppRun>,
     /// Of one core.
     share: f64,
     pub(super) control: RunControl,
-    told: Arc<Mutex<Told>>,
+    state: Arc<Mutex<SamplerState>>,
 }
 
-impl Errand {
+impl SamplerJob {
     /// Captures until it is told to end, or the app ends or refuses.
     pub(super) fn run(&self, settings: FleetSettings) {
         let access = self.capture(settings).unwrap_or_else(|error| CaptureAccess::Refused {
@@ -102,7 +103,7 @@ impl Errand {
     }
 
     pub(super) fn tell(&self, access: CaptureAccess) {
-        lock(&self.told).access = access;
+        lock(&self.state).access = access;
     }
 
     fn capture(&self, settings: FleetSettings) -> anyhow::Result<CaptureAccess> {
@@ -122,12 +123,12 @@ impl Errand {
         let kept = FlowTableSettings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());
-        *lock(&self.told) = Told { access: CaptureAccess::Armed { via }, latest };
+        *lock(&self.state) = SamplerState { access: CaptureAccess::Armed { via }, latest };
         let report = capture.run(&self.control, &mut CpuBudget::new(self.share, &self.control));
         report.failure.map_or(Ok(CaptureAccess::Ended), |failure| Err(failure.into()))
     }
 }
 
-fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<SamplerState>) -> MutexGuard<'_, SamplerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
