@@ -2,7 +2,7 @@
 //!
 //! A source, which is a live capture or [`read::FileReplay`], hands each [`Packet`] to one [`PacketSink`]:
 //! [`file::CaptureFiles`] writes them at once, [`recorder::FlightRecorder`] keeps the last seconds until a trigger
-//! fires, [`Fanout`] hands them to more than one. [`filter`] says which packets are meant, [`pcapng`]
+//! fires. [`filter`] says which packets are meant, [`pcapng`]
 //! is the format that files and pipes share, [`RunControl`] ends a source from outside.
 
 // Text leaves where it is made harmless: in the binary.
@@ -26,4 +26,4 @@ pub use self::packet::{
     CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,
     SectionOrigin,
 };
-pub use self::sink::{Fanout, NullSink, PacketSink, SinkError, SinkProgress};
+pub use self::sink::{NullSink, PacketSink, SinkError, SinkProgress};

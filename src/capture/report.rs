@@ -84,18 +84,9 @@ pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
 
 /// Packets that did not arrive, if there are any.
 pub(super) fn unwritten(progress: &SinkProgress) {
-    for line in losses(progress) {
-        say(line);
+    if progress.lost > 0 {
+        say(format!("{} lost because they could not be written", packets(progress.lost)));
     }
-}
-
-fn losses(progress: &SinkProgress) -> Vec<String> {
-    let losses = [
-        (progress.lost, "lost because they could not be written"),
-        (progress.missed, "not shown because the terminal or the decoder was too slow"),
-    ];
-    let there = losses.iter().filter(|(count, _)| *count > 0);
-    there.map(|(count, what)| format!("{} {what}", packets(*count))).collect()
 }
 
 /// With the apps that are helped to hand out packets, there is advice.
@@ -115,7 +106,6 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     let optional = [
         (rings.sampled_out, "left out by sampling"),
         (report.unwritten, "lost because they could not be written"),
-        (report.progress.missed, "not shown because the terminal or the decoder was too slow"),
         (report.late, late.as_str()),
     ];
     let there = optional.iter().filter(|(count, _)| *count > 0);
@@ -172,15 +162,10 @@ mod tests {
 
     #[test]
     fn files_are_counted() {
-        let progress =
-            SinkProgress { files: 3, bytes: 5 << 20, missed: 2, ..SinkProgress::default() };
+        let progress = SinkProgress { files: 3, bytes: 5 << 20, ..SinkProgress::default() };
         let lines =
             statistics(&CaptureReport { nb_rings: 1, progress, ..CaptureReport::default() }, None);
-        let expected = [
-            "2 packets not shown because the terminal or the decoder was too slow",
-            "3 files, 5.0 MiB",
-        ];
-        assert_eq!(lines[3..], expected);
+        assert_eq!(lines[3..], ["3 files, 5.0 MiB"]);
     }
 
     #[test]

@@ -229,7 +229,6 @@ fn sum(done: &SinkProgress, now: SinkProgress) -> SinkProgress {
     SinkProgress {
         written: done.written + now.written,
         lost: done.lost + now.lost,
-        missed: done.missed + now.missed,
         bytes: done.bytes + now.bytes,
         files: done.files + now.files.max(1),
         ..now
