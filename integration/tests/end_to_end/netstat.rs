@@ -451,6 +451,8 @@ fn write_flood(netstat: &mut std::process::Child) -> Result<u64> {
 fn killed(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "50000"])?;
+    let received = || telemetry::number(pair.app(), "/ethdev/stats,0", "ipackets");
+    wait_until("packets to arrive", LIMIT, || Ok(received()? > 0))?;
     for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
         let mut netstat = netstat(scratch, pair.app(), &[])?;
         netstat.await_armed(|| Ok(tee_sessions(pair.app())? == 1))?;
