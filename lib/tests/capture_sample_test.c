@@ -53,15 +53,6 @@ attach(uint32_t sample, struct reader *r)
 	return test_attach(&req, r);
 }
 
-static void
-finish(int fd, struct reader *r)
-{
-	close(fd);
-	test_unmap(r);
-	test_pump(5);
-	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);
-}
-
 /* So many records follow, each so many packets after the one before. */
 static void
 expect_steps(struct reader *r, uint32_t first, uint32_t step, unsigned int n)
@@ -144,7 +135,7 @@ test_marker(void)
 	expect_steps(&r, 1107, 1, 2);
 	CHECK_U64(r.hdr->records + r.hdr->sampled_out, nb_offered);
 	CHECK(r.hdr->dropped == 0);
-	finish(fd, &r);
+	test_detach(fd, &r);
 }
 
 /* From the beginning on, a packet has the same chance whatever its place. */
@@ -229,7 +220,7 @@ check_directions(uint32_t sample, uint16_t burst)
 	}
 	CHECK(r.hdr->dropped == 0);
 	rte_pktmbuf_free(pkt);
-	finish(fd, &r);
+	test_detach(fd, &r);
 }
 
 static void
@@ -269,7 +260,7 @@ test_weights(void)
 		}
 		CHECK(r.hdr->dropped == 0 && r.nb_markers > 100);
 		offered += nb_offered;
-		finish(fd, &r);
+		test_detach(fd, &r);
 	}
 	printf("%.0f packets estimated at %.0f, variance %.0f\n", offered, estimate, variance);
 	CHECK((estimate - offered) * (estimate - offered) < 25 * variance);
@@ -303,7 +294,7 @@ test_full(void)
 	CHECK(rec != NULL && r.nb_markers == 1 && r.sample == 10 && rec->gap == lost);
 	CHECK(number_of(rec) >= 3000 && number_of(rec) < 3000 + 19);
 	expect_all_sampled(&r, number_of(rec) + 1, 10);
-	finish(fd, &r);
+	test_detach(fd, &r);
 }
 
 /* A ring that comes after a change begins with it. */
@@ -332,7 +323,7 @@ test_late_ring(void)
 	CHECK(r.nb_markers == 1 && r.sample == 8);
 	CHECK_U64(r.hdr->dropped, 20);
 	pmdscope_lcores[lcore].polls = 1;
-	finish(fd, &r);
+	test_detach(fd, &r);
 }
 
 /* Sessions change for themselves only, also where one has a filter. */
@@ -363,7 +354,7 @@ test_apart(void)
 	CHECK_U64(r[1].hdr->records + r[1].hdr->sampled_out, 25);
 	close(fds[0]);
 	test_unmap(&r[0]);
-	finish(fds[1], &r[1]);
+	test_detach(fds[1], &r[1]);
 }
 
 int

@@ -254,6 +254,15 @@ test_unmap(struct reader *reader)
 	close(reader->tail_fd);
 }
 
+void
+test_detach(int fd, struct reader *reader)
+{
+	close(fd);
+	test_unmap(reader);
+	test_pump(5);
+	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);
+}
+
 int
 test_attach(const struct request *req, struct reader *reader)
 {

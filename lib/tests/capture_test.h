@@ -58,6 +58,8 @@ struct pmdscope_tee_message test_expect(int fd, uint16_t kind);
 
 /* Connect, request, and map the ring of the main lcore, which polls. The socket. */
 int test_attach(const struct request *req, struct reader *reader);
+/* Close the only session, and have its memory freed. */
+void test_detach(int fd, struct reader *reader);
 void test_map(struct reader *reader, const int fds[2]);
 void test_unmap(struct reader *reader);
 

@@ -78,15 +78,6 @@ check_bytes(const struct pmdscope_record *rec, uint32_t len, uint8_t seed, uint1
 		CHECK(bytes[i] == (uint8_t)(seed + i));
 }
 
-static void
-finish(int fd, struct reader *r)
-{
-	close(fd);
-	test_unmap(r);
-	test_pump(5);
-	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);
-}
-
 /* An app that tries again and again is seen to send each packet once. */
 static void
 test_retry(void)
@@ -115,7 +106,7 @@ test_retry(void)
 	CHECK(i == RTE_DIM(pkts));
 	CHECK(pmdscope_tx_burst(ports[0], 0, NULL, 0) == 0);
 	nic_sends(0, NIC_SLOTS);
-	finish(fd, &r);
+	test_detach(fd, &r);
 	CHECK(rte_mempool_avail_count(test_pool) == 2047);
 }
 
@@ -304,7 +295,7 @@ test_nested(void)
 		CHECK(rte_eth_remove_tx_callback(ports[0], 0, callback) == 0);
 		close(fd_alone);
 		test_unmap(&alone);
-		finish(fd, &r);
+		test_detach(fd, &r);
 	}
 }
 
@@ -386,7 +377,7 @@ test_plain(void)
 	CHECK(pmdscope_capture_foreign_bursts() == before + 1 && r.hdr->records == 0);
 	CHECK(rte_ring_count(nic[0]) == 2);
 	nic_sends(0, NIC_SLOTS);
-	finish(fd, &r);
+	test_detach(fd, &r);
 }
 
 int
