@@ -12,7 +12,7 @@ use pmdscope_integration::telemetry;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{LIMIT, Needs, number, pmdscope_json, trial};
+use crate::support::{LIMIT, Needs, await_packets, number, pmdscope_json, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -32,8 +32,7 @@ const SESSIONS: u64 = 4;
 fn start(scratch: &Scratch, args: &[&str]) -> Result<(Pair, Generator)> {
     let pair = Pair::start(scratch, PairOptions { queues: 2, ..PairOptions::default() })?;
     let generator = pair.generate(scratch, args)?;
-    let received = || telemetry::number(pair.app(), "/ethdev/stats,0", "ipackets");
-    wait_until("packets to arrive", LIMIT, || Ok(received()? > 10_000))?;
+    await_packets(pair.app(), 10_000)?;
     Ok((pair, generator))
 }
 

@@ -22,7 +22,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::pdump::{Fed, await_received};
-use crate::support::{LIMIT, Needs, number, pmdscope_json, tee_sessions, trial};
+use crate::support::{LIMIT, Needs, await_packets, number, pmdscope_json, tee_sessions, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -204,7 +204,7 @@ impl Reflecting {
         let mut reflecting = Self { feed, reflector, app };
         // Until it has polled, the library does not know of the lcore, and has no ring for it.
         reflecting.feed.play(&known(2)[..FIRST], GENTLY)?;
-        wait_until("the app to receive", LIMIT, || Ok(reflecting.received()? > 0))?;
+        await_packets(&reflecting.app, 0)?;
         Ok(reflecting)
     }
 
@@ -451,8 +451,7 @@ fn write_flood(netstat: &mut std::process::Child) -> Result<u64> {
 fn killed(scratch: &Scratch) -> Result<()> {
     let mut pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", "50000"])?;
-    let received = || telemetry::number(pair.app(), "/ethdev/stats,0", "ipackets");
-    wait_until("packets to arrive", LIMIT, || Ok(received()? > 0))?;
+    await_packets(pair.app(), 0)?;
     for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
         let mut netstat = netstat(scratch, pair.app(), &[])?;
         netstat.await_armed(|| Ok(tee_sessions(pair.app())? == 1))?;

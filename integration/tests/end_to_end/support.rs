@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use pmdscope_integration::disk::Disk;
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::scratch::{Memory, Scratch};
-use pmdscope_integration::{openvswitch, oracle, programs, prometheus};
+use pmdscope_integration::{openvswitch, oracle, programs, prometheus, telemetry};
 use pmdscope_testing::{programs_are_required, skip, skip_without};
 use serde_json::Value;
 
@@ -162,6 +162,14 @@ pub(crate) fn start_capture(
         Ok(tee_sessions(app)? == before + 1)
     })?;
     Ok(process)
+}
+
+/// Waits until port 0 of an app has received more packets than that.
+pub(crate) fn await_packets(app: &str, packets: u64) -> Result<()> {
+    wait_until("packets to arrive", LIMIT, || {
+        Ok(telemetry::number(app, "/ethdev/stats,0", "ipackets")? > packets)
+    })?;
+    Ok(())
 }
 
 /// Captures that are armed in an app, by DPDK's own client.

@@ -13,7 +13,7 @@ use pmdscope_integration::telemetry;
 use serde_json::Value;
 
 use crate::support::{
-    LIMIT, Needs, column, missing_program, number, pmdscope, trial, trial_unless,
+    LIMIT, Needs, await_packets, column, missing_program, number, pmdscope, trial, trial_unless,
 };
 
 /// The tests; one needs script(1), which gives `top` a terminal.
@@ -35,10 +35,7 @@ const DEVIATION: f64 = 0.25;
 fn working(scratch: &Scratch) -> Result<(Pair, Generator)> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let generator = pair.generate(scratch, &["--rate", &RATE.to_string()])?;
-    wait_until("packets to arrive", LIMIT, || {
-        let port = telemetry::ask(pair.app(), "/ethdev/stats,0")?;
-        Ok(number(&port, "ipackets")? > RATE)
-    })?;
+    await_packets(pair.app(), RATE)?;
     Ok((pair, generator))
 }
 
