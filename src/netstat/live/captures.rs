@@ -39,9 +39,12 @@ impl OpenCaptures {
             dirs: args.direction().bits().into(),
             program,
         };
-        let opened = attach::open_all(wanted, &ask, awaited, &control.stop);
+        let mut opened = attach::open_all(wanted, &ask, awaited, &control.stop);
+        if is_open(args) {
+            opened = opened.context(NO_CAPTURE);
+        }
         let mut captures = Self { sources: Vec::new(), ports: Vec::new() };
-        for (one, source) in opened.context(NO_CAPTURE)? {
+        for (one, source) in opened? {
             captures.add(&one, source);
         }
         Ok(captures)
@@ -65,7 +68,7 @@ fn wanted(args: &Args) -> Result<Vec<CaptureTarget>> {
     let any = ["any".to_owned()];
     let interfaces = if is_open(args) { &any[..] } else { &args.interfaces };
     let (app, attach) = (args.app.app.as_deref(), args.attach.attach());
-    resolve::resolve(interfaces, app, args.app.settings()?, attach).context(NO_CAPTURE)
+    resolve::resolve(interfaces, app, args.app.settings()?, attach)
 }
 
 /// One packet in so many for a begin. Of packets that pass a filter nobody knows how many there will be.
