@@ -176,7 +176,7 @@ async fn the_last_places_are_not_kept() {
     let root = tempfile::tempdir().unwrap();
     let limits = ServerLimits {
         max_connections: 4,
-        crowded_keep_alive_timeout: ms(200),
+        crowded_keep_alive_timeout: ms(2000),
         ..ServerLimits::default()
     };
     let server = TestServer::start(root.path(), limits);
@@ -193,35 +193,47 @@ async fn the_last_places_are_not_kept() {
 }
 
 #[tokio::test]
-async fn silence_and_drops_of_a_request_end_a_connection() {
+async fn a_silent_client_and_a_slow_one_are_disconnected() {
     let root = tempfile::tempdir().unwrap();
-    let limits = ServerLimits {
-        first_request_timeout: ms(700),
-        keep_alive_timeout: ms(5000),
-        ..ServerLimits::default()
-    };
+    let limits = ServerLimits { first_request_timeout: ms(700), ..no_timeouts() };
     let server = TestServer::start(root.path(), limits);
     let mut silent = server.connect().await;
     let mut slow = server.connect().await;
-    let dripping = async {
-        for byte in GET.iter().cycle() {
-            if slow.write_all(&[*byte]).await.is_err() {
-                return;
-            }
+    let endless_request = async {
+        slow.write_all(b"GET /metrics HTTP/1.1\r\nX-Endless: ").await?;
+        loop {
+            slow.write_all(b"x").await?;
             sleep(ms(20)).await;
         }
     };
-    // The last byte of a request never comes.
-    timeout(DEADLINE, dripping).await.unwrap();
+    let end: Result<std::io::Result<()>, _> = timeout(DEADLINE, endless_request).await;
+    assert!(end.unwrap().is_err());
     assert!(ends(&mut slow, DEADLINE).await);
     assert!(ends(&mut silent, DEADLINE).await);
+}
+
+#[tokio::test]
+async fn who_has_asked_once_is_kept_longer() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = ServerLimits { first_request_timeout: ms(3000), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits);
     let mut kept = server.connect().await;
     kept.write_all(GET).await.unwrap();
-    answer(&mut kept).await;
-    sleep(ms(1000)).await;
+    assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "));
+    sleep(limits.first_request_timeout + ms(500)).await;
     kept.write_all(GET).await.unwrap();
     assert!(answer(&mut kept).await.starts_with("HTTP/1.1 200 "), "kept beyond the first wait");
-    assert!(ends(&mut kept, DEADLINE).await);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = ServerLimits { keep_alive_timeout: ms(2000), ..no_timeouts() };
+    let server = TestServer::start(root.path(), limits);
+    let mut idle = server.connect().await;
+    idle.write_all(GET).await.unwrap();
+    assert!(answer(&mut idle).await.starts_with("HTTP/1.1 200 "));
+    assert!(ends(&mut idle, DEADLINE).await);
 }
 
 #[tokio::test]
