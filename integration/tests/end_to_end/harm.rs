@@ -30,10 +30,8 @@ pub(crate) fn killed_capture(scratch: &Scratch) -> Result<()> {
         let mut capture = start_capture(scratch, pair.app(), &file, &[])?;
         sleep(Duration::from_millis(300));
         capture.signal(Signal::KILL)?;
-        capture.wait(Duration::from_secs(5))?;
-        wait_until("the capture to be disarmed", Duration::from_secs(1), || {
-            Ok(tee_sessions(pair.app())? == 0)
-        })?;
+        capture.wait(LIMIT)?;
+        wait_until("the capture to be disarmed", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
     }
 
     forwards_as_before(pair.app(), before)?;
@@ -55,13 +53,13 @@ pub(crate) fn stopped_capture(scratch: &Scratch) -> Result<()> {
     sleep(Duration::from_millis(500));
     let before = packets_per_second(pair.app())?;
     capture.signal(Signal::STOP)?;
-    wait_until("the full ring to drop", Duration::from_secs(10), || {
+    wait_until("the full ring to drop", LIMIT, || {
         let tee = dpdk_telemetry(pair.app(), "/pmdscope/tee")?;
         Ok(column(&tee, "dropped")?.iter().sum::<u64>() > 0)
     })?;
     forwards_as_before(pair.app(), before)?;
     // The lease runs out and the app lets the dead session go by itself.
-    wait_until("the lease to run out", Duration::from_secs(15), || {
+    wait_until("the lease to run out", LIMIT, || {
         let tee = dpdk_telemetry(pair.app(), "/pmdscope/tee")?;
         Ok(column(&tee, "armed")?.iter().all(|armed| *armed == 0))
     })?;
@@ -87,16 +85,14 @@ pub(crate) fn hostile_consumers(scratch: &Scratch) -> Result<()> {
     let request = CaptureRequest { selects: vec![everything], ..CaptureRequest::default() };
     for round in 0..1000 {
         // An app that is busy with those before may refuse one, and must take it soon.
-        wait_until(&format!("session {round}"), Duration::from_secs(5), || {
+        wait_until(&format!("session {round}"), LIMIT, || {
             Ok(CaptureSession::open(socket.as_ref(), &request, LIMIT).is_ok())
         })?;
     }
 
-    wait_until("the last session to end", Duration::from_secs(5), || {
-        Ok(tee_sessions(pair.app())? == 0)
-    })?;
+    wait_until("the last session to end", LIMIT, || Ok(tee_sessions(pair.app())? == 0))?;
     forwards_as_before(pair.app(), before)?;
-    wait_until("the last socket to be closed", Duration::from_secs(5), || {
+    wait_until("the last socket to be closed", LIMIT, || {
         Ok(open_files(&pair.reflector)? <= files_before)
     })?;
     let about = dpdk_telemetry(pair.app(), "/pmdscope")?;

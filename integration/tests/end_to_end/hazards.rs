@@ -28,7 +28,6 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 const PORTS: u16 = 8;
-const SOON: Duration = Duration::from_secs(3);
 const MANY: Idle = Idle { ports: PORTS, queues: 2, linked: false };
 
 /// Runs every command that asks apps, for a moment each.
@@ -236,7 +235,7 @@ fn shrinking(scratch: &Scratch) -> Result<()> {
     ensure!(asked.iter().all(|e| !e.request.ends_with(",1")), "asked for a port that is gone");
     step.store(0, Ordering::SeqCst);
     // Lists are remembered for a second.
-    wait_until("the port that came back", SOON, || Ok(ports(&exporter.scrape()?).len() == 2))?;
+    wait_until("the port that came back", LIMIT, || Ok(ports(&exporter.scrape()?).len() == 2))?;
     only_harmless(&fake.exchanges())
 }
 

@@ -1,30 +1,24 @@
 //! Injected faults show up where an operator looks.
 
-use std::thread::sleep;
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use pmdscope_integration::pair::{Pair, PairOptions};
+use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use serde_json::Value;
 
-use crate::support::{pmdscope, pmdscope_json};
+use crate::support::{LIMIT, pmdscope, pmdscope_json};
 
 pub(crate) fn finding(scratch: &Scratch) -> Result<()> {
     let options =
         PairOptions { leak: Some("1/64".to_owned()), mbufs: 8191, ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
     let generator = pair.generate(scratch, &["--rate", "20000"])?;
-    sleep(Duration::from_secs(1));
-    let before = in_use(scratch, pair.app())?;
-    sleep(Duration::from_secs(3));
-    let after = in_use(scratch, pair.app())?;
-    ensure!(after > before + 100, "in use went from {before} to {after}");
+    wait_until("mbufs that are lost", LIMIT, || Ok(in_use(scratch, pair.app())? > 150))?;
 
-    let text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[1])?;
-    ensure!(text.contains("pool_exhausting"), "{text}");
-    ensure!(text.contains("reflector_pool"), "{text}");
-    ensure!(text.contains("leak.c:"), "no line of source: {text}");
+    wait_until("the finding pool_exhausting and its line", LIMIT, || {
+        let text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[0, 1])?;
+        Ok(["pool_exhausting", "reflector_pool", "leak.c:"].iter().all(|part| text.contains(part)))
+    })?;
     drop(generator);
     Ok(())
 }
@@ -42,11 +36,12 @@ fn in_use(scratch: &Scratch, app: &str) -> Result<u64> {
 pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
     let options = PairOptions { stall: Some("5000/50".to_owned()), ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
-    sleep(Duration::from_secs(2));
-    let top = top(scratch, pair.app())?;
-    let lcore = &top["apps"][0]["model"]["sample"]["lcores"][0];
-    ensure!(lcore["stalls"].as_u64().is_some_and(|stalls| stalls >= 10), "{lcore:#}");
-    ensure!(lcore["gap_max_us"].as_u64().is_some_and(|gap| gap >= 5000), "{lcore:#}");
+    wait_until("stalls of 5 ms", LIMIT, || {
+        let top = top(scratch, pair.app())?;
+        let lcore = &top["apps"][0]["model"]["sample"]["lcores"][0];
+        Ok(lcore["stalls"].as_u64().is_some_and(|stalls| stalls >= 10)
+            && lcore["gap_max_us"].as_u64().is_some_and(|gap| gap >= 5000))
+    })?;
     Ok(())
 }
 

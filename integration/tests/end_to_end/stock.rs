@@ -1,13 +1,11 @@
 //! An app that knows nothing of pmdscope: Debian's own dpdk-testpmd.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use pmdscope_integration::process::wait_until;
 use pmdscope_integration::scratch::Scratch;
 use pmdscope_integration::testpmd;
 
-use crate::support::{pmdscope, pmdscope_json};
+use crate::support::{LIMIT, pmdscope, pmdscope_json};
 
 pub(crate) fn testpmd_is_seen(scratch: &Scratch) -> Result<()> {
     let (app, testpmd) = testpmd::forwarding(scratch)?;
@@ -26,7 +24,7 @@ pub(crate) fn testpmd_is_seen(scratch: &Scratch) -> Result<()> {
 
     pmdscope(scratch, &["check", "-a", &app], &[0])?;
     drop(testpmd);
-    wait_until("testpmd to vanish from ls", Duration::from_secs(5), || {
+    wait_until("testpmd to vanish from ls", LIMIT, || {
         let list = pmdscope(scratch, &["ls", "--json"], &[0, 1])?;
         Ok(!list.contains(&app))
     })?;

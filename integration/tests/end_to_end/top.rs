@@ -1,7 +1,6 @@
 //! Conversations of a real app in `pmdscope top`, and what is left of the capture afterwards: nothing.
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -86,9 +85,6 @@ fn sum<'a>(counts: impl Iterator<Item = &'a Value>) -> Result<u64> {
     counts.map(|counts| number(counts, "packets")).sum()
 }
 
-/// Longest time from the key to the end of the capture.
-const PROMPT: Duration = Duration::from_secs(2);
-
 /// Nobody captures on the first page; the fifth does, until it is left by the end of top.
 fn page(scratch: &Scratch) -> Result<()> {
     let (pair, generator) = working(scratch)?;
@@ -106,8 +102,8 @@ fn page(scratch: &Scratch) -> Result<()> {
     wait_until("a capture", LIMIT, || Ok(sessions(pair.app())? > 0))?;
     await_shown(&mut top, "198.18.")?;
     top.type_line("q")?;
-    wait_until("the capture to end", PROMPT, || Ok(sessions(pair.app())? == 0))?;
-    top.finish(PROMPT)?;
+    wait_until("the capture to end", LIMIT, || Ok(sessions(pair.app())? == 0))?;
+    top.finish(LIMIT)?;
     generator.stop()?;
     Ok(())
 }
