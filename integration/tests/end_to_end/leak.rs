@@ -10,15 +10,17 @@ use crate::support::{LIMIT, pmdscope, pmdscope_json};
 
 pub(crate) fn finding(scratch: &Scratch) -> Result<()> {
     let options =
-        PairOptions { leak: Some("1/64".to_owned()), mbufs: 8191, ..PairOptions::default() };
+        PairOptions { leak: Some("1/64".to_owned()), mbufs: 4095, ..PairOptions::default() };
     let pair = Pair::start(scratch, options)?;
-    let generator = pair.generate(scratch, &["--rate", "20000"])?;
-    wait_until("mbufs that are lost", LIMIT, || Ok(in_use(scratch, pair.app())? > 150))?;
+    let generator = pair.generate(scratch, &["--rate", "5000"])?;
+    wait_until("mbufs that are lost", LIMIT, || Ok(in_use(scratch, pair.app())? > 50))?;
 
+    let mut text = String::new();
     wait_until("the finding pool_exhausting and its line", LIMIT, || {
-        let text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[0, 1])?;
+        text = pmdscope(scratch, &["check", "-a", pair.app(), "--for", "5"], &[0, 1])?;
         Ok(["pool_exhausting", "reflector_pool", "leak.c:"].iter().all(|part| text.contains(part)))
-    })?;
+    })
+    .with_context(|| text.clone())?;
     drop(generator);
     Ok(())
 }
