@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lint import RUNBOOKS, anchors
 from promql import labels, parse, selectors
-from sources import DASHBOARDS, ROOT, RULES, dashboards, known_labels, rules
+from sources import DASHBOARDS, ROOT, RULES, dashboards, known_labels, panels, rules
 
 TESTS = DASHBOARDS / "prometheus" / "tests"
 ALERTMANAGER = DASHBOARDS / "prometheus" / "alertmanager.yml"
@@ -119,6 +119,9 @@ class Rules(unittest.TestCase):
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             for part in ("Means", "Impact", "Look", "Fix", "Silence"):
                 self.assertIn(f"**{part}**", section)
+        titles = {panel["title"] for board in dashboards().values() for panel in panels(board)}
+        for title in re.findall(r"(?<!\*)\*([A-Z0-9][^*]+)\*(?!\*)", " ".join(text.split())):
+            self.assertIn(title, titles)
         for anchor in re.findall(r"\]\(#([\w-]+)\)", text):
             self.assertIn(anchor, anchors())
 
