@@ -88,7 +88,7 @@ RATE = ("Rate: packets and bytes", [
              "((sum by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - "
              "max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@]))) / "
              "(count by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - 1 > 0))",
-             "{{app}} {{port}}")], "none", line=above((3, ORANGE)),
+             "{{app}} {{port}}")], "none", line=above((3, ORANGE)), size=(24, 7),
            empty="no port with several queues", links=[runbook("DpdkQueueImbalance")]),
 ])
 

@@ -103,7 +103,7 @@ APPS = ("Apps", [
                        "title": "Runbook", "targetBlank": True,
                        "url": "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
                               "#${__data.fields.alertname}"}])],
-          sort=("-Severity",), size=(24, 13), empty="No alert fires."),
+          sort=("-Severity",), size=(24, 16), empty="No alert fires."),
 ])
 
 TRAFFIC = ("Traffic", [

@@ -61,6 +61,10 @@ LEAKS = ("Leak sites and misuse", [
             ("rate(dpdk_mbuf_use_after_frees_total{@pool}[@])",
              "used after free {{app}} {{pool}}")], "count:mbufs/s",
            empty="no ledger", links=[runbook("DpdkDoubleFree"), runbook("DpdkUseAfterFree")]),
+    series("Stamps armed", "Would a leak have a site now? 1: stamps are armed; 0: losses are "
+           "only counted, and stamps are armed when mbufs are missing.",
+           [("dpdk_mbuf_ledger_armed{@pool}", "{{app}} {{pool}}")], "bool_on_off", high=1,
+           empty="no ledger"),
 ])
 
 WHERE = ("Where the mbufs are", [
@@ -93,17 +97,17 @@ LEVELS = ("Usage", [
            [("dpdk_mempool_objects_in_use_window_max{@pool}", "{{app}} {{pool}}"),
             ("dpdk_mempool_objects{@pool}", "size of {{app}} {{pool}}")],
            empty="not reported"),
-])
-
-DETAILS = ("Pools: sizes, caches, stamps", [
     series("Free objects", "Are they available to every lcore? Objects in the cache of an lcore "
            "are not available to others.",
            [("dpdk_mempool_objects_common{@pool}", "common {{app}} {{pool}}"),
             ("dpdk_mempool_cached_objects{@pool}", "cached {{app}} {{pool}}")],
            empty="not reported"),
+])
+
+DETAILS = ("Pools: sizes and caches", [
     bars("Cached by lcore", "Which lcores cache most objects?",
          "topk(10, dpdk_mempool_lcore_cached_objects{@pool} > 0)", "short",
-         legend="{{app}} {{pool}} lcore {{lcore}}", low=0, empty="All caches are empty."),
+         legend="{{app}} {{pool}} lcore {{lcore}}", low=0, size=(24, 8), empty="All caches are empty."),
     table("Pools", "How large are the pools? Memory is element size times pool size.",
           [("Size", "sum by (@pool) (dpdk_mempool_objects{@pool})"),
            ("In use", "sum by (@pool) (dpdk_mempool_objects_in_use{@pool})"),
@@ -114,10 +118,6 @@ DETAILS = ("Pools: sizes, caches, stamps", [
             "(dpdk_mempool_element_bytes{@pool} * dpdk_mempool_objects{@pool})")],
           columns=[column("Element", "bytes"), column("Memory", "bytes")],
           first=("app", "instance", "pool"), sort=("-Memory",), empty="no pool"),
-    series("Stamps armed", "Would a leak have a site now? 1: stamps are armed; 0: losses are "
-           "only counted, and stamps are armed when mbufs are missing.",
-           [("dpdk_mbuf_ledger_armed{@pool}", "{{app}} {{pool}}")], "bool_on_off", high=1,
-           empty="no ledger"),
 ], CLOSED)
 
 RINGS = ("Software rings: only of apps that have some with a name", [
