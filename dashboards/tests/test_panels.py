@@ -131,20 +131,27 @@ class Panels(unittest.TestCase):
         self.gives(expression("app", "Packets per burst, 95th percentile"), series,
                    [('{instance="host:9177", app="fwd", port="p", queue="0"}', 1)])
 
-    def test_places_are_of_the_fullest_pool(self):
+    def test_places_are_of_the_pool_that_lost_most(self):
+        self.places_are_of_the_first(("a", 100, 50), ("b", 300, 2))
+
+    def test_places_are_of_the_fullest_pool_without_a_leak(self):
+        self.places_are_of_the_first(("a", 300, 0), ("b", 100, 0))
+
+    def places_are_of_the_first(self, *pools):
+        """Pools are a name, objects in use, and leaked ones."""
         series = []
-        for name, in_use, leaked in (("a", 900, 5), ("b", 100, 2)):
+        for name, in_use, leaked in pools:
             of_pool = f'app="fwd", pool="{name}"'
             series += [stays("dpdk_mempool_objects", of_pool, 1000),
                        stays("dpdk_mempool_objects_in_use", of_pool, in_use),
-                       stays("dpdk_mbuf_ledger_armed", of_pool, 1),
+                       stays("dpdk_mbuf_leaked", of_pool, leaked),
                        stays("dpdk_mbuf_placed", f'{of_pool}, place="leaked"', leaked),
                        stays("dpdk_mbuf_placed", f'{of_pool}, place="held"', in_use - leaked)]
         of_pool = f'{OF}, app="fwd", pool="a"'
         self.gives(expression("pools", "Mbufs by place"), series,
-                   [(f'dpdk_mbuf_placed{{{of_pool}, place="leaked"}}', 5)])
+                   [(f'dpdk_mbuf_placed{{{of_pool}, place="leaked"}}', pools[0][2])])
         self.gives(expression("pools", "Mbufs by place", "B"), series,
-                   [(f'dpdk_mbuf_placed{{{of_pool}, place="held"}}', 895)])
+                   [(f'dpdk_mbuf_placed{{{of_pool}, place="held"}}', pools[0][1] - pools[0][2])])
 
 
 if __name__ == "__main__":

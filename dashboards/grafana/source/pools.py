@@ -4,10 +4,10 @@
 from model import (CLOSED, FIRST_EMPTY, GREEN, NONE_DRAINS, ORANGE, RED, YELLOW, above, bars, below,
                    column, dashboard, of_target, runbook, series, stat, table, words)
 
-# The fullest of the selected pools at the end of the time range: a stack of several pools, perhaps of
-# several apps, would show the places of none.
-FULLEST = ("topk(1, dpdk_mempool_objects_in_use{@pool} @ end() / dpdk_mempool_objects{@pool} @ end() "
-           "and on (job, instance, app, pool) dpdk_mbuf_ledger_armed{@pool} @ end())")
+# The pool that lost most of its mbufs, otherwise the fullest one, at the end of the time range: a
+# stack of several pools, perhaps of several apps, would show the places of none.
+WORST = ("topk(1, (dpdk_mempool_objects_in_use{@pool} @ end() + 10 * dpdk_mbuf_leaked{@pool} @ end()) "
+         "/ dpdk_mempool_objects{@pool} @ end())")
 
 VERDICT = ("Is there a leak? How long is left?", [
     stat("Leaked", "Are mbufs lost? Proven: the app holds them no more and did not free them.",
@@ -68,12 +68,12 @@ LEAKS = ("Leak sites and misuse", [
 ])
 
 WHERE = ("Where the mbufs are", [
-    series("Mbufs by place", "Where are the mbufs of the fullest of the selected pools? The places "
-           "add up to the pool size. A band that only grows is the cause.",
+    series("Mbufs by place", "Where are the mbufs of the pool that lost most, or else of the fullest? "
+           "The places add up to the pool size. A band that only grows is the cause.",
            [("dpdk_mbuf_placed{@pool, place=\"leaked\"} and on (job, instance, app, pool) "
-             + FULLEST, "{{place}}: {{app}} {{pool}}"),
+             + WORST, "{{place}}: {{app}} {{pool}}"),
             ("dpdk_mbuf_placed{@pool, place!=\"leaked\"} and on (job, instance, app, pool) "
-             + FULLEST, "{{place}}: {{app}} {{pool}}")], stack=True, size=(12, 11),
+             + WORST, "{{place}}: {{app}} {{pool}}")], stack=True, size=(12, 11),
            overrides=[of_target("A", color={"mode": "fixed", "fixedColor": RED},
                                 custom_fillOpacity=100)], empty="no ledger"),
     series("Mbufs held by stage", "Which stage of the app holds mbufs? If one only grows, its "
