@@ -100,6 +100,11 @@ class Panels(unittest.TestCase):
                 for later in ("1m15s", "2m", "4m"):
                     self.gives(expr, given, [], at=later)
 
+    def test_a_clock_that_moves_is_no_restart(self):
+        given = [{"series": f'dpdk_app_start_timestamp_seconds{{{OF}, app="fwd"}}',
+                  "values": "5+0x3 6+0x20"}]
+        self.gives(expression("app", "Restarts", ""), given, [], at="1m")
+
     def test_annotations_leave_out_warnings(self):
         quiet = f'ALERTS{{alertname="DpdkLcoreStalls", severity="warning", alertstate="firing", {OF}}}'
         self.gives(expression("app", "Alerts", ""), [{"series": quiet, "values": "_x4 1+0x20"}], [],
