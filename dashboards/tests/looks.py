@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rules for what a person sees of the dashboards, as far as the JSON shows it.
 
-Each is of something that Grafana 11.6 once drew wrongly: a graph under a coloured region, a timeline
-without its mappings, a column that was not there."""
+Each is of something that Grafana 11.6 once drew wrongly: a graph under a coloured region, a
+timeline without its mappings, a column that was not there."""
 
 import re
 from collections import namedtuple
@@ -22,11 +22,11 @@ OPEN_QUERIES = 30
 TITLE = 5
 OF_OTHERS = {"up": ("job", "=~", "pmdscope.*"), "ALERTS": ("alertname", "=~", "Dpdk.+")}
 RULES = {
-    "alert-region", "annotation-switch", "closed-row", "event-region", "fleet-top", "heatmap-colour",
-    "legend-last", "legend-order", "mirror", "open-queries", "other-targets", "quantile-integer",
-    "soft-max", "stack", "state-mapping", "stat-unknown", "table-cell", "table-link", "table-order",
-    "table-text", "table-unknown", "table-width", "text-size", "threshold-line", "title-width",
-    "two-units"}
+    "alert-region", "annotation-switch", "closed-row", "event-region", "fleet-top",
+    "heatmap-colour", "legend-last", "legend-order", "mirror", "open-queries", "other-targets",
+    "quantile-integer", "soft-max", "stack", "state-mapping", "stat-unknown", "table-cell",
+    "table-link", "table-order", "table-text", "table-unknown", "table-width", "text-size",
+    "threshold-line", "title-width", "two-units"}
 
 
 def tree(expr):

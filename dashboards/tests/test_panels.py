@@ -16,7 +16,7 @@ OF = 'job="pmdscope", instance="host:9177"'
 
 
 def expression(source, panel, target="A"):
-    """An expression of a dashboard, with something for each variable. Annotations have no target."""
+    """An expression of a dashboard with all variables filled in; annotations have no target."""
     found, = [entry["expr"] for entry in expressions.of_dashboards()
               if (entry["source"], entry["panel"], entry["target"]) == (source, panel, target)
               and entry["kind"] != "table"]
@@ -91,7 +91,8 @@ class Panels(unittest.TestCase):
                 ("Alerts", f"ALERTS{{{firing}, app=\"fwd\"}}", "_x4 1+0x20", "1"),
                 ("Alerts", f"ALERTS{{{firing}}}", "_x4 1+0x20", "1"),
                 ("Leaks", f'dpdk_mbuf_leaked{{{of_app}, pool="mb"}}', "0+0x3 7+1x20", "7"),
-                ("Restarts", f"dpdk_app_start_timestamp_seconds{{{of_app}}}", "5+0x3 60+0x20", "60"),
+                ("Restarts", f"dpdk_app_start_timestamp_seconds{{{of_app}}}", "5+0x3 60+0x20",
+                 "60"),
                 ("Captures", f"dpdk_capture_sessions{{{of_app}}}", "0+0x3 1+0x20", "1")]:
             with self.subTest(name):
                 expr, given = expression("app", name, ""), [{"series": series, "values": values}]
@@ -106,7 +107,8 @@ class Panels(unittest.TestCase):
         self.gives(expression("app", "Restarts", ""), given, [], at="1m")
 
     def test_annotations_leave_out_warnings(self):
-        quiet = f'ALERTS{{alertname="DpdkLcoreStalls", severity="warning", alertstate="firing", {OF}}}'
+        quiet = ('ALERTS{alertname="DpdkLcoreStalls", severity="warning", alertstate="firing", '
+                 f"{OF}}}")
         self.gives(expression("app", "Alerts", ""), [{"series": quiet, "values": "_x4 1+0x20"}], [],
                    at="1m")
 

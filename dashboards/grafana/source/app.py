@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """App: packets (rate), losses by cause (errors), and how close to losing more (depth)."""
 
-from model import (CLOSED, FIRST_EMPTY, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above, bands,
-                   below, column, dashboard, drill, heatmap, of_target, runbook, series, stat, states,
-                   table, words)
+from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above, bands, below,
+                   column, dashboard, drill, first_empty, heatmap, of_target, runbook, series, stat,
+                   states, table, words)
 
 POOLS = drill("Pools and leaks", "pmdscope-pools")
 LCORES = drill("Lcores and interference", "pmdscope-lcores")
@@ -44,8 +44,8 @@ VERDICT = ("Is it losing packets?", [
          "dpdk_queue_receive_descriptors{@port+queue})", "percentunit",
          thresholds=above((0.5, YELLOW), (0.8, RED)), size=(3, 4), high=1,
          empty="not reported", links=[LCORES, runbook("DpdkQueueNearlyFull")]),
-    stat("Pool empty in", "How long until the app stops receiving? 0: a pool is at least 98 % full.",
-         FIRST_EMPTY.replace("%s", "app"), "s",
+    stat("Pool empty in", "How long until the app stops receiving? 0: a pool is at least 98 % "
+         "full.", first_empty("app"), "s",
          thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), mappings=[NONE_DRAINS],
          empty="not reported", links=[POOLS, runbook("DpdkPoolDraining")]),
     states("What is wrong", "Which findings, since when?", "dpdk_app_unhealthy_reason{@app} == 1",
@@ -72,8 +72,9 @@ RATE = ("Rate: packets and bytes", [
              "(rate(dpdk_queue_receive_packets_total{@port+queue}[@]))",
              "{{app}} {{port}} q{{queue}}")], "pps", empty="no queue counters"),
     series("Offered by queue, sent by port", "Do all lcores send, and does the port send what they "
-           "offer? An app linked with libpmdscope offers packets again that a full ring refused, so "
-           "queues can be far above the port (dashed). Of a stock app, queues count what was sent.",
+           "offer? With libpmdscope, packets that a full ring refused and that are offered again "
+           "count again: queues can be far above the port (dashed). Without, only packets sent "
+           "count.",
            [("sum by (@port+queue) "
              "(rate(dpdk_queue_transmit_packets_total{@port+queue}[@]))",
              "offered {{app}} {{port}} q{{queue}}"),
@@ -82,8 +83,8 @@ RATE = ("Rate: packets and bytes", [
            overrides=[of_target("B", custom_lineStyle={"fill": "dash", "dash": [10, 10]},
                                 custom_lineWidth=2, custom_fillOpacity=0)],
            empty="no queue counters", links=[runbook("DpdkTransmitStuck")]),
-    series("Busiest queue, as multiple of the others' mean", "How uneven is it? 1 is even; from 3 on "
-           "the busiest queue limits the port.",
+    series("Busiest queue, as multiple of the others' mean", "How uneven is it? 1 is even; from 3 "
+           "on the busiest queue limits the port.",
            [("max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) / "
              "((sum by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - "
              "max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@]))) / "
@@ -94,11 +95,12 @@ RATE = ("Rate: packets and bytes", [
 
 ERRORS = ("Errors: losses by cause", [
     series("Missed", "Which port drops packets because it is not polled in time?",
-           [("sum by (@port) (rate(dpdk_port_receive_missed_packets_total{@port}[@]))",
+           [("topk(10, sum by (@port) (rate(dpdk_port_receive_missed_packets_total{@port}[@])))",
              "{{app}} {{port}}")], "pps", size=(8, 8), empty="no port",
            links=[LCORES, runbook("DpdkReceiveMissed")]),
     series("Mbuf allocation failures", "Which port drops packets because a pool is empty?",
-           [("sum by (@port) (rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@]))",
+           [("topk(10, sum by (@port) "
+             "(rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@])))",
              "{{app}} {{port}}")], "count:failures/s", size=(8, 8), empty="no port",
            links=[POOLS, runbook("DpdkMbufAllocationFailures")]),
     series("Receive and transmit errors", "Is it the link (rx) or the driver (tx)? A full "
@@ -116,8 +118,8 @@ ERRORS = ("Errors: losses by cause", [
 DEPTH = ("Depth: how close to losses", [
     series("Receive ring filled", "How full was each receive ring at most? "
            "A full ring misses packets.",
-           [("dpdk_queue_receive_depth_window_max_packets{@port+queue} / "
-             "dpdk_queue_receive_descriptors{@port+queue}", "{{app}} {{port}} q{{queue}}")],
+           [("topk(10, dpdk_queue_receive_depth_window_max_packets{@port+queue} / "
+             "dpdk_queue_receive_descriptors{@port+queue})", "{{app}} {{port}} q{{queue}}")],
            "percentunit", high=1, line=above((0.5, YELLOW), (0.8, RED)),
            empty="not reported by the driver", links=[runbook("DpdkQueueNearlyFull")]),
     series("Busy polls", "How much headroom does each queue have? Near 100 %, the lcore "
@@ -161,8 +163,9 @@ HISTOGRAMS = ("Histograms of queues: only with queue_histograms", [
             "and at most? Polls of empty rings are left out; the others are sampled. Colours are "
             "logarithmic.",
             bands("dpdk_queue_receive_depth", "port+queue",
-                  ["0", "1", "3", "7", "15", "31", "63", "127", "255", "511", "1023", "2047", "+Inf"]),
-            "short", empty="enable queue_histograms in the exporter's configuration"),
+                  ["0", "1", "3", "7", "15", "31", "63", "127", "255", "511", "1023", "2047",
+                   "+Inf"]), "short",
+            empty="enable queue_histograms in the exporter's configuration"),
     series("Packets per burst, 95th percentile", "Does the app receive all waiting packets? "
            "If bursts are full, more packets were waiting.",
            [("ceil(histogram_quantile(0.95, sum by (@port+queue+le) "

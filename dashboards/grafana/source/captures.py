@@ -31,7 +31,8 @@ FLOW = ("Captured and lost packets", [
     series("Lost", "Which capture is incomplete, and when? Use a more selective filter, or "
            "capture less of each packet.",
            [("sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@]))",
-             "{{app}} session {{session}}")], "pps", empty="no capture", links=[runbook("DpdkCaptureDrops")]),
+             "{{app}} session {{session}}")], "pps", empty="no capture",
+           links=[runbook("DpdkCaptureDrops")]),
     series("Filtered out", "How selective are the filters? They run in the app: packets that do "
            "not match are not copied.",
            [("sum by (@session) (rate(dpdk_capture_filtered_packets_total{@session}[@]))",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fleet: is every app running and healthy, which one is not, and why?"""
 
-from model import (ALERTS, BLUE, CLOSED, FIRST_EMPTY, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW,
-                   above, below, column, dashboard, drill, runbook, series, stat, states, table, words)
+from model import (ALERTS, BLUE, CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above,
+                   below, column, dashboard, drill, first_empty, runbook, series, stat, states,
+                   table, words)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 POOLS = drill("Pools and leaks", "pmdscope-pools")
@@ -43,7 +44,7 @@ VERDICT = ("Is anything wrong?", [
          empty="no ledger", links=[POOLS, runbook("DpdkMbufLeak")]),
     stat("Pool empty in", "How long until the first app stops receiving? Time to exhaustion of the "
          "pool that drains fastest; 0: a pool is at least 98 % full.",
-         FIRST_EMPTY.replace("%s", "app"), "s",
+         first_empty("app"), "s",
          thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), mappings=[NONE_DRAINS],
          empty="not reported", links=[POOLS, runbook("DpdkPoolDraining")]),
     stat("Alerts firing", "How many alerts fire for the selection above? They are listed below; "
@@ -54,8 +55,8 @@ VERDICT = ("Is anything wrong?", [
 ])
 
 APPS = ("Apps", [
-    table("All apps", "Which app needs attention? One row per app, the worst first; the name of an app links to "
-          "its dashboard. Empty cells are unknown, not zero.", [
+    table("All apps", "Which app needs attention? One row per app, the worst first; the name of "
+          "an app links to its dashboard. Empty cells are unknown, not zero.", [
               ("Up", "max by (@app) (dpdk_up{@app})"),
               ("Healthy", "max by (@app) (dpdk_app_healthy{@app})"),
               ("Ports", "max by (@app) (dpdk_app_ports_started{@app})"),
@@ -94,7 +95,8 @@ APPS = ("Apps", [
            mappings=words(_0=("off", RED), _1=("on", GREEN)), size=(12, 7), empty="no app",
            links=[runbook("DpdkTelemetryOff")]),
     table("Alerts firing", "Which alerts fire now, the most severe first? Each has a runbook.",
-          [("Severity", f"{ALERTS % CRITICAL} * 3 or {ALERTS % WARNING} * 2 or {ALERTS % INFO} * 1")],
+          [("Severity", f"{ALERTS % CRITICAL} * 3 or {ALERTS % WARNING} * 2 or "
+            f"{ALERTS % INFO} * 1")],
           hide=("alertstate", "severity"), first=("Value", "alertname", "app", "instance"),
           columns=[column("Severity", mappings=words(_3=("critical", RED), _2=("warning", ORANGE),
                                                      _1=("info", BLUE))),
@@ -152,7 +154,8 @@ EXPORTERS = ("Exporters: cost, size, and what failed", [
            "count:rounds/s", size=(8, 7), empty="no exporter"),
     series("OTLP pushes", "Does the OTLP receiver accept what the exporters push?",
            [("sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@]))",
-             "{{result}} {{instance}}")], "count:pushes/s", size=(8, 7), empty="No exporter pushes.",
+             "{{result}} {{instance}}")], "count:pushes/s", size=(8, 7),
+           empty="No exporter pushes.",
            links=[runbook("DpdkOtlpPushesFail")]),
 ], CLOSED)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Lcores: does every poll loop run, how much headroom does it have, what takes its CPU away?"""
 
-from model import (CLOSED, GREEN, ORANGE, RED, YELLOW, above, bands, column, dashboard, drill, heatmap,
-                   runbook, series, stat, table, words)
+from model import (CLOSED, GREEN, ORANGE, RED, YELLOW, above, bands, column, dashboard, drill,
+                   heatmap, runbook, series, stat, table, words)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 
@@ -45,11 +45,13 @@ GAPS = ("Gaps between polls", [
             empty="needs libpmdscope"),
     series("Longest gap in the last window", "Which lcore stalls, and when? Compare with "
            "missed packets: a gap in which the ring overflows loses packets.",
-           [("topk(10, dpdk_lcore_poll_gap_window_max_seconds{@lcore})", "{{app}} lcore {{lcore}}")], "s",
-           empty="needs libpmdscope", links=[APP, runbook("DpdkLcoreStalls")]),
+           [("topk(10, dpdk_lcore_poll_gap_window_max_seconds{@lcore})",
+             "{{app}} lcore {{lcore}}")], "s", empty="needs libpmdscope",
+           links=[APP, runbook("DpdkLcoreStalls")]),
     series("99.9th percentile of gaps", "How long are the longest regular loop iterations?",
-           [("histogram_quantile(0.999, sum by (@lcore+le) "
-             "(rate(dpdk_lcore_poll_gap_seconds_bucket{@lcore}[@])))", "{{app}} lcore {{lcore}}")],
+           [("topk(10, histogram_quantile(0.999, sum by (@lcore+le) "
+             "(rate(dpdk_lcore_poll_gap_seconds_bucket{@lcore}[@]))))",
+             "{{app}} lcore {{lcore}}")],
            "s", empty="needs libpmdscope"),
     series("Stalls", "Which lcore stalls how often? With involuntary switches below: something "
            "else ran on its CPU. Without: the app itself took long.",
@@ -58,8 +60,8 @@ GAPS = ("Gaps between polls", [
            links=[runbook("DpdkLcoreStalls")]),
     series("Time since the last poll", "Is a loop blocked right now? As of the scrape; the "
            "clocks of host and Prometheus must be synchronized.",
-           [("clamp_min(timestamp(dpdk_lcore_last_poll_timestamp_seconds{@lcore}) - "
-             "dpdk_lcore_last_poll_timestamp_seconds{@lcore}, 0)", "{{app}} lcore {{lcore}}")],
+           [("topk(10, clamp_min(timestamp(dpdk_lcore_last_poll_timestamp_seconds{@lcore}) - "
+             "dpdk_lcore_last_poll_timestamp_seconds{@lcore}, 0))", "{{app}} lcore {{lcore}}")],
            "s", line=above((1, ORANGE), (5, RED)), empty="needs libpmdscope",
            links=[runbook("DpdkNoPolling")]),
 ])
@@ -67,13 +69,13 @@ GAPS = ("Gaps between polls", [
 WHO = ("Interference: what takes the CPU away", [
     series("Involuntary switches", "Which lcore loses its CPU? Each switch is a gap in polling: "
            "isolate the CPU, and move interrupts and other threads to other CPUs.",
-           [("rate(dpdk_lcore_involuntary_context_switches_total{@lcore}[@])",
+           [("topk(10, rate(dpdk_lcore_involuntary_context_switches_total{@lcore}[@]))",
              "{{app}} lcore {{lcore}}")], "count:switches/s", line=above((1, ORANGE)),
            empty="no lcore",
            links=[runbook("DpdkLcoreInterference")]),
     series("Voluntary switches", "Which loop sleeps or waits for locks? 0 for a poll loop that "
            "never sleeps; the number of wakeups if it sleeps or uses interrupts by design.",
-           [("rate(dpdk_lcore_voluntary_context_switches_total{@lcore}[@])",
+           [("topk(10, rate(dpdk_lcore_voluntary_context_switches_total{@lcore}[@]))",
              "{{app}} lcore {{lcore}}")], "count:switches/s", empty="no lcore"),
 ])
 

@@ -73,7 +73,7 @@ UP_DOWN = words(_0=("down", RED), _1=("up", GREEN))
 
 
 def unknown(text, index=0):
-    """Mapping for what has no value: without one, it would have the colour of the lowest threshold."""
+    """Mapping for what has no value: without one, it has the colour of the lowest threshold."""
     return {"type": "special", "options": {"match": "null+nan", "result": {
         "index": index, "text": text, "color": GREY}}}
 
@@ -84,12 +84,14 @@ def between(low, high, text, colour):
         "index": 0, "text": text, "color": colour}}}
 
 
-# Seconds until the first pool is empty: 0 from 98 % in use, when nothing drains any more; NEVER if the
-# use of pools is known and none drains; no value if it is not known.
-NEVER = "1e12"
-FIRST_EMPTY = ("min((dpdk_mempool_objects_in_use{@%s} / dpdk_mempool_objects{@%s} >= 0.98) * 0 or "
-               "dpdk_mempool_exhausted_in_seconds{@%s} or "
-               "dpdk_mempool_objects_in_use{@%s} * 0 + " + NEVER + ")")
+def first_empty(of):
+    """Seconds until the first pool is empty: 0 from 98 % in use, when nothing drains any more;
+    1e12, which NONE_DRAINS shows, if the use of pools is known; no value if it is not."""
+    used = f"dpdk_mempool_objects_in_use{{@{of}}} / dpdk_mempool_objects{{@{of}}}"
+    return (f"min(({used} >= 0.98) * 0 or dpdk_mempool_exhausted_in_seconds{{@{of}}} "
+            f"or dpdk_mempool_objects_in_use{{@{of}}} * 0 + 1e12)")
+
+
 NONE_DRAINS = between(1e9, 1e18, "none drains", GREEN)
 
 
@@ -114,8 +116,8 @@ def query(expr, legend="", **more):
 def panel(kind, title, why, targets, unit, *, size, thresholds=PLAIN, mappings=(), links=(),
           decimals=None, empty=None, low=None, high=None, custom=None, overrides=(), options=None,
           transformations=(), colour=None):
-    """A panel; `empty` is shown without data, and says what that means. Links are of each value, but
-    of a table's head: cells have their own."""
+    """A panel; `empty` is shown without data, and says what that means. Links are those of each
+    value, but of a table's head: its cells have their own."""
     of_cells = kind == "table"
     defaults = {"unit": unit, "thresholds": thresholds, "mappings": list(mappings),
                 "links": [] if of_cells else list(links), "color": colour or {"mode": "thresholds"}}
@@ -158,8 +160,8 @@ COUNTED = {"none", "short", "pps", "ops", "bps", "bytes"}
 
 def series(title, why, targets, unit="short", *, size=(12, 8), stack=False, line=None, low=0,
            mirror=None, **more):
-    """Lines over time; with `line`, thresholds are drawn too. The target `mirror` is drawn downwards:
-    its values stay positive in legend and tooltip."""
+    """Lines over time; with `line`, thresholds are drawn too. The target `mirror` is drawn
+    downwards: its values stay positive in legend and tooltip."""
     custom = {"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60 if stack else 10,
               "showPoints": "never", "spanNulls": False,
               "stacking": {"mode": "normal" if stack else "none", "group": "A"},
@@ -188,9 +190,11 @@ def bands(metric, selector, edges):
             else f'le=~"{edge}|{edge}.0"'
         return f"sum(increase({metric}_bucket{{@{selector}, {spelled}}}[@]))"
 
-    return " or ".join(
-        f'label_replace(log10(clamp_min({up_to(high)} - {up_to(low)}, 0) + 1), "le", "{high}", "", "")'
-        for low, high in zip(edges, edges[1:]))
+    def band(low, high):
+        return (f"label_replace(log10(clamp_min({up_to(high)} - {up_to(low)}, 0) + 1), "
+                f'"le", "{high}", "", "")')
+
+    return " or ".join(map(band, edges, edges[1:]))
 
 
 def heatmap(title, why, expr, unit, *, size=(24, 9), **more):
@@ -211,7 +215,8 @@ def bars(title, why, expr, unit, *, legend, size=(12, 8), **more):
     """One bar per series, now."""
     options = {"displayMode": "gradient", "orientation": "horizontal", "showUnfilled": True,
                "valueMode": "color", "minVizWidth": 8, "minVizHeight": 16, "sizing": "auto",
-               "namePlacement": "auto", "maxVizHeight": 300, "text": {"titleSize": 14, "valueSize": 14},
+               "namePlacement": "auto", "maxVizHeight": 300,
+               "text": {"titleSize": 14, "valueSize": 14},
                "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
                "legend": {"showLegend": False, "displayMode": "list", "placement": "bottom",
                           "calcs": []}}
@@ -220,8 +225,8 @@ def bars(title, why, expr, unit, *, legend, size=(12, 8), **more):
 
 
 def states(title, why, expr, *, legend, mappings, size=(24, 7), **more):
-    """What was the case when. With colours by threshold, `mergeValues` would merge by thresholds and
-    ignore the mappings."""
+    """What was the case when. With colours by threshold, `mergeValues` would merge by thresholds
+    and ignore the mappings."""
     options = {"mergeValues": True, "showValue": "never", "alignValue": "left", "rowHeight": 0.8,
                "legend": {"showLegend": False, "displayMode": "list", "placement": "bottom"},
                "tooltip": {"mode": "single", "sort": "none"}}
@@ -252,9 +257,9 @@ UNKNOWN_CELLS = [{"matcher": {"id": "byType", "options": kind},
 
 
 def table(title, why, targets, *, columns, hide=(), first=(), sort=(), size=(24, 8), **more):
-    """Series as rows. `targets` pairs a column's name with its expression; labels come first, in the
-    order of `first`. `sort` names columns, with a minus for the largest first. Labels are text: as
-    numbers, a thread 14932 would be 14.9 K."""
+    """Series as rows. `targets` pairs a column's name with its expression; labels come first, in
+    the order of `first`. `sort` names columns, with a minus for the largest first. Labels are text:
+    as numbers, a thread 14932 would be 14.9 K."""
     queries = [query(expr, format="table", instant=True, range=False) for _, expr in targets]
     values = ["Value"] if len(targets) == 1 else [
         f"Value #{chr(ord('A') + index)}" for index in range(len(targets))]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pools and leaks: when will a pool be empty, where are its mbufs, which line loses them?"""
 
-from model import (CLOSED, FIRST_EMPTY, GREEN, NONE_DRAINS, ORANGE, RED, YELLOW, above, bars, below,
-                   column, dashboard, of_target, runbook, series, stat, table, words)
+from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, YELLOW, above, bars, below, column,
+                   dashboard, first_empty, of_target, runbook, series, stat, table, words)
 
 # The pool that lost most of its mbufs, otherwise the fullest one, at the end of the time range: a
 # stack of several pools, perhaps of several apps, would show the places of none.
-WORST = ("topk(1, (dpdk_mempool_objects_in_use{@pool} @ end() + 10 * dpdk_mbuf_leaked{@pool} @ end()) "
-         "/ dpdk_mempool_objects{@pool} @ end())")
+WORST = ("topk(1, (dpdk_mempool_objects_in_use{@pool} @ end() + "
+         "10 * dpdk_mbuf_leaked{@pool} @ end()) / dpdk_mempool_objects{@pool} @ end())")
 
 VERDICT = ("Is there a leak? How long is left?", [
     stat("Leaked", "Are mbufs lost? Proven: the app holds them no more and did not free them.",
@@ -21,8 +21,8 @@ VERDICT = ("Is there a leak? How long is left?", [
          "max(dpdk_mbuf_oldest_age_seconds{@pool} or (dpdk_mbuf_leaked{@pool} == 0) - 1)", "s",
          thresholds=above((0, RED)), mappings=words(**{"-1": ("no leak", GREEN)}),
          empty="unknown", links=[runbook("DpdkMbufLeak")]),
-    stat("Pool empty in", "How long until the app stops receiving, at the current rate? 0: a pool is "
-         "at least 98 % full.", FIRST_EMPTY.replace("%s", "pool"), "s",
+    stat("Pool empty in", "How long until the app stops receiving, at the current rate? 0: a pool "
+         "is at least 98 % full.", first_empty("pool"), "s",
          thresholds=below(300, (None, RED), (60, ORANGE)), mappings=[NONE_DRAINS],
          empty="not reported", links=[runbook("DpdkPoolDraining")]),
     stat("Fullest pool", "How full is the fullest pool?",
@@ -47,10 +47,11 @@ LEAKS = ("Leak sites and misuse", [
           columns=[column("Lost", "short", thresholds=above((1, RED))),
                    column("Growth", "count:mbufs/s", decimals=2, thresholds=above((0.001, RED))),
                    column("site", width=480)],
-          first=("site", "app", "instance", "pool"), sort=("-Lost",), empty="No mbuf is lost.", links=[runbook("DpdkMbufLeak")]),
+          first=("site", "app", "instance", "pool"), sort=("-Lost",), empty="No mbuf is lost.",
+          links=[runbook("DpdkMbufLeak")]),
     series("Lost mbufs", "Does the leak continue? Flat: it has stopped. Lower bound: the pool is "
            "too empty to prove each loss, restart the app.",
-           [("dpdk_mbuf_leaked{@pool}", "{{app}} {{pool}}"),
+           [("topk(10, dpdk_mbuf_leaked{@pool})", "{{app}} {{pool}}"),
             ("dpdk_mbuf_lost_at_least{@pool} > 0", "{{app}} {{pool}} lower bound")],
            empty="no ledger", links=[runbook("DpdkMbufLeak")]),
     series("Growth of the sites", "Which sites lose mbufs now? Do losses follow the traffic?",
@@ -68,8 +69,8 @@ LEAKS = ("Leak sites and misuse", [
 ])
 
 WHERE = ("Where the mbufs are", [
-    series("Mbufs by place", "Where are the mbufs of the pool that lost most, or else of the fullest? "
-           "The places add up to the pool size. A band that only grows is the cause.",
+    series("Mbufs by place", "Where are the mbufs of the pool that lost most, or else of the "
+           "fullest? The places add up to the pool size. A band that only grows is the cause.",
            [("dpdk_mbuf_placed{@pool, place=\"leaked\"} and on (job, instance, app, pool) "
              + WORST, "{{place}}: {{app}} {{pool}}"),
             ("dpdk_mbuf_placed{@pool, place!=\"leaked\"} and on (job, instance, app, pool) "
@@ -83,13 +84,14 @@ WHERE = ("Where the mbufs are", [
 ])
 
 LEVELS = ("Usage", [
-    series("In use", "Does the use of a pool only rise? As a share of its size.",
-           [("dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool}",
+    series("In use", "Does the use of a pool only rise? The ten fullest, as a share of their size.",
+           [("topk(10, dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool})",
              "{{app}} {{pool}}")], "percentunit", high=1,
            line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03)",
            links=[runbook("DpdkPoolNearlyFull")]),
-    series("Empty in", "How long until a pool is empty? Only while it drains steadily.",
-           [("dpdk_mempool_exhausted_in_seconds{@pool}", "{{app}} {{pool}}")], "s",
+    series("Empty in", "How long until a pool is empty? The ten that are empty first; only while "
+           "they drain steadily.",
+           [("bottomk(10, dpdk_mempool_exhausted_in_seconds{@pool})", "{{app}} {{pool}}")], "s",
            line=below(300, (None, RED), (60, ORANGE)), empty="No pool drains.",
            links=[runbook("DpdkPoolDraining")]),
     series("Maximum use in the last window", "How large must the pool be? Includes peaks between "
@@ -107,7 +109,8 @@ LEVELS = ("Usage", [
 DETAILS = ("Pools: sizes and caches", [
     bars("Cached by lcore", "Which lcores cache most objects?",
          "topk(10, dpdk_mempool_lcore_cached_objects{@pool} > 0)", "short",
-         legend="{{app}} {{pool}} lcore {{lcore}}", low=0, size=(24, 8), empty="All caches are empty."),
+         legend="{{app}} {{pool}} lcore {{lcore}}", low=0, size=(24, 8),
+         empty="All caches are empty."),
     table("Pools", "How large are the pools? Memory is element size times pool size.",
           [("Size", "sum by (@pool) (dpdk_mempool_objects{@pool})"),
            ("In use", "sum by (@pool) (dpdk_mempool_objects_in_use{@pool})"),
