@@ -29,7 +29,7 @@ INSTALLED = bin/pmdscope bin/pmdscope-reflector bin/pmdscope-generator $(LIBDIR)
 C_SOURCES = $(shell git ls-files 'examples/*.[ch]' 'lib/*.[ch]' 'integration/*.[ch]' 'pdump/*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test screenshot test-install dashboards bench bench-leaks bench-capture bench-export bench-flows \
+.PHONY: help setup build demo test screenshot test-install dashboards dashboard-pictures bench bench-leaks bench-capture bench-export bench-flows \
 	soak soak-pdump soak-exit sanitize sanitize-quick fuzz lint lint-quick format install uninstall clean clean-hugepages
 
 help: ## list the targets
@@ -63,6 +63,10 @@ dashboards: ## regenerate the JSON of the dashboards; test dashboards, rules and
 	dashboards/grafana/build.py
 	devtools/prometheus.sh
 	dashboards/tests/run.sh
+
+dashboard-pictures: build ## write pictures of the dashboards to docs/dashboards (GRAFANA_URL=URL, or docker or podman)
+	devtools/setup.sh pictures
+	devtools/dashboard-pictures.sh
 
 bench: setup build ## benchmark against other tools; print ratios with spread
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose

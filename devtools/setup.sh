@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs on Debian 12 what building, testing, linting and the demo need, and reserves hugepages. Safe to
 # run again, also after a run that was interrupted. `setup.sh clang` adds what fuzzing needs,
-# `setup.sh screenshot` what the README's picture needs.
+# `setup.sh screenshot` what the README's picture needs, `setup.sh pictures` what those of
+# the dashboards need.
 set -eu
 
 # netbase: without its /etc/protocols libpcap knows no protocol by name, and the tests compare with tcpdump.
@@ -12,6 +13,7 @@ packages="dpdk dpdk-dev libdpdk-dev meson ninja-build pkg-config gcc g++ libc6-d
 	libcap-ng0 libunbound8 nfdump"
 clang_packages="clang libclang-rt-14-dev"
 screenshot_packages="python3-pexpect python3-pyte"
+pictures_packages="chromium curl"
 rust_needed=1.88
 tools=$(dirname "$0")
 
@@ -91,6 +93,7 @@ repair
 case "${1:-}" in
 clang) wanted=$clang_packages ;;
 screenshot) wanted=$screenshot_packages ;;
+pictures) wanted=$pictures_packages ;;
 *) wanted="" ;;
 esac
 if [ -n "$wanted" ]; then

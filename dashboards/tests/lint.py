@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rules for dashboards: those of Grafana's dashboard-linter, and what it leaves out.
 
+Rules on how panels look are in looks.py.
+
 The official one looks at no heatmap, bar gauge, table or state timeline for data source,
 description and unit, and at no legend, id, grid position, annotation or link of any panel."""
 
 import re
-from collections import namedtuple
 
+import looks
 from promql import Aggregation, Call, ParseError, children, labels, parse, selectors, walk
 from sources import ROOT, dashboards, known_labels, panels
 
-Problem = namedtuple("Problem", "rule where message")
-
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 PANELS = {"stat", "timeseries", "heatmap", "bargauge", "state-timeline", "table"}
-UNITS = {"none", "short", "percentunit", "pps", "cps", "ops", "bps", "bytes", "s", "hertz",
+# No cps: its "c/s" is no unit that anybody knows; count:NAME/s says what is counted.
+UNITS = {"none", "short", "string", "percentunit", "pps", "bps", "bytes", "s", "hertz",
          "bool_on_off", "dateTimeFromNow"}
+OF_EVENTS = re.compile(r"count:[a-z]+/s")
 OF_COUNTERS = {"rate", "irate", "increase"}
 DURATIONS = {"$__rate_interval", "$__interval", "$__range"}
 RULES = {
@@ -25,7 +27,7 @@ RULES = {
     "panel-unit", "rate-interval", "required-variables", "schema", "table-column", "tags",
     "target-datasource", "target-format", "target-legend", "target-matchers", "target-promql",
     "target-ref-id", "target-variable", "title", "uid", "variable", "variable-chain",
-    "variable-query", "variable-refresh"}
+    "variable-query", "variable-refresh"} | looks.RULES
 RUNBOOKS = "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
 
 
@@ -51,7 +53,7 @@ class Linter:
         """Notes a problem unless all is well."""
         assert rule in RULES, rule
         if not holds:
-            self.problems.append(Problem(rule, self.where, message))
+            self.problems.append(looks.Problem(rule, self.where, message))
 
     def lint(self):
         """All problems."""
@@ -63,6 +65,7 @@ class Linter:
             for panel in panels(board):
                 self.where = f"{name}/{panel.get('title')}"
                 self.panel(panel, board)
+        self.problems += looks.problems(self.boards, self.known)
         return self.problems
 
     def dashboard(self, board):
@@ -95,6 +98,8 @@ class Linter:
         self.check([(entry["name"], entry["label"], entry["query"]) for entry in sources]
                    == [("datasource", "Data source", "prometheus")], "datasource-variable",
                    "not one variable datasource, labelled 'Data source', of prometheus")
+        self.check(all(entry["current"].get("value") == "default" for entry in sources),
+                   "datasource-variable", "takes the first by name, not the default")
         names = [entry["name"] for entry in entries]
         for needed in ("job", "instance"):
             self.check(needed in names, "required-variables", f"no variable {needed}")
@@ -129,12 +134,15 @@ class Linter:
 
     def ids(self, board):
         """Ids of panels are fixed and unique."""
-        ids = [panel.get("id") for panel in board["panels"]]
+        rows = [panel for panel in board["panels"] if panel["type"] == "row"]
+        ids = [panel.get("id") for panel in [*rows, *panels(board)]]
         self.check(all(isinstance(one, int) and one > 0 for one in ids)
                    and len(set(ids)) == len(ids), "panel-id", "ids missing or not unique")
 
     def grid(self, entries):
-        """Panels lie side by side on 24 columns."""
+        """Panels lie side by side on 24 columns, those of a closed row as if it were the last."""
+        for row in entries:
+            self.grid(row.get("panels", []))
         taken = {}
         for panel in entries:
             place = panel["gridPos"]
@@ -167,7 +175,7 @@ class Linter:
         self.check(panel.get("datasource") == DATASOURCE, "panel-datasource",
                    str(panel.get("datasource")))
         self.check(panel.get("targets"), "panel-targets", "no targets")
-        self.check(defaults.get("unit") in UNITS, "panel-unit", f"unit {defaults.get('unit')}")
+        self.unit(defaults.get("unit"))
         self.check(defaults.get("noValue"), "panel-no-value", "does not say what no data means")
         self.check(defaults.get("thresholds", {}).get("steps"), "panel-thresholds", "none")
         names = [target["refId"] for target in panel["targets"]]
@@ -183,14 +191,18 @@ class Linter:
             columns |= self.target(target, kind, variables)
         if kind == "table":
             columns = self.columns(panel, columns)
-        for link in defaults.get("links", []):
+        for link in [*defaults.get("links", []), *panel.get("links", [])]:
             self.link(link["url"], columns)
         for override in panel["fieldConfig"]["overrides"]:
             for entry in override["properties"]:
                 if entry["id"] == "unit":
-                    self.check(entry["value"] in UNITS, "panel-unit", entry["value"])
+                    self.unit(entry["value"])
                 for link in entry["value"] if entry["id"] == "links" else ():
                     self.link(link["url"], columns)
+
+    def unit(self, name):
+        """Units that people know."""
+        self.check(name in UNITS or OF_EVENTS.fullmatch(name or ""), "panel-unit", f"unit {name}")
 
     def columns(self, panel, of_series):
         """Columns of a table; each that is styled must be there."""
@@ -221,8 +233,10 @@ class Linter:
         if kind in ("timeseries", "bargauge", "state-timeline", "heatmap"):
             self.check(legend or not several, "target-legend", "several series without a legend")
         self.legend(node, legend, "target-legend")
-        if kind in ("heatmap", "table"):
-            self.check(target.get("format") == kind, "target-format", kind)
+        # As a heatmap, Grafana would take the difference of bands, as if they were cumulative.
+        wanted = {"heatmap": "time_series", "table": "table"}
+        if kind in wanted:
+            self.check(target.get("format") == wanted[kind], "target-format", kind)
         return labels(node, self.labels) or set()
 
     def labels(self, metric):

@@ -5,6 +5,7 @@ promtool checks the syntax; this is for what it cannot check, because it knows n
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 
 AGGREGATIONS = {"sum", "min", "max", "avg", "count", "topk", "bottomk", "quantile", "group",
                 "stddev", "stdvar", "count_values"}
@@ -15,7 +16,7 @@ TOKEN = re.compile(r"""
     |(?P<duration>\$__\w+|\d+(?:ms|[smhdwy])(?:\d+(?:ms|[smhdwy]))*)
     |(?P<number>\d+\.?\d*(?:e[+-]?\d+)?)
     |(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)
-    |(?P<op>=~|!~|!=|==|<=|>=|[-+*/%^<>=(){}\[\],:]))""", re.VERBOSE)
+    |(?P<op>=~|!~|!=|==|<=|>=|[-+*/%^<>=(){}\[\],:@]))""", re.VERBOSE)
 
 
 class ParseError(ValueError):
@@ -29,6 +30,7 @@ class Selector:
     matchers: list
     window: str = ""
     offset: str = ""
+    at: str = ""
 
 
 @dataclass
@@ -111,13 +113,18 @@ class Parser:
         return left
 
     def unary(self):
-        """One operand, with its sign, window and offset."""
+        """One operand, with its sign, window, offset and time."""
         if self.peek() in ("-", "+"):
             return Call(self.take(), [self.unary()])
         node = self.operand()
-        while self.peek() in ("[", "offset"):
-            if self.take() == "offset":
+        while self.peek() in ("[", "offset", "@"):
+            sign = self.take()
+            if sign == "offset":
                 node.offset = self.take(kind="duration")
+                continue
+            if sign == "@":
+                node.at = self.take(kind="name")
+                self.arguments()
                 continue
             node.window = self.take(kind="duration")
             self.take("]")
@@ -188,8 +195,9 @@ class Parser:
         return made
 
 
+@cache
 def parse(text):
-    """The tree of an expression."""
+    """The tree of an expression, which nobody changes."""
     return Parser(text).whole()
 
 
@@ -233,6 +241,8 @@ def labels(node, of_metric):
         known = next((found for found in vectors if found is not None), None)
         if known is not None and node.function == "histogram_quantile":
             return known - {"le"}
+        if known is not None and node.function == "label_replace":
+            return known | {node.arguments[1].arguments[0].strip("\"'")}
         return known if node.function != "vector" else set()
     left, right = labels(node.left, of_metric), labels(node.right, of_metric)
     if left is None or right is None:

@@ -86,6 +86,39 @@ def column_link(boards):
     app["properties"][0]["value"][0]["url"] += "${__data.fields.x}"
 
 
+def alerts(boards):
+    """Picks the annotation of alerts."""
+    return next(entry for entry in boards["app"]["annotations"]["list"]
+                if entry["name"] == "Alerts")
+
+
+def open_rows(boards):
+    """Opens all rows of a dashboard."""
+    for row in [panel for panel in boards["app"]["panels"] if panel["type"] == "row"]:
+        boards["app"]["panels"] += row.pop("panels")
+        row["panels"] = []
+
+
+def named(boards, board, title):
+    """Picks a panel by its title."""
+    return next(panel for panel in panels(boards[board]) if panel["title"] == title)
+
+
+def target(boards, board, title):
+    """Picks the first target of a panel by its title."""
+    return named(boards, board, title)["targets"][0]
+
+
+def legend(boards):
+    """Picks the legend of the first graph."""
+    return first(boards["app"], "timeseries")["options"]["legend"]
+
+
+def overrides(boards):
+    """Picks the overrides of the first table."""
+    return first(boards["app"], "table")["fieldConfig"]["overrides"]
+
+
 LINK = {"title": "x", "targetBlank": False}
 
 # Rule: what breaks it.
@@ -104,6 +137,7 @@ MUTATIONS = [
     ("link", edit(["app", "links", 1, "url"], "https://example.com/")),
     ("datasource-variable", on(variable("datasource"), "label", "DS")),
     ("datasource-variable", on(variable("datasource"), "name", "source")),
+    ("datasource-variable", on(variable("datasource"), "current", {})),
     ("required-variables", on(variable("job"), "name", "task")),
     ("variable", on(variable("job"), "label", "Task")),
     ("variable", on(variable("instance"), "allValue", "")),
@@ -135,6 +169,7 @@ MUTATIONS = [
       for kind in (("stat",), ("timeseries",), ("heatmap",), ("bargauge", "pools"), ("table",),
                    ("state-timeline",))],
     ("panel-unit", on(defaults("stat"), "unit", "packets")),
+    ("panel-unit", on(defaults("stat"), "unit", "cps")),
     ("panel-no-value", on(defaults("stat"), "noValue", "")),
     ("panel-no-value", on(defaults("stat"), "mappings", [])),
     ("panel-no-value", on(defaults("table"), "noValue", None)),
@@ -156,12 +191,62 @@ MUTATIONS = [
     ("target-format", lambda boards: first(boards["app"], "table")["targets"][0].pop("format")),
     ("metric-exists", swap("dpdk_port_receive_packets_total", "dpdk_port_rx_packets_total")),
     ("label-exists", swap('port=~"$port"', 'lcore=~"$port"')),
-    ("table-column", edit(["fleet", "panels", 10, "fieldConfig", "overrides", 1, "matcher",
+    ("table-column", edit(["fleet", "panels", 10, "fieldConfig", "overrides", -1, "matcher",
                            "options"], "Alive")),
     ("link", on(defaults("stat"), "links", [LINK | {"url": "/d/pmdscope-none?x"}])),
     ("link", on(defaults("stat"), "links", [LINK | {"url": f"{RUNBOOKS}#none"}])),
     ("link", on(defaults("stat"), "links", [LINK | {"url": "https://example.com/"}])),
     ("link", column_link),
+    ("link", on(of("table"), "links", [LINK | {"url": f"{RUNBOOKS}#none"}])),
+    ("panel-id", on(of("heatmap"), "id", 100)),
+    ("grid", edit(["app", "panels", -1, "panels", 1, "gridPos", "x"], 23)),
+
+    # How it looks.
+    ("event-region", on(annotation, "expr", "dpdk_mbuf_leaked > 0")),
+    ("alert-region", lambda boards: alerts(boards).__setitem__(
+        "expr", alerts(boards)["expr"].replace(', severity="critical"', ""))),
+    ("alert-region", lambda boards: alerts(boards).__setitem__(
+        "expr", alerts(boards)["expr"].replace('app=~"$app|", ', ""))),
+    ("annotation-switch", on(annotation, "hide", False)),
+    ("closed-row", open_rows),
+    ("open-queries", open_rows),
+    ("title-width", on(of("stat"), "title", "Control threads share CPUs")),
+    ("other-targets", swap("dpdk_port_receive_packets_total{", "up{", )),
+    ("quantile-integer", lambda boards: target(boards, "app", "Packets per burst, 95th percentile")
+     .__setitem__("expr", "histogram_quantile(0.95, dpdk_queue_burst_packets_bucket)")),
+    ("stat-unknown", lambda boards: defaults("stat")(boards)["mappings"][-1]["options"]["result"]
+     .__setitem__("color", "green")),
+    ("legend-last", on(legend, "calcs", ["lastNotNull", "max"])),
+    ("legend-order", on(legend, "sortDesc", False)),
+    ("threshold-line", lambda boards: defaults("timeseries")(boards).update(
+        custom={**defaults("timeseries")(boards)["custom"], "thresholdsStyle": {"mode": "line"}},
+        thresholds={"steps": [{"value": None, "color": "green"}, {"value": 0.001}]})),
+    ("soft-max", lambda boards: defaults("timeseries")(boards)["custom"].pop("axisSoftMax")),
+    ("mirror", lambda boards: graph(boards).__setitem__("expr", f"-{graph(boards)['expr']}")),
+    ("stack", lambda boards: defaults("timeseries")(boards)["custom"]["stacking"]
+     .__setitem__("mode", "normal")),
+    ("two-units", lambda boards: named(boards, "captures", "Captures and missed packets")
+     ["fieldConfig"].__setitem__("overrides", [])),
+    ("fleet-top", lambda boards: (lambda one: one.__setitem__(
+        "expr", one["expr"].replace("topk(10, ", "sum by (app) (")))(
+            target(boards, "fleet", "Received"))),
+    ("heatmap-colour", lambda boards: (lambda one: one.__setitem__(
+        "expr", one["expr"].replace("log10(", "abs(", 1)))(
+            target(boards, "lcores", "Gaps between polls"))),
+    ("state-mapping", on(defaults("state-timeline"), "color", {"mode": "thresholds"})),
+    ("text-size", on(lambda boards: of("bargauge", "pools")(boards)["options"], "text", {})),
+    ("table-cell", lambda boards: overrides(boards).pop(1)),
+    ("table-text", on(defaults("table"), "unit", "short")),
+    ("table-link", on(defaults("table"), "links", [LINK | {"url": RUNBOOKS}])),
+    ("table-width", lambda boards: defaults("table")(boards)["custom"].pop("minWidth")),
+    ("table-width", lambda boards: next(
+        entry for entry in of("table", "pools")(boards)["fieldConfig"]["overrides"]
+        if entry["matcher"]["options"] == "site")["properties"].clear()),
+    ("table-order", lambda boards: of("table", "fleet")(boards)["options"]["sortBy"][0]
+     .__setitem__("displayName", "Alive")),
+    ("table-unknown", lambda boards: next(
+        entry for entry in overrides(boards) if entry["matcher"]["options"] == "Link")
+     ["properties"].__setitem__(0, {"id": "mappings", "value": []})),
 ]
 
 

@@ -33,6 +33,11 @@ class Deployment(unittest.TestCase):
         self.assertEqual(path, value(PROVIDER, "path"))
         self.assertTrue((DASHBOARDS / "grafana/json" / name).exists())
 
+    def test_grafana_finds_all_folders_that_it_reads(self):
+        # It reports an error at the start for each that is not there.
+        for name in ("alerting", "dashboards", "datasources", "plugins"):
+            self.assertTrue((DASHBOARDS / "grafana" / "provisioning" / name).is_dir(), name)
+
     def test_images_are_pinned_and_name_no_registry(self):
         images = re.findall(r"image: (\S+)", COMPOSE)
         self.assertEqual(len(images), 2)

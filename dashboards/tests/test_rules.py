@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Alerts say what they mean, of metrics that exist, and each has a test and a runbook."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,9 +11,17 @@ from pathlib import Path
 
 from lint import RUNBOOKS, anchors
 from promql import labels, parse, selectors
-from sources import DASHBOARDS, ROOT, RULES, dashboards, known_labels, rules
+from sources import DASHBOARDS, ROOT, RULES, dashboards, known_labels, panels, rules
 
 TESTS = DASHBOARDS / "prometheus" / "tests"
+ALERTMANAGER = DASHBOARDS / "prometheus" / "alertmanager.yml"
+# Over several alerts.
+SCENARIOS = {TESTS / "recording.yml", TESTS / "incidents.yml"}
+# What fires at the end of one leak.
+OF_A_LEAK = {
+    "DpdkAppUnhealthy", "DpdkMbufAllocationFailures", "DpdkMbufLeak", "DpdkPoolAlmostEmpty",
+    "DpdkPoolDraining", "DpdkPoolExhausted", "DpdkPoolNearlyFull", "DpdkReceiveFlat",
+    "DpdkReceiveMissed", "DpdkReceiveMissedMuch", "DpdkTransmitStuck"}
 PROMTOOL = os.environ.get("PROMTOOL", "promtool")
 
 
@@ -32,6 +41,32 @@ def tests():
     for path in sorted(TESTS.glob("*.yml")):
         for text in re.split(r"^  - name: ", path.read_text(), flags=re.MULTILINE)[1:]:
             yield path, text.split("\n", 1)[0], text
+
+
+def inhibitions():
+    """Source and target matchers of each inhibition rule, and its equal labels."""
+    for rule in ALERTMANAGER.read_text().partition("inhibit_rules:")[2].split("  - source")[1:]:
+        yield tuple(json.loads(found) for found in re.findall(r": (\[.*\])$", rule, re.MULTILINE))
+
+
+def matches(alert, matchers):
+    """Whether all matchers hold for the labels of an alert, as in Alertmanager."""
+    def holds(matcher):
+        label, operator, value = matcher.split(" ", 2)
+        equal = re.fullmatch(value if "~" in operator else re.escape(value), alert[label])
+        return bool(equal) != operator.startswith("!")
+    return all(map(holds, matchers))
+
+
+def notified(firing):
+    """Names of those alerts of one app and pool that no other inhibits."""
+    labelled = [{"alertname": name, "severity": alerts()[name]["severity"]} for name in firing]
+
+    def inhibited(target):
+        return any(matches(target, targets) and not matches(target, sources)
+                   and any(matches(source, sources) for source in labelled)
+                   for sources, targets, _ in inhibitions())
+    return {alert["alertname"] for alert in labelled if not inhibited(alert)}
 
 
 class Rules(unittest.TestCase):
@@ -84,6 +119,9 @@ class Rules(unittest.TestCase):
         for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
             for part in ("Means", "Impact", "Look", "Fix", "Silence"):
                 self.assertIn(f"**{part}**", section)
+        titles = {panel["title"] for board in dashboards().values() for panel in panels(board)}
+        for title in re.findall(r"(?<!\*)\*([A-Z0-9][^*]+)\*(?!\*)", " ".join(text.split())):
+            self.assertIn(title, titles)
         for anchor in re.findall(r"\]\(#([\w-]+)\)", text):
             self.assertIn(anchor, anchors())
 
@@ -95,6 +133,28 @@ class Rules(unittest.TestCase):
             self.assertEqual(samples, [" []", "", " []"], name)
             self.assertIn(f'alertname="{name}"', found[name])
 
+    def test_one_leak_is_two_notifications(self):
+        self.assertEqual(notified(OF_A_LEAK), {"DpdkMbufLeak", "DpdkPoolExhausted"})
+
+    def test_an_app_that_is_down_is_one_notification(self):
+        self.assertEqual(notified({"DpdkAppDown", "DpdkCollectErrors", "DpdkAppUnhealthy"}),
+                         {"DpdkAppDown"})
+
+    def test_nothing_else_is_inhibited_by_a_leak(self):
+        for name in ("DpdkDoubleFree", "DpdkLinkDown", "DpdkNoPolling"):
+            self.assertIn(name, notified(OF_A_LEAK | {name}))
+
+    def test_inhibitions_name_alerts_and_labels_that_exist(self):
+        self.assertGreater(len(list(inhibitions())), 3)
+        for sources, targets, equal in inhibitions():
+            self.assertLessEqual(set(equal), {"instance", "app", "pool"})
+            for matcher in sources + targets:
+                label, operator, value = matcher.split(" ", 2)
+                self.assertIn(label, ("alertname", "severity"))
+                self.assertIn(operator, ("=", "!=", "=~", "!~"))
+                if label == "alertname" and value != "Dpdk.+":
+                    self.assertLessEqual(set(value.split("|")), set(alerts()))
+
     def test_every_record_is_tested(self):
         text = (TESTS / "recording.yml").read_text()
         for rule in rules():
@@ -102,7 +162,7 @@ class Rules(unittest.TestCase):
                 self.assertIn(f"expr: {rule['record']}", text)
 
     def test_annotations_are_rendered(self):
-        for path in sorted({path for path, _, _ in tests()} - {TESTS / "recording.yml"}):
+        for path in sorted({path for path, _, _ in tests()} - SCENARIOS):
             shown = self.rendered(path)
             for _, name, _ in filter(lambda test: test[0] == path, tests()):
                 self.assertIn(f'alertname="{name}"', shown)

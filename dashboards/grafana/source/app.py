@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """App: packets (rate), losses by cause (errors), and how close to losing more (depth)."""
 
-from model import (GREEN, ORANGE, RED, UP_DOWN, YELLOW, above, below, column, dashboard, drill,
-                   heatmap, runbook, series, stat, states, table, words)
+from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above, bands, below,
+                   column, dashboard, drill, first_empty, heatmap, of_target, runbook, series, stat,
+                   states, table, words)
 
 POOLS = drill("Pools and leaks", "pmdscope-pools")
 LCORES = drill("Lcores and interference", "pmdscope-lcores")
@@ -34,8 +35,8 @@ VERDICT = ("Is it losing packets?", [
          "sum(rate(dpdk_port_transmit_errors_total{@port}[@]))", "pps",
          thresholds=above((0.001, ORANGE)), size=(3, 4), empty="no port"),
     stat("No mbuf", "Is a pool empty? Mbuf allocation failures per second.",
-         "sum(rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@]))", "cps",
-         thresholds=above((0.001, RED)), size=(3, 4), empty="no port",
+         "sum(rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@]))",
+         "count:failures/s", thresholds=above((0.001, RED)), size=(3, 4), empty="no port",
          links=[POOLS, runbook("DpdkMbufAllocationFailures")]),
     stat("Deepest queue", "How close is the fullest receive ring to overflowing? Maximum depth in "
          "the last window as a share of the ring.",
@@ -43,10 +44,10 @@ VERDICT = ("Is it losing packets?", [
          "dpdk_queue_receive_descriptors{@port+queue})", "percentunit",
          thresholds=above((0.5, YELLOW), (0.8, RED)), size=(3, 4), high=1,
          empty="not reported", links=[LCORES, runbook("DpdkQueueNearlyFull")]),
-    stat("First pool empty in", "How long until the app stops receiving?",
-         "min(dpdk_mempool_exhausted_in_seconds{@app})", "s",
-         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4),
-         empty="no pool drains", well=True, links=[POOLS, runbook("DpdkPoolDraining")]),
+    stat("Pool empty in", "How long until the app stops receiving? 0: a pool is at least 98 % "
+         "full.", first_empty("app"), "s",
+         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), mappings=[NONE_DRAINS],
+         empty="not reported", links=[POOLS, runbook("DpdkPoolDraining")]),
     states("What is wrong", "Which findings, since when?", "dpdk_app_unhealthy_reason{@app} == 1",
            legend="{{app}} {{reason}}", mappings=words(_1=("wrong", RED)), size=(24, 6),
            empty="Nothing is wrong.", links=[runbook("DpdkAppUnhealthy")]),
@@ -57,133 +58,150 @@ RATE = ("Rate: packets and bytes", [
            "stops, both fall; if the app stops sending, only the lower half falls.",
            [("sum by (@port) (rate(dpdk_port_receive_packets_total{@port}[@]))",
              "rx {{app}} {{port}}"),
-            ("-sum by (@port) (rate(dpdk_port_transmit_packets_total{@port}[@]))",
-             "tx {{app}} {{port}}")], "pps", low=None, empty="no port"),
+            ("sum by (@port) (rate(dpdk_port_transmit_packets_total{@port}[@]))",
+             "tx {{app}} {{port}}")], "pps", mirror="B", empty="no port"),
     series("Bits by port", "How much of the link is used? Compare with the link speed in the "
            "table of ports below.",
            [("sum by (@port) (rate(dpdk_port_receive_bytes_total{@port}[@])) * 8",
              "rx {{app}} {{port}}"),
-            ("-sum by (@port) (rate(dpdk_port_transmit_bytes_total{@port}[@])) * 8",
-             "tx {{app}} {{port}}")], "bps", low=None, empty="the driver counts packets only"),
+            ("sum by (@port) (rate(dpdk_port_transmit_bytes_total{@port}[@])) * 8",
+             "tx {{app}} {{port}}")], "bps", mirror="B", empty="the driver counts packets only"),
     series("Received by queue", "Does RSS distribute the load? If one queue is far above the "
            "others, one lcore does most of the work.",
            [("sum by (@port+queue) "
              "(rate(dpdk_queue_receive_packets_total{@port+queue}[@]))",
-             "{{app}} {{port}} q{{queue}}")], "pps", stack=True, empty="no queue counters"),
-    series("Sent by queue", "Do all lcores send? Packets that the app offered to each queue; of a "
-           "stock app, those sent.",
+             "{{app}} {{port}} q{{queue}}")], "pps", empty="no queue counters"),
+    series("Offered by queue, sent by port", "Do all lcores send, and does the port send what they "
+           "offer? With libpmdscope, packets that a full ring refused and that are offered again "
+           "count again: queues can be far above the port (dashed). Without, only packets sent "
+           "count.",
            [("sum by (@port+queue) "
              "(rate(dpdk_queue_transmit_packets_total{@port+queue}[@]))",
-             "{{app}} {{port}} q{{queue}}")], "pps", stack=True,
-           empty="no queue counters"),
-    series("Bits received by queue", "Which queue carries most bytes? libpmdscope estimates them "
-           "from one of 16 bursts.",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_receive_bytes_total{@port+queue}[@])) * 8",
-             "{{app}} {{port}} q{{queue}}")], "bps", stack=True,
-           empty="no queue counters"),
-    series("Bits sent by queue", "Which queue sends most bytes?",
-           [("sum by (@port+queue) "
-             "(rate(dpdk_queue_transmit_bytes_total{@port+queue}[@])) * 8",
-             "{{app}} {{port}} q{{queue}}")], "bps", stack=True,
-           empty="no queue counters"),
-    states("Queue counters incomplete", "Can sums over queues be trusted? Ports of which the "
-           "driver or DPDK's telemetry does not report all queues.",
-           "dpdk_queue_stats_truncated{@port}", legend="{{app}} {{port}}",
-           mappings=words(_0=("complete", GREEN), _1=("incomplete", ORANGE)), size=(12, 8),
-           empty="no port", links=[runbook("DpdkQueueStatsTruncated")]),
-    series("Busiest queue against the mean of the others", "How uneven is it? 1 is even; from 3 on "
-           "the busiest queue limits the port.",
+             "offered {{app}} {{port}} q{{queue}}"),
+            ("sum by (@port) (rate(dpdk_port_transmit_packets_total{@port}[@]))",
+             "sent {{app}} {{port}}, all queues")], "pps",
+           overrides=[of_target("B", custom_lineStyle={"fill": "dash", "dash": [10, 10]},
+                                custom_lineWidth=2, custom_fillOpacity=0)],
+           empty="no queue counters", links=[runbook("DpdkTransmitStuck")]),
+    series("Busiest queue, as multiple of the others' mean", "How uneven is it? 1 is even; from 3 "
+           "on the busiest queue limits the port.",
            [("max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) / "
              "((sum by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - "
              "max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@]))) / "
              "(count by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) - 1 > 0))",
-             "{{app}} {{port}}")], "none", line=above((3, ORANGE)),
+             "{{app}} {{port}}")], "none", line=above((3, ORANGE)), size=(24, 7),
            empty="no port with several queues", links=[runbook("DpdkQueueImbalance")]),
 ])
 
 ERRORS = ("Errors: losses by cause", [
     series("Missed", "Which port drops packets because it is not polled in time?",
-           [("sum by (@port) (rate(dpdk_port_receive_missed_packets_total{@port}[@]))",
-             "{{app}} {{port}}")], "pps", line=above((0.001, RED)), size=(8, 8), empty="no port",
+           [("topk(10, sum by (@port) (rate(dpdk_port_receive_missed_packets_total{@port}[@])))",
+             "{{app}} {{port}}")], "pps", size=(8, 8), empty="no port",
            links=[LCORES, runbook("DpdkReceiveMissed")]),
     series("Mbuf allocation failures", "Which port drops packets because a pool is empty?",
-           [("sum by (@port) (rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@]))",
-             "{{app}} {{port}}")], "cps", line=above((0.001, RED)), size=(8, 8), empty="no port",
+           [("topk(10, sum by (@port) "
+             "(rate(dpdk_port_receive_mbuf_allocation_failures_total{@port}[@])))",
+             "{{app}} {{port}}")], "count:failures/s", size=(8, 8), empty="no port",
            links=[POOLS, runbook("DpdkMbufAllocationFailures")]),
     series("Receive and transmit errors", "Is it the link (rx) or the driver (tx)? A full "
            "transmit ring is not an error: rte_eth_tx_burst() then returns less.",
            [("sum by (@port) (rate(dpdk_port_receive_errors_total{@port}[@]))",
              "rx {{app}} {{port}}"),
             ("sum by (@port) (rate(dpdk_port_transmit_errors_total{@port}[@]))",
-             "tx {{app}} {{port}}")], "pps", line=above((0.001, ORANGE)), size=(8, 8),
-           empty="no port"),
+             "tx {{app}} {{port}}")], "pps", size=(8, 8), empty="no port"),
     series("Driver counters of losses", "Which stage of the NIC drops packets? Extended "
            "counters that the configuration selects and that increase.",
-           [("rate(dpdk_port_xstat{@port}[@]) > 0", "{{app}} {{port}} {{name}}")], "cps",
-           empty="No such counter increases."),
-    series("Receive errors by queue", "Which queue is it? Not every driver counts them.",
-           [("sum by (@port+queue) (rate(dpdk_queue_receive_errors_total{@port+queue}[@]))",
-             "{{app}} {{port}} q{{queue}}")], "pps", empty="not reported by the driver"),
+           [("topk(10, rate(dpdk_port_xstat{@port}[@]) > 0)", "{{app}} {{port}} {{name}}")],
+           "count:events/s", size=(24, 8), empty="No such counter increases."),
 ])
 
 DEPTH = ("Depth: how close to losses", [
     series("Receive ring filled", "How full was each receive ring at most? "
            "A full ring misses packets.",
-           [("dpdk_queue_receive_depth_window_max_packets{@port+queue} / "
-             "dpdk_queue_receive_descriptors{@port+queue}", "{{app}} {{port}} q{{queue}}")],
+           [("topk(10, dpdk_queue_receive_depth_window_max_packets{@port+queue} / "
+             "dpdk_queue_receive_descriptors{@port+queue})", "{{app}} {{port}} q{{queue}}")],
            "percentunit", high=1, line=above((0.5, YELLOW), (0.8, RED)),
            empty="not reported by the driver", links=[runbook("DpdkQueueNearlyFull")]),
-    series("Packets waiting", "How many packets wait in the receive rings, at most in the last "
-           "window and in the last sample? Also for drivers that do not report the ring size.",
-           [("dpdk_queue_receive_depth_window_max_packets{@port+queue}",
-             "max {{app}} {{port}} q{{queue}}"),
-            ("dpdk_queue_receive_depth_packets{@port+queue}",
-             "last {{app}} {{port}} q{{queue}}")], "short", empty="not reported by the driver"),
-    heatmap("Packets waiting at the start of a burst", "How deep are the receive rings, usually "
-            "and at most? Compare only buckets above 0 with each other: all empty polls are "
-            "counted, other polls are sampled.",
-            "sum by (le) (increase(dpdk_queue_receive_depth_bucket{@port+queue}[@]))", "short",
-            empty="enable queue_histograms in the exporter's configuration"),
     series("Busy polls", "How much headroom does each queue have? Near 100 %, the lcore "
            "is saturated; 0 with the link up: no packets arrive.",
            [("1 - rate(dpdk_queue_empty_polls_total{@port+queue}[@]) / "
              "(rate(dpdk_queue_polls_total{@port+queue}[@]) > 0)",
              "{{app}} {{port}} q{{queue}}")], "percentunit", high=1,
            line=above((0.9, ORANGE)), empty="needs libpmdscope"),
-    series("Packets per burst, 95th percentile", "Does the app receive all waiting packets? "
-           "If bursts are full, more packets were waiting.",
-           [("histogram_quantile(0.95, sum by (@port+queue+le) "
-             "(rate(dpdk_queue_burst_packets_bucket{@port+queue}[@])))",
-             "{{app}} {{port}} q{{queue}}")], "short",
-           empty="enable queue_histograms in the exporter's configuration"),
 ])
 
-INVENTORY = ("Inventory", [
+DETAILS = ("Queues: bytes, errors and packets waiting", [
+    series("Bits received by queue", "Which queue carries most bytes? libpmdscope estimates them "
+           "from one of 16 bursts.",
+           [("sum by (@port+queue) "
+             "(rate(dpdk_queue_receive_bytes_total{@port+queue}[@])) * 8",
+             "{{app}} {{port}} q{{queue}}")], "bps",
+           empty="no queue counters"),
+    series("Bits sent by queue", "Which queue sends most bytes?",
+           [("sum by (@port+queue) "
+             "(rate(dpdk_queue_transmit_bytes_total{@port+queue}[@])) * 8",
+             "{{app}} {{port}} q{{queue}}")], "bps",
+           empty="no queue counters"),
+    series("Receive errors by queue", "Which queue is it? Not every driver counts them.",
+           [("sum by (@port+queue) (rate(dpdk_queue_receive_errors_total{@port+queue}[@]))",
+             "{{app}} {{port}} q{{queue}}")], "pps", empty="not reported by the driver"),
+    series("Packets waiting", "How many packets wait in the receive rings, at most in the last "
+           "window and in the last sample? Also for drivers that do not report the ring size.",
+           [("dpdk_queue_receive_depth_window_max_packets{@port+queue}",
+             "max {{app}} {{port}} q{{queue}}"),
+            ("dpdk_queue_receive_depth_packets{@port+queue}",
+             "last {{app}} {{port}} q{{queue}}")], "short", empty="not reported by the driver"),
+    states("Queue counters incomplete", "Can sums over queues be trusted? Ports of which the "
+           "driver or DPDK's telemetry does not report all queues.",
+           "dpdk_queue_stats_truncated{@port}", legend="{{app}} {{port}}",
+           mappings=words(_0=("complete", GREEN), _1=("incomplete", ORANGE)), size=(24, 6),
+           empty="no port", links=[runbook("DpdkQueueStatsTruncated")]),
+], CLOSED)
+
+HISTOGRAMS = ("Histograms of queues: only with queue_histograms", [
+    heatmap("Packets waiting at the start of a burst", "How deep are the receive rings, usually "
+            "and at most? Polls of empty rings are left out; the others are sampled. Colours are "
+            "logarithmic.",
+            bands("dpdk_queue_receive_depth", "port+queue",
+                  ["0", "1", "3", "7", "15", "31", "63", "127", "255", "511", "1023", "2047",
+                   "+Inf"]), "short",
+            empty="enable queue_histograms in the exporter's configuration"),
+    series("Packets per burst, 95th percentile", "Does the app receive all waiting packets? "
+           "If bursts are full, more packets were waiting.",
+           [("ceil(histogram_quantile(0.95, sum by (@port+queue+le) "
+             "(rate(dpdk_queue_burst_packets_bucket{@port+queue}[@]))))",
+             "{{app}} {{port}} q{{queue}}")], "short", size=(24, 8), decimals=0,
+           empty="enable queue_histograms in the exporter's configuration"),
+], CLOSED)
+
+LINKS = ("Links", [
+    states("Links", "Which link was down, and when?", "dpdk_port_link_up{@port}",
+           legend="{{app}} {{port}}", mappings=UP_DOWN, size=(24, 6),
+           empty="not reported", links=[runbook("DpdkLinkDown")]),
+])
+
+INVENTORY = ("Inventory: ports, devices, process", [
     table("Ports", "Are the ports present and up, on the right NUMA node, at the right speed?", [
         ("", "dpdk_port_info{@port}"),
         ("Started", "max by (@port) (dpdk_port_started{@port})"),
         ("Link", "max by (@port) (dpdk_port_link_up{@port})"),
         ("Speed", "max by (@port) "
          "(dpdk_port_link_speed_bytes_per_second{@port}) * 8"),
-        ("MTU", "max by (@port) (dpdk_port_mtu_bytes{@port})"),
+        ("MTU, bytes", "max by (@port) (dpdk_port_mtu_bytes{@port})"),
         ("Rx queues", "max by (@port) (dpdk_port_receive_queues{@port})"),
         ("Tx queues", "max by (@port) (dpdk_port_transmit_queues{@port})"),
         ("Promiscuous", "max by (@port) (dpdk_port_promiscuous{@port})"),
     ], columns=[
         column("Started", mappings=words(_0=("no", RED), _1=("yes", GREEN))),
-        column("Link", mappings=UP_DOWN), column("Speed", "bps"), column("MTU", "bytes"),
+        column("Link", mappings=UP_DOWN), column("Speed", "bps"), column("MTU, bytes", "none"),
         column("Promiscuous", mappings=words(_0="no", _1="yes")),
     ], empty="The app has no ports.", links=[runbook("DpdkPortStopped")]),
-    states("Links", "Which link was down, and when?", "dpdk_port_link_up{@port}",
-           legend="{{app}} {{port}}", mappings=UP_DOWN, size=(24, 6),
-           empty="not reported", links=[runbook("DpdkLinkDown")]),
     table("Devices of the app's arguments", "Is each NIC that the app's arguments name bound to a "
           "driver that DPDK can use?",
           [("", "dpdk_pci_device_info{@app}"),
            ("Wrong driver", "max by (@bdf) (dpdk_pci_device_driver_mismatch{@app})")],
           columns=[column("Wrong driver", mappings=words(_0=("no", GREEN), _1=("yes", RED)))],
-          size=(12, 7), empty="The arguments name no PCI device.",
+          size=(24, 6), empty="The arguments name no PCI device.",
           links=[runbook("DpdkWrongDriver")]),
     table("Process", "Which program and version runs, at which level, and since when?",
           [("", "dpdk_app_info{@app}"),
@@ -192,9 +210,10 @@ INVENTORY = ("Inventory", [
             "max by (@app) (dpdk_app_last_seen_timestamp_seconds{@app}) * 1000"),
            ("Secondaries", "max by (@app) (dpdk_app_secondary_processes{@app})")],
           columns=[column("Started", "dateTimeFromNow"),
-                   column("Last answer", "dateTimeFromNow")], size=(12, 7), empty="no app"),
-])
+                   column("Last answer", "dateTimeFromNow"), column("exe", width=300)],
+          first=("app", "instance", "exe", "level"), size=(24, 7), empty="no app"),
+], CLOSED)
 
 DASHBOARD = dashboard(
     "pmdscope-app", "DPDK / App", "Does the app receive, forward or lose packets, and why?",
-    ["port", "queue"], [VERDICT, RATE, ERRORS, DEPTH, INVENTORY])
+    ["port", "queue"], [VERDICT, RATE, ERRORS, DEPTH, LINKS, DETAILS, HISTOGRAMS, INVENTORY])

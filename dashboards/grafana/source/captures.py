@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Captures: which captures run, are they complete, and do they slow down the app?"""
 
-from model import (ORANGE, RED, YELLOW, above, dashboard, drill, runbook, series, stat)
+from model import (RED, YELLOW, above, dashboard, drill, of_target, runbook, series, stat)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 
@@ -31,8 +31,8 @@ FLOW = ("Captured and lost packets", [
     series("Lost", "Which capture is incomplete, and when? Use a more selective filter, or "
            "capture less of each packet.",
            [("sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@]))",
-             "{{app}} session {{session}}")], "pps", line=above((0.001, RED)),
-           empty="no capture", links=[runbook("DpdkCaptureDrops")]),
+             "{{app}} session {{session}}")], "pps", empty="no capture",
+           links=[runbook("DpdkCaptureDrops")]),
     series("Filtered out", "How selective are the filters? They run in the app: packets that do "
            "not match are not copied.",
            [("sum by (@session) (rate(dpdk_capture_filtered_packets_total{@session}[@]))",
@@ -42,7 +42,7 @@ FLOW = ("Captured and lost packets", [
              "(sum by (@session) (rate(dpdk_capture_dropped_packets_total{@session}[@])) + "
              "sum by (@session) (rate(dpdk_capture_packets_total{@session}[@])) > 0)",
              "{{app}} session {{session}}")], "percentunit", high=1,
-           line=above((0.000001, ORANGE), (0.01, RED)), empty="no capture gets packets"),
+           line=above((0.01, RED)), empty="no capture gets packets"),
 ])
 
 RINGS = ("Capture rings", [
@@ -52,15 +52,17 @@ RINGS = ("Capture rings", [
            line=above((0.5, YELLOW), (0.9, RED)), empty="no capture"),
     series("Captured by lcore", "From which lcores are the captured packets?",
            [("sum by (@lcore) (rate(dpdk_capture_packets_total{@session}[@]))",
-             "{{app}} lcore {{lcore}}")], "pps", stack=True, empty="no capture"),
+             "{{app}} lcore {{lcore}}")], "pps", empty="no capture"),
 ])
 
 COST = ("Cost for the app", [
-    series("Captures and missed packets", "Do captures cause losses in the app? Sessions, and "
-           "packets per second that the NIC missed.",
+    series("Captures and missed packets", "Do captures cause losses in the app? Sessions (left), "
+           "and packets per second that the NIC missed (right).",
            [("sum by (@app) (dpdk_capture_sessions{@app})", "captures of {{app}}"),
             ("sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
-             "missed by {{app}}, pps")], empty="no app", links=[APP]),
+             "missed by {{app}}")],
+           overrides=[of_target("B", unit="pps", custom_axisPlacement="right")], empty="no app",
+           links=[APP]),
     series("Longest gap between polls", "Do captures delay the poll loops?",
            [("max by (@app) (dpdk_lcore_poll_gap_window_max_seconds{@app})", "{{app}}")], "s",
            empty="needs libpmdscope",

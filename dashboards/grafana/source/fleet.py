@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fleet: is every app running and healthy, which one is not, and why?"""
 
-from model import (GREEN, ORANGE, RED, UP_DOWN, YELLOW, above, below, column, dashboard, drill,
-                   runbook, series, stat, states, table, words)
+from model import (ALERTS, BLUE, CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above,
+                   below, column, dashboard, drill, first_empty, runbook, series, stat, states,
+                   table, words)
 
 APP = drill("App: packets, losses, queues", "pmdscope-app")
 POOLS = drill("Pools and leaks", "pmdscope-pools")
 
+# An app of a row of a table.
+OF_ROW = {"title": "App: packets, losses, queues", "targetBlank": False,
+          "url": "/d/pmdscope-app?var-app=${__data.fields.app}"
+                 "&var-instance=${__data.fields.instance}&${datasource:queryparam}"
+                 "&${job:queryparam}&${__url_time_range}"}
+CRITICAL, WARNING, INFO = (f', severity="{name}"' for name in ("critical", "warning", "info"))
+TARGETS = 'up{@, job=~"pmdscope.*"}'
+
 VERDICT = ("Is anything wrong?", [
     stat("Exporters down", "Can all hosts be scraped? Number of failing scrapes. No panel has data "
          "about the apps of such a host.",
-         "sum(up{@} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
+         f"sum({TARGETS} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
          empty="no target", links=[runbook("DpdkExporterDown")]),
-    stat("Apps not answering", "Is every app running? Apps that are expected or ran within the "
+    stat("Apps down", "Is every app running? Apps that are expected or ran within the "
          "last hour and do not answer. The timeline below shows why.",
          "sum(dpdk_up{@app} == bool 0)", thresholds=above((1, RED)), size=(3, 4),
          empty="no app", links=[runbook("DpdkAppDown")]),
@@ -33,20 +42,21 @@ VERDICT = ("Is anything wrong?", [
     stat("Mbufs leaked", "Does an app leak mbufs? Mbufs that are proven to be lost, all apps.",
          "sum(dpdk_mbuf_leaked{@app})", thresholds=above((1, RED)), size=(3, 4),
          empty="no ledger", links=[POOLS, runbook("DpdkMbufLeak")]),
-    stat("First pool empty in", "How long until the first app stops receiving? Time to exhaustion "
-         "of the pool that drains fastest.",
-         "min(dpdk_mempool_exhausted_in_seconds{@app})", "s",
-         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4),
-         empty="no pool drains", well=True, links=[POOLS, runbook("DpdkPoolDraining")]),
-    stat("Alerts firing", "How many alerts fire for the selection above? They are listed below and "
-         "annotated in all graphs.",
-         'count(ALERTS{@, alertstate="firing"})', thresholds=above((1, RED)), size=(3, 4),
-         empty="none", well=True),
+    stat("Pool empty in", "How long until the first app stops receiving? Time to exhaustion of the "
+         "pool that drains fastest; 0: a pool is at least 98 % full.",
+         first_empty("app"), "s",
+         thresholds=below(300, (None, RED), (60, ORANGE)), size=(3, 4), mappings=[NONE_DRAINS],
+         empty="not reported", links=[POOLS, runbook("DpdkPoolDraining")]),
+    stat("Alerts firing", "How many alerts fire for the selection above? They are listed below; "
+         "graphs mark where critical ones start.",
+         f"count({ALERTS % ''}) or 0 * count(app:dpdk_receive_packets:rate1m{{@}})",
+         mappings=words(_0=("none", GREEN)), thresholds=above((1, RED)), size=(3, 4),
+         empty="rules not loaded"),
 ])
 
 APPS = ("Apps", [
-    table("All apps", "Which app needs attention? One row per app; the name of an app links to "
-          "its dashboard. Empty cells are unknown, not zero.", [
+    table("All apps", "Which app needs attention? One row per app, the worst first; the name of "
+          "an app links to its dashboard. Empty cells are unknown, not zero.", [
               ("Up", "max by (@app) (dpdk_up{@app})"),
               ("Healthy", "max by (@app) (dpdk_app_healthy{@app})"),
               ("Ports", "max by (@app) (dpdk_app_ports_started{@app})"),
@@ -60,11 +70,7 @@ APPS = ("Apps", [
               ("Leaked", "sum by (@app) (dpdk_mbuf_leaked{@app})"),
               ("Started", "max by (@app) (dpdk_app_start_timestamp_seconds{@app}) * 1000"),
           ], columns=[
-              column("app", links=[{
-                  "title": "App", "targetBlank": False,
-                  "url": "/d/pmdscope-app?var-app=${__data.fields.app}"
-                         "&var-instance=${__data.fields.instance}&${datasource:queryparam}"
-                         "&${job:queryparam}&${__url_time_range}"}]),
+              column("app", links=[OF_ROW]),
               column("Up", mappings=UP_DOWN),
               column("Healthy", mappings=words(_0=("no", RED), _1=("yes", GREEN))),
               column("Received", "pps"), column("Sent", "pps"),
@@ -72,7 +78,8 @@ APPS = ("Apps", [
               column("Fullest pool", "percentunit", thresholds=above((0.9, YELLOW), (0.98, RED))),
               column("Leaked", "short", thresholds=above((1, RED))),
               column("Started", "dateTimeFromNow"),
-          ], size=(24, 9), empty="no app"),
+          ], first=("app", "instance"), sort=("Up", "Healthy", "-Missed"), size=(24, 9),
+          empty="no app"),
     states("Why apps are unhealthy", "What is wrong, since when? One line per app and finding; "
            "`pmdscope check` on the host shows numbers and advice.",
            "dpdk_app_unhealthy_reason{@app} == 1", legend="{{app}} {{reason}}",
@@ -87,26 +94,31 @@ APPS = ("Apps", [
            "dpdk_app_telemetry_enabled{@app}", legend="{{app}}",
            mappings=words(_0=("off", RED), _1=("on", GREEN)), size=(12, 7), empty="no app",
            links=[runbook("DpdkTelemetryOff")]),
-    table("Alerts firing", "Which alerts fire now? Each has a runbook.",
-          [("", 'ALERTS{@, alertstate="firing"}')], hide=("alertstate",),
-          columns=[column("alertname", links=[{
-              "title": "Runbook", "targetBlank": True,
-              "url": "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
-                     "#${__data.fields.alertname}"}])],
-          empty="No alert fires."),
+    table("Alerts firing", "Which alerts fire now, the most severe first? Each has a runbook.",
+          [("Severity", f"{ALERTS % CRITICAL} * 3 or {ALERTS % WARNING} * 2 or "
+            f"{ALERTS % INFO} * 1")],
+          hide=("alertstate", "severity"), first=("Value", "alertname", "app", "instance"),
+          columns=[column("Severity", mappings=words(_3=("critical", RED), _2=("warning", ORANGE),
+                                                     _1=("info", BLUE))),
+                   column("app", links=[OF_ROW]),
+                   column("alertname", width=230, links=[{
+                       "title": "Runbook", "targetBlank": True,
+                       "url": "https://github.com/pmdscope/pmdscope/blob/main/docs/runbooks.md"
+                              "#${__data.fields.alertname}"}])],
+          sort=("-Severity",), size=(24, 16), empty="No alert fires."),
 ])
 
 TRAFFIC = ("Traffic", [
-    series("Received", "Does each app receive packets? If one line falls to zero and others do "
-           "not, that app gets no traffic.",
-           [("sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@]))",
+    series("Received", "Do the apps receive packets? The ten that receive most. If one line falls "
+           "and others do not, that app gets no traffic; the table above has all.",
+           [("topk(10, sum by (@app) (rate(dpdk_port_receive_packets_total{@app}[@])))",
              "{{app}}")], "pps", empty="no port"),
-    series("Sent", "Does each app forward what it receives?",
-           [("sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@]))",
+    series("Sent", "Do the apps forward what they receive? The ten that send most.",
+           [("topk(10, sum by (@app) (rate(dpdk_port_transmit_packets_total{@app}[@])))",
              "{{app}}")], "pps", empty="no port"),
-    series("Missed", "Which app loses packets, and since when?",
-           [("sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@]))",
-             "{{app}}")], "pps", line=above((0.001, RED)), empty="no port"),
+    series("Missed", "Which apps lose most packets, and since when?",
+           [("topk(10, sum by (@app) (rate(dpdk_port_receive_missed_packets_total{@app}[@])))",
+             "{{app}}")], "pps", empty="no port"),
     series("Fullest pools", "Which app will run out of mbufs? The ten fullest pools as a share of "
            "their size; a line that only rises is a leak or a queue that fills.",
            [("topk(10, dpdk_mempool_objects_in_use{@app} / dpdk_mempool_objects{@app})",
@@ -114,37 +126,38 @@ TRAFFIC = ("Traffic", [
            line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03)"),
 ])
 
-EXPORTERS = ("Exporters", [
+EXPORTERS = ("Exporters: cost, size, and what failed", [
     series("Time to query an app", "Does monitoring cost little? Time to query each app. Above "
            "0.1 s a driver is slow, or the app's control thread gets no CPU.",
-           [("dpdk_collect_duration_seconds{@app}", "{{app}}")], "s",
+           [("topk(10, dpdk_collect_duration_seconds{@app})", "{{app}}")], "s",
            line=above((0.1, YELLOW), (1, RED)), size=(8, 7), empty="no app"),
     series("Requests per round", "How many requests does each app get? Each request wakes "
-           "one of its control threads.", [("dpdk_collect_requests{@app}", "{{app}}")],
+           "one of its control threads.", [("topk(10, dpdk_collect_requests{@app})", "{{app}}")],
            size=(8, 7), empty="no app"),
     series("Failed rounds", "Which apps could not be queried, and why?",
-           [("sum by (@reason) (rate(dpdk_collect_errors_total{@app}[@])) > 0",
-             "{{app}} {{reason}}")], "cps", size=(8, 7),
+           [("topk(10, sum by (@reason) (rate(dpdk_collect_errors_total{@app}[@])) > 0)",
+             "{{app}} {{reason}}")], "count:rounds/s", size=(8, 7),
            empty="Every app was queried.", links=[runbook("DpdkCollectErrors")]),
     series("Parts not read", "Which apps answered only in part? Some of their series are missing.",
-           [("dpdk_collect_partial{@app}", "{{app}}")], size=(8, 7),
+           [("topk(10, dpdk_collect_partial{@app})", "{{app}}")], size=(8, 7),
            line=above((1, YELLOW)), empty="no app", links=[runbook("DpdkCollectPartial")]),
     series("Series", "How large are the scrapes? Keep sample_limit well above this.",
            [("dpdk_exporter_series{@}", "{{instance}}")], size=(8, 7), empty="no exporter"),
     series("Omitted series", "Are series omitted to limit the size of scrapes? Above 0, some "
-           "metrics are missing.", [("sum by (@kind) (dpdk_series_suppressed{@app})",
+           "metrics are missing.", [("topk(10, sum by (@kind) (dpdk_series_suppressed{@app}))",
                          "{{app}} {{kind}}")], size=(8, 7), line=above((1, YELLOW)),
            empty="no app", links=[runbook("DpdkSeriesSuppressed")]),
     series("Rounds", "How often are the apps queried? Scrapes that arrive during a round share it, "
            "so more Prometheus servers do not cost the apps more.",
            [("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
             ("rate(dpdk_exporter_shared_scrapes_total{@}[@])", "shared scrapes {{instance}}")],
-           "ops", size=(8, 7), empty="no exporter"),
+           "count:rounds/s", size=(8, 7), empty="no exporter"),
     series("OTLP pushes", "Does the OTLP receiver accept what the exporters push?",
            [("sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@]))",
-             "{{result}} {{instance}}")], "cps", size=(8, 7), empty="No exporter pushes.",
+             "{{result}} {{instance}}")], "count:pushes/s", size=(8, 7),
+           empty="No exporter pushes.",
            links=[runbook("DpdkOtlpPushesFail")]),
-])
+], CLOSED)
 
 DASHBOARD = dashboard(
     "pmdscope-fleet", "DPDK / Fleet",

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pools and leaks: when will a pool be empty, where are its mbufs, which line loses them?"""
 
-from model import (ORANGE, RED, YELLOW, above, bars, below, column, dashboard, runbook, series,
-                   stat, table)
+from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, YELLOW, above, bars, below, column,
+                   dashboard, first_empty, of_target, runbook, series, stat, table, words)
+
+# The pool that lost most of its mbufs, otherwise the fullest one, at the end of the time range: a
+# stack of several pools, perhaps of several apps, would show the places of none.
+WORST = ("topk(1, (dpdk_mempool_objects_in_use{@pool} @ end() + "
+         "10 * dpdk_mbuf_leaked{@pool} @ end()) / dpdk_mempool_objects{@pool} @ end())")
 
 VERDICT = ("Is there a leak? How long is left?", [
     stat("Leaked", "Are mbufs lost? Proven: the app holds them no more and did not free them.",
@@ -13,12 +18,13 @@ VERDICT = ("Is there a leak? How long is left?", [
          "bytes", thresholds=above((1, RED)), empty="no ledger", links=[runbook("DpdkMbufLeak")]),
     stat("Leak started", "When did the leak start? Time since the oldest lost mbuf last moved: "
          "look for a deployment or a change in traffic at that time.",
-         "max(dpdk_mbuf_oldest_age_seconds{@pool})", "s", thresholds=above((0, RED)),
-         empty="no leak", well=True, links=[runbook("DpdkMbufLeak")]),
-    stat("First pool empty in", "How long until the app stops receiving, at the current rate?",
-         "min(dpdk_mempool_exhausted_in_seconds{@pool})", "s",
-         thresholds=below(300, (None, RED), (60, ORANGE)), empty="no pool drains", well=True,
-         links=[runbook("DpdkPoolDraining")]),
+         "max(dpdk_mbuf_oldest_age_seconds{@pool} or (dpdk_mbuf_leaked{@pool} == 0) - 1)", "s",
+         thresholds=above((0, RED)), mappings=words(**{"-1": ("no leak", GREEN)}),
+         empty="unknown", links=[runbook("DpdkMbufLeak")]),
+    stat("Pool empty in", "How long until the app stops receiving, at the current rate? 0: a pool "
+         "is at least 98 % full.", first_empty("pool"), "s",
+         thresholds=below(300, (None, RED), (60, ORANGE)), mappings=[NONE_DRAINS],
+         empty="not reported", links=[runbook("DpdkPoolDraining")]),
     stat("Fullest pool", "How full is the fullest pool?",
          "max(dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool})", "percentunit",
          thresholds=above((0.9, YELLOW), (0.98, RED)), decimals=1, empty="not reported",
@@ -39,20 +45,22 @@ LEAKS = ("Leak sites and misuse", [
            ("Growth", "deriv(dpdk_mbuf_leak_site_mbufs{@pool}[@]) "
             "and dpdk_mbuf_leak_site_mbufs{@pool} > 0")],
           columns=[column("Lost", "short", thresholds=above((1, RED))),
-                   column("Growth", "cps", decimals=2, thresholds=above((0.001, RED)))],
-          sort="Lost", empty="No mbuf is lost.", links=[runbook("DpdkMbufLeak")]),
+                   column("Growth", "count:mbufs/s", decimals=2, thresholds=above((0.001, RED))),
+                   column("site", width=480)],
+          first=("site", "app", "instance", "pool"), sort=("-Lost",), empty="No mbuf is lost.",
+          links=[runbook("DpdkMbufLeak")]),
     series("Lost mbufs", "Does the leak continue? Flat: it has stopped. Lower bound: the pool is "
            "too empty to prove each loss, restart the app.",
-           [("dpdk_mbuf_leaked{@pool}", "{{app}} {{pool}}"),
+           [("topk(10, dpdk_mbuf_leaked{@pool})", "{{app}} {{pool}}"),
             ("dpdk_mbuf_lost_at_least{@pool} > 0", "{{app}} {{pool}} lower bound")],
            empty="no ledger", links=[runbook("DpdkMbufLeak")]),
     series("Growth of the sites", "Which sites lose mbufs now? Do losses follow the traffic?",
-           [("deriv(dpdk_mbuf_leak_site_mbufs{@pool}[@]) > 0", "{{app}} {{pool}} {{site}}")],
-           "cps", empty="No site loses mbufs."),
+           [("topk(10, deriv(dpdk_mbuf_leak_site_mbufs{@pool}[@]) > 0)",
+             "{{app}} {{pool}} {{site}}")], "count:mbufs/s", empty="No site loses mbufs."),
     series("Freed twice, used after free", "Does the app corrupt memory, and when?",
            [("rate(dpdk_mbuf_double_frees_total{@pool}[@])", "freed twice {{app}} {{pool}}"),
             ("rate(dpdk_mbuf_use_after_frees_total{@pool}[@])",
-             "used after free {{app}} {{pool}}")], "cps", line=above((0.001, RED)),
+             "used after free {{app}} {{pool}}")], "count:mbufs/s",
            empty="no ledger", links=[runbook("DpdkDoubleFree"), runbook("DpdkUseAfterFree")]),
     series("Stamps armed", "Would a leak have a site now? 1: stamps are armed; 0: losses are "
            "only counted, and stamps are armed when mbufs are missing.",
@@ -61,24 +69,29 @@ LEAKS = ("Leak sites and misuse", [
 ])
 
 WHERE = ("Where the mbufs are", [
-    series("Mbufs by place", "Where are the mbufs of the selected pool? The places add up to the "
-           "pool size. A band that only grows is the cause.",
-           [("sum by (place) (dpdk_mbuf_placed{@pool})", "{{place}}")], stack=True,
-           size=(12, 9), empty="no ledger"),
+    series("Mbufs by place", "Where are the mbufs of the pool that lost most, or else of the "
+           "fullest? The places add up to the pool size. A band that only grows is the cause.",
+           [("dpdk_mbuf_placed{@pool, place=\"leaked\"} and on (job, instance, app, pool) "
+             + WORST, "{{place}}: {{app}} {{pool}}"),
+            ("dpdk_mbuf_placed{@pool, place!=\"leaked\"} and on (job, instance, app, pool) "
+             + WORST, "{{place}}: {{app}} {{pool}}")], stack=True, size=(12, 11),
+           overrides=[of_target("A", color={"mode": "fixed", "fixedColor": RED},
+                                custom_fillOpacity=100)], empty="no ledger"),
     series("Mbufs held by stage", "Which stage of the app holds mbufs? If one only grows, its "
            "queue fills, or it loses mbufs.",
-           [("dpdk_stage_held_mbufs{@app}", "{{app}} {{stage}}")], stack=True, size=(12, 9),
+           [("topk(10, dpdk_stage_held_mbufs{@app})", "{{app}} {{stage}}")], size=(12, 11),
            empty="the app defines no stages"),
 ])
 
 LEVELS = ("Usage", [
-    series("In use", "Does the use of a pool only rise? As a share of its size.",
-           [("dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool}",
+    series("In use", "Does the use of a pool only rise? The ten fullest, as a share of their size.",
+           [("topk(10, dpdk_mempool_objects_in_use{@pool} / dpdk_mempool_objects{@pool})",
              "{{app}} {{pool}}")], "percentunit", high=1,
            line=above((0.9, YELLOW), (0.98, RED)), empty="not reported (DPDK before 23.03)",
            links=[runbook("DpdkPoolNearlyFull")]),
-    series("Empty in", "How long until a pool is empty? Only while it drains steadily.",
-           [("dpdk_mempool_exhausted_in_seconds{@pool}", "{{app}} {{pool}}")], "s",
+    series("Empty in", "How long until a pool is empty? The ten that are empty first; only while "
+           "they drain steadily.",
+           [("bottomk(10, dpdk_mempool_exhausted_in_seconds{@pool})", "{{app}} {{pool}}")], "s",
            line=below(300, (None, RED), (60, ORANGE)), empty="No pool drains.",
            links=[runbook("DpdkPoolDraining")]),
     series("Maximum use in the last window", "How large must the pool be? Includes peaks between "
@@ -89,11 +102,15 @@ LEVELS = ("Usage", [
     series("Free objects", "Are they available to every lcore? Objects in the cache of an lcore "
            "are not available to others.",
            [("dpdk_mempool_objects_common{@pool}", "common {{app}} {{pool}}"),
-            ("dpdk_mempool_cached_objects{@pool}", "cached {{app}} {{pool}}")], stack=True,
+            ("dpdk_mempool_cached_objects{@pool}", "cached {{app}} {{pool}}")],
            empty="not reported"),
-    bars("Cached by lcore", "Which lcore caches objects?",
-         "dpdk_mempool_lcore_cached_objects{@pool} > 0", "short",
-         legend="{{app}} {{pool}} lcore {{lcore}}", low=0, empty="All caches are empty."),
+])
+
+DETAILS = ("Pools: sizes and caches", [
+    bars("Cached by lcore", "Which lcores cache most objects?",
+         "topk(10, dpdk_mempool_lcore_cached_objects{@pool} > 0)", "short",
+         legend="{{app}} {{pool}} lcore {{lcore}}", low=0, size=(24, 8),
+         empty="All caches are empty."),
     table("Pools", "How large are the pools? Memory is element size times pool size.",
           [("Size", "sum by (@pool) (dpdk_mempool_objects{@pool})"),
            ("In use", "sum by (@pool) (dpdk_mempool_objects_in_use{@pool})"),
@@ -102,11 +119,11 @@ LEVELS = ("Usage", [
            ("Element", "sum by (@pool) (dpdk_mempool_element_bytes{@pool})"),
            ("Memory", "sum by (@pool) "
             "(dpdk_mempool_element_bytes{@pool} * dpdk_mempool_objects{@pool})")],
-          columns=[column("Element", "bytes"), column("Memory", "bytes")], size=(12, 8),
-          sort="Memory", empty="no pool"),
-])
+          columns=[column("Element", "bytes"), column("Memory", "bytes")],
+          first=("app", "instance", "pool"), sort=("-Memory",), empty="no pool"),
+], CLOSED)
 
-MEMORY = ("Rings and heaps", [
+RINGS = ("Software rings: only of apps that have some with a name", [
     series("Software rings", "Which stage is too slow? Maximum use in the last window as a share "
            "of the capacity; enqueues to a full ring fail.",
            [("dpdk_ring_used_window_max_objects{@app} / dpdk_ring_capacity_objects{@app}",
@@ -114,6 +131,9 @@ MEMORY = ("Rings and heaps", [
            empty="not reported"),
     series("Software rings, now", "How many objects wait between stages?",
            [("dpdk_ring_used_objects{@app}", "{{app}} {{ring}}")], empty="not reported"),
+], CLOSED)
+
+HEAPS = ("Heaps: memory of rte_malloc()", [
     series("Heap in use", "Is there a leak of rte_malloc() memory? If allocated memory only rises, "
            "it is not freed.",
            [("dpdk_heap_allocated_bytes{@app}", "{{app}} {{heap}}"),
@@ -125,9 +145,9 @@ MEMORY = ("Rings and heaps", [
             ("dpdk_heap_free_bytes{@app}", "free {{app}} {{heap}}")], "bytes", empty="no heap"),
     series("Heap: allocations", "Does the number of allocations only rise?",
            [("dpdk_heap_allocations{@app}", "{{app}} {{heap}}")], empty="no heap"),
-])
+], CLOSED)
 
 DASHBOARD = dashboard(
     "pmdscope-pools", "DPDK / Pools & Leaks",
     "When will a pool be empty, where are its mbufs, and which line of the app loses them?",
-    ["pool"], [VERDICT, LEAKS, WHERE, LEVELS, MEMORY])
+    ["pool"], [VERDICT, LEAKS, WHERE, LEVELS, DETAILS, RINGS, HEAPS])

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules for what a person sees of the dashboards, as far as the JSON shows it.
+
+Each is of something that Grafana 11.6 once drew wrongly: a graph under a coloured region, a
+timeline without its mappings, a column that was not there."""
+
+import re
+from collections import namedtuple
+
+from promql import Call, ParseError, labels, parse, selectors, walk
+from sources import panels
+
+Problem = namedtuple("Problem", "rule where message")
+
+GREY = "#808080"
+COUNTED = ("none", "short", "pps", "bps", "bytes")
+# Of what most machines do not have: such panels send no queries until their row is opened.
+RARE = re.compile(r"dpdk_(lcore_busy_cycles_total|lcore_cycles_total|ring_\w+|exporter_otlp_\w+"
+                  r"|queue_receive_depth_bucket|queue_burst_packets_bucket|heap_\w+)")
+OPEN_QUERIES = 30
+# Characters of a title for each of the 24 columns, at 1600 pixels.
+TITLE = 5
+OF_OTHERS = {"up": ("job", "=~", "pmdscope.*"), "ALERTS": ("alertname", "=~", "Dpdk.+")}
+RULES = {
+    "alert-region", "annotation-switch", "closed-row", "event-region", "fleet-top",
+    "heatmap-colour", "legend-last", "legend-order", "mirror", "open-queries", "other-targets",
+    "quantile-integer", "soft-max", "stack", "state-mapping", "stat-unknown", "table-cell",
+    "table-link", "table-order", "table-text", "table-unknown", "table-width", "text-size",
+    "threshold-line", "title-width", "two-units"}
+
+
+def tree(expr):
+    """The tree of an expression; None if it is none, of which another rule complains."""
+    try:
+        return parse(expr)
+    except ParseError:
+        return None
+
+
+def problems(boards, known):
+    """All problems of a set of dashboards; `known` are the labels of metrics."""
+    found = []
+    for name, board in boards.items():
+        for rule, holds, message in of_board(board):
+            if not holds:
+                found.append(Problem(rule, name, message))
+        for panel in panels(board):
+            for rule, holds, message in of_panel(panel, board, known):
+                if not holds:
+                    found.append(Problem(rule, f"{name}/{panel.get('title')}", message))
+    return found
+
+
+def of_board(board):
+    """Annotations, and how many queries a refresh sends."""
+    for entry in board["annotations"]["list"]:
+        if "expr" not in entry:
+            continue
+        yield "annotation-switch", entry["hide"], f"{entry['name']} has a switch"
+        yield ("event-region", "offset $__interval" in entry["expr"],
+               f"{entry['name']} lasts: it is drawn as a region over the graphs")
+        node = tree(entry["expr"])
+        for selector, _ in selectors(node) if node else ():
+            if selector.name == "ALERTS":
+                yield ("alert-region", ("severity", "=", "critical") in selector.matchers
+                       and ("app", "=~", "$app|") in selector.matchers,
+                       "marks alerts that are not critical, or not of the chosen app")
+    visible = [panel for panel in board["panels"] if panel["type"] != "row"]
+    queries = sum(len(panel["targets"]) for panel in visible)
+    yield "open-queries", queries <= OPEN_QUERIES, f"{queries} queries with closed rows closed"
+    for panel in visible:
+        rare = {name.group(0) for target in panel["targets"]
+                for name in RARE.finditer(target["expr"])}
+        yield "closed-row", not rare, f"{panel['title']} asks for {rare} in an open row"
+
+
+def of_panel(panel, board, known):
+    """What is of one panel."""
+    kind, title = panel["type"], panel.get("title") or ""
+    room = panel["gridPos"]["w"] * TITLE
+    yield "title-width", len(title) <= room, f"{len(title)} characters, room for {room}"
+    for target in panel["targets"]:
+        node = tree(target["expr"])
+        for selector, _ in selectors(node) if node else ():
+            wanted = OF_OTHERS.get(selector.name)
+            yield ("other-targets", not wanted or wanted in selector.matchers,
+                   f"counts {selector.name} of other jobs")
+        for found, parent in walk(node) if node else ():
+            if isinstance(found, Call) and found.function == "histogram_quantile":
+                whole = not any("_seconds_" in one.name for one, _ in selectors(found))
+                ceil = isinstance(parent, Call) and parent.function == "ceil"
+                yield "quantile-integer", ceil or not whole, "a part of a packet"
+    check = {"stat": of_stat, "timeseries": of_graph, "heatmap": of_heatmap, "table": of_table,
+             "state-timeline": of_timeline, "bargauge": of_bars}.get(kind)
+    if check:
+        yield from check(panel, board, known)
+
+
+def nothing(mappings):
+    """Colours for what has no value."""
+    return [entry["options"]["result"].get("color") for entry in mappings
+            if entry["type"] == "special"]
+
+
+def of_stat(panel, _, __):
+    """One number."""
+    yield ("stat-unknown", nothing(panel["fieldConfig"]["defaults"].get("mappings", [])) == [GREY],
+           "what is not known is not grey")
+
+
+def of_graph(panel, board, known):
+    """Lines over time."""
+    defaults, legend = panel["fieldConfig"]["defaults"], panel["options"]["legend"]
+    custom, unit = defaults["custom"], defaults.get("unit") or ""
+    overrides = {entry["matcher"]["options"]: {one["id"] for one in entry["properties"]}
+                 for entry in panel["fieldConfig"]["overrides"]}
+    yield ("legend-last", "lastNotNull" not in legend["calcs"],
+           "shows as last what ended long ago")
+    yield ("legend-order", legend.get("sortBy") == "Max" and legend.get("sortDesc"),
+           "the worst is not first")
+    steps = [step["value"] for step in defaults.get("thresholds", {}).get("steps", [])
+             if step["value"] is not None]
+    yield ("threshold-line", custom["thresholdsStyle"]["mode"] == "off" or min(steps) >= 0.01,
+           "a line along zero")
+    counted = unit in COUNTED or unit.startswith("count:")
+    yield ("soft-max", not counted or custom.get("axisSoftMax") == 1,
+           "all zeros are scaled to 100")
+    rates = set()
+    for target in panel["targets"]:
+        node = tree(target["expr"])
+        yield ("mirror", not (isinstance(node, Call) and node.function == "-"),
+               "negative values in legend and tooltip")
+        yield ("stack", custom["stacking"]["mode"] == "none" or "topk(1, " in target["expr"],
+               "adds what is of several apps")
+        if not node:
+            continue
+        if "unit" not in overrides.get(target["refId"], ()):
+            rates.add(any(isinstance(found, Call) and found.function == "rate"
+                          for found, _ in walk(node)))
+        several = "app" in (labels(node, lambda name: known.get(name, set())) or ())
+        yield ("fleet-top", board["uid"] != "pmdscope-fleet" or not several
+               or target["expr"].startswith("topk(10, "), "a line for each of all apps")
+    yield "two-units", len(rates) <= 1, "counts and rates on one axis"
+
+
+def of_heatmap(panel, _, __):
+    """Bands of a histogram."""
+    for target in panel["targets"]:
+        node = tree(target["expr"])
+        logs = [found for found, _ in walk(node) if isinstance(found, Call)
+                and found.function == "log10"] if node else []
+        inside = sum(len(selectors(one)) for one in logs)
+        yield ("heatmap-colour", node and inside == len(selectors(node)) > 0,
+               "the fullest band hides all others: no logarithm")
+
+
+def of_timeline(panel, _, __):
+    """States over time."""
+    by_threshold = panel["fieldConfig"]["defaults"]["color"]["mode"] == "thresholds"
+    yield ("state-mapping", not (by_threshold and panel["options"]["mergeValues"]),
+           "mappings are ignored")
+
+
+def of_bars(panel, _, __):
+    """A bar for each series."""
+    yield "text-size", panel["options"].get("text", {}).get("valueSize"), "letters as high as a bar"
+
+
+def of_table(panel, _, __):
+    """Rows and columns."""
+    defaults, overrides = panel["fieldConfig"]["defaults"], panel["fieldConfig"]["overrides"]
+    unknown = {entry["matcher"]["options"] for entry in overrides
+               if entry["matcher"]["id"] == "byType"
+               and "noValue" in {one["id"] for one in entry["properties"]}}
+    yield ("table-cell", unknown == {"number", "string"},
+           "an empty cell has the text of an empty table")
+    yield "table-text", defaults["unit"] == "string", "labels that are numbers get a unit"
+    yield "table-link", not defaults["links"], "each cell links to a runbook"
+    yield ("table-width", defaults["custom"].get("minWidth", 150) <= 60,
+           "columns that do not fit are not seen")
+    sorted_by = {entry["displayName"] for entry in panel["options"]["sortBy"]}
+    names = {entry["matcher"]["options"] for entry in overrides}
+    yield "table-order", sorted_by <= names, f"no column {sorted_by - names}"
+    for entry in overrides:
+        properties = {one["id"]: one["value"] for one in entry["properties"]}
+        if {"thresholds", "mappings"} & set(properties):
+            yield ("table-unknown", nothing(properties.get("mappings", [])) == [GREY],
+                   f"an unknown {entry['matcher']['options']} has a colour")
+        if entry["matcher"]["options"] == "site":
+            yield "table-width", properties.get("custom.width", 0) >= 400, "cuts the leak site"
