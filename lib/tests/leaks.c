@@ -12,6 +12,7 @@
 #include <rte_ring.h>
 
 #include "leak_bed.h"
+#include "ledger.h"
 #include "state.h"
 #include "test.h"
 
@@ -401,6 +402,70 @@ test_auto_late(void)
 	check_sum("pool");
 }
 
+/* An mbuf without a stamp came back after so many walks. */
+static void
+note_returned(const char *pool, uint32_t walks)
+{
+	struct pmdscope_ledger *l;
+	unsigned int i;
+
+	pthread_mutex_lock(&pmdscope_state.lock);
+	for (i = 0; (l = pmdscope_ledger_get(i)) != NULL; i++)
+		if (strcmp(l->name, pool) == 0)
+			l->longest_missing = walks;
+	pthread_mutex_unlock(&pmdscope_state.lock);
+}
+
+/* From now on stamps may be armed because mbufs are missing, or never. */
+static void
+suspect_from(uint64_t ms)
+{
+	struct pmdscope_ledger *l;
+	unsigned int i;
+
+	pthread_mutex_lock(&pmdscope_state.lock);
+	for (i = 0; (l = pmdscope_ledger_get(i)) != NULL; i++) {
+		l->suspicion.not_before = ms;
+		l->draining.not_before = ms;
+	}
+	pthread_mutex_unlock(&pmdscope_state.lock);
+}
+
+/*
+ * A pool whose mbufs are missed for long: stamps stay armed until the ledger can tell what is lost,
+ * and not just for the time that they are armed in vain.
+ */
+static void
+test_auto_long_missing(void)
+{
+	static const struct pmdscope_conf conf = {
+		.sample_ms = 50,
+		.leak_hold_ms = 500,
+		.leak_walk_ms = 500,
+	};
+
+	orders.idle = true;
+	restart(&conf);
+	suspect_from(UINT64_MAX);
+	orders.idle = false;
+	/* The ledger learns meanwhile what the receive queue holds. */
+	WAIT_FOR(ledger("pool", "walks") >= 8);
+	note_returned("pool", 20);
+	orders.every = 1;
+	/* Less than a thirty-second is left, and no packet moves that could prove more. */
+	lose(LEAK_RX, POOL_SIZE - 200);
+	orders.idle = true;
+	CHECK_U64(ledger("pool", "armed"), 0);
+	suspect_from(0);
+	WAIT_FOR(ledger("pool", "armed") == 1);
+	while (ledger("pool", "lost_at_least") == 0) {
+		CHECK_U64(ledger("pool", "armed"), 1);
+		rte_delay_us_sleep(50000);
+	}
+	CHECK(ledger("pool", "lost_at_least") <= POOL_SIZE);
+	check_sum("pool");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -416,6 +481,7 @@ static const struct {
 	{ "auto_halves", test_auto_halves },
 	{ "auto_fast", test_auto_fast },
 	{ "auto_late", test_auto_late },
+	{ "auto_long_missing", test_auto_long_missing },
 	{ "plain", test_plain },
 	{ "traced", test_traced },
 	{ "dump", test_dump },
