@@ -62,4 +62,14 @@ void expect_no_leak(unsigned int ms);
 /* leak_dump.c: the bytes of what was lost. */
 void test_dump(void);
 
+/* leaks_auto.c: stamps by need. */
+void test_auto(void);
+void test_arm(void);
+void test_auto_single(void);
+void test_auto_exhausted(void);
+void test_auto_halves(void);
+void test_auto_fast(void);
+void test_auto_late(void);
+void test_auto_long_missing(void);
+
 #endif /* LEAK_BED_H */
