@@ -90,8 +90,8 @@ load_wait_until_freed(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < 200 && (pmdscope_capture_retired_bytes() != 0 ||
-					       pmdscope_capture_nb_sessions() != 0);
+	for (i = 0; i < 3000 && (pmdscope_capture_retired_bytes() != 0 ||
+						pmdscope_capture_nb_sessions() != 0);
 			i++)
 		test_pump(10);
 	CHECK(pmdscope_capture_nb_sessions() == 0 && pmdscope_capture_retired_bytes() == 0);

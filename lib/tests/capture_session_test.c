@@ -95,36 +95,58 @@ test_hostile_tail(void)
 	}
 }
 
-static void
-test_lease(void)
-{
-	struct request req = test_request();
-	struct reader r;
-	uint64_t start;
-	int fd;
+#define LEASE_MS 600
 
-	req.hdr.lease_ms = 600;
-	fd = test_attach(&req, &r);
-	/* Read, or not full: stays. */
-	test_offer(10, 1000);
-	test_pump(700);
-	CHECK(pmdscope_capture_nb_sessions() == 1);
-	test_offer(100, 1000);
-	start = pmdscope_capture_now_ms();
-	CHECK(r.hdr->dropped > 0);
-	test_pump(200);
-	CHECK(test_next(&r) != NULL);
-	test_release(&r);
-	test_offer(100, 1000);
-	test_pump(200);
-	CHECK(pmdscope_capture_nb_sessions() == 1);
+static void
+end_leased(int fd, struct reader *r, uint64_t full_ms)
+{
 	CHECK(test_expect(fd, PMDSCOPE_TEE_END).value == ETIMEDOUT);
-	CHECK(pmdscope_capture_now_ms() - start >= 800);
+	CHECK(pmdscope_capture_now_ms() - full_ms >= LEASE_MS);
 	CHECK(pmdscope_capture_nb_sessions() == 0);
 	test_offer(1, 1000);
 	close(fd);
-	test_unmap(&r);
+	test_unmap(r);
 	test_pump(5);
+}
+
+/* False if this process stood still for longer than the lease: then it proved only a part. */
+static bool
+try_lease(void)
+{
+	struct request req = test_request();
+	struct reader r;
+	uint64_t full_ms;
+	int fd;
+
+	req.hdr.lease_ms = LEASE_MS;
+	fd = test_attach(&req, &r);
+	/* Read, or not full: stays. */
+	test_offer(10, 1000);
+	test_pump(LEASE_MS + 100);
+	CHECK(pmdscope_capture_nb_sessions() == 1);
+	full_ms = pmdscope_capture_now_ms();
+	test_offer(100, 1000);
+	CHECK(r.hdr->dropped > 0);
+	test_pump(200);
+	if (pmdscope_capture_nb_sessions() == 0) {
+		end_leased(fd, &r, full_ms);
+		return false;
+	}
+	full_ms = pmdscope_capture_now_ms();
+	CHECK(test_next(&r) != NULL);
+	test_release(&r);
+	test_offer(100, 1000);
+	end_leased(fd, &r, full_ms);
+	return true;
+}
+
+static void
+test_lease(void)
+{
+	unsigned int tries = 0;
+
+	while (!try_lease())
+		CHECK(++tries < 50);
 }
 
 /* An lcore that begins late gets its ring at a tick; what it dropped until then is counted. */

@@ -66,6 +66,17 @@ is_due(void)
 	return true;
 }
 
+/* It is made. Meanwhile there may be another order. */
+static void
+note_leak(void)
+{
+	unsigned int left = __atomic_load_n(&orders.nb_leaks, __ATOMIC_RELAXED);
+
+	if (left != 0)
+		__atomic_compare_exchange_n(&orders.nb_leaks, &left, left - 1, false,
+				__ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 static int
 work(void *arg __rte_unused)
 {
@@ -78,8 +89,9 @@ work(void *arg __rte_unused)
 		if (!orders.idle)
 			nb = poll_once(now);
 		if (nb > 0 && now != LEAK_NONE)
-			orders.nb_leaks--;
+			note_leak();
 		pmdscope_poll(nb);
+		__atomic_store_n(&orders.bursts, orders.bursts + 1, __ATOMIC_RELEASE);
 	}
 	return 0;
 }
@@ -216,6 +228,22 @@ restart(const struct pmdscope_conf *conf)
 	pmdscope_fini();
 	CHECK(pmdscope_init(conf) == 0);
 	WAIT_FOR(tel_find(ask("leaks"), "name", "clones") >= 0);
+}
+
+void
+await_walks(unsigned int nb)
+{
+	const uint64_t before = ledger("pool", "walks");
+
+	WAIT_FOR(ledger("pool", "walks") >= before + nb);
+}
+
+void
+await_bursts(unsigned int nb)
+{
+	const uint64_t before = __atomic_load_n(&orders.bursts, __ATOMIC_ACQUIRE);
+
+	WAIT_FOR(__atomic_load_n(&orders.bursts, __ATOMIC_ACQUIRE) >= before + nb);
 }
 
 void

@@ -30,6 +30,7 @@ struct leak_orders {
 	unsigned int nb_leaks; /* Still to be made, one every so many bursts. */
 	unsigned int every;
 	unsigned int per_second; /* If it is set, so many a second. */
+	uint64_t bursts;	 /* The worker's: that it has been through. */
 };
 extern volatile struct leak_orders orders;
 
@@ -51,10 +52,24 @@ const char *line_of(enum leak_kind k);
 /* Have the app lose so many, and wait until it has. */
 void lose(enum leak_kind k, unsigned int nb);
 void restart(const struct pmdscope_conf *conf);
+/* So many walks more, by the ledger of the app's pool. */
+void await_walks(unsigned int nb);
+/* The worker has seen the orders, and is through with what it did before. */
+void await_bursts(unsigned int nb);
 /* Run clean for so long. */
 void expect_no_leak(unsigned int ms);
 
 /* leak_dump.c: the bytes of what was lost. */
 void test_dump(void);
+
+/* leaks_auto.c: stamps by need. */
+void test_auto(void);
+void test_arm(void);
+void test_auto_single(void);
+void test_auto_exhausted(void);
+void test_auto_halves(void);
+void test_auto_fast(void);
+void test_auto_late(void);
+void test_auto_long_missing(void);
 
 #endif /* LEAK_BED_H */

@@ -12,6 +12,7 @@
 #include <rte_ring.h>
 
 #include "leak_bed.h"
+#include "ledger.h"
 #include "state.h"
 #include "test.h"
 
@@ -59,7 +60,8 @@ test_plain(void)
 	lose(LEAK_RX, 3);
 	WAIT_FOR(has_site("pool", "rx port 0 queue 0", "leak", 3));
 	lose(LEAK_UNSENT, 2);
-	rte_delay_us_sleep(1000000);
+	WAIT_FOR(ledger("pool", "tx_pending") >= 2);
+	await_walks(10);
 	/* Given to a NIC that sends nothing: there they may be. */
 	CHECK_U64(ledger("pool", "leaked"), 3);
 	CHECK(ledger("pool", "tx_pending") >= 2);
@@ -71,20 +73,48 @@ test_plain(void)
 	orders.plain = false;
 }
 
-/* Longest time that the state lock was not to be had, within a second of several walks. */
-static uint64_t
-longest_wait(void)
-{
-	const uint64_t end = rte_rdtsc() + rte_get_tsc_hz();
-	uint64_t now, last, longest = 0;
+/* Where a walk is, as the holder of the state lock sees it. */
+struct walk_position {
+	uint64_t walks; /* Complete ones. */
+	uint32_t ring_at, mark_at;
+};
 
-	for (last = rte_rdtsc(); last < end; last = now) {
-		pthread_mutex_lock(&pmdscope_state.lock);
-		pthread_mutex_unlock(&pmdscope_state.lock);
-		now = rte_rdtsc();
-		longest = RTE_MAX(longest, now - last);
-	}
-	return longest;
+/* False between walks. */
+static bool
+get_position(const char *pool, struct walk_position *position)
+{
+	const struct pmdscope_ledger *l;
+	bool walking = false;
+	unsigned int i;
+
+	*position = (struct walk_position){ 0 };
+	pthread_mutex_lock(&pmdscope_state.lock);
+	for (i = 0; (l = pmdscope_ledger_get(i)) != NULL; i++)
+		if (strcmp(l->name, pool) == 0) {
+			position->walks = l->walks;
+			position->ring_at = l->ring_at;
+			position->mark_at = l->mark_at;
+			walking = l->walking && pmdscope_ledger_busy();
+		}
+	pthread_mutex_unlock(&pmdscope_state.lock);
+	return walking;
+}
+
+/* Times that the state lock was to be had in the course of the next walk, each further on in it. */
+static unsigned int
+nb_slices(const char *pool)
+{
+	struct walk_position first, last, now;
+	unsigned int slices = 0;
+
+	get_position(pool, &first);
+	do
+		get_position(pool, &last);
+	while (last.walks == first.walks);
+	for (first = last; last.walks == first.walks; last = now)
+		slices += get_position(pool, &now) &&
+			  (now.ring_at != last.ring_at || now.mark_at != last.mark_at);
+	return slices;
 }
 
 /* A pool of a million is walked in slices, and the one that is lost of it is found. */
@@ -95,8 +125,7 @@ test_large(void)
 			rte_pktmbuf_pool_create("large", 1000000, 256, 0, 0, SOCKET_ID_ANY);
 	const int stage = pmdscope_stage("large");
 	struct rte_mbuf *m;
-	const uint64_t limit = rte_get_tsc_hz() / 20;
-	unsigned int seconds = 0;
+	unsigned int walks = 0;
 
 	CHECK(mp != NULL);
 	restart(&always);
@@ -106,11 +135,11 @@ test_large(void)
 	CHECK_U64(site("large", "stage large", "leak", "count"), 1);
 	check_sum("large");
 	CHECK_U64(ledger("large", "common") + ledger("large", "cached"), 999999);
-	/* The state lock is held for a slice at a time. A busy scheduler adds to that, but not in
-	 * every second; a whole walk would be seen in each.
+	/* The state lock is held for a slice at a time. A busy scheduler may hide slices, but not of
+	 * every walk.
 	 */
-	while (longest_wait() >= limit)
-		CHECK(++seconds < 20);
+	while (nb_slices("large") < 16)
+		CHECK(++walks < 20);
 	rte_pktmbuf_free(m);
 	WAIT_FOR(ledger("large", "leaked") == 0);
 	rte_mempool_free(mp);
@@ -122,6 +151,8 @@ exhaust(void)
 {
 	restart(&always);
 	expect_no_leak(700);
+	/* Walks have looked at who frees mbufs. */
+	await_walks(5);
 	orders.every = 1;
 	orders.kind = LEAK_RX;
 	orders.nb_leaks = UINT32_MAX;
@@ -193,7 +224,9 @@ test_ring(void)
 		CHECK(rte_ring_enqueue(r, m) == 0);
 	}
 	expect_no_leak(1500);
+	await_walks(10);
 	CHECK_U64(ledger("pool", "rings"), 200);
+	CHECK_U64(all_leaked(), 0);
 	while (rte_ring_dequeue(r, (void **)&m) == 0)
 		rte_pktmbuf_free(m);
 	rte_ring_free(r);
@@ -222,67 +255,6 @@ test_pauses(void)
 	expect_no_leak(1500);
 }
 
-/* Stamps by need: counts alone arm them, and what was lost before is told as such. */
-static void
-test_auto(void)
-{
-	static const struct pmdscope_conf conf = {
-		.sample_ms = 50,
-		.leak_hold_ms = 500,
-		.leak_walk_ms = 100,
-	};
-
-	restart(&conf);
-	CHECK_U64(ledger("pool", "armed"), 0);
-	CHECK(tel_cell_is(ask("leaks"), "mode", 0, "auto"));
-	check_sum("pool");
-	orders.every = 16384;
-	orders.kind = LEAK_RX;
-	orders.nb_leaks = 100000;
-	WAIT_FOR(ledger("pool", "armed") == 1);
-	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > 0);
-	WAIT_FOR(ledger("pool", "prearm") > 0);
-	WAIT_FOR((int)ledger("pool", "slope_milli") > 0);
-	WAIT_FOR(ledger("pool", "exhausted_in_ms") > 0);
-	orders.nb_leaks = 0;
-	orders.every = 64;
-	/* They stay known after that. */
-	CHECK(tel_ask("/pmdscope/arm", "0") != NULL);
-	rte_delay_us_sleep(300000);
-	CHECK_U64(ledger("pool", "armed"), 0);
-	CHECK(ledger("pool", "leaked") > 0);
-	check_sum("pool");
-}
-
-static void
-test_arm(void)
-{
-	static const struct pmdscope_conf on_demand = {
-		.sample_ms = 50,
-		.leak_hold_ms = 500,
-		.leak_walk_ms = 100,
-	};
-	static const struct pmdscope_conf never = { .leak_mode = PMDSCOPE_LEAK_NEVER };
-	static const char *const bad[] = { "", "x", "-1", "86401", "1 ", "999999999999" };
-	unsigned int i;
-
-	restart(&never);
-	CHECK(tel_ask("/pmdscope/arm", "5") == NULL);
-	CHECK_U64(pmdscope_stamp_now(), 0);
-	restart(&on_demand);
-	for (i = 0; i < RTE_DIM(bad); i++)
-		CHECK(tel_ask("/pmdscope/arm", bad[i]) == NULL);
-	CHECK_U64(pmdscope_stamp_now(), 0);
-	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "1"), "armed"), 1);
-	CHECK(pmdscope_stamp_now() != 0);
-	WAIT_FOR(pmdscope_stamp_now() == 0);
-	/* A single one, lost long before. */
-	lose(LEAK_RX, 1);
-	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
-	WAIT_FOR(has_site("pool", "before arming", "leak", 1));
-	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "0"), "armed"), 0);
-}
-
 /* Pools come and go while they are walked. */
 static void
 test_churn(void)
@@ -304,103 +276,6 @@ test_churn(void)
 	CHECK_U64(ledger("pool", "leaked") + ledger("clones", "leaked"), 0);
 }
 
-static const struct pmdscope_conf by_need = {
-	.sample_ms = 50,
-	.leak_hold_ms = 500,
-	.leak_walk_ms = 100,
-};
-
-/* A single one is missed, whether anything is stamped at that moment or not. */
-static void
-test_auto_single(void)
-{
-	restart(&by_need);
-	expect_no_leak(1500);
-	lose(LEAK_RX, 1);
-	WAIT_FOR(all_leaked() == 1);
-	CHECK(has_site("pool", "before arming", "leak", ledger("pool", "prearm")));
-	CHECK(has_site("pool", line_of(LEAK_RX), "leak", 1 - ledger("pool", "prearm")));
-	check_sum("pool");
-}
-
-/* All at once, before anything is stamped. */
-static void
-test_auto_exhausted(void)
-{
-	restart(&by_need);
-	expect_no_leak(1500);
-	CHECK_U64(ledger("pool", "exhausted_in_ms"), 0);
-	orders.every = 1;
-	orders.kind = LEAK_RX;
-	orders.nb_leaks = UINT32_MAX;
-	WAIT_FOR(ledger("pool", "armed") == 1);
-	WAIT_FOR(ledger("pool", "lost_at_least") > 0 || all_leaked() > 0);
-	check_sum("pool");
-}
-
-/* A walk falls into the loss: what it finds in use is lost already, and not what queues hold. */
-static void
-test_auto_halves(void)
-{
-	uint64_t walks;
-
-	restart(&by_need);
-	expect_no_leak(1500);
-	orders.every = 1;
-	lose(LEAK_RX, POOL_SIZE * 3 / 4);
-	walks = ledger("pool", "walks");
-	WAIT_FOR(ledger("pool", "walks") >= walks + 2);
-	orders.nb_leaks = UINT32_MAX;
-	WAIT_FOR(ledger("pool", "lost_at_least") + ledger("pool", "leaked") > POOL_SIZE / 4);
-	CHECK(ledger("pool", "lost_at_least") <= POOL_SIZE);
-	check_sum("pool");
-}
-
-/* The pool is empty in less time than its growth takes to be sure. */
-static void
-test_auto_fast(void)
-{
-	static const struct pmdscope_conf defaults = { .sample_ms = 100 };
-
-	restart(&defaults);
-	expect_no_leak(1500);
-	orders.per_second = 6000;
-	orders.kind = LEAK_RX;
-	orders.nb_leaks = UINT32_MAX;
-	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") > POOL_SIZE / 4);
-	WAIT_FOR(ledger("pool", "lost_at_least") > POOL_SIZE * 2 / 3 ||
-			ledger("pool", "leaked") > POOL_SIZE * 2 / 3);
-	check_sum("pool");
-}
-
-/* All at once and too early to be named; what is lost of them the next time is. */
-static void
-test_auto_late(void)
-{
-	static struct rte_mbuf *kept[2 * POOL_SIZE];
-
-	restart(&by_need);
-	expect_no_leak(1500);
-	app.kept = kept;
-	orders.every = 1;
-	orders.kind = LEAK_RX;
-	orders.nb_leaks = UINT32_MAX;
-	WAIT_FOR(rte_mempool_avail_count(app.pool) < LEAK_BURST);
-	WAIT_FOR(ledger("pool", "lost_at_least") > 0 || all_leaked() > 0);
-	check_sum("pool");
-	CHECK_U64(tel_u64(tel_ask("/pmdscope/arm", "60"), "armed"), 1);
-	orders.nb_leaks = 0;
-	orders.every = 64;
-	rte_delay_us_sleep(50000);
-	CHECK(app.nb_kept <= RTE_DIM(kept));
-	rte_pktmbuf_free_bulk(kept, app.nb_kept);
-	app.kept = NULL;
-	WAIT_FOR(ledger("pool", "leaked") == 0);
-	lose(LEAK_RX, 50);
-	WAIT_FOR(site("pool", line_of(LEAK_RX), "leak", "count") == 50);
-	check_sum("pool");
-}
-
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -416,6 +291,7 @@ static const struct {
 	{ "auto_halves", test_auto_halves },
 	{ "auto_fast", test_auto_fast },
 	{ "auto_late", test_auto_late },
+	{ "auto_long_missing", test_auto_long_missing },
 	{ "plain", test_plain },
 	{ "traced", test_traced },
 	{ "dump", test_dump },

@@ -93,6 +93,7 @@ start(enum library_kind k, bool with_opaque)
 	orders.poll = poll_library;
 	restart(&always);
 	expect_no_leak(1500);
+	await_walks(5);
 	orders.kind = LEAK_RX;
 	orders.nb_leaks = LOST;
 	WAIT_FOR(orders.nb_leaks == 0);
@@ -112,8 +113,8 @@ expect_site(const char *pool, const char *name, uint64_t nb)
 	const char *body;
 	unsigned int i;
 
-	WAIT_FOR(all_leaked() >= nb);
-	rte_delay_us_sleep(1500000);
+	WAIT_FOR(has_site(pool, name, "leak", nb));
+	await_walks(15);
 	body = ask("sites");
 	for (i = 0; i < tel_u64(body, "total"); i++)
 		if (!tel_cell_is(body, "kind", i, "pinned") && !tel_cell_is(body, "site", i, name))
@@ -130,7 +131,7 @@ expect_no_line(void)
 	unsigned int i;
 
 	WAIT_FOR(all_leaked() >= LOST);
-	rte_delay_us_sleep(1500000);
+	await_walks(15);
 	body = ask("sites");
 	names = json_get(body, "site");
 	for (i = 0; i < json_len(names); i++)
@@ -190,7 +191,7 @@ main(int argc, char **argv)
 	start_app();
 	(strcmp(argv[1], "opaque") == 0 ? test_opaque : test_traced)((enum library_kind)k);
 	library_state.stopping = true;
-	rte_delay_us_sleep(100000);
+	await_bursts(2);
 	worker_stop = true;
 	rte_eal_wait_lcore(rte_get_next_lcore(worker, 1, 0));
 	stop_app();

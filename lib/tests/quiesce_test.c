@@ -15,6 +15,7 @@
 
 static bool stuck;
 static bool accepting;
+static unsigned int served; /* Connections that a thread was started for. */
 
 /* As DPDK does: a thread reads requests until the connection ends, then closes it. */
 static void *
@@ -23,6 +24,7 @@ serve(void *arg)
 	const int fd = (int)(intptr_t)arg;
 	char byte;
 
+	__atomic_fetch_add(&served, 1, __ATOMIC_RELEASE);
 	while (read(fd, &byte, 1) > 0)
 		;
 	/* A request that never ends. */
@@ -77,6 +79,17 @@ start_server(int listener)
 	return thread;
 }
 
+/* A client that a thread serves. */
+static int
+connect_served(const char *path)
+{
+	const unsigned int before = __atomic_load_n(&served, __ATOMIC_ACQUIRE);
+	const int fd = open_socket(path, false);
+
+	WAIT_FOR(__atomic_load_n(&served, __ATOMIC_ACQUIRE) == before + 1);
+	return fd;
+}
+
 /* It has the sockets of its parent, and no right to shut them down. */
 static void
 test_forked_child(const char *dir, int client)
@@ -108,7 +121,7 @@ main(void)
 
 	listener = open_socket(path, true);
 	server = start_server(listener);
-	client = open_socket(path, false);
+	client = connect_served(path);
 	test_forked_child(dir, client);
 	CHECK(pmdscope_quiesce_telemetry(dir, 5000));
 	pthread_join(server, NULL);
@@ -124,7 +137,7 @@ main(void)
 	__atomic_store_n(&stuck, true, __ATOMIC_RELEASE);
 	listener = open_socket(path, true);
 	server = start_server(listener);
-	client = open_socket(path, false);
+	client = connect_served(path);
 	CHECK(send(client, "x", 1, MSG_NOSIGNAL) == 1);
 	CHECK(!pmdscope_quiesce_telemetry(dir, 20));
 	__atomic_store_n(&stuck, false, __ATOMIC_RELEASE);

@@ -142,11 +142,12 @@ test_lock_held(void)
 	rte_delay_us_sleep(50000);
 }
 
-static bool release;
+static bool asked, release;
 
 static int
 answer_late(const char *cmd __rte_unused, const char *params __rte_unused, struct rte_tel_data *d)
 {
+	__atomic_store_n(&asked, true, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&release, __ATOMIC_ACQUIRE))
 		rte_delay_us_sleep(1000);
 	rte_tel_data_string(d, "late");
@@ -163,7 +164,7 @@ test_stuck_request(void)
 	start();
 	fd = tel_connect();
 	CHECK(write(fd, "/late", 5) == 5);
-	rte_delay_us_sleep(50000);
+	WAIT_FOR(__atomic_load_n(&asked, __ATOMIC_ACQUIRE));
 	CHECK(rte_eal_cleanup() == -1);
 	CHECK(rte_errno == EBUSY);
 	CHECK(rte_mempool_lookup("pool") != NULL);

@@ -367,8 +367,7 @@ test_queues(void)
 	CHECK_U64((unsigned int)stop(&c), 1);
 	back = say("2\n");
 	CHECK(back.zones == before.zones + 1);
-	sleep_ms(100);
-	CHECK(ask().sent > back.sent);
+	WAIT_FOR(ask().sent > back.sent);
 	start_on("0,2,2,net_null0", &c, PMDSCOPE_DIR_RX | PMDSCOPE_DIR_TX, 0);
 	expect_ring(&c);
 	/* This time they are back before the end. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -76,13 +77,32 @@ __wrap_read(int fd, void *buf, size_t size)
 	return 0;
 }
 
+static char
+state_of(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	CHECK(f != NULL && fscanf(f, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(f);
+	return state;
+}
+
+/* A child that spins, or one that has gone to sleep. */
 static pid_t
 start(bool spins)
 {
 	const pid_t pid = fork();
 
+	CHECK(pid >= 0);
+	if (pid != 0 && !spins)
+		WAIT_FOR(state_of(pid) == 'S');
 	if (pid != 0)
 		return pid;
+	/* Also if the test fails. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;)
 		if (!spins)
 			pause();
@@ -91,14 +111,12 @@ start(bool spins)
 static void
 test_processes(void)
 {
-	const struct timespec settle = { .tv_nsec = 50000000 };
 	static struct grace grace;
 	struct timespec from, to;
 	pid_t pid;
 
 	/* One that polls leaves by running on. */
 	pid = start(true);
-	nanosleep(&settle, NULL);
 	CHECK(grace_begin(&grace, pid));
 	CHECK_U64(grace.nb_threads, 1);
 	CHECK(grace_wait(&grace));
@@ -112,7 +130,7 @@ test_processes(void)
 	reads_are_empty = false;
 	/* A stopped one never does, and is not waited for for ever. */
 	kill(pid, SIGSTOP);
-	nanosleep(&settle, NULL);
+	WAIT_FOR(state_of(pid) == 'T');
 	CHECK(grace_begin(&grace, pid));
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	CHECK(!grace_wait(&grace));
@@ -127,7 +145,6 @@ test_processes(void)
 
 	/* One that sleeps is outside at once. */
 	pid = start(false);
-	nanosleep(&settle, NULL);
 	CHECK(grace_begin(&grace, pid));
 	CHECK_U64(grace.nb_threads, 0);
 	kill(pid, SIGKILL);

@@ -338,11 +338,12 @@ test_busy(struct locks_config *config)
 		nanosleep(&pause_ns, NULL);
 		rte_rwlock_write_unlock(&config->mlock);
 		rte_rwlock_read_lock(&config->mlock);
-		for (i = 0; i < 200; i++)
+		for (i = 0; i < 3000; i++)
 			nanosleep(&pause_ns, NULL);
 		_exit(0);
 	}
 	CHECK(locks_wait(&app, 2000, name) == LOCKS_FREE);
+	WAIT_FOR(config->mlock.cnt == RTE_RWLOCK_READ);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	CHECK_U64(locks_sample(config, values), 1);

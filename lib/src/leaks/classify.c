@@ -77,6 +77,13 @@ walks_by_chance(uint32_t nb_missed, uint32_t size)
 	return walks;
 }
 
+/* Walks for which objects of this pool may be missing because others were, and came back. */
+static uint32_t
+learned_walks(const struct pmdscope_ledger *ledger)
+{
+	return RTE_MIN(2 * (uint64_t)ledger->longest_missing, MISSING_WALKS_MAX);
+}
+
 /* Arming is cheap: half the bound is enough to suspect a leak. To confirm one takes more. */
 static uint32_t
 missed_walks_allowed(const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
@@ -91,7 +98,15 @@ missed_walks_allowed(const struct pmdscope_walk_context *ctx, const struct pmdsc
 		walks = RTE_MAX(ctx->hold_walks / 2,
 					walks_by_chance(size - RTE_MIN(known, size), size)) -
 			1;
-	return RTE_MAX(walks, RTE_MIN(2 * ledger->longest_missing, MISSING_WALKS_MAX));
+	return RTE_MAX(walks, learned_walks(ledger));
+}
+
+bool
+pmdscope_classify_waits_longer(
+		const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger)
+{
+	return ctx->walk + MISSING_HOLDS * ctx->hold_walks <
+	       ctx->armed_walk + learned_walks(ledger);
 }
 
 void

@@ -37,6 +37,13 @@ void
 pmdscope_classify(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger, uint32_t i);
 void pmdscope_classify_end(struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger);
 
+/*
+ * While armed: objects without a stamp may be missing from this pool for more walks than usual, and
+ * there were not yet so many more since arming.
+ */
+bool pmdscope_classify_waits_longer(
+		const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger);
+
 /* Where an mbuf that is lost was last, as far as is proven, and of what kind the loss is. */
 uint32_t
 pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);

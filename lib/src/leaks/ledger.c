@@ -365,6 +365,25 @@ give_up(uint64_t now)
 	}
 }
 
+/*
+ * A pool that stamps were armed for needs more walks than quiet_ms is meant for, because mbufs were
+ * once missing for long. Disarmed before, it could never tell what it has lost.
+ */
+static bool
+waits_longer(void)
+{
+	const struct pmdscope_ledger *ledger;
+	unsigned int i;
+
+	for (i = 0; i < ledgers.nb; i++) {
+		ledger = ledgers.items[i];
+		if ((ledger->suspicion.tried || ledger->draining.tried) &&
+				pmdscope_walk_waits_longer(ledger))
+			return true;
+	}
+	return false;
+}
+
 /* Somebody wants it so: only growth from now on arms again, and after a pause suspicion. */
 static void
 disarm_for_good(uint64_t now)
@@ -385,6 +404,8 @@ arm_by_suspicion(uint64_t now)
 {
 	const char *why = ledgers.armed ? NULL : suspect(now);
 
+	if (ledgers.armed && waits_longer())
+		ledgers.news_ms = now;
 	if (why != NULL) {
 		ledgers.news_ms = now;
 		arm(why);

@@ -399,6 +399,12 @@ pmdscope_walk_arm(void)
 	}
 }
 
+bool
+pmdscope_walk_waits_longer(const struct pmdscope_ledger *ledger)
+{
+	return pmdscope_classify_waits_longer(&walk.ctx, ledger);
+}
+
 void
 pmdscope_walk_start(const struct pmdscope_walk_conf *conf)
 {

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger.h"
+
 /* What the walks need to know about time. */
 struct pmdscope_walk_conf {
 	uint32_t epoch_ms;   /* Length of an epoch. */
@@ -24,6 +26,8 @@ void pmdscope_walk_arm(void);
 /* Begin a walk, unless one is under way. */
 void pmdscope_walk_begin(void);
 bool pmdscope_walk_busy(void);
+/* While armed: this pool needs more walks than usual before it is known what was lost before. */
+bool pmdscope_walk_waits_longer(const struct pmdscope_ledger *ledger);
 /* Go on for about a millisecond at most. */
 void pmdscope_walk_slice(void);
 
