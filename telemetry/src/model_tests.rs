@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::sample::tests::{empty_sample, pool, port, queue};
+use crate::sample::PortStats;
 
 const SECOND: u64 = 1_000_000_000;
 
