@@ -91,6 +91,28 @@ impl PortStats {
     }
 }
 
+impl PortSample {
+    /// What the port has counted since the sample `before`, or since the app started if that has no
+    /// such port. A counter that went back was reset, and counts from the reset.
+    pub fn stats_since(&self, before: Option<&Sample>) -> PortStats {
+        let before =
+            before.and_then(|sample| sample.ports.iter().find(|p| p.device == self.device));
+        let before = before.map(|port| port.stats).unwrap_or_default();
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        let now = self.stats;
+        PortStats {
+            rx_packets: since(now.rx_packets, before.rx_packets),
+            tx_packets: since(now.tx_packets, before.tx_packets),
+            rx_bytes: since(now.rx_bytes, before.rx_bytes),
+            tx_bytes: since(now.tx_bytes, before.tx_bytes),
+            rx_missed: since(now.rx_missed, before.rx_missed),
+            rx_errors: since(now.rx_errors, before.rx_errors),
+            tx_errors: since(now.tx_errors, before.tx_errors),
+            rx_nombuf: since(now.rx_nombuf, before.rx_nombuf),
+        }
+    }
+}
+
 /// Packets that receive queues have missed per second, by port and queue, where drivers count them so.
 pub(super) fn missed_rates(
     sample: &Sample,

@@ -7,7 +7,7 @@ use pmdscope_render::number::si;
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
-use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
+use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample};
 
 use super::{UNSUPPORTED, note_level_0};
 use crate::view::ViewState;
@@ -47,25 +47,11 @@ pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
     for (app, model) in world.models() {
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {
             let subject = Subject::Port { app: app.name.clone(), port: port.id };
-            let totals = totals(port, view.baseline.of(&model.sample));
+            let totals = port.stats_since(view.baseline.of(&model.sample));
             table.push(subject, app.stale(), port_cells(app, port, rates, totals));
         }
     }
     table
-}
-
-/// Counters since the mark, or since the app started; the latter also when they were reset since.
-fn totals(port: &PortSample, baseline: Option<&Sample>) -> PortStats {
-    let then = baseline.and_then(|sample| sample.ports.iter().find(|p| p.device == port.device));
-    let then = then.map(|port| port.stats).unwrap_or_default();
-    let now = port.stats;
-    let since = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
-    PortStats {
-        rx_packets: since(now.rx_packets, then.rx_packets),
-        tx_packets: since(now.tx_packets, then.tx_packets),
-        rx_missed: since(now.rx_missed, then.rx_missed),
-        ..now
-    }
 }
 
 fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
