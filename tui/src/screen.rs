@@ -4,7 +4,6 @@ use pmdscope_render::number::{known, nanos, plural, si};
 use pmdscope_render::{Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
-use pmdscope_telemetry::sample::PortSample;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -14,7 +13,6 @@ use crate::overlay;
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
-use crate::tables::ports::{rx_bps, tx_bps};
 use crate::timeline::time_bar::TimeBarKind;
 use crate::view::{InputMode, PageTab, ViewState};
 use pmdscope_telemetry::FleetState;
@@ -141,7 +139,7 @@ fn header(view: &ViewState, world: &FleetState, width: u16) -> Line<'static> {
 fn totals(world: &FleetState, with_bits: bool) -> String {
     let live = || world.models().filter(|(app, _)| !app.stale()).map(|(_, model)| model);
     let ports: usize = live().map(|model| model.sample.ports.len()).sum();
-    let total = |of: fn(&PortSample, &PortRates) -> Option<f64>| {
+    let total = |of: fn(&PortRates) -> Option<f64>| {
         let sum = live().filter_map(|model| sum(model, of)).reduce(|a, b| a + b);
         known(sum, si)
     };
@@ -149,8 +147,8 @@ fn totals(world: &FleetState, with_bits: bool) -> String {
         let bits = if with_bits { format!(" {bps} bit/s") } else { String::new() };
         format!("{name} {pps} pps{bits}")
     };
-    let received = direction("rx", total(|_, rates| rates.rx_pps), total(rx_bps));
-    let sent = direction("tx", total(|_, rates| rates.tx_pps), total(tx_bps));
+    let received = direction("rx", total(|rates| rates.rx_pps), total(|rates| rates.rx_bps));
+    let sent = direction("tx", total(|rates| rates.tx_pps), total(|rates| rates.tx_bps));
     let apps = plural(world.apps.len() as u64, "app");
     format!("{apps}, {}  {received}  {sent}", plural(ports as u64, "port"))
 }

@@ -6,9 +6,6 @@ use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
-use pmdscope_telemetry::sample::PortSample;
-
-use super::ports::{rx_bps, tx_bps};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 
@@ -59,11 +56,11 @@ fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
         Cell::text(version),
         Cell::number(Some(f64::from(sample.level())), format!("{}{more}", sample.level())),
         ports_started(app, model),
-        rate(sum(model, |_, rates| rates.rx_pps)),
-        rate(sum(model, |_, rates| rates.tx_pps)),
-        rate(sum(model, rx_bps)),
-        rate(sum(model, tx_bps)),
-        bad_rate(sum(model, |_, rates| rates.rx_missed_ps)),
+        rate(sum(model, |rates| rates.rx_pps)),
+        rate(sum(model, |rates| rates.tx_pps)),
+        rate(sum(model, |rates| rates.rx_bps)),
+        rate(sum(model, |rates| rates.tx_bps)),
+        bad_rate(sum(model, |rates| rates.rx_missed_ps)),
         fullest_pool(model),
         longest_gap(model),
         Cell::number(Some(sample.duration_ns as f64), nanos(sample.duration_ns)),
@@ -72,12 +69,8 @@ fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
 }
 
 /// The sum over all ports whose value is known; unknown when none is.
-pub(crate) fn sum(
-    model: &Model,
-    of: impl Fn(&PortSample, &PortRates) -> Option<f64>,
-) -> Option<f64> {
-    let ports = model.sample.ports.iter().zip(&model.ports);
-    ports.filter_map(|(port, rates)| of(port, rates)).reduce(|a, b| a + b)
+pub(crate) fn sum(model: &Model, of: impl Fn(&PortRates) -> Option<f64>) -> Option<f64> {
+    model.ports.iter().filter_map(of).reduce(|a, b| a + b)
 }
 
 /// The ports that are started, of those that the app has and ought to have.

@@ -62,8 +62,8 @@ fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortSta
         link(port),
         rate(rates.rx_pps),
         rate(rates.tx_pps),
-        rate(rx_bps(port, rates)),
-        rate(tx_bps(port, rates)),
+        rate(rates.rx_bps),
+        rate(rates.tx_bps),
         bad_rate(rates.rx_missed_ps),
         bad_count(sum.rx_missed, si(sum.rx_missed as f64)),
         bad_rate(rates.rx_errors_ps),
@@ -72,16 +72,6 @@ fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortSta
         number(sum.rx_packets),
         number(sum.tx_packets),
     ]
-}
-
-/// Bits received per second; unknown where the driver counts packets but no bytes, as `net_null`.
-pub(crate) fn rx_bps(port: &PortSample, rates: &PortRates) -> Option<f64> {
-    rates.rx_bps.filter(|_| port.stats.rx_packets == 0 || port.stats.rx_bytes > 0)
-}
-
-/// Bits sent per second, as [`rx_bps`].
-pub(crate) fn tx_bps(port: &PortSample, rates: &PortRates) -> Option<f64> {
-    rates.tx_bps.filter(|_| port.stats.tx_packets == 0 || port.stats.tx_bytes > 0)
 }
 
 fn link(port: &PortSample) -> Cell {
