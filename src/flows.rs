@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::pdump::settle;
+use pmdscope_capture::pdump::wait_for_exits;
 use pmdscope_flows::FlowSnapshot;
 use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::{FleetSettings, FleetState};
@@ -64,7 +64,7 @@ fn serve(feed: &DisplayFeed<FleetState>, mut captures: AppCaptures) {
     while goes_on && !request.over {
         request = feed.mailbox.wait_for_request(&request, UPDATE_INTERVAL);
         // Helpers that have left their apps are gone at once, and not only when this process ends.
-        let _ = settle(Duration::ZERO);
+        let _ = wait_for_exits(Duration::ZERO);
         let was_idle = captures.is_idle();
         captures.apply(&request, Instant::now());
         if request.shown || !was_idle {

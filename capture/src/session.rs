@@ -226,7 +226,7 @@ impl CaptureSession {
     fn lost(&mut self) -> SessionEvent {
         match &mut self.helper {
             None => SessionEvent::Gone,
-            Some(helper) => SessionEvent::Ended(format!("pmdscope-pdump {}", helper.obituary())),
+            Some(helper) => SessionEvent::Ended(format!("pmdscope-pdump {}", helper.exit_reason())),
         }
     }
 }

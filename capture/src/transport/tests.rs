@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::layout::{QueueSelect, TEE_ACCEPT, TEE_END, TEE_REFUSE};
 use crate::pdump::script::script;
-use crate::pdump::{PdumpPort, left_behind};
+use crate::pdump::{PdumpPort, remaining_state_files};
 use crate::producer::message;
 use crate::session::SessionEvent;
 
@@ -63,8 +63,8 @@ fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, CaptureSession), Tra
     Ok((dir, transport.open(&request(), TIMEOUT, &GO)?))
 }
 
-fn settle(pid: u32, timeout: Duration) -> Vec<u32> {
-    helper::settle(Some(pid), timeout, &GO)
+fn wait_for_exits(pid: u32, timeout: Duration) -> Vec<u32> {
+    helper::wait_for_exits(Some(pid), timeout, &GO)
 }
 
 /// What happens first in a session.
@@ -153,8 +153,8 @@ fn a_helper_that_was_let_go_is_waited_for_but_not_killed() {
     let (dir, session) =
         open(109, &format!("{}{LEAVE}sleep 0.3; echo >\"$0.left\"", accept())).unwrap();
     drop(session);
-    assert_eq!(settle(109, Duration::from_millis(1)).len(), 1);
-    assert!(settle(109, TIMEOUT).is_empty());
+    assert_eq!(wait_for_exits(109, Duration::from_millis(1)).len(), 1);
+    assert!(wait_for_exits(109, TIMEOUT).is_empty());
     assert!(dir.path().join("pmdscope-pdump.left").exists());
 }
 
@@ -163,14 +163,15 @@ fn what_a_helper_leaves_behind_is_known_until_it_is_gone() {
     let leave = "mkdir -p \"$RUNTIME_DIRECTORY/dpdk/fwd\"\n\
                  echo >\"$RUNTIME_DIRECTORY/dpdk/fwd/pmdscope-pdump.$$\"; exit 1";
     let (dir, session) = open(115, &format!("{}{LEAVE}{leave}", accept())).unwrap();
-    let left = || left_behind().into_iter().filter(|state| state.starts_with(dir.path()));
-    assert_eq!(left().count(), 0);
+    let files =
+        || remaining_state_files().into_iter().filter(|state| state.starts_with(dir.path()));
+    assert_eq!(files().count(), 0);
     drop(session);
-    assert!(settle(115, TIMEOUT).is_empty());
-    let states = left().collect::<Vec<_>>();
+    assert!(wait_for_exits(115, TIMEOUT).is_empty());
+    let states = files().collect::<Vec<_>>();
     assert_eq!(states.len(), 1);
     std::fs::remove_file(&states[0]).unwrap();
-    assert_eq!(left().count(), 0);
+    assert_eq!(files().count(), 0);
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn a_helper_that_hangs_is_given_up_in_time() {
     let error = attach(pdump, &request(), Duration::from_millis(300), &GO).unwrap_err().to_string();
     assert!(begin.elapsed() < TIMEOUT, "{error}");
     assert!(error.contains("did not get into the app") && error.contains("waiting"), "{error}");
-    assert!(settle(111, TIMEOUT).is_empty());
+    assert!(wait_for_exits(111, TIMEOUT).is_empty());
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn an_attachment_is_given_up_when_told_to_stop() {
     });
     assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
     assert!(begin.elapsed() < TIMEOUT / 2);
-    assert!(settle(113, TIMEOUT).is_empty());
+    assert!(wait_for_exits(113, TIMEOUT).is_empty());
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn no_helper_is_started_once_told_to_stop() {
     let (dir, transport) = transport(114, "touch \"$0.in\"");
     let error = transport.open(&request(), TIMEOUT, &AtomicBool::new(true)).unwrap_err();
     assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
-    assert!(settle(114, TIMEOUT).is_empty());
+    assert!(wait_for_exits(114, TIMEOUT).is_empty());
     assert!(!dir.path().join("pmdscope-pdump.in").exists());
 }
 
