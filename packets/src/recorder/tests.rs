@@ -370,7 +370,7 @@ fn the_oldest_give_way_and_leave_no_gap() {
     }
     recorder.flush().unwrap();
     let status = recorder.status();
-    assert!(status.held() > 13 << 20 && status.held() <= MIN_MEMORY as u64, "{status}");
+    assert!(status.held() > 13 << 20 && status.held() <= MIN_MEMORY as u64, "{status:?}");
     fire.fire(trigger("signal", total - 1));
     recorder.finish().unwrap();
     let [seen] = disk.files().try_into().unwrap();
@@ -390,7 +390,7 @@ fn what_is_too_old_makes_room_and_is_no_loss() {
     recorder.flush().unwrap();
     let status = recorder.status();
     assert_eq!(status.gave_way(), 0);
-    assert!(status.held() < 6 << 20, "{status}");
+    assert!(status.held() < 6 << 20, "{status:?}");
     recorder.finish().unwrap();
 }
 
