@@ -259,7 +259,7 @@ impl PacketOutput {
         }
     }
 
-    /// What the tee counted for an interface; known only where the rings of an app serve no other,
+    /// What the app counted for an interface; known only if the rings of the app serve no other,
     /// because what was filtered and sampled out is not counted by port.
     fn seen_by(
         &self,
