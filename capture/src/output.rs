@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helpers_are_no_lcores() {
+    fn packets_of_helpers_have_no_lcore() {
         let lcores = [0, 127, NO_LCORE, u16::MAX].map(lcore_of);
         assert_eq!(lcores, [Some(0), Some(127), None, None]);
     }

@@ -42,7 +42,7 @@ fn same(one: &FleetState, other: &FleetState) -> bool {
 }
 
 #[test]
-fn replayed_worlds_are_the_live_ones() {
+fn replayed_states_equal_the_live_ones() {
     let worlds = eventful();
     let dir = tempfile::tempdir().unwrap();
     record(into(dir.path().join("x.jsonl.zst")), &worlds);
@@ -308,7 +308,7 @@ fn hostile_files_are_bounded() {
 }
 
 #[test]
-fn apps_that_say_too_much_are_left_out() {
+fn apps_with_too_large_samples_are_left_out() {
     let mut live = LiveFleet::new(EACH_SECOND);
     let all = [("fwd", AppAct::Answer), ("lb", AppAct::Answer)];
     let worlds: Vec<_> = (0..10).map(|_| live.round(&all).clone()).collect();
@@ -392,7 +392,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_whole_is_read_however_a_file_is_damaged(
+    fn complete_rounds_are_read_from_a_damaged_file(
         at in any::<prop::sample::Index>(),
         patch in prop::collection::vec(any::<u8>(), 1..40),
     ) {

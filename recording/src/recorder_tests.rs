@@ -71,7 +71,7 @@ fn two_recorders_do_not_share_a_file() {
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_not_overwritten() {
+fn files_of_a_killed_recorder_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
     let part = dir.path().join("x.jsonl.zst.part");
@@ -128,7 +128,7 @@ fn files_are_rotated_by_size_and_age() {
 }
 
 #[test]
-fn the_oldest_files_go_when_there_is_too_much() {
+fn the_oldest_files_are_deleted_above_the_limit() {
     let worlds = steady(TEN_A_SECOND, 1200);
     let dir = tempfile::tempdir().unwrap();
     let (other, part) =
@@ -150,7 +150,7 @@ fn the_oldest_files_go_when_there_is_too_much() {
 }
 
 #[test]
-fn files_that_ended_long_ago_go() {
+fn files_beyond_the_maximum_age_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     record(into(dir.path()), &steady(EACH_SECOND, 3));
     let old = only_file(dir.path());

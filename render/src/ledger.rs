@@ -188,7 +188,7 @@ mod tests {
     const ASCII: Theme = Theme { mono: true, ascii: true };
 
     #[test]
-    fn every_part_is_seen_and_has_a_sign_of_its_own() {
+    fn every_part_is_visible_and_has_its_own_symbol() {
         let parts = [
             (MbufPlace::Common, 10_000),
             (MbufPlace::Cached, 300),

@@ -57,7 +57,7 @@ fn a_healthy_app_has_no_findings() {
 }
 
 #[test]
-fn no_ports_is_loud_unless_the_ports_could_not_be_read() {
+fn no_ports_is_critical_unless_the_ports_could_not_be_read() {
     let mut sample = healthy();
     sample.ports.clear();
     assert_eq!(
@@ -175,7 +175,7 @@ fn polls_that_stand_still_are_found_whatever_the_idle_time_says() {
 }
 
 #[test]
-fn an_app_that_never_polled_is_found_once_it_had_time_to() {
+fn an_app_that_never_polled_is_found_after_a_delay() {
     let never = linked(&[]);
     let findings = judged([never.clone()]);
     assert_eq!(lints(&findings), [(Lint::NoPolling, Severity::Critical, FindingSubject::App)]);
@@ -287,7 +287,7 @@ fn the_worst_comes_first() {
 }
 
 #[test]
-fn apps_that_cannot_be_asked_are_findings() {
+fn apps_that_cannot_be_queried_are_findings() {
     let app = |state| DiscoveredApp {
         name: "app".into(),
         dir: PathBuf::from("/run/dpdk/app"),
@@ -320,7 +320,7 @@ fn with_nic(present: bool, driver: Option<&str>) -> Sample {
 }
 
 #[test]
-fn a_device_that_is_no_port_is_named_with_the_reason() {
+fn a_device_without_a_port_is_named_with_the_reason() {
     let nic = "0000:03:00.0";
     let kernel = judged([with_nic(true, Some("ixgbe"))]);
     assert_eq!(
@@ -481,7 +481,7 @@ fn a_port_that_stops_receiving_is_found_after_ten_seconds() {
 }
 
 #[test]
-fn a_port_that_could_not_receive_is_given_time_to() {
+fn a_port_that_could_not_receive_gets_more_time() {
     let down = |port: &mut PortSample| port.link_up = Some(false);
     let stopped = |port: &mut PortSample| port.started = false;
     for obstacle in [down, stopped] {
@@ -498,7 +498,7 @@ fn a_port_that_could_not_receive_is_given_time_to() {
 }
 
 #[test]
-fn a_short_look_at_a_silent_port_compares_with_the_mean_since_the_start() {
+fn a_short_observation_of_a_silent_port_uses_the_mean_since_the_start() {
     let look = |packets, seconds: u64| {
         let at = |quarter: u64| {
             let mut sample = healthy();

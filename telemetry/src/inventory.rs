@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_one_port_is_expected() {
+    fn by_default_one_port_is_expected() {
         for line in ["app", "app --no-pci", "app -a 0000:00:00.0", "app -a 05:00.0", "app -a 7:0.0"]
         {
             assert_eq!(of_arguments(line), (Vec::new(), 1, ExpectationSource::Default), "{line}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_bonds_are_not_demanded() {
+    fn members_of_bonds_are_not_expected() {
         let (devices, least, _) = of_arguments("app -a 03:00.0 --vdev net_bonding0,slave=03:00.0");
         assert_eq!((devices, least), (vec!["net_bonding0".into()], 1));
         let mut sample = app("app -a 03:00.0 --vdev net_null0");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_with_names_of_their_own_are_not_demanded_by_the_device_s() {
+    fn ports_with_their_own_names_are_not_expected_by_device_name() {
         let (devices, least, _) = of_arguments(
             "app --vdev net_mvpp2,iface=eth0 --vdev net_ring0,nodeaction=R0:0:ATTACH --vdev net_tap0",
         );
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_decides_where_it_says_something() {
+    fn the_configuration_overrides_the_arguments() {
         let named = |ports: &[&str], min_ports| AppInventory {
             apps: vec![ExpectedApp {
                 name: "app".into(),

@@ -109,7 +109,7 @@ fn never() -> RunControl {
 }
 
 #[test]
-fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
+fn packets_published_before_an_app_died_are_written_in_order() {
     let mut app = App::new(2);
     app.rings[0].push(record(0, DIR_RX, 10), &[1; 60]);
     app.rings[0].push(record(0, DIR_TX, 30), &[3; 64]);
@@ -186,7 +186,7 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
 }
 
 #[test]
-fn the_count_is_exact_and_the_rest_stays_out() {
+fn exactly_the_requested_number_of_packets_is_written() {
     let mut app = App::new(1);
     for ms in 0..100 {
         app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);

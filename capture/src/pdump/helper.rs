@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_in_words() {
+    fn exit_statuses_are_described() {
         let end = |raw| end_of(ExitStatus::from_raw(raw));
         assert_eq!(
             [end(0), end(2 << 8), end(9)],

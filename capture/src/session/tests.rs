@@ -117,7 +117,7 @@ fn an_app_that_does_not_listen_is_not_waited_for() {
 }
 
 #[test]
-fn silence_is_no_event_and_close_is_the_end() {
+fn no_message_is_no_event_and_close_is_the_end() {
     assert!(matches!(event_after(|_| ()), Ok(None)));
     let mut session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, ""), &[])).unwrap();
     assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
@@ -135,14 +135,14 @@ fn an_end_has_a_reason_even_without_text() {
 }
 
 #[test]
-fn a_refusal_has_the_words_of_the_app() {
+fn a_refusal_has_the_reason_of_the_app() {
     let error = open_with(|peer| peer.send(&message(TEE_REFUSE, 22, "no such port"), &[]));
     let text = error.unwrap_err().to_string();
     assert_eq!(text, "the app refused the capture: no such port");
 }
 
 #[test]
-fn an_app_that_says_nothing_is_waited_for_no_longer_than_told() {
+fn waiting_for_an_answer_ends_at_the_timeout() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pmdscope.sock");
     let _listener = Listener::bind(&path);
@@ -153,7 +153,7 @@ fn an_app_that_says_nothing_is_waited_for_no_longer_than_told() {
 }
 
 #[test]
-fn an_app_that_says_nothing_is_waited_for_only_until_told_to_stop() {
+fn waiting_for_an_answer_ends_on_stop() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pmdscope.sock");
     let _listener = Listener::bind(&path);
@@ -170,7 +170,7 @@ fn an_app_that_says_nothing_is_waited_for_only_until_told_to_stop() {
 }
 
 #[test]
-fn nobody_there_and_no_answer_are_told_apart() {
+fn no_socket_and_no_answer_are_different_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pmdscope.sock");
     let result = CaptureSession::open(&path, &request(), TIMEOUT);

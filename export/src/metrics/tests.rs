@@ -95,7 +95,7 @@ fn values_fit_the_kind_of_their_metric() {
 }
 
 #[test]
-fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
+fn an_app_that_does_not_answer_has_no_live_numbers() {
     let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
     let told_of = |app: &str| -> BTreeSet<&str> {
         let begins = |labels: &String| labels.split('/').next() == Some(app);
@@ -159,7 +159,7 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
 }
 
 #[test]
-fn one_app_is_told_without_the_exporter() {
+fn metrics_of_one_app_leave_out_the_exporter() {
     let (limits, expected) = (SeriesLimits::default(), fixture::expected());
     let context = MetricsContext { only: Some("old"), ..fixture::context(&limits, &expected) };
     let exported = ExportedMetrics::viewed(&fixture::world(), &context);
@@ -237,7 +237,7 @@ fn what_is_unknown_has_no_sample() {
 }
 
 #[test]
-fn a_nic_on_the_wrong_driver_is_told() {
+fn a_nic_with_the_wrong_driver_is_exported() {
     let mismatch = |driver: &str| {
         let mut sample = fixture::stock("fwd");
         sample.ports.clear();
@@ -263,7 +263,7 @@ fn ports_that_could_not_be_read_are_not_counted_as_missing() {
 }
 
 #[test]
-fn queues_of_a_stock_app_are_told_by_its_driver() {
+fn queues_of_a_stock_app_come_from_driver_counters() {
     let exported = ExportedMetrics::of_sample(fixture::stock("fwd"), &SeriesLimits::default());
     let queue = "fwd/0000:03:00.0/0";
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(1000));
@@ -296,7 +296,7 @@ fn counters_of_a_linked_app_never_change_their_source() {
 }
 
 #[test]
-fn missing_queues_are_told() {
+fn missing_queues_are_reported() {
     let truncated = |change: fn(&mut PortSample)| {
         let mut sample = fixture::stock("fwd");
         change(&mut sample.ports[0]);
@@ -311,7 +311,7 @@ fn missing_queues_are_told() {
 }
 
 #[test]
-fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
+fn duplicate_names_are_counted_and_only_the_first_is_exported() {
     let mut sample = fixture::linked();
     let twin = PortSample { id: 1, ..fixture::port(1, "0000:03:00.0", 1) };
     sample.ports.push(PortSample { stats: PortStats::default(), ..twin });
@@ -414,7 +414,7 @@ fn captures_are_bounded_and_the_oldest_stay() {
 }
 
 #[test]
-fn histograms_of_queues_are_for_those_who_ask() {
+fn histograms_of_queues_are_optional() {
     let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), Vec::<&str>::new());
     let mut sample = fixture::linked();

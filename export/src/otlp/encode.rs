@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_told_one_by_one() {
+    fn buckets_are_not_cumulative() {
         let value = Histogram { buckets: vec![(1.0, 2), (2.0, 2), (4.0, 7)], count: 9, sum: None };
         let of = sample(&["a", "1"], SampleValue::Histogram(value));
         let point = histogram(&catalogue::LCORE_POLL_GAP, &of, TIMES).unwrap();

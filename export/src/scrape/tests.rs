@@ -43,7 +43,7 @@ async fn text(snapshot: &Arc<ScrapeSnapshot>) -> String {
 }
 
 #[tokio::test]
-async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
+async fn a_new_app_is_queried_in_the_same_scrape() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -56,7 +56,7 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
 }
 
 #[tokio::test]
-async fn those_who_ask_at_the_same_time_share_one_round() {
+async fn concurrent_requests_share_one_query() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -78,7 +78,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_for_whoever_asks_later() {
+async fn results_are_not_cached_for_later_requests() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -89,7 +89,7 @@ async fn nothing_is_kept_for_whoever_asks_later() {
 }
 
 #[tokio::test]
-async fn a_stuck_app_costs_its_own_series_only() {
+async fn a_stuck_app_loses_only_its_own_series() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let (_well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
@@ -135,7 +135,7 @@ async fn discoveries_are_a_second_apart() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_waits_for_hurts_nobody() {
+async fn an_answer_after_the_deadline_does_no_harm() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -153,7 +153,7 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn who_is_in_a_hurry_costs_the_patient_nothing() {
+async fn a_short_deadline_does_not_shorten_longer_ones() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -175,7 +175,7 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
+async fn an_app_renamed_during_a_query_delays_no_other() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
@@ -212,7 +212,7 @@ fn sample(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
 }
 
 #[tokio::test]
-async fn a_query_that_panics_is_told_at_once_and_tried_again() {
+async fn a_query_that_panics_is_reported_at_once_and_repeated() {
     let root = tempfile::tempdir().unwrap();
     let _apps = ["a", "b"].map(|name| PoolApp::start(root.path(), name));
     let queries = BlockingQueries { discover, sample };

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_server_that_does_not_answer_holds_nothing_up() {
+    fn a_name_server_that_does_not_answer_delays_nothing() {
         let (socket, collector) = named();
         let (mut queue, counters) = queue(collector, nowhere_yet);
         let begin = Instant::now();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused_with_a_reason() {
+    fn contradicting_options_are_refused_with_a_reason() {
         let rotation = |change: fn(&mut FileRotation)| {
             let mut settings = FileSettings::new("x");
             change(&mut settings.rotation);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_is_not_guessed() {
+    fn unknown_descriptors_are_not_guessed() {
         let unknown = starved(None, 1024, |_| ());
         assert!(unknown[0].evidence.contains("may be too small"), "{unknown:?}");
         assert!(unknown[0].evidence.ends_with("and 1 RX queues of unknown size"), "{unknown:?}");

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_blamed_for_what_untraced_code_took() {
+    fn no_line_is_named_for_mbufs_of_untraced_code() {
         let untraced = SiteSample {
             site: UNTRACED_CODE.into(),
             function: String::new(),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_is_queued_up_says_so() {
+    fn full_rings_of_a_pool_are_named() {
         let mut sample = linked();
         sample.pools = vec![pool("mb", 1000, 990)];
         sample.ledger = vec![LedgerSample { common: 10, cached: 0, rings: 900, ..ledger("mb", 0) }];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_without_a_site_are_told_by_pool() {
+    fn losses_without_a_site_are_reported_by_pool() {
         let mut sample = linked();
         sample.ledger = vec![ledger("mb", 0)];
         assert_eq!(judged(sample.clone()), []);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_takes_nothing_is_told_with_both_rates() {
+    fn a_port_that_accepts_nothing_is_found_with_both_rates() {
         let findings = watched(Some(7000), 0);
         let [stuck] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((stuck.lint, stuck.severity), (Lint::TxStuck, Severity::Critical));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_refuses_some_is_told_with_the_share() {
+    fn a_port_that_refuses_packets_is_found_with_the_share() {
         let findings = watched(Some(7000), 50);
         let [refused] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((refused.lint, refused.severity), (Lint::TxRefused, Severity::Warning));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_packets_that_are_sent_in_the_end_are_information() {
+    fn refused_packets_that_are_sent_later_are_information() {
         let findings = watched(Some(1_000_000), 98);
         let [again] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((again.lint, again.severity), (Lint::TxRefused, Severity::Info));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stock_app_that_sends_nothing_any_more_is_told_without_a_culprit() {
+    fn a_stock_app_that_stops_sending_is_found_without_a_cause() {
         let findings = watched(None, 0);
         let [silent] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((silent.lint, silent.severity), (Lint::TxStuck, Severity::Warning));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_a_warning_when_the_queue_overflows_meanwhile() {
+    fn a_gap_that_overflows_the_queue_is_a_warning() {
         let held = stall(&[5000], [0, 0], Some(1024), 100_000);
         assert_eq!((held.lint, held.severity), (Lint::Stall, Severity::Info), "10.24 ms");
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn without_packets_nothing_can_be_lost_and_with_missed_ones_it_was() {
+    fn a_stall_without_packets_is_information_and_with_missed_ones_a_warning() {
         let idle = stall(&[5_000_000], [0, 0], Some(512), 0);
         assert_eq!(idle.severity, Severity::Info);
         let [before, mut now] = second(&[1500], [0, 0]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_names_the_culprit_and_the_shares() {
+    fn the_evidence_has_the_cause_and_the_shares() {
         let own = stall(&[5123], [0, 0], Some(512), 10).evidence;
         assert_eq!(
             own,

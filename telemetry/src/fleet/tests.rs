@@ -15,7 +15,7 @@ fn app(name: &str) -> DiscoveredApp {
 }
 
 #[test]
-fn what_is_expected_and_absent_is_a_finding_and_no_error() {
+fn an_expected_but_absent_app_is_a_finding_and_no_error() {
     let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
     assert!(Fleet::start(None, settings.clone()).is_err());
@@ -35,7 +35,7 @@ fn what_is_expected_and_absent_is_a_finding_and_no_error() {
 }
 
 #[test]
-fn a_sampler_is_checked_out_once_and_its_news_come_back_with_it() {
+fn a_sampler_is_checked_out_once_and_returns_its_events() {
     let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a"), app("b")]);
     let mut sampler = fleet.check_out("a").unwrap();
@@ -59,7 +59,7 @@ fn breaking(name: &str) -> impl Fn(&mut AppSampler, Duration) -> FleetEvent {
 }
 
 #[test]
-fn an_app_whose_sampler_panics_is_lost_and_asked_anew() {
+fn an_app_whose_sampler_panics_is_lost_and_queried_again() {
     for names in [&["a"][..], &["a", "b"]] {
         let mut fleet = Fleet::new(FleetSettings::default());
         fleet.see(names.iter().map(|name| app(name)).collect());
@@ -106,7 +106,7 @@ fn a_missing_app_is_missing_since_it_was_looked_for() {
 }
 
 #[test]
-fn an_app_that_was_given_up_meanwhile_does_not_come_back() {
+fn an_app_dropped_during_its_query_does_not_return() {
     let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a")]);
     let mut sampler = fleet.check_out("a").unwrap();
@@ -118,7 +118,7 @@ fn an_app_that_was_given_up_meanwhile_does_not_come_back() {
 }
 
 #[test]
-fn an_app_without_telemetry_is_told_also_when_it_had_some() {
+fn an_app_that_loses_telemetry_is_reported() {
     let mut fleet = Fleet::new(FleetSettings::default());
     let off = DiscoveredApp { state: Reachability::NoTelemetry, ..app("a") };
     let lint = |fleet: &Fleet| fleet.state.find("a").unwrap().findings.first().map(|f| f.lint);

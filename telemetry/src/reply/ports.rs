@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_unless_all_are_as_known() {
+    fn names_are_parsed_only_if_they_changed() {
         let json = r#"{"a":1,"b":2}"#;
         let known = XstatsReply { names: None, values: vec![1, 2] };
         assert_eq!(xstats(json, &["a", "b"]).unwrap(), known);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_does_not_tell_is_unknown() {
+    fn missing_fields_of_a_port_are_unknown() {
         let bytes = br#"{"/ethdev/info":{"name":"a","port_id":0,"mtu":1500,"nb_rx_queues":1,
             "nb_tx_queues":1,"dev_started":1,"promiscuous":1,"mac_addr":"02:00:00:00:00:01"}}"#;
         let info: PortInfo = reply(bytes, "/ethdev/info").unwrap();
@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_known_changes_nothing(
+        fn known_names_are_not_parsed_again(
             counters in prop::collection::vec(("[ab\\\\\"]{0,2}", 0_u64..9), 0..5),
             known in prop::collection::vec("[ab\\\\\"]{0,2}", 0..5),
         ) {

@@ -166,7 +166,7 @@ fn no_helper_is_started_for_what_is_over_or_recorded() {
 }
 
 #[test]
-fn an_app_that_starts_later_is_asked_for_apart() {
+fn an_app_that_starts_later_is_confirmed_separately() {
     let (mut view, mut world) =
         (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
     press(&mut view, &world, "P");
@@ -184,7 +184,7 @@ fn an_app_that_starts_later_is_asked_for_apart() {
 }
 
 #[test]
-fn an_app_that_was_started_anew_is_asked_for_again() {
+fn a_restarted_app_is_confirmed_again() {
     let (mut view, world) =
         (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
     let before = FlowRequest::default();

@@ -31,7 +31,7 @@ fn ascii_stays_ascii() {
 }
 
 #[test]
-fn nothing_found_says_what_to_do() {
+fn no_apps_says_what_to_do() {
     let mut world = FleetState::default();
     world.apply(FleetEvent::NoApps { advice: "no DPDK app found".to_owned() });
     assert_eq!(text(&world, &fixture::view()), "no DPDK app found\n");
@@ -59,7 +59,7 @@ fn json_has_schema_state_model_and_findings() {
 }
 
 #[test]
-fn json_has_conversations_and_how_they_were_had() {
+fn json_has_conversations_and_their_source() {
     let (world, traffic) = (fixture::world(), fixture::flows::both());
     let json = serde_json::to_value(TopDocument::of(&world, Some(&*traffic))).unwrap();
     let [reflector, testpmd] = [&json["flows"][0], &json["flows"][1]];

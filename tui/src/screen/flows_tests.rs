@@ -102,7 +102,7 @@ fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
 }
 
 #[test]
-fn what_was_held_stays_and_is_not_taken_for_the_past() {
+fn held_conversations_stay_and_are_not_the_past() {
     let world = fixture::world_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
     view.time_bar = Some(held(SECOND, &view));
@@ -124,7 +124,7 @@ fn what_was_held_stays_and_is_not_taken_for_the_past() {
 }
 
 #[test]
-fn of_very_many_the_heaviest_are_shown_and_a_filter_finds_the_others() {
+fn the_largest_conversations_are_shown_and_a_filter_finds_the_others() {
     let world = fixture::world_of(fixture::leaking(), Vec::new());
     let mut counted = counted();
     let first = counted.flows[1].clone();
@@ -146,7 +146,7 @@ fn of_very_many_the_heaviest_are_shown_and_a_filter_finds_the_others() {
 }
 
 #[test]
-fn the_side_that_captures_is_told_what_is_shown() {
+fn the_capturing_thread_is_told_what_is_shown() {
     let world = fixture::world();
     let before = crate::flows::FlowRequest::default();
     let view = showing(traffic([]));
@@ -161,7 +161,7 @@ fn the_side_that_captures_is_told_what_is_shown() {
 }
 
 #[test]
-fn who_was_away_for_long_is_asked_again_about_helpers() {
+fn after_a_long_absence_helpers_are_confirmed_again() {
     let mut view = showing(traffic([("testpmd", CaptureAccess::Offered, FlowSnapshot::default())]));
     update(&mut view, Action::Attach, &fixture::world());
     assert_eq!(view.attach.len(), 1);

@@ -282,7 +282,7 @@ fn evil(name: &mut String) {
 }
 
 #[test]
-fn names_do_not_command_the_terminal() {
+fn names_cannot_control_the_terminal() {
     let mut model = fixture::leaking();
     let sample = &mut model.sample;
     [&mut sample.app.name, &mut sample.app.dpdk_version].into_iter().for_each(evil);

@@ -157,7 +157,7 @@ fn steps_lead_back_and_forth_and_to_the_present() {
 }
 
 #[test]
-fn marks_are_gone_to_in_both_directions() {
+fn seeking_to_marks_works_in_both_directions() {
     let mut live = lived(10);
     live.seek(SeekTarget::PreviousMark);
     assert_eq!(shown(&live), Some(8_000));
@@ -206,7 +206,7 @@ fn a_moment_that_leaves_the_history_leaves_the_display() {
 }
 
 #[test]
-fn holding_shows_the_present_until_it_is_let_go() {
+fn holding_shows_the_present_until_released() {
     let mut live = lived(3);
     live.hold();
     assert_eq!(shown(&live), Some(2_000));
@@ -349,7 +349,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_done_the_shown_moment_is_within_the_span(
+    fn the_shown_moment_is_always_within_the_span(
         steps in prop::collection::vec((news(), actions()), 1..80),
         width in 1_u16..140,
         height in 1_u16..50,
