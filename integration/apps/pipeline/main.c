@@ -3,8 +3,8 @@
  */
 
 /*
- * pmdscope-pipeline: RX, software ring, worker, software ring, TX, with the mbuf bugs of real
- * applications on demand, and a record of what they did.
+ * pmdscope-pipeline: RX, software ring, worker, software ring, TX, with injected mbuf bugs of real
+ * applications, and a record of the mbufs that they lost.
  */
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* pmdscope-reflector: sends every packet back where it came from. */
+/* pmdscope-reflector: sends every packet back to its sender. */
 
 #include <errno.h>
 #include <inttypes.h>

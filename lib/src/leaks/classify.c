@@ -13,7 +13,7 @@
 #include "stage.h"
 #include "stamp.h"
 
-/* Of objects in caches, each walk checks by their stamps who freed them; of others 1 in so many. */
+/* A walk checks who freed an object: of all objects in caches, and of 1 in so many others. */
 #define ASK_FREE_EVERY 16
 /* So many must have been checked before the result counts. */
 #define TRACED_FREES_MIN 64
@@ -24,7 +24,7 @@
 #define EMPTY_PART 32
 /* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
 #define MISSING_HOLDS 4
-/* No object is missed by chance for more walks than this, nor do we wait for longer. */
+/* An object that was missed in so many walks is not missed by chance. */
 #define MISSING_WALKS_MAX 240
 
 /* Another proof, from a later walk, is needed on top of the first. */

@@ -9,8 +9,8 @@
 #include "stamp.h"
 
 /*
- * Attaching copies the stamp. What was received is no clone: then nothing traced has made this
- * one. Other stamps may be its own.
+ * Attaching copies the stamp. A received mbuf is not a clone: if a clone has the stamp of one, no
+ * traced call has made the clone. Other stamps may be its own.
  */
 void
 pmdscope_clone_note(struct pmdscope_mark *mark, uintptr_t object)

@@ -12,7 +12,7 @@
 
 #include "classify.h"
 
-/* An object that was missed is a clone: its stamp may not be its own. */
+/* If a missed object is a clone, notes that its stamp may not be its own. */
 void pmdscope_clone_note(struct pmdscope_mark *mark, uintptr_t object);
 
 /* Notes in the mark of the direct mbuf that this object, if it is a clone of it, was met. */
@@ -22,7 +22,7 @@ void pmdscope_clone_pin_direct(const struct pmdscope_walk_context *ctx,
 /* A clone of it was met in this walk or the last. */
 bool pmdscope_clone_pins(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark);
 
-/* The same of a clone that is not lost. */
+/* As pmdscope_clone_pins(), by a clone that is not lost. */
 bool pmdscope_clone_alive_pins(
 		const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark);
 

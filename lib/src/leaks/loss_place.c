@@ -7,10 +7,10 @@
 #include "stamp.h"
 
 /*
- * A stamp is of this life of the mbuf unless it was given back and taken since by code that stamps
- * nothing. Where such code is known to do so, the line in the stamp is not to be blamed; and not
- * either where it cannot be known: what was sent comes back to the pool without a traced call, and
- * a driver that keeps a packet is rarer than a library that takes mbufs.
+ * A stamp belongs to the current allocation of the mbuf, unless code without call sites has freed
+ * and allocated it since. If such code is known to do so, the line in the stamp is not proven. It
+ * is not proven either where this cannot be known: sent mbufs return to the pool without a traced
+ * call, and a driver that keeps a packet is rarer than a library that allocates mbufs.
  */
 static bool
 is_proven(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
