@@ -79,16 +79,16 @@ pub(crate) struct ReportSampler(AppCaptures);
 
 impl ReportSampler {
     /// Begins to capture from the apps that answer and hand out packets themselves.
-    pub(crate) fn start(world: &FleetState, settings: FleetSettings) -> Self {
+    pub(crate) fn start(fleet: &FleetState, settings: FleetSettings) -> Self {
         let mut captures = AppCaptures::new(settings);
-        captures.apply(&request(world), Instant::now());
+        captures.apply(&request(fleet), Instant::now());
         wait_until(|| captures.have_begun());
         Self(captures)
     }
 
     /// What was counted up to now.
-    pub(crate) fn next(&mut self, world: &FleetState) -> CapturedTraffic {
-        self.0.apply(&request(world), Instant::now());
+    pub(crate) fn next(&mut self, fleet: &FleetState) -> CapturedTraffic {
+        self.0.apply(&request(fleet), Instant::now());
         without_helpers(self.0.traffic())
     }
 
@@ -99,8 +99,8 @@ impl ReportSampler {
     }
 }
 
-fn request(world: &FleetState) -> FlowRequest {
-    FlowRequest { shown: true, apps: RunningApp::of(world), ..FlowRequest::default() }
+fn request(fleet: &FleetState) -> FlowRequest {
+    FlowRequest { shown: true, apps: RunningApp::of(fleet), ..FlowRequest::default() }
 }
 
 /// Nobody can be asked for a helper.

@@ -111,7 +111,7 @@ fn print(args: &Args) -> Result<()> {
     };
     source.prepare();
     let mut captured = if args.flows {
-        Some(flows::ReportSampler::start(source.world(), args.app.settings()?))
+        Some(flows::ReportSampler::start(source.fleet(), args.app.settings()?))
     } else {
         None
     };
@@ -121,16 +121,16 @@ fn print(args: &Args) -> Result<()> {
         if !source.advance()? {
             break;
         }
-        let world = source.world();
+        let fleet = source.fleet();
         let traffic = match (left, &mut captured) {
             (0, _) => captured.take().map(flows::ReportSampler::last),
-            (_, captured) => captured.as_mut().map(|captured| captured.next(world)),
+            (_, captured) => captured.as_mut().map(|captured| captured.next(fleet)),
         };
         view.follow(traffic.map(Arc::new));
         let read_on = if args.json {
-            output::print_json(&TopDocument::of(world, view.flows.traffic.as_deref()))?
+            output::print_json(&TopDocument::of(fleet, view.flows.traffic.as_deref()))?
         } else {
-            output::print(&report::text(world, &view))?
+            output::print(&report::text(fleet, &view))?
         };
         if !read_on {
             break;

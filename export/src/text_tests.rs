@@ -170,7 +170,7 @@ fn a_buffer_is_appended_to() {
 #[test]
 fn a_whole_state_as_text() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    let families = metrics::families(&fixture::world(), &fixture::context(&limits, &expected));
+    let families = metrics::families(&fixture::fleet(), &fixture::context(&limits, &expected));
     let [text, open] = both(&families).map(|out| out.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     insta::assert_snapshot!("openmetrics", open);
     assert_eq!(read(&text), read(&open));
@@ -221,7 +221,7 @@ proptest! {
 #[test]
 fn no_series_appears_twice() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    let families = metrics::families(&fixture::world(), &fixture::context(&limits, &expected));
+    let families = metrics::families(&fixture::fleet(), &fixture::context(&limits, &expected));
     let mut seen = BTreeSet::new();
     for ParsedSeries { name, labels, .. } in read(&encoded(&families, TextFormat::Text)) {
         assert!(seen.insert((name.clone(), labels.clone())), "{name} {labels:?}");

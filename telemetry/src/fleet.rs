@@ -166,9 +166,9 @@ impl AppSlot {
     }
 
     /// It has ended, and was told to be lost: only a look finds it again.
-    fn is_over(&self, world: &FleetState) -> bool {
+    fn is_over(&self, fleet: &FleetState) -> bool {
         let lost =
-            |name| world.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
+            |name| fleet.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
         !self.runs && lost(&self.app.name)
     }
 

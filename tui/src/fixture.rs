@@ -33,18 +33,18 @@ pub(crate) fn view() -> ViewState {
 }
 
 /// Both apps, just heard of.
-pub(crate) fn world() -> FleetState {
-    let mut world = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
-    world.apply(sampled(leaking(), leaking_findings()));
-    world.apply(sampled(stock(), Vec::new()));
-    world
+pub(crate) fn fleet() -> FleetState {
+    let mut fleet = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
+    fleet.apply(sampled(leaking(), leaking_findings()));
+    fleet.apply(sampled(stock(), Vec::new()));
+    fleet
 }
 
 /// Only the app of that name.
-pub(crate) fn world_of(model: Model, findings: Vec<Finding>) -> FleetState {
-    let mut world = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
-    world.apply(sampled(model, findings));
-    world
+pub(crate) fn fleet_of(model: Model, findings: Vec<Finding>) -> FleetState {
+    let mut fleet = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
+    fleet.apply(sampled(model, findings));
+    fleet
 }
 
 /// News of a sample.

@@ -96,13 +96,13 @@ pub struct RunningApp {
 
 impl RunningApp {
     /// All that answer.
-    pub fn of(world: &FleetState) -> Vec<Self> {
+    pub fn of(fleet: &FleetState) -> Vec<Self> {
         let of = |(app, model): (&AppState, &Model)| {
             let pps = model.ports.iter().filter_map(|port| Some(port.rx_pps? + port.tx_pps?));
             let run = AppRun::of(&model.sample.app);
             Self { app: app.name.clone(), run, pps: pps.reduce(|a, b| a + b) }
         };
-        world.models().filter(|(app, _)| !app.stale()).map(of).collect()
+        fleet.models().filter(|(app, _)| !app.stale()).map(of).collect()
     }
 }
 

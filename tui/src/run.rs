@@ -161,13 +161,13 @@ impl<T: Timeline> DisplayLoop<T> {
         self.timeline.tick(monotonic_ns(), realtime_ns());
         self.view.time_bar = self.timeline.time_bar();
         self.view.follow(self.mailbox.traffic());
-        self.request = self.view.request(self.timeline.world(), &self.request);
+        self.request = self.view.request(self.timeline.fleet(), &self.request);
         self.mailbox.request(self.request.clone());
         let Self { view, timeline, area, .. } = self;
         terminal.inner.draw(|frame| {
             *area = frame.area();
             view.height = area.height;
-            screen::render(frame, view, timeline.world());
+            screen::render(frame, view, timeline.fleet());
         })?;
         Ok(())
     }
@@ -216,6 +216,6 @@ impl<T: Timeline> DisplayLoop<T> {
 
     fn hit(&self, mouse: MouseEvent) -> Option<ClickTarget> {
         let position = Position { x: mouse.column, y: mouse.row };
-        screen::hit(self.area, position, &self.view, self.timeline.world())
+        screen::hit(self.area, position, &self.view, self.timeline.fleet())
     }
 }

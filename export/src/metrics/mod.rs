@@ -22,7 +22,7 @@ pub(crate) use pushes::PushCounters;
 pub use pushes::PushCounts;
 use row::{FamilyList, SuppressedSeries};
 
-/// How a world is shown, and what the exporter knows besides.
+/// How a state is shown, and what the exporter knows besides.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsContext<'a> {
     /// Bounds on the number of series.
@@ -64,9 +64,9 @@ impl<'a> LiveApp<'a> {
 }
 
 /// All families that have samples, in the order of the catalogue.
-pub fn families(world: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
+pub fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
     let shown = |app: &&AppState| context.only.is_none_or(|only| app.name == only);
-    let apps: Vec<&AppState> = world.apps.iter().filter(shown).collect();
+    let apps: Vec<&AppState> = fleet.apps.iter().filter(shown).collect();
     let live: Vec<LiveApp<'_>> = apps.iter().filter_map(|app| LiveApp::of(app)).collect();
     let (mut families, mut suppressed) = (FamilyList::default(), SuppressedSeries::default());
     app::families(&mut families, &apps, &live, context);
@@ -76,7 +76,7 @@ pub fn families(world: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricF
     lcore::families(&mut families, &mut suppressed, &live, context.limits);
     let mut exporter = FamilyList::default();
     exporter.add(&catalogue::SERIES_SUPPRESSED, suppressed.samples(&live));
-    app::exporter(exporter, families, world, context)
+    app::exporter(exporter, families, fleet, context)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of the metrics of a world.
+//! Tests of the metrics of a state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -20,13 +20,13 @@ use crate::text::{TextFormat, encode};
 struct ExportedMetrics(BTreeMap<String, BTreeMap<String, SampleValue>>);
 
 impl ExportedMetrics {
-    fn of(world: &FleetState, limits: &SeriesLimits) -> Self {
-        Self::viewed(world, &fixture::context(limits, &fixture::expected()))
+    fn of(fleet: &FleetState, limits: &SeriesLimits) -> Self {
+        Self::viewed(fleet, &fixture::context(limits, &fixture::expected()))
     }
 
-    fn viewed(world: &FleetState, context: &MetricsContext<'_>) -> Self {
+    fn viewed(fleet: &FleetState, context: &MetricsContext<'_>) -> Self {
         let mut exported = BTreeMap::new();
-        for MetricFamily { metric, samples } in families(world, context) {
+        for MetricFamily { metric, samples } in families(fleet, context) {
             assert!(!samples.is_empty(), "{}", metric.name);
             let mut values = BTreeMap::new();
             for sample in samples {
@@ -40,7 +40,7 @@ impl ExportedMetrics {
     }
 
     fn of_sample(sample: Sample, limits: &SeriesLimits) -> Self {
-        Self::of(&fixture::world_of(sample), limits)
+        Self::of(&fixture::fleet_of(sample), limits)
     }
 
     /// A count; `None` when there is no such sample.
@@ -63,7 +63,7 @@ impl ExportedMetrics {
 
 #[test]
 fn every_metric_of_the_catalogue_is_exported_and_no_other() {
-    let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
+    let exported = ExportedMetrics::of(&fixture::fleet(), &fixture::limits());
     let known: BTreeSet<_> = catalogue::all().map(|metric| metric.name).collect();
     let told: BTreeSet<_> = exported.0.keys().map(String::as_str).collect();
     assert_eq!(told, known);
@@ -72,7 +72,7 @@ fn every_metric_of_the_catalogue_is_exported_and_no_other() {
 #[test]
 fn families_come_in_the_order_of_the_catalogue() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    let families = families(&fixture::world(), &fixture::context(&limits, &expected));
+    let families = families(&fixture::fleet(), &fixture::context(&limits, &expected));
     let told: Vec<_> = families.iter().map(|family| family.metric.name).collect();
     let known: Vec<_> = catalogue::all().map(|metric| metric.name).collect();
     assert_eq!(told, known);
@@ -81,7 +81,7 @@ fn families_come_in_the_order_of_the_catalogue() {
 #[test]
 fn values_fit_the_kind_of_their_metric() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    for family in families(&fixture::world(), &fixture::context(&limits, &expected)) {
+    for family in families(&fixture::fleet(), &fixture::context(&limits, &expected)) {
         for sample in family.samples {
             let fits = match (family.metric.kind, &sample.value) {
                 (MetricKind::Info, value) => *value == SampleValue::Count(1),
@@ -96,7 +96,7 @@ fn values_fit_the_kind_of_their_metric() {
 
 #[test]
 fn an_app_that_does_not_answer_has_no_live_numbers() {
-    let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
+    let exported = ExportedMetrics::of(&fixture::fleet(), &fixture::limits());
     let told_of = |app: &str| -> BTreeSet<&str> {
         let begins = |labels: &String| labels.split('/').next() == Some(app);
         let told = exported.0.iter().filter(|(_, samples)| samples.keys().any(begins));
@@ -122,23 +122,23 @@ fn an_app_that_does_not_answer_has_no_live_numbers() {
 
 #[test]
 fn an_expected_app_that_ended_was_found_though_it_is_missing() {
-    let mut world = fixture::world();
-    world.apply(FleetEvent::Lost {
+    let mut fleet = fixture::fleet();
+    fleet.apply(FleetEvent::Lost {
         app: "fwd".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::evaluate_missing("fwd")),
     });
-    let exported = ExportedMetrics::of(&world, &fixture::limits());
+    let exported = ExportedMetrics::of(&fleet, &fixture::limits());
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
     assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
 }
 
 #[test]
 fn an_app_that_was_just_found_is_neither_up_nor_down() {
-    let mut world = FleetState::default();
-    world.apply(FleetEvent::Found { app: "new".to_owned() });
-    let exported = ExportedMetrics::of(&world, &SeriesLimits::default());
+    let mut fleet = FleetState::default();
+    fleet.apply(FleetEvent::Found { app: "new".to_owned() });
+    let exported = ExportedMetrics::of(&fleet, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
     assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());
     assert_eq!(exported.count("dpdk_collect_errors_total", "new/timeout"), Some(0));
@@ -146,14 +146,14 @@ fn an_app_that_was_just_found_is_neither_up_nor_down() {
 
 #[test]
 fn what_is_tolerated_is_a_reason_but_healthy() {
-    let mut world = fixture::world_of(fixture::linked());
-    for finding in &mut world.apps[0].findings {
+    let mut fleet = fixture::fleet_of(fixture::linked());
+    for finding in &mut fleet.apps[0].findings {
         finding.lint = Lint::Stall;
     }
     let tolerate = [Lint::Stall];
     let (limits, expected) = (SeriesLimits::default(), AppInventory::default());
     let context = MetricsContext { tolerate: &tolerate, ..fixture::context(&limits, &expected) };
-    let exported = ExportedMetrics::viewed(&world, &context);
+    let exported = ExportedMetrics::viewed(&fleet, &context);
     assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
 }
@@ -162,19 +162,19 @@ fn what_is_tolerated_is_a_reason_but_healthy() {
 fn metrics_of_one_app_leave_out_the_exporter() {
     let (limits, expected) = (SeriesLimits::default(), fixture::expected());
     let context = MetricsContext { only: Some("old"), ..fixture::context(&limits, &expected) };
-    let exported = ExportedMetrics::viewed(&fixture::world(), &context);
+    let exported = ExportedMetrics::viewed(&fixture::fleet(), &context);
     assert_eq!(exported.labels("dpdk_up"), ["old"]);
     assert!(exported.0.keys().all(|name| !name.starts_with("dpdk_exporter_")));
     let nobody = MetricsContext { only: Some("nobody"), ..context };
-    assert!(ExportedMetrics::viewed(&fixture::world(), &nobody).0.is_empty());
+    assert!(ExportedMetrics::viewed(&fixture::fleet(), &nobody).0.is_empty());
 }
 
 #[test]
 fn series_are_counted_and_the_counter_itself() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
     let context = fixture::context(&limits, &expected);
-    let all: usize = families(&fixture::world(), &context).iter().map(MetricFamily::series).sum();
-    let exported = ExportedMetrics::viewed(&fixture::world(), &context);
+    let all: usize = families(&fixture::fleet(), &context).iter().map(MetricFamily::series).sum();
+    let exported = ExportedMetrics::viewed(&fixture::fleet(), &context);
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
 }
 
@@ -184,7 +184,7 @@ fn the_documented_numbers_of_series_hold() {
     let of = |sample: Sample, limits: &SeriesLimits| {
         let expected = AppInventory::default();
         let context = MetricsContext { only: Some("fwd"), ..fixture::context(limits, &expected) };
-        families(&fixture::world_of(sample), &context)
+        families(&fixture::fleet_of(sample), &context)
             .iter()
             .map(MetricFamily::series)
             .sum::<usize>()
@@ -481,7 +481,7 @@ fn promtool_accepts_the_metrics() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
     let mut text = String::new();
     encode(
-        &families(&fixture::world(), &fixture::context(&limits, &expected)),
+        &families(&fixture::fleet(), &fixture::context(&limits, &expected)),
         TextFormat::Text,
         &mut text,
     );

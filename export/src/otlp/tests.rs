@@ -194,7 +194,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let snapshot = scraper.snapshot(ScrapeScope::All, later).await;
-        assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
+        assert_eq!(snapshot.fleet.find("a").unwrap().status, AppStatus::Live);
         snapshot.families(None)
     };
     let families = tokio::select! {

@@ -64,7 +64,7 @@ mod tests {
     use crate::sample::Sample;
     use crate::sample::tests::{empty_sample, port, queue};
 
-    /// A world of one app, asked at these moments, by what it says then.
+    /// A state of one app, asked at these moments, by what it says then.
     struct Asked(FleetState, Evaluator);
 
     impl Asked {

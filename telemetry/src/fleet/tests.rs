@@ -161,9 +161,9 @@ fn a_sampler_that_was_checked_out_comes_back_under_its_new_name() {
 #[test]
 fn the_sample_of_a_renamed_app_tells_its_new_name() {
     let sampled = Evaluator::new(LintRules::default()).sampled(empty_sample());
-    let mut world = FleetState::default();
-    world.apply(sampled.renamed("new"));
-    let [app] = &world.apps[..] else { panic!("{world:?}") };
+    let mut fleet = FleetState::default();
+    fleet.apply(sampled.renamed("new"));
+    let [app] = &fleet.apps[..] else { panic!("{fleet:?}") };
     let sample = &app.model.as_ref().unwrap().sample;
     assert_eq!((app.name.as_str(), sample.app.name.as_str()), ("new", "new"));
 }

@@ -13,7 +13,7 @@ use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 const POOL_NEARLY_USED: f64 = 0.9;
 
 /// One row per app.
-pub(super) fn apps(world: &FleetState) -> TextTable {
+pub(super) fn apps(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("PID").drop_at(6),
@@ -31,9 +31,9 @@ pub(super) fn apps(world: &FleetState) -> TextTable {
         Column::text("State").flex(16),
     ];
     let mut table = TextTable::new("Apps", columns);
-    for app in &world.apps {
+    for app in &fleet.apps {
         let subject = Subject::App { app: app.name.clone() };
-        table.push(subject, app.stale(), app_cells(app, world.now_ns));
+        table.push(subject, app.stale(), app_cells(app, fleet.now_ns));
     }
     table
 }
@@ -132,7 +132,7 @@ fn live_state(app: &AppState) -> Cell {
 }
 
 /// One row per finding, worst first.
-pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("Severity"),
         Column::text("App").drop_at(1),
@@ -141,7 +141,7 @@ pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Evidence").flex(20),
     ];
     let mut table = TextTable::new("Findings", columns);
-    for (app, finding) in world.findings() {
+    for (app, finding) in fleet.findings() {
         let (sign, tone) = severity_look(finding.severity, view.theme);
         let subject = Subject::Finding {
             app: app.name.clone(),
@@ -157,7 +157,7 @@ pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
         ];
         table.push(subject, app.stale(), cells);
     }
-    if table.rows.is_empty() && world.apps.iter().any(|app| app.model.is_some()) {
+    if table.rows.is_empty() && fleet.apps.iter().any(|app| app.model.is_some()) {
         table.notes.push("none".to_owned());
     }
     table

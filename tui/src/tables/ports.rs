@@ -14,7 +14,7 @@ use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per port.
-pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -35,8 +35,8 @@ pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
     let mut table = TextTable::new("Ports", columns);
     if !view.baseline.is_empty() {
         let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
-        let all = world.models().all(|(_, model)| counted(model));
-        let some = world.models().any(|(_, model)| counted(model));
+        let all = fleet.models().all(|(_, model)| counted(model));
+        let some = fleet.models().any(|(_, model)| counted(model));
         let since = match (all, some) {
             (true, _) => "totals since the mark",
             (false, true) => "totals since the mark, or the start of an app without one",
@@ -44,7 +44,7 @@ pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
         };
         since.clone_into(&mut table.remark);
     }
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {
             let subject = Subject::Port { app: app.name.clone(), port: port.id };
             let totals = port.stats_since(view.baseline.of(&model.sample));
@@ -85,7 +85,7 @@ fn link(port: &PortSample) -> Cell {
 }
 
 /// One row per queue of apps with the library.
-pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -104,7 +104,7 @@ pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Polls/s").drop_at(4),
     ];
     let mut table = TextTable::new("Queues", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         let hot = balance::hot(model, &view.thresholds);
         for ((queue, rates), hot) in model.sample.queues.iter().zip(&model.queues).zip(hot) {
             let subject = Subject::Queue {
@@ -116,8 +116,8 @@ pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
             table.push(subject, app.stale(), queue_cells(app, queue, rates, hot));
         }
     }
-    note_level_0(&mut table, world, "queue depth and rates:");
-    note_unsupported_depth(&mut table, world);
+    note_level_0(&mut table, fleet, "queue depth and rates:");
+    note_unsupported_depth(&mut table, fleet);
     if !table.rows.is_empty() {
         table.notes.push("tx: offered to the NIC; retried packets count again".to_owned());
         table.notes.push("~: estimated from one burst in 16".to_owned());
@@ -158,15 +158,15 @@ fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
     }
 }
 
-fn note_unsupported_depth(table: &mut TextTable, world: &FleetState) {
+fn note_unsupported_depth(table: &mut TextTable, fleet: &FleetState) {
     let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
-    if world.models().any(|(_, model)| silent(model)) {
+    if fleet.models().any(|(_, model)| silent(model)) {
         table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
     }
 }
 
 /// One row per software ring.
-pub(super) fn rings(world: &FleetState) -> TextTable {
+pub(super) fn rings(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ring"),
@@ -177,7 +177,7 @@ pub(super) fn rings(world: &FleetState) -> TextTable {
         Column::text("Fill").flex(6).drop_at(2),
     ];
     let mut table = TextTable::new("Software rings", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for ring in &model.sample.rings {
             let subject = Subject::Ring { app: app.name.clone(), ring: ring.name.clone() };
             let mark =

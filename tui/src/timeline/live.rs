@@ -68,8 +68,8 @@ impl Timeline for LiveTimeline {
         }
     }
 
-    fn world(&self) -> &FleetState {
-        self.shown.as_ref().map_or(&self.present, |shown| &shown.world)
+    fn fleet(&self) -> &FleetState {
+        self.shown.as_ref().map_or(&self.present, |shown| &shown.fleet)
     }
 
     fn time_bar(&self) -> Option<TimeBar> {
@@ -77,7 +77,7 @@ impl Timeline for LiveTimeline {
         let span = self.history.span()?;
         Some(TimeBar {
             at: span.clamp(shown.at),
-            realtime_ns: shown.world.realtime_ns,
+            realtime_ns: shown.fleet.realtime_ns,
             span,
             marks: self.history.marks(),
             place: TimeBarKind::Past { ago_ns: self.present.now_ns.saturating_sub(shown.at) },

@@ -22,14 +22,14 @@ use self::time_bar::TimeBar;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// The world at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug)]
 pub struct TimelineFrame {
     /// When, nanoseconds on the clock of its [`FrameSource`]: the monotonic one of a history, the wall
     /// clock of a recording.
     pub at: u64,
     /// All apps as last heard of then.
-    pub world: Arc<FleetState>,
+    pub fleet: Arc<FleetState>,
 }
 
 /// From the oldest moment to the newest, nanoseconds on the clock of a [`FrameSource`].
@@ -152,8 +152,8 @@ pub trait Timeline {
     /// Told before each frame what time it is, nanoseconds.
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64);
 
-    /// The world to show.
-    fn world(&self) -> &FleetState;
+    /// The state to show.
+    fn fleet(&self) -> &FleetState;
 
     /// The line that says which moment is shown; `None` for the present.
     fn time_bar(&self) -> Option<TimeBar>;

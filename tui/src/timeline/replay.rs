@@ -137,14 +137,14 @@ impl Timeline for ReplayTimeline {
 
     fn tick(&mut self, _monotonic_ns: u64, _realtime_ns: u64) {}
 
-    fn world(&self) -> &FleetState {
-        self.shown.as_ref().map_or(&self.nothing, |shown| &shown.world)
+    fn fleet(&self) -> &FleetState {
+        self.shown.as_ref().map_or(&self.nothing, |shown| &shown.fleet)
     }
 
     fn time_bar(&self) -> Option<TimeBar> {
         Some(TimeBar {
             at: self.at(),
-            realtime_ns: self.shown.as_ref().map_or(self.at(), |shown| shown.world.realtime_ns),
+            realtime_ns: self.shown.as_ref().map_or(self.at(), |shown| shown.fleet.realtime_ns),
             span: self.span,
             marks: self.marks.clone(),
             place: TimeBarKind::Replay { motion: self.motion, speed: self.speed },
@@ -350,14 +350,14 @@ fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayNews) -> bool) {
         // What cannot be read is told when somebody wants to see it.
         let Ok(Some(moment)) = next else { break };
         if let Some((_, before)) = &last
-            && let Some(severity) = began(before, &moment.world)
+            && let Some(severity) = began(before, &moment.fleet)
             && newest_mark.is_none_or(|mark| moment.at - mark >= MARK_STEP_NS)
         {
             newest_mark = Some(moment.at);
             marks.push(FindingMark { at: moment.at, severity });
         }
         let until = moment.at;
-        last = Some((moment.at, moment.world));
+        last = Some((moment.at, moment.fleet));
         if told.elapsed() >= TELL {
             told = Instant::now();
             if !tell(ReplayNews::Marks { marks: std::mem::take(&mut marks), until: Some(until) }) {
