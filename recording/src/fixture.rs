@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use super::{RecordingOptions, RecordingPlayer, RecordingTotals, TelemetryRecorder};
 use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fixture::{pool, port, queue};
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
-use pmdscope_telemetry::sample::{
-    AppIdentity, PoolOccupancy, PoolSample, PortSample, PortStats, QueueDirection, QueueSample,
-    SAMPLE_SCHEMA, Sample,
-};
+use pmdscope_telemetry::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
 use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
 /// 2026-11-21T08:56:00Z.
@@ -110,40 +108,6 @@ fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
     sample.pools = vec![pool("mbufs", 16_384, (since / 4).min(16_384)), pool("idle", 512, 3)];
     sample.queues = (0..4).map(|q| queue(q, [since * 900, since * 300, since * 250])).collect();
     sample
-}
-
-/// A started port with this many received packets of 64 bytes.
-fn port(id: u16, packets: u64) -> PortSample {
-    PortSample {
-        id,
-        device: format!("net_null{id}"),
-        started: true,
-        stats: PortStats { rx_packets: packets, rx_bytes: packets * 64, ..PortStats::default() },
-        ..PortSample::default()
-    }
-}
-
-fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
-    let occupancy = Some(PoolOccupancy { common: size - in_use, cached: 0, in_use });
-    PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
-}
-
-/// A receive queue of port 0 with its polls, empty polls and packets.
-fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
-    QueueSample {
-        port: 0,
-        queue,
-        direction: QueueDirection::Rx,
-        polls,
-        empty,
-        packets,
-        bytes: packets * 64,
-        depth: None,
-        depth_high_water: None,
-        descriptors: None,
-        bursts: Vec::new(),
-        depths: Vec::new(),
-    }
 }
 
 /// Records what a fleet shows.
