@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(hot_queues) = hot_queues {
         hot_queues.explain(&mut fleet);
     }
-    let verdict = Verdict::of(&fleet);
+    let verdict = CheckResult::of(&fleet);
     if args.json {
         output::print_json(&verdict)?;
     } else if args.quiet {
@@ -176,26 +176,26 @@ fn same(one: &Finding, other: &Finding) -> bool {
 }
 
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct CheckResult<'a> {
     schema: u32,
     ok: bool,
-    apps: Vec<Judged<'a>>,
+    apps: Vec<AppResult<'a>>,
 }
 
 #[derive(Serialize)]
-struct Judged<'a> {
+struct AppResult<'a> {
     app: &'a str,
     #[serde(flatten)]
     status: &'a AppStatus,
     findings: &'a [Finding],
 }
 
-impl<'a> Verdict<'a> {
+impl<'a> CheckResult<'a> {
     fn of(fleet: &'a FleetState) -> Self {
         let bad = |app: &AppState| {
             app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
         };
-        let judged = |app: &'a AppState| Judged {
+        let result = |app: &'a AppState| AppResult {
             app: &app.name,
             status: &app.status,
             findings: &app.findings,
@@ -203,7 +203,7 @@ impl<'a> Verdict<'a> {
         Self {
             schema: CHECK_SCHEMA,
             ok: !fleet.apps.iter().any(bad),
-            apps: fleet.apps.iter().map(judged).collect(),
+            apps: fleet.apps.iter().map(result).collect(),
         }
     }
 
@@ -219,7 +219,7 @@ impl<'a> Verdict<'a> {
     /// Apps that do not answer, where no finding says so.
     fn silent(&self) -> String {
         let silent = self.apps.iter().filter(|app| app.findings.is_empty());
-        let line = |app: &Judged| match app.status {
+        let line = |app: &AppResult| match app.status {
             AppStatus::Live => None,
             AppStatus::Waiting => Some(format!("{}: has not answered yet", app.app)),
             AppStatus::Lost { reason } => Some(format!("{}: {reason}", app.app)),
@@ -282,8 +282,8 @@ mod tests {
     #[test]
     fn findings_are_printed_with_threshold_and_advice() {
         let fleet = lost(Some(finding(Severity::Critical)));
-        assert_snapshot!(Verdict::of(&fleet).text(&fleet));
-        let lines = Verdict::of(&fleet).lines();
+        assert_snapshot!(CheckResult::of(&fleet).text(&fleet));
+        let lines = CheckResult::of(&fleet).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
     }
 
@@ -292,29 +292,29 @@ mod tests {
         let mut fleet = lost(None);
         fleet.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
         let expected = "ev?ok: all is well?[31mil: timed out\n";
-        assert_eq!(Verdict::of(&fleet).text(&fleet), expected);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet), expected);
         let evidence = "one\nok: \x07two".to_owned();
         fleet.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
-        assert!(Verdict::of(&fleet).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        assert!(CheckResult::of(&fleet).lines().ends_with("rx_missed: one?ok: ?two\n"));
         let advice = "do\nthat".to_owned();
         fleet.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
-        assert_eq!(Verdict::of(&fleet).text(&fleet).lines().count(), 3);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet).lines().count(), 3);
     }
 
     #[test]
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
         let mut fleet = lost(None);
-        assert!(!Verdict::of(&fleet).ok);
-        assert_eq!(Verdict::of(&fleet).text(&fleet), "reflector: timed out\n");
-        assert_eq!(Verdict::of(&fleet).lines(), "reflector: timed out\n");
+        assert!(!CheckResult::of(&fleet).ok);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet), "reflector: timed out\n");
+        assert_eq!(CheckResult::of(&fleet).lines(), "reflector: timed out\n");
         fleet.apps[0].status = AppStatus::Live;
-        assert!(Verdict::of(&fleet).ok);
-        assert_eq!(Verdict::of(&fleet).text(&fleet), "ok: 1 app, 0 ports, no findings\n");
+        assert!(CheckResult::of(&fleet).ok);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet), "ok: 1 app, 0 ports, no findings\n");
         for (severity, ok) in
             [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
         {
             fleet.apps[0].findings = vec![finding(severity)];
-            assert_eq!(Verdict::of(&fleet).ok, ok, "{severity:?}");
+            assert_eq!(CheckResult::of(&fleet).ok, ok, "{severity:?}");
         }
     }
 
@@ -329,13 +329,13 @@ mod tests {
         seen.add_to(&mut fleet);
         let lints: Vec<_> = fleet.apps[0].findings.iter().map(|f| f.lint).collect();
         assert_eq!(lints, [Lint::NoPolling, Lint::RxMissed]);
-        assert!(!Verdict::of(&fleet).ok);
+        assert!(!CheckResult::of(&fleet).ok);
     }
 
     #[test]
     fn json_has_schema_verdict_and_reasons() {
         let fleet = lost(Some(finding(Severity::Warning)));
-        let json = serde_json::to_value(Verdict::of(&fleet)).unwrap();
+        let json = serde_json::to_value(CheckResult::of(&fleet)).unwrap();
         assert_eq!((&json["schema"], &json["ok"]), (&1.into(), &false.into()));
         assert_eq!(json["apps"][0]["reason"], "timed out");
         assert_eq!(json["apps"][0]["findings"][0]["severity"], "warning");

@@ -193,8 +193,8 @@ fn sample(fleet: &mut Fleet) {
     }
     for app in apps {
         if let Some(mut sampler) = fleet.check_out(&app) {
-            let news = sampler.sample(ROUND_TIMEOUT);
-            fleet.check_in(sampler, news);
+            let event = sampler.sample(ROUND_TIMEOUT);
+            fleet.check_in(sampler, event);
         }
     }
 }

@@ -16,7 +16,7 @@ use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
 use pmdscope_tui::timeline::TimeSpan;
 use pmdscope_tui::timeline::live::LiveTimeline;
 use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
-use pmdscope_tui::timeline::replay::{ReplayNews, ReplayTimeline};
+use pmdscope_tui::timeline::replay::{ReplayTimeline, ReplayUpdate};
 use pmdscope_tui::view::ViewState;
 
 use crate::exit::Usage;
@@ -177,9 +177,9 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
     let thresholds = args.app.settings()?.rules.thresholds;
     let options = options(args, source::time_zone(&player), thresholds);
     let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
-    let replay = |feed: DisplayFeed<ReplayNews>| {
+    let replay = |feed: DisplayFeed<ReplayUpdate>| {
         let span = TimeSpan { oldest, newest };
-        ReplayTimeline::start(cursor, again, span, start, move |news| feed.send(news))
+        ReplayTimeline::start(cursor, again, span, start, move |update| feed.send(update))
     };
     run_display(options, replay).context("cannot use the terminal")
 }

@@ -112,8 +112,8 @@ fn sample(shared: &Shared, app: &str) {
     loop {
         let start = Instant::now();
         let Some(mut sampler) = shared.fleet().check_out(app) else { return };
-        let news = sampler.sample(ROUND_TIMEOUT);
-        if !shared.show(|fleet| fleet.check_in(sampler, news)) {
+        let event = sampler.sample(ROUND_TIMEOUT);
+        if !shared.show(|fleet| fleet.check_in(sampler, event)) {
             return;
         }
         shared.feed.pace.wait(start);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::finding::{self, LintRules};
-use pmdscope_telemetry::fleet::{Evaluator, unasked};
+use pmdscope_telemetry::fleet::{Evaluator, unqueried_event};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::{AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState};
 
@@ -24,7 +24,7 @@ pub(crate) fn fleet() -> FleetState {
     }
     let ended = Reachability::Unreachable(UnreachableReason::Refused);
     for app in [app("ended", ended), app("mute", Reachability::NoTelemetry)] {
-        fleet.apply(unasked(&app).unwrap());
+        fleet.apply(unqueried_event(&app).unwrap());
     }
     fleet.apply(FleetEvent::Lost {
         app: "missing".to_owned(),

@@ -248,7 +248,7 @@ impl TelemetryRecorder {
                 Some(known) => known,
                 None => self.known.entry(member.name.clone()).or_default(),
             };
-            let Some(entry) = news(member, known, now_ns, begins) else { continue };
+            let Some(entry) = changed_entry(member, known, now_ns, begins) else { continue };
             frame.push(&entry)?;
             self.index.note(&member.name);
             match entry {
@@ -344,7 +344,7 @@ impl Known {
 }
 
 /// What there is to write of an app: its answer, or that there is none.
-fn news<'a>(
+fn changed_entry<'a>(
     member: &'a AppState,
     known: &mut Known,
     now_ns: u64,

@@ -125,7 +125,7 @@ pub fn evaluate_missing(app: &str) -> Finding {
 }
 
 /// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
-pub fn evaluate_unasked(app: &DiscoveredApp) -> Option<Finding> {
+pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
     let (lint, evidence, threshold, advice) = match app.state {
         Reachability::Live | Reachability::Stale => return None,
         Reachability::NoTelemetry => (

@@ -296,13 +296,13 @@ fn apps_that_cannot_be_queried_are_findings() {
         dpdk_version: None,
         state,
     };
-    assert_eq!(evaluate_unasked(&app(Reachability::Live)), None);
-    assert_eq!(evaluate_unasked(&app(Reachability::Stale)), None);
-    let off = evaluate_unasked(&app(Reachability::NoTelemetry)).unwrap();
+    assert_eq!(evaluate_unqueried(&app(Reachability::Live)), None);
+    assert_eq!(evaluate_unqueried(&app(Reachability::Stale)), None);
+    let off = evaluate_unqueried(&app(Reachability::NoTelemetry)).unwrap();
     assert_eq!((off.lint, off.severity), (Lint::TelemetryOff, Severity::Warning));
     assert!(off.evidence.contains("process 7"), "{off:?}");
     let stopped =
-        evaluate_unasked(&app(Reachability::Unreachable(UnreachableReason::Timeout))).unwrap();
+        evaluate_unqueried(&app(Reachability::Unreachable(UnreachableReason::Timeout))).unwrap();
     assert_eq!(stopped.lint, Lint::Unreachable);
 }
 

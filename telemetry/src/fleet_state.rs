@@ -10,7 +10,7 @@ use crate::finding::{Finding, StickyFindings};
 use crate::model::Model;
 use crate::sample::Sample;
 
-/// News from the sampling side.
+/// An event from the sampling side.
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
     /// An app was found, or found again.
@@ -141,7 +141,7 @@ pub struct FleetState {
 }
 
 impl FleetState {
-    /// Takes in one piece of news.
+    /// Applies an event.
     pub fn apply(&mut self, event: FleetEvent) {
         match event {
             FleetEvent::Found { app } => {

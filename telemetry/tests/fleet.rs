@@ -113,8 +113,8 @@ fn an_expected_app_that_ended_is_missing_for_every_reader() {
     assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
     let mut checked_out = fleet.check_out("a").unwrap();
     fleet.see(Vec::new());
-    let news = checked_out.sample(TIMEOUT);
-    fleet.check_in(checked_out, news);
+    let event = checked_out.sample(TIMEOUT);
+    fleet.check_in(checked_out, event);
     for _ in 0..2 {
         assert_eq!(lints(&fleet, "a"), [Lint::AppMissing]);
         assert!(fleet.state.find("a").unwrap().model.is_some());

@@ -48,7 +48,7 @@ pub(crate) fn fleet_of(model: Model, findings: Vec<Finding>) -> FleetState {
     fleet
 }
 
-/// News of a sample.
+/// The event of a sample.
 pub(crate) fn sampled(model: Model, findings: Vec<Finding>) -> FleetEvent {
     FleetEvent::Sampled { app: model.sample.app.name.clone(), model: Arc::new(model), findings }
 }

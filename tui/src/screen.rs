@@ -189,7 +189,7 @@ fn tabs(view: &ViewState) -> (Line<'static>, Vec<usize>) {
     (line, ends)
 }
 
-/// The worst news, on every page.
+/// The worst finding, on every page.
 fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
     let findings = fleet.findings();
     let (text, tone) = match findings.first() {

@@ -138,9 +138,9 @@ fn packets_published_before_an_app_died_are_written_in_order() {
 }
 
 #[derive(Default)]
-struct Witness(Vec<String>);
+struct EventLog(Vec<String>);
 
-impl CaptureObserver for Witness {
+impl CaptureObserver for EventLog {
     fn ended(&mut self, app: &str, awaited: bool) {
         self.0.push(format!("{app} ended, awaited: {awaited}"));
     }
@@ -159,7 +159,7 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
     let path = app.dir.path().join("pmdscope.sock");
     let listener = Listener::bind(&path);
     let fds = app.rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
-    let mut witness = Witness::default();
+    let mut log = EventLog::default();
     let report = std::thread::scope(|scope| {
         scope.spawn(move || {
             drop(serve(&listener, &fds[..1]));
@@ -174,11 +174,11 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let files = CaptureFiles::create(&FileSettings::new(app.file())).unwrap();
         let settings = CaptureSettings { count: Some(2), ..CaptureSettings::default() };
         let control = RunControl::default();
-        CaptureLoop::new(vec![source], settings, Box::new(files)).run(&control, &mut witness)
+        CaptureLoop::new(vec![source], settings, Box::new(files)).run(&control, &mut log)
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!((report.captured, report.rings.records, report.nb_rings), (2, 2, 2));
-    assert_eq!(witness.0, ["model ended, awaited: true", "model returned"]);
+    assert_eq!(log.0, ["model ended, awaited: true", "model returned"]);
     let fields = ["frame.section_number", "frame.interface_name", "frame.len"];
     if let Some(rows) = tshark(&app.file(), &fields) {
         assert_eq!(rows, [["1", "model:0", "60"], ["2", "model:0", "61"]]);

@@ -444,9 +444,9 @@ fn an_unreachable_collector_is_counted_and_reported_once() {
     let counts = status.counts();
     assert!(counts.failed > 0, "{counts:?}");
     assert_eq!((counts.records, counts.dropped), (20, 0));
-    let news = status.news();
-    assert!(news.len() == 1 && news[0].contains(&address), "{news:?}");
-    assert_eq!(status.news(), [""; 0]);
+    let notices = status.notices();
+    assert!(notices.len() == 1 && notices[0].contains(&address), "{notices:?}");
+    assert_eq!(status.notices(), [""; 0]);
 }
 
 #[test]

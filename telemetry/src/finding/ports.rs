@@ -226,7 +226,7 @@ fn flap(
     thresholds: &Thresholds,
 ) -> Option<Finding> {
     let flaps = rates.flaps?;
-    // A link that comes up, once its peer is there, is no news.
+    // A link that comes up when its peer starts is not a finding.
     let changes = Some(flaps.changes()).filter(|changes| *changes > 1)?;
     let mut evidence = format!(
         "port {} ({}) was stopped {}, started {}, and its link changed {} in the last minute",

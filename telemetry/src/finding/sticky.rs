@@ -27,7 +27,7 @@ impl StickyFindings {
         let now_ns = model.sample.monotonic_ns;
         let stands = |seen_ns: u64| now_ns.checked_sub(seen_ns).is_some_and(|ago| ago <= STAND_NS);
         self.0.retain(|(seen_ns, old)| {
-            // What another process did is no news of this one.
+            // Findings about another process do not apply to this one.
             !model.restarted && stands(*seen_ns) && !findings.iter().any(|new| replaces(new, old))
         });
         findings.retain(|new| !self.0.iter().any(|(_, old)| same(new, old)));

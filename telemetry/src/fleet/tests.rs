@@ -44,8 +44,8 @@ fn a_sampler_is_checked_out_once_and_returns_its_events() {
     fleet.sample(Duration::ZERO);
     assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a", "b"]);
     assert!(fleet.state.find("a").unwrap().errors.is_empty(), "it was checked_out");
-    let news = sampler.sample(Duration::ZERO);
-    fleet.check_in(sampler, news);
+    let event = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, event);
     assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 1);
     assert!(fleet.check_out("a").is_some());
 }
@@ -112,8 +112,8 @@ fn an_app_dropped_during_its_query_does_not_return() {
     let mut sampler = fleet.check_out("a").unwrap();
     fleet.slots.clear();
     fleet.see(Vec::new());
-    let news = sampler.sample(Duration::ZERO);
-    fleet.check_in(sampler, news);
+    let event = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, event);
     assert!(fleet.state.apps.is_empty());
 }
 
@@ -148,8 +148,8 @@ fn a_sampler_that_was_checked_out_comes_back_under_its_new_name() {
     fleet.see(vec![app("a")]);
     let mut sampler = fleet.check_out("a").unwrap();
     fleet.see(vec![DiscoveredApp { name: "b".into(), ..app("a") }]);
-    let news = sampler.sample(Duration::ZERO);
-    fleet.check_in(sampler, news);
+    let event = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, event);
     assert!(fleet.state.find("a").is_none(), "{:?}", fleet.state);
     let [b] = &fleet.state.apps[..] else { panic!("{:?}", fleet.state) };
     assert_eq!((b.name.as_str(), b.findings[0].app.as_str()), ("b", "b"));

@@ -12,7 +12,7 @@ pub struct LiveTimeline {
     present: FleetState,
     history: FrameHistory,
     /// The present has changed since it was kept.
-    news: bool,
+    updated: bool,
     /// The moment that is shown instead of the present.
     shown: Option<TimelineFrame>,
 }
@@ -46,17 +46,17 @@ impl LiveTimeline {
 }
 
 impl Timeline for LiveTimeline {
-    type News = FleetState;
+    type Update = FleetState;
 
-    fn take(&mut self, news: FleetState) {
-        self.present = news;
-        self.news = true;
+    fn take(&mut self, update: FleetState) {
+        self.present = update;
+        self.updated = true;
     }
 
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64) {
         self.present.now_ns = monotonic_ns;
         self.present.realtime_ns = realtime_ns;
-        if std::mem::take(&mut self.news) {
+        if std::mem::take(&mut self.updated) {
             self.history.push(&self.present);
         }
         // The moment that is shown leaves the history at last.

@@ -144,10 +144,10 @@ pub trait FrameSource {
 /// What the display shows, and how it goes through time. Never waits.
 pub trait Timeline {
     /// What comes in from other threads.
-    type News: Send + 'static;
+    type Update: Send + 'static;
 
-    /// Takes in one piece of news.
-    fn take(&mut self, news: Self::News);
+    /// Applies an update.
+    fn take(&mut self, update: Self::Update);
 
     /// Told before each frame what time it is, nanoseconds.
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64);

@@ -11,7 +11,7 @@ use ratatui::backend::TestBackend;
 
 use super::history::{FrameHistory, HistoryLimits};
 use super::live::LiveTimeline;
-use super::replay::{ReplayNews, ReplayTimeline};
+use super::replay::{ReplayTimeline, ReplayUpdate};
 use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
 use crate::action::{Action, BINDINGS, SelectionMotion as Rows, perform};
@@ -219,7 +219,7 @@ fn holding_shows_the_present_until_released() {
 }
 
 /// A replay of a history, and what its threads say.
-fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayNews>) {
+fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayUpdate>) {
     let mut pasts = [FrameHistory::default(), FrameHistory::default()];
     for second in 0..seconds {
         let fleet = fleet(START + second * SECOND, fixture::leaking(), second >= 7);
@@ -229,17 +229,17 @@ fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayNews>) {
     }
     let [past, again] = pasts;
     let span = past.span().unwrap();
-    let (news, inbox) = channel();
-    let replay = ReplayTimeline::start(past, again, span, span.oldest, move |news_| {
-        news.send(news_).is_ok()
+    let (updates, inbox) = channel();
+    let replay = ReplayTimeline::start(past, again, span, span.oldest, move |update| {
+        updates.send(update).is_ok()
     });
     (replay, inbox)
 }
 
-/// Takes news until the condition holds.
+/// Takes updates until the condition holds.
 fn until(
     replay: &mut ReplayTimeline,
-    inbox: &Receiver<ReplayNews>,
+    inbox: &Receiver<ReplayUpdate>,
     holds: impl Fn(&ReplayTimeline) -> bool,
 ) {
     while !holds(replay) {
@@ -323,7 +323,7 @@ fn actions() -> impl Strategy<Value = Action> {
 }
 
 /// What one of two apps does, and how long after the last thing that happened.
-fn news() -> impl Strategy<Value = (u64, u8, bool)> {
+fn updates() -> impl Strategy<Value = (u64, u8, bool)> {
     (0..40_000_000_000_u64, 0..4_u8, any::<bool>())
 }
 
@@ -350,7 +350,7 @@ proptest! {
 
     #[test]
     fn the_shown_moment_is_always_within_the_span(
-        steps in prop::collection::vec((news(), actions()), 1..80),
+        steps in prop::collection::vec((updates(), actions()), 1..80),
         width in 1_u16..140,
         height in 1_u16..50,
         bytes in 1_usize..200_000,
@@ -390,8 +390,8 @@ proptest! {
             if perform(&mut view, action, &mut replay) == crate::action::LoopControl::Quit {
                 break;
             }
-            for news in inbox.try_iter() {
-                replay.take(news);
+            for update in inbox.try_iter() {
+                replay.take(update);
             }
             let time_bar = replay.time_bar().unwrap();
             prop_assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&time_bar.at));
@@ -402,7 +402,7 @@ proptest! {
 
     #[test]
     fn the_bytes_of_a_history_are_those_of_its_moments(
-        steps in prop::collection::vec(news(), 1..60),
+        steps in prop::collection::vec(updates(), 1..60),
         bytes in 1_usize..200_000,
     ) {
         let mut history = FrameHistory::new(HistoryLimits { bytes, ..HistoryLimits::default() });
