@@ -194,7 +194,7 @@ fn theme(args: &Args) -> Theme {
     Theme { mono, ascii: args.ascii || !utf8_locale() }
 }
 
-/// The locale says UTF-8, or nothing.
+/// The locale is UTF-8, or not set.
 fn utf8_locale() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);

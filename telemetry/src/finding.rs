@@ -42,7 +42,7 @@ const CONSEQUENCES: [Lint; 4] =
 /// How apps are judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LintRules {
-    /// Where the lints draw their lines.
+    /// Thresholds of the lints.
     pub thresholds: Thresholds,
     /// What ought to be there.
     pub expected: AppInventory,

@@ -50,8 +50,8 @@ pub struct Model {
     pub sites: Vec<SiteRates>,
     /// The app receives and sends nothing, though it did; `None` while it sends.
     pub silent: Option<SilentApp>,
-    /// Starts of the app in the last stretch of time (see [`TrendOptions::restarts`]); `None` when no
-    /// process has replaced another.
+    /// Starts of the app in the last [`TrendOptions::restarts`]; `None` if no process has replaced
+    /// another.
     pub restarts: Option<AppRestarts>,
 }
 
@@ -76,11 +76,11 @@ pub struct PoolTrend {
 pub struct LcoreRates {
     /// lcore id.
     pub lcore: u32,
-    /// Turns of the poll loop.
+    /// Iterations of the poll loop.
     pub polls_ps: Option<f64>,
     /// Packets.
     pub pps: Option<f64>,
-    /// Share of turns with packets, 0 to 1.
+    /// Share of iterations with packets, 0 to 1.
     pub busy_ratio: Option<f64>,
     /// Stalls.
     pub stalls_ps: Option<f64>,
@@ -93,9 +93,9 @@ pub struct LcoreRates {
 pub struct ThreadRates {
     /// lcore id.
     pub lcore: u32,
-    /// Times that it gave up its CPU.
+    /// Voluntary context switches.
     pub voluntary_ps: Option<f64>,
-    /// Times that its CPU was taken away.
+    /// Involuntary context switches.
     pub involuntary_ps: Option<f64>,
 }
 
@@ -136,7 +136,7 @@ impl ModelTracker {
             self.sending.clear();
             self.flaps.clear();
         }
-        // A port that is silent since a restart is silent all the same.
+        // A restart does not change that a port is silent.
         if backwards {
             self.rx_baseline.clear();
             self.starts.clear();
@@ -218,8 +218,8 @@ impl ModelTracker {
     }
 }
 
-/// What rates need of a sample. The rest of it, names of extended counters for one, costs more to copy
-/// than to judge.
+/// The part of a sample that rates are computed from. Copying the rest, such as the names of extended
+/// counters, would take longer than the computation.
 fn counters(sample: &Sample) -> Sample {
     let port = |port: &PortSample| PortSample {
         id: port.id,
@@ -252,7 +252,7 @@ fn counters(sample: &Sample) -> Sample {
     }
 }
 
-/// The sample before, and the time since.
+/// The previous sample, and the time since.
 struct Interval<'a> {
     last: &'a Sample,
     seconds: f64,
@@ -293,7 +293,7 @@ fn lcore_rates(
         lcore: lcore.lcore,
         polls_ps: interval.rate(lcore.polls, before.polls),
         pps: interval.rate(lcore.packets, before.packets),
-        // The app counts while it is read, so the ratio could exceed 1 by a hair.
+        // The app counts while it is read, so the ratio could exceed 1 slightly.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
         stalls: LcoreStalls::between((interval.last, before), (sample, lcore)),

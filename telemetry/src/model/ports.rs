@@ -33,8 +33,8 @@ pub struct PortRates {
     pub rx_nombuf_ps: Option<f64>,
     /// A counter went backwards: the app or its peer reset it.
     pub reset: bool,
-    /// The port receives next to nothing, though it did before; `None` while it receives, and for
-    /// one that never did.
+    /// The port receives almost nothing, but did before; `None` while it receives, and for one that
+    /// never did.
     #[serde(rename = "quiet")]
     pub rx_flat: Option<RxFlat>,
     /// Packets that were offered to the port and not sent; libpmdscope only.

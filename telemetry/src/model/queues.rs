@@ -72,7 +72,7 @@ fn queue_delta(
     let key = |queue: &QueueSample| (queue.port, queue.queue, queue.direction);
     let interval = interval?;
     let before = &interval.last.queues;
-    // Mostly it is where it was.
+    // Usually it has the same index.
     let same = |before: &&QueueSample| key(before) == key(queue);
     let before = before.get(at).filter(same).or_else(|| before.iter().find(same))?;
     Some(QueueDelta {

@@ -53,15 +53,15 @@ pub(crate) enum LinkState {
     Down,
 }
 
-/// `/ethdev/xstats`, in the order of the reply; equal names are kept each.
+/// `/ethdev/xstats`, in the order of the reply, with duplicate names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct XstatsReply {
-    /// `None` when they are those that were known.
+    /// `None` if they are the known ones.
     pub(crate) names: Option<Vec<String>>,
     pub(crate) values: Vec<u64>,
 }
 
-/// Reads [`XstatsReply`] whose names are mostly those of the last time, and need no memory then.
+/// Parses [`XstatsReply`] without allocating names that have not changed, which is the usual case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XstatsShape<'a> {
     pub(crate) known: &'a [String],
@@ -101,7 +101,7 @@ impl<'de> Visitor<'de> for XstatsShape<'_> {
     }
 }
 
-/// Reads a name; `None` when it is the known one.
+/// Parses a name; `None` if it is the known one.
 struct Name<'a>(Option<&'a String>);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {
@@ -139,7 +139,7 @@ mod tests {
         reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
     }
 
-    /// Named counters, where the names are not those that were known.
+    /// Named counters, if the names are not the known ones.
     fn named(counters: &[(&str, u64)]) -> XstatsReply {
         let (names, values) =
             counters.iter().map(|(name, value)| ((*name).to_owned(), value)).unzip();
