@@ -4,7 +4,8 @@
 //! announce, and the bytes. All numbers are LEB128; those that may decrease are zigzag-encoded. Most
 //! packets need 5 to 7 bytes in addition to their own.
 
-// The values read here were written here from the same types, so casts keep them; LEB128 takes the low 7 bits.
+// Values that are read here were written here from the same types, so casts keep them. LEB128 takes the
+// low 7 bits.
 #![allow(clippy::cast_possible_truncation)]
 
 use crate::packet::{DIR_RX, DIR_TX, Packet};
