@@ -10,7 +10,7 @@
 #include "control_files.h"
 #include "locks.h"
 
-/* A lock that is held for so long is not waited for. */
+/* Timeout for a lock. */
 #define HELD_MS 2000
 
 /* Of the thread that is in the allocator, as it was before. */

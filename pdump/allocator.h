@@ -6,10 +6,10 @@
 #define PDUMP_ALLOCATOR_H
 
 /*
- * The moments in which this process works in the app's allocator, with locks that the app
- * waits for. There is one for each capture to get its memory, and one to give it back. A process
- * that is killed just then leaves them held, and only a restart of the app helps: so no signal that can
- * be caught ends it there, and its state says where it was.
+ * Critical sections in which this process works in the app's allocator, with locks that the app
+ * waits for: one per capture to allocate its memory, and one to free it. A process that is killed
+ * in one leaves the locks held, and the app must be restarted. So signals that can be caught are
+ * blocked there, and the state file says which section is running.
  */
 
 #include "app.h"

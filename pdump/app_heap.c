@@ -7,7 +7,7 @@
 
 #include "app_heap.h"
 
-/* What a request of the EAL to the app begins with: get hugepages. */
+/* Type of a request of the EAL to the app: allocate hugepages. */
 #define REQUEST_ALLOC 0
 /* Anything shorter is not worth it, or a header. */
 #define CLEAR_MIN 65536U

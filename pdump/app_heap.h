@@ -5,7 +5,7 @@
 #ifndef PDUMP_APP_HEAP_H
 #define PDUMP_APP_HEAP_H
 
-/* What the EAL does in the heap of the app with its locks held, made short. */
+/* Shortens what the EAL does in the heap of the app with its locks held. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,7 +14,7 @@
 #include "app_heap.h"
 #include "arena.h"
 
-/* Of everything in the memzone; nobody looks it up. */
+/* Name of the objects in the memzone; it is never looked up. */
 #define NAME "pmdscope"
 /* Of one lcore of the app, so that it takes from the pool once for many packets. */
 #define CACHE_SIZE 64

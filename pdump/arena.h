@@ -6,13 +6,13 @@
 #define PDUMP_ARENA_H
 
 /*
- * The memory that the app writes its copies into: one memzone with a pool of mbufs and
- * a ring for every tap. It is in no list of the app (pools, rings, stacks), and so takes one lock
- * of the app's once to make and once to free.
+ * The memory that the app writes its copies into: one memzone with a pool of mbufs and a ring for
+ * every tap. It is in none of the app's lists (pools, rings, stacks), so it needs one lock of the
+ * app, once to allocate and once to free.
  *
- * The pool is the app's to take from, by the mempool ops of this index in its own table. Here,
- * where that index may mean other ops, mbufs are only put back, straight onto the stack or ring
- * behind the pool.
+ * Only the app allocates from the pool, by the mempool ops at this index in its own table. In this
+ * process the index may mean other ops, so mbufs are only freed, directly to the stack or ring of
+ * the pool.
  */
 
 #include <stdbool.h>

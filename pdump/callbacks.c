@@ -9,7 +9,7 @@
 #include "callbacks.h"
 #include "pmdscope_ring.h"
 
-/* More callbacks than a queue has; a list that is longer is not one. */
+/* Maximum length of a list of callbacks; a longer one is not valid. */
 #define LIST_MAX 64
 
 /* As struct rte_eth_rxtx_callback in ethdev_driver.h. */

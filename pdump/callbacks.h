@@ -8,7 +8,7 @@
 /*
  * The structs that an app allocates for the callbacks of pdump, in memory that it shares.
  * It never frees them: each capture would take some 200 bytes per tap for good. They are found
- * while a capture is on, and freed behind its grace period.
+ * during a capture, and freed after its grace period.
  */
 
 #include "arena.h"

@@ -6,13 +6,13 @@
 #define PDUMP_CONTROL_FILES_H
 
 /*
- * The files by which processes of an app share the state of its memory: its configuration and
- * the arrays of its memory segments and memzones. All locks of the EAL are in there, and a process
- * that is killed while it holds one leaves it held for ever.
+ * The files by which the processes of an app share the state of its memory: its configuration and
+ * the arrays of its memory segments and memzones. They contain all locks of the EAL, and a process
+ * that is killed while it holds one leaves it held forever.
  *
- * So this process works on private copies, in which a lock is of nobody else, and maps the files
- * themselves for as long only as it changes what the app has. What the app changes meanwhile it
- * says in a message, upon which the copies are made anew.
+ * So this process works on private copies, whose locks no other process uses, and maps the files
+ * themselves only while it changes the memory of the app. The app announces its own changes in a
+ * message; the copies are then made again.
  */
 
 #include "app.h"

@@ -5,7 +5,7 @@
 #ifndef PDUMP_ELF_SYMBOL_H
 #define PDUMP_ELF_SYMBOL_H
 
-/* Where a 64-bit ELF file defines a symbol. The file is bytes from outside. */
+/* Where a 64-bit ELF file defines a symbol. The file is untrusted. */
 
 #include <stdbool.h>
 #include <stddef.h>

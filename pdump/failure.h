@@ -5,7 +5,7 @@
 #ifndef PDUMP_FAILURE_H
 #define PDUMP_FAILURE_H
 
-/* Why something did not work, in a text that fits a message to the consumer. */
+/* The reason of a failure, as text that fits into a message to the consumer. */
 
 #include <rte_common.h>
 

@@ -18,7 +18,7 @@
 
 #define PAUSE_NS 2000000L
 /*
- * For one that is stopped, and for one that would run if it had a CPU. On CPUs without ticks the
+ * Timeouts for a stopped thread, and for one that waits for a CPU. On CPUs without ticks the
  * kernel counts CPU time once a second.
  */
 #define WAIT_STOPPED_MS 2500

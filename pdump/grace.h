@@ -6,11 +6,11 @@
 #define PDUMP_GRACE_H
 
 /*
- * Has every thread of the app left the callback that was just removed? Before DPDK 25.11
- * nothing in the app tells, and memory that a callback still uses must not be freed. A callback
- * makes no system call and lasts for microseconds of CPU time; so a thread has left it once it
- * has been seen to sleep, or has run for GRACE_CPU_NS more. Time on the clock proves nothing:
- * the thread may have been preempted inside.
+ * Waits until every thread of the app has left the callback that was just removed. Before DPDK
+ * 25.11 the app does not report this, and memory that a callback still uses must not be freed. A
+ * callback makes no system call and takes microseconds of CPU time; so a thread has left it after
+ * it has slept, or has run for GRACE_CPU_NS more. Elapsed time proves nothing: the thread may have
+ * been preempted in the callback.
  */
 
 #include <stdbool.h>

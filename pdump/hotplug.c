@@ -3,10 +3,9 @@
  */
 
 /*
- * An app that adds or removes a device tells its secondary processes, and takes it back when
- * one of them fails. Without a bus every device fails here. What we do with devices is to name them
- * to the app, so all are welcome: the EAL's own action is replaced, before there is a moment in
- * which it could answer.
+ * An app that adds or removes a device notifies its secondary processes, and reverts the change if
+ * one of them fails. Without a bus every device would fail here. This process only passes names of
+ * devices to the app, so it accepts all: the EAL's own action is replaced before it can answer.
  */
 
 #include <string.h>

@@ -15,7 +15,7 @@
 #include "locks.h"
 
 #define SAMPLE_MS 5
-/* An app that gets large memory from the kernel may hold a lock for so long. */
+/* An app that allocates much memory from the kernel may hold a lock for so long. */
 #define BUSY_MS 15000
 
 /* Of mp_status. */

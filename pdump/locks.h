@@ -6,10 +6,10 @@
 #define PDUMP_LOCKS_H
 
 /*
- * The locks in the memory that an app shares with its secondary processes, to read. One that is
- * killed while it holds one leaves it held for ever: the app then stops at its next allocation,
- * and no other process can attach. No owner is recorded, and a thread of the app may well sleep
- * with a lock held. So no lock of an app is ever released here.
+ * Reads the locks in the memory that an app shares with its secondary processes. A process that is
+ * killed while it holds one leaves it held forever: the app then blocks at its next allocation, and
+ * no other process can attach. A lock has no owner, and a thread of the app may sleep with a lock
+ * held. So no lock of an app is ever released here.
  */
 
 #include <stdbool.h>

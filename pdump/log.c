@@ -4,5 +4,5 @@
 
 #include "log.h"
 
-/* For the sources that are shared with the library: what they log goes with the EAL's. */
+/* For the sources shared with the library: they log through the EAL. */
 int pmdscope_logtype = RTE_LOGTYPE_USER1;

@@ -4,8 +4,8 @@
 
 /*
  * pmdscope-pdump: packets of an app that called rte_pdump_init(), for a process that
- * speaks the protocol of the capture ring. This process never attaches to the app: it forks those
- * that do, and cleans up after them.
+ * uses the protocol of the capture ring. This process never attaches to the app: it forks processes
+ * that do so, and cleans up after them.
  */
 
 #include <errno.h>

@@ -3,9 +3,9 @@
  */
 
 /*
- * The socket by which the EAL of this process and that of the app talk, made fit for its use
- * as soon as it is there: an app of another user has to write to it, and an app that reads nothing,
- * behind a queue of few messages, is not waited for without end.
+ * Prepares the socket between the EAL of this process and that of the app as soon as it exists: an
+ * app of another user must be able to write to it, and sending must not block forever if the app
+ * does not read and its short queue is full.
  */
 
 #include <errno.h>

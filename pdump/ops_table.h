@@ -6,9 +6,9 @@
 #define PDUMP_OPS_TABLE_H
 
 /*
- * The mempool ops of another process. A pool names its ops by an index into a table that
- * each process fills in the order in which its libraries happen to load; so the index that an
- * app understands is to be had from the app alone.
+ * The mempool ops of another process. A pool refers to its ops by an index into a table that each
+ * process fills in the order in which its libraries are loaded; so the index for an app must be
+ * read from the app.
  */
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 #ifndef PDUMP_OPTIONS_H
 #define PDUMP_OPTIONS_H
 
-/* The command line. It is written by pmdscope and not by people, but checked all the same. */
+/* The command line. pmdscope writes it; it is validated all the same. */
 
 #include <sched.h>
 #include <stdbool.h>

@@ -18,7 +18,7 @@
 
 #define BURST 256
 
-/* What is in PUMP_COUNTS. */
+/* The counters of PUMP_COUNTS. */
 struct pump_counts {
 	struct rte_pdump_stats rx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];
 	struct rte_pdump_stats tx[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT];

@@ -5,7 +5,7 @@
 #ifndef PDUMP_SIGTERM_H
 #define PDUMP_SIGTERM_H
 
-/* SIGTERM asks for a graceful shutdown. It is remembered until somebody looks. */
+/* SIGTERM asks for a graceful shutdown. It is pending until it is read. */
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -6,9 +6,9 @@
 #define PDUMP_STATE_H
 
 /*
- * What a capture has done to the app, in a file in the app's runtime directory: it
- * outlives every kill, so that the watchdog, or the next run, can undo it. Whoever holds the
- * file's lock owns the capture; the kernel drops the lock when the last owner is dead.
+ * A file in the app's runtime directory that records what a capture has changed in the app. It
+ * survives a kill, so that the watchdog or the next run can undo the changes. The holder of the
+ * file's lock owns the capture; the kernel releases the lock when its last holder has exited.
  */
 
 #include <stdbool.h>

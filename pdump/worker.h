@@ -5,7 +5,7 @@
 #ifndef PDUMP_WORKER_H
 #define PDUMP_WORKER_H
 
-/* The processes that attach to the app; main.c forks them and watches. */
+/* The processes that attach to the app; main.c forks and monitors them. */
 
 #include "app.h"
 #include "options.h"

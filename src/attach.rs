@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use pmdscope_capture::layout::{ANY, CaptureRequest, QueueSelect};
-use pmdscope_capture::pdump::{left_behind, settle};
+use pmdscope_capture::pdump::{remaining_state_files, wait_for_exits};
 use pmdscope_capture::{CapturePort, CaptureSession, CaptureSource, ReopenApp};
 use pmdscope_packets::filter::BpfInsn;
 
@@ -145,11 +145,11 @@ fn leave_out(error: &anyhow::Error) {
     output::tell(&format!("left out: {error:#}"));
 }
 
-/// Waits until no helper of ours is in an app any more, which it is no longer than this process needs to
-/// be sure that the app has let go of it.
+/// Waits until all helpers have detached from their apps and exited, and reports those that have not, and
+/// what they had to leave in an app.
 pub(crate) fn leave() {
     wait_for_helpers();
-    for state in left_behind() {
+    for state in remaining_state_files() {
         output::tell(&format!(
             "the app could not be waited for: memory of this capture stays in it, and the next capture \
              frees that ({})",
@@ -159,12 +159,12 @@ pub(crate) fn leave() {
 }
 
 fn wait_for_helpers() {
-    let there = settle(DETACH_NOTICE_TIMEOUT);
+    let there = wait_for_exits(DETACH_NOTICE_TIMEOUT);
     if there.is_empty() {
         return;
     }
     output::tell(&format!("waiting for {} to leave the app", helpers(&there)));
-    let there = settle(DETACH_TIMEOUT);
+    let there = wait_for_exits(DETACH_TIMEOUT);
     if !there.is_empty() {
         output::tell(&format!(
             "{} still has to leave the app, and will by itself: do not kill it",

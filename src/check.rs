@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     // An app that does not answer makes rounds longer, but not the time that was asked for.
     while source.advance()? {
-        seen.note(source.world());
+        seen.note(source.fleet());
         if let Some(hot_queues) = &mut hot_queues {
             hot_queues.update(&source);
         }
@@ -104,31 +104,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     source.tell_notes();
-    tell_choice(args, source.world());
-    let mut world = source.world().clone();
-    seen.add_to(&mut world);
+    tell_choice(args, source.fleet());
+    let mut fleet = source.fleet().clone();
+    seen.add_to(&mut fleet);
     if let Some(hot_queues) = hot_queues {
-        hot_queues.explain(&mut world);
+        hot_queues.explain(&mut fleet);
     }
-    let verdict = Verdict::of(&world);
+    let verdict = CheckResult::of(&fleet);
     if args.json {
         output::print_json(&verdict)?;
     } else if args.quiet {
         output::print(&verdict.lines())?;
     } else {
-        output::print(&verdict.text(&world))?;
+        output::print(&verdict.text(&fleet))?;
     }
     Ok(if verdict.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// Says which app was checked where another one may have been meant, which does not run.
-fn tell_choice(args: &Args, world: &FleetState) {
+fn tell_choice(args: &Args, fleet: &FleetState) {
     let begins = |name: &str| {
-        let mut others = world.apps.iter().filter(|app| app.name != name);
+        let mut others = fleet.apps.iter().filter(|app| app.name != name);
         others.find(|app| app.name.starts_with(name)).map(|app| app.name.clone())
     };
     if let Some(name) = &args.app.app
-        && world.find(name).is_none()
+        && fleet.find(name).is_none()
         && let Some(app) = begins(name)
     {
         let text = format!("no app is named {name:?}: checked {app}, whose name begins so");
@@ -141,8 +141,8 @@ fn tell_choice(args: &Args, world: &FleetState) {
 struct Seen(BTreeMap<(String, Lint, FindingSubject), Finding>);
 
 impl Seen {
-    fn note(&mut self, world: &FleetState) {
-        for finding in world.apps.iter().flat_map(|app| &app.findings) {
+    fn note(&mut self, fleet: &FleetState) {
+        for finding in fleet.apps.iter().flat_map(|app| &app.findings) {
             let key = (finding.app.clone(), finding.lint, finding.subject.clone());
             let seen = self.0.entry(key).or_insert_with(|| finding.clone());
             // What is less bad now does not undo what was worse.
@@ -153,15 +153,15 @@ impl Seen {
     }
 
     /// Trouble that has passed is still trouble of the time that was watched.
-    fn add_to(self, world: &mut FleetState) {
+    fn add_to(self, fleet: &mut FleetState) {
         for past in self.0.values() {
-            if world.find(&past.app).is_none() {
+            if fleet.find(&past.app).is_none() {
                 let reason = "ended before the recording did".to_owned();
                 let (app, class) = (past.app.clone(), ErrorClass::Refused);
-                world.apply(FleetEvent::Lost { app, class, reason, finding: None });
+                fleet.apply(FleetEvent::Lost { app, class, reason, finding: None });
             }
         }
-        for app in &mut world.apps {
+        for app in &mut fleet.apps {
             let past = self.0.values().filter(|past| past.app == app.name);
             let past: Vec<_> = past.cloned().collect();
             app.findings.retain(|now| !past.iter().any(|past| same(now, past)));
@@ -176,34 +176,34 @@ fn same(one: &Finding, other: &Finding) -> bool {
 }
 
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct CheckResult<'a> {
     schema: u32,
     ok: bool,
-    apps: Vec<Judged<'a>>,
+    apps: Vec<AppResult<'a>>,
 }
 
 #[derive(Serialize)]
-struct Judged<'a> {
+struct AppResult<'a> {
     app: &'a str,
     #[serde(flatten)]
     status: &'a AppStatus,
     findings: &'a [Finding],
 }
 
-impl<'a> Verdict<'a> {
-    fn of(world: &'a FleetState) -> Self {
+impl<'a> CheckResult<'a> {
+    fn of(fleet: &'a FleetState) -> Self {
         let bad = |app: &AppState| {
             app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
         };
-        let judged = |app: &'a AppState| Judged {
+        let result = |app: &'a AppState| AppResult {
             app: &app.name,
             status: &app.status,
             findings: &app.findings,
         };
         Self {
             schema: CHECK_SCHEMA,
-            ok: !world.apps.iter().any(bad),
-            apps: world.apps.iter().map(judged).collect(),
+            ok: !fleet.apps.iter().any(bad),
+            apps: fleet.apps.iter().map(result).collect(),
         }
     }
 
@@ -219,7 +219,7 @@ impl<'a> Verdict<'a> {
     /// Apps that do not answer, where no finding says so.
     fn silent(&self) -> String {
         let silent = self.apps.iter().filter(|app| app.findings.is_empty());
-        let line = |app: &Judged| match app.status {
+        let line = |app: &AppResult| match app.status {
             AppStatus::Live => None,
             AppStatus::Waiting => Some(format!("{}: has not answered yet", app.app)),
             AppStatus::Lost { reason } => Some(format!("{}: {reason}", app.app)),
@@ -227,11 +227,11 @@ impl<'a> Verdict<'a> {
         silent.filter_map(line).map(|line| one_line(&line) + "\n").collect()
     }
 
-    fn text(&self, world: &FleetState) -> String {
+    fn text(&self, fleet: &FleetState) -> String {
         let mut out = self.silent();
         out.extend(self.findings().map(finding_text));
         if out.is_empty() {
-            let ports: usize = world.models().map(|(_, model)| model.sample.ports.len()).sum();
+            let ports: usize = fleet.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = plural(self.apps.len() as u64, "app");
             let ports = plural(ports as u64, "port");
             let _ = writeln!(out, "ok: {apps}, {ports}, no findings");
@@ -273,69 +273,69 @@ mod tests {
     }
 
     fn lost(finding: Option<Finding>) -> FleetState {
-        let mut world = FleetState::default();
+        let mut fleet = FleetState::default();
         let (app, reason) = ("reflector".to_owned(), "timed out".to_owned());
-        world.apply(FleetEvent::Lost { app, class: ErrorClass::Timeout, reason, finding });
-        world
+        fleet.apply(FleetEvent::Lost { app, class: ErrorClass::Timeout, reason, finding });
+        fleet
     }
 
     #[test]
     fn findings_are_printed_with_threshold_and_advice() {
-        let world = lost(Some(finding(Severity::Critical)));
-        assert_snapshot!(Verdict::of(&world).text(&world));
-        let lines = Verdict::of(&world).lines();
+        let fleet = lost(Some(finding(Severity::Critical)));
+        assert_snapshot!(CheckResult::of(&fleet).text(&fleet));
+        let lines = CheckResult::of(&fleet).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
     }
 
     #[test]
     fn what_others_say_makes_no_lines_of_its_own() {
-        let mut world = lost(None);
-        world.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
+        let mut fleet = lost(None);
+        fleet.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
         let expected = "ev?ok: all is well?[31mil: timed out\n";
-        assert_eq!(Verdict::of(&world).text(&world), expected);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet), expected);
         let evidence = "one\nok: \x07two".to_owned();
-        world.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
-        assert!(Verdict::of(&world).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        fleet.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
+        assert!(CheckResult::of(&fleet).lines().ends_with("rx_missed: one?ok: ?two\n"));
         let advice = "do\nthat".to_owned();
-        world.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
-        assert_eq!(Verdict::of(&world).text(&world).lines().count(), 3);
+        fleet.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
+        assert_eq!(CheckResult::of(&fleet).text(&fleet).lines().count(), 3);
     }
 
     #[test]
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
-        let mut world = lost(None);
-        assert!(!Verdict::of(&world).ok);
-        assert_eq!(Verdict::of(&world).text(&world), "reflector: timed out\n");
-        assert_eq!(Verdict::of(&world).lines(), "reflector: timed out\n");
-        world.apps[0].status = AppStatus::Live;
-        assert!(Verdict::of(&world).ok);
-        assert_eq!(Verdict::of(&world).text(&world), "ok: 1 app, 0 ports, no findings\n");
+        let mut fleet = lost(None);
+        assert!(!CheckResult::of(&fleet).ok);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet), "reflector: timed out\n");
+        assert_eq!(CheckResult::of(&fleet).lines(), "reflector: timed out\n");
+        fleet.apps[0].status = AppStatus::Live;
+        assert!(CheckResult::of(&fleet).ok);
+        assert_eq!(CheckResult::of(&fleet).text(&fleet), "ok: 1 app, 0 ports, no findings\n");
         for (severity, ok) in
             [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
         {
-            world.apps[0].findings = vec![finding(severity)];
-            assert_eq!(Verdict::of(&world).ok, ok, "{severity:?}");
+            fleet.apps[0].findings = vec![finding(severity)];
+            assert_eq!(CheckResult::of(&fleet).ok, ok, "{severity:?}");
         }
     }
 
     #[test]
     fn trouble_that_has_passed_is_reported() {
-        let mut world = lost(Some(finding(Severity::Warning)));
+        let mut fleet = lost(Some(finding(Severity::Warning)));
         let mut seen = Seen::default();
-        seen.note(&world);
-        world.apps[0].status = AppStatus::Live;
-        world.apps[0].findings =
+        seen.note(&fleet);
+        fleet.apps[0].status = AppStatus::Live;
+        fleet.apps[0].findings =
             vec![Finding { lint: Lint::NoPolling, ..finding(Severity::Critical) }];
-        seen.add_to(&mut world);
-        let lints: Vec<_> = world.apps[0].findings.iter().map(|f| f.lint).collect();
+        seen.add_to(&mut fleet);
+        let lints: Vec<_> = fleet.apps[0].findings.iter().map(|f| f.lint).collect();
         assert_eq!(lints, [Lint::NoPolling, Lint::RxMissed]);
-        assert!(!Verdict::of(&world).ok);
+        assert!(!CheckResult::of(&fleet).ok);
     }
 
     #[test]
     fn json_has_schema_verdict_and_reasons() {
-        let world = lost(Some(finding(Severity::Warning)));
-        let json = serde_json::to_value(Verdict::of(&world)).unwrap();
+        let fleet = lost(Some(finding(Severity::Warning)));
+        let json = serde_json::to_value(CheckResult::of(&fleet)).unwrap();
         assert_eq!((&json["schema"], &json["ok"]), (&1.into(), &false.into()));
         assert_eq!(json["apps"][0]["reason"], "timed out");
         assert_eq!(json["apps"][0]["findings"][0]["severity"], "warning");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pmdscope_capture::pdump::settle;
+use pmdscope_capture::pdump::wait_for_exits;
 use pmdscope_flows::FlowSnapshot;
 use pmdscope_packets::wall_clock_ns;
 use pmdscope_telemetry::{FleetSettings, FleetState};
@@ -64,7 +64,7 @@ fn serve(feed: &DisplayFeed<FleetState>, mut captures: AppCaptures) {
     while goes_on && !request.over {
         request = feed.mailbox.wait_for_request(&request, UPDATE_INTERVAL);
         // Helpers that have left their apps are gone at once, and not only when this process ends.
-        let _ = settle(Duration::ZERO);
+        let _ = wait_for_exits(Duration::ZERO);
         let was_idle = captures.is_idle();
         captures.apply(&request, Instant::now());
         if request.shown || !was_idle {
@@ -79,16 +79,16 @@ pub(crate) struct ReportSampler(AppCaptures);
 
 impl ReportSampler {
     /// Begins to capture from the apps that answer and hand out packets themselves.
-    pub(crate) fn start(world: &FleetState, settings: FleetSettings) -> Self {
+    pub(crate) fn start(fleet: &FleetState, settings: FleetSettings) -> Self {
         let mut captures = AppCaptures::new(settings);
-        captures.apply(&request(world), Instant::now());
+        captures.apply(&request(fleet), Instant::now());
         wait_until(|| captures.have_begun());
         Self(captures)
     }
 
     /// What was counted up to now.
-    pub(crate) fn next(&mut self, world: &FleetState) -> CapturedTraffic {
-        self.0.apply(&request(world), Instant::now());
+    pub(crate) fn next(&mut self, fleet: &FleetState) -> CapturedTraffic {
+        self.0.apply(&request(fleet), Instant::now());
         without_helpers(self.0.traffic())
     }
 
@@ -99,8 +99,8 @@ impl ReportSampler {
     }
 }
 
-fn request(world: &FleetState) -> FlowRequest {
-    FlowRequest { shown: true, apps: RunningApp::of(world), ..FlowRequest::default() }
+fn request(fleet: &FleetState) -> FlowRequest {
+    FlowRequest { shown: true, apps: RunningApp::of(fleet), ..FlowRequest::default() }
 }
 
 /// Nobody can be asked for a helper.

@@ -111,59 +111,59 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     source.advance()?;
     source.tell_notes();
     if let Some(pool) = &args.explain {
-        return explain(source.world(), pool.as_deref());
+        return explain(source.fleet(), pool.as_deref());
     }
     if args.mode {
-        output::print(&report::modes(source.world()))?;
-        return Ok(verdict(source.world()));
+        output::print(&report::modes(source.fleet()))?;
+        return Ok(verdict(source.fleet()));
     }
-    for _ in 1..samples(source.world()) {
+    for _ in 1..samples(source.fleet()) {
         source.advance()?;
     }
-    while print(args, source.world())? && args.watch && source.advance()? {}
-    Ok(verdict(source.world()))
+    while print(args, source.fleet())? && args.watch && source.advance()? {}
+    Ok(verdict(source.fleet()))
 }
 
 /// Samples before the first report: libpmdscope has its trends, those of a stock app are our own.
-fn samples(world: &FleetState) -> u32 {
+fn samples(fleet: &FleetState) -> u32 {
     let watched = |sample: &Sample| {
         sample.ledger.is_empty() && sample.pools.iter().any(|pool| pool.occupancy.is_some())
     };
-    if world.models().any(|(_, model)| watched(&model.sample)) { TREND_SAMPLES } else { 2 }
+    if fleet.models().any(|(_, model)| watched(&model.sample)) { TREND_SAMPLES } else { 2 }
 }
 
 /// Prints a report; false when nobody reads it.
-fn print(args: &Args, world: &FleetState) -> Result<bool> {
+fn print(args: &Args, fleet: &FleetState) -> Result<bool> {
     if args.json {
-        return output::print_json(&report::Document::of(world));
+        return output::print_json(&report::Document::of(fleet));
     }
     if args.watch && StandardOutput::is_terminal() {
         output::clear_terminal()?;
     }
-    output::print(&report::text(world))
+    output::print(&report::text(fleet))
 }
 
-fn explain(world: &FleetState, pool: Option<&str>) -> Result<ExitCode> {
-    let text = report::explain(world, pool);
+fn explain(fleet: &FleetState, pool: Option<&str>) -> Result<ExitCode> {
+    let text = report::explain(fleet, pool);
     if text.is_empty() {
-        let names: Vec<_> = report::pools(world).collect();
+        let names: Vec<_> = report::pools(fleet).collect();
         match (pool, names.is_empty()) {
             (Some(pool), false) => {
                 bail!("there is no pool {pool:?} with a ledger; there is {}", names.join(", "))
             }
-            _ => bail!("{}", report::why_no_ledger(world)),
+            _ => bail!("{}", report::why_no_ledger(fleet)),
         }
     }
     output::print(&text)?;
-    Ok(verdict(world))
+    Ok(verdict(fleet))
 }
 
 /// 1 for leaks, and for apps and pools that cannot say whether they have any.
-fn verdict(world: &FleetState) -> ExitCode {
+fn verdict(fleet: &FleetState) -> ExitCode {
     let bad =
         |sample: &Sample| sample.has_leaks() || sample.ledger.iter().any(LedgerSample::starves);
-    let leaks = world.models().any(|(_, model)| bad(&model.sample));
-    let silent = world.apps.iter().any(pmdscope_telemetry::AppState::stale);
+    let leaks = fleet.models().any(|(_, model)| bad(&model.sample));
+    let silent = fleet.apps.iter().any(pmdscope_telemetry::AppState::stale);
     if leaks || silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
 }
 

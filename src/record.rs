@@ -27,7 +27,7 @@ use crate::{duration, top};
 /// How often to look for new apps.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(3);
 
-/// What `--always` means where nothing else is said.
+/// Defaults of `--always`.
 const ALWAYS_INTERVAL: Duration = Duration::from_millis(100);
 const ALWAYS_KEEP: Duration = Duration::from_secs(30 * 60);
 const ALWAYS_SIZE: u64 = 1 << 30;
@@ -35,7 +35,7 @@ const ALWAYS_SIZE: u64 = 1 << 30;
 /// Time between two rounds otherwise.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many files the time or the size that is kept has.
+/// Number of files for the kept time or size.
 const FILES: u32 = 30;
 
 /// Record telemetry of DPDK apps for replay
@@ -142,10 +142,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks for apps that come. This may take long where one is stuck, so it is done beside.
+/// Looks for new apps in a thread of its own, because that may take long if one is stuck.
 struct AppDiscovery {
     found: Receiver<Vec<DiscoveredApp>>,
-    /// Those that need not be connected to.
+    /// Apps that are connected already.
     connected: Arc<Mutex<Vec<DiscoveredApp>>>,
 }
 
@@ -173,7 +173,7 @@ impl AppDiscovery {
         Self { found, connected }
     }
 
-    /// Leaves these alone when it looks next.
+    /// Skips these apps in the next search.
     fn spare(&self, connected: Vec<DiscoveredApp>) {
         *lock(&self.connected) = connected;
     }
@@ -183,8 +183,8 @@ fn lock(apps: &Mutex<Vec<DiscoveredApp>>) -> MutexGuard<'_, Vec<DiscoveredApp>> 
     apps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks all apps. One after the other costs half of what threads do, ten times a second; while one
-/// does not answer, all at once and with less patience, so that the others are asked often.
+/// Queries all apps, one after the other, which at ten rounds a second takes half the CPU time of
+/// threads; while one does not answer, in parallel and with a shorter timeout.
 fn sample(fleet: &mut Fleet) {
     let apps: Vec<String> = fleet.asked().map(str::to_owned).collect();
     let lost = |app: &AppState| matches!(app.status, AppStatus::Lost { .. });
@@ -193,20 +193,20 @@ fn sample(fleet: &mut Fleet) {
     }
     for app in apps {
         if let Some(mut sampler) = fleet.check_out(&app) {
-            let news = sampler.sample(ROUND_TIMEOUT);
-            fleet.check_in(sampler, news);
+            let event = sampler.sample(ROUND_TIMEOUT);
+            fleet.check_in(sampler, event);
         }
     }
 }
 
-/// The pace of the rounds.
+/// The schedule of the rounds.
 struct RoundTimer {
     next: Instant,
     interval: Duration,
 }
 
 impl RoundTimer {
-    /// Passes over those that are over, and says how many.
+    /// Skips the missed rounds, and returns their number.
     fn catch_up(&mut self, now: Instant) -> u64 {
         let late = now.saturating_duration_since(self.next).as_nanos();
         let missed = late / self.interval.as_nanos().max(1);
@@ -228,7 +228,7 @@ impl Args {
         let part = |keep: Duration| (keep / FILES).max(Duration::from_secs(1));
         let mut path = self.write.clone();
         if keep.or(self.rotate_age).is_some() || max_size.or(self.rotate_size).is_some() {
-            // One that is not there yet.
+            // It does not exist yet.
             path.push("");
         }
         RecordingOptions {

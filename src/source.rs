@@ -1,4 +1,4 @@
-//! Sources of the worlds of a command: running apps, or a recording.
+//! Sources of the states of a command: running apps, or a recording.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -75,7 +75,7 @@ fn recorded_name(name: &str, player: &RecordingPlayer) -> Result<String> {
     }
 }
 
-/// Gives one world after the other.
+/// Gives one state after the other.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// Of apps that run.
@@ -125,7 +125,7 @@ impl Source {
         Self::Replay(Box::new(Replay { player, app: app.app.clone(), pace: Pace::Whole }))
     }
 
-    /// So many worlds of a recording from a moment on, or up to its end.
+    /// So many states of a recording from a moment on, or up to its end.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Source {
         }
     }
 
-    /// Goes on to the next world; false when that was the last.
+    /// Goes on to the next state; false when that was the last.
     ///
     /// # Errors
     ///
@@ -169,11 +169,11 @@ impl Source {
         }
     }
 
-    /// The world that was reached.
-    pub(crate) fn world(&self) -> &FleetState {
+    /// The state that was reached.
+    pub(crate) fn fleet(&self) -> &FleetState {
         match self {
             Self::Live(live) => &live.fleet.state,
-            Self::Replay(replay) => replay.player.world(),
+            Self::Replay(replay) => replay.player.fleet(),
         }
     }
 
@@ -231,7 +231,7 @@ impl Replay {
             }
         };
         let steps = matches!(self.pace, Pace::Steps { .. });
-        if (steps || !there) && self.player.world().apps.is_empty() {
+        if (steps || !there) && self.player.fleet().apps.is_empty() {
             self.nobody()?;
         }
         Ok(there)

@@ -6,19 +6,19 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_795_251_360 * SECOND;
 
-/// Ten worlds, one a second, of an app that never answered.
+/// Ten states, one a second, of an app that never answered.
 fn player(app: Option<&str>) -> (tempfile::TempDir, RecordingPlayer) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
     let recording = RecordingOptions { path: path.clone(), ..RecordingOptions::default() };
     let mut recorder = TelemetryRecorder::create(recording, BEGIN).unwrap();
-    let mut world = FleetState::default();
+    let mut fleet = FleetState::default();
     for second in 0..10 {
         let class = pmdscope_telemetry::ErrorClass::Timeout;
         let (app, reason) = ("fwd".to_owned(), "silent".to_owned());
-        world.apply(FleetEvent::Lost { app, class, reason, finding: None });
-        world.realtime_ns = BEGIN + second * SECOND;
-        recorder.record(&world, 0).unwrap();
+        fleet.apply(FleetEvent::Lost { app, class, reason, finding: None });
+        fleet.realtime_ns = BEGIN + second * SECOND;
+        recorder.record(&fleet, 0).unwrap();
     }
     recorder.finish().unwrap();
     let player = super::player(&path, app, &FleetSettings::default()).unwrap();
@@ -29,12 +29,12 @@ fn chosen(app: Option<&str>) -> AppArg {
     AppArg { app: app.map(str::to_owned), config: crate::config::ConfigArg::default() }
 }
 
-/// Seconds of the worlds that a source gives.
+/// Seconds of the states that a source gives.
 fn seconds(mut source: Source) -> Result<Vec<u64>> {
     let mut seconds = Vec::new();
     source.prepare();
     while source.advance()? {
-        seconds.push((source.world().realtime_ns - BEGIN) / SECOND);
+        seconds.push((source.fleet().realtime_ns - BEGIN) / SECOND);
     }
     Ok(seconds)
 }

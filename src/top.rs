@@ -16,7 +16,7 @@ use pmdscope_tui::run::{DisplayFeed, DisplayOptions, run as run_display};
 use pmdscope_tui::timeline::TimeSpan;
 use pmdscope_tui::timeline::live::LiveTimeline;
 use pmdscope_tui::timeline::recording_cursor::RecordingCursor;
-use pmdscope_tui::timeline::replay::{ReplayNews, ReplayTimeline};
+use pmdscope_tui::timeline::replay::{ReplayTimeline, ReplayUpdate};
 use pmdscope_tui::view::ViewState;
 
 use crate::exit::Usage;
@@ -111,7 +111,7 @@ fn print(args: &Args) -> Result<()> {
     };
     source.prepare();
     let mut captured = if args.flows {
-        Some(flows::ReportSampler::start(source.world(), args.app.settings()?))
+        Some(flows::ReportSampler::start(source.fleet(), args.app.settings()?))
     } else {
         None
     };
@@ -121,16 +121,16 @@ fn print(args: &Args) -> Result<()> {
         if !source.advance()? {
             break;
         }
-        let world = source.world();
+        let fleet = source.fleet();
         let traffic = match (left, &mut captured) {
             (0, _) => captured.take().map(flows::ReportSampler::last),
-            (_, captured) => captured.as_mut().map(|captured| captured.next(world)),
+            (_, captured) => captured.as_mut().map(|captured| captured.next(fleet)),
         };
         view.follow(traffic.map(Arc::new));
         let read_on = if args.json {
-            output::print_json(&TopDocument::of(world, view.flows.traffic.as_deref()))?
+            output::print_json(&TopDocument::of(fleet, view.flows.traffic.as_deref()))?
         } else {
-            output::print(&report::text(world, &view))?
+            output::print(&report::text(fleet, &view))?
         };
         if !read_on {
             break;
@@ -177,9 +177,9 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
     let thresholds = args.app.settings()?.rules.thresholds;
     let options = options(args, source::time_zone(&player), thresholds);
     let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
-    let replay = |feed: DisplayFeed<ReplayNews>| {
+    let replay = |feed: DisplayFeed<ReplayUpdate>| {
         let span = TimeSpan { oldest, newest };
-        ReplayTimeline::start(cursor, again, span, start, move |news| feed.send(news))
+        ReplayTimeline::start(cursor, again, span, start, move |update| feed.send(update))
     };
     run_display(options, replay).context("cannot use the terminal")
 }
@@ -194,7 +194,7 @@ fn theme(args: &Args) -> Theme {
     Theme { mono, ascii: args.ascii || !utf8_locale() }
 }
 
-/// The locale says UTF-8, or nothing.
+/// The locale is UTF-8, or not set.
 fn utf8_locale() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);

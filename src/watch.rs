@@ -47,11 +47,11 @@ impl Shared {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the fleet and shows its world; `false` when the display has ended.
+    /// Changes the fleet and shows its state; `false` when the display has ended.
     fn show(&self, change: impl FnOnce(&mut Fleet)) -> bool {
         let mut fleet = self.fleet();
         change(&mut fleet);
-        // With the lock held, so that an older world never comes after a newer one.
+        // With the lock held, so that an older state never comes after a newer one.
         self.feed.send(fleet.state.clone())
     }
 }
@@ -112,8 +112,8 @@ fn sample(shared: &Shared, app: &str) {
     loop {
         let start = Instant::now();
         let Some(mut sampler) = shared.fleet().check_out(app) else { return };
-        let news = sampler.sample(ROUND_TIMEOUT);
-        if !shared.show(|fleet| fleet.check_in(sampler, news)) {
+        let event = sampler.sample(ROUND_TIMEOUT);
+        if !shared.show(|fleet| fleet.check_in(sampler, event)) {
             return;
         }
         shared.feed.pace.wait(start);

@@ -97,7 +97,7 @@ fn offline_means_no_connections() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn a_missing_program_is_named() {
     let output = sandbox(&[], &["/nowhere/at/all"], "");
     assert!(output.contains("cannot run /nowhere/at/all"), "{output}");
 }

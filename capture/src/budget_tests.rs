@@ -54,7 +54,7 @@ fn mean(a: CaptureLoad, b: CaptureLoad, share: f64) -> CaptureLoad {
 }
 
 #[test]
-fn few_packets_are_all_looked_at_and_many_are_sampled() {
+fn few_packets_are_all_captured_and_many_are_sampled() {
     assert_eq!([first_sample(0.0, 0.25), first_sample(600_000.0, 0.25)], [1, 1]);
     assert_eq!(first_sample(700_000.0, 0.25), 2);
     assert_eq!([first_sample(14.2e6, 0.25), first_sample(14.2e6, 1.0)], [32, 8]);
@@ -71,13 +71,13 @@ fn a_capture_begins_with_what_its_share_of_a_core_allows() {
 }
 
 #[test]
-fn what_fits_the_budget_is_taken_whole() {
+fn packets_within_the_budget_are_not_sampled() {
     let mut policy = SamplingPolicy::new(SHARE, 1);
     assert_eq!(TABLE.run(&mut policy, 500_000.0, 60), [1; 60]);
 }
 
 #[test]
-fn a_steady_rate_comes_to_rest_within_the_budget() {
+fn a_steady_rate_converges_within_the_budget() {
     for offered in [1e6, 3e6, 1e7, 3e7, 1.5e8] {
         let mut policy = SamplingPolicy::new(SHARE, 1);
         let seconds = TABLE.run(&mut policy, offered, 300);
@@ -89,7 +89,7 @@ fn a_steady_rate_comes_to_rest_within_the_budget() {
 }
 
 #[test]
-fn the_sampling_comes_down_by_steps_of_two_seconds() {
+fn sampling_is_reduced_every_two_seconds() {
     let mut policy = SamplingPolicy::new(SHARE, 256);
     let seconds = TABLE.run(&mut policy, 500_000.0, 20);
     let expected = (1..=20).map(|second| (256 >> (second / 2)).max(1));
@@ -97,7 +97,7 @@ fn the_sampling_comes_down_by_steps_of_two_seconds() {
 }
 
 #[test]
-fn a_rate_at_the_edge_makes_no_flutter() {
+fn a_rate_at_the_limit_does_not_oscillate() {
     // Twice the packets would just be too many, which shows only once they are taken.
     let consumer = Consumer { packet: 250e-9, second: 0.0 };
     let mut policy = SamplingPolicy::new(SHARE, 4);
@@ -129,7 +129,7 @@ fn drops_without_load_double() {
 }
 
 #[test]
-fn drops_beside_empty_rings_change_nothing() {
+fn drops_with_empty_rings_change_nothing() {
     let mut policy = SamplingPolicy::new(SHARE, 4);
     let load = CaptureLoad { fill: 0.1, dropped: 1_000_000, ..TABLE.load(1e6, 4) };
     assert_eq!(policy.next(&load), 4);
@@ -143,7 +143,7 @@ fn a_ring_that_fills_doubles_before_it_drops() {
 }
 
 #[test]
-fn what_is_not_spent_on_packets_is_not_saved_on_them() {
+fn cpu_time_of_other_work_does_not_change_sampling() {
     let mut policy = SamplingPolicy::new(SHARE, 1);
     let idle = Consumer { packet: 0.0, second: 0.9 };
     assert_eq!(idle.run(&mut policy, 900.0, 10), [1; 10]);
@@ -152,7 +152,7 @@ fn what_is_not_spent_on_packets_is_not_saved_on_them() {
 }
 
 #[test]
-fn an_app_that_does_not_obey_is_asked_once() {
+fn an_app_that_ignores_a_change_is_asked_once() {
     let mut policy = SamplingPolicy::new(SHARE, 1);
     let deaf = TABLE.load(1e8, 1);
     assert_eq!(policy.next(&deaf), 128);
@@ -160,7 +160,7 @@ fn an_app_that_does_not_obey_is_asked_once() {
 }
 
 #[test]
-fn a_budget_tells_the_control() {
+fn a_budget_updates_the_control() {
     let control = RunControl::default();
     // More than a thread can take: only drops count.
     let mut budget = CpuBudget::new(2.0, &control);

@@ -124,7 +124,7 @@ fn packets_of_a_capture_are_no_leaks() {
 }
 
 #[test]
-fn an_app_that_gives_up_or_never_ends_is_told() {
+fn an_app_that_aborts_or_never_ends_is_an_error() {
     let ended = receive_from(|peer| peer.send(&message(TEE_END, 12, "no memory"), &[]));
     assert!(matches!(ended, Err(LeakError::Ended(reason)) if reason == "no memory"));
     let endless = receive_from(|_| std::thread::sleep(TIMEOUT * 2));

@@ -259,7 +259,7 @@ impl PacketOutput {
         }
     }
 
-    /// What the tee counted for an interface; known only where the rings of an app serve no other,
+    /// What the app counted for an interface; known only if the rings of the app serve no other,
     /// because what was filtered and sampled out is not counted by port.
     fn seen_by(
         &self,
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helpers_are_no_lcores() {
+    fn packets_of_helpers_have_no_lcore() {
         let lcores = [0, 127, NO_LCORE, u16::MAX].map(lcore_of);
         assert_eq!(lcores, [Some(0), Some(127), None, None]);
     }

@@ -47,14 +47,14 @@ pub struct PdumpOptions {
     pub force: bool,
 }
 
-/// Waits until the helpers of sessions that were dropped have left their apps, but not for longer than
-/// told. What comes back are the process ids of those that have not, which leave when they can.
-pub fn settle(timeout: Duration) -> Vec<u32> {
-    helper::settle(None, timeout, &AtomicBool::new(false))
+/// Waits until the helpers of dropped sessions have exited, or until the timeout. Returns the process
+/// ids of those that are still running; they exit as soon as they can.
+pub fn wait_for_exits(timeout: Duration) -> Vec<u32> {
+    helper::wait_for_exits(None, timeout, &AtomicBool::new(false))
 }
 
-/// What helpers that are gone had to leave in their apps, as long as no later one has cleaned up: files
-/// that say what, each in the runtime directory of its app.
-pub fn left_behind() -> Vec<PathBuf> {
-    helper::left_behind()
+/// State files of helpers that exited without undoing everything, unless a later one has cleaned up.
+/// Each is in the runtime directory of its app and lists what is left in the app.
+pub fn remaining_state_files() -> Vec<PathBuf> {
+    helper::remaining_state_files()
 }

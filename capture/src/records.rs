@@ -292,7 +292,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn lost_mbufs_stand_for_themselves() {
+    fn lost_mbufs_have_weight_one() {
         let mut records = RecordStream::of_leaks(0, RING, 1500);
         records.input().extend(marker(64));
         assert_eq!((records.peek(), records.weight()), (Ok(None), 1));

@@ -1,31 +1,23 @@
 //! A capture session with one app: the request, the rings it hands over, and its end.
 
-use std::mem::MaybeUninit;
+mod socket;
+
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use pmdscope_packets::filter::MAX_INSNS;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::{Errno, IoSliceMut};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType,
-};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 
+use self::socket::{AnswerDeadline, connect, receive, wait_readable};
 use crate::layout::{
-    AppMessage, CaptureRequest, ChangeMessage, MAX_SELECTS, MESSAGE_SIZE, TEE_ACCEPT, TEE_END,
-    TEE_REFUSE, TEE_RING, TEE_SAMPLE,
+    AppMessage, CaptureRequest, ChangeMessage, MAX_SELECTS, TEE_ACCEPT, TEE_END, TEE_REFUSE,
+    TEE_RING, TEE_SAMPLE,
 };
 use crate::pdump::PdumpProcess;
 use crate::ring::{Ring, RingError};
-
-/// How long to wait before asking again for a place in a full backlog.
-const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
-
-/// How long to wait for an answer before a look at whether it is still wanted.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// With this an app says that it ends orderly.
 const SHUTDOWN: i32 = Errno::SHUTDOWN.raw_os_error();
@@ -75,32 +67,6 @@ pub enum SessionError {
 
 pub(crate) fn reason(text: &str, code: i32) -> String {
     if text.is_empty() { Errno::from_raw_os_error(code).to_string() } else { text.to_owned() }
-}
-
-/// How long an answer is waited for: for a time, and until told to stop.
-#[derive(Debug)]
-struct AnswerDeadline<'a> {
-    timeout: Duration,
-    until: Instant,
-    stop: &'a AtomicBool,
-}
-
-impl<'a> AnswerDeadline<'a> {
-    fn new(timeout: Duration, stop: &'a AtomicBool) -> Self {
-        Self { timeout, until: Instant::now() + timeout, stop }
-    }
-
-    /// The next pause, no longer than told.
-    fn pause(&self, most: Duration) -> Result<Duration, SessionError> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if self.stop.load(Ordering::Relaxed) {
-            Err(SessionError::Stopped)
-        } else if left.is_zero() {
-            Err(SessionError::Timeout(self.timeout))
-        } else {
-            Ok(left.min(most))
-        }
-    }
 }
 
 /// What an app has to say during a session.
@@ -260,262 +226,10 @@ impl CaptureSession {
     fn lost(&mut self) -> SessionEvent {
         match &mut self.helper {
             None => SessionEvent::Gone,
-            Some(helper) => SessionEvent::Ended(format!("pmdscope-pdump {}", helper.obituary())),
+            Some(helper) => SessionEvent::Ended(format!("pmdscope-pdump {}", helper.exit_reason())),
         }
     }
-}
-
-fn connect(path: &Path, deadline: &AnswerDeadline) -> Result<OwnedFd, SessionError> {
-    let address = SocketAddrUnix::new(path)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    loop {
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) => return Ok(socket),
-            Err(Errno::NOENT | Errno::CONNREFUSED) => {
-                return Err(SessionError::Absent(path.into()));
-            }
-            Err(Errno::ACCESS | Errno::PERM) => return Err(SessionError::Permission(path.into())),
-            Err(Errno::AGAIN) => std::thread::sleep(deadline.pause(CONNECT_RETRY_INTERVAL)?),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn wait_readable(socket: &OwnedFd, deadline: &AnswerDeadline) -> Result<(), SessionError> {
-    loop {
-        let pause = deadline.pause(STOP_POLL_INTERVAL)?;
-        let pause = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
-        match rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&pause)) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// One message with its descriptors; `None` at end of file.
-fn receive(socket: &OwnedFd) -> Result<Option<(AppMessage, Vec<OwnedFd>)>, SessionError> {
-    let mut bytes = [0; MESSAGE_SIZE];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-    )?;
-    let mut fds = Vec::new();
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights);
-        }
-    }
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(SessionError::Protocol("too long, or with too many descriptors"));
-    }
-    let message = AppMessage::parse(&bytes[..received.bytes]);
-    let message = message.ok_or(SessionError::Protocol("wrong size, magic or version"))?;
-    Ok(Some((message, fds)))
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::layout::{QueueSelect, RING_MIN_SIZE};
-    use crate::producer::{Listener, Peer, Producer, message};
-
-    const TIMEOUT: Duration = Duration::from_secs(5);
-
-    fn request() -> CaptureRequest {
-        let selects = vec![QueueSelect { port: 0, queue: 0, dirs: 3 }];
-        CaptureRequest { selects, ..CaptureRequest::default() }
-    }
-
-    /// Opens a session with an app that answers as told.
-    fn open_with(answer: impl FnOnce(Peer) + Send) -> Result<CaptureSession, SessionError> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pmdscope.sock");
-        let listener = Listener::bind(&path);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let (peer, bytes) = listener.accept();
-                assert_eq!(Some(bytes), request().encode());
-                answer(peer);
-            });
-            CaptureSession::open(&path, &request(), TIMEOUT)
-        })
-    }
-
-    fn event_after(
-        answer: impl FnOnce(&Peer) + Send,
-    ) -> Result<Option<SessionEvent>, SessionError> {
-        let mut kept = None;
-        let mut session = open_with(|peer| {
-            peer.send(&message(TEE_ACCEPT, 9, ""), &[]);
-            answer(&peer);
-            kept = Some(peer);
-        })?;
-        assert_eq!(session.id(), 9);
-        session.next_event()
-    }
-
-    #[test]
-    fn a_remark_of_the_app_is_kept() {
-        let remark = |text: &'static str| {
-            let session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, text), &[])).unwrap();
-            session.remark().map(str::to_owned)
-        };
-        assert_eq!(remark("snaplen reduced to 96").as_deref(), Some("snaplen reduced to 96"));
-        assert_eq!(remark(""), None);
-    }
-
-    #[test]
-    fn a_ring_comes_with_its_two_descriptors() {
-        let ring = Producer::new(RING_MIN_SIZE, 3);
-        let event = event_after(|peer| peer.send_ring(&ring)).unwrap();
-        assert!(matches!(event, Some(SessionEvent::Ring(ring)) if ring.lcore() == 3));
-        let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &[&ring.data]));
-        assert!(matches!(event, Err(SessionError::Protocol(_))));
-        let fds = [&ring.data, &ring.tail, &ring.data];
-        let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &fds));
-        assert!(matches!(event, Err(SessionError::Protocol(_))));
-    }
-
-    /// A session that was handed these rings, and the app's end of it.
-    fn handed(rings: &[Producer]) -> (CaptureSession, Peer) {
-        let mut kept = None;
-        let mut session = open_with(|peer| {
-            peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
-            kept = Some(peer);
-        })
-        .unwrap();
-        let peer = kept.unwrap();
-        for ring in rings {
-            peer.send_ring(ring);
-            assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Ring(_)))));
-        }
-        (session, peer)
-    }
-
-    #[test]
-    fn a_change_of_the_sampling_is_one_datagram() {
-        let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::new(RING_MIN_SIZE, 1)];
-        let (mut session, peer) = handed(&rings);
-        assert_eq!(session.resamples(), Some(true));
-        assert!(session.resample(4096).unwrap());
-        let change = ChangeMessage { kind: TEE_SAMPLE, value: 4096 };
-        assert_eq!(peer.receive(), Some(change.encode().to_vec()));
-    }
-
-    #[test]
-    fn only_rings_tell_whether_the_sampling_can_change() {
-        let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::old(RING_MIN_SIZE, 1)];
-        for (rings, resamples) in [(&rings[..], Some(false)), (&rings[..0], None)] {
-            let (mut session, peer) = handed(rings);
-            assert_eq!(session.resamples(), resamples);
-            assert!(!session.resample(2).unwrap());
-            drop(session);
-            assert_eq!(peer.receive(), None);
-        }
-    }
-
-    #[test]
-    fn an_app_that_does_not_listen_is_not_waited_for() {
-        let (mut session, peer) = handed(&[Producer::new(RING_MIN_SIZE, 0)]);
-        let sent = (0..100_000).take_while(|_| session.resample(2).unwrap()).count();
-        assert!(sent > 0 && sent < 100_000, "{sent}");
-        for _ in 0..sent {
-            assert!(peer.receive().is_some());
-        }
-        assert!(session.resample(3).unwrap());
-        drop(peer);
-        assert!(!session.resample(4).unwrap());
-        assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
-    }
-
-    #[test]
-    fn silence_is_no_event_and_close_is_the_end() {
-        assert!(matches!(event_after(|_| ()), Ok(None)));
-        let mut session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, ""), &[])).unwrap();
-        assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
-    }
-
-    #[test]
-    fn an_end_has_a_reason_even_without_text() {
-        let event = event_after(|peer| peer.send(&message(TEE_END, 110, ""), &[])).unwrap();
-        let Some(SessionEvent::Ended(text)) = event else { panic!("{event:?}") };
-        assert!(text.contains("timed out"), "{text}");
-        for orderly in [0, SHUTDOWN.cast_unsigned()] {
-            let event = event_after(|peer| peer.send(&message(TEE_END, orderly, "bye"), &[]));
-            assert!(matches!(event, Ok(Some(SessionEvent::Gone))));
-        }
-    }
-
-    #[test]
-    fn a_refusal_has_the_words_of_the_app() {
-        let error = open_with(|peer| peer.send(&message(TEE_REFUSE, 22, "no such port"), &[]));
-        let text = error.unwrap_err().to_string();
-        assert_eq!(text, "the app refused the capture: no such port");
-    }
-
-    #[test]
-    fn an_app_that_says_nothing_is_waited_for_no_longer_than_told() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pmdscope.sock");
-        let _listener = Listener::bind(&path);
-        let begin = Instant::now();
-        let result = CaptureSession::open(&path, &request(), Duration::from_millis(50));
-        assert!(matches!(result, Err(SessionError::Timeout(_))));
-        assert!(begin.elapsed() >= Duration::from_millis(50));
-    }
-
-    #[test]
-    fn an_app_that_says_nothing_is_waited_for_only_until_told_to_stop() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pmdscope.sock");
-        let _listener = Listener::bind(&path);
-        let (begin, stop) = (Instant::now(), AtomicBool::new(false));
-        let result = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(100));
-                stop.store(true, Ordering::Relaxed);
-            });
-            CaptureSession::open_unless(&stop, &path, &request(), TIMEOUT)
-        });
-        assert!(matches!(result, Err(SessionError::Stopped)));
-        assert!(begin.elapsed() >= Duration::from_millis(100) && begin.elapsed() < TIMEOUT / 2);
-    }
-
-    #[test]
-    fn nobody_there_and_no_answer_are_told_apart() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pmdscope.sock");
-        let result = CaptureSession::open(&path, &request(), TIMEOUT);
-        assert!(matches!(result, Err(SessionError::Absent(_))));
-        drop(Listener::bind(&path));
-        let result = CaptureSession::open(&path, &request(), TIMEOUT);
-        assert!(matches!(result, Err(SessionError::Absent(_))));
-        assert!(matches!(open_with(drop), Err(SessionError::Closed)));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn any_answer_is_a_session_or_an_error(
-            bytes in proptest::collection::vec(any::<u8>(), 1..300),
-            head in any::<bool>(),
-        ) {
-            let mut answer = message(TEE_ACCEPT, 1, "");
-            answer.splice(if head { 0..bytes.len().min(8) } else { 8..MESSAGE_SIZE }, bytes);
-            let _ = open_with(|peer| peer.send(&answer, &[]));
-        }
-    }
-}
+mod tests;

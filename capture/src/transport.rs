@@ -101,8 +101,8 @@ fn attach(
     timeout: Duration,
     stop: &AtomicBool,
 ) -> Result<CaptureSession, TransportError> {
-    // One that we have just let go would be in the way.
-    helper::settle(Some(pdump.pid), timeout, stop);
+    // The app serves one pdump process at a time.
+    helper::wait_for_exits(Some(pdump.pid), timeout, stop);
     if stop.load(Ordering::Relaxed) {
         return Err(SessionError::Stopped.into());
     }
@@ -116,13 +116,13 @@ fn attach(
         Ok(session) => Ok(session.beside(helper)),
         Err(SessionError::Refused { code, text }) => {
             let text = reason(&text, code);
-            Err(TransportError::Refused { text, said: helper.last_words() })
+            Err(TransportError::Refused { text, said: helper.last_error_line() })
         }
         Err(SessionError::Timeout(_)) => {
-            Err(TransportError::Timeout { waited: timeout, said: helper.last_words() })
+            Err(TransportError::Timeout { waited: timeout, said: helper.last_error_line() })
         }
         Err(SessionError::Closed | SessionError::Socket(Errno::CONNRESET | Errno::PIPE)) => {
-            Err(TransportError::Died(helper.obituary()))
+            Err(TransportError::Died(helper.exit_reason()))
         }
         Err(error) => Err(error.into()),
     }

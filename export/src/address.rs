@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_what_one_looks_like() {
+    fn an_invalid_address_error_shows_the_format() {
         for text in ["", "9177", "host", "::1:9177", "[x]:1", "a:65536", "a:+1", "unix:x", "a b:1"]
         {
             let error = text.parse::<ListenAddress>().unwrap_err().to_string();
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_in_a_form_that_reads_the_same(text: String) {
+        fn parsed_addresses_survive_formatting(text: String) {
             if let Ok(address) = text.parse::<ListenAddress>() {
                 prop_assert_eq!(address.to_string().parse::<ListenAddress>().unwrap(), address);
             }

@@ -1,11 +1,11 @@
-//! A world with one app of each kind, for tests.
+//! A state with one app of each kind, for tests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::finding::{self, LintRules};
-use pmdscope_telemetry::fleet::{Evaluator, unasked};
+use pmdscope_telemetry::fleet::{Evaluator, unqueried_event};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::{AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState};
 
@@ -16,23 +16,23 @@ const REALTIME_NS: u64 = 1_700_000_000_250_000_000;
 
 /// An app linked with libpmdscope, a stock app, one that has ended, one without telemetry, and one
 /// that is expected and never ran.
-pub(crate) fn world() -> FleetState {
-    let mut world = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
+pub(crate) fn fleet() -> FleetState {
+    let mut fleet = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
     let rules = LintRules { expected: expected(), ..LintRules::default() };
     for sample in [linked(), stock("old"), stock("ended")] {
-        world.apply(Evaluator::new(rules.clone()).sampled(sample));
+        fleet.apply(Evaluator::new(rules.clone()).sampled(sample));
     }
     let ended = Reachability::Unreachable(UnreachableReason::Refused);
     for app in [app("ended", ended), app("mute", Reachability::NoTelemetry)] {
-        world.apply(unasked(&app).unwrap());
+        fleet.apply(unqueried_event(&app).unwrap());
     }
-    world.apply(FleetEvent::Lost {
+    fleet.apply(FleetEvent::Lost {
         app: "missing".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::evaluate_missing("missing")),
     });
-    world
+    fleet
 }
 
 pub(crate) fn expected() -> AppInventory {
@@ -87,10 +87,10 @@ pub(crate) fn sample(name: &str) -> Sample {
 }
 
 /// An app with a sample like this.
-pub(crate) fn world_of(sample: Sample) -> FleetState {
-    let mut world = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
-    world.apply(Evaluator::new(LintRules::default()).sampled(sample));
-    world
+pub(crate) fn fleet_of(sample: Sample) -> FleetState {
+    let mut fleet = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
+    fleet.apply(Evaluator::new(LintRules::default()).sampled(sample));
+    fleet
 }
 
 /// As the driver and the kernel tell it.

@@ -93,10 +93,10 @@ mod tests {
     }
 
     fn member(status: AppStatus, findings: Vec<Finding>) -> AppState {
-        let mut world = FleetState::default();
+        let mut fleet = FleetState::default();
         let (app, reason) = ("fwd".to_owned(), "gone".to_owned());
-        world.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
-        let mut member = world.apps.remove(0);
+        fleet.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
+        let mut member = fleet.apps.remove(0);
         (member.status, member.findings) = (status, findings);
         member
     }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_is_the_one_that_the_client_likes_best() {
+    fn the_format_with_the_highest_quality_is_chosen() {
         // What Prometheus 2.42 and 3.x send, and what others do.
         let old = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;\
                    version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_for_those_who_ask() {
+    fn gzip_is_used_only_on_request() {
         for (accept, yes) in [
             ("gzip", true),
             ("deflate, GZIP;q=0.5", true),

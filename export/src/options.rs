@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_default_only_this_machine_may_ask() {
+    fn by_default_only_this_machine_may_connect() {
         let listen: Vec<String> =
             ExportOptions::default().listen.iter().map(ListenAddress::to_string).collect();
         assert_eq!(listen, [DEFAULT_LISTEN]);

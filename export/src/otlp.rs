@@ -214,7 +214,7 @@ impl OtlpPusher {
     fn run(mut self, mailbox: &SnapshotMailbox) {
         while let Some(snapshot) = mailbox.take() {
             let families = snapshot.families(None);
-            let body = encode::request(&families, &snapshot.world, &self.exporter).encode_to_vec();
+            let body = encode::request(&families, &snapshot.fleet, &self.exporter).encode_to_vec();
             self.deliver(&body, mailbox);
         }
     }

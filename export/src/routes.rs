@@ -115,9 +115,9 @@ impl Routes {
         };
         let deadline = deadline(began, headers, self.timeout, self.timeout);
         let snapshot = self.scraper.snapshot(scope, deadline).await;
-        let unknown = |app: &String| !app.is_empty() && snapshot.world.find(app).is_none();
+        let unknown = |app: &String| !app.is_empty() && snapshot.fleet.find(app).is_none();
         if let Some(name) = app.filter(unknown) {
-            return unknown_app(&snapshot.world, &name);
+            return unknown_app(&snapshot.fleet, &name);
         }
         let text = snapshot.text(&form).await;
         let page =
@@ -140,8 +140,8 @@ impl Routes {
             let all = ReadinessReport::of(&snapshot);
             return json(readiness_status(all.ready), &all);
         };
-        let Some(member) = snapshot.world.find(&name) else {
-            return unknown_app(&snapshot.world, &name);
+        let Some(member) = snapshot.fleet.find(&name) else {
+            return unknown_app(&snapshot.fleet, &name);
         };
         let health = AppHealth::of(member, tolerate);
         json(readiness_status(health.ready), &health)
@@ -157,7 +157,7 @@ impl Routes {
         let snapshot = self.scraper.snapshot(ScrapeScope::Names, deadline).await;
         let address = value(headers, &header::HOST).unwrap_or(&listener.address);
         let apps = snapshot
-            .world
+            .fleet
             .apps
             .iter()
             .map(|app| ScrapeTarget::of(&app.name, address, listener.tls));
@@ -219,7 +219,7 @@ impl<'a> ReadinessReport<'a> {
     fn of(snapshot: &'a ScrapeSnapshot) -> Self {
         let tolerate = &snapshot.render_options.tolerate;
         let apps: Vec<_> =
-            snapshot.world.apps.iter().map(|app| AppHealth::of(app, tolerate)).collect();
+            snapshot.fleet.apps.iter().map(|app| AppHealth::of(app, tolerate)).collect();
         let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);
         let advice = apps.is_empty().then_some(landing::NO_APPS);
         Self { ready, apps, advice }
@@ -262,8 +262,8 @@ fn readiness_status(ready: bool) -> StatusCode {
     if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-fn unknown_app(world: &FleetState, app: &str) -> HttpResponse {
-    let names: Vec<_> = world.apps.iter().map(|app| app.name.as_str()).collect();
+fn unknown_app(fleet: &FleetState, app: &str) -> HttpResponse {
+    let names: Vec<_> = fleet.apps.iter().map(|app| app.name.as_str()).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}\n"))
 }

@@ -162,8 +162,8 @@ impl Scraper {
     async fn run_round(self: Arc<Self>, mut sampler: AppSampler, _running: watch::Sender<()>) {
         let (app, sample, timeout) = (sampler.app().clone(), self.queries.sample, self.timeout);
         let outcome = blocking(move || {
-            let news = sample(&mut sampler, timeout);
-            (sampler, news)
+            let event = sample(&mut sampler, timeout);
+            (sampler, event)
         });
         let outcome = outcome.await;
         if let Err(error) = &outcome {

@@ -21,7 +21,7 @@ use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
 use crate::web::{ReloadingWebPolicy, WebError};
 
-/// How long a thread that asks apps, puts texts together or checks a password is kept for the next job.
+/// Idle timeout of a blocking thread, which queries apps, formats metrics or checks a password.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(600);
 
 /// The exporter cannot start.
@@ -30,10 +30,10 @@ pub enum ServeError {
     /// The web configuration cannot be used.
     #[error(transparent)]
     Web(#[from] WebError),
-    /// An address cannot be listened at.
+    /// The exporter cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The OTLP receiver is none.
+    /// The OTLP receiver is not a valid URL.
     #[error(transparent)]
     Otlp(#[from] OtlpReceiverError),
     /// The system refuses what every program needs.
@@ -55,12 +55,12 @@ impl ServeError {
 pub fn serve(options: &ExportOptions, settings: FleetSettings) -> Result<(), ServeError> {
     let runtime = runtime()?;
     let served = runtime.block_on(run(options, settings));
-    // A thread may still wait for an app; nobody waits for it.
+    // A thread may still wait for an app; it is not joined.
     runtime.shutdown_background();
     served
 }
 
-/// One exposition of the apps that run now.
+/// One exposition of the running apps.
 ///
 /// # Errors
 /// When the system refuses what every program needs.
@@ -75,7 +75,7 @@ pub fn once(
     let deadline = Instant::now() + options.timeout;
     let text = runtime
         .block_on(async { scraper.snapshot(ScrapeScope::All, deadline).await.text(&form).await });
-    // A thread may still wait for an app; nobody waits for it.
+    // A thread may still wait for an app; it is not joined.
     runtime.shutdown_background();
     Ok(String::from_utf8_lossy(&text.bytes).into_owned())
 }
@@ -124,7 +124,7 @@ async fn run(options: &ExportOptions, settings: FleetSettings) -> Result<(), Ser
     }
 }
 
-/// Does what there is to do; where there is nothing, that takes for ever.
+/// Runs the task; without one it never returns.
 async fn forever<T>(work: Option<impl Future<Output = T>>) -> T {
     match work {
         Some(work) => work.await,
@@ -132,7 +132,7 @@ async fn forever<T>(work: Option<impl Future<Output = T>>) -> T {
     }
 }
 
-/// Done when the process is to end.
+/// Returns when the process is told to end.
 fn stop() -> io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -145,7 +145,7 @@ fn stop() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Numbers of apps are no secrets to everybody, but neither are they for everybody.
+/// Warns if other machines can read the metrics without TLS or without a password.
 fn warn_of_openness(listeners: &[HttpListener], web: &ReloadingWebPolicy) {
     let policy = web.policy();
     let missing = match (
@@ -173,6 +173,6 @@ async fn watch(pause: Duration) {
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    // Whoever does not run below systemd is not told.
+    // Without systemd there is no notification.
     let _ = sd_notify::notify(state);
 }

@@ -68,7 +68,7 @@ pub(crate) struct ExpositionForm {
 #[derive(Debug)]
 pub(crate) struct ScrapeSnapshot {
     /// All apps.
-    pub(crate) world: FleetState,
+    pub(crate) fleet: FleetState,
     counters: ExporterCounters,
     pub(crate) render_options: Arc<RenderOptions>,
     /// Forms that somebody asked for: encoded once, however many read them.
@@ -85,11 +85,11 @@ pub(crate) struct ExpositionText {
 
 impl ScrapeSnapshot {
     pub(crate) fn new(
-        world: FleetState,
+        fleet: FleetState,
         counters: ExporterCounters,
         render_options: Arc<RenderOptions>,
     ) -> Self {
-        Self { world, counters, render_options, texts: Mutex::default() }
+        Self { fleet, counters, render_options, texts: Mutex::default() }
     }
 
     /// All metrics, those of one app, or with an empty name those of the exporter.
@@ -98,7 +98,7 @@ impl ScrapeSnapshot {
         let pushes = self.render_options.pushes.as_ref().map(|counters| counters.read());
         let counters = ExporterCounters { pushes, ..self.counters };
         let context = MetricsContext { limits, tolerate, expected, counters, only };
-        metrics::families(&self.world, &context)
+        metrics::families(&self.fleet, &context)
     }
 
     /// The metrics as text, put together off the caller's thread.

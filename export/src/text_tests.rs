@@ -129,7 +129,7 @@ fn a_label_without_a_value_is_left_out() {
 }
 
 #[test]
-fn bounds_are_spelled_as_everybody_spells_them() {
+fn bounds_are_spelled_as_usual() {
     let buckets = [0.0, 1e-6, 1.6e-5, 0.000_128, 1.0, 1023.0, 2_097_152.0].map(|bound| (bound, 1));
     let told = Histogram { buckets: buckets.to_vec(), count: 2, sum: None };
     let families = one(&catalogue::LCORE_POLL_GAP, &["a", "1"], SampleValue::Histogram(told));
@@ -144,7 +144,7 @@ fn bounds_are_spelled_as_everybody_spells_them() {
 }
 
 #[test]
-fn a_sum_nobody_counts_is_not_invented() {
+fn an_unknown_sum_is_left_out() {
     let histogram =
         |sum| SampleValue::Histogram(Histogram { buckets: vec![(1.0, 2)], count: 3, sum });
     let of = |sum| {
@@ -168,9 +168,9 @@ fn a_buffer_is_appended_to() {
 }
 
 #[test]
-fn one_world_in_full() {
+fn a_whole_state_as_text() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    let families = metrics::families(&fixture::world(), &fixture::context(&limits, &expected));
+    let families = metrics::families(&fixture::fleet(), &fixture::context(&limits, &expected));
     let [text, open] = both(&families).map(|out| out.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     insta::assert_snapshot!("openmetrics", open);
     assert_eq!(read(&text), read(&open));
@@ -221,7 +221,7 @@ proptest! {
 #[test]
 fn no_series_appears_twice() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    let families = metrics::families(&fixture::world(), &fixture::context(&limits, &expected));
+    let families = metrics::families(&fixture::fleet(), &fixture::context(&limits, &expected));
     let mut seen = BTreeSet::new();
     for ParsedSeries { name, labels, .. } in read(&encoded(&families, TextFormat::Text)) {
         assert!(seen.insert((name.clone(), labels.clone())), "{name} {labels:?}");

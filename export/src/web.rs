@@ -217,7 +217,7 @@ mod tests {
         "basic_auth_users: {ann: $2y$04$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy}";
 
     #[test]
-    fn a_file_that_is_being_written_opens_nothing() {
+    fn a_half_written_file_disables_no_protection() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("web.yml");
         fs::write(&path, USERS).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_the_protection_goes_away() {
+    fn a_reload_does_not_remove_protection() {
         let files = Vec::new;
         let guarded = |requires_client_cert, allowed: &[&str]| {
             let mut policy = WebPolicy::of(WebConfig::default(), files()).unwrap();

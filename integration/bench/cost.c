@@ -5,9 +5,9 @@
 /*
  * What observing costs, in TSC cycles per forwarded packet.
  *
- * One lcore swaps the MAC addresses of packets between net_null queues. Short windows
- * of every variant follow each other in one process, so that what the machine does to
- * one it does to all; each is compared with the base window of its own round.
+ * One lcore swaps the MAC addresses of packets between net_null queues. Short windows of all
+ * variants are interleaved in one process, so that noise of the machine affects all of them; each
+ * is compared with the base window of its round.
  *
  *   base      the loop without pmdscope
  *   again     the same once more: the noise of this measurement

@@ -3,11 +3,11 @@
  */
 
 /*
- * pmdscope-idle-app: brings up all of its ports and sleeps, so that whatever CPU it takes then is
- * that of being asked. It ends on SIGINT or SIGTERM.
+ * pmdscope-idle-app: starts all of its ports and sleeps, so that all of its CPU time is that of
+ * answering queries. It ends on SIGINT or SIGTERM.
  *
- * No two ports are alike: port P has an MTU of 1500 - P, and has received P + 1 bursts on each of
- * its queues. So a value that was taken for that of another port is seen to be wrong.
+ * All ports differ: port P has an MTU of 1500 - P, and has received P + 1 bursts on each of its
+ * queues. So a value of another port is detected.
  */
 
 #include <errno.h>

@@ -5,9 +5,9 @@
 /*
  * What the leak ledger costs, in TSC cycles per forwarded packet.
  *
- * One lcore swaps the MAC addresses of packets. Short windows of every variant follow each
- * other in one process, so that what the machine does to one it does to all; each is compared
- * with the window without pmdscope of its own round.
+ * One lcore swaps the MAC addresses of packets. Short windows of all variants are
+ * interleaved in one process, so that noise of the machine affects all of them; each is compared
+ * with the window without pmdscope of its round.
  */
 
 #include <errno.h>

@@ -6,9 +6,9 @@
 #define NIC_H
 
 /*
- * The far side of a net_ring port, on the lcore that polls it: what a NIC and its driver do with
- * mbufs. They wait posted for a full RX ring of descriptors, and sent for a full TX ring,
- * before they are back in the pool: a working set as large as that of hardware.
+ * Emulates a NIC behind a net_ring port, on the lcore that polls it. Mbufs wait in full RX and TX
+ * rings of descriptors before they return to the pool, so that the working set is as large as with
+ * hardware.
  */
 
 #include <stdbool.h>

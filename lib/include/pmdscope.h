@@ -11,11 +11,11 @@
  *
  * Call pmdscope_init() once after rte_eal_init(), pmdscope_poll() once per
  * iteration of every poll loop, and pmdscope_fini() before the ports are closed.
- * However else the process ends, the library stops in time: see pmdscope_init().
+ * If the process ends in another way, the library stops in time: see pmdscope_init().
  * Ports, queues, mempools and rings are found without further calls. The
  * results are served on the DPDK telemetry socket under /pmdscope, and packets
- * on a socket of their own; see docs/telemetry.md and docs/ring.md. How lost mbufs
- * are found is told in docs/leaks.md; pmdscope_trace.h adds source lines to that.
+ * on a socket of their own; see docs/telemetry.md and docs/ring.md. docs/leaks.md
+ * describes how lost mbufs are found; pmdscope_trace.h adds source lines.
  *
  * The fast path (pmdscope_poll() and the ethdev callbacks) allocates nothing,
  * takes no lock, makes no system call and logs nothing.

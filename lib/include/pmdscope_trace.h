@@ -12,8 +12,8 @@
  * notes its line in them while stamps are armed. While they are not, each call costs
  * one load and one branch more. What DPDK does is not changed.
  *
- * Calls through pointers, and of libraries built without this header, are not seen. The ledger
- * finds that they happen, and names no line where one of them may have had the mbuf since. Mbufs
+ * Calls through pointers, and of libraries built without this header, are not traced. The ledger
+ * detects them, and names no line if one of them may have used the mbuf since. Mbufs
  * in an rte_ring need no call to be found there; pmdscope_mark() names other places.
  *
  * A wrapped call cannot stand in the initializer of a global variable. With

@@ -7,12 +7,12 @@
 
 /**
  * @file
- * The part of pmdscope_trace.h for DPDK's libraries that take mbufs from pools, keep them or give
- * them back: librte_ip_frag, librte_reorder, librte_distributor, librte_gro and librte_gso, as far
- * as their headers are installed. Nothing of a library is linked unless the app calls it.
+ * The part of pmdscope_trace.h for DPDK's libraries that allocate, hold or free mbufs:
+ * librte_ip_frag, librte_reorder, librte_distributor, librte_gro and librte_gso, as far as their
+ * headers are installed. Nothing of a library is linked unless the app calls it.
  *
- * Packets that wait inside a library are on hold and never called lost there; what a call
- * hands out has the line of that call.
+ * Packets that wait inside a library are on hold and never reported as lost there; an mbuf that a
+ * call returns has the line of that call.
  */
 
 #ifndef PMDSCOPE_TRACE_H

@@ -3,8 +3,8 @@
  */
 
 /*
- * A consumer with bad intentions, beside one that only reads: it floods the socket, scribbles into
- * the tails, passes descriptors, and goes at any moment, while two lcores produce at full speed.
+ * A hostile consumer beside one that only reads: it floods the socket, overwrites the tails, passes
+ * descriptors, and disconnects at any time, while two lcores produce at full speed.
  */
 
 #include <fcntl.h>

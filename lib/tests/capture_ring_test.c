@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* What lands in a ring, packet by packet. One thread: the main lcore produces and consumes. */
+/* The content of a ring, packet by packet. One thread: the main lcore produces and consumes. */
 
 #include <limits.h>
 #include <unistd.h>

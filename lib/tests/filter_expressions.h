@@ -5,7 +5,7 @@
 #ifndef FILTER_EXPRESSIONS_H
 #define FILTER_EXPRESSIONS_H
 
-/* What people write. Each has to match some of the packets of filter_pcap_test.c, and not all. */
+/* Common filter expressions. Each matches some of the packets of filter_pcap_test.c, not all. */
 static const char *const expressions[] = {
 	/* Protocols. */
 	"ip",

@@ -13,7 +13,7 @@
 
 #define TEXT_MAX 128
 
-/* At the end of a test that failed: what the library told last. */
+/* At the end of a failed test: the last data of the library. */
 static void
 print_tables(int status, void *arg __rte_unused)
 {

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The leak ledger: what it finds, where, and that it finds nothing else. */
+/* The leak ledger: it finds the injected leaks, names their places, and finds nothing else. */
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The bytes of a queue are estimated: how well, for traffic that makes it hard. */
+/* The accuracy of the estimated bytes of a queue, for difficult traffic. */
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
  */
 
 /*
- * The leak ledger and DPDK's libraries: what is lost of their mbufs is named by the call that gave
- * it out; and where that is not traced, no line is blamed for it.
+ * The leak ledger and DPDK's libraries: a lost mbuf of a library is named by the call that returned
+ * it; if that call is not traced, no line is named.
  */
 
 #include <rte_gro.h>

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* Callbacks on ports that come, change and go, also under a worker that polls flat-out. */
+/* Callbacks on ports that are added, changed and removed, also while a worker polls. */
 
 #include <rte_dev.h>
 #include <rte_ethdev.h>

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The most that receive queues hold: what makes it known, and what must not lower it. */
+/* The maximum that receive queues hold: when it is known, and what must not lower it. */
 
 #include "rx_fill.h"
 #include "test.h"

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* The library as the process ends, at the worst of moments. One argument: which. */
+/* The library while the process ends, at critical moments. One argument: the moment. */
 
 #include <dirent.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 //! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip or Zstandard.
 //!
-//! A [`FileReader`] takes one file apart, a [`FileReplay`] moves the packets of several into a sink. What
-//! could be read of a broken file is delivered before its error.
+//! A [`FileReader`] parses one file, a [`FileReplay`] passes the packets of several files to a sink. The
+//! readable part of a broken file is delivered before its error.
 
 mod input;
 mod item;
@@ -19,7 +19,7 @@ pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Bytes of a file, and how it orders those of numbers.
+/// Bytes of a file, and its byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ByteOrder {
     #[default]

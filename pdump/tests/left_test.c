@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* What killed processes leave in the runtime directory: state files, locks, sockets. */
+/* Files of killed processes in the runtime directory: state files, locks, sockets. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,9 +3,9 @@
  */
 
 /*
- * A stock app: sends numbered packets, and knows nothing of pmdscope. It answers each line on
- * stdin with "<packets sent> <allocations of its heap> <memzones>". A number in that line is that
- * of the queues to set its port up with anew; an "h" makes it add a device and remove it.
+ * A stock app that sends numbered packets. It answers each line on stdin with "<packets sent>
+ * <allocations of its heap> <memzones>". A number in the line reconfigures its port with so many
+ * queues; an "h" makes it add a device and remove it.
  */
 
 #include <stdio.h>

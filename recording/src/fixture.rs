@@ -1,4 +1,4 @@
-//! Worlds as a live fleet makes them, for the tests of recordings.
+//! States as a live fleet makes them, for the tests of recordings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use super::{RecordingOptions, RecordingPlayer, RecordingTotals, TelemetryRecorder};
 use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fixture::{pool, port, queue};
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
-use pmdscope_telemetry::sample::{
-    AppIdentity, PoolOccupancy, PoolSample, PortSample, PortStats, QueueDirection, QueueSample,
-    SAMPLE_SCHEMA, Sample,
-};
+use pmdscope_telemetry::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
 use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
 /// 2026-11-21T08:56:00Z.
@@ -28,7 +26,7 @@ pub(super) enum AppAct {
 
 /// A fleet without apps.
 pub(super) struct LiveFleet {
-    pub(super) world: FleetState,
+    pub(super) fleet: FleetState,
     evaluators: BTreeMap<String, Evaluator>,
     pids: BTreeMap<String, u32>,
     interval_ns: u64,
@@ -38,7 +36,7 @@ pub(super) struct LiveFleet {
 impl LiveFleet {
     pub(super) fn new(interval: Duration) -> Self {
         Self {
-            world: FleetState::default(),
+            fleet: FleetState::default(),
             evaluators: BTreeMap::new(),
             pids: BTreeMap::new(),
             interval_ns: interval.as_nanos().try_into().unwrap(),
@@ -46,17 +44,17 @@ impl LiveFleet {
         }
     }
 
-    /// The world after another round.
+    /// The state after another round.
     pub(super) fn round(&mut self, acts: &[(&str, AppAct)]) -> &FleetState {
         self.rounds += 1;
         let passed_ns = self.rounds * self.interval_ns;
         for (app, act) in acts {
             let event = self.event(app, *act, passed_ns);
-            self.world.apply(event);
+            self.fleet.apply(event);
         }
-        self.world.now_ns = 77 * SECOND + passed_ns;
-        self.world.realtime_ns = BEGIN + passed_ns;
-        &self.world
+        self.fleet.now_ns = 77 * SECOND + passed_ns;
+        self.fleet.realtime_ns = BEGIN + passed_ns;
+        &self.fleet
     }
 
     /// Lets rounds pass that nobody sees.
@@ -112,50 +110,16 @@ fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
     sample
 }
 
-/// A started port with this many received packets of 64 bytes.
-fn port(id: u16, packets: u64) -> PortSample {
-    PortSample {
-        id,
-        device: format!("net_null{id}"),
-        started: true,
-        stats: PortStats { rx_packets: packets, rx_bytes: packets * 64, ..PortStats::default() },
-        ..PortSample::default()
-    }
-}
-
-fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
-    let occupancy = Some(PoolOccupancy { common: size - in_use, cached: 0, in_use });
-    PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
-}
-
-/// A receive queue of port 0 with its polls, empty polls and packets.
-fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
-    QueueSample {
-        port: 0,
-        queue,
-        direction: QueueDirection::Rx,
-        polls,
-        empty,
-        packets,
-        bytes: packets * 64,
-        depth: None,
-        depth_high_water: None,
-        descriptors: None,
-        bursts: Vec::new(),
-        depths: Vec::new(),
-    }
-}
-
 /// Records what a fleet shows.
-pub(super) fn record(recording: RecordingOptions, worlds: &[FleetState]) -> RecordingTotals {
-    let mut recorder = TelemetryRecorder::create(recording, worlds[0].realtime_ns).unwrap();
-    for world in worlds {
-        recorder.record(world, 0).unwrap();
+pub(super) fn record(recording: RecordingOptions, states: &[FleetState]) -> RecordingTotals {
+    let mut recorder = TelemetryRecorder::create(recording, states[0].realtime_ns).unwrap();
+    for fleet in states {
+        recorder.record(fleet, 0).unwrap();
     }
     recorder.finish().unwrap()
 }
 
-/// Worlds of one app that answers.
+/// States of one app that answers.
 pub(super) fn steady(interval: Duration, rounds: usize) -> Vec<FleetState> {
     let mut live = LiveFleet::new(interval);
     (0..rounds).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect()
@@ -173,13 +137,13 @@ pub(super) fn player(path: &Path) -> RecordingPlayer {
     RecordingPlayer::open(path, &FleetSettings::default()).unwrap()
 }
 
-/// All worlds of a recording.
+/// All states of a recording.
 pub(super) fn play(player: &mut RecordingPlayer) -> Vec<FleetState> {
-    let mut worlds = Vec::new();
-    while let Some(world) = player.next().unwrap() {
-        worlds.push(world.clone());
+    let mut states = Vec::new();
+    while let Some(fleet) = player.next().unwrap() {
+        states.push(fleet.clone());
     }
-    worlds
+    states
 }
 
 /// The only file of a directory.

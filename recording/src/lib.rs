@@ -1,6 +1,6 @@
-//! Recordings: what apps said and when, in compressed lines of JSON that give the same worlds again.
+//! Recordings: what apps said and when, in compressed lines of JSON that give the same states again.
 //!
-//! A [`TelemetryRecorder`] writes the worlds of a [`pmdscope_telemetry::Fleet`], a [`RecordingPlayer`] gives them back.
+//! A [`TelemetryRecorder`] writes the states of a [`pmdscope_telemetry::Fleet`], a [`RecordingPlayer`] gives them back.
 //! What is written is what apps said; rates and findings are derived anew. `docs/recording.md` has
 //! the format.
 

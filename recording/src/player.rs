@@ -1,4 +1,4 @@
-//! Gives the worlds of a recording back.
+//! Gives the states of a recording back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -41,10 +41,10 @@ pub struct RecordingPlayer {
     apps: BTreeMap<String, Playing>,
     /// Apps that were ever met.
     met: BTreeSet<String>,
-    /// Recorders whose entries are in the world.
+    /// Recorders whose entries are in the state.
     runs: BTreeSet<u64>,
     only: Option<String>,
-    world: FleetState,
+    fleet: FleetState,
     notes: Vec<PlaybackNote>,
     /// [`MOST_HELD`].
     most_held: usize,
@@ -104,7 +104,7 @@ impl RecordingPlayer {
             met: BTreeSet::new(),
             runs: BTreeSet::new(),
             only: None,
-            world: FleetState::default(),
+            fleet: FleetState::default(),
             notes,
             most_held: MOST_HELD,
         };
@@ -143,33 +143,33 @@ impl RecordingPlayer {
     }
 
     /// The apps as last heard of at the moment that was reached.
-    pub fn world(&self) -> &FleetState {
-        &self.world
+    pub fn fleet(&self) -> &FleetState {
+        &self.fleet
     }
 
-    /// Goes to a moment, or to the begin when there is nothing before: the world is that of the last
+    /// Goes to a moment, or to the begin when there is nothing before: the state is that of the last
     /// round until then, and trends are as if the 30 s before had been watched.
     ///
     /// # Errors
     /// When the file cannot be read any more.
     pub fn seek(&mut self, realtime_ns: u64) -> Result<&FleetState, RecordingError> {
-        let at = self.world.realtime_ns;
+        let at = self.fleet.realtime_ns;
         let near = at > 0 && at <= realtime_ns && realtime_ns - at <= WARM_UP_NS;
         if !near {
             self.rewind(self.warm_up_for(realtime_ns));
             self.step()?;
         }
         while self.next_ns()?.is_some_and(|next| next <= realtime_ns) && self.step()? {}
-        Ok(&self.world)
+        Ok(&self.fleet)
     }
 
-    /// The world of the next round; `None` at the end.
+    /// The state of the next round; `None` at the end.
     ///
     /// # Errors
     /// When the file cannot be read any more.
-    #[allow(clippy::should_implement_trait)] // the world is lent, and reading can fail
+    #[allow(clippy::should_implement_trait)] // the state is lent, and reading can fail
     pub fn next(&mut self) -> Result<Option<&FleetState>, RecordingError> {
-        Ok(if self.step()? { Some(&self.world) } else { None })
+        Ok(if self.step()? { Some(&self.fleet) } else { None })
     }
 
     /// Where to begin for a moment: so long before the frame that holds it.
@@ -185,7 +185,7 @@ impl RecordingPlayer {
         self.open.clear();
         self.apps.clear();
         self.runs.clear();
-        self.world = FleetState::default();
+        self.fleet = FleetState::default();
         let later = |(number, source): (usize, &RecordingFile)| {
             let frame = frame_for(source.frames(), realtime_ns);
             (source.last_ns() >= realtime_ns).then_some((number, frame))
@@ -250,8 +250,8 @@ impl RecordingPlayer {
         for (entry, bytes) in batch.entries {
             self.apply(number, batch.offset, entry, bytes);
         }
-        self.world.now_ns = batch.round.monotonic_ns;
-        self.world.realtime_ns = batch.round.realtime_ns;
+        self.fleet.now_ns = batch.round.monotonic_ns;
+        self.fleet.realtime_ns = batch.round.realtime_ns;
         Ok(true)
     }
 
@@ -269,7 +269,7 @@ impl RecordingPlayer {
 
     fn remove(&mut self, app: String) {
         self.apps.remove(&app);
-        self.world.apply(FleetEvent::Gone { app });
+        self.fleet.apply(FleetEvent::Gone { app });
     }
 
     fn apply(&mut self, source: usize, offset: u64, entry: RecordEntry<'static>, bytes: usize) {
@@ -281,7 +281,7 @@ impl RecordingPlayer {
         match entry {
             RecordEntry::Sample(sample) => {
                 if let Some(playing) = self.apps.get_mut(&sample.app.name) {
-                    self.world.apply(playing.evaluator.sampled(sample.into_owned()));
+                    self.fleet.apply(playing.evaluator.sampled(sample.into_owned()));
                 }
             }
             RecordEntry::Lost(lost) => self.lose(lost),
@@ -367,8 +367,8 @@ impl RecordingPlayer {
 
     fn lose(&mut self, lost: LostApp) {
         let LostApp { app, class, reason, silent_ns, errors, findings, .. } = lost;
-        self.world.apply(FleetEvent::Lost { app: app.clone(), class, reason, finding: None });
-        if let Some(member) = self.world.apps.iter_mut().find(|member| member.name == app) {
+        self.fleet.apply(FleetEvent::Lost { app: app.clone(), class, reason, finding: None });
+        if let Some(member) = self.fleet.apps.iter_mut().find(|member| member.name == app) {
             (member.silent_ns, member.errors) = (silent_ns, errors);
             member.findings = findings.into_iter().filter_map(|f| f.finding(&app)).collect();
         }

@@ -15,7 +15,7 @@ const EACH_SECOND: Duration = Duration::from_secs(1);
 /// Two apps with all that can happen to them.
 fn eventful() -> Vec<FleetState> {
     let mut live = LiveFleet::new(Duration::from_millis(500));
-    let mut worlds = Vec::new();
+    let mut states = Vec::new();
     for round in 0..200 {
         let fwd = match round {
             40..50 => AppAct::TimeOut,
@@ -27,9 +27,9 @@ fn eventful() -> Vec<FleetState> {
             100.. => AppAct::Leave,
             _ => AppAct::Answer,
         };
-        worlds.push(live.round(&[("fwd", fwd), ("lb", lb)]).clone());
+        states.push(live.round(&[("fwd", fwd), ("lb", lb)]).clone());
     }
-    worlds
+    states
 }
 
 /// Equal but for the counts of errors, which are those since the place where reading began.
@@ -42,47 +42,47 @@ fn same(one: &FleetState, other: &FleetState) -> bool {
 }
 
 #[test]
-fn replayed_worlds_are_the_live_ones() {
-    let worlds = eventful();
+fn replayed_states_equal_the_live_ones() {
+    let states = eventful();
     let dir = tempfile::tempdir().unwrap();
-    record(into(dir.path().join("x.jsonl.zst")), &worlds);
+    record(into(dir.path().join("x.jsonl.zst")), &states);
     let mut player = player(&only_file(dir.path()));
-    assert_eq!(play(&mut player), worlds);
+    assert_eq!(play(&mut player), states);
     assert_eq!(player.apps(), ["fwd", "lb"].into());
     assert_eq!(player.notes(), []);
-    assert!(worlds.iter().any(|world| !world.findings().is_empty()));
-    assert!(worlds[150].models().any(|(_, model)| model.ports[0].rx_pps == Some(500_000.0)));
+    assert!(states.iter().any(|fleet| !fleet.findings().is_empty()));
+    assert!(states[150].models().any(|(_, model)| model.ports[0].rx_pps == Some(500_000.0)));
 }
 
 #[test]
 fn rotated_files_are_one_recording() {
-    let worlds = eventful();
+    let states = eventful();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sub/");
-    record(RecordingOptions { rotate_age: Some(Duration::from_secs(7)), ..into(&path) }, &worlds);
+    record(RecordingOptions { rotate_age: Some(Duration::from_secs(7)), ..into(&path) }, &states);
     assert!(files(&path).len() > 10);
-    assert_eq!(play(&mut player(&path)), worlds);
+    assert_eq!(play(&mut player(&path)), states);
 }
 
 #[test]
 fn a_moment_has_the_trends_of_a_live_view() {
-    let worlds = eventful();
+    let states = eventful();
     let dir = tempfile::tempdir().unwrap();
     record(
         RecordingOptions { rotate_age: Some(Duration::from_secs(9)), ..into(dir.path()) },
-        &worlds,
+        &states,
     );
     let mut player = player(dir.path());
     let span = player.span();
-    assert!(span.0 < worlds[0].realtime_ns && span.1 == worlds[199].realtime_ns);
+    assert!(span.0 < states[0].realtime_ns && span.1 == states[199].realtime_ns);
     for at in [199, 0, 130, 131, 180, 61, 45, 190] {
-        let found = player.seek(worlds[at].realtime_ns + 1).unwrap();
-        assert!(same(found, &worlds[at]), "{at}");
+        let found = player.seek(states[at].realtime_ns + 1).unwrap();
+        assert!(same(found, &states[at]), "{at}");
         let next = player.next().unwrap();
-        assert!(next.is_none_or(|next| same(next, &worlds[at + 1])), "after {at}");
+        assert!(next.is_none_or(|next| same(next, &states[at + 1])), "after {at}");
     }
-    assert_eq!(player.seek(0).unwrap().realtime_ns, worlds[0].realtime_ns);
-    assert_eq!(player.seek(u64::MAX).unwrap().realtime_ns, worlds[199].realtime_ns);
+    assert_eq!(player.seek(0).unwrap().realtime_ns, states[0].realtime_ns);
+    assert_eq!(player.seek(u64::MAX).unwrap().realtime_ns, states[199].realtime_ns);
 }
 
 #[test]
@@ -102,10 +102,10 @@ fn another_recorder_begins_anew_and_the_time_between_is_noted() {
     let [note] = player.notes() else { panic!("{:?}", player.notes()) };
     let text = "nothing is recorded from 2026-11-21T08:56:10Z to 2026-11-21T09:06:10Z";
     assert_eq!((note.text.as_str(), note.realtime_ns), (text, Some(first[9].realtime_ns)));
-    let worlds = play(&mut player);
-    assert_eq!(worlds[..10], first);
+    let states = play(&mut player);
+    assert_eq!(states[..10], first);
     // The app that the second one has not seen is gone.
-    assert_eq!(worlds[10..], second);
+    assert_eq!(states[10..], second);
     let between = player.seek(first[9].realtime_ns + 100 * SECOND).unwrap();
     assert_eq!(*between, first[9]);
 }
@@ -125,38 +125,38 @@ fn recordings_of_the_same_time_are_merged() {
     }
     let [one, other] = recorders.map(|(_, live, recorder)| {
         recorder.finish().unwrap();
-        live.world
+        live.fleet
     });
     let mut player = player(dir.path());
-    let worlds = play(&mut player);
-    assert_eq!(worlds.len(), 40);
-    assert!(worlds.windows(2).all(|pair| pair[0].realtime_ns <= pair[1].realtime_ns));
-    assert_eq!(worlds[39].apps, [one.apps, other.apps].concat());
+    let states = play(&mut player);
+    assert_eq!(states.len(), 40);
+    assert!(states.windows(2).all(|pair| pair[0].realtime_ns <= pair[1].realtime_ns));
+    assert_eq!(states[39].apps, [one.apps, other.apps].concat());
     player.only("lb");
-    assert!(play(&mut player).iter().all(|world| world.find("fwd").is_none()));
+    assert!(play(&mut player).iter().all(|fleet| fleet.find("fwd").is_none()));
 }
 
 #[test]
 fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     let mut live = LiveFleet::new(EACH_SECOND);
-    let worlds: Vec<_> = (0..40).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
+    let states: Vec<_> = (0..40).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
     let create = |run| {
         let recording = into(dir.path().join(format!("{run}.jsonl.zst")));
         TelemetryRecorder::create(recording, BEGIN + run).unwrap()
     };
     let (mut one, mut other) = (create(1), create(2));
-    for pair in worlds[..20].chunks(2) {
+    for pair in states[..20].chunks(2) {
         one.record(&pair[0], 0).unwrap();
         other.record(&pair[1], 0).unwrap();
     }
     one.finish().unwrap();
-    for world in &worlds[20..] {
-        other.record(world, 0).unwrap();
+    for fleet in &states[20..] {
+        other.record(fleet, 0).unwrap();
     }
     other.finish().unwrap();
     let mut player = player(dir.path());
-    let rate = |world: &FleetState| world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
+    let rate = |fleet: &FleetState| fleet.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
     let rates: Vec<_> = play(&mut player).iter().map(rate).collect();
     let without: Vec<_> = (0..rates.len()).filter(|at| rates[*at].is_none()).collect();
     // Each begins once.
@@ -168,16 +168,16 @@ fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
 #[test]
 fn moments_before_and_after_the_clock_was_set_back_are_found() {
     let dir = tempfile::tempdir().unwrap();
-    let mut worlds = steady(EACH_SECOND, 1200);
-    for world in &mut worlds[600..] {
-        world.realtime_ns -= 3600 * SECOND;
-        let model = std::sync::Arc::make_mut(world.apps[0].model.as_mut().unwrap());
+    let mut states = steady(EACH_SECOND, 1200);
+    for fleet in &mut states[600..] {
+        fleet.realtime_ns -= 3600 * SECOND;
+        let model = std::sync::Arc::make_mut(fleet.apps[0].model.as_mut().unwrap());
         model.sample.realtime_ns -= 3600 * SECOND;
     }
-    record(into(dir.path()), &worlds);
+    record(into(dir.path()), &states);
     let mut player = player(dir.path());
     for at in [300, 900, 100, 1100, 500] {
-        let at = worlds[at].realtime_ns;
+        let at = states[at].realtime_ns;
         assert_eq!(player.seek(at).unwrap().realtime_ns, at);
     }
     let [note] = player.notes() else { panic!("{:?}", player.notes()) };
@@ -190,11 +190,11 @@ fn moments_before_and_after_the_clock_was_set_back_are_found() {
 #[test]
 fn missed_and_unwritten_rounds_are_noted() {
     let dir = tempfile::tempdir().unwrap();
-    let worlds = steady(EACH_SECOND, 3);
+    let states = steady(EACH_SECOND, 3);
     let path = dir.path().join("x.jsonl.zst");
     let mut recorder = TelemetryRecorder::create(into(&path), BEGIN).unwrap();
-    recorder.record(&worlds[0], 0).unwrap();
-    recorder.record(&worlds[1], 4).unwrap();
+    recorder.record(&states[0], 0).unwrap();
+    recorder.record(&states[1], 4).unwrap();
     assert_eq!(recorder.finish().unwrap().missed, 4);
     let mut player = player(&path);
     play(&mut player);
@@ -204,10 +204,10 @@ fn missed_and_unwritten_rounds_are_noted() {
 
 /// A recording of 40 s, its file as bytes.
 fn bytes() -> (Vec<FleetState>, Vec<u8>) {
-    let worlds = steady(EACH_SECOND, 40);
+    let states = steady(EACH_SECOND, 40);
     let dir = tempfile::tempdir().unwrap();
-    record(into(dir.path()), &worlds);
-    (worlds, fs::read(only_file(dir.path())).unwrap())
+    record(into(dir.path()), &states);
+    (states, fs::read(only_file(dir.path())).unwrap())
 }
 
 /// What can be read of a file with this content.
@@ -216,8 +216,8 @@ fn read(content: &[u8]) -> Result<(Vec<FleetState>, Vec<String>), RecordingError
     let path = dir.path().join("x.jsonl.zst.part");
     fs::write(&path, content).unwrap();
     let mut player = RecordingPlayer::open(&path, &FleetSettings::default())?;
-    let worlds = play(&mut player);
-    Ok((worlds, player.notes().iter().map(short).collect()))
+    let states = play(&mut player);
+    Ok((states, player.notes().iter().map(short).collect()))
 }
 
 /// A note without its directory.
@@ -227,19 +227,19 @@ fn short(note: &PlaybackNote) -> String {
 
 #[test]
 fn standard_tools_read_a_recording() {
-    let (worlds, bytes) = bytes();
+    let (states, bytes) = bytes();
     let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 1 + 2 * worlds.len());
+    assert_eq!(lines.len(), 1 + 2 * states.len());
     assert_eq!(lines[0]["header"]["schema"], 1);
     assert_eq!(lines[1]["sample"]["app"]["name"], "fwd");
-    assert_eq!(lines[2]["round"]["realtime_ns"], worlds[0].realtime_ns);
+    assert_eq!(lines[2]["round"]["realtime_ns"], states[0].realtime_ns);
 }
 
 #[test]
 fn damage_costs_one_frame() {
-    let (worlds, bytes) = bytes();
+    let (states, bytes) = bytes();
     let offsets: Vec<_> =
         (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&[0x28, 0xB5, 0x2F, 0xFD])).collect();
     assert_eq!(offsets.len(), 8);
@@ -248,9 +248,9 @@ fn damage_costs_one_frame() {
         damaged[offsets[frame]..offsets[frame + 1]].fill(0x55);
         damaged.truncate(if cut_index { bytes.len() - 1 } else { bytes.len() });
         let (read, notes) = read(&damaged).unwrap();
-        let mut expected: Vec<_> = worlds.iter().map(|world| world.realtime_ns).collect();
+        let mut expected: Vec<_> = states.iter().map(|fleet| fleet.realtime_ns).collect();
         expected.drain(5 * frame..5 * frame + 5);
-        let times: Vec<_> = read.iter().map(|world| world.realtime_ns).collect();
+        let times: Vec<_> = read.iter().map(|fleet| fleet.realtime_ns).collect();
         assert_eq!(times, expected, "{notes:?}");
         let place = format!("offset {}", offsets[frame]);
         assert!(notes.iter().any(|note| note.contains(&place)), "{notes:?}");
@@ -268,20 +268,20 @@ fn garbage_is_an_error_with_its_place() {
         let error = read(content).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("x.jsonl.zst.part"), "{error}");
     }
-    let (worlds, bytes) = bytes();
+    let (states, bytes) = bytes();
     let (read, notes) = read(&[b"garbage", bytes.as_slice()].concat()).unwrap();
-    assert_eq!(read, worlds);
+    assert_eq!(read, states);
     assert_eq!(notes, ["x.jsonl.zst.part, offset 0: 7 bytes are no Zstandard frame"]);
 }
 
 #[test]
 fn a_newer_schema_is_an_error_and_new_fields_are_not() {
-    let (worlds, bytes) = bytes();
+    let (states, bytes) = bytes();
     let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
     let grown = text.replace("\"round\":{", "\"new\":[1],\"round\":{\"more\":{},")
         + "{\"of_another_kind\":7}\n";
     let (read_worlds, notes) = read(&zstd::encode_all(grown.as_bytes(), 1).unwrap()).unwrap();
-    assert_eq!((read_worlds, notes), (worlds, Vec::new()));
+    assert_eq!((read_worlds, notes), (states, Vec::new()));
     for field in ["schema", "sample_schema"] {
         let newer = text.replacen(&format!("\"{field}\":1"), &format!("\"{field}\":2"), 1);
         let error = read(&zstd::encode_all(newer.as_bytes(), 1).unwrap()).unwrap_err();
@@ -308,34 +308,34 @@ fn hostile_files_are_bounded() {
 }
 
 #[test]
-fn apps_that_say_too_much_are_left_out() {
+fn apps_with_too_large_samples_are_left_out() {
     let mut live = LiveFleet::new(EACH_SECOND);
     let all = [("fwd", AppAct::Answer), ("lb", AppAct::Answer)];
-    let worlds: Vec<_> = (0..10).map(|_| live.round(&all).clone()).collect();
+    let states: Vec<_> = (0..10).map(|_| live.round(&all).clone()).collect();
     let dir = tempfile::tempdir().unwrap();
-    record(into(dir.path()), &worlds);
+    record(into(dir.path()), &states);
     let mut player = player(dir.path());
-    let sample = serde_json::to_string(&worlds[9].apps[0].model.as_ref().unwrap().sample).unwrap();
+    let sample = serde_json::to_string(&states[9].apps[0].model.as_ref().unwrap().sample).unwrap();
     player.most_held = sample.len() * 3 / 2;
-    for (played, world) in play(&mut player).iter().zip(&worlds) {
-        assert_eq!(played.apps, world.apps[..1]);
+    for (played, fleet) in play(&mut player).iter().zip(&states) {
+        assert_eq!(played.apps, fleet.apps[..1]);
     }
     let notes: Vec<_> = player.notes().iter().map(|note| note.text.as_str()).collect();
     assert!(notes.iter().all(|note| note.ends_with("; lb is left out")), "{notes:?}");
     assert!((1..=3).contains(&notes.len()), "{notes:?}");
     player.most_held = sample.len() * 3;
     player.rewind(0);
-    assert_eq!(play(&mut player), worlds);
+    assert_eq!(play(&mut player), states);
 }
 
 #[test]
 fn names_of_apps_are_bounded() {
-    let (worlds, bytes) = bytes();
+    let (states, bytes) = bytes();
     let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
     let long = text.replace("\"name\":\"fwd\"", &format!("\"name\":\"{}\"", "f".repeat(5000)));
     let (read, notes) = read(&zstd::encode_all(long.as_bytes(), 1).unwrap()).unwrap();
-    assert_eq!(read.len(), worlds.len());
-    assert!(read.iter().all(|world| world.apps.is_empty()));
+    assert_eq!(read.len(), states.len());
+    assert!(read.iter().all(|fleet| fleet.apps.is_empty()));
     assert!(notes.iter().any(|note| note.contains("4096 bytes")), "{notes:?}");
 }
 
@@ -353,11 +353,11 @@ fn a_directory_without_recordings_says_what_is_looked_for() {
 #[test]
 fn a_bad_file_among_others_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
-    let worlds = steady(EACH_SECOND, 5);
-    record(into(dir.path()), &worlds);
+    let states = steady(EACH_SECOND, 5);
+    record(into(dir.path()), &states);
     fs::write(dir.path().join("a.jsonl.zst"), "bad").unwrap();
     let mut player = player(dir.path());
-    assert_eq!(play(&mut player), worlds);
+    assert_eq!(play(&mut player), states);
     assert!(player.notes()[0].to_string().contains("a.jsonl.zst, offset 0"));
 }
 
@@ -392,29 +392,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_whole_is_read_however_a_file_is_damaged(
+    fn complete_rounds_are_read_from_a_damaged_file(
         at in any::<prop::sample::Index>(),
         patch in prop::collection::vec(any::<u8>(), 1..40),
     ) {
-        let (worlds, mut bytes) = bytes();
+        let (states, mut bytes) = bytes();
         let at = at.index(bytes.len());
         let touched = rounds_of_frames(&bytes, at..at + patch.len());
         for (byte, new) in bytes[at..].iter_mut().zip(patch) {
             *byte = new;
         }
         let (read, notes) = read(&bytes).unwrap();
-        let times: Vec<_> = worlds.iter().map(|world| world.realtime_ns).collect();
+        let times: Vec<_> = states.iter().map(|fleet| fleet.realtime_ns).collect();
         // The checksum of a frame is known at its end: what is in a damaged one may be read, may be odd,
         // and may be missing.
-        let odd = read.iter().filter(|world| !times.contains(&world.realtime_ns)).count();
+        let odd = read.iter().filter(|fleet| !times.contains(&fleet.realtime_ns)).count();
         prop_assert!(odd <= touched, "{odd} odd rounds, {touched} touched, {notes:?}");
         let found = times.iter().filter(|time| read.iter().any(|w| w.realtime_ns == **time)).count();
-        prop_assert!(found >= worlds.len() - touched, "{found} found, {touched} touched, {notes:?}");
+        prop_assert!(found >= states.len() - touched, "{found} found, {touched} touched, {notes:?}");
     }
 
     #[test]
     fn a_cut_anywhere_leaves_all_whole_rounds(at in any::<prop::sample::Index>()) {
-        let (worlds, bytes) = bytes();
+        let (states, bytes) = bytes();
         let at = at.index(bytes.len());
         // What any decoder makes of the part of the file that is there.
         let mut text = Vec::new();
@@ -426,7 +426,7 @@ proptest! {
         let text = String::from_utf8_lossy(&text);
         let whole = text.matches("{\"round\":").count();
         let (read, notes) = read(&bytes[..at]).unwrap_or_default();
-        prop_assert_eq!(&read[..whole], &worlds[..whole]);
+        prop_assert_eq!(&read[..whole], &states[..whole]);
         prop_assert!(read.len() <= whole + 1 && notes.len() <= 1, "{:?}", notes);
     }
 

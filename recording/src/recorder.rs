@@ -1,4 +1,4 @@
-//! Writes worlds.
+//! Writes fleet states into files.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub struct RecordingTotals {
     pub waiting: Option<String>,
 }
 
-/// Writes the worlds of one fleet.
+/// Writes the states of one fleet.
 #[derive(Debug)]
 pub struct TelemetryRecorder {
     recording: RecordingOptions,
@@ -139,25 +139,25 @@ impl TelemetryRecorder {
         &self.totals
     }
 
-    /// Writes what is new in the world of a round, before which so many were due and not made. While
+    /// Writes what is new in the state of a round, before which so many were due and not made. While
     /// the disk is full, rounds are only counted.
     ///
     /// # Errors
     /// When the file cannot be written for another reason than a full disk.
-    pub fn record(&mut self, world: &FleetState, missed: u64) -> Result<(), RecordingError> {
+    pub fn record(&mut self, fleet: &FleetState, missed: u64) -> Result<(), RecordingError> {
         self.totals.missed += missed;
-        self.totals.apps = world.apps.len();
-        if !self.ready(world.realtime_ns)? {
-            self.skip(world.realtime_ns);
+        self.totals.apps = fleet.apps.len();
+        if !self.ready(fleet.realtime_ns)? {
+            self.skip(fleet.realtime_ns);
             return Ok(());
         }
         let written = self
-            .write(world, missed)
+            .write(fleet, missed)
             .map_err(|error| RecordingError::io("compress", &self.totals.file, error));
         written?;
         self.totals.rounds += 1;
-        if world.realtime_ns.abs_diff(self.flushed_ns) >= FLUSH_NS {
-            self.flush(world.realtime_ns)?;
+        if fleet.realtime_ns.abs_diff(self.flushed_ns) >= FLUSH_NS {
+            self.flush(fleet.realtime_ns)?;
         }
         Ok(())
     }
@@ -214,8 +214,8 @@ impl TelemetryRecorder {
         self.index = FrameIndex::new();
     }
 
-    fn write(&mut self, world: &FleetState, missed: u64) -> std::io::Result<()> {
-        let now_ns = world.realtime_ns;
+    fn write(&mut self, fleet: &FleetState, missed: u64) -> std::io::Result<()> {
+        let now_ns = fleet.realtime_ns;
         let whole = |frame: &FrameEncoder| {
             now_ns.abs_diff(frame.first_ns()) >= FRAME_NS || frame.entries() >= FRAME_ENTRIES
         };
@@ -237,18 +237,18 @@ impl TelemetryRecorder {
         if let Some(gap) = self.gap.take() {
             frame.push(&RecordEntry::Gap(RecordingGap { realtime_ns: now_ns, ..gap }))?;
         }
-        let gone = self.known.keys().filter(|app| world.find(app).is_none());
+        let gone = self.known.keys().filter(|app| fleet.find(app).is_none());
         let gone: Vec<String> = gone.cloned().collect();
         for app in gone {
             self.known.remove(&app);
             frame.push(&RecordEntry::Gone(GoneApp { realtime_ns: now_ns, app }))?;
         }
-        for member in &world.apps {
+        for member in &fleet.apps {
             let known = match self.known.get_mut(&member.name) {
                 Some(known) => known,
                 None => self.known.entry(member.name.clone()).or_default(),
             };
-            let Some(entry) = news(member, known, now_ns, begins) else { continue };
+            let Some(entry) = changed_entry(member, known, now_ns, begins) else { continue };
             frame.push(&entry)?;
             self.index.note(&member.name);
             match entry {
@@ -256,7 +256,7 @@ impl TelemetryRecorder {
                 _ => self.totals.lost += known.learn(&member.errors),
             }
         }
-        let round = RoundEnd { realtime_ns: now_ns, monotonic_ns: world.now_ns, missed };
+        let round = RoundEnd { realtime_ns: now_ns, monotonic_ns: fleet.now_ns, missed };
         frame.push(&RecordEntry::Round(round))
     }
 
@@ -344,7 +344,7 @@ impl Known {
 }
 
 /// What there is to write of an app: its answer, or that there is none.
-fn news<'a>(
+fn changed_entry<'a>(
     member: &'a AppState,
     known: &mut Known,
     now_ns: u64,

@@ -18,7 +18,7 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 #[test]
 fn a_file_is_named_by_its_begin_and_a_part_until_it_is_complete() {
     let dir = tempfile::tempdir().unwrap();
-    let worlds = steady(EACH_SECOND, 3);
+    let states = steady(EACH_SECOND, 3);
     let create = || TelemetryRecorder::create(into(dir.path()), BEGIN).unwrap();
     let (mut one, mut two) = (create(), create());
     let stem = "pmdscope-20261121T085600Z";
@@ -26,8 +26,8 @@ fn a_file_is_named_by_its_begin_and_a_part_until_it_is_complete() {
         names(dir.path()),
         [format!("{stem}-2{EXTENSION}{PART}"), format!("{stem}{EXTENSION}{PART}")]
     );
-    one.record(&worlds[0], 0).unwrap();
-    two.record(&worlds[0], 0).unwrap();
+    one.record(&states[0], 0).unwrap();
+    two.record(&states[0], 0).unwrap();
     one.finish().unwrap();
     two.finish().unwrap();
     let complete = [format!("{stem}-2{EXTENSION}"), format!("{stem}{EXTENSION}")];
@@ -41,16 +41,16 @@ fn a_file_is_named_by_its_begin_and_a_part_until_it_is_complete() {
 fn a_recorder_that_is_killed_loses_a_second() {
     let dir = tempfile::tempdir().unwrap();
     for interval in [TEN_A_SECOND, EACH_SECOND] {
-        let worlds = steady(interval, 200);
+        let states = steady(interval, 200);
         let path = dir.path().join(format!("{}{EXTENSION}", interval.as_millis()));
         let mut recorder = TelemetryRecorder::create(into(&path), BEGIN).unwrap();
         let part = path.with_added_extension("part");
-        for (count, world) in (1..).zip(&worlds) {
-            recorder.record(world, 0).unwrap();
+        for (count, fleet) in (1..).zip(&states) {
+            recorder.record(fleet, 0).unwrap();
             if count % 23 == 0 {
                 let read = play(&mut player(&part));
-                assert_eq!(read, worlds[..read.len()]);
-                let lost = world.realtime_ns - read.last().unwrap().realtime_ns;
+                assert_eq!(read, states[..read.len()]);
+                let lost = fleet.realtime_ns - read.last().unwrap().realtime_ns;
                 assert!(lost < SECOND, "{lost} ns of {count} rounds");
             }
         }
@@ -71,7 +71,7 @@ fn two_recorders_do_not_share_a_file() {
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_not_overwritten() {
+fn files_of_a_killed_recorder_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.jsonl.zst");
     let part = dir.path().join("x.jsonl.zst.part");
@@ -109,27 +109,27 @@ fn options_that_contradict_each_other_are_refused_with_a_reason() {
 
 #[test]
 fn files_are_rotated_by_size_and_age() {
-    let worlds = steady(TEN_A_SECOND, 600);
+    let states = steady(TEN_A_SECOND, 600);
     let dir = tempfile::tempdir().unwrap();
     let (by_size, by_age) = (dir.path().join("size/"), dir.path().join("age/"));
-    record(RecordingOptions { rotate_size: Some(8192), ..into(&by_size) }, &worlds);
+    record(RecordingOptions { rotate_size: Some(8192), ..into(&by_size) }, &states);
     let sizes: Vec<_> = files(&by_size).iter().map(|f| f.metadata().unwrap().len()).collect();
     let (last, whole) = sizes.split_last().unwrap();
     assert!(whole.len() > 2 && whole.iter().all(|size| (8192..16384).contains(size)), "{sizes:?}");
     assert!(*last < 16384);
 
     let totals =
-        record(RecordingOptions { rotate_age: Some(20 * EACH_SECOND), ..into(&by_age) }, &worlds);
+        record(RecordingOptions { rotate_age: Some(20 * EACH_SECOND), ..into(&by_age) }, &states);
     assert_eq!((totals.files, files(&by_age).len()), (3, 3));
     let bytes: u64 = files(&by_age).iter().map(|file| file.metadata().unwrap().len()).sum();
     assert_eq!((totals.bytes, totals.rounds, totals.samples), (bytes, 600, 600));
     let begin = player(&files(&by_age)[1]).span().0;
-    assert!(begin.abs_diff(worlds[200].realtime_ns) < 1_000_000);
+    assert!(begin.abs_diff(states[200].realtime_ns) < 1_000_000);
 }
 
 #[test]
-fn the_oldest_files_go_when_there_is_too_much() {
-    let worlds = steady(TEN_A_SECOND, 1200);
+fn the_oldest_files_are_deleted_above_the_limit() {
+    let states = steady(TEN_A_SECOND, 1200);
     let dir = tempfile::tempdir().unwrap();
     let (other, part) =
         ("pmdscope-20260101T000000Z.txt", "pmdscope-20260101T000000Z.jsonl.zst.part");
@@ -137,20 +137,20 @@ fn the_oldest_files_go_when_there_is_too_much() {
     fs::write(dir.path().join(part), vec![0; 50_000]).unwrap();
     let recording =
         RecordingOptions { rotate_size: Some(8192), max_size: Some(40_000), ..into(dir.path()) };
-    record(recording, &worlds);
+    record(recording, &states);
     let ours = names(dir.path());
     assert!(ours.contains(&other.to_owned()) && !ours.contains(&part.to_owned()), "{ours:?}");
     fs::remove_file(dir.path().join(other)).unwrap();
     let bytes: u64 = files(dir.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
     assert!((20_000..=40_000 + 8192).contains(&bytes), "{bytes}");
     let read = play(&mut player(dir.path()));
-    let last = |worlds: &[FleetState]| worlds.last().map(|world| world.realtime_ns);
-    assert_eq!(last(&read), last(&worlds));
-    assert!(read.len() < worlds.len());
+    let last = |states: &[FleetState]| states.last().map(|fleet| fleet.realtime_ns);
+    assert_eq!(last(&read), last(&states));
+    assert!(read.len() < states.len());
 }
 
 #[test]
-fn files_that_ended_long_ago_go() {
+fn files_beyond_the_maximum_age_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     record(into(dir.path()), &steady(EACH_SECOND, 3));
     let old = only_file(dir.path());
@@ -160,17 +160,17 @@ fn files_that_ended_long_ago_go() {
     };
     let mut live = LiveFleet::new(EACH_SECOND);
     live.skip(100);
-    let worlds: Vec<_> = (0..3).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
+    let states: Vec<_> = (0..3).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
     let recording = RecordingOptions {
         keep: Some(Duration::from_secs(1800)),
         rotate_age: Some(Duration::from_secs(60)),
         ..into(dir.path())
     };
     set_age(29);
-    record(recording.clone(), &worlds);
+    record(recording.clone(), &states);
     assert_eq!(files(dir.path()).len(), 2);
     set_age(31);
-    record(recording, &worlds);
+    record(recording, &states);
     assert_eq!(files(dir.path()).len(), 2);
     assert!(!old.exists());
 }
@@ -193,10 +193,10 @@ fn a_file_of_the_future_does_not_keep_old_ones() {
 fn an_app_that_stays_silent_is_in_every_frame() {
     let mut live = LiveFleet::new(EACH_SECOND);
     live.round(&[("lb", AppAct::TimeOut)]);
-    let worlds: Vec<_> = (0..60).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
+    let states: Vec<_> = (0..60).map(|_| live.round(&[("fwd", AppAct::Answer)]).clone()).collect();
     let dir = tempfile::tempdir().unwrap();
-    let totals = record(into(dir.path()), &worlds);
+    let totals = record(into(dir.path()), &states);
     assert_eq!((totals.lost, totals.apps), (1, 2));
     let mut player = player(dir.path());
-    assert_eq!(*player.seek(worlds[59].realtime_ns).unwrap(), worlds[59]);
+    assert_eq!(*player.seek(states[59].realtime_ns).unwrap(), states[59]);
 }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn times_outside_say_what_there_is() {
+    fn times_outside_the_recording_show_its_span() {
         for text in ["2026-11-21T08:55:59Z", "2027-01-01T00:00:00Z", "07:00:00", "-2h"] {
             let error = resolve(text, 3600).unwrap_err().to_string();
             assert_eq!(

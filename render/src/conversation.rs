@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn places_tell_of_other_queues() {
+    fn places_show_other_queues() {
         let one = FlowPlace { port: 3, queue: Some(7), lcore: None, several: false };
         assert_eq!(place(&one), "3:7");
         assert_eq!(place(&FlowPlace { several: true, queue: None, ..one }), "3:-+");
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_only_of_what_was_sampled() {
+    fn an_error_is_shown_only_for_samples() {
         assert_eq!(relative_error(100, 0), None);
         assert_eq!(relative_error(100, 25), Some(0.05));
         assert_eq!(relative_error(0, 25), None);
     }
 
     #[test]
-    fn what_is_around_a_conversation_is_named_from_outside_in() {
+    fn encapsulation_is_named_from_outside_in() {
         use pmdscope_flows::{SenderCounts, Tunnel};
         let end = FlowEndpoint { addr: Ipv4Addr::LOCALHOST.into(), port: 1 };
         let mut flow = Flow {

@@ -126,7 +126,7 @@ mod tests {
     const ASCII: Theme = Theme { mono: true, ascii: true };
 
     #[test]
-    fn bars_show_a_little_and_a_rest() {
+    fn bars_never_look_empty_or_full_unless_they_are() {
         let bar = |used, cached, size| Graph::Bar { used, cached, size }.draw(10, ASCII);
         assert_eq!(bar(0, 0, 100), "..........");
         assert_eq!(bar(1, 0, 1000), "#.........");

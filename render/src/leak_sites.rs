@@ -20,7 +20,7 @@ pub enum PathStyle {
 }
 
 /// One row per site that lost or misused mbufs.
-pub fn leak_sites(world: &FleetState, paths: PathStyle) -> TextTable {
+pub fn leak_sites(fleet: &FleetState, paths: PathStyle) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(8).drop_at(2),
@@ -33,7 +33,7 @@ pub fn leak_sites(world: &FleetState, paths: PathStyle) -> TextTable {
         Column::text("Site").flex(20),
     ];
     let mut table = TextTable::new("Leak sites", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for (site, rates) in model.sample.sites.iter().zip(&model.sites) {
             let place = if paths == PathStyle::Full { site.place() } else { site.brief_place() };
             let cells = site_cells(app, model, (site, rates), place);

@@ -182,13 +182,14 @@ pub fn stage_ms(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use pmdscope_telemetry::fixture::{ledger, stages};
 
     use super::*;
 
     const ASCII: Theme = Theme { mono: true, ascii: true };
 
     #[test]
-    fn every_part_is_seen_and_has_a_sign_of_its_own() {
+    fn every_part_is_visible_and_has_its_own_symbol() {
         let parts = [
             (MbufPlace::Common, 10_000),
             (MbufPlace::Cached, 300),
@@ -216,42 +217,6 @@ mod tests {
             signs.sort_unstable();
             assert!(signs.windows(2).all(|pair| pair[0] != pair[1]), "{signs:?}");
         }
-    }
-
-    fn ledger() -> LedgerSample {
-        LedgerSample {
-            name: "reflector_rx".to_owned(),
-            size: 16_383,
-            common: 7_083,
-            cached: 300,
-            rx_posted: 1_024,
-            tx_pending: 512,
-            rings: 12,
-            held: 87,
-            leaked: 7_360,
-            unplaced: 5,
-            prearm: 287,
-            armed: true,
-            slope_milli: 412_000,
-            exhausted_in_ms: Some(17_900),
-            walks: 41,
-            walk_us: 35,
-            ..LedgerSample::default()
-        }
-    }
-
-    fn stages() -> Vec<StageSample> {
-        let stage = |stage: &str, held, hold, bound_ms, longest_ms| StageSample {
-            stage: stage.to_owned(),
-            held,
-            hold,
-            bound_ms,
-            longest_ms,
-        };
-        vec![
-            stage("reassembly", 80, true, 0, 29_000),
-            stage("rx port 0 queue 0", 7, false, 1_000, 3),
-        ]
     }
 
     #[test]

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_never_hides_a_little_or_a_rest() {
+    fn percent_never_rounds_to_0_or_100() {
         let cases = [
             (0.0, "0%"),
             (0.0004, "<0.1%"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pmdscope_capture::CaptureReport;
+use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_render::number;
 
 /// What is known once a second.
@@ -84,6 +85,18 @@ fn free_bytes(file: &Path) -> Option<u64> {
     let folder = folder.unwrap_or(Path::new("."));
     let system = rustix::fs::statvfs(folder).ok()?;
     system.f_bavail.checked_mul(system.f_frsize)
+}
+
+/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` during an incident.
+pub(super) fn recorder(status: &RecorderStatus) -> String {
+    let (covered, before) = (status.covered().as_secs_f64(), status.before().as_secs_f64());
+    let (held, memory) = (status.held().div_ceil(1 << 20), status.memory() >> 20);
+    let triggers = status.triggers();
+    let noun = number::plural_noun(triggers, "trigger");
+    let writing = if status.recording() { ", writing" } else { "" };
+    format!(
+        "{covered:.1} of {before:.1} s held in {held} of {memory} MiB, {triggers} {noun}{writing}"
+    )
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn watch_findings(mut sampler: AppSampler, lints: &[Lint], fire: &TriggerSender)
             _ => &[],
         };
         let watched = findings.iter().filter(|finding| lints.contains(&finding.lint));
-        for finding in edges.news(watched, start) {
+        for finding in edges.new_findings(watched, start) {
             let model =
                 if let FleetEvent::Sampled { model, .. } = &event { Some(&**model) } else { None };
             fire.fire(fired_by(finding, model));

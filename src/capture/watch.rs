@@ -103,7 +103,7 @@ impl CaptureObserver for Watch {
 
     fn second(&mut self, report: &CaptureReport) {
         self.tell_files();
-        let recorder = self.recorder.as_ref().map(ToString::to_string);
+        let recorder = self.recorder.as_deref().map(status::recorder);
         let seconds = status::lap(&mut self.since);
         if let Some(reason) = &report.progress.waiting {
             let before = self.waited.take().map_or(0.0, |(seconds, _)| seconds);

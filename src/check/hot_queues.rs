@@ -81,16 +81,16 @@ impl HotQueues {
     /// Takes in the newest samples, and begins and ends captures. Never waits.
     pub(super) fn update(&mut self, source: &Source) {
         if self.capture.as_ref().is_some_and(|capture| capture.thread.is_finished()) {
-            self.end_capture(source.world());
+            self.end_capture(source.fleet());
         }
-        self.note(source.world());
+        self.note(source.fleet());
         if self.capture.is_none() && Instant::now() + LENGTH <= self.end {
             self.start_capture(source);
         }
     }
 
-    fn note(&mut self, world: &FleetState) {
-        for (app, model) in world.models().filter(|(app, _)| !app.stale()) {
+    fn note(&mut self, fleet: &FleetState) {
+        for (app, model) in fleet.models().filter(|(app, _)| !app.stale()) {
             let run = &model.sample.app;
             for queue in balance::hottest(model, &self.settings.rules.thresholds) {
                 let mut ports = model.sample.ports.iter();
@@ -110,7 +110,7 @@ impl HotQueues {
     fn start_capture(&mut self, source: &Source) {
         let unknown = |(_, seen): &(_, &mut Seen)| seen.cause.is_none();
         let Some(((app, device), seen)) = self.seen.iter_mut().find(unknown) else { return };
-        let model = source.world().find(app).and_then(|app| app.model.as_deref());
+        let model = source.fleet().find(app).and_then(|app| app.model.as_deref());
         let Some((found, model)) = source.app(app).zip(model) else { return };
         let running = RunningApp { app: found, sample: Some(model.sample.clone()) };
         let (queue, control, settings) =
@@ -128,11 +128,11 @@ impl HotQueues {
     }
 
     /// Waits for the end of the capture, and takes in what it has found.
-    fn end_capture(&mut self, world: &FleetState) {
+    fn end_capture(&mut self, fleet: &FleetState) {
         let Some(capture) = self.capture.take() else { return };
         let counted = capture.thread.join();
         let counted = counted.unwrap_or_else(|_| Err(anyhow!("the capture has failed")));
-        let now = world.find(&capture.app).and_then(|app| app.model.as_deref());
+        let now = fleet.find(&capture.app).and_then(|app| app.model.as_deref());
         let same = now.is_none_or(|model| model.sample.app.same_process(&capture.run));
         let counted = if same { counted } else { Err(anyhow!("the app was restarted meanwhile")) };
         if let Some(seen) = self.seen.get_mut(&(capture.app, capture.device))
@@ -147,7 +147,7 @@ impl HotQueues {
     }
 
     /// Adds to the findings what makes the queues hot; no capture runs any more.
-    pub(super) fn explain(mut self, world: &mut FleetState) {
+    pub(super) fn explain(mut self, fleet: &mut FleetState) {
         if let Some(capture) = &self.capture {
             let limit = self.end.max(capture.begun + LENGTH) + GRACE;
             while !capture.thread.is_finished() && Instant::now() < limit {
@@ -155,9 +155,9 @@ impl HotQueues {
             }
             capture.control.stop.store(true, Ordering::Relaxed);
         }
-        self.end_capture(world);
+        self.end_capture(fleet);
         let is_explained = |finding: &&mut Finding| finding.lint == LINT;
-        let findings = world.apps.iter_mut().flat_map(|app| &mut app.findings);
+        let findings = fleet.apps.iter_mut().flat_map(|app| &mut app.findings);
         for finding in findings.filter(is_explained) {
             let FindingSubject::Port(device) = &finding.subject else { continue };
             let seen = self.seen.get(&(finding.app.clone(), device.clone()));

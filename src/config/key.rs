@@ -23,7 +23,7 @@ pub(super) struct Key<T> {
 
 /// A field of `T`, and the kind of its value.
 trait Access<T> {
-    fn what(&self) -> String;
+    fn description(&self) -> String;
     fn read(&self, value: &DeValue<'_>, into: &mut T) -> Result<(), Wrong>;
     fn write(&self, from: &mut T) -> Option<Value>;
 }
@@ -34,8 +34,8 @@ struct Field<T, K: Kind> {
 }
 
 impl<T, K: Kind> Access<T> for Field<T, K> {
-    fn what(&self) -> String {
-        self.kind.what()
+    fn description(&self) -> String {
+        self.kind.description()
     }
 
     fn read(&self, value: &DeValue<'_>, into: &mut T) -> Result<(), Wrong> {
@@ -64,8 +64,8 @@ impl<T: 'static> Key<T> {
     }
 
     /// What is accepted.
-    pub(super) fn what(&self) -> String {
-        self.field.what()
+    pub(super) fn description(&self) -> String {
+        self.field.description()
     }
 
     /// The value as in the file; `None` when there is none.
@@ -87,13 +87,13 @@ impl<T: 'static> Key<T> {
         let text = format!(
             "{table}.{name} cannot be {}{why}; it must be {}, for instance {name} = {example}",
             source.quote(&span),
-            self.what(),
+            self.description(),
         );
         source.blame(&span, text);
     }
 
     fn print(&self, out: &mut String, from: &mut T) {
-        let _ = writeln!(out, "# {}: {}", self.means, self.what());
+        let _ = writeln!(out, "# {}: {}", self.means, self.description());
         let _ = match self.written(from) {
             Some(value) => writeln!(out, "{} = {value}", self.name),
             None => writeln!(out, "# {} = {}", self.name, self.example),
@@ -270,7 +270,7 @@ fn rows<T: 'static>(keys: &[Key<T>], defaults: &mut T) -> Vec<String> {
             (false, Some(default)) => format!("`{default}`"),
             (false, None) => "not set".to_owned(),
         };
-        format!("| `{}` | {} | {} | {default} |", key.name, key.means, key.what())
+        format!("| `{}` | {} | {} | {default} |", key.name, key.means, key.description())
     };
     keys.iter().map(row).collect()
 }

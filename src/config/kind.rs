@@ -14,7 +14,7 @@ pub(super) trait Kind {
     type Value;
 
     /// What is accepted, as in "must be ...".
-    fn what(&self) -> String;
+    fn description(&self) -> String;
 
     /// # Errors
     /// When it is something else.
@@ -39,7 +39,7 @@ pub(super) struct Number(pub(super) f64, pub(super) f64);
 impl Kind for Number {
     type Value = f64;
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         if self.1.is_finite() {
             format!("a number from {} to {}", self.0, self.1)
         } else {
@@ -67,7 +67,7 @@ pub(super) struct Count(pub(super) usize, pub(super) usize);
 impl Kind for Count {
     type Value = usize;
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("a whole number from {} to {}", self.0, self.1)
     }
 
@@ -92,7 +92,7 @@ pub(super) struct Flag;
 impl Kind for Flag {
     type Value = bool;
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "true or false".to_owned()
     }
 
@@ -111,7 +111,7 @@ pub(super) struct Time(pub(super) Duration, pub(super) Duration);
 impl Kind for Time {
     type Value = Duration;
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let [least, most] = [self.0, self.1].map(duration::show);
         format!("a duration from {least} to {most}")
     }
@@ -132,8 +132,8 @@ pub(super) struct Seconds(pub(super) Time);
 impl Kind for Seconds {
     type Value = f64;
 
-    fn what(&self) -> String {
-        self.0.what()
+    fn description(&self) -> String {
+        self.0.description()
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<f64, Wrong> {
@@ -156,7 +156,7 @@ pub(super) struct Text<T> {
 impl<T> Kind for Text<T> {
     type Value = T;
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         self.what.to_owned()
     }
 
@@ -176,8 +176,8 @@ pub(super) struct Maybe<K>(pub(super) K);
 impl<K: Kind> Kind for Maybe<K> {
     type Value = Option<K::Value>;
 
-    fn what(&self) -> String {
-        format!("{}, or \"\" for none", self.0.what())
+    fn description(&self) -> String {
+        format!("{}, or \"\" for none", self.0.description())
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong> {
@@ -198,8 +198,8 @@ pub(super) struct Unset<K>(pub(super) K);
 impl<K: Kind> Kind for Unset<K> {
     type Value = Option<K::Value>;
 
-    fn what(&self) -> String {
-        self.0.what()
+    fn description(&self) -> String {
+        self.0.description()
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong> {
@@ -217,8 +217,8 @@ pub(super) struct List<K>(pub(super) K);
 impl<K: Kind> Kind for List<K> {
     type Value = Vec<K::Value>;
 
-    fn what(&self) -> String {
-        format!("a list, each {}", self.0.what())
+    fn description(&self) -> String {
+        format!("a list, each {}", self.0.description())
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<Self::Value, Wrong> {

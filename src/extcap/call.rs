@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// Options that come without a value.
+/// Options without a value.
 const SWITCHES: [&str; 4] = ["capture", "extcap-interfaces", "extcap-config", "extcap-dlts"];
 
-/// A call; options that nobody knows are in it like others.
+/// A call, including unknown options.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call {
     options: BTreeMap<String, String>,
 }
 
 impl Call {
-    /// `None` when it is not Wireshark that calls. Values may follow `=` or stand for themselves.
+    /// `None` if the caller is not Wireshark. Values may follow `=` or be arguments of their own.
     pub(super) fn parse(arguments: &[OsString]) -> Option<Self> {
         let words = arguments.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
         let is_option = |word: &str| word.starts_with("--");
-        // People begin with a command.
+        // Users begin with a command.
         if !words.first().is_some_and(|word| is_option(word))
             || !words.iter().any(|word| word.starts_with("--extcap-"))
         {
@@ -44,7 +44,7 @@ impl Call {
         self.options.contains_key(name)
     }
 
-    /// The value of an option; an empty one is none.
+    /// The value of an option; `None` if it is empty.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -57,9 +57,9 @@ struct Site<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(world: &'a FleetState) -> Self {
-        let leaks = world.models().any(|(_, model)| model.sample.has_leaks());
-        Self { schema: LEAKS_SCHEMA, leaks, apps: world.apps.iter().map(AppLeaks::of).collect() }
+    pub(super) fn of(fleet: &'a FleetState) -> Self {
+        let leaks = fleet.models().any(|(_, model)| model.sample.has_leaks());
+        Self { schema: LEAKS_SCHEMA, leaks, apps: fleet.apps.iter().map(AppLeaks::of).collect() }
     }
 }
 
@@ -89,10 +89,10 @@ impl<'a> AppLeaks<'a> {
 }
 
 /// Sites, what has no site, and what stock apps tell.
-pub(super) fn text(world: &FleetState) -> String {
+pub(super) fn text(fleet: &FleetState) -> String {
     let mut out = String::new();
     let mut add = |mut table: TextTable| {
-        if world.apps.len() == 1 {
+        if fleet.apps.len() == 1 {
             table.hide_column("App");
         }
         if !table.rows.is_empty() {
@@ -100,9 +100,9 @@ pub(super) fn text(world: &FleetState) -> String {
             let _ = write!(out, "{gap}{}", table_text(&table, Theme::default()));
         }
     };
-    add(leak_sites(world, PathStyle::Full));
-    add(drains(world));
-    for app in &world.apps {
+    add(leak_sites(fleet, PathStyle::Full));
+    add(drains(fleet));
+    for app in &fleet.apps {
         for note in notes(app) {
             let _ = writeln!(out, "{}", one_line(&format!("{}: {note}", app.name)));
         }
@@ -111,7 +111,7 @@ pub(super) fn text(world: &FleetState) -> String {
 }
 
 /// Pools without a ledger whose occupancy is known.
-fn drains(world: &FleetState) -> TextTable {
+fn drains(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool"),
@@ -122,7 +122,7 @@ fn drains(world: &FleetState) -> TextTable {
         Column::number("Empty in"),
     ];
     let mut table = TextTable::new("Pools", columns);
-    for (app, model) in world.models().filter(|(_, model)| model.sample.ledger.is_empty()) {
+    for (app, model) in fleet.models().filter(|(_, model)| model.sample.ledger.is_empty()) {
         for (pool, trend) in model.sample.pools.iter().zip(&model.pools) {
             let subject = Subject::Pool { app: app.name.clone(), pool: pool.name.clone() };
             if let Some(cells) = drain_cells(app, pool, trend) {
@@ -246,8 +246,8 @@ pub(super) fn why_no_ledger_of(sample: &Sample) -> String {
 }
 
 /// Why no app has a ledger.
-pub(super) fn why_no_ledger(world: &FleetState) -> String {
-    let why = world.apps.iter().map(|app| match &app.model {
+pub(super) fn why_no_ledger(fleet: &FleetState) -> String {
+    let why = fleet.apps.iter().map(|app| match &app.model {
         Some(model) => format!("{}: {}", app.name, why_no_ledger_of(&model.sample)),
         None => format!("{}: does not answer", app.name),
     });
@@ -255,14 +255,14 @@ pub(super) fn why_no_ledger(world: &FleetState) -> String {
 }
 
 /// Names of pools with a ledger.
-pub(super) fn pools(world: &FleetState) -> impl Iterator<Item = &str> {
-    world.models().flat_map(|(_, model)| &model.sample.ledger).map(|ledger| ledger.name.as_str())
+pub(super) fn pools(fleet: &FleetState) -> impl Iterator<Item = &str> {
+    fleet.models().flat_map(|(_, model)| &model.sample.ledger).map(|ledger| ledger.name.as_str())
 }
 
 /// The ledgers line by line; empty when there is none of that name.
-pub(super) fn explain(world: &FleetState, pool: Option<&str>) -> String {
+pub(super) fn explain(fleet: &FleetState, pool: Option<&str>) -> String {
     let mut out = String::new();
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         let meant = |ledger: &&LedgerSample| pool.is_none_or(|pool| ledger.name == pool);
         for ledger in model.sample.ledger.iter().filter(meant) {
             let gap = if out.is_empty() { "" } else { "\n" };
@@ -276,9 +276,9 @@ pub(super) fn explain(world: &FleetState, pool: Option<&str>) -> String {
 }
 
 /// Whether stamps are armed, and the mode, one line per app.
-pub(super) fn modes(world: &FleetState) -> String {
+pub(super) fn modes(fleet: &FleetState) -> String {
     let mut out = String::new();
-    for app in &world.apps {
+    for app in &fleet.apps {
         let ledger = app.model.as_ref().and_then(|model| model.sample.ledger.first());
         let mode = ledger.map_or(UNKNOWN.to_owned(), |ledger| {
             let stamps = if ledger.armed { "stamps armed" } else { "stamps disarmed" };

@@ -85,8 +85,8 @@ pub(crate) fn leaking() -> Sample {
 }
 
 /// All these apps, each sampled at the given in-use counts a second apart.
-fn world(apps: &[Sample], in_use: &[u64]) -> FleetState {
-    let mut world = FleetState::default();
+fn fleet(apps: &[Sample], in_use: &[u64]) -> FleetState {
+    let mut fleet = FleetState::default();
     for app in apps {
         let mut tracker = ModelTracker::default();
         for (second, in_use) in (1..).zip(in_use) {
@@ -100,18 +100,18 @@ fn world(apps: &[Sample], in_use: &[u64]) -> FleetState {
             }
             let model = Arc::new(tracker.update(sample));
             let name = app.app.name.clone();
-            world.apply(FleetEvent::Sampled { app: name, model, findings: Vec::new() });
+            fleet.apply(FleetEvent::Sampled { app: name, model, findings: Vec::new() });
         }
     }
-    world
+    fleet
 }
 
 #[test]
 fn one_row_per_site_and_notes_below() {
     let mut sample = leaking();
     sample.ledger[0].lost_at_least = 31;
-    let world = world(&[sample], &[4_000, 4_412]);
-    assert_snapshot!(text(&world));
+    let fleet = fleet(&[sample], &[4_000, 4_412]);
+    assert_snapshot!(text(&fleet));
 }
 
 #[test]
@@ -124,15 +124,15 @@ fn several_apps_of_all_levels() {
     ungrown.pools = vec![pool("mb_pool_0", None)];
     let mut clean = app("clean", 1);
     clean.ledger = vec![ledger(0, 250)];
-    let world = world(&[leaking(), stock, old, ungrown, clean], &[1000, 1100, 1200, 1300, 1400]);
-    assert_snapshot!(text(&world));
+    let fleet = fleet(&[leaking(), stock, old, ungrown, clean], &[1000, 1100, 1200, 1300, 1400]);
+    assert_snapshot!(text(&fleet));
 }
 
 #[test]
 fn an_app_without_leaks_says_so() {
     let mut clean = app("clean", 1);
     clean.ledger = vec![ledger(0, 0)];
-    assert_eq!(text(&world(&[clean], &[1])), "clean: no leaks in 1 pool of 16,383 mbufs\n");
+    assert_eq!(text(&fleet(&[clean], &[1])), "clean: no leaks in 1 pool of 16,383 mbufs\n");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_pool_that_is_empty_for_no_known_reason_is_not_called_clean() {
     let mut empty = app("empty", 1);
     empty.ledger = vec![ledger(0, 0)];
     (empty.ledger[0].common, empty.ledger[0].cached, empty.ledger[0].held) = (0, 31, 12_452);
-    let text = text(&world(&[empty], &[1]));
+    let text = text(&fleet(&[empty], &[1]));
     assert!(text.starts_with("empty: only 31 of 16,383 mbufs of mb_pool are free"), "{text}");
     assert!(!text.contains("no leaks"), "{text}");
 }
@@ -151,7 +151,7 @@ fn a_pool_whose_mbufs_are_in_software_rings_says_so() {
     empty.ledger = vec![ledger(0, 0)];
     let row = &mut empty.ledger[0];
     (row.common, row.cached, row.held, row.rings) = (0, 31, 452, 12_000);
-    let text = text(&world(&[empty], &[1]));
+    let text = text(&fleet(&[empty], &[1]));
     assert!(
         text.starts_with(
             "empty: 12,000 of 16,383 mbufs of mb_pool are in software rings: their consumers"
@@ -163,29 +163,29 @@ fn a_pool_whose_mbufs_are_in_software_rings_says_so() {
 
 #[test]
 fn a_ledger_is_explained_and_others_are_named() {
-    let world = world(&[leaking()], &[4_000]);
-    assert_snapshot!(explain(&world, Some("mb_pool")));
-    assert_eq!(explain(&world, Some("other")), "");
-    assert_eq!(pools(&world).collect::<Vec<_>>(), ["mb_pool"]);
+    let fleet = fleet(&[leaking()], &[4_000]);
+    assert_snapshot!(explain(&fleet, Some("mb_pool")));
+    assert_eq!(explain(&fleet, Some("other")), "");
+    assert_eq!(pools(&fleet).collect::<Vec<_>>(), ["mb_pool"]);
 }
 
 #[test]
 fn modes_are_told_by_app() {
     let mut disarmed = app("disarmed", 1);
     disarmed.ledger = vec![ledger(0, 250)];
-    let world = world(&[leaking(), disarmed, app("stock", 0)], &[1]);
+    let fleet = fleet(&[leaking(), disarmed, app("stock", 0)], &[1]);
     assert_eq!(
-        modes(&world),
+        modes(&fleet),
         "disarmed: mode auto, stamps disarmed\nreflector: mode auto, stamps armed\n\
          stock: -\n"
     );
-    assert!(why_no_ledger(&world).contains("stock: runs without libpmdscope"));
+    assert!(why_no_ledger(&fleet).contains("stock: runs without libpmdscope"));
 }
 
 #[test]
 fn json_has_schema_ledger_sites_and_rates() {
-    let world = world(&[leaking(), app("stock", 0)], &[4_000, 4_412]);
-    let json = serde_json::to_value(Document::of(&world)).unwrap();
+    let fleet = fleet(&[leaking(), app("stock", 0)], &[4_000, 4_412]);
+    let json = serde_json::to_value(Document::of(&fleet)).unwrap();
     assert_eq!((&json["schema"], &json["leaks"]), (&1.into(), &true.into()));
     let [leaking, stock] = [&json["apps"][0], &json["apps"][1]];
     assert_eq!((&leaking["app"], &leaking["level"]), (&"reflector".into(), &1.into()));

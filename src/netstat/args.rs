@@ -19,15 +19,15 @@ use crate::number::whole;
 use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg};
 
-/// How long packets are counted where nothing else is said.
+/// Default time to count packets.
 const WATCH: Duration = Duration::from_secs(2);
 /// Time between two reports of `-c`.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Share of a core where nothing else is said.
+/// Default share of a core.
 const CPU_BUDGET: f64 = 0.25;
-/// Rows where nothing else is said.
+/// Default number of rows.
 pub(super) const ROWS: usize = 50;
-/// Most conversations that may be asked for: some GiB of memory.
+/// Maximum number of conversations: some GiB of memory.
 const MOST_FLOWS: u64 = 1 << 24;
 
 /// What is shown.
@@ -67,7 +67,7 @@ pub(super) enum ConversationSort {
     State,
 }
 
-/// Which packets are looked at.
+/// Which packets are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SamplingMode {
     /// As many as the budget allows.
@@ -89,7 +89,7 @@ impl FromStr for SamplingMode {
 
 /// Options about rows, of which only conversations and listeners have many.
 const ROW_OPTIONS: [&str; 9] = ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp"];
-/// Options about packets, which counters of ports do not look at, nor for a time.
+/// Options about packets and times, which do not apply to counters of ports.
 const PACKET_OPTIONS: [&str; 8] =
     ["seconds", "direction", "sample", "cpu_budget", "flows", "outer", "no_pdump", "force_pdump"];
 

@@ -40,14 +40,14 @@ impl CounterReader {
     /// Takes the counters of now for those of the first time.
     pub(super) fn begin(&mut self) -> Result<()> {
         self.source.advance()?;
-        self.before = self.source.world().clone();
+        self.before = self.source.fleet().clone();
         Ok(())
     }
 
     /// Reads them again, beside those of the first time or, where that `rolls` on, of the last.
     pub(super) fn read(&mut self, rolls: bool) -> Result<AppCounters> {
         self.source.advance()?;
-        let now = self.source.world().clone();
+        let now = self.source.fleet().clone();
         let before = if rolls {
             std::mem::replace(&mut self.before, now.clone())
         } else {
@@ -71,7 +71,7 @@ fn live(args: &Args, control: &RunControl) -> Result<()> {
     let mut next = Instant::now();
     loop {
         source.advance()?;
-        let counters = AppCounters { before: FleetState::default(), now: source.world().clone() };
+        let counters = AppCounters { before: FleetState::default(), now: source.fleet().clone() };
         let data = ReportData { counters: Some(counters), ..ReportData::default() };
         if !show(args, &data, &ReportLayout::new(args))? || !args.continuous {
             return Ok(());
@@ -100,10 +100,10 @@ fn replay(args: &Args, player: RecordingPlayer) -> Result<()> {
     let step = Duration::from_nanos(now_ns - from_ns);
     let mut source = Source::steps(player, &args.app, &from, step, 2)?;
     source.advance()?;
-    let before = source.world().clone();
+    let before = source.fleet().clone();
     source.advance()?;
     source.tell_notes();
-    let counters = AppCounters { before, now: source.world().clone() };
+    let counters = AppCounters { before, now: source.fleet().clone() };
     let thresholds = args.thresholds()?;
     let data = ReportData { counters: Some(counters), thresholds, ..ReportData::default() };
     show(args, &data, &ReportLayout::new(args))?;

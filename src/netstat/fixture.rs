@@ -160,8 +160,8 @@ pub(super) fn exact() -> ReportData {
 }
 
 /// An app with the library and a stock one, so many seconds after the begin.
-pub(super) fn world(seconds: u64) -> FleetState {
-    let mut world = FleetState::default();
+pub(super) fn fleet(seconds: u64) -> FleetState {
+    let mut fleet = FleetState::default();
     for (name, linked) in [("fwd", true), ("stock", false)] {
         let sample = sample(name, linked, seconds);
         let (app, findings) = (name.to_owned(), Vec::new());
@@ -179,9 +179,9 @@ pub(super) fn world(seconds: u64) -> FleetState {
             restarts: None,
             sample,
         });
-        world.apply(FleetEvent::Sampled { app, model, findings });
+        fleet.apply(FleetEvent::Sampled { app, model, findings });
     }
-    world
+    fleet
 }
 
 fn sample(name: &str, linked: bool, seconds: u64) -> Sample {
@@ -241,5 +241,5 @@ fn sample(name: &str, linked: bool, seconds: u64) -> Sample {
 
 /// Counters of now and of two seconds ago.
 pub(super) fn counters() -> AppCounters {
-    AppCounters { before: world(0), now: world(2) }
+    AppCounters { before: fleet(0), now: fleet(2) }
 }

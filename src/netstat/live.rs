@@ -37,7 +37,7 @@ struct SharedState {
 struct CaptureState {
     losses: PacketLosses,
     /// Apps that ended or came back.
-    news: Vec<String>,
+    notices: Vec<String>,
     /// Those that have not come back.
     ended: BTreeSet<String>,
 }
@@ -58,14 +58,14 @@ impl CaptureObserver for LossObserver<'_> {
     fn ended(&mut self, app: &str, awaited: bool) {
         let next = if awaited { "; waiting for it to restart" } else { "" };
         self.shared.with(|state| {
-            state.news.push(format!("{app} has ended{next}"));
+            state.notices.push(format!("{app} has ended{next}"));
             state.ended.insert(app.to_owned());
         });
     }
 
     fn returned(&mut self, app: &str) {
         self.shared.with(|state| {
-            state.news.push(format!("{app} is back"));
+            state.notices.push(format!("{app} is back"));
             state.ended.remove(app);
         });
     }

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     let (data, failure) = count(args, control, export)?;
     show(args, &data, &ReportLayout::new(args))?;
     let complete = status.is_none_or(|status| {
-        status.news().iter().for_each(|line| output::tell(line));
+        status.notices().iter().for_each(|line| output::tell(line));
         output::tell(&ipfix::line(&status));
         ipfix::is_complete(&status)
     });

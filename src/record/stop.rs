@@ -14,7 +14,7 @@ use signal_hook::{flag, low_level};
 
 use crate::capture::is_ignored;
 
-/// The first signal ends the recording in order, the second at once.
+/// The first signal ends the recording gracefully, the second at once.
 pub(super) struct StopSignal(UnixStream);
 
 impl StopSignal {
@@ -25,7 +25,7 @@ impl StopSignal {
     fn register() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         let stopped = Arc::new(AtomicBool::new(false));
-        // A recorder under nohup(1) is to survive its terminal.
+        // A recorder under nohup(1) must survive its terminal.
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             flag::register_conditional_shutdown(signal, 1, Arc::clone(&stopped))?;
@@ -35,7 +35,7 @@ impl StopSignal {
         Ok(Self(reader))
     }
 
-    /// Waits until that moment; true when it is to stop.
+    /// Waits until that time; true if it must stop.
     pub(super) fn wait(&self, until: Instant) -> io::Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -26,7 +26,7 @@ use round::RequestRound;
 
 /// How old may be what changes now and then: lists of objects, the configuration and link of a port,
 /// ledgers of leaks, captures.
-/// A little less than a second, so that whoever samples once a second always gets news.
+/// A little less than a second, so that samples at one-second intervals always have new values.
 const FACTS_AGE: Duration = Duration::from_millis(900);
 
 /// How old may be what hardly changes, or is expensive for the app.

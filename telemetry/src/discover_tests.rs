@@ -18,7 +18,7 @@ fn runtime_dir(root: &Path, prefix: &str) -> PathBuf {
 }
 
 #[test]
-fn what_apps_left_behind_is_listed_only_on_request() {
+fn stale_directories_are_listed_only_on_request() {
     let root = tempfile::tempdir().unwrap();
     let dir = runtime_dir(root.path(), "ended");
     File::create(dir.join("config")).unwrap();
@@ -48,7 +48,7 @@ fn a_root_given_twice_is_searched_once() {
 }
 
 #[test]
-fn a_panic_on_the_way_to_an_app_takes_none_for_ended() {
+fn a_panic_while_connecting_does_not_mark_apps_as_ended() {
     let root = tempfile::tempdir().unwrap();
     let dirs = ["a", "b"].map(|prefix| runtime_dir(root.path(), prefix));
     for dir in &dirs {
@@ -119,7 +119,7 @@ fn an_app_is_found_by_its_name_and_by_its_file_prefix() {
 }
 
 #[test]
-fn the_begin_of_a_name_is_enough_where_no_other_app_has_it() {
+fn a_unique_prefix_of_a_name_is_enough() {
     let app = |name: &str| DiscoveredApp {
         name: name.into(),
         dir: Path::new("/run/dpdk").join(name),

@@ -42,7 +42,7 @@ const CONSEQUENCES: [Lint; 4] =
 /// How apps are judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LintRules {
-    /// Where the lints draw their lines.
+    /// Thresholds of the lints.
     pub thresholds: Thresholds,
     /// What ought to be there.
     pub expected: AppInventory,
@@ -115,17 +115,17 @@ pub fn evaluate_missing(app: &str) -> Finding {
         severity: Severity::Critical,
         app: app.to_owned(),
         subject: FindingSubject::App,
-        evidence: "it is expected on this machine, and no DPDK app of that name runs".to_owned(),
+        evidence: "it is expected on this machine, but no DPDK app of that name runs".to_owned(),
         threshold: "every expected app runs".to_owned(),
         advice:
-            "start it, or look into its log for why it ended; if it has another name, map it or \
-                 correct the configuration (pmdscope ls lists what runs)"
+            "start it, or check its log for why it ended; if it has another name, map it or correct the \
+                 configuration (pmdscope ls lists the running apps)"
                 .to_owned(),
     }
 }
 
 /// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
-pub fn evaluate_unasked(app: &DiscoveredApp) -> Option<Finding> {
+pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
     let (lint, evidence, threshold, advice) = match app.state {
         Reachability::Live | Reachability::Stale => return None,
         Reachability::NoTelemetry => (
@@ -139,7 +139,7 @@ pub fn evaluate_unasked(app: &DiscoveredApp) -> Option<Finding> {
         ),
         Reachability::Unreachable(reason) => (
             Lint::Unreachable,
-            format!("{} gives no answer", app.socket.display()),
+            format!("{} does not answer", app.socket.display()),
             "a running app answers on its telemetry socket",
             reason.advice().into(),
         ),
@@ -213,20 +213,20 @@ fn exhausting(
     );
     let advice = match left {
         _ if queued_up.is_some() => {
-            "see which rings are full, and look for their consumers: they are too slow, or stand still"
+            "find the full rings and check their consumers: they are too slow or have stopped"
         }
         _ if top_site.is_some() => "stop the leak first: see its finding, and pmdscope leaks",
         Some(_) if model.sample.library.is_none() => {
-            "look for buffers that are not freed; to learn where, link the app with libpmdscope \
-             (level 1: queue or stage; level 2: source line). A queue that only fills looks the same"
+            "look for buffers that are not freed; to find out where, link the app with libpmdscope \
+             (level 1: queue or stage; level 2: source line). A queue that grows has the same effect"
         }
         Some(_) => {
-            "look for buffers that are not freed, and at pmdscope leaks --explain; a queue that only \
-             fills looks the same"
+            "look for buffers that are not freed (pmdscope leaks --explain); a queue \
+             that grows has the same effect"
         }
         None => {
-            "if it never recovers, its buffers are lost: see pmdscope leaks; else enlarge the pool, \
-             or shorten the queues and descriptor rings that hold its objects"
+            "if it does not recover, its buffers are lost: see pmdscope leaks; otherwise enlarge the \
+             pool, or shorten the queues and descriptor rings that hold its objects"
         }
     };
     let severity = if critical { Severity::Critical } else { Severity::Warning };
@@ -255,8 +255,8 @@ fn rx_missed<'a>(
             let _ = write!(evidence, ", {nombuf:.1}/s buffer allocations failed");
         }
         let threshold = format!("more than {} missed packets/s", thresholds.rx_missed_ps);
-        let advice = "the app polls too slowly or too seldom: look for stalls and busy lcores, add \
-                      queues, or enlarge the receive ring";
+        let advice = "the app polls too slowly: look for stalls and busy lcores, add queues, or enlarge \
+                      the receive ring";
         let severity = Severity::Critical;
         Some(finding(
             model,
@@ -278,8 +278,8 @@ fn no_polling(model: &Model, thresholds: &Thresholds) -> Vec<Finding> {
         return Vec::new();
     }
     let threshold = format!("{} ms without a poll", thresholds.idle.as_millis());
-    let advice = "the poll loop has ended, is blocked, or does not call pmdscope_poll(): look at the \
-                  thread's stack (gdb, or /proc/PID/task/TID/stack)";
+    let advice = "the poll loop has ended, is blocked, or does not call pmdscope_poll(): see the stack of \
+                  the thread (gdb, or /proc/PID/task/TID/stack)";
     if sample.lcores.is_empty() {
         let age_ns = sample.realtime_ns.saturating_sub(library.start_realtime_ns);
         let started = sample.ports.iter().any(|port| port.started);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_app_counts_is_told_for_a_minute_whoever_looked() {
+    fn counted_changes_are_reported_for_a_minute_to_everybody() {
         let mut counters = FlapCounters::default();
         let mut changes = |sample: Sample| counters.update(&sample)[0].map(|flaps| flaps.changes());
         assert_eq!(changes(counted(0, [7, 7, 7])), None, "long ago");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_right_before_the_first_look_is_told() {
+    fn changes_before_the_first_sample_are_reported() {
         let first = |change: fn(&mut Sample)| {
             let mut sample = counted(0, [5, 5, 0]);
             change(&mut sample);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_stock_app_the_looks_are_compared() {
+    fn samples_of_a_stock_app_are_compared() {
         let mut counters = FlapCounters::default();
         let mut look = |second, started, link: Option<bool>| {
             let sample = at(second, |sample| {

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use self::app_sampler::{AppSampler, Evaluator, obstacle, unasked};
+pub use self::app_sampler::{AppSampler, Evaluator, obstacle, unqueried_event};
 use crate::clock::{monotonic_ns, realtime_ns};
 use crate::discover::{
     self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
@@ -166,9 +166,9 @@ impl AppSlot {
     }
 
     /// It has ended, and was told to be lost: only a look finds it again.
-    fn is_over(&self, world: &FleetState) -> bool {
+    fn is_over(&self, fleet: &FleetState) -> bool {
         let lost =
-            |name| world.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
+            |name| fleet.find(name).is_some_and(|a| matches!(a.status, AppStatus::Lost { .. }));
         !self.runs && lost(&self.app.name)
     }
 
@@ -179,7 +179,7 @@ impl AppSlot {
         }
     }
 
-    /// Takes in that it runs, by this name; the news in that. Its sampler goes on, unless it was
+    /// Notes that it runs, by this name, and returns the event. Its sampler goes on, unless it was
     /// restarted without telemetry, so that nobody can ask it any more.
     fn meet(&mut self, app: DiscoveredApp, settings: &FleetSettings) -> Option<FleetEvent> {
         if !self.is_asked() || app.state == Reachability::NoTelemetry {
@@ -196,10 +196,11 @@ impl AppSlot {
     }
 
     fn greet(&self) -> FleetEvent {
-        unasked(&self.app).unwrap_or_else(|| FleetEvent::Found { app: self.app.name.clone() })
+        unqueried_event(&self.app)
+            .unwrap_or_else(|| FleetEvent::Found { app: self.app.name.clone() })
     }
 
-    /// Takes in that nobody saw it; the news in that. Where it is asked, its sampler brings them.
+    /// Notes that it was not found, and returns the event, unless its sampler reports that.
     fn miss(&mut self) -> Option<FleetEvent> {
         let ran = self.runs;
         self.runs = self.is_connected();
@@ -207,7 +208,7 @@ impl AppSlot {
             return None;
         }
         self.app.state = Reachability::Unreachable(UnreachableReason::Refused);
-        unasked(&self.app)
+        unqueried_event(&self.app)
     }
 }
 
@@ -259,10 +260,10 @@ impl Fleet {
         let succeeded = |slot: &AppSlot| running.iter().any(|app| app.name == slot.app.name);
         self.slots.retain(|slot| runs(slot) || !succeeded(slot));
         let ended = self.slots.iter_mut().filter(|slot| !runs(slot));
-        let mut news: Vec<FleetEvent> = ended.filter_map(AppSlot::miss).collect();
-        news.extend(running.into_iter().filter_map(|app| self.meet(app)));
-        news.extend(self.missing());
-        for event in news {
+        let mut events: Vec<FleetEvent> = ended.filter_map(AppSlot::miss).collect();
+        events.extend(running.into_iter().filter_map(|app| self.meet(app)));
+        events.extend(self.missing());
+        for event in events {
             self.state.apply(event);
         }
         self.give_up();
@@ -298,7 +299,7 @@ impl Fleet {
                 let threads: Vec<_> =
                     samplers.iter_mut().map(|sampler| scope.spawn(|| ask_one(sampler))).collect();
                 let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
-                joined.map(|news| news.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+                joined.map(|event| event.unwrap_or_else(|panic| resume_unwind(panic))).collect()
             }),
         };
         for event in events {
@@ -320,8 +321,8 @@ impl Fleet {
         if slot.is_over(&self.state) { None } else { slot.sampler.take() }
     }
 
-    /// Takes a sampler that was checked out back, with the news it has brought.
-    pub fn check_in(&mut self, sampler: AppSampler, mut news: FleetEvent) {
+    /// Takes a sampler that was checked out back, with the event that it returned.
+    pub fn check_in(&mut self, sampler: AppSampler, mut event: FleetEvent) {
         let checked_out =
             |slot: &&mut AppSlot| slot.is_checked_out() && slot.app.socket == sampler.app().socket;
         // The app may have been given up meanwhile.
@@ -331,12 +332,12 @@ impl Fleet {
         let name = slot.app.name.clone();
         if renamed {
             slot.rename(&name);
-            news = news.renamed(&name);
+            event = event.renamed(&name);
         }
         if !slot.runs && self.settings.rules.expected.app(&name).is_some() {
-            news = news.of_missing();
+            event = event.of_missing();
         }
-        self.state.apply(news);
+        self.state.apply(event);
         self.tell_time();
     }
 
@@ -368,7 +369,7 @@ impl Fleet {
         }
     }
 
-    /// News of the expected apps that do not run.
+    /// Events of the expected apps that do not run.
     fn missing(&self) -> Vec<FleetEvent> {
         let runs = |name: &str| {
             let mut slots = self.slots.iter().filter(|slot| slot.app.name == name);

@@ -10,7 +10,7 @@ use crate::finding::{Finding, StickyFindings};
 use crate::model::Model;
 use crate::sample::Sample;
 
-/// News from the sampling side.
+/// An event from the sampling side.
 #[derive(Clone, Debug)]
 pub enum FleetEvent {
     /// An app was found, or found again.
@@ -141,7 +141,7 @@ pub struct FleetState {
 }
 
 impl FleetState {
-    /// Takes in one piece of news.
+    /// Applies an event.
     pub fn apply(&mut self, event: FleetEvent) {
         match event {
             FleetEvent::Found { app } => {
@@ -155,7 +155,7 @@ impl FleetState {
                 state.silent_ns = None;
             }
             FleetEvent::Lost { app, class, reason, finding } => {
-                // A world that was told no time yet does not know since when.
+                // A state that was told no time yet does not know since when.
                 let now_ns = Some(self.now_ns).filter(|&now| now > 0);
                 let state = self.app(app);
                 state.silent_ns = state.silent_ns.or(now_ns);
@@ -206,8 +206,8 @@ pub struct TotalsBaseline {
 
 impl TotalsBaseline {
     /// Counts from now on.
-    pub fn mark(world: &FleetState) -> Self {
-        let samples = world.models().map(|(app, model)| (app.name.clone(), model.sample.clone()));
+    pub fn mark(fleet: &FleetState) -> Self {
+        let samples = fleet.models().map(|(app, model)| (app.name.clone(), model.sample.clone()));
         Self { samples: samples.collect() }
     }
 

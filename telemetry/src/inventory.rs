@@ -1,13 +1,13 @@
-//! What ought to be there: apps and ports that somebody expects.
+//! The expected apps and ports.
 //!
-//! An app that starts without its NICs is alive, answers, and does nothing. Only an expectation makes
-//! that visible: the configuration's, else that of the app's own arguments, else one port.
+//! An app that starts without its NICs runs and answers, but does nothing. Only an expectation makes that
+//! visible: from the configuration, else from the app's own arguments, else one port.
 
 use crate::arguments::{EalArguments, head};
 use crate::host::device;
 use crate::sample::Sample;
 
-/// The expected apps; those that are not named are judged by their own arguments.
+/// The expected apps; for others, their own arguments define the expected ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppInventory {
     /// The apps that must run on this machine.
@@ -22,23 +22,23 @@ pub struct ExpectedApp {
     /// Devices that must be among its ports, for instance `0000:03:00.0` or `net_vhost0`. Empty:
     /// those of its own arguments.
     pub ports: Vec<String>,
-    /// Least number of ports; `None`: as many as `ports`, at least one. 0 for an app that may do
-    /// without.
+    /// Minimum number of ports; `None`: as many as `ports`, at least one. 0 for an app that needs
+    /// none.
     pub min_ports: Option<usize>,
-    /// Ports that may have no link, or receive nothing though they did; `"*"` for all.
+    /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
 }
 
-/// The ports that one running app ought to have.
+/// The expected ports of one running app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortExpectation {
     /// Devices that must be among its ports; PCI addresses with their domain.
     pub devices: Vec<String>,
-    /// Least number of ports, those of `devices` included.
+    /// Minimum number of ports, including those of `devices`.
     pub min_ports: usize,
-    /// Who says so.
+    /// Source of the expectation.
     pub source: ExpectationSource,
-    /// Ports that may have no link, or receive nothing though they did; `"*"` for all.
+    /// Ports that may have no link, or stop receiving; `"*"` for all.
     pub may_be_idle: Vec<String>,
 }
 
@@ -49,13 +49,13 @@ pub enum ExpectationSource {
     Configuration,
     /// The app's own arguments name devices.
     Arguments,
-    /// Nobody says anything: a DPDK app has at least one port.
+    /// Neither does: a DPDK app has at least one port.
     #[default]
     Default,
 }
 
 impl ExpectationSource {
-    /// In words, behind "expected by".
+    /// As text, after "expected by".
     pub fn words(self) -> &'static str {
         match self {
             Self::Configuration => "the configuration",
@@ -71,7 +71,7 @@ impl AppInventory {
         self.apps.iter().find(|app| app.name == name)
     }
 
-    /// The ports that the app of `sample` ought to have.
+    /// The expected ports of the app of `sample`.
     pub fn expectation(&self, sample: &Sample) -> PortExpectation {
         let app = self.app(&sample.app.name);
         let of_app = |read: fn(&ExpectedApp) -> &[String]| app.map_or(&[][..], read);
@@ -96,7 +96,7 @@ impl AppInventory {
 }
 
 impl PortExpectation {
-    /// Whether this port may have no link, or receive nothing though it did.
+    /// Whether this port may have no link, or stop receiving.
     pub fn may_be_idle(&self, port: &str) -> bool {
         self.may_be_idle.iter().any(|idle| idle == "*" || device::is_port_of(port, idle))
     }
@@ -142,11 +142,10 @@ fn devices_of_arguments(sample: &Sample) -> Vec<String> {
     devices
 }
 
-/// Where no machine has a NIC: as an argument it stands for "no device".
+/// An address that no machine has: as an argument it means "no device".
 const HOST_BRIDGE: &str = "0000:00:00.0";
 
-/// A device that the kernel does not know ought to be a port as well: it may have been mistyped, or
-/// unplugged.
+/// A device that the kernel does not know is expected as well: it may have been mistyped, or removed.
 fn is_port(sample: &Sample, address: &str) -> bool {
     let known = sample.devices.iter().find(|device| device.address == address);
     known.is_some_and(|device| device.network || !device.present) && address != HOST_BRIDGE
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_one_port_is_expected() {
+    fn by_default_one_port_is_expected() {
         for line in ["app", "app --no-pci", "app -a 0000:00:00.0", "app -a 05:00.0", "app -a 7:0.0"]
         {
             assert_eq!(of_arguments(line), (Vec::new(), 1, ExpectationSource::Default), "{line}");
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_bonds_are_not_demanded() {
+    fn members_of_bonds_are_not_expected() {
         let (devices, least, _) = of_arguments("app -a 03:00.0 --vdev net_bonding0,slave=03:00.0");
         assert_eq!((devices, least), (vec!["net_bonding0".into()], 1));
         let mut sample = app("app -a 03:00.0 --vdev net_null0");
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_with_names_of_their_own_are_not_demanded_by_the_device_s() {
+    fn ports_with_their_own_names_are_not_expected_by_device_name() {
         let (devices, least, _) = of_arguments(
             "app --vdev net_mvpp2,iface=eth0 --vdev net_ring0,nodeaction=R0:0:ATTACH --vdev net_tap0",
         );
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_decides_where_it_says_something() {
+    fn the_configuration_overrides_the_arguments() {
         let named = |ports: &[&str], min_ports| AppInventory {
             apps: vec![ExpectedApp {
                 name: "app".into(),

@@ -39,6 +39,8 @@ mod deadline;
 pub mod discover;
 mod error;
 pub mod finding;
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
 mod flaps;
 pub mod fleet;
 mod fleet_state;

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trend_of_the_library_comes_before_our_own() {
+    fn the_trend_of_the_library_is_preferred() {
         let mut tracker = ModelTracker::default();
         let mut sample = at(1, 10);
         sample.pools = vec![pool("mb", 1000, 400), pool("plain", 1000, 1)];

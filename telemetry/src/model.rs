@@ -1,18 +1,25 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
+mod ports;
+mod queues;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::flaps::{FlapCounters, PortFlaps};
+pub use self::ports::PortRates;
+use self::ports::port_rates;
+pub use self::queues::QueueRates;
+use self::queues::queue_rates;
+use crate::flaps::FlapCounters;
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
-use crate::rx_flat::{RxBaseline, RxFlat};
+use crate::rx_flat::RxBaseline;
 use crate::sample::{
-    AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, PortStats, QueueDirection,
-    QueueSample, Sample, ThreadSample, counts_bytes,
+    AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
+    ThreadSample,
 };
-use crate::sending::{SendingHistory, SilentApp, UnsentPackets};
+use crate::sending::{SendingHistory, SilentApp};
 use crate::stall::LcoreStalls;
 use crate::starts::{AppRestarts, StartCounter};
 pub use crate::trend::TrendOptions;
@@ -43,68 +50,9 @@ pub struct Model {
     pub sites: Vec<SiteRates>,
     /// The app receives and sends nothing, though it did; `None` while it sends.
     pub silent: Option<SilentApp>,
-    /// Starts of the app in the last stretch of time (see [`TrendOptions::restarts`]); `None` when no
-    /// process has replaced another.
+    /// Starts of the app in the last [`TrendOptions::restarts`]; `None` if no process has replaced
+    /// another.
     pub restarts: Option<AppRestarts>,
-}
-
-/// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct PortRates {
-    /// DPDK port id.
-    pub id: u16,
-    /// Packets received.
-    pub rx_pps: Option<f64>,
-    /// Packets sent.
-    pub tx_pps: Option<f64>,
-    /// Bits received, without FCS, preamble and gap; `None` for a driver that counts no bytes.
-    pub rx_bps: Option<f64>,
-    /// Bits sent; `None` for a driver that counts no bytes.
-    pub tx_bps: Option<f64>,
-    /// Packets missed by the NIC.
-    pub rx_missed_ps: Option<f64>,
-    /// Receive errors.
-    pub rx_errors_ps: Option<f64>,
-    /// Transmit errors.
-    pub tx_errors_ps: Option<f64>,
-    /// Failed buffer allocations.
-    pub rx_nombuf_ps: Option<f64>,
-    /// A counter went backwards: the app or its peer reset it.
-    pub reset: bool,
-    /// The port receives next to nothing, though it did before; `None` while it receives, and for
-    /// one that never did.
-    #[serde(rename = "quiet")]
-    pub rx_flat: Option<RxFlat>,
-    /// Packets that were offered to the port and not sent; libpmdscope only.
-    pub unsent: Option<UnsentPackets>,
-    /// Its starts, stops and changes of its link in the last minute; `None` for none.
-    pub flaps: Option<PortFlaps>,
-}
-
-/// Per-second rates of one queue.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct QueueRates {
-    /// DPDK port id.
-    pub port: u16,
-    /// Queue number.
-    pub queue: u16,
-    /// Direction.
-    pub direction: QueueDirection,
-    /// Packets.
-    pub pps: Option<f64>,
-    /// Bits.
-    pub bps: Option<f64>,
-    /// Polls.
-    pub polls_ps: Option<f64>,
-    /// Share of polls that brought packets, 0 to 1.
-    pub busy_ratio: Option<f64>,
-    /// Mean packets per non-empty burst.
-    pub mean_burst: Option<f64>,
-    /// This queue's share of the packets of its port and direction, 0 to 1.
-    pub share: Option<f64>,
-    /// Packets that the NIC dropped because this receive queue had no free descriptor; `None` where
-    /// the driver does not count them by queue.
-    pub missed_ps: Option<f64>,
 }
 
 /// Trend of one pool. Growth and time left are libpmdscope's where it has a ledger of the pool.
@@ -128,11 +76,11 @@ pub struct PoolTrend {
 pub struct LcoreRates {
     /// lcore id.
     pub lcore: u32,
-    /// Turns of the poll loop.
+    /// Iterations of the poll loop.
     pub polls_ps: Option<f64>,
     /// Packets.
     pub pps: Option<f64>,
-    /// Share of turns with packets, 0 to 1.
+    /// Share of iterations with packets, 0 to 1.
     pub busy_ratio: Option<f64>,
     /// Stalls.
     pub stalls_ps: Option<f64>,
@@ -145,9 +93,9 @@ pub struct LcoreRates {
 pub struct ThreadRates {
     /// lcore id.
     pub lcore: u32,
-    /// Times that it gave up its CPU.
+    /// Voluntary context switches.
     pub voluntary_ps: Option<f64>,
-    /// Times that its CPU was taken away.
+    /// Involuntary context switches.
     pub involuntary_ps: Option<f64>,
 }
 
@@ -188,7 +136,7 @@ impl ModelTracker {
             self.sending.clear();
             self.flaps.clear();
         }
-        // A port that is silent since a restart is silent all the same.
+        // A restart does not change that a port is silent.
         if backwards {
             self.rx_baseline.clear();
             self.starts.clear();
@@ -270,8 +218,8 @@ impl ModelTracker {
     }
 }
 
-/// What rates need of a sample. The rest of it, names of extended counters for one, costs more to copy
-/// than to judge.
+/// The part of a sample that rates are computed from. Copying the rest, such as the names of extended
+/// counters, would take longer than the computation.
 fn counters(sample: &Sample) -> Sample {
     let port = |port: &PortSample| PortSample {
         id: port.id,
@@ -304,7 +252,7 @@ fn counters(sample: &Sample) -> Sample {
     }
 }
 
-/// The sample before, and the time since.
+/// The previous sample, and the time since.
 struct Interval<'a> {
     last: &'a Sample,
     seconds: f64,
@@ -321,143 +269,8 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
-    let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
-    let before = interval.and_then(|i| Some((i, i.last.ports.iter().find(same)?)));
-    let Some((interval, before)) = before else {
-        return PortRates { id: port.id, ..PortRates::default() };
-    };
-    let (now, before) = (&port.stats, &before.stats);
-    let mut reset = false;
-    let mut rate = |now, before| {
-        let rate = interval.rate(now, before);
-        reset |= rate.is_none();
-        rate
-    };
-    let rates = PortRates {
-        id: port.id,
-        rx_pps: rate(now.rx_packets, before.rx_packets),
-        tx_pps: rate(now.tx_packets, before.tx_packets),
-        rx_bps: rate(now.rx_bytes, before.rx_bytes)
-            .filter(|_| counts_bytes(now.rx_packets, now.rx_bytes))
-            .map(bits),
-        tx_bps: rate(now.tx_bytes, before.tx_bytes)
-            .filter(|_| counts_bytes(now.tx_packets, now.tx_bytes))
-            .map(bits),
-        rx_missed_ps: rate(now.rx_missed, before.rx_missed),
-        rx_errors_ps: rate(now.rx_errors, before.rx_errors),
-        tx_errors_ps: rate(now.tx_errors, before.tx_errors),
-        rx_nombuf_ps: rate(now.rx_nombuf, before.rx_nombuf),
-        ..PortRates::default()
-    };
-    PortRates { reset, ..rates }
-}
-
-impl PortStats {
-    /// Growth of all counters; `None` when one went back: the app or its peer reset them.
-    pub fn since(&self, before: &Self) -> Option<Self> {
-        Some(Self {
-            rx_packets: self.rx_packets.checked_sub(before.rx_packets)?,
-            tx_packets: self.tx_packets.checked_sub(before.tx_packets)?,
-            rx_bytes: self.rx_bytes.checked_sub(before.rx_bytes)?,
-            tx_bytes: self.tx_bytes.checked_sub(before.tx_bytes)?,
-            rx_missed: self.rx_missed.checked_sub(before.rx_missed)?,
-            rx_errors: self.rx_errors.checked_sub(before.rx_errors)?,
-            tx_errors: self.tx_errors.checked_sub(before.tx_errors)?,
-            rx_nombuf: self.rx_nombuf.checked_sub(before.rx_nombuf)?,
-        })
-    }
-}
-
 fn bits(bytes: f64) -> f64 {
     bytes * 8.0
-}
-
-fn queue_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<QueueRates> {
-    let queues = &sample.queues;
-    let missed = missed_rates(sample, interval);
-    let deltas: Vec<_> =
-        queues.iter().enumerate().map(|(at, queue)| queue_delta(at, queue, interval)).collect();
-    let mut totals: BTreeMap<(u16, QueueDirection), u64> = BTreeMap::new();
-    for (queue, delta) in queues.iter().zip(&deltas) {
-        let packets = delta.as_ref().and_then(|delta| delta.packets).unwrap_or(0);
-        let total = totals.entry((queue.port, queue.direction)).or_default();
-        *total = total.saturating_add(packets);
-    }
-    let rates = queues.iter().zip(deltas).map(|(queue, delta)| {
-        let total = totals.get(&(queue.port, queue.direction)).copied().unwrap_or(0);
-        let missed = missed.get(&(queue.port, queue.queue)).copied();
-        let missed_ps = missed.filter(|_| queue.direction == QueueDirection::Rx);
-        QueueRates { missed_ps, ..delta.unwrap_or_default().rates(queue, total) }
-    });
-    rates.collect()
-}
-
-/// Packets that receive queues have missed per second, by port and queue, where drivers count them so.
-fn missed_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> BTreeMap<(u16, u16), f64> {
-    let mut rates = BTreeMap::new();
-    let Some(interval) = interval else { return rates };
-    for port in &sample.ports {
-        let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
-        let Some(before) = interval.last.ports.iter().find(same) else { continue };
-        let before = before.queue_counters(QueueDirection::Rx);
-        for (queue, now) in port.queue_counters(QueueDirection::Rx) {
-            let before = before.get(&queue).and_then(|before| before.missed);
-            let rate = now.missed.zip(before).and_then(|(now, then)| interval.rate(now, then));
-            rates.extend(rate.map(|rate| ((port.id, queue), rate)));
-        }
-    }
-    rates
-}
-
-/// What a queue did in an interval; `None` per counter that was reset.
-#[derive(Default)]
-struct QueueDelta {
-    seconds: f64,
-    packets: Option<u64>,
-    bytes: Option<u64>,
-    polls: Option<u64>,
-    empty: Option<u64>,
-}
-
-fn queue_delta(
-    at: usize,
-    queue: &QueueSample,
-    interval: Option<&Interval<'_>>,
-) -> Option<QueueDelta> {
-    let key = |queue: &QueueSample| (queue.port, queue.queue, queue.direction);
-    let interval = interval?;
-    let before = &interval.last.queues;
-    // Mostly it is where it was.
-    let same = |before: &&QueueSample| key(before) == key(queue);
-    let before = before.get(at).filter(same).or_else(|| before.iter().find(same))?;
-    Some(QueueDelta {
-        seconds: interval.seconds,
-        packets: queue.packets.checked_sub(before.packets),
-        bytes: queue.bytes.checked_sub(before.bytes),
-        polls: queue.polls.checked_sub(before.polls),
-        empty: queue.empty.checked_sub(before.empty),
-    })
-}
-
-impl QueueDelta {
-    fn rates(&self, queue: &QueueSample, port_packets: u64) -> QueueRates {
-        let per_second = |count: Option<u64>| Some(count? as f64 / self.seconds);
-        // The app counts while it is read, so the difference can be off by a burst.
-        let busy = self.polls.zip(self.empty).and_then(|(polls, empty)| polls.checked_sub(empty));
-        QueueRates {
-            port: queue.port,
-            queue: queue.queue,
-            direction: queue.direction,
-            pps: per_second(self.packets),
-            bps: per_second(self.bytes).map(bits),
-            polls_ps: per_second(self.polls),
-            busy_ratio: busy.zip(self.polls).and_then(|(busy, polls)| ratio(busy, polls)),
-            mean_burst: self.packets.zip(busy).and_then(|(packets, busy)| ratio(packets, busy)),
-            share: self.packets.and_then(|packets| ratio(packets, port_packets)),
-            missed_ps: None,
-        }
-    }
 }
 
 fn lcores_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<LcoreRates> {
@@ -480,7 +293,7 @@ fn lcore_rates(
         lcore: lcore.lcore,
         polls_ps: interval.rate(lcore.polls, before.polls),
         pps: interval.rate(lcore.packets, before.packets),
-        // The app counts while it is read, so the ratio could exceed 1 by a hair.
+        // The app counts while it is read, so the ratio could exceed 1 slightly.
         busy_ratio: busy.zip(polls).and_then(|(busy, polls)| ratio(busy.min(polls), polls)),
         stalls_ps: interval.rate(lcore.stalls, before.stalls),
         stalls: LcoreStalls::between((interval.last, before), (sample, lcore)),

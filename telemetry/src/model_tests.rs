@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::sample::PortStats;
 use crate::sample::tests::{empty_sample, pool, port, queue};
 
 const SECOND: u64 = 1_000_000_000;
@@ -240,4 +241,14 @@ fn counters_that_were_reset_have_no_growth() {
     let now = PortStats { rx_packets: 7, ..PortStats::default() };
     assert_eq!(now.since(&before).map(|grown| grown.rx_packets), Some(2));
     assert_eq!(before.since(&now), None);
+}
+
+#[test]
+fn totals_count_from_a_sample_or_from_the_last_reset() {
+    let (before, mut now) = (at(1, 5), at(2, 7));
+    assert_eq!(now.ports[0].stats_since(Some(&before)).rx_packets, 2);
+    assert_eq!(before.ports[0].stats_since(Some(&now)).rx_packets, 5);
+    assert_eq!(now.ports[0].stats_since(None).rx_packets, 7);
+    now.ports[0].device = "another".to_owned();
+    assert_eq!(now.ports[0].stats_since(Some(&before)).rx_packets, 7);
 }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_acts_on_or_nobody_sees_is_replaced() {
+    fn control_and_invisible_characters_are_replaced() {
         let evil = "é\x1b[31m\x07\u{9b}2J\r\x7f\n\tx";
         assert_eq!(harmless(evil, &['\n', '\t']), "é?[31m??2J??\n\tx");
         assert_eq!(harmless(evil, &[]), "é?[31m??2J????x");
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_stays() {
+    fn ordinary_text_is_unchanged() {
         for text in ["fwd-7:1 [0000:3b:00.0]", "schön", "日本語", "עברית", "▏→ e\u{301}"]
         {
             assert_eq!(harmless(text, &[]), text);

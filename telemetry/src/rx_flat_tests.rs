@@ -72,7 +72,7 @@ fn a_trickle_is_not_traffic() {
 }
 
 #[test]
-fn it_does_not_matter_how_often_somebody_looks() {
+fn the_sampling_interval_does_not_matter() {
     for step_s in [0.1, 0.7, 15.0, 60.0] {
         let mut watch = Watch::after(0.0, 0);
         watch.step_s = step_s;
@@ -83,7 +83,7 @@ fn it_does_not_matter_how_often_somebody_looks() {
 }
 
 #[test]
-fn a_port_of_few_packets_is_given_time() {
+fn a_port_with_few_packets_gets_more_time() {
     let mut watch = Watch::after(0.0, 0);
     assert_eq!(watch.at(2.0, 600.0), None);
     assert_eq!(watch.at(0.0, 400.0), None, "a thousand packets have not been missed yet");
@@ -98,7 +98,7 @@ fn a_port_that_never_received_is_not_quiet() {
 }
 
 #[test]
-fn the_mean_since_the_start_stands_in_for_a_past_that_nobody_watched() {
+fn without_a_past_the_mean_since_the_start_is_used() {
     let mut watch = Watch::after(1000.0, 50_000_000);
     let flat = watch.at(0.0, 2.0).unwrap();
     assert_eq!((flat.seconds.round(), flat.from_start, flat.watched_past), (2.0, true, false));
@@ -118,7 +118,7 @@ fn an_app_that_has_only_started_has_no_mean() {
 }
 
 #[test]
-fn a_slow_decline_moves_the_past_along() {
+fn the_baseline_follows_a_slow_decline() {
     let mut watch = Watch::after(0.0, 0);
     let mut pps = 1e6;
     while pps > 10.0 {
@@ -176,7 +176,7 @@ fn a_port_that_could_not_be_read_keeps_its_past() {
 
 proptest! {
     #[test]
-    fn what_is_quiet_was_worth_a_thousand_packets(
+    fn a_silent_port_would_have_received_a_thousand_packets(
         steps in prop::collection::vec((0_u64..20_000_000_000, prop_oneof![Just(0), 0..9_u64, any::<u64>()]), 0..60),
         start_realtime_ns: u64,
     ) {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_and_sent_is_no_finding_whatever_the_skew() {
+    fn offered_and_sent_packets_are_no_finding_whatever_the_skew() {
         let (unsent, silent) = watched(20, |q| {
             let sent = q * 7000;
             (sent, Some(sent + q * 211 % 600), sent)
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_came_late_proves_nothing() {
+    fn a_late_sample_proves_nothing() {
         let (unsent, _) = watched(12, |q| {
             let late = if q > 10 { 9000 } else { 0 };
             (q * 7000, Some(q * 7000 + late), q * 7000)
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_takes_nothing_is_stuck_after_a_while() {
+    fn a_port_that_accepts_nothing_is_stuck_after_a_while() {
         let stuck = |quarters| watched(quarters, |q| (q * 7000, Some(q * 7000), q.min(4) * 7000));
         assert_eq!(stuck(9).0.unwrap().stuck_s, None);
         let (unsent, silent) = stuck(10);

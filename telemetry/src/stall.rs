@@ -211,7 +211,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_gap_of_a_thread_that_kept_its_cpu_is_its_own() {
+    fn a_gap_without_preemption_is_caused_by_the_thread() {
         let found = stalls(&second(&[5123, 3], [0, 0])).unwrap();
         assert_eq!((found.count, found.longest_us, found.total_ms), (1, 5123, 5.123));
         assert_eq!(found.cause(), Some(StallCause::OwnCode));
@@ -220,7 +220,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_gap_of_a_thread_that_waited_for_a_cpu_is_the_kernels() {
+    fn a_gap_while_waiting_for_a_cpu_is_caused_by_the_kernel() {
         let gaps = [4000; 10];
         assert_eq!(stalls(&second(&gaps, [38, 0])).unwrap().cause(), Some(StallCause::Kernel));
         assert_eq!(stalls(&second(&gaps, [3, 0])).unwrap().cause(), Some(StallCause::OwnCode));
@@ -233,7 +233,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_kernel_did_not_tell_is_not_known() {
+    fn a_cause_without_kernel_counters_is_unknown() {
         let mut remembered = second(&[5000], [0, 0]);
         remembered[1].threads[0].read_ns = remembered[1].monotonic_ns - 1;
         assert_eq!(stalls(&remembered).unwrap().cause(), None);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_that_is_nothing_against_the_pool_is_no_alarm() {
+    fn a_small_rise_compared_with_the_pool_is_no_finding() {
         let trend = trend((0..30).map(|i| 1000 + i));
         assert_eq!(trend.slope(), Some(1.0));
         assert_eq!(rise(&trend), None);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_is_seen_by_one_who_looks_once_a_minute() {
+    fn a_leak_is_found_with_a_sample_per_minute() {
         let mut trend = ValueTrend::default();
         for minute in 1..=9 {
             trend.push(minute * 60_000_000_000, 600 * minute, Duration::from_secs(30), 600);

@@ -144,7 +144,7 @@ fn a_bad_banner_is_refused() {
 }
 
 #[test]
-fn a_slow_banner_is_awaited_but_not_for_ever() {
+fn a_slow_banner_is_awaited_until_the_deadline() {
     let app = FakeApp::start(|connection| {
         sleep(SOON / 2);
         connection.serve(|_| r#"{"/ethdev/list":[]}"#.into());
@@ -157,7 +157,7 @@ fn a_slow_banner_is_awaited_but_not_for_ever() {
 }
 
 #[test]
-fn an_app_that_accepts_nobody_costs_no_more_than_the_deadline() {
+fn an_app_that_accepts_no_connection_fails_at_the_deadline() {
     let app = FakeApp::stopped();
     // The first ones wait for the banner, the later ones for a place in the backlog.
     let waiting: Vec<_> = (0..4).map(|_| connect_soon(&app)).collect();

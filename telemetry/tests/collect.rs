@@ -151,7 +151,7 @@ fn extended_counters_at_the_limit_are_flagged() {
 }
 
 #[test]
-fn newer_dpdk_tells_pool_counts_and_rings() {
+fn newer_dpdk_reports_pool_counts_and_rings() {
     let sample = collect(&Recording::read("synthetic/dpdk-24.11-pool-counts-and-rings.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());
     let parts = PoolOccupancy { common: 1500, cached: 48, in_use: 500 };
@@ -241,7 +241,7 @@ fn a_table_that_changes_between_pages_is_read_again() {
 }
 
 #[test]
-fn a_table_that_never_settles_is_given_up() {
+fn a_table_that_keeps_changing_is_left_out() {
     let app = changing(|page| page);
     let sample = SampleCollector::new(app.app()).collect(TIMEOUT).unwrap();
     assert!(sample.pools.is_empty() && sample.lcores.len() == 1);
@@ -258,7 +258,7 @@ fn a_page_of_another_offset_is_never_taken() {
 }
 
 #[test]
-fn an_unknown_schema_falls_back_to_what_stock_apps_tell() {
+fn an_unknown_schema_falls_back_to_the_tables_of_stock_apps() {
     let recording = Recording::read("synthetic/pmdscope-two-pages.jsonl");
     let other = recording.answer("/pmdscope").replace(r#""schema":1"#, r#""schema":9"#);
     let sample = collect(&recording.with("/pmdscope", &other));
@@ -349,7 +349,7 @@ fn an_app_that_never_answers_is_an_error_within_the_deadline() {
 }
 
 #[test]
-fn two_tools_never_ask_at_the_same_time() {
+fn two_tools_never_query_at_the_same_time() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let other_tool = AppLock::open(app.dir()).unwrap();
     let held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
@@ -507,7 +507,7 @@ fn links_and_ports_that_change_are_seen_within_a_second() {
 }
 
 #[test]
-fn newer_dpdk_tells_cycles_and_several_heaps() {
+fn newer_dpdk_reports_cycles_and_several_heaps() {
     let recording = Recording::read("synthetic/dpdk-24.11-usage-and-heaps.jsonl");
     let sample = collect(&recording);
     assert_eq!(sample.partial, Vec::<String>::new());
@@ -578,7 +578,7 @@ fn an_app_that_counts_no_cycles_is_not_asked_for_them_each_time() {
 }
 
 #[test]
-fn the_machine_tells_start_threads_and_secondaries() {
+fn start_threads_and_secondaries_come_from_the_kernel() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let running = app.dir().join("mp_socket_11_aa");
     let listening = std::os::unix::net::UnixDatagram::bind(&running).unwrap();
@@ -632,7 +632,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_an_app_answers_heaps_are_asked_for_by_listed_ids(
+    fn heaps_are_queried_only_by_listed_ids(
         list in garbage(),
         heap in garbage(),
         usage in garbage(),

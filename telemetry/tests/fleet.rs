@@ -68,7 +68,7 @@ fn nobody_connects_to_an_app_that_is_connected_already() {
 }
 
 #[test]
-fn an_app_is_forgotten_when_it_was_gone_for_long_unless_it_is_expected() {
+fn an_app_that_ended_long_ago_is_removed_unless_expected() {
     let machine = Machine::new();
     let mut settings = machine.settings();
     settings.keep_lost = Duration::from_millis(50);
@@ -85,7 +85,7 @@ fn an_app_is_forgotten_when_it_was_gone_for_long_unless_it_is_expected() {
 }
 
 #[test]
-fn an_app_that_runs_is_not_forgotten_however_short_ended_ones_are_kept() {
+fn a_running_app_is_never_removed() {
     let machine = Machine::new();
     let mut settings = machine.settings();
     settings.keep_lost = Duration::ZERO;
@@ -101,7 +101,7 @@ fn an_app_that_runs_is_not_forgotten_however_short_ended_ones_are_kept() {
 }
 
 #[test]
-fn an_expected_app_that_ended_is_missing_to_all_who_ask() {
+fn an_expected_app_that_ended_is_missing_for_every_reader() {
     let machine = Machine::new();
     let mut settings = machine.settings();
     settings.rules.expected.apps.push(ExpectedApp { name: "a".into(), ..ExpectedApp::default() });
@@ -113,8 +113,8 @@ fn an_expected_app_that_ended_is_missing_to_all_who_ask() {
     assert_eq!(lints(&fleet, "a"), [Lint::Unreachable]);
     let mut checked_out = fleet.check_out("a").unwrap();
     fleet.see(Vec::new());
-    let news = checked_out.sample(TIMEOUT);
-    fleet.check_in(checked_out, news);
+    let event = checked_out.sample(TIMEOUT);
+    fleet.check_in(checked_out, event);
     for _ in 0..2 {
         assert_eq!(lints(&fleet, "a"), [Lint::AppMissing]);
         assert!(fleet.state.find("a").unwrap().model.is_some());
@@ -200,7 +200,7 @@ fn looking_at_many_stuck_apps_takes_the_time_of_one() {
 }
 
 #[test]
-fn an_app_with_a_new_prefix_takes_the_place_of_the_one_that_ended() {
+fn an_app_with_a_new_prefix_replaces_the_one_that_ended() {
     let machine = Machine::new();
     let mut settings = machine.settings();
     settings.names = AppNames::new(vec![(r"fwd-\d+".into(), "fwd".into())]).unwrap();

@@ -65,7 +65,7 @@ fn ledger_sites_and_stages_are_collected_and_judged() {
 }
 
 #[test]
-fn a_pipeline_that_leaks_and_frees_twice_is_told_line_by_line() {
+fn leaks_and_double_frees_of_a_pipeline_are_reported_by_line() {
     let sample = collect(&Recording::read("dpdk-22.11/pmdscope-leaking.jsonl"));
     assert_eq!(sample.partial, Vec::<String>::new());
     let [clones, packets] = &sample.ledger[..] else { panic!("{:?}", sample.ledger) };
@@ -118,7 +118,7 @@ fn an_app_without_a_ledger_is_not_asked_for_one() {
 }
 
 #[test]
-fn arming_tells_what_came_of_it() {
+fn arming_reports_its_result() {
     let recording = leaking()
         .with("/pmdscope/arm,60", r#"{"/pmdscope/arm":{"armed":1,"mode":"auto"}}"#)
         .with("/pmdscope/arm,0", r#"{"/pmdscope/arm":{"armed":0,"mode":"never"}}"#);

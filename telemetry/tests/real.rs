@@ -226,7 +226,7 @@ fn without_telemetry() -> Result<(), Failed> {
     assert_eq!((apps[0].state, apps[0].pid), (Reachability::NoTelemetry, Some(testpmd.0.id())));
     let found = find(None, &host.options());
     assert!(matches!(found, Err(FindError::NoTelemetry(_))), "{found:?}");
-    assert_eq!(finding::evaluate_unasked(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
+    assert_eq!(finding::evaluate_unqueried(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
     Ok(())
 }
 

@@ -265,27 +265,27 @@ pub fn perform(view: &mut ViewState, action: Action, timeline: &mut impl Timelin
         Action::Seek(to) => timeline.seek(to),
         // What says longer interval for samples says faster for a replay.
         Action::Slower | Action::Faster if timeline.hasten(action == Action::Slower) => {}
-        other => return update(view, other, timeline.world()),
+        other => return update(view, other, timeline.fleet()),
     }
     LoopControl::Continue
 }
 
 /// Carries out an action on the view of one moment.
-pub fn update(view: &mut ViewState, action: Action, world: &FleetState) -> LoopControl {
+pub fn update(view: &mut ViewState, action: Action, fleet: &FleetState) -> LoopControl {
     match action {
         Action::Quit => return LoopControl::Quit,
         Action::Help => toggle_help(view),
         Action::Go(tab) => go(view, tab),
         Action::Next => go(view, view.tab.step(1)),
         Action::Previous => go(view, view.tab.step(PageTab::ALL.len() - 1)),
-        Action::Move(motion) => travel(view, motion, world),
+        Action::Move(motion) => travel(view, motion, fleet),
         Action::Select(subject) => {
             view.selected.insert(view.tab, subject);
         }
-        Action::Open => open(view, world),
+        Action::Open => open(view, fleet),
         Action::Back => back(view),
-        Action::Sort => sort(view, world),
-        Action::Invert => invert(view, world),
+        Action::Sort => sort(view, fleet),
+        Action::Invert => invert(view, fleet),
         Action::Filter => view.mode = InputMode::Filter { before: view.filter.clone() },
         Action::Type(character) if view.filter.len() < FILTER_MAX => view.filter.push(character),
         // Those of time are the timeline's.
@@ -294,9 +294,9 @@ pub fn update(view: &mut ViewState, action: Action, world: &FleetState) -> LoopC
             view.filter.pop();
         }
         Action::Accept => view.mode = InputMode::Browse,
-        Action::Mark => view.baseline = TotalsBaseline::mark(world),
+        Action::Mark => view.baseline = TotalsBaseline::mark(fleet),
         Action::Unmark => view.baseline = TotalsBaseline::default(),
-        Action::Attach => attach(view, world),
+        Action::Attach => attach(view, fleet),
         Action::Faster => faster(view),
         Action::Slower => slower(view),
     }
@@ -313,9 +313,9 @@ fn go(view: &mut ViewState, tab: PageTab) {
     view.mode = InputMode::Browse;
 }
 
-fn open(view: &mut ViewState, world: &FleetState) {
+fn open(view: &mut ViewState, fleet: &FleetState) {
     if view.selected().is_none() {
-        travel(view, SelectionMotion::Top, world);
+        travel(view, SelectionMotion::Top, fleet);
     }
     if let (InputMode::Browse, Some(subject)) = (&view.mode, view.selected().cloned()) {
         view.mode = InputMode::Detail(subject);
@@ -334,14 +334,14 @@ fn back(view: &mut ViewState) {
     }
 }
 
-fn travel(view: &mut ViewState, motion: SelectionMotion, world: &FleetState) {
+fn travel(view: &mut ViewState, motion: SelectionMotion, fleet: &FleetState) {
     let page = usize::from(view.height.saturating_sub(6)).max(1);
     if view.mode != InputMode::Browse {
-        view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, world));
+        view.scroll = moved(view.scroll, motion, page, crate::overlay::length(view, fleet));
         return;
     }
     let rows: Vec<Subject> =
-        view.tables(world).into_iter().flat_map(|t| t.rows).map(|row| row.subject).collect();
+        view.tables(fleet).into_iter().flat_map(|t| t.rows).map(|row| row.subject).collect();
     let now = view.selected().and_then(|selected| rows.iter().position(|row| row == selected));
     let next = match now {
         Some(now) => moved(now, motion, page, rows.len()),
@@ -366,8 +366,8 @@ fn moved(now: usize, motion: SelectionMotion, page: usize, length: usize) -> usi
 }
 
 /// Goes from the table's own order through its columns, and back.
-fn sort(view: &mut ViewState, world: &FleetState) {
-    let Some((title, columns)) = selected_table(view, world) else { return };
+fn sort(view: &mut ViewState, fleet: &FleetState) {
+    let Some((title, columns)) = selected_table(view, fleet) else { return };
     match view.sort.get(title).map_or(0, |sort| sort.column + 1) {
         column if column < columns => {
             view.sort.insert(title, SortOrder { column, descending: true });
@@ -378,15 +378,15 @@ fn sort(view: &mut ViewState, world: &FleetState) {
     }
 }
 
-fn invert(view: &mut ViewState, world: &FleetState) {
-    let Some((title, _)) = selected_table(view, world) else { return };
+fn invert(view: &mut ViewState, fleet: &FleetState) {
+    let Some((title, _)) = selected_table(view, fleet) else { return };
     let sort = view.sort.entry(title).or_insert(SortOrder { column: 0, descending: false });
     sort.descending = !sort.descending;
 }
 
 /// The table that holds the selected row, else the first with rows: its title and columns.
-fn selected_table(view: &ViewState, world: &FleetState) -> Option<(&'static str, usize)> {
-    let tables = view.tables(world);
+fn selected_table(view: &ViewState, fleet: &FleetState) -> Option<(&'static str, usize)> {
+    let tables = view.tables(fleet);
     let holds = |subject: &Subject| {
         tables.iter().find(|table| table.rows.iter().any(|row| row.subject == *subject))
     };
@@ -396,13 +396,13 @@ fn selected_table(view: &ViewState, world: &FleetState) -> Option<(&'static str,
 }
 
 /// What was not asked for comes first: only when nothing is offered any more, it is ended.
-fn attach(view: &mut ViewState, world: &FleetState) {
+fn attach(view: &mut ViewState, fleet: &FleetState) {
     if (view.tab, &view.mode) != (PageTab::Flows, &InputMode::Browse) {
         return;
     }
     let Ok(traffic) = view.flows.shown() else { return };
     let run = |app: &str| {
-        let model = world.find(app)?.model.as_ref()?;
+        let model = fleet.find(app)?.model.as_ref()?;
         Some((app.to_owned(), AppRun::of(&model.sample.app)))
     };
     let offered = traffic.apps(|access| *access == CaptureAccess::Offered).filter_map(run);

@@ -29,13 +29,13 @@ const SHARES_CPU: &str = "the control thread may run on the CPU of a polling lco
 const BAR: usize = 40;
 
 /// The details of `subject`, or that it is gone.
-pub(crate) fn lines(subject: &Subject, view: &ViewState, world: &FleetState) -> Vec<Line<'static>> {
+pub(crate) fn lines(subject: &Subject, view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     let mut page = DetailPage { view, lines: Vec::new() };
     let found = match subject {
         Subject::Tap { .. } | Subject::Conversation { .. } | Subject::Load { .. } => {
             page.captured(subject)
         }
-        _ => world.find(subject.app()).and_then(|app| page.subject(subject, app, world.now_ns)),
+        _ => fleet.find(subject.app()).and_then(|app| page.subject(subject, app, fleet.now_ns)),
     };
     if found.is_none() {
         page.text("no longer exists", Tone::Dim);

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
+use pmdscope_telemetry::fixture as samples;
 use pmdscope_telemetry::model::{
     LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, ThreadRates,
 };
 use pmdscope_telemetry::sample::{
     AppIdentity, HighWater, LcoreSample, LedgerSample, LibrarySample, PoolOccupancy, PoolSample,
     PortSample, PortStats, QueueDirection, QueueSample, RingSample, SAMPLE_SCHEMA, Sample,
-    SiteKind, SiteSample, StageSample, TeeSample, ThreadSample,
+    SiteKind, SiteSample, TeeSample, ThreadSample,
 };
 
 use crate::view::ViewState;
@@ -33,21 +34,21 @@ pub(crate) fn view() -> ViewState {
 }
 
 /// Both apps, just heard of.
-pub(crate) fn world() -> FleetState {
-    let mut world = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
-    world.apply(sampled(leaking(), leaking_findings()));
-    world.apply(sampled(stock(), Vec::new()));
-    world
+pub(crate) fn fleet() -> FleetState {
+    let mut fleet = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
+    fleet.apply(sampled(leaking(), leaking_findings()));
+    fleet.apply(sampled(stock(), Vec::new()));
+    fleet
 }
 
 /// Only the app of that name.
-pub(crate) fn world_of(model: Model, findings: Vec<Finding>) -> FleetState {
-    let mut world = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
-    world.apply(sampled(model, findings));
-    world
+pub(crate) fn fleet_of(model: Model, findings: Vec<Finding>) -> FleetState {
+    let mut fleet = FleetState { now_ns: MONOTONIC_NS + 200_000_000, ..FleetState::default() };
+    fleet.apply(sampled(model, findings));
+    fleet
 }
 
-/// News of a sample.
+/// The event of a sample.
 pub(crate) fn sampled(model: Model, findings: Vec<Finding>) -> FleetEvent {
     FleetEvent::Sampled { app: model.sample.app.name.clone(), model: Arc::new(model), findings }
 }
@@ -169,26 +170,8 @@ fn pool(in_use: u64, cached: u64) -> PoolSample {
 
 /// The ledger of [`pool`] with 9,000 in use.
 fn ledger() -> LedgerSample {
-    LedgerSample {
-        name: "reflector_rx".to_owned(),
-        size: 16_383,
-        common: 7_083,
-        cached: 300,
-        rx_posted: 1_024,
-        tx_pending: 512,
-        rings: 12,
-        held: 87,
-        leaked: 7_360,
-        unplaced: 5,
-        prearm: 287,
-        armed: true,
-        slope_milli: 412_000,
-        exhausted_in_ms: Some(17_900),
-        first_leak_realtime_ns: REALTIME_NS - 18_000_000_000,
-        walks: 41,
-        walk_us: 35,
-        ..LedgerSample::default()
-    }
+    let first_leak_realtime_ns = REALTIME_NS - 18_000_000_000;
+    LedgerSample { first_leak_realtime_ns, ..samples::ledger() }
 }
 
 fn site(id: u32, site: &str, function: &str, count: u64) -> SiteSample {
@@ -222,17 +205,6 @@ fn sites() -> Vec<SiteSample> {
 
 fn site_rates(site: &SiteSample, rate_ps: Option<f64>) -> SiteRates {
     SiteRates { pool: site.pool.clone(), id: site.id, kind: site.kind, rate_ps }
-}
-
-fn stages() -> Vec<StageSample> {
-    let stage = |stage: &str, held, hold, bound_ms, longest_ms| StageSample {
-        stage: stage.to_owned(),
-        held,
-        hold,
-        bound_ms,
-        longest_ms,
-    };
-    vec![stage("reassembly", 80, true, 0, 29_000), stage("rx port 0 queue 0", 7, false, 1_000, 3)]
 }
 
 fn lcore(id: u32) -> LcoreSample {
@@ -298,7 +270,7 @@ pub(crate) fn leaking() -> Model {
     sample.threads = vec![thread(1, 0), thread(2, 31)];
     sample.ledger = vec![ledger()];
     sample.sites = sites();
-    sample.stages = stages();
+    sample.stages = samples::stages();
     let tee = TeeSample {
         session: 7,
         pid: 5151,

@@ -96,13 +96,13 @@ pub struct RunningApp {
 
 impl RunningApp {
     /// All that answer.
-    pub fn of(world: &FleetState) -> Vec<Self> {
+    pub fn of(fleet: &FleetState) -> Vec<Self> {
         let of = |(app, model): (&AppState, &Model)| {
             let pps = model.ports.iter().filter_map(|port| Some(port.rx_pps? + port.tx_pps?));
             let run = AppRun::of(&model.sample.app);
             Self { app: app.name.clone(), run, pps: pps.reduce(|a, b| a + b) }
         };
-        world.models().filter(|(app, _)| !app.stale()).map(of).collect()
+        fleet.models().filter(|(app, _)| !app.stale()).map(of).collect()
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_new_wish_is_heard_at_once_and_an_old_one_after_a_while() {
+    fn a_new_request_is_served_at_once_and_an_old_one_after_the_interval() {
         let mailbox = FlowMailbox::default();
         let nothing = FlowRequest::default();
         assert_eq!(mailbox.wait_for_request(&nothing, Duration::from_millis(1)), nothing);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_display_sees_what_was_told_last() {
+    fn the_display_sees_the_newest_value() {
         let mailbox = FlowMailbox::default();
         assert!(mailbox.traffic().is_none());
         mailbox.publish(CapturedTraffic { realtime_ns: 1, ..CapturedTraffic::default() });

@@ -1,6 +1,6 @@
 //! Terminal views over the telemetry model.
 //!
-//! [`pmdscope_telemetry::FleetState`] folds news from the sampling side; [`tables`] turns it into tables
+//! [`pmdscope_telemetry::FleetState`] applies events from the sampling side; [`tables`] turns it into tables
 //! of [`pmdscope_render`]; [`screen::render`] draws them on a terminal, [`report`] prints them without
 //! one. Keys become [`action::Action`]s that change the [`view::ViewState`]. Only [`run`] and
 //! [`terminal`] touch a terminal.

@@ -29,13 +29,13 @@ const FRAME: usize = 4;
 const RAGGED: usize = 8;
 
 /// Draws the overlay of the current mode, if there is one.
-pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, world: &FleetState) {
+pub(crate) fn draw(frame: &mut Frame, area: Rect, view: &ViewState, fleet: &FleetState) {
     let title = match &view.mode {
         InputMode::Browse | InputMode::Filter { .. } => return,
         InputMode::Help => " Keys ".to_owned(),
         InputMode::Detail(subject) => format!(" {} ", harmless(&subject.title(), &[])),
     };
-    let lines = lines(view, world);
+    let lines = lines(view, fleet);
     let (area, hidden) = window(area, &lines);
     let border = if view.theme.ascii { ASCII_BORDER } else { BorderType::Plain.to_border_set() };
     let block = Block::bordered()
@@ -61,14 +61,14 @@ const ASCII_BORDER: ratatui::symbols::border::Set<'static> = ratatui::symbols::b
 };
 
 /// Number of lines of the current overlay.
-pub(crate) fn length(view: &ViewState, world: &FleetState) -> usize {
-    lines(view, world).len()
+pub(crate) fn length(view: &ViewState, fleet: &FleetState) -> usize {
+    lines(view, fleet).len()
 }
 
-fn lines(view: &ViewState, world: &FleetState) -> Vec<Line<'static>> {
+fn lines(view: &ViewState, fleet: &FleetState) -> Vec<Line<'static>> {
     match &view.mode {
         InputMode::Help => help(view),
-        InputMode::Detail(subject) => detail::lines(subject, view, world),
+        InputMode::Detail(subject) => detail::lines(subject, view, fleet),
         InputMode::Browse | InputMode::Filter { .. } => Vec::new(),
     }
 }

@@ -28,22 +28,22 @@ pub struct TopDocument<'a> {
 }
 
 impl<'a> TopDocument<'a> {
-    /// The world as it is, and what was captured of it.
-    pub fn of(world: &'a FleetState, traffic: Option<&'a CapturedTraffic>) -> Self {
+    /// The state as it is, and what was captured of it.
+    pub fn of(fleet: &'a FleetState, traffic: Option<&'a CapturedTraffic>) -> Self {
         let flows = traffic.map(|traffic| traffic.taps.as_slice());
-        Self { schema: REPORT_SCHEMA, apps: &world.apps, flows }
+        Self { schema: REPORT_SCHEMA, apps: &fleet.apps, flows }
     }
 }
 
 /// All pages, one after the other, without escape codes.
-pub fn text(world: &FleetState, view: &ViewState) -> String {
-    if world.apps.is_empty() {
-        return format!("{}\n", world.advice);
+pub fn text(fleet: &FleetState, view: &ViewState) -> String {
+    if fleet.apps.is_empty() {
+        return format!("{}\n", fleet.advice);
     }
-    let mut out = format!("pmdscope: {}\n", plural(world.apps.len() as u64, "app"));
+    let mut out = format!("pmdscope: {}\n", plural(fleet.apps.len() as u64, "app"));
     let captured = view.flows.traffic.is_some();
     for tab in PageTab::ALL.into_iter().filter(|tab| *tab != PageTab::Flows || captured) {
-        for table in tables::of(tab, world, view) {
+        for table in tables::of(tab, fleet, view) {
             if !table.rows.is_empty() || !table.notes.is_empty() {
                 let title = format!("{}  {}", table.title, harmless(&table.remark, &[]));
                 let text = table_text(&table, view.theme);

@@ -41,14 +41,14 @@ pub struct DisplayOptions {
 }
 
 enum DisplayMessage<N> {
-    News(N),
+    Update(N),
     /// Conversations were published.
     Told,
     Input(Input),
     Stop,
 }
 
-/// Where other threads put what a timeline of news `N` shows.
+/// Where other threads put what a timeline with updates `N` shows.
 pub struct DisplayFeed<N> {
     messages: Sender<DisplayMessage<N>>,
     /// How often to sample.
@@ -65,9 +65,9 @@ impl<N> Clone for DisplayFeed<N> {
 }
 
 impl<N> DisplayFeed<N> {
-    /// Hands over news; `false` when the program has ended.
-    pub fn send(&self, news: N) -> bool {
-        self.messages.send(DisplayMessage::News(news)).is_ok()
+    /// Hands over an update; `false` when the program has ended.
+    pub fn send(&self, update: N) -> bool {
+        self.messages.send(DisplayMessage::Update(update)).is_ok()
     }
 
     /// Hands over conversations; `false` when the program has ended.
@@ -85,7 +85,7 @@ impl<N> DisplayFeed<N> {
 /// When the terminal cannot be taken or drawn on, or signals cannot be caught.
 pub fn run<T: Timeline>(
     options: DisplayOptions,
-    start: impl FnOnce(DisplayFeed<T::News>) -> T,
+    start: impl FnOnce(DisplayFeed<T::Update>) -> T,
 ) -> io::Result<()> {
     let (messages, inbox) = channel();
     stop_on_signals(messages.clone())?;
@@ -138,7 +138,7 @@ impl<T: Timeline> DisplayLoop<T> {
     fn show(
         &mut self,
         terminal: &mut TerminalGuard,
-        inbox: &Receiver<DisplayMessage<T::News>>,
+        inbox: &Receiver<DisplayMessage<T::Update>>,
     ) -> io::Result<()> {
         loop {
             self.draw(terminal)?;
@@ -161,21 +161,21 @@ impl<T: Timeline> DisplayLoop<T> {
         self.timeline.tick(monotonic_ns(), realtime_ns());
         self.view.time_bar = self.timeline.time_bar();
         self.view.follow(self.mailbox.traffic());
-        self.request = self.view.request(self.timeline.world(), &self.request);
+        self.request = self.view.request(self.timeline.fleet(), &self.request);
         self.mailbox.request(self.request.clone());
         let Self { view, timeline, area, .. } = self;
         terminal.inner.draw(|frame| {
             *area = frame.area();
             view.height = area.height;
-            screen::render(frame, view, timeline.world());
+            screen::render(frame, view, timeline.fleet());
         })?;
         Ok(())
     }
 
-    fn take(&mut self, message: DisplayMessage<T::News>) -> LoopControl {
+    fn take(&mut self, message: DisplayMessage<T::Update>) -> LoopControl {
         match message {
             DisplayMessage::Stop => return LoopControl::Quit,
-            DisplayMessage::News(news) => self.timeline.take(news),
+            DisplayMessage::Update(update) => self.timeline.take(update),
             DisplayMessage::Told => {}
             DisplayMessage::Input(input) => return self.act(&input),
         }
@@ -216,6 +216,6 @@ impl<T: Timeline> DisplayLoop<T> {
 
     fn hit(&self, mouse: MouseEvent) -> Option<ClickTarget> {
         let position = Position { x: mouse.column, y: mouse.row };
-        screen::hit(self.area, position, &self.view, self.timeline.world())
+        screen::hit(self.area, position, &self.view, self.timeline.fleet())
     }
 }

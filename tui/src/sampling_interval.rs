@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An interval that may change while somebody waits for its end.
+/// An interval that may change while a thread waits for its end.
 #[derive(Debug)]
 pub struct SamplingInterval {
     interval: Mutex<Duration>,
@@ -16,7 +16,7 @@ impl SamplingInterval {
         Self { interval: Mutex::new(interval), changed: Condvar::new() }
     }
 
-    /// Changes the interval, also for those who wait now.
+    /// Changes the interval, also for waiting threads.
     pub fn set(&self, interval: Duration) {
         *self.lock() = interval;
         self.changed.notify_all();

@@ -1,10 +1,9 @@
-//! Draws a view of the world: header, tabs, banner, tables, footer. Pure, for any size.
+//! Draws a view of the state: header, tabs, banner, tables, footer. Pure, for any size.
 
 use pmdscope_render::number::{known, nanos, plural, si};
 use pmdscope_render::{Subject, TextTable, Tone};
 use pmdscope_telemetry::model::PortRates;
 use pmdscope_telemetry::printable::{harmless, is_printable};
-use pmdscope_telemetry::sample::PortSample;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -14,7 +13,6 @@ use crate::overlay;
 use crate::style::{ThemeStyle, selected_row, styled};
 use crate::tables::apps::{lost, severity_look, sum};
 use crate::tables::lcores::time_of_day;
-use crate::tables::ports::{rx_bps, tx_bps};
 use crate::timeline::time_bar::TimeBarKind;
 use crate::view::{InputMode, PageTab, ViewState};
 use pmdscope_telemetry::FleetState;
@@ -53,14 +51,14 @@ impl ScreenLayout {
 }
 
 /// Draws everything.
-pub fn render(frame: &mut Frame, view: &ViewState, world: &FleetState) {
+pub fn render(frame: &mut Frame, view: &ViewState, fleet: &FleetState) {
     let layout = ScreenLayout::of(frame.area(), view.time_bar.is_some());
     let mut line = |area: Option<Rect>, line: Line<'static>| {
         if let Some(area) = area {
             frame.render_widget(line, area);
         }
     };
-    line(layout.header, header(view, world, layout.body.width));
+    line(layout.header, header(view, fleet, layout.body.width));
     if let Some(time_bar) = &view.time_bar {
         line(
             layout.time_bar,
@@ -68,12 +66,12 @@ pub fn render(frame: &mut Frame, view: &ViewState, world: &FleetState) {
         );
     }
     line(layout.tabs, tabs(view).0);
-    line(layout.banner, banner(view, world));
+    line(layout.banner, banner(view, fleet));
     line(layout.footer, footer(view));
-    for (line, y) in body(view, world, layout.body).into_iter().zip(layout.body.y..) {
+    for (line, y) in body(view, fleet, layout.body).into_iter().zip(layout.body.y..) {
         frame.render_widget(line.text, Rect { y, height: 1, ..layout.body });
     }
-    overlay::draw(frame, layout.body, view, world);
+    overlay::draw(frame, layout.body, view, fleet);
     make_harmless(frame.buffer_mut());
 }
 
@@ -103,7 +101,7 @@ pub fn hit(
     area: Rect,
     position: Position,
     view: &ViewState,
-    world: &FleetState,
+    fleet: &FleetState,
 ) -> Option<ClickTarget> {
     let layout = ScreenLayout::of(area, view.time_bar.is_some());
     if layout.tabs.is_some_and(|tabs| tabs.contains(position)) {
@@ -121,12 +119,12 @@ pub fn hit(
         return None;
     }
     let line = usize::from(position.y - layout.body.y);
-    body(view, world, layout.body).into_iter().nth(line)?.subject.map(ClickTarget::Row)
+    body(view, fleet, layout.body).into_iter().nth(line)?.subject.map(ClickTarget::Row)
 }
 
-fn header(view: &ViewState, world: &FleetState, width: u16) -> Line<'static> {
-    let left = format!("pmdscope  {}", totals(world, width >= 110));
-    let right = clock(view, world);
+fn header(view: &ViewState, fleet: &FleetState, width: u16) -> Line<'static> {
+    let left = format!("pmdscope  {}", totals(fleet, width >= 110));
+    let right = clock(view, fleet);
     let used = left.chars().count() + right.chars().count();
     let gap = usize::from(width).saturating_sub(used).max(1);
     let mut line = Line::from(vec![
@@ -138,10 +136,10 @@ fn header(view: &ViewState, world: &FleetState, width: u16) -> Line<'static> {
 }
 
 /// Sums over the apps that answer.
-fn totals(world: &FleetState, with_bits: bool) -> String {
-    let live = || world.models().filter(|(app, _)| !app.stale()).map(|(_, model)| model);
+fn totals(fleet: &FleetState, with_bits: bool) -> String {
+    let live = || fleet.models().filter(|(app, _)| !app.stale()).map(|(_, model)| model);
     let ports: usize = live().map(|model| model.sample.ports.len()).sum();
-    let total = |of: fn(&PortSample, &PortRates) -> Option<f64>| {
+    let total = |of: fn(&PortRates) -> Option<f64>| {
         let sum = live().filter_map(|model| sum(model, of)).reduce(|a, b| a + b);
         known(sum, si)
     };
@@ -149,21 +147,21 @@ fn totals(world: &FleetState, with_bits: bool) -> String {
         let bits = if with_bits { format!(" {bps} bit/s") } else { String::new() };
         format!("{name} {pps} pps{bits}")
     };
-    let received = direction("rx", total(|_, rates| rates.rx_pps), total(rx_bps));
-    let sent = direction("tx", total(|_, rates| rates.tx_pps), total(tx_bps));
-    let apps = plural(world.apps.len() as u64, "app");
+    let received = direction("rx", total(|rates| rates.rx_pps), total(|rates| rates.rx_bps));
+    let sent = direction("tx", total(|rates| rates.tx_pps), total(|rates| rates.tx_bps));
+    let apps = plural(fleet.apps.len() as u64, "app");
     format!("{apps}, {}  {received}  {sent}", plural(ports as u64, "port"))
 }
 
 /// Interval, own cost and time of the newest sample.
-fn clock(view: &ViewState, world: &FleetState) -> String {
+fn clock(view: &ViewState, fleet: &FleetState) -> String {
     let replayed = view
         .time_bar
         .as_ref()
         .is_some_and(|time_bar| matches!(time_bar.place, TimeBarKind::Replay { .. }));
     let every = if replayed { String::new() } else { format!("/{}", interval(view.interval_ms)) };
-    let newest = world.models().map(|(_, model)| model.sample.realtime_ns).max();
-    let live = world.models().filter(|(app, _)| !app.stale());
+    let newest = fleet.models().map(|(_, model)| model.sample.realtime_ns).max();
+    let live = fleet.models().filter(|(app, _)| !app.stale());
     let cost = live.map(|(_, model)| model.sample.duration_ns).reduce(|a, b| a + b);
     let time = time_of_day(newest.unwrap_or(0), &view.zone);
     format!("scrape {}{every} {time}", known(cost, nanos))
@@ -191,9 +189,9 @@ fn tabs(view: &ViewState) -> (Line<'static>, Vec<usize>) {
     (line, ends)
 }
 
-/// The worst news, on every page.
-fn banner(view: &ViewState, world: &FleetState) -> Line<'static> {
-    let findings = world.findings();
+/// The worst finding, on every page.
+fn banner(view: &ViewState, fleet: &FleetState) -> Line<'static> {
+    let findings = fleet.findings();
     let (text, tone) = match findings.first() {
         Some((app, finding)) => {
             let (sign, tone) = severity_look(finding.severity, view.theme);
@@ -201,11 +199,11 @@ fn banner(view: &ViewState, world: &FleetState) -> Line<'static> {
             let others = findings.len() - 1;
             let more = if others > 0 { format!(" (+{others} more)") } else { String::new() };
             let about = format!("{} {}", finding.app, finding.subject);
-            let age = if app.stale() { lost(app, world.now_ns) + ": " } else { String::new() };
+            let age = if app.stale() { lost(app, fleet.now_ns) + ": " } else { String::new() };
             let evidence = &finding.evidence;
             (format!("{sign}{severity}{more}: {}: {age}{evidence}", about.trim_end()), tone)
         }
-        None if world.apps.is_empty() => (String::new(), Tone::Dim),
+        None if fleet.apps.is_empty() => (String::new(), Tone::Dim),
         None => ("no findings".to_owned(), Tone::Good),
     };
     Line::styled(harmless(&text, &[]), view.theme.style(tone))
@@ -252,8 +250,8 @@ impl BodyLine {
 }
 
 /// The visible lines: the selected row stays in sight, and its column headings too.
-fn body(view: &ViewState, world: &FleetState, area: Rect) -> Vec<BodyLine> {
-    let mut lines = document(view, world, usize::from(area.width));
+fn body(view: &ViewState, fleet: &FleetState, area: Rect) -> Vec<BodyLine> {
+    let mut lines = document(view, fleet, usize::from(area.width));
     let height = usize::from(area.height);
     let selected = view.selected();
     let cursor =
@@ -274,15 +272,15 @@ fn body(view: &ViewState, world: &FleetState, area: Rect) -> Vec<BodyLine> {
 }
 
 /// All lines of a page.
-fn document(view: &ViewState, world: &FleetState, width: usize) -> Vec<BodyLine> {
+fn document(view: &ViewState, fleet: &FleetState, width: usize) -> Vec<BodyLine> {
     let mut lines = Vec::new();
-    for table in view.tables(world) {
+    for table in view.tables(fleet) {
         if !table.rows.is_empty() || !table.notes.is_empty() {
             append(&mut lines, &table, view, width);
         }
     }
     if lines.is_empty() {
-        return placeholder(view, world);
+        return placeholder(view, fleet);
     }
     lines
 }
@@ -330,15 +328,15 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Instead of an empty page: why it is empty.
-fn placeholder(view: &ViewState, world: &FleetState) -> Vec<BodyLine> {
+fn placeholder(view: &ViewState, fleet: &FleetState) -> Vec<BodyLine> {
     let text = if !view.filter.is_empty() {
         "No row matches the filter."
-    } else if !world.apps.is_empty() {
+    } else if !fleet.apps.is_empty() {
         "No data yet."
-    } else if world.advice.is_empty() {
+    } else if fleet.advice.is_empty() {
         "Searching for DPDK apps ..."
     } else {
-        &world.advice
+        &fleet.advice
     };
     text.lines().map(|line| BodyLine::plain(Line::raw(harmless(line, &[])))).collect()
 }

@@ -128,8 +128,8 @@ impl ViewState {
     }
 
     /// The tables of the shown page, filtered and sorted.
-    pub fn tables(&self, world: &FleetState) -> Vec<TextTable> {
-        let mut tables = tables::of(self.tab, world, self);
+    pub fn tables(&self, fleet: &FleetState) -> Vec<TextTable> {
+        let mut tables = tables::of(self.tab, fleet, self);
         for table in &mut tables {
             table.filter(&self.filter);
             if let Some(sort) = self.sort.get(table.title) {
@@ -167,9 +167,9 @@ impl ViewState {
 
     /// What the side that captures is to do; the apps are those of the present, and of `before` where
     /// that is not shown.
-    pub fn request(&self, world: &FleetState, before: &FlowRequest) -> FlowRequest {
+    pub fn request(&self, fleet: &FleetState, before: &FlowRequest) -> FlowRequest {
         let apps = match self.time_bar {
-            None => RunningApp::of(world),
+            None => RunningApp::of(fleet),
             Some(_) => before.apps.clone(),
         };
         let mut attach = self.attach.clone();

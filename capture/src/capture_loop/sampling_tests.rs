@@ -130,7 +130,7 @@ fn an_app_is_asked_once_for_what_the_control_wants() {
 }
 
 #[test]
-fn nobody_is_asked_for_what_is_so_already() {
+fn an_unchanged_sampling_rate_is_not_sent_again() {
     for (wanted, sample) in [(0, 4), (4, 4), (1, 0), (1, 1)] {
         let app = App::new(1);
         let settings = CaptureSettings {

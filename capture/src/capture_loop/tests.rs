@@ -109,7 +109,7 @@ fn never() -> RunControl {
 }
 
 #[test]
-fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
+fn packets_published_before_an_app_died_are_written_in_order() {
     let mut app = App::new(2);
     app.rings[0].push(record(0, DIR_RX, 10), &[1; 60]);
     app.rings[0].push(record(0, DIR_TX, 30), &[3; 64]);
@@ -138,9 +138,9 @@ fn what_an_app_published_before_it_died_is_in_the_file_in_order() {
 }
 
 #[derive(Default)]
-struct Witness(Vec<String>);
+struct EventLog(Vec<String>);
 
-impl CaptureObserver for Witness {
+impl CaptureObserver for EventLog {
     fn ended(&mut self, app: &str, awaited: bool) {
         self.0.push(format!("{app} ended, awaited: {awaited}"));
     }
@@ -159,7 +159,7 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
     let path = app.dir.path().join("pmdscope.sock");
     let listener = Listener::bind(&path);
     let fds = app.rings.iter().map(|ring| (&ring.data, &ring.tail)).collect::<Vec<_>>();
-    let mut witness = Witness::default();
+    let mut log = EventLog::default();
     let report = std::thread::scope(|scope| {
         scope.spawn(move || {
             drop(serve(&listener, &fds[..1]));
@@ -174,11 +174,11 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
         let files = CaptureFiles::create(&FileSettings::new(app.file())).unwrap();
         let settings = CaptureSettings { count: Some(2), ..CaptureSettings::default() };
         let control = RunControl::default();
-        CaptureLoop::new(vec![source], settings, Box::new(files)).run(&control, &mut witness)
+        CaptureLoop::new(vec![source], settings, Box::new(files)).run(&control, &mut log)
     });
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!((report.captured, report.rings.records, report.nb_rings), (2, 2, 2));
-    assert_eq!(witness.0, ["model ended, awaited: true", "model returned"]);
+    assert_eq!(log.0, ["model ended, awaited: true", "model returned"]);
     let fields = ["frame.section_number", "frame.interface_name", "frame.len"];
     if let Some(rows) = tshark(&app.file(), &fields) {
         assert_eq!(rows, [["1", "model:0", "60"], ["2", "model:0", "61"]]);
@@ -186,7 +186,7 @@ fn an_app_that_comes_back_is_captured_on_in_a_new_section() {
 }
 
 #[test]
-fn the_count_is_exact_and_the_rest_stays_out() {
+fn exactly_the_requested_number_of_packets_is_written() {
     let mut app = App::new(1);
     for ms in 0..100 {
         app.rings[0].push(record(0, DIR_RX, ms), &[0; 60]);

@@ -1,7 +1,7 @@
 //! A running `pmdscope-pdump`: its start, what it says on standard error, and its end.
 //!
-//! It is in an app's memory, so it is never killed: it leaves by itself when its socket is closed. One
-//! that was let go is kept in a list of those that are leaving, until it has left.
+//! It is attached to an app's memory, so it is never killed: it detaches and exits when its socket is
+//! closed. After its session is dropped it is kept in a list until it has exited.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -20,24 +20,28 @@ use super::program::NAME;
 /// Most that is kept of a line of its standard error.
 const LINE_MAX: usize = 1024;
 
-/// How long a process whose socket is closed may take until its end can be told.
+/// How long to wait for the exit status of a process whose socket is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long what it wrote may take to be read.
+/// How long to wait for the rest of its standard error.
 const LAST_LINE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Those that were let go, and may still be in an app.
-static LEAVING: Mutex<Vec<PdumpProcess>> = Mutex::new(Vec::new());
+/// Helpers of dropped sessions, which may still be attached to an app.
+///
+/// Process-wide, because they are child processes of this process: sessions are dropped on any thread,
+/// while a new capture of the same app, by whichever caller, and the end of this process have to wait
+/// for all of them.
+static EXITING: Mutex<Vec<PdumpProcess>> = Mutex::new(Vec::new());
 
-/// State files of those that have left, and could not take everything with them.
-static LEFT_BEHIND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// State files of helpers that exited without undoing everything; process-wide for the same reason.
+static STATE_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The last line of a stream, which may be endless.
 #[derive(Debug, Default)]
 struct LastLine {
     line: Vec<u8>,
     complete: bool,
-    /// Nobody can write to the stream any more.
+    /// The stream has ended.
     over: bool,
 }
 
@@ -62,12 +66,12 @@ impl LastLine {
     }
 }
 
-/// A `pmdscope-pdump` that runs.
+/// A running `pmdscope-pdump`.
 #[derive(Debug)]
 pub(crate) struct PdumpProcess {
     child: Option<Child>,
     app: u32,
-    /// What it has done to the app is in there until it is undone.
+    /// File that lists what it has changed in the app, removed when all of that is undone.
     state: PathBuf,
     tail: Arc<Mutex<LastLine>>,
 }
@@ -77,7 +81,7 @@ impl PdumpProcess {
     pub(crate) fn start(pdump: &PdumpOptions, socket: OwnedFd) -> io::Result<Self> {
         let mut command = Command::new(&pdump.program);
         command.args(arguments(pdump)).env("RUNTIME_DIRECTORY", &pdump.runtime_root);
-        // What a terminal sends to those in front of it is for us to judge.
+        // Signals of the terminal are for this process only.
         command.process_group(0);
         command.stdin(socket).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
@@ -94,8 +98,8 @@ impl PdumpProcess {
         Ok(helper)
     }
 
-    /// What became of it, waiting a moment for that: how it ended, if it has, and what it said last.
-    pub(crate) fn obituary(&mut self) -> String {
+    /// How it ended, and the last line of its standard error. Waits for a short time.
+    pub(crate) fn exit_reason(&mut self) -> String {
         let status = self.child.as_mut().and_then(|child| wait_for(child, EXIT_TIMEOUT).ok()?);
         let end = match status {
             None => "closed the connection".to_owned(),
@@ -107,13 +111,13 @@ impl PdumpProcess {
         }
     }
 
-    /// What it said last on its standard error, once it has ended or had the time to say it.
-    pub(crate) fn last_words(&mut self) -> String {
+    /// The last line of its standard error, once it has exited or after a short time.
+    pub(crate) fn last_error_line(&mut self) -> String {
         let _ = self.child.as_mut().map(|child| wait_for(child, EXIT_TIMEOUT));
         self.last_line()
     }
 
-    /// The last line there is; another thread reads it.
+    /// The last line so far; another thread reads the stream.
     fn last_line(&self) -> String {
         let deadline = Instant::now() + LAST_LINE_TIMEOUT;
         loop {
@@ -126,40 +130,39 @@ impl PdumpProcess {
         }
     }
 
-    fn has_left(&mut self) -> bool {
-        // A child that cannot be waited for is none.
+    fn has_exited(&mut self) -> bool {
+        // A child that cannot be waited for does not exist.
         self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
     }
 }
 
 impl Drop for PdumpProcess {
-    /// Its socket is closed, or will be by whoever drops this: it leaves.
+    /// Its socket is closed by then, or is closed next, and makes it exit.
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
-        if self.has_left() {
+        if self.has_exited() {
             if state.exists() {
-                lock(&LEFT_BEHIND).push(state);
+                lock(&STATE_FILES).push(state);
             }
             return;
         }
         let (child, tail) = (self.child.take(), Arc::clone(&self.tail));
-        let leaving = Self { child, app: self.app, state, tail };
-        lock(&LEAVING).push(leaving);
+        let exiting = Self { child, app: self.app, state, tail };
+        lock(&EXITING).push(exiting);
     }
 }
 
-/// Waits until all helpers that were let go have left their apps, or only those of one app, but not
-/// for longer than told, or until told to stop. What comes back are the process ids of those that have
-/// not.
-pub(crate) fn settle(app: Option<u32>, timeout: Duration, stop: &AtomicBool) -> Vec<u32> {
+/// Waits until the helpers of dropped sessions have exited, all or those of one app, until the timeout
+/// or until `stop` is true. Returns the process ids of those that are still running.
+pub(crate) fn wait_for_exits(app: Option<u32>, timeout: Duration, stop: &AtomicBool) -> Vec<u32> {
     let deadline = Instant::now() + timeout;
     loop {
-        let mut leaving = lock(&LEAVING);
-        leaving.retain_mut(|helper| !helper.has_left());
-        let meant = leaving.iter().filter(|helper| app.is_none_or(|app| app == helper.app));
-        let pids = meant.filter_map(|helper| helper.child.as_ref().map(Child::id));
+        let mut exiting = lock(&EXITING);
+        exiting.retain_mut(|helper| !helper.has_exited());
+        let selected = exiting.iter().filter(|helper| app.is_none_or(|app| app == helper.app));
+        let pids = selected.filter_map(|helper| helper.child.as_ref().map(Child::id));
         let pids = pids.collect::<Vec<_>>();
-        drop(leaving);
+        drop(exiting);
         if pids.is_empty() || Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
             return pids;
         }
@@ -167,10 +170,9 @@ pub(crate) fn settle(app: Option<u32>, timeout: Duration, stop: &AtomicBool) -> 
     }
 }
 
-/// State files of helpers that have left and had to leave something behind, which no later one has
-/// removed yet.
-pub(crate) fn left_behind() -> Vec<PathBuf> {
-    lock(&LEFT_BEHIND).iter().filter(|state| state.exists()).cloned().collect()
+/// State files of helpers that exited without undoing everything, unless a later one has removed them.
+pub(crate) fn remaining_state_files() -> Vec<PathBuf> {
+    lock(&STATE_FILES).iter().filter(|state| state.exists()).cloned().collect()
 }
 
 fn arguments(pdump: &PdumpOptions) -> Vec<String> {
@@ -188,7 +190,7 @@ fn arguments(pdump: &PdumpOptions) -> Vec<String> {
     arguments
 }
 
-/// Reads on whatever comes, so that the writer never waits, and keeps the last line.
+/// Reads to the end, so that the writer never blocks, and keeps the last line.
 fn listen(mut stderr: ChildStderr, tail: &Mutex<LastLine>) -> io::Result<()> {
     let mut bytes = [0; 4096];
     loop {
@@ -209,7 +211,7 @@ fn end_of(status: ExitStatus) -> String {
     }
 }
 
-/// A panic of another thread leaves nothing half done here.
+/// Ignores poisoning: a panic of another thread leaves no partial update.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_in_words() {
+    fn exit_statuses_are_described() {
         let end = |raw| end_of(ExitStatus::from_raw(raw));
         assert_eq!(
             [end(0), end(2 << 8), end(9)],

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_wins_and_else_it_is_near_our_own() {
+    fn the_variable_precedes_the_directory_of_this_program() {
         let own = Path::new("/opt/bin/pmdscope");
         assert_eq!(places(Some("/x/y".into()), Some(own)), [PathBuf::from("/x/y")]);
         let near = [

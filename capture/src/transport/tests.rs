@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::layout::{QueueSelect, TEE_ACCEPT, TEE_END, TEE_REFUSE};
 use crate::pdump::script::script;
-use crate::pdump::{PdumpPort, left_behind};
+use crate::pdump::{PdumpPort, remaining_state_files};
 use crate::producer::message;
 use crate::session::SessionEvent;
 
@@ -63,8 +63,8 @@ fn open(pid: u32, body: &str) -> Result<(tempfile::TempDir, CaptureSession), Tra
     Ok((dir, transport.open(&request(), TIMEOUT, &GO)?))
 }
 
-fn settle(pid: u32, timeout: Duration) -> Vec<u32> {
-    helper::settle(Some(pid), timeout, &GO)
+fn wait_for_exits(pid: u32, timeout: Duration) -> Vec<u32> {
+    helper::wait_for_exits(Some(pid), timeout, &GO)
 }
 
 /// What happens first in a session.
@@ -80,7 +80,7 @@ fn first_event(session: &mut CaptureSession) -> SessionEvent {
 }
 
 #[test]
-fn a_helper_is_told_everything_and_gets_the_request() {
+fn a_helper_gets_its_arguments_and_the_request() {
     let tell = "echo \"$@\" >\"$0.arguments\"; echo \"$RUNTIME_DIRECTORY\" >>\"$0.arguments\"\n";
     let (dir, mut session) = open(101, &format!("{tell}{}{LEAVE}", accept())).unwrap();
     assert_eq!(session.id(), 7);
@@ -94,7 +94,7 @@ fn a_helper_is_told_everything_and_gets_the_request() {
 }
 
 #[test]
-fn a_refusal_comes_with_all_that_was_said() {
+fn a_refusal_has_the_last_line_of_the_helper() {
     let refuse = send(TEE_REFUSE, 1, "no such hook: call rte_pdump_init()");
     let error = open(102, &format!("{LISTEN}{refuse}echo one >&2; echo two >&2")).unwrap_err();
     let expected = "pmdscope-pdump: no such hook: call rte_pdump_init() (two)";
@@ -104,7 +104,7 @@ fn a_refusal_comes_with_all_that_was_said() {
 }
 
 #[test]
-fn a_helper_that_dies_before_it_answers_is_told_from_a_refusal() {
+fn a_helper_that_dies_before_it_answers_is_not_a_refusal() {
     let error = open(103, "echo 'EAL: cannot do that' >&2; exit 3").unwrap_err().to_string();
     assert!(error.contains("ended with code 3: EAL: cannot do that"), "{error}");
     let error = open(103, "echo wrong >&2; exit 2").unwrap_err().to_string();
@@ -114,7 +114,7 @@ fn a_helper_that_dies_before_it_answers_is_told_from_a_refusal() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn a_missing_program_is_named() {
     let (dir, mut transport) = transport(104, "");
     if let Transport::Pdump(pdump) = &mut transport {
         pdump.program = dir.path().join("absent");
@@ -141,7 +141,7 @@ fn the_death_of_a_helper_is_not_the_end_of_the_app() {
 }
 
 #[test]
-fn a_flood_of_words_neither_stops_the_helper_nor_fills_the_memory() {
+fn endless_standard_error_is_read_in_bounded_memory() {
     let flood = "yes 'a line that nobody wants' | head -c 8000000 >&2; echo last >&2\n";
     let (_dir, mut session) = open(108, &format!("{flood}{}exit 4", accept())).unwrap();
     let SessionEvent::Ended(reason) = first_event(&mut session) else { panic!() };
@@ -149,28 +149,29 @@ fn a_flood_of_words_neither_stops_the_helper_nor_fills_the_memory() {
 }
 
 #[test]
-fn a_helper_that_was_let_go_is_waited_for_but_not_killed() {
+fn a_helper_of_a_dropped_session_is_awaited_and_not_killed() {
     let (dir, session) =
         open(109, &format!("{}{LEAVE}sleep 0.3; echo >\"$0.left\"", accept())).unwrap();
     drop(session);
-    assert_eq!(settle(109, Duration::from_millis(1)).len(), 1);
-    assert!(settle(109, TIMEOUT).is_empty());
+    assert_eq!(wait_for_exits(109, Duration::from_millis(1)).len(), 1);
+    assert!(wait_for_exits(109, TIMEOUT).is_empty());
     assert!(dir.path().join("pmdscope-pdump.left").exists());
 }
 
 #[test]
-fn what_a_helper_leaves_behind_is_known_until_it_is_gone() {
+fn remaining_state_files_are_listed_until_removed() {
     let leave = "mkdir -p \"$RUNTIME_DIRECTORY/dpdk/fwd\"\n\
                  echo >\"$RUNTIME_DIRECTORY/dpdk/fwd/pmdscope-pdump.$$\"; exit 1";
     let (dir, session) = open(115, &format!("{}{LEAVE}{leave}", accept())).unwrap();
-    let left = || left_behind().into_iter().filter(|state| state.starts_with(dir.path()));
-    assert_eq!(left().count(), 0);
+    let files =
+        || remaining_state_files().into_iter().filter(|state| state.starts_with(dir.path()));
+    assert_eq!(files().count(), 0);
     drop(session);
-    assert!(settle(115, TIMEOUT).is_empty());
-    let states = left().collect::<Vec<_>>();
+    assert!(wait_for_exits(115, TIMEOUT).is_empty());
+    let states = files().collect::<Vec<_>>();
     assert_eq!(states.len(), 1);
     std::fs::remove_file(&states[0]).unwrap();
-    assert_eq!(left().count(), 0);
+    assert_eq!(files().count(), 0);
 }
 
 #[test]
@@ -185,7 +186,7 @@ fn the_next_helper_of_an_app_waits_for_the_one_before() {
 }
 
 #[test]
-fn a_helper_that_hangs_is_given_up_in_time() {
+fn a_helper_that_hangs_is_abandoned_at_the_timeout() {
     let (_dir, transport) =
         transport(111, &format!("echo 'waiting for the app' >&2\n{LISTEN}{LEAVE}"));
     let Transport::Pdump(pdump) = &transport else { panic!() };
@@ -193,11 +194,11 @@ fn a_helper_that_hangs_is_given_up_in_time() {
     let error = attach(pdump, &request(), Duration::from_millis(300), &GO).unwrap_err().to_string();
     assert!(begin.elapsed() < TIMEOUT, "{error}");
     assert!(error.contains("did not get into the app") && error.contains("waiting"), "{error}");
-    assert!(settle(111, TIMEOUT).is_empty());
+    assert!(wait_for_exits(111, TIMEOUT).is_empty());
 }
 
 #[test]
-fn an_attachment_is_given_up_when_told_to_stop() {
+fn attaching_ends_on_stop() {
     let (dir, transport) = transport(113, &format!("{LISTEN}touch \"$0.in\"\n{LEAVE}"));
     let (begin, stop) = (Instant::now(), AtomicBool::new(false));
     let error = std::thread::scope(|scope| {
@@ -211,20 +212,20 @@ fn an_attachment_is_given_up_when_told_to_stop() {
     });
     assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
     assert!(begin.elapsed() < TIMEOUT / 2);
-    assert!(settle(113, TIMEOUT).is_empty());
+    assert!(wait_for_exits(113, TIMEOUT).is_empty());
 }
 
 #[test]
-fn no_helper_is_started_once_told_to_stop() {
+fn no_helper_is_started_after_stop() {
     let (dir, transport) = transport(114, "touch \"$0.in\"");
     let error = transport.open(&request(), TIMEOUT, &AtomicBool::new(true)).unwrap_err();
     assert!(matches!(error, TransportError::Session(SessionError::Stopped)), "{error}");
-    assert!(settle(114, TIMEOUT).is_empty());
+    assert!(wait_for_exits(114, TIMEOUT).is_empty());
     assert!(!dir.path().join("pmdscope-pdump.in").exists());
 }
 
 #[test]
-fn what_a_terminal_sends_does_not_reach_a_helper() {
+fn signals_of_the_terminal_do_not_reach_a_helper() {
     let tell = "ps -o pgid= -p $$ >\"$0.group\"\n";
     let (dir, _session) = open(112, &format!("{tell}{}{LEAVE}", accept())).unwrap();
     let group = std::fs::read_to_string(dir.path().join("pmdscope-pdump.group")).unwrap();

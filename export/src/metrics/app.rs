@@ -16,13 +16,13 @@ use crate::health::AppHealth;
 pub(super) fn exporter(
     suppressed: FamilyList,
     others: FamilyList,
-    world: &FleetState,
+    fleet: &FleetState,
     context: &MetricsContext<'_>,
 ) -> Vec<MetricFamily> {
     let mut first = FamilyList::default();
     let itself = context.only.is_none_or(str::is_empty);
     if itself {
-        own(&mut first, world, context);
+        own(&mut first, fleet, context);
     }
     let mut all = first.into_vec();
     all.extend(suppressed.into_vec());
@@ -35,10 +35,10 @@ pub(super) fn exporter(
     all
 }
 
-fn own(families: &mut FamilyList, world: &FleetState, context: &MetricsContext<'_>) {
+fn own(families: &mut FamilyList, fleet: &FleetState, context: &MetricsContext<'_>) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     families.add(&metric::EXPORTER_BUILD_INFO, [info([version].into())]);
-    let found = world.apps.iter().filter(|app| !never_ran(app)).count();
+    let found = fleet.apps.iter().filter(|app| !never_ran(app)).count();
     let one = |value: u64| [MetricSample { labels: [].into(), value: value.into() }];
     families.add(&metric::EXPORTER_COLLECTIONS, one(context.counters.collections));
     families.add(&metric::EXPORTER_SHARED_SCRAPES, one(context.counters.shared_scrapes));

@@ -1,7 +1,7 @@
 //! Turns the state of all apps into metric families, for each scrape.
 //!
 //! Unknown values have no sample. An app that does not answer has no values either, because they
-//! would look current: only that it is down, why, when it last answered, and what it was.
+//! would look current; only that it is down, the reason, the time of its last answer and its identity.
 
 mod app;
 mod lcore;
@@ -22,25 +22,25 @@ pub(crate) use pushes::PushCounters;
 pub use pushes::PushCounts;
 use row::{FamilyList, SuppressedSeries};
 
-/// How a world is shown, and what the exporter knows besides.
+/// Settings for the metrics of a state, and the counters of the exporter.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsContext<'a> {
     /// Bounds on the number of series.
     pub limits: &'a SeriesLimits,
     /// Lints that do not make an app unhealthy.
     pub tolerate: &'a [Lint],
-    /// What ought to be there.
+    /// The expected apps and ports.
     pub expected: &'a AppInventory,
-    /// What the exporter counts itself.
+    /// Counters of the exporter.
     pub counters: ExporterCounters,
     /// Only this app, and nothing about the exporter; with an empty name only the exporter.
     pub only: Option<&'a str>,
 }
 
-/// What the exporter counts itself, since it started.
+/// Counters of the exporter since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExporterCounters {
-    /// Rounds in which one or more apps were asked.
+    /// Rounds in which at least one app was queried.
     pub collections: u64,
     /// Scrapes that were answered from the round of another one.
     pub shared_scrapes: u64,
@@ -64,9 +64,9 @@ impl<'a> LiveApp<'a> {
 }
 
 /// All families that have samples, in the order of the catalogue.
-pub fn families(world: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
+pub fn families(fleet: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricFamily> {
     let shown = |app: &&AppState| context.only.is_none_or(|only| app.name == only);
-    let apps: Vec<&AppState> = world.apps.iter().filter(shown).collect();
+    let apps: Vec<&AppState> = fleet.apps.iter().filter(shown).collect();
     let live: Vec<LiveApp<'_>> = apps.iter().filter_map(|app| LiveApp::of(app)).collect();
     let (mut families, mut suppressed) = (FamilyList::default(), SuppressedSeries::default());
     app::families(&mut families, &apps, &live, context);
@@ -76,7 +76,7 @@ pub fn families(world: &FleetState, context: &MetricsContext<'_>) -> Vec<MetricF
     lcore::families(&mut families, &mut suppressed, &live, context.limits);
     let mut exporter = FamilyList::default();
     exporter.add(&catalogue::SERIES_SUPPRESSED, suppressed.samples(&live));
-    app::exporter(exporter, families, world, context)
+    app::exporter(exporter, families, fleet, context)
 }
 
 #[cfg(test)]

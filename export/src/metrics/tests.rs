@@ -1,4 +1,4 @@
-//! Tests of the metrics of a world.
+//! Tests of the metrics of a state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -20,13 +20,13 @@ use crate::text::{TextFormat, encode};
 struct ExportedMetrics(BTreeMap<String, BTreeMap<String, SampleValue>>);
 
 impl ExportedMetrics {
-    fn of(world: &FleetState, limits: &SeriesLimits) -> Self {
-        Self::viewed(world, &fixture::context(limits, &fixture::expected()))
+    fn of(fleet: &FleetState, limits: &SeriesLimits) -> Self {
+        Self::viewed(fleet, &fixture::context(limits, &fixture::expected()))
     }
 
-    fn viewed(world: &FleetState, context: &MetricsContext<'_>) -> Self {
+    fn viewed(fleet: &FleetState, context: &MetricsContext<'_>) -> Self {
         let mut exported = BTreeMap::new();
-        for MetricFamily { metric, samples } in families(world, context) {
+        for MetricFamily { metric, samples } in families(fleet, context) {
             assert!(!samples.is_empty(), "{}", metric.name);
             let mut values = BTreeMap::new();
             for sample in samples {
@@ -40,7 +40,7 @@ impl ExportedMetrics {
     }
 
     fn of_sample(sample: Sample, limits: &SeriesLimits) -> Self {
-        Self::of(&fixture::world_of(sample), limits)
+        Self::of(&fixture::fleet_of(sample), limits)
     }
 
     /// A count; `None` when there is no such sample.
@@ -63,7 +63,7 @@ impl ExportedMetrics {
 
 #[test]
 fn every_metric_of_the_catalogue_is_exported_and_no_other() {
-    let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
+    let exported = ExportedMetrics::of(&fixture::fleet(), &fixture::limits());
     let known: BTreeSet<_> = catalogue::all().map(|metric| metric.name).collect();
     let told: BTreeSet<_> = exported.0.keys().map(String::as_str).collect();
     assert_eq!(told, known);
@@ -72,7 +72,7 @@ fn every_metric_of_the_catalogue_is_exported_and_no_other() {
 #[test]
 fn families_come_in_the_order_of_the_catalogue() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    let families = families(&fixture::world(), &fixture::context(&limits, &expected));
+    let families = families(&fixture::fleet(), &fixture::context(&limits, &expected));
     let told: Vec<_> = families.iter().map(|family| family.metric.name).collect();
     let known: Vec<_> = catalogue::all().map(|metric| metric.name).collect();
     assert_eq!(told, known);
@@ -81,7 +81,7 @@ fn families_come_in_the_order_of_the_catalogue() {
 #[test]
 fn values_fit_the_kind_of_their_metric() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
-    for family in families(&fixture::world(), &fixture::context(&limits, &expected)) {
+    for family in families(&fixture::fleet(), &fixture::context(&limits, &expected)) {
         for sample in family.samples {
             let fits = match (family.metric.kind, &sample.value) {
                 (MetricKind::Info, value) => *value == SampleValue::Count(1),
@@ -95,8 +95,8 @@ fn values_fit_the_kind_of_their_metric() {
 }
 
 #[test]
-fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
-    let exported = ExportedMetrics::of(&fixture::world(), &fixture::limits());
+fn an_app_that_does_not_answer_has_no_live_numbers() {
+    let exported = ExportedMetrics::of(&fixture::fleet(), &fixture::limits());
     let told_of = |app: &str| -> BTreeSet<&str> {
         let begins = |labels: &String| labels.split('/').next() == Some(app);
         let told = exported.0.iter().filter(|(_, samples)| samples.keys().any(begins));
@@ -122,23 +122,23 @@ fn an_app_that_does_not_answer_has_no_numbers_that_look_live() {
 
 #[test]
 fn an_expected_app_that_ended_was_found_though_it_is_missing() {
-    let mut world = fixture::world();
-    world.apply(FleetEvent::Lost {
+    let mut fleet = fixture::fleet();
+    fleet.apply(FleetEvent::Lost {
         app: "fwd".to_owned(),
         class: ErrorClass::Missing,
         reason: "is expected, and does not run".to_owned(),
         finding: Some(finding::evaluate_missing("fwd")),
     });
-    let exported = ExportedMetrics::of(&world, &fixture::limits());
+    let exported = ExportedMetrics::of(&fleet, &fixture::limits());
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/app_missing"), Some(1));
     assert_eq!(exported.count("dpdk_apps_discovered", ""), Some(4));
 }
 
 #[test]
 fn an_app_that_was_just_found_is_neither_up_nor_down() {
-    let mut world = FleetState::default();
-    world.apply(FleetEvent::Found { app: "new".to_owned() });
-    let exported = ExportedMetrics::of(&world, &SeriesLimits::default());
+    let mut fleet = FleetState::default();
+    fleet.apply(FleetEvent::Found { app: "new".to_owned() });
+    let exported = ExportedMetrics::of(&fleet, &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_up"), Vec::<&str>::new());
     assert_eq!(exported.labels("dpdk_app_healthy"), Vec::<&str>::new());
     assert_eq!(exported.count("dpdk_collect_errors_total", "new/timeout"), Some(0));
@@ -146,35 +146,35 @@ fn an_app_that_was_just_found_is_neither_up_nor_down() {
 
 #[test]
 fn what_is_tolerated_is_a_reason_but_healthy() {
-    let mut world = fixture::world_of(fixture::linked());
-    for finding in &mut world.apps[0].findings {
+    let mut fleet = fixture::fleet_of(fixture::linked());
+    for finding in &mut fleet.apps[0].findings {
         finding.lint = Lint::Stall;
     }
     let tolerate = [Lint::Stall];
     let (limits, expected) = (SeriesLimits::default(), AppInventory::default());
     let context = MetricsContext { tolerate: &tolerate, ..fixture::context(&limits, &expected) };
-    let exported = ExportedMetrics::viewed(&world, &context);
+    let exported = ExportedMetrics::viewed(&fleet, &context);
     assert_eq!(exported.count("dpdk_app_healthy", "fwd"), Some(1));
     assert_eq!(exported.count("dpdk_app_unhealthy_reason", "fwd/stall"), Some(1));
 }
 
 #[test]
-fn one_app_is_told_without_the_exporter() {
+fn metrics_of_one_app_leave_out_the_exporter() {
     let (limits, expected) = (SeriesLimits::default(), fixture::expected());
     let context = MetricsContext { only: Some("old"), ..fixture::context(&limits, &expected) };
-    let exported = ExportedMetrics::viewed(&fixture::world(), &context);
+    let exported = ExportedMetrics::viewed(&fixture::fleet(), &context);
     assert_eq!(exported.labels("dpdk_up"), ["old"]);
     assert!(exported.0.keys().all(|name| !name.starts_with("dpdk_exporter_")));
     let nobody = MetricsContext { only: Some("nobody"), ..context };
-    assert!(ExportedMetrics::viewed(&fixture::world(), &nobody).0.is_empty());
+    assert!(ExportedMetrics::viewed(&fixture::fleet(), &nobody).0.is_empty());
 }
 
 #[test]
 fn series_are_counted_and_the_counter_itself() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
     let context = fixture::context(&limits, &expected);
-    let all: usize = families(&fixture::world(), &context).iter().map(MetricFamily::series).sum();
-    let exported = ExportedMetrics::viewed(&fixture::world(), &context);
+    let all: usize = families(&fixture::fleet(), &context).iter().map(MetricFamily::series).sum();
+    let exported = ExportedMetrics::viewed(&fixture::fleet(), &context);
     assert_eq!(exported.count("dpdk_exporter_series", ""), Some(all as u64));
 }
 
@@ -184,7 +184,7 @@ fn the_documented_numbers_of_series_hold() {
     let of = |sample: Sample, limits: &SeriesLimits| {
         let expected = AppInventory::default();
         let context = MetricsContext { only: Some("fwd"), ..fixture::context(limits, &expected) };
-        families(&fixture::world_of(sample), &context)
+        families(&fixture::fleet_of(sample), &context)
             .iter()
             .map(MetricFamily::series)
             .sum::<usize>()
@@ -237,7 +237,7 @@ fn what_is_unknown_has_no_sample() {
 }
 
 #[test]
-fn a_nic_on_the_wrong_driver_is_told() {
+fn a_nic_with_the_wrong_driver_is_exported() {
     let mismatch = |driver: &str| {
         let mut sample = fixture::stock("fwd");
         sample.ports.clear();
@@ -263,7 +263,7 @@ fn ports_that_could_not_be_read_are_not_counted_as_missing() {
 }
 
 #[test]
-fn queues_of_a_stock_app_are_told_by_its_driver() {
+fn queues_of_a_stock_app_come_from_driver_counters() {
     let exported = ExportedMetrics::of_sample(fixture::stock("fwd"), &SeriesLimits::default());
     let queue = "fwd/0000:03:00.0/0";
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), Some(1000));
@@ -296,7 +296,7 @@ fn counters_of_a_linked_app_never_change_their_source() {
 }
 
 #[test]
-fn missing_queues_are_told() {
+fn missing_queues_are_reported() {
     let truncated = |change: fn(&mut PortSample)| {
         let mut sample = fixture::stock("fwd");
         change(&mut sample.ports[0]);
@@ -311,7 +311,7 @@ fn missing_queues_are_told() {
 }
 
 #[test]
-fn of_two_things_with_one_name_the_first_is_told_and_the_other_counted() {
+fn duplicate_names_are_counted_and_only_the_first_is_exported() {
     let mut sample = fixture::linked();
     let twin = PortSample { id: 1, ..fixture::port(1, "0000:03:00.0", 1) };
     sample.ports.push(PortSample { stats: PortStats::default(), ..twin });
@@ -414,7 +414,7 @@ fn captures_are_bounded_and_the_oldest_stay() {
 }
 
 #[test]
-fn histograms_of_queues_are_for_those_who_ask() {
+fn histograms_of_queues_are_optional() {
     let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
     assert_eq!(exported.labels("dpdk_queue_burst_packets"), Vec::<&str>::new());
     let mut sample = fixture::linked();
@@ -481,7 +481,7 @@ fn promtool_accepts_the_metrics() {
     let (limits, expected) = (fixture::limits(), fixture::expected());
     let mut text = String::new();
     encode(
-        &families(&fixture::world(), &fixture::context(&limits, &expected)),
+        &families(&fixture::fleet(), &fixture::context(&limits, &expected)),
         TextFormat::Text,
         &mut text,
     );

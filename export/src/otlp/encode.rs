@@ -25,10 +25,10 @@ pub(super) struct ExporterIdentity {
     pub(super) start_ns: u64,
 }
 
-/// All families of `world` in one request.
+/// All families of `fleet` in one request.
 pub(super) fn request(
     families: &[MetricFamily],
-    world: &FleetState,
+    fleet: &FleetState,
     exporter: &ExporterIdentity,
 ) -> ExportMetricsServiceRequest {
     let mut resources = BTreeMap::<Option<&str>, Vec<otlp::Metric>>::new();
@@ -39,8 +39,8 @@ pub(super) fn request(
         }
         for (app, samples) in parts {
             let times = PointTimes {
-                start_ns: start(family.metric, app, world, exporter),
-                now_ns: world.realtime_ns,
+                start_ns: start(family.metric, app, fleet, exporter),
+                now_ns: fleet.realtime_ns,
             };
             resources.entry(app).or_default().push(metric(family.metric, &samples, times));
         }
@@ -48,7 +48,7 @@ pub(super) fn request(
     let resource_metrics = resources
         .into_iter()
         .map(|(app, metrics)| ResourceMetrics {
-            resource: Some(resource(app, world, exporter)),
+            resource: Some(resource(app, fleet, exporter)),
             scope_metrics: vec![ScopeMetrics {
                 scope: Some(scope()),
                 metrics,
@@ -65,8 +65,8 @@ fn app<'a>(metric: &MetricDescriptor, sample: &'a MetricSample) -> Option<&'a st
     sample.labels.get(place).map(String::as_str)
 }
 
-fn app_start(app: &str, world: &FleetState) -> Option<u64> {
-    let model = world.find(app)?.model.as_deref()?;
+fn app_start(app: &str, fleet: &FleetState) -> Option<u64> {
+    let model = fleet.find(app)?.model.as_deref()?;
     Some(model.sample.app.start_realtime_ns).filter(|start| *start > 0)
 }
 
@@ -74,20 +74,20 @@ fn app_start(app: &str, world: &FleetState) -> Option<u64> {
 fn start(
     metric: &MetricDescriptor,
     app: Option<&str>,
-    world: &FleetState,
+    fleet: &FleetState,
     exporter: &ExporterIdentity,
 ) -> u64 {
     match app {
-        Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, world).unwrap_or(0),
+        Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, fleet).unwrap_or(0),
         _ => exporter.start_ns,
     }
 }
 
-fn resource(app: Option<&str>, world: &FleetState, exporter: &ExporterIdentity) -> Resource {
+fn resource(app: Option<&str>, fleet: &FleetState, exporter: &ExporterIdentity) -> Resource {
     let host = &exporter.host;
     let instance = match app {
         // A restart is another instance: its counters begin anew.
-        Some(app) => format!("{host}/{app}/{}", app_start(app, world).unwrap_or(0) / 1_000_000_000),
+        Some(app) => format!("{host}/{app}/{}", app_start(app, fleet).unwrap_or(0) / 1_000_000_000),
         None => format!("{host}/exporter/{}", exporter.start_ns / 1_000_000_000),
     };
     let attributes = vec![
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_told_one_by_one() {
+    fn buckets_are_not_cumulative() {
         let value = Histogram { buckets: vec![(1.0, 2), (2.0, 2), (4.0, 7)], count: 9, sum: None };
         let of = sample(&["a", "1"], SampleValue::Histogram(value));
         let point = histogram(&catalogue::LCORE_POLL_GAP, &of, TIMES).unwrap();

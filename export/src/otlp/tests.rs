@@ -114,7 +114,7 @@ fn text(attributes: &[KeyValue], key: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_receiver_understands_what_it_is_sent() {
+async fn a_receiver_decodes_the_metrics() {
     let root = tempfile::tempdir().unwrap();
     let (_a, _b) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
     let (url, arrived) = receiver(Vec::new());
@@ -141,7 +141,7 @@ async fn a_receiver_understands_what_it_is_sent() {
 }
 
 #[tokio::test]
-async fn one_that_has_no_time_is_tried_again_when_it_says_so() {
+async fn a_busy_receiver_is_retried_after_its_retry_after() {
     let root = tempfile::tempdir().unwrap();
     let busy = b"HTTP/1.1 429 Slow Down\r\nRetry-After: 0\r\nContent-Length: 0\r\n\
                  Connection: close\r\n\r\n";
@@ -156,7 +156,7 @@ async fn one_that_has_no_time_is_tried_again_when_it_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_sent_again() {
+async fn refused_metrics_are_not_sent_again() {
     let root = tempfile::tempdir().unwrap();
     let partial = ExportMetricsServiceResponse {
         partial_success: Some(ExportMetricsPartialSuccess {
@@ -194,7 +194,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let snapshot = scraper.snapshot(ScrapeScope::All, later).await;
-        assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
+        assert_eq!(snapshot.fleet.find("a").unwrap().status, AppStatus::Live);
         snapshot.families(None)
     };
     let families = tokio::select! {
@@ -207,7 +207,7 @@ async fn without_a_receiver_scrapes_go_on_and_drops_are_counted() {
 }
 
 #[test]
-fn pauses_grow_from_one_push_to_the_next() {
+fn pauses_between_pushes_grow_exponentially() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut pusher = OtlpPusher::new(format!("http://{closed}").parse().unwrap(), Arc::default());
     // Nobody waits for the end of a pause here.
@@ -220,7 +220,7 @@ fn pauses_grow_from_one_push_to_the_next() {
 }
 
 #[test]
-fn logs_name_a_receiver_without_its_password() {
+fn logs_do_not_contain_the_password_of_a_receiver() {
     for (url, shown) in [
         ("http://ann:p%40ss@x:4318/v1/metrics", "http://x:4318/v1/metrics"),
         ("https://ann@[::1]:1/a@b", "https://[::1]:1/a@b"),

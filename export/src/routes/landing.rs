@@ -30,7 +30,7 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
         let broken = escape(broken);
         let _ = writeln!(html, "<p class=\"bad\">{broken}; the last good one stays in use</p>");
     }
-    let apps = &snapshot.world.apps;
+    let apps = &snapshot.fleet.apps;
     let health: Vec<_> =
         apps.iter().map(|app| AppHealth::of(app, &snapshot.render_options.tolerate)).collect();
     if health.is_empty() {

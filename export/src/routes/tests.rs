@@ -80,7 +80,7 @@ async fn metrics_of_all_apps_or_of_one() {
 }
 
 #[tokio::test]
-async fn the_exporter_tells_of_itself_alone_and_asks_no_app() {
+async fn metrics_of_the_exporter_alone_query_no_app() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
     let routes = routes(root.path(), &[], &["gone", "lost"]);
@@ -138,7 +138,7 @@ async fn readiness_has_reasons() {
 }
 
 #[tokio::test]
-async fn what_is_tolerated_is_told_and_does_not_count() {
+async fn tolerated_findings_are_listed_but_healthy() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
     let lenient = routes(root.path(), &["no_ports"], &[]);
@@ -151,7 +151,7 @@ async fn what_is_tolerated_is_told_and_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_machine_without_apps_is_not_ready_and_has_but_the_exporter_as_target() {
+async fn a_machine_without_apps_is_not_ready_and_has_only_the_exporter_as_target() {
     let root = tempfile::tempdir().unwrap();
     let routes = routes(root.path(), &[], &[]);
     let ready = get(&routes, "/ready").await;
@@ -171,7 +171,7 @@ async fn a_machine_without_apps_is_not_ready_and_has_but_the_exporter_as_target(
 }
 
 #[tokio::test]
-async fn targets_are_reached_the_way_the_asker_came() {
+async fn targets_have_the_address_of_the_request() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "a");
     let routes = routes(root.path(), &[], &["b"]);
@@ -191,14 +191,14 @@ async fn targets_are_reached_the_way_the_asker_came() {
 }
 
 #[tokio::test]
-async fn the_exporter_itself_is_well_whatever_the_apps_are() {
+async fn the_exporter_is_healthy_whatever_the_apps_are() {
     let root = tempfile::tempdir().unwrap();
     let answer = get(&routes(root.path(), &[], &["gone"]), "/healthz").await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"));
 }
 
 #[tokio::test]
-async fn people_see_what_is_wrong_and_names_add_no_markup() {
+async fn the_landing_page_shows_errors_and_escapes_names() {
     let root = tempfile::tempdir().unwrap();
     let _a = PoolApp::start(root.path(), "<b>\"x");
     let page = get(&routes(root.path(), &[], &[]), "/").await;
@@ -226,7 +226,7 @@ async fn other_methods_and_paths_are_refused() {
 }
 
 #[tokio::test]
-async fn the_timeout_of_the_scraper_is_kept() {
+async fn the_scrape_timeout_header_is_obeyed() {
     let root = tempfile::tempdir().unwrap();
     let slow = PoolApp::start(root.path(), "a");
     let routes = routes(root.path(), &[], &[]);
@@ -243,7 +243,7 @@ async fn the_timeout_of_the_scraper_is_kept() {
 }
 
 #[test]
-fn deadlines_leave_a_margin_and_mistrust_the_header() {
+fn deadlines_leave_a_margin_and_limit_the_header() {
     let (default_timeout, longest) = (Duration::from_secs(2), Duration::from_secs(5));
     for (header, expected) in [
         (None, 2000),

@@ -114,11 +114,11 @@ impl Scheduler {
     ) {
         let round = self.rounds.remove(&app.socket);
         match outcome {
-            Ok((sampler, news)) => {
+            Ok((sampler, event)) => {
                 if round.is_some_and(|round| round.timed_out) {
-                    self.uncount(&news);
+                    self.uncount(&event);
                 }
-                self.fleet.check_in(sampler, news);
+                self.fleet.check_in(sampler, event);
             }
             Err(error) => self.fleet.replace_lost(app, &error),
         }
@@ -131,9 +131,9 @@ impl Scheduler {
         apps.filter(|app| self.rounds.contains_key(&app.socket))
     }
 
-    /// News of a timeout that was counted when somebody could not wait any longer.
-    fn uncount(&mut self, news: &FleetEvent) {
-        let FleetEvent::Lost { app, class: ErrorClass::Timeout, .. } = news else { return };
+    /// Event of a timeout that was counted when somebody could not wait any longer.
+    fn uncount(&mut self, event: &FleetEvent) {
+        let FleetEvent::Lost { app, class: ErrorClass::Timeout, .. } = event else { return };
         let member = self.fleet.state.apps.iter_mut().find(|member| member.name == *app);
         let count = member.and_then(|member| member.errors.get_mut(&ErrorClass::Timeout));
         if let Some(count) = count {
@@ -154,7 +154,7 @@ impl Scheduler {
                 state: Reachability::Unreachable(UnreachableReason::Timeout),
                 ..app
             };
-            let finding = finding::evaluate_unasked(&app);
+            let finding = finding::evaluate_unqueried(&app);
             let reason = "did not answer before this request had to be".to_owned();
             let class = ErrorClass::Timeout;
             self.fleet.state.apply(FleetEvent::Lost { app: app.name, class, reason, finding });

@@ -43,12 +43,12 @@ async fn text(snapshot: &Arc<ScrapeSnapshot>) -> String {
 }
 
 #[tokio::test]
-async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
+async fn a_new_app_is_queried_in_the_same_scrape() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
     let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
-    assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
+    assert_eq!(snapshot.fleet.find("a").unwrap().status, AppStatus::Live);
     let text = text(&snapshot).await;
     assert!(text.contains("dpdk_up{app=\"a\"} 1\n"));
     assert!(text.contains("\ndpdk_exporter_collections_total 1\n"));
@@ -56,7 +56,7 @@ async fn an_app_that_has_come_is_asked_in_the_same_scrape() {
 }
 
 #[tokio::test]
-async fn those_who_ask_at_the_same_time_share_one_round() {
+async fn concurrent_requests_share_one_query() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -68,7 +68,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
     let mut last = None;
     for request in requests {
         let snapshot = request.await.unwrap();
-        assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
+        assert_eq!(snapshot.fleet.find("a").unwrap().status, AppStatus::Live);
         last = Some(snapshot);
     }
     assert_eq!(fake.rounds(), 1);
@@ -78,7 +78,7 @@ async fn those_who_ask_at_the_same_time_share_one_round() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_for_whoever_asks_later() {
+async fn results_are_not_cached_for_later_requests() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -89,7 +89,7 @@ async fn nothing_is_kept_for_whoever_asks_later() {
 }
 
 #[tokio::test]
-async fn a_stuck_app_costs_its_own_series_only() {
+async fn a_stuck_app_loses_only_its_own_series() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let (_well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
@@ -101,11 +101,11 @@ async fn a_stuck_app_costs_its_own_series_only() {
     let other = scraper.snapshot(app("a"), soon()).await;
     assert!(!all.is_finished());
     all.abort();
-    assert_eq!(other.world.find("a").unwrap().status, AppStatus::Live);
+    assert_eq!(other.fleet.find("a").unwrap().status, AppStatus::Live);
     // Whoever cannot wait is told that it is late.
     let hurried = scraper.snapshot(app("b"), Instant::now()).await;
-    assert!(hurried.world.find("b").unwrap().stale());
-    assert_eq!(hurried.world.find("b").unwrap().findings[0].lint, Lint::Unreachable);
+    assert!(hurried.fleet.find("b").unwrap().stale());
+    assert_eq!(hurried.fleet.find("b").unwrap().findings[0].lint, Lint::Unreachable);
     let all = spawn(&scraper, Instant::now() + Duration::from_secs(1));
     let all = tokio::time::timeout(DEADLINE, all).await.unwrap().unwrap();
     let text = text(&all).await;
@@ -119,23 +119,23 @@ async fn discoveries_are_a_second_apart() {
         let root = tempfile::tempdir().unwrap();
         let scraper = scraper(root.path());
         let began = Instant::now();
-        assert!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.is_empty());
+        assert!(scraper.snapshot(ScrapeScope::Names, soon()).await.fleet.apps.is_empty());
         let fake = PoolApp::start(root.path(), "a");
-        let found = !scraper.snapshot(app("a"), soon()).await.world.apps.is_empty();
+        let found = !scraper.snapshot(app("a"), soon()).await.fleet.apps.is_empty();
         if began.elapsed() >= DISCOVERY_INTERVAL {
             // This machine was too slow to tell.
             continue;
         }
         assert!(!found);
         tokio::time::sleep(DISCOVERY_INTERVAL).await;
-        assert_eq!(scraper.snapshot(ScrapeScope::Names, soon()).await.world.apps.len(), 1);
+        assert_eq!(scraper.snapshot(ScrapeScope::Names, soon()).await.fleet.apps.len(), 1);
         assert_eq!(fake.rounds(), 0, "names alone ask nobody");
         return;
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_waits_for_hurts_nobody() {
+async fn an_answer_after_the_deadline_does_no_harm() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -148,12 +148,12 @@ async fn an_answer_that_nobody_waits_for_hurts_nobody() {
     tokio::task::yield_now().await;
     fake.hold(false);
     let snapshot = patient.await.unwrap();
-    assert_eq!(snapshot.world.find("a").unwrap().status, AppStatus::Live);
+    assert_eq!(snapshot.fleet.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 1);
 }
 
 #[tokio::test]
-async fn who_is_in_a_hurry_costs_the_patient_nothing() {
+async fn a_short_deadline_does_not_shorten_longer_ones() {
     let root = tempfile::tempdir().unwrap();
     let scraper = scraper(root.path());
     let fake = PoolApp::start(root.path(), "a");
@@ -161,7 +161,7 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
     fake.hold(true);
     for _ in 0..2 {
         let hurried = scraper.snapshot(ScrapeScope::All, Instant::now()).await;
-        assert!(hurried.world.find("a").unwrap().stale());
+        assert!(hurried.fleet.find("a").unwrap().stale());
         let text = text(&hurried).await;
         let late = "dpdk_collect_errors_total{app=\"a\",reason=\"timeout\"} 1\n";
         assert!(text.contains(late), "once per round: {text}");
@@ -170,12 +170,12 @@ async fn who_is_in_a_hurry_costs_the_patient_nothing() {
     tokio::task::yield_now().await;
     fake.hold(false);
     let patient = patient.await.unwrap();
-    assert_eq!(patient.world.find("a").unwrap().status, AppStatus::Live);
+    assert_eq!(patient.fleet.find("a").unwrap().status, AppStatus::Live);
     assert_eq!(fake.rounds(), 2, "it shared the round that was begun in a hurry");
 }
 
 #[tokio::test]
-async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
+async fn an_app_renamed_during_a_query_delays_no_other() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
@@ -188,12 +188,12 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     // Two of a name are called by their directories.
     let _namesake = PoolApp::start(other.path(), "a");
     let scrape = spawn(&scraper, Instant::now() + NEVER);
-    until(async || scraper.snapshot(ScrapeScope::Names, soon()).await.world.find("a").is_none())
+    until(async || scraper.snapshot(ScrapeScope::Names, soon()).await.fleet.find("a").is_none())
         .await;
     fake.hold(false);
     let snapshot = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for ever");
     let snapshot = snapshot.unwrap();
-    assert!(snapshot.world.apps.iter().any(|app| app.status == AppStatus::Live));
+    assert!(snapshot.fleet.apps.iter().any(|app| app.status == AppStatus::Live));
 }
 
 static FIXED: AtomicBool = AtomicBool::new(false);
@@ -212,7 +212,7 @@ fn sample(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
 }
 
 #[tokio::test]
-async fn a_query_that_panics_is_told_at_once_and_tried_again() {
+async fn a_query_that_panics_is_reported_at_once_and_repeated() {
     let root = tempfile::tempdir().unwrap();
     let _apps = ["a", "b"].map(|name| PoolApp::start(root.path(), name));
     let queries = BlockingQueries { discover, sample };
@@ -223,15 +223,15 @@ async fn a_query_that_panics_is_told_at_once_and_tried_again() {
         let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
         tokio::time::timeout(DEADLINE, scrape).await.unwrap()
     };
-    assert!(scrape().await.world.apps.is_empty(), "the discovery failed");
+    assert!(scrape().await.fleet.apps.is_empty(), "the discovery failed");
     for round in 1..=2 {
-        let world = &scrape().await.world;
-        let lost = world.find("a").unwrap();
+        let fleet = &scrape().await.fleet;
+        let lost = fleet.find("a").unwrap();
         let AppStatus::Lost { reason } = &lost.status else { panic!("{lost:?}") };
         assert!(reason.contains("a bug"), "{reason}");
         assert_eq!(lost.errors[&ErrorClass::Internal], round);
-        assert_eq!(world.find("b").unwrap().status, AppStatus::Live);
+        assert_eq!(fleet.find("b").unwrap().status, AppStatus::Live);
     }
     FIXED.store(true, Ordering::SeqCst);
-    assert_eq!(scrape().await.world.find("a").unwrap().status, AppStatus::Live);
+    assert_eq!(scrape().await.fleet.find("a").unwrap().status, AppStatus::Live);
 }

@@ -114,7 +114,7 @@ const fn ms(millis: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn a_kept_connection_answers_again_and_again() {
+async fn a_persistent_connection_serves_several_requests() {
     let root = tempfile::tempdir().unwrap();
     let app = PoolApp::start(root.path(), "a");
     let server = TestServer::start(root.path(), ServerLimits::default());
@@ -131,7 +131,7 @@ async fn a_kept_connection_answers_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_hundred_at_once_are_answered_from_one_round() {
+async fn a_hundred_concurrent_requests_share_one_query() {
     let root = tempfile::tempdir().unwrap();
     let app = PoolApp::start(root.path(), "a");
     let server = Arc::new(TestServer::start(root.path(), ServerLimits::default()));
@@ -154,7 +154,7 @@ async fn a_hundred_at_once_are_answered_from_one_round() {
 }
 
 #[tokio::test]
-async fn who_is_one_too_many_is_turned_away() {
+async fn a_connection_beyond_the_limit_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let server = TestServer::start(
         root.path(),
@@ -172,7 +172,7 @@ async fn who_is_one_too_many_is_turned_away() {
 }
 
 #[tokio::test]
-async fn the_last_places_are_not_kept() {
+async fn the_last_connections_are_not_kept_alive() {
     let root = tempfile::tempdir().unwrap();
     let limits = ServerLimits {
         max_connections: 4,
@@ -213,7 +213,7 @@ async fn a_silent_client_and_a_slow_one_are_disconnected() {
 }
 
 #[tokio::test]
-async fn who_has_asked_once_is_kept_longer() {
+async fn a_client_with_a_request_has_a_longer_idle_timeout() {
     let root = tempfile::tempdir().unwrap();
     let limits = ServerLimits { first_request_timeout: ms(3000), ..no_timeouts() };
     let server = TestServer::start(root.path(), limits);
@@ -237,7 +237,7 @@ async fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_nobody_up() {
+async fn a_client_that_does_not_read_delays_no_other() {
     let root = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..8).map(|n| format!("app-{n}")).collect();
     let _apps: Vec<_> = names.iter().map(|name| PoolApp::start(root.path(), name)).collect();
@@ -257,7 +257,7 @@ async fn who_does_not_read_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_ends_a_connection_and_nothing_else() {
+async fn an_invalid_request_only_closes_its_connection() {
     let root = tempfile::tempdir().unwrap();
     let server = TestServer::start(root.path(), no_timeouts());
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * MAX_HEADER_BYTES));
@@ -274,7 +274,7 @@ async fn what_is_no_request_ends_a_connection_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_body_is_not_read() {
+async fn a_request_body_is_not_read() {
     let root = tempfile::tempdir().unwrap();
     let server = TestServer::start(root.path(), no_timeouts());
     let mut stream = server.connect().await;
@@ -285,7 +285,7 @@ async fn a_body_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_scrape_that_has_begun_is_answered_before_the_end() {
+async fn a_running_scrape_is_answered_at_shutdown() {
     let root = tempfile::tempdir().unwrap();
     let app = PoolApp::start(root.path(), "a");
     let server = TestServer::start(root.path(), no_timeouts());
@@ -428,7 +428,7 @@ async fn certificates_are_read_again_and_broken_ones_are_not_used() {
 }
 
 #[tokio::test]
-async fn passwords_are_asked_for_and_headers_added() {
+async fn passwords_are_required_and_headers_added() {
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("web.yml");
     let hash = bcrypt::hash("secret", 4).unwrap();

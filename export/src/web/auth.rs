@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_right_password_of_the_right_user_opens() {
+    async fn only_the_password_of_the_user_is_accepted() {
         let basic_auth = basic_auth();
         assert!(authenticate(&basic_auth, "ann:one:two").await);
         assert!(authenticate(&basic_auth, "bob:b").await);
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_users_everybody_gets_in() {
+    async fn without_users_no_password_is_required() {
         let basic_auth = BasicAuth::new(&BTreeMap::new()).unwrap();
         assert!(basic_auth.is_disabled() && basic_auth.authenticate(None).await.unwrap());
     }
 
     #[tokio::test]
-    async fn only_what_was_right_is_remembered() {
+    async fn only_successful_logins_are_cached() {
         let basic_auth = basic_auth();
         authenticate(&basic_auth, "ann:wrong").await;
         authenticate(&basic_auth, "eve:one:two").await;

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_asks_for_nothing() {
+    fn an_empty_file_enables_nothing() {
         for text in ["", "# nothing\n", "{}", "basic_auth_users: {}"] {
             assert_eq!(parse(text).unwrap(), WebConfig::default(), "{text}");
         }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_an_error_that_names_the_key() {
+    fn unsupported_settings_are_errors_that_name_the_key() {
         let tls = |more: &str| format!("tls_server_config: {{cert_file: a, key_file: b, {more}}}");
         for (text, key) in [
             ("colour: red".to_owned(), "colour"),

@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_off_is_missing_and_nothing_else_changes(plan in plan(), kept in 0_usize..200) {
+    fn truncation_only_removes_fields(plan in plan(), kept in 0_usize..200) {
         let frame = plan.frame();
         let (whole, cut) = (oracle(&frame), dissect(ETHERNET, &frame[..kept.min(frame.len())], true));
         if let NetworkLayer::Ip(ip) = cut.net {
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_taken_as_it_comes(
+    fn arbitrary_bytes_never_panic(
         data in prop::collection::vec(any::<u8>(), 0..200),
         linktype in prop::sample::select(vec![ETHERNET, 101, 113, 276, 228, 229, 12, 147]),
         inner: bool,
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_tunnel_is_taken_as_it_comes(
+    fn a_damaged_tunnel_never_panics(
         plan in plan(),
         kind in 0_usize..4,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_in_tunnels_counts_if_that_is_wanted(plan in plan(), kinds in prop::collection::vec(0_usize..4, 1..4)) {
+    fn packets_in_tunnels_are_counted_on_request(plan in plan(), kinds in prop::collection::vec(0_usize..4, 1..4)) {
         let inside = plan.frame();
         let frame = kinds.iter().fold(inside.clone(), |frame, kind| wrapped(*kind, &frame));
         let outermost = [Tunnel::Vxlan(77), Tunnel::Geneve(78), Tunnel::Gre(79), Tunnel::Gre(0)];

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most news that wait to be told.
-const NEWS: usize = 16;
+/// Most notices that wait to be shown.
+const MAX_NOTICES: usize = 16;
 
 /// Numbers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct ExportCounters {
     pub(super) messages: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) failed: AtomicU64,
-    news: Mutex<Vec<String>>,
+    notices: Mutex<Vec<String>>,
 }
 
 impl ExportCounters {
@@ -44,9 +44,9 @@ impl ExportCounters {
 
     /// Something to tell people. Beyond what can wait, it is left to the counts.
     pub(super) fn tell(&self, text: String) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        if news.len() < NEWS {
-            news.push(text);
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() < MAX_NOTICES {
+            notices.push(text);
         }
     }
 }
@@ -73,7 +73,7 @@ impl ExportStatus {
 
     /// What happened since the last call that people should know, a line each: collectors that cannot be
     /// reached, at most once a minute for each.
-    pub fn news(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -32,7 +32,7 @@ impl ResolvedName {
     }
 
     /// What a look has found, one a minute. Never waits.
-    pub(super) fn news(&mut self) -> Option<Vec<SocketAddr>> {
+    pub(super) fn new_addresses(&mut self) -> Option<Vec<SocketAddr>> {
         let Some(answer) = &self.answer else {
             if self.collector.is_name() && self.looked.elapsed() >= LOOKUP_INTERVAL {
                 self.ask();

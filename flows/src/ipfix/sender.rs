@@ -154,7 +154,7 @@ impl CollectorSocket {
 
     /// Goes where the name leads now; true when that is elsewhere.
     fn follow(&mut self) -> bool {
-        let Some(addresses) = self.name.news() else { return false };
+        let Some(addresses) = self.name.new_addresses() else { return false };
         if !addresses.contains(&self.address) {
             let Ok((socket, address)) = connect(&addresses) else { return false };
             (self.addresses, self.socket, self.address) = (addresses, socket, address);
@@ -360,12 +360,12 @@ mod tests {
         queue.put(Datagram { bytes: vec![7], records: 1 });
         assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
         queue.finish();
-        let news = ExportStatus(counters).news();
-        assert!(news.len() == 1 && news[0].contains(&address.to_string()), "{news:?}");
+        let notices = ExportStatus(counters).notices();
+        assert!(notices.len() == 1 && notices[0].contains(&address.to_string()), "{notices:?}");
     }
 
     #[test]
-    fn a_name_server_that_does_not_answer_holds_nothing_up() {
+    fn a_name_server_that_does_not_answer_delays_nothing() {
         let (socket, collector) = named();
         let (mut queue, counters) = queue(collector, nowhere_yet);
         let begin = Instant::now();

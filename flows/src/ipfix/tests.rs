@@ -233,7 +233,7 @@ fn each_way_of_each_sender_is_a_record() {
 }
 
 #[test]
-fn ipv6_tags_and_segments_are_told() {
+fn ipv6_tags_and_segments_are_exported() {
     let mut one = flow("2001:db8::1 53", "2001:db8::2 4096");
     one.unknown.from_remote = counts(1, 99);
     (one.proto, one.vlans) = (17, [100, 200]);
@@ -332,7 +332,7 @@ fn flows() -> impl Strategy<Value = Vec<Flow>> {
 
 proptest! {
     #[test]
-    fn whatever_is_told_is_collected(flows in flows(), limit in SMALLEST..2000) {
+    fn every_exported_record_is_collected(flows in flows(), limit in SMALLEST..2000) {
         let (messages, encoded) = sent(&mut encoder(1, limit), &flows);
         prop_assert!(messages.iter().all(|message| message.bytes.len() <= limit));
         let collected = collect(&messages);
@@ -431,7 +431,7 @@ fn each_run_is_a_session_whose_numbers_begin_with_0() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_is_counted_and_told_of_once() {
+fn an_unreachable_collector_is_counted_and_reported_once() {
     let (socket, address) = collector();
     drop(socket);
     let (mut exporter, status) = exporter(&[&address], false);
@@ -444,13 +444,13 @@ fn a_collector_that_is_not_there_is_counted_and_told_of_once() {
     let counts = status.counts();
     assert!(counts.failed > 0, "{counts:?}");
     assert_eq!((counts.records, counts.dropped), (20, 0));
-    let news = status.news();
-    assert!(news.len() == 1 && news[0].contains(&address), "{news:?}");
-    assert_eq!(status.news(), [""; 0]);
+    let notices = status.notices();
+    assert!(notices.len() == 1 && notices[0].contains(&address), "{notices:?}");
+    assert_eq!(status.notices(), [""; 0]);
 }
 
 #[test]
-fn a_collector_that_comes_back_is_told_the_templates() {
+fn a_collector_that_returns_gets_the_templates() {
     let (socket, address) = collector();
     drop(socket);
     let (mut exporter, _) = exporter(&[&address], false);

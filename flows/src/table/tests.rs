@@ -325,7 +325,7 @@ fn tick(table: &mut FlowTable, second: u64) {
 }
 
 #[test]
-fn a_listener_is_told_what_is_new_and_why() {
+fn a_listener_gets_each_increment_with_its_reason() {
     let (mut table, latest, told) = recorded(Some(15), Some(60), CAPACITY);
     let frame = udp((9, 5000), (1, 53), 30);
     for second in 0..70 {
@@ -351,7 +351,7 @@ fn a_listener_is_told_what_is_new_and_why() {
 }
 
 #[test]
-fn the_end_of_tcp_is_told_after_its_last_packets_and_only_once() {
+fn the_end_of_tcp_is_reported_once_after_its_last_packets() {
     let (mut table, latest, told) = recorded(None, None, CAPACITY);
     let (client, server) = ((9, 5000), (1, 80));
     put(&mut table, &tcp(client, server, "S", 1), 0);
@@ -369,7 +369,7 @@ fn the_end_of_tcp_is_told_after_its_last_packets_and_only_once() {
 }
 
 #[test]
-fn what_a_listener_is_told_adds_up_to_all() {
+fn increments_of_a_listener_add_up_to_the_totals() {
     let (mut table, _latest, told) = recorded(None, None, 4);
     for number in 0..500_u16 {
         put(&mut table, &udp((9, number % 37), (1, 53), 30), u64::from(number) * SECOND / 10);
@@ -382,7 +382,7 @@ fn what_a_listener_is_told_adds_up_to_all() {
 }
 
 #[test]
-fn a_flood_does_not_drive_out_the_heavy_and_the_heavy_get_in() {
+fn a_flood_does_not_evict_large_conversations() {
     let capacity = 1024;
     let (mut table, latest) = table(FlowTableSettings { capacity, ..FlowTableSettings::default() });
     let heavy = |number: u16| udp((9, number), (1, 53), 30);
@@ -503,7 +503,7 @@ fn losses_are_told_by_gaps_or_counters_but_once() {
 }
 
 #[test]
-fn without_anyone_to_look_there_are_no_snapshots() {
+fn no_snapshots_are_made_without_a_reader() {
     let (mut table, latest) = table(FlowTableSettings::default());
     drop(latest);
     put(&mut table, &udp((9, 5000), (1, 53), 30), 0);

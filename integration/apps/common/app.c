@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 #include "app.h"
 #include "control.h"
+#include "counter.h"
 #include "hugefiles.h"
 #include "port.h"
 
@@ -361,4 +363,36 @@ app_rate(double per_second, char text[16])
 	else
 		snprintf(text, 16, "%.1f", per_second);
 	return text;
+}
+
+void
+app_sum(void *sum, const void *stats, size_t size)
+{
+	const size_t nb_counters = size / sizeof(uint64_t);
+	const uint64_t *counters = (const uint64_t *)stats;
+	unsigned int lcore;
+	size_t i;
+
+	RTE_LCORE_FOREACH(lcore)
+		for (i = 0; i < nb_counters; i++)
+			((uint64_t *)sum)[i] += counter_read(&counters[lcore * nb_counters + i]);
+}
+
+void
+app_report(const struct app *app, const struct app_totals *now, const char *lost_label,
+		uint64_t elapsed_ns, uint64_t span_ns)
+{
+	static struct app_totals last;
+	const double span_s = (double)span_ns / 1e9;
+	char rx[16], tx[16];
+
+	if (!app->options->quiet)
+		printf("%6.1f s  rx %s pps  tx %s pps  dropped %" PRIu64
+		       "  pool %u/%u in use  %s %" PRIu64 "\n",
+				(double)elapsed_ns / 1e9,
+				app_rate((double)(now->rx - last.rx) / span_s, rx),
+				app_rate((double)(now->tx - last.tx) / span_s, tx), now->dropped,
+				rte_mempool_in_use_count(app->pool), app->pool->size, lost_label,
+				now->lost);
+	last = *now;
 }

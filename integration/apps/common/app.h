@@ -8,6 +8,7 @@
 /* What both applications share from the first argument to the last cleanup. */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <rte_ethdev.h>
@@ -108,6 +109,24 @@ void app_json(struct json *json, const struct app *app, double duration_s);
 
 /* Write the summary and report a failure. 0 or a negative errno. */
 int app_json_save(struct json *json, const struct app *app);
+
+/*
+ * Add the counters of all lcores to *sum. stats is an array of RTE_MAX_LCORE structs like *sum, of
+ * size bytes, which have no members but uint64_t.
+ */
+void app_sum(void *sum, const void *stats, size_t size);
+
+/* Packets of all lcores since the start of the run. */
+struct app_totals {
+	uint64_t rx;
+	uint64_t tx;
+	uint64_t dropped;
+	uint64_t lost;
+};
+
+/* Print the line of an interval, unless quiet. The label names the lost packets. */
+void app_report(const struct app *app, const struct app_totals *now, const char *lost_label,
+		uint64_t elapsed_ns, uint64_t span_ns);
 
 /* A number per second as text, such as "200.0k". Returns text. */
 const char *app_rate(double per_second, char text[16]);

@@ -5,7 +5,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
-/* Assertions of the unit tests: stay on in every build type and say what was seen. */
+/* Assertions of the unit tests: enabled in every build type, and print the values. */
 
 #include <inttypes.h>
 #include <stdint.h>

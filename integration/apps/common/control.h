@@ -6,9 +6,9 @@
 #define CONTROL_H
 
 /*
- * The control thread: waits for signals and for time to pass, prints statistics and ends the
- * run. Poll loops never wait, print or handle a signal; SIGINT and SIGTERM are blocked in
- * every thread and taken with sigtimedwait(), so there is no signal handler at all.
+ * The control thread: waits for signals and timeouts, prints statistics and ends the run. Poll
+ * loops never wait, print or handle a signal; SIGINT and SIGTERM are blocked in every thread and
+ * read by sigtimedwait(), so there is no signal handler.
  */
 
 #include <stdbool.h>

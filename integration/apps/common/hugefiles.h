@@ -6,9 +6,9 @@
 #define HUGEFILES_H
 
 /*
- * DPDK leaves its files in hugetlbfs behind, and with them the hugepages stay taken. A
- * program that is done gives them back. (--huge-unlink=always would as well, but then no
- * secondary process can attach.)
+ * DPDK does not remove its files in hugetlbfs, so their hugepages stay allocated. The apps remove
+ * them at exit. (--huge-unlink=always would do so as well, but then no secondary process could
+ * attach.)
  */
 
 #include <stddef.h>

@@ -6,8 +6,8 @@
 #define LANE_H
 
 /*
- * A lane is one queue pair of one port. Lanes are dealt out over the lcores in turn, so each
- * is polled by exactly one lcore and their numbers differ by one at most.
+ * A lane is one queue pair of one port. Lanes are assigned to lcores round-robin: each is polled by
+ * exactly one lcore, and the numbers of lanes per lcore differ by at most one.
  */
 
 #include <stdint.h>

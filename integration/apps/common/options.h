@@ -5,7 +5,7 @@
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
-/* Command lines described by a table, from which parsing, errors and --help all come. */
+/* Parses a command line according to a table, and prints errors and --help from it. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #ifndef PORT_H
 #define PORT_H
 
-/* Ports, brought up and taken down. Each failure is reported with what to do about it. */
+/* Starts and stops ports. Each error is printed with advice. */
 
 #include <stdbool.h>
 #include <stdint.h>

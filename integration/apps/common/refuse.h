@@ -6,9 +6,9 @@
 #define REFUSE_H
 
 /*
- * TX queues that look full on demand, also where the device takes everything. The last packet
- * of a burst is kept from the driver, so rte_eth_tx_burst() itself returns one less, as
- * it does when a descriptor is wanting.
+ * Makes TX queues look full on demand, also if the device accepts all packets. The last packet of a
+ * burst is withheld from the driver, so rte_eth_tx_burst() itself returns one less, as it does
+ * without a free descriptor.
  */
 
 #include <stdbool.h>

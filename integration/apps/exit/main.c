@@ -3,10 +3,10 @@
  */
 
 /*
- * pmdscope-exit-app: an app that ends in the way it is told, in the middle of its work, which its main
- * lcore does: rte_exit() waits for the others, with or without libpmdscope.
+ * pmdscope-exit-app: an app that ends in a given way while it polls. Its main lcore polls, because
+ * rte_exit() waits for the others, with or without libpmdscope.
  *
- * Its exit status is 3 where it may choose one, and it says "the end of the app" before that. It is
+ * Its exit status is 3 where it can choose one, and it prints "the end of the app" before. It is
  * built without libpmdscope (level 0), with it (1), and with pmdscope_trace.h as well (2).
  */
 

@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* pmdscope-generator: sends probes at a set rate and judges what comes back. */
+/* pmdscope-generator: sends probes at a given rate and checks the packets that return. */
 
 #include <inttypes.h>
 #include <stdio.h>

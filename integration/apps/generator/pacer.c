@@ -4,7 +4,7 @@
 
 #include "pacer.h"
 
-/* Arrears are paid off at so many times the rate. */
+/* Maximum rate to catch up, as a multiple of the configured rate. */
 #define PEAK 2
 
 static void

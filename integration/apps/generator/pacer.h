@@ -6,13 +6,12 @@
 #define PACER_H
 
 /*
- * Paces a sender on the TSC: exact in the long run, smooth in the short.
+ * Paces a sender by the TSC: exact over long times, smooth over short ones.
  *
- * Two token buckets must both agree. One holds what the asked rate owes, up to a second's
- * worth, so that a sender that lost its CPU for a while still reaches its rate. The other
- * fills twice as fast but holds only a burst, so that arrears are paid off at no more than
- * twice the rate instead of in one blast. Credit is kept in whole numbers of (cycle x rate), so
- * nothing is ever rounded away.
+ * Two token buckets must both allow a packet. One fills at the configured rate and holds up to one
+ * second of packets, so that a sender that lost its CPU for a while still reaches its rate. The
+ * other fills twice as fast but holds only a burst, so that the sender catches up at no more than
+ * twice the rate. Credit is counted in integers of (cycle x rate), so there is no rounding error.
  */
 
 #include <stdint.h>

@@ -19,7 +19,7 @@ bit_of(uint64_t number)
 	return UINT64_C(1) << (number % 64);
 }
 
-/* Forget what the bits of [from, to) said one window ago. */
+/* Clears the bits of [from, to), which are from one window before. */
 static void
 clear(struct sequence *sequence, uint64_t from, uint64_t to)
 {

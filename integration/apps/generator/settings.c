@@ -10,7 +10,7 @@
 #include "pacer.h"
 #include "settings.h"
 
-/* Addresses set aside for benchmarks: RFC 2544 and RFC 5180. */
+/* Addresses reserved for benchmarks: RFC 2544 and RFC 5180. */
 #define SRC_IPV4 "198.18.0.1"
 #define DST_IPV4 "198.19.0.1"
 #define SRC_IPV6 "2001:2::1"

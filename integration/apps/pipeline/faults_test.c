@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* What faults say they lose is what the pools miss. Those of TX need a port: not here. */
+/* Faults report as many lost mbufs as the pools miss. TX faults need a port: not tested here. */
 
 #include <errno.h>
 #include <string.h>

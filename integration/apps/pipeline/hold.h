@@ -5,7 +5,7 @@
 #ifndef HOLD_H
 #define HOLD_H
 
-/* A queue that keeps packets for a set time by design, as reassembly or retransmission does. */
+/* A queue that holds packets for a fixed time by design, as reassembly or retransmission does. */
 
 #include <stdbool.h>
 #include <stdint.h>

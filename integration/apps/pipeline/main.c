@@ -3,8 +3,8 @@
  */
 
 /*
- * pmdscope-pipeline: RX, software ring, worker, software ring, TX, with the mbuf bugs of real
- * applications on demand, and a record of what they did.
+ * pmdscope-pipeline: RX, software ring, worker, software ring, TX, with injected mbuf bugs of real
+ * applications, and a record of the mbufs that they lost.
  */
 
 #include <errno.h>
@@ -198,19 +198,8 @@ static struct pipe_stats
 total(void)
 {
 	struct pipe_stats sum = { 0 };
-	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore) {
-		sum.rx += counter_read(&stats[lcore].rx);
-		sum.tx += counter_read(&stats[lcore].tx);
-		sum.rx_dropped += counter_read(&stats[lcore].rx_dropped);
-		sum.work_dropped += counter_read(&stats[lcore].work_dropped);
-		sum.tx_dropped += counter_read(&stats[lcore].tx_dropped);
-		sum.runts += counter_read(&stats[lcore].runts);
-		sum.clones += counter_read(&stats[lcore].clones);
-		sum.chains += counter_read(&stats[lcore].chains);
-		sum.held += counter_read(&stats[lcore].held);
-	}
+	app_sum(&sum, stats, sizeof(sum));
 	return sum;
 }
 
@@ -223,20 +212,12 @@ dropped(const struct pipe_stats *sum)
 static void
 report(uint64_t elapsed_ns, uint64_t span_ns)
 {
-	static struct pipe_stats last;
 	const struct pipe_stats now = total();
-	const double span_s = (double)span_ns / 1e9;
-	char rx[16], tx[16];
+	const struct app_totals totals = {
+		.rx = now.rx, .tx = now.tx, .dropped = dropped(&now), .lost = faults_lost_packets()
+	};
 
-	if (!options.app.quiet)
-		printf("%6.1f s  rx %s pps  tx %s pps  dropped %" PRIu64
-		       "  pool %u/%u in use  lost %" PRIu64 "\n",
-				(double)elapsed_ns / 1e9,
-				app_rate((double)(now.rx - last.rx) / span_s, rx),
-				app_rate((double)(now.tx - last.tx) / span_s, tx), dropped(&now),
-				rte_mempool_in_use_count(app.pool), app.pool->size,
-				faults_lost_packets());
-	last = now;
+	app_report(&app, &totals, "lost", elapsed_ns, span_ns);
 }
 
 static void

@@ -5,7 +5,7 @@
 #ifndef PATTERN_H
 #define PATTERN_H
 
-/* When traffic flows and when it does not: what a leak must be told apart from. */
+/* Traffic patterns, which must not be mistaken for leaks. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #ifndef PIPE_H
 #define PIPE_H
 
-/* One lane of the pipeline: queue pair, software rings and what waits in between. */
+/* One lane of the pipeline: a queue pair, its software rings and its held packets. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #ifndef STAGES_H
 #define STAGES_H
 
-/* What the pipeline does with packets: take them in, work on them, send them off. */
+/* The stages of the pipeline: receive, process and send packets. */
 
 #include <stdbool.h>
 #include <stdint.h>

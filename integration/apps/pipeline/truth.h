@@ -5,7 +5,7 @@
 #ifndef TRUTH_H
 #define TRUTH_H
 
-/* What a fault really did, for a test to hold against what was found. */
+/* The real effect of a fault, to compare with the findings of a test. */
 
 #include <stdint.h>
 

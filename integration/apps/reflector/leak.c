@@ -7,8 +7,8 @@
 #include "leak.h"
 
 /*
- * The bug: "++first" where "first++" was meant. The packet that TX refused first is never
- * freed. Nothing is wrong while TX takes whole bursts, which is why tests do not find it.
+ * The bug: "++first" instead of "first++". The first packet that TX refuses is never freed. While
+ * TX accepts whole bursts there is no error, so tests do not find it.
  */
 void
 leak_free_unsent(struct rte_mbuf **pkts, uint16_t first, uint16_t nb_pkts)

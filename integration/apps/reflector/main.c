@@ -2,7 +2,7 @@
  * Copyright(c) 2026 The pmdscope authors
  */
 
-/* pmdscope-reflector: sends every packet back where it came from. */
+/* pmdscope-reflector: sends every packet back to its sender. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -221,39 +221,20 @@ static struct reflector_stats
 total(void)
 {
 	struct reflector_stats sum = { 0 };
-	unsigned int lcore;
 
-	RTE_LCORE_FOREACH(lcore) {
-		sum.rx += counter_read(&stats[lcore].rx);
-		sum.rx_bytes += counter_read(&stats[lcore].rx_bytes);
-		sum.tx += counter_read(&stats[lcore].tx);
-		sum.dropped += counter_read(&stats[lcore].dropped);
-		sum.other += counter_read(&stats[lcore].other);
-		sum.runts += counter_read(&stats[lcore].runts);
-		sum.leaked += counter_read(&stats[lcore].leaked);
-		sum.stalls += counter_read(&stats[lcore].stalls);
-		sum.restarts += counter_read(&stats[lcore].restarts);
-	}
+	app_sum(&sum, stats, sizeof(sum));
 	return sum;
 }
 
 static void
 report(uint64_t elapsed_ns, uint64_t span_ns)
 {
-	static struct reflector_stats last;
 	const struct reflector_stats now = total();
-	const double span_s = (double)span_ns / 1e9;
-	char rx[16], tx[16];
+	const struct app_totals totals = {
+		.rx = now.rx, .tx = now.tx, .dropped = now.dropped, .lost = now.leaked
+	};
 
-	if (!options.app.quiet)
-		printf("%6.1f s  rx %s pps  tx %s pps  dropped %" PRIu64
-		       "  pool %u/%u in use  leaked "
-		       "%" PRIu64 "\n",
-				(double)elapsed_ns / 1e9,
-				app_rate((double)(now.rx - last.rx) / span_s, rx),
-				app_rate((double)(now.tx - last.tx) / span_s, tx), now.dropped,
-				rte_mempool_in_use_count(app.pool), app.pool->size, now.leaked);
-	last = now;
+	app_report(&app, &totals, "leaked", elapsed_ns, span_ns);
 }
 
 static void

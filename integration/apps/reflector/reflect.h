@@ -6,13 +6,12 @@
 #define REFLECT_H
 
 /*
- * Turns a packet round in place: MAC addresses, IPv4 or IPv6 addresses, UDP or TCP ports.
+ * Swaps the addresses of a packet in place: MAC, IPv4 or IPv6, and UDP or TCP ports.
  *
- * Up to two VLAN tags are followed. Ports are left alone in later fragments and behind IPv6
- * extension headers. Swapping does not change an Internet checksum, so a right one stays
- * right and a wrong one stays wrong, for its sender to see. A checksum is computed only where
- * the sender left that to hardware: an IPv4 header checksum of zero, and a UDP or TCP checksum
- * that the driver marks as not filled in (RTE_MBUF_F_RX_L4_CKSUM_NONE).
+ * Up to two VLAN tags are skipped. Ports are not changed in later fragments and after IPv6
+ * extension headers. Swapping does not change an Internet checksum, so the sender can check it. A
+ * checksum is computed only if the sender left that to hardware: an IPv4 header checksum of zero,
+ * and a UDP or TCP checksum that the driver marks as not filled in (RTE_MBUF_F_RX_L4_CKSUM_NONE).
  */
 
 #include <rte_ether.h>

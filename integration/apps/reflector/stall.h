@@ -5,7 +5,7 @@
 #ifndef STALL_H
 #define STALL_H
 
-/* Stalls on demand: a poll loop that now and then does something else for too long. */
+/* Injects stalls: the poll loop does other work for too long from time to time. */
 
 #include <stdbool.h>
 #include <stdint.h>

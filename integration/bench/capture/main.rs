@@ -8,14 +8,14 @@ mod plan;
 mod report;
 mod traffic;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::command;
+use anyhow::Result;
+use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::Machine;
 use pmdscope_integration::oracle::installed;
 use pmdscope_integration::programs;
@@ -43,45 +43,14 @@ hugepages; on fewer it says what is missing and ends with status 0.
 const TMPFS: &str = "/dev/shm";
 const LENGTH: Duration = Duration::from_millis(400);
 
-#[derive(Debug, Default)]
-struct Options {
-    quick: bool,
-    rounds: Option<usize>,
-    only: Option<String>,
-    fifo: bool,
-    pmdscope: Option<PathBuf>,
-    app: Option<PathBuf>,
-    args: Vec<String>,
-}
+/// The options that it accepts.
+const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--fifo", "--pmdscope", "--app", "--"];
 
 fn main() -> ExitCode {
-    let options = parse(std::env::args().skip(1));
-    command::main("pmdscope-bench-capture", HELP, options, run)
+    command::main("pmdscope-bench-capture", HELP, OPTIONS, &["costs", "rates"], run)
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
-    let mut options = Options::default();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} without a value"));
-        match word.as_str() {
-            "--quick" => options.quick = true,
-            "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
-            "--fifo" => options.fifo = true,
-            "--only" => options.only = Some(value()?),
-            "--pmdscope" => options.pmdscope = Some(value()?.into()),
-            "--app" => options.app = Some(value()?.into()),
-            "--help" | "-h" => return Ok(None),
-            "--" => options.args = words.by_ref().collect(),
-            _ => bail!("unknown option {word}"),
-        }
-    }
-    let only = options.only.as_deref();
-    ensure!(matches!(only, None | Some("costs" | "rates")), "--only is costs or rates");
-    ensure!(options.rounds != Some(0), "--rounds is at least 1");
-    Ok(Some(options))
-}
-
-fn run(options: &Options) -> Result<()> {
+fn run(options: &BenchOptions) -> Result<()> {
     let machine = match (missing(), Machine::new()?) {
         (None, Some(machine)) => machine,
         (reason, _) => {
@@ -110,7 +79,7 @@ fn run(options: &Options) -> Result<()> {
 }
 
 /// Runs the rounds. What was measured until ^C, or a failure, is still told.
-fn measure(bench: &mut Bench<'_>, options: &Options, stop: &AtomicBool) -> Result<()> {
+fn measure(bench: &mut Bench<'_>, options: &BenchOptions, stop: &AtomicBool) -> Result<()> {
     let wants = |what| options.only.as_deref().is_none_or(|only| only == what);
     let groups = if wants("costs") { plan::groups(options.quick) } else { Vec::new() };
     let ladders = if wants("rates") { plan::ladders(options.quick) } else { Vec::new() };
@@ -129,7 +98,7 @@ fn measure(bench: &mut Bench<'_>, options: &Options, stop: &AtomicBool) -> Resul
     if stop.load(Ordering::Relaxed) { Ok(()) } else { result }
 }
 
-fn print_head(machine: &Machine, options: &Options) {
+fn print_head(machine: &Machine, options: &BenchOptions) {
     println!("pmdscope capture against {DUMPCAP}, on {}.", machine.describe());
     let args = options.args.join(" ");
     println!(

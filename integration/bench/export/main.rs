@@ -8,14 +8,13 @@ mod http;
 mod plan;
 mod report;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::command;
+use anyhow::Result;
+use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::{Machine, Priority, real_time_alone};
 use pmdscope_integration::programs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,37 +35,14 @@ $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
-#[derive(Debug, Default)]
-struct ExportBenchOptions {
-    quick: bool,
-    rounds: Option<usize>,
-    fifo: bool,
-    pmdscope: Option<PathBuf>,
-}
+/// The options that it accepts.
+const OPTIONS: &[&str] = &["--quick", "--rounds", "--fifo", "--pmdscope"];
 
 fn main() -> ExitCode {
-    let options = parse(std::env::args().skip(1));
-    command::main("pmdscope-bench-export", HELP, options, run)
+    command::main("pmdscope-bench-export", HELP, OPTIONS, &[], run)
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<ExportBenchOptions>> {
-    let mut options = ExportBenchOptions::default();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} without a value"));
-        match word.as_str() {
-            "--quick" => options.quick = true,
-            "--fifo" => options.fifo = true,
-            "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
-            "--pmdscope" => options.pmdscope = Some(value()?.into()),
-            "--help" | "-h" => return Ok(None),
-            _ => bail!("unknown option {word}"),
-        }
-    }
-    ensure!(options.rounds != Some(0), "--rounds is at least 1");
-    Ok(Some(options))
-}
-
-fn run(options: &ExportBenchOptions) -> Result<()> {
+fn run(options: &BenchOptions) -> Result<()> {
     let machine = match Machine::new()? {
         Some(machine) if rustix::process::geteuid().is_root() => machine,
         _ => {
@@ -90,7 +66,7 @@ fn run(options: &ExportBenchOptions) -> Result<()> {
         real_time_alone()?;
     }
     let results = ExportResults::default();
-    let ExportBenchOptions { quick, fifo, rounds, .. } = *options;
+    let BenchOptions { quick, fifo, rounds, .. } = *options;
     measure(ExportBench { programs, quick, fifo, stop: &stop, results }, rounds)
 }
 

@@ -8,13 +8,12 @@ mod files;
 mod readers;
 mod report;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
-use pmdscope_integration::command;
+use anyhow::{Context, Result, ensure};
+use pmdscope_integration::command::{self, BenchOptions};
 use pmdscope_integration::machine::Machine;
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
@@ -39,43 +38,14 @@ packet of an app, for which it needs root, two CPUs and memory for DPDK.
   --app FILE        the app (build/integration/pmdscope-capture-app)
 ";
 
-#[derive(Debug, Default)]
-struct Options {
-    quick: bool,
-    rounds: Option<usize>,
-    only: Option<String>,
-    json: Option<PathBuf>,
-    pmdscope: Option<PathBuf>,
-    app: Option<PathBuf>,
-}
+/// The options that it accepts.
+const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--json", "--pmdscope", "--app"];
 
 fn main() -> ExitCode {
-    let options = parse(std::env::args().skip(1));
-    command::main("pmdscope-bench-flows", HELP, options, run)
+    command::main("pmdscope-bench-flows", HELP, OPTIONS, &["files", "cost"], run)
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Options>> {
-    let mut options = Options::default();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} without a value"));
-        match word.as_str() {
-            "--quick" => options.quick = true,
-            "--rounds" => options.rounds = Some(value()?.parse().context("--rounds")?),
-            "--only" => options.only = Some(value()?),
-            "--json" => options.json = Some(value()?.into()),
-            "--pmdscope" => options.pmdscope = Some(value()?.into()),
-            "--app" => options.app = Some(value()?.into()),
-            "--help" | "-h" => return Ok(None),
-            _ => bail!("unknown option {word}"),
-        }
-    }
-    let only = options.only.as_deref();
-    ensure!(matches!(only, None | Some("files" | "cost")), "--only is files or cost");
-    ensure!(options.rounds != Some(0), "--rounds is at least 1");
-    Ok(Some(options))
-}
-
-fn run(options: &Options) -> Result<()> {
+fn run(options: &BenchOptions) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;

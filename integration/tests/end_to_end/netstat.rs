@@ -17,12 +17,13 @@ use pmdscope_integration::pair::{Pair, PairOptions, reflector};
 use pmdscope_integration::process::{Process, run, wait_until};
 use pmdscope_integration::programs;
 use pmdscope_integration::scratch::Scratch;
-use pmdscope_integration::telemetry;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::pdump::{Fed, await_received};
-use crate::support::{LIMIT, Needs, await_packets, number, pmdscope_json, tee_sessions, trial};
+use crate::support::{
+    LIMIT, Needs, await_packets, number, packets_received, pmdscope_json, tee_sessions, trial,
+};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -210,7 +211,7 @@ impl Reflecting {
 
     /// Packets received.
     fn received(&self) -> Result<u64> {
-        telemetry::number(&self.app, "/ethdev/stats,0", "ipackets")
+        packets_received(&self.app)
     }
 
     /// Hands out frames, and waits until all are received.

@@ -28,9 +28,9 @@ fn record(scratch: &Scratch, app: &str, to: &Path, args: &[&str]) -> Result<Proc
 }
 
 /// What the only app of a recording said, and what is noted about the recording.
-fn replay(scratch: &Scratch, path: &Path, worlds: u64) -> Result<(Vec<Value>, String)> {
+fn replay(scratch: &Scratch, path: &Path, states: u64) -> Result<(Vec<Value>, String)> {
     let mut command = Command::new(programs::pmdscope()?);
-    command.args(["top", "--json", "-i", "0.1", "-n", &worlds.to_string(), "--replay"]).arg(path);
+    command.args(["top", "--json", "-i", "0.1", "-n", &states.to_string(), "--replay"]).arg(path);
     let (code, out, notes) = run(&mut command, scratch.dir(), LIMIT)?;
     ensure!(code == 0, "top --replay ended with {code}: {notes}");
     let models = out.lines().map(|line| {
@@ -96,7 +96,7 @@ pub(crate) fn full_disk(scratch: &Scratch) -> Result<()> {
     let (models, notes) = replay(scratch, &file, 200)?;
     ensure!(notes.contains("could not be written: No space left on device"), "{notes}");
     ensure!(!notes.contains("damaged"), "{notes}");
-    let last = realtime_ns(models.last().context("no worlds")?)?;
+    let last = realtime_ns(models.last().context("no states")?)?;
     ensure!(end_ns.saturating_sub(last) < 1_000_000_000, "the last second is missing");
     Ok(())
 }
@@ -122,7 +122,7 @@ pub(crate) fn always(scratch: &Scratch) -> Result<()> {
     ensure!(files.iter().all(complete), "{files:?}");
     ensure!((5..=9).contains(&files.len()), "{files:?}");
     let (models, notes) = replay(scratch, &dir, 50)?;
-    ensure!(models.len() == 50 && !notes.contains("damaged"), "{} worlds; {notes}", models.len());
+    ensure!(models.len() == 50 && !notes.contains("damaged"), "{} states; {notes}", models.len());
     let times = models.iter().map(realtime_ns).collect::<Result<Vec<_>>>()?;
     ensure!(times.is_sorted() && times[49] - times[0] > 4_000_000_000, "{times:?}");
     Ok(())

@@ -164,11 +164,14 @@ pub(crate) fn start_capture(
     Ok(process)
 }
 
+/// Packets that port 0 of an app has received.
+pub(crate) fn packets_received(app: &str) -> Result<u64> {
+    telemetry::number(app, "/ethdev/stats,0", "ipackets")
+}
+
 /// Waits until port 0 of an app has received more packets than that.
 pub(crate) fn await_packets(app: &str, packets: u64) -> Result<()> {
-    wait_until("packets to arrive", LIMIT, || {
-        Ok(telemetry::number(app, "/ethdev/stats,0", "ipackets")? > packets)
-    })?;
+    wait_until("packets to arrive", LIMIT, || Ok(packets_received(app)? > packets))?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_CAPTURE_PRODUCER_H
 #define PMDSCOPE_CAPTURE_PRODUCER_H
 
-/* Room in a capture ring, for whoever writes into it. Fast path. */
+/* Reserves space in a capture ring for its producer. Fast path. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_CAPTURE_REQUEST_H
 #define PMDSCOPE_CAPTURE_REQUEST_H
 
-/* Requests of consumers: bytes from outside, checked to the last bit. */
+/* Requests of consumers: untrusted input, every field is validated. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
 
 /*
  * Which packets a 1-in-N sampling keeps. The distance from one to the next is random, uniform in
- * 1 to 2N - 1: traffic that repeats itself, as bursts of RX and TX by turns, is hit evenly, which
- * every Nth packet is not. Fast path.
+ * 1 to 2N - 1: periodic traffic, such as alternating bursts of RX and TX, is sampled evenly, while
+ * every Nth packet would not do so. Fast path.
  */
 
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_CAPTURE_SESSION_H
 #define PMDSCOPE_CAPTURE_SESSION_H
 
-/* The life of a capture on the control thread: its rings, its leases, its end. */
+/* A capture on the control thread: its rings, its lease and its end. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,12 +6,12 @@
 #define PMDSCOPE_CAPTURE_SLOTS_H
 
 /*
- * How lcores find captures, and how the control thread knows when they have let go.
+ * How lcores find captures, and how the control thread knows that they no longer use them.
  *
  * An lcore makes its tee_seq odd, loads the slots, uses what it found, and makes tee_seq even.
  * The control thread empties a slot, then reads every tee_seq. Both sides need their store to be
- * seen before their load (Dekker); the lcore's barrier is paid for by the control thread with
- * membarrier(2), which makes every running thread of the process pass one.
+ * visible before their load (Dekker); instead of a barrier on the lcore, the control thread calls
+ * membarrier(2), which runs one on every running thread of the process.
  */
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_CAPTURE_SOCKET_H
 #define PMDSCOPE_CAPTURE_SOCKET_H
 
-/* The capture socket: where it is, who may use it, and what is sent over it. Never blocks. */
+/* The capture socket: its path, its permissions and its messages. Never blocks. */
 
 #include <stdbool.h>
 #include <stdint.h>

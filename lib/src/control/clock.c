@@ -13,7 +13,7 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 #define ANCHOR_TRIES 16
-/* A rate over a shorter span than this is too coarse to be told. */
+/* A rate over a shorter interval is too coarse to be reported. */
 #define HZ_MIN_SPAN_NS (100 * NS_PER_MS)
 /* An anchor may be off by some microseconds in a second; a TSC that is off by more is another. */
 #define HZ_TOLERANCE 1000

@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_CLOCK_H
 #define PMDSCOPE_CLOCK_H
 
-/* Ties the TSC to wall-clock and raw monotonic time. Control thread only, but for the readers. */
+/* Ties the TSC to wall-clock and raw monotonic time. Control thread only, except readers. */
 
 #include <stdbool.h>
 #include <stdint.h>

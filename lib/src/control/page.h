@@ -7,7 +7,7 @@
 
 /*
  * Serves a table over the DPDK telemetry socket, column-wise and paged, so that
- * none of its silent limits is ever reached (docs/telemetry.md).
+ * none of its undocumented limits is reached (docs/telemetry.md).
  */
 
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #include "progress.h"
 #include "queue.h"
 
-/* A poller that is silent for longer has ended its loop. */
+/* A poller that has not polled for longer has ended its loop. */
 #define ENDED_MS 30000
 
 struct poller {

@@ -6,8 +6,8 @@
 #define PMDSCOPE_PROGRESS_H
 
 /*
- * Whether the app's pollers move. Time in which one of them stands still (a debugger, a starved
- * CPU) does not count as time that mbufs are held. Control thread.
+ * Whether the pollers of the app make progress. Time in which one of them does not (a debugger, a
+ * starved CPU) does not count as holding time of mbufs. Control thread.
  */
 
 #include <stdbool.h>

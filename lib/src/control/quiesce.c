@@ -15,7 +15,7 @@
 
 #include "quiesce.h"
 
-/* Longest time that a client has to take its last reply. */
+/* Timeout for a client to read its last reply. */
 #define REPLY_MS 100
 
 struct search {

@@ -6,8 +6,8 @@
 #define PMDSCOPE_QUIESCE_H
 
 /*
- * DPDK's telemetry threads live on after rte_eal_cleanup() and fault on the memory that it unmaps, if
- * a client asks at that moment, for whatever command. Clients have to be sent away first.
+ * DPDK's telemetry threads keep running after rte_eal_cleanup(), and fault on the memory that it
+ * unmaps if a client sends any command then. So clients are disconnected first.
  */
 
 #include <stdbool.h>

@@ -16,7 +16,7 @@ struct graveyard {
 	unsigned int capacity;
 };
 
-/* New ones, and those whose grace period runs. */
+/* New entries, and those in their grace period. */
 static struct graveyard fresh, waiting;
 static struct pmdscope_grace grace;
 

@@ -19,7 +19,7 @@
 #include "shutdown.h"
 #include "state.h"
 
-/* Longest wait for the control thread, and for the telemetry threads, each. */
+/* Timeout for the control thread and for the telemetry threads, each. */
 #define STOP_MS 2000
 #define MESSAGE_MAX 4096
 

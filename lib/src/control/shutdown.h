@@ -6,9 +6,9 @@
 #define PMDSCOPE_SHUTDOWN_H
 
 /*
- * The end of the process, however it comes. rte_eal_cleanup() unmaps the memory that the control
- * thread and DPDK's telemetry threads read, and rte_exit() calls it without a word to the app. So the
- * library stands in front of both, and ends these threads first. exit() stops them too.
+ * The end of the process, in any way. rte_eal_cleanup() unmaps the memory that the control thread
+ * and DPDK's telemetry threads read, and rte_exit() calls it without notice to the app. So the
+ * library wraps both functions and stops these threads first. exit() stops them as well.
  */
 
 #include <stdbool.h>

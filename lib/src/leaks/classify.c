@@ -7,12 +7,13 @@
 #include <rte_mbuf.h>
 
 #include "classify.h"
+#include "clone.h"
 #include "leak_sites.h"
 #include "site.h"
 #include "stage.h"
 #include "stamp.h"
 
-/* Of objects in caches, each walk checks by their stamps who freed them; of others 1 in so many. */
+/* A walk checks who freed an object: of all objects in caches, and of 1 in so many others. */
 #define ASK_FREE_EVERY 16
 /* So many must have been checked before the result counts. */
 #define TRACED_FREES_MIN 64
@@ -23,7 +24,7 @@
 #define EMPTY_PART 32
 /* Without a stamp nobody knows the place, and so what is usual there: this times the bound. */
 #define MISSING_HOLDS 4
-/* No object is missed by chance for more walks than this, nor do we wait for longer. */
+/* An object that was missed in so many walks is not missed by chance. */
 #define MISSING_WALKS_MAX 240
 
 /* Another proof, from a later walk, is needed on top of the first. */
@@ -188,46 +189,6 @@ retract(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *mark)
 	mark->freed = 0;
 }
 
-/*
- * A stamp is of this life of the mbuf unless it was given back and taken since by code that stamps
- * nothing. Where such code is known to do so, the line in the stamp is not to be blamed; and not
- * either where it cannot be known: what was sent comes back to the pool without a traced call, and
- * a driver that keeps a packet is rarer than a library that takes mbufs.
- */
-static bool
-is_proven(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
-{
-	const bool takes = ledger->untraced_takes != 0;
-
-	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
-		return !takes && PMDSCOPE_STAMP_SITE_ID(mark->stamp) == 0;
-	if (pmdscope_stamp_is_shared(mark->stamp))
-		return !ledger->last_frees_untraced;
-	if (pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_FREE)
-		return !takes;
-	return !takes || (!ledger->frees_untraced && !mark->copied);
-}
-
-uint32_t
-pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
-{
-	const uint32_t place = pmdscope_stamp_place(mark->stamp);
-
-	if (mark->stale)
-		return mark->untraced ? PMDSCOPE_PLACE_UNTRACED : 0;
-	if (mark->kind == PMDSCOPE_LOSS_PINNED || is_proven(ledger, mark))
-		return place;
-	return pmdscope_place_unproven(place);
-}
-
-enum pmdscope_loss_kind
-pmdscope_classify_kind(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
-{
-	if (mark->kind == PMDSCOPE_LOSS_TX && !is_proven(ledger, mark))
-		return PMDSCOPE_LOSS_LEAK;
-	return (enum pmdscope_loss_kind)mark->kind;
-}
-
 static struct pmdscope_leak_site *
 site_of(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark)
 {
@@ -366,59 +327,6 @@ account(struct pmdscope_parts *parts, const struct pmdscope_mark *mark)
 		parts->rx_posted++;
 }
 
-/* --- Clones ---------------------------------------------------------------------------- */
-
-/*
- * Attaching copies the stamp. What was received is no clone: then nothing traced has made this
- * one. Other stamps may be its own.
- */
-static void
-note_clone(struct pmdscope_mark *mark, uintptr_t object)
-{
-	const struct pmdscope_site_info *info =
-			pmdscope_site_info(PMDSCOPE_STAMP_SITE_ID(mark->stamp));
-
-	if (mark->stale || pmdscope_stamp_class(mark->stamp) != PMDSCOPE_STAMP_APP ||
-			!RTE_MBUF_CLONED((const struct rte_mbuf *)object))
-		return;
-	if (info == NULL || info->rx) {
-		mark->untraced = 1;
-		mark->stale = 1;
-	} else {
-		mark->copied = !info->clones;
-	}
-}
-
-#define PIN(walk, alive) ((uint16_t)((walk) << 1 | (alive)))
-#define PIN_WALK(pin) ((pin) >> 1)
-
-/* A clone keeps the mbuf whose data it shares. Its fields may be changing: nothing is followed. */
-static void
-pin_direct(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark,
-		uintptr_t object)
-{
-	const struct rte_mbuf *m = (const struct rte_mbuf *)object;
-	const uint16_t lives = PIN(ctx->walk, 1);
-	struct pmdscope_mark *direct;
-
-	if (!RTE_MBUF_CLONED(m))
-		return;
-	direct = pmdscope_ledger_find_mark((uintptr_t)m->buf_addr - sizeof(*m) - m->priv_size);
-	if (direct == NULL || direct == mark || direct->pin == lives)
-		return;
-	direct->pin = mark->kind == PMDSCOPE_LOSS_NONE ? lives : PIN(ctx->walk, 0);
-}
-
-/* A clone was met in this walk or the last. */
-static bool
-is_pinned(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
-{
-	const uint16_t now = PIN_WALK(PIN(ctx->walk, 0));
-	const uint16_t then = PIN_WALK(PIN(ctx->walk - 1, 0));
-
-	return mark->pin != 0 && (PIN_WALK(mark->pin) == now || PIN_WALK(mark->pin) == then);
-}
-
 /* --- Lost or not ----------------------------------------------------------------------- */
 
 /* It has been missed for longer than is usual at its place. */
@@ -459,7 +367,7 @@ is_in_no_queue(const struct pmdscope_walk_context *ctx, struct pmdscope_mark *ma
 static enum pmdscope_loss_kind
 kind_of(const struct pmdscope_walk_context *ctx, const struct pmdscope_mark *mark)
 {
-	if (is_pinned(ctx, mark))
+	if (pmdscope_clone_pins(ctx, mark))
 		return PMDSCOPE_LOSS_PINNED;
 	if (!mark->stale && pmdscope_stamp_class(mark->stamp) == PMDSCOPE_STAMP_TX)
 		return PMDSCOPE_LOSS_TX;
@@ -485,7 +393,7 @@ static bool
 check_mark(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger *ledger,
 		struct pmdscope_mark *mark, const struct pmdscope_stage *stage)
 {
-	if ((is_pinned(ctx, mark) && (mark->pin & 1) != 0) || !is_overdue(ctx, mark, stage))
+	if (pmdscope_clone_alive_pins(ctx, mark) || !is_overdue(ctx, mark, stage))
 		return false;
 	ledger->counting.missing += mark->stale;
 	ledger->counting.suspects += !mark->stale && is_held(mark->stamp);
@@ -509,7 +417,7 @@ classify_missed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger 
 
 	if (mark->kind != PMDSCOPE_LOSS_NONE && stamp == mark->stamp) {
 		mark->freed = 0;
-		pin_direct(ctx, mark, object);
+		pmdscope_clone_pin_direct(ctx, mark, object);
 		count_lost(ledger, mark);
 		return;
 	}
@@ -519,18 +427,18 @@ classify_missed(const struct pmdscope_walk_context *ctx, struct pmdscope_ledger 
 		learn(ctx, mark);
 	if (mark->first < ctx->armed_walk || stamp != mark->stamp) {
 		miss(ctx, mark, stamp);
-		note_clone(mark, object);
+		pmdscope_clone_note(mark, object);
 	}
 	if (!mark->stale && pmdscope_stamp_class(stamp) != 0)
 		stage = pmdscope_stage_get(pmdscope_stamp_place(stamp));
 	if (stage != NULL && (is_held(stamp) || pmdscope_stamp_class(stamp) == PMDSCOPE_STAMP_TX))
 		stage->counted++;
 	if (check_mark(ctx, ledger, mark, stage)) {
-		pin_direct(ctx, mark, object);
+		pmdscope_clone_pin_direct(ctx, mark, object);
 		count_lost(ledger, mark);
 		return;
 	}
-	pin_direct(ctx, mark, object);
+	pmdscope_clone_pin_direct(ctx, mark, object);
 	account(&ledger->counting, mark);
 }
 

@@ -44,7 +44,7 @@ void pmdscope_classify_end(struct pmdscope_walk_context *ctx, struct pmdscope_le
 bool pmdscope_classify_waits_longer(
 		const struct pmdscope_walk_context *ctx, const struct pmdscope_ledger *ledger);
 
-/* Where an mbuf that is lost was last, as far as is proven, and of what kind the loss is. */
+/* In loss_place.c: the last proven place of a lost mbuf, and the kind of the loss. */
 uint32_t
 pmdscope_classify_place(const struct pmdscope_ledger *ledger, const struct pmdscope_mark *mark);
 enum pmdscope_loss_kind

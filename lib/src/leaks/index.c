@@ -7,7 +7,7 @@
 
 #include "index.h"
 
-/* More than this many pieces of memory is no pool of packets. */
+/* A pool with more chunks of memory than this is not a pool of packets. */
 #define CHUNKS_MAX (1U << 20)
 #define UNIT 8
 

@@ -6,8 +6,8 @@
 #define PMDSCOPE_INDEX_H
 
 /*
- * What the walker remembers of every object of a pool, found by the object's address without
- * touching the object. Control thread only. Functions that take a pool need the tailq lock.
+ * The marks of the walker for every object of a pool, found by the address of the object without
+ * access to it. Control thread only. Functions that take a pool need the tailq lock.
  */
 
 #include <stdbool.h>

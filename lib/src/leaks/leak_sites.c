@@ -11,7 +11,7 @@
 #include "stage.h"
 #include "stamp.h"
 
-/* More rows than this have no room; there are not that many bugs. */
+/* Maximum number of rows; more are not expected. */
 #define SITES_MAX 8192
 
 static struct pmdscope_leak_site *sites;

@@ -6,7 +6,7 @@
 #define PMDSCOPE_LEAK_SITES_H
 
 /*
- * What was found, by pool and place: /pmdscope/sites. Control thread and tables, with the state
+ * Losses and misuse by pool and place: /pmdscope/sites. Control thread and tables, with the state
  * lock held.
  */
 

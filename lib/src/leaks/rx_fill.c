@@ -6,7 +6,7 @@
 
 #include "rx_fill.h"
 
-/* Walks within which a queue has turned over if packets flow through it. */
+/* A queue with traffic turns over within so many walks. */
 #define FLOW_WALKS 8
 /* A queue that is refilled by the batch may be so far from full. */
 #define SLACK 512

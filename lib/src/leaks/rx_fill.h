@@ -6,8 +6,8 @@
 #define PMDSCOPE_RX_FILL_H
 
 /*
- * The most mbufs of a pool that its receive queues hold. Queues through which packets flow are
- * full while the pool has free mbufs: they then hold no more than what is in use. Control thread.
+ * The maximum number of mbufs of a pool that its receive queues hold. Receive queues with traffic
+ * are full while the pool has free mbufs; they then hold at most the mbufs in use. Control thread.
  */
 
 #include <stdbool.h>

@@ -14,7 +14,7 @@
 #include "site.h"
 
 #define STAGE_NAME_MAX 63
-/* Stands for all sites that found the table full. */
+/* Represents all sites that did not fit into the table. */
 #define SITE_OTHER (PMDSCOPE_SITES_MAX - 1)
 /* The rest of a long path says more than its beginning. */
 #define FILE_MAX (PMDSCOPE_TEXT_MAX - 12)

@@ -7,7 +7,7 @@
 
 /*
  * The call sites of pmdscope_trace.h and the stages of pmdscope_stage(), by the number in their
- * stamps. Numbers stay for the life of the process; any thread may ask at any time.
+ * stamps. Numbers never change while the process runs; any thread may look them up.
  */
 
 #include <stdbool.h>

@@ -6,8 +6,8 @@
 #define PMDSCOPE_STAGE_H
 
 /*
- * Where mbufs are held, by the place in their stamps, and for how long that is usual. Control
- * thread and tables, with the state lock held. Times are in epochs.
+ * Places that hold mbufs, according to their stamps, and the usual holding times. Control thread
+ * and tables, with the state lock held. Times are in epochs.
  */
 
 #include <stdbool.h>

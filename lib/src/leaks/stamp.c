@@ -13,7 +13,7 @@
 #include "log.h"
 #include "stamp.h"
 
-/* Looks for a misused mbuf in its pool: how many per lcore and epoch, and how far back. */
+/* Limits of the search for a misused mbuf in its pool: per lcore and epoch, and in depth. */
 #define LOOKS_PER_EPOCH 16
 #define LOOK_BACK 512
 #define EVENTS_MAX 64

@@ -6,8 +6,8 @@
 #define PMDSCOPE_STAMP_H
 
 /*
- * The stamps of mbufs: their field, their clock, their gate. The ethdev callbacks stamp through
- * the inline functions; the rest is for the control thread with the state lock held.
+ * The stamps of mbufs: their dynamic field, their clock, and whether they are armed. The ethdev
+ * callbacks use the inline functions; the rest is for the control thread with the state lock held.
  */
 
 #include <stdbool.h>

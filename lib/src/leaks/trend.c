@@ -12,8 +12,8 @@
 #define JOIN 4
 #define PAIRS_MAX (POINTS * (POINTS - 1) / 2)
 /*
- * Of the 120 pairs of a window, so many more must grow than shrink: Kendall's test at 3.8
- * standard deviations. A window that is not full does not count.
+ * So many more of the 120 pairs of a window must grow than shrink: Kendall's test at 3.8 standard
+ * deviations. A window that is not full is not tested.
  */
 #define GROWING_PAIRS 84
 /* Growth of fewer objects over the window is no reason. */

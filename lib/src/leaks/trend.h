@@ -6,9 +6,9 @@
 #define PMDSCOPE_TREND_H
 
 /*
- * Whether a count that goes up and down all the time grows. Of every quarter of a second its
- * lowest sample is kept: what is in use only for a moment does not show there. Points are
- * joined to ever longer ones, so that slow growth is seen as well.
+ * Detects growth of a count that varies. The lowest sample of every quarter of a second is kept,
+ * which hides short use. Points are merged to longer and longer ones, so that slow growth is
+ * detected as well.
  */
 
 #include <stdbool.h>

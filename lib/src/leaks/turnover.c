@@ -8,7 +8,7 @@
 #include "queue.h"
 #include "turnover.h"
 
-/* Descriptors of a queue whose driver does not tell. */
+/* Assumed descriptors of a queue whose driver does not report them. */
 #define DESCRIPTORS_UNKNOWN 4096
 /* Mbufs that drivers keep beside the descriptors, to refill or free by the batch. */
 #define SLACK 512

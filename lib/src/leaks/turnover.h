@@ -6,8 +6,8 @@
 #define PMDSCOPE_TURNOVER_H
 
 /*
- * Proof by turnover: once a queue has passed on more packets than it has descriptors, whatever
- * was in its descriptors before has come out. Counted from walk to walk; control thread only.
+ * Proof by turnover: after a queue has processed more packets than it has descriptors, all mbufs
+ * that were in its descriptors before have left it. Counted from walk to walk; control thread only.
  */
 
 #include <stdbool.h>

@@ -3,9 +3,9 @@
  */
 
 /*
- * A walk sees where every object of the pools is at some moment of the walk: free in a cache or
- * in a common ring, or in a software ring; whatever it has not met anywhere is in use, and is
- * classified (classify.c). Objects on the move may be missed, which is why one walk proves nothing.
+ * A walk finds the objects of the pools that are free, in a cache or in a common ring, and those in
+ * software rings. All others are in use, and are classified (classify.c). A walk may miss objects
+ * that move in the meantime, so one walk proves nothing.
  */
 
 #include <string.h>

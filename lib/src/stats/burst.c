@@ -12,7 +12,7 @@
 #include "capture.h"
 #include "window.h"
 
-/* The driver is asked for a depth once in so many bursts that received, and full bursts. */
+/* The driver is queried for a depth once in so many non-empty bursts, and full bursts. */
 #define DEPTH_EVERY_BUSY 64
 #define DEPTH_EVERY_FULL 8
 /* Lengths are summed once in so many bursts with packets; a power of two. */

@@ -19,7 +19,7 @@
 struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
 uint64_t pmdscope_gap_min = UINT64_MAX;
 
-/* Set before pmdscope_gap_min lets an lcore into the cold half. */
+/* Set before pmdscope_gap_min lets an lcore run the cold part. */
 static uint64_t us_cycles;
 static uint64_t us_reciprocal; /* 2^64 / us_cycles, rounded up. */
 static uint64_t stall_cycles;

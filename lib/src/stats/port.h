@@ -5,7 +5,7 @@
 #ifndef PMDSCOPE_PORT_H
 #define PMDSCOPE_PORT_H
 
-/* What ethdev ports have been through: starts, stops, changes of the link. */
+/* Events of ethdev ports: starts, stops, changes of the link. */
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
 #define PMDSCOPE_TRACK_H
 
 /*
- * What is remembered of objects that come and go in DPDK's lists (pools, rings). They are
- * recognised by address and name together; the address is never followed.
+ * State about objects in DPDK's lists (pools, rings), which the app creates and frees. They are
+ * identified by address and name; the address is never dereferenced.
  */
 
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 
 /*
  * High-water marks over fixed windows: one writer each, read by the holder of the state lock,
- * independent of who asks how often.
+ * independent of how often they are read.
  */
 
 #include "pmdscope.h"

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_makes_no_progress_is_given_up() {
+    fn a_writer_without_progress_times_out() {
         let queue = BatchQueue::default();
         assert!(!queue.await_end(Duration::from_millis(20)));
         queue.close(None);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once() {
+    fn an_error_is_reported_once() {
         let queue = BatchQueue::default();
         let name = "pipe".to_owned();
         queue.close(Some(SinkError::Closed { name }));

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 /// Layout of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileFormat {
-    /// pcapng: everything that is known of packets and interfaces.
+    /// pcapng: all data about packets and interfaces.
     #[default]
     Pcapng,
     /// Classic pcap: times, lengths and bytes; one link type.
@@ -17,13 +17,13 @@ pub enum FileFormat {
     },
 }
 
-/// What the writer thread does to the bytes.
+/// Compression by the writer thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileCompression {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// gzip, in members that can be read alone.
+    /// gzip, in members that can be decompressed separately.
     Gzip,
     /// Zstandard, in one frame that is flushed.
     Zstd,
@@ -53,7 +53,7 @@ pub struct FileRotation {
     /// `-W`: with `bytes`, names are used again after so many files; with `seconds`, the capture
     /// ends after so many files; with both, it only pads the names.
     pub files: Option<u32>,
-    /// No file is longer than `bytes`, unless one packet is.
+    /// No file is longer than `bytes`, unless a single packet is.
     pub exact: bool,
     /// Files begin at whole multiples of `seconds` of local time, with or without packets.
     pub aligned: bool,
@@ -81,15 +81,15 @@ impl FileRotation {
     }
 }
 
-/// What happened to files, in the order in which it happened.
+/// Events of files, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileEvent {
     /// A file is complete and has its name.
     Closed(PathBuf),
     /// A file of this capture was deleted to stay within `quota` or `files`.
     Deleted(PathBuf),
-    /// Something other than the capture failed, for instance the command for closed files. Each
-    /// kind is told once.
+    /// Something other than the capture failed, for instance the command for closed files. Each kind
+    /// is reported once.
     Trouble(String),
 }
 
@@ -109,11 +109,11 @@ pub struct FileSettings {
     /// Write under the final name from the start; otherwise a file is `NAME.part` until it is
     /// complete.
     pub in_place: bool,
-    /// Most bytes of all files of this capture together; the oldest are deleted. Needs a rotation.
+    /// Maximum bytes of all files of this capture; the oldest are deleted. Needs rotation.
     pub quota: Option<u64>,
     /// `-z`: run with the name of every closed file, at the lowest priority.
     pub command: Option<OsString>,
-    /// Where to tell what happens to files.
+    /// Receiver of the events of files.
     pub events: Option<Sender<FileEvent>>,
     /// Time of the first file's name, nanoseconds since 1970; `None` is now. A capture that is read
     /// from a file begins at its first packet.
@@ -121,12 +121,12 @@ pub struct FileSettings {
 }
 
 impl FileSettings {
-    /// One file with everything else as usual.
+    /// One file with default settings.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
 
-    /// What does not go together, and what does.
+    /// Why the options contradict each other; `None` if they do not.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let rotation = &self.rotation;
         let quota = self.quota.unwrap_or(u64::MAX);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused_with_a_reason() {
+    fn contradicting_options_are_refused_with_a_reason() {
         let rotation = |change: fn(&mut FileRotation)| {
             let mut settings = FileSettings::new("x");
             change(&mut settings.rotation);

@@ -163,7 +163,7 @@ fn packets(notes: &Notes) -> Vec<&str> {
 }
 
 #[test]
-fn everything_that_is_known_comes_through() {
+fn every_known_field_is_preserved() {
     let (notes, report) = replay(sample(), settings()).unwrap();
     assert!(report.failure.is_none() && report.read == 4 && report.captured == 4);
     let expected = [
@@ -212,7 +212,7 @@ fn a_filter_and_a_snap_length_are_noted_on_the_interface() {
 }
 
 #[test]
-fn a_wrong_filter_is_told_before_anything_is_written() {
+fn a_wrong_filter_is_an_error_before_anything_is_written() {
     let settings = ReplaySettings { filter: "udp prot".into(), ..settings() };
     assert!(matches!(replay(sample(), settings), Err(ReplayError::Filter(_))));
 }
@@ -294,7 +294,7 @@ fn compressed_files_are_read_whole_and_up_to_where_they_are_cut() {
 }
 
 #[test]
-fn what_is_no_capture_file_is_said_so() {
+fn a_file_of_another_format_is_an_error_that_says_so() {
     let error = |bytes: &[u8]| replay(bytes.to_vec(), settings()).unwrap_err().to_string();
     assert_eq!(error(b""), "test is empty: not even the header of a capture file is there");
     assert!(error(b"hello, world").starts_with("test is no capture file"));

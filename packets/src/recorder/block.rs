@@ -1,10 +1,11 @@
-//! Packets in memory, one behind the other, each told by what differs from the one before.
+//! Packets in memory, one after the other, each encoded as the difference from the previous one.
 //!
 //! A record is a byte of flags, the time since the record before, the length, what the flags
-//! announce, and the bytes. All numbers are LEB128; those that may go back are zigzagged. Most
-//! packets take 5 to 7 bytes beside their own.
+//! announce, and the bytes. All numbers are LEB128; those that may decrease are zigzag-encoded. Most
+//! packets need 5 to 7 bytes in addition to their own.
 
-// What is read here was written here, from the types that it becomes again; LEB128 cuts off 7 bits.
+// Values that are read here were written here from the same types, so casts keep them. LEB128 takes the
+// low 7 bits.
 #![allow(clippy::cast_possible_truncation)]
 
 use crate::packet::{DIR_RX, DIR_TX, Packet};
@@ -19,7 +20,7 @@ const QUEUE: u8 = 1 << 3;
 const CUT: u8 = 1 << 4;
 /// Packets were lost before this one.
 const DROPPED: u8 = 1 << 5;
-/// The number is not that of the record before and one.
+/// The number is not the previous one plus one.
 const ID: u8 = 1 << 6;
 /// There is a comment.
 const COMMENT: u8 = 1 << 7;
@@ -27,7 +28,7 @@ const COMMENT: u8 = 1 << 7;
 /// Most bytes of a record without comment and packet.
 const HEAD_MAX: usize = 64;
 
-/// What a record is told against.
+/// The values that a record is encoded against.
 #[derive(Clone, Copy, Debug, Default)]
 struct PreviousRecord {
     ns: u64,
@@ -36,7 +37,7 @@ struct PreviousRecord {
     queue: Option<u16>,
 }
 
-/// A fixed amount of memory that fills with packets.
+/// A fixed amount of memory for packets.
 #[derive(Debug)]
 pub(super) struct PacketBlock {
     bytes: Vec<u8>,
@@ -46,8 +47,8 @@ pub(super) struct PacketBlock {
 }
 
 impl PacketBlock {
-    /// An empty block of `size` bytes; `None` when there is no such memory. The memory is not touched
-    /// before packets fill it.
+    /// An empty block of `size` bytes; `None` if the allocation fails. The memory is not touched before
+    /// packets are written to it.
     pub(super) fn new(size: usize) -> Option<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(size).ok()?;
@@ -76,7 +77,7 @@ impl PacketBlock {
         true
     }
 
-    /// Forgets the packets and keeps the memory.
+    /// Removes the packets and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         (self.packets, self.newest_ns, self.before) = (0, 0, PreviousRecord::default());

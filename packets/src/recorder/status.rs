@@ -1,6 +1,5 @@
 //! What a recorder tells of itself while it records.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -105,18 +104,5 @@ impl RecorderStatus {
     /// Files of all incidents so far, the newest last.
     pub fn files(&self) -> Vec<PathBuf> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` in an incident.
-impl fmt::Display for RecorderStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (covered, before) = (self.covered().as_secs_f64(), self.before.as_secs_f64());
-        let (held, memory) = (self.held().div_ceil(1 << 20), self.memory >> 20);
-        let triggers = self.triggers();
-        let plural = if triggers == 1 { "" } else { "s" };
-        write!(f, "{covered:.1} of {before:.1} s held in {held} of {memory} MiB")?;
-        write!(f, ", {triggers} trigger{plural}")?;
-        if self.recording() { f.write_str(", writing") } else { Ok(()) }
     }
 }

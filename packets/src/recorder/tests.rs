@@ -300,7 +300,7 @@ fn a_trigger_during_an_incident_prolongs_it() {
 }
 
 #[test]
-fn triggers_without_end_do_not_make_a_file_without_end() {
+fn endless_triggers_do_not_make_an_endless_file() {
     let (mut recorder, fire, disk) = recorder(settings(0, 5));
     for ns in 0..1000 {
         fire.fire(trigger("stall", ns));
@@ -360,7 +360,7 @@ fn history_keeps_the_sections_of_an_app_that_was_restarted() {
 }
 
 #[test]
-fn the_oldest_give_way_and_leave_no_gap() {
+fn the_oldest_packets_are_evicted_without_a_gap() {
     let (mut recorder, fire, disk) = recorder(settings(SECOND, 0));
     let data = vec![7; 1500];
     let total = 40_000;
@@ -370,7 +370,7 @@ fn the_oldest_give_way_and_leave_no_gap() {
     }
     recorder.flush().unwrap();
     let status = recorder.status();
-    assert!(status.held() > 13 << 20 && status.held() <= MIN_MEMORY as u64, "{status}");
+    assert!(status.held() > 13 << 20 && status.held() <= MIN_MEMORY as u64, "{status:?}");
     fire.fire(trigger("signal", total - 1));
     recorder.finish().unwrap();
     let [seen] = disk.files().try_into().unwrap();
@@ -380,7 +380,7 @@ fn the_oldest_give_way_and_leave_no_gap() {
 }
 
 #[test]
-fn what_is_too_old_makes_room_and_is_no_loss() {
+fn expired_packets_are_evicted_and_not_counted_as_lost() {
     let (mut recorder, _, _) = recorder(settings(SECOND, 0));
     let data = vec![7; 1500];
     for ms in 0..40_000 {
@@ -390,12 +390,12 @@ fn what_is_too_old_makes_room_and_is_no_loss() {
     recorder.flush().unwrap();
     let status = recorder.status();
     assert_eq!(status.gave_way(), 0);
-    assert!(status.held() < 6 << 20, "{status}");
+    assert!(status.held() < 6 << 20, "{status:?}");
     recorder.finish().unwrap();
 }
 
 #[test]
-fn a_disk_that_stands_still_costs_packets_and_each_is_counted() {
+fn a_blocked_disk_loses_packets_and_each_is_counted() {
     let (mut recorder, fire, disk) = recorder(settings(SECOND, SECOND));
     disk.shut(true);
     fire.fire(trigger("stall", 0));
@@ -484,7 +484,7 @@ fn an_idle_recorder_ends_the_incident_by_the_clock() {
 }
 
 #[test]
-fn an_incident_is_brought_out_while_it_lasts() {
+fn an_incident_is_flushed_while_it_lasts() {
     let (mut recorder, fire, disk) = recorder(settings(SECOND, SECOND));
     fire.fire(trigger("signal", 0));
     let there = || disk.files().first().map_or(0, |seen| seen.packets.len());
@@ -500,7 +500,7 @@ fn an_incident_is_brought_out_while_it_lasts() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_told() {
+fn a_file_that_cannot_be_opened_is_reported() {
     let open: SinkOpener = Box::new(|path| {
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
         Err(SinkError::Open { path: path.to_owned(), source })
@@ -514,7 +514,7 @@ fn a_file_that_cannot_be_opened_is_told() {
 }
 
 #[test]
-fn a_panic_of_the_thread_that_writes_is_told() {
+fn a_panic_of_the_writer_thread_is_reported() {
     let open: SinkOpener = Box::new(|_| panic!("a bug"));
     let (mut recorder, fire) = FlightRecorder::start(settings(10, 5), open).unwrap();
     section(&mut recorder, "first");

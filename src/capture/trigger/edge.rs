@@ -17,7 +17,7 @@ pub(super) struct Edges {
 
 impl Edges {
     /// Those that were not there a moment ago. What the first look finds was there before.
-    pub(super) fn news<'a>(
+    pub(super) fn new_findings<'a>(
         &mut self,
         findings: impl Iterator<Item = &'a Finding>,
         now: Instant,
@@ -55,17 +55,17 @@ mod tests {
         let (stall, other) = (stall_of(1), stall_of(2));
         let start = Instant::now();
         let mut edges = Edges::default();
-        let mut news = |ms, findings: &[&Finding]| {
+        let mut new_findings = |ms, findings: &[&Finding]| {
             let now = start + Duration::from_millis(ms);
-            let new = edges.news(findings.iter().copied(), now);
+            let new = edges.new_findings(findings.iter().copied(), now);
             new.iter().map(|finding| finding.subject.clone()).collect::<Vec<_>>()
         };
-        assert!(news(0, &[&stall]).is_empty(), "it was there before");
-        assert!(news(200, &[&stall]).is_empty());
-        assert_eq!(news(400, &[&stall, &other]), [FindingSubject::Lcore(2)]);
-        assert!(news(1200, &[]).is_empty());
-        assert!(news(1400, &[&stall, &other]).is_empty(), "gone for a second only");
-        assert_eq!(news(2401, &[&stall]), [FindingSubject::Lcore(1)]);
+        assert!(new_findings(0, &[&stall]).is_empty(), "it was there before");
+        assert!(new_findings(200, &[&stall]).is_empty());
+        assert_eq!(new_findings(400, &[&stall, &other]), [FindingSubject::Lcore(2)]);
+        assert!(new_findings(1200, &[]).is_empty());
+        assert!(new_findings(1400, &[&stall, &other]).is_empty(), "gone for a second only");
+        assert_eq!(new_findings(2401, &[&stall]), [FindingSubject::Lcore(1)]);
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
         let stall = stall_of(1);
         let mut edges = Edges::default();
         let now = Instant::now();
-        assert!(edges.news([].into_iter(), now).is_empty());
-        assert_eq!(edges.news([&stall].into_iter(), now).len(), 1);
+        assert!(edges.new_findings([].into_iter(), now).is_empty());
+        assert_eq!(edges.new_findings([&stall].into_iter(), now).len(), 1);
     }
 }

@@ -26,7 +26,7 @@ const SUFFIX: &str = ".sock";
 /// Mode bits of those whom a directory of sockets does not concern.
 const OTHERS: u32 = 0o077;
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most bytes of a request.
 const REQUEST_MAX: u64 = 4096;
 
@@ -72,8 +72,8 @@ impl Socket {
 }
 
 fn answer(mut stream: UnixStream, names: &str, fire: &TriggerSender) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
+    stream.set_write_timeout(Some(SOCKET_TIMEOUT))?;
     let peer = sockopt::socket_peercred(&stream)?.uid;
     let answer = if peer == geteuid() || peer == Uid::ROOT {
         let mut request = String::new();
@@ -101,7 +101,7 @@ fn obey(request: &str, names: &str, fire: &TriggerSender) -> Result<String, Stri
             if !fire.fire(trigger) {
                 return Err("the recorder is shutting down".to_owned());
             }
-            match answer.recv_timeout(PATIENCE) {
+            match answer.recv_timeout(SOCKET_TIMEOUT) {
                 Ok(TriggerAnswer::Writing(path)) => Ok(absolute(path)),
                 Ok(TriggerAnswer::Done) => Err("the recorder accepts no more triggers".to_owned()),
                 Ok(TriggerAnswer::Failed(reason)) => Err(reason),
@@ -153,7 +153,7 @@ impl Recorder {
     fn exchange(&self, request: &str) -> io::Result<String> {
         let mut stream = UnixStream::connect(&self.path)?;
         // The recorder itself may wait as long.
-        stream.set_read_timeout(Some(PATIENCE * 2))?;
+        stream.set_read_timeout(Some(SOCKET_TIMEOUT * 2))?;
         stream.write_all(request.as_bytes())?;
         stream.shutdown(Shutdown::Write)?;
         let mut answer = String::new();

@@ -81,7 +81,7 @@ impl Running {
         input.write_all(bytes).map_err(failed)
     }
 
-    pub(super) fn gone(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.reader.as_ref().is_none_or(JoinHandle::is_finished)
     }
 

@@ -75,7 +75,7 @@ pub(super) trait Decoder: Send {
     fn decode(&mut self, batch: &Batch) -> Result<(), SinkError>;
 
     /// It shows nothing any more.
-    fn gone(&mut self) -> bool;
+    fn has_ended(&mut self) -> bool;
 
     /// Shows what is left, and ends. Its error is the reason of those before.
     fn end(self: Box<Self>) -> Result<(), SinkError>;
@@ -144,7 +144,7 @@ fn work(mut decoder: Box<dyn Decoder>, batches: &Receiver<Batch>) -> Result<(), 
                 }
             }
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
-            Err(RecvTimeoutError::Timeout) if decoder.gone() => {
+            Err(RecvTimeoutError::Timeout) if decoder.has_ended() => {
                 let source = std::io::Error::other("it ended early");
                 break Err(SinkError::Write { name: "the decoder".to_owned(), source });
             }
@@ -245,7 +245,7 @@ mod tests {
             Ok(())
         }
 
-        fn gone(&mut self) -> bool {
+        fn has_ended(&mut self) -> bool {
             false
         }
 

@@ -129,8 +129,8 @@ impl Decoder for Tcpdump {
         self.running.feed(NAME, &bytes)
     }
 
-    fn gone(&mut self) -> bool {
-        self.running.gone()
+    fn has_ended(&mut self) -> bool {
+        self.running.has_ended()
     }
 
     fn end(mut self: Box<Self>) -> Result<(), SinkError> {

@@ -47,7 +47,7 @@ fn what_the_capture_missed_is_told() {
 }
 
 /// A port whose queue 1 is hot, in that run of the app.
-fn world(pid: u32) -> FleetState {
+fn fleet(pid: u32) -> FleetState {
     let port = PortSample { device: "net0".to_owned(), ..PortSample::default() };
     let mut sample = Sample { ports: vec![port], ..Sample::default() };
     sample.app.pid = pid;
@@ -75,13 +75,13 @@ fn world(pid: u32) -> FleetState {
         advice: String::new(),
     };
     let findings = vec![finding(LINT), finding(Lint::LinkDown)];
-    let mut world = FleetState::default();
-    world.apply(FleetEvent::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
-    world
+    let mut fleet = FleetState::default();
+    fleet.apply(FleetEvent::Sampled { app: "fwd".to_owned(), model: Arc::new(model), findings });
+    fleet
 }
 
-fn evidence(world: &FleetState) -> Vec<&str> {
-    world.apps[0].findings.iter().map(|finding| finding.evidence.as_str()).collect()
+fn evidence(fleet: &FleetState) -> Vec<&str> {
+    fleet.apps[0].findings.iter().map(|finding| finding.evidence.as_str()).collect()
 }
 
 fn capture_of(run: AppIdentity, found: Result<Arc<FlowSnapshot>>) -> Capture {
@@ -99,14 +99,14 @@ fn capture_of(run: AppIdentity, found: Result<Arc<FlowSnapshot>>) -> Capture {
 /// What is said of the hot queue of run 7 after a capture in which that was found.
 fn explained(found: Result<Arc<FlowSnapshot>>, pid_at_end: u32) -> String {
     let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
-    let before = world(7);
+    let before = fleet(7);
     queues.note(&before);
     queues.capture =
         Some(capture_of(before.apps[0].model.as_ref().unwrap().sample.app.clone(), found));
-    let mut world = world(pid_at_end);
-    queues.explain(&mut world);
-    assert_eq!(evidence(&world)[0], "queue 1 is hot", "another finding stays as it is");
-    evidence(&world)[1].to_owned()
+    let mut fleet = fleet(pid_at_end);
+    queues.explain(&mut fleet);
+    assert_eq!(evidence(&fleet)[0], "queue 1 is hot", "another finding stays as it is");
+    evidence(&fleet)[1].to_owned()
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn the_finding_tells_what_the_capture_found_or_why_there_was_none() {
 
 #[test]
 fn a_queue_that_was_hot_too_late_is_no_mystery() {
-    let mut world = world(7);
+    let mut fleet = fleet(7);
     let mut queues = HotQueues::new(FleetSettings::default(), Instant::now());
-    queues.note(&world);
-    queues.explain(&mut world);
-    assert!(evidence(&world)[1].ends_with(NO_TIME), "{:?}", evidence(&world));
+    queues.note(&fleet);
+    queues.explain(&mut fleet);
+    assert!(evidence(&fleet)[1].ends_with(NO_TIME), "{:?}", evidence(&fleet));
 }

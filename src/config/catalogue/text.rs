@@ -73,8 +73,8 @@ pub(super) struct Roots;
 impl Kind for Roots {
     type Value = Vec<PathBuf>;
 
-    fn what(&self) -> String {
-        List(file()).what()
+    fn description(&self) -> String {
+        List(file()).description()
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<Vec<PathBuf>, Wrong> {
@@ -94,8 +94,8 @@ pub(super) struct Patterns;
 impl Kind for Patterns {
     type Value = RegexSet;
 
-    fn what(&self) -> String {
-        List(pattern()).what()
+    fn description(&self) -> String {
+        List(pattern()).description()
     }
 
     fn read(&self, value: &DeValue<'_>) -> Result<RegexSet, Wrong> {

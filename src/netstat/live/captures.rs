@@ -90,7 +90,7 @@ fn rate(args: &Args, wanted: &[CaptureTarget]) -> Result<f64> {
     let dirs = args.direction().bits();
     let mut pps = 0.0;
     for one in wanted {
-        let Some(model) = source.world().find(&one.app).and_then(|app| app.model.as_ref()) else {
+        let Some(model) = source.fleet().find(&one.app).and_then(|app| app.model.as_ref()) else {
             continue;
         };
         for port in one.ports().iter().filter(|port| port.selected) {

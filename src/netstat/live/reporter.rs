@@ -143,9 +143,9 @@ impl<'a> LiveReporter<'a> {
 
     /// Says what became of apps and collectors.
     fn tell(&mut self) {
-        let news = self.shared.with(|state| std::mem::take(&mut state.news));
-        let collectors = self.export.as_ref().map(ExportStatus::news).unwrap_or_default();
-        for line in news.into_iter().chain(collectors) {
+        let notices = self.shared.with(|state| std::mem::take(&mut state.notices));
+        let collectors = self.export.as_ref().map(ExportStatus::notices).unwrap_or_default();
+        for line in notices.into_iter().chain(collectors) {
             self.line.tell(&line);
         }
     }

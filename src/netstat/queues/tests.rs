@@ -2,7 +2,7 @@ use insta::assert_snapshot;
 use pmdscope_telemetry::FleetState;
 
 use super::*;
-use crate::netstat::fixture::{args, counters, exact, world};
+use crate::netstat::fixture::{args, counters, exact, fleet};
 
 fn report(words: &str, data: &ReportData) -> String {
     let args = args(words);
@@ -34,7 +34,7 @@ fn stock_apps_have_the_counters_of_their_drivers() {
 
 #[test]
 fn without_an_earlier_look_shares_are_since_the_begin() {
-    let counters = AppCounters { before: FleetState::default(), now: world(2) };
+    let counters = AppCounters { before: FleetState::default(), now: fleet(2) };
     let data = ReportData { counters: Some(counters), ..ReportData::default() };
     assert_snapshot!(report("--queues", &data));
 }
@@ -63,15 +63,15 @@ fn nothing_is_known() {
 
 #[test]
 fn drivers_name_their_counters_in_several_ways() {
-    let renamed = |mut world: FleetState| {
-        let models = world.apps.iter_mut().filter_map(|app| app.model.as_mut());
+    let renamed = |mut fleet: FleetState| {
+        let models = fleet.apps.iter_mut().filter_map(|app| app.model.as_mut());
         for port in models.flat_map(|model| &mut std::sync::Arc::make_mut(model).sample.ports) {
             let xstats = std::mem::take(&mut port.xstats).into_iter();
             let rename =
                 |(name, value): (String, u64)| (name.replace("_packets", "_good_packets"), value);
             port.xstats = xstats.map(rename).collect();
         }
-        world
+        fleet
     };
     let AppCounters { before, now } = counters();
     let counters = AppCounters { before: renamed(before), now: renamed(now) };

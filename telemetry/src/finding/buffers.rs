@@ -1,4 +1,4 @@
-//! Lint over receive buffers that could not be had, and the arithmetic of the pool they come from.
+//! Lint for failed allocations of receive buffers: compares the demand for mbufs with the pool size.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use super::{Finding, FindingSubject, Lint, Severity, finding};
 use crate::model::Model;
 use crate::sample::{LedgerSample, PoolSample, PortSample, QueueDirection};
 
-/// Packets that an lcore has in hand at once.
+/// Packets that an lcore processes at once.
 const BURST: u64 = 32;
 
-/// Share of a pool in use from which it is as good as empty: the rest may be in caches of other lcores.
+/// Used share above which a pool counts as empty: the rest may be in caches of other lcores.
 const EMPTY: f64 = 0.98;
 
-/// Ports for which no mbuf could be had.
+/// Ports for which mbuf allocations failed.
 pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
     model.sample.ports.iter().zip(&model.ports).filter_map(|(port, rates)| {
         let suspect = suspect(model);
@@ -30,18 +30,18 @@ pub(super) fn no_mbufs(model: &Model) -> impl Iterator<Item = Finding> {
 }
 
 fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSample>) -> Finding {
-    let mut evidence = format!("no mbuf could be had for port {}, {failed}: ", port.id);
+    let mut evidence = format!("mbuf allocation failed for port {}, {failed}: ", port.id);
     let advice = if let Some(pool) = pool {
         let demand = MbufDemand::of(model, pool);
         evidence += &demand.verdict(model, pool);
         demand.advice(model, pool)
     } else {
-        evidence += "which pool is empty is not known before DPDK 23.03 without libpmdscope";
+        evidence += "the empty pool is unknown before DPDK 23.03 without libpmdscope";
         "compare the size of the port's pool with its descriptors, caches and bursts, and look for \
-         mbufs that are not freed; link the app with libpmdscope to know"
+         mbufs that are not freed; link the app with libpmdscope to see the pool"
     };
     let severity = Severity::Critical;
-    let threshold = "every receive buffer can be allocated";
+    let threshold = "no failed allocation of a receive buffer";
     finding(
         model,
         Lint::RxNombuf,
@@ -53,7 +53,7 @@ fn no_mbuf(model: &Model, port: &PortSample, failed: &str, pool: Option<&PoolSam
     )
 }
 
-/// The pool that is most in use, and its share; or the only one, whatever it has.
+/// The pool with the largest used share, and that share; or the only pool, if no share is known.
 fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
     let pools = model.sample.pools.iter().zip(&model.pools);
     let known = pools.filter_map(|(pool, trend)| Some((pool, Some(trend.used_ratio?))));
@@ -65,19 +65,19 @@ fn suspect(model: &Model) -> Option<(&PoolSample, Option<f64>)> {
     fullest.or(only)
 }
 
-/// What ports and lcores take out of a pool before the app holds a single packet.
+/// Mbufs that ports and lcores need, without those that the app itself holds.
 pub(super) struct MbufDemand {
     rx: u64,
     tx: u64,
     caches: u64,
     bursts: u64,
     lcores: u64,
-    /// Receive queues whose descriptors nobody tells.
+    /// Receive queues with an unknown number of descriptors.
     unknown: usize,
 }
 
 impl MbufDemand {
-    /// Of all ports: which pool a queue is fed from is not told.
+    /// Of all ports, because the pool of a queue is unknown.
     pub(super) fn of(model: &Model, pool: &PoolSample) -> Self {
         let sample = &model.sample;
         let lcores = sample.lcores.len().max(sample.threads.len()).max(1) as u64;
@@ -121,7 +121,7 @@ impl MbufDemand {
                     self.tx = self.tx.saturating_add(descriptors);
                 }
                 (QueueDirection::Rx, None) => self.unknown += 1,
-                // Without traffic a transmit ring holds nothing: it is no proof of anything.
+                // A transmit ring holds nothing while there is no traffic.
                 (QueueDirection::Tx, None) => {}
             }
         }
@@ -131,7 +131,7 @@ impl MbufDemand {
         [self.rx, self.tx, self.caches, self.bursts].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// The receive rings alone take all of the pool.
+    /// The receive rings alone need the whole pool.
     pub(super) fn cannot_fit(&self, pool: &PoolSample) -> bool {
         self.rx >= pool.size
     }
@@ -157,7 +157,7 @@ impl MbufDemand {
         text
     }
 
-    /// The sum in words.
+    /// The sum and its terms as text.
     pub(super) fn arithmetic(&self) -> String {
         let mut text = format!(
             "{} RX + {} TX descriptors + {} in caches + {} in bursts of {} lcores = {}",
@@ -179,11 +179,11 @@ impl MbufDemand {
             return "stop the leak first: see its finding, and pmdscope leaks";
         }
         if self.is_small(pool) {
-            return "enlarge the pool beyond that sum and what the app itself holds, or configure fewer \
+            return "enlarge the pool to more than this sum plus what the app itself holds, or configure fewer \
                     descriptors, queues or cached objects";
         }
-        "look for mbufs that are kept or not freed: pmdscope leaks --explain; then enlarge the pool by \
-         what the app holds by design"
+        "look for mbufs that are not freed: pmdscope leaks --explain; then enlarge the pool by the number \
+         that the app holds by design"
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(lints, [Lint::RxNombuf, Lint::PoolExhausting]);
         assert_eq!(
             findings[0].evidence,
-            "no mbuf could be had for port 0, 412.0 times/s: pool mb is smaller than the receive \
+            "mbuf allocation failed for port 0, 412.0 times/s: pool mb is smaller than the receive \
              descriptors: 512 mbufs (512 in use) for 1024 RX + 0 TX descriptors + 384 in caches + 32 in \
              bursts of 1 lcores = 1440"
         );
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_is_not_guessed() {
+    fn unknown_descriptors_are_not_guessed() {
         let unknown = starved(None, 1024, |_| ());
         assert!(unknown[0].evidence.contains("may be too small"), "{unknown:?}");
         assert!(unknown[0].evidence.ends_with("and 1 RX queues of unknown size"), "{unknown:?}");
@@ -273,7 +273,7 @@ mod tests {
         let stock = starved(None, 512, |sample| {
             sample.pools.iter_mut().for_each(|pool| pool.occupancy = None);
         });
-        assert!(stock[0].evidence.contains("which pool is empty is not known"), "{stock:?}");
+        assert!(stock[0].evidence.contains("the empty pool is unknown"), "{stock:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Lints over queues: work that is badly shared.
+//! Lints for queues: packets that are distributed unevenly.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::balance::{self, HotQueue};
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::Model;
 
-/// Share of polls that bring packets above which a queue has no time to spare.
+/// A queue is busy if more than this share of its polls returns packets.
 const BUSY: f64 = 0.9;
 
 /// Ports that give most packets to one of several receive queues.
@@ -42,9 +42,9 @@ fn imbalance(model: &Model, hot: &HotQueue, thresholds: &Thresholds) -> Option<F
         "one queue with more than {} times the mean of the others, of {} packets or more",
         thresholds.queue_ratio, thresholds.queue_packets
     );
-    let advice = "look at which flows share the queue (pmdscope netstat --queues --on \
-                  PREFIX:PORT:QUEUE); widen the RSS hash (ports, tunnels) or key, or spread by \
-                  rte_flow; one flow alone stays on one queue";
+    let advice = "list the flows of this queue (pmdscope netstat --queues --on \
+                  PREFIX:PORT:QUEUE); hash more fields (ports, tunnels) by RSS, change its key, or \
+                  distribute by rte_flow; a single flow always uses one queue";
     let busy = hot.busy_ratio.is_some_and(|busy| busy >= BUSY);
     let severity = if busy || missed.is_some() { Severity::Warning } else { Severity::Info };
     Some(finding(

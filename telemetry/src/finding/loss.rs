@@ -1,4 +1,4 @@
-//! Lints over the leak ledger: lost and misused mbufs, and where.
+//! Lints for the leak ledger: lost and misused mbufs, and where.
 
 use std::fmt::Write;
 
@@ -63,12 +63,12 @@ fn what_happened(site: &SiteSample, found: u64) -> String {
             format!("{mbufs} lost before stamps were written")
         }
         SiteKind::Leak if site.site == UNTRACED_CODE => {
-            format!("{mbufs} lost that code without call sites took from the pool")
+            format!("{mbufs} lost that code without call sites allocated")
         }
         SiteKind::Leak if !site.proven() => format!("{mbufs} lost; the place is {place}"),
         SiteKind::Leak if site.operation.is_empty() => format!("{mbufs} lost at {place}"),
         SiteKind::Leak => format!("{mbufs} lost at {place}, after {}", site.operation),
-        SiteKind::TxLost => format!("{mbufs} given to TX at {place} and never back"),
+        SiteKind::TxLost => format!("{mbufs} given to TX at {place} and never returned"),
         SiteKind::Pinned => format!("{mbufs} last seen at {place} {are} kept by leaked clones"),
         SiteKind::DoubleFree => format!("{mbufs} freed again at {place}"),
         SiteKind::UseAfterFree => format!("{mbufs} used after free at {place}"),
@@ -78,46 +78,44 @@ fn what_happened(site: &SiteSample, found: u64) -> String {
 fn advice(site: &SiteSample) -> &'static str {
     match site.kind {
         SiteKind::Leak if site.site == BEFORE_ARMING => {
-            "mbufs that are lost from now on will have a site; look again in a few seconds"
+            "mbufs that are lost from now on have a site; run the command again in a few seconds"
         }
         SiteKind::Leak if site.site == UNTRACED_CODE => {
-            "a library, a driver, or a part of the app built without pmdscope_trace.h takes these \
-             mbufs: build it with -include pmdscope_trace.h, or look for a path behind the calls that \
-             give out new mbufs; see the packets with pmdscope leaks --write FILE.pcapng"
+            "a library, a driver, or a part of the app built without pmdscope_trace.h allocates these \
+             mbufs: build it with -include pmdscope_trace.h, or check the code after the calls that \
+             return new mbufs; pmdscope leaks --write FILE.pcapng writes the packets"
         }
         SiteKind::Leak if !site.proven() => {
-            "that place had them last as far as is known, but code without call sites (a library, a \
-             driver) may have given them back and taken them since: do not trust it; see the packets \
-             with pmdscope leaks --write FILE.pcapng, and build what is missing with -include \
-             pmdscope_trace.h"
+            "this is the last known place, but it is not proven: code without call sites (a library, a \
+             driver) may have freed and allocated the mbufs since; build all code with -include \
+             pmdscope_trace.h; pmdscope leaks --write FILE.pcapng writes the packets"
         }
         SiteKind::Leak if site.function.is_empty() => {
-            "look for a path behind this queue or stage that neither sends, queues nor frees; build \
-             with -include pmdscope_trace.h to get file and line, and see the packets with pmdscope \
-             leaks --write FILE.pcapng"
+            "look for a code path after this queue or stage that does not send, queue or free the mbuf; \
+             build with -include pmdscope_trace.h to get file and line; pmdscope leaks --write \
+             FILE.pcapng writes the packets"
         }
         SiteKind::Leak => {
-            "look for a path after this line that neither sends, queues nor frees the mbuf; see the \
-             packets with pmdscope leaks --write FILE.pcapng"
+            "look for a code path after this line that does not send, queue or free the mbuf; pmdscope \
+             leaks --write FILE.pcapng writes the packets"
         }
         SiteKind::TxLost => {
-            "free, or send again, what rte_eth_tx_burst() did not take (pkts[sent..n]); if the app \
-             does, the driver keeps them"
+            "free or resend the packets that rte_eth_tx_burst() did not accept (pkts[sent..n]); if the app \
+             does so, the driver keeps them"
         }
-        SiteKind::Pinned => "free the clones: the site that leaks them has the operation clone",
+        SiteKind::Pinned => "free the clones: the site that leaks them has the operation \"clone\"",
         SiteKind::DoubleFree => {
-            "an mbuf that was freed, or sent, must not be freed again: look for an error path behind \
-             a successful send or free"
+            "an mbuf that was freed or sent must not be freed again: look for an error path after a \
+             successful send or free"
         }
         SiteKind::UseAfterFree => {
-            "an mbuf belongs to its pool once it was freed or sent: keep no pointer to it, or take a \
-             reference before"
+            "a freed or sent mbuf belongs to its pool: do not keep a pointer to it, or take a reference \
+             first"
         }
     }
 }
 
-/// Losses that have no row among the sites: of a pool that is too empty for proof, or of sites that
-/// could not be read.
+/// Losses without a site: the pool is too empty for proof, or the sites could not be read.
 fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
     let sited = model
         .sample
@@ -128,14 +126,17 @@ fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
         _ if sited => return None,
         (0, 0) => return None,
         (0, least) => {
-            format!("at least {least} of {} mbufs lost; too few are free to tell which", row.size)
+            format!(
+                "at least {least} of {} mbufs lost; too few are free to find out which",
+                row.size
+            )
         }
         (leaked, _) => {
-            format!("{leaked} of {} mbufs lost, their sites could not be read", row.size)
+            format!("{leaked} of {} mbufs lost; their sites could not be read", row.size)
         }
     };
-    let advice = "see where the pool's mbufs are with pmdscope leaks --explain; a restart frees them, \
-                  and with stamps always on (mode always) the next loss has a site";
+    let advice = "pmdscope leaks --explain shows where the pool's mbufs are; a restart of the app frees them, \
+                  and with stamps always armed (mode always) the next loss has a site";
     Some(mbuf_finding(
         model,
         SiteKind::Leak,
@@ -145,14 +146,14 @@ fn unplaced_losses(model: &Model, row: &LedgerSample) -> Option<Finding> {
     ))
 }
 
-/// Misuse that the ledger counts and no site names.
+/// Misuse that the ledger counts but that has no site.
 fn uncounted(model: &Model, row: &LedgerSample, kind: SiteKind, events: u64) -> Option<Finding> {
     let sited = |site: &SiteSample| site.pool == row.name && site.kind == kind;
     if events == 0 || model.sample.sites.iter().any(sited) {
         return None;
     }
     let what = if kind == SiteKind::DoubleFree { "freed again" } else { "used after free" };
-    let evidence = format!("{what}: {events} times; the site is not known");
+    let evidence = format!("{what}: {events} times; the site is unknown");
     let advice = "build with -include pmdscope_trace.h (level 2) to get file and line";
     Some(mbuf_finding(model, kind, FindingSubject::Pool(row.name.clone()), evidence, advice))
 }
@@ -171,7 +172,7 @@ fn mbuf_finding(
     let (lint, threshold) = match kind {
         SiteKind::DoubleFree => (Lint::DoubleFree, "every mbuf is freed once"),
         SiteKind::UseAfterFree => (Lint::UseAfterFree, "no mbuf is used after it was freed"),
-        _ => (Lint::Leak, "every mbuf comes back to its pool"),
+        _ => (Lint::Leak, "every mbuf returns to its pool"),
     };
     finding(model, lint, Severity::Critical, subject, evidence, threshold, advice)
 }
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_blamed_for_what_untraced_code_took() {
+    fn no_line_is_named_for_mbufs_of_untraced_code() {
         let untraced = SiteSample {
             site: UNTRACED_CODE.into(),
             function: String::new(),
@@ -269,7 +270,9 @@ mod tests {
             ..site("mb", 1, SiteKind::Leak, 3)
         };
         let finding = sited(untraced.clone());
-        assert!(finding.evidence.starts_with("3 mbufs lost that code without call sites took"));
+        assert!(
+            finding.evidence.starts_with("3 mbufs lost that code without call sites allocated")
+        );
         let unproven = SiteSample { site: format!("{NOT_PROVEN}src/app.c:7"), ..untraced };
         let finding = sited(unproven);
         assert!(
@@ -278,11 +281,11 @@ mod tests {
                 .starts_with("3 mbufs lost; the place is not proven, after src/app.c:7,"),
             "{finding:?}"
         );
-        assert!(finding.advice.contains("do not trust it"));
+        assert!(finding.advice.contains("it is not proven"));
     }
 
     #[test]
-    fn a_pool_that_is_queued_up_says_so() {
+    fn full_rings_of_a_pool_are_named() {
         let mut sample = linked();
         sample.pools = vec![pool("mb", 1000, 990)];
         sample.ledger = vec![LedgerSample { common: 10, cached: 0, rings: 900, ..ledger("mb", 0) }];
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_without_a_site_are_told_by_pool() {
+    fn losses_without_a_site_are_reported_by_pool() {
         let mut sample = linked();
         sample.ledger = vec![ledger("mb", 0)];
         assert_eq!(judged(sample.clone()), []);

@@ -37,13 +37,13 @@ fn no_ports(model: &Model, expected: &PortExpectation) -> Option<Finding> {
     }
     let (evidence, advice) = match ports.len() {
         0 => (
-            "the app has no ports and can neither receive nor send".into(),
+            "the app has no ports and cannot receive or send".into(),
             "check that the NIC is bound to a DPDK driver (dpdk-devbind.py --status) and that the \
              app's -a, -b and --vdev options name it",
         ),
         count => (
             format!("none of the app's {count} ports is started"),
-            "check the app's log for a failed rte_eth_dev_start(); a port passes no packets before",
+            "check the app's log for a failed rte_eth_dev_start(); only a started port passes packets",
         ),
     };
     let threshold = "at least one started port";
@@ -67,10 +67,10 @@ fn missing(model: &Model, expected: &PortExpectation) -> Vec<Finding> {
     let ports = model.sample.ports.len();
     // An app without any port has its own lint, and a device that is missing was named.
     if ports > 0 && ports + findings.len() < expected.min_ports {
-        let evidence = format!("the app has {ports} ports, {} are expected", expected.min_ports);
+        let evidence = format!("the app has {ports} ports; {} are expected", expected.min_ports);
         let threshold = threshold(expected);
-        let advice = "look into the app's log for ports that it could not probe; if it needs fewer, \
-                      correct min_ports in the configuration";
+        let advice = "check the app's log for ports that it could not probe; if it needs fewer, correct \
+                      min_ports in the configuration";
         let severity = Severity::Critical;
         findings.push(finding(
             model,
@@ -102,18 +102,18 @@ fn without_port(model: &Model, device: &str, expected: &PortExpectation) -> Find
     }
     let (evidence, advice) = match known {
         Some(DeviceSample { present: false, .. }) => (
-            format!("{device} is no port, and this machine has no PCI device of that address"),
-            "check the address (dpdk-devbind.py --status): the NIC may sit in another slot since a \
-             change of hardware or firmware, be switched off, or given to a virtual machine",
+            format!("{device} is not a port, and this machine has no PCI device with that address"),
+            "check the address (dpdk-devbind.py --status): the NIC may be in another slot after a change \
+             of hardware or firmware, switched off, or passed to a virtual machine",
         ),
         Some(DeviceSample { driver: Some(driver), .. }) => (
-            format!("{device} is no port of the app, though it is bound to {driver}"),
-            "look into the app's log: DPDK has no driver for this NIC, could not open it (rights on \
+            format!("{device} is not a port of the app, although it is bound to {driver}"),
+            "check the app's log: DPDK has no driver for this NIC, could not open it (permissions of \
              /dev/vfio, IOMMU group, memory lock limit), or another process uses it",
         ),
         _ => (
-            format!("{device} is no port of the app"),
-            "look into the app's log for why it was not probed, or was closed",
+            format!("{device} is not a port of the app"),
+            "check the app's log for why it was not probed, or was closed",
         ),
     };
     let (severity, threshold) = (Severity::Critical, threshold(expected));
@@ -135,10 +135,10 @@ fn wrong_driver(model: &Model, device: &DeviceSample) -> Finding {
         None => "bound to no driver".into(),
     };
     let evidence =
-        format!("{address} is no port of the app: it is {holder}, which DPDK cannot use");
+        format!("{address} is not a port of the app: it is {holder}, which DPDK cannot use");
     let advice = format!(
-        "dpdk-devbind.py --bind=vfio-pci {address}, then restart the app; the kernel's interface on \
-         it goes away, so make sure that nobody else uses it"
+        "dpdk-devbind.py --bind=vfio-pci {address}, then restart the app; this removes the kernel's \
+         interface of the device, so make sure that nothing uses it"
     );
     let threshold = "vfio-pci, uio_pci_generic, igb_uio, or a driver that shares (mlx5_core, mana)";
     let severity = Severity::Critical;
@@ -165,8 +165,8 @@ fn stopped(model: &Model) -> impl Iterator<Item = Finding> {
             port.device,
             ports.len()
         );
-        let advice = "check the app's log for a failed rte_eth_dev_start(), or who stopped it; a port \
-                      that the app does not need may be left out with -b, or without its -a or --vdev";
+        let advice = "check the app's log for a failed rte_eth_dev_start() or a stop; exclude a port that the app \
+                      does not need with -b, or remove its -a or --vdev";
         let severity = Severity::Warning;
         let threshold = "every port is started";
         finding(model, Lint::PortStopped, severity, FindingSubject::Port(port.device.clone()), evidence, threshold, advice)
@@ -179,9 +179,9 @@ fn links_down(model: &Model, expected: &PortExpectation) -> impl Iterator<Item =
     };
     model.sample.ports.iter().filter(down).map(|port| {
         let evidence = format!("port {} ({}) is started and has no link", port.id, port.device);
-        let advice = "check cable, transceiver and the switch's port, and whether both ends agree on \
-                      speed and FEC; for a vhost or memif port, whether its peer runs. If it may be \
-                      down, name it in may_be_idle in the configuration";
+        let advice = "check the cable, the transceiver and the switch port, and that both ends use the same \
+                      speed and FEC; of a vhost or memif port, check that its peer runs. If it may be \
+                      down, add it to may_be_idle in the configuration";
         let severity = Severity::Warning;
         let threshold = "every started port has a link";
         finding(model, Lint::LinkDown, severity, FindingSubject::Port(port.device.clone()), evidence, threshold, advice)
@@ -205,9 +205,9 @@ fn flat(
         SHARE * 100.0,
         thresholds.flat.as_secs_f64()
     );
-    let advice = "ask whether the peer still sends: look at the switch's counters, routes and ARP, \
-                  at the flow rules and filters that the app has set on the port, and whether it still \
-                  polls. If it may be idle, name it in may_be_idle in the configuration";
+    let advice = "check whether the peer still sends (switch counters, routes, ARP), the flow rules and \
+                  filters that the app has set on the port, and whether the app still polls. If the port \
+                  may be idle, add it to may_be_idle in the configuration";
     Some(finding(
         model,
         Lint::RxFlat,
@@ -226,7 +226,7 @@ fn flap(
     thresholds: &Thresholds,
 ) -> Option<Finding> {
     let flaps = rates.flaps?;
-    // A link that comes up, once its peer is there, is no news.
+    // A link that comes up when its peer starts is not a finding.
     let changes = Some(flaps.changes()).filter(|changes| *changes > 1)?;
     let mut evidence = format!(
         "port {} ({}) was stopped {}, started {}, and its link changed {} in the last minute",
@@ -237,13 +237,13 @@ fn flap(
         times(flaps.link_changes)
     );
     if !flaps.counted {
-        evidence += "; changes between two looks are not known without libpmdscope";
+        evidence += "; without libpmdscope, changes between two queries are unknown";
     }
     let severe = changes as f64 >= thresholds.port_changes;
     let severity = if severe { Severity::Critical } else { Severity::Info };
     let threshold = format!("{} changes of a port within a minute", thresholds.port_changes);
-    let advice = "packets of each interruption are lost: look into the app's log for who stops the port \
-                  (rte_eth_dev_stop, a reset after an error of the device); for its link at cable, \
+    let advice = "each interruption loses packets: check the app's log for what stops the port \
+                  (rte_eth_dev_stop, a reset after a device error); for the link, check the cable, the \
                   transceiver, autonegotiation and the switch's log; for vhost and memif, whether the \
                   peer restarts";
     Some(finding(
@@ -261,8 +261,8 @@ fn times(number: u64) -> String {
     if number == 1 { "once".into() } else { format!("{number} times") }
 }
 
-/// Whoever has just begun to watch a port and saw nothing but silence cannot know since when: that is
-/// told at once, but may be the pause between two bursts.
+/// A port that was idle since the first sample is reported at once, but only as information: it may be
+/// the pause between two bursts.
 fn silence(flat: &RxFlat, least: Duration) -> Option<Severity> {
     if flat.seconds >= least.as_secs_f64() {
         return Some(Severity::Warning);

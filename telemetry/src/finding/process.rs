@@ -1,4 +1,4 @@
-//! Lint over the process of an app: one that starts again and again.
+//! Lint for the process of an app: restarts in a loop.
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::Model;
@@ -10,13 +10,13 @@ pub(super) fn restart_loop(model: &Model, thresholds: &Thresholds) -> Option<Fin
         return None;
     }
     let evidence = format!(
-        "{} starts in {:.0} s; none of those that ended was seen to run for longer than {:.1} s; how they \
-         ended is not known to others than their parent",
+        "{} starts in {:.0} s; the longest observed run of those that ended was {:.1} s; only their parent \
+         knows their exit status",
         restarts.starts, restarts.seconds, restarts.longest_life_s
     );
     let threshold = format!("{} starts within a minute", thresholds.restarts);
-    let advice = "the app crashes or its supervisor kills it: journalctl -u UNIT, coredumpctl, the \
-                  kernel log (dmesg: segfault, oom-kill), and the app's own log for why it gave up";
+    let advice = "the app crashes, exits or is killed: see journalctl -u UNIT, coredumpctl, the kernel log \
+                  (dmesg: segfault, oom-kill) and the app's own log";
     let severity = Severity::Critical;
     Some(finding(
         model,

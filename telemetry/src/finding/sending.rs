@@ -1,12 +1,12 @@
-//! Lints over what is not sent: drivers that take nothing, or not everything.
+//! Lints for packets that are not sent: drivers that accept none, or not all.
 
 use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, PortRates};
 use crate::sample::PortSample;
 use crate::sending::{SilentApp, UnsentPackets};
 
-/// Share of the received packets that an app must not have sent for refused ones to be lost: an app that
-/// offers them again until they are taken sends what it receives.
+/// Refused packets count as lost if the app does not send this share of the received packets: an app
+/// that retries refused packets sends what it receives.
 const LOST: f64 = 0.05;
 
 /// Ports that do not send what they are offered, and an app that sends nothing.
@@ -29,13 +29,13 @@ fn stuck(model: &Model, port: &PortSample, unsent: &UnsentPackets) -> Option<Fin
     let seconds = unsent.stuck_s?;
     let (received, sent) = forwarded(model);
     let evidence = format!(
-        "nothing was sent by port {} for {seconds:.1} s: {:.0} packets/s are offered and the driver takes \
-         none, so the app frees them or offers them again; {received:.0}/s are received, {sent:.0}/s sent",
+        "nothing was sent by port {} for {seconds:.1} s: {:.0} packets/s are offered and the driver accepts \
+         none, so the app frees or retries them; {received:.0}/s are received, {sent:.0}/s sent",
         port.id, unsent.offered_pps
     );
-    let advice = "its peer does not take packets any more: for vhost, virtio and memif, whether the peer \
-                  polls its receive queue; for a NIC, link partner and pause frames (xstats), and the \
-                  app's log; stopping and starting the port resets its rings";
+    let advice = "the peer no longer accepts packets: for vhost, virtio and memif, check whether the peer \
+                  polls its receive queue; for a NIC, check the link partner, pause frames (xstats) and \
+                  the app's log; stopping and starting the port resets its rings";
     let severity = Severity::Critical;
     let threshold = "a port that is offered packets sends some within 1.5 s";
     Some(finding(
@@ -62,24 +62,24 @@ fn refused(
     let (received, sent) = forwarded(model);
     let lost = received - sent > LOST * received;
     let evidence = format!(
-        "{:.0} of {:.0} packets/s offered to port {} were not taken ({:.1} %, over {:.1} s): the app {}; \
+        "{:.0} of {:.0} packets/s offered to port {} were not accepted ({:.1} %, over {:.1} s): the app {}; \
          {received:.0}/s are received, {sent:.0}/s sent",
         unsent.refused_pps,
         unsent.offered_pps,
         port.id,
         share * 100.0,
         unsent.seconds,
-        if lost { "frees them or falls behind" } else { "offers them again until they are taken" }
+        if lost { "frees them or falls behind" } else { "retries them until they are accepted" }
     );
     let threshold = format!(
-        "more than {:.0} % of the offered packets refused; a warning when {:.0} % of what is received is not \
-         sent",
+        "more than {:.0} % of the offered packets refused; a warning if {:.0} % of the received packets are \
+         not sent",
         thresholds.tx_refused * 100.0,
         LOST * 100.0
     );
-    let advice = "the transmit ring is full: the peer or the link is slower than the app; look at link \
-                  speed and pause frames, enlarge the ring, send larger bursts, or spread over more \
-                  queues. An app that offers refused packets again loses none";
+    let advice = "the transmit ring is full: the peer or the link is slower than the app; check link \
+                  speed and pause frames, enlarge the ring, send larger bursts, or use more queues. An \
+                  app that retries refused packets loses none";
     let severity = if lost { Severity::Warning } else { Severity::Info };
     Some(finding(
         model,
@@ -101,8 +101,8 @@ fn forwarded(model: &Model) -> (f64, f64) {
 fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
     let why = match silent.offered_none {
         Some(true) => "the app offers none to its drivers",
-        Some(false) => "no driver takes what is offered",
-        None => "whether the app offers any is not known without libpmdscope",
+        Some(false) => "no driver accepts them",
+        None => "without libpmdscope it is unknown whether the app offers any",
     };
     let evidence = format!(
         "nothing was sent for {:.1} s, while {:.0} packets/s were received; {} were sent before that; {why}",
@@ -110,9 +110,9 @@ fn silent_app(model: &Model, silent: &SilentApp) -> Finding {
         silent.received as f64 / silent.seconds,
         silent.sent_before
     );
-    let advice = "the app swallows what it receives: look at its neighbour and route tables, at the \
-                  worker behind its queues, and whether the peer takes packets (vhost, virtio, memif)";
-    let threshold = "an app that forwards goes on while it receives";
+    let advice = "the app drops or keeps what it receives: check its neighbour and route tables, the worker \
+                  after its queues, and whether the peer accepts packets (vhost, virtio, memif)";
+    let threshold = "an app that forwards also sends while it receives";
     finding(
         model,
         Lint::TxStuck,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_takes_nothing_is_told_with_both_rates() {
+    fn a_port_that_accepts_nothing_is_found_with_both_rates() {
         let findings = watched(Some(7000), 0);
         let [stuck] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((stuck.lint, stuck.severity), (Lint::TxStuck, Severity::Critical));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_refuses_some_is_told_with_the_share() {
+    fn a_port_that_refuses_packets_is_found_with_the_share() {
         let findings = watched(Some(7000), 50);
         let [refused] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((refused.lint, refused.severity), (Lint::TxRefused, Severity::Warning));
@@ -175,19 +175,22 @@ mod tests {
     }
 
     #[test]
-    fn refused_packets_that_are_sent_in_the_end_are_information() {
+    fn refused_packets_that_are_sent_later_are_information() {
         let findings = watched(Some(1_000_000), 98);
         let [again] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((again.lint, again.severity), (Lint::TxRefused, Severity::Info));
-        assert!(again.evidence.contains("offers them again until they are taken"), "{again:?}");
+        assert!(again.evidence.contains("retries them until they are accepted"), "{again:?}");
     }
 
     #[test]
-    fn a_stock_app_that_sends_nothing_any_more_is_told_without_a_culprit() {
+    fn a_stock_app_that_stops_sending_is_found_without_a_cause() {
         let findings = watched(None, 0);
         let [silent] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((silent.lint, silent.severity), (Lint::TxStuck, Severity::Warning));
         assert!(silent.evidence.contains("while 28000 packets/s were received; 28000 were sent"));
-        assert!(silent.evidence.ends_with("not known without libpmdscope"), "{silent:?}");
+        assert!(
+            silent.evidence.ends_with("it is unknown whether the app offers any"),
+            "{silent:?}"
+        );
     }
 }

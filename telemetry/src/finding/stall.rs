@@ -1,4 +1,4 @@
-//! Lint over lcores: poll loops that were held up, by whom, and whether that can cost packets.
+//! Lint for lcores: poll loops that stalled, the cause, and whether packets may be lost.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::model::{LcoreRates, Model};
 use crate::sample::{LcoreSample, QueueDirection, Sample};
 use crate::stall::{LcoreStalls, StallCause};
 
-/// Poll loops that were held up since the sample before.
+/// Poll loops that stalled since the last sample.
 pub(super) fn stalls<'a>(
     model: &'a Model,
     thresholds: &'a Thresholds,
@@ -42,7 +42,7 @@ fn stall(
     let missed = |missed: f64| missed > thresholds.rx_missed_ps;
     let missing = model.ports.iter().any(|port| port.rx_missed_ps.is_some_and(missed));
     if missing {
-        evidence += "; packets were missed meanwhile";
+        evidence += "; packets were missed in that time";
     }
     let severity = if over || missing { Severity::Warning } else { Severity::Info };
     let threshold = threshold(&model.sample, budget, thresholds);
@@ -59,11 +59,11 @@ fn blame(cause: Option<StallCause>) -> &'static str {
         Some(StallCause::OwnCodeAndKernel) => {
             "the app's own code kept it, and the CPU was taken away as well"
         }
-        None => "by the kernel or by its own code, which is not known",
+        None => "the cause, the kernel or the app's own code, is unknown",
     }
 }
 
-/// Who had the CPU in that time, as far as the kernel tells.
+/// What used the CPU in that time, as far as the kernel reports it.
 fn shares(stalls: &LcoreStalls) -> String {
     let mut text = String::new();
     if let Some(shares) = stalls.shares() {
@@ -94,25 +94,25 @@ fn shares(stalls: &LcoreStalls) -> String {
 fn advice(cause: Option<StallCause>) -> &'static str {
     match cause {
         Some(StallCause::Kernel) => {
-            "keep others off its CPU: isolcpus= or a cpuset, IRQ affinity, and no second busy thread \
-             there; perf sched timehist names who ran"
+            "reserve its CPU: isolcpus= or a cpuset, IRQ affinity, and no second busy thread on it; perf \
+             sched timehist shows which task ran"
         }
         Some(StallCause::Hypervisor) => {
-            "the CPUs of this virtual machine are shared with others: pin them to CPUs of the host that \
-             nobody else uses"
+            "this virtual machine shares CPUs with others: pin its CPUs to CPUs of the host that nothing \
+             else uses"
         }
         Some(StallCause::Sleep) => {
-            "the poll loop makes a system call, waits for a lock, or faults pages in: see strace -f -p \
-             TID or perf trace; a debugger or SIGSTOP looks the same"
+            "the poll loop makes a system call, waits for a lock, or causes page faults: see strace -f -p \
+             TID or perf trace; a debugger or SIGSTOP has the same effect"
         }
         Some(StallCause::OwnCode | StallCause::OwnCodeAndKernel) => {
-            "the loop does something long between two polls (interrupts count as its own time): see \
-             perf record -t TID, and capture what came before with pmdscope capture --trigger stall"
+            "the loop takes too long between two polls (including interrupts): see perf record -t TID, and \
+             capture the packets before a stall with pmdscope capture --trigger stall"
         }
         None => {
-            "something holds up the poll loop: a system call, a lock, page faults, an interrupt or \
-             another thread on its CPU; isolate the CPU, and capture what came before with pmdscope \
-             capture --trigger stall"
+            "the poll loop is delayed by a system call, a lock, page faults, an interrupt or another \
+             thread on its CPU; isolate the CPU, and capture the packets before a stall with \
+             pmdscope capture --trigger stall"
         }
     }
 }
@@ -121,12 +121,12 @@ fn threshold(sample: &Sample, budget: Option<&StallBudget>, thresholds: &Thresho
     let stall_us = sample.library.as_ref().map_or(0, |library| library.stall_us);
     let told = format!("more than {} gaps/s of at least {stall_us} us", thresholds.stalls_ps);
     match budget {
-        Some(budget) => format!("{told}; a warning from {budget} on, or when packets are missed"),
-        None => format!("{told}; a warning when packets arrive that a gap may cost"),
+        Some(budget) => format!("{told}; a warning from {budget}, or if packets are missed"),
+        None => format!("{told}; a warning if a gap may lose packets"),
     }
 }
 
-/// The longest gap between two polls that costs no packet: until the fullest receive queue is full.
+/// The longest gap between two polls that loses no packet: until the first receive queue is full.
 struct StallBudget {
     port: u16,
     queue: Option<u16>,
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_a_warning_when_the_queue_overflows_meanwhile() {
+    fn a_gap_that_overflows_the_queue_is_a_warning() {
         let held = stall(&[5000], [0, 0], Some(1024), 100_000);
         assert_eq!((held.lint, held.severity), (Lint::Stall, Severity::Info), "10.24 ms");
         assert_eq!(
             held.threshold,
             "more than 0 gaps/s of at least 1000 us; a warning from 10240 us on port 0 queue 0 (1024 \
-             descriptors at 100000 packets/s) on, or when packets are missed"
+             descriptors at 100000 packets/s), or if packets are missed"
         );
         assert_eq!(stall(&[11_000], [0, 0], Some(1024), 100_000).severity, Severity::Warning);
         assert_eq!(stall(&[11_000], [0, 0], Some(2048), 100_000).severity, Severity::Info);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn without_packets_nothing_can_be_lost_and_with_missed_ones_it_was() {
+    fn a_stall_without_packets_is_information_and_with_missed_ones_a_warning() {
         let idle = stall(&[5_000_000], [0, 0], Some(512), 0);
         assert_eq!(idle.severity, Severity::Info);
         let [before, mut now] = second(&[1500], [0, 0]);
@@ -245,11 +245,11 @@ mod tests {
         let findings = evaluate(&tracker.update(missed), &LintRules::default());
         let stall = findings.iter().find(|found| found.lint == Lint::Stall).unwrap();
         assert_eq!(stall.severity, Severity::Warning);
-        assert!(stall.evidence.ends_with("packets were missed meanwhile"), "{stall:?}");
+        assert!(stall.evidence.ends_with("packets were missed in that time"), "{stall:?}");
     }
 
     #[test]
-    fn the_evidence_names_the_culprit_and_the_shares() {
+    fn the_evidence_has_the_cause_and_the_shares() {
         let own = stall(&[5123], [0, 0], Some(512), 10).evidence;
         assert_eq!(
             own,
@@ -269,6 +269,6 @@ mod tests {
         let [before, mut unseen] = second(&[5000], [0, 0]);
         unseen.threads.clear();
         let unseen = judged([before, unseen], 10);
-        assert!(unseen[0].evidence.contains("which is not known; longest"), "{unseen:?}");
+        assert!(unseen[0].evidence.contains("own code, is unknown; longest"), "{unseen:?}");
     }
 }

@@ -27,7 +27,7 @@ impl StickyFindings {
         let now_ns = model.sample.monotonic_ns;
         let stands = |seen_ns: u64| now_ns.checked_sub(seen_ns).is_some_and(|ago| ago <= STAND_NS);
         self.0.retain(|(seen_ns, old)| {
-            // What another process did is no news of this one.
+            // Findings about another process do not apply to this one.
             !model.restarted && stands(*seen_ns) && !findings.iter().any(|new| replaces(new, old))
         });
         findings.retain(|new| !self.0.iter().any(|(_, old)| same(new, old)));
@@ -64,7 +64,7 @@ mod tests {
     use crate::sample::Sample;
     use crate::sample::tests::{empty_sample, port, queue};
 
-    /// A world of one app, asked at these moments, by what it says then.
+    /// A state of one app, asked at these moments, by what it says then.
     struct Asked(FleetState, Evaluator);
 
     impl Asked {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_right_before_a_scrape_does_not_hide_what_it_was_told() {
+    fn a_probe_before_a_scrape_does_not_hide_findings() {
         let mut asked = Asked::new();
         assert!(asked.missed(0, 7).is_empty());
         for scrape in 1..=20 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stands_for_a_while_and_says_since_when() {
+    fn past_findings_are_kept_for_a_while_with_their_time() {
         let mut asked = Asked::new();
         asked.missed(0, 0);
         let now = asked.missed(1000, 5).concat();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_lints_of_an_interval_stand_too_and_those_of_a_state_do_not() {
+    fn findings_of_an_interval_are_kept_and_those_of_a_state_are_not() {
         let mut asked = Asked::new();
         let uneven = |packets: u64| {
             move |sample: &mut Sample| {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_that_was_silent_or_restarted_meanwhile() {
+    fn kept_findings_of_a_silent_or_restarted_app() {
         let mut asked = Asked::new();
         asked.missed(0, 0);
         asked.missed(1000, 5);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fires_a_recorder_does_not_stand() {
+    fn triggers_of_a_recorder_are_not_kept() {
         let mut evaluator = Evaluator::new(LintRules::default());
         let mut found = |ms, missed| {
             let mut sample = empty_sample();

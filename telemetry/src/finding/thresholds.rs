@@ -1,15 +1,15 @@
-//! Where the lints draw their lines.
+//! Thresholds of the lints.
 
 use std::time::Duration;
 
-/// Where the lints draw their lines.
+/// Thresholds of the lints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Share of a pool in use that is worth a warning, 0 to 1.
+    /// Used share of a pool for a warning, 0 to 1.
     pub pool_used: f64,
-    /// Share of a pool in use that is critical, 0 to 1.
+    /// Used share of a pool that is critical, 0 to 1.
     pub pool_used_critical: f64,
-    /// Time to exhaustion of a pool that is worth a warning, seconds.
+    /// Time to exhaustion of a pool for a warning, seconds.
     pub pool_left_s: f64,
     /// Time to exhaustion of a pool that is critical, seconds.
     pub pool_left_critical_s: f64,
@@ -17,7 +17,7 @@ pub struct Thresholds {
     pub rx_missed_ps: f64,
     /// Time without a poll that is tolerated.
     pub idle: Duration,
-    /// How long a port may receive less than 1 % of what it did.
+    /// How long a port may receive less than 1 % of its earlier rate.
     pub flat: Duration,
     /// Stalls per second of one lcore that are tolerated.
     pub stalls_ps: f64,
@@ -25,13 +25,13 @@ pub struct Thresholds {
     pub tx_refused: f64,
     /// Starts, stops and changes of the link of a port within a minute that are critical.
     pub port_changes: f64,
-    /// Starts of an app within a minute that make a loop.
+    /// Starts of an app within a minute that count as a loop.
     pub restarts: f64,
-    /// Descriptors that a receive queue is assumed to have where the driver does not tell.
+    /// Assumed descriptors of a receive queue if the driver does not report them.
     pub rx_descriptors: f64,
-    /// How many times the mean of the others a receive queue may get, above 1.
+    /// How many times the mean of the others a receive queue may receive, above 1.
     pub queue_ratio: f64,
-    /// Least packets of a port between two samples that say something about its queues.
+    /// Minimum packets of a port between two samples to compare its queues.
     pub queue_packets: f64,
 }
 

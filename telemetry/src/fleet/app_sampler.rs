@@ -1,4 +1,4 @@
-//! One app: its samples, and the news in them.
+//! One app: its samples, and the events of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl AppSampler {
     }
 
     /// Asks the app once, within `timeout`; connects again by itself after it was lost. A panic on
-    /// the way is news of a lost app.
+    /// the way is an event of a lost app.
     pub fn sample(&mut self, timeout: Duration) -> FleetEvent {
         self.guarded(|sampler| sampler.ask(timeout))
     }
@@ -55,9 +55,9 @@ impl AppSampler {
         // What a panic left half done is thrown away.
         catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
             let (app, rules) = (self.app().clone(), self.evaluator.rules.clone());
-            let news = lost(&app, &TelemetryError::panicked(&*panic));
+            let event = lost(&app, &TelemetryError::panicked(&*panic));
             *self = Self { collector: SampleCollector::new(app), evaluator: Evaluator::new(rules) };
-            news
+            event
         })
     }
 
@@ -69,7 +69,7 @@ impl AppSampler {
     }
 }
 
-/// Turns the samples of one app, live or recorded, into news.
+/// Turns the samples of one app, live or recorded, into events.
 #[derive(Debug)]
 pub struct Evaluator {
     tracker: ModelTracker,
@@ -82,7 +82,7 @@ impl Evaluator {
         Self { tracker: ModelTracker::default(), rules }
     }
 
-    /// The news in a sample.
+    /// The event of a sample.
     pub fn sampled(&mut self, sample: Sample) -> FleetEvent {
         let app = sample.app.name.clone();
         let model = Arc::new(self.tracker.update(sample));
@@ -95,15 +95,15 @@ impl Evaluator {
 pub(super) fn lost(app: &DiscoveredApp, error: &TelemetryError) -> FleetEvent {
     let class = error.class();
     let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
-    let finding = finding::evaluate_unasked(&lost)
+    let finding = finding::evaluate_unqueried(&lost)
         .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
     FleetEvent::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
 }
 
-/// News of an app that cannot be asked; `None` when it can.
-pub fn unasked(app: &DiscoveredApp) -> Option<FleetEvent> {
+/// Event of an app that cannot be asked; `None` when it can.
+pub fn unqueried_event(app: &DiscoveredApp) -> Option<FleetEvent> {
     let (class, reason) = obstacle(app.state)?;
-    let finding = finding::evaluate_unasked(app);
+    let finding = finding::evaluate_unqueried(app);
     Some(FleetEvent::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
 }
 

@@ -15,7 +15,7 @@ fn app(name: &str) -> DiscoveredApp {
 }
 
 #[test]
-fn what_is_expected_and_absent_is_a_finding_and_no_error() {
+fn an_expected_but_absent_app_is_a_finding_and_no_error() {
     let mut settings = FleetSettings::default();
     settings.discover.roots = vec!["/nonexistent".into()];
     assert!(Fleet::start(None, settings.clone()).is_err());
@@ -35,7 +35,7 @@ fn what_is_expected_and_absent_is_a_finding_and_no_error() {
 }
 
 #[test]
-fn a_sampler_is_checked_out_once_and_its_news_come_back_with_it() {
+fn a_sampler_is_checked_out_once_and_returns_its_events() {
     let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a"), app("b")]);
     let mut sampler = fleet.check_out("a").unwrap();
@@ -44,8 +44,8 @@ fn a_sampler_is_checked_out_once_and_its_news_come_back_with_it() {
     fleet.sample(Duration::ZERO);
     assert_eq!(fleet.asked().collect::<Vec<_>>(), ["a", "b"]);
     assert!(fleet.state.find("a").unwrap().errors.is_empty(), "it was checked_out");
-    let news = sampler.sample(Duration::ZERO);
-    fleet.check_in(sampler, news);
+    let event = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, event);
     assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 1);
     assert!(fleet.check_out("a").is_some());
 }
@@ -59,7 +59,7 @@ fn breaking(name: &str) -> impl Fn(&mut AppSampler, Duration) -> FleetEvent {
 }
 
 #[test]
-fn an_app_whose_sampler_panics_is_lost_and_asked_anew() {
+fn an_app_whose_sampler_panics_is_lost_and_queried_again() {
     for names in [&["a"][..], &["a", "b"]] {
         let mut fleet = Fleet::new(FleetSettings::default());
         fleet.see(names.iter().map(|name| app(name)).collect());
@@ -106,19 +106,19 @@ fn a_missing_app_is_missing_since_it_was_looked_for() {
 }
 
 #[test]
-fn an_app_that_was_given_up_meanwhile_does_not_come_back() {
+fn an_app_dropped_during_its_query_does_not_return() {
     let mut fleet = Fleet::new(FleetSettings::default());
     fleet.see(vec![app("a")]);
     let mut sampler = fleet.check_out("a").unwrap();
     fleet.slots.clear();
     fleet.see(Vec::new());
-    let news = sampler.sample(Duration::ZERO);
-    fleet.check_in(sampler, news);
+    let event = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, event);
     assert!(fleet.state.apps.is_empty());
 }
 
 #[test]
-fn an_app_without_telemetry_is_told_also_when_it_had_some() {
+fn an_app_that_loses_telemetry_is_reported() {
     let mut fleet = Fleet::new(FleetSettings::default());
     let off = DiscoveredApp { state: Reachability::NoTelemetry, ..app("a") };
     let lint = |fleet: &Fleet| fleet.state.find("a").unwrap().findings.first().map(|f| f.lint);
@@ -148,8 +148,8 @@ fn a_sampler_that_was_checked_out_comes_back_under_its_new_name() {
     fleet.see(vec![app("a")]);
     let mut sampler = fleet.check_out("a").unwrap();
     fleet.see(vec![DiscoveredApp { name: "b".into(), ..app("a") }]);
-    let news = sampler.sample(Duration::ZERO);
-    fleet.check_in(sampler, news);
+    let event = sampler.sample(Duration::ZERO);
+    fleet.check_in(sampler, event);
     assert!(fleet.state.find("a").is_none(), "{:?}", fleet.state);
     let [b] = &fleet.state.apps[..] else { panic!("{:?}", fleet.state) };
     assert_eq!((b.name.as_str(), b.findings[0].app.as_str()), ("b", "b"));
@@ -161,9 +161,9 @@ fn a_sampler_that_was_checked_out_comes_back_under_its_new_name() {
 #[test]
 fn the_sample_of_a_renamed_app_tells_its_new_name() {
     let sampled = Evaluator::new(LintRules::default()).sampled(empty_sample());
-    let mut world = FleetState::default();
-    world.apply(sampled.renamed("new"));
-    let [app] = &world.apps[..] else { panic!("{world:?}") };
+    let mut fleet = FleetState::default();
+    fleet.apply(sampled.renamed("new"));
+    let [app] = &fleet.apps[..] else { panic!("{fleet:?}") };
     let sample = &app.model.as_ref().unwrap().sample;
     assert_eq!((app.name.as_str(), sample.app.name.as_str()), ("new", "new"));
 }

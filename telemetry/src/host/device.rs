@@ -156,7 +156,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn devices_are_as_the_kernel_has_them() {
+    fn devices_are_read_from_the_kernel() {
         let root = tempfile::tempdir().unwrap();
         plug(root.path(), "0000:03:00.0", "0x020000", Some("ixgbe"));
         plug(root.path(), "0000:03:00.1", "0x020000", Some("vfio-pci"));

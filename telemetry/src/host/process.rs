@@ -1,7 +1,7 @@
 //! Processes and their threads, as the kernel shows them in `/proc`.
 //!
 //! Nothing here fails: what cannot be read (another pid namespace, `hidepid`, an app that just ended)
-//! is not known.
+//! is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -42,7 +42,7 @@ pub(crate) fn realtime_ns(ticks: u64) -> Option<u64> {
     boot_s.checked_mul(1_000_000_000)?.checked_add(since_boot)
 }
 
-/// A field of `stat` behind the name, which may hold spaces and parentheses; the first is 0.
+/// A field of `stat` after the name, which may contain spaces and parentheses; the first is 0.
 fn stat_field<T: FromStr>(stat: &str, field: usize) -> Option<T> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split_ascii_whitespace().nth(field)?.parse().ok()
@@ -64,7 +64,7 @@ pub(crate) struct AppStatus {
     pub(crate) involuntary_switches: u64,
 }
 
-/// Where the time of a thread went.
+/// Times of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadTimes {
     /// On a CPU, nanoseconds.
@@ -104,12 +104,12 @@ impl ProcessTasks {
         stat_field(&self.file(tid, "stat")?, 36)
     }
 
-    /// Where the time of a thread went; `None` where the kernel does not count it.
+    /// Times of a thread; `None` if the kernel does not count them.
     pub(crate) fn times(&self, tid: u32) -> Option<ThreadTimes> {
         times(&self.file(tid, "schedstat")?)
     }
 
-    /// A thread runs, or would if it were given a CPU.
+    /// A thread runs, or waits for a CPU.
     pub(crate) fn is_ready(&self, tid: u32) -> bool {
         let state = self.file(tid, "stat").and_then(|stat| stat_field::<char>(&stat, 0));
         state == Some('R')
@@ -143,7 +143,7 @@ fn status(text: &str) -> Option<AppStatus> {
     (cpus && switches).then_some(status)
 }
 
-/// A kernel that counts nothing says so by zeros: a thread that never ran could not be asked about.
+/// All zeros mean that the kernel does not count: a running thread has run for some time.
 fn times(schedstat: &str) -> Option<ThreadTimes> {
     let mut fields = schedstat.split_ascii_whitespace().map(|field| field.parse().ok());
     let (run_ns, run_delay_ns) = (fields.next()??, fields.next()??);
@@ -211,7 +211,7 @@ mod tests {
         let start = start_ticks(std::process::id()).and_then(realtime_ns).unwrap();
         let now = crate::clock::realtime_ns();
         let boot = realtime_ns(0).unwrap();
-        // The kernel tells its boot to the second.
+        // The kernel reports the time of boot in seconds.
         assert!(boot < start && start < now + 1_000_000_000, "{boot} {start} {now}");
         assert!(now - start < 3_600_000_000_000, "{start} {now}");
         assert_eq!(realtime_ns(u64::MAX), None);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_that_listen_run() {
+    fn only_secondaries_with_a_listening_socket_are_running() {
         let dir = tempfile::tempdir().unwrap();
         let bind = |name: &str| UnixDatagram::bind(dir.path().join(name)).unwrap();
         let _primary = bind("mp_socket");

@@ -53,15 +53,15 @@ pub(crate) enum LinkState {
     Down,
 }
 
-/// `/ethdev/xstats`, in the order of the reply; equal names are kept each.
+/// `/ethdev/xstats`, in the order of the reply, with duplicate names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct XstatsReply {
-    /// `None` when they are those that were known.
+    /// `None` if they are the known ones.
     pub(crate) names: Option<Vec<String>>,
     pub(crate) values: Vec<u64>,
 }
 
-/// Reads [`XstatsReply`] whose names are mostly those of the last time, and need no memory then.
+/// Parses [`XstatsReply`] without allocating names that have not changed, which is the usual case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XstatsShape<'a> {
     pub(crate) known: &'a [String],
@@ -101,7 +101,7 @@ impl<'de> Visitor<'de> for XstatsShape<'_> {
     }
 }
 
-/// Reads a name; `None` when it is the known one.
+/// Parses a name; `None` if it is the known one.
 struct Name<'a>(Option<&'a String>);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {
@@ -139,7 +139,7 @@ mod tests {
         reply_as(bytes.as_bytes(), "/x", XstatsShape { known: &known })
     }
 
-    /// Named counters, where the names are not those that were known.
+    /// Named counters, if the names are not the known ones.
     fn named(counters: &[(&str, u64)]) -> XstatsReply {
         let (names, values) =
             counters.iter().map(|(name, value)| ((*name).to_owned(), value)).unzip();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_unless_all_are_as_known() {
+    fn names_are_parsed_only_if_they_changed() {
         let json = r#"{"a":1,"b":2}"#;
         let known = XstatsReply { names: None, values: vec![1, 2] };
         assert_eq!(xstats(json, &["a", "b"]).unwrap(), known);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_does_not_tell_is_unknown() {
+    fn missing_fields_of_a_port_are_unknown() {
         let bytes = br#"{"/ethdev/info":{"name":"a","port_id":0,"mtu":1500,"nb_rx_queues":1,
             "nb_tx_queues":1,"dev_started":1,"promiscuous":1,"mac_addr":"02:00:00:00:00:01"}}"#;
         let info: PortInfo = reply(bytes, "/ethdev/info").unwrap();
@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_known_changes_nothing(
+        fn known_names_are_not_parsed_again(
             counters in prop::collection::vec(("[ab\\\\\"]{0,2}", 0_u64..9), 0..5),
             known in prop::collection::vec("[ab\\\\\"]{0,2}", 0..5),
         ) {

@@ -11,15 +11,15 @@ pub struct LcoreSample {
     pub role: String,
     /// Kernel thread id in the app's pid namespace.
     pub tid: u64,
-    /// Turns of the poll loop.
+    /// Iterations of the poll loop.
     pub polls: u64,
-    /// Turns with at least one packet.
+    /// Iterations with at least one packet.
     pub busy_polls: u64,
     /// Packets received.
     pub packets: u64,
-    /// Time since the last turn, microseconds.
+    /// Time since the last iteration, microseconds.
     pub idle_us: u64,
-    /// Longest gap between two turns in the last complete window, microseconds.
+    /// Longest gap between two iterations in the last complete window, microseconds.
     pub gap_window_max_us: u64,
     /// Longest gap since start, microseconds.
     pub gap_max_us: u64,
@@ -42,9 +42,9 @@ pub struct ThreadSample {
     pub cpus: String,
     /// CPU it ran on last.
     pub cpu: u32,
-    /// Times that it gave up its CPU: it slept or waited, which a poll loop does not.
+    /// Voluntary context switches: it slept or waited, which a poll loop should not do.
     pub voluntary_switches: u64,
-    /// Times that its CPU was taken away.
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
     /// When this was read, monotonic clock, nanoseconds; before [`Sample::monotonic_ns`](super::Sample::monotonic_ns) when it is
     /// remembered from a round before.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const BEFORE_ARMING: &str = "before arming";
 /// The site of mbufs that code without stamps has taken since anybody else had them.
 pub const UNTRACED_CODE: &str = "untraced code";
-/// In front of the place that had mbufs last as far as is known, when code without stamps may have
+/// Prefix of the last known place of mbufs, if code without stamps may have
 /// had them since.
 pub const NOT_PROVEN: &str = "not proven, after ";
 

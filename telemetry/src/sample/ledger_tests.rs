@@ -135,7 +135,7 @@ fn a_trend_is_no_leak_and_a_recovered_site_neither() {
 }
 
 #[test]
-fn a_pool_starves_when_nearly_all_is_in_use_for_no_known_reason() {
+fn a_pool_starves_if_nearly_all_mbufs_are_in_use_for_no_known_reason() {
     let mut pool = ledger("mb", 0);
     assert!(!pool.starves());
     (pool.common, pool.cached) = (19, 0);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+pub(crate) use crate::fixture::{pool, port, queue};
 
 pub(crate) fn empty_sample() -> Sample {
     Sample {
@@ -13,42 +14,6 @@ pub(crate) fn empty_sample() -> Sample {
         requests: 3,
         app: AppIdentity { name: "app".into(), pid: 7, start_ticks: 70, ..Default::default() },
         ..Sample::default()
-    }
-}
-
-/// A started port with this many received packets of 64 bytes.
-pub(crate) fn port(id: u16, packets: u64) -> PortSample {
-    let rx_bytes = packets.saturating_mul(64);
-    PortSample {
-        id,
-        device: format!("net_null{id}"),
-        started: true,
-        stats: PortStats { rx_packets: packets, rx_bytes, ..PortStats::default() },
-        ..PortSample::default()
-    }
-}
-
-pub(crate) fn pool(name: &str, size: u64, in_use: u64) -> PoolSample {
-    let common = size.saturating_sub(in_use);
-    let occupancy = Some(PoolOccupancy { common, cached: 0, in_use });
-    PoolSample { name: name.into(), size, occupancy, ..PoolSample::default() }
-}
-
-/// A receive queue of port 0 with its polls, empty polls and packets.
-pub(crate) fn queue(queue: u16, [polls, empty, packets]: [u64; 3]) -> QueueSample {
-    QueueSample {
-        port: 0,
-        queue,
-        direction: QueueDirection::Rx,
-        polls,
-        empty,
-        packets,
-        bytes: packets * 64,
-        depth: None,
-        depth_high_water: None,
-        descriptors: None,
-        bursts: Vec::new(),
-        depths: Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::fixture;
 use crate::fixture::flows::traffic;
 use crate::flows::{FlowRequest, ShownFlows, ShownTime};
 
-fn press(view: &mut ViewState, world: &FleetState, keys: &str) -> LoopControl {
+fn press(view: &mut ViewState, fleet: &FleetState, keys: &str) -> LoopControl {
     let mut flow = LoopControl::Continue;
     for character in keys.chars() {
         let code = match character {
@@ -19,7 +19,7 @@ fn press(view: &mut ViewState, world: &FleetState, keys: &str) -> LoopControl {
         };
         let event = KeyEvent::new(code, KeyModifiers::NONE);
         if let Some(action) = action_of(event, &view.mode) {
-            flow = update(view, action, world);
+            flow = update(view, action, fleet);
         }
     }
     flow
@@ -38,95 +38,95 @@ fn no_key_has_two_meanings() {
 
 #[test]
 fn digits_and_tab_turn_pages() {
-    let (mut view, world) = (fixture::view(), fixture::world());
-    press(&mut view, &world, "3");
+    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    press(&mut view, &fleet, "3");
     assert_eq!(view.tab, PageTab::Pools);
-    press(&mut view, &world, "\t\t");
+    press(&mut view, &fleet, "\t\t");
     assert_eq!(view.tab, PageTab::Flows);
-    press(&mut view, &world, "\t");
+    press(&mut view, &fleet, "\t");
     assert_eq!(view.tab, PageTab::Overview);
-    update(&mut view, Action::Previous, &world);
+    update(&mut view, Action::Previous, &fleet);
     assert_eq!(view.tab, PageTab::Flows);
-    press(&mut view, &world, "45");
+    press(&mut view, &fleet, "45");
     assert_eq!(view.tab, PageTab::Flows);
 }
 
 #[test]
 fn selection_stays_in_bounds_and_follows_its_subject() {
-    let (mut view, mut world) = (fixture::view(), fixture::world());
-    press(&mut view, &world, "kk");
+    let (mut view, mut fleet) = (fixture::view(), fixture::fleet());
+    press(&mut view, &fleet, "kk");
     assert_eq!(selected(&view), "app reflector");
-    press(&mut view, &world, "j");
+    press(&mut view, &fleet, "j");
     assert_eq!(selected(&view), "app testpmd");
-    press(&mut view, &world, "Gjjj");
+    press(&mut view, &fleet, "Gjjj");
     assert_eq!(selected(&view), "rx_missed: reflector net_vhost0");
     let mut later = fixture::leaking();
     later.sample.monotonic_ns += 60_000_000_000;
-    world.apply(fixture::sampled(later, Vec::new()));
-    press(&mut view, &world, "j");
+    fleet.apply(fixture::sampled(later, Vec::new()));
+    press(&mut view, &fleet, "j");
     assert_eq!(selected(&view), "app reflector", "a vanished row falls back to the first");
 }
 
 #[test]
 fn filter_is_typed_kept_undone_and_cleared() {
-    let (mut view, world) = (fixture::view(), fixture::world());
-    press(&mut view, &world, "/qtest\x08t");
+    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    press(&mut view, &fleet, "/qtest\x08t");
     assert_eq!(view.filter, "qtest");
-    press(&mut view, &world, "\x1b");
+    press(&mut view, &fleet, "\x1b");
     assert_eq!(view.filter, "");
-    press(&mut view, &world, "/testpmd\n");
+    press(&mut view, &fleet, "/testpmd\n");
     assert_eq!(view.mode, InputMode::Browse);
-    assert_eq!(view.tables(&world)[0].rows.len(), 1);
-    press(&mut view, &world, "\x1b");
-    assert_eq!(view.tables(&world)[0].rows.len(), 2);
+    assert_eq!(view.tables(&fleet)[0].rows.len(), 1);
+    press(&mut view, &fleet, "\x1b");
+    assert_eq!(view.tables(&fleet)[0].rows.len(), 2);
 }
 
 #[test]
 fn sort_goes_through_the_columns_of_the_selected_table_and_back() {
-    let (mut view, world) =
-        (ViewState { tab: PageTab::Ports, ..fixture::view() }, fixture::world());
-    press(&mut view, &world, "s");
+    let (mut view, fleet) =
+        (ViewState { tab: PageTab::Ports, ..fixture::view() }, fixture::fleet());
+    press(&mut view, &fleet, "s");
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: true }));
-    press(&mut view, &world, "I");
+    press(&mut view, &fleet, "I");
     assert_eq!(view.sort.get("Ports"), Some(&SortOrder { column: 0, descending: false }));
-    let columns = view.tables(&world)[0].columns.len();
+    let columns = view.tables(&fleet)[0].columns.len();
     for _ in 0..columns {
-        press(&mut view, &world, "s");
+        press(&mut view, &fleet, "s");
     }
     assert_eq!(view.sort.get("Ports"), None);
-    press(&mut view, &world, "Gs");
+    press(&mut view, &fleet, "Gs");
     assert!(view.sort.contains_key("Software rings"));
 }
 
 #[test]
 fn interval_moves_within_its_limits() {
-    let (mut view, world) = (fixture::view(), fixture::world());
-    press(&mut view, &world, "+");
+    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    press(&mut view, &fleet, "+");
     assert_eq!(view.interval_ms, 2_000);
-    press(&mut view, &world, &"+".repeat(20));
+    press(&mut view, &fleet, &"+".repeat(20));
     assert_eq!(view.interval_ms, *INTERVAL_MS.end());
-    press(&mut view, &world, &"-".repeat(20));
+    press(&mut view, &fleet, &"-".repeat(20));
     assert_eq!(view.interval_ms, *INTERVAL_MS.start());
 }
 
 #[test]
 fn overlays_scroll_and_close() {
-    let (mut view, world) = (fixture::view(), fixture::world());
-    press(&mut view, &world, "?jj");
+    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    press(&mut view, &fleet, "?jj");
     assert_eq!((&view.mode, view.scroll), (&InputMode::Help, 2));
-    press(&mut view, &world, "G");
-    assert_eq!(view.scroll, crate::overlay::length(&view, &world) - 1);
-    press(&mut view, &world, "\x1b\n");
+    press(&mut view, &fleet, "G");
+    assert_eq!(view.scroll, crate::overlay::length(&view, &fleet) - 1);
+    press(&mut view, &fleet, "\x1b\n");
     assert_eq!(view.mode, InputMode::Detail(Subject::App { app: "reflector".to_owned() }));
-    press(&mut view, &world, "\x1b");
+    press(&mut view, &fleet, "\x1b");
     assert_eq!(view.mode, InputMode::Browse);
 }
 
 #[test]
 fn quits_from_everywhere_but_typing() {
-    let (mut view, world) = (fixture::view(), fixture::world());
-    assert_eq!(press(&mut view, &world, "?q"), LoopControl::Quit);
-    assert_eq!(press(&mut view, &world, "\x1b/q"), LoopControl::Continue);
+    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    assert_eq!(press(&mut view, &fleet, "?q"), LoopControl::Quit);
+    assert_eq!(press(&mut view, &fleet, "\x1b/q"), LoopControl::Continue);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(action_of(interrupt, &view.mode), Some(Action::Quit));
     let mut release = interrupt;
@@ -140,62 +140,62 @@ fn attached(view: &ViewState) -> Vec<&str> {
 
 #[test]
 fn a_helper_is_started_only_by_its_key_on_its_page() {
-    let (mut view, world) = (fixture::view(), fixture::world());
-    press(&mut view, &world, "P");
+    let (mut view, fleet) = (fixture::view(), fixture::fleet());
+    press(&mut view, &fleet, "P");
     assert_eq!(attached(&view), [""; 0], "another page");
-    press(&mut view, &world, "5?P");
+    press(&mut view, &fleet, "5?P");
     assert_eq!(attached(&view), [""; 0], "the help lies over it");
-    press(&mut view, &world, "\x1b/P\x1b");
+    press(&mut view, &fleet, "\x1b/P\x1b");
     assert_eq!(attached(&view), [""; 0], "the key is typed");
-    press(&mut view, &world, "P");
+    press(&mut view, &fleet, "P");
     assert_eq!(attached(&view), ["testpmd"], "not the one that hands out packets itself");
-    press(&mut view, &world, "P");
+    press(&mut view, &fleet, "P");
     assert_eq!(attached(&view), [""; 0], "again ends it");
 }
 
 #[test]
 fn no_helper_is_started_for_what_is_over_or_recorded() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     for flows in
         [ShownFlows::default(), ShownFlows { moment: ShownTime::Past, ..fixture::view().flows }]
     {
         let mut view = ViewState { flows, tab: PageTab::Flows, ..fixture::view() };
-        press(&mut view, &world, "P");
+        press(&mut view, &fleet, "P");
         assert_eq!(attached(&view), [""; 0]);
     }
 }
 
 #[test]
-fn an_app_that_starts_later_is_asked_for_apart() {
-    let (mut view, mut world) =
-        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
-    press(&mut view, &world, "P");
+fn an_app_that_starts_later_is_confirmed_separately() {
+    let (mut view, mut fleet) =
+        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::fleet());
+    press(&mut view, &fleet, "P");
     let mut ovs = fixture::stock();
     ovs.sample.app.name = "ovs".to_owned();
-    world.apply(fixture::sampled(ovs, Vec::new()));
+    fleet.apply(fixture::sampled(ovs, Vec::new()));
     let armed = CaptureAccess::Armed { via: Some("pdump") };
     view.follow(Some(traffic([
         ("ovs", CaptureAccess::Offered, FlowSnapshot::default()),
         ("testpmd", armed, FlowSnapshot::default()),
     ])));
     assert_eq!(attached(&view), ["testpmd"]);
-    press(&mut view, &world, "P");
+    press(&mut view, &fleet, "P");
     assert_eq!(attached(&view), ["ovs", "testpmd"]);
 }
 
 #[test]
-fn an_app_that_was_started_anew_is_asked_for_again() {
-    let (mut view, world) =
-        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
+fn a_restarted_app_is_confirmed_again() {
+    let (mut view, fleet) =
+        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::fleet());
     let before = FlowRequest::default();
-    press(&mut view, &world, "P");
-    assert!(view.request(&world, &before).attach.contains_key("testpmd"));
-    let mut anew = world.clone();
+    press(&mut view, &fleet, "P");
+    assert!(view.request(&fleet, &before).attach.contains_key("testpmd"));
+    let mut anew = fleet.clone();
     let mut model = fixture::stock();
     model.sample.app.start_ticks += 1;
     anew.apply(fixture::sampled(model, Vec::new()));
     assert!(view.request(&anew, &before).attach.is_empty());
-    let silent = FleetState { apps: Vec::new(), ..world };
+    let silent = FleetState { apps: Vec::new(), ..fleet };
     assert!(view.request(&silent, &before).attach.contains_key("testpmd"), "it may be the same");
     press(&mut view, &anew, "P");
     assert!(view.request(&anew, &before).attach.contains_key("testpmd"));
@@ -203,10 +203,10 @@ fn an_app_that_was_started_anew_is_asked_for_again() {
 
 #[test]
 fn flows_are_sorted_by_the_columns_that_are_shown() {
-    let (mut view, world) =
-        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::world());
+    let (mut view, fleet) =
+        (ViewState { tab: PageTab::Flows, ..fixture::view() }, fixture::fleet());
     let remotes = |view: &ViewState| -> Vec<u16> {
-        let rows = view.tables(&world).into_iter().flat_map(|table| table.rows);
+        let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
         let keys = rows.filter_map(|row| match row.subject {
             Subject::Conversation { key, .. } => Some(key.remote.port),
             _ => None,
@@ -214,13 +214,13 @@ fn flows_are_sorted_by_the_columns_that_are_shown() {
         keys.collect()
     };
     assert_eq!(remotes(&view), [50_123, 61_000, 50_999, 0], "the fastest first");
-    press(&mut view, &world, "jjj");
+    press(&mut view, &fleet, "jjj");
     assert!(matches!(view.selected(), Some(Subject::Conversation { .. })));
-    press(&mut view, &world, "ss");
+    press(&mut view, &fleet, "ss");
     assert_eq!(view.sort.get("Conversations"), Some(&SortOrder { column: 1, descending: true }));
     assert_eq!(remotes(&view)[0], 61_000, "udp");
-    press(&mut view, &world, "I");
+    press(&mut view, &fleet, "I");
     assert_eq!(remotes(&view)[0], 0, "icmp");
-    press(&mut view, &world, "/proto:tcp\n");
+    press(&mut view, &fleet, "/proto:tcp\n");
     assert_eq!(remotes(&view), [50_123, 50_999]);
 }

@@ -10,7 +10,7 @@ use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
 #[test]
 fn all_pages_as_text_without_escape_codes() {
-    let text = text(&fixture::world(), &fixture::view());
+    let text = text(&fixture::fleet(), &fixture::view());
     assert!(!text.contains('\x1b'));
     assert_snapshot!(text);
 }
@@ -19,7 +19,7 @@ fn all_pages_as_text_without_escape_codes() {
 fn conversations_are_printed_only_where_packets_were_captured() {
     let mut view = fixture::view();
     view.flows = ShownFlows::default();
-    let text = text(&fixture::world(), &view);
+    let text = text(&fixture::fleet(), &view);
     assert!(text.contains("Lcores") && !text.contains("Conversations"), "{text}");
 }
 
@@ -27,26 +27,26 @@ fn conversations_are_printed_only_where_packets_were_captured() {
 fn ascii_stays_ascii() {
     let mut view = fixture::view();
     view.theme = Theme { mono: true, ascii: true };
-    assert!(text(&fixture::world(), &view).is_ascii());
+    assert!(text(&fixture::fleet(), &view).is_ascii());
 }
 
 #[test]
-fn nothing_found_says_what_to_do() {
-    let mut world = FleetState::default();
-    world.apply(FleetEvent::NoApps { advice: "no DPDK app found".to_owned() });
-    assert_eq!(text(&world, &fixture::view()), "no DPDK app found\n");
+fn no_apps_says_what_to_do() {
+    let mut fleet = FleetState::default();
+    fleet.apply(FleetEvent::NoApps { advice: "no DPDK app found".to_owned() });
+    assert_eq!(text(&fleet, &fixture::view()), "no DPDK app found\n");
 }
 
 #[test]
 fn json_has_schema_state_model_and_findings() {
-    let mut world = fixture::world();
-    world.apply(FleetEvent::Lost {
+    let mut fleet = fixture::fleet();
+    fleet.apply(FleetEvent::Lost {
         class: ErrorClass::Timeout,
         app: "testpmd".to_owned(),
         reason: "gone".to_owned(),
         finding: None,
     });
-    let json = serde_json::to_value(TopDocument::of(&world, None)).unwrap();
+    let json = serde_json::to_value(TopDocument::of(&fleet, None)).unwrap();
     assert_eq!(json["schema"], 1);
     let [reflector, testpmd] = [&json["apps"][0], &json["apps"][1]];
     assert_eq!(reflector["app"], "reflector");
@@ -59,9 +59,9 @@ fn json_has_schema_state_model_and_findings() {
 }
 
 #[test]
-fn json_has_conversations_and_how_they_were_had() {
-    let (world, traffic) = (fixture::world(), fixture::flows::both());
-    let json = serde_json::to_value(TopDocument::of(&world, Some(&*traffic))).unwrap();
+fn json_has_conversations_and_their_source() {
+    let (fleet, traffic) = (fixture::fleet(), fixture::flows::both());
+    let json = serde_json::to_value(TopDocument::of(&fleet, Some(&*traffic))).unwrap();
     let [reflector, testpmd] = [&json["flows"][0], &json["flows"][1]];
     assert_eq!((&reflector["app"], &reflector["capture"]), (&"reflector".into(), &"armed".into()));
     assert!(reflector["via"].is_null());

@@ -30,19 +30,19 @@ fn refused() -> CaptureAccess {
 
 #[test]
 fn an_app_that_is_sampled() {
-    let world = fixture::world_of(fixture::leaking(), Vec::new());
+    let fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
     for (width, height) in [(60, 20), (80, 24), (120, 24), (200, 24)] {
-        assert_snapshot!(format!("flows_sampled_{width}"), text(width, height, &view, &world));
+        assert_snapshot!(format!("flows_sampled_{width}"), text(width, height, &view, &fleet));
     }
     view.theme = Theme { mono: true, ascii: true };
-    let ascii = text(120, 24, &view, &world);
+    let ascii = text(120, 24, &view, &fleet);
     assert!(ascii.is_ascii(), "{ascii}");
 }
 
 #[test]
 fn apps_by_all_ways() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     let offered = ("testpmd", CaptureAccess::Offered, FlowSnapshot::default());
     let page = showing(traffic([
         ("fwd", refused(), FlowSnapshot::default()),
@@ -52,13 +52,13 @@ fn apps_by_all_ways() {
         offered,
     ]));
     for (width, height) in [(80, 36), (160, 40)] {
-        assert_snapshot!(format!("flows_of_apps_{width}"), text(width, height, &page, &world));
+        assert_snapshot!(format!("flows_of_apps_{width}"), text(width, height, &page, &fleet));
     }
 }
 
 #[test]
 fn a_page_without_conversations_says_why() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     let offered = ("testpmd", CaptureAccess::Offered, FlowSnapshot::default());
     let nobody = showing(traffic([]));
     let no_helper = showing(traffic([offered]));
@@ -70,23 +70,23 @@ fn a_page_without_conversations_says_why() {
     let mut past = nobody.clone();
     past.flows.moment = ShownTime::Past;
     let views = [nobody, no_helper, none, silent, recording, past];
-    let pages = views.map(|view| text(80, 16, &view, &world));
+    let pages = views.map(|view| text(80, 16, &view, &fleet));
     assert_snapshot!(pages.join("----\n"));
 }
 
 #[test]
 fn details_of_what_is_sampled() {
-    let world = fixture::world_of(fixture::leaking(), Vec::new());
+    let fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
-    update(&mut view, Action::Move(SelectionMotion::Top), &world);
-    update(&mut view, Action::Open, &world);
-    assert_snapshot!("flows_detail_sampled", text(80, 50, &view, &world));
-    update(&mut view, Action::Back, &world);
-    update(&mut view, Action::Move(SelectionMotion::Down), &world);
-    update(&mut view, Action::Open, &world);
-    assert_snapshot!("flows_detail_conversation", text(80, 30, &view, &world));
+    update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
+    update(&mut view, Action::Open, &fleet);
+    assert_snapshot!("flows_detail_sampled", text(80, 50, &view, &fleet));
+    update(&mut view, Action::Back, &fleet);
+    update(&mut view, Action::Move(SelectionMotion::Down), &fleet);
+    update(&mut view, Action::Open, &fleet);
+    assert_snapshot!("flows_detail_conversation", text(80, 30, &view, &fleet));
     view.follow(Some(traffic([("reflector", CaptureAccess::Ended, FlowSnapshot::default())])));
-    assert!(text(80, 30, &view, &world).contains("no longer exists"));
+    assert!(text(80, 30, &view, &fleet).contains("no longer exists"));
 }
 
 fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
@@ -102,30 +102,30 @@ fn held(ago_ns: u64, view: &ViewState) -> TimeBar {
 }
 
 #[test]
-fn what_was_held_stays_and_is_not_taken_for_the_past() {
-    let world = fixture::world_of(fixture::leaking(), Vec::new());
+fn held_conversations_stay_and_are_not_the_past() {
+    let fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
     let mut view = showing(traffic([("reflector", ARMED, sampled())]));
     view.time_bar = Some(held(SECOND, &view));
     view.follow(Some(traffic([])));
-    let screen = text(80, 24, &view, &world);
+    let screen = text(80, 24, &view, &fleet);
     assert!(screen.contains("paused at 03:04:05, capture armed, 1 in 64"), "{screen}");
     assert!(screen.contains("198.51.100.7:50123"), "{screen}");
     view.time_bar = Some(held(60 * SECOND, &view));
     view.follow(Some(traffic([])));
-    let screen = text(80, 24, &view, &world);
+    let screen = text(80, 24, &view, &fleet);
     assert!(screen.contains("of the past are not kept"), "{screen}");
-    assert!(!view.request(&world, &crate::flows::FlowRequest::default()).shown);
+    assert!(!view.request(&fleet, &crate::flows::FlowRequest::default()).shown);
     view.time_bar = Some(held(SECOND, &view));
     view.follow(Some(traffic([])));
-    assert!(text(80, 24, &view, &world).contains("198.51.100.7:50123"));
+    assert!(text(80, 24, &view, &fleet).contains("198.51.100.7:50123"));
     view.time_bar = None;
     view.follow(Some(traffic([])));
-    assert!(!text(80, 24, &view, &world).contains("198.51.100.7:50123"));
+    assert!(!text(80, 24, &view, &fleet).contains("198.51.100.7:50123"));
 }
 
 #[test]
-fn of_very_many_the_heaviest_are_shown_and_a_filter_finds_the_others() {
-    let world = fixture::world_of(fixture::leaking(), Vec::new());
+fn the_largest_conversations_are_shown_and_a_filter_finds_the_others() {
+    let fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
     let mut counted = counted();
     let first = counted.flows[1].clone();
     counted.flows = (1..=4_000_u16)
@@ -137,33 +137,33 @@ fn of_very_many_the_heaviest_are_shown_and_a_filter_finds_the_others() {
         })
         .collect();
     let mut view = showing(traffic([("reflector", ARMED, counted)]));
-    let table = &view.tables(&world)[1];
+    let table = &view.tables(&fleet)[1];
     assert_eq!(table.rows.len(), 256);
     assert!(table.notes[0].contains("of 4,000"), "{:?}", table.notes);
-    assert!(text(120, 24, &view, &world).contains(":4000"));
+    assert!(text(120, 24, &view, &fleet).contains(":4000"));
     view.filter = "remote::17".to_owned();
-    assert_eq!(view.tables(&world)[1].rows.len(), 111);
+    assert_eq!(view.tables(&fleet)[1].rows.len(), 111);
 }
 
 #[test]
-fn the_side_that_captures_is_told_what_is_shown() {
-    let world = fixture::world();
+fn the_capturing_thread_is_told_what_is_shown() {
+    let fleet = fixture::fleet();
     let before = crate::flows::FlowRequest::default();
     let view = showing(traffic([]));
-    let request = view.request(&world, &before);
+    let request = view.request(&fleet, &before);
     assert!(request.shown && !request.over);
     let apps = request.apps.iter().map(|running| (running.app.as_str(), running.pps));
     assert_eq!(apps.collect::<Vec<_>>(), [("reflector", Some(28_350_000.0)), ("testpmd", None)]);
     let elsewhere = ViewState { tab: PageTab::Ports, ..view.clone() };
-    assert!(!elsewhere.request(&world, &before).shown);
+    assert!(!elsewhere.request(&fleet, &before).shown);
     let recording = ViewState { flows: ShownFlows::default(), time_bar: None, ..view };
-    assert!(recording.request(&world, &before).attach.is_empty());
+    assert!(recording.request(&fleet, &before).attach.is_empty());
 }
 
 #[test]
-fn who_was_away_for_long_is_asked_again_about_helpers() {
+fn after_a_long_absence_helpers_are_confirmed_again() {
     let mut view = showing(traffic([("testpmd", CaptureAccess::Offered, FlowSnapshot::default())]));
-    update(&mut view, Action::Attach, &fixture::world());
+    update(&mut view, Action::Attach, &fixture::fleet());
     assert_eq!(view.attach.len(), 1);
     let armed = || traffic([("testpmd", CaptureAccess::Armed { via: Some("pdump") }, sampled())]);
     view.tab = PageTab::Ports;

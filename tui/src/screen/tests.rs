@@ -15,15 +15,15 @@ use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::{DeviceSample, QueueDirection};
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
-fn draw(width: u16, height: u16, view: &ViewState, world: &FleetState) -> Buffer {
+fn draw(width: u16, height: u16, view: &ViewState, fleet: &FleetState) -> Buffer {
     let view = &ViewState { height, ..view.clone() };
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| render(frame, view, world)).unwrap();
+    terminal.draw(|frame| render(frame, view, fleet)).unwrap();
     terminal.backend().buffer().clone()
 }
 
-pub(crate) fn text(width: u16, height: u16, view: &ViewState, world: &FleetState) -> String {
-    let buffer = draw(width, height, view, world);
+pub(crate) fn text(width: u16, height: u16, view: &ViewState, fleet: &FleetState) -> String {
+    let buffer = draw(width, height, view, fleet);
     let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
@@ -34,11 +34,11 @@ fn on(tab: PageTab) -> ViewState {
 
 #[test]
 fn every_page_on_every_size() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     for tab in PageTab::ALL {
         for (width, height) in [(80, 24), (120, 40), (200, 60)] {
             let name = format!("{tab:?}_{width}x{height}").to_lowercase();
-            assert_snapshot!(name, text(width, height, &on(tab), &world));
+            assert_snapshot!(name, text(width, height, &on(tab), &fleet));
         }
     }
 }
@@ -47,17 +47,17 @@ fn every_page_on_every_size() {
 fn mono_and_ascii() {
     let mut view = on(PageTab::Pools);
     view.theme = Theme { mono: true, ascii: true };
-    assert_snapshot!(text(100, 20, &view, &fixture::world()));
+    assert_snapshot!(text(100, 20, &view, &fixture::fleet()));
 }
 
 #[test]
 fn mono_uses_no_colour_and_still_shows_the_selection() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     for tab in PageTab::ALL {
         let mut view = on(tab);
         view.theme.mono = true;
-        update(&mut view, Action::Move(SelectionMotion::Top), &world);
-        let buffer = draw(120, 40, &view, &world);
+        update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
+        let buffer = draw(120, 40, &view, &fleet);
         let plain = |c: &Color| *c == Color::Reset;
         assert!(buffer.content().iter().all(|cell| plain(&cell.fg) && plain(&cell.bg)));
         let selected = buffer.content().iter().filter(|c| c.modifier.contains(Modifier::REVERSED));
@@ -68,72 +68,72 @@ fn mono_uses_no_colour_and_still_shows_the_selection() {
 #[test]
 fn help() {
     let mut view = fixture::view();
-    update(&mut view, Action::Help, &fixture::world());
-    assert_snapshot!(text(80, 24, &view, &fixture::world()));
+    update(&mut view, Action::Help, &fixture::fleet());
+    assert_snapshot!(text(80, 24, &view, &fixture::fleet()));
 }
 
 #[test]
 fn details_of_every_kind_of_row() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     for tab in PageTab::ALL {
         let mut view = on(tab);
-        update(&mut view, Action::Move(SelectionMotion::Top), &world);
-        for (index, _) in view.tables(&world).iter().flat_map(|table| &table.rows).enumerate() {
-            update(&mut view, Action::Open, &world);
+        update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
+        for (index, _) in view.tables(&fleet).iter().flat_map(|table| &table.rows).enumerate() {
+            update(&mut view, Action::Open, &fleet);
             let name = format!("detail_{tab:?}_{index}").to_lowercase();
-            assert_snapshot!(name, text(100, 44, &view, &world));
-            update(&mut view, Action::Back, &world);
-            update(&mut view, Action::Move(SelectionMotion::Down), &world);
+            assert_snapshot!(name, text(100, 44, &view, &fleet));
+            update(&mut view, Action::Back, &fleet);
+            update(&mut view, Action::Move(SelectionMotion::Down), &fleet);
         }
     }
 }
 
 #[test]
 fn a_leak_has_its_evidence_and_advice_on_a_small_screen() {
-    let world = fixture::world_of(fixture::leaking(), fixture::leaking_findings());
+    let fleet = fixture::fleet_of(fixture::leaking(), fixture::leaking_findings());
     let mut view = on(PageTab::Pools);
-    let rows = view.tables(&world).into_iter().flat_map(|table| table.rows);
+    let rows = view.tables(&fleet).into_iter().flat_map(|table| table.rows);
     let site = rows.map(|row| row.subject).find(|row| matches!(row, Subject::Site { .. })).unwrap();
-    update(&mut view, Action::Select(site), &world);
-    update(&mut view, Action::Open, &world);
-    let screen = text(80, 24, &view, &world);
+    update(&mut view, Action::Select(site), &fleet);
+    update(&mut view, Action::Open, &fleet);
+    let screen = text(80, 24, &view, &fleet);
     assert!(screen.contains("frees nothing"), "{screen}");
     assert_snapshot!("leak_80x24", screen);
     view.theme = Theme { mono: true, ascii: true };
-    update(&mut view, Action::Back, &world);
-    assert_snapshot!("leaks_ascii_80x24", text(80, 24, &view, &world));
+    update(&mut view, Action::Back, &fleet);
+    assert_snapshot!("leaks_ascii_80x24", text(80, 24, &view, &fleet));
 }
 
 #[test]
 fn no_app() {
-    let mut world = FleetState::default();
-    assert_snapshot!("looking", text(80, 10, &fixture::view(), &world));
-    world.apply(FleetEvent::NoApps {
+    let mut fleet = FleetState::default();
+    assert_snapshot!("looking", text(80, 10, &fixture::view(), &fleet));
+    fleet.apply(FleetEvent::NoApps {
         advice: "no DPDK app found in /run/dpdk\nstart one".to_owned(),
     });
-    assert_snapshot!("no_app", text(80, 10, &fixture::view(), &world));
+    assert_snapshot!("no_app", text(80, 10, &fixture::view(), &fleet));
 }
 
 #[test]
 fn stock_app_says_what_it_cannot_show() {
-    let world = fixture::world_of(fixture::stock(), Vec::new());
+    let fleet = fixture::fleet_of(fixture::stock(), Vec::new());
     let pages = [PageTab::Ports, PageTab::Pools, PageTab::Lcores]
-        .map(|tab| text(100, 14, &on(tab), &world));
+        .map(|tab| text(100, 14, &on(tab), &fleet));
     assert_snapshot!(pages.join("----\n"));
 }
 
 #[test]
 fn lost_app_is_dimmed_with_its_age() {
-    let mut world = fixture::world();
-    world.apply(FleetEvent::Lost {
+    let mut fleet = fixture::fleet();
+    fleet.apply(FleetEvent::Lost {
         class: ErrorClass::Timeout,
         app: "reflector".to_owned(),
         reason: "connection refused".to_owned(),
         finding: fixture::leaking_findings().pop(),
     });
-    world.now_ns += 12_000_000_000;
-    assert_snapshot!(text(100, 24, &fixture::view(), &world));
-    let buffer = draw(100, 24, &on(PageTab::Ports), &world);
+    fleet.now_ns += 12_000_000_000;
+    assert_snapshot!(text(100, 24, &fixture::view(), &fleet));
+    let buffer = draw(100, 24, &on(PageTab::Ports), &fleet);
     let row = (0..24).find(|&y| buffer[(0, y)].symbol() == "r" && y > 3).unwrap();
     assert!((0..9).all(|x| buffer[(x, row)].modifier.contains(Modifier::DIM)));
 }
@@ -149,12 +149,12 @@ fn the_share_of_a_hot_queue_is_marked() {
         let queue = model.queues.iter_mut().find(is_it).unwrap();
         (queue.share, queue.pps) = (Some(share), Some(pps));
     }
-    let world = fixture::world_of(model, Vec::new());
-    let page = text(160, 30, &on(PageTab::Ports), &world);
+    let fleet = fixture::fleet_of(model, Vec::new());
+    let page = text(160, 30, &on(PageTab::Ports), &fleet);
     assert!(page.contains("!90%") && !page.contains("!10%"), "{page}");
     let mut tolerant = on(PageTab::Ports);
     tolerant.thresholds.queue_ratio = 9.0;
-    let page = text(160, 30, &tolerant, &world);
+    let page = text(160, 30, &tolerant, &fleet);
     assert!(page.contains("90%") && !page.contains("!90%"), "{page}");
 }
 
@@ -177,23 +177,23 @@ fn apps_and_ports_that_are_missing() {
         driver: Some("ixgbe".to_owned()),
     };
     model.sample.devices = vec![device];
-    let mut world = fixture::world_of(model, vec![missing.clone()]);
+    let mut fleet = fixture::fleet_of(model, vec![missing.clone()]);
     (missing.lint, missing.app, missing.subject) =
         (Lint::AppMissing, "fwd".into(), FindingSubject::App);
-    world.apply(FleetEvent::Lost {
+    fleet.apply(FleetEvent::Lost {
         class: ErrorClass::Missing,
         app: "fwd".to_owned(),
         reason: "is expected, and does not run".to_owned(),
         finding: Some(missing),
     });
-    world.now_ns += 133_000_000_000;
+    fleet.now_ns += 133_000_000_000;
     let mut view = fixture::view();
-    let pages = [80, 120].map(|width| text(width, 14, &view, &world));
+    let pages = [80, 120].map(|width| text(width, 14, &view, &fleet));
     assert_snapshot!(pages.join("----\n"));
-    update(&mut view, Action::Move(SelectionMotion::Bottom), &world);
-    update(&mut view, Action::Select(Subject::App { app: "testpmd".to_owned() }), &world);
-    update(&mut view, Action::Open, &world);
-    assert_snapshot!("app_with_a_missing_port", text(80, 24, &view, &world));
+    update(&mut view, Action::Move(SelectionMotion::Bottom), &fleet);
+    update(&mut view, Action::Select(Subject::App { app: "testpmd".to_owned() }), &fleet);
+    update(&mut view, Action::Open, &fleet);
+    assert_snapshot!("app_with_a_missing_port", text(80, 24, &view, &fleet));
 }
 
 #[test]
@@ -201,29 +201,29 @@ fn threads_of_a_stock_app_are_known_to_the_kernel() {
     let mut model = fixture::stock();
     let leaking = fixture::leaking();
     (model.sample.threads, model.threads) = (leaking.sample.threads, leaking.threads);
-    let world = fixture::world_of(model, Vec::new());
+    let fleet = fixture::fleet_of(model, Vec::new());
     let mut view = on(PageTab::Lcores);
-    let page = text(80, 12, &view, &world);
-    update(&mut view, Action::Open, &world);
-    assert_snapshot!([page, text(80, 14, &view, &world)].join("----\n"));
+    let page = text(80, 12, &view, &fleet);
+    update(&mut view, Action::Open, &fleet);
+    assert_snapshot!([page, text(80, 14, &view, &fleet)].join("----\n"));
 }
 
 #[test]
 fn exhausted_pool() {
-    let world = fixture::world_of(fixture::exhausted(), fixture::leaking_findings());
-    assert_snapshot!(text(80, 12, &on(PageTab::Pools), &world));
+    let fleet = fixture::fleet_of(fixture::exhausted(), fixture::leaking_findings());
+    assert_snapshot!(text(80, 12, &on(PageTab::Pools), &fleet));
 }
 
 #[test]
 fn totals_are_counted_from_the_mark() {
     let mut view = on(PageTab::Ports);
-    let mut world = fixture::world_of(fixture::leaking(), Vec::new());
-    update(&mut view, Action::Mark, &world);
+    let mut fleet = fixture::fleet_of(fixture::leaking(), Vec::new());
+    update(&mut view, Action::Mark, &fleet);
     let mut later = fixture::leaking();
     later.sample.ports[0].stats.rx_packets += 1_500;
     later.sample.ports[0].stats.rx_missed += 3;
-    world.apply(fixture::sampled(later, Vec::new()));
-    assert_snapshot!(text(140, 12, &view, &world));
+    fleet.apply(fixture::sampled(later, Vec::new()));
+    assert_snapshot!(text(140, 12, &view, &fleet));
 }
 
 #[test]
@@ -236,26 +236,26 @@ fn long_tables_keep_selection_and_headings_in_sight() {
         model.sample.queues.push(sample);
         model.queues.push(rates);
     }
-    let world = fixture::world_of(model, Vec::new());
+    let fleet = fixture::fleet_of(model, Vec::new());
     let mut view = on(PageTab::Ports);
     for _ in 0..40 {
-        update(&mut view, Action::Move(SelectionMotion::Down), &world);
+        update(&mut view, Action::Move(SelectionMotion::Down), &fleet);
     }
-    assert_snapshot!(text(80, 16, &view, &world));
+    assert_snapshot!(text(80, 16, &view, &fleet));
 }
 
 #[test]
 fn every_size_is_drawn() {
-    let world = fixture::world();
+    let fleet = fixture::fleet();
     for width in [1, 2, 7, 20, 33] {
         for height in 1..14 {
             for tab in PageTab::ALL {
                 let mut view = on(tab);
-                update(&mut view, Action::Move(SelectionMotion::Bottom), &world);
-                let drawn = text(width, height, &view, &world);
+                update(&mut view, Action::Move(SelectionMotion::Bottom), &fleet);
+                let drawn = text(width, height, &view, &fleet);
                 assert!(!drawn.trim().is_empty(), "{width}x{height} {tab:?}");
-                update(&mut view, Action::Open, &world);
-                draw(width, height, &view, &world);
+                update(&mut view, Action::Open, &fleet);
+                draw(width, height, &view, &fleet);
             }
         }
     }
@@ -263,10 +263,10 @@ fn every_size_is_drawn() {
 
 #[test]
 fn clicks_hit_what_is_drawn() {
-    let (view, world) = (fixture::view(), fixture::world());
+    let (view, fleet) = (fixture::view(), fixture::fleet());
     let area = Rect::new(0, 0, 80, 24);
-    let at = |x, y| hit(area, Position { x, y }, &view, &world);
-    let screen = text(80, 24, &view, &world);
+    let at = |x, y| hit(area, Position { x, y }, &view, &fleet);
+    let screen = text(80, 24, &view, &fleet);
     let line =
         |word: &str| u16::try_from(screen.lines().position(|l| l.starts_with(word)).unwrap());
     let row = line("testpmd").unwrap();
@@ -282,7 +282,7 @@ fn evil(name: &mut String) {
 }
 
 #[test]
-fn names_do_not_command_the_terminal() {
+fn names_cannot_control_the_terminal() {
     let mut model = fixture::leaking();
     let sample = &mut model.sample;
     [&mut sample.app.name, &mut sample.app.dpdk_version].into_iter().for_each(evil);
@@ -306,20 +306,20 @@ fn names_do_not_command_the_terminal() {
         evil(&mut subject);
         finding.subject = FindingSubject::Port(subject);
     }
-    let mut world = fixture::world_of(model, findings);
+    let mut fleet = fixture::fleet_of(model, findings);
     let [app, reason] = ["other", "why"].map(|text| {
         let mut text = text.to_owned();
         evil(&mut text);
         text
     });
-    world.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
+    fleet.apply(FleetEvent::Lost { app, class: ErrorClass::Refused, reason, finding: None });
     for tab in PageTab::ALL {
         let mut view = on(tab);
-        update(&mut view, Action::Move(SelectionMotion::Top), &world);
-        for _ in view.tables(&world).iter().flat_map(|table| &table.rows) {
+        update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
+        for _ in view.tables(&fleet).iter().flat_map(|table| &table.rows) {
             for action in [Action::Open, Action::Back, Action::Move(SelectionMotion::Down)] {
-                update(&mut view, action, &world);
-                for cell in draw(100, 44, &view, &world).content() {
+                update(&mut view, action, &fleet);
+                for cell in draw(100, 44, &view, &fleet).content() {
                     let shown = cell.symbol();
                     assert!(shown.chars().all(is_printable), "{tab:?}: {shown:?}");
                 }

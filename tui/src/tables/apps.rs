@@ -6,9 +6,6 @@ use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, Tone};
 use pmdscope_telemetry::finding::{Finding, Lint, Severity};
 use pmdscope_telemetry::model::{Model, PortRates};
 
-use pmdscope_telemetry::sample::PortSample;
-
-use super::ports::{rx_bps, tx_bps};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 
@@ -16,7 +13,7 @@ use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 const POOL_NEARLY_USED: f64 = 0.9;
 
 /// One row per app.
-pub(super) fn apps(world: &FleetState) -> TextTable {
+pub(super) fn apps(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("PID").drop_at(6),
@@ -34,9 +31,9 @@ pub(super) fn apps(world: &FleetState) -> TextTable {
         Column::text("State").flex(16),
     ];
     let mut table = TextTable::new("Apps", columns);
-    for app in &world.apps {
+    for app in &fleet.apps {
         let subject = Subject::App { app: app.name.clone() };
-        table.push(subject, app.stale(), app_cells(app, world.now_ns));
+        table.push(subject, app.stale(), app_cells(app, fleet.now_ns));
     }
     table
 }
@@ -59,11 +56,11 @@ fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
         Cell::text(version),
         Cell::number(Some(f64::from(sample.level())), format!("{}{more}", sample.level())),
         ports_started(app, model),
-        rate(sum(model, |_, rates| rates.rx_pps)),
-        rate(sum(model, |_, rates| rates.tx_pps)),
-        rate(sum(model, rx_bps)),
-        rate(sum(model, tx_bps)),
-        bad_rate(sum(model, |_, rates| rates.rx_missed_ps)),
+        rate(sum(model, |rates| rates.rx_pps)),
+        rate(sum(model, |rates| rates.tx_pps)),
+        rate(sum(model, |rates| rates.rx_bps)),
+        rate(sum(model, |rates| rates.tx_bps)),
+        bad_rate(sum(model, |rates| rates.rx_missed_ps)),
         fullest_pool(model),
         longest_gap(model),
         Cell::number(Some(sample.duration_ns as f64), nanos(sample.duration_ns)),
@@ -72,12 +69,8 @@ fn app_cells(app: &AppState, now_ns: u64) -> Vec<Cell> {
 }
 
 /// The sum over all ports whose value is known; unknown when none is.
-pub(crate) fn sum(
-    model: &Model,
-    of: impl Fn(&PortSample, &PortRates) -> Option<f64>,
-) -> Option<f64> {
-    let ports = model.sample.ports.iter().zip(&model.ports);
-    ports.filter_map(|(port, rates)| of(port, rates)).reduce(|a, b| a + b)
+pub(crate) fn sum(model: &Model, of: impl Fn(&PortRates) -> Option<f64>) -> Option<f64> {
+    model.ports.iter().filter_map(of).reduce(|a, b| a + b)
 }
 
 /// The ports that are started, of those that the app has and ought to have.
@@ -139,7 +132,7 @@ fn live_state(app: &AppState) -> Cell {
 }
 
 /// One row per finding, worst first.
-pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn findings(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("Severity"),
         Column::text("App").drop_at(1),
@@ -148,7 +141,7 @@ pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Evidence").flex(20),
     ];
     let mut table = TextTable::new("Findings", columns);
-    for (app, finding) in world.findings() {
+    for (app, finding) in fleet.findings() {
         let (sign, tone) = severity_look(finding.severity, view.theme);
         let subject = Subject::Finding {
             app: app.name.clone(),
@@ -164,7 +157,7 @@ pub(super) fn findings(world: &FleetState, view: &ViewState) -> TextTable {
         ];
         table.push(subject, app.stale(), cells);
     }
-    if table.rows.is_empty() && world.apps.iter().any(|app| app.model.is_some()) {
+    if table.rows.is_empty() && fleet.apps.iter().any(|app| app.model.is_some()) {
         table.notes.push("none".to_owned());
     }
     table

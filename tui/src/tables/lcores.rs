@@ -15,7 +15,7 @@ use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per lcore.
-pub(super) fn lcores(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
@@ -33,7 +33,7 @@ pub(super) fn lcores(world: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Preempt/s").drop_at(1),
     ];
     let mut table = TextTable::new("Lcores", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         let stall_us = model.sample.library.as_ref().map(|library| library.stall_us);
         for lcore in ids(model) {
             let subject = Subject::Lcore { app: app.name.clone(), lcore };
@@ -42,7 +42,7 @@ pub(super) fn lcores(world: &FleetState, view: &ViewState) -> TextTable {
             table.push(subject, app.stale(), cells);
         }
     }
-    note_level_0(&mut table, world, "busy share, gaps and stalls:");
+    note_level_0(&mut table, fleet, "busy share, gaps and stalls:");
     table
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn time_of_day(realtime_ns: u64, zone: &TimeZone) -> String {
 }
 
 /// One row per ring of a capture session.
-pub(super) fn captures(world: &FleetState) -> TextTable {
+pub(super) fn captures(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Session"),
@@ -127,7 +127,7 @@ pub(super) fn captures(world: &FleetState) -> TextTable {
         Column::number("Filled"),
     ];
     let mut table = TextTable::new("Captures", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for tee in &model.sample.tee {
             let subject =
                 Subject::Tee { app: app.name.clone(), session: tee.session, lcore: tee.lcore };

@@ -11,7 +11,7 @@ use super::note_level_0;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per pool with a ledger.
-pub(super) fn ledgers(world: &FleetState, theme: Theme) -> TextTable {
+pub(super) fn ledgers(fleet: &FleetState, theme: Theme) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ledger").flex(12),
@@ -29,7 +29,7 @@ pub(super) fn ledgers(world: &FleetState, theme: Theme) -> TextTable {
         Column::text("Leaked over time").flex(8).drop_at(6),
     ];
     let mut table = TextTable::new("Ledger", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for (ledger, rates) in model.sample.ledger.iter().zip(&model.ledger) {
             let subject = Subject::Ledger { app: app.name.clone(), pool: ledger.name.clone() };
             table.push(subject, app.stale(), ledger_cells(app, ledger, rates));
@@ -38,7 +38,7 @@ pub(super) fn ledgers(world: &FleetState, theme: Theme) -> TextTable {
     if !table.rows.is_empty() {
         table.notes.push(legend(theme));
     }
-    note_level_0(&mut table, world, "where mbufs are, and which line loses them:");
+    note_level_0(&mut table, fleet, "where mbufs are, and which line loses them:");
     table
 }
 
@@ -63,7 +63,7 @@ fn ledger_cells(app: &AppState, ledger: &LedgerSample, rates: &LedgerRates) -> V
 }
 
 /// One row per place that keeps mbufs for a while.
-pub(super) fn stages(world: &FleetState) -> TextTable {
+pub(super) fn stages(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Stage").flex(12),
@@ -72,7 +72,7 @@ pub(super) fn stages(world: &FleetState) -> TextTable {
         Column::text("Suspect after"),
     ];
     let mut table = TextTable::new("Stages", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for stage in &model.sample.stages {
             let subject = Subject::Stage { app: app.name.clone(), stage: stage.stage.clone() };
             table.push(subject, app.stale(), stage_cells(app, stage));

@@ -21,22 +21,22 @@ pub(crate) const UNSUPPORTED: &str = "n/a";
 const TALL: u16 = 36;
 
 /// The tables of a page.
-pub fn of(tab: PageTab, world: &FleetState, view: &ViewState) -> Vec<TextTable> {
+pub fn of(tab: PageTab, fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
     let mut tables = match tab {
-        PageTab::Overview => overview(world, view),
+        PageTab::Overview => overview(fleet, view),
         PageTab::Ports => {
-            vec![ports::ports(world, view), ports::queues(world, view), ports::rings(world)]
+            vec![ports::ports(fleet, view), ports::queues(fleet, view), ports::rings(fleet)]
         }
         PageTab::Pools => vec![
-            pools::pools(world),
-            leaks::ledgers(world, view.theme),
-            leak_sites(world, PathStyle::Brief),
-            leaks::stages(world),
+            pools::pools(fleet),
+            leaks::ledgers(fleet, view.theme),
+            leak_sites(fleet, PathStyle::Brief),
+            leaks::stages(fleet),
         ],
-        PageTab::Lcores => vec![lcores::lcores(world, view), lcores::captures(world)],
+        PageTab::Lcores => vec![lcores::lcores(fleet, view), lcores::captures(fleet)],
         PageTab::Flows => flows::page(view),
     };
-    if tab != PageTab::Overview && world.apps.len() == 1 {
+    if tab != PageTab::Overview && fleet.apps.len() == 1 {
         for table in &mut tables {
             table.hide_column("App");
         }
@@ -45,19 +45,19 @@ pub fn of(tab: PageTab, world: &FleetState, view: &ViewState) -> Vec<TextTable> 
 }
 
 /// Apps and findings; on a tall screen also what they are about.
-fn overview(world: &FleetState, view: &ViewState) -> Vec<TextTable> {
-    let mut tables = vec![apps::apps(world), apps::findings(world, view)];
+fn overview(fleet: &FleetState, view: &ViewState) -> Vec<TextTable> {
+    let mut tables = vec![apps::apps(fleet), apps::findings(fleet, view)];
     if view.height >= TALL {
-        tables.push(ports::ports(world, view));
-        tables.push(pools::pools(world));
+        tables.push(ports::ports(fleet, view));
+        tables.push(pools::pools(fleet));
     }
     tables
 }
 
 /// A note for each app at level 0, saying what it does not show.
-fn note_level_0(table: &mut TextTable, world: &FleetState, what: &str) {
+fn note_level_0(table: &mut TextTable, fleet: &FleetState, what: &str) {
     let stock: Vec<&str> =
-        world.apps.iter().filter(|a| a.level() == Some(0)).map(|a| a.name.as_str()).collect();
+        fleet.apps.iter().filter(|a| a.level() == Some(0)).map(|a| a.name.as_str()).collect();
     if !stock.is_empty() {
         table.notes.push(format!("{}: {what} {NEEDS_LIBRARY}", stock.join(", ")));
     }

@@ -13,7 +13,7 @@ use pmdscope_telemetry::{AppState, FleetState};
 const SOON_S: f64 = 600.0;
 
 /// One row per pool.
-pub(super) fn pools(world: &FleetState) -> TextTable {
+pub(super) fn pools(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Pool").flex(12),
@@ -30,15 +30,15 @@ pub(super) fn pools(world: &FleetState) -> TextTable {
         Column::text("Trend").flex(8).drop_at(5),
     ];
     let mut table = TextTable::new("Pools", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for (pool, trend) in model.sample.pools.iter().zip(&model.pools) {
             let subject = Subject::Pool { app: app.name.clone(), pool: pool.name.clone() };
             table.push(subject, app.stale(), pool_cells(app, pool, trend));
         }
     }
-    let unknown = world.models().any(|(_, m)| m.sample.pools.iter().any(|p| p.occupancy.is_none()));
+    let unknown = fleet.models().any(|(_, m)| m.sample.pools.iter().any(|p| p.occupancy.is_none()));
     if unknown {
-        note_level_0(&mut table, world, "pool occupancy:");
+        note_level_0(&mut table, fleet, "pool occupancy:");
     }
     table
 }

@@ -7,14 +7,14 @@ use pmdscope_render::number::si;
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
-use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample, Sample};
+use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample};
 
 use super::{UNSUPPORTED, note_level_0};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per port.
-pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn ports(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -35,8 +35,8 @@ pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
     let mut table = TextTable::new("Ports", columns);
     if !view.baseline.is_empty() {
         let counted = |model: &Model| view.baseline.of(&model.sample).is_some();
-        let all = world.models().all(|(_, model)| counted(model));
-        let some = world.models().any(|(_, model)| counted(model));
+        let all = fleet.models().all(|(_, model)| counted(model));
+        let some = fleet.models().any(|(_, model)| counted(model));
         let since = match (all, some) {
             (true, _) => "totals since the mark",
             (false, true) => "totals since the mark, or the start of an app without one",
@@ -44,28 +44,14 @@ pub(super) fn ports(world: &FleetState, view: &ViewState) -> TextTable {
         };
         since.clone_into(&mut table.remark);
     }
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for (port, rates) in model.sample.ports.iter().zip(&model.ports) {
             let subject = Subject::Port { app: app.name.clone(), port: port.id };
-            let totals = totals(port, view.baseline.of(&model.sample));
+            let totals = port.stats_since(view.baseline.of(&model.sample));
             table.push(subject, app.stale(), port_cells(app, port, rates, totals));
         }
     }
     table
-}
-
-/// Counters since the mark, or since the app started; the latter also when they were reset since.
-fn totals(port: &PortSample, baseline: Option<&Sample>) -> PortStats {
-    let then = baseline.and_then(|sample| sample.ports.iter().find(|p| p.device == port.device));
-    let then = then.map(|port| port.stats).unwrap_or_default();
-    let now = port.stats;
-    let since = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
-    PortStats {
-        rx_packets: since(now.rx_packets, then.rx_packets),
-        tx_packets: since(now.tx_packets, then.tx_packets),
-        rx_missed: since(now.rx_missed, then.rx_missed),
-        ..now
-    }
 }
 
 fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortStats) -> Vec<Cell> {
@@ -76,8 +62,8 @@ fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortSta
         link(port),
         rate(rates.rx_pps),
         rate(rates.tx_pps),
-        rate(rx_bps(port, rates)),
-        rate(tx_bps(port, rates)),
+        rate(rates.rx_bps),
+        rate(rates.tx_bps),
         bad_rate(rates.rx_missed_ps),
         bad_count(sum.rx_missed, si(sum.rx_missed as f64)),
         bad_rate(rates.rx_errors_ps),
@@ -86,16 +72,6 @@ fn port_cells(app: &AppState, port: &PortSample, rates: &PortRates, sum: PortSta
         number(sum.rx_packets),
         number(sum.tx_packets),
     ]
-}
-
-/// Bits received per second; unknown where the driver counts packets but no bytes, as `net_null`.
-pub(crate) fn rx_bps(port: &PortSample, rates: &PortRates) -> Option<f64> {
-    rates.rx_bps.filter(|_| port.stats.rx_packets == 0 || port.stats.rx_bytes > 0)
-}
-
-/// Bits sent per second, as [`rx_bps`].
-pub(crate) fn tx_bps(port: &PortSample, rates: &PortRates) -> Option<f64> {
-    rates.tx_bps.filter(|_| port.stats.tx_packets == 0 || port.stats.tx_bytes > 0)
 }
 
 fn link(port: &PortSample) -> Cell {
@@ -109,7 +85,7 @@ fn link(port: &PortSample) -> Cell {
 }
 
 /// One row per queue of apps with the library.
-pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
+pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::number("Port"),
@@ -128,7 +104,7 @@ pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Polls/s").drop_at(4),
     ];
     let mut table = TextTable::new("Queues", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         let hot = balance::hot(model, &view.thresholds);
         for ((queue, rates), hot) in model.sample.queues.iter().zip(&model.queues).zip(hot) {
             let subject = Subject::Queue {
@@ -140,8 +116,8 @@ pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
             table.push(subject, app.stale(), queue_cells(app, queue, rates, hot));
         }
     }
-    note_level_0(&mut table, world, "queue depth and rates:");
-    note_unsupported_depth(&mut table, world);
+    note_level_0(&mut table, fleet, "queue depth and rates:");
+    note_unsupported_depth(&mut table, fleet);
     if !table.rows.is_empty() {
         table.notes.push("tx: offered to the NIC; retried packets count again".to_owned());
         table.notes.push("~: estimated from one burst in 16".to_owned());
@@ -182,15 +158,15 @@ fn filled(used: Option<u64>, size: Option<u64>) -> Cell {
     }
 }
 
-fn note_unsupported_depth(table: &mut TextTable, world: &FleetState) {
+fn note_unsupported_depth(table: &mut TextTable, fleet: &FleetState) {
     let silent = |model: &Model| model.sample.queues.iter().any(|queue| queue.depth.is_none());
-    if world.models().any(|(_, model)| silent(model)) {
+    if fleet.models().any(|(_, model)| silent(model)) {
         table.notes.push(format!("{UNSUPPORTED}: not reported by the driver"));
     }
 }
 
 /// One row per software ring.
-pub(super) fn rings(world: &FleetState) -> TextTable {
+pub(super) fn rings(fleet: &FleetState) -> TextTable {
     let columns = vec![
         Column::text("App"),
         Column::text("Ring"),
@@ -201,7 +177,7 @@ pub(super) fn rings(world: &FleetState) -> TextTable {
         Column::text("Fill").flex(6).drop_at(2),
     ];
     let mut table = TextTable::new("Software rings", columns);
-    for (app, model) in world.models() {
+    for (app, model) in fleet.models() {
         for ring in &model.sample.rings {
             let subject = Subject::Ring { app: app.name.clone(), ring: ring.name.clone() };
             let mark =

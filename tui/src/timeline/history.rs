@@ -1,4 +1,4 @@
-//! The last minutes of worlds, limited in time, number and memory.
+//! The last minutes of states, limited in time, number and memory.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -49,7 +49,7 @@ pub struct FrameHistory {
 struct StoredFrame {
     moment: TimelineFrame,
     began: Option<Severity>,
-    /// Bytes of the world itself, and of each of its models.
+    /// Bytes of the state itself, and of each of its models.
     own: usize,
     models: Vec<usize>,
 }
@@ -57,9 +57,9 @@ struct StoredFrame {
 impl StoredFrame {
     /// Bytes that `before` does not hold as well.
     fn bytes(&self, before: Option<&Self>) -> usize {
-        let apps = self.moment.world.apps.iter().zip(&self.models);
+        let apps = self.moment.fleet.apps.iter().zip(&self.models);
         let new = apps.filter(|(app, _)| {
-            let earlier = before.and_then(|kept| kept.moment.world.find(&app.name));
+            let earlier = before.and_then(|kept| kept.moment.fleet.find(&app.name));
             match (earlier.and_then(|earlier| earlier.model.as_ref()), &app.model) {
                 (Some(earlier), Some(model)) => !Arc::ptr_eq(earlier, model),
                 _ => true,
@@ -75,21 +75,21 @@ impl FrameHistory {
         Self { limits, ..Self::default() }
     }
 
-    /// Keeps `world` as its newest moment; one that is older than the newest is ignored.
-    pub fn push(&mut self, world: &FleetState) {
-        let at = world.now_ns;
+    /// Keeps `fleet` as its newest moment; one that is older than the newest is ignored.
+    pub fn push(&mut self, fleet: &FleetState) {
+        let at = fleet.now_ns;
         let last = self.kept.back();
         if last.is_some_and(|last| last.moment.at > at) {
             return;
         }
-        let mut new = last.and_then(|last| began(&last.moment.world, world));
+        let mut new = last.and_then(|last| began(&last.moment.fleet, fleet));
         if self.unsettled() {
             new = new.max(self.remove(self.kept.len() - 1).and_then(|last| last.began));
         }
         self.kept.push_back(StoredFrame {
-            own: mem_size::members(world),
-            models: mem_size::models(world),
-            moment: TimelineFrame { at, world: Arc::new(world.clone()) },
+            own: mem_size::members(fleet),
+            models: mem_size::models(fleet),
+            moment: TimelineFrame { at, fleet: Arc::new(fleet.clone()) },
             began: new,
         });
         self.bytes += self.charge(self.kept.len() - 1);

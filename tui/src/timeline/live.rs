@@ -12,7 +12,7 @@ pub struct LiveTimeline {
     present: FleetState,
     history: FrameHistory,
     /// The present has changed since it was kept.
-    news: bool,
+    updated: bool,
     /// The moment that is shown instead of the present.
     shown: Option<TimelineFrame>,
 }
@@ -46,17 +46,17 @@ impl LiveTimeline {
 }
 
 impl Timeline for LiveTimeline {
-    type News = FleetState;
+    type Update = FleetState;
 
-    fn take(&mut self, news: FleetState) {
-        self.present = news;
-        self.news = true;
+    fn take(&mut self, update: FleetState) {
+        self.present = update;
+        self.updated = true;
     }
 
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64) {
         self.present.now_ns = monotonic_ns;
         self.present.realtime_ns = realtime_ns;
-        if std::mem::take(&mut self.news) {
+        if std::mem::take(&mut self.updated) {
             self.history.push(&self.present);
         }
         // The moment that is shown leaves the history at last.
@@ -68,8 +68,8 @@ impl Timeline for LiveTimeline {
         }
     }
 
-    fn world(&self) -> &FleetState {
-        self.shown.as_ref().map_or(&self.present, |shown| &shown.world)
+    fn fleet(&self) -> &FleetState {
+        self.shown.as_ref().map_or(&self.present, |shown| &shown.fleet)
     }
 
     fn time_bar(&self) -> Option<TimeBar> {
@@ -77,7 +77,7 @@ impl Timeline for LiveTimeline {
         let span = self.history.span()?;
         Some(TimeBar {
             at: span.clamp(shown.at),
-            realtime_ns: shown.world.realtime_ns,
+            realtime_ns: shown.fleet.realtime_ns,
             span,
             marks: self.history.marks(),
             place: TimeBarKind::Past { ago_ns: self.present.now_ns.saturating_sub(shown.at) },

@@ -1,4 +1,4 @@
-//! Estimates the memory of a world: its vectors and strings.
+//! Estimates the memory of a state: its vectors and strings.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ const ALLOCATION: usize = 16;
 /// An entry of a map by name, without the name: its share of a node that is half full.
 const ENTRY: usize = 2 * (size_of::<String>() + size_of::<u64>());
 
-/// Bytes of a world without its models, which worlds share.
-pub(super) fn members(world: &FleetState) -> usize {
-    list(&world.apps, |app: &AppState| text(&app.name) + list(&app.findings, finding))
+/// Bytes of a state without its models, which states share.
+pub(super) fn members(fleet: &FleetState) -> usize {
+    list(&fleet.apps, |app: &AppState| text(&app.name) + list(&app.findings, finding))
 }
 
-/// Bytes of each model of a world, in the order of its apps.
-pub(super) fn models(world: &FleetState) -> Vec<usize> {
+/// Bytes of each model of a state, in the order of its apps.
+pub(super) fn models(fleet: &FleetState) -> Vec<usize> {
     let weigh = |shared: &Arc<Model>| size_of::<Model>() + model(shared);
-    world.apps.iter().map(|app| app.model.as_ref().map_or(0, weigh)).collect()
+    fleet.apps.iter().map(|app| app.model.as_ref().map_or(0, weigh)).collect()
 }
 
 /// The vector's own memory, and what its elements hold.

@@ -22,14 +22,14 @@ use self::time_bar::TimeBar;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// The world at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug)]
 pub struct TimelineFrame {
     /// When, nanoseconds on the clock of its [`FrameSource`]: the monotonic one of a history, the wall
     /// clock of a recording.
     pub at: u64,
     /// All apps as last heard of then.
-    pub world: Arc<FleetState>,
+    pub fleet: Arc<FleetState>,
 }
 
 /// From the oldest moment to the newest, nanoseconds on the clock of a [`FrameSource`].
@@ -144,16 +144,16 @@ pub trait FrameSource {
 /// What the display shows, and how it goes through time. Never waits.
 pub trait Timeline {
     /// What comes in from other threads.
-    type News: Send + 'static;
+    type Update: Send + 'static;
 
-    /// Takes in one piece of news.
-    fn take(&mut self, news: Self::News);
+    /// Applies an update.
+    fn take(&mut self, update: Self::Update);
 
     /// Told before each frame what time it is, nanoseconds.
     fn tick(&mut self, monotonic_ns: u64, realtime_ns: u64);
 
-    /// The world to show.
-    fn world(&self) -> &FleetState;
+    /// The state to show.
+    fn fleet(&self) -> &FleetState;
 
     /// The line that says which moment is shown; `None` for the present.
     fn time_bar(&self) -> Option<TimeBar>;

@@ -32,13 +32,13 @@ impl RecordingCursor {
     }
 
     fn keep(&mut self) {
-        let mut world = self.player.world().clone();
-        if world.apps.is_empty() {
-            world.apply(FleetEvent::NoApps {
+        let mut fleet = self.player.fleet().clone();
+        if fleet.apps.is_empty() {
+            fleet.apply(FleetEvent::NoApps {
                 advice: "No app was recorded at this time.".to_owned(),
             });
         }
-        self.read.push_back(TimelineFrame { at: world.realtime_ns, world: Arc::new(world) });
+        self.read.push_back(TimelineFrame { at: fleet.realtime_ns, fleet: Arc::new(fleet) });
         if self.read.len() > KEPT {
             self.read.pop_front();
         }
@@ -49,7 +49,7 @@ impl RecordingCursor {
         let newest = self.read.back().map_or(0, |moment| moment.at);
         // The wall clock of a recording may have been set back.
         while self.player.next()?.is_some() {
-            if self.player.world().realtime_ns > newest {
+            if self.player.fleet().realtime_ns > newest {
                 self.keep();
                 return Ok(true);
             }
@@ -137,10 +137,10 @@ mod tests {
             model.sample.monotonic_ns = fixture::MONOTONIC_NS + round * TENTH;
             model.sample.realtime_ns = BEGIN + round * TENTH;
             model.sample.ports[0].stats.rx_packets += round * 100;
-            let mut world = fixture::world_of(model, Vec::new());
-            world.now_ns = fixture::MONOTONIC_NS + round * TENTH;
-            world.realtime_ns = BEGIN + round * TENTH;
-            recorder.record(&world, 0).unwrap();
+            let mut fleet = fixture::fleet_of(model, Vec::new());
+            fleet.now_ns = fixture::MONOTONIC_NS + round * TENTH;
+            fleet.realtime_ns = BEGIN + round * TENTH;
+            recorder.record(&fleet, 0).unwrap();
         }
         recorder.finish().unwrap();
         let cursor =
@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(go(0, SeekTarget::Newest), 599);
         assert_eq!(go(599, SeekTarget::Step(1)), 599);
         assert_eq!(go(599, SeekTarget::Oldest), 0);
-        let world = cursor.at(BEGIN + 300 * TENTH).unwrap().unwrap().world;
-        let rate = world.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
+        let fleet = cursor.at(BEGIN + 300 * TENTH).unwrap().unwrap().fleet;
+        let rate = fleet.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
         assert!(rate.is_some_and(|rate| (rate - 1000.0).abs() < 1.0), "{rate:?}");
     }
 

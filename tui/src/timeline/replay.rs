@@ -29,7 +29,7 @@ const MARK_STEP_NS: u64 = super::SECOND / 2;
 
 /// What the threads have to say.
 #[derive(Debug)]
-pub enum ReplayNews {
+pub enum ReplayUpdate {
     /// The moment to show now.
     Shown {
         /// It.
@@ -71,12 +71,12 @@ pub struct ReplayTimeline {
 }
 
 impl ReplayTimeline {
-    /// Starts at the moment at `start`, playing. `past` and `again` read the same; `tell` hands news
+    /// Starts at the moment at `start`, playing. `past` and `again` read the same; `tell` hands update
     /// to the display and is `false` when that has ended.
     pub fn start<P, T>(past: P, again: P, span: TimeSpan, start: u64, tell: T) -> Self
     where
         P: FrameSource + Send + 'static,
-        T: Fn(ReplayNews) -> bool + Clone + Send + 'static,
+        T: Fn(ReplayUpdate) -> bool + Clone + Send + 'static,
     {
         let (orders, inbox) = channel();
         let projector = FrameReader::new(past, tell.clone(), start);
@@ -112,11 +112,11 @@ impl ReplayTimeline {
 }
 
 impl Timeline for ReplayTimeline {
-    type News = ReplayNews;
+    type Update = ReplayUpdate;
 
-    fn take(&mut self, news: ReplayNews) {
-        match news {
-            ReplayNews::Shown { moment, motion, notes } => {
+    fn take(&mut self, update: ReplayUpdate) {
+        match update {
+            ReplayUpdate::Shown { moment, motion, notes } => {
                 self.shown = Some(moment);
                 self.motion = motion;
                 self.remark = notes.last().map(|last| match notes.len() {
@@ -124,11 +124,11 @@ impl Timeline for ReplayTimeline {
                     several => format!("{last} (and {} more)", several - 1),
                 });
             }
-            ReplayNews::Failed(why) => {
+            ReplayUpdate::Failed(why) => {
                 self.motion = PlaybackState::Held;
                 self.remark = Some(why);
             }
-            ReplayNews::Marks { marks, until } => {
+            ReplayUpdate::Marks { marks, until } => {
                 self.marks.extend(marks);
                 self.searched = until;
             }
@@ -137,14 +137,14 @@ impl Timeline for ReplayTimeline {
 
     fn tick(&mut self, _monotonic_ns: u64, _realtime_ns: u64) {}
 
-    fn world(&self) -> &FleetState {
-        self.shown.as_ref().map_or(&self.nothing, |shown| &shown.world)
+    fn fleet(&self) -> &FleetState {
+        self.shown.as_ref().map_or(&self.nothing, |shown| &shown.fleet)
     }
 
     fn time_bar(&self) -> Option<TimeBar> {
         Some(TimeBar {
             at: self.at(),
-            realtime_ns: self.shown.as_ref().map_or(self.at(), |shown| shown.world.realtime_ns),
+            realtime_ns: self.shown.as_ref().map_or(self.at(), |shown| shown.fleet.realtime_ns),
             span: self.span,
             marks: self.marks.clone(),
             place: TimeBarKind::Replay { motion: self.motion, speed: self.speed },
@@ -215,7 +215,7 @@ struct FrameReader<P, T> {
 /// The display has ended.
 struct DisplayClosed;
 
-impl<P: FrameSource, T: Fn(ReplayNews) -> bool> FrameReader<P, T> {
+impl<P: FrameSource, T: Fn(ReplayUpdate) -> bool> FrameReader<P, T> {
     fn new(past: P, tell: T, at: u64) -> Self {
         Self { past, tell, at, pace: PlaybackClock::of(1, at), shown: None, ended: false }
     }
@@ -311,16 +311,16 @@ impl<P: FrameSource, T: Fn(ReplayNews) -> bool> FrameReader<P, T> {
             (false, true) => PlaybackState::Playing,
             (false, false) => PlaybackState::Held,
         };
-        self.say(ReplayNews::Shown { moment, motion, notes: self.past.notes() })
+        self.say(ReplayUpdate::Shown { moment, motion, notes: self.past.notes() })
     }
 
     fn fail(&mut self, error: &P::Error) -> Result<(), DisplayClosed> {
         self.pace.playing = false;
-        self.say(ReplayNews::Failed(error.to_string()))
+        self.say(ReplayUpdate::Failed(error.to_string()))
     }
 
-    fn say(&self, news: ReplayNews) -> Result<(), DisplayClosed> {
-        if (self.tell)(news) { Ok(()) } else { Err(DisplayClosed) }
+    fn say(&self, update: ReplayUpdate) -> Result<(), DisplayClosed> {
+        if (self.tell)(update) { Ok(()) } else { Err(DisplayClosed) }
     }
 }
 
@@ -337,7 +337,7 @@ fn fold(wishes: &mut Vec<SeekTarget>, to: SeekTarget) {
 }
 
 /// Looks for findings that began, from the oldest moment to the newest.
-fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayNews) -> bool) {
+fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayUpdate) -> bool) {
     let mut marks: Vec<FindingMark> = Vec::new();
     let mut told = Instant::now();
     let mut last: Option<(u64, Arc<FleetState>)> = None;
@@ -350,20 +350,21 @@ fn search<P: FrameSource>(mut past: P, tell: &impl Fn(ReplayNews) -> bool) {
         // What cannot be read is told when somebody wants to see it.
         let Ok(Some(moment)) = next else { break };
         if let Some((_, before)) = &last
-            && let Some(severity) = began(before, &moment.world)
+            && let Some(severity) = began(before, &moment.fleet)
             && newest_mark.is_none_or(|mark| moment.at - mark >= MARK_STEP_NS)
         {
             newest_mark = Some(moment.at);
             marks.push(FindingMark { at: moment.at, severity });
         }
         let until = moment.at;
-        last = Some((moment.at, moment.world));
+        last = Some((moment.at, moment.fleet));
         if told.elapsed() >= TELL {
             told = Instant::now();
-            if !tell(ReplayNews::Marks { marks: std::mem::take(&mut marks), until: Some(until) }) {
+            if !tell(ReplayUpdate::Marks { marks: std::mem::take(&mut marks), until: Some(until) })
+            {
                 return;
             }
         }
     }
-    tell(ReplayNews::Marks { marks, until: None });
+    tell(ReplayUpdate::Marks { marks, until: None });
 }

@@ -29,18 +29,18 @@ fn live() -> LiveTimeline {
         model.sample.realtime_ns += step * SECOND;
         model.pools[0].history = (0..20).map(|at| 800 + (step + at) * 20).collect();
         let findings = if step >= 300 { fixture::leaking_findings() } else { Vec::new() };
-        let mut world = fixture::world_of(model, findings);
-        world.now_ns += step * SECOND;
-        world.realtime_ns = REALTIME_NS + step * SECOND;
-        let now = (world.now_ns, world.realtime_ns);
-        live.take(world);
+        let mut fleet = fixture::fleet_of(model, findings);
+        fleet.now_ns += step * SECOND;
+        fleet.realtime_ns = REALTIME_NS + step * SECOND;
+        let now = (fleet.now_ns, fleet.realtime_ns);
+        live.take(fleet);
         live.tick(now.0, now.1);
     }
     live
 }
 
 fn screen(width: u16, height: u16, view: &ViewState, live: &LiveTimeline) -> String {
-    text(width, height, &ViewState { time_bar: live.time_bar(), ..view.clone() }, live.world())
+    text(width, height, &ViewState { time_bar: live.time_bar(), ..view.clone() }, live.fleet())
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_replay_says_how_it_goes_on_and_what_is_damaged() {
         for theme in [Theme::default(), ASCII] {
             let screens = time_bars.clone().map(|time_bar| {
                 let view = ViewState { time_bar: Some(time_bar), theme, ..fixture::view() };
-                text(width, height, &view, &fixture::world())
+                text(width, height, &view, &fixture::fleet())
             });
             let kind = if theme.ascii { "_ascii" } else { "" };
             assert_snapshot!(format!("replay_{width}x{height}{kind}"), screens.join("----\n"));
@@ -132,11 +132,11 @@ fn a_replay_says_how_it_goes_on_and_what_is_damaged() {
 fn a_click_on_the_bar_leads_to_what_is_drawn_there() {
     let time_bar = replay(PlaybackState::Held, None);
     let view = ViewState { time_bar: Some(time_bar.clone()), theme: ASCII, ..fixture::view() };
-    let screen = text(80, 24, &view, &fixture::world());
+    let screen = text(80, 24, &view, &fixture::fleet());
     let line = screen.lines().nth(1).unwrap();
     let at = |column: usize| {
         let position = Position { x: u16::try_from(column).unwrap(), y: 1 };
-        match hit(Rect::new(0, 0, 80, 24), position, &view, &fixture::world()) {
+        match hit(Rect::new(0, 0, 80, 24), position, &view, &fixture::fleet()) {
             Some(ClickTarget::Moment(at)) => Some(at),
             _ => None,
         }

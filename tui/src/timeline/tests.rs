@@ -11,7 +11,7 @@ use ratatui::backend::TestBackend;
 
 use super::history::{FrameHistory, HistoryLimits};
 use super::live::LiveTimeline;
-use super::replay::{ReplayNews, ReplayTimeline};
+use super::replay::{ReplayTimeline, ReplayUpdate};
 use super::time_bar::{PlaybackState, TimeBarKind};
 use super::*;
 use crate::action::{Action, BINDINGS, SelectionMotion as Rows, perform};
@@ -21,26 +21,26 @@ use crate::view::ViewState;
 
 const START: u64 = fixture::MONOTONIC_NS;
 
-/// The world of one app at a time, with or without findings.
-fn world(at: u64, model: Model, trouble: bool) -> FleetState {
+/// The state of one app at a time, with or without findings.
+fn fleet(at: u64, model: Model, trouble: bool) -> FleetState {
     let findings = if trouble { fixture::leaking_findings() } else { Vec::new() };
-    FleetState { now_ns: at, realtime_ns: at, ..fixture::world_of(model, findings) }
+    FleetState { now_ns: at, realtime_ns: at, ..fixture::fleet_of(model, findings) }
 }
 
 fn calm(at: u64) -> FleetState {
-    world(at, fixture::stock(), false)
+    fleet(at, fixture::stock(), false)
 }
 
 fn shown(live: &LiveTimeline) -> Option<u64> {
     live.time_bar().map(|time_bar| (time_bar.at - START) / 1_000_000)
 }
 
-/// A world every second, for that many seconds; findings begin in second 4 and in second 8.
+/// A state every second, for that many seconds; findings begin in second 4 and in second 8.
 fn lived(seconds: u64) -> LiveTimeline {
     let mut live = LiveTimeline::default();
     for second in 0..seconds {
         let at = START + second * SECOND;
-        live.take(world(at, fixture::leaking(), matches!(second, 4..6 | 8..)));
+        live.take(fleet(at, fixture::leaking(), matches!(second, 4..6 | 8..)));
         live.tick(at, at);
     }
     live
@@ -71,19 +71,19 @@ fn a_moment_in_which_a_finding_began_outlives_those_around_it() {
     history.push(&calm(START));
     for ms in [100, 200, 300, 400] {
         let model = fixture::stock();
-        history.push(&world(START + ms * 1_000_000, model, ms == 200));
+        history.push(&fleet(START + ms * 1_000_000, model, ms == 200));
     }
     let marks = history.marks();
     assert_eq!(marks, [FindingMark { at: START + 200_000_000, severity: Severity::Critical }]);
     let there = history.at(START + 250_000_000).unwrap().unwrap();
-    assert_eq!(there.world.findings().len(), 3);
+    assert_eq!(there.fleet.findings().len(), 3);
 }
 
 #[test]
 fn findings_that_were_there_from_the_beginning_have_not_begun() {
     let mut history = FrameHistory::default();
-    history.push(&world(START, fixture::stock(), true));
-    history.push(&world(START + SECOND, fixture::stock(), true));
+    history.push(&fleet(START, fixture::stock(), true));
+    history.push(&fleet(START + SECOND, fixture::stock(), true));
     assert!(history.marks().is_empty());
 }
 
@@ -95,7 +95,7 @@ fn memory_is_bounded_and_old_moments_get_sparse_first() {
         let mut model = fixture::leaking();
         model.sample.ports[0].xstats =
             (0..200).map(|n| (format!("rx_priority{n}_xon_packets"), n)).collect();
-        history.push(&world(START + second * SECOND, model, second == 100));
+        history.push(&fleet(START + second * SECOND, model, second == 100));
         assert!(history.bytes() <= limits.bytes);
     }
     let span = history.span().unwrap();
@@ -125,11 +125,11 @@ fn one_world_is_kept_however_large() {
 #[test]
 fn shared_models_are_counted_once() {
     let mut history = FrameHistory::default();
-    let mut world = world(START, fixture::leaking(), false);
-    history.push(&world);
+    let mut fleet = fleet(START, fixture::leaking(), false);
+    history.push(&fleet);
     let one = history.bytes();
-    world.now_ns += SECOND;
-    history.push(&world);
+    fleet.now_ns += SECOND;
+    history.push(&fleet);
     assert!(history.bytes() < one + one / 4, "{one}, then {}", history.bytes());
 }
 
@@ -157,7 +157,7 @@ fn steps_lead_back_and_forth_and_to_the_present() {
 }
 
 #[test]
-fn marks_are_gone_to_in_both_directions() {
+fn seeking_to_marks_works_in_both_directions() {
     let mut live = lived(10);
     live.seek(SeekTarget::PreviousMark);
     assert_eq!(shown(&live), Some(8_000));
@@ -180,16 +180,16 @@ fn a_finding_that_began_just_now_is_the_one_before_the_present() {
 fn the_past_stands_still_while_the_present_goes_on_and_is_kept() {
     let mut live = lived(10);
     live.seek(SeekTarget::At(START + 5 * SECOND));
-    let before = live.world().clone();
+    let before = live.fleet().clone();
     for second in 10..300 {
         live.take(calm(START + second * SECOND));
         live.tick(START + second * SECOND, 0);
     }
-    assert_eq!(*live.world(), before);
+    assert_eq!(*live.fleet(), before);
     let time_bar = live.time_bar().unwrap();
     assert_eq!(time_bar.place, TimeBarKind::Past { ago_ns: 294 * SECOND });
     assert_eq!(time_bar.span.newest, START + 299 * SECOND);
-    assert_eq!(live.world().apps[0].age_s(live.world().now_ns).map(f64::round), Some(5.0));
+    assert_eq!(live.fleet().apps[0].age_s(live.fleet().now_ns).map(f64::round), Some(5.0));
 }
 
 #[test]
@@ -200,13 +200,13 @@ fn a_moment_that_leaves_the_history_leaves_the_display() {
         live.take(calm(START + second * SECOND));
         live.tick(START + second * SECOND, 0);
         let time_bar = live.time_bar().unwrap();
-        assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&live.world().now_ns));
+        assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&live.fleet().now_ns));
     }
     assert_eq!(shown(&live), Some(99_000));
 }
 
 #[test]
-fn holding_shows_the_present_until_it_is_let_go() {
+fn holding_shows_the_present_until_released() {
     let mut live = lived(3);
     live.hold();
     assert_eq!(shown(&live), Some(2_000));
@@ -219,27 +219,27 @@ fn holding_shows_the_present_until_it_is_let_go() {
 }
 
 /// A replay of a history, and what its threads say.
-fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayNews>) {
+fn replayed(seconds: u64) -> (ReplayTimeline, Receiver<ReplayUpdate>) {
     let mut pasts = [FrameHistory::default(), FrameHistory::default()];
     for second in 0..seconds {
-        let world = world(START + second * SECOND, fixture::leaking(), second >= 7);
+        let fleet = fleet(START + second * SECOND, fixture::leaking(), second >= 7);
         for past in &mut pasts {
-            past.push(&world);
+            past.push(&fleet);
         }
     }
     let [past, again] = pasts;
     let span = past.span().unwrap();
-    let (news, inbox) = channel();
-    let replay = ReplayTimeline::start(past, again, span, span.oldest, move |news_| {
-        news.send(news_).is_ok()
+    let (updates, inbox) = channel();
+    let replay = ReplayTimeline::start(past, again, span, span.oldest, move |update| {
+        updates.send(update).is_ok()
     });
     (replay, inbox)
 }
 
-/// Takes news until the condition holds.
+/// Takes updates until the condition holds.
 fn until(
     replay: &mut ReplayTimeline,
-    inbox: &Receiver<ReplayNews>,
+    inbox: &Receiver<ReplayUpdate>,
     holds: impl Fn(&ReplayTimeline) -> bool,
 ) {
     while !holds(replay) {
@@ -261,7 +261,7 @@ fn motion(replay: &ReplayTimeline) -> PlaybackState {
 #[test]
 fn a_replay_plays_holds_and_ends() {
     let (mut replay, inbox) = replayed(60);
-    until(&mut replay, &inbox, |r| r.world().now_ns == START);
+    until(&mut replay, &inbox, |r| r.fleet().now_ns == START);
     assert_eq!(motion(&replay), PlaybackState::Playing);
     for _ in 0..9 {
         assert!(replay.hasten(true));
@@ -323,17 +323,17 @@ fn actions() -> impl Strategy<Value = Action> {
 }
 
 /// What one of two apps does, and how long after the last thing that happened.
-fn news() -> impl Strategy<Value = (u64, u8, bool)> {
+fn updates() -> impl Strategy<Value = (u64, u8, bool)> {
     (0..40_000_000_000_u64, 0..4_u8, any::<bool>())
 }
 
-fn happen(world: &mut FleetState, what: u8, trouble: bool) {
+fn happen(fleet: &mut FleetState, what: u8, trouble: bool) {
     use pmdscope_telemetry::{ErrorClass, FleetEvent};
     let mut model = if what == 0 { fixture::stock() } else { fixture::leaking() };
-    model.sample.monotonic_ns = world.now_ns;
+    model.sample.monotonic_ns = fleet.now_ns;
     let app = model.sample.app.name.clone();
     let findings = if trouble { fixture::leaking_findings() } else { Vec::new() };
-    world.apply(match what {
+    fleet.apply(match what {
         0 | 1 => fixture::sampled(model, findings),
         2 => FleetEvent::Lost {
             app,
@@ -349,8 +349,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_done_the_shown_moment_is_within_the_span(
-        steps in prop::collection::vec((news(), actions()), 1..80),
+    fn the_shown_moment_is_always_within_the_span(
+        steps in prop::collection::vec((updates(), actions()), 1..80),
         width in 1_u16..140,
         height in 1_u16..50,
         bytes in 1_usize..200_000,
@@ -369,16 +369,16 @@ proptest! {
             view.time_bar = live.time_bar();
             if let Some(time_bar) = &view.time_bar {
                 let TimeSpan { oldest, newest } = time_bar.span;
-                prop_assert!((oldest..=newest).contains(&live.world().now_ns));
-                prop_assert_eq!(time_bar.at, live.world().now_ns);
+                prop_assert!((oldest..=newest).contains(&live.fleet().now_ns));
+                prop_assert_eq!(time_bar.at, live.fleet().now_ns);
                 prop_assert!(time_bar.marks.iter().all(|m| time_bar.span.clamp(m.at) == m.at));
             } else {
-                prop_assert_eq!(&live.world().apps, &present.apps);
-                prop_assert_eq!(live.world().now_ns, present.now_ns);
+                prop_assert_eq!(&live.fleet().apps, &present.apps);
+                prop_assert_eq!(live.fleet().now_ns, present.now_ns);
             }
             let history = live.history();
             prop_assert!(history.bytes() <= bytes || history.span().unwrap().length() == 0);
-            terminal.draw(|frame| screen::render(frame, &view, live.world())).unwrap();
+            terminal.draw(|frame| screen::render(frame, &view, live.fleet())).unwrap();
         }
     }
 
@@ -390,8 +390,8 @@ proptest! {
             if perform(&mut view, action, &mut replay) == crate::action::LoopControl::Quit {
                 break;
             }
-            for news in inbox.try_iter() {
-                replay.take(news);
+            for update in inbox.try_iter() {
+                replay.take(update);
             }
             let time_bar = replay.time_bar().unwrap();
             prop_assert!((time_bar.span.oldest..=time_bar.span.newest).contains(&time_bar.at));
@@ -402,22 +402,22 @@ proptest! {
 
     #[test]
     fn the_bytes_of_a_history_are_those_of_its_moments(
-        steps in prop::collection::vec(news(), 1..60),
+        steps in prop::collection::vec(updates(), 1..60),
         bytes in 1_usize..200_000,
     ) {
         let mut history = FrameHistory::new(HistoryLimits { bytes, ..HistoryLimits::default() });
-        let mut world = FleetState { now_ns: START, ..FleetState::default() };
+        let mut fleet = FleetState { now_ns: START, ..FleetState::default() };
         for (later_ns, what, trouble) in steps {
-            world.now_ns += later_ns % (20 * SECOND);
-            happen(&mut world, what, trouble);
-            history.push(&world);
+            fleet.now_ns += later_ns % (20 * SECOND);
+            happen(&mut fleet, what, trouble);
+            history.push(&fleet);
         }
         let mut expected = 0;
         let mut models = BTreeMap::new();
         let mut moment = history.at(0).unwrap();
         while let Some(now) = moment {
-            expected += mem_size::members(&now.world);
-            for (app, bytes) in now.world.apps.iter().zip(mem_size::models(&now.world)) {
+            expected += mem_size::members(&now.fleet);
+            for (app, bytes) in now.fleet.apps.iter().zip(mem_size::models(&now.fleet)) {
                 if let Some(model) = &app.model {
                     models.insert(Arc::as_ptr(model), bytes);
                 }

@@ -19,7 +19,7 @@ fn packet_buffered_files_have_every_packet_at_once() {
 }
 
 #[test]
-fn a_crash_costs_the_last_piece_at_most() {
+fn a_crash_loses_at_most_the_last_block() {
     for name in ["out.pcapng.gz", "out.pcapng.zst"] {
         let (_dir, path) = in_dir(name);
         let mut files = begun(&FileSettings::new(&path));
@@ -51,7 +51,7 @@ fn idle_packets_come_out_of_a_compressed_file_within_seconds() {
 }
 
 #[test]
-fn a_reader_that_waits_costs_packets_and_no_time() {
+fn a_slow_reader_loses_packets_and_does_not_block() {
     let (reader, writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(writer));
     let mut files = CaptureFiles::onto(file, "pipe", &FileSettings::default()).unwrap();
@@ -83,7 +83,7 @@ fn a_reader_that_waits_costs_packets_and_no_time() {
 }
 
 #[test]
-fn a_reader_that_goes_is_noticed_while_idle_and_at_a_write() {
+fn a_closed_pipe_is_noticed_while_idle_and_at_a_write() {
     let (reader, writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(writer));
     let settings = FileSettings { packet_buffered: true, ..FileSettings::default() };
@@ -105,7 +105,7 @@ fn a_reader_that_goes_is_noticed_while_idle_and_at_a_write() {
 }
 
 #[test]
-fn a_device_that_stays_full_is_told_and_ends_with_an_error() {
+fn a_device_that_stays_full_is_reported_and_ends_with_an_error() {
     let path = Path::new("/dev/full");
     if !path.exists() {
         return skip(&current_test(), "no /dev/full");
@@ -124,7 +124,7 @@ fn a_device_that_stays_full_is_told_and_ends_with_an_error() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn a_file_that_cannot_be_opened_is_named() {
     let error =
         CaptureFiles::create(&FileSettings::new("/nowhere/at/all")).unwrap_err().to_string();
     assert_eq!(error, "cannot write to /nowhere/at/all");
@@ -207,7 +207,7 @@ fn a_full_disk_pauses_and_goes_on_in_the_same_file() {
 }
 
 #[test]
-fn a_disk_that_stays_full_costs_what_does_not_fit() {
+fn a_disk_that_stays_full_loses_packets_that_do_not_fit() {
     let Some(disk) = SmallDisk::mount() else { return };
     let path = disk.dir.path().join("out.pcapng");
     let mut files = begun(&FileSettings::new(&path));

@@ -1,0 +1,196 @@
+//! Tests of sessions.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::{MESSAGE_SIZE, QueueSelect, RING_MIN_SIZE};
+use crate::producer::{Listener, Peer, Producer, message};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+fn request() -> CaptureRequest {
+    let selects = vec![QueueSelect { port: 0, queue: 0, dirs: 3 }];
+    CaptureRequest { selects, ..CaptureRequest::default() }
+}
+
+/// Opens a session with an app that answers as told.
+fn open_with(answer: impl FnOnce(Peer) + Send) -> Result<CaptureSession, SessionError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pmdscope.sock");
+    let listener = Listener::bind(&path);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (peer, bytes) = listener.accept();
+            assert_eq!(Some(bytes), request().encode());
+            answer(peer);
+        });
+        CaptureSession::open(&path, &request(), TIMEOUT)
+    })
+}
+
+fn event_after(answer: impl FnOnce(&Peer) + Send) -> Result<Option<SessionEvent>, SessionError> {
+    let mut kept = None;
+    let mut session = open_with(|peer| {
+        peer.send(&message(TEE_ACCEPT, 9, ""), &[]);
+        answer(&peer);
+        kept = Some(peer);
+    })?;
+    assert_eq!(session.id(), 9);
+    session.next_event()
+}
+
+#[test]
+fn a_remark_of_the_app_is_kept() {
+    let remark = |text: &'static str| {
+        let session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, text), &[])).unwrap();
+        session.remark().map(str::to_owned)
+    };
+    assert_eq!(remark("snaplen reduced to 96").as_deref(), Some("snaplen reduced to 96"));
+    assert_eq!(remark(""), None);
+}
+
+#[test]
+fn a_ring_comes_with_its_two_descriptors() {
+    let ring = Producer::new(RING_MIN_SIZE, 3);
+    let event = event_after(|peer| peer.send_ring(&ring)).unwrap();
+    assert!(matches!(event, Some(SessionEvent::Ring(ring)) if ring.lcore() == 3));
+    let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &[&ring.data]));
+    assert!(matches!(event, Err(SessionError::Protocol(_))));
+    let fds = [&ring.data, &ring.tail, &ring.data];
+    let event = event_after(|peer| peer.send(&message(TEE_RING, 3, ""), &fds));
+    assert!(matches!(event, Err(SessionError::Protocol(_))));
+}
+
+/// A session that was handed these rings, and the app's end of it.
+fn handed(rings: &[Producer]) -> (CaptureSession, Peer) {
+    let mut kept = None;
+    let mut session = open_with(|peer| {
+        peer.send(&message(TEE_ACCEPT, 1, ""), &[]);
+        kept = Some(peer);
+    })
+    .unwrap();
+    let peer = kept.unwrap();
+    for ring in rings {
+        peer.send_ring(ring);
+        assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Ring(_)))));
+    }
+    (session, peer)
+}
+
+#[test]
+fn a_change_of_the_sampling_is_one_datagram() {
+    let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::new(RING_MIN_SIZE, 1)];
+    let (mut session, peer) = handed(&rings);
+    assert_eq!(session.resamples(), Some(true));
+    assert!(session.resample(4096).unwrap());
+    let change = ChangeMessage { kind: TEE_SAMPLE, value: 4096 };
+    assert_eq!(peer.receive(), Some(change.encode().to_vec()));
+}
+
+#[test]
+fn only_rings_tell_whether_the_sampling_can_change() {
+    let rings = [Producer::new(RING_MIN_SIZE, 0), Producer::old(RING_MIN_SIZE, 1)];
+    for (rings, resamples) in [(&rings[..], Some(false)), (&rings[..0], None)] {
+        let (mut session, peer) = handed(rings);
+        assert_eq!(session.resamples(), resamples);
+        assert!(!session.resample(2).unwrap());
+        drop(session);
+        assert_eq!(peer.receive(), None);
+    }
+}
+
+#[test]
+fn an_app_that_does_not_listen_is_not_waited_for() {
+    let (mut session, peer) = handed(&[Producer::new(RING_MIN_SIZE, 0)]);
+    let sent = (0..100_000).take_while(|_| session.resample(2).unwrap()).count();
+    assert!(sent > 0 && sent < 100_000, "{sent}");
+    for _ in 0..sent {
+        assert!(peer.receive().is_some());
+    }
+    assert!(session.resample(3).unwrap());
+    drop(peer);
+    assert!(!session.resample(4).unwrap());
+    assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
+}
+
+#[test]
+fn no_message_is_no_event_and_close_is_the_end() {
+    assert!(matches!(event_after(|_| ()), Ok(None)));
+    let mut session = open_with(|peer| peer.send(&message(TEE_ACCEPT, 1, ""), &[])).unwrap();
+    assert!(matches!(session.next_event(), Ok(Some(SessionEvent::Gone))));
+}
+
+#[test]
+fn an_end_has_a_reason_even_without_text() {
+    let event = event_after(|peer| peer.send(&message(TEE_END, 110, ""), &[])).unwrap();
+    let Some(SessionEvent::Ended(text)) = event else { panic!("{event:?}") };
+    assert!(text.contains("timed out"), "{text}");
+    for orderly in [0, SHUTDOWN.cast_unsigned()] {
+        let event = event_after(|peer| peer.send(&message(TEE_END, orderly, "bye"), &[]));
+        assert!(matches!(event, Ok(Some(SessionEvent::Gone))));
+    }
+}
+
+#[test]
+fn a_refusal_has_the_reason_of_the_app() {
+    let error = open_with(|peer| peer.send(&message(TEE_REFUSE, 22, "no such port"), &[]));
+    let text = error.unwrap_err().to_string();
+    assert_eq!(text, "the app refused the capture: no such port");
+}
+
+#[test]
+fn waiting_for_an_answer_ends_at_the_timeout() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pmdscope.sock");
+    let _listener = Listener::bind(&path);
+    let begin = Instant::now();
+    let result = CaptureSession::open(&path, &request(), Duration::from_millis(50));
+    assert!(matches!(result, Err(SessionError::Timeout(_))));
+    assert!(begin.elapsed() >= Duration::from_millis(50));
+}
+
+#[test]
+fn waiting_for_an_answer_ends_on_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pmdscope.sock");
+    let _listener = Listener::bind(&path);
+    let (begin, stop) = (Instant::now(), AtomicBool::new(false));
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            stop.store(true, Ordering::Relaxed);
+        });
+        CaptureSession::open_unless(&stop, &path, &request(), TIMEOUT)
+    });
+    assert!(matches!(result, Err(SessionError::Stopped)));
+    assert!(begin.elapsed() >= Duration::from_millis(100) && begin.elapsed() < TIMEOUT / 2);
+}
+
+#[test]
+fn no_socket_and_no_answer_are_different_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pmdscope.sock");
+    let result = CaptureSession::open(&path, &request(), TIMEOUT);
+    assert!(matches!(result, Err(SessionError::Absent(_))));
+    drop(Listener::bind(&path));
+    let result = CaptureSession::open(&path, &request(), TIMEOUT);
+    assert!(matches!(result, Err(SessionError::Absent(_))));
+    assert!(matches!(open_with(drop), Err(SessionError::Closed)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_answer_is_a_session_or_an_error(
+        bytes in proptest::collection::vec(any::<u8>(), 1..300),
+        head in any::<bool>(),
+    ) {
+        let mut answer = message(TEE_ACCEPT, 1, "");
+        answer.splice(if head { 0..bytes.len().min(8) } else { 8..MESSAGE_SIZE }, bytes);
+        let _ = open_with(|peer| peer.send(&answer, &[]));
+    }
+}

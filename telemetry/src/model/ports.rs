@@ -1,0 +1,134 @@
+//! Rates of ports.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Interval, bits};
+use crate::flaps::PortFlaps;
+use crate::rx_flat::RxFlat;
+use crate::sample::{PortSample, PortStats, QueueDirection, Sample, counts_bytes};
+use crate::sending::UnsentPackets;
+
+/// Per-second rates of one port. A rate is `None` without an earlier sample or across a counter reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PortRates {
+    /// DPDK port id.
+    pub id: u16,
+    /// Packets received.
+    pub rx_pps: Option<f64>,
+    /// Packets sent.
+    pub tx_pps: Option<f64>,
+    /// Bits received, without FCS, preamble and gap; `None` for a driver that counts no bytes.
+    pub rx_bps: Option<f64>,
+    /// Bits sent; `None` for a driver that counts no bytes.
+    pub tx_bps: Option<f64>,
+    /// Packets missed by the NIC.
+    pub rx_missed_ps: Option<f64>,
+    /// Receive errors.
+    pub rx_errors_ps: Option<f64>,
+    /// Transmit errors.
+    pub tx_errors_ps: Option<f64>,
+    /// Failed buffer allocations.
+    pub rx_nombuf_ps: Option<f64>,
+    /// A counter went backwards: the app or its peer reset it.
+    pub reset: bool,
+    /// The port receives almost nothing, but did before; `None` while it receives, and for one that
+    /// never did.
+    #[serde(rename = "quiet")]
+    pub rx_flat: Option<RxFlat>,
+    /// Packets that were offered to the port and not sent; libpmdscope only.
+    pub unsent: Option<UnsentPackets>,
+    /// Its starts, stops and changes of its link in the last minute; `None` for none.
+    pub flaps: Option<PortFlaps>,
+}
+
+pub(super) fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
+    let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
+    let before = interval.and_then(|i| Some((i, i.last.ports.iter().find(same)?)));
+    let Some((interval, before)) = before else {
+        return PortRates { id: port.id, ..PortRates::default() };
+    };
+    let (now, before) = (&port.stats, &before.stats);
+    let mut reset = false;
+    let mut rate = |now, before| {
+        let rate = interval.rate(now, before);
+        reset |= rate.is_none();
+        rate
+    };
+    let rates = PortRates {
+        id: port.id,
+        rx_pps: rate(now.rx_packets, before.rx_packets),
+        tx_pps: rate(now.tx_packets, before.tx_packets),
+        rx_bps: rate(now.rx_bytes, before.rx_bytes)
+            .filter(|_| counts_bytes(now.rx_packets, now.rx_bytes))
+            .map(bits),
+        tx_bps: rate(now.tx_bytes, before.tx_bytes)
+            .filter(|_| counts_bytes(now.tx_packets, now.tx_bytes))
+            .map(bits),
+        rx_missed_ps: rate(now.rx_missed, before.rx_missed),
+        rx_errors_ps: rate(now.rx_errors, before.rx_errors),
+        tx_errors_ps: rate(now.tx_errors, before.tx_errors),
+        rx_nombuf_ps: rate(now.rx_nombuf, before.rx_nombuf),
+        ..PortRates::default()
+    };
+    PortRates { reset, ..rates }
+}
+
+impl PortStats {
+    /// Growth of all counters; `None` when one went back: the app or its peer reset them.
+    pub fn since(&self, before: &Self) -> Option<Self> {
+        Some(Self {
+            rx_packets: self.rx_packets.checked_sub(before.rx_packets)?,
+            tx_packets: self.tx_packets.checked_sub(before.tx_packets)?,
+            rx_bytes: self.rx_bytes.checked_sub(before.rx_bytes)?,
+            tx_bytes: self.tx_bytes.checked_sub(before.tx_bytes)?,
+            rx_missed: self.rx_missed.checked_sub(before.rx_missed)?,
+            rx_errors: self.rx_errors.checked_sub(before.rx_errors)?,
+            tx_errors: self.tx_errors.checked_sub(before.tx_errors)?,
+            rx_nombuf: self.rx_nombuf.checked_sub(before.rx_nombuf)?,
+        })
+    }
+}
+
+impl PortSample {
+    /// What the port has counted since the sample `before`, or since the app started if that has no
+    /// such port. A counter that went back was reset, and counts from the reset.
+    pub fn stats_since(&self, before: Option<&Sample>) -> PortStats {
+        let before =
+            before.and_then(|sample| sample.ports.iter().find(|p| p.device == self.device));
+        let before = before.map(|port| port.stats).unwrap_or_default();
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        let now = self.stats;
+        PortStats {
+            rx_packets: since(now.rx_packets, before.rx_packets),
+            tx_packets: since(now.tx_packets, before.tx_packets),
+            rx_bytes: since(now.rx_bytes, before.rx_bytes),
+            tx_bytes: since(now.tx_bytes, before.tx_bytes),
+            rx_missed: since(now.rx_missed, before.rx_missed),
+            rx_errors: since(now.rx_errors, before.rx_errors),
+            tx_errors: since(now.tx_errors, before.tx_errors),
+            rx_nombuf: since(now.rx_nombuf, before.rx_nombuf),
+        }
+    }
+}
+
+/// Packets that receive queues have missed per second, by port and queue, where drivers count them so.
+pub(super) fn missed_rates(
+    sample: &Sample,
+    interval: Option<&Interval<'_>>,
+) -> BTreeMap<(u16, u16), f64> {
+    let mut rates = BTreeMap::new();
+    let Some(interval) = interval else { return rates };
+    for port in &sample.ports {
+        let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
+        let Some(before) = interval.last.ports.iter().find(same) else { continue };
+        let before = before.queue_counters(QueueDirection::Rx);
+        for (queue, now) in port.queue_counters(QueueDirection::Rx) {
+            let before = before.get(&queue).and_then(|before| before.missed);
+            let rate = now.missed.zip(before).and_then(|(now, then)| interval.rate(now, then));
+            rates.extend(rate.map(|rate| ((port.id, queue), rate)));
+        }
+    }
+    rates
+}
