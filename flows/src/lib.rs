@@ -16,6 +16,7 @@ mod flow;
 mod index;
 pub mod ipfix;
 mod key;
+mod listener;
 mod ports;
 mod snapshot_builder;
 mod store;
@@ -26,6 +27,5 @@ pub use self::flow::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
     QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
 };
-pub use self::table::{
-    CAPACITY, FlowEndReason, FlowListener, FlowTable, FlowTableSettings, LatestSnapshot,
-};
+pub use self::listener::{FlowEndReason, FlowListener};
+pub use self::table::{CAPACITY, FlowTable, FlowTableSettings, LatestSnapshot};

@@ -1,6 +1,5 @@
 //! Counts packets for their conversations.
 
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +12,11 @@ use crate::counters::QueueTable;
 use crate::dissect::{NetworkLayer, dissect};
 use crate::entry::{FlowDetails, FlowEntry, PackedPlace, ReportedCounts, SeenPacket};
 use crate::key::FlowKey;
+use crate::listener::{FlowEndReason, FlowListener};
 use crate::ports::PortTable;
 use crate::snapshot_builder::SnapshotBuilder;
 use crate::store::{BATCH, FlowStore, FreeSlot};
-use crate::{Flow, FlowSnapshot, PacketCounts, ProtocolCounts, UnlistedPackets};
+use crate::{FlowSnapshot, PacketCounts, ProtocolCounts, UnlistedPackets};
 
 /// Conversations that are kept where nothing else is said.
 pub const CAPACITY: usize = 65_536;
@@ -40,34 +40,6 @@ impl Default for FlowTableSettings {
     fn default() -> Self {
         Self { capacity: CAPACITY, idle: None, active: None, inner: true, listener: None }
     }
-}
-
-/// Why a listener is told of a conversation; numbers of RFC 5102, flowEndReason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowEndReason {
-    /// Silent for the idle time.
-    Idle = 1,
-    /// It goes on.
-    Active = 2,
-    /// TCP has ended it.
-    End = 3,
-    /// Counting ends.
-    Forced = 4,
-    /// It gave way to others.
-    Resources = 5,
-}
-
-/// Who is told what became of conversations.
-pub trait FlowListener: Debug + Send {
-    /// A conversation, with what was counted since it was told of last, and with the times of the first
-    /// and the last packet among that.
-    fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason);
-
-    /// About once a second, after the flows of that second; `sample` as of [`FlowSnapshot::sample`].
-    fn tick(&mut self, now_ns: u64, sample: u32);
-
-    /// Nothing follows.
-    fn finish(&mut self);
 }
 
 /// Where the newest snapshot is.

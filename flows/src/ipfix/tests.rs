@@ -16,7 +16,7 @@ use super::counters::ExportCounters;
 use super::encoder::{Datagram, FlowEncoder, RecordCounts};
 use super::sender::SendQueue;
 use super::{ExportStatus, IpfixExporter, IpfixSettings, MESSAGE, SMALLEST, start};
-use crate::table::{FlowEndReason, FlowListener};
+use crate::listener::{FlowEndReason, FlowListener};
 use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, TcpState, Tunnel};
 
 const DOMAIN: u32 = 7;

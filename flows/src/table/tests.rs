@@ -5,8 +5,8 @@ use etherparse::PacketBuilder;
 use pmdscope_packets::{DIR_RX, DIR_TX, ETHERNET};
 use proptest::prelude::*;
 
-use super::super::{FlowEndpoint, TcpState};
 use super::*;
+use crate::{Flow, FlowEndpoint, TcpState};
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
