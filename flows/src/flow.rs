@@ -26,8 +26,19 @@ pub enum Tunnel {
     Vxlan(u32),
     /// GENEVE, with its network identifier.
     Geneve(u32),
-    /// GRE, with its key; 0 without one.
+    /// GRE, also in UDP, with its key; 0 without one.
     Gre(u32),
+    /// ERSPAN, with its session; 0 of type I, which has none.
+    Erspan(u32),
+    /// PPP over Ethernet, with its session.
+    Pppoe(u32),
+    /// GTP-U. Each direction has a tunnel endpoint id of its own, so none is part of a conversation.
+    #[serde(rename = "gtp-u")]
+    GtpU,
+    /// IP in IP: either version in either.
+    Ipip,
+    /// Ethernet behind labels of MPLS, or MPLS in UDP or IP. Labels differ by direction, as in GTP-U.
+    Mpls,
 }
 
 impl fmt::Display for Tunnel {
@@ -36,6 +47,11 @@ impl fmt::Display for Tunnel {
             Self::Vxlan(id) => write!(f, "vxlan {id}"),
             Self::Geneve(id) => write!(f, "geneve {id}"),
             Self::Gre(id) => write!(f, "gre {id}"),
+            Self::Erspan(id) => write!(f, "erspan {id}"),
+            Self::Pppoe(id) => write!(f, "pppoe {id}"),
+            Self::GtpU => f.write_str("gtp-u"),
+            Self::Ipip => f.write_str("ipip"),
+            Self::Mpls => f.write_str("mpls"),
         }
     }
 }

@@ -263,7 +263,7 @@ pub(crate) struct Args {
           hide_short_help = true, value_parser = whole::<u64>(64..=MOST_FLOWS), help_heading = "Packets")]
     flows: u64,
 
-    /// Count outer headers of tunnels (VXLAN, GENEVE, GRE), not inner ones
+    /// Count outer headers of tunnels (VXLAN, GTP-U, GRE, ...), not inner ones
     #[arg(long, hide_short_help = true, conflicts_with = "replay", help_heading = "Packets")]
     pub(super) outer: bool,
 
