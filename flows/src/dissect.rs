@@ -26,6 +26,12 @@ pub(super) const ICMP6: u8 = 58;
 pub(super) const SCTP: u8 = 132;
 
 /// Link types of files, besides [`ETHERNET`].
+const NULL: u16 = 0;
+const LOOP: u16 = 108;
+const PPP: u16 = 9;
+const PPP_HDLC: u16 = 50;
+const PPP_ETHER: u16 = 51;
+const CISCO_HDLC: u16 = 104;
 const RAW: [u16; 3] = [101, 12, 14];
 const RAW_IPV4: u16 = 228;
 const RAW_IPV6: u16 = 229;
@@ -44,6 +50,8 @@ pub(super) enum NetworkLayer {
     Other(u16),
     /// Cut off or broken before its addresses.
     Unreadable,
+    /// Behind a link type that is not known.
+    UnknownLink,
 }
 
 /// VLAN ids, as many as are kept.
@@ -139,7 +147,11 @@ fn outer<'a>(
         LINUX_SLL => link::typed(be16(data, 14)?, data.get(16..)?, headers),
         LINUX_SLL2 => link::typed(be16(data, 0)?, data.get(20..)?, headers),
         raw if RAW.contains(&raw) => link::raw(data),
-        _ => None,
+        NULL | LOOP => link::loopback(data),
+        PPP | PPP_HDLC => link::ppp_frame(data, headers),
+        PPP_ETHER => link::pppoe(data, headers),
+        CISCO_HDLC => link::cisco_hdlc(data, headers),
+        _ => Some((NetworkLayer::UnknownLink, data)),
     }
 }
 

@@ -211,6 +211,8 @@ pub struct UnlistedPackets {
     pub not_ip: PacketCounts,
     /// Cut off or broken before their addresses.
     pub unreadable: PacketCounts,
+    /// Behind link types that are not read, see [`FlowSnapshot::unknown_links`].
+    pub unknown_link: PacketCounts,
 }
 
 /// Packets by what they carry, estimated where sampled. As `netstat -s` has it, but of what went by.
@@ -243,6 +245,18 @@ pub struct ProtocolCounts {
     pub gre: PacketCounts,
     pub esp: PacketCounts,
     pub other_protocols: PacketCounts,
+}
+
+/// Packets of a file behind a link type that is not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownLink {
+    /// Number of the link type in files.
+    pub link_type: u16,
+    /// Its name, as libpcap has it.
+    pub name: String,
+    /// Its packets.
+    #[serde(flatten)]
+    pub counts: PacketCounts,
 }
 
 /// What went by a queue.
@@ -288,6 +302,8 @@ pub struct FlowSnapshot {
     pub protocols: ProtocolCounts,
     /// By queue.
     pub queues: Vec<QueueCounts>,
+    /// By link type, those that are not read.
+    pub unknown_links: Vec<UnknownLink>,
     /// Packets that were looked at: without those that a sampled one stands for.
     pub looked_at: u64,
     /// Packets lost on the way, in none of the counts.

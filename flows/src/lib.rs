@@ -25,7 +25,8 @@ mod tcp;
 
 pub use self::flow::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
-    QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
+    QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets,
+    standard_error,
 };
 pub use self::listener::{FlowEndReason, FlowListener};
 pub use self::table::{CAPACITY, FlowTable, FlowTableSettings, LatestSnapshot};

@@ -8,7 +8,7 @@ use pmdscope_packets::{
     SinkProgress,
 };
 
-use crate::counters::QueueTable;
+use crate::counters::{QueueTable, count_unknown_link};
 use crate::dissect::{NetworkLayer, dissect};
 use crate::entry::{FlowDetails, FlowEntry, PackedPlace, ReportedCounts, SeenPacket};
 use crate::key::FlowKey;
@@ -16,7 +16,7 @@ use crate::listener::{FlowEndReason, FlowListener};
 use crate::ports::PortTable;
 use crate::snapshot_builder::SnapshotBuilder;
 use crate::store::{BATCH, FlowStore, FreeSlot};
-use crate::{FlowSnapshot, PacketCounts, ProtocolCounts, UnlistedPackets};
+use crate::{FlowSnapshot, PacketCounts, ProtocolCounts, UnknownLink, UnlistedPackets};
 
 /// Conversations that are kept where nothing else is said.
 pub const CAPACITY: usize = 65_536;
@@ -93,6 +93,7 @@ pub struct FlowTable {
     batch: Vec<SeenPacket>,
     ports: PortTable,
     queues: QueueTable,
+    unknown_links: Vec<UnknownLink>,
     protocols: ProtocolCounts,
     other: UnlistedPackets,
     total: PacketCounts,
@@ -136,6 +137,7 @@ impl FlowTable {
             batch: Vec::with_capacity(BATCH),
             ports: PortTable::default(),
             queues: QueueTable::default(),
+            unknown_links: Vec::new(),
             protocols: ProtocolCounts::default(),
             other: UnlistedPackets::default(),
             total: PacketCounts::default(),
@@ -324,6 +326,7 @@ impl FlowTable {
             variance: self.variance,
             protocols: self.protocols,
             queues: self.queues.snapshot(),
+            unknown_links: self.unknown_links.clone(),
             looked_at: self.looked_at,
             lost: self.ports.lost(),
             sample: self.sample,
@@ -417,6 +420,10 @@ impl PacketSink for FlowTable {
             }
             NetworkLayer::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
             NetworkLayer::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
+            NetworkLayer::UnknownLink => {
+                self.other.unknown_link = self.other.unknown_link.plus(counts);
+                count_unknown_link(&mut self.unknown_links, port.linktype, counts);
+            }
         }
         self.unswept += 1;
         if packet.ns.saturating_sub(self.swept_ns) >= SWEEP_INTERVAL_NS

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts, UnlistedPackets, standard_error};
+use pmdscope_flows::{
+    Flow, FlowSnapshot, PacketCounts, UnknownLink, UnlistedPackets, standard_error,
+};
 use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
@@ -165,7 +167,7 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
         let kinds = plural(other_kinds as u64, "conversation");
         notes.push(format!("{kinds} of other protocols: not shown"));
     }
-    notes.extend(other(&snapshot.other));
+    notes.extend(other(snapshot));
     notes.push(total(data, snapshot));
     notes.extend(data.caveats());
     if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::SenderCounts::default()) {
@@ -178,20 +180,30 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
 }
 
 /// What is in no row.
-fn other(other: &UnlistedPackets) -> Option<String> {
+fn other(snapshot: &FlowSnapshot) -> Option<String> {
+    let UnlistedPackets {
+        evicted,
+        evicted_variance,
+        expired,
+        expired_variance,
+        not_ip,
+        unreadable,
+        ..
+    } = snapshot.other;
     let all = [
-        (
-            other.evicted,
-            other.evicted_variance,
-            "of evicted conversations (--flows sets the table size)",
-        ),
-        (other.expired, other.expired_variance, "of expired conversations"),
-        (other.not_ip, 0, "not IP"),
-        (other.unreadable, 0, "unreadable"),
+        (evicted, evicted_variance, "of evicted conversations (--flows sets the table size)"),
+        (expired, expired_variance, "of expired conversations"),
+        (not_ip, 0, "not IP"),
+        (unreadable, 0, "unreadable"),
     ];
     let there = all.iter().filter(|(counts, ..)| counts.packets > 0);
     let parts =
         there.map(|(counts, variance, what)| format!("{} {what}", amount(*counts, *variance)));
+    let links = snapshot.unknown_links.iter().map(|link| {
+        let UnknownLink { link_type, name, counts } = link;
+        format!("{} of link type {name} ({link_type}), which is not read", amount(*counts, 0))
+    });
+    let parts = parts.chain(links);
     let parts = parts.collect::<Vec<_>>().join("; ");
     (!parts.is_empty()).then(|| format!("other: {parts}"))
 }

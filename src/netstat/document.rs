@@ -3,7 +3,7 @@
 use anyhow::Result;
 use pmdscope_flows::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
-    SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
+    SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets, standard_error,
 };
 use pmdscope_render::conversation;
 use serde::Serialize;
@@ -54,6 +54,9 @@ struct PacketsJson<'a> {
     looked_at: u64,
     total: TotalJson,
     other: &'a UnlistedPackets,
+    /// Of `other`, by link type.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unknown_links: &'a [UnknownLink],
     lost: u64,
     losses: &'a PacketLosses,
     /// Apps that have ended.
@@ -156,6 +159,7 @@ fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<
             standard_error: standard_error(snapshot.variance),
         },
         other: &snapshot.other,
+        unknown_links: &snapshot.unknown_links,
         lost: data.lost(),
         losses: &data.losses,
         ended: &data.ended,

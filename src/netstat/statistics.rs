@@ -28,6 +28,7 @@ pub(super) fn text(data: &ReportData) -> String {
             (other.evictions, "evicted".to_owned()),
             (other.expirations, "over and forgotten".to_owned()),
             (other.unreadable.packets, "packets unreadable".to_owned()),
+            (other.unknown_link.packets, "packets of link types that are not read".to_owned()),
         ],
     );
     if let Some(counters) = &data.counters {

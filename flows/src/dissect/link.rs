@@ -8,10 +8,19 @@ pub(super) const MPLS_UNICAST: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPPOE_SESSION: u16 = 0x8864;
 
-/// Version and type of PPPoE.
+/// Version and type of `PPPoE`.
 const PPPOE_VERSION: u8 = 0x11;
-/// The header of PPPoE.
+/// The header of `PPPoE`.
 const PPPOE_HEADER: usize = 6;
+
+/// Address and control field of HDLC: of PPP, and the address of Cisco's.
+const PPP_FRAMING: [u8; 2] = [0xff, 0x03];
+const CISCO_UNICAST: u8 = 0x0f;
+const CISCO_MULTICAST: u8 = 0x8f;
+
+/// Address families: those of IPv6 are Linux', of the BSDs and of Darwin.
+const AF_INET: u32 = 2;
+const AF_INET6: [u32; 4] = [10, 24, 28, 30];
 
 /// Protocols of PPP.
 const PPP_IPV4: u16 = 0x0021;
@@ -56,8 +65,11 @@ pub(super) fn raw(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
     }
 }
 
-/// A session of PPPoE (RFC 2516), which is a tunnel if there is IP in it.
-fn pppoe<'a>(data: &'a [u8], headers: &mut LinkHeaders) -> Option<(NetworkLayer, &'a [u8])> {
+/// A session of `PPPoE` (RFC 2516), which is a tunnel if there is IP in it.
+pub(super) fn pppoe<'a>(
+    data: &'a [u8],
+    headers: &mut LinkHeaders,
+) -> Option<(NetworkLayer, &'a [u8])> {
     let header = data.first_chunk::<PPPOE_HEADER>()?;
     let other = Some((NetworkLayer::Other(PPPOE_SESSION), data));
     if header[0] != PPPOE_VERSION || header[1] != 0 {
@@ -73,6 +85,37 @@ fn pppoe<'a>(data: &'a [u8], headers: &mut LinkHeaders) -> Option<(NetworkLayer,
         }
         _ => other,
     }
+}
+
+/// The link types NULL and LOOP: the address family of the system that captured, whose byte order is not
+/// known, and a packet.
+pub(super) fn loopback(data: &[u8]) -> Option<(NetworkLayer, &[u8])> {
+    let family = data.first_chunk::<4>()?;
+    let family = u32::from_le_bytes(*family).min(u32::from_be_bytes(*family));
+    match family {
+        AF_INET => ip::v4(&data[4..]),
+        family if AF_INET6.contains(&family) => ip::v6(&data[4..]),
+        _ => Some((NetworkLayer::Other(0), data)),
+    }
+}
+
+/// A frame of PPP with the framing of HDLC (RFC 1662), or without; or one of Cisco's.
+pub(super) fn ppp_frame<'a>(
+    data: &'a [u8],
+    headers: &mut LinkHeaders,
+) -> Option<(NetworkLayer, &'a [u8])> {
+    match *data.first()? {
+        CISCO_UNICAST | CISCO_MULTICAST => cisco_hdlc(data, headers),
+        _ => ppp(data.strip_prefix(&PPP_FRAMING).unwrap_or(data), headers),
+    }
+}
+
+/// A frame of Cisco's HDLC.
+pub(super) fn cisco_hdlc<'a>(
+    data: &'a [u8],
+    headers: &mut LinkHeaders,
+) -> Option<(NetworkLayer, &'a [u8])> {
+    typed(be16(data, 2)?, &data[4..], headers)
 }
 
 /// A frame of PPP from its protocol on, which may be shortened to a byte (RFC 1661).
@@ -130,10 +173,7 @@ fn likely_ethernet<'a>(
     headers: &mut LinkHeaders,
 ) -> Option<(NetworkLayer, &'a [u8])> {
     let mut inner = *headers;
-    let found = match ethernet(data, &mut inner)? {
-        found @ (NetworkLayer::Ip(_), _) => found,
-        _ => return None,
-    };
+    let found @ (NetworkLayer::Ip(_), _) = ethernet(data, &mut inner)? else { return None };
     *headers = inner;
     Some(found)
 }

@@ -196,10 +196,44 @@ fn files_of_other_link_types_are_read() {
     let ip = udp_v4();
     let sll = [&[0; 14][..], &[8, 0], &ip].concat();
     let sll2 = [&[8, 0][..], &[0; 18], &ip].concat();
-    for (linktype, data) in [(101, &ip), (228, &ip), (113, &sll), (276, &sll2)] {
+    let behind = |head: &[u8]| [head, &ip].concat();
+    let (null, big, bsd) = (behind(&[2, 0, 0, 0]), behind(&[0, 0, 0, 2]), behind(&[0, 0, 0, 0]));
+    let (ppp, framed, short) = (behind(&[0, 0x21]), behind(&[255, 3, 0, 0x21]), behind(&[0x21]));
+    let (cisco, session) = (behind(&[0x0f, 0, 8, 0]), behind(&[0x11, 0, 0, 85, 0, 38, 0, 0x21]));
+    let all = [
+        (101, &ip),
+        (228, &ip),
+        (113, &sll),
+        (276, &sll2),
+        (0, &null),
+        (0, &big),
+        (108, &big),
+        (9, &ppp),
+        (9, &framed),
+        (50, &framed),
+        (50, &short),
+        (50, &cisco),
+        (51, &session),
+        (104, &cisco),
+    ];
+    for (linktype, data) in all {
         assert_eq!(ip_of(linktype, data).destination_port, 2000, "{linktype}");
     }
-    assert_eq!(dissect(147, &ip, true).net, NetworkLayer::Unreadable);
+    let tagged = [&[0x8f, 0, 0x81, 0, 0, 7, 8, 0][..], &ip].concat();
+    assert_eq!(dissect(104, &tagged, true).tags.ids[0], 7);
+    assert_eq!(dissect(51, &session, true).tunnel, Some(Tunnel::Pppoe(85)));
+    for family in [10, 24, 28, 30] {
+        let data = [&[family, 0, 0, 0][..], &extended(UDP, &[])].concat();
+        assert_eq!(ip_of(0, &data).destination_port, 2000, "{family}");
+    }
+    // A family without IP, keepalives of PPP and Cisco's, and what is cut off.
+    assert_eq!(dissect(0, &bsd, true).net, NetworkLayer::Other(0));
+    assert_eq!(dissect(9, &[255, 3, 0xc0, 0x21, 9], true).net, NetworkLayer::Other(0xc021));
+    assert_eq!(dissect(104, &[0x8f, 0, 0x80, 0x35, 0], true).net, NetworkLayer::Other(0x8035));
+    for linktype in [0, 9, 50, 51, 104, 108, 113, 276] {
+        assert_eq!(dissect(linktype, &[0], true).net, NetworkLayer::Unreadable, "{linktype}");
+    }
+    assert_eq!(dissect(147, &ip, true).net, NetworkLayer::UnknownLink);
     assert_eq!(dissect(229, &ip, true).net, NetworkLayer::Unreadable);
 }
 

@@ -2,7 +2,7 @@
 
 use super::ip::{FragmentKind, IpFields};
 use super::link::MPLS_UNICAST;
-use super::{GRE, IPV4, IPV6, TCP, UDP, be16, be32};
+use super::{GRE, IPV4, IPV6, UDP, be16, be32};
 use crate::Tunnel;
 
 /// IP protocol numbers.
@@ -43,7 +43,6 @@ type Entered<'a> = Option<(Tunnel, TunnelPayload<'a>)>;
 #[inline]
 pub(super) fn may_be(ip: &IpFields) -> bool {
     match ip.protocol {
-        TCP => false,
         UDP => is_tunnel_port(ip.destination_port),
         GRE | IPV4_IN_IP | IPV6_IN_IP | MPLS_IN_IP => true,
         _ => false,

@@ -81,10 +81,12 @@ fn put(table: &mut FlowTable, data: &[u8], ns: u64) {
 
 /// The sum of all that is listed.
 fn listed(snapshot: &FlowSnapshot) -> (PacketCounts, u64) {
-    let UnlistedPackets { evicted, expired, not_ip, unreadable, .. } = snapshot.other;
+    let UnlistedPackets { evicted, expired, not_ip, unreadable, unknown_link, .. } = snapshot.other;
     let flows = snapshot.flows.iter().map(Flow::total);
-    let counts =
-        flows.chain([evicted, expired, not_ip, unreadable]).reduce(PacketCounts::plus).unwrap();
+    let counts = flows
+        .chain([evicted, expired, not_ip, unreadable, unknown_link])
+        .reduce(PacketCounts::plus)
+        .unwrap();
     let variance = snapshot.flows.iter().map(|flow| flow.variance).sum::<u64>();
     (counts, variance + snapshot.other.evicted_variance + snapshot.other.expired_variance)
 }

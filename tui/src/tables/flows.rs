@@ -139,7 +139,8 @@ fn recent(counted: &FlowSnapshot) -> PacketCounts {
 
 /// What is in no conversation of the list.
 pub(crate) fn other(other: &UnlistedPackets) -> PacketCounts {
-    let parts = [other.evicted, other.expired, other.not_ip, other.unreadable];
+    let UnlistedPackets { evicted, expired, not_ip, unreadable, unknown_link, .. } = *other;
+    let parts = [evicted, expired, not_ip, unreadable, unknown_link];
     parts.into_iter().fold(PacketCounts::default(), PacketCounts::plus)
 }
 
