@@ -1,9 +1,12 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
+mod queue_growth;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use self::queue_growth::{QueueGrowth, queue_packets};
 use crate::flaps::{FlapCounters, PortFlaps};
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
