@@ -105,6 +105,8 @@ Examples:
   pmdscope netstat -l                     listening ports
   pmdscope netstat -s                     packets by protocol
   pmdscope netstat -r dump.pcapng.zst     conversations of a capture file
+  tcpdump -U -w - | pmdscope netstat -c -r -
+                                          of a live pipe, updated every second
   pmdscope netstat --queues --replay incident.jsonl.zst --at -90s
 
 JSON: one document, or with -c one line per interval: {\"schema\":1, \"view\", \"begin_ns\", \"now_ns\",
@@ -141,9 +143,9 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip or Zstandard. May be repeated.
+    /// pcap or pcapng, also compressed with gzip or Zstandard. May be repeated. -c follows a pipe.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
-          conflicts_with_all = ["app", "interfaces", "seconds", "continuous", "sample", "cpu_budget",
+          conflicts_with_all = ["app", "interfaces", "seconds", "sample", "cpu_budget",
                                 "no_pdump", "force_pdump", "replay", "at"])]
     pub(super) read: Vec<PathBuf>,
 
@@ -290,6 +292,12 @@ impl Args {
         let about_packets = !self.interfaces.is_empty() || !self.filter.is_empty();
         if self.reads_files() && counters_only {
             return Err(Usage("-i shows port counters, and capture files have none: leave out -r"));
+        }
+        let is_file = |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file());
+        if self.continuous && (self.read.len() > 1 || self.read.iter().any(is_file)) {
+            return Err(Usage(
+                "-c follows one pipe, such as -r -: leave out -c to read files to their end",
+            ));
         }
         if counters_only && about_packets {
             return Err(Usage(

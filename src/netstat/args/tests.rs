@@ -67,7 +67,6 @@ fn wrong_values_and_contradictions_are_refused() {
         "-N 5 --all",
         "--sort size",
         "-r x -a app",
-        "-r x -c",
         "-r x --for 5s",
         "-r x --sample 4",
         "-r x --replay y",
@@ -111,6 +110,8 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         ("--replay x", "-r reads captured packets"),
         ("-i --ipfix 127.0.0.1:4739", "leave out -i"),
         ("--queues --replay x --ipfix 127.0.0.1:4739", "leave out -i"),
+        ("-c -r - -r x", "-c follows one pipe"),
+        ("-c -r Cargo.toml", "-c follows one pipe"),
         ("--replay x -l", "-r reads captured packets"),
         ("--replay x --queues port 80", "leave out --port"),
         ("--sample 4 --cpu-budget 10%", "goes with --sample auto"),
@@ -126,6 +127,7 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         "-l -t -4 -N 5 --outer --sample 1",
         "-s --outer --sample 16 --for 5s -Q in",
         "--queues -r x --outer --flows 100 -Q in",
+        "-c -I 5 -r - -t",
         "-r x -t -6 --sort rx --reverse --all",
     ] {
         assert!(args(words).check().is_ok(), "{words}");

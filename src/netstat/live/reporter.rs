@@ -24,7 +24,7 @@ use crate::terminal::{self, ProgressLine};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints what is known.
-pub(super) struct LiveReporter<'a> {
+pub(in crate::netstat) struct LiveReporter<'a> {
     args: &'a Args,
     control: &'a RunControl,
     shared: &'a SharedState,
@@ -43,7 +43,7 @@ pub(super) struct LiveReporter<'a> {
 
 impl<'a> LiveReporter<'a> {
     /// Reports of a capture that is about to run.
-    pub(super) fn new(
+    pub(in crate::netstat) fn new(
         args: &'a Args,
         control: &'a RunControl,
         shared: &'a SharedState,
@@ -71,7 +71,7 @@ impl<'a> LiveReporter<'a> {
     }
 
     /// Reports until the capture has ended; stops it where nobody reads any more.
-    pub(super) fn run(mut self) -> Result<Self> {
+    pub(in crate::netstat) fn run(mut self) -> Result<Self> {
         let result = self.report();
         if result.is_err() || !self.read {
             self.control.stop.store(true, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl<'a> LiveReporter<'a> {
     }
 
     /// The last report.
-    pub(super) fn close(mut self) -> Result<()> {
+    pub(in crate::netstat) fn close(mut self) -> Result<()> {
         self.tell();
         self.line.clear();
         if self.read {
