@@ -16,6 +16,7 @@ mod flow;
 mod index;
 pub mod ipfix;
 mod key;
+mod latest_snapshot;
 mod listener;
 mod ports;
 mod snapshot_builder;
@@ -28,5 +29,6 @@ pub use self::flow::{
     QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets,
     standard_error,
 };
+pub use self::latest_snapshot::LatestSnapshot;
 pub use self::listener::{FlowEndReason, FlowListener};
-pub use self::table::{CAPACITY, FlowTable, FlowTableSettings, LatestSnapshot};
+pub use self::table::{CAPACITY, FlowTable, FlowTableSettings};

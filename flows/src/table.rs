@@ -1,6 +1,6 @@
 //! Counts packets for their conversations.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pmdscope_packets::{
@@ -12,6 +12,7 @@ use crate::counters::{QueueTable, count_unknown_link};
 use crate::dissect::{NetworkLayer, dissect};
 use crate::entry::{FlowDetails, FlowEntry, PackedPlace, ReportedCounts, SeenPacket};
 use crate::key::FlowKey;
+use crate::latest_snapshot::LatestSnapshot;
 use crate::listener::{FlowEndReason, FlowListener};
 use crate::ports::PortTable;
 use crate::snapshot_builder::SnapshotBuilder;
@@ -39,27 +40,6 @@ pub struct FlowTableSettings {
 impl Default for FlowTableSettings {
     fn default() -> Self {
         Self { capacity: CAPACITY, idle: None, active: None, inner: true, listener: None }
-    }
-}
-
-/// Where the newest snapshot is.
-#[derive(Clone, Debug, Default)]
-pub struct LatestSnapshot(Arc<Mutex<Arc<FlowSnapshot>>>);
-
-impl LatestSnapshot {
-    /// The newest snapshot.
-    pub fn get(&self) -> Arc<FlowSnapshot> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns the one before.
-    fn set(&self, snapshot: FlowSnapshot) -> Arc<FlowSnapshot> {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut latest, Arc::new(snapshot))
-    }
-
-    fn is_watched(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
     }
 }
 

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Mutex;
 
 use etherparse::PacketBuilder;
 use pmdscope_packets::{DIR_RX, DIR_TX, ETHERNET};
