@@ -144,6 +144,9 @@ pub struct Flow {
     pub recent_rx: PacketCounts,
     /// Sent, or of unknown direction, in the interval of the snapshot.
     pub recent_tx: PacketCounts,
+    /// Bits per second over [`crate::RATE_WINDOWS`], in either direction; 0 where
+    /// [`FlowSnapshot::windows_s`] is `None`.
+    pub window_bps: [f32; 3],
     /// Variance of the number of packets; 0 where every packet was seen.
     pub variance: u64,
     /// TCP.
@@ -290,6 +293,9 @@ pub struct FlowSnapshot {
     pub now_ns: u64,
     /// Length of the interval that `recent` counts are of, seconds; 0 in the first snapshot.
     pub interval_s: f64,
+    /// Lengths of the windows that `window_bps` are of, seconds: those of [`crate::RATE_WINDOWS`], or less
+    /// where counting has not gone on for so long. `None` before the first is over, or without windows.
+    pub windows_s: Option<[f64; 3]>,
     /// Conversations, in no order.
     pub flows: Vec<Flow>,
     /// What is not among them.

@@ -19,6 +19,7 @@ mod key;
 mod latest_snapshot;
 mod listener;
 mod ports;
+mod rate_windows;
 mod snapshot_builder;
 mod store;
 mod table;
@@ -31,4 +32,5 @@ pub use self::flow::{
 };
 pub use self::latest_snapshot::LatestSnapshot;
 pub use self::listener::{FlowEndReason, FlowListener};
+pub use self::rate_windows::RATE_WINDOWS;
 pub use self::table::{CAPACITY, FlowTable, FlowTableSettings};

@@ -15,6 +15,7 @@ use crate::key::FlowKey;
 use crate::latest_snapshot::LatestSnapshot;
 use crate::listener::{FlowEndReason, FlowListener};
 use crate::ports::PortTable;
+use crate::rate_windows::SlotClock;
 use crate::snapshot_builder::SnapshotBuilder;
 use crate::store::{BATCH, FlowStore, FreeSlot};
 use crate::{FlowSnapshot, PacketCounts, ProtocolCounts, UnknownLink, UnlistedPackets};
@@ -33,13 +34,22 @@ pub struct FlowTableSettings {
     pub active: Option<Duration>,
     /// Count what is in tunnels, and not the tunnels.
     pub inner: bool,
+    /// Keep rates over [`crate::RATE_WINDOWS`], in 88 more bytes for each conversation.
+    pub windows: bool,
     /// Is told what became of conversations.
     pub listener: Option<Box<dyn FlowListener>>,
 }
 
 impl Default for FlowTableSettings {
     fn default() -> Self {
-        Self { capacity: CAPACITY, idle: None, active: None, inner: true, listener: None }
+        Self {
+            capacity: CAPACITY,
+            idle: None,
+            active: None,
+            inner: true,
+            windows: false,
+            listener: None,
+        }
     }
 }
 
@@ -88,6 +98,8 @@ pub struct FlowTable {
     unswept: usize,
     /// Begin of the interval of the next snapshot, and of the one behind it.
     marks_ns: Option<[u64; 2]>,
+    /// Of rates over windows.
+    slots: Option<SlotClock>,
     latest: LatestSnapshot,
     /// A snapshot that is being made.
     builder: Option<SnapshotBuilder>,
@@ -105,7 +117,8 @@ impl FlowTable {
         let nanos = |time: Option<Duration>| {
             time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         };
-        let store = FlowStore::new(settings.capacity, settings.listener.is_some());
+        let store =
+            FlowStore::new(settings.capacity, settings.listener.is_some(), settings.windows);
         let (sample, capacity) = (1, store.capacity());
         latest.set(FlowSnapshot { sample, capacity, ..FlowSnapshot::default() });
         let table = Self {
@@ -129,6 +142,7 @@ impl FlowTable {
             swept_ns: 0,
             unswept: 0,
             marks_ns: None,
+            slots: settings.windows.then(SlotClock::default),
             latest: latest.clone(),
             builder: None,
             copied: COPY_LIMITS,
@@ -291,6 +305,10 @@ impl FlowTable {
         }
         let marks = if roll { self.roll() } else { 0 };
         (0..marks).for_each(|_| self.queues.mark());
+        let (now_ns, begin_ns) = (self.now_ns, self.begin_ns.unwrap_or(self.now_ns));
+        let slot = self.slots.as_mut().filter(|_| roll);
+        let slot = slot.and_then(|slots| slots.advance(begin_ns, now_ns));
+        let windows = self.slots.as_ref().and_then(SlotClock::windows);
         let spare = self.spare.take().and_then(Arc::into_inner);
         let mut flows = spare.map(|snapshot| snapshot.flows).unwrap_or_default();
         flows.clear();
@@ -300,6 +318,7 @@ impl FlowTable {
             begin_ns: self.begin_ns.unwrap_or_default(),
             now_ns: self.now_ns,
             interval_s: (self.now_ns - older_ns) as f64 / 1e9,
+            windows_s: windows.map(|windows| windows.seconds),
             flows,
             other: self.other,
             total: self.total,
@@ -313,7 +332,7 @@ impl FlowTable {
             capacity: self.store.capacity(),
         };
         self.published = Some(self.looked_at);
-        self.builder = Some(SnapshotBuilder::new(snapshot, marks, &self.store));
+        self.builder = Some(SnapshotBuilder::new(snapshot, marks, (slot, windows), &self.store));
         self.draw(self.copied.at_once);
     }
 

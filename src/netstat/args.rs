@@ -379,6 +379,7 @@ impl Args {
         let settings = FlowTableSettings {
             capacity: usize::try_from(self.flows).unwrap_or(CAPACITY),
             inner: !self.outer,
+            windows: self.continuous && self.view() == ReportView::Conversations,
             ..FlowTableSettings::default()
         };
         match export {

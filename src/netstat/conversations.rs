@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use pmdscope_flows::{
     Flow, FlowSnapshot, PacketCounts, UnknownLink, UnlistedPackets, standard_error,
 };
-use pmdscope_render::conversation::{self, TrafficRate};
+use pmdscope_render::conversation::{self, TrafficRate, WINDOW_TITLES, window_bps};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
 
@@ -81,6 +81,9 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
         Column::number("TX-bytes").drop_at(4),
         Column::number("pps"),
         Column::number("bit/s"),
+        Column::number(WINDOW_TITLES[0]).drop_at(5),
+        Column::number(WINDOW_TITLES[1]).drop_at(5),
+        Column::number(WINDOW_TITLES[2]).drop_at(5),
         Column::text("State").drop_at(5),
         Column::text("Queue").drop_at(6),
         Column::text("Lcore").drop_at(7),
@@ -91,6 +94,11 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
     for flow in flows {
         let subject = Subject::App { app: app_of(snapshot, flow.app).to_owned() };
         table.push(subject, false, cells(data, snapshot, flow));
+    }
+    if snapshot.windows_s.is_none() {
+        for title in WINDOW_TITLES {
+            table.hide_column(title);
+        }
     }
     if snapshot.apps.len() < 2 {
         table.hide_column("App");
@@ -111,6 +119,8 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
 fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
     let (rx, tx) = directions(flow);
     let speed = data.flow_speed(snapshot, flow);
+    let windows = window_bps(snapshot, flow);
+    let window = |at: usize| Cell::text(known(windows, |bps| si(bps[at])));
     let ago = |ns: u64| Cell::text(seconds(snapshot.now_ns.saturating_sub(ns) as f64 / 1e9));
     vec![
         Cell::text(app_of(snapshot, flow.app)),
@@ -125,6 +135,9 @@ fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
         Cell::text(bytes(tx.bytes)),
         Cell::text(known(speed, |speed| si(speed.pps))),
         Cell::text(known(speed, |speed| si(speed.bps))),
+        window(0),
+        window(1),
+        window(2),
         Cell::text(conversation::state(flow.state)),
         Cell::text(format::queues(flow)),
         Cell::text(format::lcores(flow)),

@@ -48,6 +48,8 @@ struct PacketsJson<'a> {
     begin_ns: u64,
     now_ns: u64,
     interval_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    windows_s: Option<[f64; 3]>,
     apps: &'a [String],
     /// One packet in so many is looked at now.
     sample: u32,
@@ -91,6 +93,9 @@ struct ConversationJson<'a> {
     standard_error: f64,
     pps: Option<f64>,
     bps: Option<f64>,
+    /// Over windows of 2, 10 and 40 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_bps: Option<[f64; 3]>,
     state: Option<TcpState>,
     /// Of the local and of the remote end.
     tcp_flags: [u8; 2],
@@ -151,6 +156,7 @@ fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<
         begin_ns: snapshot.begin_ns,
         now_ns: snapshot.now_ns,
         interval_s: snapshot.interval_s,
+        windows_s: snapshot.windows_s,
         apps: &snapshot.apps,
         sample: snapshot.sample,
         looked_at: snapshot.looked_at,
@@ -189,6 +195,7 @@ fn conversation<'a>(
         standard_error: standard_error(flow.variance),
         pps: speed.map(|speed| speed.pps),
         bps: speed.map(|speed| speed.bps),
+        window_bps: conversation::window_bps(snapshot, flow),
         state: Some(flow.state).filter(|state| *state != TcpState::None),
         tcp_flags: flow.tcp_flags,
         opener: flow.opener,

@@ -44,6 +44,7 @@ fn flow(local: &str, remote: &str) -> Flow {
         unknown: SenderCounts::default(),
         recent_rx: PacketCounts::default(),
         recent_tx: PacketCounts::default(),
+        window_bps: [0.0; 3],
         variance: 0,
         state: TcpState::None,
         opener: None,

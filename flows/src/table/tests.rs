@@ -7,7 +7,10 @@ use pmdscope_packets::{DIR_RX, DIR_TX, ETHERNET};
 use proptest::prelude::*;
 
 use super::*;
+use crate::rate_windows::ByteHistory;
 use crate::{Flow, FlowEndpoint, TcpState};
+
+mod windows;
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
@@ -305,7 +308,7 @@ fn recorded(
     let told = Heard::default();
     let listener: Option<Box<dyn FlowListener>> = Some(Box::new(Record(Arc::clone(&told))));
     let (table, latest) =
-        table(FlowTableSettings { capacity, idle, active, listener, inner: true });
+        table(FlowTableSettings { capacity, idle, active, listener, inner: true, windows: true });
     (table, latest, told)
 }
 
@@ -518,5 +521,5 @@ fn without_anyone_to_look_there_are_no_snapshots() {
 fn a_conversation_takes_the_memory_that_is_documented() {
     assert_eq!((size_of::<FlowEntry>(), align_of::<FlowEntry>()), (192, 64));
     assert_eq!((size_of::<FlowDetails>(), size_of::<ReportedCounts>()), (80, 112));
-    assert_eq!(size_of::<Flow>(), 240);
+    assert_eq!((size_of::<Flow>(), size_of::<ByteHistory>()), (248, 88));
 }
