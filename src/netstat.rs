@@ -16,6 +16,7 @@ mod offline;
 mod queues;
 mod report_data;
 mod report_layout;
+mod resolver;
 mod row_filter;
 mod statistics;
 

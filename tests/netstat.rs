@@ -104,6 +104,8 @@ fn a_live_pipe_is_followed_while_it_is_open() {
     stdin.write_all(rest).unwrap();
     let after = report_of(20);
     assert_eq!(after["flows"].as_array().unwrap().len(), 20);
+    // Two seconds later there are rates over windows.
+    while report_of(20)["flows"][0]["window_bps"].as_array().is_none_or(|bps| bps.len() != 3) {}
     drop(stdin);
     // The last report.
     let last = report_of(20);

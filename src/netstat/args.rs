@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use pmdscope_flows::{CAPACITY, FlowTableSettings};
 use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{IpfixArgs, IpfixExport};
+use super::resolver::NameResolver;
 use super::row_filter::RowFilter;
 use crate::attach::policy::AttachArgs;
 use crate::capture::Direction;
@@ -88,7 +90,8 @@ impl FromStr for SamplingMode {
 }
 
 /// Options about rows, of which only conversations and listeners have many.
-const ROW_OPTIONS: [&str; 9] = ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp"];
+const ROW_OPTIONS: [&str; 10] =
+    ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp", "resolve"];
 /// Options about packets, which counters of ports do not look at, nor for a time.
 const PACKET_OPTIONS: [&str; 8] =
     ["seconds", "direction", "sample", "cpu_budget", "flows", "outer", "no_pdump", "force_pdump"];
@@ -221,9 +224,16 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "top", help_heading = "Rows")]
     pub(super) all: bool,
 
-    /// Accepted for netstat compatibility: addresses are always numeric
-    #[arg(short, long, hide_short_help = true, help_heading = "Rows")]
+    /// Accepted for netstat compatibility: addresses are numeric unless --resolve is given
+    #[arg(short, long, conflicts_with = "resolve", hide_short_help = true, help_heading = "Rows")]
     numeric: bool,
+
+    /// Show names of hosts and services
+    ///
+    /// Sends a query to the name server for each address that is shown, once. What is not known after
+    /// 3 seconds, or with -c by the next report, stays numeric.
+    #[arg(long, hide_short_help = true, help_heading = "Rows")]
+    resolve: bool,
 
     #[command(flatten)]
     pub(super) row_filter: RowFilter,
@@ -372,6 +382,12 @@ impl Args {
     /// Most rows that were asked for.
     pub(super) fn rows(&self) -> Option<usize> {
         self.top.and_then(|top| usize::try_from(top).ok())
+    }
+
+    /// What looks up names, if they are wanted.
+    pub(super) fn resolver(&self) -> anyhow::Result<Option<NameResolver>> {
+        let resolver = self.resolve.then(NameResolver::start).transpose();
+        resolver.context("cannot start the threads that look up names: leave out --resolve")
     }
 
     /// How to count.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use pmdscope_flows::{
-    Flow, FlowSnapshot, PacketCounts, UnknownLink, UnlistedPackets, standard_error,
+    Flow, FlowEndpoint, FlowSnapshot, PacketCounts, UnknownLink, UnlistedPackets, standard_error,
 };
 use pmdscope_render::conversation::{self, TrafficRate, WINDOW_TITLES, window_bps};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
@@ -91,6 +91,7 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
         Column::number("Last").drop_at(9),
     ];
     let mut table = TextTable::new("Conversations", columns);
+    data.look_up(flows.iter().flat_map(|flow| ends(flow)));
     for flow in flows {
         let subject = Subject::App { app: app_of(snapshot, flow.app).to_owned() };
         table.push(subject, false, cells(data, snapshot, flow));
@@ -116,6 +117,11 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
     table
 }
 
+/// Both ends, with the protocol of their ports.
+pub(super) fn ends(flow: &Flow) -> [(u8, FlowEndpoint); 2] {
+    [flow.local, flow.remote].map(|end| (flow.proto, end))
+}
+
 fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
     let (rx, tx) = directions(flow);
     let speed = data.flow_speed(snapshot, flow);
@@ -125,8 +131,8 @@ fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
     vec![
         Cell::text(app_of(snapshot, flow.app)),
         Cell::text(format::protocol(flow.proto, flow.local.addr)),
-        Cell::text(conversation::endpoint(flow.local)),
-        Cell::text(conversation::endpoint(flow.remote)),
+        Cell::text(data.endpoint(flow.proto, flow.local)),
+        Cell::text(data.endpoint(flow.proto, flow.remote)),
         Cell::text(conversation::wrapping(flow)),
         Cell::text(count(rx.packets)),
         Cell::text(count(tx.packets)),

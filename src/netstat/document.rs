@@ -13,6 +13,7 @@ use super::interfaces::InterfaceRow;
 use super::listen::ListeningPort;
 use super::queues::QueueLoad;
 use super::report_data::{PacketLosses, ReportData, app_of};
+use super::resolver::NameResolver;
 use super::{conversations, interfaces, listen, queues};
 use crate::output;
 
@@ -84,6 +85,8 @@ struct ConversationJson<'a> {
     tunnel: Option<Tunnel>,
     local: FlowEndpoint,
     remote: FlowEndpoint,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<NamesJson>,
     rx: SenderCounts,
     tx: SenderCounts,
     /// Of unknown direction.
@@ -106,6 +109,27 @@ struct ConversationJson<'a> {
     tx_place: Option<FlowPlace>,
 }
 
+/// Names of both ends, where they are known.
+#[derive(Debug, Serialize)]
+struct NamesJson {
+    local: EndNames,
+    remote: EndNames,
+}
+
+#[derive(Debug, Serialize)]
+struct EndNames {
+    host: Option<String>,
+    service: Option<String>,
+}
+
+impl NamesJson {
+    fn of(names: &NameResolver, flow: &Flow) -> Self {
+        let [local, remote] = [flow.local, flow.remote]
+            .map(|end| EndNames { host: names.host(end), service: names.service(flow.proto, end) });
+        Self { local, remote }
+    }
+}
+
 /// Prints a report as one line; false when nobody reads any more.
 pub(super) fn print(args: &Args, data: &ReportData) -> Result<bool> {
     let snapshot = data.counted();
@@ -121,7 +145,9 @@ fn document<'a>(
     let shows = |wanted: ReportView| view == wanted;
     let flows = || {
         let chosen = conversations::chosen(args, data, snapshot);
-        let flows = chosen.into_iter().take(args.rows().unwrap_or(usize::MAX));
+        let rows = args.rows().unwrap_or(usize::MAX).min(chosen.len());
+        data.look_up(chosen[..rows].iter().flat_map(|flow| conversations::ends(flow)));
+        let flows = chosen[..rows].iter();
         flows.map(|flow| conversation(data, snapshot, flow)).collect()
     };
     let counters = data.counters.as_ref();
@@ -188,6 +214,7 @@ fn conversation<'a>(
         tunnel: flow.tunnel,
         local: flow.local,
         remote: flow.remote,
+        names: data.names.as_ref().map(|names| NamesJson::of(names, flow)),
         rx: flow.rx,
         tx: flow.tx,
         unknown: flow.unknown,

@@ -61,6 +61,7 @@ fn count(
         losses: PacketLosses { undirected: report.undirected, ..PacketLosses::default() },
         filtered: !args.expression().is_empty(),
         thresholds: args.thresholds()?,
+        names: args.resolver()?,
         ..ReportData::default()
     };
     Ok((data, report.failure))

@@ -75,6 +75,9 @@ fn wrong_values_and_contradictions_are_refused() {
         "-r x --at -5s",
         "-r x --cpu-budget 10%",
         "-r x --force-pdump",
+        "-n --resolve",
+        "-i --resolve",
+        "--queues --resolve",
         "-s -t",
         "-s -6",
         "-s --sort rx",
@@ -128,6 +131,8 @@ fn what_a_view_cannot_show_is_refused_with_advice() {
         "-s --outer --sample 16 --for 5s -Q in",
         "--queues -r x --outer --flows 100 -Q in",
         "-c -I 5 -r - -t",
+        "-l --resolve",
+        "-c --resolve --json",
         "-r x -t -6 --sort rx --reverse --all",
     ] {
         assert!(args(words).check().is_ok(), "{words}");

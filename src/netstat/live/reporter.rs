@@ -16,6 +16,7 @@ use crate::netstat::args::{Args, ReportView};
 use crate::netstat::counters::CounterReader;
 use crate::netstat::report_data::ReportData;
 use crate::netstat::report_layout::ReportLayout;
+use crate::netstat::resolver::NameResolver;
 use crate::netstat::{ipfix, show};
 use crate::output;
 use crate::terminal::{self, ProgressLine};
@@ -33,6 +34,7 @@ pub(in crate::netstat) struct LiveReporter<'a> {
     ports: Vec<(String, u16)>,
     export: Option<ExportStatus>,
     thresholds: Thresholds,
+    names: Option<NameResolver>,
     line: ProgressLine,
     begun: Instant,
     /// Time of the last report.
@@ -52,7 +54,7 @@ impl<'a> LiveReporter<'a> {
         ports: Vec<(String, u16)>,
         export: Option<ExportStatus>,
     ) -> Result<Self> {
-        let thresholds = args.thresholds()?;
+        let (thresholds, names) = (args.thresholds()?, args.resolver()?);
         let (line, begun) = (ProgressLine::default(), Instant::now());
         Ok(Self {
             args,
@@ -63,6 +65,7 @@ impl<'a> LiveReporter<'a> {
             ports,
             export,
             thresholds,
+            names,
             line,
             begun,
             shown_ns: 0,
@@ -138,6 +141,7 @@ impl<'a> LiveReporter<'a> {
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
             thresholds: self.thresholds,
+            names: self.names.clone(),
         })
     }
 
