@@ -6,6 +6,7 @@ mod counters;
 mod document;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod follow;
 mod format;
 mod interfaces;
 mod ipfix;
@@ -15,6 +16,7 @@ mod offline;
 mod queues;
 mod report_data;
 mod report_layout;
+mod resolver;
 mod row_filter;
 mod statistics;
 
@@ -33,7 +35,9 @@ use crate::{capture, output};
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     args.check()?;
     let control = capture::control(false)?;
-    if args.reads_files() {
+    if args.reads_files() && args.continuous {
+        follow::run(args, &control)
+    } else if args.reads_files() {
         offline::run(args, &control)
     } else if args.view() == ReportView::Interfaces || args.replays() {
         counters::run(args, &control)

@@ -80,6 +80,40 @@ fn a_pipe_is_read_to_its_end() {
 }
 
 #[test]
+fn a_live_pipe_is_followed_while_it_is_open() {
+    let dir = scratch(0);
+    let mut command = netstat(&dir, "-c -r - --json");
+    let mut child = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
+    let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut reports = BufReader::new(stdout).lines();
+    let mut report_of = |packets: u64| loop {
+        let line = reports.next().unwrap().unwrap();
+        let report: Value = serde_json::from_str(&line).unwrap();
+        if report["total"]["packets"] == packets {
+            return report;
+        }
+    };
+    let bytes = pcap(20);
+    let (first, rest) = bytes.split_at(24 + 12 * 76);
+    stdin.write_all(first).unwrap();
+    let before = report_of(12);
+    // Nothing comes, and time goes on.
+    let silent = report_of(12);
+    assert!(silent["now_ns"].as_u64() > before["now_ns"].as_u64(), "{before} {silent}");
+    assert_eq!(silent["flows"].as_array().unwrap().len(), 12);
+    stdin.write_all(rest).unwrap();
+    let after = report_of(20);
+    assert_eq!(after["flows"].as_array().unwrap().len(), 20);
+    // Two seconds later there are rates over windows.
+    while report_of(20)["flows"][0]["window_bps"].as_array().is_none_or(|bps| bps.len() != 3) {}
+    drop(stdin);
+    // The last report.
+    let last = report_of(20);
+    assert_eq!(last["flows"].as_array().unwrap().len(), 20);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_broken_file_is_shown_as_far_as_it_goes() {
     let dir = scratch(3);
     let mut bytes = pcap(3);
@@ -125,6 +159,7 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         ("-i -r in.pcap", 2, "leave out -r"),
         ("-r in.pcap no such filter", 2, "no such filter"),
         ("--replay in.pcap -l", 2, "use --replay with -i or --queues"),
+        ("-c -r in.pcap", 2, "-c follows one pipe"),
         ("--sample never", 2, "auto"),
         ("-i --sample 4", 2, "'--interfaces' cannot be used with '--sample"),
         ("-r in.pcap -s -t", 2, "'--statistics' cannot be used with '--tcp'"),

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use pmdscope_packets::Packet;
+use pmdscope_packets::{Packet, link_type_name};
 
 use crate::dissect::{
     ARP, ESP, FragmentKind, GRE, ICMP, ICMP6, IpFields, NetworkLayer, PacketLayers, SCTP, TCP,
     TcpFields, UDP,
 };
 use crate::tcp::{ACK, FIN, RST, SYN};
-use crate::{PacketCounts, ProtocolCounts, QueueCounts};
+use crate::{PacketCounts, ProtocolCounts, QueueCounts, UnknownLink};
 
 #[inline]
 fn add(sum: &mut PacketCounts, counts: PacketCounts) {
@@ -29,7 +29,7 @@ impl ProtocolCounts {
             NetworkLayer::Ip(ip) => self.count_ip(ip, counts),
             NetworkLayer::Other(ARP) => add(&mut self.arp, counts),
             NetworkLayer::Other(_) => add(&mut self.other_ethertypes, counts),
-            NetworkLayer::Unreadable => {}
+            NetworkLayer::Unreadable | NetworkLayer::UnknownLink => {}
         }
     }
 
@@ -93,6 +93,19 @@ impl ProtocolCounts {
             (ICMP, 11) | (ICMP6, 3) => self.icmp_time_exceeded += packets,
             _ => {}
         }
+    }
+}
+
+/// Adds a packet to those of its link type.
+pub(super) fn count_unknown_link(
+    links: &mut Vec<UnknownLink>,
+    link_type: u16,
+    counts: PacketCounts,
+) {
+    if let Some(link) = links.iter_mut().find(|link| link.link_type == link_type) {
+        add(&mut link.counts, counts);
+    } else {
+        links.push(UnknownLink { link_type, name: link_type_name(link_type), counts });
     }
 }
 

@@ -10,6 +10,7 @@ mod tunnel;
 pub(super) use ip::{FragmentKind, IpFields, TcpFields};
 use pmdscope_packets::ETHERNET;
 
+use self::tunnel::TunnelPayload;
 use crate::Tunnel;
 
 pub(super) const IPV4: u16 = 0x0800;
@@ -25,6 +26,12 @@ pub(super) const ICMP6: u8 = 58;
 pub(super) const SCTP: u8 = 132;
 
 /// Link types of files, besides [`ETHERNET`].
+const NULL: u16 = 0;
+const LOOP: u16 = 108;
+const PPP: u16 = 9;
+const PPP_HDLC: u16 = 50;
+const PPP_ETHER: u16 = 51;
+const CISCO_HDLC: u16 = 104;
 const RAW: [u16; 3] = [101, 12, 14];
 const RAW_IPV4: u16 = 228;
 const RAW_IPV6: u16 = 229;
@@ -43,6 +50,8 @@ pub(super) enum NetworkLayer {
     Other(u16),
     /// Cut off or broken before its addresses.
     Unreadable,
+    /// Behind a link type that is not known.
+    UnknownLink,
 }
 
 /// VLAN ids, as many as are kept.
@@ -62,6 +71,16 @@ impl VlanTags {
     }
 }
 
+/// What stands in front of IP without a header of IP of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LinkHeaders {
+    tags: VlanTags,
+    /// The outermost tunnel.
+    tunnel: Option<Tunnel>,
+    /// Sessions and pseudowires within each other.
+    depth: usize,
+}
+
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketLayers {
@@ -71,15 +90,25 @@ pub(super) struct PacketLayers {
     pub(super) net: NetworkLayer,
 }
 
+impl LinkHeaders {
+    /// What stands in front of what is in a tunnel; `None` where that is too deep.
+    fn inside(self, tunnel: Tunnel) -> Option<Self> {
+        let inner = Self { tunnel: self.tunnel.or(Some(tunnel)), depth: self.depth + 1, ..self };
+        (inner.depth <= NESTING).then_some(inner)
+    }
+}
+
 /// Takes the bytes of a packet that are there apart. With `inner`, what is in tunnels counts, where it
 /// is IP and can be read.
 #[inline]
 pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
-    let mut tags = VlanTags::default();
-    let Some((net, payload)) = outer(linktype, data, &mut tags) else {
+    let mut headers = LinkHeaders::default();
+    let found = outer(linktype, data, &mut headers);
+    let LinkHeaders { tags, tunnel, .. } = headers;
+    let Some((net, payload)) = found else {
         return PacketLayers { tags, tunnel: None, net: NetworkLayer::Unreadable };
     };
-    let layers = PacketLayers { tags, tunnel: None, net };
+    let layers = PacketLayers { tags, tunnel, net };
     match net {
         NetworkLayer::Ip(ip) if inner && tunnel::may_be(&ip) => unwrapped(layers, ip, payload),
         _ => layers,
@@ -89,20 +118,17 @@ pub(super) fn dissect(linktype: u16, data: &[u8], inner: bool) -> PacketLayers {
 /// Follows tunnels as far as there is IP in them.
 fn unwrapped(mut layers: PacketLayers, mut ip: IpFields, mut payload: &[u8]) -> PacketLayers {
     for _ in 0..NESTING {
-        let mut tags = layers.tags;
-        let inside = tunnel::enter(&ip, payload).and_then(|(tunnel, carried)| {
-            let (net, rest) = match carried {
-                tunnel::TunnelPayload::Ethernet(frame) => link::ethernet(frame, &mut tags)?,
-                tunnel::TunnelPayload::Typed(ether_type, rest) => {
-                    link::typed(ether_type, rest, &mut tags)?
-                }
-            };
-            Some((tunnel, net, rest))
-        });
-        let Some((tunnel, NetworkLayer::Ip(found), rest)) = inside else { break };
-        layers.tags = tags;
-        layers.tunnel.get_or_insert(tunnel);
-        layers.net = NetworkLayer::Ip(found);
+        let Some((tunnel, carried)) = tunnel::enter(&ip, payload) else { break };
+        let tunnel = layers.tunnel.or(Some(tunnel));
+        let mut headers = LinkHeaders { tags: layers.tags, tunnel, depth: 0 };
+        let inside = match carried {
+            TunnelPayload::Ethernet(frame) => link::ethernet(frame, &mut headers),
+            TunnelPayload::Typed(ether_type, rest) => link::typed(ether_type, rest, &mut headers),
+            TunnelPayload::Untyped(rest) => link::untyped(rest, &mut headers),
+        };
+        let Some((NetworkLayer::Ip(found), rest)) = inside else { break };
+        let LinkHeaders { tags, tunnel, .. } = headers;
+        layers = PacketLayers { tags, tunnel, net: NetworkLayer::Ip(found) };
         (ip, payload) = (found, rest);
     }
     layers
@@ -112,16 +138,20 @@ fn unwrapped(mut layers: PacketLayers, mut ip: IpFields, mut payload: &[u8]) -> 
 fn outer<'a>(
     linktype: u16,
     data: &'a [u8],
-    tags: &mut VlanTags,
+    headers: &mut LinkHeaders,
 ) -> Option<(NetworkLayer, &'a [u8])> {
     match linktype {
-        ETHERNET => link::ethernet(data, tags),
-        RAW_IPV4 => link::typed(IPV4, data, tags),
-        RAW_IPV6 => link::typed(IPV6, data, tags),
-        LINUX_SLL => link::typed(be16(data, 14)?, data.get(16..)?, tags),
-        LINUX_SLL2 => link::typed(be16(data, 0)?, data.get(20..)?, tags),
+        ETHERNET => link::ethernet(data, headers),
+        RAW_IPV4 => link::typed(IPV4, data, headers),
+        RAW_IPV6 => link::typed(IPV6, data, headers),
+        LINUX_SLL => link::typed(be16(data, 14)?, data.get(16..)?, headers),
+        LINUX_SLL2 => link::typed(be16(data, 0)?, data.get(20..)?, headers),
         raw if RAW.contains(&raw) => link::raw(data),
-        _ => None,
+        NULL | LOOP => link::loopback(data),
+        PPP | PPP_HDLC => link::ppp_frame(data, headers),
+        PPP_ETHER => link::pppoe(data, headers),
+        CISCO_HDLC => link::cisco_hdlc(data, headers),
+        _ => Some((NetworkLayer::UnknownLink, data)),
     }
 }
 

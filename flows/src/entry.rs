@@ -259,6 +259,7 @@ impl FlowEntry {
             unknown: ways(UNKNOWN_LOCAL, UNKNOWN_REMOTE),
             recent_rx: PacketCounts::default(),
             recent_tx: PacketCounts::default(),
+            window_bps: [0.0; 3],
             variance,
             state: self.connection.state,
             opener: self.connection.opener(),

@@ -26,8 +26,19 @@ pub enum Tunnel {
     Vxlan(u32),
     /// GENEVE, with its network identifier.
     Geneve(u32),
-    /// GRE, with its key; 0 without one.
+    /// GRE, also in UDP, with its key; 0 without one.
     Gre(u32),
+    /// ERSPAN, with its session; 0 of type I, which has none.
+    Erspan(u32),
+    /// PPP over Ethernet, with its session.
+    Pppoe(u32),
+    /// GTP-U. Each direction has a tunnel endpoint id of its own, so none is part of a conversation.
+    #[serde(rename = "gtp-u")]
+    GtpU,
+    /// IP in IP: either version in either.
+    Ipip,
+    /// Ethernet behind labels of MPLS, or MPLS in UDP or IP. Labels differ by direction, as in GTP-U.
+    Mpls,
 }
 
 impl fmt::Display for Tunnel {
@@ -36,6 +47,11 @@ impl fmt::Display for Tunnel {
             Self::Vxlan(id) => write!(f, "vxlan {id}"),
             Self::Geneve(id) => write!(f, "geneve {id}"),
             Self::Gre(id) => write!(f, "gre {id}"),
+            Self::Erspan(id) => write!(f, "erspan {id}"),
+            Self::Pppoe(id) => write!(f, "pppoe {id}"),
+            Self::GtpU => f.write_str("gtp-u"),
+            Self::Ipip => f.write_str("ipip"),
+            Self::Mpls => f.write_str("mpls"),
         }
     }
 }
@@ -128,6 +144,9 @@ pub struct Flow {
     pub recent_rx: PacketCounts,
     /// Sent, or of unknown direction, in the interval of the snapshot.
     pub recent_tx: PacketCounts,
+    /// Bits per second over [`crate::RATE_WINDOWS`], in either direction; 0 where
+    /// [`FlowSnapshot::windows_s`] is `None`.
+    pub window_bps: [f32; 3],
     /// Variance of the number of packets; 0 where every packet was seen.
     pub variance: u64,
     /// TCP.
@@ -195,6 +214,8 @@ pub struct UnlistedPackets {
     pub not_ip: PacketCounts,
     /// Cut off or broken before their addresses.
     pub unreadable: PacketCounts,
+    /// Behind link types that are not read, see [`FlowSnapshot::unknown_links`].
+    pub unknown_link: PacketCounts,
 }
 
 /// Packets by what they carry, estimated where sampled. As `netstat -s` has it, but of what went by.
@@ -229,6 +250,18 @@ pub struct ProtocolCounts {
     pub other_protocols: PacketCounts,
 }
 
+/// Packets of a file behind a link type that is not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownLink {
+    /// Number of the link type in files.
+    pub link_type: u16,
+    /// Its name, as libpcap has it.
+    pub name: String,
+    /// Its packets.
+    #[serde(flatten)]
+    pub counts: PacketCounts,
+}
+
 /// What went by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct QueueCounts {
@@ -260,6 +293,9 @@ pub struct FlowSnapshot {
     pub now_ns: u64,
     /// Length of the interval that `recent` counts are of, seconds; 0 in the first snapshot.
     pub interval_s: f64,
+    /// Lengths of the windows that `window_bps` are of, seconds: those of [`crate::RATE_WINDOWS`], or less
+    /// where counting has not gone on for so long. `None` before the first is over, or without windows.
+    pub windows_s: Option<[f64; 3]>,
     /// Conversations, in no order.
     pub flows: Vec<Flow>,
     /// What is not among them.
@@ -272,6 +308,8 @@ pub struct FlowSnapshot {
     pub protocols: ProtocolCounts,
     /// By queue.
     pub queues: Vec<QueueCounts>,
+    /// By link type, those that are not read.
+    pub unknown_links: Vec<UnknownLink>,
     /// Packets that were looked at: without those that a sampled one stands for.
     pub looked_at: u64,
     /// Packets lost on the way, in none of the counts.

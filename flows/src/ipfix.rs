@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Flow;
-use crate::table::{FlowEndReason, FlowListener};
+use crate::listener::{FlowEndReason, FlowListener};
 pub use collector::{CollectorError, IpfixCollector};
 use counters::ExportCounters;
 pub use counters::{ExportCounts, ExportStatus};

@@ -35,6 +35,11 @@ impl FlowKey {
             Some(Tunnel::Vxlan(id)) => (1, id),
             Some(Tunnel::Geneve(id)) => (2, id),
             Some(Tunnel::Gre(id)) => (3, id),
+            Some(Tunnel::Erspan(id)) => (4, id),
+            Some(Tunnel::Pppoe(id)) => (5, id),
+            Some(Tunnel::GtpU) => (6, 0),
+            Some(Tunnel::Ipip) => (7, 0),
+            Some(Tunnel::Mpls) => (8, 0),
         };
         let [outer, inner] = layers.tags.ids;
         let key = Self([
@@ -88,6 +93,11 @@ impl FlowKey {
             1 => Some(Tunnel::Vxlan(id)),
             2 => Some(Tunnel::Geneve(id)),
             3 => Some(Tunnel::Gre(id)),
+            4 => Some(Tunnel::Erspan(id)),
+            5 => Some(Tunnel::Pppoe(id)),
+            6 => Some(Tunnel::GtpU),
+            7 => Some(Tunnel::Ipip),
+            8 => Some(Tunnel::Mpls),
             _ => None,
         }
     }

@@ -16,7 +16,10 @@ mod flow;
 mod index;
 pub mod ipfix;
 mod key;
+mod latest_snapshot;
+mod listener;
 mod ports;
+mod rate_windows;
 mod snapshot_builder;
 mod store;
 mod table;
@@ -24,8 +27,10 @@ mod tcp;
 
 pub use self::flow::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
-    QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
+    QueueCounts, SNAPLEN, SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets,
+    standard_error,
 };
-pub use self::table::{
-    CAPACITY, FlowEndReason, FlowListener, FlowTable, FlowTableSettings, LatestSnapshot,
-};
+pub use self::latest_snapshot::LatestSnapshot;
+pub use self::listener::{FlowEndReason, FlowListener};
+pub use self::rate_windows::RATE_WINDOWS;
+pub use self::table::{CAPACITY, FlowTable, FlowTableSettings};

@@ -2,6 +2,7 @@
 //! are copied part by part between packets, each as it was when the snapshot began.
 
 use crate::FlowSnapshot;
+use crate::rate_windows::RateWindows;
 use crate::store::FlowStore;
 
 /// What is known of it.
@@ -11,6 +12,9 @@ pub(super) struct SnapshotBuilder {
     pub(super) snapshot: FlowSnapshot,
     /// Intervals that begin with it, for each conversation.
     marks: usize,
+    /// A slot that ends with it, and the windows then.
+    slot: Option<usize>,
+    windows: Option<RateWindows>,
     /// Entries behind it are still to be looked at, up to the end.
     next: usize,
     end: usize,
@@ -20,10 +24,15 @@ pub(super) struct SnapshotBuilder {
 
 impl SnapshotBuilder {
     /// Begins with all but the conversations.
-    pub(super) fn new(mut snapshot: FlowSnapshot, marks: usize, store: &FlowStore) -> Self {
+    pub(super) fn new(
+        mut snapshot: FlowSnapshot,
+        marks: usize,
+        (slot, windows): (Option<usize>, Option<RateWindows>),
+        store: &FlowStore,
+    ) -> Self {
         snapshot.flows.reserve(store.live_count());
         let end = store.entries.len();
-        Self { snapshot, marks, next: 0, end, done: vec![0; end.div_ceil(64)] }
+        Self { snapshot, marks, slot, windows, next: 0, end, done: vec![0; end.div_ceil(64)] }
     }
 
     /// Looks at so many entries more; true if those were the last.
@@ -44,7 +53,14 @@ impl SnapshotBuilder {
         }
         let (entry, side) = (&store.entries[at], &mut store.sides[at]);
         (0..self.marks).for_each(|_| side.mark(entry));
-        self.snapshot.flows.push(entry.flow(side));
+        let mut flow = entry.flow(side);
+        if let Some(history) = store.histories.get_mut(at) {
+            if let Some(slot) = self.slot {
+                history.mark(slot, entry.total().bytes);
+            }
+            flow.window_bps = self.windows.map_or([0.0; 3], |windows| history.bps(&windows));
+        }
+        self.snapshot.flows.push(flow);
     }
 
     /// A conversation that has begun since.

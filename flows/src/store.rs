@@ -11,6 +11,7 @@ use std::hint::black_box;
 use crate::entry::{FlowDetails, FlowEntry, ReportedCounts, SeenPacket};
 use crate::index::HashIndex;
 use crate::key::{FlowKey, KeyHasher};
+use crate::rate_windows::ByteHistory;
 
 /// Entries that a newcomer competes with.
 const GROUP: usize = 8;
@@ -43,7 +44,10 @@ pub(super) struct FlowStore {
     pub(super) sides: Vec<FlowDetails>,
     /// Of each entry, where somebody listens.
     pub(super) told: Vec<ReportedCounts>,
+    /// Of each entry, where rates over windows are wanted.
+    pub(super) histories: Vec<ByteHistory>,
     listened: bool,
+    windowed: bool,
     hasher: KeyHasher,
     index: HashIndex,
     /// Entries that are free again.
@@ -53,8 +57,9 @@ pub(super) struct FlowStore {
 }
 
 impl FlowStore {
-    /// An empty store; `listened` where what a listener was told is to be known.
-    pub(super) fn new(capacity: usize, listened: bool) -> Self {
+    /// An empty store; `listened` where what a listener was told is to be known, `windowed` where
+    /// rates over windows are.
+    pub(super) fn new(capacity: usize, listened: bool, windowed: bool) -> Self {
         let capacity = capacity.clamp(1, CAPACITY_MAX);
         Self {
             capacity,
@@ -62,7 +67,9 @@ impl FlowStore {
             entries: Vec::with_capacity(capacity),
             sides: Vec::with_capacity(capacity),
             told: Vec::with_capacity(if listened { capacity } else { 0 }),
+            histories: Vec::with_capacity(if windowed { capacity } else { 0 }),
             listened,
+            windowed,
             hasher: KeyHasher::new(),
             index: HashIndex::new(capacity),
             free: Vec::new(),
@@ -130,12 +137,18 @@ impl FlowStore {
             if self.listened {
                 self.told[at] = told;
             }
+            if self.windowed {
+                self.histories[at] = ByteHistory::default();
+            }
             at
         } else {
             self.entries.push(entry);
             self.sides.push(side);
             if self.listened {
                 self.told.push(told);
+            }
+            if self.windowed {
+                self.histories.push(ByteHistory::default());
             }
             self.entries.len() - 1
         };

@@ -1,7 +1,6 @@
 //! Counts packets for their conversations.
 
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pmdscope_packets::{
@@ -9,14 +8,17 @@ use pmdscope_packets::{
     SinkProgress,
 };
 
-use crate::counters::QueueTable;
+use crate::counters::{QueueTable, count_unknown_link};
 use crate::dissect::{NetworkLayer, dissect};
 use crate::entry::{FlowDetails, FlowEntry, PackedPlace, ReportedCounts, SeenPacket};
 use crate::key::FlowKey;
+use crate::latest_snapshot::LatestSnapshot;
+use crate::listener::{FlowEndReason, FlowListener};
 use crate::ports::PortTable;
+use crate::rate_windows::SlotClock;
 use crate::snapshot_builder::SnapshotBuilder;
 use crate::store::{BATCH, FlowStore, FreeSlot};
-use crate::{Flow, FlowSnapshot, PacketCounts, ProtocolCounts, UnlistedPackets};
+use crate::{FlowSnapshot, PacketCounts, ProtocolCounts, UnknownLink, UnlistedPackets};
 
 /// Conversations that are kept where nothing else is said.
 pub const CAPACITY: usize = 65_536;
@@ -32,62 +34,22 @@ pub struct FlowTableSettings {
     pub active: Option<Duration>,
     /// Count what is in tunnels, and not the tunnels.
     pub inner: bool,
+    /// Keep rates over [`crate::RATE_WINDOWS`], in 88 more bytes for each conversation.
+    pub windows: bool,
     /// Is told what became of conversations.
     pub listener: Option<Box<dyn FlowListener>>,
 }
 
 impl Default for FlowTableSettings {
     fn default() -> Self {
-        Self { capacity: CAPACITY, idle: None, active: None, inner: true, listener: None }
-    }
-}
-
-/// Why a listener is told of a conversation; numbers of RFC 5102, flowEndReason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowEndReason {
-    /// Silent for the idle time.
-    Idle = 1,
-    /// It goes on.
-    Active = 2,
-    /// TCP has ended it.
-    End = 3,
-    /// Counting ends.
-    Forced = 4,
-    /// It gave way to others.
-    Resources = 5,
-}
-
-/// Who is told what became of conversations.
-pub trait FlowListener: Debug + Send {
-    /// A conversation, with what was counted since it was told of last, and with the times of the first
-    /// and the last packet among that.
-    fn flow(&mut self, flow: &Flow, apps: &[String], reason: FlowEndReason);
-
-    /// About once a second, after the flows of that second; `sample` as of [`FlowSnapshot::sample`].
-    fn tick(&mut self, now_ns: u64, sample: u32);
-
-    /// Nothing follows.
-    fn finish(&mut self);
-}
-
-/// Where the newest snapshot is.
-#[derive(Clone, Debug, Default)]
-pub struct LatestSnapshot(Arc<Mutex<Arc<FlowSnapshot>>>);
-
-impl LatestSnapshot {
-    /// The newest snapshot.
-    pub fn get(&self) -> Arc<FlowSnapshot> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns the one before.
-    fn set(&self, snapshot: FlowSnapshot) -> Arc<FlowSnapshot> {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut latest, Arc::new(snapshot))
-    }
-
-    fn is_watched(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
+        Self {
+            capacity: CAPACITY,
+            idle: None,
+            active: None,
+            inner: true,
+            windows: false,
+            listener: None,
+        }
     }
 }
 
@@ -121,6 +83,7 @@ pub struct FlowTable {
     batch: Vec<SeenPacket>,
     ports: PortTable,
     queues: QueueTable,
+    unknown_links: Vec<UnknownLink>,
     protocols: ProtocolCounts,
     other: UnlistedPackets,
     total: PacketCounts,
@@ -135,6 +98,8 @@ pub struct FlowTable {
     unswept: usize,
     /// Begin of the interval of the next snapshot, and of the one behind it.
     marks_ns: Option<[u64; 2]>,
+    /// Of rates over windows.
+    slots: Option<SlotClock>,
     latest: LatestSnapshot,
     /// A snapshot that is being made.
     builder: Option<SnapshotBuilder>,
@@ -152,7 +117,8 @@ impl FlowTable {
         let nanos = |time: Option<Duration>| {
             time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         };
-        let store = FlowStore::new(settings.capacity, settings.listener.is_some());
+        let store =
+            FlowStore::new(settings.capacity, settings.listener.is_some(), settings.windows);
         let (sample, capacity) = (1, store.capacity());
         latest.set(FlowSnapshot { sample, capacity, ..FlowSnapshot::default() });
         let table = Self {
@@ -164,6 +130,7 @@ impl FlowTable {
             batch: Vec::with_capacity(BATCH),
             ports: PortTable::default(),
             queues: QueueTable::default(),
+            unknown_links: Vec::new(),
             protocols: ProtocolCounts::default(),
             other: UnlistedPackets::default(),
             total: PacketCounts::default(),
@@ -175,6 +142,7 @@ impl FlowTable {
             swept_ns: 0,
             unswept: 0,
             marks_ns: None,
+            slots: settings.windows.then(SlotClock::default),
             latest: latest.clone(),
             builder: None,
             copied: COPY_LIMITS,
@@ -337,6 +305,10 @@ impl FlowTable {
         }
         let marks = if roll { self.roll() } else { 0 };
         (0..marks).for_each(|_| self.queues.mark());
+        let (now_ns, begin_ns) = (self.now_ns, self.begin_ns.unwrap_or(self.now_ns));
+        let slot = self.slots.as_mut().filter(|_| roll);
+        let slot = slot.and_then(|slots| slots.advance(begin_ns, now_ns));
+        let windows = self.slots.as_ref().and_then(SlotClock::windows);
         let spare = self.spare.take().and_then(Arc::into_inner);
         let mut flows = spare.map(|snapshot| snapshot.flows).unwrap_or_default();
         flows.clear();
@@ -346,19 +318,21 @@ impl FlowTable {
             begin_ns: self.begin_ns.unwrap_or_default(),
             now_ns: self.now_ns,
             interval_s: (self.now_ns - older_ns) as f64 / 1e9,
+            windows_s: windows.map(|windows| windows.seconds),
             flows,
             other: self.other,
             total: self.total,
             variance: self.variance,
             protocols: self.protocols,
             queues: self.queues.snapshot(),
+            unknown_links: self.unknown_links.clone(),
             looked_at: self.looked_at,
             lost: self.ports.lost(),
             sample: self.sample,
             capacity: self.store.capacity(),
         };
         self.published = Some(self.looked_at);
-        self.builder = Some(SnapshotBuilder::new(snapshot, marks, &self.store));
+        self.builder = Some(SnapshotBuilder::new(snapshot, marks, (slot, windows), &self.store));
         self.draw(self.copied.at_once);
     }
 
@@ -445,6 +419,10 @@ impl PacketSink for FlowTable {
             }
             NetworkLayer::Other(_) => self.other.not_ip = self.other.not_ip.plus(counts),
             NetworkLayer::Unreadable => self.other.unreadable = self.other.unreadable.plus(counts),
+            NetworkLayer::UnknownLink => {
+                self.other.unknown_link = self.other.unknown_link.plus(counts);
+                count_unknown_link(&mut self.unknown_links, port.linktype, counts);
+            }
         }
         self.unswept += 1;
         if packet.ns.saturating_sub(self.swept_ns) >= SWEEP_INTERVAL_NS

@@ -154,7 +154,7 @@ impl Drop for PcapHandle {
 }
 
 /// How libpcap numbers a link type in memory, where that differs from files.
-fn dlt(linktype: u16) -> c_int {
+pub(crate) fn dlt(linktype: u16) -> c_int {
     match linktype {
         100 => 11, // RFC 1483 ATM
         101 => 12, // IP without a link layer

@@ -14,6 +14,7 @@ mod clock;
 mod control;
 pub mod file;
 pub mod filter;
+mod link_type;
 mod packet;
 pub mod pcapng;
 pub mod read;
@@ -22,6 +23,7 @@ mod sink;
 
 pub use self::clock::wall_clock_ns;
 pub use self::control::RunControl;
+pub use self::link_type::link_type_name;
 pub use self::packet::{
     CaptureInterface, DIR_RX, DIR_TX, ETHERNET, InterfaceStatistics, MAX_SNAPLEN, Packet,
     SectionOrigin,

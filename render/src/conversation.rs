@@ -116,6 +116,14 @@ pub fn speed(
     TrafficRate::of(all, snapshot.now_ns.saturating_sub(snapshot.begin_ns) as f64 / 1e9)
 }
 
+/// Titles of the rates over [`pmdscope_flows::RATE_WINDOWS`].
+pub const WINDOW_TITLES: [&str; 3] = ["bit/s 2s", "bit/s 10s", "bit/s 40s"];
+
+/// Bits per second of a conversation over each window; `None` where there are no windows.
+pub fn window_bps(snapshot: &FlowSnapshot, flow: &Flow) -> Option<[f64; 3]> {
+    snapshot.windows_s.map(|_| flow.window_bps.map(f64::from))
+}
+
 /// From either end.
 fn both(ways: pmdscope_flows::SenderCounts) -> PacketCounts {
     ways.from_local.plus(ways.from_remote)
@@ -205,6 +213,7 @@ mod tests {
             unknown: SenderCounts::default(),
             recent_rx: PacketCounts::default(),
             recent_tx: PacketCounts::default(),
+            window_bps: [0.0; 3],
             variance: 0,
             state: TcpState::None,
             opener: None,

@@ -120,7 +120,12 @@ impl SamplerJob {
         self.control.sample.store(sample, Ordering::Relaxed);
         let ask =
             CaptureOptions { sample, dirs: (DIR_RX | DIR_TX).into(), ..CaptureOptions::default() };
-        let kept = FlowTableSettings { capacity: CAPACITY, idle: Some(IDLE), ..Default::default() };
+        let kept = FlowTableSettings {
+            capacity: CAPACITY,
+            idle: Some(IDLE),
+            windows: true,
+            ..Default::default()
+        };
         let capture = FlowCapture::open(&wanted, ask, kept, None, &self.control.stop)?;
         let latest = Some(capture.latest());
         *lock(&self.state) = SamplerState { access: CaptureAccess::Armed { via }, latest };

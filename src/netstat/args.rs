@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use pmdscope_flows::{CAPACITY, FlowTableSettings};
 use pmdscope_telemetry::Thresholds;
 
 use super::ipfix::{IpfixArgs, IpfixExport};
+use super::resolver::NameResolver;
 use super::row_filter::RowFilter;
 use crate::attach::policy::AttachArgs;
 use crate::capture::Direction;
@@ -88,7 +90,8 @@ impl FromStr for SamplingMode {
 }
 
 /// Options about rows, of which only conversations and listeners have many.
-const ROW_OPTIONS: [&str; 9] = ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp"];
+const ROW_OPTIONS: [&str; 10] =
+    ["sort", "reverse", "top", "all", "v4", "v6", "tcp", "udp", "sctp", "resolve"];
 /// Options about packets and times, which do not apply to counters of ports.
 const PACKET_OPTIONS: [&str; 8] =
     ["seconds", "direction", "sample", "cpu_budget", "flows", "outer", "no_pdump", "force_pdump"];
@@ -105,6 +108,8 @@ Examples:
   pmdscope netstat -l                     listening ports
   pmdscope netstat -s                     packets by protocol
   pmdscope netstat -r dump.pcapng.zst     conversations of a capture file
+  tcpdump -U -w - | pmdscope netstat -c -r -
+                                          of a live pipe, updated every second
   pmdscope netstat --queues --replay incident.jsonl.zst --at -90s
 
 JSON: one document, or with -c one line per interval: {\"schema\":1, \"view\", \"begin_ns\", \"now_ns\",
@@ -141,9 +146,9 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip or Zstandard. May be repeated.
+    /// pcap or pcapng, also compressed with gzip or Zstandard. May be repeated. -c follows a pipe.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
-          conflicts_with_all = ["app", "interfaces", "seconds", "continuous", "sample", "cpu_budget",
+          conflicts_with_all = ["app", "interfaces", "seconds", "sample", "cpu_budget",
                                 "no_pdump", "force_pdump", "replay", "at"])]
     pub(super) read: Vec<PathBuf>,
 
@@ -219,9 +224,16 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "top", help_heading = "Rows")]
     pub(super) all: bool,
 
-    /// Accepted for netstat compatibility: addresses are always numeric
-    #[arg(short, long, hide_short_help = true, help_heading = "Rows")]
+    /// Accepted for netstat compatibility: addresses are numeric unless --resolve is given
+    #[arg(short, long, conflicts_with = "resolve", hide_short_help = true, help_heading = "Rows")]
     numeric: bool,
+
+    /// Show names of hosts and services
+    ///
+    /// Sends a query to the name server for each address that is shown, once. What is not known after
+    /// 3 seconds, or with -c by the next report, stays numeric.
+    #[arg(long, hide_short_help = true, help_heading = "Rows")]
+    resolve: bool,
 
     #[command(flatten)]
     pub(super) row_filter: RowFilter,
@@ -263,7 +275,7 @@ pub(crate) struct Args {
           hide_short_help = true, value_parser = whole::<u64>(64..=MOST_FLOWS), help_heading = "Packets")]
     flows: u64,
 
-    /// Count outer headers of tunnels (VXLAN, GENEVE, GRE), not inner ones
+    /// Count outer headers of tunnels (VXLAN, GTP-U, GRE, ...), not inner ones
     #[arg(long, hide_short_help = true, conflicts_with = "replay", help_heading = "Packets")]
     pub(super) outer: bool,
 
@@ -290,6 +302,12 @@ impl Args {
         let about_packets = !self.interfaces.is_empty() || !self.filter.is_empty();
         if self.reads_files() && counters_only {
             return Err(Usage("-i shows port counters, and capture files have none: leave out -r"));
+        }
+        let is_file = |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file());
+        if self.continuous && (self.read.len() > 1 || self.read.iter().any(is_file)) {
+            return Err(Usage(
+                "-c follows one pipe, such as -r -: leave out -c to read files to their end",
+            ));
         }
         if counters_only && about_packets {
             return Err(Usage(
@@ -366,11 +384,18 @@ impl Args {
         self.top.and_then(|top| usize::try_from(top).ok())
     }
 
+    /// What looks up names, if they are wanted.
+    pub(super) fn resolver(&self) -> anyhow::Result<Option<NameResolver>> {
+        let resolver = self.resolve.then(NameResolver::start).transpose();
+        resolver.context("cannot start the threads that look up names: leave out --resolve")
+    }
+
     /// How to count.
     pub(super) fn table(&self, export: Option<IpfixExport>) -> FlowTableSettings {
         let settings = FlowTableSettings {
             capacity: usize::try_from(self.flows).unwrap_or(CAPACITY),
             inner: !self.outer,
+            windows: self.continuous && self.view() == ReportView::Conversations,
             ..FlowTableSettings::default()
         };
         match export {

@@ -2,8 +2,10 @@
 
 use std::cmp::Ordering;
 
-use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts, UnlistedPackets, standard_error};
-use pmdscope_render::conversation::{self, TrafficRate};
+use pmdscope_flows::{
+    Flow, FlowEndpoint, FlowSnapshot, PacketCounts, UnknownLink, UnlistedPackets, standard_error,
+};
+use pmdscope_render::conversation::{self, TrafficRate, WINDOW_TITLES, window_bps};
 use pmdscope_render::number::{bytes, count, known, plural, seconds, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
 
@@ -79,6 +81,9 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
         Column::number("TX-bytes").drop_at(4),
         Column::number("pps"),
         Column::number("bit/s"),
+        Column::number(WINDOW_TITLES[0]).drop_at(5),
+        Column::number(WINDOW_TITLES[1]).drop_at(5),
+        Column::number(WINDOW_TITLES[2]).drop_at(5),
         Column::text("State").drop_at(5),
         Column::text("Queue").drop_at(6),
         Column::text("Lcore").drop_at(7),
@@ -86,9 +91,15 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
         Column::number("Last").drop_at(9),
     ];
     let mut table = TextTable::new("Conversations", columns);
+    data.look_up(flows.iter().flat_map(|flow| ends(flow)));
     for flow in flows {
         let subject = Subject::App { app: app_of(snapshot, flow.app).to_owned() };
         table.push(subject, false, cells(data, snapshot, flow));
+    }
+    if snapshot.windows_s.is_none() {
+        for title in WINDOW_TITLES {
+            table.hide_column(title);
+        }
     }
     if snapshot.apps.len() < 2 {
         table.hide_column("App");
@@ -106,15 +117,22 @@ fn table(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow]) -> TextTab
     table
 }
 
+/// Both ends, with the protocol of their ports.
+pub(super) fn ends(flow: &Flow) -> [(u8, FlowEndpoint); 2] {
+    [flow.local, flow.remote].map(|end| (flow.proto, end))
+}
+
 fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
     let (rx, tx) = directions(flow);
     let speed = data.flow_speed(snapshot, flow);
+    let windows = window_bps(snapshot, flow);
+    let window = |at: usize| Cell::text(known(windows, |bps| si(bps[at])));
     let ago = |ns: u64| Cell::text(seconds(snapshot.now_ns.saturating_sub(ns) as f64 / 1e9));
     vec![
         Cell::text(app_of(snapshot, flow.app)),
         Cell::text(format::protocol(flow.proto, flow.local.addr)),
-        Cell::text(conversation::endpoint(flow.local)),
-        Cell::text(conversation::endpoint(flow.remote)),
+        Cell::text(data.endpoint(flow.proto, flow.local)),
+        Cell::text(data.endpoint(flow.proto, flow.remote)),
         Cell::text(conversation::wrapping(flow)),
         Cell::text(count(rx.packets)),
         Cell::text(count(tx.packets)),
@@ -123,6 +141,9 @@ fn cells(data: &ReportData, snapshot: &FlowSnapshot, flow: &Flow) -> Vec<Cell> {
         Cell::text(bytes(tx.bytes)),
         Cell::text(known(speed, |speed| si(speed.pps))),
         Cell::text(known(speed, |speed| si(speed.bps))),
+        window(0),
+        window(1),
+        window(2),
         Cell::text(conversation::state(flow.state)),
         Cell::text(format::queues(flow)),
         Cell::text(format::lcores(flow)),
@@ -165,7 +186,7 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
         let kinds = plural(other_kinds as u64, "conversation");
         notes.push(format!("{kinds} of other protocols: not shown"));
     }
-    notes.extend(other(&snapshot.other));
+    notes.extend(other(snapshot));
     notes.push(total(data, snapshot));
     notes.extend(data.caveats());
     if flows[..shown].iter().any(|flow| flow.unknown != pmdscope_flows::SenderCounts::default()) {
@@ -178,20 +199,30 @@ fn notes(data: &ReportData, snapshot: &FlowSnapshot, flows: &[&Flow], shown: usi
 }
 
 /// What is in no row.
-fn other(other: &UnlistedPackets) -> Option<String> {
+fn other(snapshot: &FlowSnapshot) -> Option<String> {
+    let UnlistedPackets {
+        evicted,
+        evicted_variance,
+        expired,
+        expired_variance,
+        not_ip,
+        unreadable,
+        ..
+    } = snapshot.other;
     let all = [
-        (
-            other.evicted,
-            other.evicted_variance,
-            "of evicted conversations (--flows sets the table size)",
-        ),
-        (other.expired, other.expired_variance, "of expired conversations"),
-        (other.not_ip, 0, "not IP"),
-        (other.unreadable, 0, "unreadable"),
+        (evicted, evicted_variance, "of evicted conversations (--flows sets the table size)"),
+        (expired, expired_variance, "of expired conversations"),
+        (not_ip, 0, "not IP"),
+        (unreadable, 0, "unreadable"),
     ];
     let there = all.iter().filter(|(counts, ..)| counts.packets > 0);
     let parts =
         there.map(|(counts, variance, what)| format!("{} {what}", amount(*counts, *variance)));
+    let links = snapshot.unknown_links.iter().map(|link| {
+        let UnknownLink { link_type, name, counts } = link;
+        format!("{} of link type {name} ({link_type}), which is not read", amount(*counts, 0))
+    });
+    let parts = parts.chain(links);
     let parts = parts.collect::<Vec<_>>().join("; ");
     (!parts.is_empty()).then(|| format!("other: {parts}"))
 }

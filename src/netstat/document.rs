@@ -3,7 +3,7 @@
 use anyhow::Result;
 use pmdscope_flows::{
     Flow, FlowEnd, FlowEndpoint, FlowPlace, FlowSnapshot, PacketCounts, ProtocolCounts,
-    SenderCounts, TcpState, Tunnel, UnlistedPackets, standard_error,
+    SenderCounts, TcpState, Tunnel, UnknownLink, UnlistedPackets, standard_error,
 };
 use pmdscope_render::conversation;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use super::interfaces::InterfaceRow;
 use super::listen::ListeningPort;
 use super::queues::QueueLoad;
 use super::report_data::{PacketLosses, ReportData, app_of};
+use super::resolver::NameResolver;
 use super::{conversations, interfaces, listen, queues};
 use crate::output;
 
@@ -48,12 +49,17 @@ struct PacketsJson<'a> {
     begin_ns: u64,
     now_ns: u64,
     interval_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    windows_s: Option<[f64; 3]>,
     apps: &'a [String],
     /// One packet in so many is looked at now.
     sample: u32,
     looked_at: u64,
     total: TotalJson,
     other: &'a UnlistedPackets,
+    /// Of `other`, by link type.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unknown_links: &'a [UnknownLink],
     lost: u64,
     losses: &'a PacketLosses,
     /// Apps that have ended.
@@ -79,6 +85,8 @@ struct ConversationJson<'a> {
     tunnel: Option<Tunnel>,
     local: FlowEndpoint,
     remote: FlowEndpoint,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<NamesJson>,
     rx: SenderCounts,
     tx: SenderCounts,
     /// Of unknown direction.
@@ -88,6 +96,9 @@ struct ConversationJson<'a> {
     standard_error: f64,
     pps: Option<f64>,
     bps: Option<f64>,
+    /// Over windows of 2, 10 and 40 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_bps: Option<[f64; 3]>,
     state: Option<TcpState>,
     /// Of the local and of the remote end.
     tcp_flags: [u8; 2],
@@ -96,6 +107,27 @@ struct ConversationJson<'a> {
     last_ns: u64,
     rx_place: Option<FlowPlace>,
     tx_place: Option<FlowPlace>,
+}
+
+/// Names of both ends, where they are known.
+#[derive(Debug, Serialize)]
+struct NamesJson {
+    local: EndNames,
+    remote: EndNames,
+}
+
+#[derive(Debug, Serialize)]
+struct EndNames {
+    host: Option<String>,
+    service: Option<String>,
+}
+
+impl NamesJson {
+    fn of(names: &NameResolver, flow: &Flow) -> Self {
+        let [local, remote] = [flow.local, flow.remote]
+            .map(|end| EndNames { host: names.host(end), service: names.service(flow.proto, end) });
+        Self { local, remote }
+    }
 }
 
 /// Prints a report as one line; false when nobody reads any more.
@@ -113,7 +145,9 @@ fn document<'a>(
     let shows = |wanted: ReportView| view == wanted;
     let flows = || {
         let chosen = conversations::chosen(args, data, snapshot);
-        let flows = chosen.into_iter().take(args.rows().unwrap_or(usize::MAX));
+        let rows = args.rows().unwrap_or(usize::MAX).min(chosen.len());
+        data.look_up(chosen[..rows].iter().flat_map(|flow| conversations::ends(flow)));
+        let flows = chosen[..rows].iter();
         flows.map(|flow| conversation(data, snapshot, flow)).collect()
     };
     let counters = data.counters.as_ref();
@@ -148,6 +182,7 @@ fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<
         begin_ns: snapshot.begin_ns,
         now_ns: snapshot.now_ns,
         interval_s: snapshot.interval_s,
+        windows_s: snapshot.windows_s,
         apps: &snapshot.apps,
         sample: snapshot.sample,
         looked_at: snapshot.looked_at,
@@ -156,6 +191,7 @@ fn packets<'a>(data: &'a ReportData, snapshot: &'a FlowSnapshot) -> PacketsJson<
             standard_error: standard_error(snapshot.variance),
         },
         other: &snapshot.other,
+        unknown_links: &snapshot.unknown_links,
         lost: data.lost(),
         losses: &data.losses,
         ended: &data.ended,
@@ -178,6 +214,7 @@ fn conversation<'a>(
         tunnel: flow.tunnel,
         local: flow.local,
         remote: flow.remote,
+        names: data.names.as_ref().map(|names| NamesJson::of(names, flow)),
         rx: flow.rx,
         tx: flow.tx,
         unknown: flow.unknown,
@@ -185,6 +222,7 @@ fn conversation<'a>(
         standard_error: standard_error(flow.variance),
         pps: speed.map(|speed| speed.pps),
         bps: speed.map(|speed| speed.bps),
+        window_bps: conversation::window_bps(snapshot, flow),
         state: Some(flow.state).filter(|state| *state != TcpState::None),
         tcp_flags: flow.tcp_flags,
         opener: flow.opener,

@@ -65,6 +65,7 @@ pub(crate) fn flow(proto: u8, local: FlowEndpoint, remote: FlowEndpoint, rx: u64
         unknown: SenderCounts::default(),
         recent_rx: counts(rx / 4, rx * 25),
         recent_tx: counts(tx / 4, tx * 25),
+        window_bps: [0.0; 3],
         variance: 0,
         state: TcpState::None,
         opener: Some(FlowEnd::Remote),

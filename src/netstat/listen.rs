@@ -226,9 +226,10 @@ pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> Str
     let snapshot = data.counted();
     let ListeningPorts { ports, undecided } = all(args, &snapshot);
     let shown = layout.rows(ports.len());
+    data.look_up(ports[..shown].iter().map(|listener| (listener.number, listener.local)));
     for listener in &ports[..shown] {
         let subject = Subject::App { app: listener.app.to_owned() };
-        table.push(subject, false, listener.cells(&snapshot));
+        table.push(subject, false, listener.cells(data, &snapshot));
     }
     if snapshot.apps.len() < 2 {
         table.hide_column("App");
@@ -249,12 +250,12 @@ pub(super) fn text(args: &Args, data: &ReportData, layout: &ReportLayout) -> Str
 }
 
 impl ListeningPort<'_> {
-    fn cells(&self, snapshot: &FlowSnapshot) -> Vec<Cell> {
+    fn cells(&self, data: &ReportData, snapshot: &FlowSnapshot) -> Vec<Cell> {
         let ago = snapshot.now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
         vec![
             Cell::text(self.app),
             Cell::text(format::protocol(self.number, self.local.addr)),
-            Cell::text(conversation::endpoint(self.local)),
+            Cell::text(data.endpoint(self.number, self.local)),
             Cell::text(&self.wrapping),
             Cell::text(count(self.remotes as u64)),
             Cell::text(count(self.conversations)),

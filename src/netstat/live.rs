@@ -15,7 +15,7 @@ use pmdscope_capture::{CaptureObserver, CaptureReport, CaptureSettings};
 use pmdscope_packets::RunControl;
 
 use self::captures::OpenCaptures;
-use self::reporter::LiveReporter;
+pub(super) use self::reporter::LiveReporter;
 use super::args::{Args, ReportView, SamplingMode};
 use super::counters::CounterReader;
 use super::ipfix;
@@ -23,19 +23,19 @@ use super::report_data::PacketLosses;
 use crate::attach::flow_capture::FlowCapture;
 use crate::capture::Direction;
 
-/// What the capture tells the thread that reports.
+/// What the capture, or what reads a pipe, tells the thread that reports.
 #[derive(Debug, Default)]
-struct SharedState {
+pub(super) struct SharedState {
     state: Mutex<CaptureState>,
     /// The capture has ended.
-    over: AtomicBool,
+    pub(super) over: AtomicBool,
     /// Apps whose packets come by a helper.
     helped: Vec<String>,
 }
 
 #[derive(Debug, Default)]
-struct CaptureState {
-    losses: PacketLosses,
+pub(super) struct CaptureState {
+    pub(super) losses: PacketLosses,
     /// Apps that ended or came back.
     notices: Vec<String>,
     /// Those that have not come back.
@@ -43,7 +43,7 @@ struct CaptureState {
 }
 
 impl SharedState {
-    fn with<T>(&self, look: impl FnOnce(&mut CaptureState) -> T) -> T {
+    pub(super) fn with<T>(&self, look: impl FnOnce(&mut CaptureState) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

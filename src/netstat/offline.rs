@@ -33,20 +33,25 @@ pub(super) fn run(args: &Args, control: &RunControl) -> Result<ExitCode> {
     }
 }
 
-fn count(
-    args: &Args,
-    control: &RunControl,
-    export: Option<IpfixExport>,
-) -> Result<(ReportData, Option<ReplayError>)> {
-    let settings = ReplaySettings {
+/// Which packets to read.
+pub(super) fn settings(args: &Args) -> ReplaySettings {
+    ReplaySettings {
         filter: args.expression(),
         optimize: true,
         dirs: args.direction().bits(),
         snaplen: MAX_SNAPLEN,
         skip: 0,
         count: None,
-    };
-    let replay = FileReplay::open(args.read.clone(), settings, control).map_err(capture::plain)?;
+    }
+}
+
+fn count(
+    args: &Args,
+    control: &RunControl,
+    export: Option<IpfixExport>,
+) -> Result<(ReportData, Option<ReplayError>)> {
+    let replay =
+        FileReplay::open(args.read.clone(), settings(args), control).map_err(capture::plain)?;
     let (mut table, latest) = FlowTable::new(args.table(export));
     let report = replay.run(&mut table, &mut |report| {
         output::tell(&format!("{} read", plural(report.read, "packet")));
@@ -56,6 +61,7 @@ fn count(
         losses: PacketLosses { undirected: report.undirected, ..PacketLosses::default() },
         filtered: !args.expression().is_empty(),
         thresholds: args.thresholds()?,
+        names: args.resolver()?,
         ..ReportData::default()
     };
     Ok((data, report.failure))

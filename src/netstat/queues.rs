@@ -8,7 +8,8 @@ use pmdscope_render::number::{UNKNOWN, count, known, percent, si};
 use pmdscope_render::{Cell, Column, Subject, TextTable};
 use pmdscope_telemetry::Thresholds;
 use pmdscope_telemetry::finding::balance::QueueBalance;
-use pmdscope_telemetry::sample::{PortSample, QueueDirection, QueueSample, Sample};
+use pmdscope_telemetry::model::{QueueGrowth, queue_packets};
+use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
 use serde::Serialize;
 
 use super::args::Args;
@@ -144,22 +145,12 @@ fn of_port(
     before: Option<&Sample>,
     now: &Sample,
 ) -> Vec<QueueLoad> {
-    let totals = packets(now, port, dir);
-    let earlier = before.and_then(|before| {
-        let old =
-            before.ports.iter().find(|old| (old.id, &old.device) == (port.id, &port.device))?;
-        Some((packets(before, old, dir), now.monotonic_ns - before.monotonic_ns))
-    });
-    // All or none: shares of different times cannot be compared.
-    let growth = earlier.and_then(|(old, ns)| {
-        let grown = totals.iter().map(|(queue, now)| {
-            Some((*queue, now.checked_sub(old.get(queue).copied().unwrap_or(0))?))
-        });
-        Some((grown.collect::<Option<BTreeMap<_, _>>>()?, ns))
-    });
-    let (counts, ns, source) = match growth {
-        Some((grown, ns)) => (grown, Some(ns), CountSource::Counters),
-        None => (totals, None, CountSource::CountersTotal),
+    let direction = if dir == DIR_RX { QueueDirection::Rx } else { QueueDirection::Tx };
+    let growth = before.and_then(|before| QueueGrowth::between(before, now, port, direction));
+    let (counts, pps, source) = if let Some(growth) = growth {
+        (growth.packets, growth.pps, CountSource::Counters)
+    } else {
+        (queue_packets(now, port, direction), BTreeMap::new(), CountSource::CountersTotal)
     };
     let load = |(queue, packets): (u16, u64)| QueueLoad {
         app: app.to_owned(),
@@ -168,7 +159,7 @@ fn of_port(
         queue: Some(queue),
         packets,
         share: None,
-        pps: ns.map(|ns| packets as f64 / (ns as f64 / 1e9)),
+        pps: pps.get(&queue).copied(),
         lcore: None,
         source,
         hot: false,
@@ -176,19 +167,6 @@ fn of_port(
         dir,
     };
     counts.into_iter().map(load).collect()
-}
-
-/// Packets of each queue of a port: as the library counted them, or else the driver.
-fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
-    let direction = if dir == DIR_RX { QueueDirection::Rx } else { QueueDirection::Tx };
-    let here = |queue: &&QueueSample| queue.port == port.id && queue.direction == direction;
-    let told = sample.queues.iter().filter(here).map(|queue| (queue.queue, queue.packets));
-    let told = told.collect::<BTreeMap<_, _>>();
-    if told.is_empty() {
-        let counters = port.queue_counters(direction).into_iter();
-        return counters.filter_map(|(queue, of)| Some((queue, of.packets?))).collect();
-    }
-    told
 }
 
 fn of_packets(snapshot: &FlowSnapshot, data: &ReportData, wanted: Wanted) -> Vec<QueueLoad> {

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pmdscope_capture::CaptureReport;
-use pmdscope_flows::{Flow, FlowSnapshot, PacketCounts};
+use pmdscope_flows::{Flow, FlowEndpoint, FlowSnapshot, PacketCounts};
 use pmdscope_render::conversation::{self, TrafficRate};
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::sample::{PortSample, Sample};
 use pmdscope_telemetry::{FleetState, Thresholds};
 use serde::Serialize;
 
+use super::resolver::NameResolver;
 use crate::attach::transport;
+
+/// How long a single report waits for names.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a report is made of.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +39,8 @@ pub(super) struct ReportData {
     pub(super) filtered: bool,
     /// From when on a queue is hot.
     pub(super) thresholds: Thresholds,
+    /// Names of hosts and services, if they are wanted.
+    pub(super) names: Option<NameResolver>,
 }
 
 /// Counters of apps at two moments.
@@ -139,6 +146,20 @@ impl ReportData {
     /// How fast a conversation is.
     pub(super) fn flow_speed(&self, snapshot: &FlowSnapshot, flow: &Flow) -> Option<TrafficRate> {
         self.speed(snapshot, flow.total(), flow.recent_rx.plus(flow.recent_tx))
+    }
+
+    /// Has the names of ends that are about to be shown looked up. The next report of several has those
+    /// that take long.
+    pub(super) fn look_up(&self, ends: impl Iterator<Item = (u8, FlowEndpoint)>) {
+        if let Some(names) = &self.names {
+            names.look_up(ends, if self.recent { Duration::ZERO } else { NAMES_TIMEOUT });
+        }
+    }
+
+    /// An end by its numbers, or by the names that are known and wanted.
+    pub(super) fn endpoint(&self, protocol: u8, end: FlowEndpoint) -> String {
+        let names = self.names.as_ref();
+        names.map_or_else(|| conversation::endpoint(end), |names| names.endpoint(protocol, end))
     }
 
     /// Packets that rings or files say are missing.

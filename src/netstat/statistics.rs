@@ -20,16 +20,17 @@ pub(super) fn text(data: &ReportData) -> String {
         section(&mut out, title, lines);
     }
     let other = &snapshot.other;
-    section(
-        &mut out,
-        "Conversations",
-        vec![
-            (snapshot.flows.len() as u64, "listed".to_owned()),
-            (other.evictions, "evicted".to_owned()),
-            (other.expirations, "over and forgotten".to_owned()),
-            (other.unreadable.packets, "packets unreadable".to_owned()),
-        ],
-    );
+    let links = snapshot.unknown_links.iter();
+    let links =
+        links.map(|link| of(link.counts.packets, &format!("packets of link type {}", link.name)));
+    let mut conversations = vec![
+        of(snapshot.flows.len() as u64, "listed"),
+        of(other.evictions, "evicted"),
+        of(other.expirations, "over and forgotten"),
+        of(other.unreadable.packets, "packets unreadable"),
+    ];
+    conversations.extend(links);
+    section(&mut out, "Conversations", conversations);
     if let Some(counters) = &data.counters {
         out.push_str(&ports(counters, data));
     }

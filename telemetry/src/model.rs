@@ -1,6 +1,7 @@
 //! Rates, resets, gaps and ages, derived from two samples. The only place that does.
 
 mod ports;
+mod queue_growth;
 mod queues;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use serde::Serialize;
 
 pub use self::ports::PortRates;
 use self::ports::port_rates;
+pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
 use self::queues::queue_rates;
 use crate::flaps::FlapCounters;

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod tunnels;
+
 /// What a valid packet is made of.
 #[derive(Clone, Debug)]
 struct Plan {
@@ -168,57 +170,11 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
         data in prop::collection::vec(any::<u8>(), 0..200),
-        linktype in prop::sample::select(vec![ETHERNET, 101, 113, 276, 228, 229, 12, 147]),
+        linktype in prop::sample::select(vec![ETHERNET, 101, 113, 276, 228, 229, 12, 147, 0, 108, 9, 50, 51, 104]),
         inner: bool,
     ) {
         dissect(linktype, &data, inner);
     }
-
-    #[test]
-    fn a_damaged_tunnel_never_panics(
-        plan in plan(),
-        kind in 0_usize..4,
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-    ) {
-        let mut frame = wrapped(kind, &wrapped(kind, &plan.frame()));
-        for (at, byte) in damage {
-            let at = at.index(frame.len());
-            frame[at] = byte;
-        }
-        let layers = dissect(ETHERNET, &frame, true);
-        prop_assert!(!matches!(layers.net, NetworkLayer::Ip(ip) if ip.tcp.is_some() && ip.protocol != TCP));
-    }
-
-    #[test]
-    fn packets_in_tunnels_are_counted_on_request(plan in plan(), kinds in prop::collection::vec(0_usize..4, 1..4)) {
-        let inside = plan.frame();
-        let frame = kinds.iter().fold(inside.clone(), |frame, kind| wrapped(*kind, &frame));
-        let outermost = [Tunnel::Vxlan(77), Tunnel::Geneve(78), Tunnel::Gre(79), Tunnel::Gre(0)];
-        let expected = PacketLayers { tunnel: kinds.last().map(|kind| outermost[*kind]), ..oracle(&inside) };
-        prop_assert_eq!(dissect(ETHERNET, &frame, true), expected);
-        let outer = dissect(ETHERNET, &frame, false);
-        prop_assert_eq!(outer.tunnel, None);
-        prop_assert_eq!(addresses(&outer), Some((0x0a00_0001, 0x0a00_0002)));
-    }
-}
-
-/// A frame in VXLAN, GENEVE with options, GRE with all fields, and the least of GRE.
-fn wrapped(kind: usize, frame: &[u8]) -> Vec<u8> {
-    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
-    let mut out = Vec::new();
-    let head: &[u8] = match kind {
-        0 => &[8, 0, 0, 0, 0, 0, 77, 0],
-        1 => &[1, 0, 0x65, 0x58, 0, 0, 78, 0, 1, 2, 3, 4],
-        2 => &[0xb0, 0, 0x65, 0x58, 0, 0, 0, 0, 0, 0, 0, 79, 0, 0, 0, 1],
-        _ => &[0, 0, 0x65, 0x58],
-    };
-    let payload = [head, frame].concat();
-    match kind {
-        0 => builder.udp(40000, 4789).write(&mut out, &payload).unwrap(),
-        1 => builder.udp(40000, 6081).write(&mut out, &payload).unwrap(),
-        _ => builder.write(&mut out, IpNumber(GRE), &payload).unwrap(),
-    }
-    out
 }
 
 fn ip_of(linktype: u16, data: &[u8]) -> IpFields {
@@ -240,10 +196,44 @@ fn files_of_other_link_types_are_read() {
     let ip = udp_v4();
     let sll = [&[0; 14][..], &[8, 0], &ip].concat();
     let sll2 = [&[8, 0][..], &[0; 18], &ip].concat();
-    for (linktype, data) in [(101, &ip), (228, &ip), (113, &sll), (276, &sll2)] {
+    let behind = |head: &[u8]| [head, &ip].concat();
+    let (null, big, bsd) = (behind(&[2, 0, 0, 0]), behind(&[0, 0, 0, 2]), behind(&[0, 0, 0, 0]));
+    let (ppp, framed, short) = (behind(&[0, 0x21]), behind(&[255, 3, 0, 0x21]), behind(&[0x21]));
+    let (cisco, session) = (behind(&[0x0f, 0, 8, 0]), behind(&[0x11, 0, 0, 85, 0, 38, 0, 0x21]));
+    let all = [
+        (101, &ip),
+        (228, &ip),
+        (113, &sll),
+        (276, &sll2),
+        (0, &null),
+        (0, &big),
+        (108, &big),
+        (9, &ppp),
+        (9, &framed),
+        (50, &framed),
+        (50, &short),
+        (50, &cisco),
+        (51, &session),
+        (104, &cisco),
+    ];
+    for (linktype, data) in all {
         assert_eq!(ip_of(linktype, data).destination_port, 2000, "{linktype}");
     }
-    assert_eq!(dissect(147, &ip, true).net, NetworkLayer::Unreadable);
+    let tagged = [&[0x8f, 0, 0x81, 0, 0, 7, 8, 0][..], &ip].concat();
+    assert_eq!(dissect(104, &tagged, true).tags.ids[0], 7);
+    assert_eq!(dissect(51, &session, true).tunnel, Some(Tunnel::Pppoe(85)));
+    for family in [10, 24, 28, 30] {
+        let data = [&[family, 0, 0, 0][..], &extended(UDP, &[])].concat();
+        assert_eq!(ip_of(0, &data).destination_port, 2000, "{family}");
+    }
+    // A family without IP, keepalives of PPP and Cisco's, and what is cut off.
+    assert_eq!(dissect(0, &bsd, true).net, NetworkLayer::Other(0));
+    assert_eq!(dissect(9, &[255, 3, 0xc0, 0x21, 9], true).net, NetworkLayer::Other(0xc021));
+    assert_eq!(dissect(104, &[0x8f, 0, 0x80, 0x35, 0], true).net, NetworkLayer::Other(0x8035));
+    for linktype in [0, 9, 50, 51, 104, 108, 113, 276] {
+        assert_eq!(dissect(linktype, &[0], true).net, NetworkLayer::Unreadable, "{linktype}");
+    }
+    assert_eq!(dissect(147, &ip, true).net, NetworkLayer::UnknownLink);
     assert_eq!(dissect(229, &ip, true).net, NetworkLayer::Unreadable);
 }
 
@@ -298,6 +288,7 @@ fn labels_of_mpls_are_passed_over() {
     let ethernet = |payload: &[u8]| [&[0; 12][..], &[0x88, 0x47], payload].concat();
     let frame = ethernet(&[&[0, 1, 0x00, 64, 0, 2, 0x01, 64][..], &udp_v4()].concat());
     assert_eq!(ip_of(ETHERNET, &frame).destination_port, 2000);
+    assert_eq!(dissect(ETHERNET, &frame, true).tunnel, None);
     let pseudowire = ethernet(&[0, 2, 0x01, 64, 0, 0, 0, 0, 1, 2, 3]);
     assert_eq!(dissect(ETHERNET, &pseudowire, true).net, NetworkLayer::Other(0x8847));
 }

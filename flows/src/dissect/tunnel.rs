@@ -1,40 +1,82 @@
-//! GRE, VXLAN and GENEVE.
+//! Tunnels whose outer header is one of IP: VXLAN, GENEVE, GRE, ERSPAN, GTP-U, MPLS and IP itself.
 
 use super::ip::{FragmentKind, IpFields};
-use super::{GRE, UDP, be16, be32};
+use super::link::MPLS_UNICAST;
+use super::{GRE, IPV4, IPV6, UDP, be16, be32};
 use crate::Tunnel;
+
+/// IP protocol numbers.
+const IPV4_IN_IP: u8 = 4;
+const IPV6_IN_IP: u8 = 41;
+const MPLS_IN_IP: u8 = 137;
 
 /// Of the standard, and of Linux before it.
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 const GENEVE_PORT: u16 = 6081;
+const GTP_U_PORT: u16 = 2152;
+const GRE_IN_UDP_PORT: u16 = 4754;
+const MPLS_IN_UDP_PORT: u16 = 6635;
 const UDP_HEADER: usize = 8;
 
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
+/// ERSPAN of types I and II, and of type III.
+const ERSPAN: u16 = 0x88be;
+const ERSPAN_III: u16 = 0x22eb;
+
+/// A GTP-U message that carries a packet of a user.
+const G_PDU: u8 = 255;
+/// Extension headers of GTP-U that are followed: no honest sender has more.
+const GTP_EXTENSIONS: usize = 8;
 
 /// What is in a tunnel.
 pub(super) enum TunnelPayload<'a> {
     Ethernet(&'a [u8]),
     /// With its ethertype.
     Typed(u16, &'a [u8]),
+    /// IP of either version, or Ethernet.
+    Untyped(&'a [u8]),
 }
+
+type Entered<'a> = Option<(Tunnel, TunnelPayload<'a>)>;
 
 /// A quick look, without that at its header.
 #[inline]
 pub(super) fn may_be(ip: &IpFields) -> bool {
-    let port = ip.destination_port;
-    ip.protocol == GRE
-        || (ip.protocol == UDP && (port == GENEVE_PORT || VXLAN_PORTS.contains(&port)))
+    match ip.protocol {
+        UDP => is_tunnel_port(ip.destination_port),
+        GRE | IPV4_IN_IP | IPV6_IN_IP | MPLS_IN_IP => true,
+        _ => false,
+    }
+}
+
+#[inline]
+fn is_tunnel_port(port: u16) -> bool {
+    matches!(port, GENEVE_PORT | GTP_U_PORT | GRE_IN_UDP_PORT | MPLS_IN_UDP_PORT)
+        || VXLAN_PORTS.contains(&port)
 }
 
 /// Looks into the payload of IP. A packet in fragments cannot be looked into.
-pub(super) fn enter<'a>(ip: &IpFields, data: &'a [u8]) -> Option<(Tunnel, TunnelPayload<'a>)> {
+pub(super) fn enter<'a>(ip: &IpFields, data: &'a [u8]) -> Entered<'a> {
     if ip.fragment != FragmentKind::Whole {
         return None;
     }
-    match (ip.protocol, ip.destination_port) {
-        (GRE, _) => gre(data),
-        (UDP, GENEVE_PORT) => geneve(data.get(UDP_HEADER..)?),
-        (UDP, port) if VXLAN_PORTS.contains(&port) => vxlan(data.get(UDP_HEADER..)?),
+    match ip.protocol {
+        GRE => gre(data),
+        IPV4_IN_IP => Some((Tunnel::Ipip, TunnelPayload::Typed(IPV4, data))),
+        IPV6_IN_IP => Some((Tunnel::Ipip, TunnelPayload::Typed(IPV6, data))),
+        MPLS_IN_IP => Some(mpls(data)),
+        UDP => in_udp(ip.destination_port, data.get(UDP_HEADER..)?),
+        _ => None,
+    }
+}
+
+fn in_udp(port: u16, data: &[u8]) -> Entered<'_> {
+    match port {
+        GENEVE_PORT => geneve(data),
+        GTP_U_PORT => gtp_u(data),
+        GRE_IN_UDP_PORT => gre(data),
+        MPLS_IN_UDP_PORT => Some(mpls(data)),
+        port if VXLAN_PORTS.contains(&port) => vxlan(data),
         _ => None,
     }
 }
@@ -46,28 +88,79 @@ fn carried(ether_type: u16, data: &[u8]) -> TunnelPayload<'_> {
     }
 }
 
+fn mpls(data: &[u8]) -> (Tunnel, TunnelPayload<'_>) {
+    (Tunnel::Mpls, TunnelPayload::Typed(MPLS_UNICAST, data))
+}
+
 /// Of version 0, with or without checksum, key and sequence number; NVGRE is one with a key.
-fn gre(data: &[u8]) -> Option<(Tunnel, TunnelPayload<'_>)> {
-    let flags = be16(data, 0)?;
+fn gre(data: &[u8]) -> Entered<'_> {
+    let (flags, ether_type) = (be16(data, 0)?, be16(data, 2)?);
     let (checksum, routing, key) = (flags & 0x8000 != 0, flags & 0x4000 != 0, flags & 0x2000 != 0);
+    let sequence = flags & 0x1000 != 0;
     if flags & 7 != 0 || routing {
         return None;
     }
     let at_key = 4 + 4 * usize::from(checksum);
     let id = if key { be32(data, at_key)? } else { 0 };
-    let size = at_key + 4 * (usize::from(key) + usize::from(flags & 0x1000 != 0));
-    Some((Tunnel::Gre(id), carried(be16(data, 2)?, data.get(size..)?)))
+    let inside = data.get(at_key + 4 * (usize::from(key) + usize::from(sequence))..)?;
+    match ether_type {
+        // Only type I has no sequence number, and no header of its own.
+        ERSPAN if !sequence => Some((Tunnel::Erspan(0), TunnelPayload::Ethernet(inside))),
+        ERSPAN | ERSPAN_III => erspan(inside),
+        _ => Some((Tunnel::Gre(id), carried(ether_type, inside))),
+    }
 }
 
-fn vxlan(data: &[u8]) -> Option<(Tunnel, TunnelPayload<'_>)> {
+/// The header of ERSPAN of types II (version 1) and III (version 2).
+fn erspan(data: &[u8]) -> Entered<'_> {
+    let session = u32::from(be16(data, 2)? & 0x03ff);
+    let size = match data.first()? >> 4 {
+        1 => 8,
+        // With or without the part that depends on the platform.
+        2 => 12 + 8 * usize::from(data.get(11)? & 1),
+        _ => return None,
+    };
+    Some((Tunnel::Erspan(session), TunnelPayload::Ethernet(data.get(size..)?)))
+}
+
+fn vxlan(data: &[u8]) -> Entered<'_> {
     let has_id = data.first()? & 0x08 != 0;
     let frame = TunnelPayload::Ethernet(data.get(8..)?);
     has_id.then_some((Tunnel::Vxlan(be32(data, 4)? >> 8), frame))
 }
 
-fn geneve(data: &[u8]) -> Option<(Tunnel, TunnelPayload<'_>)> {
+fn geneve(data: &[u8]) -> Entered<'_> {
     let first = *data.first()?;
     let size = 8 + usize::from(first & 0x3f) * 4;
     let inside = carried(be16(data, 2)?, data.get(size..)?);
     (first >> 6 == 0).then_some((Tunnel::Geneve(be32(data, 4)? >> 8), inside))
+}
+
+/// Packets of users, in GTP-U of version 1 (3GPP TS 29.281).
+fn gtp_u(data: &[u8]) -> Entered<'_> {
+    let header = data.first_chunk::<8>()?;
+    // Version 1, and not GTP'.
+    if header[0] & 0xf0 != 0x30 || header[1] != G_PDU {
+        return None;
+    }
+    let end = 8 + usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let data = data.get(..end.min(data.len()))?;
+    let mut at = 8;
+    // Any of the flags brings four bytes, of which the last is the type of the first extension.
+    if header[0] & 0x07 != 0 {
+        at = 12;
+        let mut next = if header[0] & 0x04 == 0 { 0 } else { *data.get(11)? };
+        for _ in 0..GTP_EXTENSIONS {
+            if next == 0 {
+                break;
+            }
+            let size = 4 * usize::from(*data.get(at)?);
+            next = *data.get(at + size.checked_sub(1)?)?;
+            at += size;
+        }
+        if next != 0 {
+            return None;
+        }
+    }
+    Some((Tunnel::GtpU, TunnelPayload::Untyped(data.get(at..)?)))
 }

@@ -8,7 +8,7 @@ use super::template::{
     self, INTERFACES, NAME, OPTIONS_TEMPLATES, SAMPLING, TEMPLATES, TemplateShape,
 };
 use crate::Flow;
-use crate::table::FlowEndReason;
+use crate::listener::FlowEndReason;
 
 /// Most interfaces whose names are kept.
 const NAMES: usize = 1024;

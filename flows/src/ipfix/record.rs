@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::template::TemplateShape;
-use crate::table::FlowEndReason;
+use crate::listener::FlowEndReason;
 use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, Tunnel};
 
 /// The ports of an app are numbered from the next multiple of this.

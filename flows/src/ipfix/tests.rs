@@ -16,7 +16,7 @@ use super::counters::ExportCounters;
 use super::encoder::{Datagram, FlowEncoder, RecordCounts};
 use super::sender::SendQueue;
 use super::{ExportStatus, IpfixExporter, IpfixSettings, MESSAGE, SMALLEST, start};
-use crate::table::{FlowEndReason, FlowListener};
+use crate::listener::{FlowEndReason, FlowListener};
 use crate::{Flow, FlowEndpoint, FlowPlace, PacketCounts, SenderCounts, TcpState, Tunnel};
 
 const DOMAIN: u32 = 7;
@@ -44,6 +44,7 @@ fn flow(local: &str, remote: &str) -> Flow {
         unknown: SenderCounts::default(),
         recent_rx: PacketCounts::default(),
         recent_tx: PacketCounts::default(),
+        window_bps: [0.0; 3],
         variance: 0,
         state: TcpState::None,
         opener: None,

@@ -1,12 +1,16 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Mutex;
 
 use etherparse::PacketBuilder;
 use pmdscope_packets::{DIR_RX, DIR_TX, ETHERNET};
 use proptest::prelude::*;
 
-use super::super::{FlowEndpoint, TcpState};
 use super::*;
+use crate::rate_windows::ByteHistory;
+use crate::{Flow, FlowEndpoint, TcpState};
+
+mod windows;
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_780_000_000 * SECOND;
@@ -81,10 +85,12 @@ fn put(table: &mut FlowTable, data: &[u8], ns: u64) {
 
 /// The sum of all that is listed.
 fn listed(snapshot: &FlowSnapshot) -> (PacketCounts, u64) {
-    let UnlistedPackets { evicted, expired, not_ip, unreadable, .. } = snapshot.other;
+    let UnlistedPackets { evicted, expired, not_ip, unreadable, unknown_link, .. } = snapshot.other;
     let flows = snapshot.flows.iter().map(Flow::total);
-    let counts =
-        flows.chain([evicted, expired, not_ip, unreadable]).reduce(PacketCounts::plus).unwrap();
+    let counts = flows
+        .chain([evicted, expired, not_ip, unreadable, unknown_link])
+        .reduce(PacketCounts::plus)
+        .unwrap();
     let variance = snapshot.flows.iter().map(|flow| flow.variance).sum::<u64>();
     (counts, variance + snapshot.other.evicted_variance + snapshot.other.expired_variance)
 }
@@ -302,7 +308,7 @@ fn recorded(
     let told = Heard::default();
     let listener: Option<Box<dyn FlowListener>> = Some(Box::new(Record(Arc::clone(&told))));
     let (table, latest) =
-        table(FlowTableSettings { capacity, idle, active, listener, inner: true });
+        table(FlowTableSettings { capacity, idle, active, listener, inner: true, windows: true });
     (table, latest, told)
 }
 
@@ -515,5 +521,5 @@ fn no_snapshots_are_made_without_a_reader() {
 fn a_conversation_takes_the_memory_that_is_documented() {
     assert_eq!((size_of::<FlowEntry>(), align_of::<FlowEntry>()), (192, 64));
     assert_eq!((size_of::<FlowDetails>(), size_of::<ReportedCounts>()), (80, 112));
-    assert_eq!(size_of::<Flow>(), 240);
+    assert_eq!((size_of::<Flow>(), size_of::<ByteHistory>()), (248, 88));
 }

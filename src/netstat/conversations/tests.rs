@@ -69,6 +69,19 @@ fn rates_are_of_the_last_second_where_it_goes_on() {
 }
 
 #[test]
+fn rates_over_windows_have_columns_where_they_are_kept() {
+    let mut snapshot = snapshot();
+    snapshot.windows_s = Some([2.0, 10.0, 12.0]);
+    snapshot.flows[2].window_bps = [8e6, 4e6, 2e6];
+    let data = ReportData { snapshot: Some(Arc::new(snapshot)), recent: true, ..exact() };
+    let (with, without) = (report("-N 1", &data), report("-N 1", &exact()));
+    let lines = with.lines().take(2).collect::<Vec<_>>();
+    assert!(lines[0].contains("bit/s  bit/s 2s  bit/s 10s  bit/s 40s State"), "{with}");
+    assert!(lines[1].contains("8.00M      4.00M      2.00M ESTAB"), "{with}");
+    assert!(!without.contains("bit/s 2s"), "{without}");
+}
+
+#[test]
 fn narrow_terminals_lose_columns_and_no_rows() {
     let args = args("");
     let text = text(&args, &exact(), &ReportLayout::narrow(80));

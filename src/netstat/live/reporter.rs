@@ -16,6 +16,7 @@ use crate::netstat::args::{Args, ReportView};
 use crate::netstat::counters::CounterReader;
 use crate::netstat::report_data::ReportData;
 use crate::netstat::report_layout::ReportLayout;
+use crate::netstat::resolver::NameResolver;
 use crate::netstat::{ipfix, show};
 use crate::output;
 use crate::terminal::{self, ProgressLine};
@@ -24,7 +25,7 @@ use crate::terminal::{self, ProgressLine};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints what is known.
-pub(super) struct LiveReporter<'a> {
+pub(in crate::netstat) struct LiveReporter<'a> {
     args: &'a Args,
     control: &'a RunControl,
     shared: &'a SharedState,
@@ -33,6 +34,7 @@ pub(super) struct LiveReporter<'a> {
     ports: Vec<(String, u16)>,
     export: Option<ExportStatus>,
     thresholds: Thresholds,
+    names: Option<NameResolver>,
     line: ProgressLine,
     begun: Instant,
     /// Time of the last report.
@@ -43,7 +45,7 @@ pub(super) struct LiveReporter<'a> {
 
 impl<'a> LiveReporter<'a> {
     /// Reports of a capture that is about to run.
-    pub(super) fn new(
+    pub(in crate::netstat) fn new(
         args: &'a Args,
         control: &'a RunControl,
         shared: &'a SharedState,
@@ -52,7 +54,7 @@ impl<'a> LiveReporter<'a> {
         ports: Vec<(String, u16)>,
         export: Option<ExportStatus>,
     ) -> Result<Self> {
-        let thresholds = args.thresholds()?;
+        let (thresholds, names) = (args.thresholds()?, args.resolver()?);
         let (line, begun) = (ProgressLine::default(), Instant::now());
         Ok(Self {
             args,
@@ -63,6 +65,7 @@ impl<'a> LiveReporter<'a> {
             ports,
             export,
             thresholds,
+            names,
             line,
             begun,
             shown_ns: 0,
@@ -71,7 +74,7 @@ impl<'a> LiveReporter<'a> {
     }
 
     /// Reports until the capture has ended; stops it where nobody reads any more.
-    pub(super) fn run(mut self) -> Result<Self> {
+    pub(in crate::netstat) fn run(mut self) -> Result<Self> {
         let result = self.report();
         if result.is_err() || !self.read {
             self.control.stop.store(true, Ordering::Relaxed);
@@ -104,7 +107,7 @@ impl<'a> LiveReporter<'a> {
     }
 
     /// The last report.
-    pub(super) fn close(mut self) -> Result<()> {
+    pub(in crate::netstat) fn close(mut self) -> Result<()> {
         self.tell();
         self.line.clear();
         if self.read {
@@ -138,6 +141,7 @@ impl<'a> LiveReporter<'a> {
             ports: Some(self.ports.clone()),
             filtered: !self.args.expression().is_empty(),
             thresholds: self.thresholds,
+            names: self.names.clone(),
         })
     }
 

@@ -38,7 +38,11 @@ fn packets() -> Vec<Vec<u8>> {
 }
 
 fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
-    let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
+    pcap_of(1, packets)
+}
+
+fn pcap_of(linktype: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, linktype];
     let mut file = words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
     for (second, packet) in (1_700_000_000_u32..).zip(packets) {
         let len = u32::try_from(packet.len()).unwrap();
@@ -109,4 +113,44 @@ fn a_file_that_is_not_there_is_an_error() {
     let args = args("-r /nowhere/at/all.pcap");
     let error = count(&args, &RunControl::default(), None).unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all.pcap"), "{error:#}");
+}
+
+#[test]
+fn link_types_that_are_not_read_are_named() {
+    let (_dir, path) = written(&pcap_of(105, &packets()));
+    let (data, failure) = counted(&path, "");
+    assert!(failure.is_none());
+    let snapshot = data.counted();
+    assert_eq!(snapshot.other.unknown_link, PacketCounts { packets: 6, bytes: 360 });
+    assert_eq!(snapshot.other.unreadable, PacketCounts::default());
+    let args = args("");
+    let text = conversations::text(&args, &data, &ReportLayout::wide(&args));
+    let told = "other: 6 packets, 360 B of link type IEEE802_11 (105), which is not read";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
+fn conversations_behind_other_link_types_are_counted() {
+    // What stands in front of IP: NULL, PPP, PPP in HDLC, Cisco HDLC, LOOP, nothing, and Linux cooked.
+    let (cooked, cooked2) = ([&[0; 14][..], &[8, 0]].concat(), [&[8, 0][..], &[0; 18]].concat());
+    let heads: [(u32, &[u8]); 8] = [
+        (0, &[2, 0, 0, 0]),
+        (9, &[0, 0x21]),
+        (50, &[255, 3, 0, 0x21]),
+        (104, &[0x0f, 0, 8, 0]),
+        (108, &[0, 0, 0, 2]),
+        (101, &[]),
+        (113, &cooked),
+        (276, &cooked2),
+    ];
+    for (linktype, head) in heads {
+        let packets =
+            packets().iter().map(|frame| [head, &frame[14..]].concat()).collect::<Vec<_>>();
+        let (_dir, path) = written(&pcap_of(linktype, &packets));
+        let (data, failure) = counted(&path, "");
+        assert!(failure.is_none(), "{linktype}");
+        let snapshot = data.counted();
+        let packets = snapshot.flows.iter().map(|flow| flow.total().packets).sum::<u64>();
+        assert_eq!((snapshot.flows.len(), packets), (2, 6), "{linktype}");
+    }
 }

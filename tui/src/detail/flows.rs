@@ -5,7 +5,8 @@ use pmdscope_flows::{
     SenderCounts, standard_error,
 };
 use pmdscope_render::conversation::{
-    TrafficRate, endpoint, flags, protocol, rx_speed, speed, state, tx_speed, wrapping,
+    TrafficRate, WINDOW_TITLES, endpoint, flags, protocol, rx_speed, speed, state, tx_speed,
+    window_bps, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds, si};
 use pmdscope_render::{ConversationKey, Subject, Tone};
@@ -151,6 +152,11 @@ impl DetailPage<'_> {
         self.field("first packet", self.when(flow.first_ns, counted));
         self.field("last packet", self.when(flow.last_ns, counted));
         self.counts("all", flow.total(), flow.variance);
+        if let Some(bps) = window_bps(counted, flow) {
+            for (title, bps) in WINDOW_TITLES.into_iter().zip(bps) {
+                self.field(title, si(bps));
+            }
+        }
         self.way("received", flow.rx, flow.rx_place, rx_speed(counted, flow));
         self.way("sent", flow.tx, flow.tx_place, tx_speed(counted, flow));
         self.way("direction unknown", flow.unknown, None, None);

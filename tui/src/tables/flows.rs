@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use pmdscope_flows::{Flow, FlowPlace, FlowSnapshot, PacketCounts, QueueCounts, UnlistedPackets};
 use pmdscope_render::cells::{alarm, number, rate, share};
 use pmdscope_render::conversation::{
-    TrafficRate, endpoint, place, protocol, relative_error, rx_speed, speed, state, tx_speed,
-    wrapping,
+    TrafficRate, WINDOW_TITLES, endpoint, place, protocol, relative_error, rx_speed, speed, state,
+    tx_speed, window_bps, wrapping,
 };
 use pmdscope_render::number::{UNKNOWN, count, known, percent, seconds};
 use pmdscope_render::{
@@ -139,7 +139,8 @@ fn recent(counted: &FlowSnapshot) -> PacketCounts {
 
 /// What is in no conversation of the list.
 pub(crate) fn other(other: &UnlistedPackets) -> PacketCounts {
-    let parts = [other.evicted, other.expired, other.not_ip, other.unreadable];
+    let UnlistedPackets { evicted, expired, not_ip, unreadable, unknown_link, .. } = *other;
+    let parts = [evicted, expired, not_ip, unreadable, unknown_link];
     parts.into_iter().fold(PacketCounts::default(), PacketCounts::plus)
 }
 
@@ -189,6 +190,11 @@ impl ConversationRow<'_> {
         Cell::number(lcore.map(f64::from), known(lcore, |lcore| lcore.to_string()))
     }
 
+    /// Bit/s over a window, by its number.
+    fn window(&self, at: usize) -> Cell {
+        rate(window_bps(&self.tap.counted, self.flow).map(|bps| bps[at]))
+    }
+
     fn error(&self) -> Cell {
         error(self.flow.total().packets, self.flow.variance, self.theme)
     }
@@ -197,7 +203,7 @@ impl ConversationRow<'_> {
 /// A column, and what is in it.
 type ConversationColumn = (Column, fn(&ConversationRow<'_>) -> Cell);
 
-const FIELDS: [ConversationColumn; 16] = [
+const FIELDS: [ConversationColumn; 19] = [
     (Column::text("App"), |talk| Cell::text(&talk.tap.app)),
     (Column::text("Proto"), |talk| Cell::text(protocol(talk.flow.proto))),
     (Column::text("Local").flex(15), |talk| Cell::text(endpoint(talk.flow.local))),
@@ -206,6 +212,9 @@ const FIELDS: [ConversationColumn; 16] = [
     (Column::number("RX bit/s").drop_at(6), |talk| rate(talk.rx().map(|speed| speed.bps))),
     (Column::number("TX pps"), |talk| rate(talk.tx().map(|speed| speed.pps))),
     (Column::number("TX bit/s").drop_at(6), |talk| rate(talk.tx().map(|speed| speed.bps))),
+    (Column::number(WINDOW_TITLES[0]).drop_at(5), |talk| talk.window(0)),
+    (Column::number(WINDOW_TITLES[1]).drop_at(5), |talk| talk.window(1)),
+    (Column::number(WINDOW_TITLES[2]).drop_at(5), |talk| talk.window(2)),
     (Column::text("State").drop_at(2), |talk| Cell::text(state(talk.flow.state))),
     (Column::text("Queue").drop_at(3), |talk| {
         Cell::text(talk.place().as_ref().map_or_else(|| UNKNOWN.to_owned(), place))
@@ -242,7 +251,9 @@ fn conversations(traffic: &CapturedTraffic, view: &ViewState) -> TextTable {
 
 /// The columns that tell rows apart.
 fn fields(traffic: &CapturedTraffic, talks: &[ConversationRow<'_>]) -> Vec<ConversationColumn> {
+    let windows = traffic.taps.iter().any(|tap| tap.counted.windows_s.is_some());
     let needed = |column: &Column| match column.title() {
+        title if WINDOW_TITLES.contains(&title) => windows,
         "App" => traffic.taps.len() > 1,
         "Error" => talks.iter().any(|talk| talk.flow.variance > 0),
         "Within" => talks.iter().any(|t| t.flow.tunnel.is_some() || t.flow.vlans != [0; 2]),

@@ -1,0 +1,263 @@
+//! Packets in tunnels, one in the other.
+
+use std::process::Command;
+
+use pmdscope_testing::output;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn a_damaged_tunnel_is_taken_as_it_comes(
+        plan in plan(),
+        kind in 0..KINDS,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+    ) {
+        let mut frame = wrapped(kind, &wrapped(kind, &plan.frame()).0).0;
+        for (at, byte) in damage {
+            let at = at.index(frame.len());
+            frame[at] = byte;
+        }
+        let layers = dissect(ETHERNET, &frame, true);
+        prop_assert!(!matches!(layers.net, NetworkLayer::Ip(ip) if ip.tcp.is_some() && ip.protocol != TCP));
+    }
+
+    #[test]
+    fn a_tunnel_that_is_cut_off_has_the_ends_of_one_or_none(plan in plan(), kind in 0..KINDS, kept in 0_usize..300) {
+        let frame = wrapped(kind, &plan.frame()).0;
+        let (whole, outer) = (dissect(ETHERNET, &frame, true), dissect(ETHERNET, &frame, false));
+        let cut = dissect(ETHERNET, &frame[..kept.min(frame.len())], true);
+        let ends = addresses(&cut);
+        prop_assert!(ends.is_none() || ends == addresses(&whole) || ends == addresses(&outer));
+        prop_assert!(cut.tunnel.is_none() || cut.tunnel == whole.tunnel);
+    }
+
+    #[test]
+    fn what_is_in_tunnels_counts_if_that_is_wanted(plan in plan(), kinds in prop::collection::vec(0..KINDS, 1..4)) {
+        let inside = plan.frame();
+        let (mut frame, mut tunnel) = (inside.clone(), None);
+        for kind in &kinds {
+            let (outer, outermost) = wrapped(*kind, &frame);
+            (frame, tunnel) = (outer, Some(outermost));
+        }
+        let expected = PacketLayers { tunnel, ..oracle(&inside) };
+        // Tags stand in front of IP: where that alone is carried, they are gone.
+        let tags = if carries_ip(kinds[0]) { VlanTags::default() } else { expected.tags };
+        prop_assert_eq!(dissect(ETHERNET, &frame, true), PacketLayers { tags, ..expected });
+    }
+
+    #[test]
+    fn without_the_inner_headers_the_outermost_of_ip_counts(plan in plan(), kind in 0..FIRST_OF_LINKS) {
+        let outer = dissect(ETHERNET, &wrapped(kind, &plan.frame()).0, false);
+        prop_assert_eq!(outer.tunnel, None);
+        prop_assert_eq!(addresses(&outer), Some((0x0a00_0001, 0x0a00_0002)));
+    }
+
+    #[test]
+    fn sessions_and_pseudowires_within_each_other_end_somewhere(
+        plan in plan(),
+        kinds in prop::collection::vec(FIRST_OF_LINKS..KINDS, 0..300),
+    ) {
+        let frame = kinds.iter().fold(plan.frame(), |frame, kind| wrapped(*kind, &frame).0);
+        let layers = dissect(ETHERNET, &frame, true);
+        let followed = kinds.len() <= NESTING;
+        prop_assert_eq!(matches!(layers.net, NetworkLayer::Ip(_)), followed);
+        prop_assert_eq!(layers.tunnel.is_some(), followed && !kinds.is_empty());
+    }
+}
+
+/// Kinds of tunnels for [`wrapped`]; from the second number on without an outer header of IP.
+const KINDS: usize = 17;
+const FIRST_OF_LINKS: usize = 14;
+
+/// It carries IP alone.
+fn carries_ip(kind: usize) -> bool {
+    (9..=14).contains(&kind)
+}
+
+/// A frame in a tunnel, and that tunnel. Those that carry IP alone take the packet out of its frame; a
+/// frame without one is wrapped in VXLAN or in a pseudowire.
+fn wrapped(kind: usize, frame: &[u8]) -> (Vec<u8>, Tunnel) {
+    if !carries_ip(kind) {
+        return with_headers(kind, 0, frame);
+    }
+    let mut at = 12;
+    while be16(frame, at) == Some(0x8100) || be16(frame, at) == Some(0x88a8) {
+        at += 4;
+    }
+    match be16(frame, at) {
+        Some(ether_type @ (IPV4 | 0x86dd)) => with_headers(kind, ether_type, &frame[at + 2..]),
+        _ if kind < FIRST_OF_LINKS => with_headers(0, 0, frame),
+        _ => with_headers(16, 0, frame),
+    }
+}
+
+fn with_headers(kind: usize, ether_type: u16, carried: &[u8]) -> (Vec<u8>, Tunnel) {
+    let size = carried.len() as u16;
+    let v6 = ether_type == 0x86dd;
+    let in_ip = |number| (None, IpNumber(number));
+    let in_udp = |port| (Some(port), IpNumber(UDP));
+    let length = |more: u16| (size + more).to_be_bytes();
+    let (outer, head, tunnel): (_, Vec<u8>, _) = match kind {
+        0 => (in_udp(4789), vec![8, 0, 0, 0, 0, 0, 77, 0], Tunnel::Vxlan(77)),
+        // With options.
+        1 => (in_udp(6081), vec![1, 0, 0x65, 0x58, 0, 0, 78, 0, 1, 2, 3, 4], Tunnel::Geneve(78)),
+        // With a checksum, a key and a sequence number.
+        2 => {
+            let head = vec![0xb0, 0, 0x65, 0x58, 0, 0, 0, 0, 0, 0, 0, 79, 0, 0, 0, 1];
+            (in_ip(GRE), head, Tunnel::Gre(79))
+        }
+        3 => (in_ip(GRE), vec![0, 0, 0x65, 0x58], Tunnel::Gre(0)),
+        4 => (in_udp(4754), vec![0x20, 0, 0x65, 0x58, 0, 0, 0, 80], Tunnel::Gre(80)),
+        // ERSPAN of types I, II and III, the last with and without the part of the platform.
+        5 => (in_ip(GRE), vec![0, 0, 0x88, 0xbe], Tunnel::Erspan(0)),
+        6 => {
+            let head = vec![0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 7, 0xfc, 81, 0, 0, 0, 9];
+            (in_ip(GRE), head, Tunnel::Erspan(81))
+        }
+        7 | 8 => {
+            let mut head = vec![0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 7, 0, 82];
+            head.extend([0, 0, 0, 0, 0, 0, 0, u8::from(kind == 8)]);
+            head.extend(&[9; 8][..8 * usize::from(kind == 8)]);
+            (in_ip(GRE), head, Tunnel::Erspan(82))
+        }
+        9 => {
+            let [h, l] = length(0);
+            (in_udp(2152), vec![0x30, 255, h, l, 0, 0, 0, 83], Tunnel::GtpU)
+        }
+        // A PDU session container, as of 5G, and another extension behind it.
+        10 => {
+            let [h, l] = length(16);
+            let mut head = vec![0x34, 255, h, l, 0, 0, 0, 84, 0, 0, 0, 0x85];
+            head.extend([1, 0x10, 9, 0xc0, 2, 0, 0, 0, 0, 0, 0, 0]);
+            (in_udp(2152), head, Tunnel::GtpU)
+        }
+        11 => (in_ip(if v6 { 41 } else { 4 }), vec![], Tunnel::Ipip),
+        12 => (in_udp(6635), vec![0, 1, 0, 64, 0, 2, 1, 64], Tunnel::Mpls),
+        13 => (in_ip(137), vec![0, 2, 1, 64], Tunnel::Mpls),
+        14 => {
+            let [h, l] = length(2);
+            let protocol = if v6 { 0x57 } else { 0x21 };
+            let head = [0x88, 0x64, 0x11, 0, 0, 85, h, l, 0, protocol];
+            return ([&[4; 12], &head[..], carried].concat(), Tunnel::Pppoe(85));
+        }
+        // With and without a control word.
+        15 => {
+            let head = [0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64, 0, 0, 0, 0];
+            return ([&[4; 12], &head[..], carried].concat(), Tunnel::Mpls);
+        }
+        _ => {
+            let head = [0x88, 0x47, 0, 2, 1, 64];
+            return ([&[4; 12], &head[..], carried].concat(), Tunnel::Mpls);
+        }
+    };
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    let (mut out, payload) = (Vec::new(), [&head[..], carried].concat());
+    match outer {
+        (Some(port), _) => builder.udp(40_000, port).write(&mut out, &payload).unwrap(),
+        (None, number) => builder.write(&mut out, number, &payload).unwrap(),
+    }
+    (out, tunnel)
+}
+
+#[test]
+fn a_session_of_pppoe_without_ip_is_no_tunnel() {
+    let echo = [0xc0, 0x21, 9, 1, 0, 8, 1, 2, 3, 4];
+    for (code, body) in [(0, &echo[..]), (0xa7, &[])] {
+        let head = [0x88, 0x64, 0x11, code, 0, 85, 0, body.len() as u8];
+        let layers = dissect(ETHERNET, &[&[4; 12], &head[..], body].concat(), true);
+        assert_eq!((layers.tunnel, layers.net), (None, NetworkLayer::Other(0x8864)));
+    }
+    // Discovery.
+    let padi = [&[4; 12], &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0][..]].concat();
+    assert_eq!(dissect(ETHERNET, &padi, true).net, NetworkLayer::Other(0x8863));
+}
+
+#[test]
+fn gtp_without_a_packet_of_a_user_counts_for_its_ends() {
+    // An echo request, G-PDUs that are too long or whose extension has no length, GTP' and version 2.
+    let messages: [&[u8]; 5] = [
+        &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0],
+        &[0x34, 255, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0x85],
+        &[0x34, 255, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0x85, 0, 0, 0, 0],
+        &[0x20, 255, 0, 20, 0, 0, 0, 1, 0x45],
+        &[0x50, 255, 0, 20, 0, 0, 0, 1, 0x45],
+    ];
+    for message in messages {
+        let mut frame = Vec::new();
+        let builder =
+            PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+        builder.udp(2152, 2152).write(&mut frame, message).unwrap();
+        let layers = dissect(ETHERNET, &frame, true);
+        assert_eq!(layers.tunnel, None, "{message:?}");
+        assert_eq!(addresses(&layers), Some((0x0a00_0001, 0x0a00_0002)));
+    }
+}
+
+#[test]
+fn gtp_carries_sessions_of_ethernet_as_well() {
+    let inner = [&[4; 12], &[8, 0][..], &udp_v4()].concat();
+    let (frame, tunnel) = with_headers(9, 0, &inner);
+    let layers = dissect(ETHERNET, &frame, true);
+    assert_eq!((layers.tunnel, ip_of(ETHERNET, &frame).destination_port), (Some(tunnel), 2000));
+}
+
+/// A datagram in a frame, from a port that is different for each kind.
+fn inner(kind: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let builder = PacketBuilder::ethernet2([0x12; 6], [0x14; 6]);
+    let builder = builder.ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64);
+    builder.udp(50_000 + kind as u16, 50_001).write(&mut out, &[0; 8]).unwrap();
+    out
+}
+
+/// All but the last kind: tshark must be told of labels that carry Ethernet without a control word.
+#[test]
+fn what_is_in_tunnels_is_what_tshark_finds_there() {
+    let frames = (0..KINDS - 1).map(|kind| wrapped(kind, &inner(kind)).0).collect::<Vec<_>>();
+    let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
+    let mut file = words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    for frame in &frames {
+        let len = frame.len() as u32;
+        file.extend([1_700_000_000, 0, len, len].iter().flat_map(|word| word.to_le_bytes()));
+        file.extend(frame);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tunnels.pcap");
+    std::fs::write(&path, file).unwrap();
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-T", "fields", "-E", "occurrence=l", "-e", "ip.src", "-e", "udp.srcport"]);
+    let Some(out) = output(tshark.arg("-r").arg(&path)) else { return };
+    let theirs = String::from_utf8(out.stdout).unwrap();
+    let ours = frames.iter().map(|frame| ip_of(ETHERNET, frame).source_port);
+    let ours = ours.map(|port| format!("192.0.2.1\t{port}")).collect::<Vec<_>>();
+    assert_eq!(theirs.lines().collect::<Vec<_>>(), ours);
+}
+
+/// Both directions of a user's conversation, each with a tunnel endpoint id of its own.
+#[test]
+fn directions_of_gtp_are_one_conversation() {
+    let [up, down] = [(50_000, 443, 1), (443, 50_000, 2)].map(|(from, to, teid)| {
+        let (mut frame, user, host) = (Vec::new(), [10, 45, 0, 2], [192, 0, 2, 1]);
+        let (source, destination) = if teid == 1 { (user, host) } else { (host, user) };
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(source, destination, 64);
+        builder.udp(from, to).write(&mut frame, &[0; 8]).unwrap();
+        let (mut outer, _) = wrapped(9, &frame);
+        outer[49] = teid;
+        let layers = dissect(ETHERNET, &outer, true);
+        let NetworkLayer::Ip(ip) = layers.net else { panic!("{layers:?}") };
+        crate::key::FlowKey::new(0, &layers, &ip).0
+    });
+    assert!(up.is(&down));
+    assert_eq!(up.tunnel(), Some(Tunnel::GtpU));
+}
+
+#[test]
+fn a_key_keeps_every_kind_of_tunnel() {
+    for kind in 0..KINDS {
+        let (frame, tunnel) = wrapped(kind, &inner(kind));
+        let layers = dissect(ETHERNET, &frame, true);
+        let NetworkLayer::Ip(ip) = layers.net else { panic!("{layers:?}") };
+        assert_eq!(crate::key::FlowKey::new(0, &layers, &ip).0.tunnel(), Some(tunnel));
+    }
+}
