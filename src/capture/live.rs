@@ -9,7 +9,7 @@ use pmdscope_packets::filter::BpfInsn;
 use super::args::{Args, Direction};
 use super::destination::Destination;
 use super::watch::Watch;
-use super::{privileges, report};
+use super::{privileges, report, say};
 use crate::attach::{CaptureOptions, resolve};
 use crate::{attach, output};
 
@@ -35,7 +35,11 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     };
     if !args.quiet {
         report::started(&wanted, args.snaplen(), args.view().verbose > 0);
+        if let Some(status) = &destination.recorder {
+            say(report::recording(status));
+        }
     }
+    let recorder = destination.recorder.clone();
     let mut watch = Watch::new(args, destination.events, destination.recorder);
     let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);
     let idle = watch.close();
@@ -43,7 +47,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         output::print(&(report::packets(report.captured) + "\n"))?;
     }
     if !args.quiet {
-        report::ended(&wanted, &report, idle);
+        report::ended(&wanted, &report, recorder.as_deref(), idle);
     }
     match report.failure {
         None => Ok(ExitCode::SUCCESS),

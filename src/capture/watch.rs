@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pmdscope_capture::{CaptureObserver, CaptureReport};
 use pmdscope_packets::file::FileEvent;
@@ -38,6 +38,8 @@ pub(super) struct Watch {
     since: Instant,
     line: ProgressLine,
     told: Option<u64>,
+    /// Shortest history of the recorder that was warned of.
+    short: Option<Duration>,
     /// Seconds in which nothing could be written, and why.
     waited: Option<(f64, String)>,
 }
@@ -60,6 +62,7 @@ impl Watch {
             since: Instant::now(),
             line: ProgressLine::default(),
             told: None,
+            short: None,
             waited: None,
         }
     }
@@ -70,6 +73,17 @@ impl Watch {
         self.tell_files();
         self.line.clear();
         self.waited
+    }
+
+    /// Warns when memory is too small for the history that was asked for, and again when only half as
+    /// much is held.
+    fn warn_of_short_history(&mut self) {
+        let Some(status) = self.recorder.as_ref().filter(|_| !self.quiet) else { return };
+        let Some(held) = status.least_held() else { return };
+        if self.short.is_none_or(|warned| held < warned / 2) {
+            self.short = Some(held);
+            self.line.say(report::short_history(status, held));
+        }
     }
 
     fn tell_files(&mut self) {
@@ -103,6 +117,7 @@ impl CaptureObserver for Watch {
 
     fn second(&mut self, report: &CaptureReport) {
         self.tell_files();
+        self.warn_of_short_history();
         let recorder = self.recorder.as_ref().map(ToString::to_string);
         let seconds = status::lap(&mut self.since);
         if let Some(reason) = &report.progress.waiting {
@@ -123,7 +138,7 @@ impl CaptureObserver for Watch {
     }
 
     fn asked(&mut self, report: &CaptureReport) {
-        self.line.say(report::at_once(report));
+        self.line.say(report::at_once(report, self.recorder.as_deref()));
     }
 }
 

@@ -199,6 +199,50 @@ pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
+/// Less history than was asked for is told before, during and after the capture, and in the file.
+pub(crate) fn short(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", "20000", "--size", "1000"])?;
+    // The last --memory wins: it is full in a second, even where the machine is slow.
+    let arguments = ["--before", "60s", "--after", "1s", "--max-triggers", "1", "--memory", "16M"];
+    let mut recorder = start(scratch, &pair, &arguments)?;
+    let says = |recorder: &Process, text: &str| recorder.output().contains(text);
+    wait_until("a warning", LIMIT, || {
+        Ok(says(&recorder, "warning: the flight recorder holds ")
+            && says(&recorder, " s of the 60 s of --before, because 16 MiB are full"))
+    })?;
+    recorder.signal(Signal::USR1)?;
+    let answer = "; flight recorder: ";
+    wait_until("the counters", LIMIT, || Ok(says(&recorder, answer)))?;
+    let pid = recorder.pid().to_string();
+    pmdscope(scratch, &["capture", "trigger", &pid], &[0])?;
+    recorder.finish(LIMIT)?;
+    generator.stop()?;
+    let output = recorder.output();
+    ensure!(
+        output.contains("60 s before a trigger and 1 s after it, in 16 MiB, which"),
+        "{output}"
+    );
+    ensure!(
+        output.contains(" packets evicted early, 1 trigger; --memory was too small"),
+        "{output}"
+    );
+    let file = only_file(scratch, "-1-manual.pcapng")?;
+    let incident = Incident::read(&file)?;
+    let [(_, comment)] = incident.comments.as_slice() else {
+        anyhow::bail!("comments {:?}", incident.comments);
+    };
+    let held = comment.split_once("history held: ").and_then(|(_, rest)| rest.split_once(" s of "));
+    let (held, rest) = held.with_context(|| format!("no history in {comment}"))?;
+    ensure!(rest.starts_with("60 s, --memory is too small"), "{comment}");
+    let held = held.parse::<f64>()?;
+    let first = within_minute(second_of_minute(comment)? - incident.times[0]);
+    // It is rounded to milliseconds.
+    ensure!(held > 0.0 && first <= held + 0.001, "{first} s of {held} s: {comment}");
+    ensure!(incident.numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "packets are missing");
+    Ok(())
+}
+
 pub(crate) fn quiet(scratch: &Scratch) -> Result<()> {
     let pair = Pair::start(scratch, PairOptions::default())?;
     let mut recorder = start(scratch, &pair, &["--before", "1s", "--trigger", "rx_missed"])?;

@@ -15,9 +15,13 @@ use crate::clock::wall_clock_ns;
 pub struct RecorderStatus {
     memory: u64,
     before: Duration,
+    after: Duration,
+    capacity: u64,
     held: AtomicU64,
     complete_since_ns: AtomicU64,
     gave_way: AtomicU64,
+    /// Nanoseconds; [`u64::MAX`] while memory was large enough.
+    least_held_ns: AtomicU64,
     lost: AtomicU64,
     triggers: AtomicU64,
     recording: AtomicBool,
@@ -25,13 +29,16 @@ pub struct RecorderStatus {
 }
 
 impl RecorderStatus {
-    pub(super) fn new(settings: &RecorderSettings, now_ns: u64) -> Self {
+    pub(super) fn new(settings: &RecorderSettings, history: &PacketHistory, now_ns: u64) -> Self {
         Self {
             memory: settings.memory as u64,
             before: settings.before,
+            after: settings.after,
+            capacity: history.capacity(),
             held: AtomicU64::new(0),
             complete_since_ns: AtomicU64::new(now_ns),
             gave_way: AtomicU64::new(0),
+            least_held_ns: AtomicU64::new(u64::MAX),
             lost: AtomicU64::new(0),
             triggers: AtomicU64::new(0),
             recording: AtomicBool::new(false),
@@ -43,6 +50,7 @@ impl RecorderStatus {
         self.held.store(history.bytes(), Ordering::Relaxed);
         self.complete_since_ns.store(history.complete_since_ns(), Ordering::Relaxed);
         self.gave_way.store(history.gave_way(), Ordering::Relaxed);
+        self.least_held_ns.store(history.least_held_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         self.lost.store(lost, Ordering::Relaxed);
     }
 
@@ -82,6 +90,26 @@ impl RecorderStatus {
         self.before
     }
 
+    /// How long packets are written after a trigger.
+    pub fn after(&self) -> Duration {
+        self.after
+    }
+
+    /// Bytes per second of packets, with 4 to 8 bytes for each, up to which memory holds all of
+    /// [`before`](Self::before); `None` where nothing is to be held.
+    pub fn sustained_rate(&self) -> Option<u64> {
+        let rate = u128::from(self.capacity) * 1_000_000_000;
+        let rate = rate.checked_div(self.before.as_nanos())?;
+        Some(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    /// The shortest history since the start, where memory was too small to hold
+    /// [`before`](Self::before).
+    pub fn least_held(&self) -> Option<Duration> {
+        let ns = self.least_held_ns.load(Ordering::Relaxed);
+        (ns != u64::MAX).then(|| Duration::from_nanos(ns))
+    }
+
     /// Packets that had to go before their time, because memory is short.
     pub fn gave_way(&self) -> u64 {
         self.gave_way.load(Ordering::Relaxed)
@@ -108,7 +136,8 @@ impl RecorderStatus {
     }
 }
 
-/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` in an incident.
+/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` in an incident; where memory is
+/// too small, also how many packets were evicted early.
 impl fmt::Display for RecorderStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (covered, before) = (self.covered().as_secs_f64(), self.before.as_secs_f64());
@@ -116,6 +145,11 @@ impl fmt::Display for RecorderStatus {
         let triggers = self.triggers();
         let plural = if triggers == 1 { "" } else { "s" };
         write!(f, "{covered:.1} of {before:.1} s held in {held} of {memory} MiB")?;
+        match self.gave_way() {
+            0 => {}
+            1 => f.write_str(", 1 packet evicted early")?,
+            early => write!(f, ", {early} packets evicted early")?,
+        }
         write!(f, ", {triggers} trigger{plural}")?;
         if self.recording() { f.write_str(", writing") } else { Ok(()) }
     }
