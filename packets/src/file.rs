@@ -13,6 +13,7 @@ mod schedule;
 mod section;
 mod settings;
 mod sink;
+mod unread;
 mod writer;
 
 use std::fs::File;
@@ -21,8 +22,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use self::batch::{BatchQueue, BlockBatch};
 use self::codec::Compressor;
@@ -315,10 +314,7 @@ impl CaptureFiles {
 
     fn reader_gone(&self) -> bool {
         let Some(reader) = &self.reader else { return false };
-        let mut fds = [PollFd::new(reader, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut fds, Some(&now)).is_ok()
-            && fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
+        unread::has_no_reader(reader)
     }
 }
 

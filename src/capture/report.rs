@@ -153,9 +153,14 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     ];
     let window = REORDER_WINDOW.as_millis();
     let late = format!("out of order: their lcore was interrupted for more than {window} ms");
+    let unwritten = if report.reader_gone {
+        "lost because their reader closed before it took them"
+    } else {
+        "lost because they could not be written"
+    };
     let optional = [
         (rings.sampled_out, "left out by sampling"),
-        (report.unwritten, "lost because they could not be written"),
+        (report.unwritten, unwritten),
         (report.late, late.as_str()),
     ];
     let there = optional.iter().filter(|(count, _)| *count > 0);
@@ -294,5 +299,8 @@ mod tests {
         assert_eq!(lines[3], "2 packets left out by sampling");
         assert_eq!(lines[4], "3 packets lost because they could not be written");
         assert_eq!(lines[5], "no lcore of the app polls");
+        let gone = CaptureReport { reader_gone: true, ..report };
+        let lost = "3 packets lost because their reader closed before it took them";
+        assert_eq!(statistics(&gone, None)[4], lost);
     }
 }

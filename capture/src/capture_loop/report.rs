@@ -70,9 +70,11 @@ pub struct CaptureReport {
     pub rings: RingCounters,
     /// Packets dropped because the rings were full, by interface; only where there were any.
     pub dropped: Vec<(String, u64)>,
-    /// Packets that could not be written though there was a reader, or whose time is not known
-    /// because their app had no clock yet when it died.
+    /// Packets that could not be written or that a reader did not take before it closed, or whose time
+    /// is not known because their app had no clock yet when it died.
     pub unwritten: u64,
+    /// The capture ended because the reader of a pipe closed it.
+    pub reader_gone: bool,
     /// Packets published so late that they are out of order.
     pub late: u64,
     /// One packet in so many is kept now; 1 is all. Where apps or lcores differ, the most that one
