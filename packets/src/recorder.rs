@@ -185,9 +185,9 @@ impl FlightRecorder {
         let end_ns = trigger.moment_ns.saturating_add(after_ns);
         self.writer.send(WriterMessage::Begin {
             path: path.clone(),
-            start_ns: trigger.moment_ns.saturating_sub(nanos(self.settings.before)),
+            start_ns: trigger.history_end_ns().saturating_sub(nanos(self.settings.before)),
             end_ns,
-            mark: trigger.mark().with(&self.history.before(trigger.moment_ns)),
+            mark: trigger.mark().with(&self.history.before(trigger.history_end_ns())),
         });
         self.history.seal();
         self.send_history();

@@ -117,7 +117,22 @@ pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
     // A stolen CPU is a stall as well: there may be more files.
     let found = files(scratch)?;
     ensure!(found[0].to_string_lossy().ends_with("-1-stall.pcapng"), "{found:?}");
-    Incident::read(&found[0])?.marked(&["trigger stall at ", "lcore 1", "stalled"], 1.0, 0.5)
+    let incident = Incident::read(&found[0])?;
+    let (_, comment) = incident.comments.first().context("no comment")?;
+    let stall = comment.split_once("lcore 1: stalled for ").and_then(|(_, rest)| {
+        let (us, rest) = rest.split_once(" us from ")?;
+        let (begin, rest) = rest.split_once(" to ")?;
+        Some((us, begin, rest))
+    });
+    let (us, begin, end) = stall.with_context(|| format!("no stall in {comment}"))?;
+    let seconds = us.parse::<f64>()? / 1e6;
+    let (begin, end) = (second_of_minute(begin)?, second_of_minute(end)?);
+    // Both are rounded to microseconds, as is the length.
+    ensure!((within_minute(end - begin) - seconds).abs() < 3e-6, "{comment}");
+    ensure!(within_minute(second_of_minute(comment)? - end).abs() < 2e-6, "{comment}");
+    ensure!(within_minute(incident.times[0] - begin) < 0.0, "it began before the file: {comment}");
+    let words = ["trigger stall at ", "; lcore 1 (thread ", "; history held: "];
+    incident.marked(&words, 1.0 + seconds, 0.5)
 }
 
 pub(crate) fn command(scratch: &Scratch) -> Result<()> {

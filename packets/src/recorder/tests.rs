@@ -275,6 +275,17 @@ fn a_moment_that_has_passed_is_marked_in_history() {
 }
 
 #[test]
+fn history_is_what_came_before_a_stall_and_not_the_stall() {
+    let (mut recorder, fire, disk) = recorder(settings(10, 5));
+    send(&mut recorder, (80..100).chain(140..145));
+    fire.fire(RecorderTrigger { begin_ns: Some(BASE + 99), ..trigger("stall", 140) });
+    send(&mut recorder, 145..160);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!((times(&seen), marked(&seen)), ((89..100).chain(140..=145).collect(), vec![140]));
+}
+
+#[test]
 fn interfaces_tell_the_reason_where_no_packet_can() {
     let (mut recorder, fire, disk) = recorder(settings(10, 5));
     send(&mut recorder, 80..100);
