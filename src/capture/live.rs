@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
         }
     }
     let recorder = destination.recorder.clone();
-    let mut watch = Watch::new(args, destination.events, destination.recorder);
+    let mut watch = Watch::new(args, control, destination.events, destination.recorder);
     let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);
     let idle = watch.close();
     if args.count_only {

@@ -8,6 +8,7 @@ use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
+use super::events::EventFilter;
 use super::say;
 use crate::attach::target::CaptureTarget;
 use crate::attach::transport;
@@ -120,14 +121,21 @@ pub(super) fn packets(count: u64) -> String {
 }
 
 /// What happened to a file, where it is of interest.
-pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
+pub(super) fn file(event: &FileEvent, filter: EventFilter) {
     match event {
-        FileEvent::Closed(path) if print_names => {
+        FileEvent::Closed(path) if filter.names => {
             let _ = output::print_line(&path.display().to_string());
         }
-        FileEvent::Closed(_) => {}
-        FileEvent::Deleted(_) if quiet => {}
-        FileEvent::Deleted(path) => say(format_args!("pmdscope: deleted {}", path.display())),
+        FileEvent::Deleted(path) if filter.deleted => {
+            say(format_args!("pmdscope: deleted {}", path.display()));
+        }
+        FileEvent::Waiting { name, packets: left } if filter.waiting => {
+            let left = packets(*left);
+            say(format_args!(
+                "pmdscope: waiting for {name} to take {left}; ^C again exits at once"
+            ));
+        }
+        FileEvent::Closed(_) | FileEvent::Deleted(_) | FileEvent::Waiting { .. } => {}
         FileEvent::Trouble(what) => say(format_args!("pmdscope: {what}")),
     }
 }

@@ -56,6 +56,9 @@ pub trait CaptureObserver {
     fn second(&mut self, _report: &CaptureReport) {}
     /// Someone wants to know.
     fn asked(&mut self, _report: &CaptureReport) {}
+    /// The capture ends: nothing more is told, and the last packets are written, which a slow disk or
+    /// reader may hold up.
+    fn ending(&mut self) {}
 }
 
 /// Nobody watches.
@@ -64,7 +67,7 @@ impl CaptureObserver for () {}
 /// What became of a capture, or has so far.
 #[derive(Debug, Default)]
 pub struct CaptureReport {
-    /// Packets put out, without those that could then not be written.
+    /// Packets put out, without those that could then not be written or that came after the last file.
     pub captured: u64,
     /// What the rings counted.
     pub rings: RingCounters,

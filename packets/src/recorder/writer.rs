@@ -238,6 +238,7 @@ fn sum(done: &SinkProgress, now: SinkProgress) -> SinkProgress {
     SinkProgress {
         written: done.written + now.written,
         lost: done.lost + now.lost,
+        after_end: done.after_end + now.after_end,
         bytes: done.bytes + now.bytes,
         files: done.files + now.files.max(1),
         ..now

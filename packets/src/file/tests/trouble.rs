@@ -85,6 +85,29 @@ fn a_reader_that_waits_costs_packets_and_no_time() {
 }
 
 #[test]
+fn an_end_that_waits_for_a_reader_is_told() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let file = File::from(OwnedFd::from(writer));
+    let (events, told) = std::sync::mpsc::channel();
+    let settings = FileSettings { events: Some(events), ..FileSettings::default() };
+    let mut files = CaptureFiles::onto(file, "pipe", &settings).unwrap();
+    files.section(&SectionOrigin::default()).unwrap();
+    files.interface(&interface("app:0")).unwrap();
+    put(&mut files, 0..1000, 1400);
+    let end = std::thread::spawn(move || {
+        files.finish().unwrap();
+        files.progress()
+    });
+    // The reader does nothing until it was told.
+    let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    let FileEvent::Waiting { name, packets } = event else { panic!("{event:?}") };
+    assert!(name == "pipe" && packets == 1000, "{name}: {packets}");
+    io::copy(&mut reader, &mut io::sink()).unwrap();
+    let progress = end.join().unwrap();
+    assert_eq!((progress.written, progress.lost), (1000, 0));
+}
+
+#[test]
 fn a_reader_that_goes_is_noticed_while_idle_and_at_a_write() {
     let (reader, writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(writer));
