@@ -2,6 +2,7 @@
 
 mod args;
 mod destination;
+mod events;
 mod list;
 mod live;
 mod offline;

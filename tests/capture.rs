@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -197,6 +197,39 @@ fn names_of_complete_files_are_printed() {
     let counts = files.iter().map(packets).collect::<Vec<_>>();
     let count = |line: &String| line.split(' ').next().unwrap().parse::<u32>().unwrap();
     assert_eq!(counts.iter().map(count).sum::<u32>(), 10, "{counts:?}");
+}
+
+#[test]
+fn files_that_are_deleted_are_named_on_demand_only() {
+    let (dir, _) = sample();
+    let told = text(&run(&dir, "-r in.pcap -w quiet.pcapng -C 1K -W 1 --exact").stderr);
+    assert!(!told.contains("deleted"), "{told}");
+    let told = text(&run(&dir, "-r in.pcap -w named.pcapng -C 1K -W 1 --exact -v").stderr);
+    assert!(told.contains("pmdscope: deleted named.pcapng\n"), "{told}");
+}
+
+#[test]
+fn an_end_that_waits_for_a_slow_reader_is_told() {
+    let (dir, path) = sample();
+    let mut packets = fs::read(&path).unwrap();
+    let (header, records) = packets.split_at(24);
+    // More than a pipe holds.
+    packets = [header, &records.repeat(2000)].concat();
+    fs::write(dir.path().join("large.pcap"), packets).unwrap();
+    let mut command = capture(&dir);
+    command.args(["-r", "large.pcap", "-w", "-"]).stdin(Stdio::null());
+    let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    let told = BufReader::new(child.stderr.take().unwrap());
+    // It reads nothing before it was told.
+    let line = told.lines().map(Result::unwrap).find(|line| line.contains("waiting for"));
+    let line = line.expect("nothing is told");
+    let rest = line.strip_prefix("pmdscope: waiting for standard output to take ").unwrap();
+    assert!(rest.ends_with(" packets; ^C again exits at once"), "{line}");
+    let mut out = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+    assert!(child.wait().unwrap().success());
+    fs::write(dir.path().join("out.pcapng"), out).unwrap();
+    assert_eq!(text(&run(&dir, "-r out.pcapng --count").stdout), "20000 packets\n");
 }
 
 /// Does the process handle every one of these signals?

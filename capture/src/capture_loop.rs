@@ -182,6 +182,7 @@ impl CaptureLoop {
         observer: &mut dyn CaptureObserver,
     ) -> CaptureReport {
         let result = self.begin(None).and_then(|()| self.run_loop(control, observer));
+        observer.ending();
         let result = self.finish(result);
         self.report(result.err())
     }
@@ -472,10 +473,11 @@ impl CaptureLoop {
         }
         let untimed = self.past.untimed + self.readers.iter().map(RingReader::untimed).sum::<u64>();
         CaptureReport {
-            captured: self.output.packets().saturating_sub(progress.lost),
+            captured: self.output.packets().saturating_sub(progress.lost + progress.after_end),
             rings: counters.chain([self.past.rings]).sum(),
             dropped: dropped.into_iter().collect(),
-            unwritten: if closed { 0 } else { progress.lost + untimed },
+            unwritten: progress.lost + untimed,
+            reader_gone: closed,
             late: self.merge.late(),
             sample: self.sample,
             fixed: self.fixed(),

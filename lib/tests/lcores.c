@@ -110,6 +110,36 @@ test_stall_and_window(void)
 	CHECK(cell(lcore, "gap_max_realtime_ns", 0, 1) != 0);
 }
 
+/* The last four are told, newest first, each with its length and end. */
+static void
+test_last_stalls(void)
+{
+	const char *body;
+	uint64_t last = UINT64_MAX;
+	unsigned int i, row;
+
+	for (i = 1; i <= 20; i++) {
+		file_gap((uint64_t)i * conf.stall_us * US_CYCLES);
+		/* A gap that is no stall is not told. */
+		file_gap(conf.stall_us * US_CYCLES - 1);
+	}
+	body = tel_ask("/pmdscope/lcores", "");
+	CHECK_U64(tel_u64(body, "stall_last_us_buckets"), 4);
+	CHECK_U64(tel_u64(body, "stall_last_realtime_ns_buckets"), 4);
+	for (row = 0; tel_cell(body, "lcore", row) != rte_lcore_id(); row++)
+		;
+	for (i = 0; i < 4; i++) {
+		const uint64_t us = tel_cell(body, "stall_last_us", row * 4 + i);
+		const uint64_t expected = (uint64_t)(20 - i) * conf.stall_us;
+		const uint64_t end = tel_cell(body, "stall_last_realtime_ns", row * 4 + i);
+
+		/* A percent for the measured rate. */
+		CHECK(us >= expected / 100 * 99 && us <= expected / 100 * 101);
+		CHECK(end != 0 && end < last);
+		last = end;
+	}
+}
+
 static void *
 poll_once(void *arg)
 {
@@ -169,6 +199,7 @@ main(void)
 	test_buckets();
 	test_sum();
 	test_stall_and_window();
+	test_last_stalls();
 	test_foreign();
 	pmdscope_fini();
 	test_spinning();

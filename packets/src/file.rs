@@ -13,16 +13,16 @@ mod schedule;
 mod section;
 mod settings;
 mod sink;
+mod unread;
 mod writer;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use self::batch::{BatchQueue, BlockBatch};
 use self::codec::Compressor;
@@ -37,6 +37,8 @@ use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin
 use crate::pcapng;
 use crate::sink::{PacketSink, SinkError, SinkProgress};
 
+/// How long the end may take before it is told what is waited for.
+const WAITING_NOTICE: Duration = Duration::from_secs(1);
 /// How long a disk or a reader may take nothing at the end before it is given up.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,6 +47,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct CaptureFiles {
     format: FileFormat,
     packet_buffered: bool,
+    events: Option<Sender<FileEvent>>,
     name: String,
     queue: Arc<BatchQueue>,
     thread: Option<JoinHandle<()>>,
@@ -63,6 +66,8 @@ pub struct CaptureFiles {
     handed: u64,
     /// Packets for which there was no room.
     lost: u64,
+    /// Packets that came after the last file.
+    after_end: u64,
     /// The last file is complete.
     complete: bool,
     finished: bool,
@@ -123,6 +128,7 @@ impl CaptureFiles {
         Ok(Self {
             format: settings.format,
             packet_buffered: settings.packet_buffered,
+            events: settings.events.clone(),
             name,
             queue,
             thread: Some(thread),
@@ -135,6 +141,7 @@ impl CaptureFiles {
             packets: 0,
             handed: 0,
             lost: 0,
+            after_end: 0,
             complete: false,
             finished: false,
         })
@@ -195,6 +202,7 @@ impl CaptureFiles {
             return Ok(false);
         }
         if self.complete {
+            self.after_end += 1;
             return Ok(true);
         }
         match self.format {
@@ -315,10 +323,7 @@ impl CaptureFiles {
 
     fn reader_gone(&self) -> bool {
         let Some(reader) = &self.reader else { return false };
-        let mut fds = [PollFd::new(reader, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut fds, Some(&now)).is_ok()
-            && fds[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL)
+        unread::has_no_reader(reader)
     }
 }
 
@@ -346,6 +351,7 @@ impl PacketSink for CaptureFiles {
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), SinkError> {
         if self.complete {
+            self.after_end += 1;
             return Ok(());
         }
         let put = match self.queue.check() {
@@ -398,7 +404,7 @@ impl PacketSink for CaptureFiles {
         let (progress, over) = self.queue.progress();
         let unwritten =
             if over || self.finished { self.handed.saturating_sub(progress.written) } else { 0 };
-        SinkProgress { lost: self.lost + unwritten, ..progress }
+        SinkProgress { lost: self.lost + unwritten, after_end: self.after_end, ..progress }
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
@@ -410,7 +416,18 @@ impl PacketSink for CaptureFiles {
             self.hand_over(None);
             self.queue.announce_end();
         }
-        if !self.queue.await_end(FINISH_TIMEOUT) {
+        let waits = |progress: &SinkProgress| {
+            let name = progress
+                .file
+                .as_ref()
+                .map_or_else(|| self.name.clone(), |file| file.display().to_string());
+            let packets = self.handed.saturating_sub(progress.written);
+            if let Some(events) = &self.events {
+                // Nobody may want to know.
+                let _ = events.send(FileEvent::Waiting { name, packets });
+            }
+        };
+        if !self.queue.await_end(FINISH_TIMEOUT, WAITING_NOTICE, waits) {
             let source = io::Error::new(io::ErrorKind::TimedOut, "nothing is taken any more");
             return Err(SinkError::Write { name: self.name.clone(), source });
         }

@@ -122,11 +122,12 @@ impl FlightRecorder {
     ) -> Result<(Self, TriggerSender), RecorderError> {
         let now_ns = wall_clock_ns();
         name::incident(&settings.path, now_ns, 1, "")?;
-        let keep_ns = nanos(settings.before.saturating_add(NOTICE));
-        let history = PacketHistory::new(settings.memory, keep_ns, now_ns)
+        let before_ns = nanos(settings.before);
+        let keep_ns = before_ns.saturating_add(nanos(NOTICE));
+        let history = PacketHistory::new(settings.memory, [before_ns, keep_ns], now_ns)
             .ok_or(RecorderError::Memory(settings.memory))?;
         let (fire, queue) = trigger::queue();
-        let status = Arc::new(RecorderStatus::new(&settings, now_ns));
+        let status = Arc::new(RecorderStatus::new(&settings, &history, now_ns));
         let armed = mem::take(&mut settings.filters).into_iter().map(ArmedTrigger::new).collect();
         let recorder = Self {
             settings,
@@ -184,9 +185,9 @@ impl FlightRecorder {
         let end_ns = trigger.moment_ns.saturating_add(after_ns);
         self.writer.send(WriterMessage::Begin {
             path: path.clone(),
-            start_ns: trigger.moment_ns.saturating_sub(nanos(self.settings.before)),
+            start_ns: trigger.history_end_ns().saturating_sub(nanos(self.settings.before)),
             end_ns,
-            mark: trigger.mark(),
+            mark: trigger.mark().with(&self.history.before(trigger.history_end_ns())),
         });
         self.history.seal();
         self.send_history();

@@ -51,6 +51,8 @@ pub struct SinkProgress {
     pub written: u64,
     /// Packets that were handed over and could not be written, or were dropped for others.
     pub lost: u64,
+    /// Packets that came after the last file was complete, and are in none.
+    pub after_end: u64,
     /// Bytes in all files so far, as on disk.
     pub bytes: u64,
     /// Files begun, 0 where there are none.

@@ -18,6 +18,7 @@ use self::files::FileArgs;
 pub(crate) use self::refused::explain;
 pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
+use super::events::EventFilter;
 use super::recorder::RecorderArgs;
 use super::say;
 use super::trigger;
@@ -313,6 +314,15 @@ impl Args {
         let files = files.collect::<Vec<_>>();
         anyhow::ensure!(!files.is_empty(), "{} lists no files", list.display());
         Ok(files)
+    }
+
+    /// What is told of files.
+    pub(super) fn event_filter(&self) -> EventFilter {
+        EventFilter {
+            names: self.files.print_files,
+            deleted: self.view().verbose > 0 && !self.quiet,
+            waiting: !self.quiet,
+        }
     }
 
     /// How packets are shown.

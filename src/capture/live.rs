@@ -9,7 +9,7 @@ use pmdscope_packets::filter::BpfInsn;
 use super::args::{Args, Direction};
 use super::destination::Destination;
 use super::watch::Watch;
-use super::{privileges, report};
+use super::{privileges, report, say};
 use crate::attach::{CaptureOptions, resolve};
 use crate::{attach, output};
 
@@ -35,15 +35,19 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     };
     if !args.quiet {
         report::started(&wanted, args.snaplen(), args.view().verbose > 0);
+        if let Some(status) = &destination.recorder {
+            say(report::recording(status));
+        }
     }
-    let mut watch = Watch::new(args, destination.events, destination.recorder);
+    let recorder = destination.recorder.clone();
+    let mut watch = Watch::new(args, control, destination.events, destination.recorder);
     let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);
     let idle = watch.close();
     if args.count_only {
         output::print(&(report::packets(report.captured) + "\n"))?;
     }
     if !args.quiet {
-        report::ended(&wanted, &report, idle);
+        report::ended(&wanted, &report, recorder.as_deref(), idle);
     }
     match report.failure {
         None => Ok(ExitCode::SUCCESS),

@@ -9,6 +9,7 @@ use pmdscope_render::number::plural_noun;
 
 use super::args::Args;
 use super::destination::{self, Destination};
+use super::events::EventPrinter;
 use super::{privileges, report, say};
 use crate::output;
 
@@ -35,11 +36,10 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     let several = replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
     let Destination { mut target, events, .. } =
         Destination::of_files(args, replay.begin_ns(), several)?;
+    let events = EventPrinter::start(events, args.event_filter());
     let report = replay.run(&mut *target, &mut |report| say(report::replayed(report)));
     drop(target);
-    for event in events.try_iter() {
-        report::file(&event, args.files.print_files, args.quiet);
-    }
+    drop(events);
     if args.count_only {
         output::print(&(report::packets(report.captured) + "\n"))?;
     }

@@ -1,11 +1,15 @@
 //! Messages at the start and the end of a capture, in the format of tcpdump.
 
+use std::time::Duration;
+
 use pmdscope_capture::{CaptureReport, REORDER_WINDOW, Transport};
 use pmdscope_packets::file::FileEvent;
+use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
-use super::say;
+use super::events::EventFilter;
+use super::{say, status};
 use crate::attach::target::CaptureTarget;
 use crate::attach::transport;
 use crate::output;
@@ -19,6 +23,44 @@ pub(super) fn started(wanted: &[CaptureTarget], snaplen: u32, verbose: bool) {
     for line in wanted.iter().filter(|_| verbose).filter_map(helper) {
         say(line);
     }
+}
+
+/// What the flight recorder can hold, before the first packet.
+pub(super) fn recording(status: &RecorderStatus) -> String {
+    let (before, after) = (status.before().as_secs_f64(), status.after().as_secs_f64());
+    let memory = status.memory() >> 20;
+    let limit = status.sustained_rate().map_or(String::new(), |rate| {
+        format!(", which hold all of it up to {}/s", number::bytes(rate))
+    });
+    format!(
+        "pmdscope: flight recorder: {before} s before a trigger and {after} s after it, in {memory} \
+         MiB{limit}"
+    )
+}
+
+/// Memory is too small for the history that was asked for.
+pub(super) fn short_history(status: &RecorderStatus, held: Duration) -> String {
+    let (before, held) = (status.before().as_secs_f64(), held.as_secs_f64());
+    let memory = status.memory() >> 20;
+    let enough = memory as f64 * before / held;
+    let advice = if enough.is_finite() {
+        format!("at this rate --memory {:.0}M would hold it", enough.ceil())
+    } else {
+        "raise --memory".to_owned()
+    };
+    format!(
+        "pmdscope: warning: the flight recorder holds {held:.3} s of the {before} s of --before, because \
+         {memory} MiB are full: {advice}; -s, --sample or a filter save memory"
+    )
+}
+
+/// What the flight recorder holds at the end.
+fn recorded(status: &RecorderStatus) -> String {
+    let least = status.least_held().map_or(String::new(), |least| {
+        let before = status.before().as_secs_f64();
+        format!("; --memory was too small: at times only {:.3} of {before} s", least.as_secs_f64())
+    });
+    format!("flight recorder: {}{least}", status::recorder(status))
 }
 
 /// The ports of an app, and how its packets are had if not from itself.
@@ -38,11 +80,19 @@ fn helper(wanted: &CaptureTarget) -> Option<String> {
 
 /// The statistics after the last packet.
 /// For so many seconds nothing could be written.
-pub(super) fn ended(wanted: &[CaptureTarget], report: &CaptureReport, idle: Option<(f64, String)>) {
+pub(super) fn ended(
+    wanted: &[CaptureTarget],
+    report: &CaptureReport,
+    recorder: Option<&RecorderStatus>,
+    idle: Option<(f64, String)>,
+) {
     let helped = wanted.iter().filter(|wanted| wanted.transport.via().is_some());
     let helped = helped.map(|wanted| wanted.app.clone()).collect::<Vec<_>>();
     for line in statistics(report, Some(&helped)) {
         say(line);
+    }
+    if let Some(status) = recorder {
+        say(recorded(status));
     }
     if let Some((seconds, reason)) = idle {
         say(format_args!("{} without writing: {reason}", number::seconds(seconds)));
@@ -50,8 +100,9 @@ pub(super) fn ended(wanted: &[CaptureTarget], report: &CaptureReport, idle: Opti
 }
 
 /// The counters of a capture that runs, as SIGUSR1 has tcpdump tell them.
-pub(super) fn at_once(report: &CaptureReport) -> String {
-    format!("pmdscope: {}", statistics(report, None).join(", "))
+pub(super) fn at_once(report: &CaptureReport, recorder: Option<&RecorderStatus>) -> String {
+    let recorder = recorder.map(|status| format!("; {}", recorded(status))).unwrap_or_default();
+    format!("pmdscope: {}{recorder}", statistics(report, None).join(", "))
 }
 
 /// The same of files that are being read.
@@ -70,14 +121,21 @@ pub(super) fn packets(count: u64) -> String {
 }
 
 /// What happened to a file, where it is of interest.
-pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
+pub(super) fn file(event: &FileEvent, filter: EventFilter) {
     match event {
-        FileEvent::Closed(path) if print_names => {
+        FileEvent::Closed(path) if filter.names => {
             let _ = output::print_line(&path.display().to_string());
         }
-        FileEvent::Closed(_) => {}
-        FileEvent::Deleted(_) if quiet => {}
-        FileEvent::Deleted(path) => say(format_args!("pmdscope: deleted {}", path.display())),
+        FileEvent::Deleted(path) if filter.deleted => {
+            say(format_args!("pmdscope: deleted {}", path.display()));
+        }
+        FileEvent::Waiting { name, packets: left } if filter.waiting => {
+            let left = packets(*left);
+            say(format_args!(
+                "pmdscope: waiting for {name} to take {left}; ^C again exits at once"
+            ));
+        }
+        FileEvent::Closed(_) | FileEvent::Deleted(_) | FileEvent::Waiting { .. } => {}
         FileEvent::Trouble(what) => say(format_args!("pmdscope: {what}")),
     }
 }
@@ -103,9 +161,14 @@ fn statistics(report: &CaptureReport, helped: Option<&[String]>) -> Vec<String> 
     ];
     let window = REORDER_WINDOW.as_millis();
     let late = format!("out of order: their lcore was interrupted for more than {window} ms");
+    let unwritten = if report.reader_gone {
+        "lost because their reader closed before it took them"
+    } else {
+        "lost because they could not be written"
+    };
     let optional = [
         (rings.sampled_out, "left out by sampling"),
-        (report.unwritten, "lost because they could not be written"),
+        (report.unwritten, unwritten),
         (report.late, late.as_str()),
     ];
     let there = optional.iter().filter(|(count, _)| *count > 0);
@@ -135,7 +198,13 @@ fn places(dropped: &[(String, u64)], helped: Option<&[String]>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use insta::assert_snapshot;
     use pmdscope_capture::RingCounters;
+    use pmdscope_packets::recorder::{FlightRecorder, RecorderSettings};
+    use pmdscope_packets::{NullSink, Packet, PacketSink};
 
     use super::*;
 
@@ -157,7 +226,59 @@ mod tests {
         let report = CaptureReport { captured: 1, nb_rings: 1, ..CaptureReport::default() };
         let expected = "pmdscope: 1 packet captured, 0 packets received by filter, 0 packets \
                         dropped by full capture rings";
-        assert_eq!(at_once(&report), expected);
+        assert_eq!(at_once(&report, None), expected);
+    }
+
+    /// A recorder of 10 s in 16 MiB, after this many packets of 1500 bytes, one every half millisecond.
+    fn recorder(packets: u64) -> Arc<RecorderStatus> {
+        let settings = RecorderSettings {
+            path: "/x/incident.pcapng".into(),
+            before: Duration::from_secs(10),
+            after: Duration::from_millis(500),
+            memory: pmdscope_packets::recorder::MIN_MEMORY,
+            max_incidents: None,
+            filters: Vec::new(),
+        };
+        let open = Box::new(|_: &Path| Ok(Box::new(NullSink::default()) as _));
+        let (mut recorder, _) = FlightRecorder::start(settings, open).unwrap();
+        for id in 0..packets {
+            let packet = Packet {
+                interface: 0,
+                // In the future, so that what is held does not depend on the clock.
+                ns: (1 << 62) + id * 500_000,
+                data: &[7; 1500],
+                len: 1500,
+                dir: 1,
+                queue: None,
+                lcore: None,
+                weight: 1,
+                dropped: 0,
+                id,
+                comment: "",
+            };
+            recorder.packet(&packet).unwrap();
+        }
+        recorder.flush().unwrap();
+        recorder.status()
+    }
+
+    #[test]
+    fn a_recorder_says_what_its_memory_can_hold() {
+        assert_snapshot!(recording(&recorder(0)), @"pmdscope: flight recorder: 10 s before a trigger and 0.5 s after it, in 16 MiB, which hold all of it up to 1.5 MiB/s");
+        let fits = recorder(1000);
+        assert_eq!(fits.least_held(), None);
+        assert!(!recorded(&fits).contains("too small"), "{}", recorded(&fits));
+    }
+
+    #[test]
+    fn a_memory_that_is_too_small_is_told() {
+        let fast = recorder(20_000);
+        let held = fast.least_held().unwrap();
+        assert_snapshot!(short_history(&fast, held), @"pmdscope: warning: the flight recorder holds 5.046 s of the 10 s of --before, because 16 MiB are full: at this rate --memory 32M would hold it; -s, --sample or a filter save memory");
+        assert_snapshot!(recorded(&fast), @"flight recorder: 0.0 of 10.0 s held in 15 of 16 MiB, 9744 packets evicted early, 0 triggers; --memory was too small: at times only 5.046 of 10 s");
+        let report = CaptureReport { nb_rings: 1, ..CaptureReport::default() };
+        let line = at_once(&report, Some(&fast));
+        assert!(line.ends_with(&format!("capture rings; {}", recorded(&fast))), "{line}");
     }
 
     #[test]
@@ -186,5 +307,8 @@ mod tests {
         assert_eq!(lines[3], "2 packets left out by sampling");
         assert_eq!(lines[4], "3 packets lost because they could not be written");
         assert_eq!(lines[5], "no lcore of the app polls");
+        let gone = CaptureReport { reader_gone: true, ..report };
+        let lost = "3 packets lost because their reader closed before it took them";
+        assert_eq!(statistics(&gone, None)[4], lost);
     }
 }

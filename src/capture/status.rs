@@ -87,15 +87,19 @@ fn free_bytes(file: &Path) -> Option<u64> {
     system.f_bavail.checked_mul(system.f_frsize)
 }
 
-/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` during an incident.
+/// `9.8 of 10.0 s held in 120 of 256 MiB, 2 triggers`, and `, writing` during an incident; where memory
+/// is too small, also how many packets were evicted early.
 pub(super) fn recorder(status: &RecorderStatus) -> String {
     let (covered, before) = (status.covered().as_secs_f64(), status.before().as_secs_f64());
     let (held, memory) = (status.held().div_ceil(1 << 20), status.memory() >> 20);
-    let triggers = status.triggers();
-    let noun = number::plural_noun(triggers, "trigger");
+    let evicted = match status.gave_way() {
+        0 => String::new(),
+        early => format!(", {} evicted early", number::plural(early, "packet")),
+    };
+    let triggers = number::plural(status.triggers(), "trigger");
     let writing = if status.recording() { ", writing" } else { "" };
     format!(
-        "{covered:.1} of {before:.1} s held in {held} of {memory} MiB, {triggers} {noun}{writing}"
+        "{covered:.1} of {before:.1} s held in {held} of {memory} MiB{evicted}, {triggers}{writing}"
     )
 }
 

@@ -9,10 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use jiff::Timestamp;
 use pmdscope_packets::recorder::{self, PacketTrigger, TriggerSender};
-use pmdscope_telemetry::FleetEvent;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint};
 use pmdscope_telemetry::model::Model;
+use pmdscope_telemetry::{FleetEvent, LcoreStalls, RecordedStall};
 use signal_hook::consts::SIGUSR2;
 use signal_hook::iterator::Signals;
 
@@ -142,24 +143,63 @@ fn watch_findings(mut sampler: AppSampler, lints: &[Lint], fire: &TriggerSender)
 
 fn fired_by(finding: &Finding, model: Option<&Model>) -> recorder::RecorderTrigger {
     let about = format!("{} {}", finding.app, finding.subject);
-    let comment = format!("{}: {}", about.trim_end(), finding.evidence);
-    let now = recorder::RecorderTrigger::now(finding.lint.name(), comment);
-    let moment_ns = model.map_or(now.moment_ns, |model| moment_ns(finding, model));
-    recorder::RecorderTrigger { moment_ns, ..now }
+    let about = about.trim_end();
+    let plain = format!("{about}: {}", finding.evidence);
+    let now = recorder::RecorderTrigger::now(finding.lint.name(), plain);
+    let Some(model) = model else { return now };
+    let at_sample = recorder::RecorderTrigger { moment_ns: model.sample.realtime_ns, ..now };
+    match (finding.lint, &finding.subject) {
+        (Lint::Stall, FindingSubject::Lcore(lcore)) => match stalls_of(*lcore, model) {
+            Some((stall, stalls)) => fired_by_stall(about, finding, stall, &stalls),
+            None => recorder::RecorderTrigger {
+                comment: format!(
+                    "{about}: the library does not tell when it stalled; {}",
+                    finding.evidence
+                ),
+                ..at_sample
+            },
+        },
+        _ => at_sample,
+    }
 }
 
-/// When it happened: at the sample, or where the app has noted the moment, then.
-fn moment_ns(finding: &Finding, model: &Model) -> u64 {
-    let sample = &model.sample;
-    let recent = |ns: u64| {
-        let ago = sample.realtime_ns.checked_sub(ns).map(Duration::from_nanos);
-        ago.zip(model.interval_s).is_some_and(|(ago, interval)| ago.as_secs_f64() <= interval)
+/// The longest stall of an lcore since the sample before, where the app has recorded it.
+fn stalls_of(lcore: u32, model: &Model) -> Option<(RecordedStall, LcoreStalls)> {
+    let lcores = model.sample.lcores.iter().zip(&model.lcores);
+    let stalls = lcores.filter(|(sample, _)| sample.lcore == lcore);
+    let mut recorded = stalls.filter_map(|(_, rates)| rates.stalls?.recorded.zip(rates.stalls));
+    recorded.next()
+}
+
+/// The stall itself is in the file, with the history before it.
+fn fired_by_stall(
+    about: &str,
+    finding: &Finding,
+    stall: RecordedStall,
+    stalls: &LcoreStalls,
+) -> recorder::RecorderTrigger {
+    let end_ns = stall.end_realtime_ns;
+    let begin_ns = end_ns.saturating_sub(stall.us.saturating_mul(1000));
+    let time = |ns: u64| Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
+    let of = match stalls.count {
+        1 => String::new(),
+        count if stalls.maybe_longer => format!(
+            " (one of {count} stalls since the last sample, of which only the last are recorded)"
+        ),
+        count => format!(" (the longest of {count} stalls since the last sample)"),
     };
-    let stalled = sample.lcores.iter().filter(|lcore| {
-        finding.lint == Lint::Stall && finding.subject == FindingSubject::Lcore(lcore.lcore)
-    });
-    let noted = stalled.map(|lcore| lcore.gap_max_realtime_ns);
-    noted.filter(|ns| recent(*ns)).max().unwrap_or(sample.realtime_ns)
+    let comment = format!(
+        "{about}: stalled for {} us from {:.6} to {:.6}{of}; {}",
+        stall.us,
+        time(begin_ns),
+        time(end_ns),
+        finding.evidence
+    );
+    recorder::RecorderTrigger {
+        moment_ns: end_ns,
+        begin_ns: Some(begin_ns),
+        ..recorder::RecorderTrigger::now(finding.lint.name(), comment)
+    }
 }
 
 /// Trigger a running flight recorder
@@ -210,6 +250,11 @@ pub(super) fn run(args: &TriggerArgs) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use pmdscope_telemetry::LintRules;
+    use pmdscope_telemetry::finding::evaluate;
+    use pmdscope_telemetry::model::ModelTracker;
+    use pmdscope_telemetry::sample::{LcoreSample, LibrarySample, Sample};
+
     use super::*;
 
     #[test]
@@ -218,6 +263,54 @@ mod tests {
         assert!(matches!("signal".parse(), Ok(Trigger::Signal)));
         assert!(matches!("filter:udp port 53".parse(), Ok(Trigger::Packet(_))));
         assert_eq!(filters(&["stall".parse().unwrap(), "filter:arp".parse().unwrap()]).len(), 1);
+    }
+
+    /// A finding of lcore 1, and the model that it is of.
+    fn stalled(stall_last_us: Vec<u64>, stall_last_realtime_ns: Vec<u64>) -> (Finding, Model) {
+        let lcore = |stalls, last_us, last_ns| LcoreSample {
+            lcore: 1,
+            polls: 1 + stalls,
+            stalls,
+            gap_max_us: 500_000,
+            stall_last_us: last_us,
+            stall_last_realtime_ns: last_ns,
+            ..LcoreSample::default()
+        };
+        let sample = |second: u64, lcore| Sample {
+            monotonic_ns: second * 1_000_000_000,
+            realtime_ns: 1_780_000_000_000_000_000 + second * 1_000_000_000,
+            library: Some(LibrarySample { stall_us: 1000, ..LibrarySample::default() }),
+            lcores: vec![lcore],
+            ..Sample::default()
+        };
+        let mut tracker = ModelTracker::default();
+        tracker.update(sample(1, lcore(5, Vec::new(), Vec::new())));
+        let model = tracker.update(sample(2, lcore(7, stall_last_us, stall_last_realtime_ns)));
+        let findings = evaluate(&model, &LintRules::default());
+        let stall = findings.into_iter().find(|found| found.lint == Lint::Stall).unwrap();
+        (stall, model)
+    }
+
+    #[test]
+    fn a_stall_fires_at_its_end_and_says_when_it_was() {
+        let end = 1_780_000_001_900_000_000;
+        // Of two new stalls the longer one; the one of half a second was there before.
+        let (finding, model) =
+            stalled(vec![1500, 120_000, 500_000, 0], vec![end + 7, end, end - 900_000_000, 0]);
+        let trigger = fired_by(&finding, Some(&model));
+        assert_eq!((trigger.moment_ns, trigger.begin_ns), (end, Some(end - 120_000_000)));
+        let says = ": stalled for 120000 us from 2026-05-28T20:26:41.780000Z to \
+                    2026-05-28T20:26:41.900000Z (the longest of 2 stalls since the last sample); lcore 1 ";
+        assert!(trigger.comment.contains(says), "{}", trigger.comment);
+        assert!(trigger.comment.contains("between two polls 120000 us"), "{}", trigger.comment);
+    }
+
+    #[test]
+    fn a_library_that_does_not_record_stalls_is_told() {
+        let (finding, model) = stalled(Vec::new(), Vec::new());
+        let trigger = fired_by(&finding, Some(&model));
+        assert_eq!((trigger.moment_ns, trigger.begin_ns), (model.sample.realtime_ns, None));
+        assert!(trigger.comment.contains("does not tell when"), "{}", trigger.comment);
     }
 
     #[test]

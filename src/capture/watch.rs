@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pmdscope_capture::{CaptureObserver, CaptureReport};
+use pmdscope_packets::RunControl;
 use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::recorder;
 
 use super::args::Args;
+use super::events::{EventFilter, EventPrinter};
 use super::report;
 use super::status::{self, Status};
 use crate::output::StandardOutput;
@@ -28,16 +31,22 @@ enum Progress {
 pub(super) struct Watch {
     progress: Progress,
     quiet: bool,
-    print_files: bool,
+    filter: EventFilter,
     grow: bool,
+    /// Ends the capture; once it is true, a signal exits at once.
+    stop: Arc<AtomicBool>,
     /// Who is to reach an app that comes back, after `-Z`.
     user: Option<String>,
-    events: Receiver<FileEvent>,
+    events: Option<Receiver<FileEvent>>,
+    /// Tells them at the end.
+    printer: Option<EventPrinter>,
     recorder: Option<Arc<recorder::RecorderStatus>>,
     status: Status,
     since: Instant,
     line: ProgressLine,
     told: Option<u64>,
+    /// Shortest history of the recorder that was warned of.
+    short: Option<Duration>,
     /// Seconds in which nothing could be written, and why.
     waited: Option<(f64, String)>,
 }
@@ -45,21 +54,25 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(
         args: &Args,
+        control: &RunControl,
         events: Receiver<FileEvent>,
         recorder: Option<Arc<recorder::RecorderStatus>>,
     ) -> Self {
         Self {
             progress: progress(args),
             quiet: args.quiet,
-            print_files: args.files.print_files,
+            filter: args.event_filter(),
             grow: args.files.grow(),
+            stop: Arc::clone(&control.stop),
             user: args.relinquish_privileges.clone(),
-            events,
+            events: Some(events),
+            printer: None,
             recorder,
             status: Status::default(),
             since: Instant::now(),
             line: ProgressLine::default(),
             told: None,
+            short: None,
             waited: None,
         }
     }
@@ -68,14 +81,26 @@ impl Watch {
     /// nothing could be written, and why.
     pub(super) fn close(mut self) -> Option<(f64, String)> {
         self.tell_files();
+        self.printer = None;
         self.line.clear();
         self.waited
     }
 
+    /// Warns when memory is too small for the history that was asked for, and again when only half as
+    /// much is held.
+    fn warn_of_short_history(&mut self) {
+        let Some(status) = self.recorder.as_ref().filter(|_| !self.quiet) else { return };
+        let Some(held) = status.least_held() else { return };
+        if self.short.is_none_or(|warned| held < warned / 2) {
+            self.short = Some(held);
+            self.line.say(report::short_history(status, held));
+        }
+    }
+
     fn tell_files(&mut self) {
-        while let Ok(event) = self.events.try_recv() {
+        for event in self.events.iter().flat_map(Receiver::try_iter) {
             self.line.clear();
-            report::file(&event, self.print_files, self.quiet);
+            report::file(&event, self.filter);
         }
     }
 }
@@ -103,6 +128,7 @@ impl CaptureObserver for Watch {
 
     fn second(&mut self, report: &CaptureReport) {
         self.tell_files();
+        self.warn_of_short_history();
         let recorder = self.recorder.as_deref().map(status::recorder);
         let seconds = status::lap(&mut self.since);
         if let Some(reason) = &report.progress.waiting {
@@ -123,7 +149,15 @@ impl CaptureObserver for Watch {
     }
 
     fn asked(&mut self, report: &CaptureReport) {
-        self.line.say(report::at_once(report));
+        self.line.say(report::at_once(report, self.recorder.as_deref()));
+    }
+
+    fn ending(&mut self) {
+        // However the capture came to its end: who waits no longer can leave.
+        self.stop.store(true, Ordering::Relaxed);
+        self.line.clear();
+        let start = |events| EventPrinter::start(events, self.filter);
+        self.printer = self.events.take().map(start);
     }
 }
 

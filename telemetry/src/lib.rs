@@ -76,5 +76,5 @@ pub use names::{AppNames, AppNamesError};
 pub use reply::{ArmReply, SocketBanner};
 pub use rx_flat::RxFlat;
 pub use sending::{SilentApp, UnsentPackets};
-pub use stall::{LcoreStalls, StallCause, StallShares, ThreadTime};
+pub use stall::{LcoreStalls, RecordedStall, StallCause, StallShares, ThreadTime};
 pub use starts::AppRestarts;

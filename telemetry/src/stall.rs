@@ -16,11 +16,25 @@ pub struct LcoreStalls {
     pub count: u64,
     /// The longest, microseconds, or a lower bound of it.
     pub longest_us: u64,
+    /// The longest of those whose time is known: the last four, where the library is not too old, and
+    /// the longest since the start of the app.
+    pub recorded: Option<RecordedStall>,
+    /// Shorter ones may be all that is recorded.
+    pub maybe_longer: bool,
     /// All of them together, milliseconds; known to a third or so, from a histogram.
     pub total_ms: f64,
     /// Who had the CPU in this interval; `None` where the kernel does not tell, or was not asked at
     /// both ends of it.
     pub thread: Option<ThreadTime>,
+}
+
+/// A stall with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordedStall {
+    /// How long it was, microseconds.
+    pub us: u64,
+    /// Wall clock at its end, nanoseconds since 1970.
+    pub end_realtime_ns: u64,
 }
 
 /// What became of the time of one thread between two samples.
@@ -74,14 +88,20 @@ impl LcoreStalls {
         let count = now.stalls.checked_sub(before.stalls).filter(|count| *count > 0)?;
         let stall_us = sample.library.as_ref().map_or(0, |library| library.stall_us);
         let long = long_gaps(before, now, stall_us);
-        let longest_us = longest_us(before, now, &long).max(stall_us);
+        let recorded = recorded(before, now, count);
+        let is_longest = now.stall_last_us.len() as u64 >= count || grown(before, now).is_some();
+        let longest_us = match recorded {
+            Some(longest) if is_longest => longest.us,
+            _ => longest_us(before, now, &long).max(stall_us),
+        };
         let known: u64 = long.iter().map(|(_, gaps)| gaps).sum();
         let short = count.saturating_sub(known).saturating_mul(stall_us);
         let middle = |(edge, gaps): &(u64, u64)| gaps.saturating_mul(edge + edge / 2);
         let rest = long.iter().map(middle).fold(short, u64::saturating_add);
         let all_us = if count == 1 { longest_us } else { rest.max(longest_us) };
         let total_ms = all_us as f64 / 1000.0;
-        Some(Self { count, longest_us, total_ms, thread: thread_time(last, sample, now.lcore) })
+        let thread = thread_time(last, sample, now.lcore);
+        Some(Self { count, longest_us, recorded, maybe_longer: !is_longest, total_ms, thread })
     }
 
     /// Who had the CPU; `None` where that is not known.
@@ -121,6 +141,21 @@ fn long_gaps(before: &LcoreSample, now: &LcoreSample, stall_us: u64) -> Vec<(u64
     let new = now.gaps.iter().zip(&before.gaps).skip(1);
     let new = new.map(|(now, before)| now.saturating_sub(*before));
     edges.zip(new).filter(|(edge, gaps)| *edge >= stall_us && *gaps > 0).collect()
+}
+
+/// The longest gap since the start of the app, where it is a new one.
+fn grown(before: &LcoreSample, now: &LcoreSample) -> Option<RecordedStall> {
+    let longest = RecordedStall { us: now.gap_max_us, end_realtime_ns: now.gap_max_realtime_ns };
+    (longest.us > before.gap_max_us && longest.end_realtime_ns > 0).then_some(longest)
+}
+
+/// The longest of so many new stalls, as far as they are recorded.
+fn recorded(before: &LcoreSample, now: &LcoreSample, count: u64) -> Option<RecordedStall> {
+    let all = now.stall_last_us.iter().zip(&now.stall_last_realtime_ns);
+    let stall = |(us, end): (&u64, &u64)| RecordedStall { us: *us, end_realtime_ns: *end };
+    let new = all.take(usize::try_from(count).unwrap_or(usize::MAX)).map(stall);
+    let new = new.filter(|stall| stall.us > 0);
+    new.chain(grown(before, now)).max_by_key(|stall| stall.us)
 }
 
 fn longest_us(before: &LcoreSample, now: &LcoreSample, long: &[(u64, u64)]) -> u64 {
@@ -248,6 +283,29 @@ pub(crate) mod tests {
         assert_eq!(stalls(&clockless).unwrap().cause(), Some(StallCause::OwnCode));
         clockless[1].threads[0].involuntary_switches = 1;
         assert_eq!(stalls(&clockless).unwrap().cause(), None);
+    }
+
+    #[test]
+    fn the_longest_of_the_new_stalls_has_its_time() {
+        let mut samples = second(&[5000, 1500], [0, 0]);
+        assert_eq!(stalls(&samples).unwrap().recorded, None, "the library is too old");
+        // The third was there before.
+        samples[1].lcores[0].stall_last_us = vec![1500, 5001, 120_000, 0];
+        samples[1].lcores[0].stall_last_realtime_ns = vec![30, 20, 10, 0];
+        let found = stalls(&samples).unwrap();
+        assert_eq!(found.recorded, Some(RecordedStall { us: 5001, end_realtime_ns: 20 }));
+        assert_eq!(found.longest_us, 5001, "exact, where all are recorded");
+        let mut many = second(&[1500; 5], [0, 0]);
+        many[1].lcores[0].gap_max_us = 20_000;
+        many[1].lcores[0].stall_last_us = vec![1500; 4];
+        many[1].lcores[0].stall_last_realtime_ns = vec![9, 8, 7, 6];
+        let found = stalls(&many).unwrap();
+        assert_eq!((found.longest_us, found.recorded.unwrap().us), (20_000, 1500));
+        assert!(found.maybe_longer);
+        many[1].lcores[0].gap_max_realtime_ns = 5;
+        let found = stalls(&many).unwrap();
+        let longest = RecordedStall { us: 20_000, end_realtime_ns: 5 };
+        assert_eq!((found.recorded, found.maybe_longer), (Some(longest), false));
     }
 
     #[test]

@@ -221,6 +221,7 @@ fn lcore(id: u32) -> LcoreSample {
         gap_max_realtime_ns: REALTIME_NS - 61_000_000_000,
         stalls: 3,
         gaps: vec![89_000_000, 900_000, 90_000, 9_000, 900, 90, 9, 0, 0, 0, 0, 1, 2, 0],
+        ..LcoreSample::default()
     }
 }
 

@@ -56,6 +56,9 @@ pub trait CaptureObserver {
     fn second(&mut self, _report: &CaptureReport) {}
     /// Someone wants to know.
     fn asked(&mut self, _report: &CaptureReport) {}
+    /// The capture ends: nothing more is told, and the last packets are written, which a slow disk or
+    /// reader may hold up.
+    fn ending(&mut self) {}
 }
 
 /// Nobody watches.
@@ -64,15 +67,17 @@ impl CaptureObserver for () {}
 /// What became of a capture, or has so far.
 #[derive(Debug, Default)]
 pub struct CaptureReport {
-    /// Packets put out, without those that could then not be written.
+    /// Packets put out, without those that could then not be written or that came after the last file.
     pub captured: u64,
     /// What the rings counted.
     pub rings: RingCounters,
     /// Packets dropped because the rings were full, by interface; only where there were any.
     pub dropped: Vec<(String, u64)>,
-    /// Packets that could not be written though there was a reader, or whose time is not known
-    /// because their app had no clock yet when it died.
+    /// Packets that could not be written or that a reader did not take before it closed, or whose time
+    /// is not known because their app had no clock yet when it died.
     pub unwritten: u64,
+    /// The capture ended because the reader of a pipe closed it.
+    pub reader_gone: bool,
     /// Packets published so late that they are out of order.
     pub late: u64,
     /// One packet in so many is kept now; 1 is all. Where apps or lcores differ, the most that one

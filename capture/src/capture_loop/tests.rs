@@ -57,6 +57,18 @@ impl App {
         control: &RunControl,
         after: impl FnOnce(Peer) + Send,
     ) -> CaptureReport {
+        let files = CaptureFiles::create(&FileSettings::new(self.file())).unwrap();
+        self.capture_into(files, settings, control, after)
+    }
+
+    /// The same into other files.
+    fn capture_into(
+        &self,
+        files: CaptureFiles,
+        settings: CaptureSettings,
+        control: &RunControl,
+        after: impl FnOnce(Peer) + Send,
+    ) -> CaptureReport {
         let path = self.dir.path().join("pmdscope.sock");
         let listener = Listener::bind(&path);
         let rings = &self.rings;
@@ -67,7 +79,6 @@ impl App {
             let (ports, session) = open(&path).unwrap();
             let app = "model".into();
             let source = CaptureSource { app, via: None, ports, session, sample: 1, reopen: None };
-            let files = CaptureFiles::create(&FileSettings::new(self.file())).unwrap();
             CaptureLoop::new(vec![source], settings, Box::new(files)).run(control, &mut ())
         })
     }
@@ -198,6 +209,28 @@ fn exactly_the_requested_number_of_packets_is_written() {
     if let Some(rows) = tshark(&app.file(), &["frame.number"]) {
         assert_eq!(rows.len(), 17);
     }
+}
+
+#[test]
+fn what_a_reader_did_not_take_before_it_closed_is_lost() {
+    let mut app = App::new(1);
+    for ms in 0..40 {
+        app.rings[0].push(record(0, DIR_RX, ms), &[0; 1000]);
+    }
+    app.rings[0].publish();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let file = File::from(std::os::fd::OwnedFd::from(writer));
+    let files = CaptureFiles::onto(file, "pipe", &FileSettings::default()).unwrap();
+    let report = app.capture_into(files, CaptureSettings::default(), &never(), move |peer| {
+        // All packets are in the pipe then.
+        while rustix::io::ioctl_fionread(&reader).unwrap() < 40_000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(reader);
+        std::mem::forget(peer);
+    });
+    assert!(report.failure.is_none() && report.reader_gone, "{report:?}");
+    assert_eq!((report.captured, report.unwritten, report.rings.records), (0, 40, 40));
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn trials() -> Vec<Trial> {
         trial("a_recorder_is_fired_by_command_and_signal", Needs::Wireshark, recorder::command),
         trial("a_recorder_is_fired_by_a_packet", Needs::Wireshark, recorder::packet),
         trial("a_killed_recorder_leaves_what_it_had", Needs::Wireshark, recorder::killed),
+        trial("a_recorder_with_too_little_memory_says_so", Needs::Wireshark, recorder::short),
         trial("a_recorder_that_was_not_fired_is_quiet", Needs::Apps, recorder::quiet),
         trial("packets_are_shown_while_captured", Needs::Wireshark, view::live),
         trial("packets_of_several_ports_tell_theirs", Needs::Wireshark, view::any),

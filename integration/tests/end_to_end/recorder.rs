@@ -117,7 +117,22 @@ pub(crate) fn stall(scratch: &Scratch) -> Result<()> {
     // A stolen CPU is a stall as well: there may be more files.
     let found = files(scratch)?;
     ensure!(found[0].to_string_lossy().ends_with("-1-stall.pcapng"), "{found:?}");
-    Incident::read(&found[0])?.marked(&["trigger stall at ", "lcore 1", "stalled"], 1.0, 0.5)
+    let incident = Incident::read(&found[0])?;
+    let (_, comment) = incident.comments.first().context("no comment")?;
+    let stall = comment.split_once("lcore 1: stalled for ").and_then(|(_, rest)| {
+        let (us, rest) = rest.split_once(" us from ")?;
+        let (begin, rest) = rest.split_once(" to ")?;
+        Some((us, begin, rest))
+    });
+    let (us, begin, end) = stall.with_context(|| format!("no stall in {comment}"))?;
+    let seconds = us.parse::<f64>()? / 1e6;
+    let (begin, end) = (second_of_minute(begin)?, second_of_minute(end)?);
+    // Both are rounded to microseconds, as is the length.
+    ensure!((within_minute(end - begin) - seconds).abs() < 3e-6, "{comment}");
+    ensure!(within_minute(second_of_minute(comment)? - end).abs() < 2e-6, "{comment}");
+    ensure!(within_minute(incident.times[0] - begin) < 0.0, "it began before the file: {comment}");
+    let words = ["trigger stall at ", "; lcore 1 (thread ", "; history held: "];
+    incident.marked(&words, 1.0 + seconds, 0.5)
 }
 
 pub(crate) fn command(scratch: &Scratch) -> Result<()> {
@@ -196,6 +211,50 @@ pub(crate) fn killed(scratch: &Scratch) -> Result<()> {
     let text = pmdscope(scratch, &["capture", "trigger", &pid], &[1])?;
     ensure!(text.is_empty(), "{text}");
     ensure!(!Path::new("/run/pmdscope").join(format!("recorder-{pid}.sock")).exists());
+    Ok(())
+}
+
+/// Less history than was asked for is told before, during and after the capture, and in the file.
+pub(crate) fn short(scratch: &Scratch) -> Result<()> {
+    let pair = Pair::start(scratch, PairOptions::default())?;
+    let generator = pair.generate(scratch, &["--rate", "20000", "--size", "1000"])?;
+    // The last --memory wins: it is full in a second, even where the machine is slow.
+    let arguments = ["--before", "60s", "--after", "1s", "--max-triggers", "1", "--memory", "16M"];
+    let mut recorder = start(scratch, &pair, &arguments)?;
+    let says = |recorder: &Process, text: &str| recorder.output().contains(text);
+    wait_until("a warning", LIMIT, || {
+        Ok(says(&recorder, "warning: the flight recorder holds ")
+            && says(&recorder, " s of the 60 s of --before, because 16 MiB are full"))
+    })?;
+    recorder.signal(Signal::USR1)?;
+    let answer = "; flight recorder: ";
+    wait_until("the counters", LIMIT, || Ok(says(&recorder, answer)))?;
+    let pid = recorder.pid().to_string();
+    pmdscope(scratch, &["capture", "trigger", &pid], &[0])?;
+    recorder.finish(LIMIT)?;
+    generator.stop()?;
+    let output = recorder.output();
+    ensure!(
+        output.contains("60 s before a trigger and 1 s after it, in 16 MiB, which"),
+        "{output}"
+    );
+    ensure!(
+        output.contains(" packets evicted early, 1 trigger; --memory was too small"),
+        "{output}"
+    );
+    let file = only_file(scratch, "-1-manual.pcapng")?;
+    let incident = Incident::read(&file)?;
+    let [(_, comment)] = incident.comments.as_slice() else {
+        anyhow::bail!("comments {:?}", incident.comments);
+    };
+    let held = comment.split_once("history held: ").and_then(|(_, rest)| rest.split_once(" s of "));
+    let (held, rest) = held.with_context(|| format!("no history in {comment}"))?;
+    ensure!(rest.starts_with("60 s, --memory is too small"), "{comment}");
+    let held = held.parse::<f64>()?;
+    let first = within_minute(second_of_minute(comment)? - incident.times[0]);
+    // It is rounded to milliseconds.
+    ensure!(held > 0.0 && first <= held + 0.001, "{first} s of {held} s: {comment}");
+    ensure!(incident.numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "packets are missing");
     Ok(())
 }
 

@@ -15,6 +15,11 @@
 #include "window.h"
 
 #define US_PER_SEC UINT64_C(1000000)
+/* Stalls of an lcore that are reported, and those that are kept: more, because the lcore goes on
+ * while they are read.
+ */
+#define STALLS_TOLD 4U
+#define STALLS_KEPT 8U
 
 struct pmdscope_lcore pmdscope_lcores[RTE_MAX_LCORE];
 uint64_t pmdscope_gap_min = UINT64_MAX;
@@ -23,6 +28,14 @@ uint64_t pmdscope_gap_min = UINT64_MAX;
 static uint64_t us_cycles;
 static uint64_t us_reciprocal; /* 2^64 / us_cycles, rounded up. */
 static uint64_t stall_cycles;
+
+/* The last stalls of each lcore, by their number; written by that lcore alone. */
+static struct __rte_cache_aligned stall_log {
+	struct {
+		uint64_t cycles;
+		uint64_t end_tsc;
+	} stalls[STALLS_KEPT];
+} stall_logs[RTE_MAX_LCORE];
 
 static uint64_t foreign_polls;
 /* Lcores that have run ethdev callbacks, whether they poll or not; the last is for foreigners. */
@@ -65,6 +78,19 @@ gap_bucket(uint64_t gap)
 	return RTE_MIN(bucket, PMDSCOPE_GAP_BUCKETS - 1U);
 }
 
+static void
+note_stall(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
+{
+	struct stall_log *log = &stall_logs[lc - pmdscope_lcores];
+	const unsigned int i = lc->stalls % STALLS_KEPT;
+
+	/* Whoever sees a part of this one sees the number of those before. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	__atomic_store_n(&log->stalls[i].cycles, gap, __ATOMIC_RELAXED);
+	__atomic_store_n(&log->stalls[i].end_tsc, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&lc->stalls, lc->stalls + 1, __ATOMIC_RELEASE);
+}
+
 void
 pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
 {
@@ -87,7 +113,8 @@ pmdscope_poll_gap(struct pmdscope_lcore *lc, uint64_t now, uint64_t gap)
 		lc->gap_max_tsc = now;
 		lc->gap_max = gap;
 	}
-	lc->stalls += gap >= stall_cycles;
+	if (gap >= stall_cycles)
+		note_stall(lc, now, gap);
 	pmdscope_window_note(&lc->gap_window, gap);
 }
 
@@ -228,6 +255,8 @@ enum {
 	COL_GAP_MAX_US,
 	COL_GAP_MAX_REALTIME_NS,
 	COL_STALLS,
+	COL_STALL_LAST_US,
+	COL_STALL_LAST_REALTIME_NS,
 	COL_GAPS,
 };
 
@@ -243,6 +272,9 @@ static const struct pmdscope_column columns[] = {
 	[COL_GAP_MAX_US] = { "gap_max_us", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_GAP_MAX_REALTIME_NS] = { "gap_max_realtime_ns", PMDSCOPE_COLUMN_U64, 1 },
 	[COL_STALLS] = { "stalls", PMDSCOPE_COLUMN_U64, 1 },
+	[COL_STALL_LAST_US] = { "stall_last_us", PMDSCOPE_COLUMN_U64, STALLS_TOLD },
+	[COL_STALL_LAST_REALTIME_NS] = { "stall_last_realtime_ns", PMDSCOPE_COLUMN_U64,
+			STALLS_TOLD },
 	[COL_GAPS] = { "gaps", PMDSCOPE_COLUMN_U64, PMDSCOPE_GAP_BUCKETS },
 };
 
@@ -279,6 +311,31 @@ fill_gaps(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
 	pmdscope_row_u64(row, COL_POLLS, 0, polls);
 }
 
+/* The number of stalls, and the last of them, newest first. */
+static void
+fill_stalls(const struct pmdscope_lcore *lc, struct pmdscope_row *row)
+{
+	const struct stall_log *log = &stall_logs[lc - pmdscope_lcores];
+	const uint64_t count = __atomic_load_n(&lc->stalls, __ATOMIC_ACQUIRE);
+	unsigned int i;
+
+	pmdscope_row_u64(row, COL_STALLS, 0, count);
+	for (i = 0; i < STALLS_TOLD; i++) {
+		const unsigned int k = (unsigned int)(count - 1 - i) % STALLS_KEPT;
+		uint64_t cycles = __atomic_load_n(&log->stalls[k].cycles, __ATOMIC_RELAXED);
+		const uint64_t end = __atomic_load_n(&log->stalls[k].end_tsc, __ATOMIC_RELAXED);
+
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		/* Not there, or overwritten meanwhile. */
+		if (i >= count || __atomic_load_n(&lc->stalls, __ATOMIC_RELAXED) - count >=
+						  STALLS_KEPT - STALLS_TOLD)
+			cycles = 0;
+		pmdscope_row_u64(row, COL_STALL_LAST_US, i, pmdscope_clock_us(cycles));
+		pmdscope_row_u64(row, COL_STALL_LAST_REALTIME_NS, i,
+				cycles == 0 ? 0 : pmdscope_clock_realtime_ns(end));
+	}
+}
+
 static void
 lcore_fill(unsigned int i, struct pmdscope_row *row)
 {
@@ -302,7 +359,7 @@ lcore_fill(unsigned int i, struct pmdscope_row *row)
 	pmdscope_row_u64(row, COL_GAP_MAX_US, 0, pmdscope_clock_us(gap_max));
 	pmdscope_row_u64(row, COL_GAP_MAX_REALTIME_NS, 0,
 			gap_max == 0 ? 0 : pmdscope_clock_realtime_ns(gap_max_tsc));
-	pmdscope_row_u64(row, COL_STALLS, 0, __atomic_load_n(&lc->stalls, __ATOMIC_RELAXED));
+	fill_stalls(lc, row);
 }
 
 const struct pmdscope_table pmdscope_lcore_table = {

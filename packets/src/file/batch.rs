@@ -231,11 +231,23 @@ impl BatchQueue {
     }
 
     /// Waits for the writer's end as long as bytes arrive at least every `timeout`; false when they
-    /// stopped before.
-    pub(super) fn await_end(&self, timeout: Duration) -> bool {
+    /// stopped before. After `notice` it calls `waits` with what was written so far.
+    pub(super) fn await_end(
+        &self,
+        timeout: Duration,
+        notice: Duration,
+        waits: impl FnOnce(&SinkProgress),
+    ) -> bool {
         let mut state = self.state();
-        let mut deadline = Instant::now() + timeout;
+        let begin = Instant::now();
+        let mut deadline = begin + timeout;
+        let mut waits = Some(waits);
         while !state.over && Instant::now() < deadline {
+            if begin.elapsed() >= notice
+                && let Some(waits) = waits.take()
+            {
+                waits(&state.progress);
+            }
             let bytes = state.progress.bytes;
             let left = deadline.saturating_duration_since(Instant::now());
             (state, _) = self
@@ -301,9 +313,10 @@ mod tests {
     #[test]
     fn a_writer_without_progress_times_out() {
         let queue = BatchQueue::default();
-        assert!(!queue.await_end(Duration::from_millis(20)));
+        let never = Duration::MAX;
+        assert!(!queue.await_end(Duration::from_millis(20), never, |_| ()));
         queue.close(None);
-        assert!(queue.await_end(Duration::ZERO));
+        assert!(queue.await_end(Duration::ZERO, never, |_| ()));
         assert!(queue.is_over() && queue.check().is_ok());
     }
 

@@ -86,6 +86,13 @@ impl FileRotation {
 pub enum FileEvent {
     /// A file is complete and has its name.
     Closed(PathBuf),
+    /// The capture is over, and waits for a disk or a reader that is slow.
+    Waiting {
+        /// What is written to.
+        name: String,
+        /// Packets that are not written yet.
+        packets: u64,
+    },
     /// A file of this capture was deleted to stay within `quota` or `files`.
     Deleted(PathBuf),
     /// Something other than the capture failed, for instance the command for closed files. Each kind

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use super::unread::UnreadPackets;
 use crate::sink::SinkError;
 
 /// What is written to.
@@ -20,6 +21,8 @@ pub(super) struct FileSink {
     name: String,
     place: SinkPlace,
     written: u64,
+    /// Of a pipe.
+    unread: Option<UnreadPackets>,
 }
 
 #[derive(Debug)]
@@ -42,7 +45,8 @@ impl FileSink {
 
     /// Something open, which is never cut or renamed.
     pub(super) fn onto(file: File, name: String) -> Self {
-        Self { file, name, place: SinkPlace::Stream, written: 0 }
+        let unread = UnreadPackets::of(&file);
+        Self { file, name, place: SinkPlace::Stream, written: 0, unread }
     }
 
     /// Creates or overwrites a file, or opens a pipe or device.
@@ -60,7 +64,8 @@ impl FileSink {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = (!in_place).then(|| part_of(&path));
         let file = create_alone(part.as_deref().unwrap_or(&path))?;
-        Ok(Self { file, name, place: SinkPlace::Regular { path, part }, written: 0 })
+        let place = SinkPlace::Regular { path, part };
+        Ok(Self { file, name, place, written: 0, unread: None })
     }
 
     /// As people know it.
@@ -87,6 +92,19 @@ impl FileSink {
             SinkPlace::Stream => self.file.as_fd().try_clone_to_owned().ok(),
             SinkPlace::Regular { .. } => None,
         }
+    }
+
+    /// The last that was written are these bytes with so many packets.
+    pub(super) fn wrote(&mut self, bytes: &[u8], packets: u64) {
+        if let Some(unread) = &mut self.unread {
+            unread.written(&self.file, bytes, packets, self.written);
+        }
+    }
+
+    /// Packets in a pipe whose reader has gone. `whole` tells how many are complete in the beginning of
+    /// what was written at once, and whether that begins the stream.
+    pub(super) fn unread(&self, whole: impl Fn(&[u8], bool) -> u64) -> u64 {
+        self.unread.as_ref().map_or(0, |unread| unread.lost(&self.file, whole))
     }
 
     /// Writes `bytes` from `done` on, and moves `done`. After an error, a regular file is cut back

@@ -51,6 +51,7 @@ impl FileWriter {
     /// Writes until there is nothing more to come, or nothing more can be written.
     pub(super) fn run(mut self) {
         let result = self.work();
+        self.count_unread();
         let closed = self.close();
         self.queue.close(result.and(closed).err());
     }
@@ -71,6 +72,19 @@ impl FileWriter {
                 QueueItem::End => return self.end_data(),
             }
         }
+    }
+
+    /// Packets that a reader left in its pipe did not arrive.
+    fn count_unread(&mut self) {
+        let (format, compressed) = (self.format, self.codec.is_some());
+        let whole = |bytes: &[u8], at_start| match format {
+            // A part of a piece cannot be read.
+            _ if compressed => 0,
+            FileFormat::Pcapng => pcapng::whole(bytes).1,
+            FileFormat::Pcap { .. } => pcap::whole(bytes, at_start).1,
+        };
+        let unread = self.sink.as_ref().map_or(0, |sink| sink.unread(whole));
+        self.queue.report(|progress| progress.written -= unread.min(progress.written));
     }
 
     fn write(&mut self, batch: BlockBatch) -> Result<(), SinkError> {
@@ -135,6 +149,7 @@ impl FileWriter {
         let result = self.patiently(&name, || sink.write(bytes, &mut done, |bytes| whole(bytes).0));
         let written = if result.is_ok() { packets } else { whole(&bytes[..done]).1 };
         let grown = sink.written() - before;
+        sink.wrote(&bytes[..done], written);
         self.queue.report(|progress| {
             progress.written += written;
             progress.bytes += grown;

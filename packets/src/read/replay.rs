@@ -51,7 +51,7 @@ pub enum ReplayError {
 pub struct ReplayReport {
     /// Packets in the files, up to where they were read.
     pub read: u64,
-    /// Packets put out, without those that could then not be written.
+    /// Packets put out, without those that could then not be written or that came after the last file.
     pub captured: u64,
     /// Packets that pass the filter, and are left out because the file does not tell their direction.
     pub undirected: u64,
@@ -307,7 +307,7 @@ impl FileReplay {
         let progress = target.progress();
         ReplayReport {
             read: self.read,
-            captured: self.taken.saturating_sub(progress.lost),
+            captured: self.taken.saturating_sub(progress.lost + progress.after_end),
             undirected: self.undirected,
             failure: failure.filter(|_| !closed),
             progress,

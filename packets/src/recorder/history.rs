@@ -1,7 +1,9 @@
 //! The last packets, in a fixed number of blocks.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::block::PacketBlock;
 use crate::packet::{CaptureInterface, InterfaceStatistics, Packet, SectionOrigin};
@@ -24,6 +26,40 @@ pub(super) struct HistorySection {
     pub(super) statistics: Vec<InterfaceStatistics>,
 }
 
+/// Why less history is held than was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShortHistory {
+    /// Memory is too small for the packets of that time.
+    Memory,
+    /// The capture has not run for so long.
+    Start,
+    /// The recorder was told of the moment long after it.
+    LateTrigger,
+}
+
+/// How much history there is before a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeldHistory {
+    asked_ns: u64,
+    held_ns: u64,
+    cause: Option<ShortHistory>,
+}
+
+/// `history held: 10 s`, or `history held: 0.390 s of 10 s, --memory is too small`.
+impl fmt::Display for HeldHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = Duration::from_nanos(self.asked_ns).as_secs_f64();
+        let Some(cause) = self.cause else { return write!(f, "history held: {asked} s") };
+        let held = Duration::from_nanos(self.held_ns).as_secs_f64();
+        let cause = match cause {
+            ShortHistory::Memory => "--memory is too small",
+            ShortHistory::Start => "the capture began later",
+            ShortHistory::LateTrigger => "the trigger was late",
+        };
+        write!(f, "history held: {held:.3} s of {asked} s, {cause}")
+    }
+}
+
 /// A full block, and the section that it belongs to.
 #[derive(Debug)]
 pub(super) struct HeldBlock {
@@ -35,33 +71,47 @@ pub(super) struct HeldBlock {
 #[derive(Debug)]
 pub(super) struct PacketHistory {
     keep_ns: u64,
+    /// Packets that are younger are asked for: to evict one is to break a promise.
+    before_ns: u64,
     free: Vec<PacketBlock>,
     held: VecDeque<HeldBlock>,
     sections: VecDeque<HistorySection>,
     current: Option<PacketBlock>,
     nb_blocks: usize,
+    block_size: usize,
     held_bytes: u64,
     /// Everything after this moment is held.
     complete_since_ns: u64,
+    started_ns: u64,
     gave_way: u64,
+    /// Time of the last packet that was evicted too early, 0 without one.
+    evicted_early_ns: u64,
+    /// Shortest history after such an eviction.
+    least_held_ns: Option<u64>,
 }
 
 impl PacketHistory {
-    /// Room for packets of `keep_ns` in `memory` bytes; `None` when there is no such memory.
-    pub(super) fn new(memory: usize, keep_ns: u64, now_ns: u64) -> Option<Self> {
+    /// Room for packets of `keep_ns` in `memory` bytes, of which those of `before_ns` are asked for;
+    /// `None` when there is no such memory.
+    pub(super) fn new(memory: usize, [before_ns, keep_ns]: [u64; 2], now_ns: u64) -> Option<Self> {
         let size = (memory / BLOCKS).max(BLOCK_MIN);
         let nb_blocks = memory / size;
         let free = (0..nb_blocks).map(|_| PacketBlock::new(size)).collect::<Option<Vec<_>>>()?;
         Some(Self {
             keep_ns,
+            before_ns,
             free,
             held: VecDeque::with_capacity(nb_blocks),
             sections: VecDeque::new(),
             current: None,
             nb_blocks,
+            block_size: size,
             held_bytes: 0,
             complete_since_ns: now_ns,
+            started_ns: now_ns,
             gave_way: 0,
+            evicted_early_ns: 0,
+            least_held_ns: None,
         })
     }
 
@@ -117,13 +167,13 @@ impl PacketHistory {
     /// all.
     pub(super) fn renew(&mut self, now_ns: u64) -> bool {
         let horizon = now_ns.saturating_sub(self.keep_ns);
-        let reserve = (self.nb_blocks / RESERVE).max(1);
+        let reserve = self.reserve();
         while let Some(oldest) = self.held.front() {
             let expired = oldest.block.newest_ns() < horizon;
             if !expired && self.free.len() > reserve {
                 break;
             }
-            if !self.evict(expired) {
+            if !self.evict(now_ns) {
                 break;
             }
         }
@@ -131,12 +181,23 @@ impl PacketHistory {
         self.current.is_some()
     }
 
-    fn evict(&mut self, expired: bool) -> bool {
+    /// Blocks that are kept free.
+    fn reserve(&self) -> usize {
+        (self.nb_blocks / RESERVE).max(1)
+    }
+
+    fn evict(&mut self, now_ns: u64) -> bool {
         let Some(HeldBlock { section, block }) = self.held.pop_front() else { return false };
         match Arc::try_unwrap(block) {
             Ok(mut block) => {
                 self.complete_since_ns = self.complete_since_ns.max(block.newest_ns());
-                self.gave_way += if expired { 0 } else { block.packets() };
+                let held_ns = now_ns.saturating_sub(block.newest_ns());
+                if held_ns < self.before_ns {
+                    self.gave_way += block.packets();
+                    self.evicted_early_ns = self.evicted_early_ns.max(block.newest_ns());
+                    self.least_held_ns =
+                        Some(self.least_held_ns.map_or(held_ns, |least| least.min(held_ns)));
+                }
                 self.held_bytes -= block.bytes().len() as u64;
                 block.clear();
                 self.free.push(block);
@@ -171,5 +232,30 @@ impl PacketHistory {
     /// Packets that had to go before their time.
     pub(super) fn gave_way(&self) -> u64 {
         self.gave_way
+    }
+
+    /// Memory that history can fill, bytes.
+    pub(super) fn capacity(&self) -> u64 {
+        ((self.nb_blocks - self.reserve()) * self.block_size) as u64
+    }
+
+    /// Shortest history so far, where memory was too small for what was asked; nanoseconds.
+    pub(super) fn least_held_ns(&self) -> Option<u64> {
+        self.least_held_ns
+    }
+
+    /// History before a moment, up to what was asked; and why it is shorter, if it is.
+    pub(super) fn before(&self, moment_ns: u64) -> HeldHistory {
+        let held_ns = moment_ns.saturating_sub(self.complete_since_ns).min(self.before_ns);
+        let cause = if held_ns == self.before_ns {
+            None
+        } else if self.complete_since_ns == self.evicted_early_ns {
+            Some(ShortHistory::Memory)
+        } else if self.complete_since_ns == self.started_ns {
+            Some(ShortHistory::Start)
+        } else {
+            Some(ShortHistory::LateTrigger)
+        };
+        HeldHistory { asked_ns: self.before_ns, held_ns, cause }
     }
 }

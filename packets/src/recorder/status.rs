@@ -14,9 +14,13 @@ use crate::clock::wall_clock_ns;
 pub struct RecorderStatus {
     memory: u64,
     before: Duration,
+    after: Duration,
+    capacity: u64,
     held: AtomicU64,
     complete_since_ns: AtomicU64,
     gave_way: AtomicU64,
+    /// Nanoseconds; [`u64::MAX`] while memory was large enough.
+    least_held_ns: AtomicU64,
     lost: AtomicU64,
     triggers: AtomicU64,
     recording: AtomicBool,
@@ -24,13 +28,16 @@ pub struct RecorderStatus {
 }
 
 impl RecorderStatus {
-    pub(super) fn new(settings: &RecorderSettings, now_ns: u64) -> Self {
+    pub(super) fn new(settings: &RecorderSettings, history: &PacketHistory, now_ns: u64) -> Self {
         Self {
             memory: settings.memory as u64,
             before: settings.before,
+            after: settings.after,
+            capacity: history.capacity(),
             held: AtomicU64::new(0),
             complete_since_ns: AtomicU64::new(now_ns),
             gave_way: AtomicU64::new(0),
+            least_held_ns: AtomicU64::new(u64::MAX),
             lost: AtomicU64::new(0),
             triggers: AtomicU64::new(0),
             recording: AtomicBool::new(false),
@@ -42,6 +49,7 @@ impl RecorderStatus {
         self.held.store(history.bytes(), Ordering::Relaxed);
         self.complete_since_ns.store(history.complete_since_ns(), Ordering::Relaxed);
         self.gave_way.store(history.gave_way(), Ordering::Relaxed);
+        self.least_held_ns.store(history.least_held_ns().unwrap_or(u64::MAX), Ordering::Relaxed);
         self.lost.store(lost, Ordering::Relaxed);
     }
 
@@ -79,6 +87,26 @@ impl RecorderStatus {
     /// How far back packets were to be held.
     pub fn before(&self) -> Duration {
         self.before
+    }
+
+    /// How long packets are written after a trigger.
+    pub fn after(&self) -> Duration {
+        self.after
+    }
+
+    /// Bytes per second of packets, with 4 to 8 bytes for each, up to which memory holds all of
+    /// [`before`](Self::before); `None` where nothing is to be held.
+    pub fn sustained_rate(&self) -> Option<u64> {
+        let rate = u128::from(self.capacity) * 1_000_000_000;
+        let rate = rate.checked_div(self.before.as_nanos())?;
+        Some(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    /// The shortest history since the start, where memory was too small to hold
+    /// [`before`](Self::before).
+    pub fn least_held(&self) -> Option<Duration> {
+        let ns = self.least_held_ns.load(Ordering::Relaxed);
+        (ns != u64::MAX).then(|| Duration::from_nanos(ns))
     }
 
     /// Packets that had to go before their time, because memory is short.

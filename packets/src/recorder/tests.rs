@@ -254,7 +254,10 @@ fn before_and_after_are_exact_to_the_nanosecond() {
     let [seen] = disk.files().try_into().unwrap();
     assert_eq!(times(&seen), (90..=105).collect::<Vec<_>>());
     assert_eq!(marked(&seen), [100]);
-    assert_eq!(seen.packets[10].1.comment, "trigger stall at 2116-02-20T23:53:38.427388004Z: why");
+    assert_eq!(
+        seen.packets[10].1.comment,
+        "trigger stall at 2116-02-20T23:53:38.427388004Z: why; history held: 0.00000001 s"
+    );
     assert!(seen.path.to_str().unwrap().ends_with("-1-stall.pcapng"), "{:?}", seen.path);
     assert!(seen.complete);
     assert_eq!(recorder.progress().written, 16);
@@ -269,6 +272,17 @@ fn a_moment_that_has_passed_is_marked_in_history() {
     recorder.finish().unwrap();
     let [seen] = disk.files().try_into().unwrap();
     assert_eq!((times(&seen), marked(&seen)), ((85..=100).collect(), vec![95]));
+}
+
+#[test]
+fn history_is_what_came_before_a_stall_and_not_the_stall() {
+    let (mut recorder, fire, disk) = recorder(settings(10, 5));
+    send(&mut recorder, (80..100).chain(140..145));
+    fire.fire(RecorderTrigger { begin_ns: Some(BASE + 99), ..trigger("stall", 140) });
+    send(&mut recorder, 145..160);
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    assert_eq!((times(&seen), marked(&seen)), ((89..100).chain(140..=145).collect(), vec![140]));
 }
 
 #[test]
@@ -375,6 +389,14 @@ fn the_oldest_packets_are_evicted_without_a_gap() {
     recorder.finish().unwrap();
     let [seen] = disk.files().try_into().unwrap();
     assert_eq!(times(&seen), (status.gave_way()..total).collect::<Vec<_>>());
+    let comment = &seen.packets.last().unwrap().1.comment;
+    let short = "; history held: 0.000 s of 1 s, --memory is too small";
+    assert!(comment.ends_with(short), "{comment}");
+    let early = format!(", {} packets evicted early, 1 trigger", status.gave_way());
+    assert!(status.to_string().ends_with(&early), "{status}");
+    // The packets are a nanosecond apart.
+    let least = status.least_held().unwrap().as_nanos();
+    assert!((8000..12_000).contains(&least), "{least}");
     assert!(seen.packets.iter().all(|(_, packet)| packet.dropped == 0));
     assert_eq!(status.lost(), 0);
 }
@@ -389,9 +411,28 @@ fn expired_packets_are_evicted_and_not_counted_as_lost() {
     }
     recorder.flush().unwrap();
     let status = recorder.status();
-    assert_eq!(status.gave_way(), 0);
+    assert_eq!((status.gave_way(), status.least_held()), (0, None));
     assert!(status.held() < 6 << 20, "{status:?}");
     recorder.finish().unwrap();
+}
+
+#[test]
+fn a_file_says_that_the_capture_was_younger_than_its_history() {
+    let (mut recorder, fire, disk) = recorder(settings(3600 * SECOND, SECOND));
+    let now_ns = wall_clock_ns();
+    recorder.packet(&Owned { ns: now_ns, ..Owned::default() }.packet()).unwrap();
+    fire.fire(RecorderTrigger { moment_ns: now_ns, ..RecorderTrigger::now("signal", "") });
+    recorder.finish().unwrap();
+    let [seen] = disk.files().try_into().unwrap();
+    let comment = &seen.packets[0].1.comment;
+    assert!(comment.contains("; history held: "), "{comment}");
+    assert!(comment.ends_with(" s of 3600 s, the capture began later"), "{comment}");
+}
+
+#[test]
+fn the_rate_that_memory_can_hold_is_known() {
+    let (recorder, _, _) = recorder(settings(2 * SECOND, 0));
+    assert_eq!(recorder.status().sustained_rate(), Some(MIN_MEMORY as u64 / 16 * 15 / 2));
 }
 
 #[test]
@@ -458,7 +499,7 @@ fn packets_fire_and_are_held_off_for_a_second() {
     assert_eq!((times(&first), marked(&first)), ((40..=55).collect(), vec![50]));
     assert_eq!(marked(&second), [SECOND + 50]);
     assert_eq!(times(&second), [SECOND + 49, SECOND + 50]);
-    assert!(first.packets[10].1.comment.ends_with(": packet 50 matches 'ether[0] = 1'"));
+    assert!(first.packets[10].1.comment.contains(": packet 50 matches 'ether[0] = 1'; "));
     assert!(first.path.to_str().unwrap().ends_with("-1-filter.pcapng"));
 }
 

@@ -27,6 +27,9 @@ pub struct RecorderTrigger {
     pub comment: String,
     /// When, wall clock, nanoseconds since 1970.
     pub moment_ns: u64,
+    /// When it began, where it lasted for a time that ended at the moment: history is what came before
+    /// that.
+    pub begin_ns: Option<u64>,
     /// Whom to tell what became of it.
     pub reply: Option<SyncSender<TriggerAnswer>>,
 }
@@ -45,7 +48,18 @@ pub enum TriggerAnswer {
 impl RecorderTrigger {
     /// A trigger of this moment that wants no answer.
     pub fn now(name: impl Into<String>, comment: impl Into<String>) -> Self {
-        Self { name: name.into(), comment: comment.into(), moment_ns: wall_clock_ns(), reply: None }
+        Self {
+            name: name.into(),
+            comment: comment.into(),
+            moment_ns: wall_clock_ns(),
+            begin_ns: None,
+            reply: None,
+        }
+    }
+
+    /// The end of the history.
+    pub(super) fn history_end_ns(&self) -> u64 {
+        self.begin_ns.map_or(self.moment_ns, |begin| begin.min(self.moment_ns))
     }
 
     pub(super) fn answer(&self, answer: TriggerAnswer) {
@@ -148,6 +162,7 @@ impl ArmedTrigger {
             name: "filter".to_owned(),
             comment: format!("packet {} matches '{}'", packet.id, self.trigger.expression),
             moment_ns: packet.ns,
+            begin_ns: None,
             reply: None,
         })
     }

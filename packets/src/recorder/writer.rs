@@ -1,5 +1,6 @@
 //! The thread that writes incidents: the packets of history and of now, in one order.
 
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,6 +31,14 @@ pub type SinkOpener = Box<dyn FnMut(&Path) -> Result<Box<dyn PacketSink>, SinkEr
 pub(super) struct PendingComment {
     pub(super) ns: u64,
     pub(super) text: String,
+}
+
+impl PendingComment {
+    /// The same, with a further statement.
+    pub(super) fn with(mut self, statement: &impl Display) -> Self {
+        self.text = format!("{}; {statement}", self.text);
+        self
+    }
 }
 
 /// What to write next.
@@ -229,6 +238,7 @@ fn sum(done: &SinkProgress, now: SinkProgress) -> SinkProgress {
     SinkProgress {
         written: done.written + now.written,
         lost: done.lost + now.lost,
+        after_end: done.after_end + now.after_end,
         bytes: done.bytes + now.bytes,
         files: done.files + now.files.max(1),
         ..now

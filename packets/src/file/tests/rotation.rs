@@ -77,7 +77,8 @@ fn after_the_last_period_the_capture_is_done() {
     }
     files.finish().unwrap();
     assert_eq!(names(dir.path()), ["x-1780000000", "x-1780000010"]);
-    assert_eq!((files.progress().written, files.progress().lost), (20, 0));
+    let progress = files.progress();
+    assert_eq!((progress.written, progress.lost, progress.after_end), (20, 0, 20));
 }
 
 #[test]

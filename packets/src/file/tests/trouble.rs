@@ -1,5 +1,7 @@
 //! Slow readers, full disks and sudden ends.
 
+use std::io::Read;
+
 use super::*;
 
 #[test]
@@ -83,6 +85,29 @@ fn a_slow_reader_loses_packets_and_does_not_block() {
 }
 
 #[test]
+fn an_end_that_waits_for_a_reader_is_told() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let file = File::from(OwnedFd::from(writer));
+    let (events, told) = std::sync::mpsc::channel();
+    let settings = FileSettings { events: Some(events), ..FileSettings::default() };
+    let mut files = CaptureFiles::onto(file, "pipe", &settings).unwrap();
+    files.section(&SectionOrigin::default()).unwrap();
+    files.interface(&interface("app:0")).unwrap();
+    put(&mut files, 0..1000, 1400);
+    let end = std::thread::spawn(move || {
+        files.finish().unwrap();
+        files.progress()
+    });
+    // The reader does nothing until it was told.
+    let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    let FileEvent::Waiting { name, packets } = event else { panic!("{event:?}") };
+    assert!(name == "pipe" && packets == 1000, "{name}: {packets}");
+    io::copy(&mut reader, &mut io::sink()).unwrap();
+    let progress = end.join().unwrap();
+    assert_eq!((progress.written, progress.lost), (1000, 0));
+}
+
+#[test]
 fn a_closed_pipe_is_noticed_while_idle_and_at_a_write() {
     let (reader, writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(writer));
@@ -102,6 +127,36 @@ fn a_closed_pipe_is_noticed_while_idle_and_at_a_write() {
     assert!(matches!(error, Some(SinkError::Closed { name }) if name == "pipe"));
     files.finish().unwrap();
     assert_eq!(files.progress().lost, 1);
+}
+
+#[test]
+fn what_a_reader_leaves_in_its_pipe_is_lost() {
+    let pcap = FileFormat::Pcap { nanos: true };
+    let compressed = Some(FileCompression::Zstd);
+    for (format, compression) in
+        [(FileFormat::Pcapng, None), (pcap, None), (FileFormat::Pcapng, compressed)]
+    {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let file = File::from(OwnedFd::from(writer));
+        let packet_buffered = true;
+        let settings =
+            FileSettings { format, compression, packet_buffered, ..FileSettings::default() };
+        let mut files = CaptureFiles::onto(file, "pipe", &settings).unwrap();
+        files.section(&SectionOrigin::default()).unwrap();
+        files.interface(&interface("app:0")).unwrap();
+        put(&mut files, 0..3, 60);
+        eventually("the first packets are not written", || files.progress().written == 3);
+        let there = rustix::io::ioctl_fionread(&reader).unwrap();
+        put(&mut files, 3..10, 60);
+        eventually("the packets are not written", || files.progress().written == 10);
+        // A part of the fourth packet as well.
+        reader.read_exact(&mut vec![0; there as usize + 10]).unwrap();
+        drop(reader);
+        eventually("the end is not noticed", || files.done());
+        assert!(matches!(files.finish(), Ok(()) | Err(SinkError::Closed { .. })));
+        let progress = files.progress();
+        assert_eq!((progress.written, progress.lost), (3, 7), "{format:?} {compression:?}");
+    }
 }
 
 #[test]

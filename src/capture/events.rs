@@ -1,0 +1,59 @@
+//! Tells what happens to files while the thread of the capture waits for them.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pmdscope_packets::file::FileEvent;
+
+use super::report;
+
+/// Time between looks at whether it is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Which events are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventFilter {
+    /// Names of complete files, on standard output.
+    pub(super) names: bool,
+    /// Files that were deleted.
+    pub(super) deleted: bool,
+    /// That the end waits for a disk or a reader.
+    pub(super) waiting: bool,
+}
+
+/// A thread that tells events until it is dropped.
+#[derive(Debug)]
+pub(super) struct EventPrinter {
+    /// Its end ends the thread.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EventPrinter {
+    pub(super) fn start(events: Receiver<FileEvent>, filter: EventFilter) -> Self {
+        let (end, ended) = channel::<()>();
+        let thread = thread::spawn(move || {
+            // A writer that was given up holds its end of the channel: that is not waited for.
+            while ended.try_recv() != Err(TryRecvError::Disconnected) {
+                match events.recv_timeout(POLL_INTERVAL) {
+                    Ok(event) => report::file(&event, filter),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+            for event in events.try_iter() {
+                report::file(&event, filter);
+            }
+        });
+        Self { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for EventPrinter {
+    fn drop(&mut self) {
+        self.end = None;
+        // What it panicked of was told on standard error.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
