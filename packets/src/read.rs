@@ -19,11 +19,13 @@ pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Bytes of a file, and how it orders those of numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ByteOrder {
+/// How a file orders the bytes of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// Least significant byte first.
     #[default]
     Little,
+    /// Most significant byte first.
     Big,
 }
 
@@ -34,6 +36,22 @@ impl ByteOrder {
         match self {
             Self::Little => bytes.iter().rev().fold(0, add),
             Self::Big => bytes.iter().fold(0, add),
+        }
+    }
+
+    /// The bytes of a 16-bit number.
+    pub(crate) fn bytes_of_u16(self, number: u16) -> [u8; 2] {
+        match self {
+            Self::Little => number.to_le_bytes(),
+            Self::Big => number.to_be_bytes(),
+        }
+    }
+
+    /// The bytes of a 32-bit number.
+    pub(crate) fn bytes_of_u32(self, number: u32) -> [u8; 4] {
+        match self {
+            Self::Little => number.to_le_bytes(),
+            Self::Big => number.to_be_bytes(),
         }
     }
 

@@ -49,6 +49,10 @@ impl PcapHeader {
         }
     }
 
+    pub(super) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
     /// Bytes of the packet behind the header of a record.
     pub(super) fn caplen(&self, record: &[u8]) -> u32 {
         self.order.u32_at(record, CAPLEN)

@@ -75,6 +75,10 @@ impl SectionReader {
         (self.order.u32_at(head, 0), self.order.u32_at(head, 4))
     }
 
+    pub(super) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
     /// Blocks of this type are understood; others may be passed over.
     pub(super) fn knows(kind: u32) -> bool {
         matches!(

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::ByteOrder;
 use super::input::FileInput;
 use super::item::FileItem;
 use super::pcap::{self, PcapHeader};
@@ -140,6 +141,14 @@ impl FileReader {
                 Ok(reader)
             }
             _ => Err(ReadError::Unknown(reader.name)),
+        }
+    }
+
+    /// Byte order of the file, or of the section that was advanced to.
+    pub fn byte_order(&self) -> ByteOrder {
+        match &self.format {
+            InputFormat::Pcap { header, .. } => header.order(),
+            InputFormat::Pcapng(section) => section.order(),
         }
     }
 

@@ -16,6 +16,8 @@ use crate::packet::{
 use crate::pcapng::{write_interface, write_packet, write_section, write_statistics};
 use crate::sink::{NullSink, PacketSink, SinkError, SinkProgress};
 
+mod filters;
+
 const NS: u64 = 1_780_000_000_123_456_789;
 
 fn settings() -> ReplaySettings {
