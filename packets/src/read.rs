@@ -1,4 +1,5 @@
-//! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip or Zstandard.
+//! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip,
+//! Zstandard or LZ4.
 //!
 //! A [`FileReader`] takes one file apart, a [`FileReplay`] moves the packets of several into a sink. What
 //! could be read of a broken file is delivered before its error.

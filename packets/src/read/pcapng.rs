@@ -79,6 +79,11 @@ impl SectionReader {
         self.order
     }
 
+    /// Bytes of the block that begins so.
+    pub(super) fn size(&self, head: &[u8]) -> usize {
+        self.order.u32_at(head, 4) as usize
+    }
+
     /// Blocks of this type are understood; others may be passed over.
     pub(super) fn knows(kind: u32) -> bool {
         matches!(

@@ -137,7 +137,7 @@ impl FileReplay {
             taken: 0,
             statistics: Vec::new(),
         };
-        match replay.seek() {
+        match replay.seek(&mut || Ok(())) {
             Err(ReplayError::Read(error)) => replay.broken = Some(error),
             other => other?,
         }
@@ -189,10 +189,10 @@ impl FileReplay {
                 return Ok(());
             }
             self.tell_packet(target)?;
-            if self.control.flush.swap(false, Ordering::Relaxed) || self.reader.drained() {
+            if self.control.flush.swap(false, Ordering::Relaxed) {
                 target.flush()?;
             }
-            match self.seek() {
+            match self.seek(&mut || target.flush()) {
                 // Where it was told to stop, a pipe ends anywhere.
                 Err(_) if self.stopped() => return Ok(()),
                 other => other?,
@@ -206,10 +206,16 @@ impl FileReplay {
         self.control.stop.load(Ordering::Relaxed)
     }
 
-    /// Goes on to the next packet that passes.
-    fn seek(&mut self) -> Result<(), ReplayError> {
+    /// Goes on to the next packet that passes. `before_wait` is called before anything that may take time.
+    fn seek(
+        &mut self,
+        before_wait: &mut dyn FnMut() -> Result<(), SinkError>,
+    ) -> Result<(), ReplayError> {
         self.at_packet = false;
         loop {
+            if self.reader.may_wait() {
+                before_wait()?;
+            }
             if self.reader.advance()? {
                 if self.look()? {
                     self.at_packet = true;
