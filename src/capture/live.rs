@@ -36,6 +36,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     if !args.quiet {
         report::started(&wanted, args.snaplen(), args.view().verbose > 0);
     }
+    report::writing(args);
     let mut watch = Watch::new(args, destination.events, destination.recorder);
     let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);
     let idle = watch.close();

@@ -5,6 +5,7 @@ use pmdscope_packets::file::FileEvent;
 use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
+use super::args::Args;
 use super::say;
 use crate::attach::target::CaptureTarget;
 use crate::attach::transport;
@@ -17,6 +18,13 @@ pub(super) fn started(wanted: &[CaptureTarget], snaplen: u32, verbose: bool) {
         "pmdscope: listening on {names}, link-type EN10MB (Ethernet), snapshot length {snaplen} bytes"
     ));
     for line in wanted.iter().filter(|_| verbose).filter_map(helper) {
+        say(line);
+    }
+}
+
+/// The format that files have, unless nothing is to be told.
+pub(super) fn writing(args: &Args) {
+    if let Some(line) = args.files.announcement().filter(|_| !args.quiet) {
         say(line);
     }
 }
@@ -79,6 +87,16 @@ pub(super) fn file(event: &FileEvent, print_names: bool, quiet: bool) {
         FileEvent::Deleted(_) if quiet => {}
         FileEvent::Deleted(path) => say(format_args!("pmdscope: deleted {}", path.display())),
         FileEvent::Trouble(what) => say(format_args!("pmdscope: {what}")),
+    }
+}
+
+/// Packets of files that `-Q` excludes because their direction is unknown, if there are any.
+pub(super) fn undirected(count: u64) {
+    if count > 0 {
+        say(format!(
+            "pmdscope: -Q excluded {} without a direction in the file; -Q inout includes them",
+            packets(count)
+        ));
     }
 }
 
