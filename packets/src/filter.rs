@@ -62,7 +62,7 @@ pub enum FilterError {
     /// It needs what only the Linux kernel knows of a packet.
     #[error(
         "filter expression '{0}' asks for what the kernel knows of a packet, and the kernel does not \
-         see these packets; for a direction use -Q in or -Q out"
+         see these packets; for a direction use -Q in or -Q out, for a port -i"
     )]
     Ancillary(String),
     /// It names a protocol whose number cannot be found.

@@ -290,11 +290,11 @@ impl FileReplay {
             file_order: Some(order),
             ..FilterCompiler::default()
         };
-        let compiled = OfflineFilter::compiled(&self.settings.filter, &compiler);
-        if compiled.is_err() && !self.filters.values().any(Result::is_ok) {
-            return compiled.map(drop);
+        let filter = OfflineFilter::compiled(&self.settings.filter, &compiler);
+        if filter.is_err() && !self.filters.values().any(Result::is_ok) {
+            return filter.map(drop);
         }
-        self.filters.insert(key, compiled);
+        self.filters.insert(key, filter);
         Ok(())
     }
 

@@ -50,13 +50,9 @@ fn filters_find_the_address_families_of_every_system() {
     }
 }
 
-/// What tcpdump compiles a filter to for a file, and what is compiled here; an empty program where it is
+/// What tcpdump compiles a filter to for a file, and what is accepted here; an empty program where it is
 /// refused.
-fn programs(
-    file: &std::path::Path,
-    compiler: &FilterCompiler,
-    filter: &str,
-) -> Option<[String; 2]> {
+fn programs(file: &std::path::Path, compiler: FilterCompiler, filter: &str) -> Option<[String; 2]> {
     let mut tcpdump = Command::new("tcpdump");
     let expected = output(tcpdump.args(["-ddd", "-r"]).arg(file).arg(filter))?;
     let found = compiler.compile(filter).unwrap_or_default();
@@ -69,7 +65,7 @@ fn programs(
 fn filters_of_all_link_types_are_those_of_tcpdump() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("empty");
-    let mut compiled = 0;
+    let mut accepted = 0;
     for linktype in 0..=300_u16 {
         let order = if linktype % 2 == 0 { ByteOrder::Big } else { ByteOrder::Little };
         std::fs::write(&path, pcap_of(linktype.into(), order, &[])).unwrap();
@@ -78,12 +74,12 @@ fn filters_of_all_link_types_are_those_of_tcpdump() {
         // Each costs a run of tcpdump.
         let rare = (linktype % 20 < 2).then_some(["inbound", "link[-4] = 0"]);
         for filter in ["udp port 53 or ip6"].into_iter().chain(rare.into_iter().flatten()) {
-            let Some([expected, found]) = programs(&path, &compiler, filter) else { return };
+            let Some([expected, found]) = programs(&path, compiler, filter) else { return };
             assert_eq!(found, expected, "{linktype} {order:?} {filter}");
-            compiled += usize::from(!found.is_empty());
+            accepted += usize::from(!found.is_empty());
         }
     }
-    assert!(compiled > 50, "{compiled}");
+    assert!(accepted > 50, "{accepted}");
 }
 
 #[test]
