@@ -190,6 +190,8 @@ fn words(call: &Call, interface: &Interface, fifo: &str) -> Vec<String> {
         "--quiet",
         "--exit-with-app",
         "-U",
+        // Wireshark may give the pipe any name.
+        "--pcapng",
         "-w",
         fifo,
         "-a",

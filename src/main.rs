@@ -28,11 +28,12 @@ mod terminal;
 mod top;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "pmdscope", version, about, arg_required_else_help = true)]
@@ -72,11 +73,25 @@ fn main() -> ExitCode {
 }
 
 fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
+    let mut arguments = std::env::args_os().collect::<Vec<_>>();
+    let called = std::env::args().nth(1).unwrap_or_default();
+    if called == "netstat" {
+        match netstat::adapt(&arguments[2..]) {
+            Ok(adapted) => {
+                arguments.truncate(2);
+                arguments.extend(adapted);
+            }
+            Err(error) => {
+                output::fail(&error.into());
+                std::process::exit(exit::USAGE.into());
+            }
+        }
+    }
+    try_parse(arguments).unwrap_or_else(|error| {
         let mut cli = Cli::command();
         cli.build();
-        let called = std::env::args().nth(1).unwrap_or_default();
-        let error = match cli.find_subcommand_mut(called) {
+        let error = match cli.find_subcommand_mut(&called) {
+            Some(command) if called == "netstat" => netstat::explain(error, command),
             Some(command) => capture::explain(error, command),
             None => error,
         };
@@ -86,6 +101,17 @@ fn parse() -> Cli {
         output::refuse(&error);
         std::process::exit(error.exit_code())
     })
+}
+
+/// Parses a command line. A negative number behind an option is its value, and wrong, not another option.
+fn try_parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let takes_value = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
+    let negative = |arg: clap::Arg| {
+        let takes_value = takes_value(&arg);
+        arg.allow_negative_numbers(takes_value)
+    };
+    let command = Cli::command().mut_subcommands(|command| command.mut_args(negative));
+    Cli::from_arg_matches(&command.try_get_matches_from(arguments)?)
 }
 
 /// The command line is wrong, and help was not asked for.

@@ -10,6 +10,7 @@ mod follow;
 mod format;
 mod interfaces;
 mod ipfix;
+mod legacy_options;
 mod listen;
 mod live;
 mod offline;
@@ -26,6 +27,7 @@ use anyhow::Result;
 
 pub(crate) use self::args::Args;
 use self::args::ReportView;
+pub(crate) use self::legacy_options::{adapt, explain};
 use self::report_data::ReportData;
 pub(crate) use self::report_data::{directions, name};
 use self::report_layout::ReportLayout;

@@ -153,6 +153,17 @@ fn a_reader_that_goes_is_no_error() {
 }
 
 #[test]
+fn all_sockets_of_netstat_are_all_conversations() {
+    let dir = scratch(3);
+    let plain = run(&dir, "-r in.pcap");
+    for line in ["-a -r in.pcap", "-an -r in.pcap", "-r in.pcap -na"] {
+        let found = run(&dir, line);
+        assert!(found.status.success(), "{line}: {found:?}");
+        assert_eq!(text(&found.stdout), text(&plain.stdout), "{line}");
+    }
+}
+
+#[test]
 fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
     let dir = scratch(1);
     for (line, code, told) in [
@@ -162,6 +173,11 @@ fn wrong_usage_and_failures_have_exit_codes_of_their_own() {
         ("-c -r in.pcap", 2, "-c follows one pipe"),
         ("--sample never", 2, "auto"),
         ("-i --sample 4", 2, "'--interfaces' cannot be used with '--sample"),
+        ("-rn", 2, "-r of netstat shows the routes of the kernel"),
+        ("-su -r in.pcap", 2, "pmdscope netstat -s udp"),
+        ("-tunlp", 2, "-p of netstat shows the process of a socket: here -a NAME selects an app"),
+        ("-c 1", 2, "-c -I SECONDS sets the interval"),
+        ("-N -5", 2, "invalid value '-5' for '--top <N>': expected a whole number"),
         ("-r in.pcap -s -t", 2, "'--statistics' cannot be used with '--tcp'"),
         ("-r missing.pcap", 1, "missing.pcap"),
         ("-a nobody", 1, "nobody"),

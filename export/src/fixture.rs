@@ -234,6 +234,7 @@ fn lcore(lcore: u32) -> LcoreSample {
         gap_max_realtime_ns: REALTIME_NS,
         stalls: 4,
         gaps: vec![900, 80, 15, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+        ..LcoreSample::default()
     }
 }
 

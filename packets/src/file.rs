@@ -68,6 +68,8 @@ pub struct CaptureFiles {
     lost: u64,
     /// Packets that came after the last file.
     after_end: u64,
+    /// Those among them whose link type is not that of a classic file.
+    other_linktypes: u64,
     /// The last file is complete.
     complete: bool,
     finished: bool,
@@ -142,6 +144,7 @@ impl CaptureFiles {
             handed: 0,
             lost: 0,
             after_end: 0,
+            other_linktypes: 0,
             complete: false,
             finished: false,
         })
@@ -198,6 +201,10 @@ impl CaptureFiles {
             FileFormat::Pcapng => pcapng::packet_size(&adapted),
             FileFormat::Pcap { .. } => pcap::packet_size(&adapted),
         };
+        if !self.fits(packet)? {
+            self.other_linktypes += 1;
+            return Ok(false);
+        }
         if !self.has_room(size) || !self.rotate_for(packet, size)? {
             return Ok(false);
         }
@@ -214,7 +221,7 @@ impl CaptureFiles {
                 self.put_packet(size, |room| pcapng::put_packet(room, &adapted));
             }
             FileFormat::Pcap { nanos } => {
-                self.put_header();
+                self.put_header(self.section.linktype_of(packet));
                 self.put_packet(size, |room| pcap::put_packet(room, packet, nanos));
             }
         }
@@ -238,38 +245,36 @@ impl CaptureFiles {
         self.packets += 1;
     }
 
-    /// The header of a classic file, when it can be known: it says the largest snap length.
-    fn put_header(&mut self) {
+    /// The header of a classic file, of the link type of the first packet, or else of the first interface;
+    /// all files of a capture have the same one. It says the largest snap length.
+    fn put_header(&mut self, linktype: Option<u16>) {
         if let FileFormat::Pcap { nanos } = self.format
             && self.position == 0
-            && let Some((linktype, snaplen)) = self.section.widest()
+            && let known = self.header.map(|(linktype, _)| linktype)
+            && let Some((linktype, snaplen)) =
+                self.section.widest(known.or(linktype)).or(self.header)
         {
             self.put(&pcap::header(nanos, snaplen, linktype));
             self.header = Some((linktype, snaplen));
         }
     }
 
-    /// Whether a classic file can have packets of an interface.
-    fn check_kind(&self, interface: &CaptureInterface) -> Result<(), SinkError> {
-        let (name, theirs) = (&interface.name, interface.linktype);
-        if let Some((linktype, _)) = self.header.or_else(|| self.section.widest())
-            && linktype != theirs
-        {
+    /// A classic file can have this packet: it has one link type, and a packet is no longer than its header
+    /// says.
+    fn fits(&self, packet: &Packet<'_>) -> Result<bool, SinkError> {
+        let FileFormat::Pcap { .. } = self.format else { return Ok(true) };
+        let Some((linktype, snaplen)) = self.header else { return Ok(true) };
+        if self.section.linktype_of(packet) != Some(linktype) {
+            return Ok(false);
+        }
+        if packet.data.len() > snaplen as usize {
             return Err(self.refused(&format!(
-                "a pcap file has one link type, and {name} has {theirs} instead of {linktype}: \
-                 write pcapng, or capture from one interface"
+                "a pcap file has one snapshot length, and a packet of {} bytes comes after {snaplen} \
+                 was written: write pcapng",
+                packet.data.len()
             )));
         }
-        let theirs = interface.snaplen;
-        if let Some((_, snaplen)) = self.header
-            && snaplen < theirs
-        {
-            return Err(self.refused(&format!(
-                "a pcap file has one snapshot length, and {name} has {theirs} instead of \
-                 {snaplen}: write pcapng"
-            )));
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Begins another file before a packet if it is time; false when there is no room for that.
@@ -300,7 +305,7 @@ impl CaptureFiles {
         (self.position, self.packets) = (0, 0);
         match self.format {
             FileFormat::Pcapng => self.put(&self.section.enter()),
-            FileFormat::Pcap { .. } => self.put_header(),
+            FileFormat::Pcap { .. } => self.put_header(None),
         }
         Ok(true)
     }
@@ -312,7 +317,7 @@ impl CaptureFiles {
                 let blocks = self.section.leave();
                 self.put(&blocks);
             }
-            FileFormat::Pcap { .. } => self.put_header(),
+            FileFormat::Pcap { .. } => self.put_header(None),
         }
     }
 
@@ -339,9 +344,6 @@ impl PacketSink for CaptureFiles {
 
     fn interface(&mut self, interface: &CaptureInterface) -> Result<(), SinkError> {
         self.queue.check()?;
-        if let FileFormat::Pcap { .. } = self.format {
-            self.check_kind(interface)?;
-        }
         let blocks = self.section.add(interface);
         if self.format == FileFormat::Pcapng && !self.complete {
             self.put(&blocks);
@@ -387,7 +389,7 @@ impl PacketSink for CaptureFiles {
                 self.rotate(RotationStep::ByTime, now_ns)?;
             }
         }
-        self.put_header();
+        self.put_header(None);
         self.hand_over(None);
         Ok(())
     }
@@ -436,7 +438,13 @@ impl PacketSink for CaptureFiles {
         {
             return Err(self.refused("the thread that writes has panicked"));
         }
-        self.queue.check()
+        self.queue.check()?;
+        match (self.other_linktypes, self.header) {
+            (packets @ 1.., Some((linktype, _))) => {
+                Err(SinkError::OtherLinkTypes { name: self.name.clone(), linktype, packets })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 
 mod protocol;
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::fmt::Write;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use crate::packet::{ETHERNET, MAX_SNAPLEN};
+use crate::read::ByteOrder;
 
 /// Most BPF instructions of a filter: what an app accepts.
 pub const MAX_INSNS: usize = 512;
@@ -20,6 +21,13 @@ const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 const CLASS_AND_MODE: u16 = 0xe7;
 const LD_ABS: u16 = 0x20;
 const LDX_MSH: u16 = 0xa1;
+
+/// `PCAP_ERRBUF_SIZE`.
+const ERROR_SIZE: usize = 256;
+/// Start of a pcap file: magic, version, zone, accuracy. Snap length and link type follow.
+const FILE_HEADER: [u32; 4] = [0xa1b2_c3d4, 0, 0, 0];
+/// Where the version is in the header of a file, as two numbers of 16 bits.
+const FILE_VERSION: (usize, [u16; 2]) = (4, [2, 4]);
 
 /// What libpcap puts before its reason.
 const LIBPCAP_PREFIX: &str = "can't parse filter expression: ";
@@ -54,7 +62,7 @@ pub enum FilterError {
     /// It needs what only the Linux kernel knows of a packet.
     #[error(
         "filter expression '{0}' asks for what the kernel knows of a packet, and the kernel does not \
-         see these packets; for a direction use -Q in or -Q out"
+         see these packets; for a direction use -Q in or -Q out, for a port -i"
     )]
     Ancillary(String),
     /// It names a protocol whose number cannot be found.
@@ -89,6 +97,12 @@ struct Pcap {
     _opaque: [u8; 0],
 }
 
+/// `FILE` of the C library.
+#[repr(C)]
+struct CFile {
+    _opaque: [u8; 0],
+}
+
 /// `struct bpf_program`.
 #[repr(C)]
 struct BpfProgram {
@@ -99,6 +113,7 @@ struct BpfProgram {
 #[link(name = "pcap")]
 unsafe extern "C" {
     fn pcap_open_dead(linktype: c_int, snaplen: c_int) -> *mut Pcap;
+    fn pcap_fopen_offline(file: *mut CFile, error: *mut c_char) -> *mut Pcap;
     fn pcap_close(pcap: *mut Pcap);
     fn pcap_compile(
         pcap: *mut Pcap,
@@ -113,24 +128,53 @@ unsafe extern "C" {
     fn bpf_filter(insns: *const BpfInsn, packet: *const u8, len: c_uint, caplen: c_uint) -> c_uint;
 }
 
-struct PcapHandle(NonNull<Pcap>);
+unsafe extern "C" {
+    fn fmemopen(buffer: *mut c_void, size: usize, mode: *const c_char) -> *mut CFile;
+    fn fclose(file: *mut CFile) -> c_int;
+}
+
+struct PcapHandle {
+    pcap: NonNull<Pcap>,
+    /// The file that it reads, if it does.
+    _file: Vec<u8>,
+}
 
 impl PcapHandle {
-    fn open(linktype: u16, snaplen: u32) -> Option<Self> {
+    fn open(compiler: &FilterCompiler) -> Option<Self> {
+        let FilterCompiler { linktype, snaplen, file_order, .. } = *compiler;
+        if let Some(order) = file_order {
+            return Self::open_file(file_header(linktype, snaplen, order));
+        }
         let snaplen = c_int::try_from(snaplen).unwrap_or(c_int::MAX);
         // SAFETY: takes plain integers; returns a handle of our own or NULL.
-        NonNull::new(unsafe { pcap_open_dead(dlt(linktype), snaplen) }).map(Self)
+        let pcap = NonNull::new(unsafe { pcap_open_dead(dlt(linktype), snaplen) })?;
+        Some(Self { pcap, _file: Vec::new() })
+    }
+
+    fn open_file(mut header: Vec<u8>) -> Option<Self> {
+        let mut error = [0; ERROR_SIZE];
+        // SAFETY: the buffer has that size; the stream is closed by pcap_close before the buffer, which
+        // is on the heap and stays there, is freed by the drop of the handle.
+        let file = unsafe { fmemopen(header.as_mut_ptr().cast(), header.len(), c"r".as_ptr()) };
+        let file = NonNull::new(file)?.as_ptr();
+        // SAFETY: the stream is open; error has the size that libpcap asks for.
+        let pcap = NonNull::new(unsafe { pcap_fopen_offline(file, error.as_mut_ptr()) });
+        if pcap.is_none() {
+            // SAFETY: libpcap leaves the stream open when it fails, and nothing else has it.
+            unsafe { fclose(file) };
+        }
+        Some(Self { pcap: pcap?, _file: header })
     }
 
     fn compile(&self, expression: &CStr, optimize: bool) -> Result<Vec<BpfInsn>, String> {
-        let (pcap, text) = (self.0.as_ptr(), expression.as_ptr());
+        let (pcap, text) = (self.pcap.as_ptr(), expression.as_ptr());
         let mut program = BpfProgram { len: 0, insns: std::ptr::null_mut() };
         // SAFETY: the handle is open, program outlives the call, the expression ends with NUL.
         let status =
             unsafe { pcap_compile(pcap, &raw mut program, text, optimize.into(), NETMASK_UNKNOWN) };
         if status != 0 {
             // SAFETY: the text belongs to the open handle and ends with NUL; it is copied at once.
-            let text = unsafe { CStr::from_ptr(pcap_geterr(self.0.as_ptr())) };
+            let text = unsafe { CStr::from_ptr(pcap_geterr(pcap)) };
             return Err(text.to_string_lossy().into_owned());
         }
         let insns = if program.insns.is_null() {
@@ -149,7 +193,7 @@ impl PcapHandle {
 impl Drop for PcapHandle {
     fn drop(&mut self) {
         // SAFETY: the handle is open and nothing uses it any more.
-        unsafe { pcap_close(self.0.as_ptr()) }
+        unsafe { pcap_close(self.pcap.as_ptr()) }
     }
 }
 
@@ -162,6 +206,16 @@ pub(crate) fn dlt(linktype: u16) -> c_int {
     }
 }
 
+/// A pcap file without packets.
+fn file_header(linktype: u16, snaplen: u32, order: ByteOrder) -> Vec<u8> {
+    let words = FILE_HEADER.into_iter().chain([snaplen, linktype.into()]);
+    let mut header = words.flat_map(|word| order.bytes_of_u32(word)).collect::<Vec<_>>();
+    let (at, version) = FILE_VERSION;
+    let version = version.into_iter().flat_map(|number| order.bytes_of_u16(number));
+    header.iter_mut().skip(at).zip(version).for_each(|(to, byte)| *to = byte);
+    header
+}
+
 /// What a program depends on besides the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterCompiler {
@@ -171,11 +225,15 @@ pub struct FilterCompiler {
     pub snaplen: u32,
     /// Let libpcap's optimiser at it.
     pub optimize: bool,
+    /// The packets come from a capture file of this byte order; otherwise from a port. Files may be of
+    /// another system: its numbers of address families are taken, too, and of what only the system
+    /// knew of a packet nothing can be asked.
+    pub file_order: Option<ByteOrder>,
 }
 
 impl Default for FilterCompiler {
     fn default() -> Self {
-        Self { linktype: ETHERNET, snaplen: MAX_SNAPLEN, optimize: true }
+        Self { linktype: ETHERNET, snaplen: MAX_SNAPLEN, optimize: true, file_order: None }
     }
 }
 
@@ -191,7 +249,7 @@ impl FilterCompiler {
             // The message names the expression already.
             reason: reason.trim_start_matches(LIBPCAP_PREFIX).to_owned(),
         };
-        let handle = PcapHandle::open(self.linktype, self.snaplen).ok_or(FilterError::Memory)?;
+        let handle = PcapHandle::open(self).ok_or(FilterError::Memory)?;
         let compile = |expression: &str, optimize| {
             let text = CString::new(expression).map_err(|_| "has a NUL character".to_owned())?;
             handle.compile(&text, optimize)
@@ -199,7 +257,8 @@ impl FilterCompiler {
         let resolved = protocol::resolve(expression, |text| compile(text, false).is_ok())
             .map_err(|name| FilterError::Protocol { expression: expression.to_owned(), name })?;
         let program = compile(&resolved, self.optimize).map_err(syntax)?;
-        if program.iter().copied().any(is_ancillary) {
+        // Run on a file, such a load finds nothing, as in tcpdump.
+        if self.file_order.is_none() && program.iter().copied().any(is_ancillary) {
             return Err(FilterError::Ancillary(expression.to_owned()));
         }
         Ok(program)

@@ -1,4 +1,5 @@
-//! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip or Zstandard.
+//! Reads capture files: pcap and pcapng of any byte order, as they are or in gzip,
+//! Zstandard or LZ4.
 //!
 //! A [`FileReader`] parses one file, a [`FileReplay`] passes the packets of several files to a sink. The
 //! readable part of a broken file is delivered before its error.
@@ -19,11 +20,13 @@ pub use self::replay::{FileReplay, ReplayError, ReplayReport, ReplaySettings};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Bytes of a file, and its byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ByteOrder {
+/// How a file orders the bytes of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// Least significant byte first.
     #[default]
     Little,
+    /// Most significant byte first.
     Big,
 }
 
@@ -34,6 +37,22 @@ impl ByteOrder {
         match self {
             Self::Little => bytes.iter().rev().fold(0, add),
             Self::Big => bytes.iter().fold(0, add),
+        }
+    }
+
+    /// The bytes of a 16-bit number.
+    pub(crate) fn bytes_of_u16(self, number: u16) -> [u8; 2] {
+        match self {
+            Self::Little => number.to_le_bytes(),
+            Self::Big => number.to_be_bytes(),
+        }
+    }
+
+    /// The bytes of a 32-bit number.
+    pub(crate) fn bytes_of_u32(self, number: u32) -> [u8; 4] {
+        match self {
+            Self::Little => number.to_le_bytes(),
+            Self::Big => number.to_be_bytes(),
         }
     }
 

@@ -34,6 +34,19 @@ pub enum SinkError {
         /// What does not go together, and what does.
         reason: String,
     },
+    /// Everything was written but packets of link types that the format has no room for.
+    #[error(
+        "{name} is without {packets} packets of other link types than {linktype}: a pcap file has one; \
+         write pcapng (--pcapng)"
+    )]
+    OtherLinkTypes {
+        /// What was written to.
+        name: String,
+        /// Link type of the file.
+        linktype: u16,
+        /// Packets of others.
+        packets: u64,
+    },
     /// The system refused a write.
     #[error("cannot write to {name}")]
     Write {

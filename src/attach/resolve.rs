@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -26,7 +26,21 @@ pub(crate) fn resolve(
     policy: AttachPolicy,
 ) -> anyhow::Result<Vec<CaptureTarget>> {
     let source = LocalApps { settings: Arc::new(settings), policy };
-    Resolver::new(&source).resolve(interfaces, app)
+    Resolver::new(&source).resolve(interfaces, app).map_err(|error| {
+        match interfaces.iter().find(|interface| is_of_kernel(interface)) {
+            Some(name) => anyhow!(
+                "{name} is an interface of the kernel: use tcpdump -i {name}; pmdscope captures from DPDK \
+                 ports, which pmdscope capture -D lists"
+            ),
+            None => error,
+        }
+    })
+}
+
+/// The kernel has an interface of that name.
+fn is_of_kernel(name: &str) -> bool {
+    let plain = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    plain && Path::new("/sys/class/net").join(name).exists()
 }
 
 /// A target as it is now that its app has come back; `None` as long as that is not so.
@@ -127,6 +141,9 @@ impl<'a> Resolver<'a> {
             } else if let Some(listed) = self.by_number(interface, app) {
                 let (prefix, port) = listed?;
                 self.add(Some(prefix), &port)?;
+            } else if let Some(unique) = self.by_unique_name(interface, app) {
+                let (name, port) = unique?;
+                self.add(Some(name), &port)?;
             } else {
                 self.add_named(interface, app)?;
             }
@@ -223,6 +240,36 @@ impl<'a> Resolver<'a> {
         offering
     }
 
+    /// App and ports of a device that only one app has, or of an app, where no app is named beside it.
+    fn by_unique_name(
+        &mut self,
+        interface: &str,
+        app: Option<&str>,
+    ) -> Option<anyhow::Result<(String, String)>> {
+        let plain = app.is_none() && interface != "any" && interface.parse::<u64>().is_err();
+        let names = self.apps.iter().flat_map(names_of).collect::<Vec<_>>();
+        if !plain || self.apps.is_empty() || split_app(interface, &names).0.is_some() {
+            return None;
+        }
+        let running = self.ask_all();
+        let owners = running.iter().filter(|one| has_device(one, interface)).collect::<Vec<_>>();
+        let target = |running: &RunningApp, port: &str| {
+            Some(Ok((running.app.socket.display().to_string(), port.to_owned())))
+        };
+        match owners.as_slice() {
+            [] => {
+                let found = self.source.choose(Some(interface), &self.apps).ok()?;
+                target(running.iter().find(|one| one.app.socket == found.socket)?, "any")
+            }
+            [one] => target(one, interface),
+            several => {
+                let names = several.iter().map(|one| format!("{}:{interface}", one.app.name));
+                let names = names.collect::<Vec<_>>().join(", ");
+                Some(Err(anyhow!("several apps have a device {interface}; name one of {names}")))
+            }
+        }
+    }
+
     /// App and port of a number in the list of `-D`, where a number alone is no port of the only app.
     fn by_number(
         &mut self,
@@ -238,6 +285,15 @@ impl<'a> Resolver<'a> {
         });
         Some(found.ok_or_else(|| anyhow!("there is no interface {number} in the list of -D")))
     }
+}
+
+/// An app has this device; a queue may stand behind it.
+fn has_device(running: &RunningApp, interface: &str) -> bool {
+    let is_meant = |device: &str| {
+        let queue = interface.strip_prefix(device).and_then(|rest| rest.strip_prefix(':'));
+        interface == device || queue.is_some_and(|queue| queue.parse::<u16>().is_ok())
+    };
+    running.ports().iter().any(|port| is_meant(&port.device))
 }
 
 /// One app may have been named in several ways, or not at all and by name.

@@ -18,6 +18,7 @@ use self::files::FileArgs;
 pub(crate) use self::refused::explain;
 pub(crate) use self::source::DEFAULT_RING_SIZE;
 pub(super) use self::source::SourceArgs;
+pub(super) use self::value::parse_packet_type;
 use super::events::EventFilter;
 use super::recorder::RecorderArgs;
 use super::say;
@@ -188,7 +189,7 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip or Zstandard.
+    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4.
     #[arg(short, long, value_name = "FILE", help_heading = "Input")]
     read: Option<PathBuf>,
 
@@ -250,6 +251,9 @@ impl Args {
     pub(super) fn check(&self) -> Result<(), Usage> {
         self.recorder.check()?;
         self.files.check()?;
+        if self.reads_files() && self.source.names_only_interfaces() {
+            return Err(Usage("-r and -V read files and take no interface: leave out -i"));
+        }
         if self.reads_files() && self.source.is_given() {
             return Err(Usage(
                 "-r and -V read files: -i, -a, -B, --duration, --exit-with-app, --per-packet-time, \

@@ -39,6 +39,7 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
             say(report::recording(status));
         }
     }
+    report::writing(args);
     let recorder = destination.recorder.clone();
     let mut watch = Watch::new(args, control, destination.events, destination.recorder);
     let report = CaptureLoop::new(sources, settings, destination.target).run(control, &mut watch);

@@ -1,5 +1,6 @@
 //! Reads packets from capture files.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -31,8 +32,9 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     };
     let replay = FileReplay::open(inputs, settings, control).map_err(plain)?;
     if !args.quiet {
-        started(&files, replay.interfaces().next());
+        started(&files, &replay.interfaces().collect::<Vec<_>>());
     }
+    report::writing(args);
     let several = replay.interfaces().filter(|i| !i.name.is_empty()).count() > 1;
     let Destination { mut target, events, .. } =
         Destination::of_files(args, replay.begin_ns(), several)?;
@@ -43,6 +45,9 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     if args.count_only {
         output::print(&(report::packets(report.captured) + "\n"))?;
     }
+    if !args.quiet {
+        report::undirected(report.undirected);
+    }
     report::unwritten(&report.progress);
     match report.failure {
         None => Ok(ExitCode::SUCCESS),
@@ -50,14 +55,20 @@ pub(super) fn run(args: &Args, expression: &str, control: &RunControl) -> anyhow
     }
 }
 
-fn started(names: &[String], interface: Option<&CaptureInterface>) {
+fn started(names: &[String], interfaces: &[&CaptureInterface]) {
     let files = plural_noun(names.len() as u64, "file");
-    let about = interface.map_or(String::new(), |interface| {
-        let linktype = match interface.linktype {
+    let about = interfaces.first().map_or(String::new(), |first| {
+        let mut linktypes =
+            interfaces.iter().map(|interface| interface.linktype).collect::<Vec<_>>();
+        let mut seen = BTreeSet::new();
+        linktypes.retain(|linktype| seen.insert(*linktype));
+        let name = |linktype: &u16| match *linktype {
             ETHERNET => "EN10MB (Ethernet)".to_owned(),
             other => other.to_string(),
         };
-        format!(", link-type {linktype}, snapshot length {}", interface.snaplen)
+        let types = if linktypes.len() == 1 { "link-type" } else { "link-types" };
+        let linktypes = linktypes.iter().map(name).collect::<Vec<_>>().join(", ");
+        format!(", {types} {linktypes}, snapshot length {}", first.snaplen)
     });
     say(format_args!("reading from {files} {}{about}", names.join(", ")));
 }

@@ -8,6 +8,7 @@ use pmdscope_packets::recorder::RecorderStatus;
 use pmdscope_packets::{SinkProgress, read};
 use pmdscope_render::number;
 
+use super::args::Args;
 use super::events::EventFilter;
 use super::{say, status};
 use crate::attach::target::CaptureTarget;
@@ -61,6 +62,13 @@ fn recorded(status: &RecorderStatus) -> String {
         format!("; --memory was too small: at times only {:.3} of {before} s", least.as_secs_f64())
     });
     format!("flight recorder: {}{least}", status::recorder(status))
+}
+
+/// The format that files have, unless nothing is to be told.
+pub(super) fn writing(args: &Args) {
+    if let Some(line) = args.files.announcement().filter(|_| !args.quiet) {
+        say(line);
+    }
 }
 
 /// The ports of an app, and how its packets are had if not from itself.
@@ -137,6 +145,16 @@ pub(super) fn file(event: &FileEvent, filter: EventFilter) {
         }
         FileEvent::Closed(_) | FileEvent::Deleted(_) | FileEvent::Waiting { .. } => {}
         FileEvent::Trouble(what) => say(format_args!("pmdscope: {what}")),
+    }
+}
+
+/// Packets of files that `-Q` excludes because their direction is unknown, if there are any.
+pub(super) fn undirected(count: u64) {
+    if count > 0 {
+        say(format!(
+            "pmdscope: -Q excluded {} without a direction in the file; -Q inout includes them",
+            packets(count)
+        ));
     }
 }
 

@@ -6,11 +6,13 @@
 mod child;
 mod file_and_view;
 mod lines;
+mod link_types;
 mod stage;
 mod tcpdump;
 mod timestamp;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use clap::ArgAction;
@@ -19,9 +21,11 @@ use pmdscope_packets::PacketSink;
 
 use self::file_and_view::FileAndView;
 use self::lines::Prefix;
+use self::link_types::TcpdumpPerLinkType;
 use self::stage::View;
 use self::tcpdump::Tcpdump;
 use self::timestamp::{Clock, Stamps};
+use super::args::parse_packet_type;
 use crate::exit::Usage;
 use crate::output::StandardOutput;
 
@@ -94,7 +98,7 @@ pub(super) struct ViewArgs {
     pub(super) no_domain: bool,
 
     /// Decode packets as TYPE, like tcpdump -T
-    #[arg(hide_short_help = true, short = 'T', value_name = "TYPE")]
+    #[arg(hide_short_help = true, short = 'T', value_name = "TYPE", value_parser = parse_packet_type)]
     pub(super) packet_type: Option<String>,
 
     /// Print BGP AS numbers in asdot notation
@@ -134,9 +138,15 @@ pub(super) fn find_tcpdump() -> anyhow::Result<PathBuf> {
 pub(super) fn open(args: &ViewArgs, named: bool) -> anyhow::Result<Box<dyn PacketSink>> {
     let prefix = args.prefix(named)?;
     let program = find_tcpdump()?;
-    let mut command = child::sandboxed(&program, args.numeric > 0, args.verbose > 0);
-    command.args(tcpdump::flags(args));
-    let decoder = Tcpdump::start(command, prefix, Box::new(StandardOutput))?;
+    let (flags, offline) = (tcpdump::flags(args), args.numeric > 0);
+    let (prefix, mut tell) = (Arc::new(Mutex::new(prefix)), args.verbose > 0);
+    let start = move || {
+        // What the sandbox lacks is told once.
+        let mut command = child::sandboxed(&program, offline, std::mem::take(&mut tell));
+        command.args(&flags);
+        Tcpdump::start(command, Arc::clone(&prefix), Box::new(StandardOutput))
+    };
+    let decoder = TcpdumpPerLinkType::new(Box::new(start))?;
     Ok(Box::new(View::new(Box::new(decoder), !args.waits)))
 }
 

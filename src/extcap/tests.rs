@@ -63,7 +63,7 @@ fn a_call_is_a_command_line() {
     let words = words(&call(line).unwrap(), &interface(), "/tmp/f").join(" ");
     assert_eq!(
         words,
-        "capture --quiet --exit-with-app -U -w /tmp/f -a rte -i 1:3 -Q in --snapshot-length=96 \
+        "capture --quiet --exit-with-app -U --pcapng -w /tmp/f -a rte -i 1:3 -Q in --snapshot-length=96 \
          --sample=10 --ring-size=4M -- udp"
     );
 }

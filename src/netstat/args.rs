@@ -146,7 +146,7 @@ pub(crate) struct Args {
 
     /// Read packets from a capture file; -: stdin
     ///
-    /// pcap or pcapng, also compressed with gzip or Zstandard. May be repeated. -c follows a pipe.
+    /// pcap or pcapng, also compressed with gzip, Zstandard or LZ4. May be repeated. -c follows a pipe.
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
           conflicts_with_all = ["app", "interfaces", "seconds", "sample", "cpu_budget",
                                 "no_pdump", "force_pdump", "replay", "at"])]
@@ -300,6 +300,12 @@ impl Args {
     pub(super) fn check(&self) -> Result<(), Usage> {
         let counters_only = self.view() == ReportView::Interfaces;
         let about_packets = !self.interfaces.is_empty() || !self.filter.is_empty();
+        if self.continuous && matches!(self.filter.as_slice(), [one] if one.parse::<u64>().is_ok())
+        {
+            return Err(Usage(
+                "-c takes no number: -c -I SECONDS sets the interval, --for SECONDS reports once",
+            ));
+        }
         if self.reads_files() && counters_only {
             return Err(Usage("-i shows port counters, and capture files have none: leave out -r"));
         }

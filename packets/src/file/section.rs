@@ -70,10 +70,16 @@ impl FileSection {
         out
     }
 
-    /// The link type and the largest snap length of all interfaces.
-    pub(super) fn widest(&self) -> Option<InterfaceKind> {
-        let linktype = self.known.first()?.interface.linktype;
-        Some((linktype, self.known.iter().map(|known| known.interface.snaplen).max()?))
+    /// Link type of the interface of a packet.
+    pub(super) fn linktype_of(&self, packet: &Packet<'_>) -> Option<u16> {
+        self.known.get(packet.interface as usize).map(|known| known.interface.linktype)
+    }
+
+    /// A link type, or that of the first interface, and the largest snap length of its interfaces.
+    pub(super) fn widest(&self, linktype: Option<u16>) -> Option<InterfaceKind> {
+        let linktype = linktype.or(Some(self.known.first()?.interface.linktype))?;
+        let same = self.known.iter().filter(|known| known.interface.linktype == linktype);
+        Some((linktype, same.map(|known| known.interface.snaplen).max()?))
     }
 
     /// What is written of a packet's interface, and of the packets lost before: its number among

@@ -288,22 +288,38 @@ fn a_section_has_one_link_type_and_one_snap_length() {
 }
 
 #[test]
-fn a_pcap_file_refuses_what_it_cannot_say() {
+fn a_pcap_file_leaves_out_what_it_cannot_say() {
+    let (_dir, path) = in_dir("out.pcap");
+    let format = FileFormat::Pcap { nanos: true };
+    let rotation = FileRotation { bytes: Some(100), ..FileRotation::default() };
+    let mut files = begun(&FileSettings { format, rotation, ..FileSettings::new(&path) });
+    files.interface(&CaptureInterface { linktype: 101, ..interface("app:1") }).unwrap();
+    for (id, interface) in [1, 0, 1, 0, 1].into_iter().enumerate() {
+        files.packet(&Packet { interface, ..packet(id as u64, &[0x45; 60]) }).unwrap();
+    }
+    files.section(&SectionOrigin::default()).unwrap();
+    files.interface(&interface("again:0")).unwrap();
+    files.packet(&packet(5, &[0x45; 60])).unwrap();
+    let error = files.finish().unwrap_err().to_string();
+    assert!(error.contains("without 3 packets of other link types than 101"), "{error}");
+    assert_eq!((files.progress().written, files.progress().lost), (3, 3));
+    for name in ["out.pcap", "out.pcap1"] {
+        assert_eq!(fs::read(path.with_file_name(name)).unwrap()[20], 101, "{name}");
+    }
+}
+
+#[test]
+fn a_pcap_file_refuses_packets_beyond_its_snapshot_length() {
     let (_dir, path) = in_dir("out.pcap");
     let format = FileFormat::Pcap { nanos: true };
     let mut files = begun(&FileSettings { format, ..FileSettings::new(&path) });
-    let other = CaptureInterface { linktype: 101, ..interface("app:1") };
-    let error = files.interface(&other).unwrap_err().to_string();
-    assert!(error.contains("app:1 has 101 instead of 1"), "{error}");
     put(&mut files, 0..1, 60);
-    let other = CaptureInterface { snaplen: MAX_SNAPLEN + 1, ..interface("app:1") };
-    let error = files.interface(&other).unwrap_err().to_string();
+    let larger = MAX_SNAPLEN + 1;
+    files.interface(&CaptureInterface { snaplen: larger, ..interface("app:1") }).unwrap();
+    files.packet(&Packet { interface: 1, ..packet(1, &[7; 60]) }).unwrap();
+    let data = vec![7; larger as usize];
+    let error = files.packet(&Packet { interface: 1, ..packet(2, &data) }).unwrap_err().to_string();
     assert!(error.contains("snapshot length"), "{error}");
-    files.section(&SectionOrigin::default()).unwrap();
-    let other = CaptureInterface { linktype: 101, ..interface("again:0") };
-    let error = files.interface(&other).unwrap_err().to_string();
-    assert!(error.contains("again:0 has 101 instead of 1"), "{error}");
-    files.interface(&interface("again:0")).unwrap();
 }
 
 #[test]

@@ -1,19 +1,21 @@
 //! The bytes of a file, decompressed.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 const BUFFER: usize = 256 * 1024;
-/// First bytes of gzip members and Zstandard frames.
+/// First bytes of gzip members, of Zstandard and of LZ4 frames.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
 /// How long a silent pipe may keep the order to stop.
 const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -35,6 +37,20 @@ impl Read for StoppableReader {
             }
         }
         Ok(0)
+    }
+}
+
+/// All LZ4 frames of a file; the decoder ends after each.
+struct Lz4Frames<R: Read>(FrameDecoder<BufReader<R>>);
+
+impl<R: Read> Read for Lz4Frames<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(out)?;
+            if read > 0 || out.is_empty() || self.0.get_mut().fill_buf()?.is_empty() {
+                return Ok(read);
+            }
+        }
     }
 }
 
@@ -62,15 +78,18 @@ impl FileInput {
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER, bytes)))
         } else if magic == ZSTANDARD {
             Box::new(zstd::Decoder::new(bytes)?)
+        } else if magic == LZ4 {
+            let bytes = BufReader::with_capacity(BUFFER, bytes);
+            Box::new(Lz4Frames(FrameDecoder::new(bytes)))
         } else {
             Box::new(bytes)
         };
         Ok(Self { bytes: BufReader::with_capacity(BUFFER, bytes) })
     }
 
-    /// Nothing more was read ahead.
-    pub(super) fn drained(&self) -> bool {
-        self.bytes.buffer().is_empty()
+    /// Bytes that were read ahead.
+    pub(super) fn buffered(&self) -> &[u8] {
+        self.bytes.buffer()
     }
 
     /// Appends the next `len` bytes, or what is left of the file. Memory grows as bytes arrive, so a

@@ -1,12 +1,18 @@
-//! Classic pcap: one interface, times in micro- or nanoseconds.
+//! Classic pcap: one interface, times in micro- or nanoseconds. Also its variant by Alexey Kuznetzov, whose
+//! records tell more.
 
-use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
+use pcap_parser::parse_pcap_header;
 
 use super::{ByteOrder, SECOND};
 use crate::packet::{CaptureInterface, MAX_SNAPLEN, Packet};
 
 pub(super) const HEADER_SIZE: usize = 24;
-pub(super) const RECORD_SIZE: usize = 16;
+const RECORD_SIZE: usize = 16;
+/// With the number of the interface, the protocol and the type of the packet behind the rest.
+const MODIFIED_RECORD_SIZE: usize = 24;
+/// First bytes of files of the variant in both byte orders, and of those whose header is the same.
+const MODIFIED: [[u8; 4]; 2] = [[0xa1, 0xb2, 0xcd, 0x34], [0x34, 0xcd, 0xb2, 0xa1]];
+const CLASSIC: [[u8; 4]; 2] = [[0xa1, 0xb2, 0xc3, 0xd4], [0xd4, 0xc3, 0xb2, 0xa1]];
 /// Offset of the captured length in a record.
 const CAPLEN: usize = 8;
 
@@ -18,23 +24,26 @@ pub(super) struct PcapHeader {
     unit: u64,
     linktype: u16,
     snaplen: u32,
+    /// Bytes before the data of a packet.
+    record_size: usize,
 }
 
 impl PcapHeader {
     /// Reads a header; the reason why it is none for people.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let (_, header) = parse_pcap_header(bytes).map_err(|_| "its header is broken")?;
+        let modified = MODIFIED.iter().position(|magic| bytes.starts_with(magic));
+        let classic = modified.and_then(|at| Some([&CLASSIC[at][..], bytes.get(4..)?].concat()));
+        let header = parse_pcap_header(classic.as_deref().unwrap_or(bytes));
+        let (_, header) = header.map_err(|_| "its header is broken")?;
         let linktype = u16::try_from(header.network.0 & 0x03ff_ffff)
             .map_err(|_| format!("there is no link type {}", header.network.0))?;
-        if header.is_modified_format() {
-            return Err("it is of a variant of pcap that nobody writes any more".to_owned());
-        }
         let snaplen = if header.snaplen == 0 { MAX_SNAPLEN } else { header.snaplen };
         Ok(Self {
             order: if header.is_bigendian() { ByteOrder::Big } else { ByteOrder::Little },
             unit: if header.is_nanosecond_precision() { 1 } else { 1000 },
             linktype,
             snaplen: snaplen.min(MAX_SNAPLEN),
+            record_size: if modified.is_some() { MODIFIED_RECORD_SIZE } else { RECORD_SIZE },
         })
     }
 
@@ -49,6 +58,15 @@ impl PcapHeader {
         }
     }
 
+    pub(super) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// Bytes of the header of a record.
+    pub(super) fn record_size(&self) -> usize {
+        self.record_size
+    }
+
     /// Bytes of the packet behind the header of a record.
     pub(super) fn caplen(&self, record: &[u8]) -> u32 {
         self.order.u32_at(record, CAPLEN)
@@ -56,16 +74,14 @@ impl PcapHeader {
 
     /// The packet of a whole record.
     pub(super) fn packet<'a>(&self, record: &'a [u8], id: u64) -> Result<Packet<'a>, &'static str> {
-        let frame = match self.order {
-            ByteOrder::Little => parse_pcap_frame(record),
-            ByteOrder::Big => parse_pcap_frame_be(record),
-        };
-        let (_, frame) = frame.map_err(|_| "a packet has no sense")?;
+        let word = |at| self.order.u32_at(record, at);
+        let caplen = self.caplen(record);
+        let data = record.get(self.record_size..).and_then(|data| data.get(..caplen as usize));
         Ok(Packet {
             interface: 0,
-            ns: u64::from(frame.ts_sec) * SECOND + u64::from(frame.ts_usec) * self.unit,
-            data: frame.data,
-            len: frame.origlen.max(frame.caplen),
+            ns: u64::from(word(0)) * SECOND + u64::from(word(4)) * self.unit,
+            data: data.ok_or("a packet has no sense")?,
+            len: word(12).max(caplen),
             dir: 0,
             queue: None,
             lcore: None,

@@ -75,6 +75,15 @@ impl SectionReader {
         (self.order.u32_at(head, 0), self.order.u32_at(head, 4))
     }
 
+    pub(super) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// Bytes of the block that begins so.
+    pub(super) fn size(&self, head: &[u8]) -> usize {
+        self.order.u32_at(head, 4) as usize
+    }
+
     /// Blocks of this type are understood; others may be passed over.
     pub(super) fn knows(kind: u32) -> bool {
         matches!(

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::ByteOrder;
 use super::input::FileInput;
 use super::item::FileItem;
 use super::pcap::{self, PcapHeader};
@@ -16,6 +17,10 @@ use crate::packet::{MAX_SNAPLEN, SectionOrigin};
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const PCAP: [u8; 4] = [0xa1, 0xb2, 0xc3, 0xd4];
 const PCAP_NS: [u8; 4] = [0xa1, 0xb2, 0x3c, 0x4d];
+/// Of a variant of old Linux distributions, with longer records.
+const PCAP_MODIFIED: [u8; 4] = [0xa1, 0xb2, 0xcd, 0x34];
+
+const PCAP_MAGICS: [[u8; 4]; 3] = [PCAP, PCAP_NS, PCAP_MODIFIED];
 
 /// Why a file cannot be read, or not any further.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +138,7 @@ impl FileReader {
         match reader.block.as_slice() {
             [] => Err(ReadError::Empty(reader.name)),
             magic if magic == PCAPNG => Ok(reader),
-            magic if [PCAP, PCAP_NS].iter().any(|pcap| magic == pcap || reversed == *pcap) => {
+            magic if PCAP_MAGICS.iter().any(|pcap| magic == pcap || reversed == *pcap) => {
                 reader.read(pcap::HEADER_SIZE - 4)?;
                 let header = PcapHeader::parse(&reader.block).map_err(|why| reader.broken(why))?;
                 reader.format = InputFormat::Pcap { header, begun: 0 };
@@ -143,9 +148,31 @@ impl FileReader {
         }
     }
 
-    /// True when the next item may have to be waited for, as behind a pipe.
-    pub fn drained(&self) -> bool {
-        self.input.drained()
+    /// Byte order of the file, or of the section that was advanced to.
+    pub fn byte_order(&self) -> ByteOrder {
+        match &self.format {
+            InputFormat::Pcap { header, .. } => header.order(),
+            InputFormat::Pcapng(section) => section.order(),
+        }
+    }
+
+    /// The next item may have to be waited for, as behind a pipe: it was not yet read to its end.
+    pub fn may_wait(&self) -> bool {
+        let next = self.input.buffered();
+        let size = match &self.format {
+            InputFormat::Pcap { begun: ..2, .. } => return false,
+            InputFormat::Pcap { header, .. } if next.len() >= header.record_size() => {
+                header.record_size() + header.caplen(next) as usize
+            }
+            // The byte order of a section that begins is not known here.
+            InputFormat::Pcapng(section)
+                if next.len() >= pcapng::HEAD_SIZE && !next.starts_with(&PCAPNG) =>
+            {
+                section.size(next)
+            }
+            _ => return true,
+        };
+        next.len() < size
     }
 
     /// Goes to the next item; false at the end of the file.
@@ -193,7 +220,7 @@ impl FileReader {
 
     fn advance_record(&mut self, header: PcapHeader) -> Result<bool, ReadError> {
         self.block.clear();
-        if !self.read_or_end(pcap::RECORD_SIZE)? {
+        if !self.read_or_end(header.record_size())? {
             return Ok(false);
         }
         match header.caplen(&self.block) {

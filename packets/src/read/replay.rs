@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::ByteOrder;
 use super::item::FileItem;
 use super::reader::{FileReader, ReadError};
 use crate::control::RunControl;
@@ -61,6 +62,9 @@ pub struct ReplayReport {
     pub failure: Option<ReplayError>,
 }
 
+/// Link type and byte order of packets, on which the program of a filter depends.
+type FilterKey = (u16, ByteOrder);
+
 /// What comes before a packet.
 #[derive(Debug)]
 enum PendingHead {
@@ -76,9 +80,11 @@ pub struct FileReplay {
     files: VecDeque<PathBuf>,
     reader: FileReader,
     settings: ReplaySettings,
-    filters: HashMap<u16, OfflineFilter>,
-    /// Link types of the interfaces of the section being read.
-    linktypes: Vec<u16>,
+    filters: HashMap<FilterKey, Result<OfflineFilter, FilterError>>,
+    /// There was a packet for which the filter could not be compiled.
+    unfiltered: Option<FilterKey>,
+    /// What the filters of the interfaces of the section being read depend on.
+    filter_keys: Vec<FilterKey>,
     /// What was read and not yet told to the sink.
     heads: VecDeque<PendingHead>,
     /// The reader is at a packet that passes.
@@ -120,7 +126,8 @@ impl FileReplay {
             reader,
             settings,
             filters: HashMap::new(),
-            linktypes: Vec::new(),
+            unfiltered: None,
+            filter_keys: Vec::new(),
             heads: VecDeque::new(),
             at_packet: false,
             broken: None,
@@ -130,7 +137,7 @@ impl FileReplay {
             taken: 0,
             statistics: Vec::new(),
         };
-        match replay.seek() {
+        match replay.seek(&mut || Ok(())) {
             Err(ReplayError::Read(error)) => replay.broken = Some(error),
             other => other?,
         }
@@ -161,7 +168,8 @@ impl FileReplay {
         let told = self.tell_heads(target).map_err(ReplayError::from);
         target.counters(&self.statistics);
         let finished = target.finish().map_err(ReplayError::from);
-        self.report(target, result.and(told).and(finished).err())
+        let failure = result.and(told).and(finished).err().or_else(|| self.filter_failure());
+        self.report(target, failure)
     }
 
     fn run_loop(
@@ -181,10 +189,10 @@ impl FileReplay {
                 return Ok(());
             }
             self.tell_packet(target)?;
-            if self.control.flush.swap(false, Ordering::Relaxed) || self.reader.drained() {
+            if self.control.flush.swap(false, Ordering::Relaxed) {
                 target.flush()?;
             }
-            match self.seek() {
+            match self.seek(&mut || target.flush()) {
                 // Where it was told to stop, a pipe ends anywhere.
                 Err(_) if self.stopped() => return Ok(()),
                 other => other?,
@@ -198,10 +206,16 @@ impl FileReplay {
         self.control.stop.load(Ordering::Relaxed)
     }
 
-    /// Goes on to the next packet that passes.
-    fn seek(&mut self) -> Result<(), ReplayError> {
+    /// Goes on to the next packet that passes. `before_wait` is called before anything that may take time.
+    fn seek(
+        &mut self,
+        before_wait: &mut dyn FnMut() -> Result<(), SinkError>,
+    ) -> Result<(), ReplayError> {
         self.at_packet = false;
         loop {
+            if self.reader.may_wait() {
+                before_wait()?;
+            }
             if self.reader.advance()? {
                 if self.look()? {
                     self.at_packet = true;
@@ -217,23 +231,17 @@ impl FileReplay {
 
     /// Takes note of an item; true for a packet that passes.
     fn look(&mut self) -> Result<bool, ReplayError> {
+        let order = self.reader.byte_order();
         match self.reader.item()? {
             FileItem::Section(origin) => {
-                self.linktypes.clear();
+                self.filter_keys.clear();
                 self.heads.push_back(PendingHead::Section(origin));
             }
             FileItem::Interface(mut interface) => {
                 interface.snaplen = interface.snaplen.min(self.settings.snaplen);
-                self.linktypes.push(interface.linktype);
-                let compiler = FilterCompiler {
-                    linktype: interface.linktype,
-                    optimize: self.settings.optimize,
-                    ..FilterCompiler::default()
-                };
-                if !self.filters.contains_key(&interface.linktype) {
-                    let filter = OfflineFilter::compiled(&self.settings.filter, &compiler)?;
-                    self.filters.insert(interface.linktype, filter);
-                }
+                let key = (interface.linktype, order);
+                self.filter_keys.push(key);
+                self.compile(key)?;
                 if !self.settings.filter.trim().is_empty() {
                     interface.filter = both(&interface.filter, &self.settings.filter);
                 }
@@ -245,9 +253,16 @@ impl FileReplay {
             FileItem::Other => {}
             FileItem::Packet(packet) => {
                 self.read += 1;
-                let linktype = self.linktypes.get(packet.interface as usize);
-                let filter = linktype.and_then(|linktype| self.filters.get(linktype));
-                let matches = filter.is_none_or(|filter| filter.matches(packet.data, packet.len));
+                let key = self.filter_keys.get(packet.interface as usize);
+                let filter = key.and_then(|key| self.filters.get(key));
+                let matches = match filter {
+                    Some(Ok(filter)) => filter.matches(packet.data, packet.len),
+                    Some(Err(_)) => {
+                        self.unfiltered = key.copied();
+                        false
+                    }
+                    None => true,
+                };
                 let wanted = is_wanted(packet.dir, self.settings.dirs);
                 self.undirected += u64::from(matches && !wanted && packet.dir == 0);
                 let passes = matches && wanted;
@@ -260,6 +275,32 @@ impl FileReplay {
             }
         }
         Ok(false)
+    }
+
+    /// Compiles the filter for packets of a link type. One that fits no link type so far is wrong; one
+    /// that fits another is wrong only if there are packets of this one.
+    fn compile(&mut self, key: FilterKey) -> Result<(), FilterError> {
+        if self.filters.contains_key(&key) {
+            return Ok(());
+        }
+        let (linktype, order) = key;
+        let compiler = FilterCompiler {
+            linktype,
+            optimize: self.settings.optimize,
+            file_order: Some(order),
+            ..FilterCompiler::default()
+        };
+        let filter = OfflineFilter::compiled(&self.settings.filter, &compiler);
+        if filter.is_err() && !self.filters.values().any(Result::is_ok) {
+            return filter.map(drop);
+        }
+        self.filters.insert(key, filter);
+        Ok(())
+    }
+
+    /// Why packets are missing, if the filter could not be compiled for their link type.
+    fn filter_failure(&mut self) -> Option<ReplayError> {
+        self.filters.remove(&self.unfiltered.take()?)?.err().map(ReplayError::from)
     }
 
     fn tell_heads(&mut self, target: &mut dyn PacketSink) -> Result<(), SinkError> {

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use lz4_flex::frame::FrameEncoder;
 use pmdscope_testing::output;
 use proptest::prelude::*;
 
@@ -15,6 +16,8 @@ use crate::packet::{
 };
 use crate::pcapng::{write_interface, write_packet, write_section, write_statistics};
 use crate::sink::{NullSink, PacketSink, SinkError, SinkProgress};
+
+mod filters;
 
 const NS: u64 = 1_780_000_000_123_456_789;
 
@@ -250,6 +253,39 @@ fn pcap_is_read_in_every_variant() {
     }
 }
 
+#[test]
+fn the_variant_of_pcap_with_longer_records_is_read() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let word = |word: u32| order.bytes_of_u32(word);
+        let mut file = word(0xa1b2_cd34).to_vec();
+        file.extend([2, 4].into_iter().flat_map(|number| order.bytes_of_u16(number)));
+        file.extend([0, 0, 65_535, 1].into_iter().flat_map(word));
+        for seconds in [7, 8] {
+            // Interface 3, IPv4, sent.
+            file.extend([seconds, 500, 43, 100, 3].into_iter().flat_map(word));
+            file.extend(order.bytes_of_u16(0x0800));
+            file.extend([4, 0]);
+            file.extend(frame(53));
+        }
+        let filter = "udp port 53".to_owned();
+        let (notes, report) =
+            replay(file.clone(), ReplaySettings { filter, ..settings() }).unwrap();
+        assert!(report.failure.is_none(), "{report:?}");
+        assert_eq!(notes.lines[2], "packet 0 on 0 at 7000500000: 43/100 0 None -0 ");
+        assert_eq!(notes.lines[3], "packet 1 on 0 at 8000500000: 43/100 0 None -0 ");
+        file.truncate(file.len() - 1);
+        let (notes, report) = replay(file.clone(), settings()).unwrap();
+        assert_eq!((packets(&notes).len(), report.failure.is_some()), (1, true));
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("in.pcap");
+        std::fs::write(&path, &file).unwrap();
+        let mut tcpdump = Command::new("tcpdump");
+        let Some(out) = output(tcpdump.args(["-tt", "-r"]).arg(&path)) else { return };
+        assert!(String::from_utf8_lossy(&out.stdout).starts_with("7.000500 "), "{out:?}");
+    }
+}
+
 fn big_endian_block(kind: u32, body: &[u8]) -> Vec<u8> {
     let size = (body.len() as u32 + 12).to_be_bytes();
     [&kind.to_be_bytes()[..], &size, body, &size].concat()
@@ -281,7 +317,9 @@ fn compressed_files_are_read_whole_and_up_to_where_they_are_cut() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(&sample()).unwrap();
     let zstandard = zstd::encode_all(&sample()[..], 3).unwrap();
-    for file in [gzip.finish().unwrap(), zstandard] {
+    let mut lz4 = FrameEncoder::new(Vec::new());
+    lz4.write_all(&sample()).unwrap();
+    for file in [gzip.finish().unwrap(), zstandard, lz4.finish().unwrap()] {
         let (notes, report) = replay(file.clone(), settings()).unwrap();
         assert!(report.failure.is_none() && packets(&notes).len() == 4, "{report:?}");
         let twice = [file.clone(), file.clone()].concat();

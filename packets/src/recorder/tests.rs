@@ -392,8 +392,6 @@ fn the_oldest_packets_are_evicted_without_a_gap() {
     let comment = &seen.packets.last().unwrap().1.comment;
     let short = "; history held: 0.000 s of 1 s, --memory is too small";
     assert!(comment.ends_with(short), "{comment}");
-    let early = format!(", {} packets evicted early, 1 trigger", status.gave_way());
-    assert!(status.to_string().ends_with(&early), "{status}");
     // The packets are a nanosecond apart.
     let least = status.least_held().unwrap().as_nanos();
     assert!((8000..12_000).contains(&least), "{least}");

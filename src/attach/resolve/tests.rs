@@ -5,7 +5,7 @@ use pmdscope_telemetry::sample::{PortSample, Sample};
 
 use super::*;
 
-/// Apps with libpmdscope and one port each, and how often they were asked what.
+/// Apps with libpmdscope with a device of the same name and one of their own each, and how often they were asked what.
 struct FakeApps {
     apps: Vec<DiscoveredApp>,
     discovered: RefCell<usize>,
@@ -55,8 +55,10 @@ impl AppSource for FakeApps {
 
     fn ask(&self, app: DiscoveredApp) -> RunningApp {
         self.asked.borrow_mut().push(app.name.clone());
-        let port = PortSample { id: 0, device: "net_null0".into(), ..PortSample::default() };
-        RunningApp { app, sample: Some(Sample { ports: vec![port], ..Sample::default() }) }
+        let port = |id, device: String| PortSample { id, device, ..PortSample::default() };
+        let own = format!("net_{}", app.name);
+        let ports = vec![port(0, "net_null0".to_owned()), port(1, own)];
+        RunningApp { app, sample: Some(Sample { ports, ..Sample::default() }) }
     }
 
     fn preflight(&self, running: &RunningApp) -> anyhow::Result<Preflight> {
@@ -121,4 +123,22 @@ fn only_the_app_that_is_named_is_asked_and_checked() {
     let source = FakeApps::of(&["one"]);
     assert_eq!(names(&source.resolve(&[], None)), ["one:any"]);
     assert_eq!(source.questions(), (1, owned(&["one"]), owned(&["one"])));
+}
+
+#[test]
+fn a_unique_device_or_the_name_of_an_app_is_enough() {
+    let source = FakeApps::of(&["one", "two"]);
+    assert_eq!(names(&source.resolve(&["net_two"], None)), ["two:1"]);
+    assert_eq!(names(&source.resolve(&["net_one:3"], None)), ["one:1:3"]);
+    assert_eq!(names(&source.resolve(&["two"], None)), ["two:any"]);
+    assert_eq!(names(&FakeApps::of(&["one"]).resolve(&["one"], None)), ["one:any"]);
+    let several = Resolver::new(&source).resolve(&owned(&["net_null0"]), None).unwrap_err();
+    let says = "several apps have a device net_null0; name one of one:net_null0, two:net_null0";
+    assert_eq!(several.to_string(), says);
+}
+
+#[test]
+fn interfaces_of_the_kernel_are_told() {
+    assert!(is_of_kernel("lo"));
+    assert!(!is_of_kernel("any") && !is_of_kernel("") && !is_of_kernel("../net"));
 }

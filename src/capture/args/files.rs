@@ -25,10 +25,10 @@ enum Compress {
 #[allow(clippy::struct_excessive_bools)] // Switches of a command line.
 #[command(next_help_heading = "Output files")]
 pub(crate) struct FileArgs {
-    /// Write packets to FILE as pcapng; -: stdout
+    /// Write to FILE as pcapng or .pcap; -: stdout
     ///
-    /// A name ending in .gz or .zst selects compression. A file is called FILE.part until it is
-    /// complete.
+    /// A name ending in .pcap selects pcap, any other pcapng; .gz or .zst behind that selects compression.
+    /// A file is called FILE.part until it is complete.
     #[arg(short, long, value_name = "FILE")]
     pub(in super::super) write: Option<PathBuf>,
 
@@ -40,12 +40,16 @@ pub(crate) struct FileArgs {
     #[arg(short = 'U', long, hide_short_help = true)]
     packet_buffered: bool,
 
-    /// Write pcap instead of pcapng
+    /// Write pcap, whatever the name of the file
     ///
     /// Timestamps are in nanoseconds, with --micro in microseconds. pcap has no interface names,
     /// queues, directions, drop counts and comments.
     #[arg(long)]
     pcap: bool,
+
+    /// Write pcapng, whatever the name of the file
+    #[arg(long, conflicts_with = "pcap", hide_short_help = true)]
+    pcapng: bool,
 
     /// Compress files regardless of their names
     #[arg(hide_short_help = true, long, value_name = "HOW", value_enum)]
@@ -125,6 +129,7 @@ impl FileArgs {
     /// What `-w` and its companions say, with `micro` for pcap.
     pub(in super::super) fn settings(&self, micro: bool) -> Option<FileSettings> {
         let path = self.write.clone()?;
+        let pcap = self.pcap || !self.pcapng && has_pcap_name(&path);
         let compression = self.compress.map(|how| match how {
             Compress::None => FileCompression::None,
             Compress::Gzip => FileCompression::Gzip,
@@ -132,7 +137,7 @@ impl FileArgs {
         });
         Some(FileSettings {
             path,
-            format: if self.pcap { FileFormat::Pcap { nanos: !micro } } else { FileFormat::Pcapng },
+            format: if pcap { FileFormat::Pcap { nanos: !micro } } else { FileFormat::Pcapng },
             compression,
             rotation: FileRotation {
                 bytes: self.rotate_size,
@@ -151,8 +156,33 @@ impl FileArgs {
         })
     }
 
+    /// What is written where, for people; nothing without `-w`.
+    pub(in super::super) fn announcement(&self) -> Option<String> {
+        let settings = self.settings(false)?;
+        let name = if settings.is_stdout() {
+            "standard output".to_owned()
+        } else {
+            settings.path.display().to_string()
+        };
+        Some(match settings.format {
+            FileFormat::Pcapng => format!("pmdscope: writing pcapng to {name}"),
+            FileFormat::Pcap { .. } if self.pcap => format!("pmdscope: writing pcap to {name}"),
+            FileFormat::Pcap { .. } => format!(
+                "pmdscope: writing pcap to {name}, by its name; --pcapng keeps interfaces, queues, \
+                 directions and drops"
+            ),
+        })
+    }
+
     /// Files take ever more of the disk.
     pub(in super::super) fn grow(&self) -> bool {
         self.quota.is_none() && (self.rotate_size.is_none() || self.rotate_files.is_none())
     }
+}
+
+/// The name of a pcap file, compressed or not.
+fn has_pcap_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let inner = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    Path::new(inner).extension().is_some_and(|extension| extension == "pcap")
 }

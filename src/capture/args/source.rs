@@ -93,8 +93,16 @@ pub(crate) struct SourceArgs {
 impl SourceArgs {
     /// Something only a capture from an app can do was asked for.
     pub(super) fn is_given(&self) -> bool {
+        !self.interfaces.is_empty() || self.is_given_otherwise()
+    }
+
+    /// Nothing but `-i` of the same was asked for.
+    pub(super) fn names_only_interfaces(&self) -> bool {
+        !self.interfaces.is_empty() && !self.is_given_otherwise()
+    }
+
+    fn is_given_otherwise(&self) -> bool {
         let told = [
-            !self.interfaces.is_empty(),
             self.app.is_some(),
             self.sample.is_some(),
             self.ring_size.or(self.buffer_size).is_some(),

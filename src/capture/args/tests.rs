@@ -80,11 +80,23 @@ fn files_get_what_is_asked_for() {
     assert_eq!(sizes, (Some(2_000_000), Some(60), Some(3), Some(1 << 30)));
     assert!(rotation.exact && rotation.aligned && !rotation.bounded);
     assert_eq!(made.command.as_deref(), Some("gzip".as_ref()));
-    let format = |words| settings(words).unwrap().format;
-    assert_eq!(format("-w x"), Pcapng);
+    let format = |words: &str| settings(words).unwrap().format;
+    for name in ["x", "-", "x.pcapng", "x.cap", "x.pcap.part", "x.pcapng.gz", "pcap", "x.pcap/y"] {
+        assert_eq!(format(&format!("-w {name}")), Pcapng, "{name}");
+    }
+    for name in ["x.pcap", "x.PCAP", "x.pcap.gz", "d/x.pcap.zst", "%H.pcap"] {
+        assert_eq!(format(&format!("-w {name}")), Pcap { nanos: true }, "{name}");
+    }
+    assert_eq!(format("-w x.pcap --pcapng"), Pcapng);
+    assert!(parse("-w x --pcap --pcapng").is_err());
     assert_eq!(format("-w x --pcap"), Pcap { nanos: true });
     assert_eq!(format("-w x --pcap --micro"), Pcap { nanos: false });
     assert!(settings("-c 1").is_none());
+    let says = |words: &str| parse(words).unwrap().files.announcement();
+    assert_eq!(says("-w -").unwrap(), "pmdscope: writing pcapng to standard output");
+    assert_eq!(says("-w x --pcap").unwrap(), "pmdscope: writing pcap to x");
+    assert!(says("-w x.pcap").unwrap().contains("pcap to x.pcap, by its name; --pcapng keeps"));
+    assert_eq!(says("-c 1"), None);
 }
 
 #[test]
@@ -132,6 +144,8 @@ fn what_is_wrong_is_told_with_what_to_do() {
         "-C 5x",
         "-r a -V b",
         "-r a -i 0",
+        "-r a -i 0 --sample 2",
+        "-T foo",
         "-r a --before 1s",
         "--count -w x",
         "--json",

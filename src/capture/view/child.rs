@@ -38,8 +38,14 @@ pub(super) fn sandboxed(program: &Path, offline: bool, tell: bool) -> Command {
     command
 }
 
-/// Does something with every line; the line break is left out.
-pub(super) type EachLine = Box<dyn FnMut(&mut String, &[u8]) + Send>;
+/// What becomes of the lines of a program.
+pub(super) trait LineHandler: Send {
+    /// Appends to `out` what is shown of a line, which is without its line break.
+    fn line(&mut self, out: &mut String, line: &[u8]);
+
+    /// What is shown of the lines so far was written to the output.
+    fn written(&mut self) {}
+}
 
 /// A program that was started. Its lines go to standard output.
 pub(super) struct Running {
@@ -52,7 +58,7 @@ impl Running {
     pub(super) fn start(
         name: &'static str,
         mut command: Command,
-        each: EachLine,
+        lines: Box<dyn LineHandler>,
         out: Box<dyn Write + Send>,
     ) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -63,7 +69,7 @@ impl Running {
         let (output, complaints) = (child.stdout.take(), child.stderr.take());
         let complaints = std::thread::spawn(move || complaints.map(collect).unwrap_or_default());
         let reader = std::thread::spawn(move || {
-            let shown = output.map_or(Ok(()), |output| show(output, each, out));
+            let shown = output.map_or(Ok(()), |output| show(output, lines, out));
             if shown.is_err() {
                 // Nobody reads it; it may have been killed already.
                 let _ = child.kill();
@@ -98,7 +104,7 @@ impl Running {
 
 fn show(
     mut output: ChildStdout,
-    mut each: EachLine,
+    mut lines: Box<dyn LineHandler>,
     mut out: Box<dyn Write + Send>,
 ) -> Result<(), SinkError> {
     let (mut chunk, mut rest, mut text) = (vec![0; 64 << 10], Vec::new(), String::new());
@@ -111,17 +117,16 @@ fn show(
         rest.extend_from_slice(&chunk[..count]);
         let mut done = 0;
         while let Some(end) = rest[done..].iter().position(|byte| *byte == b'\n') {
-            each(&mut text, &rest[done..done + end]);
-            text.push('\n');
+            lines.line(&mut text, &rest[done..done + end]);
             done += end + 1;
         }
         rest.drain(..done);
         if !rest.is_empty() && (count == 0 || rest.len() >= LINE) {
-            each(&mut text, &rest);
-            text.push('\n');
+            lines.line(&mut text, &rest);
             rest.clear();
         }
         bring_out(&mut *out, &mut text)?;
+        lines.written();
         if count == 0 {
             return Ok(());
         }
@@ -174,17 +179,25 @@ fn wait(name: &str, mut child: Child, complaints: JoinHandle<String>) -> Result<
 mod tests {
     use super::*;
 
-    fn end(command: &str, each: EachLine) -> Result<(), SinkError> {
+    struct Lines(fn());
+
+    impl LineHandler for Lines {
+        fn line(&mut self, _: &mut String, _: &[u8]) {
+            self.0();
+        }
+    }
+
+    fn end(command: &str, each: fn()) -> Result<(), SinkError> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]);
-        Running::start("sh", shell, each, Box::new(io::sink())).unwrap().end()
+        Running::start("sh", shell, Box::new(Lines(each)), Box::new(io::sink())).unwrap().end()
     }
 
     #[test]
     fn a_panic_of_the_reader_is_no_success() {
-        let error = end("echo line", Box::new(|_, _| panic!("a bug"))).unwrap_err();
+        let error = end("echo line", || panic!("a bug")).unwrap_err();
         let error = format!("{:#}", anyhow::Error::from(error));
         assert!(error.contains("sh") && error.contains("has panicked"), "{error}");
-        end("echo line", Box::new(|_, _| {})).unwrap();
+        end("echo line", || {}).unwrap();
     }
 }

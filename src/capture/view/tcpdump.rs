@@ -1,4 +1,4 @@
-//! tcpdump as a decoder.
+//! One tcpdump process that prints packets.
 //!
 //! Each packet is passed to tcpdump with a number in place of the seconds, and a secret in place of
 //! the fraction, which tcpdump prints before the first line of the packet. This identifies
@@ -9,14 +9,15 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use pmdscope_packets::SinkError;
+use pmdscope_packets::{ETHERNET, SinkError};
 
 use super::ViewArgs;
-use super::child::{EachLine, Running};
+use super::child::{LineHandler, Running};
 use super::lines::{Prefix, append};
-use super::stage::{Batch, Decoder, Head};
+use super::stage::Head;
 
 const NAME: &str = "tcpdump";
 /// Start of a file with nanoseconds: magic, version, zone, accuracy, snap length.
@@ -30,21 +31,55 @@ const HEADER: [u32; 5] = [
 /// Numbers begin again before tcpdump would take them for negative.
 const NUMBERS: u32 = 1 << 31;
 
-/// A packet that tcpdump has not yet spoken of.
-struct Due {
+/// How often a wait looks whether tcpdump is still there.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A packet that tcpdump has not yet printed.
+struct PendingPacket {
     number: u32,
-    head: Head,
-    name: Arc<str>,
+    shown: LineStart,
 }
 
-type Dues = Arc<Mutex<VecDeque<Due>>>;
+/// What the line of a packet begins with; `None` for a packet of our own, which is not shown.
+type LineStart = Option<(Head, Arc<str>)>;
 
+#[derive(Default)]
+struct PendingState {
+    packets: VecDeque<PendingPacket>,
+    /// Everything up to the last packet of our own was written to the output.
+    drained: bool,
+}
+
+/// What tcpdump has not yet printed.
+#[derive(Default)]
+struct PendingPackets {
+    state: Mutex<PendingState>,
+    drained: Condvar,
+}
+
+impl PendingPackets {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the packet of this number, and those before it.
+    fn take(&self, number: u32) -> Option<LineStart> {
+        let mut state = self.lock();
+        while let Some(packet) = state.packets.pop_front() {
+            if packet.number == number {
+                return Some(packet.shown);
+            }
+        }
+        None
+    }
+}
+
+/// One process, for the packets of one link type.
 pub(super) struct Tcpdump {
     running: Running,
-    dues: Dues,
+    pending: Arc<PendingPackets>,
     secret: u32,
     next: u32,
-    names: Vec<Arc<str>>,
     linktype: Option<u16>,
     buffer: Vec<u8>,
 }
@@ -81,88 +116,136 @@ impl Tcpdump {
     /// Starts a command that is tcpdump with [`flags`].
     pub(super) fn start(
         command: Command,
-        prefix: Prefix,
+        prefix: Arc<Mutex<Prefix>>,
         out: Box<dyn Write + Send>,
     ) -> anyhow::Result<Self> {
         let secret = (RandomState::new().hash_one(NAME) % 1_000_000_000) as u32;
-        let dues = Dues::default();
-        let each = each_line(secret, Arc::clone(&dues), prefix);
-        let running = Running::start(NAME, command, each, out)?;
-        let (next, names, linktype, buffer) = (0, Vec::new(), None, Vec::new());
-        Ok(Self { running, dues, secret, next, names, linktype, buffer })
+        let pending = Arc::<PendingPackets>::default();
+        let lines = PacketLines {
+            mark: format!(".{secret:09} "),
+            pending: Arc::clone(&pending),
+            prefix,
+            hidden: false,
+            drained: false,
+        };
+        let running = Running::start(NAME, command, Box::new(lines), out)?;
+        Ok(Self { running, pending, secret, next: 0, linktype: None, buffer: Vec::new() })
+    }
+
+    /// The link type of its packets, once it has any.
+    pub(super) fn linktype(&self) -> Option<u16> {
+        self.linktype
+    }
+
+    /// Begins the file that it reads.
+    pub(super) fn begin(&mut self, linktype: u16) {
+        self.linktype = Some(linktype);
+        self.words(&HEADER);
+        self.words(&[linktype.into()]);
+    }
+
+    /// Adds a packet of an interface to those that [`Tcpdump::flush`] passes on.
+    pub(super) fn packet(&mut self, head: &Head, data: &[u8], name: Arc<str>) {
+        self.record(data, head.len, Some((*head, name)));
+    }
+
+    fn record(&mut self, data: &[u8], len: u32, shown: LineStart) {
+        let number = self.next;
+        self.next = (self.next + 1) % NUMBERS;
+        self.words(&[number, self.secret, data.len() as u32, len]);
+        self.buffer.extend_from_slice(data);
+        self.pending.lock().packets.push_back(PendingPacket { number, shown });
     }
 
     fn words(&mut self, words: &[u32]) {
         self.buffer.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
     }
 
-    /// tcpdump takes one link type for all packets.
-    fn begin(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        for interface in batch.interfaces.iter().skip(self.names.len()) {
-            self.names.push(interface.name.as_str().into());
-            if self.linktype.is_some_and(|known| known != interface.linktype) {
-                let source = std::io::Error::other("tcpdump prints one link type at a time");
-                return Err(SinkError::Write { name: NAME.to_owned(), source });
-            }
-            if self.linktype.is_none() {
-                self.linktype = Some(interface.linktype);
-                self.words(&HEADER);
-                self.words(&[interface.linktype.into()]);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Decoder for Tcpdump {
-    fn decode(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.begin(batch)?;
-        for (head, data) in batch.packets() {
-            let number = self.next;
-            self.next = (self.next + 1) % NUMBERS;
-            self.words(&[number, self.secret, data.len() as u32, head.len]);
-            self.buffer.extend_from_slice(data);
-            let name = Arc::clone(&self.names[head.interface]);
-            lock(&self.dues).push_back(Due { number, head: *head, name });
-        }
+    /// Passes packets on; waits while tcpdump is busy.
+    pub(super) fn flush(&mut self) -> Result<(), SinkError> {
         let bytes = std::mem::take(&mut self.buffer);
         self.running.feed(NAME, &bytes)
     }
 
-    fn has_ended(&mut self) -> bool {
+    /// Waits until all packets were written to the output: until tcpdump has printed another one, which
+    /// is not shown.
+    pub(super) fn drain(&mut self) -> Result<(), SinkError> {
+        self.pending.lock().drained = false;
+        self.record(&[0], 1, None);
+        self.flush()?;
+        let mut pending = self.pending.lock();
+        while !pending.drained {
+            if self.running.has_ended() {
+                return Err(ended_early());
+            }
+            let waited = self.pending.drained.wait_timeout(pending, POLL_INTERVAL);
+            (pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
         self.running.has_ended()
     }
 
-    fn end(mut self: Box<Self>) -> Result<(), SinkError> {
+    /// Waits for its last lines.
+    pub(super) fn end(mut self) -> Result<(), SinkError> {
         if self.linktype.is_none() {
             // Without a header it would complain.
-            self.words(&HEADER);
-            self.words(&[1]);
-            let bytes = std::mem::take(&mut self.buffer);
-            // Whether it is still there is told by its end.
-            let _ = self.running.feed(NAME, &bytes);
+            self.begin(ETHERNET);
         }
+        // Whether it is still there is told by its end.
+        let _ = self.flush();
         self.running.end()
     }
 }
 
-fn lock(dues: &Dues) -> std::sync::MutexGuard<'_, VecDeque<Due>> {
-    dues.lock().unwrap_or_else(PoisonError::into_inner)
+/// The error of a process that ended without a reason.
+pub(super) fn ended_early() -> SinkError {
+    let source = std::io::Error::other("it ended early");
+    SinkError::Write { name: NAME.to_owned(), source }
 }
 
-fn each_line(secret: u32, dues: Dues, mut prefix: Prefix) -> EachLine {
-    let mark = format!(".{secret:09} ");
-    Box::new(move |out, line| {
-        let Some((number, rest)) = split_mark(line, &mark) else { return append(out, line) };
-        let mut dues = lock(&dues);
-        while let Some(due) = dues.pop_front() {
-            if due.number == number {
-                prefix.write(out, &due.head, &due.name);
-                break;
+/// Replaces the marks at the begin of packets.
+struct PacketLines {
+    mark: String,
+    pending: Arc<PendingPackets>,
+    prefix: Arc<Mutex<Prefix>>,
+    /// The lines are of a packet that is not shown.
+    hidden: bool,
+    /// Such a packet was seen, and what was before it is not yet written.
+    drained: bool,
+}
+
+impl LineHandler for PacketLines {
+    fn line(&mut self, out: &mut String, line: &[u8]) {
+        let Some((number, rest)) = split_mark(line, &self.mark) else {
+            if !self.hidden {
+                append(out, line);
+                out.push('\n');
             }
+            return;
+        };
+        let packet = self.pending.take(number);
+        self.hidden = matches!(packet, Some(None));
+        self.drained |= self.hidden;
+        if self.hidden {
+            return;
+        }
+        if let Some((head, name)) = packet.flatten() {
+            let mut prefix = self.prefix.lock().unwrap_or_else(PoisonError::into_inner);
+            prefix.write(out, &head, &name);
         }
         append(out, rest);
-    })
+        out.push('\n');
+    }
+
+    fn written(&mut self) {
+        if std::mem::take(&mut self.drained) {
+            self.pending.lock().drained = true;
+            self.pending.drained.notify_all();
+        }
+    }
 }
 
 /// The number of a packet, and the text behind it, if the line is the first one of a packet.

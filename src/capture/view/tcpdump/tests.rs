@@ -7,6 +7,7 @@ use pmdscope_testing::{current_test, skip_without};
 
 use super::*;
 use crate::capture::view::child::find;
+use crate::capture::view::link_types::TcpdumpPerLinkType;
 use crate::capture::view::stage::View;
 use crate::capture::view::timestamp::{Clock, Stamps};
 
@@ -59,10 +60,14 @@ fn shown(flags: &str, clock: Clock, packets: &[Vec<u8>]) -> Option<String> {
     let args = Cli::parse_from(words).view;
     let stamps = Stamps::new(clock, args.nano, TimeZone::UTC);
     let prefix = Prefix { number: args.number, stamps, named: true };
-    let mut command = Command::new(program);
-    command.args(super::flags(&args)).args(["-Z", "root"]);
-    let page = Page::default();
-    let decoder = Tcpdump::start(command, prefix, Box::new(page.clone())).unwrap();
+    let (page, prefix) = (Page::default(), Arc::new(Mutex::new(prefix)));
+    let out = page.clone();
+    let start = move || {
+        let mut command = Command::new(&program);
+        command.args(super::flags(&args)).args(["-Z", "root"]);
+        Tcpdump::start(command, Arc::clone(&prefix), Box::new(out.clone()))
+    };
+    let decoder = TcpdumpPerLinkType::new(Box::new(start)).unwrap();
     let mut view = View::new(Box::new(decoder), true);
     view.section(&SectionOrigin::default()).unwrap();
     for name in ["rte:0", "rte:1"] {
@@ -133,11 +138,14 @@ fn a_decoder_that_fails_says_why() {
     let Some(program) = find("tcpdump") else {
         return skip_without(&current_test(), "tcpdump");
     };
-    let mut command = Command::new(program);
-    command.args(["-r", "-", "--no-such-option"]);
-    let stamps = Stamps::new(Clock::Day, false, TimeZone::UTC);
-    let prefix = Prefix { number: false, stamps, named: false };
-    let decoder = Tcpdump::start(command, prefix, Box::new(Page::default())).unwrap();
+    let start = move || {
+        let mut command = Command::new(&program);
+        command.args(["-r", "-", "--no-such-option"]);
+        let stamps = Stamps::new(Clock::Day, false, TimeZone::UTC);
+        let prefix = Prefix { number: false, stamps, named: false };
+        Tcpdump::start(command, Arc::new(Mutex::new(prefix)), Box::new(Page::default()))
+    };
+    let decoder = TcpdumpPerLinkType::new(Box::new(start)).unwrap();
     let mut view = View::new(Box::new(decoder), true);
     let begin = std::time::Instant::now();
     while !view.done() {
