@@ -1,4 +1,4 @@
-//! `pmdscope check` against an app that is stuck.
+//! `pmdscope check` against apps that are stuck, or tell only a part.
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
@@ -11,7 +11,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pmdscope_testing::output;
 
-use support::{BANNER, FakeApp};
+use support::{BANNER, FakeApp, Recording};
+
+/// What testpmd with two ports has answered.
+const TESTPMD: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/telemetry/tests/data/dpdk-22.11/testpmd-null.jsonl");
+
+/// `pmdscope check` of a fake app for a second: exit code, and what it prints.
+fn check(app: &FakeApp, options: &[&str]) -> (Option<i32>, String) {
+    let mut check = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+    check.args(["check", "-a", "fake", "--for", "1", "--config", "none"]).args(options);
+    let output = output(check.env("RUNTIME_DIRECTORY", app.discovery().roots.remove(0))).unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
 
 /// Each of five rounds would wait a second for an answer.
 #[test]
@@ -24,12 +36,38 @@ fn a_stuck_app_makes_no_check_longer_than_it_was_told() {
             asked.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let mut check = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
-    check.args(["check", "-q", "-a", "fake", "--for", "1", "--config", "none"]);
-    let output = output(check.env("RUNTIME_DIRECTORY", stuck.discovery().roots.remove(0))).unwrap();
+    let (code, text) = check(&stuck, &["-q"]);
     let rounds = rounds.load(Ordering::Relaxed);
     assert!((1..=3).contains(&rounds), "asked in {rounds} rounds");
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.starts_with("fake: warning: unreachable: timed out"), "{text}");
+}
+
+/// One malformed list, one port that always answers for another, and ids that are never the same.
+#[test]
+fn an_app_whose_ports_cannot_be_read_is_not_fine() {
+    let recording = || Recording::read(TESTPMD);
+    let malformed = recording().with("/ethdev/list", r#"{"/ethdev/list":{"a":[0,"x"]}}"#);
+    let wrong = recording().with("/ethdev/info,0", &recording().answer("/ethdev/info,1"));
+    let wrong = wrong.with("/ethdev/list", r#"{"/ethdev/list":[0]}"#);
+    let (jumping, asked) = (recording(), AtomicU32::new(7));
+    let jump = move |request: &str| match request {
+        "/ethdev/list" => {
+            format!(r#"{{"/ethdev/list":[{}]}}"#, asked.fetch_add(1, Ordering::Relaxed))
+        }
+        other if other.starts_with("/ethdev/") => jumping.answer(&other.replace(',', ",0")),
+        other => jumping.answer(other),
+    };
+    for (app, part) in [
+        (FakeApp::replay(&malformed), "/ethdev/list: malformed reply"),
+        (FakeApp::replay(&wrong), "/ethdev/info,0: the reply is about \"another object\""),
+        (FakeApp::start(move |connection| connection.serve(&jump)), "/ethdev/info,"),
+    ] {
+        let (code, text) = check(&app, &[]);
+        let found = format!("fake: warning: partly_seen: cannot read {part}");
+        assert!(text.starts_with(&found) && code == Some(1), "{part}: {code:?} {text}");
+        let (code, json) = check(&app, &["--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((code, &json["ok"]), (Some(1), &false.into()), "{json}");
+    }
 }

@@ -5,6 +5,7 @@ mod buffers;
 mod lint;
 mod load;
 mod loss;
+mod partly_seen;
 mod ports;
 mod process;
 mod sending;
@@ -94,6 +95,7 @@ pub struct Finding {
 pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
+    findings.extend(partly_seen::evaluate(model));
     findings.extend(ports::evaluate(model, &rules.expected.expectation(&model.sample), thresholds));
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
