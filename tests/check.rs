@@ -8,7 +8,9 @@ mod support;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use pmdscope_telemetry::{AppLock, Deadline};
 use pmdscope_testing::output;
 
 use support::{BANNER, FakeApp, Recording};
@@ -70,4 +72,13 @@ fn an_app_whose_ports_cannot_be_read_is_not_fine() {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((code, &json["ok"]), (Some(1), &false.into()), "{json}");
     }
+}
+
+#[test]
+fn a_tool_that_was_stopped_with_the_lock_makes_no_app_unhealthy() {
+    let app = FakeApp::replay(&Recording::read(TESTPMD));
+    let stopped = AppLock::open(app.dir()).unwrap();
+    let _held = stopped.hold(Deadline::after(Duration::from_secs(60))).unwrap();
+    let (code, text) = check(&app, &[]);
+    assert_eq!((code, text.as_str()), (Some(0), "ok: 1 app, 2 ports, no findings\n"));
 }

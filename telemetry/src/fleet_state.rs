@@ -150,6 +150,9 @@ impl FleetState {
             FleetEvent::Sampled { app, model, findings } => {
                 let state = self.app(app);
                 state.status = AppStatus::Live;
+                if model.sample.was_asked_without_lock() {
+                    *state.errors.entry(ErrorClass::Busy).or_default() += 1;
+                }
                 state.findings = state.sticky.update(&model, findings);
                 state.model = Some(model);
                 state.silent_ns = None;

@@ -19,12 +19,16 @@ pub use self::port::{
     DeviceSample, PortEventsSample, PortSample, PortStats, QueueDirection, QueueSample,
     counts_bytes,
 };
+use crate::error::TelemetryError;
 
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
 pub const SAMPLE_SCHEMA: u32 = 1;
 
 /// The reason of a part that was read, though perhaps not to its end.
 pub(crate) const CUT_LIST: &str = "DPDK may have cut the list";
+
+/// The part of a round that stands for the lock between tools.
+pub(crate) const LOCK_PART: &str = "lock";
 
 /// Everything asked of one app in one round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -130,6 +134,13 @@ impl Sample {
     /// Whether something below `command` could not be read, so that its absence proves nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))
+    }
+
+    /// Whether another tool did not let go of the lock of this app, so that it was asked without it.
+    pub(crate) fn was_asked_without_lock(&self) -> bool {
+        let reason = TelemetryError::Locked.to_string();
+        let lock = self.partial.iter().filter_map(|part| part.strip_prefix(LOCK_PART));
+        lock.filter_map(|part| part.strip_prefix(": ")).any(|why| why == reason)
     }
 
     /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.

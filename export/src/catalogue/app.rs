@@ -36,7 +36,8 @@ metrics! { APP:
          the reason.";
     COLLECT_ERRORS = Counter "dpdk_collect_errors_total" ["app" "reason"]
         "Rounds in which the app could not be queried, by reason, since it was found. busy: other \
-         telemetry clients use its 10 connections; timeout: it is stopped or overloaded; internal: \
+         telemetry clients use its 10 connections, or another pmdscope tool held pmdscope.lock and \
+         the app was queried without it; timeout: it is stopped or overloaded; internal: \
          a bug of pmdscope.";
     COLLECT_DURATION = Gauge "dpdk_collect_duration_seconds" ["app"]
         "Time to query the app in this scrape. Above 0.1: a driver is slow, or the app's control \
