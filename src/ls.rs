@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
-use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
+use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{SampleCollector, TelemetryError};
 use rustix::param::clock_ticks_per_second;
@@ -134,7 +134,7 @@ fn entry(app: &DiscoveredApp) -> Entry {
         no_capture: None,
         shut: None,
         state: state_word(app.state),
-        reason: obstacle(app.state).map(|(_, reason)| reason.to_owned()),
+        reason: obstacle(app).map(|(_, reason)| reason),
     }
 }
 
@@ -178,6 +178,7 @@ fn state_word(state: Reachability) -> &'static str {
         Reachability::Live => "live",
         Reachability::NoTelemetry => "no telemetry",
         Reachability::Stale => "ended",
+        Reachability::Unreachable(UnreachableReason::Starting) => "starting",
         Reachability::Unreachable(_) => "unreachable",
     }
 }
@@ -250,7 +251,6 @@ mod tests {
     use std::path::PathBuf;
 
     use insta::assert_snapshot;
-    use pmdscope_telemetry::discover::UnreachableReason;
 
     use super::*;
 
@@ -265,6 +265,7 @@ mod tests {
             Reachability::NoTelemetry,
             Reachability::Stale,
             Reachability::Unreachable(UnreachableReason::Permission),
+            Reachability::Unreachable(UnreachableReason::Starting),
             Reachability::Live,
         ];
         let mut apps = ask_all(states.into_iter().map(|state| app("app", state)).collect());

@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::client::TelemetryClient;
 use crate::deadline::Deadline;
 use crate::error::{ErrorClass, TelemetryError};
+use crate::host::process;
 use crate::printable::harmless;
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
@@ -29,6 +30,13 @@ const SOCKET: &str = "dpdk_telemetry.v2";
 
 /// Most directories that are looked into at once: stuck apps cost the time of one.
 const AT_ONCE: usize = 32;
+
+/// Longest time that the EAL is thought to take until it opens the telemetry socket: with many
+/// hugepages it needs a minute.
+const LONGEST_START: Duration = Duration::from_secs(180);
+
+/// The EAL option of an app without a telemetry socket.
+const NO_TELEMETRY: &str = "--no-telemetry";
 
 /// Where and how to look.
 #[derive(Clone, Debug)]
@@ -97,6 +105,8 @@ pub enum Reachability {
 pub enum UnreachableReason {
     /// It belongs to another user.
     Permission,
+    /// It has locked its configuration, and not opened its socket yet.
+    Starting,
     /// Its socket refuses, and its lock cannot be read.
     Refused,
     /// It accepts, and says nothing: stopped or overloaded.
@@ -128,7 +138,7 @@ impl From<UnreachableReason> for ErrorClass {
     fn from(why: UnreachableReason) -> Self {
         match why {
             UnreachableReason::Permission => Self::Permission,
-            UnreachableReason::Refused => Self::Refused,
+            UnreachableReason::Refused | UnreachableReason::Starting => Self::Refused,
             UnreachableReason::Timeout => Self::Timeout,
             UnreachableReason::Busy => Self::Busy,
             UnreachableReason::Protocol => Self::Protocol,
@@ -142,6 +152,10 @@ impl UnreachableReason {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Permission => "permission denied: run as root or as the user of the app",
+            Self::Starting => {
+                "it is starting and has not opened its telemetry socket yet: wait, with many \
+                 hugepages for a minute or more"
+            }
             Self::Refused => "its socket refuses connections: check whether the app still runs",
             Self::Timeout => "it does not answer in time: check whether the app is stopped",
             Self::Busy => "its 10 telemetry connections are taken: close other telemetry clients",
@@ -178,7 +192,7 @@ pub enum FindError {
     #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
     NoTelemetry(DiscoveredApp),
     /// The app cannot be asked.
-    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .1.advice())]
+    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .0.with_activity(.1.advice().into()))]
     Unreachable(DiscoveredApp, UnreachableReason),
 }
 
@@ -297,6 +311,17 @@ impl DiscoveredApp {
         Some(format!("{}{suffix}", self.dir.file_name()?.to_string_lossy()))
     }
 
+    /// `reason` and, of an app that does not answer in time, what its process does as far as the
+    /// kernel tells.
+    pub fn with_activity(&self, reason: String) -> String {
+        let silent = self.state == Reachability::Unreachable(UnreachableReason::Timeout);
+        let pid = self.pid.filter(|_| silent);
+        match pid.and_then(|pid| Some((pid, process::activity(pid)?))) {
+            Some((pid, activity)) => format!("{reason}; process {pid} {activity}"),
+            None => reason,
+        }
+    }
+
     fn live(self) -> Result<Self, FindError> {
         match self.state {
             Reachability::Live => Ok(self),
@@ -391,10 +416,14 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
     if !apps.iter().any(|app| app.name == prefix) {
         apps.push(app(prefix.clone(), SOCKET, Reachability::Stale));
     }
-    let lock = primary(dir);
-    for app in apps.iter_mut().filter(|app| app.name == prefix && app.state == Reachability::Stale)
-    {
-        (app.state, app.pid) = unanswered(&lock);
+    for app in apps.iter_mut().filter(|app| app.name == prefix) {
+        match app.state {
+            Reachability::Stale => (app.state, app.pid) = unanswered(&primary(dir)),
+            Reachability::Unreachable(UnreachableReason::Timeout) => {
+                app.pid = primary(dir).ok().flatten().filter(|pid| *pid > 0);
+            }
+            _ => {}
+        }
     }
     apps
 }
@@ -427,10 +456,26 @@ fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
 /// State of an app whose socket is missing or refuses.
 fn unanswered(lock: &io::Result<Option<u32>>) -> (Reachability, Option<u32>) {
     match lock {
-        Ok(Some(pid)) => (Reachability::NoTelemetry, Some(*pid).filter(|pid| *pid > 0)),
+        Ok(Some(pid)) => {
+            let state = without_socket(process::arguments(*pid).as_deref(), process::age(*pid));
+            (state, Some(*pid).filter(|pid| *pid > 0))
+        }
         Ok(None) => (Reachability::Stale, None),
         Err(_) => (Reachability::Unreachable(UnreachableReason::Refused), None),
     }
+}
+
+/// State of a process that runs without a socket: whether it will have one is told by its arguments
+/// and, where it may have given others to the EAL, by its age.
+fn without_socket(arguments: Option<&[String]>, age: Option<Duration>) -> Reachability {
+    let eal = arguments.unwrap_or_default().iter().take_while(|argument| *argument != "--");
+    // The EAL takes options that are cut short as well.
+    let is_off =
+        |argument: &String| argument.len() > 6 && NO_TELEMETRY.starts_with(argument.as_str());
+    if !eal.into_iter().any(is_off) && age.is_some_and(|age| age < LONGEST_START) {
+        return Reachability::Unreachable(UnreachableReason::Starting);
+    }
+    Reachability::NoTelemetry
 }
 
 /// The primary process of a runtime directory, which holds the lock on `config`; 0 for a process that

@@ -37,6 +37,25 @@ fn what_apps_left_behind_is_listed_only_on_request() {
 }
 
 #[test]
+fn a_process_without_a_socket_starts_or_has_no_telemetry() {
+    let starting = Reachability::Unreachable(UnreachableReason::Starting);
+    let (young, old) = (Some(Duration::from_secs(60)), Some(Duration::from_secs(600)));
+    for (arguments, age, expected) in [
+        ("app -l 0-1", young, starting),
+        ("app -l 0-1", old, Reachability::NoTelemetry),
+        ("app --no-telemetry", young, Reachability::NoTelemetry),
+        ("app --no-tele -l 0", young, Reachability::NoTelemetry),
+        ("app --no-huge", young, starting),
+        ("app -- --no-telemetry", young, starting),
+        ("app", None, Reachability::NoTelemetry),
+    ] {
+        let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
+        assert_eq!(without_socket(Some(&words), age), expected, "{arguments} {age:?}");
+    }
+    assert_eq!(without_socket(None, young), starting);
+}
+
+#[test]
 fn a_root_given_twice_is_searched_once() {
     let root = tempfile::tempdir().unwrap();
     runtime_dir(root.path(), "app");

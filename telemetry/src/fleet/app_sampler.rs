@@ -95,29 +95,30 @@ impl Evaluator {
 pub(super) fn lost(app: &DiscoveredApp, error: &TelemetryError) -> FleetEvent {
     let class = error.class();
     let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
+    let reason = lost.with_activity(error.to_string());
     let finding = finding::evaluate_unasked(&lost)
-        .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
-    FleetEvent::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
+        .map(|finding| finding::Finding { evidence: reason.clone(), ..finding });
+    FleetEvent::Lost { app: app.name.clone(), class, reason, finding }
 }
 
 /// News of an app that cannot be asked; `None` when it can.
 pub fn unasked(app: &DiscoveredApp) -> Option<FleetEvent> {
-    let (class, reason) = obstacle(app.state)?;
+    let (class, reason) = obstacle(app)?;
     let finding = finding::evaluate_unasked(app);
-    Some(FleetEvent::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
+    Some(FleetEvent::Lost { app: app.name.clone(), class, reason, finding })
 }
 
 /// Why an app that runs cannot be asked; `None` when it can.
-pub fn obstacle(state: Reachability) -> Option<(ErrorClass, &'static str)> {
-    match state {
-        Reachability::Live => None,
-        Reachability::NoTelemetry => Some((
-            ErrorClass::TelemetryOff,
-            "runs without telemetry; start it without --no-telemetry",
-        )),
-        Reachability::Stale => Some((ErrorClass::Refused, "has ended and left its files behind")),
-        Reachability::Unreachable(why) => Some((why.into(), why.advice())),
-    }
+pub fn obstacle(app: &DiscoveredApp) -> Option<(ErrorClass, String)> {
+    let (class, reason) = match app.state {
+        Reachability::Live => return None,
+        Reachability::NoTelemetry => {
+            (ErrorClass::TelemetryOff, "runs without telemetry; start it without --no-telemetry")
+        }
+        Reachability::Stale => (ErrorClass::Refused, "has ended and left its files behind"),
+        Reachability::Unreachable(why) => (why.into(), why.advice()),
+    };
+    Some((class, app.with_activity(reason.to_owned())))
 }
 
 impl FleetEvent {
