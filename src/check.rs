@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pmdscope_render::number::plural;
+use pmdscope_telemetry::discover::unreadable_text;
 use pmdscope_telemetry::finding::{self, Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetEvent, FleetState};
 use serde::Serialize;
@@ -105,6 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     source.tell_notes();
     tell_choice(args, source.world());
+    if let Some(text) = unreadable_text(&source.world().unreadable).filter(|_| !args.quiet) {
+        output::tell(&text);
+    }
     let mut world = source.world().clone();
     seen.add_to(&mut world);
     if let Some(hot_queues) = hot_queues {

@@ -7,7 +7,9 @@ use std::thread;
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
-use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
+use pmdscope_telemetry::discover::{
+    DiscoveredApp, Reachability, UnreachableReason, unreadable, unreadable_text,
+};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{SampleCollector, TelemetryError};
 use rustix::param::clock_ticks_per_second;
@@ -69,6 +71,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let found = settings.running();
     if found.is_empty() {
         settings.find(None)?;
+    }
+    if let Some(text) = unreadable_text(&unreadable(&settings.discover)) {
+        output::tell(&text);
     }
     let apps = ask_all(found);
     if args.json {

@@ -3,6 +3,8 @@
 //! EAL never removes its runtime directories, so a directory proves nothing: an app runs when its
 //! socket accepts a connection, or when the lock on its `config` file is held.
 
+mod unreadable;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -24,6 +26,8 @@ use crate::deadline::Deadline;
 use crate::error::{ErrorClass, TelemetryError};
 use crate::host::process;
 use crate::printable::harmless;
+
+pub use self::unreadable::{unreadable, unreadable_text};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
@@ -178,12 +182,16 @@ pub enum FindError {
         unreadable: Vec<PathBuf>,
     },
     /// No app has this name.
-    #[error("no DPDK app is named {name:?}; running: {}", names(.running))]
+    #[error(
+        "no DPDK app is named {name:?}; running: {}{}", names(.running), unreadable_suffix(.unreadable)
+    )]
     Unknown {
         /// What was asked for.
         name: String,
         /// What there is.
         running: Vec<DiscoveredApp>,
+        /// Directories that could not be read.
+        unreadable: Vec<PathBuf>,
     },
     /// No name was given, or several runtime directories have the same one.
     #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
@@ -202,10 +210,15 @@ fn paths(roots: &[PathBuf], leaf: &str) -> String {
 }
 
 fn unreadable_hint(dirs: &[PathBuf]) -> String {
-    match dirs {
-        [] => "; start one, or run as the user of the app".into(),
-        dirs => format!("; cannot read {}: run as root", paths(dirs, "")),
+    match unreadable_text(dirs) {
+        None => "; start one, or run as the user of the app".into(),
+        Some(text) => format!("; {text}"),
     }
+}
+
+/// Where a name that was not found may be.
+fn unreadable_suffix(dirs: &[PathBuf]) -> String {
+    unreadable_text(dirs).map(|text| format!("; {text}")).unwrap_or_default()
 }
 
 /// Names; with the directory where a name is not unique, since that is accepted as a name too.
@@ -273,7 +286,10 @@ pub(crate) fn choose(
             matching.push(app);
             Err(FindError::Several(matching))
         }
-        (None, _) => Err(FindError::Unknown { name: name.unwrap_or_default().into(), running }),
+        (None, _) => {
+            let (name, unreadable) = (name.unwrap_or_default().into(), unreadable(options));
+            Err(FindError::Unknown { name, running, unreadable })
+        }
     }
 }
 
@@ -327,17 +343,12 @@ impl DiscoveredApp {
             Reachability::Live => Ok(self),
             Reachability::NoTelemetry => Err(FindError::NoTelemetry(self)),
             Reachability::Unreachable(reason) => Err(FindError::Unreachable(self, reason)),
-            Reachability::Stale => Err(FindError::Unknown { name: self.name, running: Vec::new() }),
+            Reachability::Stale => {
+                let (running, unreadable) = (Vec::new(), Vec::new());
+                Err(FindError::Unknown { name: self.name, running, unreadable })
+            }
         }
     }
-}
-
-/// Directories of roots that exist and cannot be listed.
-fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
-    let denied = |dir: &PathBuf| {
-        fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
-    };
-    options.roots.iter().map(|root| root.join("dpdk")).filter(denied).collect()
 }
 
 /// All `dpdk/<prefix>` directories; each once, though roots may be links to each other.

@@ -116,8 +116,17 @@ proptest! {
 
 #[test]
 fn an_unknown_name_says_what_runs_instead() {
-    let error = FindError::Unknown { name: "gone".to_owned(), running: Vec::new() };
-    assert_eq!(error.to_string(), "no DPDK app is named \"gone\"; running: none");
+    let unknown = |unreadable: &[&str]| FindError::Unknown {
+        name: "gone".to_owned(),
+        running: Vec::new(),
+        unreadable: unreadable.iter().map(PathBuf::from).collect(),
+    };
+    let error = "no DPDK app is named \"gone\"; running: none";
+    assert_eq!(unknown(&[]).to_string(), error);
+    assert_eq!(
+        unknown(&["/nowhere/dpdk"]).to_string(),
+        format!("{error}; cannot read /nowhere/dpdk: run as root")
+    );
 }
 
 #[test]

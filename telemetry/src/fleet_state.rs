@@ -1,6 +1,7 @@
 //! All apps as last heard of: what views draw, reports print and exporters export.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -138,6 +139,8 @@ pub struct FleetState {
     pub realtime_ns: u64,
     /// Shown when there is no app.
     pub advice: String,
+    /// Directories in which more apps may run, and that cannot be read.
+    pub unreadable: Vec<PathBuf>,
 }
 
 impl FleetState {

@@ -20,6 +20,9 @@ metrics! { EXPORTER:
     APPS_DISCOVERED = Gauge "dpdk_apps_discovered" []
         "Apps found on this machine, whether they answer or not; an app that vanished counts until \
          it is forgotten. 0: no app runs, or the exporter searches the wrong directories.";
+    EXPORTER_UNREADABLE_DIRECTORIES = Gauge "dpdk_exporter_unreadable_directories" []
+        "Directories of runtime directories, such as /var/run/dpdk, that exist and that the exporter \
+         may not read. Above 0, apps may run that no other metric shows.";
     APPS_EXPECTED = Gauge "dpdk_apps_expected" []
         "Apps that the configuration expects on this machine. Those that do not answer have \
          dpdk_up 0.";

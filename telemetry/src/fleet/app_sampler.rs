@@ -121,21 +121,31 @@ pub fn obstacle(app: &DiscoveredApp) -> Option<(ErrorClass, String)> {
     Some((class, app.with_activity(reason.to_owned())))
 }
 
+/// An expected app that was not found; it may run where nothing can be read.
+fn missing(app: &str, unreadable: Option<&str>) -> finding::Finding {
+    let mut finding = finding::evaluate_missing(app);
+    if let Some(unreadable) = unreadable {
+        finding.evidence =
+            format!("it is expected on this machine, and was not found: {unreadable}");
+    }
+    finding
+}
+
 impl FleetEvent {
     /// An expected app that does not run.
-    pub(super) fn missing(app: &str) -> Self {
+    pub(super) fn missing(app: &str, unreadable: Option<&str>) -> Self {
         Self::Lost {
             app: app.to_owned(),
             class: ErrorClass::Missing,
             reason: "is expected, and does not run".to_owned(),
-            finding: Some(finding::evaluate_missing(app)),
+            finding: Some(missing(app, unreadable)),
         }
     }
 
     /// The same, of an app that does not run though it is expected.
-    pub(super) fn of_missing(mut self) -> Self {
+    pub(super) fn of_missing(mut self, unreadable: Option<&str>) -> Self {
         if let Self::Lost { app, finding, .. } = &mut self {
-            *finding = Some(finding::evaluate_missing(app));
+            *finding = Some(missing(app, unreadable));
         }
         self
     }
