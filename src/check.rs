@@ -1,8 +1,8 @@
 //! `pmdscope check`: are all apps healthy? For people, cron and probes.
 
 mod hot_queues;
+mod seen;
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pmdscope_render::number::plural;
 use pmdscope_telemetry::discover::unreadable_text;
-use pmdscope_telemetry::finding::{self, Finding, FindingSubject, Lint, Severity};
-use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetEvent, FleetState};
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
+use self::seen::{FindingOccurrence, FindingTimes, SeenFindings};
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::{self, one_line};
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => (Source::live(&args.app, STEP)?, Duration::from_secs(args.seconds)),
     };
     let begun = Instant::now();
-    let mut seen = Seen::default();
+    let mut seen = SeenFindings::default();
     let mut hot_queues = match args.replay.replay {
         Some(_) => None,
         None => Some(HotQueues::new(args.app.settings()?, begun + length)),
@@ -114,7 +115,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(hot_queues) = hot_queues {
         hot_queues.explain(&mut world);
     }
-    let verdict = Verdict::of(&world);
+    // Of a live app they are those of the last seconds.
+    let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
+    let verdict = Verdict::of(&world, times.as_ref());
     if args.json {
         output::print_json(&verdict)?;
     } else if args.quiet {
@@ -140,45 +143,6 @@ fn tell_choice(args: &Args, world: &FleetState) {
     }
 }
 
-/// Findings of earlier samples, of each app, lint and subject the newest of the worst.
-#[derive(Default)]
-struct Seen(BTreeMap<(String, Lint, FindingSubject), Finding>);
-
-impl Seen {
-    fn note(&mut self, world: &FleetState) {
-        for finding in world.apps.iter().flat_map(|app| &app.findings) {
-            let key = (finding.app.clone(), finding.lint, finding.subject.clone());
-            let seen = self.0.entry(key).or_insert_with(|| finding.clone());
-            // What is less bad now does not undo what was worse.
-            if finding.severity >= seen.severity {
-                seen.clone_from(finding);
-            }
-        }
-    }
-
-    /// Trouble that has passed is still trouble of the time that was watched.
-    fn add_to(self, world: &mut FleetState) {
-        for past in self.0.values() {
-            if world.find(&past.app).is_none() {
-                let reason = "ended before the recording did".to_owned();
-                let (app, class) = (past.app.clone(), ErrorClass::Refused);
-                world.apply(FleetEvent::Lost { app, class, reason, finding: None });
-            }
-        }
-        for app in &mut world.apps {
-            let past = self.0.values().filter(|past| past.app == app.name);
-            let past: Vec<_> = past.cloned().collect();
-            app.findings.retain(|now| !past.iter().any(|past| same(now, past)));
-            app.findings.extend(past);
-            finding::sort(&mut app.findings);
-        }
-    }
-}
-
-fn same(one: &Finding, other: &Finding) -> bool {
-    (&one.app, one.lint, &one.subject) == (&other.app, other.lint, &other.subject)
-}
-
 #[derive(Serialize)]
 struct Verdict<'a> {
     schema: u32,
@@ -191,18 +155,40 @@ struct Judged<'a> {
     app: &'a str,
     #[serde(flatten)]
     status: &'a AppStatus,
-    findings: &'a [Finding],
+    findings: Vec<JudgedFinding<'a>>,
+}
+
+#[derive(Serialize)]
+struct JudgedFinding<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    /// When it was there, in a recording.
+    #[serde(flatten)]
+    occurrence: Option<&'a FindingOccurrence>,
+    /// The same for people.
+    #[serde(skip)]
+    times: Option<String>,
+}
+
+impl<'a> JudgedFinding<'a> {
+    fn of(finding: &'a Finding, times: Option<&'a FindingTimes>) -> Self {
+        Self {
+            finding,
+            occurrence: times.and_then(|times| times.of(finding)),
+            times: times.and_then(|times| times.text(finding)),
+        }
+    }
 }
 
 impl<'a> Verdict<'a> {
-    fn of(world: &'a FleetState) -> Self {
+    fn of(world: &'a FleetState, times: Option<&'a FindingTimes>) -> Self {
         let bad = |app: &AppState| {
             app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
         };
         let judged = |app: &'a AppState| Judged {
             app: &app.name,
             status: &app.status,
-            findings: &app.findings,
+            findings: app.findings.iter().map(|f| JudgedFinding::of(f, times)).collect(),
         };
         Self {
             schema: CHECK_SCHEMA,
@@ -211,13 +197,16 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.apps.iter().flat_map(|app| app.findings)
+    fn findings(&self) -> impl Iterator<Item = &JudgedFinding<'a>> {
+        self.apps.iter().flat_map(|app| &app.findings)
     }
 
     fn lines(&self) -> String {
-        self.silent()
-            + &self.findings().map(|finding| finding_line(finding) + "\n").collect::<String>()
+        let line = |judged: &JudgedFinding| match &judged.times {
+            Some(times) => format!("{} ({times})\n", finding_line(judged.finding)),
+            None => finding_line(judged.finding) + "\n",
+        };
+        self.silent() + &self.findings().map(line).collect::<String>()
     }
 
     /// Apps that do not answer, where no finding says so.
@@ -251,16 +240,21 @@ fn finding_line(finding: &Finding) -> String {
     one_line(&line)
 }
 
-fn finding_text(finding: &Finding) -> String {
-    let Finding { threshold, advice, .. } = finding;
-    let line = finding_line(finding);
+fn finding_text(judged: &JudgedFinding<'_>) -> String {
+    let Finding { threshold, advice, .. } = judged.finding;
+    let line = finding_line(judged.finding);
+    let times = judged.times.as_ref().map(|times| format!("    when: {times}\n"));
+    let times = times.unwrap_or_default();
     let (threshold, advice) = (one_line(threshold), one_line(advice));
-    format!("{line}\n    threshold: {threshold}\n    what to do: {advice}\n")
+    format!("{line}\n{times}    threshold: {threshold}\n    what to do: {advice}\n")
 }
 
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+
+    use pmdscope_telemetry::finding::{FindingSubject, Lint};
+    use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
     use super::*;
 
@@ -286,8 +280,8 @@ mod tests {
     #[test]
     fn findings_are_printed_with_threshold_and_advice() {
         let world = lost(Some(finding(Severity::Critical)));
-        assert_snapshot!(Verdict::of(&world).text(&world));
-        let lines = Verdict::of(&world).lines();
+        assert_snapshot!(Verdict::of(&world, None).text(&world));
+        let lines = Verdict::of(&world, None).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
     }
 
@@ -296,36 +290,36 @@ mod tests {
         let mut world = lost(None);
         world.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
         let expected = "ev?ok: all is well?[31mil: timed out\n";
-        assert_eq!(Verdict::of(&world).text(&world), expected);
+        assert_eq!(Verdict::of(&world, None).text(&world), expected);
         let evidence = "one\nok: \x07two".to_owned();
         world.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
-        assert!(Verdict::of(&world).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        assert!(Verdict::of(&world, None).lines().ends_with("rx_missed: one?ok: ?two\n"));
         let advice = "do\nthat".to_owned();
         world.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
-        assert_eq!(Verdict::of(&world).text(&world).lines().count(), 3);
+        assert_eq!(Verdict::of(&world, None).text(&world).lines().count(), 3);
     }
 
     #[test]
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
         let mut world = lost(None);
-        assert!(!Verdict::of(&world).ok);
-        assert_eq!(Verdict::of(&world).text(&world), "reflector: timed out\n");
-        assert_eq!(Verdict::of(&world).lines(), "reflector: timed out\n");
+        assert!(!Verdict::of(&world, None).ok);
+        assert_eq!(Verdict::of(&world, None).text(&world), "reflector: timed out\n");
+        assert_eq!(Verdict::of(&world, None).lines(), "reflector: timed out\n");
         world.apps[0].status = AppStatus::Live;
-        assert!(Verdict::of(&world).ok);
-        assert_eq!(Verdict::of(&world).text(&world), "ok: 1 app, 0 ports, no findings\n");
+        assert!(Verdict::of(&world, None).ok);
+        assert_eq!(Verdict::of(&world, None).text(&world), "ok: 1 app, 0 ports, no findings\n");
         for (severity, ok) in
             [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
         {
             world.apps[0].findings = vec![finding(severity)];
-            assert_eq!(Verdict::of(&world).ok, ok, "{severity:?}");
+            assert_eq!(Verdict::of(&world, None).ok, ok, "{severity:?}");
         }
     }
 
     #[test]
     fn trouble_that_has_passed_is_reported() {
         let mut world = lost(Some(finding(Severity::Warning)));
-        let mut seen = Seen::default();
+        let mut seen = SeenFindings::default();
         seen.note(&world);
         world.apps[0].status = AppStatus::Live;
         world.apps[0].findings =
@@ -333,13 +327,13 @@ mod tests {
         seen.add_to(&mut world);
         let lints: Vec<_> = world.apps[0].findings.iter().map(|f| f.lint).collect();
         assert_eq!(lints, [Lint::NoPolling, Lint::RxMissed]);
-        assert!(!Verdict::of(&world).ok);
+        assert!(!Verdict::of(&world, None).ok);
     }
 
     #[test]
     fn json_has_schema_verdict_and_reasons() {
         let world = lost(Some(finding(Severity::Warning)));
-        let json = serde_json::to_value(Verdict::of(&world)).unwrap();
+        let json = serde_json::to_value(Verdict::of(&world, None)).unwrap();
         assert_eq!((&json["schema"], &json["ok"]), (&1.into(), &false.into()));
         assert_eq!(json["apps"][0]["reason"], "timed out");
         assert_eq!(json["apps"][0]["findings"][0]["severity"], "warning");

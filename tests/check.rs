@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pmdscope_telemetry::{AppLock, Deadline};
+use pmdscope_recording::{RecordingOptions, TelemetryRecorder};
+use pmdscope_telemetry::fleet::Evaluator;
+use pmdscope_telemetry::sample::{PortSample, SAMPLE_SCHEMA, Sample};
+use pmdscope_telemetry::{AppLock, Deadline, FleetState, LintRules};
 use pmdscope_testing::output;
 
 use support::{BANNER, FakeApp, Recording};
@@ -81,4 +84,44 @@ fn a_tool_that_was_stopped_with_the_lock_makes_no_app_unhealthy() {
     let _held = stopped.hold(Deadline::after(Duration::from_secs(60))).unwrap();
     let (code, text) = check(&app, &[]);
     assert_eq!((code, text.as_str()), (Some(0), "ok: 1 app, 2 ports, no findings\n"));
+}
+
+/// A recording of 40 seconds, in which packets are missed in the fourth and in the thirtieth.
+#[test]
+fn findings_of_a_recording_have_their_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.jsonl.zst");
+    let options = RecordingOptions { path, ..RecordingOptions::default() };
+    let begin_ns = 1_795_251_360_000_000_000;
+    let mut recorder = TelemetryRecorder::create(options, begin_ns).unwrap();
+    let (mut evaluator, mut world) = (Evaluator::new(LintRules::default()), FleetState::default());
+    for second in 0..40 {
+        let passed_ns = second * 1_000_000_000;
+        let mut sample = Sample { realtime_ns: begin_ns + passed_ns, ..Sample::default() };
+        (sample.schema, sample.app.name) = (SAMPLE_SCHEMA, "fwd".to_owned());
+        (sample.monotonic_ns, sample.app.pid) = (1 + passed_ns, 7);
+        let mut port = PortSample { device: "net0".into(), started: true, ..PortSample::default() };
+        (port.stats.rx_packets, port.stats.rx_bytes) = (second * 1000, second * 64_000);
+        port.stats.rx_missed = u64::from(second >= 4) + u64::from(second >= 30);
+        sample.ports = vec![port];
+        world.apply(evaluator.sampled(sample));
+        (world.now_ns, world.realtime_ns) = (1 + passed_ns, begin_ns + passed_ns);
+        recorder.record(&world, 0).unwrap();
+    }
+    let file = recorder.finish().unwrap().file;
+    let replay = |option: &str| {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_pmdscope"));
+        check.args(["check", "--config", "none", option, "--replay"]).arg(&file);
+        let output = output(&mut check).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, json) = replay("--json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let found = &json["apps"][0]["findings"][0];
+    assert_eq!((code, &found["lint"]), (Some(1), &"rx_missed".into()), "{json}");
+    let expected = ["2026-11-21T08:56:04Z", "2026-11-21T08:56:30Z"];
+    assert_eq!([&found["since"], &found["until"]], expected, "{json}");
+    assert_eq!((&found["times"], &found["present"]), (&2.into(), &false.into()), "{json}");
+    let (_, lines) = replay("-q");
+    assert!(lines.contains(", 2 times)\n"), "{lines}");
 }
