@@ -1,19 +1,21 @@
 //! `pmdscope check`: are all apps healthy? For people, cron and probes.
 
 mod hot_queues;
+mod seen;
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pmdscope_render::number::plural;
-use pmdscope_telemetry::finding::{self, Finding, FindingSubject, Lint, Severity};
-use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetEvent, FleetState};
+use pmdscope_telemetry::discover::unreadable_text;
+use pmdscope_telemetry::finding::{Finding, Severity};
+use pmdscope_telemetry::{AppState, AppStatus, FleetState};
 use serde::Serialize;
 
 use self::hot_queues::HotQueues;
+use self::seen::{FindingOccurrence, FindingTimes, SeenFindings};
 use crate::exit::FAILED;
 use crate::number::whole;
 use crate::output::{self, one_line};
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => (Source::live(&args.app, STEP)?, Duration::from_secs(args.seconds)),
     };
     let begun = Instant::now();
-    let mut seen = Seen::default();
+    let mut seen = SeenFindings::default();
     let mut hot_queues = match args.replay.replay {
         Some(_) => None,
         None => Some(HotQueues::new(args.app.settings()?, begun + length)),
@@ -105,12 +107,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     source.tell_notes();
     tell_choice(args, source.fleet());
+    if let Some(text) = unreadable_text(&source.fleet().unreadable).filter(|_| !args.quiet) {
+        output::tell(&text);
+    }
     let mut fleet = source.fleet().clone();
     seen.add_to(&mut fleet);
     if let Some(hot_queues) = hot_queues {
         hot_queues.explain(&mut fleet);
     }
-    let verdict = CheckResult::of(&fleet);
+    // Of a live app they are those of the last seconds.
+    let times = args.replay.replay.as_ref().map(|_| seen.times(source.time_zone()));
+    let verdict = CheckResult::of(&fleet, times.as_ref());
     if args.json {
         output::print_json(&verdict)?;
     } else if args.quiet {
@@ -136,45 +143,6 @@ fn tell_choice(args: &Args, fleet: &FleetState) {
     }
 }
 
-/// Findings of earlier samples, of each app, lint and subject the newest of the worst.
-#[derive(Default)]
-struct Seen(BTreeMap<(String, Lint, FindingSubject), Finding>);
-
-impl Seen {
-    fn note(&mut self, fleet: &FleetState) {
-        for finding in fleet.apps.iter().flat_map(|app| &app.findings) {
-            let key = (finding.app.clone(), finding.lint, finding.subject.clone());
-            let seen = self.0.entry(key).or_insert_with(|| finding.clone());
-            // What is less bad now does not undo what was worse.
-            if finding.severity >= seen.severity {
-                seen.clone_from(finding);
-            }
-        }
-    }
-
-    /// Trouble that has passed is still trouble of the time that was watched.
-    fn add_to(self, fleet: &mut FleetState) {
-        for past in self.0.values() {
-            if fleet.find(&past.app).is_none() {
-                let reason = "ended before the recording did".to_owned();
-                let (app, class) = (past.app.clone(), ErrorClass::Refused);
-                fleet.apply(FleetEvent::Lost { app, class, reason, finding: None });
-            }
-        }
-        for app in &mut fleet.apps {
-            let past = self.0.values().filter(|past| past.app == app.name);
-            let past: Vec<_> = past.cloned().collect();
-            app.findings.retain(|now| !past.iter().any(|past| same(now, past)));
-            app.findings.extend(past);
-            finding::sort(&mut app.findings);
-        }
-    }
-}
-
-fn same(one: &Finding, other: &Finding) -> bool {
-    (&one.app, one.lint, &one.subject) == (&other.app, other.lint, &other.subject)
-}
-
 #[derive(Serialize)]
 struct CheckResult<'a> {
     schema: u32,
@@ -187,18 +155,40 @@ struct AppResult<'a> {
     app: &'a str,
     #[serde(flatten)]
     status: &'a AppStatus,
-    findings: &'a [Finding],
+    findings: Vec<FindingResult<'a>>,
+}
+
+#[derive(Serialize)]
+struct FindingResult<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    /// When it was there, in a recording.
+    #[serde(flatten)]
+    occurrence: Option<&'a FindingOccurrence>,
+    /// The same for people.
+    #[serde(skip)]
+    times: Option<String>,
+}
+
+impl<'a> FindingResult<'a> {
+    fn of(finding: &'a Finding, times: Option<&'a FindingTimes>) -> Self {
+        Self {
+            finding,
+            occurrence: times.and_then(|times| times.of(finding)),
+            times: times.and_then(|times| times.text(finding)),
+        }
+    }
 }
 
 impl<'a> CheckResult<'a> {
-    fn of(fleet: &'a FleetState) -> Self {
+    fn of(fleet: &'a FleetState, times: Option<&'a FindingTimes>) -> Self {
         let bad = |app: &AppState| {
             app.stale() || app.findings.iter().any(|f| f.severity >= Severity::Warning)
         };
         let result = |app: &'a AppState| AppResult {
             app: &app.name,
             status: &app.status,
-            findings: &app.findings,
+            findings: app.findings.iter().map(|f| FindingResult::of(f, times)).collect(),
         };
         Self {
             schema: CHECK_SCHEMA,
@@ -207,13 +197,16 @@ impl<'a> CheckResult<'a> {
         }
     }
 
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.apps.iter().flat_map(|app| app.findings)
+    fn findings(&self) -> impl Iterator<Item = &FindingResult<'a>> {
+        self.apps.iter().flat_map(|app| &app.findings)
     }
 
     fn lines(&self) -> String {
-        self.silent()
-            + &self.findings().map(|finding| finding_line(finding) + "\n").collect::<String>()
+        let line = |result: &FindingResult| match &result.times {
+            Some(times) => format!("{} ({times})\n", finding_line(result.finding)),
+            None => finding_line(result.finding) + "\n",
+        };
+        self.silent() + &self.findings().map(line).collect::<String>()
     }
 
     /// Apps that do not answer, where no finding says so.
@@ -247,16 +240,21 @@ fn finding_line(finding: &Finding) -> String {
     one_line(&line)
 }
 
-fn finding_text(finding: &Finding) -> String {
-    let Finding { threshold, advice, .. } = finding;
-    let line = finding_line(finding);
+fn finding_text(result: &FindingResult<'_>) -> String {
+    let Finding { threshold, advice, .. } = result.finding;
+    let line = finding_line(result.finding);
+    let times = result.times.as_ref().map(|times| format!("    when: {times}\n"));
+    let times = times.unwrap_or_default();
     let (threshold, advice) = (one_line(threshold), one_line(advice));
-    format!("{line}\n    threshold: {threshold}\n    what to do: {advice}\n")
+    format!("{line}\n{times}    threshold: {threshold}\n    what to do: {advice}\n")
 }
 
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+
+    use pmdscope_telemetry::finding::{FindingSubject, Lint};
+    use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
     use super::*;
 
@@ -282,8 +280,8 @@ mod tests {
     #[test]
     fn findings_are_printed_with_threshold_and_advice() {
         let fleet = lost(Some(finding(Severity::Critical)));
-        assert_snapshot!(CheckResult::of(&fleet).text(&fleet));
-        let lines = CheckResult::of(&fleet).lines();
+        assert_snapshot!(CheckResult::of(&fleet, None).text(&fleet));
+        let lines = CheckResult::of(&fleet, None).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
     }
 
@@ -292,36 +290,36 @@ mod tests {
         let mut fleet = lost(None);
         fleet.apps[0].name = "ev\nok: all is well\x1b[31mil".to_owned();
         let expected = "ev?ok: all is well?[31mil: timed out\n";
-        assert_eq!(CheckResult::of(&fleet).text(&fleet), expected);
+        assert_eq!(CheckResult::of(&fleet, None).text(&fleet), expected);
         let evidence = "one\nok: \x07two".to_owned();
         fleet.apps[0].findings = vec![Finding { evidence, ..finding(Severity::Warning) }];
-        assert!(CheckResult::of(&fleet).lines().ends_with("rx_missed: one?ok: ?two\n"));
+        assert!(CheckResult::of(&fleet, None).lines().ends_with("rx_missed: one?ok: ?two\n"));
         let advice = "do\nthat".to_owned();
         fleet.apps[0].findings = vec![Finding { advice, ..finding(Severity::Warning) }];
-        assert_eq!(CheckResult::of(&fleet).text(&fleet).lines().count(), 3);
+        assert_eq!(CheckResult::of(&fleet, None).text(&fleet).lines().count(), 3);
     }
 
     #[test]
     fn all_is_well_only_when_every_app_answers_and_nothing_above_info_was_found() {
         let mut fleet = lost(None);
-        assert!(!CheckResult::of(&fleet).ok);
-        assert_eq!(CheckResult::of(&fleet).text(&fleet), "reflector: timed out\n");
-        assert_eq!(CheckResult::of(&fleet).lines(), "reflector: timed out\n");
+        assert!(!CheckResult::of(&fleet, None).ok);
+        assert_eq!(CheckResult::of(&fleet, None).text(&fleet), "reflector: timed out\n");
+        assert_eq!(CheckResult::of(&fleet, None).lines(), "reflector: timed out\n");
         fleet.apps[0].status = AppStatus::Live;
-        assert!(CheckResult::of(&fleet).ok);
-        assert_eq!(CheckResult::of(&fleet).text(&fleet), "ok: 1 app, 0 ports, no findings\n");
+        assert!(CheckResult::of(&fleet, None).ok);
+        assert_eq!(CheckResult::of(&fleet, None).text(&fleet), "ok: 1 app, 0 ports, no findings\n");
         for (severity, ok) in
             [(Severity::Info, true), (Severity::Warning, false), (Severity::Critical, false)]
         {
             fleet.apps[0].findings = vec![finding(severity)];
-            assert_eq!(CheckResult::of(&fleet).ok, ok, "{severity:?}");
+            assert_eq!(CheckResult::of(&fleet, None).ok, ok, "{severity:?}");
         }
     }
 
     #[test]
     fn trouble_that_has_passed_is_reported() {
         let mut fleet = lost(Some(finding(Severity::Warning)));
-        let mut seen = Seen::default();
+        let mut seen = SeenFindings::default();
         seen.note(&fleet);
         fleet.apps[0].status = AppStatus::Live;
         fleet.apps[0].findings =
@@ -329,13 +327,13 @@ mod tests {
         seen.add_to(&mut fleet);
         let lints: Vec<_> = fleet.apps[0].findings.iter().map(|f| f.lint).collect();
         assert_eq!(lints, [Lint::NoPolling, Lint::RxMissed]);
-        assert!(!CheckResult::of(&fleet).ok);
+        assert!(!CheckResult::of(&fleet, None).ok);
     }
 
     #[test]
     fn json_has_schema_verdict_and_reasons() {
         let fleet = lost(Some(finding(Severity::Warning)));
-        let json = serde_json::to_value(CheckResult::of(&fleet)).unwrap();
+        let json = serde_json::to_value(CheckResult::of(&fleet, None)).unwrap();
         assert_eq!((&json["schema"], &json["ok"]), (&1.into(), &false.into()));
         assert_eq!(json["apps"][0]["reason"], "timed out");
         assert_eq!(json["apps"][0]["findings"][0]["severity"], "warning");

@@ -7,7 +7,9 @@ use std::thread;
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
 use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
-use pmdscope_telemetry::discover::{DiscoveredApp, Reachability};
+use pmdscope_telemetry::discover::{
+    DiscoveredApp, Reachability, UnreachableReason, unreadable, unreadable_text,
+};
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{SampleCollector, TelemetryError};
 use rustix::param::clock_ticks_per_second;
@@ -69,6 +71,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let found = settings.running();
     if found.is_empty() {
         settings.find(None)?;
+    }
+    if let Some(text) = unreadable_text(&unreadable(&settings.discover)) {
+        output::tell(&text);
     }
     let apps = ask_all(found);
     if args.json {
@@ -134,7 +139,7 @@ fn entry(app: &DiscoveredApp) -> Entry {
         no_capture: None,
         shut: None,
         state: state_word(app.state),
-        reason: obstacle(app.state).map(|(_, reason)| reason.to_owned()),
+        reason: obstacle(app).map(|(_, reason)| reason),
     }
 }
 
@@ -178,6 +183,7 @@ fn state_word(state: Reachability) -> &'static str {
         Reachability::Live => "live",
         Reachability::NoTelemetry => "no telemetry",
         Reachability::Stale => "ended",
+        Reachability::Unreachable(UnreachableReason::Starting) => "starting",
         Reachability::Unreachable(_) => "unreachable",
     }
 }
@@ -250,7 +256,6 @@ mod tests {
     use std::path::PathBuf;
 
     use insta::assert_snapshot;
-    use pmdscope_telemetry::discover::UnreachableReason;
 
     use super::*;
 
@@ -265,6 +270,7 @@ mod tests {
             Reachability::NoTelemetry,
             Reachability::Stale,
             Reachability::Unreachable(UnreachableReason::Permission),
+            Reachability::Unreachable(UnreachableReason::Starting),
             Reachability::Live,
         ];
         let mut apps = ask_all(states.into_iter().map(|state| app("app", state)).collect());

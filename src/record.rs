@@ -128,6 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let missed = beat.catch_up(Instant::now());
         for running in look_out.found.try_iter() {
             fleet.see(running);
+            progress.warn_of_unreadable(&fleet.state.unreadable);
         }
         sample(&mut fleet);
         look_out.spare(fleet.connected());

@@ -14,6 +14,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use pmdscope_telemetry::FleetState;
+use pmdscope_telemetry::discover::unreadable_text;
 use serde::Serialize;
 
 use crate::health::AppHealth;
@@ -211,7 +212,7 @@ struct ReadinessReport<'a> {
     ready: bool,
     apps: Vec<AppHealth<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    advice: Option<&'static str>,
+    advice: Option<String>,
 }
 
 impl<'a> ReadinessReport<'a> {
@@ -221,7 +222,8 @@ impl<'a> ReadinessReport<'a> {
         let apps: Vec<_> =
             snapshot.fleet.apps.iter().map(|app| AppHealth::of(app, tolerate)).collect();
         let ready = !apps.is_empty() && apps.iter().all(|health| health.ready);
-        let advice = apps.is_empty().then_some(landing::NO_APPS);
+        let no_apps = || apps.is_empty().then(|| landing::NO_APPS.to_owned());
+        let advice = unreadable_text(&snapshot.fleet.unreadable).or_else(no_apps);
         Self { ready, apps, advice }
     }
 }
@@ -265,7 +267,9 @@ fn readiness_status(ready: bool) -> StatusCode {
 fn unknown_app(fleet: &FleetState, app: &str) -> HttpResponse {
     let names: Vec<_> = fleet.apps.iter().map(|app| app.name.as_str()).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}\n"))
+    let unreadable = unreadable_text(&fleet.unreadable);
+    let unreadable = unreadable.map(|text| format!("; {text}")).unwrap_or_default();
+    text(StatusCode::NOT_FOUND, format!("no app is named {app:?}; known: {known}{unreadable}\n"))
 }
 
 fn unauthorized() -> HttpResponse {

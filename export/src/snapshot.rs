@@ -2,18 +2,21 @@
 
 use std::io::Write;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
+use pmdscope_telemetry::discover::unreadable_text;
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::{AppInventory, FleetState};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::family::MetricFamily;
+use crate::journal;
 use crate::metrics::{self, ExporterCounters, MetricsContext, PushCounters};
 use crate::options::ExportOptions;
 use crate::series_limits::SeriesLimits;
@@ -35,6 +38,8 @@ pub(crate) struct RenderOptions {
     pushes: Option<Arc<PushCounters>>,
     /// Bytes of the longest text so far.
     length: AtomicUsize,
+    /// Directories that could not be read, as the journal has them.
+    unreadable: std::sync::Mutex<Vec<PathBuf>>,
 }
 
 impl RenderOptions {
@@ -49,6 +54,18 @@ impl RenderOptions {
             expected: expected.clone(),
             pushes,
             length: AtomicUsize::new(0),
+            unreadable: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Tells the journal which directories cannot be read, whenever these are others.
+    fn warn_of_unreadable(&self, dirs: &[PathBuf]) {
+        let mut told = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != dirs {
+            dirs.clone_into(&mut told);
+            if let Some(text) = unreadable_text(dirs) {
+                journal::warn(&text);
+            }
         }
     }
 }
@@ -89,6 +106,7 @@ impl ScrapeSnapshot {
         counters: ExporterCounters,
         render_options: Arc<RenderOptions>,
     ) -> Self {
+        render_options.warn_of_unreadable(&fleet.unreadable);
         Self { fleet, counters, render_options, texts: Mutex::default() }
     }
 

@@ -16,6 +16,8 @@ pub(super) struct RecordingFile {
     path: PathBuf,
     header: RecordingHeader,
     index: FrameIndex,
+    /// What is added to the wall clock in each frame, nanoseconds; nothing where it is empty.
+    added_ns: Vec<u64>,
 }
 
 impl RecordingFile {
@@ -41,7 +43,7 @@ impl RecordingFile {
             let (path, tool) = (path.to_owned(), header.tool);
             return Err(RecordingError::Newer { path, tool, schema, known });
         }
-        Ok(Self { path: path.to_owned(), header, index })
+        Ok(Self { path: path.to_owned(), header, index, added_ns: Vec::new() })
     }
 
     /// Opens the file for reading. One that was being written may have its final name by now.
@@ -66,6 +68,20 @@ impl RecordingFile {
 
     pub(super) fn apps(&self) -> &BTreeSet<String> {
         &self.index.apps
+    }
+
+    /// Adds so many nanoseconds to the times in each frame.
+    pub(super) fn add_to_times(&mut self, added_ns: Vec<u64>) {
+        for (frame, added_ns) in self.index.frames.iter_mut().zip(&added_ns) {
+            frame.first_ns = frame.first_ns.saturating_add(*added_ns);
+            frame.last_ns = frame.last_ns.saturating_add(*added_ns);
+        }
+        self.added_ns = added_ns;
+    }
+
+    /// What is added to the wall clock in a frame, nanoseconds.
+    pub(super) fn added_ns(&self, frame: usize) -> u64 {
+        self.added_ns.get(frame).copied().unwrap_or(0)
     }
 
     pub(super) fn first_ns(&self) -> u64 {

@@ -7,6 +7,7 @@
 // Text leaves where it is made harmless: in the binary.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
+mod clock_steps;
 mod entry;
 mod file;
 #[cfg(test)]

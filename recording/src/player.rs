@@ -5,6 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::clock_steps;
 use super::file::{RecordingFile, files};
 use super::index::FrameSpan;
 use super::reader::{PlaybackNote, RoundBatch, RoundReader, note};
@@ -92,9 +93,9 @@ impl RecordingPlayer {
         if let (true, Some(error)) = (sources.is_empty(), failed) {
             return Err(error);
         }
+        clock_steps::correct(&mut sources, &mut notes)?;
         sources.sort_by_key(RecordingFile::first_ns);
         note_restarts(&sources, &mut notes);
-        note_steps_back(&sources, &mut notes);
         let mut player = Self {
             rules: settings.rules.clone(),
             sources,
@@ -118,7 +119,8 @@ impl RecordingPlayer {
         self.rewind(0);
     }
 
-    /// Wall clock of the first and the last entry, nanoseconds since the epoch.
+    /// Wall clock of the first and the last entry, nanoseconds since the epoch. Where it was set back,
+    /// later times go on by the monotonic clock, here and in [`FleetState::realtime_ns`].
     pub fn span(&self) -> (u64, u64) {
         let first = self.sources.iter().map(RecordingFile::first_ns).min();
         let last = self.sources.iter().map(RecordingFile::last_ns).max();
@@ -404,7 +406,7 @@ fn note_restarts(sources: &[RecordingFile], notes: &mut Vec<PlaybackNote>) {
     }
 }
 
-/// The frame to begin with for a moment. A wall clock that was set back has left later ones before it.
+/// The frame to begin with for a moment.
 fn frame_for(frames: &[FrameSpan], realtime_ns: u64) -> usize {
     let begun = |frame: &FrameSpan| frame.first_ns <= realtime_ns;
     let holds = |frame: &FrameSpan| begun(frame) && realtime_ns <= frame.last_ns;
@@ -412,18 +414,8 @@ fn frame_for(frames: &[FrameSpan], realtime_ns: u64) -> usize {
     frame.unwrap_or(0)
 }
 
-/// Notes where the wall clock of a recorder was set back.
-fn note_steps_back(sources: &[RecordingFile], notes: &mut Vec<PlaybackNote>) {
-    for source in sources {
-        for pair in source.frames().windows(2).filter(|pair| pair[1].first_ns < pair[0].first_ns) {
-            let (from, to) = (pair[0].last_ns, pair[1].first_ns);
-            let text = format!("the wall clock was set back from {} to {}", time(from), time(to));
-            note(notes, source.path(), pair[1].offset, Some(to), text);
-        }
-    }
-}
-
-fn time(ns: u64) -> String {
+/// A time for people.
+pub(super) fn time(ns: u64) -> String {
     let time = Timestamp::from_nanosecond(ns.into()).unwrap_or(Timestamp::MAX);
     format!("{time:.0}")
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::RoundEnd;
+use super::super::clock_steps::SteadyClock;
 use super::super::fixture::{
     AppAct, BEGIN, LiveFleet, SECOND, files, into, only_file, play, player, record, steady,
 };
@@ -165,26 +167,68 @@ fn of_two_recorders_of_one_app_one_is_played_until_it_ends() {
     assert_eq!(notes, ["another recorder asked fwd at that time; this one is left out"]);
 }
 
-#[test]
-fn moments_before_and_after_the_clock_was_set_back_are_found() {
-    let dir = tempfile::tempdir().unwrap();
+/// A recording of 20 minutes; after the first ten the wall clock is set back by so much.
+fn set_back(seconds: u64) -> Vec<FleetState> {
     let mut states = steady(EACH_SECOND, 1200);
     for fleet in &mut states[600..] {
-        fleet.realtime_ns -= 3600 * SECOND;
+        fleet.realtime_ns -= seconds * SECOND;
         let model = std::sync::Arc::make_mut(fleet.apps[0].model.as_mut().unwrap());
-        model.sample.realtime_ns -= 3600 * SECOND;
+        model.sample.realtime_ns -= seconds * SECOND;
     }
-    record(into(dir.path()), &states);
-    let mut player = player(dir.path());
-    for at in [300, 900, 100, 1100, 500] {
-        let at = states[at].realtime_ns;
-        assert_eq!(player.seek(at).unwrap().realtime_ns, at);
-    }
-    let [note] = player.notes() else { panic!("{:?}", player.notes()) };
-    assert!(note.text.starts_with("the wall clock was set back from 2026-11-21T09:0"), "{note}");
+    states
+}
+
+/// Each state once, in order, at times that go on, and with the rates of a live view.
+fn assert_plays_on(player: &mut RecordingPlayer, seconds: u64) {
     player.rewind(0);
-    let _ = player.step().unwrap();
-    assert_eq!(play(&mut player).len(), 1199);
+    let states = play(player);
+    let at: Vec<_> = states.iter().map(|fleet| (fleet.realtime_ns - BEGIN) / SECOND).collect();
+    assert_eq!(at, (1..=1200).collect::<Vec<_>>(), "set back by {seconds} s");
+    let rate = |fleet: &FleetState| fleet.apps[0].model.as_ref().unwrap().ports[0].rx_pps;
+    assert_eq!(rate(&states[0]), None);
+    let rates: Vec<_> = states[1..].iter().filter_map(rate).collect();
+    let same = |rate: &f64| (rate - rates[0]).abs() < 1.0;
+    assert!(rates.len() == 1199 && rates.iter().all(same), "set back by {seconds} s");
+    for at in [300, 900, 100, 1100, 605, 500] {
+        let found = player.seek(BEGIN + at * SECOND).unwrap();
+        assert_eq!((found.realtime_ns, found.now_ns), (BEGIN + at * SECOND, (77 + at) * SECOND));
+    }
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_goes_on_by_the_monotonic_one() {
+    for seconds in [30, 300, 3600] {
+        let dir = tempfile::tempdir().unwrap();
+        record(into(dir.path().join("x.jsonl.zst")), &set_back(seconds));
+        let mut player = player(&only_file(dir.path()));
+        let [note] = player.notes() else { panic!("{:?}", player.notes()) };
+        let text = "the wall clock was set back from 2026-11-21T09:06:00Z to 2026-11-21T0";
+        assert!(note.text.starts_with(text), "{note}");
+        assert_plays_on(&mut player, seconds);
+    }
+}
+
+#[test]
+fn files_that_were_begun_after_the_clock_was_set_back_come_later() {
+    for seconds in [30, 300, 3600] {
+        let dir = tempfile::tempdir().unwrap();
+        let each_minute = Some(Duration::from_secs(60));
+        let recording = RecordingOptions { rotate_age: each_minute, ..into(dir.path()) };
+        record(recording, &set_back(seconds));
+        assert!(files(dir.path()).len() > 15);
+        assert_plays_on(&mut player(dir.path()), seconds);
+    }
+}
+
+#[test]
+fn a_clock_that_was_corrected_is_followed_again() {
+    let mut clock = SteadyClock::default();
+    let mut at =
+        |realtime_ns, monotonic_ns| clock.update(RoundEnd { realtime_ns, monotonic_ns, missed: 0 });
+    assert_eq!([at(1000, 1), at(1010, 11), at(1010, 21)], [1000, 1010, 1010]);
+    assert_eq!([at(800, 31), at(810, 41), at(820, 40)], [1020, 1030, 1040]);
+    assert_eq!([at(1050, 61), at(1030, 71)], [1050, 1060], "set forward, and back by 30");
+    assert_eq!(at(0, 0), 1060);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zstd::stream::read::Decoder;
 
+use super::clock_steps::SteadyClock;
 use super::file::RecordingFile;
 use super::{RecordEntry, RecordingError, RoundEnd};
 
@@ -59,6 +60,7 @@ pub(super) struct RoundReader {
     next: usize,
     lines: Option<Lines>,
     line: Vec<u8>,
+    clock: SteadyClock,
 }
 
 impl fmt::Debug for RoundReader {
@@ -70,12 +72,25 @@ impl fmt::Debug for RoundReader {
 impl RoundReader {
     /// From frame number `frame` of `source` on.
     pub(super) fn open(source: &RecordingFile, frame: usize) -> Result<Self, RecordingError> {
-        Ok(Self { file: source.file()?, next: frame, lines: None, line: Vec::new() })
+        let (file, line, clock) = (source.file()?, Vec::new(), SteadyClock::default());
+        Ok(Self { file, next: frame, lines: None, line, clock })
     }
 
-    /// The next round; `None` at the end of the file. Entries at the end of a file or before damage
-    /// that no [`RecordEntry::Round`] follows are a round as well.
+    /// The next round, by a wall clock that never goes back; `None` at the end of the file. Entries at
+    /// the end of a file or before damage that no [`RecordEntry::Round`] follows are a round as well.
     pub(super) fn next(
+        &mut self,
+        source: &RecordingFile,
+        notes: &mut Vec<PlaybackNote>,
+    ) -> Result<Option<RoundBatch>, RecordingError> {
+        let mut next = self.next_as_written(source, notes)?;
+        if let Some(batch) = &mut next {
+            batch.round.realtime_ns = self.clock.update(batch.round);
+        }
+        Ok(next)
+    }
+
+    fn next_as_written(
         &mut self,
         source: &RecordingFile,
         notes: &mut Vec<PlaybackNote>,
@@ -129,6 +144,7 @@ impl RoundReader {
     /// Goes on to the next frame; false at the end of the file.
     fn begin_frame(&mut self, source: &RecordingFile) -> Result<bool, RecordingError> {
         let Some(span) = source.frames().get(self.next) else { return Ok(false) };
+        self.clock.begin_frame(source.added_ns(self.next));
         self.next += 1;
         let end = source.frames().get(self.next).map_or(u64::MAX, |next| next.offset);
         let lines = lines(&self.file, span.offset, end);

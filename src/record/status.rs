@@ -1,10 +1,12 @@
 //! Messages and the status line of a recording.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pmdscope_recording::RecordingTotals;
 use pmdscope_render::number;
+use pmdscope_telemetry::discover::unreadable_text;
 
 use crate::terminal::{self, ProgressLine};
 
@@ -20,6 +22,7 @@ pub(super) struct RecordingProgress {
     /// When the line was drawn last.
     shown: Option<Instant>,
     waiting: Option<String>,
+    unreadable: Vec<PathBuf>,
 }
 
 impl RecordingProgress {
@@ -31,6 +34,7 @@ impl RecordingProgress {
             begun: Instant::now(),
             shown: None,
             waiting: None,
+            unreadable: Vec::new(),
         }
     }
 
@@ -50,6 +54,16 @@ impl RecordingProgress {
         if self.terminal && !self.quiet && due {
             self.shown = Some(Instant::now());
             self.line.show(&line(self.begun.elapsed(), totals));
+        }
+    }
+
+    /// Tells which directories cannot be read, whenever these are others: apps in them are missing.
+    pub(super) fn warn_of_unreadable(&mut self, dirs: &[PathBuf]) {
+        if dirs != self.unreadable {
+            dirs.clone_into(&mut self.unreadable);
+            if let Some(text) = unreadable_text(dirs) {
+                self.line.say(&text);
+            }
         }
     }
 

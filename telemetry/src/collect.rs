@@ -17,9 +17,9 @@ use crate::deadline::Deadline;
 use crate::discover::DiscoveredApp;
 use crate::error::TelemetryError;
 use crate::host::process;
-use crate::lock::AppLock;
+use crate::lock::RoundLock;
 use crate::reply::ArmReply;
-use crate::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
+use crate::sample::{AppIdentity, LOCK_PART, SAMPLE_SCHEMA, Sample};
 use cached::Cached;
 use host::HostReader;
 use round::RequestRound;
@@ -39,7 +39,7 @@ const YOUTH: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct SampleCollector {
     app: DiscoveredApp,
-    lock: Option<AppLock>,
+    lock: RoundLock,
     cache: ConnectionCache,
 }
 
@@ -77,10 +77,10 @@ struct AppFacts {
 impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
-        Self { app, lock: None, cache: ConnectionCache::default() }
+        Self { app, lock: RoundLock::default(), cache: ConnectionCache::default() }
     }
 
-    /// The app, as it was discovered.
+    /// The app, as it was discovered, with the process that answered last.
     pub fn app(&self) -> &DiscoveredApp {
         &self.app
     }
@@ -102,17 +102,18 @@ impl SampleCollector {
     /// [`Sample::partial`].
     ///
     /// # Errors
-    /// When nothing could be learned: the app is gone, stopped or out of connections, or another tool
-    /// kept it busy. The next call starts afresh.
+    /// When nothing could be learned: the app is gone, stopped or out of connections. The next call
+    /// starts afresh.
     pub fn collect(&mut self, timeout: Duration) -> Result<Sample, TelemetryError> {
         let began = Instant::now();
         let deadline = Deadline::after(timeout);
-        let unlocked = self.open_lock().err();
-        let guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
+        self.refresh_lock();
+        let (guard, unlocked) = self.lock.hold(&self.app.dir, deadline);
         let mut connection = self.cache.resume(&self.app, deadline)?;
+        self.app.pid = Some(connection.client.peer().pid).filter(|pid| *pid > 0).or(self.app.pid);
         let mut round = RequestRound::new(&mut connection.client, deadline);
         if let Some(error) = unlocked {
-            round.note("lock", &error);
+            round.note(LOCK_PART, &error);
         }
         let mut sample = connection.facts.sample(&mut round);
         sample.requests = round.requests();
@@ -131,23 +132,18 @@ impl SampleCollector {
     pub fn arm(&mut self, time: ArmTime, timeout: Duration) -> Result<ArmReply, TelemetryError> {
         let deadline = Deadline::after(timeout);
         // Without the lock another tool may disturb this request; it would fail, not go astray.
-        let _ = self.open_lock();
-        let _guard = self.lock.as_ref().map(|lock| lock.hold(deadline)).transpose()?;
+        self.refresh_lock();
+        let _guard = self.lock.hold(&self.app.dir, deadline);
         let mut connection = self.cache.resume(&self.app, deadline)?;
         let answer = connection.client.request(&TelemetryCommand::Arm(time), deadline);
         self.cache.connection = Some(connection);
         answer
     }
 
-    /// An app that starts again may have another runtime directory, in which the other tools lock.
-    fn open_lock(&mut self) -> Result<(), TelemetryError> {
+    fn refresh_lock(&mut self) {
         if !self.is_connected() {
-            self.lock = None;
+            self.lock.reset();
         }
-        if self.lock.is_none() {
-            self.lock = Some(AppLock::open(&self.app.dir)?);
-        }
-        Ok(())
     }
 }
 

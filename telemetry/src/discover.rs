@@ -3,6 +3,8 @@
 //! EAL never removes its runtime directories, so a directory proves nothing: an app runs when its
 //! socket accepts a connection, or when the lock on its `config` file is held.
 
+mod unreadable;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -22,13 +24,23 @@ use serde::Serialize;
 use crate::client::TelemetryClient;
 use crate::deadline::Deadline;
 use crate::error::{ErrorClass, TelemetryError};
+use crate::host::process;
 use crate::printable::harmless;
+
+pub use self::unreadable::{unreadable, unreadable_text};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
 
 /// Most directories that are looked into at once: stuck apps cost the time of one.
 const AT_ONCE: usize = 32;
+
+/// Longest time that the EAL is thought to take until it opens the telemetry socket: with many
+/// hugepages it needs a minute.
+const LONGEST_START: Duration = Duration::from_secs(180);
+
+/// The EAL option of an app without a telemetry socket.
+const NO_TELEMETRY: &str = "--no-telemetry";
 
 /// Where and how to look.
 #[derive(Clone, Debug)]
@@ -97,6 +109,8 @@ pub enum Reachability {
 pub enum UnreachableReason {
     /// It belongs to another user.
     Permission,
+    /// It has locked its configuration, and not opened its socket yet.
+    Starting,
     /// Its socket refuses, and its lock cannot be read.
     Refused,
     /// It accepts, and says nothing: stopped or overloaded.
@@ -128,7 +142,7 @@ impl From<UnreachableReason> for ErrorClass {
     fn from(why: UnreachableReason) -> Self {
         match why {
             UnreachableReason::Permission => Self::Permission,
-            UnreachableReason::Refused => Self::Refused,
+            UnreachableReason::Refused | UnreachableReason::Starting => Self::Refused,
             UnreachableReason::Timeout => Self::Timeout,
             UnreachableReason::Busy => Self::Busy,
             UnreachableReason::Protocol => Self::Protocol,
@@ -142,6 +156,10 @@ impl UnreachableReason {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Permission => "permission denied: run as root or as the user of the app",
+            Self::Starting => {
+                "it is starting and has not opened its telemetry socket yet: wait, with many \
+                 hugepages for a minute or more"
+            }
             Self::Refused => "its socket refuses connections: check whether the app still runs",
             Self::Timeout => "it does not answer in time: check whether the app is stopped",
             Self::Busy => "its 10 telemetry connections are taken: close other telemetry clients",
@@ -164,12 +182,16 @@ pub enum FindError {
         unreadable: Vec<PathBuf>,
     },
     /// No app has this name.
-    #[error("no DPDK app is named {name:?}; running: {}", names(.running))]
+    #[error(
+        "no DPDK app is named {name:?}; running: {}{}", names(.running), unreadable_suffix(.unreadable)
+    )]
     Unknown {
         /// What was asked for.
         name: String,
         /// What there is.
         running: Vec<DiscoveredApp>,
+        /// Directories that could not be read.
+        unreadable: Vec<PathBuf>,
     },
     /// No name was given, or several runtime directories have the same one.
     #[error("several DPDK apps match; choose one with --app: {}", names(.0))]
@@ -178,7 +200,7 @@ pub enum FindError {
     #[error("{} runs without telemetry; start it without --no-telemetry", harmless(&.0.name, &[]))]
     NoTelemetry(DiscoveredApp),
     /// The app cannot be asked.
-    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .1.advice())]
+    #[error("cannot ask {}: {}", harmless(&.0.name, &[]), .0.with_activity(.1.advice().into()))]
     Unreachable(DiscoveredApp, UnreachableReason),
 }
 
@@ -188,10 +210,15 @@ fn paths(roots: &[PathBuf], leaf: &str) -> String {
 }
 
 fn unreadable_hint(dirs: &[PathBuf]) -> String {
-    match dirs {
-        [] => "; start one, or run as the user of the app".into(),
-        dirs => format!("; cannot read {}: run as root", paths(dirs, "")),
+    match unreadable_text(dirs) {
+        None => "; start one, or run as the user of the app".into(),
+        Some(text) => format!("; {text}"),
     }
+}
+
+/// Where a name that was not found may be.
+fn unreadable_suffix(dirs: &[PathBuf]) -> String {
+    unreadable_text(dirs).map(|text| format!("; {text}")).unwrap_or_default()
 }
 
 /// Names; with the directory where a name is not unique, since that is accepted as a name too.
@@ -259,7 +286,10 @@ pub(crate) fn choose(
             matching.push(app);
             Err(FindError::Several(matching))
         }
-        (None, _) => Err(FindError::Unknown { name: name.unwrap_or_default().into(), running }),
+        (None, _) => {
+            let (name, unreadable) = (name.unwrap_or_default().into(), unreadable(options));
+            Err(FindError::Unknown { name, running, unreadable })
+        }
     }
 }
 
@@ -297,22 +327,28 @@ impl DiscoveredApp {
         Some(format!("{}{suffix}", self.dir.file_name()?.to_string_lossy()))
     }
 
+    /// `reason` and, of an app that does not answer in time, what its process does as far as the
+    /// kernel tells.
+    pub fn with_activity(&self, reason: String) -> String {
+        let silent = self.state == Reachability::Unreachable(UnreachableReason::Timeout);
+        let pid = self.pid.filter(|_| silent);
+        match pid.and_then(|pid| Some((pid, process::activity(pid)?))) {
+            Some((pid, activity)) => format!("{reason}; process {pid} {activity}"),
+            None => reason,
+        }
+    }
+
     fn live(self) -> Result<Self, FindError> {
         match self.state {
             Reachability::Live => Ok(self),
             Reachability::NoTelemetry => Err(FindError::NoTelemetry(self)),
             Reachability::Unreachable(reason) => Err(FindError::Unreachable(self, reason)),
-            Reachability::Stale => Err(FindError::Unknown { name: self.name, running: Vec::new() }),
+            Reachability::Stale => {
+                let (running, unreadable) = (Vec::new(), Vec::new());
+                Err(FindError::Unknown { name: self.name, running, unreadable })
+            }
         }
     }
-}
-
-/// Directories of roots that exist and cannot be listed.
-fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
-    let denied = |dir: &PathBuf| {
-        fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
-    };
-    options.roots.iter().map(|root| root.join("dpdk")).filter(denied).collect()
 }
 
 /// All `dpdk/<prefix>` directories; each once, though roots may be links to each other.
@@ -391,10 +427,14 @@ fn instances(dir: &Path, probe: impl Fn(DiscoveredApp) -> DiscoveredApp) -> Vec<
     if !apps.iter().any(|app| app.name == prefix) {
         apps.push(app(prefix.clone(), SOCKET, Reachability::Stale));
     }
-    let lock = primary(dir);
-    for app in apps.iter_mut().filter(|app| app.name == prefix && app.state == Reachability::Stale)
-    {
-        (app.state, app.pid) = unanswered(&lock);
+    for app in apps.iter_mut().filter(|app| app.name == prefix) {
+        match app.state {
+            Reachability::Stale => (app.state, app.pid) = unanswered(&primary(dir)),
+            Reachability::Unreachable(UnreachableReason::Timeout) => {
+                app.pid = primary(dir).ok().flatten().filter(|pid| *pid > 0);
+            }
+            _ => {}
+        }
     }
     apps
 }
@@ -427,10 +467,26 @@ fn probe(mut app: DiscoveredApp, timeout: Duration) -> DiscoveredApp {
 /// State of an app whose socket is missing or refuses.
 fn unanswered(lock: &io::Result<Option<u32>>) -> (Reachability, Option<u32>) {
     match lock {
-        Ok(Some(pid)) => (Reachability::NoTelemetry, Some(*pid).filter(|pid| *pid > 0)),
+        Ok(Some(pid)) => {
+            let state = without_socket(process::arguments(*pid).as_deref(), process::age(*pid));
+            (state, Some(*pid).filter(|pid| *pid > 0))
+        }
         Ok(None) => (Reachability::Stale, None),
         Err(_) => (Reachability::Unreachable(UnreachableReason::Refused), None),
     }
+}
+
+/// State of a process that runs without a socket: whether it will have one is told by its arguments
+/// and, where it may have given others to the EAL, by its age.
+fn without_socket(arguments: Option<&[String]>, age: Option<Duration>) -> Reachability {
+    let eal = arguments.unwrap_or_default().iter().take_while(|argument| *argument != "--");
+    // The EAL takes options that are cut short as well.
+    let is_off =
+        |argument: &String| argument.len() > 6 && NO_TELEMETRY.starts_with(argument.as_str());
+    if !eal.into_iter().any(is_off) && age.is_some_and(|age| age < LONGEST_START) {
+        return Reachability::Unreachable(UnreachableReason::Starting);
+    }
+    Reachability::NoTelemetry
 }
 
 /// The primary process of a runtime directory, which holds the lock on `config`; 0 for a process that

@@ -37,6 +37,25 @@ fn stale_directories_are_listed_only_on_request() {
 }
 
 #[test]
+fn a_process_without_a_socket_starts_or_has_no_telemetry() {
+    let starting = Reachability::Unreachable(UnreachableReason::Starting);
+    let (young, old) = (Some(Duration::from_secs(60)), Some(Duration::from_secs(600)));
+    for (arguments, age, expected) in [
+        ("app -l 0-1", young, starting),
+        ("app -l 0-1", old, Reachability::NoTelemetry),
+        ("app --no-telemetry", young, Reachability::NoTelemetry),
+        ("app --no-tele -l 0", young, Reachability::NoTelemetry),
+        ("app --no-huge", young, starting),
+        ("app -- --no-telemetry", young, starting),
+        ("app", None, Reachability::NoTelemetry),
+    ] {
+        let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
+        assert_eq!(without_socket(Some(&words), age), expected, "{arguments} {age:?}");
+    }
+    assert_eq!(without_socket(None, young), starting);
+}
+
+#[test]
 fn a_root_given_twice_is_searched_once() {
     let root = tempfile::tempdir().unwrap();
     runtime_dir(root.path(), "app");
@@ -97,8 +116,17 @@ proptest! {
 
 #[test]
 fn an_unknown_name_says_what_runs_instead() {
-    let error = FindError::Unknown { name: "gone".to_owned(), running: Vec::new() };
-    assert_eq!(error.to_string(), "no DPDK app is named \"gone\"; running: none");
+    let unknown = |unreadable: &[&str]| FindError::Unknown {
+        name: "gone".to_owned(),
+        running: Vec::new(),
+        unreadable: unreadable.iter().map(PathBuf::from).collect(),
+    };
+    let error = "no DPDK app is named \"gone\"; running: none";
+    assert_eq!(unknown(&[]).to_string(), error);
+    assert_eq!(
+        unknown(&["/nowhere/dpdk"]).to_string(),
+        format!("{error}; cannot read /nowhere/dpdk: run as root")
+    );
 }
 
 #[test]

@@ -21,8 +21,10 @@ pub enum TelemetryError {
     /// The app closed the connection before its banner: all of its connections are taken.
     #[error("no free telemetry connection (DPDK has 10); close other telemetry clients")]
     Busy,
-    /// Another pmdscope tool was asking the app all the time.
-    #[error("another pmdscope tool was asking this app for the whole time; try again")]
+    /// Another pmdscope tool does not let go of the lock of this app.
+    #[error(
+        "another pmdscope tool holds pmdscope.lock, and may be stopped: this app was asked without it"
+    )]
     Locked,
     /// The app closed the connection, or an earlier error did.
     #[error("the connection is closed; the app has ended or restarts")]

@@ -5,6 +5,7 @@ mod buffers;
 mod lint;
 mod load;
 mod loss;
+mod partly_seen;
 mod ports;
 mod process;
 mod sending;
@@ -22,7 +23,7 @@ pub use self::lint::{Lint, UnknownLint};
 pub use self::sticky::StickyFindings;
 pub use self::subject::FindingSubject;
 pub use self::thresholds::Thresholds;
-use crate::discover::{DiscoveredApp, Reachability};
+use crate::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use crate::inventory::AppInventory;
 use crate::model::{LcoreRates, Model, PoolTrend};
 use crate::sample::{LcoreSample, PoolSample};
@@ -94,6 +95,7 @@ pub struct Finding {
 pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     let thresholds = &rules.thresholds;
     let mut findings = Vec::new();
+    findings.extend(partly_seen::evaluate(model));
     findings.extend(ports::evaluate(model, &rules.expected.expectation(&model.sample), thresholds));
     findings.extend(process::restart_loop(model, thresholds));
     findings.extend(loss::losses(model));
@@ -126,33 +128,45 @@ pub fn evaluate_missing(app: &str) -> Finding {
 
 /// What is wrong with an app that cannot be asked; `None` for one that can, or that has ended.
 pub fn evaluate_unqueried(app: &DiscoveredApp) -> Option<Finding> {
-    let (lint, evidence, threshold, advice) = match app.state {
+    let (lint, severity, evidence, threshold, advice) = match app.state {
         Reachability::Live | Reachability::Stale => return None,
         Reachability::NoTelemetry => (
             Lint::TelemetryOff,
+            Severity::Warning,
             match app.pid {
                 Some(pid) => format!("process {pid} runs without a telemetry socket"),
-                None => "it runs without a telemetry socket".into(),
+                None => "it has no telemetry socket: it runs without one, or is starting".into(),
             },
             "a running app has a telemetry socket",
             "start it without --no-telemetry".into(),
         ),
         Reachability::Unreachable(reason) => (
             Lint::Unreachable,
-            format!("{} does not answer", app.socket.display()),
+            // One that starts is not ready, and nothing is wrong with it.
+            if reason == UnreachableReason::Starting { Severity::Info } else { Severity::Warning },
+            app.with_activity(unqueried_evidence(app, reason)),
             "a running app answers on its telemetry socket",
             reason.advice().into(),
         ),
     };
     Some(Finding {
         lint,
-        severity: Severity::Warning,
+        severity,
         app: app.name.clone(),
         subject: FindingSubject::App,
         evidence,
         threshold: threshold.into(),
         advice,
     })
+}
+
+fn unqueried_evidence(app: &DiscoveredApp, reason: UnreachableReason) -> String {
+    match (reason, app.pid) {
+        (UnreachableReason::Starting, Some(pid)) => {
+            format!("process {pid} has not opened its telemetry socket yet")
+        }
+        _ => format!("{} gives no answer", app.socket.display()),
+    }
 }
 
 /// Orders findings: worst first, then by app, causes before consequences, and by lint and subject.

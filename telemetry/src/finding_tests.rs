@@ -65,12 +65,14 @@ fn no_ports_is_critical_unless_the_ports_could_not_be_read() {
         [(Lint::NoPorts, Severity::Critical, FindingSubject::App)]
     );
     sample.partial = vec!["/ethdev/info,0: timed out".into()];
-    assert_eq!(judged([sample.clone()]), []);
+    let partly_seen = |severity| (Lint::PartlySeen, severity, FindingSubject::App);
+    assert_eq!(lints(&judged([sample.clone()])), [partly_seen(Severity::Warning)]);
     sample.partial = vec!["/ethdev/link_status,0: null".into()];
     assert_eq!(
         lints(&judged([sample.clone()])),
-        [(Lint::NoPorts, Severity::Critical, FindingSubject::App)]
+        [(Lint::NoPorts, Severity::Critical, FindingSubject::App), partly_seen(Severity::Info)]
     );
+    sample.partial.clear();
     let may = ExpectedApp { name: "app".into(), min_ports: Some(0), ..ExpectedApp::default() };
     assert_eq!(judged_as([sample], may), []);
     let mut stopped = healthy();
@@ -184,7 +186,10 @@ fn an_app_that_never_polled_is_found_after_a_delay() {
     assert_eq!(judged([young]), []);
     let mut unread = never;
     unread.partial = vec!["/pmdscope/lcores: malformed reply".into()];
-    assert_eq!(judged([unread]), []);
+    assert_eq!(
+        lints(&judged([unread])),
+        [(Lint::PartlySeen, Severity::Warning, FindingSubject::App)]
+    );
 }
 
 #[test]
@@ -350,7 +355,10 @@ fn a_device_without_a_port_is_named_with_the_reason() {
     assert_eq!(judged([there]), []);
     let mut unread = with_nic(true, Some("ixgbe"));
     unread.partial = vec!["/ethdev/stats,1: null".into()];
-    assert_eq!(judged([unread]), []);
+    assert_eq!(
+        lints(&judged([unread])),
+        [(Lint::PartlySeen, Severity::Warning, FindingSubject::App)]
+    );
 }
 
 #[test]

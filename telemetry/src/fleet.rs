@@ -255,6 +255,7 @@ impl Fleet {
     /// [`FleetSettings::named`].
     pub fn see(&mut self, running: Vec<DiscoveredApp>) {
         self.tell_time();
+        self.state.unreadable = discover::unreadable(&self.settings.discover);
         let runs = |slot: &AppSlot| running.iter().any(|app| app.socket == slot.app.socket);
         // An app that came back under another file-prefix may have the name of the one that ended.
         let succeeded = |slot: &AppSlot| running.iter().any(|app| app.name == slot.app.name);
@@ -335,7 +336,8 @@ impl Fleet {
             event = event.renamed(&name);
         }
         if !slot.runs && self.settings.rules.expected.app(&name).is_some() {
-            event = event.of_missing();
+            let unreadable = discover::unreadable_text(&self.state.unreadable);
+            event = event.of_missing(unreadable.as_deref());
         }
         self.state.apply(event);
         self.tell_time();
@@ -377,7 +379,8 @@ impl Fleet {
         };
         let expected = self.settings.rules.expected.apps.iter();
         let missing = expected.filter(|app| !runs(&app.name));
-        missing.map(|app| FleetEvent::missing(&app.name)).collect()
+        let unreadable = discover::unreadable_text(&self.state.unreadable);
+        missing.map(|app| FleetEvent::missing(&app.name, unreadable.as_deref())).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! All apps as last heard of: what views draw, reports print and exporters export.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -138,6 +139,8 @@ pub struct FleetState {
     pub realtime_ns: u64,
     /// Shown when there is no app.
     pub advice: String,
+    /// Directories in which more apps may run, and that cannot be read.
+    pub unreadable: Vec<PathBuf>,
 }
 
 impl FleetState {
@@ -150,6 +153,9 @@ impl FleetState {
             FleetEvent::Sampled { app, model, findings } => {
                 let state = self.app(app);
                 state.status = AppStatus::Live;
+                if model.sample.was_asked_without_lock() {
+                    *state.errors.entry(ErrorClass::Busy).or_default() += 1;
+                }
                 state.findings = state.sticky.update(&model, findings);
                 state.model = Some(model);
                 state.silent_ns = None;

@@ -8,12 +8,20 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
+
+/// Longest wait for other tools. They hold the lock for one round, which takes milliseconds; one that
+/// was stopped holds it for ever.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// Longest wait after a wait that was in vain.
+const NEXT_WAIT: Duration = Duration::from_millis(20);
 
 /// Name of the lock file in the runtime directory of an app.
 pub const LOCK_FILE: &str = "pmdscope.lock";
@@ -25,6 +33,45 @@ pub struct AppLock(OwnedFd);
 /// The lock, held until dropped.
 #[derive(Debug)]
 pub struct AppLockGuard<'a>(&'a AppLock);
+
+/// The lock of one app as one tool takes it for each of its rounds.
+#[derive(Debug, Default)]
+pub(crate) struct RoundLock {
+    lock: Option<AppLock>,
+    /// The last wait was in vain.
+    is_held_by_others: bool,
+}
+
+impl RoundLock {
+    /// Opens the file anew for the next round: an app that starts again may have another runtime
+    /// directory, in which the other tools lock.
+    pub(crate) fn reset(&mut self) {
+        self.lock = None;
+    }
+
+    /// Takes the lock in `dir` for a round that ends at `deadline`; half of that time is left for the
+    /// round. Without the guard the round goes on all the same, and the error says why.
+    pub(crate) fn hold(
+        &mut self,
+        dir: &Path,
+        deadline: Deadline,
+    ) -> (Option<AppLockGuard<'_>>, Option<TelemetryError>) {
+        if self.lock.is_none() {
+            match AppLock::open(dir) {
+                Ok(lock) => self.lock = Some(lock),
+                Err(error) => return (None, Some(error)),
+            }
+        }
+        let Some(lock) = &self.lock else { return (None, None) };
+        let longest = if self.is_held_by_others { NEXT_WAIT } else { LONGEST_WAIT };
+        let held = lock.hold(Deadline::after(longest.min(deadline.remaining() / 2)));
+        self.is_held_by_others = matches!(held, Err(TelemetryError::Locked));
+        match held {
+            Ok(guard) => (Some(guard), None),
+            Err(error) => (None, Some(error)),
+        }
+    }
+}
 
 impl AppLock {
     /// Opens the lock file in `dir` and creates it where there is none.
@@ -86,6 +133,27 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_millis(30));
         drop(held);
         assert!(b.hold(soon()).is_ok());
+    }
+
+    #[test]
+    fn a_tool_that_never_lets_go_costs_half_of_one_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let stopped = AppLock::open(dir.path()).unwrap();
+        let held = stopped.hold(soon()).unwrap();
+        let mut lock = RoundLock::default();
+        let deadline = Deadline::after(Duration::from_secs(3600));
+        for waits_for_long in [true, false] {
+            let began = Instant::now();
+            let (guard, error) = lock.hold(dir.path(), deadline);
+            assert!(guard.is_none() && matches!(error, Some(TelemetryError::Locked)), "{error:?}");
+            assert!(!waits_for_long || began.elapsed() >= LONGEST_WAIT);
+            drop(guard);
+            assert!(lock.is_held_by_others);
+        }
+        let (_, error) = lock.hold(dir.path(), Deadline::after(Duration::ZERO));
+        assert!(matches!(error, Some(TelemetryError::Locked)));
+        drop(held);
+        assert!(lock.hold(dir.path(), deadline).0.is_some() && !lock.is_held_by_others);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod queue_counters;
 use serde::{Deserialize, Serialize};
 
 pub use self::lcore::{LcoreSample, ThreadSample, UsageSample};
+use self::ledger::LEDGER_IMBALANCE;
 pub use self::ledger::{
     BEFORE_ARMING, LedgerMode, LedgerSample, MbufPlace, NOT_PROVEN, SiteKind, SiteSample,
     StageSample, UNTRACED_CODE,
@@ -18,9 +19,16 @@ pub use self::port::{
     DeviceSample, PortEventsSample, PortSample, PortStats, QueueDirection, QueueSample,
     counts_bytes,
 };
+use crate::error::TelemetryError;
 
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
 pub const SAMPLE_SCHEMA: u32 = 1;
+
+/// The reason of a part that was read, though perhaps not to its end.
+pub(crate) const CUT_LIST: &str = "DPDK may have cut the list";
+
+/// The part of a round that stands for the lock between tools.
+pub(crate) const LOCK_PART: &str = "lock";
 
 /// Everything asked of one app in one round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -106,12 +114,33 @@ impl Sample {
     /// Whether all ports are there: one that could not be read is left out, and proves nothing.
     pub fn ports_are_complete(&self) -> bool {
         let needed = ["/ethdev/list", "/ethdev/info", "/ethdev/stats"];
-        !needed.iter().any(|command| self.failed(command))
+        !needed.iter().any(|command| self.failed(command)) && !self.lacks_counted_port()
+    }
+
+    /// Extended counters that cannot be read cost the port itself where the basic ones are read from
+    /// them.
+    fn lacks_counted_port(&self) -> bool {
+        let failed = self.partial.iter().filter_map(|part| part.strip_prefix("/ethdev/xstats,"));
+        let ids = failed.filter_map(|part| part.split(':').next()?.parse::<u16>().ok());
+        ids.into_iter().any(|id| self.ports.iter().all(|port| port.id != id))
+    }
+
+    /// The requests that failed, as "endpoint: reason"; the rest of [`Sample::partial`] are remarks.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        let parts = self.partial.iter().map(String::as_str);
+        parts.filter(|part| part.starts_with('/') && !part.contains(LEDGER_IMBALANCE))
     }
 
     /// Whether something below `command` could not be read, so that its absence proves nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))
+    }
+
+    /// Whether another tool did not let go of the lock of this app, so that it was asked without it.
+    pub(crate) fn was_asked_without_lock(&self) -> bool {
+        let reason = TelemetryError::Locked.to_string();
+        let lock = self.partial.iter().filter_map(|part| part.strip_prefix(LOCK_PART));
+        lock.filter_map(|part| part.strip_prefix(": ")).any(|why| why == reason)
     }
 
     /// Whether mbufs are lost, or were misused, for sure. A trend alone is no proof.

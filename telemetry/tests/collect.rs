@@ -3,13 +3,17 @@
 
 mod support;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use pmdscope_telemetry::finding::Lint;
+use pmdscope_telemetry::fleet::AppSampler;
 use pmdscope_telemetry::sample::{PoolOccupancy, QueueDirection, Sample};
 use pmdscope_telemetry::{
-    AppLock, Deadline, LOCK_FILE, LintRules, ModelTracker, SampleCollector, TelemetryError, finding,
+    AppLock, AppStatus, Deadline, ErrorClass, FleetSettings, FleetState, LOCK_FILE, LintRules,
+    ModelTracker, SampleCollector, TelemetryError, finding,
 };
 use proptest::prelude::*;
 use support::{FakeApp, Recording};
@@ -335,7 +339,8 @@ fn losing_the_connection_before_the_lcores_is_no_proof_of_no_polling() {
     assert!(sample.library.is_some() && sample.lcores.is_empty());
     assert!(sample.failed("/pmdscope/lcores"), "{:?}", sample.partial);
     let model = ModelTracker::default().update(sample);
-    assert_eq!(finding::evaluate(&model, &LintRules::default()), []);
+    let findings = finding::evaluate(&model, &LintRules::default());
+    assert_eq!(findings.iter().map(|found| found.lint).collect::<Vec<_>>(), [Lint::PartlySeen]);
 }
 
 #[test]
@@ -348,17 +353,61 @@ fn an_app_that_never_answers_is_an_error_within_the_deadline() {
     assert!(matches!(error, TelemetryError::Timeout(_)), "{error}");
 }
 
+/// An app that notes by which requests nobody held its lock.
+fn with_a_watched_lock() -> (FakeApp, Arc<Mutex<Vec<String>>>) {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let (unlocked, dir) =
+        (Arc::<Mutex<Vec<String>>>::default(), Arc::new(OnceLock::<PathBuf>::new()));
+    let (noted, watched) = (Arc::clone(&unlocked), Arc::clone(&dir));
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| {
+            let lock = AppLock::open(watched.wait()).unwrap();
+            if lock.hold(Deadline::after(Duration::ZERO)).is_ok() {
+                noted.lock().unwrap().push(request.to_owned());
+            }
+            recording.answer(request)
+        });
+    });
+    dir.set(app.dir().to_owned()).unwrap();
+    (app, unlocked)
+}
+
 #[test]
-fn two_tools_never_query_at_the_same_time() {
-    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
-    let other_tool = AppLock::open(app.dir()).unwrap();
-    let held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
+fn the_lock_is_held_for_the_whole_round_and_no_longer() {
+    let (app, unlocked) = with_a_watched_lock();
     let mut collector = SampleCollector::new(app.app());
-    let error = collector.collect(Duration::from_millis(50)).unwrap_err();
-    assert!(matches!(error, TelemetryError::Locked), "{error}");
+    for _ in 0..2 {
+        assert_eq!(collector.collect(TIMEOUT).unwrap().partial, Vec::<String>::new());
+        let other_tool = AppLock::open(app.dir()).unwrap();
+        assert!(other_tool.hold(Deadline::after(TIMEOUT)).is_ok(), "held beyond the round");
+    }
+    assert_eq!(*unlocked.lock().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_stopped_tool_that_holds_the_lock_does_not_make_an_app_silent() {
+    let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    let stopped = AppLock::open(app.dir()).unwrap();
+    let held = stopped.hold(Deadline::after(TIMEOUT)).unwrap();
+    let mut sampler = AppSampler::new(app.app(), &FleetSettings::default());
+    let mut fleet = FleetState::default();
+    for round in 1..=3 {
+        fleet.apply(sampler.sample(TIMEOUT));
+        assert_eq!(fleet.apps[0].status, AppStatus::Live);
+        let sample = &fleet.apps[0].model.as_ref().unwrap().sample;
+        assert_eq!((sample.ports.len(), sample.partial.len()), (2, 1));
+        assert!(
+            sample.partial[0].starts_with("lock: another pmdscope tool"),
+            "{:?}",
+            sample.partial
+        );
+        assert_eq!(fleet.apps[0].errors, [(ErrorClass::Busy, round)].into());
+        assert_eq!(fleet.apps[0].findings, []);
+    }
     drop(held);
-    collector.collect(TIMEOUT).unwrap();
-    assert!(other_tool.hold(Deadline::after(TIMEOUT)).is_ok(), "held beyond the round");
+    fleet.apply(sampler.sample(TIMEOUT));
+    assert_eq!(fleet.apps[0].errors, [(ErrorClass::Busy, 3)].into());
+    assert_eq!(fleet.apps[0].model.as_ref().unwrap().sample.partial, Vec::<String>::new());
 }
 
 #[test]
@@ -377,11 +426,12 @@ fn the_lock_is_that_of_the_directory_after_a_restart() {
     restarts.store(true, Ordering::Relaxed);
     // What is left of the last round may still tell something.
     let _ = collector.collect(TIMEOUT);
+    restarts.store(false, Ordering::Relaxed);
     std::fs::remove_file(app.dir().join(LOCK_FILE)).unwrap();
     let other_tool = AppLock::open(app.dir()).unwrap();
     let _held = other_tool.hold(Deadline::after(TIMEOUT)).unwrap();
-    let error = collector.collect(Duration::from_millis(50)).unwrap_err();
-    assert!(matches!(error, TelemetryError::Locked), "{error}");
+    let sample = collector.collect(TIMEOUT).unwrap();
+    assert!(sample.partial[0].starts_with("lock: another pmdscope tool"), "{:?}", sample.partial);
 }
 
 #[test]

@@ -9,7 +9,10 @@ use pmdscope_telemetry::discover::{
     DiscoverOptions, DiscoveredApp, FindError, Reachability, discover, find,
 };
 use pmdscope_telemetry::finding::{self, Lint};
-use pmdscope_telemetry::{LintRules, ModelTracker, SampleCollector, TelemetryError};
+use pmdscope_telemetry::fleet::AppSampler;
+use pmdscope_telemetry::{
+    FleetEvent, FleetSettings, LintRules, ModelTracker, SampleCollector, TelemetryError,
+};
 use pmdscope_testing::{programs_are_required, skip, skip_without, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -26,6 +29,7 @@ fn main() {
     let trials = [
         ("an_app_is_followed_through_stop_continue_and_kill", follow as fn() -> _, false),
         ("an_app_without_telemetry_is_told", without_telemetry, false),
+        ("an_app_that_starts_is_not_told_to_have_telemetry", starting, false),
         ("an_app_without_ports_is_a_finding", without_ports, false),
         ("in_memory_instances_are_told_apart", in_memory, few_pages),
     ];
@@ -196,9 +200,27 @@ fn stop_and_continue(testpmd: &Testpmd, collector: &mut SampleCollector) -> Resu
         let stopped = collector.collect(SHORT);
         assert!(matches!(stopped, Err(TelemetryError::Timeout(_))), "{stopped:?}");
     }
+    is_told_to_be_stopped(testpmd, collector.app())?;
     testpmd.signal(Signal::CONT)?;
     let sample = collector.collect(Duration::from_secs(5))?;
     assert_eq!((sample.ports.len(), sample.partial.len()), (2, 0));
+    Ok(())
+}
+
+/// Also by who never was connected to it.
+fn is_told_to_be_stopped(testpmd: &Testpmd, app: &DiscoveredApp) -> Result<(), Failed> {
+    let says = format!("; process {} is stopped by a signal", testpmd.0.id());
+    let mut sampler = AppSampler::new(app.clone(), &FleetSettings::default());
+    let FleetEvent::Lost { reason, finding, .. } = sampler.sample(SHORT) else {
+        return Err("it answers though it is stopped".into());
+    };
+    let evidence = finding.map(|finding| finding.evidence).unwrap_or_default();
+    assert!(reason.contains(&says) && evidence.contains(&says), "{reason} {evidence}");
+    let root = app.dir.ancestors().nth(2).map(Path::to_owned);
+    let roots = root.into_iter().collect();
+    let options = DiscoverOptions { roots, stale: false, timeout: SHORT };
+    let error = find(None, &options).err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains(&says)), "{error:?}");
     Ok(())
 }
 
@@ -227,6 +249,21 @@ fn without_telemetry() -> Result<(), Failed> {
     let found = find(None, &host.options());
     assert!(matches!(found, Err(FindError::NoTelemetry(_))), "{found:?}");
     assert_eq!(finding::evaluate_unqueried(&apps[0]).map(|f| f.lint), Some(Lint::TelemetryOff));
+    Ok(())
+}
+
+/// Between the lock on its configuration and its socket an app looks like one without telemetry.
+fn starting() -> Result<(), Failed> {
+    let host = Host::new()?;
+    for _ in 0..3 {
+        let _testpmd = host.start(&["--no-huge"], 1)?;
+        let apps = host.await_apps(|apps| {
+            let off = |app: &DiscoveredApp| app.state == Reachability::NoTelemetry;
+            assert!(!apps.iter().any(off), "{apps:?}");
+            all_live(apps)
+        })?;
+        assert_eq!(apps.len(), 1);
+    }
     Ok(())
 }
 

@@ -20,6 +20,9 @@ metrics! { EXPORTER:
     APPS_DISCOVERED = Gauge "dpdk_apps_discovered" []
         "Apps found on this machine, whether they answer or not; an app that vanished counts until \
          it is forgotten. 0: no app runs, or the exporter searches the wrong directories.";
+    EXPORTER_UNREADABLE_DIRECTORIES = Gauge "dpdk_exporter_unreadable_directories" []
+        "Directories of runtime directories, such as /var/run/dpdk, that exist and that the exporter \
+         may not read. Above 0, apps may run that no other metric shows.";
     APPS_EXPECTED = Gauge "dpdk_apps_expected" []
         "Apps that the configuration expects on this machine. Those that do not answer have \
          dpdk_up 0.";
@@ -36,7 +39,8 @@ metrics! { APP:
          the reason.";
     COLLECT_ERRORS = Counter "dpdk_collect_errors_total" ["app" "reason"]
         "Rounds in which the app could not be queried, by reason, since it was found. busy: other \
-         telemetry clients use its 10 connections; timeout: it is stopped or overloaded; internal: \
+         telemetry clients use its 10 connections, or another pmdscope tool held pmdscope.lock and \
+         the app was queried without it; timeout: it is stopped or overloaded; internal: \
          a bug of pmdscope.";
     COLLECT_DURATION = Gauge "dpdk_collect_duration_seconds" ["app"]
         "Time to query the app in this scrape. Above 0.1: a driver is slow, or the app's control \

@@ -45,6 +45,7 @@ fn own(families: &mut FamilyList, fleet: &FleetState, context: &MetricsContext<'
     families
         .add(&metric::EXPORTER_OTLP_PUSHES, context.counters.pushes.into_iter().flat_map(pushes));
     families.add(&metric::APPS_DISCOVERED, one(found as u64));
+    families.add(&metric::EXPORTER_UNREADABLE_DIRECTORIES, one(fleet.unreadable.len() as u64));
     families.add(&metric::APPS_EXPECTED, one(context.expected.apps.len() as u64));
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use pmdscope_telemetry::discover::unreadable_text;
+
 use crate::health::AppHealth;
 use crate::snapshot::ScrapeSnapshot;
 
@@ -29,6 +31,9 @@ pub(super) fn page(snapshot: &ScrapeSnapshot, broken: Option<&str>) -> String {
     if let Some(broken) = broken {
         let broken = escape(broken);
         let _ = writeln!(html, "<p class=\"bad\">{broken}; the last good one stays in use</p>");
+    }
+    if let Some(unreadable) = unreadable_text(&snapshot.fleet.unreadable) {
+        let _ = writeln!(html, "<p class=\"bad\">{}</p>", escape(&unreadable));
     }
     let apps = &snapshot.fleet.apps;
     let health: Vec<_> =

@@ -144,7 +144,7 @@ pub(crate) fn incident(scratch: &Scratch) -> Result<()> {
 
     let path = file.display().to_string();
     let found = pmdscope(scratch, &["check", "--replay", &path], &[1])?;
-    for expected in ["leak.c:", "unreachable"] {
+    for expected in ["leak.c:", "unreachable", "    when: 20", ", still there at the end"] {
         ensure!(found.contains(expected), "no {expected} in {found}");
     }
     let leaks = pmdscope(scratch, &["leaks", "--replay", &path, "--at", "-3s"], &[1])?;

@@ -49,6 +49,7 @@ impl AppSource for FakeApps {
         let unknown = || FindError::Unknown {
             name: name.unwrap_or_default().to_owned(),
             running: running.to_vec(),
+            unreadable: Vec::new(),
         };
         found.ok_or_else(unknown)
     }

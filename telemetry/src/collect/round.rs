@@ -9,6 +9,7 @@ use crate::client::{LIST_LIMIT, TelemetryClient};
 use crate::commands::TelemetryCommand;
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
+use crate::sample::CUT_LIST;
 
 /// A request is made this often when the reply is null or about something else: so long as other
 /// programs ask the same app, DPDK may mix up the parameters (see [`AppLock`](crate::AppLock)).
@@ -96,10 +97,7 @@ impl<'a> RequestRound<'a> {
         self.answered |= listed.is_ok();
         let items = self.keep(endpoint, listed)?;
         if items.len() >= LIST_LIMIT || self.client.reply_nearly_full() {
-            self.note(
-                endpoint,
-                format!("DPDK may have cut the list after {} entries", items.len()),
-            );
+            self.note(endpoint, format!("{CUT_LIST} after {} entries", items.len()));
         }
         Some(items)
     }

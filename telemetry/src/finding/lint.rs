@@ -42,6 +42,8 @@ lints! {
     NoPolling = "no_polling",
     /// The app has no started port.
     NoPorts = "no_ports",
+    /// Something of the app could not be read, and is not known to be well.
+    PartlySeen = "partly_seen",
     /// A mempool is nearly empty, or will be.
     PoolExhausting = "pool_exhausting",
     /// A port is started and stopped, or its link changes, again and again.
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 22);
+        assert_eq!(Lint::ALL.len(), 23);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

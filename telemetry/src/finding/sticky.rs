@@ -17,6 +17,16 @@ const STAND_NS: u64 = 15_000_000_000;
 /// The lints that judge the time since the sample before.
 const LINTS: [Lint; 4] = [Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, Lint::Stall];
 
+/// Behind the evidence of one that is over, before the time when it was seen last.
+const LAST_SEEN: &str = "; last seen at ";
+
+impl Finding {
+    /// It is not there any more, and told for a while.
+    pub fn is_over(&self) -> bool {
+        self.evidence.contains(LAST_SEEN)
+    }
+}
+
 /// Such findings of one app, and when each was seen last, by the monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StickyFindings(Vec<(u64, Arc<Finding>)>);
@@ -43,7 +53,7 @@ impl StickyFindings {
 /// As it will be told when it is not there any more.
 fn past(finding: &Finding, model: &Model) -> Finding {
     let at = Timestamp::from_nanosecond(model.sample.realtime_ns.into()).unwrap_or(Timestamp::MAX);
-    Finding { evidence: format!("{}; last seen at {at:.0}", finding.evidence), ..finding.clone() }
+    Finding { evidence: format!("{}{LAST_SEEN}{at:.0}", finding.evidence), ..finding.clone() }
 }
 
 /// What is less bad does not hide what was worse.

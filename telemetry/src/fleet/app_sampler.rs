@@ -95,46 +95,57 @@ impl Evaluator {
 pub(super) fn lost(app: &DiscoveredApp, error: &TelemetryError) -> FleetEvent {
     let class = error.class();
     let lost = DiscoveredApp { state: Reachability::Unreachable(class.into()), ..app.clone() };
+    let reason = lost.with_activity(error.to_string());
     let finding = finding::evaluate_unqueried(&lost)
-        .map(|finding| finding::Finding { evidence: error.to_string(), ..finding });
-    FleetEvent::Lost { app: app.name.clone(), class, reason: error.to_string(), finding }
+        .map(|finding| finding::Finding { evidence: reason.clone(), ..finding });
+    FleetEvent::Lost { app: app.name.clone(), class, reason, finding }
 }
 
 /// Event of an app that cannot be asked; `None` when it can.
 pub fn unqueried_event(app: &DiscoveredApp) -> Option<FleetEvent> {
-    let (class, reason) = obstacle(app.state)?;
+    let (class, reason) = obstacle(app)?;
     let finding = finding::evaluate_unqueried(app);
-    Some(FleetEvent::Lost { app: app.name.clone(), class, reason: reason.to_owned(), finding })
+    Some(FleetEvent::Lost { app: app.name.clone(), class, reason, finding })
 }
 
 /// Why an app that runs cannot be asked; `None` when it can.
-pub fn obstacle(state: Reachability) -> Option<(ErrorClass, &'static str)> {
-    match state {
-        Reachability::Live => None,
-        Reachability::NoTelemetry => Some((
-            ErrorClass::TelemetryOff,
-            "runs without telemetry; start it without --no-telemetry",
-        )),
-        Reachability::Stale => Some((ErrorClass::Refused, "has ended and left its files behind")),
-        Reachability::Unreachable(why) => Some((why.into(), why.advice())),
+pub fn obstacle(app: &DiscoveredApp) -> Option<(ErrorClass, String)> {
+    let (class, reason) = match app.state {
+        Reachability::Live => return None,
+        Reachability::NoTelemetry => {
+            (ErrorClass::TelemetryOff, "runs without telemetry; start it without --no-telemetry")
+        }
+        Reachability::Stale => (ErrorClass::Refused, "has ended and left its files behind"),
+        Reachability::Unreachable(why) => (why.into(), why.advice()),
+    };
+    Some((class, app.with_activity(reason.to_owned())))
+}
+
+/// An expected app that was not found; it may run where nothing can be read.
+fn missing(app: &str, unreadable: Option<&str>) -> finding::Finding {
+    let mut finding = finding::evaluate_missing(app);
+    if let Some(unreadable) = unreadable {
+        finding.evidence =
+            format!("it is expected on this machine, and was not found: {unreadable}");
     }
+    finding
 }
 
 impl FleetEvent {
     /// An expected app that does not run.
-    pub(super) fn missing(app: &str) -> Self {
+    pub(super) fn missing(app: &str, unreadable: Option<&str>) -> Self {
         Self::Lost {
             app: app.to_owned(),
             class: ErrorClass::Missing,
             reason: "is expected, and does not run".to_owned(),
-            finding: Some(finding::evaluate_missing(app)),
+            finding: Some(missing(app, unreadable)),
         }
     }
 
     /// The same, of an app that does not run though it is expected.
-    pub(super) fn of_missing(mut self) -> Self {
+    pub(super) fn of_missing(mut self, unreadable: Option<&str>) -> Self {
         if let Self::Lost { app, finding, .. } = &mut self {
-            *finding = Some(finding::evaluate_missing(app));
+            *finding = Some(missing(app, unreadable));
         }
         self
     }

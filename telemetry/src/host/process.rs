@@ -8,10 +8,12 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use rustix::fs::{Dir, Mode, OFlags, open, openat};
 use rustix::io::read;
 use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::arguments::cpu_list;
 
@@ -26,6 +28,35 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
     // Field 22 is the 20th after the name.
     stat_field(&stat, 19)
+}
+
+/// How long a process has run.
+pub(crate) fn age(pid: u32) -> Option<Duration> {
+    let started =
+        Duration::from_secs(start_ticks(pid)?) / u32::try_from(clock_ticks_per_second()).ok()?;
+    // Its start is counted from boot, suspended time included.
+    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).ok()?;
+    Some(now.saturating_sub(started))
+}
+
+/// Arguments of a process; the first is its program.
+pub(crate) fn arguments(pid: u32) -> Option<Vec<String>> {
+    let line = std::fs::read(format!("{PROC}/{pid}/cmdline")).ok()?;
+    let words = line.strip_suffix(&[0]).unwrap_or(&line).split(|byte| *byte == 0);
+    Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+/// What a process does, behind its id: "is stopped by a signal ...".
+pub(crate) fn activity(pid: u32) -> Option<&'static str> {
+    let stat = std::fs::read_to_string(format!("{PROC}/{pid}/stat")).ok()?;
+    Some(match stat_field::<char>(&stat, 0)? {
+        'T' => "is stopped by a signal (kill -CONT continues it)",
+        't' => "is stopped by a debugger",
+        'D' => "waits in the kernel (state D)",
+        'Z' | 'X' => "has ended and was not waited for by its parent",
+        'R' => "runs (state R)",
+        _ => "sleeps (state S)",
+    })
 }
 
 /// Executable of a process.

@@ -12,6 +12,9 @@ pub const UNTRACED_CODE: &str = "untraced code";
 /// had them since.
 pub const NOT_PROVEN: &str = "not proven, after ";
 
+/// What [`LedgerSample::imbalance`] says between the name of the pool and the numbers.
+pub(crate) const LEDGER_IMBALANCE: &str = " adds up to ";
+
 /// When the stamps that name sites are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -147,7 +150,7 @@ impl LedgerSample {
     pub fn imbalance(&self) -> Option<String> {
         let (sum, size) = (self.sum(), self.size);
         (sum != size)
-            .then(|| format!("the ledger of {} adds up to {sum} of {size} mbufs", self.name))
+            .then(|| format!("the ledger of {}{LEDGER_IMBALANCE}{sum} of {size} mbufs", self.name))
     }
 
     /// Mbufs of this pool are lost for sure.

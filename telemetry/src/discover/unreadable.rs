@@ -1,0 +1,99 @@
+//! Directories in which apps may run that nobody sees, for lack of permission.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::DiscoverOptions;
+use crate::printable::harmless;
+
+/// Permissions that listing a directory and reaching what is in it takes.
+const READ_AND_SEARCH: u32 = 0o5;
+
+/// The directories of runtime directories that exist and cannot be read.
+pub fn unreadable(options: &DiscoverOptions) -> Vec<PathBuf> {
+    let denied = |dir: &PathBuf| {
+        fs::read_dir(dir).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let mut dirs: Vec<PathBuf> = options.roots.iter().map(|root| root.join("dpdk")).collect();
+    dirs.retain(denied);
+    dirs.dedup();
+    dirs
+}
+
+/// Which directories cannot be read, and as whom to run; `None` without any.
+pub fn unreadable_text(dirs: &[PathBuf]) -> Option<String> {
+    let text = |dir: &PathBuf| format!("cannot read {}: run as {}", dir.display(), readers(dir));
+    let texts: Vec<String> = dirs.iter().map(text).collect();
+    (!texts.is_empty()).then(|| harmless(&texts.join("; "), &[]))
+}
+
+/// Who may read a directory, as far as its owner and mode tell.
+fn readers(dir: &Path) -> String {
+    let Ok(metadata) = fs::metadata(dir) else { return "root".to_owned() };
+    let may = |shift: u32| metadata.mode() >> shift & READ_AND_SEARCH == READ_AND_SEARCH;
+    let mut readers = "root".to_owned();
+    if metadata.uid() != 0 && may(6) {
+        readers += ", as user ";
+        readers += &name_of("/etc/passwd", metadata.uid());
+    }
+    if may(3) {
+        readers += " or a member of group ";
+        readers += &name_of("/etc/group", metadata.gid());
+    }
+    readers
+}
+
+/// The name that a file such as `/etc/group` has for an id, else the id.
+fn name_of(file: &str, id: u32) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let name = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    #[test]
+    fn names_come_from_the_files_of_the_system() {
+        assert_eq!(name_of("/etc/passwd", 0), "root");
+        assert_eq!(name_of("/etc/group", 4_000_000_000), "4000000000");
+        assert_eq!(name_of("/nonexistent", 7), "7");
+    }
+
+    #[test]
+    fn those_who_may_read_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("dpdk");
+        fs::create_dir(&dir).unwrap();
+        let readers_by = |mode| {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+            readers(&dir)
+        };
+        let group = name_of("/etc/group", fs::metadata(&dir).unwrap().gid());
+        assert!(readers_by(0o750).ends_with(&format!(" or a member of group {group}")));
+        assert!(!readers_by(0o710).contains("group"));
+        if chown(&dir, Some(12_345), None).is_ok() {
+            assert_eq!(readers_by(0o700), "root, as user 12345");
+        }
+        assert_eq!(readers(Path::new("/nonexistent")), "root");
+    }
+
+    #[test]
+    fn nothing_is_said_of_directories_that_can_be_read_or_are_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("dpdk")).unwrap();
+        let roots = vec![root.path().to_owned(), "/nonexistent".into()];
+        let options = DiscoverOptions { roots, ..DiscoverOptions::default() };
+        assert_eq!(unreadable(&options), Vec::<PathBuf>::new());
+        assert_eq!(unreadable_text(&[]), None);
+    }
+}
