@@ -49,6 +49,7 @@ mod loss;
 pub mod model;
 mod names;
 pub mod printable;
+mod queue_rates;
 mod reply;
 mod rx_flat;
 pub mod sample;
