@@ -178,9 +178,14 @@ fn of_port(
     counts.into_iter().map(load).collect()
 }
 
-/// Packets of each queue of a port: as the library counted them, or else the driver.
+/// Packets of each queue of a port: received as the library counted them, or else the driver; sent as
+/// the driver counted them.
 fn packets(sample: &Sample, port: &PortSample, dir: u8) -> BTreeMap<u16, u64> {
     let direction = if dir == DIR_RX { QueueDirection::Rx } else { QueueDirection::Tx };
+    if direction == QueueDirection::Tx {
+        let counters = port.sent_by_queue().into_iter();
+        return counters.filter_map(|(queue, of)| Some((queue, of.packets?))).collect();
+    }
     let here = |queue: &&QueueSample| queue.port == port.id && queue.direction == direction;
     let told = sample.queues.iter().filter(here).map(|queue| (queue.queue, queue.packets));
     let told = told.collect::<BTreeMap<_, _>>();
