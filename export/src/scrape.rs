@@ -2,7 +2,8 @@
 //!
 //! At most one thread queries an app at a time; requests that arrive meanwhile share the answer. A
 //! request waits only for the apps that it is about, and no longer than its deadline: apps that
-//! have not answered by then are reported as late.
+//! have not answered by then are reported as late. It gets the answers of the rounds that it waited
+//! for, not later ones that were made for others while it waited for the rest.
 
 mod scheduler;
 mod scope;
@@ -20,7 +21,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use crate::journal;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
-use scheduler::{Completion, Scheduler};
+use scheduler::{AnswerSender, Completion, PendingRound, Scheduler};
 pub(crate) use scope::ScrapeScope;
 
 /// Answers requests about apps.
@@ -71,18 +72,19 @@ impl Scraper {
         scope: ScrapeScope,
         deadline: Instant,
     ) -> Arc<ScrapeSnapshot> {
-        let complete = tokio::time::timeout_at(deadline.into(), self.query(&scope)).await.is_ok();
+        let mut rounds = Vec::new();
+        let query = self.query(&scope, &mut rounds);
+        let _ = tokio::time::timeout_at(deadline.into(), query).await;
         let mut scheduler = self.lock();
-        if !complete {
-            scheduler.time_out(&scope);
-        }
-        scheduler.snapshot()
+        scheduler.time_out(&rounds);
+        scheduler.snapshot(&rounds)
     }
 
-    /// Done when all that is in `scope` is known. New apps are looked for, and those that are known are
-    /// asked meanwhile.
-    async fn query(self: &Arc<Self>, scope: &ScrapeScope) {
-        let (discovery, known, mut rounds) = self.start(scope);
+    /// Done when all that is in `scope` is known; the `rounds` tell it. New apps are looked for, and
+    /// those that are known are asked meanwhile.
+    async fn query(self: &Arc<Self>, scope: &ScrapeScope, rounds: &mut Vec<PendingRound>) {
+        let (discovery, known, begun) = self.start(scope);
+        *rounds = begun;
         if let Some(mut discovery) = discovery {
             let _ = discovery.changed().await;
             let mut scheduler = self.lock();
@@ -93,8 +95,8 @@ impl Scraper {
             }
             rounds.extend(more);
         }
-        for mut round in rounds {
-            let _ = round.changed().await;
+        for round in rounds {
+            let _ = round.answered.changed().await;
         }
     }
 
@@ -103,7 +105,7 @@ impl Scraper {
     fn start(
         self: &Arc<Self>,
         scope: &ScrapeScope,
-    ) -> (Option<Completion>, Vec<String>, Vec<Completion>) {
+    ) -> (Option<Completion>, Vec<String>, Vec<PendingRound>) {
         let mut scheduler = self.lock();
         let discovery = scheduler.needs_discovery(scope).then(|| self.discover(&mut scheduler));
         let known = scheduler.askable();
@@ -145,21 +147,19 @@ impl Scraper {
         scheduler: &mut Scheduler,
         apps: impl Iterator<Item = String>,
         scope: &ScrapeScope,
-    ) -> (Vec<Completion>, bool) {
+    ) -> (Vec<PendingRound>, bool) {
         let (mut rounds, mut begun) = (Vec::new(), false);
         for app in apps.filter(|app| scope.includes(app)) {
-            let Some((sampler, running)) = scheduler.begin_round(&app) else {
-                rounds.extend(scheduler.round_of(&app));
-                continue;
-            };
-            begun = true;
-            rounds.push(running.subscribe());
-            tokio::spawn(Arc::clone(self).run_round(sampler, running));
+            if let Some((sampler, running)) = scheduler.begin_round(&app) {
+                begun = true;
+                tokio::spawn(Arc::clone(self).run_round(sampler, running));
+            }
+            rounds.extend(scheduler.round_of(&app));
         }
         (rounds, begun)
     }
 
-    async fn run_round(self: Arc<Self>, mut sampler: AppSampler, _running: watch::Sender<()>) {
+    async fn run_round(self: Arc<Self>, mut sampler: AppSampler, running: AnswerSender) {
         let (app, sample, timeout) = (sampler.app().clone(), self.queries.sample, self.timeout);
         let outcome = blocking(move || {
             let news = sample(&mut sampler, timeout);
@@ -169,7 +169,7 @@ impl Scraper {
         if let Err(error) = &outcome {
             journal::warn(&format!("{}: {error}", app.name));
         }
-        self.lock().end_round(&app, outcome);
+        self.lock().end_round(&app, outcome, &running);
     }
 
     fn lock(&self) -> MutexGuard<'_, Scheduler> {

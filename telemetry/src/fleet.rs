@@ -3,6 +3,7 @@
 mod app_sampler;
 
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -311,6 +312,12 @@ impl Fleet {
     pub fn asked(&self) -> impl Iterator<Item = &str> {
         let slots = self.slots.iter().filter(|s| s.is_asked() && !s.is_over(&self.state));
         slots.map(|slot| slot.app.name.as_str())
+    }
+
+    /// What the app with this socket is called now.
+    pub fn name_of(&self, socket: &Path) -> Option<&str> {
+        let slot = self.slots.iter().find(|slot| slot.app.socket == socket)?;
+        Some(&slot.app.name)
     }
 
     /// Gives the sampler of an app to another thread, which samples and checks it in again. `None`

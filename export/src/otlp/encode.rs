@@ -40,7 +40,7 @@ pub(super) fn request(
         for (app, samples) in parts {
             let times = PointTimes {
                 start_ns: start(family.metric, app, world, exporter),
-                now_ns: world.realtime_ns,
+                now_ns: answered(app, world),
             };
             resources.entry(app).or_default().push(metric(family.metric, &samples, times));
         }
@@ -70,6 +70,13 @@ fn app_start(app: &str, world: &FleetState) -> Option<u64> {
     Some(model.sample.app.start_realtime_ns).filter(|start| *start > 0)
 }
 
+/// When the values were read: of an app that answers, when it answered.
+fn answered(app: Option<&str>, world: &FleetState) -> u64 {
+    let app = app.and_then(|app| world.find(app)).filter(|app| !app.stale());
+    let model = app.and_then(|app| app.model.as_deref());
+    model.map_or(world.realtime_ns, |model| model.sample.realtime_ns)
+}
+
 /// Since when a counter counts; 0 where nobody knows.
 fn start(
     metric: &MetricDescriptor,
@@ -78,6 +85,9 @@ fn start(
     exporter: &ExporterIdentity,
 ) -> u64 {
     match app {
+        Some(app) if metric == &catalogue::QUEUE_TRANSMIT_REFUSED => {
+            app_start(app, world).unwrap_or(0).max(exporter.start_ns)
+        }
         Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, world).unwrap_or(0),
         _ => exporter.start_ns,
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
-use pmdscope_telemetry::{ErrorClass, FleetEvent, TelemetryError, finding};
+use pmdscope_telemetry::{AppState, ErrorClass, FleetEvent, TelemetryError, finding};
 use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
@@ -21,10 +21,24 @@ pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 /// Nothing is ever sent: it is closed when what others wait for has ended, however it ended.
 pub(super) type Completion = watch::Receiver<()>;
 
+/// The state of an app by the answer of one round; nothing until then.
+type Answer = Option<Arc<AppState>>;
+
+/// Whoever asks an app sends its answer here.
+pub(super) type AnswerSender = watch::Sender<Answer>;
+
+/// A round that a request waits for, or has waited for.
+#[derive(Clone, Debug)]
+pub(super) struct PendingRound {
+    socket: PathBuf,
+    /// Changes once, or is closed after a round that has failed.
+    pub(super) answered: watch::Receiver<Answer>,
+}
+
 /// One question to an app, which several requests may wait for.
 #[derive(Debug)]
 struct AppRound {
-    finished: Completion,
+    answered: watch::Receiver<Answer>,
     /// Somebody could not wait for it, and counted it as a timeout.
     timed_out: bool,
 }
@@ -92,25 +106,28 @@ impl Scheduler {
 
     /// Begins to ask an app that can be asked and is not being asked: its sampler, and what to drop at
     /// the end.
-    pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, watch::Sender<()>)> {
+    pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, AnswerSender)> {
         let sampler = self.fleet.check_out(app)?;
-        let (running, finished) = watch::channel(());
-        let round = AppRound { finished, timed_out: false };
+        let (running, answered) = watch::channel(None);
+        let round = AppRound { answered, timed_out: false };
         self.rounds.insert(sampler.app().socket.clone(), round);
         Some((sampler, running))
     }
 
     /// The round of an app that is being asked.
-    pub(super) fn round_of(&self, app: &str) -> Option<Completion> {
-        let asked = self.being_asked().find(|asked| asked.name == app)?;
-        Some(self.rounds.get(&asked.socket)?.finished.clone())
+    pub(super) fn round_of(&self, app: &str) -> Option<PendingRound> {
+        let socket = self.being_asked().find(|asked| asked.name == app)?.socket;
+        let answered = self.rounds.get(&socket)?.answered.clone();
+        Some(PendingRound { socket, answered })
     }
 
-    /// Takes in what a round brought. One that has failed has lost the sampler of its app.
+    /// Takes in what a round brought, and tells those who wait. One that has failed has lost the
+    /// sampler of its app.
     pub(super) fn end_round(
         &mut self,
         app: &DiscoveredApp,
         outcome: Result<(AppSampler, FleetEvent), TelemetryError>,
+        running: &AnswerSender,
     ) {
         let round = self.rounds.remove(&app.socket);
         match outcome {
@@ -122,6 +139,10 @@ impl Scheduler {
             }
             Err(error) => self.fleet.replace_lost(app, &error),
         }
+        // It may have another name by now.
+        let name = self.fleet.name_of(&app.socket);
+        let state = name.and_then(|name| self.fleet.state.find(name)).cloned();
+        running.send_replace(state.map(Arc::new));
         self.snapshot = Weak::new();
     }
 
@@ -141,10 +162,14 @@ impl Scheduler {
         }
     }
 
-    /// Somebody cannot wait any longer: apps that have not answered yet count as lost until they do.
-    pub(super) fn time_out(&mut self, scope: &ScrapeScope) {
-        let late: Vec<DiscoveredApp> =
-            self.being_asked().filter(|app| scope.includes(&app.name)).collect();
+    /// Somebody cannot wait any longer: apps that have not answered these rounds yet count as lost
+    /// until they do.
+    pub(super) fn time_out(&mut self, rounds: &[PendingRound]) {
+        let runs = |app: &DiscoveredApp| {
+            let mut pending = rounds.iter().filter(|round| round.socket == app.socket);
+            pending.any(|round| round.answered.borrow().is_none())
+        };
+        let late: Vec<DiscoveredApp> = self.being_asked().filter(runs).collect();
         for app in late {
             let round = self.rounds.get_mut(&app.socket);
             if round.is_none_or(|round| mem::replace(&mut round.timed_out, true)) {
@@ -174,14 +199,36 @@ impl Scheduler {
         self.snapshot = Weak::new();
     }
 
-    /// What is known now; the same for all who ask at the same moment, so that it is encoded once.
-    pub(super) fn snapshot(&mut self) -> Arc<ScrapeSnapshot> {
-        if let Some(snapshot) = self.snapshot.upgrade() {
+    /// What is known now, and what these rounds have answered; the same for all who ask at the same
+    /// moment, so that it is encoded once.
+    pub(super) fn snapshot(&mut self, rounds: &[PendingRound]) -> Arc<ScrapeSnapshot> {
+        let earlier: Vec<Arc<AppState>> = rounds
+            .iter()
+            .filter_map(|round| round.answered.borrow().clone())
+            .filter(|answer| self.is_outdated(answer))
+            .collect();
+        if let Some(snapshot) = self.snapshot.upgrade().filter(|_| earlier.is_empty()) {
             return snapshot;
         }
-        let (state, options) = (self.fleet.state.clone(), Arc::clone(&self.render_options));
+        let mut state = self.fleet.state.clone();
+        for app in &mut state.apps {
+            if let Some(answer) = earlier.iter().find(|answer| answer.name == app.name) {
+                *app = AppState::clone(answer);
+            }
+        }
+        let options = Arc::clone(&self.render_options);
         let snapshot = Arc::new(ScrapeSnapshot::new(state, self.counters, options));
-        self.snapshot = Arc::downgrade(&snapshot);
+        if earlier.is_empty() {
+            self.snapshot = Arc::downgrade(&snapshot);
+        }
         snapshot
+    }
+
+    /// The app has been asked again since.
+    fn is_outdated(&self, answer: &AppState) -> bool {
+        self.fleet.state.find(&answer.name).is_some_and(|now| {
+            let model = |state: &AppState| state.model.as_ref().map(Arc::as_ptr);
+            model(now) != model(answer) || now.status != answer.status
+        })
     }
 }

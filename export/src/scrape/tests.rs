@@ -113,6 +113,69 @@ async fn a_stuck_app_costs_its_own_series_only() {
     assert!(text.contains("dpdk_collect_errors_total{app=\"b\",reason=\"timeout\"} 1\n"), "{text}");
 }
 
+/// Objects in use, which the fake app counts up in each round, and when that was read.
+fn in_use(snapshot: &ScrapeSnapshot, app: &str) -> (u64, u64) {
+    let app = snapshot.world.find(app).unwrap();
+    assert_eq!(app.status, AppStatus::Live);
+    let sample = &app.model.as_ref().unwrap().sample;
+    (sample.pools[0].occupancy.unwrap().in_use, sample.realtime_ns)
+}
+
+#[tokio::test]
+async fn a_scrape_has_the_values_of_its_own_time_while_another_app_hangs() {
+    let root = tempfile::tempdir().unwrap();
+    let scraper = scraper(root.path());
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(well.rounds(), 1);
+    stuck.hold(true);
+    // Two scrapers wait for the one that hangs, and had the answer of the other one long ago.
+    let first = spawn(&scraper, soon());
+    until(async || well.rounds() == 2 && in_use(&*names(&scraper).await, "a").0 == 2).await;
+    let second = spawn(&scraper, soon());
+    until(async || well.rounds() == 3 && in_use(&*names(&scraper).await, "a").0 == 3).await;
+    // A third one asks for that one alone, as do probes.
+    let mut probed = Vec::new();
+    for _ in 0..3 {
+        probed.push(in_use(&*scraper.snapshot(app("a"), soon()).await, "a"));
+    }
+    assert!(!first.is_finished() && !second.is_finished());
+    stuck.hold(false);
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let (first, second) = (in_use(&first, "a"), in_use(&second, "a"));
+    let values: Vec<u64> = [first, second].iter().chain(&probed).map(|(value, _)| *value).collect();
+    assert_eq!(values, [2, 3, 4, 5, 6]);
+    assert!(first.1 < second.1 && second.1 < probed[0].1, "the time is that of the value");
+}
+
+#[tokio::test]
+async fn a_scrape_that_gives_up_does_not_call_those_late_that_others_ask_again() {
+    let root = tempfile::tempdir().unwrap();
+    let scraper = scraper(root.path());
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    stuck.hold(true);
+    let scrape = spawn(&scraper, Instant::now() + Duration::from_secs(2));
+    until(async || in_use(&*names(&scraper).await, "a").0 == 2).await;
+    well.hold(true);
+    let other = {
+        let scraper = Arc::clone(&scraper);
+        tokio::spawn(async move { scraper.snapshot(app("a"), soon()).await })
+    };
+    well.asked().await;
+    let scrape = scrape.await.unwrap();
+    assert_eq!(in_use(&scrape, "a").0, 2, "it has answered this scrape");
+    assert!(scrape.world.find("b").unwrap().stale());
+    assert_eq!(scrape.world.find("a").unwrap().errors.get(&ErrorClass::Timeout), None);
+    well.hold(false);
+    assert_eq!(in_use(&*other.await.unwrap(), "a").0, 3);
+}
+
+/// What is known, without asking anybody.
+async fn names(scraper: &Arc<Scraper>) -> Arc<ScrapeSnapshot> {
+    scraper.snapshot(ScrapeScope::Names, soon()).await
+}
+
 #[tokio::test]
 async fn discoveries_are_a_second_apart() {
     loop {
