@@ -16,7 +16,7 @@ use serde::Serialize;
 use self::hot_queues::HotQueues;
 use crate::exit::FAILED;
 use crate::number::whole;
-use crate::output::{self, one_line};
+use crate::output::{self, names, one_line};
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
 
@@ -229,7 +229,7 @@ impl<'a> Verdict<'a> {
 
     fn text(&self, world: &FleetState) -> String {
         let mut out = self.silent();
-        out.extend(self.findings().map(finding_text));
+        out.extend(repeated(self.findings()).into_iter().map(|same| findings_text(&same)));
         if out.is_empty() {
             let ports: usize = world.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = plural(self.apps.len() as u64, "app");
@@ -237,6 +237,33 @@ impl<'a> Verdict<'a> {
             let _ = writeln!(out, "ok: {apps}, {ports}, no findings");
         }
         out
+    }
+}
+
+/// Findings that differ only in their app together, in the order of the first of them.
+fn repeated<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for finding in findings {
+        let Finding { lint, severity, subject, evidence, threshold, advice, .. } = finding;
+        let key = (lint, severity, subject, evidence, threshold, advice);
+        let at = *known.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
+}
+
+fn findings_text(same: &[&Finding]) -> String {
+    match same {
+        [] => String::new(),
+        [finding] => finding_text(finding),
+        [finding, ..] => {
+            let apps: Vec<&str> = same.iter().map(|finding| finding.app.as_str()).collect();
+            finding_text(&Finding { app: names(&apps), ..(*finding).clone() })
+        }
     }
 }
 
@@ -285,6 +312,31 @@ mod tests {
         assert_snapshot!(Verdict::of(&world).text(&world));
         let lines = Verdict::of(&world).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
+    }
+
+    #[test]
+    fn what_is_wrong_with_many_apps_is_said_once() {
+        let mut world = FleetState::default();
+        for number in 0..176 {
+            let app = format!("app{number:03}");
+            let about = Finding { app: app.clone(), ..finding(Severity::Warning) };
+            let reason = "timed out".to_owned();
+            let (class, finding) = (ErrorClass::Timeout, Some(about));
+            world.apply(FleetEvent::Lost { app, class, reason, finding });
+        }
+        world.apps[5].findings[0].evidence = "9 packets/s missed".to_owned();
+        let text = Verdict::of(&world).text(&world);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+        let expected = [
+            "175 apps (app000, app001, app002, ...) net_vhost0: warning: rx_missed: 412 packets/s missed",
+            "app005 net_vhost0: warning: rx_missed: 9 packets/s missed",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(
+            Verdict::of(&world).lines().lines().count(),
+            176,
+            "a line per finding for programs"
+        );
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod lock;
 mod loss;
 pub mod model;
 mod names;
+pub mod parallel;
 pub mod printable;
 mod queue_rates;
 mod reply;

@@ -12,6 +12,7 @@ use pmdscope_telemetry::{AppState, ErrorClass, FleetEvent, TelemetryError, findi
 use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
+use super::wait_limits::{ResponseTimes, WaitLimits};
 use crate::metrics::ExporterCounters;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
 
@@ -31,6 +32,8 @@ pub(super) type AnswerSender = watch::Sender<Answer>;
 #[derive(Clone, Debug)]
 pub(super) struct PendingRound {
     socket: PathBuf,
+    /// When a scrape of all apps no longer waits for it.
+    pub(super) wait_until: Instant,
     /// Changes once, or is closed after a round that has failed.
     pub(super) answered: watch::Receiver<Answer>,
 }
@@ -39,6 +42,7 @@ pub(super) struct PendingRound {
 #[derive(Debug)]
 struct AppRound {
     answered: watch::Receiver<Answer>,
+    wait_until: Instant,
     /// Somebody could not wait for it, and counted it as a timeout.
     timed_out: bool,
 }
@@ -52,6 +56,8 @@ pub(super) struct Scheduler {
     discovered: Option<Instant>,
     /// By the sockets of the apps; names may change meanwhile.
     rounds: BTreeMap<PathBuf, AppRound>,
+    response_times: ResponseTimes,
+    limits: WaitLimits,
     counters: ExporterCounters,
     render_options: Arc<RenderOptions>,
     /// The newest snapshot, as long as somebody uses it and nothing new is known.
@@ -59,12 +65,18 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new(settings: FleetSettings, render_options: RenderOptions) -> Self {
+    pub(super) fn new(
+        settings: FleetSettings,
+        render_options: RenderOptions,
+        limits: WaitLimits,
+    ) -> Self {
         Self {
             fleet: Fleet::new(settings),
             discovery: None,
             discovered: None,
             rounds: BTreeMap::new(),
+            response_times: ResponseTimes::default(),
+            limits,
             counters: ExporterCounters::default(),
             render_options: Arc::new(render_options),
             snapshot: Weak::new(),
@@ -109,16 +121,33 @@ impl Scheduler {
     pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, AnswerSender)> {
         let sampler = self.fleet.check_out(app)?;
         let (running, answered) = watch::channel(None);
-        let round = AppRound { answered, timed_out: false };
-        self.rounds.insert(sampler.app().socket.clone(), round);
+        let socket = sampler.app().socket.clone();
+        let wait_until = Instant::now() + self.response_times.limit(&socket, self.limits);
+        self.rounds.insert(socket, AppRound { answered, wait_until, timed_out: false });
         Some((sampler, running))
     }
 
     /// The round of an app that is being asked.
     pub(super) fn round_of(&self, app: &str) -> Option<PendingRound> {
         let socket = self.being_asked().find(|asked| asked.name == app)?.socket;
-        let answered = self.rounds.get(&socket)?.answered.clone();
-        Some(PendingRound { socket, answered })
+        let round = self.rounds.get(&socket)?;
+        let (answered, wait_until) = (round.answered.clone(), round.wait_until);
+        Some(PendingRound { socket, wait_until, answered })
+    }
+
+    /// It did not answer the last round.
+    pub(super) fn is_hung(&self, app: &DiscoveredApp) -> bool {
+        self.response_times.is_hung(&app.socket)
+    }
+
+    /// The apps that a discovery need not connect to: those that are connected, and those that did not
+    /// answer the last round and would not answer a discovery.
+    pub(super) fn connected(&self) -> Vec<DiscoveredApp> {
+        let mut connected = self.fleet.connected();
+        let known = |app: &&DiscoveredApp| !connected.iter().any(|c| c.socket == app.socket);
+        let hung: Vec<_> = self.response_times.hung().filter(known).cloned().collect();
+        connected.extend(hung);
+        connected
     }
 
     /// Takes in what a round brought, and tells those who wait. One that has failed has lost the
@@ -126,18 +155,22 @@ impl Scheduler {
     pub(super) fn end_round(
         &mut self,
         app: &DiscoveredApp,
-        outcome: Result<(AppSampler, FleetEvent), TelemetryError>,
+        outcome: Result<(AppSampler, FleetEvent, Duration), TelemetryError>,
         running: &AnswerSender,
     ) {
         let round = self.rounds.remove(&app.socket);
         match outcome {
-            Ok((sampler, news)) => {
+            Ok((sampler, news, took)) => {
+                self.response_times.note(app, &news, took);
                 if round.is_some_and(|round| round.timed_out) {
                     self.uncount(&news);
                 }
                 self.fleet.check_in(sampler, news);
             }
-            Err(error) => self.fleet.replace_lost(app, &error),
+            Err(error) => {
+                self.response_times.forget(&app.socket);
+                self.fleet.replace_lost(app, &error);
+            }
         }
         // It may have another name by now.
         let name = self.fleet.name_of(&app.socket);

@@ -1,6 +1,6 @@
 //! Tests of requests about fake apps, each a socket and a thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pmdscope_telemetry::AppStatus;
 use pmdscope_telemetry::ErrorClass;
@@ -14,13 +14,16 @@ use crate::fake::{DEADLINE, NEVER, PoolApp, until};
 use crate::snapshot::ExpositionForm;
 use crate::text::TextFormat;
 
+/// Waits for whatever answers, however slow this machine is.
+const WAIT: WaitLimits = WaitLimits { answer: NEVER, slot: NEVER };
+
 fn settings(root: &std::path::Path) -> FleetSettings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     FleetSettings { discover, ..FleetSettings::default() }
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
-    Scraper::new(settings(root), RenderOptions::default(), NEVER)
+    Scraper::new(settings(root), RenderOptions::default(), NEVER, WAIT)
 }
 
 fn soon() -> Instant {
@@ -242,7 +245,7 @@ async fn an_app_that_is_renamed_while_it_is_asked_holds_nobody_up() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
-    let scraper = Scraper::new(settings, RenderOptions::default(), NEVER);
+    let scraper = Scraper::new(settings, RenderOptions::default(), NEVER, WAIT);
     let fake = PoolApp::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::All, soon()).await;
     tokio::time::sleep(DISCOVERY_INTERVAL).await;
@@ -279,8 +282,13 @@ async fn a_query_that_panics_is_told_at_once_and_tried_again() {
     let root = tempfile::tempdir().unwrap();
     let _apps = ["a", "b"].map(|name| PoolApp::start(root.path(), name));
     let queries = BlockingQueries { discover, sample };
-    let scraper =
-        Scraper::with_queries(settings(root.path()), RenderOptions::default(), NEVER, queries);
+    let scraper = Scraper::with_queries(
+        settings(root.path()),
+        RenderOptions::default(),
+        NEVER,
+        WAIT,
+        queries,
+    );
     // As long as nobody is told, this waits for ever, as a scrape does until its deadline.
     let scrape = || async {
         let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
@@ -297,4 +305,87 @@ async fn a_query_that_panics_is_told_at_once_and_tried_again() {
     }
     FIXED.store(true, Ordering::SeqCst);
     assert_eq!(scrape().await.world.find("a").unwrap().status, AppStatus::Live);
+}
+
+/// The app "b" has little time in its first round, and all the time in later ones.
+fn sample_b_briefly_once(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let first = session.app().name == "b" && !ASKED.swap(true, Ordering::SeqCst);
+    session.sample(if first { Duration::from_millis(300) } else { timeout })
+}
+
+#[tokio::test]
+async fn a_scrape_does_not_wait_for_an_app_that_hung_the_last_time() {
+    let root = tempfile::tempdir().unwrap();
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    stuck.hold(true);
+    let queries =
+        BlockingQueries { discover: FleetSettings::running_beside, sample: sample_b_briefly_once };
+    let scraper = Scraper::with_queries(
+        settings(root.path()),
+        RenderOptions::default(),
+        NEVER,
+        WAIT,
+        queries,
+    );
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(well.rounds(), 1);
+    for round in 2..=4 {
+        // It has for ever, and so has the app.
+        let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
+        let scrape = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for b");
+        assert_eq!(in_use(&scrape, "a").0, round);
+        assert!(scrape.world.find("b").unwrap().stale());
+    }
+    stuck.hold(false);
+    until(async || {
+        scraper.snapshot(app("b"), soon()).await.world.find("b").is_some_and(|b| !b.stale())
+    })
+    .await;
+    let scrape = scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(scrape.world.find("b").unwrap().status, AppStatus::Live);
+}
+
+static BEING_ASKED: AtomicUsize = AtomicUsize::new(0);
+static MOST_ASKED: AtomicUsize = AtomicUsize::new(0);
+
+fn many(_: &FleetSettings, _: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
+    let app = |number: usize| {
+        let dir = std::path::PathBuf::from(format!("/nowhere/{number:03}"));
+        DiscoveredApp {
+            name: format!("app{number:03}"),
+            socket: dir.join("socket"),
+            dir,
+            pid: None,
+            dpdk_version: None,
+            state: pmdscope_telemetry::discover::Reachability::Live,
+        }
+    };
+    (0..200).map(app).collect()
+}
+
+fn count_asked(session: &mut AppSampler, _: Duration) -> FleetEvent {
+    let asked = 1 + BEING_ASKED.fetch_add(1, Ordering::SeqCst);
+    MOST_ASKED.fetch_max(asked, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(2));
+    BEING_ASKED.fetch_sub(1, Ordering::SeqCst);
+    FleetEvent::Found { app: session.app().name.clone() }
+}
+
+#[tokio::test]
+async fn many_apps_are_asked_by_few_threads() {
+    let root = tempfile::tempdir().unwrap();
+    let queries = BlockingQueries { discover: many, sample: count_asked };
+    let scraper = Scraper::with_queries(
+        settings(root.path()),
+        RenderOptions::default(),
+        NEVER,
+        WAIT,
+        queries,
+    );
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(snapshot.world.apps.len(), 200);
+    assert_eq!(BEING_ASKED.load(Ordering::SeqCst), 0);
+    let most = MOST_ASKED.load(Ordering::SeqCst);
+    assert!((2..=AT_ONCE).contains(&most), "{most} at once");
 }

@@ -1,3 +1,4 @@
+use std::thread;
 use std::sync::Arc;
 
 use super::*;

@@ -147,7 +147,8 @@ pub(super) fn queues(world: &FleetState, view: &ViewState) -> TextTable {
     note_unsupported_depth(&mut table, world);
     if !table.rows.is_empty() {
         table.notes.push(
-            "refused: packets per second offered and not taken; retried packets count again".to_owned(),
+            "refused: packets per second offered and not taken; retried packets count again"
+                .to_owned(),
         );
         table.notes.push("~: estimated from one burst in 16".to_owned());
     }
