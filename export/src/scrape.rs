@@ -200,13 +200,13 @@ impl Scraper {
             let news = sample(&mut sampler, timeout);
             (sampler, news, began.elapsed())
         }));
-        let outcome = match tokio::time::timeout(self.limits.slot, &mut outcome).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                // It may not answer for long: others need not wait for that.
-                slot = slot.filter(|_| hung);
-                outcome.await
-            }
+        let answered = tokio::time::timeout(self.limits.slot, &mut outcome).await;
+        let outcome = if let Ok(outcome) = answered {
+            outcome
+        } else {
+            // It may not answer for long: others need not wait for that.
+            slot = slot.filter(|_| hung);
+            outcome.await
         };
         drop(slot);
         if let Err(error) = &outcome {

@@ -196,7 +196,13 @@ impl CountedQueue {
         self.counted.push(now);
         let pps = self.counted.unsent().map_or(0.0, |unsent| unsent.refused_pps);
         self.refused += pps * seconds(before, now.ns);
-        RefusedPackets { pps, packets: self.refused as u64 }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a sum of rates, none of them negative"
+        )]
+        let packets = self.refused as u64;
+        RefusedPackets { pps, packets }
     }
 }
 

@@ -92,7 +92,7 @@ impl PortReader {
             ids.retain(|other| *other != id);
             counted.remove(&id).map(|asked| round.keep(TelemetryCommand::EthdevXstats(id), asked));
         }
-        let mut facts = facts.then(|| self.facts(round, &counted));
+        let mut facts = facts.then(|| port_facts(round, &counted));
         let port = |id: &PortId| {
             let facts = facts.as_mut().map(|facts| facts.remove(id).unwrap_or_default());
             self.port(round, *id, facts, counted.remove(id))
@@ -116,22 +116,6 @@ impl PortReader {
         };
         let (ids, requests): (Vec<_>, Vec<_>) = known.map(request).unzip();
         ids.into_iter().zip(round.request_each(&requests)).collect()
-    }
-
-    /// Configuration and link of the ports that were counted, as far as they were told.
-    fn facts(
-        &self,
-        round: &mut RequestRound<'_>,
-        counted: &BTreeMap<PortId, Result<XstatsReply, TelemetryError>>,
-    ) -> BTreeMap<PortId, PortFacts> {
-        let ids: Vec<PortId> = counted.keys().copied().collect();
-        if round.is_over() {
-            return BTreeMap::new();
-        }
-        let infos = request_each(round, &ids, TelemetryCommand::EthdevInfo);
-        let links = request_each(round, &ids, TelemetryCommand::EthdevLinkStatus);
-        let facts = infos.into_iter().zip(links).map(|(info, link)| PortFacts { info, link });
-        ids.into_iter().zip(facts).collect()
     }
 
     fn port(
@@ -159,6 +143,21 @@ impl PortReader {
         self.known.extend(known.map(|known| (id, known)));
         Some(port)
     }
+}
+
+/// Configuration and link of the ports that were counted, as far as they were told.
+fn port_facts(
+    round: &mut RequestRound<'_>,
+    counted: &BTreeMap<PortId, Result<XstatsReply, TelemetryError>>,
+) -> BTreeMap<PortId, PortFacts> {
+    let ids: Vec<PortId> = counted.keys().copied().collect();
+    if round.is_over() {
+        return BTreeMap::new();
+    }
+    let infos = request_each(round, &ids, TelemetryCommand::EthdevInfo);
+    let links = request_each(round, &ids, TelemetryCommand::EthdevLinkStatus);
+    let facts = infos.into_iter().zip(links).map(|(info, link)| PortFacts { info, link });
+    ids.into_iter().zip(facts).collect()
 }
 
 /// What a port told when all were asked together; `None` where that failed.

@@ -74,7 +74,7 @@ fn occupancy(info: &PoolInfo) -> Option<PoolOccupancy> {
 
 /// Rings that are asked for per second: each is a request. Those of an app with more are asked for in
 /// turn.
-const RINGS_PER_SECOND: f64 = 50.0;
+const RINGS_PER_SECOND: u128 = 50;
 
 /// Rings that are asked for in one round, however short it is after the last one.
 const MIN_RINGS: usize = 8;
@@ -112,8 +112,8 @@ impl StockRingReader {
         let names: Vec<_> = self.names.value().iter().filter(|ring| !of_pool(ring)).collect();
         self.known.retain(|name, _| names.iter().any(|listed| listed.0 == *name));
         let budget = self.read.replace(now).map_or(names.len(), |read| {
-            let seconds = now.saturating_duration_since(read).as_secs_f64();
-            ((seconds * RINGS_PER_SECOND) as usize).max(MIN_RINGS)
+            let ms = now.saturating_duration_since(read).as_millis();
+            usize::try_from(ms * RINGS_PER_SECOND / 1000).unwrap_or(usize::MAX).max(MIN_RINGS)
         });
         let budget = budget.min(names.len());
         let new = names.iter().filter(|name| !self.known.contains_key(&name.0));
