@@ -171,7 +171,7 @@ async fn a_scrape_that_gives_up_does_not_call_those_late_that_others_ask_again()
     assert!(scrape.world.find("b").unwrap().stale());
     assert_eq!(scrape.world.find("a").unwrap().errors.get(&ErrorClass::Timeout), None);
     well.hold(false);
-    assert_eq!(in_use(&*other.await.unwrap(), "a").0, 3);
+    assert_eq!(in_use(&other.await.unwrap(), "a").0, 3);
 }
 
 /// What is known, without asking anybody.
