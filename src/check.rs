@@ -3,6 +3,7 @@
 mod hot_queues;
 mod seen;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use self::hot_queues::HotQueues;
 use self::seen::{FindingOccurrence, FindingTimes, SeenFindings};
 use crate::exit::FAILED;
 use crate::number::whole;
-use crate::output::{self, one_line};
+use crate::output::{self, names, one_line};
 use crate::session::AppArg;
 use crate::source::{ReplayArg, Source};
 
@@ -222,7 +223,7 @@ impl<'a> CheckResult<'a> {
 
     fn text(&self, fleet: &FleetState) -> String {
         let mut out = self.silent();
-        out.extend(self.findings().map(finding_text));
+        out.extend(repeated(self.findings()).into_iter().map(|same| findings_text(&same)));
         if out.is_empty() {
             let ports: usize = fleet.models().map(|(_, model)| model.sample.ports.len()).sum();
             let apps = plural(self.apps.len() as u64, "app");
@@ -233,6 +234,39 @@ impl<'a> CheckResult<'a> {
     }
 }
 
+/// Findings that differ only in their app together, in the order of the first of them.
+fn repeated<'a, 'b>(
+    findings: impl Iterator<Item = &'b FindingResult<'a>>,
+) -> Vec<Vec<&'b FindingResult<'a>>>
+where
+    'a: 'b,
+{
+    let mut groups: Vec<Vec<&FindingResult>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for result in findings {
+        let Finding { lint, severity, subject, evidence, threshold, advice, .. } = result.finding;
+        let key = (lint, severity, subject, evidence, threshold, advice, &result.times);
+        let at = *known.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(result),
+            None => groups.push(vec![result]),
+        }
+    }
+    groups
+}
+
+fn findings_text(same: &[&FindingResult<'_>]) -> String {
+    match same {
+        [] => String::new(),
+        [result] => finding_text(result.finding, result.times.as_deref()),
+        [result, ..] => {
+            let apps: Vec<&str> = same.iter().map(|result| result.finding.app.as_str()).collect();
+            let finding = Finding { app: names(&apps), ..result.finding.clone() };
+            finding_text(&finding, result.times.as_deref())
+        }
+    }
+}
+
 fn finding_line(finding: &Finding) -> String {
     let about = format!("{} {}", finding.app, finding.subject);
     let severity = finding.severity.word();
@@ -240,12 +274,10 @@ fn finding_line(finding: &Finding) -> String {
     one_line(&line)
 }
 
-fn finding_text(result: &FindingResult<'_>) -> String {
-    let Finding { threshold, advice, .. } = result.finding;
-    let line = finding_line(result.finding);
-    let times = result.times.as_ref().map(|times| format!("    when: {times}\n"));
-    let times = times.unwrap_or_default();
-    let (threshold, advice) = (one_line(threshold), one_line(advice));
+fn finding_text(finding: &Finding, times: Option<&str>) -> String {
+    let line = finding_line(finding);
+    let times = times.map_or(String::new(), |times| format!("    when: {times}\n"));
+    let (threshold, advice) = (one_line(&finding.threshold), one_line(&finding.advice));
     format!("{line}\n{times}    threshold: {threshold}\n    what to do: {advice}\n")
 }
 
@@ -283,6 +315,31 @@ mod tests {
         assert_snapshot!(CheckResult::of(&fleet, None).text(&fleet));
         let lines = CheckResult::of(&fleet, None).lines();
         assert_eq!(lines, "reflector net_vhost0: critical: rx_missed: 412 packets/s missed\n");
+    }
+
+    #[test]
+    fn what_is_wrong_with_many_apps_is_said_once() {
+        let mut fleet = FleetState::default();
+        for number in 0..176 {
+            let app = format!("app{number:03}");
+            let about = Finding { app: app.clone(), ..finding(Severity::Warning) };
+            let reason = "timed out".to_owned();
+            let (class, finding) = (ErrorClass::Timeout, Some(about));
+            fleet.apply(FleetEvent::Lost { app, class, reason, finding });
+        }
+        fleet.apps[5].findings[0].evidence = "9 packets/s missed".to_owned();
+        let text = CheckResult::of(&fleet, None).text(&fleet);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+        let expected = [
+            "175 apps (app000, app001, app002, ...) net_vhost0: warning: rx_missed: 412 packets/s missed",
+            "app005 net_vhost0: warning: rx_missed: 9 packets/s missed",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(
+            CheckResult::of(&fleet, None).lines().lines().count(),
+            176,
+            "a line per finding for programs"
+        );
     }
 
     #[test]

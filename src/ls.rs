@@ -1,8 +1,8 @@
 //! `pmdscope ls`: lists running DPDK apps.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::thread;
 
 use anyhow::Result;
 use pmdscope_render::number::{UNKNOWN, known, seconds};
@@ -10,6 +10,7 @@ use pmdscope_render::{Cell, Column, Subject, TextTable, Theme, table_text};
 use pmdscope_telemetry::discover::{
     DiscoveredApp, Reachability, UnreachableReason, unreadable, unreadable_text,
 };
+use pmdscope_telemetry::parallel;
 use pmdscope_telemetry::sample::Sample;
 use pmdscope_telemetry::{SampleCollector, TelemetryError};
 use rustix::param::clock_ticks_per_second;
@@ -21,7 +22,7 @@ use crate::attach::running::RunningApp;
 use crate::attach::transport::Preflight;
 use crate::attach::unavailable::CaptureUnavailable;
 use crate::config::ConfigArg;
-use crate::output;
+use crate::output::{self, names};
 use pmdscope_telemetry::fleet::{ROUND_TIMEOUT, obstacle};
 
 /// Version of the JSON; raised when a field changes its meaning.
@@ -112,15 +113,11 @@ struct Entry {
     reason: Option<String>,
 }
 
-/// Asks all apps at once, so that stuck ones cost one timeout together.
+/// Asks many apps at once, so that stuck ones cost one timeout together.
 fn ask_all(apps: Vec<DiscoveredApp>) -> Vec<Entry> {
-    thread::scope(|scope| {
-        let asked = |app: DiscoveredApp| (entry(&app), scope.spawn(|| ask(app)));
-        let asked: Vec<_> = apps.into_iter().map(asked).collect();
-        asked
-            .into_iter()
-            .map(|(known, asked)| asked.join().unwrap_or_else(|p| known.lost(&*p)))
-            .collect()
+    parallel::map(apps, |app| {
+        let known = entry(&app);
+        catch_unwind(AssertUnwindSafe(|| ask(app))).unwrap_or_else(|panic| known.lost(&*panic))
     })
 }
 
@@ -211,13 +208,32 @@ fn table(apps: &[Entry]) -> TextTable {
     for app in apps {
         table.push(Subject::App { app: app.app.clone() }, false, cells(app));
     }
-    for shut in apps.iter().filter_map(|app| app.shut.as_ref()) {
-        let note = format!("no capture: {}", shut.text);
-        if !table.notes.contains(&note) {
-            table.notes.push(note);
+    table.notes.extend(no_capture(apps));
+    table
+}
+
+/// Why there are no captures: a line for each app, or for all apps of which the same is true.
+fn no_capture(apps: &[Entry]) -> Vec<String> {
+    let shut = apps.iter().filter_map(|app| Some((app.app.as_str(), app.shut.as_ref()?)));
+    // What follows the name, where the reason begins with it.
+    let reasons = shut.map(|(app, shut)| match shut.text.strip_prefix(app) {
+        Some(rest) if rest.starts_with(' ') => (Some(app), rest.trim_start()),
+        _ => (None, shut.text.as_str()),
+    });
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (app, reason) in reasons {
+        let known = groups.iter_mut().find(|(known, _)| *known == reason);
+        match known {
+            Some((_, named)) => named.extend(app),
+            None => groups.push((reason, app.into_iter().collect())),
         }
     }
-    table
+    let line = |(reason, named): (&str, Vec<&str>)| match named[..] {
+        [] => format!("no capture: {reason}"),
+        [app] => format!("no capture: {app} {reason}"),
+        _ => format!("no capture: {}: {reason}", names(&named)),
+    };
+    groups.into_iter().map(line).collect()
 }
 
 fn cells(app: &Entry) -> Vec<Cell> {
@@ -304,6 +320,23 @@ mod tests {
                 (Some(CaptureUnavailable { word: "not installed", text }), None);
         }
         assert_snapshot!(table_text(&table(&apps), Theme::default()));
+    }
+
+    #[test]
+    fn the_same_reason_of_many_apps_is_one_line() {
+        let mut apps: Vec<Entry> = (1..=176)
+            .map(|number| entry(&app(&format!("app{number:03}"), Reachability::Live)))
+            .collect();
+        for (number, app) in apps.iter_mut().enumerate() {
+            let reason = if number == 7 { "has no ports" } else { "was started with --no-huge" };
+            let text = format!("{} {reason}", app.app);
+            app.shut = Some(CaptureUnavailable { word: "see below", text });
+        }
+        let expected = [
+            "no capture: 175 apps (app001, app002, app003, ...): was started with --no-huge",
+            "no capture: app008 has no ports",
+        ];
+        assert_eq!(no_capture(&apps), expected);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result};
+use pmdscope_render::number::plural;
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use rustix::termios::{Winsize, tcgetwinsize};
 
@@ -64,6 +65,14 @@ pub(crate) fn fail(error: &anyhow::Error) {
 pub(crate) fn refuse(error: &clap::Error) {
     let text = format!("pmdscope: {}", error.render());
     write_error(&indented(&harmless(&text, &LINES)));
+}
+
+/// Several apps in a line: how many, and the first of them.
+pub(crate) fn names(apps: &[&str]) -> String {
+    const SHOWN: usize = 3;
+    let shown = apps.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let more = if apps.len() > SHOWN { ", ..." } else { "" };
+    format!("{} ({shown}{more})", plural(apps.len() as u64, "app"))
 }
 
 /// Lines that belong to the first one.

@@ -26,6 +26,12 @@ use crate::session::AppArg;
 use crate::source::{AtArg, ReplayArg, Source};
 use crate::{flows, output, source, watch};
 
+/// Time between two samples.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The same for one report of running apps.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Monitor ports, queues, mempools and lcores of DPDK apps
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the command line
@@ -35,9 +41,10 @@ use crate::{flows, output, source, watch};
 Examples:
   pmdscope top                    all apps; press ? for the keys
   pmdscope top -a reflector       one app, now or once it starts
-  pmdscope top --once             one text report, rates over one second
+  pmdscope top --once             one text report, rates over 0.2 seconds
+  pmdscope top --once -i 0        one text report at once: totals, no rates
   pmdscope top --json -n 60 -i 1  one line of JSON per second for a minute
-  pmdscope top --once --flows     also conversations, from packets captured in that second
+  pmdscope top --once --flows     also conversations, from packets captured in a second
   pmdscope top --replay incident.jsonl.zst
                                   play a recording
   pmdscope top --once --replay incident.jsonl.zst --at -90s
@@ -77,9 +84,12 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "replay", requires = "report")]
     flows: bool,
 
-    /// Sampling interval, 0.1 to 60
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    interval: Duration,
+    /// Sampling interval, 0.1 to 60; 0 for one report without rates [default: 1, of one report 0.2]
+    ///
+    /// Some drivers count only once a second: their rates need an interval of several seconds. With
+    /// 0, one report is printed at once, of what one sample tells: totals, and no rates.
+    #[arg(short, long, value_name = "SECONDS", value_parser = interval_or_none)]
+    interval: Option<Duration>,
 
     #[arg(long, help = "No colors, like the environment variable NO_COLOR")]
     mono: bool,
@@ -102,20 +112,48 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Args {
+    fn reports(&self) -> u64 {
+        self.n.unwrap_or(1)
+    }
+
+    /// Between two samples; zero for a report of one sample.
+    ///
+    /// # Errors
+    ///
+    /// When it is zero for more than one report of running apps.
+    fn interval(&self) -> Result<Duration> {
+        let report = self.once || self.json || self.n.is_some();
+        let one = report && self.reports() == 1 && !self.flows;
+        match self.interval {
+            Some(Duration::ZERO) if !one || self.replay.replay.is_some() => {
+                let what = "-i 0 is for one report of running apps: --once or --json, without -n, \
+                            --flows and --replay";
+                Err(Usage(what).into())
+            }
+            Some(interval) => Ok(interval),
+            None if one && self.replay.replay.is_none() => Ok(REPORT_INTERVAL),
+            None => Ok(DEFAULT_INTERVAL),
+        }
+    }
+}
+
 /// Prints one report per interval; each shows the rates of the interval before.
 fn print(args: &Args) -> Result<()> {
-    let reports = args.n.unwrap_or(1);
+    let (reports, interval) = (args.reports(), args.interval()?);
     let mut source = match args.replay.player(&args.app)? {
-        Some(player) => Source::steps(player, &args.app, &args.at, args.interval, reports)?,
-        None => Source::live(&args.app, args.interval)?,
+        Some(player) => Source::steps(player, &args.app, &args.at, interval, reports)?,
+        None => Source::live(&args.app, interval)?,
     };
-    source.prepare();
+    if !interval.is_zero() {
+        source.prepare();
+    }
     let mut captured = if args.flows {
         Some(flows::ReportSampler::start(source.fleet(), args.app.settings()?))
     } else {
         None
     };
-    let view = ViewState::new(theme(args), millis(args.interval), source.time_zone());
+    let view = ViewState::new(theme(args), millis(interval), source.time_zone());
     let mut view = ViewState { thresholds: args.app.settings()?.rules.thresholds, ..view };
     for left in (0..reports).rev() {
         if !source.advance()? {
@@ -154,7 +192,7 @@ fn display(args: &Args) -> Result<()> {
 
 fn display_live(args: &Args) -> Result<()> {
     let (chosen, settings) = (args.app.app.clone(), args.app.settings()?);
-    let options = options(args, TimeZone::system(), settings.rules.thresholds);
+    let options = options(args, TimeZone::system(), settings.rules.thresholds)?;
     let mut sampler = None;
     let live = |feed: DisplayFeed<FleetState>| {
         sampler = Some(flows::start(feed.clone(), settings.clone()));
@@ -175,7 +213,7 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
         None => oldest,
     };
     let thresholds = args.app.settings()?.rules.thresholds;
-    let options = options(args, source::time_zone(&player), thresholds);
+    let options = options(args, source::time_zone(&player), thresholds)?;
     let (cursor, again) = (RecordingCursor::new(player), RecordingCursor::new(again));
     let replay = |feed: DisplayFeed<ReplayUpdate>| {
         let span = TimeSpan { oldest, newest };
@@ -184,9 +222,9 @@ fn display_replay(args: &Args, player: RecordingPlayer, again: RecordingPlayer) 
     run_display(options, replay).context("cannot use the terminal")
 }
 
-fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> DisplayOptions {
-    let (theme, interval_ms) = (theme(args), millis(args.interval));
-    DisplayOptions { theme, interval_ms, mouse: !args.no_mouse, zone, thresholds }
+fn options(args: &Args, zone: TimeZone, thresholds: Thresholds) -> Result<DisplayOptions> {
+    let (theme, interval_ms) = (theme(args), millis(args.interval()?));
+    Ok(DisplayOptions { theme, interval_ms, mouse: !args.no_mouse, zone, thresholds })
 }
 
 fn theme(args: &Args) -> Theme {
@@ -202,6 +240,14 @@ fn utf8_locale() -> bool {
         let locale = locale.to_lowercase();
         locale.contains("utf-8") || locale.contains("utf8")
     })
+}
+
+/// As [`interval`], or zero.
+fn interval_or_none(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(0.0) => Ok(Duration::ZERO),
+        _ => interval(text),
+    }
 }
 
 /// Parses seconds.
@@ -234,6 +280,33 @@ mod tests {
         };
         assert!(parse(&["--once"]) && parse(&["--json", "-n", "2"]) && parse(&["-n", "2"]));
         assert!(!parse(&[]) && !parse(&["--once", "--replay", "x"]));
+    }
+
+    #[test]
+    fn one_report_is_quick_and_without_rates_at_once() {
+        let interval = |words: &[&str]| {
+            let words = ["pmdscope", "top"].iter().chain(words);
+            let crate::Cli { command: crate::Command::Top(args), .. } =
+                crate::Cli::try_parse_from(words).unwrap()
+            else {
+                panic!("not top")
+            };
+            args.interval().ok()
+        };
+        for once in [&["--once"][..], &["--json"], &["--json", "-n", "1"]] {
+            assert_eq!(interval(once), Some(REPORT_INTERVAL), "{once:?}");
+        }
+        for several in
+            [&[][..], &["--json", "-n", "2"], &["--once", "--flows"], &["--once", "--replay", "x"]]
+        {
+            assert_eq!(interval(several), Some(DEFAULT_INTERVAL), "{several:?}");
+        }
+        assert_eq!(interval(&["--once", "-i", "3"]), Some(Duration::from_secs(3)));
+        assert_eq!(interval(&["--once", "-i", "0"]), Some(Duration::ZERO));
+        for wrong in [&["-i", "0"][..], &["-n", "2", "-i", "0"], &["--once", "--flows", "-i", "0"]]
+        {
+            assert_eq!(interval(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! An app with a pool and without ports, which tests can make as slow as they need.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pmdscope_testing::FakeApp;
@@ -11,24 +12,34 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// Longer than any test runs.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
-const POOL: &str = r#"{"/mempool/info":{"name":"pool","pool_id":0,"flags":16,"socket_id":0,
-    "size":100,"cache_size":0,"elt_size":64,"header_size":64,"trailer_size":0,
-    "private_data_size":0,"ops_index":7,"populated_size":100,"total_cache_count":0,
-    "common_pool_count":90}}"#;
+/// Objects of the pool.
+const POOL_SIZE: usize = 1000;
+
+/// The pool, with this many objects in use.
+fn pool(in_use: usize) -> String {
+    format!(
+        r#"{{"/mempool/info":{{"name":"pool","pool_id":0,"flags":16,"socket_id":0,
+        "size":{POOL_SIZE},"cache_size":0,"elt_size":64,"header_size":64,"trailer_size":0,
+        "private_data_size":0,"ops_index":7,"populated_size":{POOL_SIZE},"total_cache_count":0,
+        "common_pool_count":{}}}}}"#,
+        POOL_SIZE - in_use
+    )
+}
 
 /// Runs until it is dropped.
 pub(crate) struct PoolApp(FakeApp);
 
 impl PoolApp {
-    /// An app with this file-prefix below `root`.
+    /// An app with this file-prefix below `root`. In each round one more object is in use.
     pub(crate) fn start(root: &Path, name: &str) -> Self {
         let socket = root.join("dpdk").join(name).join("dpdk_telemetry.v2");
-        let app = FakeApp::answering(&socket, |request| {
+        let rounds = AtomicUsize::new(0);
+        let app = FakeApp::answering(&socket, move |request| {
             let reply = match request.split(',').next().unwrap_or_default() {
                 "/" => r#"{"/":["/","/ethdev/list","/mempool/list","/mempool/info"]}"#,
                 "/ethdev/list" => r#"{"/ethdev/list":[]}"#,
                 "/mempool/list" => r#"{"/mempool/list":["pool"]}"#,
-                "/mempool/info" => POOL,
+                "/mempool/info" => return Some(pool(1 + rounds.fetch_add(1, Ordering::Relaxed))),
                 _ => return None,
             };
             Some(reply.to_owned())

@@ -2,26 +2,33 @@
 //!
 //! At most one thread queries an app at a time; requests that arrive meanwhile share the answer. A
 //! request waits only for the apps that it is about, and no longer than its deadline: apps that
-//! have not answered by then are reported as late.
+//! have not answered by then are reported as late. It gets the answers of the rounds that it waited
+//! for, not later ones that were made for others while it waited for the rest.
+//!
+//! Few apps are asked at once, so that hundreds of apps take few threads. One that does not answer
+//! does not count as one of them for long, and a scrape of all apps soon no longer waits for it.
 
 mod scheduler;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod wait_limits;
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::DiscoveredApp;
 use pmdscope_telemetry::fleet::{AppSampler, FleetSettings};
 use pmdscope_telemetry::{FleetEvent, TelemetryError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::journal;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
-use scheduler::{Completion, Scheduler};
+use scheduler::{AnswerSender, Completion, PendingRound, Scheduler};
 pub(crate) use scope::ScrapeScope;
+pub(crate) use wait_limits::WaitLimits;
 
 /// Answers requests about apps.
 #[derive(Debug)]
@@ -31,8 +38,18 @@ pub(crate) struct Scraper {
     /// Longest time for one app. Whoever has less time does not wait for the end: to hang up would cost
     /// the app its connection, and others their answer.
     timeout: Duration,
+    limits: WaitLimits,
+    /// One for each app that is asked at once, and for each that did not answer the last time.
+    slots: Semaphore,
+    hung_slots: Semaphore,
     queries: BlockingQueries,
 }
+
+/// Apps that are asked at once.
+const AT_ONCE: usize = 16;
+
+/// Apps that did not answer the last time and are asked at once.
+const HUNG_AT_ONCE: usize = 8;
 
 /// What takes time, and a thread.
 #[derive(Clone, Copy, Debug)]
@@ -49,20 +66,29 @@ impl Scraper {
         settings: FleetSettings,
         render_options: RenderOptions,
         timeout: Duration,
+        limits: WaitLimits,
     ) -> Arc<Self> {
         let queries =
             BlockingQueries { discover: FleetSettings::running_beside, sample: AppSampler::sample };
-        Self::with_queries(settings, render_options, timeout, queries)
+        Self::with_queries(settings, render_options, timeout, limits, queries)
     }
 
     fn with_queries(
         settings: FleetSettings,
         render_options: RenderOptions,
         timeout: Duration,
+        limits: WaitLimits,
         queries: BlockingQueries,
     ) -> Arc<Self> {
-        let scheduler = Mutex::new(Scheduler::new(settings.clone(), render_options));
-        Arc::new(Self { scheduler, settings: Arc::new(settings), timeout, queries })
+        Arc::new(Self {
+            scheduler: Mutex::new(Scheduler::new(settings.clone(), render_options, limits)),
+            settings: Arc::new(settings),
+            timeout,
+            limits,
+            slots: Semaphore::new(AT_ONCE),
+            hung_slots: Semaphore::new(HUNG_AT_ONCE),
+            queries,
+        })
     }
 
     /// What is known at `deadline`, or as soon as all that is in `scope` is known.
@@ -71,18 +97,19 @@ impl Scraper {
         scope: ScrapeScope,
         deadline: Instant,
     ) -> Arc<ScrapeSnapshot> {
-        let complete = tokio::time::timeout_at(deadline.into(), self.query(&scope)).await.is_ok();
+        let mut rounds = Vec::new();
+        let query = self.query(&scope, &mut rounds);
+        let _ = tokio::time::timeout_at(deadline.into(), query).await;
         let mut scheduler = self.lock();
-        if !complete {
-            scheduler.time_out(&scope);
-        }
-        scheduler.snapshot()
+        scheduler.time_out(&rounds);
+        scheduler.snapshot(&rounds)
     }
 
-    /// Done when all that is in `scope` is known. New apps are looked for, and those that are known are
-    /// asked meanwhile.
-    async fn query(self: &Arc<Self>, scope: &ScrapeScope) {
-        let (discovery, known, mut rounds) = self.start(scope);
+    /// Done when all that is in `scope` is known; the `rounds` tell it. New apps are looked for, and
+    /// those that are known are asked meanwhile.
+    async fn query(self: &Arc<Self>, scope: &ScrapeScope, rounds: &mut Vec<PendingRound>) {
+        let (discovery, known, begun) = self.start(scope);
+        *rounds = begun;
         if let Some(mut discovery) = discovery {
             let _ = discovery.changed().await;
             let mut scheduler = self.lock();
@@ -93,8 +120,14 @@ impl Scraper {
             }
             rounds.extend(more);
         }
-        for mut round in rounds {
-            let _ = round.changed().await;
+        for round in rounds {
+            let answered = round.answered.changed();
+            // Whoever asks for one app alone waits for it.
+            if *scope == ScrapeScope::All {
+                let _ = tokio::time::timeout_at(round.wait_until.into(), answered).await;
+            } else {
+                let _ = answered.await;
+            }
         }
     }
 
@@ -103,7 +136,7 @@ impl Scraper {
     fn start(
         self: &Arc<Self>,
         scope: &ScrapeScope,
-    ) -> (Option<Completion>, Vec<String>, Vec<Completion>) {
+    ) -> (Option<Completion>, Vec<String>, Vec<PendingRound>) {
         let mut scheduler = self.lock();
         let discovery = scheduler.needs_discovery(scope).then(|| self.discover(&mut scheduler));
         let known = scheduler.askable();
@@ -119,7 +152,7 @@ impl Scraper {
     /// Looks for apps, unless somebody has done so a moment ago: what to wait for.
     fn discover(self: &Arc<Self>, scheduler: &mut Scheduler) -> Option<Completion> {
         if let Some(running) = scheduler.begin_discovery() {
-            let (scraper, connected) = (Arc::clone(self), scheduler.fleet.connected());
+            let (scraper, connected) = (Arc::clone(self), scheduler.connected());
             tokio::spawn(scraper.run_discovery(connected, running));
         }
         scheduler.discovery.clone()
@@ -145,31 +178,41 @@ impl Scraper {
         scheduler: &mut Scheduler,
         apps: impl Iterator<Item = String>,
         scope: &ScrapeScope,
-    ) -> (Vec<Completion>, bool) {
+    ) -> (Vec<PendingRound>, bool) {
         let (mut rounds, mut begun) = (Vec::new(), false);
         for app in apps.filter(|app| scope.includes(app)) {
-            let Some((sampler, running)) = scheduler.begin_round(&app) else {
-                rounds.extend(scheduler.round_of(&app));
-                continue;
-            };
-            begun = true;
-            rounds.push(running.subscribe());
-            tokio::spawn(Arc::clone(self).run_round(sampler, running));
+            if let Some((sampler, running)) = scheduler.begin_round(&app) {
+                begun = true;
+                tokio::spawn(Arc::clone(self).run_round(sampler, running));
+            }
+            rounds.extend(scheduler.round_of(&app));
         }
         (rounds, begun)
     }
 
-    async fn run_round(self: Arc<Self>, mut sampler: AppSampler, _running: watch::Sender<()>) {
+    async fn run_round(self: Arc<Self>, mut sampler: AppSampler, running: AnswerSender) {
         let (app, sample, timeout) = (sampler.app().clone(), self.queries.sample, self.timeout);
-        let outcome = blocking(move || {
+        let hung = self.lock().is_hung(&app);
+        let slots = if hung { &self.hung_slots } else { &self.slots };
+        let mut slot = slots.acquire().await.ok();
+        let mut outcome = pin!(blocking(move || {
+            let began = Instant::now();
             let event = sample(&mut sampler, timeout);
-            (sampler, event)
-        });
-        let outcome = outcome.await;
+            (sampler, event, began.elapsed())
+        }));
+        let answered = tokio::time::timeout(self.limits.slot, &mut outcome).await;
+        let outcome = if let Ok(outcome) = answered {
+            outcome
+        } else {
+            // It may not answer for long: others need not wait for that.
+            slot = slot.filter(|_| hung);
+            outcome.await
+        };
+        drop(slot);
         if let Err(error) = &outcome {
             journal::warn(&format!("{}: {error}", app.name));
         }
-        self.lock().end_round(&app, outcome);
+        self.lock().end_round(&app, outcome, &running);
     }
 
     fn lock(&self) -> MutexGuard<'_, Scheduler> {

@@ -15,7 +15,7 @@ use crate::metrics::PushCounters;
 use crate::options::ExportOptions;
 use crate::otlp::{self, OtlpReceiver, OtlpReceiverError};
 use crate::routes::Routes;
-use crate::scrape::{ScrapeScope, Scraper};
+use crate::scrape::{ScrapeScope, Scraper, WaitLimits};
 use crate::server::{self, ServerLimits};
 use crate::snapshot::{ExpositionForm, RenderOptions};
 use crate::text::TextFormat;
@@ -70,7 +70,9 @@ pub fn once(
     format: TextFormat,
 ) -> Result<String, ServeError> {
     let runtime = runtime()?;
-    let scraper = scraper(options, settings, None);
+    // Nobody comes back for the answer of a slow app.
+    let limits = WaitLimits { answer: options.timeout, ..WaitLimits::default() };
+    let scraper = scraper(options, settings, None, limits);
     let form = ExpositionForm { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;
     let text = runtime
@@ -92,9 +94,10 @@ fn scraper(
     options: &ExportOptions,
     settings: FleetSettings,
     pushes: Option<Arc<PushCounters>>,
+    limits: WaitLimits,
 ) -> Arc<Scraper> {
     let render_options = RenderOptions::new(options, &settings.rules.expected, pushes);
-    Scraper::new(settings, render_options, options.timeout)
+    Scraper::new(settings, render_options, options.timeout, limits)
 }
 
 async fn run(options: &ExportOptions, settings: FleetSettings) -> Result<(), ServeError> {
@@ -109,7 +112,7 @@ async fn run(options: &ExportOptions, settings: FleetSettings) -> Result<(), Ser
     let addresses: Vec<String> = listeners.iter().map(HttpListener::address).collect();
     let addresses = addresses.join(", ");
     let counters = receiver.is_some().then(Arc::<PushCounters>::default);
-    let scraper = scraper(options, settings, counters.clone());
+    let scraper = scraper(options, settings, counters.clone(), WaitLimits::default());
     let routes = Routes { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);

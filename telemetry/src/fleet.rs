@@ -2,8 +2,7 @@
 
 mod app_sampler;
 
-use std::panic::resume_unwind;
-use std::thread;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use self::app_sampler::{AppSampler, Evaluator, obstacle, unqueried_event};
@@ -15,6 +14,7 @@ use crate::error::TelemetryError;
 use crate::finding::LintRules;
 use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
 use crate::names::AppNames;
+use crate::parallel;
 
 /// Longest wait for one app to answer one round, unless the caller knows better.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -280,7 +280,7 @@ impl Fleet {
         Some(event)
     }
 
-    /// Samples all apps at once; a stuck one delays the others by `timeout` at most.
+    /// Samples all apps, many at once; a stuck one delays the others by `timeout` at most.
     pub fn sample(&mut self, timeout: Duration) {
         self.sample_with(timeout, AppSampler::ask);
     }
@@ -293,17 +293,9 @@ impl Fleet {
         let ask_one = |sampler: &mut AppSampler| sampler.guarded(|sampler| ask(sampler, timeout));
         let slots = self.slots.iter_mut().filter(|slot| !slot.is_over(&self.state));
         let mut samplers: Vec<_> = slots.filter_map(|slot| slot.sampler.as_mut()).collect();
-        let events: Vec<FleetEvent> = match samplers.as_mut_slice() {
-            // Most machines run one: no need of another thread.
-            [sampler] => vec![ask_one(sampler)],
-            samplers => thread::scope(|scope| {
-                let threads: Vec<_> =
-                    samplers.iter_mut().map(|sampler| scope.spawn(|| ask_one(sampler))).collect();
-                let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
-                joined.map(|event| event.unwrap_or_else(|panic| resume_unwind(panic))).collect()
-            }),
-        };
-        for event in events {
+        // Those that may take long come last, so that they keep no others waiting.
+        samplers.sort_by_key(|sampler| !sampler.is_connected());
+        for event in parallel::map(samplers, ask_one) {
             self.state.apply(event);
         }
         self.tell_time();
@@ -313,6 +305,12 @@ impl Fleet {
     pub fn asked(&self) -> impl Iterator<Item = &str> {
         let slots = self.slots.iter().filter(|s| s.is_asked() && !s.is_over(&self.state));
         slots.map(|slot| slot.app.name.as_str())
+    }
+
+    /// What the app with this socket is called now.
+    pub fn name_of(&self, socket: &Path) -> Option<&str> {
+        let slot = self.slots.iter().find(|slot| slot.app.socket == socket)?;
+        Some(&slot.app.name)
     }
 
     /// Gives the sampler of an app to another thread, which samples and checks it in again. `None`

@@ -50,6 +50,7 @@ mod lock;
 mod loss;
 pub mod model;
 mod names;
+pub mod parallel;
 pub mod printable;
 mod reply;
 mod rx_flat;

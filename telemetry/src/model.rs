@@ -21,7 +21,7 @@ use crate::sample::{
     AppIdentity, LcoreSample, LedgerSample, PoolSample, PortSample, QueueSample, Sample,
     ThreadSample,
 };
-use crate::sending::{SendingHistory, SilentApp};
+use crate::sending::{Sending, SendingHistory, SilentApp};
 use crate::stall::LcoreStalls;
 use crate::starts::{AppRestarts, StartCounter};
 pub use crate::trend::TrendOptions;
@@ -148,12 +148,12 @@ impl ModelTracker {
         let interval = elapsed_ns
             .and_then(|ns| last.as_ref().map(|last| Interval { last, seconds: ns as f64 / 1e9 }));
         let (ledger, sites) = self.losses.update(&sample, self.options);
-        let (unsent, silent) = self.sending.update(&sample);
+        let Sending { ports: unsent, queues: refused, silent } = self.sending.update(&sample);
         let mut model = Model {
             interval_s: interval.as_ref().map(|interval| interval.seconds),
             restarted,
             ports: self.port_rates(&sample, interval.as_ref()),
-            queues: queue_rates(&sample, interval.as_ref()),
+            queues: queue_rates(&sample, interval.as_ref(), &unsent, &refused),
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
@@ -227,7 +227,8 @@ fn counters(sample: &Sample) -> Sample {
         id: port.id,
         device: port.device.clone(),
         stats: port.stats,
-        xstats: port.missed_xstats(),
+        tx_queues: port.tx_queues,
+        xstats: port.missed_and_sent_xstats(),
         ..PortSample::default()
     };
     let queue =

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sample::PortStats;
 use crate::sample::tests::{empty_sample, pool, port, queue};
+use crate::sample::{PortStats, QueueDirection};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -251,4 +251,56 @@ fn totals_count_from_a_sample_or_from_the_last_reset() {
     assert_eq!(now.ports[0].stats_since(None).rx_packets, 7);
     now.ports[0].device = "another".to_owned();
     assert_eq!(now.ports[0].stats_since(Some(&before)).rx_packets, 7);
+}
+
+/// A second of an app with one port: per transmit queue, packets offered and, by the driver, sent.
+fn sending(second: u64, queues: &[(u64, Option<u64>)], sent: u64) -> Sample {
+    let mut sample = at(second, 0);
+    sample.ports[0].tx_queues = queues.len().try_into().unwrap();
+    sample.ports[0].stats.tx_packets = sent;
+    for (number, (offered, sent)) in (0..).zip(queues) {
+        let mut queue = queue(number, [second, 0, *offered]);
+        queue.direction = QueueDirection::Tx;
+        sample.queues.push(queue);
+        let counter = |sent: &u64| (format!("tx_q{number}_packets"), *sent);
+        sample.ports[0].xstats.extend(sent.iter().map(counter));
+    }
+    sample
+}
+
+#[test]
+fn a_queue_has_sent_what_its_driver_took() {
+    let mut tracker = ModelTracker::default();
+    let queues =
+        |s: u64| [(21_000_000 * s, Some(100_000 * s)), (1_000_000 * s, Some(1_000_000 * s))];
+    let mut model = tracker.update(sending(1, &queues(1), 1_100_000));
+    for second in 2..=9 {
+        model = tracker.update(sending(second, &queues(second), 1_100_000 * second));
+    }
+    let [refused, taken] = &model.queues[..] else { panic!("two queues") };
+    assert_eq!((refused.pps, refused.bps), (Some(100_000.0), Some(51_200_000.0)));
+    assert_eq!(refused.refused_ps, Some(20_900_000.0));
+    assert_eq!(refused.refused_packets, Some(8 * 20_900_000), "since the first sample");
+    assert_eq!(refused.mean_burst, Some(21_000_000.0), "bursts are as they were offered");
+    assert_eq!((taken.pps, taken.refused_ps), (Some(1_000_000.0), Some(0.0)));
+    assert_eq!(taken.share, Some(10.0 / 11.0));
+}
+
+#[test]
+fn without_counters_of_queues_only_what_is_certain_is_told() {
+    let last = |queues: &dyn Fn(u64) -> Vec<(u64, Option<u64>)>, sent: u64| {
+        let mut tracker = ModelTracker::default();
+        let mut model = tracker.update(sending(1, &queues(1), sent));
+        for second in 2..=9 {
+            model = tracker.update(sending(second, &queues(second), sent * second));
+        }
+        model.queues.iter().map(|q| (q.pps, q.refused_ps)).collect::<Vec<_>>()
+    };
+    let one = |s| vec![(2_000_000 * s, None)];
+    assert_eq!(last(&one, 500_000), [(Some(500_000.0), Some(1_500_000.0))]);
+    // Zeros, as DPDK serves them for drivers that do not count.
+    let two = |s| vec![(2_000_000 * s, Some(0)), (1_000_000 * s, Some(0))];
+    assert_eq!(last(&two, 500_000), [(None, None); 2]);
+    let all_sent = [(Some(2_000_000.0), None), (Some(1_000_000.0), None)];
+    assert_eq!(last(&two, 3_000_000), all_sent);
 }

@@ -5,6 +5,7 @@ pub(crate) mod ledger;
 mod memory;
 mod port;
 pub mod queue_counters;
+mod sent;
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::sample::{PortSample, QueueDirection, Sample};
+use crate::sample::{PortSample, QueueDirection, QueueSample, Sample};
 
 /// How far back refused packets are counted, seconds.
 const WINDOW_S: f64 = 5.0;
@@ -42,6 +42,26 @@ pub struct UnsentPackets {
     pub stuck_s: Option<f64>,
 }
 
+/// Packets of one transmit queue that were offered to its driver and not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RefusedPackets {
+    /// Packets per second, over some seconds.
+    pub(crate) pps: f64,
+    /// Since the app was first sampled.
+    pub(crate) packets: u64,
+}
+
+/// What an app did not send, by one sample.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    /// In the order of the ports of the sample.
+    pub(crate) ports: Vec<Option<UnsentPackets>>,
+    /// By port and queue; only queues of which the driver counts what it sent.
+    pub(crate) queues: BTreeMap<(u16, u16), RefusedPackets>,
+    /// The app sends nothing at all.
+    pub(crate) silent: Option<SilentApp>,
+}
+
 /// An app that receives and sends nothing, though it did before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SilentApp {
@@ -59,6 +79,7 @@ pub struct SilentApp {
 #[derive(Debug, Default)]
 pub(crate) struct SendingHistory {
     ports: BTreeMap<u16, (String, Counted)>,
+    queues: BTreeMap<(u16, u16), CountedQueue>,
     app: Counted,
 }
 
@@ -80,24 +101,51 @@ struct Counted {
     still: Point,
 }
 
+/// The counters of one transmit queue over time, and the packets that were refused so far.
+#[derive(Debug, Default)]
+struct CountedQueue {
+    counted: Counted,
+    refused: f64,
+}
+
 impl SendingHistory {
     /// Forgets everything: the counters are those of another process.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// What each port did not send, in the order of `sample.ports`; and what the app did not.
-    pub(crate) fn update(
-        &mut self,
-        sample: &Sample,
-    ) -> (Vec<Option<UnsentPackets>>, Option<SilentApp>) {
+    /// What ports, queues and the app as a whole did not send.
+    pub(crate) fn update(&mut self, sample: &Sample) -> Sending {
         // A part that could not be read would look like a counter that went back.
         if !sample.ports_are_complete() || sample.failed("/pmdscope/queues") {
-            return (vec![None; sample.ports.len()], None);
+            let ports = vec![None; sample.ports.len()];
+            return Sending { ports, queues: BTreeMap::new(), silent: None };
         }
         self.ports.retain(|id, _| sample.ports.iter().any(|port| port.id == *id));
         let ports = sample.ports.iter().map(|port| self.port(port, sample)).collect();
-        (ports, self.app(sample))
+        Sending { ports, queues: self.queues(sample), silent: self.app(sample) }
+    }
+
+    fn queues(&mut self, sample: &Sample) -> BTreeMap<(u16, u16), RefusedPackets> {
+        let mut before = std::mem::take(&mut self.queues);
+        let mut refused = BTreeMap::new();
+        for port in &sample.ports {
+            let sent = port.sent_by_queue();
+            let of_port = |queue: &&QueueSample| {
+                queue.port == port.id && queue.direction == QueueDirection::Tx
+            };
+            for queue in sample.queues.iter().filter(of_port) {
+                let Some(sent) = sent.get(&queue.queue).and_then(|sent| sent.packets) else {
+                    continue;
+                };
+                let key = (port.id, queue.queue);
+                let mut counted = before.remove(&key).unwrap_or_default();
+                let (ns, offered) = (sample.monotonic_ns, Some(queue.packets));
+                refused.insert(key, counted.push(Point { ns, offered, sent, received: 0 }));
+                self.queues.insert(key, counted);
+            }
+        }
+        refused
     }
 
     fn port(&mut self, port: &PortSample, sample: &Sample) -> Option<UnsentPackets> {
@@ -133,15 +181,29 @@ impl SendingHistory {
 
 /// Packets that were offered to a port; `None` where nobody counts them.
 fn offered(sample: &Sample, port: u16) -> Option<u64> {
-    let tx = |queue: &&crate::sample::QueueSample| {
-        queue.port == port && queue.direction == QueueDirection::Tx
-    };
+    let tx = |queue: &&QueueSample| queue.port == port && queue.direction == QueueDirection::Tx;
     let packets: Vec<_> = sample.queues.iter().filter(tx).map(|queue| queue.packets).collect();
     (!packets.is_empty()).then(|| packets.into_iter().fold(0, u64::saturating_add))
 }
 
 fn seconds(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e9
+}
+
+impl CountedQueue {
+    fn push(&mut self, now: Point) -> RefusedPackets {
+        let before = self.counted.points.back().map_or(now.ns, |last| last.ns);
+        self.counted.push(now);
+        let pps = self.counted.unsent().map_or(0.0, |unsent| unsent.refused_pps);
+        self.refused += pps * seconds(before, now.ns);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a sum of rates, none of them negative"
+        )]
+        let packets = self.refused as u64;
+        RefusedPackets { pps, packets }
+    }
 }
 
 impl Point {
@@ -246,8 +308,8 @@ mod tests {
                 })
                 .into_iter()
                 .collect();
-            let (ports, app) = sending.update(&sample);
-            last = (ports[0], app);
+            let Sending { ports, silent, .. } = sending.update(&sample);
+            last = (ports[0], silent);
         }
         last
     }

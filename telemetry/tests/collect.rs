@@ -6,7 +6,7 @@ mod support;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::fleet::AppSampler;
@@ -708,5 +708,79 @@ proptest! {
         for id in heaps {
             prop_assert!(id.parse().is_ok_and(|id| ids.contains(&id)), "{id} of {ids:?}");
         }
+    }
+}
+
+#[test]
+fn rings_of_an_app_that_has_many_are_asked_in_turn() {
+    const RINGS: usize = 200;
+    let asked = Arc::new(Mutex::new(vec![0_usize; RINGS]));
+    let counts = Arc::clone(&asked);
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match request.split_once(",r") {
+            Some(("/ring/info", number)) => {
+                let mut counts = counts.lock().unwrap();
+                let count = &mut counts[number.parse::<usize>().unwrap()];
+                *count += 1;
+                format!(
+                    r#"{{"/ring/info":{{"name":"r{number}","socket":0,"size":1024,"capacity":1023,
+                    "used_count":{count},"avail_count":0}}}}"#
+                )
+            }
+            _ => match request {
+                "/" => r#"{"/":["/","/ethdev/list","/mempool/list","/ring/list","/ring/info"]}"#
+                    .to_owned(),
+                "/ring/list" => {
+                    let names: Vec<_> = (0..RINGS).map(|ring| format!("\"r{ring:03}\"")).collect();
+                    format!(r#"{{"/ring/list":[{}]}}"#, names.join(","))
+                }
+                other => format!(r#"{{"{other}":[]}}"#),
+            },
+        });
+    });
+    let mut collector = SampleCollector::new(app.app());
+    let asked_so_far = || asked.lock().unwrap().iter().sum::<usize>();
+    let first = collector.collect(TIMEOUT).unwrap();
+    assert_eq!((first.rings.len(), &first.partial[..]), (RINGS, &[][..]));
+    assert_eq!(asked_so_far(), RINGS, "all in the first round");
+    let deadline = Instant::now() + Duration::from_secs(60);
+
+    while asked.lock().unwrap().iter().any(|count| *count < 2) {
+        assert!(Instant::now() < deadline, "some are never asked again: {asked:?}");
+        let before = asked_so_far();
+        let sample = collector.collect(TIMEOUT).unwrap();
+        assert_eq!((sample.rings.len(), sample.partial), (RINGS, vec![]));
+        assert!(asked_so_far() > before);
+    }
+    let sample = collector.collect(TIMEOUT).unwrap();
+    assert!(sample.rings.iter().all(|ring| ring.used >= 2), "as they were told last");
+}
+
+#[test]
+fn facts_of_ports_that_are_asked_together_are_those_of_the_port() {
+    let wrong = Arc::new(AtomicU32::new(0));
+    let wrong_too = Arc::clone(&wrong);
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let app = FakeApp::start(move |connection| {
+        connection.serve(|request| match request {
+            "/ethdev/info,0" if wrong_too.swap(0, Ordering::Relaxed) == 1 => {
+                recording.answer("/ethdev/info,1")
+            }
+            "/ethdev/link_status,1" if wrong_too.swap(0, Ordering::Relaxed) == 2 => {
+                r#"{"/ethdev/link_status":null}"#.to_owned()
+            }
+            _ => recording.answer(request),
+        });
+    });
+    let mut collector = SampleCollector::new(app.app());
+    let expected = collector.collect(TIMEOUT).unwrap().ports;
+    collector.collect(TIMEOUT).unwrap();
+    for error in 1..=2 {
+        // Facts are asked for once a second.
+        std::thread::sleep(Duration::from_millis(950));
+        wrong.store(error, Ordering::Relaxed);
+        let sample = collector.collect(TIMEOUT).unwrap();
+        assert_eq!(wrong.load(Ordering::Relaxed), 0, "facts were asked for");
+        assert_eq!((sample.ports, sample.partial), (expected.clone(), vec![]));
     }
 }

@@ -11,8 +11,8 @@ use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::model::{Model, PoolTrend, SiteRates, ThreadRates};
 use pmdscope_telemetry::printable::harmless;
 use pmdscope_telemetry::sample::{
-    HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueSample, RingSample, Sample,
-    SiteSample, StageSample, TeeSample, ThreadSample,
+    HighWater, LcoreSample, LibrarySample, PoolSample, PortSample, QueueDirection, QueueSample,
+    RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample,
 };
 use ratatui::text::{Line, Span};
 
@@ -269,7 +269,8 @@ impl DetailPage<'_> {
     }
 
     fn queue(&mut self, queue: &QueueSample) {
-        self.field("packets", count(queue.packets));
+        let transmit = queue.direction == QueueDirection::Tx;
+        self.field(if transmit { "offered" } else { "packets" }, count(queue.packets));
         self.field("bytes", format!("~{}", count(queue.bytes)));
         self.field("polls", count(queue.polls));
         self.field("empty polls", count(queue.empty));

@@ -146,6 +146,8 @@ fn queue_rates(queue: u16, direction: QueueDirection) -> QueueRates {
         queue,
         direction,
         pps: Some(7_100_000.0),
+        refused_ps: (direction == QueueDirection::Tx).then_some(0.0),
+        refused_packets: (direction == QueueDirection::Tx).then_some(1_234),
         bps: Some(3_408_000_000.0),
         polls_ps: Some(900_000.0),
         busy_ratio: Some(0.66),

@@ -73,11 +73,21 @@ metrics! { QUEUE:
         "Receive errors of this queue, if the driver counts them; for most drivers, packets \
          dropped because no descriptor or mbuf was free.";
     QUEUE_TRANSMIT_PACKETS = Counter "dpdk_queue_transmit_packets_total" ["app" "port" "queue"]
-        "Packets that the app offered to this queue; for a stock app, packets sent as counted by \
-         its driver.";
+        "Packets sent by this queue, as counted by the driver. Absent if the driver does not count \
+         them by queue and the port has several transmit queues.";
     QUEUE_TRANSMIT_BYTES = Counter "dpdk_queue_transmit_bytes_total" ["app" "port" "queue"]
-        "Bytes of these packets, estimated by libpmdscope from one of 16 bursts; for a stock app, \
-         as counted by its driver.";
+        "Bytes of these packets, as counted by the driver. Absent if the driver counts packets only.";
+    QUEUE_TRANSMIT_OFFERED =
+        Counter "dpdk_queue_transmit_offered_packets_total" ["app" "port" "queue"]
+        "Packets that the app offered to this queue; libpmdscope only. A packet that was refused and \
+         is offered again counts again.";
+    QUEUE_TRANSMIT_REFUSED =
+        Counter "dpdk_queue_transmit_refused_packets_total" ["app" "port" "queue"]
+        "Packets that were offered to this queue and that the driver did not take, since the \
+         exporter first queried the app; libpmdscope only. A packet that is offered again counts \
+         again. Above 0, the app sends faster than the NIC: see dpdk_port_transmit_packets_total. \
+         Differences of less than a tenth of a second of traffic are not counted. Absent where \
+         dpdk_queue_transmit_packets_total is.";
     QUEUE_POLLS = Counter "dpdk_queue_polls_total" ["app" "port" "queue"]
         "Receive bursts that the app requested from this queue; libpmdscope only. Flat: it is not \
          polled, and its packets are lost.";

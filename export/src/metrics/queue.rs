@@ -1,7 +1,9 @@
-//! Queues, as counted by libpmdscope, otherwise by the driver.
+//! Queues: what they received as counted by libpmdscope, otherwise by the driver; what they sent as
+//! counted by the driver.
 
 use std::collections::BTreeMap;
 
+use pmdscope_telemetry::model::QueueRates;
 use pmdscope_telemetry::sample::queue_counters::{self, QueueCounter, QueueCounters};
 use pmdscope_telemetry::sample::{PortSample, QueueDirection, QueueSample};
 
@@ -16,6 +18,7 @@ struct QueueValues<'a> {
     packets: Option<u64>,
     bytes: Option<u64>,
     errors: Option<u64>,
+    refused: Option<u64>,
     library: Option<&'a QueueSample>,
 }
 
@@ -45,6 +48,8 @@ pub(super) fn families<'a>(
     receive(families, &received);
     families.per(&metric::QUEUE_TRANSMIT_PACKETS, &sent, |queue| queue.packets);
     families.per(&metric::QUEUE_TRANSMIT_BYTES, &sent, |queue| queue.bytes);
+    families.per(&metric::QUEUE_TRANSMIT_OFFERED, &sent, |queue| Some(queue.library?.packets));
+    families.per(&metric::QUEUE_TRANSMIT_REFUSED, &sent, |queue| queue.refused);
     polls(families, &received);
     if limits.queue_histograms {
         histograms(families, &received);
@@ -99,20 +104,26 @@ fn rows<'a>(
 }
 
 /// The queues that anything is known of. A driver counts other packets than libpmdscope, which began
-/// later: of an app that is linked with it, the driver's counts of packets are never a substitute.
+/// later: of an app that is linked with it, the driver's counts of received packets are never a
+/// substitute. What was sent only the driver knows: the library sees what it was offered.
 fn queues<'a>(port: &AppPort<'a>, direction: QueueDirection) -> PortQueues<'a> {
     let sample = &port.app.model.sample;
     let mut queues = by_driver(port.sample, direction);
-    if sample.library.is_some() || sample.failed("/pmdscope") {
+    let received = direction == QueueDirection::Rx;
+    if received && (sample.library.is_some() || sample.failed("/pmdscope")) {
         for queue in queues.values_mut() {
             (queue.packets, queue.bytes) = (None, None);
         }
     }
-    let of_port = |q: &&QueueSample| q.port == port.sample.id && q.direction == direction;
-    for library in sample.queues.iter().filter(of_port) {
+    let of_port =
+        |(q, _): &(&QueueSample, &QueueRates)| q.port == port.sample.id && q.direction == direction;
+    let all = sample.queues.iter().zip(&port.app.model.queues);
+    for (library, rates) in all.filter(of_port) {
         let queue = queues.entry(library.queue).or_default();
-        queue.packets = Some(library.packets);
-        queue.bytes = Some(library.bytes);
+        if received {
+            (queue.packets, queue.bytes) = (Some(library.packets), Some(library.bytes));
+        }
+        queue.refused = rates.refused_packets;
         queue.library = Some(library);
     }
     queues
@@ -123,9 +134,14 @@ fn by_driver<'a>(port: &PortSample, direction: QueueDirection) -> PortQueues<'a>
         packets: of.packets,
         bytes: of.bytes,
         errors: of.errors,
+        refused: None,
         library: None,
     };
-    port.queue_counters(direction).into_iter().map(|(number, of)| (number, queue(of))).collect()
+    let counters = match direction {
+        QueueDirection::Rx => port.queue_counters(direction),
+        QueueDirection::Tx => port.sent_by_queue(),
+    };
+    counters.into_iter().map(|(number, of)| (number, queue(of))).collect()
 }
 
 /// Whether an extended counter is exported as one of a queue.

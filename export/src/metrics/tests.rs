@@ -43,6 +43,11 @@ impl ExportedMetrics {
         Self::of(&fixture::fleet_of(sample), limits)
     }
 
+    /// Of an app that was sampled several times.
+    fn of_samples(samples: impl Iterator<Item = Sample>, limits: &SeriesLimits) -> Self {
+        Self::of(&fixture::world_of_samples(samples), limits)
+    }
+
     /// A count; `None` when there is no such sample.
     fn count(&self, name: &str, labels: &str) -> Option<u64> {
         match self.0.get(name)?.get(labels)? {
@@ -201,7 +206,7 @@ fn the_documented_numbers_of_series_hold() {
     linked.ledger[0].exhausted_in_ms = None;
     linked.lcores[0].gaps = vec![0; 24];
     let pool = 7 + 1 + 14;
-    let expected = (56 + 1) + 2 + (17 + 1) + 10 + pool + 3 + 5 + (33 + 2) + 5;
+    let expected = (56 + 1) + 2 + (17 + 1) + 12 + pool + 3 + 5 + (33 + 2) + 5;
     assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
     assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }
@@ -293,6 +298,35 @@ fn counters_of_a_linked_app_never_change_their_source() {
     let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
     assert_eq!(exported.count("dpdk_queue_receive_packets_total", queue), None);
     assert_eq!(exported.count("dpdk_queue_stats_truncated", "fwd/0000:03:00.0"), Some(1));
+}
+
+#[test]
+fn what_the_nic_refuses_is_not_sent() {
+    let queue = "fwd/0000:03:00.0/0";
+    let at = |seconds: u64| {
+        let mut sample = fixture::linked();
+        sample.monotonic_ns += seconds * 1_000_000_000;
+        sample.queues[1].packets = 21_000_000 * seconds;
+        sample.ports[0].xstats.insert("tx_q0_packets".to_owned(), 100_000 * seconds);
+        sample
+    };
+    let exported = ExportedMetrics::of_samples((1..=7).map(at), &SeriesLimits::default());
+    assert_eq!(exported.count("dpdk_queue_transmit_packets_total", queue), Some(700_000));
+    assert_eq!(exported.count("dpdk_queue_transmit_bytes_total", queue), Some(1004));
+    let offered = exported.count("dpdk_queue_transmit_offered_packets_total", queue);
+    assert_eq!(offered, Some(147_000_000));
+    let refused = exported.count("dpdk_queue_transmit_refused_packets_total", queue);
+    assert_eq!(refused, Some(6 * 20_900_000));
+    let mut unknown = at(7);
+    unknown.ports[0].tx_queues = 2;
+    unknown.ports[0].xstats.insert("tx_q0_packets".to_owned(), 0);
+    let exported = ExportedMetrics::of_sample(unknown, &SeriesLimits::default());
+    for name in ["packets", "bytes", "refused_packets"] {
+        let name = format!("dpdk_queue_transmit_{name}_total");
+        assert_eq!(exported.labels(&name), Vec::<&str>::new(), "{name}");
+    }
+    let offered = exported.count("dpdk_queue_transmit_offered_packets_total", queue);
+    assert_eq!(offered, Some(147_000_000));
 }
 
 #[test]

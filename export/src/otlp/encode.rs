@@ -40,7 +40,7 @@ pub(super) fn request(
         for (app, samples) in parts {
             let times = PointTimes {
                 start_ns: start(family.metric, app, fleet, exporter),
-                now_ns: fleet.realtime_ns,
+                now_ns: answered(app, fleet),
             };
             resources.entry(app).or_default().push(metric(family.metric, &samples, times));
         }
@@ -70,6 +70,13 @@ fn app_start(app: &str, fleet: &FleetState) -> Option<u64> {
     Some(model.sample.app.start_realtime_ns).filter(|start| *start > 0)
 }
 
+/// When the values were read: of an app that answers, when it answered.
+fn answered(app: Option<&str>, fleet: &FleetState) -> u64 {
+    let app = app.and_then(|app| fleet.find(app)).filter(|app| !app.stale());
+    let model = app.and_then(|app| app.model.as_deref());
+    model.map_or(fleet.realtime_ns, |model| model.sample.realtime_ns)
+}
+
 /// Since when a counter counts; 0 where nobody knows.
 fn start(
     metric: &MetricDescriptor,
@@ -78,6 +85,9 @@ fn start(
     exporter: &ExporterIdentity,
 ) -> u64 {
     match app {
+        Some(app) if metric == &catalogue::QUEUE_TRANSMIT_REFUSED => {
+            app_start(app, fleet).unwrap_or(0).max(exporter.start_ns)
+        }
         Some(app) if metric != &catalogue::COLLECT_ERRORS => app_start(app, fleet).unwrap_or(0),
         _ => exporter.start_ns,
     }
@@ -150,8 +160,29 @@ fn unit(metric: &MetricDescriptor) -> &'static str {
         Some("bytes_per_second") => "By/s",
         Some("hertz") => "Hz",
         Some("seconds") => "s",
-        _ => "",
+        _ => counted(metric),
     }
+}
+
+/// What is counted, as an annotation, which receivers do not append to names; empty for states.
+fn counted(metric: &MetricDescriptor) -> &'static str {
+    const COUNTED: [(&str, &str); 10] = [
+        ("packets", "{packet}"),
+        ("objects", "{object}"),
+        ("mbufs", "{mbuf}"),
+        ("cycles", "{cycle}"),
+        ("polls", "{poll}"),
+        ("errors", "{error}"),
+        ("switches", "{switch}"),
+        ("stalls", "{stall}"),
+        ("queues", "{queue}"),
+        ("descriptors", "{descriptor}"),
+    ];
+    let family = metric.family().trim_end_matches("_window_max");
+    let named = |(word, _): &&(&str, &str)| {
+        family.strip_suffix(word).is_some_and(|family| family.ends_with('_'))
+    };
+    COUNTED.iter().find(named).map_or("", |(_, unit)| unit)
 }
 
 fn number(
@@ -256,8 +287,11 @@ mod tests {
 
     #[test]
     fn every_unit_of_the_catalogue_has_a_spelling() {
-        for metric in catalogue::all() {
-            assert_eq!(metric.unit().is_some(), !unit(metric).is_empty(), "{}", metric.name);
+        for metric in catalogue::all().filter(|metric| metric.unit().is_some()) {
+            assert!(!unit(metric).is_empty(), "{}", metric.name);
         }
+        assert_eq!(unit(&catalogue::PORT_RECEIVE_PACKETS), "{packet}");
+        assert_eq!(unit(&catalogue::QUEUE_RECEIVE_DESCRIPTORS), "{descriptor}");
+        assert_eq!(unit(&catalogue::PORT_LINK_UP), "");
     }
 }

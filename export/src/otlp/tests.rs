@@ -18,6 +18,7 @@ use super::*;
 use crate::fake::PoolApp;
 use crate::metrics::PushCounts;
 use crate::options::ExportOptions;
+use crate::scrape::WaitLimits;
 use crate::snapshot::RenderOptions;
 
 /// What a receiver was sent.
@@ -77,7 +78,7 @@ fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let options = ExportOptions::default();
     let render_options =
         RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
-    Scraper::new(settings, render_options, TIMEOUT)
+    Scraper::new(settings, render_options, TIMEOUT, WaitLimits::default())
 }
 
 /// Pushes until `count` pushes have arrived.

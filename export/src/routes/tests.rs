@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake::{DEADLINE, NEVER, PoolApp};
 use crate::options::ExportOptions;
+use crate::scrape::WaitLimits;
 use crate::snapshot::RenderOptions;
 
 /// The pages for the apps below a directory, which must run expect `expected`.
@@ -19,7 +20,7 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, timeout: NEVER, ..ExportOptions::default() };
     let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
-    let scraper = Scraper::new(settings, render_options, options.timeout);
+    let scraper = Scraper::new(settings, render_options, options.timeout, WaitLimits::default());
     let web = ReloadingWebPolicy::open(None).unwrap();
     Routes { scraper, web, timeout: options.timeout }
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
-use pmdscope_telemetry::{ErrorClass, FleetEvent, TelemetryError, finding};
+use pmdscope_telemetry::{AppState, ErrorClass, FleetEvent, TelemetryError, finding};
 use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
+use super::wait_limits::{ResponseTimes, WaitLimits};
 use crate::metrics::ExporterCounters;
 use crate::snapshot::{RenderOptions, ScrapeSnapshot};
 
@@ -21,10 +22,27 @@ pub(super) const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 /// Nothing is ever sent: it is closed when what others wait for has ended, however it ended.
 pub(super) type Completion = watch::Receiver<()>;
 
+/// The state of an app by the answer of one round; nothing until then.
+type Answer = Option<Arc<AppState>>;
+
+/// Whoever asks an app sends its answer here.
+pub(super) type AnswerSender = watch::Sender<Answer>;
+
+/// A round that a request waits for, or has waited for.
+#[derive(Clone, Debug)]
+pub(super) struct PendingRound {
+    socket: PathBuf,
+    /// When a scrape of all apps no longer waits for it.
+    pub(super) wait_until: Instant,
+    /// Changes once, or is closed after a round that has failed.
+    pub(super) answered: watch::Receiver<Answer>,
+}
+
 /// One question to an app, which several requests may wait for.
 #[derive(Debug)]
 struct AppRound {
-    finished: Completion,
+    answered: watch::Receiver<Answer>,
+    wait_until: Instant,
     /// Somebody could not wait for it, and counted it as a timeout.
     timed_out: bool,
 }
@@ -38,6 +56,8 @@ pub(super) struct Scheduler {
     discovered: Option<Instant>,
     /// By the sockets of the apps; names may change meanwhile.
     rounds: BTreeMap<PathBuf, AppRound>,
+    response_times: ResponseTimes,
+    limits: WaitLimits,
     counters: ExporterCounters,
     render_options: Arc<RenderOptions>,
     /// The newest snapshot, as long as somebody uses it and nothing new is known.
@@ -45,12 +65,18 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new(settings: FleetSettings, render_options: RenderOptions) -> Self {
+    pub(super) fn new(
+        settings: FleetSettings,
+        render_options: RenderOptions,
+        limits: WaitLimits,
+    ) -> Self {
         Self {
             fleet: Fleet::new(settings),
             discovery: None,
             discovered: None,
             rounds: BTreeMap::new(),
+            response_times: ResponseTimes::default(),
+            limits,
             counters: ExporterCounters::default(),
             render_options: Arc::new(render_options),
             snapshot: Weak::new(),
@@ -92,36 +118,64 @@ impl Scheduler {
 
     /// Begins to ask an app that can be asked and is not being asked: its sampler, and what to drop at
     /// the end.
-    pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, watch::Sender<()>)> {
+    pub(super) fn begin_round(&mut self, app: &str) -> Option<(AppSampler, AnswerSender)> {
         let sampler = self.fleet.check_out(app)?;
-        let (running, finished) = watch::channel(());
-        let round = AppRound { finished, timed_out: false };
-        self.rounds.insert(sampler.app().socket.clone(), round);
+        let (running, answered) = watch::channel(None);
+        let socket = sampler.app().socket.clone();
+        let wait_until = Instant::now() + self.response_times.limit(&socket, self.limits);
+        self.rounds.insert(socket, AppRound { answered, wait_until, timed_out: false });
         Some((sampler, running))
     }
 
     /// The round of an app that is being asked.
-    pub(super) fn round_of(&self, app: &str) -> Option<Completion> {
-        let asked = self.being_asked().find(|asked| asked.name == app)?;
-        Some(self.rounds.get(&asked.socket)?.finished.clone())
+    pub(super) fn round_of(&self, app: &str) -> Option<PendingRound> {
+        let socket = self.being_asked().find(|asked| asked.name == app)?.socket;
+        let round = self.rounds.get(&socket)?;
+        let (answered, wait_until) = (round.answered.clone(), round.wait_until);
+        Some(PendingRound { socket, wait_until, answered })
     }
 
-    /// Takes in what a round brought. One that has failed has lost the sampler of its app.
+    /// It did not answer the last round.
+    pub(super) fn is_hung(&self, app: &DiscoveredApp) -> bool {
+        self.response_times.is_hung(&app.socket)
+    }
+
+    /// The apps that a discovery need not connect to: those that are connected, and those that did not
+    /// answer the last round and would not answer a discovery.
+    pub(super) fn connected(&self) -> Vec<DiscoveredApp> {
+        let mut connected = self.fleet.connected();
+        let known = |app: &&DiscoveredApp| !connected.iter().any(|c| c.socket == app.socket);
+        let hung: Vec<_> = self.response_times.hung().filter(known).cloned().collect();
+        connected.extend(hung);
+        connected
+    }
+
+    /// Takes in what a round brought, and tells those who wait. One that has failed has lost the
+    /// sampler of its app.
     pub(super) fn end_round(
         &mut self,
         app: &DiscoveredApp,
-        outcome: Result<(AppSampler, FleetEvent), TelemetryError>,
+        outcome: Result<(AppSampler, FleetEvent, Duration), TelemetryError>,
+        running: &AnswerSender,
     ) {
         let round = self.rounds.remove(&app.socket);
         match outcome {
-            Ok((sampler, event)) => {
+            Ok((sampler, event, took)) => {
+                self.response_times.note(app, &event, took);
                 if round.is_some_and(|round| round.timed_out) {
                     self.uncount(&event);
                 }
                 self.fleet.check_in(sampler, event);
             }
-            Err(error) => self.fleet.replace_lost(app, &error),
+            Err(error) => {
+                self.response_times.forget(&app.socket);
+                self.fleet.replace_lost(app, &error);
+            }
         }
+        // It may have another name by now.
+        let name = self.fleet.name_of(&app.socket);
+        let state = name.and_then(|name| self.fleet.state.find(name)).cloned();
+        running.send_replace(state.map(Arc::new));
         self.snapshot = Weak::new();
     }
 
@@ -141,10 +195,14 @@ impl Scheduler {
         }
     }
 
-    /// Somebody cannot wait any longer: apps that have not answered yet count as lost until they do.
-    pub(super) fn time_out(&mut self, scope: &ScrapeScope) {
-        let late: Vec<DiscoveredApp> =
-            self.being_asked().filter(|app| scope.includes(&app.name)).collect();
+    /// Somebody cannot wait any longer: apps that have not answered these rounds yet count as lost
+    /// until they do.
+    pub(super) fn time_out(&mut self, rounds: &[PendingRound]) {
+        let runs = |app: &DiscoveredApp| {
+            let mut pending = rounds.iter().filter(|round| round.socket == app.socket);
+            pending.any(|round| round.answered.borrow().is_none())
+        };
+        let late: Vec<DiscoveredApp> = self.being_asked().filter(runs).collect();
         for app in late {
             let round = self.rounds.get_mut(&app.socket);
             if round.is_none_or(|round| mem::replace(&mut round.timed_out, true)) {
@@ -174,14 +232,36 @@ impl Scheduler {
         self.snapshot = Weak::new();
     }
 
-    /// What is known now; the same for all who ask at the same moment, so that it is encoded once.
-    pub(super) fn snapshot(&mut self) -> Arc<ScrapeSnapshot> {
-        if let Some(snapshot) = self.snapshot.upgrade() {
+    /// What is known now, and what these rounds have answered; the same for all who ask at the same
+    /// moment, so that it is encoded once.
+    pub(super) fn snapshot(&mut self, rounds: &[PendingRound]) -> Arc<ScrapeSnapshot> {
+        let earlier: Vec<Arc<AppState>> = rounds
+            .iter()
+            .filter_map(|round| round.answered.borrow().clone())
+            .filter(|answer| self.is_outdated(answer))
+            .collect();
+        if let Some(snapshot) = self.snapshot.upgrade().filter(|_| earlier.is_empty()) {
             return snapshot;
         }
-        let (state, options) = (self.fleet.state.clone(), Arc::clone(&self.render_options));
+        let mut state = self.fleet.state.clone();
+        for app in &mut state.apps {
+            if let Some(answer) = earlier.iter().find(|answer| answer.name == app.name) {
+                *app = AppState::clone(answer);
+            }
+        }
+        let options = Arc::clone(&self.render_options);
         let snapshot = Arc::new(ScrapeSnapshot::new(state, self.counters, options));
-        self.snapshot = Arc::downgrade(&snapshot);
+        if earlier.is_empty() {
+            self.snapshot = Arc::downgrade(&snapshot);
+        }
         snapshot
+    }
+
+    /// The app has been asked again since.
+    fn is_outdated(&self, answer: &AppState) -> bool {
+        self.fleet.state.find(&answer.name).is_some_and(|now| {
+            let model = |state: &AppState| state.model.as_ref().map(Arc::as_ptr);
+            model(now) != model(answer) || now.status != answer.status
+        })
     }
 }

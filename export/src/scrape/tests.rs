@@ -1,6 +1,6 @@
 //! Tests of requests about fake apps, each a socket and a thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pmdscope_telemetry::AppStatus;
 use pmdscope_telemetry::ErrorClass;
@@ -14,13 +14,16 @@ use crate::fake::{DEADLINE, NEVER, PoolApp, until};
 use crate::snapshot::ExpositionForm;
 use crate::text::TextFormat;
 
+/// Waits for whatever answers, however slow this machine is.
+const WAIT: WaitLimits = WaitLimits { answer: NEVER, slot: NEVER };
+
 fn settings(root: &std::path::Path) -> FleetSettings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
     FleetSettings { discover, ..FleetSettings::default() }
 }
 
 fn scraper(root: &std::path::Path) -> Arc<Scraper> {
-    Scraper::new(settings(root), RenderOptions::default(), NEVER)
+    Scraper::new(settings(root), RenderOptions::default(), NEVER, WAIT)
 }
 
 fn soon() -> Instant {
@@ -113,6 +116,69 @@ async fn a_stuck_app_loses_only_its_own_series() {
     assert!(text.contains("dpdk_collect_errors_total{app=\"b\",reason=\"timeout\"} 1\n"), "{text}");
 }
 
+/// Objects in use, which the fake app counts up in each round, and when that was read.
+fn in_use(snapshot: &ScrapeSnapshot, app: &str) -> (u64, u64) {
+    let app = snapshot.fleet.find(app).unwrap();
+    assert_eq!(app.status, AppStatus::Live);
+    let sample = &app.model.as_ref().unwrap().sample;
+    (sample.pools[0].occupancy.unwrap().in_use, sample.realtime_ns)
+}
+
+#[tokio::test]
+async fn a_scrape_has_the_values_of_its_own_time_while_another_app_hangs() {
+    let root = tempfile::tempdir().unwrap();
+    let scraper = scraper(root.path());
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(well.rounds(), 1);
+    stuck.hold(true);
+    // Two scrapers wait for the one that hangs, and had the answer of the other one long ago.
+    let first = spawn(&scraper, soon());
+    until(async || well.rounds() == 2 && in_use(&*names(&scraper).await, "a").0 == 2).await;
+    let second = spawn(&scraper, soon());
+    until(async || well.rounds() == 3 && in_use(&*names(&scraper).await, "a").0 == 3).await;
+    // A third one asks for that one alone, as do probes.
+    let mut probed = Vec::new();
+    for _ in 0..3 {
+        probed.push(in_use(&*scraper.snapshot(app("a"), soon()).await, "a"));
+    }
+    assert!(!first.is_finished() && !second.is_finished());
+    stuck.hold(false);
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let (first, second) = (in_use(&first, "a"), in_use(&second, "a"));
+    let values: Vec<u64> = [first, second].iter().chain(&probed).map(|(value, _)| *value).collect();
+    assert_eq!(values, [2, 3, 4, 5, 6]);
+    assert!(first.1 < second.1 && second.1 < probed[0].1, "the time is that of the value");
+}
+
+#[tokio::test]
+async fn a_scrape_that_gives_up_does_not_call_those_late_that_others_ask_again() {
+    let root = tempfile::tempdir().unwrap();
+    let scraper = scraper(root.path());
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    stuck.hold(true);
+    let scrape = spawn(&scraper, Instant::now() + Duration::from_secs(2));
+    until(async || in_use(&*names(&scraper).await, "a").0 == 2).await;
+    well.hold(true);
+    let other = {
+        let scraper = Arc::clone(&scraper);
+        tokio::spawn(async move { scraper.snapshot(app("a"), soon()).await })
+    };
+    well.asked().await;
+    let scrape = scrape.await.unwrap();
+    assert_eq!(in_use(&scrape, "a").0, 2, "it has answered this scrape");
+    assert!(scrape.fleet.find("b").unwrap().stale());
+    assert_eq!(scrape.fleet.find("a").unwrap().errors.get(&ErrorClass::Timeout), None);
+    well.hold(false);
+    assert_eq!(in_use(&other.await.unwrap(), "a").0, 3);
+}
+
+/// What is known, without asking anybody.
+async fn names(scraper: &Arc<Scraper>) -> Arc<ScrapeSnapshot> {
+    scraper.snapshot(ScrapeScope::Names, soon()).await
+}
+
 #[tokio::test]
 async fn discoveries_are_a_second_apart() {
     loop {
@@ -179,7 +245,7 @@ async fn an_app_renamed_during_a_query_delays_no_other() {
     let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(root.path());
     settings.discover.roots.push(other.path().to_owned());
-    let scraper = Scraper::new(settings, RenderOptions::default(), NEVER);
+    let scraper = Scraper::new(settings, RenderOptions::default(), NEVER, WAIT);
     let fake = PoolApp::start(root.path(), "a");
     scraper.snapshot(ScrapeScope::All, soon()).await;
     tokio::time::sleep(DISCOVERY_INTERVAL).await;
@@ -216,8 +282,13 @@ async fn a_query_that_panics_is_reported_at_once_and_repeated() {
     let root = tempfile::tempdir().unwrap();
     let _apps = ["a", "b"].map(|name| PoolApp::start(root.path(), name));
     let queries = BlockingQueries { discover, sample };
-    let scraper =
-        Scraper::with_queries(settings(root.path()), RenderOptions::default(), NEVER, queries);
+    let scraper = Scraper::with_queries(
+        settings(root.path()),
+        RenderOptions::default(),
+        NEVER,
+        WAIT,
+        queries,
+    );
     // As long as nobody is told, this waits for ever, as a scrape does until its deadline.
     let scrape = || async {
         let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
@@ -234,4 +305,87 @@ async fn a_query_that_panics_is_reported_at_once_and_repeated() {
     }
     FIXED.store(true, Ordering::SeqCst);
     assert_eq!(scrape().await.fleet.find("a").unwrap().status, AppStatus::Live);
+}
+
+/// The app "b" has little time in its first round, and all the time in later ones.
+fn sample_b_briefly_once(session: &mut AppSampler, timeout: Duration) -> FleetEvent {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let first = session.app().name == "b" && !ASKED.swap(true, Ordering::SeqCst);
+    session.sample(if first { Duration::from_millis(300) } else { timeout })
+}
+
+#[tokio::test]
+async fn a_scrape_does_not_wait_for_an_app_that_hung_the_last_time() {
+    let root = tempfile::tempdir().unwrap();
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    stuck.hold(true);
+    let queries =
+        BlockingQueries { discover: FleetSettings::running_beside, sample: sample_b_briefly_once };
+    let scraper = Scraper::with_queries(
+        settings(root.path()),
+        RenderOptions::default(),
+        NEVER,
+        WAIT,
+        queries,
+    );
+    scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(well.rounds(), 1);
+    for round in 2..=4 {
+        // It has for ever, and so has the app.
+        let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
+        let scrape = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for b");
+        assert_eq!(in_use(&scrape, "a").0, round);
+        assert!(scrape.fleet.find("b").unwrap().stale());
+    }
+    stuck.hold(false);
+    until(async || {
+        scraper.snapshot(app("b"), soon()).await.fleet.find("b").is_some_and(|b| !b.stale())
+    })
+    .await;
+    let scrape = scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(scrape.fleet.find("b").unwrap().status, AppStatus::Live);
+}
+
+static BEING_ASKED: AtomicUsize = AtomicUsize::new(0);
+static MOST_ASKED: AtomicUsize = AtomicUsize::new(0);
+
+fn many(_: &FleetSettings, _: &[DiscoveredApp]) -> Vec<DiscoveredApp> {
+    let app = |number: usize| {
+        let dir = std::path::PathBuf::from(format!("/nowhere/{number:03}"));
+        DiscoveredApp {
+            name: format!("app{number:03}"),
+            socket: dir.join("socket"),
+            dir,
+            pid: None,
+            dpdk_version: None,
+            state: pmdscope_telemetry::discover::Reachability::Live,
+        }
+    };
+    (0..200).map(app).collect()
+}
+
+fn count_asked(session: &mut AppSampler, _: Duration) -> FleetEvent {
+    let asked = 1 + BEING_ASKED.fetch_add(1, Ordering::SeqCst);
+    MOST_ASKED.fetch_max(asked, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(2));
+    BEING_ASKED.fetch_sub(1, Ordering::SeqCst);
+    FleetEvent::Found { app: session.app().name.clone() }
+}
+
+#[tokio::test]
+async fn many_apps_are_asked_by_few_threads() {
+    let root = tempfile::tempdir().unwrap();
+    let queries = BlockingQueries { discover: many, sample: count_asked };
+    let scraper = Scraper::with_queries(
+        settings(root.path()),
+        RenderOptions::default(),
+        NEVER,
+        WAIT,
+        queries,
+    );
+    let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+    assert_eq!(snapshot.fleet.apps.len(), 200);
+    assert_eq!(BEING_ASKED.load(Ordering::SeqCst), 0);
+    let most = MOST_ASKED.load(Ordering::SeqCst);
+    assert!((2..=AT_ONCE).contains(&most), "{most} at once");
 }

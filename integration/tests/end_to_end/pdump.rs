@@ -265,7 +265,8 @@ fn open_vswitch(scratch: &Scratch) -> Result<()> {
         let (code, said) = capture_once(scratch, switch.app(), &scratch.path("refused.pcapng"))?;
         ensure!(code == 1, "exit code {code}: {said}");
         ensure!(said.contains(switch.app()) && said.contains(cause), "{said}");
-        let top = pmdscope_json(scratch, &["top", "-a", switch.app(), "--once", "--json"], &[0])?;
+        let once = ["top", "-a", switch.app(), "--once", "--json", "-i", "1"];
+        let top = pmdscope_json(scratch, &once, &[0])?;
         let model = &top["apps"][0]["model"];
         ensure!(model["ports"][0]["rx_pps"].as_f64().is_some_and(|pps| pps > 1000.0), "{top:#}");
         interfaces_agree(scratch, switch.app(), "net_null0")?;

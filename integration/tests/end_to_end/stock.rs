@@ -13,7 +13,8 @@ pub(crate) fn testpmd_is_seen(scratch: &Scratch) -> Result<()> {
     let listed = list["apps"].as_array().into_iter().flatten().find(|entry| entry["app"] == app);
     ensure!(listed.is_some_and(|entry| entry["level"] == 0), "{list:#}");
 
-    let top = pmdscope_json(scratch, &["top", "-a", &app, "--once", "--json"], &[0])?;
+    let once = ["top", "-a", &app, "--once", "--json", "-i", "1"];
+    let top = pmdscope_json(scratch, &once, &[0])?;
     let model = &top["apps"][0]["model"];
     ensure!(model["ports"][0]["rx_pps"].as_f64().is_some_and(|pps| pps > 1000.0), "{top:#}");
     ensure!(model["sample"]["library"].is_null(), "{top:#}");

@@ -110,7 +110,8 @@ impl Decoder for TcpdumpPerLinkType {
     }
 
     fn has_ended(&mut self) -> bool {
-        let ended = self.processes.extract_if(.., |process| process.has_ended()).collect::<Vec<_>>();
+        let ended =
+            self.processes.extract_if(.., |process| process.has_ended()).collect::<Vec<_>>();
         for process in ended {
             if let Err(closed) = self.give_up(process) {
                 self.failure = Some(closed);

@@ -57,6 +57,8 @@ fn fleet(pid: u32) -> FleetState {
         direction: QueueDirection::Rx,
         pps: Some(pps),
         bps: None,
+        refused_ps: None,
+        refused_packets: None,
         polls_ps: None,
         busy_ratio: None,
         mean_burst: None,

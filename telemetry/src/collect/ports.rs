@@ -5,7 +5,10 @@
 //! within a second takes one request per port.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::time::Instant;
+
+use serde::de::DeserializeOwned;
 
 use crate::client::TelemetryClient;
 use crate::commands::{PortId, TelemetryCommand};
@@ -89,7 +92,11 @@ impl PortReader {
             ids.retain(|other| *other != id);
             counted.remove(&id).map(|asked| round.keep(TelemetryCommand::EthdevXstats(id), asked));
         }
-        let port = |id: &PortId| self.port(round, *id, facts, counted.remove(id));
+        let mut facts = facts.then(|| port_facts(round, &counted));
+        let port = |id: &PortId| {
+            let facts = facts.as_mut().map(|facts| facts.remove(id).unwrap_or_default());
+            self.port(round, *id, facts, counted.remove(id))
+        };
         let ports: Vec<_> = ids.iter().filter_map(port).collect();
         if ports.len() < self.ids.value().len() {
             self.ids.forget();
@@ -115,7 +122,7 @@ impl PortReader {
         &mut self,
         round: &mut RequestRound<'_>,
         id: PortId,
-        facts: bool,
+        facts: Option<PortFacts>,
         counted: Option<Result<XstatsReply, TelemetryError>>,
     ) -> Option<PortSample> {
         let mut known = self.known.remove(&id);
@@ -136,6 +143,47 @@ impl PortReader {
         self.known.extend(known.map(|known| (id, known)));
         Some(port)
     }
+}
+
+/// Configuration and link of the ports that were counted, as far as they were told.
+fn port_facts(
+    round: &mut RequestRound<'_>,
+    counted: &BTreeMap<PortId, Result<XstatsReply, TelemetryError>>,
+) -> BTreeMap<PortId, PortFacts> {
+    let ids: Vec<PortId> = counted.keys().copied().collect();
+    if round.is_over() {
+        return BTreeMap::new();
+    }
+    let infos = request_each(round, &ids, TelemetryCommand::EthdevInfo);
+    let links = request_each(round, &ids, TelemetryCommand::EthdevLinkStatus);
+    let facts = infos.into_iter().zip(links).map(|(info, link)| PortFacts { info, link });
+    ids.into_iter().zip(facts).collect()
+}
+
+/// What a port told when all were asked together; `None` where that failed.
+#[derive(Debug, Default)]
+struct PortFacts {
+    info: Option<PortInfo>,
+    link: Option<LinkReply>,
+}
+
+/// Asks for the same of these ports; `None` for what has to be asked for again.
+fn request_each<T: DeserializeOwned>(
+    round: &mut RequestRound<'_>,
+    ids: &[PortId],
+    command: fn(PortId) -> TelemetryCommand,
+) -> Vec<Option<T>> {
+    if round.is_over() {
+        return ids.iter().map(|_| None).collect();
+    }
+    let requests: Vec<_> = ids.iter().map(|id| (command(*id), PhantomData)).collect();
+    let replies = round.request_each(&requests);
+    let kept = |(id, reply): (&PortId, Result<T, TelemetryError>)| match reply {
+        // Later requests only say that the connection is lost, not why.
+        Err(error) if round.is_over() => round.keep(command(*id), Err(error)),
+        reply => reply.ok(),
+    };
+    ids.iter().zip(replies).map(kept).collect()
 }
 
 /// Everything about a port; it is remembered when nothing failed.
@@ -180,20 +228,30 @@ impl KnownPort {
         &mut self,
         round: &mut RequestRound<'_>,
         id: PortId,
-        facts: bool,
+        facts: Option<PortFacts>,
         xstats: &XstatsReply,
     ) -> Result<bool, TelemetryError> {
-        if facts {
-            let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
-            let info = round.request_about(&TelemetryCommand::EthdevInfo(id), about)?;
-            configure(&mut self.port, info);
-        }
+        let link = match facts {
+            Some(facts) => {
+                let about = |info: &PortInfo| is_about(info, id) && info.name == self.port.device;
+                let info = match facts.info.filter(about) {
+                    Some(info) => info,
+                    None => round.request_about(&TelemetryCommand::EthdevInfo(id), about)?,
+                };
+                configure(&mut self.port, info);
+                Some(facts.link)
+            }
+            None => None,
+        };
         if xstats.names.is_some() || !self.count(&xstats.values) {
             return Ok(false);
         }
-        if facts {
-            let link = round
-                .request_about(&TelemetryCommand::EthdevLinkStatus(id), |_: &LinkReply| true)?;
+        if let Some(link) = link {
+            let status = TelemetryCommand::EthdevLinkStatus(id);
+            let link = match link {
+                Some(link) => link,
+                None => round.request_about(&status, |_: &LinkReply| true)?,
+            };
             connect(&mut self.port, Some(link));
         }
         Ok(true)

@@ -1,5 +1,7 @@
 //! Mempools, rings, heaps and cycles: what every DPDK app tells where its version has them.
 
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::time::Instant;
 
 use crate::client::TelemetryClient;
@@ -70,21 +72,36 @@ fn occupancy(info: &PoolInfo) -> Option<PoolOccupancy> {
     Some(PoolOccupancy { common, cached, in_use })
 }
 
+/// Rings that are asked for per second: each is a request. Those of an app with more are asked for in
+/// turn.
+const RINGS_PER_SECOND: u128 = 50;
+
+/// Rings that are asked for in one round, however short it is after the last one.
+const MIN_RINGS: usize = 8;
+
 /// The software rings of one app.
 #[derive(Debug, Default)]
-pub(super) struct StockRingReader(Cached<Vec<RingName>>);
+pub(super) struct StockRingReader {
+    names: Cached<Vec<RingName>>,
+    /// As they were when they were asked for last.
+    known: BTreeMap<String, RingSample>,
+    /// Place of the next one to ask for.
+    next: usize,
+    read: Option<Instant>,
+}
 
 impl StockRingReader {
-    /// The software rings, without those in which the pools keep their free objects.
+    /// The software rings, without those in which the pools keep their free objects. All are asked for
+    /// in the first round; after that, of many rings those whose turn it is.
     pub(super) fn read(
         &mut self,
         round: &mut RequestRound<'_>,
         pools: &[PoolSample],
     ) -> Vec<RingSample> {
         let now = Instant::now();
-        if self.0.is_older(now, FACTS_AGE) {
+        if self.names.is_older(now, FACTS_AGE) {
             match round.list(&TelemetryCommand::RingList, TelemetryClient::rings) {
-                Some(names) => self.0.set(now, names),
+                Some(names) => self.names.set(now, names),
                 None => return Vec::new(),
             }
         }
@@ -92,24 +109,65 @@ impl StockRingReader {
             let pool = ring.0.strip_prefix("MP_");
             pool.is_some_and(|name| pools.iter().any(|pool| pool.name == name))
         };
-        let names: Vec<_> = self.0.value().iter().filter(|ring| !of_pool(ring)).collect();
-        let rings: Vec<_> = names.iter().filter_map(|name| ring(round, name)).collect();
-        if rings.len() < names.len() {
-            self.0.forget();
+        let names: Vec<_> = self.names.value().iter().filter(|ring| !of_pool(ring)).collect();
+        self.known.retain(|name, _| names.iter().any(|listed| listed.0 == *name));
+        let budget = self.read.replace(now).map_or(names.len(), |read| {
+            let ms = now.saturating_duration_since(read).as_millis();
+            usize::try_from(ms * RINGS_PER_SECOND / 1000).unwrap_or(usize::MAX).max(MIN_RINGS)
+        });
+        let budget = budget.min(names.len());
+        let new = names.iter().filter(|name| !self.known.contains_key(&name.0));
+        let known = names.iter().cycle().skip(self.next).take(names.len());
+        let known = known.filter(|name| self.known.contains_key(&name.0));
+        let asked: Vec<RingName> =
+            new.chain(known).take(budget).map(|name| (*name).clone()).collect();
+        let last = asked.last().and_then(|last| names.iter().position(|name| *name == last));
+        self.next = last.map_or(0, |last| (last + 1) % names.len());
+        let mut complete = true;
+        for (name, ring) in asked.iter().zip(rings(round, &asked)) {
+            complete &= ring.is_some();
+            match ring {
+                Some(ring) => self.known.insert(name.0.clone(), ring),
+                None => self.known.remove(&name.0),
+            };
+        }
+        let rings = names.iter().filter_map(|name| self.known.get(&name.0).cloned()).collect();
+        if !complete {
+            self.names.forget();
         }
         rings
     }
 }
 
+/// These rings; `None` for those that could not be read.
+fn rings(round: &mut RequestRound<'_>, names: &[RingName]) -> Vec<Option<RingSample>> {
+    let request = |name: &RingName| (TelemetryCommand::RingInfo(name.clone()), PhantomData);
+    let requests: Vec<(TelemetryCommand, PhantomData<RingInfo>)> =
+        names.iter().map(request).collect();
+    let replies = round.request_each(&requests);
+    let ring = |(name, reply): (&RingName, Result<RingInfo, TelemetryError>)| match reply {
+        Ok(info) if info.name == name.0 => Some(ring_sample(info)),
+        // Later requests only say that the connection is lost, not why.
+        Err(error) if round.is_over() => {
+            round.keep(TelemetryCommand::RingInfo(name.clone()), Err(error))
+        }
+        _ => ring(round, name),
+    };
+    names.iter().zip(replies).map(ring).collect()
+}
+
 fn ring(round: &mut RequestRound<'_>, name: &RingName) -> Option<RingSample> {
     let endpoint = TelemetryCommand::RingInfo(name.clone());
-    let info: RingInfo = round.ask_about(&endpoint, |info: &RingInfo| info.name == name.0)?;
-    Some(RingSample {
+    round.ask_about(&endpoint, |info: &RingInfo| info.name == name.0).map(ring_sample)
+}
+
+fn ring_sample(info: RingInfo) -> RingSample {
+    RingSample {
         name: info.name,
         capacity: info.capacity.0,
         used: info.used_count.0,
         high_water: None,
-    })
+    }
 }
 
 /// The heaps of one app. Each request takes the lock of `rte_malloc()`, so there are few.

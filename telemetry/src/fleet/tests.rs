@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::thread;
 
 use super::*;
 use crate::ModelTracker;

@@ -41,24 +41,29 @@ impl QueueGrowth {
     }
 }
 
-/// Packets of each queue of a port since its counters were reset: as libpmdscope counted them, or else
-/// the driver; empty where neither does.
+/// Packets of each queue of a port since its counters were reset: received as libpmdscope counted them,
+/// or else the driver; sent as the driver counted them. Empty where nothing does.
 pub fn queue_packets(
     sample: &Sample,
     port: &PortSample,
     direction: QueueDirection,
 ) -> BTreeMap<u16, u64> {
-    let here = sample
-        .queues
-        .iter()
-        .filter(|queue| queue.port == port.id && queue.direction == direction)
-        .map(|queue| (queue.queue, queue.packets))
-        .collect::<BTreeMap<_, _>>();
-    if here.is_empty() {
-        let counters = port.queue_counters(direction).into_iter();
-        return counters.filter_map(|(queue, of)| Some((queue, of.packets?))).collect();
-    }
-    here
+    let counters = match direction {
+        QueueDirection::Tx => port.sent_by_queue(),
+        QueueDirection::Rx => {
+            let here = sample
+                .queues
+                .iter()
+                .filter(|queue| queue.port == port.id && queue.direction == direction)
+                .map(|queue| (queue.queue, queue.packets))
+                .collect::<BTreeMap<_, _>>();
+            if !here.is_empty() {
+                return here;
+            }
+            port.queue_counters(direction)
+        }
+    };
+    counters.into_iter().filter_map(|(queue, of)| Some((queue, of.packets?))).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::ports::missed_rates;
 use super::{Interval, bits, ratio};
-use crate::sample::{QueueDirection, QueueSample, Sample};
+use crate::sample::{PortSample, QueueDirection, QueueSample, Sample};
+use crate::sending::{RefusedPackets, UnsentPackets};
 
 /// Per-second rates of one queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,10 +18,16 @@ pub struct QueueRates {
     pub queue: u16,
     /// Direction.
     pub direction: QueueDirection,
-    /// Packets.
+    /// Packets received, or sent: taken by the driver. `None` also where some were refused and the
+    /// driver does not count by queue what it sent.
     pub pps: Option<f64>,
-    /// Bits.
+    /// Bits of these packets.
     pub bps: Option<f64>,
+    /// Packets that were offered to this transmit queue and not taken, on average over some seconds;
+    /// one that is offered again counts again. `None` where the driver does not count what it sent.
+    pub refused_ps: Option<f64>,
+    /// The same, added up since the app was first sampled.
+    pub refused_packets: Option<u64>,
     /// Polls.
     pub polls_ps: Option<f64>,
     /// Share of polls that brought packets, 0 to 1.
@@ -34,11 +41,26 @@ pub struct QueueRates {
     pub missed_ps: Option<f64>,
 }
 
-pub(super) fn queue_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<QueueRates> {
+/// The rates of the queues, given what their ports have not sent, in the order of `sample.ports`, and
+/// what they were refused by port and queue.
+pub(super) fn queue_rates(
+    sample: &Sample,
+    interval: Option<&Interval<'_>>,
+    unsent: &[Option<UnsentPackets>],
+    refused: &BTreeMap<(u16, u16), RefusedPackets>,
+) -> Vec<QueueRates> {
     let queues = &sample.queues;
     let missed = missed_rates(sample, interval);
-    let deltas: Vec<_> =
-        queues.iter().enumerate().map(|(at, queue)| queue_delta(at, queue, interval)).collect();
+    let sent = sent_packets(sample, interval, unsent);
+    let deltas: Vec<_> = queues
+        .iter()
+        .enumerate()
+        .map(|(at, queue)| {
+            let delta = queue_delta(at, queue, interval)?;
+            let of_tx = queue.direction == QueueDirection::Tx;
+            Some(if of_tx { delta.sending(sent.get(&(queue.port, queue.queue))) } else { delta })
+        })
+        .collect();
     let mut totals: BTreeMap<(u16, QueueDirection), u64> = BTreeMap::new();
     for (queue, delta) in queues.iter().zip(&deltas) {
         let packets = delta.as_ref().and_then(|delta| delta.packets).unwrap_or(0);
@@ -49,17 +71,65 @@ pub(super) fn queue_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> V
         let total = totals.get(&(queue.port, queue.direction)).copied().unwrap_or(0);
         let missed = missed.get(&(queue.port, queue.queue)).copied();
         let missed_ps = missed.filter(|_| queue.direction == QueueDirection::Rx);
-        QueueRates { missed_ps, ..delta.unwrap_or_default().rates(queue, total) }
+        let refused = refused.get(&(queue.port, queue.queue));
+        let refused = refused.filter(|_| queue.direction == QueueDirection::Tx);
+        QueueRates {
+            missed_ps,
+            refused_ps: refused.map(|refused| refused.pps),
+            refused_packets: refused.map(|refused| refused.packets),
+            ..delta.unwrap_or_default().rates(queue, total)
+        }
     });
     rates.collect()
 }
 
-/// What a queue did in an interval; `None` per counter that was reset.
+/// What a driver has sent of a transmit queue in an interval.
+#[derive(Clone, Copy)]
+enum SentPackets {
+    /// Its driver counts packets, and bytes or not; `None` for a counter that was reset.
+    Counted(Option<u64>, Option<u64>),
+    /// All that was offered: the port refused nothing.
+    AllOffered,
+}
+
+/// What the transmit queues have sent, by port and queue, as far as it is known.
+fn sent_packets(
+    sample: &Sample,
+    interval: Option<&Interval<'_>>,
+    unsent: &[Option<UnsentPackets>],
+) -> BTreeMap<(u16, u16), SentPackets> {
+    let mut sent = BTreeMap::new();
+    let Some(interval) = interval else { return sent };
+    for (port, unsent) in sample.ports.iter().zip(unsent) {
+        if unsent.is_some_and(|unsent| unsent.refused_pps <= 0.0) {
+            let tx = |q: &&QueueSample| q.port == port.id && q.direction == QueueDirection::Tx;
+            let queues = sample.queues.iter().filter(tx);
+            sent.extend(queues.map(|q| ((port.id, q.queue), SentPackets::AllOffered)));
+        }
+        let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
+        let Some(before) = interval.last.ports.iter().find(same) else { continue };
+        let before = before.sent_by_queue();
+        for (queue, now) in port.sent_by_queue() {
+            let Some(before) = before.get(&queue) else { continue };
+            let Some((packets, then)) = now.packets.zip(before.packets) else { continue };
+            let bytes = now.bytes.zip(before.bytes).and_then(|(now, then)| now.checked_sub(then));
+            let counted = SentPackets::Counted(packets.checked_sub(then), bytes);
+            sent.insert((port.id, queue), counted);
+        }
+    }
+    sent
+}
+
+/// What a queue did in an interval; `None` per counter that was reset, and for what is not known.
 #[derive(Default)]
 struct QueueDelta {
     seconds: f64,
+    /// Received or sent.
     packets: Option<u64>,
-    bytes: Option<u64>,
+    /// Of these packets.
+    bytes: Option<f64>,
+    /// Received or offered.
+    in_bursts: Option<u64>,
     polls: Option<u64>,
     empty: Option<u64>,
 }
@@ -72,19 +142,35 @@ fn queue_delta(
     let key = |queue: &QueueSample| (queue.port, queue.queue, queue.direction);
     let interval = interval?;
     let before = &interval.last.queues;
-    // Usually it has the same index.
+    // Mostly it is where it was.
     let same = |before: &&QueueSample| key(before) == key(queue);
     let before = before.get(at).filter(same).or_else(|| before.iter().find(same))?;
     Some(QueueDelta {
         seconds: interval.seconds,
         packets: queue.packets.checked_sub(before.packets),
-        bytes: queue.bytes.checked_sub(before.bytes),
+        bytes: queue.bytes.checked_sub(before.bytes).map(|bytes| bytes as f64),
+        in_bursts: queue.packets.checked_sub(before.packets),
         polls: queue.polls.checked_sub(before.polls),
         empty: queue.empty.checked_sub(before.empty),
     })
 }
 
 impl QueueDelta {
+    /// The same of a transmit queue, which was counted by what it was offered.
+    fn sending(self, sent: Option<&SentPackets>) -> Self {
+        match sent.copied() {
+            Some(SentPackets::AllOffered) => self,
+            Some(SentPackets::Counted(packets, bytes)) => {
+                let mean = self.bytes.zip(self.packets).filter(|(_, packets)| *packets > 0);
+                let mean = mean.map_or(0.0, |(bytes, packets)| bytes / packets as f64);
+                let estimated = packets.map(|packets| packets as f64 * mean);
+                let bytes = bytes.map(|bytes| bytes as f64).or(estimated);
+                Self { packets, bytes, ..self }
+            }
+            None => Self { packets: None, bytes: None, ..self },
+        }
+    }
+
     fn rates(&self, queue: &QueueSample, port_packets: u64) -> QueueRates {
         let per_second = |count: Option<u64>| Some(count? as f64 / self.seconds);
         // The app counts while it is read, so the difference can be off by a burst.
@@ -94,10 +180,12 @@ impl QueueDelta {
             queue: queue.queue,
             direction: queue.direction,
             pps: per_second(self.packets),
-            bps: per_second(self.bytes).map(bits),
+            bps: self.bytes.map(|bytes| bits(bytes / self.seconds)),
+            refused_ps: None,
+            refused_packets: None,
             polls_ps: per_second(self.polls),
             busy_ratio: busy.zip(self.polls).and_then(|(busy, polls)| ratio(busy, polls)),
-            mean_burst: self.packets.zip(busy).and_then(|(packets, busy)| ratio(packets, busy)),
+            mean_burst: self.in_bursts.zip(busy).and_then(|(packets, busy)| ratio(packets, busy)),
             share: self.packets.and_then(|packets| ratio(packets, port_packets)),
             missed_ps: None,
         }

@@ -83,10 +83,12 @@ impl PortSample {
         queues
     }
 
-    /// The extended counters of packets that its receive queues have missed.
-    pub(crate) fn missed_xstats(&self) -> BTreeMap<String, u64> {
+    /// The extended counters of packets that its receive queues have missed, and of what its transmit
+    /// queues have sent.
+    pub(crate) fn missed_and_sent_xstats(&self) -> BTreeMap<String, u64> {
         let is_missed = |name: &str| matches!(parse(name), Some((_, _, QueueCounter::Missed)));
-        let xstats = self.queue_xstats(QueueDirection::Rx).filter(|(name, _)| is_missed(name));
+        let missed = self.queue_xstats(QueueDirection::Rx).filter(|(name, _)| is_missed(name));
+        let xstats = missed.chain(self.queue_xstats(QueueDirection::Tx));
         xstats.map(|(name, value)| (name.clone(), *value)).collect()
     }
 
@@ -146,6 +148,7 @@ mod tests {
         assert_eq!(rx, [(0, first), (1, second)].into(), "bytes that are 0 were not counted");
         let tx = QueueCounters { packets: Some(3), ..Default::default() };
         assert_eq!(port.queue_counters(QueueDirection::Tx), [(0, tx)].into());
-        assert_eq!(port.missed_xstats(), [("rx_q0_imissed".to_owned(), 2)].into());
+        let kept = [("rx_q0_imissed".to_owned(), 2), ("tx_q0_packets".to_owned(), 3)];
+        assert_eq!(port.missed_and_sent_xstats(), kept.into());
     }
 }

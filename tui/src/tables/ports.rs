@@ -7,7 +7,7 @@ use pmdscope_render::number::si;
 use pmdscope_render::{Cell, Column, Graph, Subject, TextTable, Tone, direction_word};
 use pmdscope_telemetry::finding::balance;
 use pmdscope_telemetry::model::{Model, PortRates, QueueRates};
-use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueSample};
+use pmdscope_telemetry::sample::{HighWater, PortSample, PortStats, QueueDirection, QueueSample};
 
 use super::{UNSUPPORTED, note_level_0};
 use crate::view::ViewState;
@@ -92,8 +92,9 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Queue"),
         Column::text("Dir"),
         Column::number("pps"),
+        Column::number("Refused").drop_at(2),
         Column::number("~bit/s").drop_at(3),
-        Column::number("Share").drop_at(5),
+        Column::number("Share").drop_at(4),
         Column::number("Depth"),
         Column::number("Win max"),
         Column::number("Max").drop_at(1),
@@ -101,7 +102,7 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::text("Fill").flex(6).drop_at(6),
         Column::number("Busy"),
         Column::number("Burst").drop_at(2),
-        Column::number("Polls/s").drop_at(4),
+        Column::number("Polls/s").drop_at(5),
     ];
     let mut table = TextTable::new("Queues", columns);
     for (app, model) in fleet.models() {
@@ -119,7 +120,10 @@ pub(super) fn queues(fleet: &FleetState, view: &ViewState) -> TextTable {
     note_level_0(&mut table, fleet, "queue depth and rates:");
     note_unsupported_depth(&mut table, fleet);
     if !table.rows.is_empty() {
-        table.notes.push("tx: offered to the NIC; retried packets count again".to_owned());
+        table.notes.push(
+            "refused: packets per second offered and not taken; retried packets count again"
+                .to_owned(),
+        );
         table.notes.push("~: estimated from one burst in 16".to_owned());
     }
     table
@@ -132,6 +136,7 @@ fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates, hot: boo
         Cell::number(Some(f64::from(queue.queue)), queue.queue.to_string()),
         Cell::text(direction_word(queue.direction)),
         rate(rates.pps),
+        refused(queue, rates),
         rate(rates.bps),
         alarm(share(rates.share), hot, Tone::Warn),
         number_or(queue.depth, UNSUPPORTED),
@@ -143,6 +148,14 @@ fn queue_cells(app: &AppState, queue: &QueueSample, rates: &QueueRates, hot: boo
         rate(rates.mean_burst),
         rate(rates.polls_ps),
     ]
+}
+
+/// Packets that a transmit queue was offered and did not take; nothing for a receive queue.
+fn refused(queue: &QueueSample, rates: &QueueRates) -> Cell {
+    match queue.direction {
+        QueueDirection::Rx => Cell::text(""),
+        QueueDirection::Tx => bad_rate(rates.refused_ps),
+    }
 }
 
 /// A high-water mark; marked when it reached three quarters of the ring.
