@@ -2,7 +2,7 @@
 """App: packets (rate), losses by cause (errors), and how close to losing more (depth)."""
 
 from model import (CLOSED, GREEN, NONE_DRAINS, ORANGE, RED, UP_DOWN, YELLOW, above, bands, below,
-                   column, dashboard, drill, first_empty, heatmap, of_target, runbook, series, stat,
+                   column, dashboard, drill, first_empty, heatmap, runbook, series, stat,
                    states, table, words)
 
 POOLS = drill("Pools and leaks", "pmdscope-pools")
@@ -71,18 +71,20 @@ RATE = ("Rate: packets and bytes", [
            [("sum by (@port+queue) "
              "(rate(dpdk_queue_receive_packets_total{@port+queue}[@]))",
              "{{app}} {{port}} q{{queue}}")], "pps", empty="no queue counters"),
-    series("Offered by queue, sent by port", "Do all lcores send, and does the port send what they "
-           "offer? With libpmdscope, packets that a full ring refused and that are offered again "
-           "count again: queues can be far above the port (dashed). Without, only packets sent "
-           "count.",
+    series("Sent by queue", "Do all lcores send? Packets that the driver took.",
            [("sum by (@port+queue) "
              "(rate(dpdk_queue_transmit_packets_total{@port+queue}[@]))",
-             "offered {{app}} {{port}} q{{queue}}"),
-            ("sum by (@port) (rate(dpdk_port_transmit_packets_total{@port}[@]))",
-             "sent {{app}} {{port}}, all queues")], "pps",
-           overrides=[of_target("B", custom_lineStyle={"fill": "dash", "dash": [10, 10]},
-                                custom_lineWidth=2, custom_fillOpacity=0)],
-           empty="no queue counters", links=[runbook("DpdkTransmitStuck")]),
+             "{{app}} {{port}} q{{queue}}")], "pps", empty="no counters of transmit queues"),
+    series("Offered and refused by queue", "Does the driver take what the app offers? Packets that "
+           "are offered again count again, so that refused packets need not be lost.",
+           [("sum by (@port+queue) "
+             "(rate(dpdk_queue_transmit_refused_packets_total{@port+queue}[@]))",
+             "refused {{app}} {{port}} q{{queue}}"),
+            ("sum by (@port+queue) "
+             "(rate(dpdk_queue_transmit_offered_packets_total{@port+queue}[@]))",
+             "offered {{app}} {{port}} q{{queue}}")], "pps", size=(24, 8),
+           empty="needs libpmdscope",
+           links=[runbook("DpdkTransmitRefused"), runbook("DpdkTransmitStuck")]),
     series("Busiest queue, as multiple of the others' mean", "How uneven is it? 1 is even; from 3 "
            "on the busiest queue limits the port.",
            [("max by (@port) (rate(dpdk_queue_receive_packets_total{@port}[@])) / "
