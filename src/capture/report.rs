@@ -293,7 +293,7 @@ mod tests {
         let fast = recorder(20_000);
         let held = fast.least_held().unwrap();
         assert_snapshot!(short_history(&fast, held), @"pmdscope: warning: the flight recorder holds 5.046 s of the 10 s of --before, because 16 MiB are full: at this rate --memory 32M would hold it; -s, --sample or a filter save memory");
-        assert_snapshot!(recorded(&fast), @"flight recorder: 0.0 of 10.0 s held in 15 of 16 MiB, 9744 packets evicted early, 0 triggers; --memory was too small: at times only 5.046 of 10 s");
+        assert_snapshot!(recorded(&fast), @"flight recorder: 0.0 of 10.0 s held in 15 of 16 MiB, 9,744 packets evicted early, 0 triggers; --memory was too small: at times only 5.046 of 10 s");
         let report = CaptureReport { nb_rings: 1, ..CaptureReport::default() };
         let line = at_once(&report, Some(&fast));
         assert!(line.ends_with(&format!("capture rings; {}", recorded(&fast))), "{line}");
