@@ -152,6 +152,10 @@ EXPORTERS = ("Exporters: cost, size, and what failed", [
            [("rate(dpdk_exporter_collections_total{@}[@])", "rounds {{instance}}"),
             ("rate(dpdk_exporter_shared_scrapes_total{@}[@])", "shared scrapes {{instance}}")],
            "count:rounds/s", size=(8, 7), empty="no exporter"),
+    series("Unreadable directories", "Which exporters may not read a directory of DPDK's runtime "
+           "files? Above 0, apps may run that nothing here shows: run the exporter as root.",
+           [("dpdk_exporter_unreadable_directories{@}", "{{instance}}")], size=(8, 7),
+           line=above((1, YELLOW)), empty="no exporter"),
     series("OTLP pushes", "Does the OTLP receiver accept what the exporters push?",
            [("sum by (instance, result) (rate(dpdk_exporter_otlp_pushes_total{@}[@]))",
              "{{result}} {{instance}}")], "count:pushes/s", size=(8, 7),
