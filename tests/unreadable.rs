@@ -71,20 +71,19 @@ fn allow(dir: &Path, mode: u32) {
 
 #[test]
 fn commands_that_look_for_an_app_say_what_they_cannot_read() {
+    // Other apps of this machine, in directories that can be read, are found.
     let unreadable = Unreadable::new();
     for arguments in [
         &["check", "-a", "fwd", "--for", "1", "--config", "none"][..],
-        &["capture", "-i", "fwd:0", "-c", "1"],
+        &["capture", "-a", "fwd", "-i", "0", "-c", "1"],
         &["top", "-a", "fwd", "--once", "--config", "none"],
     ] {
         let (code, error) = unreadable.run(arguments);
         assert!(error.contains("no DPDK app is named \"fwd\""), "{arguments:?}: {error}");
         assert!(code == Some(1) && error.contains(&unreadable.says), "{arguments:?}: {error}");
     }
-    for arguments in [&["ls", "--config", "none"][..], &["check", "--config", "none"]] {
-        let (code, error) = unreadable.run(arguments);
-        assert!(code == Some(1) && error.contains(&unreadable.says), "{arguments:?}: {error}");
-    }
+    let (_, error) = unreadable.run(&["ls", "--config", "none"]);
+    assert!(error.contains(&unreadable.says), "{error}");
 }
 
 #[test]
