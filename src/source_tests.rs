@@ -46,7 +46,7 @@ fn steps(at: Option<&str>, left: u64) -> Result<Vec<u64>> {
 }
 
 #[test]
-fn a_whole_recording_is_all_of_its_worlds() {
+fn a_whole_recording_is_all_of_its_states() {
     let (_dir, player) = player(None);
     let all: Vec<_> = (0..10).collect();
     assert_eq!(seconds(Source::whole(player, &chosen(None))).unwrap(), all);

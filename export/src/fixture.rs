@@ -88,11 +88,11 @@ pub(crate) fn sample(name: &str) -> Sample {
 
 /// An app with a sample like this.
 pub(crate) fn fleet_of(sample: Sample) -> FleetState {
-    world_of_samples([sample].into_iter())
+    fleet_of_samples([sample].into_iter())
 }
 
 /// The same, sampled several times.
-pub(crate) fn world_of_samples(samples: impl Iterator<Item = Sample>) -> FleetState {
+pub(crate) fn fleet_of_samples(samples: impl Iterator<Item = Sample>) -> FleetState {
     let mut fleet = FleetState { realtime_ns: REALTIME_NS, ..FleetState::default() };
     let mut evaluator = Evaluator::new(LintRules::default());
     for sample in samples {

@@ -324,8 +324,8 @@ fn a_newer_schema_is_an_error_and_new_fields_are_not() {
     let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
     let grown = text.replace("\"round\":{", "\"new\":[1],\"round\":{\"more\":{},")
         + "{\"of_another_kind\":7}\n";
-    let (read_worlds, notes) = read(&zstd::encode_all(grown.as_bytes(), 1).unwrap()).unwrap();
-    assert_eq!((read_worlds, notes), (states, Vec::new()));
+    let (read_states, notes) = read(&zstd::encode_all(grown.as_bytes(), 1).unwrap()).unwrap();
+    assert_eq!((read_states, notes), (states, Vec::new()));
     for field in ["schema", "sample_schema"] {
         let newer = text.replacen(&format!("\"{field}\":1"), &format!("\"{field}\":2"), 1);
         let error = read(&zstd::encode_all(newer.as_bytes(), 1).unwrap()).unwrap_err();

@@ -45,7 +45,7 @@ impl ExportedMetrics {
 
     /// Of an app that was sampled several times.
     fn of_samples(samples: impl Iterator<Item = Sample>, limits: &SeriesLimits) -> Self {
-        Self::of(&fixture::world_of_samples(samples), limits)
+        Self::of(&fixture::fleet_of_samples(samples), limits)
     }
 
     /// A count; `None` when there is no such sample.

@@ -113,7 +113,7 @@ fn memory_is_bounded_and_old_moments_get_sparse_first() {
 }
 
 #[test]
-fn one_world_is_kept_however_large() {
+fn one_state_is_kept_however_large() {
     let mut history = FrameHistory::new(HistoryLimits { bytes: 1, ..HistoryLimits::default() });
     for second in 0..3 {
         history.push(&calm(START + second * SECOND));
