@@ -107,6 +107,11 @@ impl Sample {
         self.library.as_ref().is_some_and(|library| library.traced_units.is_none())
     }
 
+    /// The port of this sample that has the number and the device of `port`.
+    pub(crate) fn same_port(&self, port: &PortSample) -> Option<&PortSample> {
+        self.ports.iter().find(|own| (own.id, &own.device) == (port.id, &port.device))
+    }
+
     /// Whether the app told anything but lists of names.
     pub(crate) fn tells_anything(&self) -> bool {
         !self.ports.is_empty() || !self.pools.is_empty() || self.library.is_some()

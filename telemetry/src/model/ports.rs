@@ -44,8 +44,7 @@ pub struct PortRates {
 }
 
 pub(super) fn port_rates(port: &PortSample, interval: Option<&Interval<'_>>) -> PortRates {
-    let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
-    let before = interval.and_then(|i| Some((i, i.last.ports.iter().find(same)?)));
+    let before = interval.and_then(|i| Some((i, i.last.same_port(port)?)));
     let Some((interval, before)) = before else {
         return PortRates { id: port.id, ..PortRates::default() };
     };
@@ -121,8 +120,7 @@ pub(super) fn missed_rates(
     let mut rates = BTreeMap::new();
     let Some(interval) = interval else { return rates };
     for port in &sample.ports {
-        let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
-        let Some(before) = interval.last.ports.iter().find(same) else { continue };
+        let Some(before) = interval.last.same_port(port) else { continue };
         let before = before.queue_counters(QueueDirection::Rx);
         for (queue, now) in port.queue_counters(QueueDirection::Rx) {
             let before = before.get(&queue).and_then(|before| before.missed);

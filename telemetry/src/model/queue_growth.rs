@@ -28,8 +28,7 @@ impl QueueGrowth {
         if !before.app.same_process(&now.app) {
             return None;
         }
-        let same = |old: &&PortSample| (old.id, &old.device) == (port.id, &port.device);
-        let old = queue_packets(before, before.ports.iter().find(same)?, direction);
+        let old = queue_packets(before, before.same_port(port)?, direction);
         let interval = Interval { last: before, seconds: elapsed_ns as f64 / 1e9 };
         let mut growth = Self { packets: BTreeMap::new(), pps: BTreeMap::new() };
         for (queue, packets) in queue_packets(now, port, direction) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::ports::missed_rates;
 use super::{Interval, bits, ratio};
-use crate::sample::{PortSample, QueueDirection, QueueSample, Sample};
+use crate::sample::{QueueDirection, QueueSample, Sample};
 use crate::sending::{RefusedPackets, UnsentPackets};
 
 /// Per-second rates of one queue.
@@ -106,8 +106,7 @@ fn sent_packets(
             let queues = sample.queues.iter().filter(tx);
             sent.extend(queues.map(|q| ((port.id, q.queue), SentPackets::AllOffered)));
         }
-        let same = |before: &&PortSample| before.id == port.id && before.device == port.device;
-        let Some(before) = interval.last.ports.iter().find(same) else { continue };
+        let Some(before) = interval.last.same_port(port) else { continue };
         let before = before.sent_by_queue();
         for (queue, now) in port.sent_by_queue() {
             let Some(before) = before.get(&queue) else { continue };
