@@ -8,12 +8,9 @@ mod unreadable;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::iter;
 use std::os::unix::fs::MetadataExt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
@@ -25,15 +22,13 @@ use crate::client::TelemetryClient;
 use crate::deadline::Deadline;
 use crate::error::{ErrorClass, TelemetryError};
 use crate::host::process;
+use crate::parallel;
 use crate::printable::harmless;
 
 pub use self::unreadable::{unreadable, unreadable_text};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";
-
-/// Most directories that are looked into at once: stuck apps cost the time of one.
-const AT_ONCE: usize = 32;
 
 /// Longest time that the EAL is thought to take until it opens the telemetry socket: with many
 /// hugepages it needs a minute.
@@ -373,21 +368,8 @@ fn all_instances(
     dirs: &[PathBuf],
     probe: &(impl Fn(DiscoveredApp) -> DiscoveredApp + Sync),
 ) -> Vec<DiscoveredApp> {
-    let next = AtomicUsize::new(0);
-    let look = || {
-        let next = || dirs.get(next.fetch_add(1, Ordering::Relaxed));
-        iter::from_fn(next)
-            .flat_map(|dir| instances_or_panic(dir, probe))
-            .collect::<Vec<DiscoveredApp>>()
-    };
-    match dirs.len() {
-        0 | 1 => look(),
-        several => thread::scope(|scope| {
-            let looks: Vec<_> = (0..several.min(AT_ONCE)).map(|_| scope.spawn(look)).collect();
-            let looks = looks.into_iter().map(thread::ScopedJoinHandle::join);
-            looks.flat_map(|apps| apps.unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        }),
-    }
+    let apps = parallel::map(dirs.iter().collect(), |dir: &PathBuf| instances_or_panic(dir, probe));
+    apps.into_iter().flatten().collect()
 }
 
 /// The apps of one runtime directory; an app that cannot be asked where a panic came in between, so
