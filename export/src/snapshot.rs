@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use pmdscope_telemetry::discover::unreadable_text;
+use pmdscope_telemetry::discover::UnreadableWarning;
 use pmdscope_telemetry::finding::Lint;
 use pmdscope_telemetry::{AppInventory, FleetState};
 use tokio::sync::Mutex;
@@ -39,7 +39,7 @@ pub(crate) struct RenderOptions {
     /// Bytes of the longest text so far.
     length: AtomicUsize,
     /// Directories that could not be read, as the journal has them.
-    unreadable: std::sync::Mutex<Vec<PathBuf>>,
+    unreadable: std::sync::Mutex<UnreadableWarning>,
 }
 
 impl RenderOptions {
@@ -60,12 +60,9 @@ impl RenderOptions {
 
     /// Tells the journal which directories cannot be read, whenever these are others.
     fn warn_of_unreadable(&self, dirs: &[PathBuf]) {
-        let mut told = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told != dirs {
-            dirs.clone_into(&mut told);
-            if let Some(text) = unreadable_text(dirs) {
-                journal::warn(&text);
-            }
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = unreadable.update(dirs) {
+            journal::warn(&text);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_recording::RecordingTotals;
 use pmdscope_render::number;
-use pmdscope_telemetry::discover::unreadable_text;
+use pmdscope_telemetry::discover::UnreadableWarning;
 
 use crate::terminal::{self, ProgressLine};
 
@@ -22,7 +22,7 @@ pub(super) struct RecordingProgress {
     /// When the line was drawn last.
     shown: Option<Instant>,
     waiting: Option<String>,
-    unreadable: Vec<PathBuf>,
+    unreadable: UnreadableWarning,
 }
 
 impl RecordingProgress {
@@ -34,7 +34,7 @@ impl RecordingProgress {
             begun: Instant::now(),
             shown: None,
             waiting: None,
-            unreadable: Vec::new(),
+            unreadable: UnreadableWarning::default(),
         }
     }
 
@@ -59,11 +59,8 @@ impl RecordingProgress {
 
     /// Tells which directories cannot be read, whenever these are others: apps in them are missing.
     pub(super) fn warn_of_unreadable(&mut self, dirs: &[PathBuf]) {
-        if dirs != self.unreadable {
-            dirs.clone_into(&mut self.unreadable);
-            if let Some(text) = unreadable_text(dirs) {
-                self.line.say(&text);
-            }
+        if let Some(text) = self.unreadable.update(dirs) {
+            self.line.say(&text);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::host::process;
 use crate::parallel;
 use crate::printable::harmless;
 
-pub use self::unreadable::{unreadable, unreadable_text};
+pub use self::unreadable::{UnreadableWarning, unreadable, unreadable_text};
 
 /// Name of the telemetry socket; further in-memory instances append `:N`.
 const SOCKET: &str = "dpdk_telemetry.v2";

@@ -29,6 +29,21 @@ pub fn unreadable_text(dirs: &[PathBuf]) -> Option<String> {
     (!texts.is_empty()).then(|| harmless(&texts.join("; "), &[]))
 }
 
+/// The directories that could not be read the last time, to warn of each change once.
+#[derive(Debug, Default)]
+pub struct UnreadableWarning(Vec<PathBuf>);
+
+impl UnreadableWarning {
+    /// The warning, where these are other directories than the last time and there are any.
+    pub fn update(&mut self, dirs: &[PathBuf]) -> Option<String> {
+        if self.0 == dirs {
+            return None;
+        }
+        dirs.clone_into(&mut self.0);
+        unreadable_text(dirs)
+    }
+}
+
 /// Who may read a directory, as far as its owner and mode tell.
 fn readers(dir: &Path) -> String {
     let Ok(metadata) = fs::metadata(dir) else { return "root".to_owned() };
