@@ -8,6 +8,7 @@ mod round;
 mod stock;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::{SocketPeer, TelemetryClient};
@@ -20,6 +21,7 @@ use crate::host::process;
 use crate::lock::RoundLock;
 use crate::reply::ArmReply;
 use crate::sample::{AppIdentity, LOCK_PART, SAMPLE_SCHEMA, Sample};
+use crate::tracer::LcoreTracer;
 use cached::Cached;
 use host::HostReader;
 use round::RequestRound;
@@ -41,6 +43,7 @@ pub struct SampleCollector {
     app: DiscoveredApp,
     lock: RoundLock,
     cache: ConnectionCache,
+    tracer: Option<Arc<dyn LcoreTracer>>,
 }
 
 /// The connection of the round before.
@@ -77,7 +80,13 @@ struct AppFacts {
 impl SampleCollector {
     /// A collector for `app`; connects at the first round.
     pub fn new(app: DiscoveredApp) -> Self {
-        Self { app, lock: RoundLock::default(), cache: ConnectionCache::default() }
+        Self { app, lock: RoundLock::default(), cache: ConnectionCache::default(), tracer: None }
+    }
+
+    /// Has `tracer` add to the samples.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Option<Arc<dyn LcoreTracer>>) -> Self {
+        Self { tracer, ..self }
     }
 
     /// The app, as it was discovered, with the process that answered last.
@@ -88,6 +97,12 @@ impl SampleCollector {
     /// Whether the connection of the last round is still open.
     pub(crate) fn is_connected(&self) -> bool {
         self.cache.connection.as_ref().is_some_and(|connection| connection.client.is_usable())
+    }
+
+    /// Forgets all that was learned of the app.
+    pub(crate) fn reset(&mut self) {
+        self.lock = RoundLock::default();
+        self.cache = ConnectionCache::default();
     }
 
     /// Calls the app otherwise from now on.
@@ -120,6 +135,9 @@ impl SampleCollector {
         sample.partial = round.finish(sample.tells_anything())?;
         drop(guard);
         connection.host.complete(&mut sample);
+        if let Some(tracer) = &self.tracer {
+            tracer.complete(&mut sample);
+        }
         sample.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.cache.connection = Some(connection);
         Ok(sample)

@@ -3,6 +3,7 @@
 mod app_sampler;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::app_sampler::{AppSampler, Evaluator, obstacle, unqueried_event};
@@ -15,6 +16,7 @@ use crate::finding::LintRules;
 use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
 use crate::names::AppNames;
 use crate::parallel;
+use crate::tracer::LcoreTracer;
 
 /// Longest wait for one app to answer one round, unless the caller knows better.
 pub const ROUND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -28,6 +30,8 @@ pub struct FleetSettings {
     pub names: AppNames,
     /// How they are judged.
     pub rules: LintRules,
+    /// Who traces their lcores; nobody by default.
+    pub tracer: Option<Arc<dyn LcoreTracer>>,
     /// How long an app that has ended stays visible as down; an expected one stays for ever.
     pub keep_lost: Duration,
 }
@@ -38,6 +42,7 @@ impl Default for FleetSettings {
             discover: DiscoverOptions::default(),
             names: AppNames::default(),
             rules: LintRules::default(),
+            tracer: None,
             keep_lost: Duration::from_secs(3600),
         }
     }

@@ -58,6 +58,7 @@ pub mod sample;
 mod sending;
 mod stall;
 mod starts;
+mod tracer;
 mod trend;
 
 pub use client::{SocketPeer, TelemetryClient};
@@ -79,3 +80,4 @@ pub use rx_flat::RxFlat;
 pub use sending::{SilentApp, UnsentPackets};
 pub use stall::{LcoreStalls, RecordedStall, StallCause, StallShares, ThreadTime};
 pub use starts::AppRestarts;
+pub use tracer::LcoreTracer;

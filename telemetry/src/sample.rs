@@ -6,6 +6,7 @@ mod memory;
 mod port;
 pub mod queue_counters;
 mod sent;
+mod stolen;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,7 @@ pub use self::port::{
     DeviceSample, PortEventsSample, PortSample, PortStats, QueueDirection, QueueSample,
     counts_bytes,
 };
+pub use self::stolen::{StolenCause, StolenSample, TracingMethod, TracingSample};
 use crate::error::TelemetryError;
 
 /// Version of the serialised form of [`Sample`]; raised when a field changes its meaning.
@@ -76,6 +78,9 @@ pub struct Sample {
     /// Threads of lcores, as the kernel sees them; empty where `/proc` does not tell.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,
+    /// Time taken from lcores; `None` when nobody traces them.
+    #[serde(default)]
+    pub tracing: Option<TracingSample>,
     /// Heaps of the EAL; at most 10 s old, since reading them takes the lock of `rte_malloc()`.
     #[serde(default)]
     pub heaps: Vec<HeapSample>,

@@ -24,7 +24,7 @@ impl AppSampler {
     /// Connects at the first sample.
     pub fn new(app: DiscoveredApp, settings: &FleetSettings) -> Self {
         Self {
-            collector: SampleCollector::new(app),
+            collector: SampleCollector::new(app).with_tracer(settings.tracer.clone()),
             evaluator: Evaluator::new(settings.rules.clone()),
         }
     }
@@ -54,9 +54,9 @@ impl AppSampler {
     pub(super) fn guarded(&mut self, ask: impl FnOnce(&mut Self) -> FleetEvent) -> FleetEvent {
         // What a panic left half done is thrown away.
         catch_unwind(AssertUnwindSafe(|| ask(self))).unwrap_or_else(|panic| {
-            let (app, rules) = (self.app().clone(), self.evaluator.rules.clone());
-            let event = lost(&app, &TelemetryError::panicked(&*panic));
-            *self = Self { collector: SampleCollector::new(app), evaluator: Evaluator::new(rules) };
+            let event = lost(self.app(), &TelemetryError::panicked(&*panic));
+            self.collector.reset();
+            self.evaluator = Evaluator::new(self.evaluator.rules.clone());
             event
         })
     }

@@ -1,0 +1,122 @@
+//! Time that was taken from the threads of lcores, as a tracer of the kernel saw it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What was traced of the threads of one app.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracingSample {
+    /// Where the numbers come from.
+    pub method: TracingMethod,
+    /// Wall clock at the begin of tracing; counters start there. Nanoseconds since 1970.
+    pub since_realtime_ns: u64,
+    /// Lcores whose threads are traced.
+    pub lcores: Vec<u32>,
+    /// Events that the tracer lost; what they took is missing here.
+    pub lost_events: u64,
+    /// Estimated time that tracing itself took from these lcores, nanoseconds.
+    pub overhead_ns: u64,
+    /// What is not traced, and why; empty when everything is.
+    pub missing: Vec<String>,
+    /// Time taken, by lcore, cause and thief.
+    pub stolen: Vec<StolenSample>,
+}
+
+/// Where [`TracingSample`] comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TracingMethod {
+    /// Tracepoints: each event with its time.
+    Bpf,
+    /// Counters in `/proc`: how often, and only of the scheduler how long.
+    #[default]
+    Proc,
+}
+
+/// Time that one thief took from one lcore since tracing began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StolenSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// What kind of event.
+    pub cause: StolenCause,
+    /// Who: the action and number of an IRQ, the name of a softirq or vector, the command of a thread.
+    pub thief: String,
+    /// How often.
+    pub count: u64,
+    /// How long altogether, nanoseconds; `None` where only the number of events is known.
+    pub stolen_ns: Option<u64>,
+    /// The longest, nanoseconds.
+    pub longest_ns: Option<u64>,
+    /// Wall clock at the begin of the longest, nanoseconds since 1970.
+    pub longest_realtime_ns: Option<u64>,
+}
+
+/// What took a CPU from a polling thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StolenCause {
+    /// Interrupt of a device.
+    Irq,
+    /// Interrupt from another CPU: reschedule, function call, TLB shootdown.
+    Ipi,
+    /// Tick or other timer of this CPU.
+    Timer,
+    /// Softirq.
+    Softirq,
+    /// Another thread ran while the polling one was ready to.
+    Scheduler,
+    /// The thread slept or waited, by its own system call.
+    Sleep,
+    /// Page fault of the thread.
+    PageFault,
+    /// Time without an event: firmware (SMI), a hypervisor, or something that cannot be traced.
+    Unexplained,
+}
+
+impl StolenCause {
+    /// All of them, in the order of their kinds.
+    pub const ALL: [Self; 8] = [
+        Self::Irq,
+        Self::Ipi,
+        Self::Timer,
+        Self::Softirq,
+        Self::Scheduler,
+        Self::Sleep,
+        Self::PageFault,
+        Self::Unexplained,
+    ];
+
+    /// Its name in JSON and in labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Irq => "irq",
+            Self::Ipi => "ipi",
+            Self::Timer => "timer",
+            Self::Softirq => "softirq",
+            Self::Scheduler => "scheduler",
+            Self::Sleep => "sleep",
+            Self::PageFault => "page_fault",
+            Self::Unexplained => "unexplained",
+        }
+    }
+}
+
+impl fmt::Display for StolenCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_have_the_same_names_everywhere() {
+        for cause in StolenCause::ALL {
+            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{cause}\""));
+        }
+    }
+}
