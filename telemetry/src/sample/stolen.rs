@@ -71,13 +71,15 @@ pub enum StolenCause {
     Sleep,
     /// Page fault of the thread.
     PageFault,
+    /// Handler of a signal, which ran in the thread.
+    Signal,
     /// Time without an event: firmware (SMI), a hypervisor, or something that cannot be traced.
     Unexplained,
 }
 
 impl StolenCause {
     /// All of them, in the order of their kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Irq,
         Self::Ipi,
         Self::Timer,
@@ -85,6 +87,7 @@ impl StolenCause {
         Self::Scheduler,
         Self::Sleep,
         Self::PageFault,
+        Self::Signal,
         Self::Unexplained,
     ];
 
@@ -98,6 +101,7 @@ impl StolenCause {
             Self::Scheduler => "scheduler",
             Self::Sleep => "sleep",
             Self::PageFault => "page_fault",
+            Self::Signal => "signal",
             Self::Unexplained => "unexplained",
         }
     }
