@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
-use crate::commands::{HeapId, PoolName, PortId, RingName, TelemetryCommand};
+use crate::commands::{HeapId, LcoreId, PoolName, PortId, RingName, TelemetryCommand};
 use crate::deadline::Deadline;
 use crate::error::TelemetryError;
 use crate::host::process::start_ticks;
@@ -142,6 +142,17 @@ impl TelemetryClient {
         ids.sort_unstable();
         ids.dedup();
         Ok(ids.into_iter().map(HeapId).collect())
+    }
+
+    /// Ids of the lcores; only DPDK since 23.03 has the list.
+    ///
+    /// # Errors
+    /// As [`TelemetryClient::request`].
+    pub fn lcores(&mut self, deadline: Deadline) -> Result<Vec<LcoreId>, TelemetryError> {
+        let mut ids: Vec<u32> = self.request(&TelemetryCommand::LcoreList, deadline)?;
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids.into_iter().map(LcoreId).collect())
     }
 
     /// Names of the mempools.

@@ -2,6 +2,7 @@
 
 mod cached;
 mod host;
+mod lcore_roles;
 mod linked;
 mod ports;
 mod round;
@@ -74,6 +75,7 @@ struct AppFacts {
     rings: stock::StockRingReader,
     heaps: stock::HeapReader,
     usage: stock::LcoreUsageReader,
+    roles: lcore_roles::LcoreRoleReader,
     linked: linked::LibraryReader,
 }
 
@@ -210,6 +212,7 @@ impl AppFacts {
             rings: stock::StockRingReader::default(),
             heaps: stock::HeapReader::default(),
             usage: stock::LcoreUsageReader::default(),
+            roles: lcore_roles::LcoreRoleReader::default(),
             linked: linked::LibraryReader::default(),
         }
     }
@@ -222,6 +225,7 @@ impl AppFacts {
         let tables = tables.unwrap_or_else(|| self.stock_objects(round));
         let heaps = self.knows(&TelemetryCommand::HeapList).then(|| self.heaps.read(round));
         let usage = self.knows(&TelemetryCommand::LcoreUsage).then(|| self.usage.read(round));
+        let roles = self.knows(&TelemetryCommand::LcoreList).then(|| self.roles.read(round));
         Sample {
             schema: SAMPLE_SCHEMA,
             realtime_ns: realtime_ns(),
@@ -239,6 +243,7 @@ impl AppFacts {
             port_events: tables.rare.port_events,
             heaps: heaps.unwrap_or_default(),
             usage: usage.unwrap_or_default(),
+            roles: roles.unwrap_or_default(),
             library: tables.library,
             ..Sample::default()
         }

@@ -27,6 +27,10 @@ pub struct RingName(pub(crate) String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HeapId(pub(crate) u16);
 
+/// An lcore id from `/eal/lcore/list`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LcoreId(pub(crate) u32);
+
 /// For how long to arm the stamps of the leak ledger, seconds; 0 disarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmTime(u32);
@@ -130,6 +134,10 @@ pub enum TelemetryCommand {
     HeapInfo(HeapId),
     /// Cycles of all lcores, since DPDK 23.03.
     LcoreUsage,
+    /// Ids of the lcores, since DPDK 23.03.
+    LcoreList,
+    /// Role and CPUs of one lcore, since DPDK 23.03.
+    LcoreInfo(LcoreId),
     /// libpmdscope itself.
     Library,
     /// The page of a libpmdscope table that starts at this row.
@@ -157,6 +165,8 @@ impl TelemetryCommand {
             Self::HeapList => "/eal/heap_list",
             Self::HeapInfo(_) => "/eal/heap_info",
             Self::LcoreUsage => "/eal/lcore/usage",
+            Self::LcoreList => "/eal/lcore/list",
+            Self::LcoreInfo(_) => "/eal/lcore/info",
             Self::Library => "/pmdscope",
             Self::Page(table, _) => table.command(),
             Self::Arm(_) => "/pmdscope/arm",
@@ -184,6 +194,7 @@ impl fmt::Display for TelemetryCommand {
             Self::MempoolInfo(pool) => write!(f, "{command},{}", pool.0),
             Self::RingInfo(ring) => write!(f, "{command},{}", ring.0),
             Self::HeapInfo(heap) => write!(f, "{command},{}", heap.0),
+            Self::LcoreInfo(lcore) => write!(f, "{command},{}", lcore.0),
             Self::Arm(time) => write!(f, "{command},{}", time.0),
             Self::Page(_, offset) if *offset > 0 => write!(f, "{command},{offset}"),
             _ => f.write_str(command),

@@ -64,7 +64,9 @@ mod trend;
 pub use client::{SocketPeer, TelemetryClient};
 pub use clock::{monotonic_ns, realtime_ns};
 pub use collect::SampleCollector;
-pub use commands::{ArmTime, HeapId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand};
+pub use commands::{
+    ArmTime, HeapId, LcoreId, LibraryTable, PoolName, PortId, RingName, TelemetryCommand,
+};
 pub use deadline::Deadline;
 pub use error::{ErrorClass, TelemetryError};
 pub use finding::{LintRules, Thresholds};

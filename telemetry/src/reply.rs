@@ -219,6 +219,13 @@ pub(crate) struct LcoreUsage {
     pub(crate) busy_cycles: Vec<UnsignedNumber>,
 }
 
+/// `/eal/lcore/info`, since DPDK 23.03.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LcoreInfo {
+    pub(crate) lcore_id: u32,
+    pub(crate) role: String,
+}
+
 /// `/pmdscope`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LibraryReply {
@@ -314,6 +321,7 @@ mod tests {
             let _ = reply::<LibraryReply>(&bytes, "/a");
             let _ = reply::<HeapInfo>(&bytes, "/a");
             let _ = reply::<LcoreUsage>(&bytes, "/a");
+            let _ = reply::<LcoreInfo>(&bytes, "/a");
         }
     }
 }

@@ -10,7 +10,7 @@ mod stolen;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::lcore::{LcoreSample, ThreadSample, UsageSample};
+pub use self::lcore::{LcoreRoleSample, LcoreSample, ThreadSample, UsageSample};
 use self::ledger::LEDGER_IMBALANCE;
 pub use self::ledger::{
     BEFORE_ARMING, LedgerMode, LedgerSample, MbufPlace, NOT_PROVEN, SiteKind, SiteSample,
@@ -88,6 +88,9 @@ pub struct Sample {
     /// and later.
     #[serde(default)]
     pub usage: Vec<UsageSample>,
+    /// Roles of lcores, at most 10 s old; DPDK 23.03 and later.
+    #[serde(default)]
+    pub roles: Vec<LcoreRoleSample>,
     /// Running secondary processes.
     #[serde(default)]
     pub secondaries: u32,
@@ -145,6 +148,13 @@ impl Sample {
     /// Whether something below `command` could not be read, so that its absence proves nothing.
     pub fn failed(&self, command: &str) -> bool {
         self.partial.iter().any(|part| part.starts_with(command))
+    }
+
+    /// The role of an lcore: as libpmdscope says, which knows the main one, else as the EAL says.
+    pub fn role_of(&self, lcore: u32) -> Option<&str> {
+        let library = self.lcores.iter().find(|own| own.lcore == lcore).map(|own| &own.role);
+        let eal = self.roles.iter().find(|own| own.lcore == lcore).map(|own| &own.role);
+        library.or(eal).map(String::as_str)
     }
 
     /// Whether another tool did not let go of the lock of this app, so that it was asked without it.

@@ -628,6 +628,27 @@ fn an_app_that_counts_no_cycles_is_not_asked_for_them_each_time() {
 }
 
 #[test]
+fn newer_dpdk_tells_the_roles_of_lcores() {
+    let recording = Recording::read("synthetic/dpdk-24.11-lcore-roles.jsonl");
+    let sample = collect(&recording);
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let roles: Vec<_> = sample.roles.iter().map(|own| (own.lcore, own.role.as_str())).collect();
+    assert_eq!(roles, [(1, "RTE"), (2, "RTE"), (3, "SERVICE"), (127, "NON_EAL")]);
+    assert_eq!((sample.role_of(3), sample.role_of(4)), (Some("SERVICE"), None));
+    // Once in ten seconds, and by the ids of the list alone.
+    let mut requests = asked(recording.clone(), 5);
+    requests.retain(|request| request.starts_with("/eal/lcore/"));
+    let of = |id: u32| format!("/eal/lcore/info,{id}");
+    assert_eq!(requests, ["/eal/lcore/list".to_owned(), of(1), of(2), of(3), of(127)]);
+    // A thread that unregisters in between answers null.
+    let gone = recording.with("/eal/lcore/info,127", r#"{"/eal/lcore/info":null}"#);
+    assert_eq!(collect(&gone).roles.len(), 3);
+    // An old DPDK has no such commands.
+    let old = collect(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
+    assert_eq!(old.roles, []);
+}
+
+#[test]
 fn start_threads_and_secondaries_come_from_the_kernel() {
     let app = FakeApp::replay(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     let running = app.dir().join("mp_socket_11_aa");

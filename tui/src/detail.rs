@@ -113,8 +113,12 @@ impl DetailPage<'_> {
                 let polling = sample.lcores.iter().find(|l| l.lcore == *lcore);
                 let mut threads = sample.threads.iter().zip(&model.threads);
                 let thread = threads.find(|(thread, _)| thread.lcore == *lcore);
-                if polling.is_none() && thread.is_none() {
+                let role = sample.role_of(*lcore);
+                if polling.is_none() && thread.is_none() && role.is_none() {
                     return None;
+                }
+                if let (None, Some(role)) = (polling, role) {
+                    self.field("role", role);
                 }
                 self.lcore(polling, thread);
             }

@@ -19,6 +19,7 @@ struct LcoreValues<'a> {
     library: Option<&'a LcoreSample>,
     thread: Option<&'a ThreadSample>,
     usage: Option<&'a UsageSample>,
+    role: Option<&'a str>,
     /// Wall clock when it was asked.
     now_ns: u64,
 }
@@ -58,15 +59,21 @@ fn lcores(sample: &Sample) -> BTreeMap<u32, LcoreValues<'_>> {
     for usage in &sample.usage {
         lcores.entry(usage.lcore).or_default().usage = Some(usage);
     }
+    for own in &sample.roles {
+        lcores.entry(own.lcore).or_default();
+    }
+    for (number, lcore) in &mut lcores {
+        lcore.role = sample.role_of(*number);
+    }
     lcores
 }
 
 /// The kernel's thread id is that of this machine, the library's that of the app's namespace.
 fn identity(row: &LabelledRow<LcoreValues<'_>>) -> MetricSample {
-    let LcoreValues { library, thread, .. } = row.of;
+    let LcoreValues { library, thread, role, .. } = row.of;
     let tid = thread.map(|thread| thread.tid.into()).or(library.map(|library| library.tid));
     let values = [
-        library.map(|library| library.role.clone()).unwrap_or_default(),
+        role.unwrap_or_default().to_owned(),
         thread.map(|thread| thread.cpus.clone()).unwrap_or_default(),
         tid.map(|tid| tid.to_string()).unwrap_or_default(),
     ];

@@ -212,6 +212,17 @@ fn the_documented_numbers_of_series_hold() {
 }
 
 #[test]
+fn the_eal_tells_the_roles_of_lcores() {
+    let role = |lcore, role: &str| LcoreRoleSample { lcore, role: role.to_owned() };
+    let mut sample = fixture::linked();
+    sample.roles = vec![role(1, "RTE"), role(7, "SERVICE")];
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
+    let labels = exported.labels("dpdk_lcore_info").join("\n");
+    assert!(labels.contains("worker") && !labels.contains("RTE"), "{labels}");
+    assert!(labels.contains("SERVICE"), "{labels}");
+}
+
+#[test]
 fn what_is_unknown_has_no_sample() {
     let mut sample = fixture::stock("fwd");
     let port = &mut sample.ports[0];

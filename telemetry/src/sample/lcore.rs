@@ -78,3 +78,12 @@ pub struct UsageSample {
     /// All cycles.
     pub total: u64,
 }
+
+/// Role of one lcore, as the EAL says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LcoreRoleSample {
+    /// lcore id.
+    pub lcore: u32,
+    /// DPDK's word: `RTE`, `SERVICE`, or `NON_EAL` for a thread that the app registered itself.
+    pub role: String,
+}

@@ -12,7 +12,7 @@ use crate::fixture;
 use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::model::QueueRates;
-use pmdscope_telemetry::sample::{DeviceSample, QueueDirection};
+use pmdscope_telemetry::sample::{DeviceSample, LcoreRoleSample, QueueDirection};
 use pmdscope_telemetry::{ErrorClass, FleetEvent};
 
 fn draw(width: u16, height: u16, view: &ViewState, fleet: &FleetState) -> Buffer {
@@ -204,6 +204,23 @@ fn threads_of_a_stock_app_are_known_to_the_kernel() {
     let fleet = fixture::fleet_of(model, Vec::new());
     let mut view = on(PageTab::Lcores);
     let page = text(80, 12, &view, &fleet);
+    update(&mut view, Action::Open, &fleet);
+    assert_snapshot!([page, text(80, 14, &view, &fleet)].join("----\n"));
+}
+
+#[test]
+fn the_eal_tells_the_roles_of_lcores_of_a_stock_app() {
+    let role = |lcore, role: &str| LcoreRoleSample { lcore, role: role.to_owned() };
+    let mut model = fixture::stock();
+    let leaking = fixture::leaking();
+    (model.sample.threads, model.threads) = (leaking.sample.threads, leaking.threads);
+    model.sample.roles = vec![role(1, "RTE"), role(2, "RTE"), role(7, "SERVICE")];
+    let fleet = fixture::fleet_of(model, Vec::new());
+    let mut view = on(PageTab::Lcores);
+    let page = text(110, 12, &view, &fleet);
+    for _ in 0..2 {
+        update(&mut view, Action::Move(SelectionMotion::Down), &fleet);
+    }
     update(&mut view, Action::Open, &fleet);
     assert_snapshot!([page, text(80, 14, &view, &fleet)].join("----\n"));
 }

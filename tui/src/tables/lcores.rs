@@ -46,10 +46,13 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
     table
 }
 
-/// The lcores that poll through the library, and those whose threads the kernel knows.
+/// The lcores that poll through the library, those whose threads the kernel knows, and those that the
+/// EAL lists.
 fn ids(model: &Model) -> BTreeSet<u32> {
     let polling = model.sample.lcores.iter().map(|lcore| lcore.lcore);
-    polling.chain(model.sample.threads.iter().map(|thread| thread.lcore)).collect()
+    let threads = model.sample.threads.iter().map(|thread| thread.lcore);
+    let listed = model.sample.roles.iter().map(|role| role.lcore);
+    polling.chain(threads).chain(listed).collect()
 }
 
 fn id(number: u32) -> Cell {
@@ -65,13 +68,14 @@ fn lcore_cells(model: &Model, id: u32, stall_us: Option<u64>, zone: &TimeZone) -
     let cpus = Cell::text(thread.map_or(UNKNOWN, |(thread, _)| &thread.cpus));
     let preempted = thread.and_then(|(_, rates)| rates.involuntary_ps);
     let preempted = alarm(rate(preempted), preempted.is_some_and(|p| p > 0.0), Tone::Warn);
+    let role = Cell::text(model.sample.role_of(id).unwrap_or(UNKNOWN));
     let Some((lcore, rates)) = polling else {
-        let mut cells = vec![Cell::text(UNKNOWN), cpus];
+        let mut cells = vec![role, cpus];
         cells.resize_with(11, || Cell::text(UNKNOWN).tone(Tone::Dim));
         cells.push(preempted);
         return cells;
     };
-    let mut cells = vec![Cell::text(&lcore.role), cpus];
+    let mut cells = vec![role, cpus];
     cells.extend(polling_cells(lcore, rates, stall_us, zone));
     cells.push(preempted);
     cells

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use pmdscope_telemetry::finding::Finding;
 use pmdscope_telemetry::model::{LedgerRates, Model, PoolTrend, QueueRates, SiteRates};
 use pmdscope_telemetry::sample::{
-    AppIdentity, DeviceSample, HeapSample, LcoreSample, LedgerSample, PoolSample, PortSample,
-    QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample, UsageSample,
+    AppIdentity, DeviceSample, HeapSample, LcoreRoleSample, LcoreSample, LedgerSample, PoolSample,
+    PortSample, QueueSample, RingSample, Sample, SiteSample, StageSample, TeeSample, ThreadSample,
+    UsageSample,
 };
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -72,6 +73,7 @@ fn sample(sample: &Sample) -> usize {
         + list(&sample.threads, |thread: &ThreadSample| text(&thread.cpus))
         + list(&sample.heaps, |heap: &HeapSample| text(&heap.name))
         + list(&sample.usage, |_: &UsageSample| 0)
+        + list(&sample.roles, |role: &LcoreRoleSample| text(&role.role))
         + list(&sample.partial, |part: &String| text(part))
 }
 
