@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -33,6 +34,8 @@ Examples:
 
 Pages: /metrics, /metrics?app=NAME, /metrics/exporter, /ready, /ready?app=NAME,
   /healthz, /sd, /
+
+SIGHUP: read the thresholds of the configuration file again.
 
 Exit status: 0 terminated by SIGTERM or SIGINT, or printed with --once; 1 failed,
 for example because an address is in use; 2 wrong usage or configuration.")]
@@ -102,7 +105,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let format = if args.openmetrics { TextFormat::OpenMetrics } else { TextFormat::Text };
         output::print(&pmdscope_export::once(&config.export, config.settings, format)?)?;
     } else {
-        pmdscope_export::serve(&config.export, config.settings)?;
+        let file = args.config.clone();
+        let thresholds = move || match file.load() {
+            Ok(config) => Ok(config.settings.rules.thresholds),
+            Err(error) => Err(error.to_string()),
+        };
+        pmdscope_export::serve(&config.export, config.settings, Arc::new(thresholds))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -80,6 +80,44 @@ fn signals_end_it_well() {
 }
 
 #[test]
+fn sighup_reloads_thresholds_and_keeps_the_old_ones_where_the_file_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pmdscope.toml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write("[thresholds]\npool_used = 0.5\n");
+    let mut command = pmdscope();
+    command.args(["export", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+    let mut process = spawn(command.stderr(Stdio::piped())).unwrap();
+    let mut stderr = BufReader::new(process.stderr.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        line
+    };
+    let served = line();
+    assert!(served.contains("serving metrics at"), "{served}");
+    let pid = Pid::from_raw(process.id().try_into().unwrap());
+    let hang_up = || kill(pid, Signal::SIGHUP).unwrap();
+    hang_up();
+    assert_eq!(line(), "pmdscope: thresholds reloaded\n");
+    write("[thresholds]\npool_usd = 0.5\n");
+    hang_up();
+    let wrong = line();
+    assert!(wrong.contains("pmdscope.toml:2: ") && wrong.contains("pool_used"), "{wrong}");
+    let kept = "pmdscope: warning: thresholds not reloaded; the previous ones stay in force\n";
+    assert_eq!(line(), kept);
+    fs::remove_file(&file).unwrap();
+    hang_up();
+    assert!(line().contains("cannot read the configuration"));
+    assert_eq!(line(), kept);
+    write("");
+    hang_up();
+    assert_eq!(line(), "pmdscope: thresholds reloaded\n");
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn nothing_is_served_where_it_cannot_be_served_well() {
     let exporter = Exporter::start(&mut pmdscope());
     let (code, error) = refused(&["--listen", &exporter.address]);

@@ -31,4 +31,4 @@ mod web;
 
 pub use options::ExportOptions;
 pub use series_limits::SeriesLimits;
-pub use service::{ServeError, once, serve};
+pub use service::{ServeError, ThresholdReader, once, serve};

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::DiscoveredApp;
+use pmdscope_telemetry::finding::Thresholds;
 use pmdscope_telemetry::fleet::{AppSampler, FleetSettings};
 use pmdscope_telemetry::{FleetEvent, TelemetryError};
 use tokio::sync::{Semaphore, watch};
@@ -89,6 +90,11 @@ impl Scraper {
             hung_slots: Semaphore::new(HUNG_AT_ONCE),
             queries,
         })
+    }
+
+    /// Judges all apps by these thresholds, each from its next round on.
+    pub(crate) fn set_thresholds(&self, thresholds: Thresholds) {
+        self.lock().fleet.set_thresholds(thresholds);
     }
 
     /// What is known at `deadline`, or as soon as all that is in `scope` is known.

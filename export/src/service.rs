@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::FleetSettings;
+use pmdscope_telemetry::finding::Thresholds;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 
 use crate::journal;
 use crate::listen::{self, HttpListener, ListenError};
@@ -48,13 +50,24 @@ impl ServeError {
     }
 }
 
-/// Serves until the process is told to end by SIGTERM or SIGINT.
+/// Reads the thresholds again.
+///
+/// # Errors
+/// Returns why they cannot be used, in one or more lines.
+pub type ThresholdReader = dyn Fn() -> Result<Thresholds, String> + Send + Sync;
+
+/// Serves until the process is told to end by SIGTERM or SIGINT. On SIGHUP it judges apps by what
+/// `thresholds` returns; where that fails, by those it had.
 ///
 /// # Errors
 /// When it cannot start: nothing is served then, not even partly.
-pub fn serve(options: &ExportOptions, settings: FleetSettings) -> Result<(), ServeError> {
+pub fn serve(
+    options: &ExportOptions,
+    settings: FleetSettings,
+    thresholds: Arc<ThresholdReader>,
+) -> Result<(), ServeError> {
     let runtime = runtime()?;
-    let served = runtime.block_on(run(options, settings));
+    let served = runtime.block_on(run(options, settings, thresholds));
     // A thread may still wait for an app; it is not joined.
     runtime.shutdown_background();
     served
@@ -100,7 +113,11 @@ fn scraper(
     Scraper::new(settings, render_options, options.timeout, limits)
 }
 
-async fn run(options: &ExportOptions, settings: FleetSettings) -> Result<(), ServeError> {
+async fn run(
+    options: &ExportOptions,
+    settings: FleetSettings,
+    thresholds: Arc<ThresholdReader>,
+) -> Result<(), ServeError> {
     let web = ReloadingWebPolicy::open(options.web_config.as_deref())?;
     let receiver = options.otlp.as_deref().map(str::parse::<OtlpReceiver>).transpose()?;
     let mut listeners = Vec::new();
@@ -108,12 +125,14 @@ async fn run(options: &ExportOptions, settings: FleetSettings) -> Result<(), Ser
         listeners.extend(listen::bind(address)?);
     }
     let stop = stop()?;
+    let hang_up = signal(SignalKind::hangup())?;
     warn_of_openness(&listeners, &web);
     let addresses: Vec<String> = listeners.iter().map(HttpListener::address).collect();
     let addresses = addresses.join(", ");
     let counters = receiver.is_some().then(Arc::<PushCounters>::default);
     let scraper = scraper(options, settings, counters.clone(), WaitLimits::default());
     let routes = Routes { scraper: Arc::clone(&scraper), web, timeout: options.timeout };
+    tokio::spawn(reload(hang_up, Arc::clone(&scraper), thresholds));
     journal::note(&format!("serving metrics at {addresses}"));
     notify(&[NotifyState::Ready, NotifyState::Status(&format!("Serving at {addresses}"))]);
     let watchdog = sd_notify::watchdog_enabled().map(|limit| watch(limit / 2));
@@ -146,6 +165,24 @@ fn stop() -> io::Result<impl Future<Output = ()>> {
         }
         notify(&[NotifyState::Stopping, NotifyState::Status("Answering what was asked before")]);
     })
+}
+
+/// Reads the thresholds again on each SIGHUP.
+async fn reload(mut hang_up: Signal, scraper: Arc<Scraper>, thresholds: Arc<ThresholdReader>) {
+    while hang_up.recv().await.is_some() {
+        let thresholds = Arc::clone(&thresholds);
+        match spawn_blocking(move || thresholds()).await {
+            Ok(Ok(thresholds)) => {
+                scraper.set_thresholds(thresholds);
+                journal::note("thresholds reloaded");
+            }
+            Ok(Err(errors)) => {
+                errors.lines().for_each(journal::warn);
+                journal::warn("thresholds not reloaded; the previous ones stay in force");
+            }
+            Err(error) => journal::warn(&format!("thresholds not reloaded: {error}")),
+        }
+    }
 }
 
 /// Warns if other machines can read the metrics without TLS or without a password.

@@ -12,7 +12,7 @@ use crate::discover::{
     self, DiscoverOptions, DiscoveredApp, FindError, Reachability, UnreachableReason,
 };
 use crate::error::TelemetryError;
-use crate::finding::LintRules;
+use crate::finding::{LintRules, Thresholds};
 use crate::fleet_state::{AppStatus, FleetEvent, FleetState};
 use crate::names::AppNames;
 use crate::parallel;
@@ -326,12 +326,13 @@ impl Fleet {
     }
 
     /// Takes a sampler that was checked out back, with the event that it returned.
-    pub fn check_in(&mut self, sampler: AppSampler, mut event: FleetEvent) {
+    pub fn check_in(&mut self, mut sampler: AppSampler, mut event: FleetEvent) {
         let checked_out =
             |slot: &&mut AppSlot| slot.is_checked_out() && slot.app.socket == sampler.app().socket;
         // The app may have been given up meanwhile.
         let Some(slot) = self.slots.iter_mut().find(checked_out) else { return };
         let renamed = sampler.app().name != slot.app.name;
+        sampler.set_thresholds(self.settings.rules.thresholds);
         slot.sampler = Some(sampler);
         let name = slot.app.name.clone();
         if renamed {
@@ -344,6 +345,14 @@ impl Fleet {
         }
         self.state.apply(event);
         self.tell_time();
+    }
+
+    /// Judges all apps by these thresholds, each from its next sample on.
+    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.settings.rules.thresholds = thresholds;
+        for sampler in self.slots.iter_mut().filter_map(|slot| slot.sampler.as_mut()) {
+            sampler.set_thresholds(thresholds);
+        }
     }
 
     /// Gives an app a new sampler for one that was checked out and lost by `error`.

@@ -116,6 +116,31 @@ async fn a_stuck_app_loses_only_its_own_series() {
     assert!(text.contains("dpdk_collect_errors_total{app=\"b\",reason=\"timeout\"} 1\n"), "{text}");
 }
 
+#[tokio::test]
+async fn new_thresholds_apply_from_the_next_round_on() {
+    let root = tempfile::tempdir().unwrap();
+    let scraper = scraper(root.path());
+    let fake = PoolApp::start(root.path(), "a");
+    let lints = async || {
+        let snapshot = scraper.snapshot(ScrapeScope::All, soon()).await;
+        let findings = &snapshot.fleet.find("a").unwrap().findings;
+        let lints = findings.iter().map(|finding| finding.lint);
+        lints.filter(|lint| *lint != Lint::NoPorts).collect::<Vec<_>>()
+    };
+    assert_eq!(lints().await, []);
+    let low = Thresholds { pool_used: 0.001, ..Thresholds::default() };
+    scraper.set_thresholds(low);
+    assert_eq!(lints().await, [Lint::PoolExhausting]);
+    scraper.set_thresholds(Thresholds::default());
+    assert_eq!(lints().await, []);
+    // Also those of an app that is being asked.
+    fake.hold(true);
+    scraper.snapshot(ScrapeScope::All, Instant::now()).await;
+    scraper.set_thresholds(low);
+    fake.hold(false);
+    until(async || lints().await == [Lint::PoolExhausting]).await;
+}
+
 /// Objects in use, which the fake app counts up in each round, and when that was read.
 fn in_use(snapshot: &ScrapeSnapshot, app: &str) -> (u64, u64) {
     let app = snapshot.fleet.find(app).unwrap();

@@ -8,7 +8,7 @@ use super::FleetSettings;
 use crate::collect::SampleCollector;
 use crate::discover::{DiscoveredApp, Reachability};
 use crate::error::{ErrorClass, TelemetryError};
-use crate::finding::{self, LintRules};
+use crate::finding::{self, LintRules, Thresholds};
 use crate::fleet_state::FleetEvent;
 use crate::model::ModelTracker;
 use crate::sample::Sample;
@@ -42,6 +42,11 @@ impl AppSampler {
     /// Calls the app otherwise from now on.
     pub(super) fn rename(&mut self, name: &str) {
         self.collector.rename(name);
+    }
+
+    /// Judges the next samples by these thresholds.
+    pub(super) fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.evaluator.rules.thresholds = thresholds;
     }
 
     /// Asks the app once, within `timeout`; connects again by itself after it was lost. A panic on
