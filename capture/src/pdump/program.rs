@@ -33,16 +33,16 @@ pub enum PdumpProgramError {
     Missing(Vec<PathBuf>),
     /// It does not run.
     #[error("{} does not tell its version{}; install it anew, or name another by {VARIABLE}",
-        .0.display(), reason(.1.as_ref()))]
-    Broken(PathBuf, Option<std::io::Error>),
+        .0.display(), reason(.1))]
+    Broken(PathBuf, String),
 }
 
 fn list(places: &[PathBuf]) -> String {
     places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn reason(error: Option<&std::io::Error>) -> String {
-    error.map(|error| format!(": {error}")).unwrap_or_default()
+fn reason(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
 }
 
 /// A `pmdscope-pdump` that runs.
@@ -69,9 +69,11 @@ impl PdumpProgram {
     }
 
     fn at(path: &Path) -> Result<Self, PdumpProgramError> {
-        let broken = |error| PdumpProgramError::Broken(path.to_owned(), error);
-        let said = ask(path).map_err(|error| broken(Some(error)))?;
-        let dpdk = version(&said).ok_or_else(|| broken(None))?;
+        let broken = |why| PdumpProgramError::Broken(path.to_owned(), why);
+        let (said, errors) = ask(path).map_err(|error| broken(error.to_string()))?;
+        // The dynamic linker names a missing library in its last line.
+        let why = || errors.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let dpdk = version(&said).ok_or_else(|| broken(why().unwrap_or_default().to_owned()))?;
         Ok(Self { path: path.to_owned(), dpdk: dpdk.to_owned() })
     }
 }
@@ -84,23 +86,26 @@ fn places(named: Option<OsString>, own: Option<&Path>) -> Vec<PathBuf> {
     RELATIVE_DIRS.iter().map(|place| dir.join(place).join(NAME)).collect()
 }
 
-/// What it prints about its version; it is not waited for any longer than it may take.
-fn ask(path: &Path) -> std::io::Result<String> {
+/// What it prints about its version, and its errors; it is not waited for any longer than it may take.
+fn ask(path: &Path) -> std::io::Result<(String, String)> {
     let mut command = Command::new(path);
     // What a terminal sends is not to look as if the program were broken.
     command.process_group(0);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     if wait_for(&mut child, VERSION_TIMEOUT)?.is_none() {
         // It has not been near an app yet.
         child.kill()?;
         child.wait()?;
     }
-    let mut said = String::new();
+    let (mut said, mut errors) = (String::new(), Vec::new());
     if let Some(out) = child.stdout.take() {
         out.take(256).read_to_string(&mut said)?;
     }
-    Ok(said)
+    if let Some(out) = child.stderr.take() {
+        out.take(4096).read_to_end(&mut errors)?;
+    }
+    Ok((said, String::from_utf8_lossy(&errors).into_owned()))
 }
 
 /// The DPDK in `pmdscope-pdump 0.1.0 (DPDK 22.11.11)`.
@@ -154,6 +159,16 @@ mod tests {
         let error = PdumpProgram::at(&hangs).unwrap_err().to_string();
         assert!(error.contains("does not tell its version"), "{error}");
         assert!(begin.elapsed() < VERSION_TIMEOUT * 5);
+        let missing = "librte_eal.so.23: cannot open shared object file: No such file or directory";
+        let (_dir, unlinked) = script(&format!(
+            "echo warning >&2; echo 'pmdscope-pdump: error while loading shared libraries: {missing}' >&2
+             exit 127"
+        ));
+        let error = PdumpProgram::at(&unlinked).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("loading shared libraries: {missing}; install")),
+            "{error}"
+        );
         let error = PdumpProgram::at(Path::new("/etc/passwd")).unwrap_err().to_string();
         assert!(error.to_lowercase().contains("permission denied"), "{error}");
     }
