@@ -6,11 +6,16 @@ use std::time::{Duration, Instant};
 
 use pmdscope_testing::FakeApp;
 
+use crate::scrape::WaitLimits;
+
 /// How long is waited for what is sure to come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Longer than any test runs.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
+
+/// Waits for whatever answers, however slow this machine is.
+pub(crate) const WAIT: WaitLimits = WaitLimits { first: NEVER, answer: NEVER, slot: NEVER };
 
 /// Objects of the pool.
 const POOL_SIZE: usize = 1000;

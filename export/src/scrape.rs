@@ -105,9 +105,9 @@ impl Scraper {
     ) -> Arc<ScrapeSnapshot> {
         let mut rounds = Vec::new();
         let query = self.query(&scope, &mut rounds);
-        let _ = tokio::time::timeout_at(deadline.into(), query).await;
+        let in_time = tokio::time::timeout_at(deadline.into(), query).await.is_ok();
         let mut scheduler = self.lock();
-        scheduler.time_out(&rounds);
+        scheduler.time_out(&rounds, in_time);
         scheduler.snapshot(&rounds)
     }
 

@@ -84,7 +84,8 @@ pub fn once(
 ) -> Result<String, ServeError> {
     let runtime = runtime()?;
     // Nobody comes back for the answer of a slow app.
-    let limits = WaitLimits { answer: options.timeout, ..WaitLimits::default() };
+    let limits =
+        WaitLimits { first: options.timeout, answer: options.timeout, ..WaitLimits::default() };
     let scraper = scraper(options, settings, None, limits);
     let form = ExpositionForm { format, gzip: false, only: None };
     let deadline = Instant::now() + options.timeout;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Command;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ureq::http::StatusCode;
@@ -14,6 +15,9 @@ use crate::programs;
 use crate::scratch::Scratch;
 
 const START: Duration = Duration::from_secs(10);
+
+/// Between two scrapes of which the first did not wait for all apps.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The header in which Prometheus tells how long it is ready to wait.
 pub const TIMEOUT_HEADER: &str = "X-Prometheus-Scrape-Timeout-Seconds";
@@ -51,9 +55,18 @@ impl Exporter {
         get(self.address, path, headers, &[])
     }
 
-    /// One scrape of everything; each connection is a new one.
+    /// One scrape of everything; each connection is a new one. On a busy machine the first one may not
+    /// wait for all apps, and is repeated.
     pub fn scrape(&self) -> Result<Scrape> {
-        self.get("/metrics", &[])?.scrape()
+        let begin = Instant::now();
+        loop {
+            let scrape = self.get("/metrics", &[])?.scrape()?;
+            let found = scrape.value("dpdk_apps_discovered", &[]).unwrap_or(0.0);
+            if scrape.all("dpdk_up", &[]).count() as f64 >= found || begin.elapsed() > START {
+                return Ok(scrape);
+            }
+            sleep(RETRY_INTERVAL);
+        }
     }
 
     /// As [`Exporter::scrape`], in at most so many seconds.

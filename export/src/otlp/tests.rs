@@ -15,10 +15,9 @@ use pmdscope_telemetry::discover::DiscoverOptions;
 use pmdscope_telemetry::{AppStatus, FleetSettings};
 
 use super::*;
-use crate::fake::PoolApp;
+use crate::fake::{PoolApp, WAIT};
 use crate::metrics::PushCounts;
 use crate::options::ExportOptions;
-use crate::scrape::WaitLimits;
 use crate::snapshot::RenderOptions;
 
 /// What a receiver was sent.
@@ -78,7 +77,7 @@ fn scraper(root: &Path, counters: &Arc<PushCounters>) -> Arc<Scraper> {
     let options = ExportOptions::default();
     let render_options =
         RenderOptions::new(&options, &settings.rules.expected, Some(Arc::clone(counters)));
-    Scraper::new(settings, render_options, TIMEOUT, WaitLimits::default())
+    Scraper::new(settings, render_options, TIMEOUT, WAIT)
 }
 
 /// Pushes until `count` pushes have arrived.

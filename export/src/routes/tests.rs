@@ -6,9 +6,8 @@ use pmdscope_telemetry::{AppInventory, ExpectedApp, FleetSettings};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake::{DEADLINE, NEVER, PoolApp};
+use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT};
 use crate::options::ExportOptions;
-use crate::scrape::WaitLimits;
 use crate::snapshot::RenderOptions;
 
 /// The pages for the apps below a directory, which must run expect `expected`.
@@ -20,7 +19,7 @@ fn routes(root: &std::path::Path, tolerate: &[&str], expected: &[&str]) -> Route
     let tolerate = tolerate.iter().map(|lint| lint.parse().unwrap()).collect();
     let options = ExportOptions { tolerate, timeout: NEVER, ..ExportOptions::default() };
     let render_options = RenderOptions::new(&options, &settings.rules.expected, None);
-    let scraper = Scraper::new(settings, render_options, options.timeout, WaitLimits::default());
+    let scraper = Scraper::new(settings, render_options, options.timeout, WAIT);
     let web = ReloadingWebPolicy::open(None).unwrap();
     Routes { scraper, web, timeout: options.timeout }
 }

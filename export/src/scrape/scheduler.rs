@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::fleet::{AppSampler, Fleet, FleetSettings};
-use pmdscope_telemetry::{AppState, ErrorClass, FleetEvent, TelemetryError, finding};
+use pmdscope_telemetry::{AppState, AppStatus, ErrorClass, FleetEvent, TelemetryError, finding};
 use tokio::sync::watch;
 
 use super::scope::ScrapeScope;
@@ -196,14 +196,19 @@ impl Scheduler {
     }
 
     /// Somebody cannot wait any longer: apps that have not answered these rounds yet count as lost
-    /// until they do.
-    pub(super) fn time_out(&mut self, rounds: &[PendingRound]) {
+    /// until they do. Where there was more time, an app that has never answered is not known yet: it may
+    /// be slow the first time.
+    pub(super) fn time_out(&mut self, rounds: &[PendingRound], in_time: bool) {
         let runs = |app: &DiscoveredApp| {
             let mut pending = rounds.iter().filter(|round| round.socket == app.socket);
             pending.any(|round| round.answered.borrow().is_none())
         };
         let late: Vec<DiscoveredApp> = self.being_asked().filter(runs).collect();
         for app in late {
+            let state = self.fleet.state.find(&app.name);
+            if in_time && state.is_some_and(|state| state.status == AppStatus::Waiting) {
+                continue;
+            }
             let round = self.rounds.get_mut(&app.socket);
             if round.is_none_or(|round| mem::replace(&mut round.timed_out, true)) {
                 continue;

@@ -10,12 +10,9 @@ use tokio::task::JoinHandle;
 
 use super::scheduler::DISCOVERY_INTERVAL;
 use super::*;
-use crate::fake::{DEADLINE, NEVER, PoolApp, until};
+use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT, until};
 use crate::snapshot::ExpositionForm;
 use crate::text::TextFormat;
-
-/// Waits for whatever answers, however slow this machine is.
-const WAIT: WaitLimits = WaitLimits { answer: NEVER, slot: NEVER };
 
 fn settings(root: &std::path::Path) -> FleetSettings {
     let discover = DiscoverOptions { roots: vec![root.to_owned()], ..DiscoverOptions::default() };
@@ -369,6 +366,39 @@ async fn a_scrape_does_not_wait_for_an_app_that_hung_the_last_time() {
     .await;
     let scrape = scraper.snapshot(ScrapeScope::All, soon()).await;
     assert_eq!(scrape.fleet.find("b").unwrap().status, AppStatus::Live);
+}
+
+#[tokio::test]
+async fn a_scrape_does_not_wait_for_an_app_that_never_answered() {
+    let root = tempfile::tempdir().unwrap();
+    let (well, stuck) = (PoolApp::start(root.path(), "a"), PoolApp::start(root.path(), "b"));
+    let limits = WaitLimits { first: Duration::ZERO, ..WAIT };
+    let scraper = Scraper::new(settings(root.path()), RenderOptions::default(), NEVER, limits);
+    // Both are known then, and only one has answered.
+    stuck.hold(true);
+    scraper.snapshot(app("a"), soon()).await;
+    assert_eq!(well.rounds(), 1);
+    for round in 2..=4 {
+        // It has for ever, and so has the app.
+        let scrape = scraper.snapshot(ScrapeScope::All, Instant::now() + NEVER);
+        let scrape = tokio::time::timeout(DEADLINE, scrape).await.expect("it waits for b");
+        assert_eq!(in_use(&scrape, "a").0, round);
+        assert_eq!(scrape.fleet.find("b").unwrap().status, AppStatus::Waiting);
+        let text = text(&scrape).await;
+        assert!(text.contains("\ndpdk_apps_discovered 2\n"), "{text}");
+        assert!(
+            !text.contains("dpdk_up{app=\"b\"}") && !text.contains("reason=\"timeout\"} 1"),
+            "{text}"
+        );
+    }
+    // Whoever has no more time is told that it is late.
+    let hurried = scraper.snapshot(app("b"), Instant::now()).await;
+    assert_eq!(hurried.fleet.find("b").unwrap().findings[0].lint, Lint::Unreachable);
+    stuck.hold(false);
+    until(async || {
+        scraper.snapshot(app("b"), soon()).await.fleet.find("b").is_some_and(|b| !b.stale())
+    })
+    .await;
 }
 
 static BEING_ASKED: AtomicUsize = AtomicUsize::new(0);

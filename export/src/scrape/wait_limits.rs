@@ -17,6 +17,9 @@ const SLOWDOWN: u32 = 2;
 /// How long apps are waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitLimits {
+    /// A scrape of all apps waits this long for an app that has never answered: it may be one that
+    /// hangs.
+    pub(crate) first: Duration,
     /// A scrape of all apps waits this long for each, and longer for one that has taken long before.
     pub(crate) answer: Duration,
     /// For how long an app that is being asked counts as one of those that are asked at once.
@@ -25,7 +28,11 @@ pub(crate) struct WaitLimits {
 
 impl Default for WaitLimits {
     fn default() -> Self {
-        Self { answer: Duration::from_secs(1), slot: Duration::from_millis(200) }
+        Self {
+            first: Duration::from_millis(300),
+            answer: Duration::from_secs(1),
+            slot: Duration::from_millis(200),
+        }
     }
 }
 
@@ -72,7 +79,9 @@ impl ResponseTimes {
         if self.is_hung(socket) {
             return HUNG_WAIT;
         }
-        let took = self.answered.get(socket).copied().unwrap_or_default();
-        limits.answer.max(took.saturating_mul(SLOWDOWN))
+        match self.answered.get(socket) {
+            Some(took) => limits.answer.max(took.saturating_mul(SLOWDOWN)),
+            None => limits.first,
+        }
     }
 }

@@ -19,9 +19,9 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::*;
-use crate::fake::{DEADLINE, NEVER, PoolApp, until};
+use crate::fake::{DEADLINE, NEVER, PoolApp, WAIT, until};
 use crate::listen::bind;
-use crate::scrape::{Scraper, WaitLimits};
+use crate::scrape::Scraper;
 use crate::snapshot::RenderOptions;
 use crate::web::ReloadingWebPolicy;
 
@@ -43,12 +43,8 @@ impl TestServer {
         let roots = vec![root.to_owned()];
         let discover = DiscoverOptions { roots, ..DiscoverOptions::default() };
         let settings = FleetSettings { discover, ..FleetSettings::default() };
-        let scraper = Scraper::new(
-            settings,
-            RenderOptions::default(),
-            Duration::from_secs(5),
-            WaitLimits::default(),
-        );
+        let scraper =
+            Scraper::new(settings, RenderOptions::default(), Duration::from_secs(5), WAIT);
         let routes = Arc::new(Routes { scraper, web, timeout: Duration::from_secs(5) });
         let listeners = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listeners[0].address().parse().unwrap();
