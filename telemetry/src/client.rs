@@ -3,6 +3,7 @@
 //! A reply names its command but not its parameters, so a reply that comes after its deadline could be
 //! taken for the answer to the next request. Therefore a timeout closes the connection for good.
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,6 +24,10 @@ use crate::reply::{self, SocketBanner};
 
 /// Size of the buffer until the banner has told the app's limit: what every DPDK so far announces.
 const BANNER_BYTES: usize = 16384;
+
+/// Requests that are under way at once where several are made. Few, so that an app that was stopped has
+/// few to answer for a client that has left, and their replies fit into a socket.
+const IN_FLIGHT: usize = 4;
 
 /// DPDK cuts lists at this number of entries without a word.
 pub(crate) const LIST_LIMIT: usize = 512;
@@ -186,22 +191,31 @@ impl TelemetryClient {
         Ok(names)
     }
 
-    /// Makes several requests. The app works on the next while we read the reply to the last: one is
-    /// in flight at any time. Once the connection is lost, the rest fails.
+    /// Makes several requests, a few ahead of the replies, so that neither side sleeps between two of
+    /// them: DPDK answers the requests of a connection in their order. Once the connection is lost, the
+    /// rest fails.
     pub(crate) fn request_each<T>(
         &mut self,
         requests: &[(TelemetryCommand, impl for<'de> DeserializeSeed<'de, Value = T> + Copy)],
         deadline: Deadline,
     ) -> Vec<Result<T, TelemetryError>> {
         let mut waiting = requests.iter().map(|(endpoint, _)| endpoint);
-        let mut asked = waiting.next().map(|first| self.ask(first, deadline));
+        let mut sent = VecDeque::with_capacity(IN_FLIGHT);
         let mut results = Vec::with_capacity(requests.len());
         for (endpoint, shape) in requests {
-            let asked_this = asked.take().unwrap_or(Err(TelemetryError::Closed));
-            let answered = asked_this.and_then(|()| self.await_reply(deadline));
-            if answered.is_ok() {
-                asked = waiting.next().map(|next| self.ask(next, deadline));
+            while sent.len() < IN_FLIGHT
+                && let Some(next) = waiting.next()
+            {
+                // A connection with replies under way is not quiet.
+                let is_first = !sent.iter().any(Result::is_ok);
+                sent.push_back(if is_first {
+                    self.ask(next, deadline)
+                } else {
+                    self.send(next, deadline)
+                });
             }
+            let asked = sent.pop_front().unwrap_or(Err(TelemetryError::Closed));
+            let answered = asked.and_then(|()| self.await_reply(deadline));
             let result = answered.and_then(|()| self.parse(endpoint, *shape));
             if result.as_ref().is_err_and(TelemetryError::ends_connection) {
                 self.socket = None;
@@ -227,8 +241,17 @@ impl TelemetryClient {
         endpoint: &TelemetryCommand,
         deadline: Deadline,
     ) -> Result<(), TelemetryError> {
+        self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(TelemetryError::Closed)?;
+        self.send(endpoint, deadline)
+    }
+
+    fn send(
+        &mut self,
+        endpoint: &TelemetryCommand,
+        deadline: Deadline,
+    ) -> Result<(), TelemetryError> {
         let request = endpoint.request()?;
-        let socket = self.socket.as_ref().filter(|s| is_quiet(s)).ok_or(TelemetryError::Closed)?;
+        let socket = self.socket.as_ref().ok_or(TelemetryError::Closed)?;
         self.requests += 1;
         transmit(socket, request.as_bytes(), deadline)
     }

@@ -16,7 +16,7 @@ use pmdscope_telemetry::{
     ModelTracker, SampleCollector, TelemetryError, finding,
 };
 use proptest::prelude::*;
-use support::{FakeApp, Recording};
+use support::{BANNER, FakeApp, Recording};
 
 /// Long, since machines that run tests are busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -646,6 +646,33 @@ fn newer_dpdk_tells_the_roles_of_lcores() {
     // An old DPDK has no such commands.
     let old = collect(&Recording::read("dpdk-22.11/testpmd-null.jsonl"));
     assert_eq!(old.roles, []);
+}
+
+#[test]
+fn ports_are_asked_ahead_of_their_replies() {
+    let recording = Recording::read("dpdk-22.11/testpmd-null.jsonl");
+    let in_pairs = Arc::new(AtomicBool::new(false));
+    let pairs = Arc::clone(&in_pairs);
+    let app = FakeApp::start(move |connection| {
+        connection.send(BANNER);
+        while let Some(first) = connection.receive() {
+            // Gives no reply before it has both requests.
+            let both = pairs.load(Ordering::Relaxed) && first.starts_with("/ethdev/xstats");
+            let second = both.then(|| connection.receive()).flatten();
+            for request in std::iter::once(first).chain(second) {
+                connection.send(recording.answer(&request));
+            }
+        }
+    });
+    let mut collector = SampleCollector::new(app.app());
+    for _ in 0..2 {
+        collector.collect(TIMEOUT).unwrap();
+    }
+    in_pairs.store(true, Ordering::Relaxed);
+    let sample = collector.collect(TIMEOUT).unwrap();
+    assert_eq!(sample.partial, Vec::<String>::new());
+    let packets: Vec<_> = sample.ports.iter().map(|port| port.stats.rx_packets).collect();
+    assert_eq!(packets, [16_920_896, 16_917_312], "each reply is that of its port");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::plan::{ExportCase, rested_scrapes, scrapes};
 /// Name of DPDK's threads that answer.
 const TELEMETRY: &str = "telemetry-v2";
 /// Longer than what a tool may remember of an app without asking again.
-const CACHE_EXPIRY_WAIT: Duration = Duration::from_millis(1500);
+const CACHE_EXPIRY_WAIT: Duration = Duration::from_millis(1100);
 /// After the last scrape.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 /// Before the first scrape that counts.

@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::bench::{ExportBench, ExportResults};
 use crate::exporters::{ExporterPrograms, PEER, PEER_VARIABLE, find_peer};
+use crate::plan::ExportCase;
 
 const HELP: &str = "\
 Usage: pmdscope-bench-export [options]
@@ -31,15 +32,19 @@ $DPDK_EXPORTER, or in $PATH; without it pmdscope is measured alone.
 
   --quick           two minutes instead of five
   --rounds N        repeat everything N times (5; with --quick 3)
+  --only cold       only scrapes 1.1 s apart, of 1 x 1 and 16 x 16 (under a minute each)
   --fifo            at real-time priority, in place of CPUs that nobody else uses
   --pmdscope FILE   the pmdscope to measure (target/release/pmdscope)
 ";
 
 /// The options that it accepts.
-const OPTIONS: &[&str] = &["--quick", "--rounds", "--fifo", "--pmdscope"];
+const OPTIONS: &[&str] = &["--quick", "--rounds", "--only", "--fifo", "--pmdscope"];
+
+/// What `--only` accepts: scrapes after a rest.
+const PARTS: &[&str] = &["cold"];
 
 fn main() -> ExitCode {
-    command::main("pmdscope-bench-export", HELP, OPTIONS, &[], run)
+    command::main("pmdscope-bench-export", HELP, OPTIONS, PARTS, run)
 }
 
 fn run(options: &BenchOptions) -> Result<()> {
@@ -67,13 +72,16 @@ fn run(options: &BenchOptions) -> Result<()> {
     }
     let results = ExportResults::default();
     let BenchOptions { quick, fifo, rounds, .. } = *options;
-    measure(ExportBench { programs, quick, fifo, stop: &stop, results }, rounds)
+    let bench = ExportBench { programs, quick, fifo, stop: &stop, results };
+    if options.only.is_some() {
+        return measure(bench, plan::cold_cases(), 0);
+    }
+    let rounds = rounds.unwrap_or(if quick { 3 } else { 5 });
+    measure(bench, plan::cases(quick), rounds)
 }
 
 /// Runs the cases. What was measured until ^C, or a failure, is still told.
-fn measure(mut bench: ExportBench<'_>, rounds: Option<usize>) -> Result<()> {
-    let cases = plan::cases(bench.quick);
-    let rounds = rounds.unwrap_or(if bench.quick { 3 } else { 5 });
+fn measure(mut bench: ExportBench<'_>, cases: Vec<ExportCase>, rounds: usize) -> Result<()> {
     let mut result = Ok(());
     for case in &cases {
         let begin = Instant::now();

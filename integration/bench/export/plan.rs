@@ -36,6 +36,13 @@ pub(crate) fn cases(quick: bool) -> Vec<ExportCase> {
     one.chain(many).collect()
 }
 
+/// The cases of which cold scrapes alone are measured.
+pub(crate) fn cold_cases() -> Vec<ExportCase> {
+    let case =
+        |&(ports, queues)| ExportCase { apps: 1, idle: Idle { ports, queues, linked: false } };
+    QUICK_SHAPES.iter().map(case).collect()
+}
+
 /// Scrapes of each kind in one round: fewer where each takes longer.
 pub(crate) fn scrapes(case: &ExportCase, quick: bool) -> usize {
     let ports = case.apps * usize::from(case.idle.ports);
@@ -45,5 +52,5 @@ pub(crate) fn scrapes(case: &ExportCase, quick: bool) -> usize {
 
 /// Scrapes of each kind that have a rest before them.
 pub(crate) fn rested_scrapes(quick: bool) -> usize {
-    if quick { 5 } else { 9 }
+    if quick { 11 } else { 21 }
 }

@@ -20,10 +20,15 @@ const CPU_GOAL: f64 = 1.0 / 3.0;
 /// All tables.
 pub(crate) fn tables(results: &ExportResults, cases: &[ExportCase]) -> String {
     let mut out = String::new();
+    let rested_cases: Vec<_> =
+        cases.iter().filter(|case| results.rested.contains_key(&(**case, NEW))).collect();
+    rested(&mut out, results, &rested_cases);
     let cases: Vec<_> =
         cases.iter().filter(|case| results.rounds.contains_key(&(**case, NEW))).collect();
+    if cases.is_empty() {
+        return out;
+    }
     times(&mut out, results, &cases);
-    rested(&mut out, results, &cases);
     costs(&mut out, results, &cases);
     goals(&mut out, results, &cases);
     out
@@ -54,29 +59,28 @@ fn times(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
 fn rested(out: &mut String, results: &ExportResults, cases: &[&ExportCase]) {
     let _ = writeln!(
         out,
-        "\nThe same with more than a second between scrapes, ms: p50, and mean CPU time of the \
-         apps\n"
+        "\nScrapes 1.1 s apart, in turns, ms: median (quartiles), and mean CPU time of the apps\n"
     );
     let _ = writeln!(
         out,
-        "| apps, ports x queues | kept connection | CPU of the apps | {PEER} | CPU of the apps \
-         | ratio of p50 | of the peer's CPU |"
+        "| apps, ports x queues | pmdscope | kept connection | CPU of the apps | {PEER} \
+         | CPU of the apps | ratio of medians | of the peer's CPU |"
     );
-    let _ = writeln!(out, "|---|---|---|---|---|---|---|");
+    let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
     for case in cases {
         let of = |who| results.rested.get(&(**case, who));
+        let new = of(NEW).map_or("-".to_owned(), |round| format!("{:.2}", spread(round)));
         let cells = [KEPT, MeasuredExporter::Peer].map(|who| {
             of(who).map_or("- | -".to_owned(), |round| {
-                format!("{:.3} | {:.3}", percentile(&round.took, 50), round.apps_ns / 1e6)
+                format!("{:.2} | {:.2}", spread(round), round.apps_ns / 1e6)
             })
         });
         let both = of(KEPT).zip(of(MeasuredExporter::Peer));
-        let ratio =
-            both.map(|(ours, peer)| percentile(&peer.took, 50) / percentile(&ours.took, 50));
+        let ratio = both.map(|(ours, peer)| spread(peer).median / spread(ours).median);
         let share = both.map(|(ours, peer)| ours.apps_ns / peer.apps_ns);
         let _ = writeln!(
             out,
-            "| {case} | {} | {} | {} |",
+            "| {case} | {new} | {} | {} | {} |",
             cells.join(" | "),
             told(ratio, 1),
             told(share, 2)
@@ -203,6 +207,11 @@ fn rounds<'a>(
     who: MeasuredExporter,
 ) -> Option<&'a [ScrapeRound]> {
     results.rounds.get(&(*case, who)).map(Vec::as_slice)
+}
+
+/// Of the scrapes, milliseconds.
+fn spread(round: &ScrapeRound) -> Spread {
+    Spread::of(round.took.iter().map(|took| took.as_secs_f64() * 1e3))
 }
 
 /// By round, milliseconds.
