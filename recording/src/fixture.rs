@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{RecordingOptions, RecordingPlayer, RecordingTotals, TelemetryRecorder};
 use pmdscope_telemetry::finding::{self, LintRules};
-use pmdscope_telemetry::fixture::{pool, port, queue};
+use pmdscope_telemetry::fixture::{pool, port, queue, stolen, tracing};
 use pmdscope_telemetry::fleet::{Evaluator, FleetSettings};
-use pmdscope_telemetry::sample::{AppIdentity, SAMPLE_SCHEMA, Sample};
+use pmdscope_telemetry::sample::{AppIdentity, SAMPLE_SCHEMA, Sample, StolenCause};
 use pmdscope_telemetry::{ErrorClass, FleetEvent, FleetState};
 
 /// 2026-11-21T08:56:00Z.
@@ -107,6 +107,9 @@ fn sample(app: &str, pid: u32, passed_ns: u64) -> Sample {
     sample.ports[1].xstats = (0..30).map(|i| (format!("rx_q{i}_errors"), since * i)).collect();
     sample.pools = vec![pool("mbufs", 16_384, (since / 4).min(16_384)), pool("idle", 512, 3)];
     sample.queues = (0..4).map(|q| queue(q, [since * 900, since * 300, since * 250])).collect();
+    let irq = stolen(1, StolenCause::Irq, "24 eth0", since, Some(since * 10_000));
+    let ipi = stolen(1, StolenCause::Ipi, "reschedule", since / 7, None);
+    sample.tracing = Some(tracing(&[1, 2], vec![irq, ipi]));
     sample
 }
 

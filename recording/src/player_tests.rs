@@ -335,6 +335,30 @@ fn a_newer_schema_is_an_error_and_new_fields_are_not() {
 }
 
 #[test]
+fn stolen_time_is_replayed_and_older_recordings_have_none() {
+    let (states, bytes) = bytes();
+    let stolen = |fleet: &FleetState| fleet.models().next().unwrap().1.stolen.clone();
+    let (read_states, _) = read(&bytes).unwrap();
+    let rates = stolen(&read_states[9]);
+    assert_eq!(rates, stolen(&states[9]));
+    assert_eq!(rates[0].worst.as_ref().map(|worst| worst.thief.as_str()), Some("24 eth0"));
+    assert!(rates[0].ratio.is_some_and(|ratio| (ratio - 0.01).abs() < 1e-6), "{rates:?}");
+    let text = String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let old = lines.try_fold(String::new(), |old, mut line: serde_json::Value| {
+        if let Some(sample) = line.get_mut("sample") {
+            sample.as_object_mut()?.remove("tracing")?;
+        }
+        Some(format!("{old}{line}\n"))
+    });
+    let (read_states, notes) =
+        read(&zstd::encode_all(old.unwrap().as_bytes(), 1).unwrap()).unwrap();
+    assert_eq!((read_states.len(), notes), (states.len(), Vec::new()));
+    assert!(read_states.iter().all(|fleet| stolen(fleet).is_empty()));
+    assert!(read_states[9].models().all(|(_, model)| model.ports[0].rx_pps == Some(1_000_000.0)));
+}
+
+#[test]
 fn hostile_files_are_bounded() {
     let (_, bytes) = bytes();
     let mut bomb = zstd::stream::write::Encoder::new(bytes.clone(), 1).unwrap();

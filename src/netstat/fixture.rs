@@ -174,6 +174,7 @@ pub(super) fn fleet(seconds: u64) -> FleetState {
             pools: Vec::new(),
             lcores: Vec::new(),
             threads: Vec::new(),
+            stolen: Vec::new(),
             ledger: Vec::new(),
             sites: Vec::new(),
             silent: None,

@@ -2,7 +2,7 @@
 
 use crate::sample::{
     LedgerSample, PoolOccupancy, PoolSample, PortSample, PortStats, QueueDirection, QueueSample,
-    StageSample,
+    StageSample, StolenCause, StolenSample, TracingMethod, TracingSample,
 };
 
 /// A started port with this many received packets of 64 bytes.
@@ -75,4 +75,29 @@ pub fn stages() -> Vec<StageSample> {
         longest_ms,
     };
     vec![stage("reassembly", 80, true, 0, 29_000), stage("rx port 0 queue 0", 7, false, 1_000, 3)]
+}
+
+/// What BPF saw of these lcores.
+pub fn tracing(lcores: &[u32], stolen: Vec<StolenSample>) -> TracingSample {
+    TracingSample {
+        method: TracingMethod::Bpf,
+        since_realtime_ns: 1_700_000_000_000_000_000,
+        lcores: lcores.to_vec(),
+        stolen,
+        ..TracingSample::default()
+    }
+}
+
+/// What a thief took from an lcore, in events of equal length.
+pub fn stolen(
+    lcore: u32,
+    cause: StolenCause,
+    thief: &str,
+    count: u64,
+    stolen_ns: Option<u64>,
+) -> StolenSample {
+    let longest_ns = stolen_ns.map(|ns| ns / count.max(1));
+    let longest_realtime_ns = longest_ns.map(|_| 1_700_000_000_000_000_000);
+    let thief = thief.to_owned();
+    StolenSample { lcore, cause, thief, count, stolen_ns, longest_ns, longest_realtime_ns }
 }

@@ -3,6 +3,7 @@
 mod ports;
 mod queue_growth;
 mod queues;
+mod stolen;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,8 @@ use self::ports::port_rates;
 pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
 use self::queues::queue_rates;
+use self::stolen::stolen_rates;
+pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
 use crate::flaps::FlapCounters;
 use crate::loss::LossTrends;
 pub use crate::loss::{LedgerRates, SiteRates};
@@ -46,6 +49,8 @@ pub struct Model {
     pub lcores: Vec<LcoreRates>,
     /// Derived per thread of an lcore, in the order of `sample.threads`.
     pub threads: Vec<ThreadRates>,
+    /// Derived per traced lcore, in the order of the `lcores` of `sample.tracing`; empty without it.
+    pub stolen: Vec<StolenRates>,
     /// Derived per ledger, in the order of `sample.ledger`.
     pub ledger: Vec<LedgerRates>,
     /// Derived per site, in the order of `sample.sites`.
@@ -157,6 +162,7 @@ impl ModelTracker {
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
+            stolen: stolen_rates(&sample, interval.as_ref()),
             ledger,
             sites,
             silent,
@@ -251,6 +257,7 @@ fn counters(sample: &Sample) -> Sample {
         queues: sample.queues.iter().map(queue).collect(),
         lcores: sample.lcores.iter().map(lcore).collect(),
         threads: sample.threads.clone(),
+        tracing: sample.tracing.clone(),
         ..Sample::default()
     }
 }

@@ -1,0 +1,299 @@
+//! Time taken from lcores between two samples, as a tracer counted it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Interval;
+use crate::sample::{Sample, StolenCause, StolenSample, TracingMethod, TracingSample};
+
+/// Time taken from one lcore since the sample before. Without an earlier sample of the same tracing, and
+/// where a counter went back, nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StolenRates {
+    /// lcore id.
+    pub lcore: u32,
+    /// Share of the time that was taken, 0 to 1, by all causes but [`StolenCause::Sleep`] whose times are
+    /// known. `None` where no time is known.
+    pub ratio: Option<f64>,
+    /// Events per second, of all causes but [`StolenCause::Sleep`].
+    pub events_ps: Option<f64>,
+    /// By cause, in their order; only causes that were counted.
+    pub causes: Vec<StolenCauseRates>,
+    /// The thief that took most time; where no times are known, the one that came most often.
+    pub worst: Option<ThiefRates>,
+    /// The thief with the longest single event, as far as times are known.
+    pub longest: Option<ThiefRates>,
+}
+
+/// Time taken by one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StolenCauseRates {
+    /// The cause.
+    pub cause: StolenCause,
+    /// Share of the time, 0 to 1; `None` if its times are not known.
+    pub ratio: Option<f64>,
+    /// Events per second.
+    pub events_ps: f64,
+}
+
+/// What one thief took since the sample before.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThiefRates {
+    /// What kind of event.
+    pub cause: StolenCause,
+    /// Who.
+    pub thief: String,
+    /// Number of events.
+    pub events: u64,
+    /// Time of all of them, nanoseconds; `None` if it is not known.
+    pub stolen_ns: Option<u64>,
+    /// Lower bound of the longest, nanoseconds: the longest since tracing began if it is new, otherwise
+    /// the mean. `None` if times are not known.
+    pub longest_ns: Option<u64>,
+}
+
+impl StolenCause {
+    /// Whether the CPU was taken from the thread; it may sleep or wait on purpose.
+    pub fn is_theft(self) -> bool {
+        self != Self::Sleep
+    }
+}
+
+/// Counters of one cause of one lcore.
+#[derive(Clone, Copy, Debug, Default)]
+struct CauseTotals {
+    events: u64,
+    stolen_ns: Option<u64>,
+}
+
+/// Of each lcore that is traced, in the order of [`TracingSample::lcores`].
+pub(super) fn stolen_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<StolenRates> {
+    let Some(now) = &sample.tracing else { return Vec::new() };
+    let before =
+        interval.and_then(|i| Some((i, i.last.tracing.as_ref().filter(|b| same(b, now))?)));
+    let rates = now.lcores.iter().map(|lcore| {
+        let rates = before
+            .filter(|(_, before)| before.lcores.contains(lcore))
+            .and_then(|(interval, before)| lcore_rates(*lcore, before, now, interval.seconds));
+        rates.unwrap_or(StolenRates { lcore: *lcore, ..StolenRates::default() })
+    });
+    rates.collect()
+}
+
+/// Counters of both go on from the same begin.
+fn same(before: &TracingSample, now: &TracingSample) -> bool {
+    (before.method, before.since_realtime_ns) == (now.method, now.since_realtime_ns)
+}
+
+/// `None` where a counter went back.
+fn lcore_rates(
+    lcore: u32,
+    before: &TracingSample,
+    now: &TracingSample,
+    seconds: f64,
+) -> Option<StolenRates> {
+    let share = |ns: u64| (ns as f64 / 1e9 / seconds).min(1.0);
+    let grown = growth(&totals(before, lcore), &totals(now, lcore))?;
+    let thefts = || grown.iter().filter(|(cause, _)| cause.is_theft()).map(|(_, of)| of);
+    let timed = now.method == TracingMethod::Bpf || thefts().any(|of| of.stolen_ns.is_some());
+    let stolen_ns = thefts().filter_map(|of| of.stolen_ns).fold(0_u64, u64::saturating_add);
+    let events = thefts().fold(0_u64, |sum, of| sum.saturating_add(of.events));
+    let causes = grown.iter().map(|(cause, of)| StolenCauseRates {
+        cause: *cause,
+        ratio: of.stolen_ns.map(share),
+        events_ps: of.events as f64 / seconds,
+    });
+    let thieves = thieves(lcore, before, now);
+    Some(StolenRates {
+        lcore,
+        ratio: timed.then(|| share(stolen_ns)),
+        events_ps: Some(events as f64 / seconds),
+        causes: causes.collect(),
+        worst: thieves.iter().max_by_key(|thief| (thief.stolen_ns, thief.events)).cloned(),
+        longest: thieves
+            .into_iter()
+            .filter(|t| t.longest_ns.is_some())
+            .max_by_key(|t| t.longest_ns),
+    })
+}
+
+/// A tracer may count a thief among others that it no longer tells apart; the totals of a cause stay.
+fn totals(tracing: &TracingSample, lcore: u32) -> BTreeMap<StolenCause, CauseTotals> {
+    let mut totals = BTreeMap::<_, CauseTotals>::new();
+    for row in tracing.stolen.iter().filter(|row| row.lcore == lcore) {
+        let of = totals.entry(row.cause).or_default();
+        of.events = of.events.saturating_add(row.count);
+        of.stolen_ns = match (of.stolen_ns, row.stolen_ns) {
+            (Some(sum), Some(ns)) => Some(sum.saturating_add(ns)),
+            (known, ns) => known.or(ns),
+        };
+    }
+    totals
+}
+
+fn growth(
+    before: &BTreeMap<StolenCause, CauseTotals>,
+    now: &BTreeMap<StolenCause, CauseTotals>,
+) -> Option<Vec<(StolenCause, CauseTotals)>> {
+    if before.keys().any(|cause| !now.contains_key(cause)) {
+        return None;
+    }
+    let grown = now.iter().map(|(cause, of)| {
+        let zero = CauseTotals { events: 0, stolen_ns: Some(0) };
+        let before = before.get(cause).copied().unwrap_or(zero);
+        let stolen_ns = match of.stolen_ns.zip(before.stolen_ns) {
+            Some((now, before)) => Some(now.checked_sub(before)?),
+            None => None,
+        };
+        Some((*cause, CauseTotals { events: of.events.checked_sub(before.events)?, stolen_ns }))
+    });
+    grown.collect()
+}
+
+/// The thieves that took something.
+fn thieves(lcore: u32, before: &TracingSample, now: &TracingSample) -> Vec<ThiefRates> {
+    let of_lcore = |row: &&StolenSample| row.lcore == lcore;
+    let key = |row: &StolenSample| (row.cause, row.thief.clone());
+    let before: BTreeMap<_, _> =
+        before.stolen.iter().filter(of_lcore).map(|row| (key(row), row)).collect();
+    let thefts = now.stolen.iter().filter(of_lcore).filter(|row| row.cause.is_theft());
+    thefts.filter_map(|row| thief(before.get(&key(row)).copied(), row)).collect()
+}
+
+/// `None` if it took nothing, or a counter went back.
+fn thief(before: Option<&StolenSample>, now: &StolenSample) -> Option<ThiefRates> {
+    let events = now.count.checked_sub(before.map_or(0, |before| before.count))?;
+    let old_ns = before.map_or(Some(0), |before| before.stolen_ns);
+    let stolen_ns = now.stolen_ns.zip(old_ns).and_then(|(now, old)| now.checked_sub(old));
+    if events == 0 && stolen_ns.unwrap_or(0) == 0 {
+        return None;
+    }
+    let mean_ns = stolen_ns.map(|ns| ns / events.max(1));
+    let record = now.longest_ns.filter(|ns| before.and_then(|b| b.longest_ns) < Some(*ns));
+    let longest_ns = record.max(mean_ns);
+    Some(ThiefRates { cause: now.cause, thief: now.thief.clone(), events, stolen_ns, longest_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{stolen, tracing};
+    use crate::model::{Model, ModelTracker};
+    use crate::sample::tests::empty_sample;
+
+    fn at(seconds: u64, tracing: TracingSample) -> Sample {
+        let mut sample = empty_sample();
+        sample.monotonic_ns = seconds * 1_000_000_000;
+        sample.tracing = Some(tracing);
+        sample
+    }
+
+    /// The last of two models, two seconds apart.
+    fn between(before: TracingSample, now: TracingSample) -> Model {
+        let mut tracker = ModelTracker::default();
+        assert_eq!(tracker.update(at(10, before)).stolen[0].ratio, None);
+        tracker.update(at(12, now))
+    }
+
+    fn irq(count: u64, us: u64) -> StolenSample {
+        stolen(1, StolenCause::Irq, "24 eth0", count, Some(us * 1000))
+    }
+
+    fn scheduler(count: u64, us: u64) -> StolenSample {
+        stolen(1, StolenCause::Scheduler, "kworker/1:1", count, Some(us * 1000))
+    }
+
+    #[test]
+    fn shares_are_of_the_time_between_two_samples() {
+        let before = tracing(&[1, 2], vec![irq(10, 100)]);
+        let now = tracing(&[1, 2], vec![irq(14, 20_100), scheduler(1, 180_000)]);
+        let model = between(before, now);
+        let [of_1, of_2] = &model.stolen[..] else { panic!("{:?}", model.stolen) };
+        assert_eq!((of_1.lcore, of_1.ratio, of_1.events_ps), (1, Some(0.1), Some(2.5)));
+        let causes = of_1.causes.iter().map(|c| (c.cause, c.ratio, c.events_ps));
+        assert_eq!(
+            causes.collect::<Vec<_>>(),
+            [(StolenCause::Irq, Some(0.01), 2.0), (StolenCause::Scheduler, Some(0.09), 0.5)]
+        );
+        let worst = of_1.worst.as_ref().unwrap();
+        assert_eq!((worst.thief.as_str(), worst.stolen_ns), ("kworker/1:1", Some(180_000_000)));
+        assert_eq!(of_1.longest, of_1.worst);
+        assert_eq!((of_2.lcore, of_2.ratio, of_2.events_ps), (2, Some(0.0), Some(0.0)), "traced");
+        assert_eq!((&of_2.worst, &of_2.longest), (&None, &None));
+    }
+
+    #[test]
+    fn what_has_no_time_is_counted_and_takes_no_share() {
+        let counted = |count| stolen(1, StolenCause::Ipi, "reschedule", count, None);
+        let proc = |rows| TracingSample { method: TracingMethod::Proc, ..tracing(&[1], rows) };
+        let model = between(proc(vec![counted(5)]), proc(vec![counted(25)]));
+        let rates = &model.stolen[0];
+        assert_eq!((rates.ratio, rates.events_ps), (None, Some(10.0)));
+        assert_eq!(rates.causes[0].ratio, None);
+        let worst = rates.worst.as_ref().unwrap();
+        assert_eq!((worst.events, worst.stolen_ns, worst.longest_ns), (20, None, None));
+        assert_eq!(rates.longest, None);
+        let [before, now] = [1000, 201_000].map(|us| proc(vec![counted(5), scheduler(1, us)]));
+        assert_eq!(between(before, now).stolen[0].ratio, Some(0.1), "of the scheduler");
+    }
+
+    #[test]
+    fn sleep_is_shown_and_is_no_theft() {
+        let sleep = |ms| stolen(1, StolenCause::Sleep, "nanosleep", ms, Some(ms * 1_000_000));
+        let model = between(tracing(&[1], vec![sleep(0)]), tracing(&[1], vec![sleep(1000)]));
+        let rates = &model.stolen[0];
+        assert_eq!((rates.ratio, rates.events_ps, &rates.worst), (Some(0.0), Some(0.0), &None));
+        assert_eq!(rates.causes[0].ratio, Some(0.5));
+    }
+
+    #[test]
+    fn restarts_and_counters_that_go_back_give_no_rates() {
+        let begin = || tracing(&[1], vec![irq(10, 100), scheduler(1, 5)]);
+        let unknown = StolenRates { lcore: 1, ..StolenRates::default() };
+        let another = TracingSample { since_realtime_ns: 9, ..tracing(&[1], vec![irq(20, 900)]) };
+        let other_method = TracingSample { method: TracingMethod::Proc, ..begin() };
+        for (what, now) in [
+            ("another tracer", another),
+            ("another method", other_method),
+            ("fewer events", tracing(&[1], vec![irq(9, 100), scheduler(1, 5)])),
+            ("less time", tracing(&[1], vec![irq(10, 99), scheduler(1, 5)])),
+            ("a cause is gone", tracing(&[1], vec![irq(10, 100)])),
+        ] {
+            assert_eq!(between(begin(), now).stolen, [unknown.clone()], "{what}");
+        }
+        let late = between(tracing(&[2], Vec::new()), tracing(&[1], vec![irq(1, 5)]));
+        assert_eq!(late.stolen, [unknown.clone()], "an lcore that was not traced before");
+        let mut tracker = ModelTracker::default();
+        tracker.update(at(10, begin()));
+        let mut restarted = at(12, tracing(&[1], vec![irq(20, 200), scheduler(1, 5)]));
+        restarted.app.start_ticks += 1;
+        assert_eq!(tracker.update(restarted).stolen, [unknown], "another process");
+    }
+
+    #[test]
+    fn a_thief_that_joins_others_is_not_counted_twice() {
+        let [a, b] = ["a", "b"].map(|who| stolen(1, StolenCause::Irq, who, 10, Some(1000)));
+        let other = stolen(1, StolenCause::Irq, "other", 22, Some(2_002_000));
+        let model = between(tracing(&[1], vec![a, b]), tracing(&[1], vec![other]));
+        assert_eq!((model.stolen[0].ratio, model.stolen[0].events_ps), (Some(0.001), Some(1.0)));
+    }
+
+    #[test]
+    fn late_news_of_a_tracer_never_exceed_the_whole_time() {
+        let model = between(tracing(&[1], vec![]), tracing(&[1], vec![scheduler(1, 9_000_000)]));
+        assert_eq!(model.stolen[0].ratio, Some(1.0));
+    }
+
+    #[test]
+    fn the_longest_is_a_new_record_or_the_mean() {
+        let of = |count, us, longest_us: u64| {
+            let longest_ns = Some(longest_us * 1000);
+            tracing(&[1], vec![StolenSample { longest_ns, ..irq(count, us) }])
+        };
+        let longest = |before, now| between(before, now).stolen[0].longest.as_ref()?.longest_ns;
+        assert_eq!(longest(of(10, 100, 30), of(14, 200, 60)), Some(60_000));
+        assert_eq!(longest(of(10, 100, 90), of(14, 200, 90)), Some(25_000));
+        assert_eq!(longest(of(10, 100, 90), of(10, 100, 90)), None);
+    }
+}
