@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pmdscope_telemetry::discover::{DiscoveredApp, Reachability, UnreachableReason};
 use pmdscope_telemetry::finding::{self, LintRules};
+use pmdscope_telemetry::fixture as samples;
 use pmdscope_telemetry::fleet::{Evaluator, unqueried_event};
 use pmdscope_telemetry::sample::*;
 use pmdscope_telemetry::{AppInventory, ErrorClass, ExpectedApp, FleetEvent, FleetState};
@@ -140,6 +141,23 @@ pub(crate) fn stock(name: &str) -> Sample {
     }
 }
 
+/// Two thieves of one cause, and a cause without times.
+fn tracing() -> TracingSample {
+    TracingSample {
+        lost_events: 3,
+        overhead_ns: 1_500_000,
+        missing: vec!["softirq: no tracepoint".to_owned()],
+        ..samples::tracing(
+            &[1],
+            vec![
+                samples::stolen(1, StolenCause::Irq, "24 eth0", 10, Some(50_000)),
+                samples::stolen(1, StolenCause::Irq, "25 nvme0q1", 2, Some(16_000)),
+                samples::stolen(1, StolenCause::Ipi, "reschedule", 7, None),
+            ],
+        )
+    }
+}
+
 /// The same with libpmdscope, and with a leak.
 pub(crate) fn linked() -> Sample {
     Sample {
@@ -156,6 +174,7 @@ pub(crate) fn linked() -> Sample {
             ..pool("mb_pool_0")
         }],
         lcores: vec![lcore(1)],
+        tracing: Some(tracing()),
         tee: vec![tee(3, 1)],
         ledger: vec![ledger()],
         sites: vec![site("src/fwd.c:120", 40), site("src/fwd.c:77", 2)],

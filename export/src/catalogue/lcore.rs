@@ -1,4 +1,4 @@
-//! Metrics of lcores, and of captures, which run on them.
+//! Metrics of lcores, of time stolen from them, and of captures, which run on them.
 
 use super::metrics;
 
@@ -40,6 +40,29 @@ metrics! { LCORE:
         Counter "dpdk_lcore_involuntary_context_switches_total" ["app" "lcore"]
         "Number of times that the thread lost its CPU: each is a gap in polling. Isolate the CPU \
          (isolcpus, cpusets), and move interrupts and control threads to other CPUs.";
+}
+
+metrics! { STOLEN:
+    LCORE_STOLEN_TIME = Counter "dpdk_lcore_stolen_seconds_total" ["app" "lcore" "cause"]
+        "Time in which something else had the CPU of a polling lcore, by cause, since tracing began; \
+         with --interrupts only. sleep: the thread itself slept or waited. Absent for causes whose \
+         times are not known: see dpdk_lcore_stolen_events_total. pmdscope interrupts names the \
+         thieves.";
+    LCORE_STOLEN_EVENTS = Counter "dpdk_lcore_stolen_events_total" ["app" "lcore" "cause"]
+        "Number of times that something else took the CPU of a polling lcore, by cause, since tracing \
+         began; with --interrupts only. Each is a gap in polling. Absent before the first.";
+    LCORE_STOLEN_LONGEST = Gauge "dpdk_lcore_stolen_longest_seconds" ["app" "lcore" "cause"]
+        "Longest time for which something else had the CPU at a stretch, since tracing began. A \
+         receive ring overflows in a time longer than its descriptors divided by the packet rate. \
+         Absent for causes whose times are not known.";
+    LCORE_TRACING_LOST_EVENTS = Counter "dpdk_lcore_tracing_lost_events_total" ["app"]
+        "Events that the tracer lost. If it increases, dpdk_lcore_stolen_seconds_total is too low.";
+    LCORE_TRACING_OVERHEAD = Counter "dpdk_lcore_tracing_overhead_seconds_total" ["app"]
+        "Estimated time that tracing itself took from the lcores of the app.";
+    LCORE_TRACING_INFO = Info "dpdk_lcore_tracing_info" ["app" "method" "missing"]
+        "How stolen time is traced. bpf: each event with its time; proc: counters in /proc, which \
+         have the times of the scheduler only. missing: what is not traced, and why. Absent: the \
+         exporter runs without --interrupts.";
 }
 
 metrics! { CAPTURE:

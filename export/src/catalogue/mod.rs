@@ -50,6 +50,7 @@ pub static GROUPS: &[MetricGroup] = &[
     MetricGroup { title: "Rings", metrics: memory::RING },
     MetricGroup { title: "Heaps", metrics: memory::HEAP },
     MetricGroup { title: "Lcores", metrics: lcore::LCORE },
+    MetricGroup { title: "Stolen time", metrics: lcore::STOLEN },
     MetricGroup { title: "Captures", metrics: lcore::CAPTURE },
 ];
 

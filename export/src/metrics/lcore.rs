@@ -1,4 +1,4 @@
-//! Lcores, and the captures that run on them.
+//! Lcores, time stolen from them, and the captures that run on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +9,7 @@ use super::app::{info, seconds};
 use super::row::{
     FamilyList, LabelledRow, SuppressReason, SuppressedSeries, histogram, labels, rows,
 };
+use super::stolen;
 use crate::catalogue as metric;
 use crate::family::MetricSample;
 use crate::series_limits::SeriesLimits;
@@ -44,6 +45,7 @@ pub(super) fn families<'a>(
     families.per(&metric::LCORE_INVOLUNTARY_CONTEXT_SWITCHES, &lcores, |lcore| {
         Some(lcore.thread?.involuntary_switches)
     });
+    stolen::families(families, suppressed, live);
     captures(families, suppressed, live, limits);
 }
 

@@ -10,6 +10,7 @@ mod port;
 mod pushes;
 mod queue;
 mod row;
+mod stolen;
 
 use pmdscope_telemetry::finding::{Finding, Lint};
 use pmdscope_telemetry::model::Model;

@@ -91,6 +91,9 @@ fn values_fit_the_kind_of_their_metric() {
             let fits = match (family.metric.kind, &sample.value) {
                 (MetricKind::Info, value) => *value == SampleValue::Count(1),
                 (MetricKind::Histogram, value) => matches!(value, SampleValue::Histogram(_)),
+                (MetricKind::Counter, SampleValue::Number(number)) => {
+                    family.metric.unit() == Some("seconds") && *number >= 0.0
+                }
                 (MetricKind::Counter, value) => matches!(value, SampleValue::Count(_)),
                 (_, value) => !matches!(value, SampleValue::Histogram(_)),
             };
@@ -206,7 +209,9 @@ fn the_documented_numbers_of_series_hold() {
     linked.ledger[0].exhausted_in_ms = None;
     linked.lcores[0].gaps = vec![0; 24];
     let pool = 7 + 1 + 14;
-    let expected = (56 + 1) + 2 + (17 + 1) + 12 + pool + 3 + 5 + (33 + 2) + 5;
+    // A cause with times and one without.
+    let traced = 3 + (3 + 1);
+    let expected = (56 + 1) + 2 + (17 + 1) + 12 + pool + 3 + 5 + (33 + 2) + traced + 5;
     assert_eq!(of(linked.clone(), &SeriesLimits::default()), expected);
     assert_eq!(of(linked, &fixture::limits()), expected + 23);
 }
@@ -250,6 +255,57 @@ fn what_is_unknown_has_no_sample() {
         assert_eq!(exported.labels(name), Vec::<&str>::new(), "{name}");
     }
     assert_eq!(exported.count("dpdk_port_transmit_bytes_total", "fwd/0000:03:00.0"), Some(1280));
+}
+
+#[test]
+fn stolen_time_is_added_up_by_cause_and_known_or_absent() {
+    let exported = ExportedMetrics::of_sample(fixture::linked(), &SeriesLimits::default());
+    let number = |name: &str, labels: &str| match exported.0[name].get(labels) {
+        Some(SampleValue::Number(number)) => Some(*number),
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(exported.labels("dpdk_lcore_stolen_events_total"), ["fwd/1/ipi", "fwd/1/irq"]);
+    assert_eq!(exported.count("dpdk_lcore_stolen_events_total", "fwd/1/irq"), Some(12));
+    assert_eq!(exported.count("dpdk_lcore_stolen_events_total", "fwd/1/ipi"), Some(7));
+    for name in ["dpdk_lcore_stolen_seconds_total", "dpdk_lcore_stolen_longest_seconds"] {
+        assert_eq!(exported.labels(name), ["fwd/1/irq"], "{name}");
+    }
+    assert_eq!(number("dpdk_lcore_stolen_seconds_total", "fwd/1/irq"), Some(66e-6));
+    assert_eq!(number("dpdk_lcore_stolen_longest_seconds", "fwd/1/irq"), Some(8e-6));
+    assert_eq!(exported.count("dpdk_lcore_tracing_lost_events_total", "fwd"), Some(3));
+    assert_eq!(number("dpdk_lcore_tracing_overhead_seconds_total", "fwd"), Some(0.0015));
+    let info = "fwd/bpf/softirq: no tracepoint";
+    assert_eq!(exported.labels("dpdk_lcore_tracing_info"), [info]);
+}
+
+#[test]
+fn without_a_tracer_nothing_is_said_of_stolen_time() {
+    let sample = Sample { tracing: None, ..fixture::linked() };
+    let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
+    let told = |name: &&String| name.contains("stolen") || name.contains("tracing");
+    assert_eq!(exported.0.keys().filter(told).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
+fn counters_of_stolen_time_never_go_back_while_a_tracer_lives() {
+    let of = |thieves: Vec<StolenSample>| {
+        let tracing = Some(pmdscope_telemetry::fixture::tracing(&[1], thieves));
+        let sample = Sample { tracing, ..fixture::linked() };
+        let exported = ExportedMetrics::of_sample(sample, &SeriesLimits::default());
+        exported.count("dpdk_lcore_stolen_events_total", "fwd/1/irq")
+    };
+    let irq = |thief: &str, count| {
+        pmdscope_telemetry::fixture::stolen(
+            1,
+            StolenCause::Irq,
+            thief,
+            count,
+            Some(count.saturating_mul(9)),
+        )
+    };
+    assert_eq!(of(vec![irq("24 eth0", 10), irq("25 nvme0q1", 2)]), Some(12));
+    assert_eq!(of(vec![irq("other", 12)]), Some(12), "thieves were merged");
+    assert_eq!(of(vec![irq("a", u64::MAX), irq("b", 5)]), Some(u64::MAX), "and not overflowed");
 }
 
 #[test]

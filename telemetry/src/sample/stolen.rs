@@ -34,6 +34,16 @@ pub enum TracingMethod {
     Proc,
 }
 
+impl TracingMethod {
+    /// Its name in JSON and in labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bpf => "bpf",
+            Self::Proc => "proc",
+        }
+    }
+}
+
 /// Time that one thief took from one lcore since tracing began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StolenSample {
@@ -118,9 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_have_the_same_names_everywhere() {
+    fn causes_and_methods_have_the_same_names_everywhere() {
         for cause in StolenCause::ALL {
             assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{cause}\""));
+        }
+        for method in [TracingMethod::Bpf, TracingMethod::Proc] {
+            assert_eq!(serde_json::to_value(method).unwrap(), method.name());
         }
     }
 }
