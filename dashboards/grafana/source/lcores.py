@@ -79,6 +79,35 @@ WHO = ("Interference: what takes the CPU away", [
              "{{app}} lcore {{lcore}}")], "count:switches/s", empty="no lcore"),
 ])
 
+STOLEN = ("Stolen time: only of exporters that trace it (--interrupts)", [
+    series("Stolen time by lcore and cause", "Which share of the time does something else have the "
+           "CPU of an lcore, and what is it? pmdscope interrupts names the IRQ, softirq or thread. "
+           "sleep: the thread itself slept or waited.",
+           [("topk(10, rate(dpdk_lcore_stolen_seconds_total{@lcore}[@]))",
+             "{{app}} lcore {{lcore}} {{cause}}")], "percentunit", line=above((0.01, ORANGE)),
+           empty="not traced, or no event", links=[APP, runbook("DpdkLcoreStolen")]),
+    series("Stolen events", "How often is the CPU of an lcore taken, and by what? On an isolated "
+           "CPU, by the timer once a second at most.",
+           [("topk(10, rate(dpdk_lcore_stolen_events_total{@lcore}[@]))",
+             "{{app}} lcore {{lcore}} {{cause}}")], "count:events/s",
+           empty="not traced, or no event", links=[APP, runbook("DpdkLcoreStolen")]),
+    series("Longest stolen time", "For how long was the CPU of an lcore away at most, since tracing "
+           "began? A receive ring overflows in a time longer than its descriptors divided by the "
+           "packet rate.",
+           [("topk(10, dpdk_lcore_stolen_longest_seconds{@lcore})",
+             "{{app}} lcore {{lcore}} {{cause}}")], "s",
+           empty="not traced, or no event", links=[APP, runbook("DpdkLcoreStolen")]),
+    table("Tracing", "How is each app traced, what is missing, and what does tracing cost? Lost "
+          "events: the stolen time is too low. Cost: share of the time of one CPU.",
+          [("", "dpdk_lcore_tracing_info{@app}"),
+           ("Lost events", "max by (@app) (rate(dpdk_lcore_tracing_lost_events_total{@app}[@]))"),
+           ("Cost",
+            "max by (@app) (rate(dpdk_lcore_tracing_overhead_seconds_total{@app}[@]))")],
+          columns=[column("Lost events", "count:events/s", thresholds=above((0.001, YELLOW))),
+                   column("Cost", "percentunit", decimals=2), column("missing", width=300)],
+          first=("app", "instance", "method"), size=(12, 8), empty="not traced"),
+], CLOSED)
+
 WORK = ("Load: how much headroom is left", [
     series("Busy polls", "How much headroom does each lcore have?",
            [("rate(dpdk_lcore_busy_polls_total{@lcore}[@]) / "
@@ -131,4 +160,4 @@ PLACES = ("CPUs", [
 DASHBOARD = dashboard(
     "pmdscope-lcores", "DPDK / Lcores & Interference",
     "Does every poll loop run, how much headroom does it have, what takes its CPU away?",
-    ["lcore"], [VERDICT, GAPS, WHO, WORK, PLACES, CYCLES])
+    ["lcore"], [VERDICT, GAPS, WHO, STOLEN, WORK, PLACES, CYCLES])
