@@ -11,6 +11,7 @@ mod process;
 mod sending;
 mod stall;
 mod sticky;
+mod stolen;
 mod subject;
 mod thresholds;
 
@@ -105,6 +106,7 @@ pub fn evaluate(model: &Model, rules: &LintRules) -> Vec<Finding> {
     findings.extend(rx_missed(model, thresholds));
     findings.extend(no_polling(model, thresholds));
     findings.extend(stall::stalls(model, thresholds));
+    findings.extend(stolen::stolen(model, thresholds));
     findings.extend(load::imbalances(model, thresholds));
     sort(&mut findings);
     findings

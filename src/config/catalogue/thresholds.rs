@@ -72,6 +72,20 @@ pub(super) fn table() -> Table {
             "0.0",
             "Tolerated stalls per second of an lcore",
         ),
+        number(
+            "stolen_ratio",
+            1.0,
+            |c| &mut limits(c).stolen_ratio,
+            "0.01",
+            "Tolerated share of the time that others take from an lcore; with --interrupts",
+        ),
+        Key::new(
+            "stolen_longest",
+            Time(Duration::from_micros(1), HOUR),
+            |c| &mut limits(c).stolen_longest,
+            r#""1ms""#,
+            "Tolerated time that others take from an lcore at a stretch; with --interrupts",
+        ),
         Key::new(
             "queue_ratio",
             Number(1.0, f64::INFINITY),

@@ -34,6 +34,8 @@ lints! {
     AppMissing = "app_missing",
     /// Mbufs were freed again.
     DoubleFree = "double_free",
+    /// Interrupts or other threads take the CPU of an lcore.
+    LcoreStolen = "lcore_stolen",
     /// Mbufs are lost.
     Leak = "leak",
     /// A started port has no link.
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_read_back() {
-        assert_eq!(Lint::ALL.len(), 23);
+        assert_eq!(Lint::ALL.len(), 24);
         assert!(Lint::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         assert!(Lint::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         for lint in Lint::ALL {

@@ -15,7 +15,8 @@ use crate::model::Model;
 const STAND_NS: u64 = 15_000_000_000;
 
 /// The lints that judge the time since the sample before.
-const LINTS: [Lint; 4] = [Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, Lint::Stall];
+const LINTS: [Lint; 5] =
+    [Lint::LcoreStolen, Lint::QueueImbalance, Lint::RxMissed, Lint::RxNombuf, Lint::Stall];
 
 /// Behind the evidence of one that is over, before the time when it was seen last.
 const LAST_SEEN: &str = "; last seen at ";

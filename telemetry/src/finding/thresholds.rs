@@ -21,6 +21,10 @@ pub struct Thresholds {
     pub flat: Duration,
     /// Stalls per second of one lcore that are tolerated.
     pub stalls_ps: f64,
+    /// Share of the time of an lcore that others may take, 0 to 1.
+    pub stolen_ratio: f64,
+    /// How long others may take the CPU of an lcore at a stretch.
+    pub stolen_longest: Duration,
     /// Share of the offered packets that a driver may refuse to send, 0 to 1.
     pub tx_refused: f64,
     /// Starts, stops and changes of the link of a port within a minute that are critical.
@@ -46,6 +50,8 @@ impl Default for Thresholds {
             idle: Duration::from_secs(1),
             flat: Duration::from_secs(10),
             stalls_ps: 0.0,
+            stolen_ratio: 0.01,
+            stolen_longest: Duration::from_millis(1),
             tx_refused: 0.01,
             port_changes: 3.0,
             restarts: 3.0,
