@@ -19,7 +19,7 @@ use ratatui::text::{Line, Span};
 use crate::style::ThemeStyle;
 use crate::tables::apps::missing_ports;
 use crate::tables::lcores::time_of_day;
-use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED};
+use crate::tables::{NEEDS_LIBRARY, UNSUPPORTED, stolen};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
@@ -114,13 +114,14 @@ impl DetailPage<'_> {
                 let mut threads = sample.threads.iter().zip(&model.threads);
                 let thread = threads.find(|(thread, _)| thread.lcore == *lcore);
                 let role = sample.role_of(*lcore);
-                if polling.is_none() && thread.is_none() && role.is_none() {
+                let stolen = stolen::details(model, *lcore, &self.view.zone);
+                if polling.is_none() && thread.is_none() && role.is_none() && stolen.is_empty() {
                     return None;
                 }
                 if let (None, Some(role)) = (polling, role) {
                     self.field("role", role);
                 }
-                self.lcore(polling, thread);
+                self.lcore(polling, thread, &stolen);
             }
             Subject::Tee { session, lcore, .. } => {
                 let same = |t: &&TeeSample| (t.session, t.lcore) == (*session, *lcore);
@@ -327,6 +328,7 @@ impl DetailPage<'_> {
         &mut self,
         polling: Option<&LcoreSample>,
         thread: Option<(&ThreadSample, &ThreadRates)>,
+        stolen: &[(String, String)],
     ) {
         if let Some((thread, rates)) = thread {
             self.field("may run on CPUs", &thread.cpus);
@@ -336,6 +338,9 @@ impl DetailPage<'_> {
             };
             self.field("preempted", switches(thread.involuntary_switches, rates.involuntary_ps));
             self.field("gave up CPU", switches(thread.voluntary_switches, rates.voluntary_ps));
+        }
+        for (name, value) in stolen {
+            self.field(name, value);
         }
         match polling {
             Some(lcore) => self.polling(lcore),

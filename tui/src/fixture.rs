@@ -9,12 +9,13 @@ use pmdscope_render::Theme;
 use pmdscope_telemetry::finding::{Finding, FindingSubject, Lint, Severity};
 use pmdscope_telemetry::fixture as samples;
 use pmdscope_telemetry::model::{
-    LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, ThreadRates,
+    LcoreRates, LedgerRates, Model, PoolTrend, PortRates, QueueRates, SiteRates, StolenRates,
+    ThiefRates, ThreadRates,
 };
 use pmdscope_telemetry::sample::{
     AppIdentity, HighWater, LcoreSample, LedgerSample, LibrarySample, PoolOccupancy, PoolSample,
     PortSample, PortStats, QueueDirection, QueueSample, RingSample, SAMPLE_SCHEMA, Sample,
-    SiteKind, SiteSample, TeeSample, ThreadSample,
+    SiteKind, SiteSample, StolenCause, TeeSample, ThreadSample, TracingMethod,
 };
 
 use crate::view::ViewState;
@@ -325,6 +326,51 @@ pub(crate) fn leaking() -> Model {
         sites,
         ..Model::default()
     }
+}
+
+/// [`leaking`], traced: an IRQ takes 2 % of one lcore, and nothing of the other.
+pub(crate) fn stolen() -> Model {
+    let rows = vec![
+        samples::stolen(1, StolenCause::Timer, "local_timer", 250, Some(1_500_000)),
+        samples::stolen(1, StolenCause::Irq, "eth0-TxRx-3 24", 4_000, Some(20_000_000)),
+        samples::stolen(1, StolenCause::Ipi, "reschedule", 3, None),
+    ];
+    let thief = ThiefRates {
+        cause: StolenCause::Irq,
+        thief: "eth0-TxRx-3 24".to_owned(),
+        events: 4_000,
+        stolen_ns: Some(20_000_000),
+        longest_ns: Some(41_000),
+    };
+    let robbed = StolenRates {
+        lcore: 1,
+        ratio: Some(0.0214),
+        events_ps: Some(4_250.0),
+        worst: Some(thief.clone()),
+        longest: Some(thief),
+        ..StolenRates::default()
+    };
+    let spared =
+        StolenRates { lcore: 2, ratio: Some(0.0), events_ps: Some(0.0), ..StolenRates::default() };
+    let mut model = leaking();
+    model.sample.tracing = Some(samples::tracing(&[1, 2], rows));
+    model.stolen = vec![robbed, spared];
+    model
+}
+
+/// The same without BPF.
+pub(crate) fn stolen_by_proc() -> Model {
+    let mut model = stolen();
+    let tracing = model.sample.tracing.get_or_insert_default();
+    tracing.method = TracingMethod::Proc;
+    tracing.missing = vec!["page faults: not in /proc".to_owned()];
+    for row in &mut tracing.stolen {
+        (row.stolen_ns, row.longest_ns, row.longest_realtime_ns) = (None, None, None);
+    }
+    for rates in &mut model.stolen {
+        rates.ratio = None;
+    }
+    model
 }
 
 /// The findings of [`leaking`].

@@ -226,6 +226,38 @@ fn the_eal_tells_the_roles_of_lcores_of_a_stock_app() {
 }
 
 #[test]
+fn stolen_time_stands_beside_gaps_only_where_it_is_traced() {
+    let fleet = fixture::fleet_of(fixture::stolen(), Vec::new());
+    let view = on(PageTab::Lcores);
+    let pages = [80, 120, 200].map(|width| text(width, 12, &view, &fleet));
+    for page in &pages {
+        assert!(page.contains("!2.1%") && page.contains("eth0-TxR"), "{page}");
+    }
+    let untraced = text(200, 12, &view, &fixture::fleet());
+    assert!(!untraced.contains("Stolen"), "{untraced}");
+    assert_snapshot!("stolen", pages.join("----\n"));
+}
+
+#[test]
+fn details_of_an_lcore_name_all_thieves() {
+    let fleet = fixture::fleet_of(fixture::stolen(), Vec::new());
+    let mut view = on(PageTab::Lcores);
+    update(&mut view, Action::Move(SelectionMotion::Top), &fleet);
+    update(&mut view, Action::Open, &fleet);
+    let page = text(80, 24, &view, &fleet);
+    assert!(page.contains("eth0-TxRx-3 24: 4,000 times, 20.0ms"), "{page}");
+    assert_snapshot!("detail_stolen", page);
+}
+
+#[test]
+fn without_bpf_stolen_time_says_what_it_lacks() {
+    let fleet = fixture::fleet_of(fixture::stolen_by_proc(), Vec::new());
+    let page = text(120, 14, &on(PageTab::Lcores), &fleet);
+    assert!(page.contains("page faults: not in /proc") && !page.contains("0%"), "{page}");
+    assert_snapshot!("stolen_by_proc", page);
+}
+
+#[test]
 fn exhausted_pool() {
     let fleet = fixture::fleet_of(fixture::exhausted(), fixture::leaking_findings());
     assert_snapshot!(text(80, 12, &on(PageTab::Pools), &fleet));
@@ -300,8 +332,16 @@ fn evil(name: &mut String) {
 
 #[test]
 fn names_cannot_control_the_terminal() {
-    let mut model = fixture::leaking();
+    let mut model = fixture::stolen();
+    for rates in &mut model.stolen {
+        rates.worst.iter_mut().for_each(|worst| evil(&mut worst.thief));
+    }
     let sample = &mut model.sample;
+    if let Some(tracing) = &mut sample.tracing {
+        tracing.missing.push(String::new());
+        let thieves = tracing.stolen.iter_mut().map(|row| &mut row.thief);
+        thieves.chain(&mut tracing.missing).for_each(evil);
+    }
     [&mut sample.app.name, &mut sample.app.dpdk_version].into_iter().for_each(evil);
     sample.app.exe.iter_mut().chain(&mut sample.app.eal_args).for_each(evil);
     sample.ports.iter_mut().for_each(|port| evil(&mut port.device));

@@ -10,13 +10,13 @@ use pmdscope_render::{Cell, Column, Subject, TextTable, Tone};
 use pmdscope_telemetry::model::{LcoreRates, Model};
 use pmdscope_telemetry::sample::{LcoreSample, TeeSample};
 
-use super::note_level_0;
+use super::{note_level_0, stolen};
 use crate::view::ViewState;
 use pmdscope_telemetry::{AppState, FleetState};
 
 /// One row per lcore.
 pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
-    let columns = vec![
+    let mut columns = vec![
         Column::text("App"),
         Column::number("Lcore"),
         Column::text("Role").drop_at(6),
@@ -28,10 +28,16 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
         Column::number("Gap"),
         Column::number("Worst gap"),
         Column::text("at").drop_at(3),
+    ];
+    let (traced, behind_gaps) = (stolen::is_traced(fleet), columns.len());
+    if traced {
+        columns.extend(stolen::columns());
+    }
+    columns.extend([
         Column::number("Stalls"),
         Column::number("Stalls/s").drop_at(7),
         Column::number("Preempt/s").drop_at(1),
-    ];
+    ]);
     let mut table = TextTable::new("Lcores", columns);
     for (app, model) in fleet.models() {
         let stall_us = model.sample.library.as_ref().map(|library| library.stall_us);
@@ -39,20 +45,26 @@ pub(super) fn lcores(fleet: &FleetState, view: &ViewState) -> TextTable {
             let subject = Subject::Lcore { app: app.name.clone(), lcore };
             let mut cells = vec![app_cell(app), id(lcore)];
             cells.extend(lcore_cells(model, lcore, stall_us, &view.zone));
+            if traced {
+                let stolen = stolen::cells(model, lcore, view.thresholds.stolen_ratio);
+                cells.splice(behind_gaps..behind_gaps, stolen);
+            }
             table.push(subject, app.stale(), cells);
         }
     }
+    stolen::note_missing(&mut table, fleet);
     note_level_0(&mut table, fleet, "busy share, gaps and stalls:");
     table
 }
 
-/// The lcores that poll through the library, those whose threads the kernel knows, and those that the
-/// EAL lists.
+/// The lcores that poll through the library, those whose threads the kernel knows, those that the EAL
+/// lists, and those that are traced.
 fn ids(model: &Model) -> BTreeSet<u32> {
     let polling = model.sample.lcores.iter().map(|lcore| lcore.lcore);
     let threads = model.sample.threads.iter().map(|thread| thread.lcore);
     let listed = model.sample.roles.iter().map(|role| role.lcore);
-    polling.chain(threads).chain(listed).collect()
+    let traced = model.sample.tracing.iter().flat_map(|tracing| &tracing.lcores).copied();
+    polling.chain(threads).chain(listed).chain(traced).collect()
 }
 
 fn id(number: u32) -> Cell {

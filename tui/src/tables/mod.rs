@@ -6,6 +6,7 @@ pub(crate) mod lcores;
 mod leaks;
 mod pools;
 pub(crate) mod ports;
+pub(crate) mod stolen;
 
 use crate::view::{PageTab, ViewState};
 use pmdscope_render::{PathStyle, TextTable, leak_sites};
