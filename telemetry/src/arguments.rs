@@ -116,8 +116,9 @@ fn lcores(list: &str) -> BTreeSet<u32> {
     cpu_list(&ids)
 }
 
-/// The numbers of a list as the kernel and the EAL write it, for instance `0-3,5`.
-pub(crate) fn cpu_list(text: &str) -> BTreeSet<u32> {
+/// The numbers of a list as the kernel and the EAL write it, for instance `0-3,5`, up to 4095. What is
+/// not understood is left out.
+pub fn cpu_list(text: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);

@@ -7,3 +7,4 @@ mod secondary;
 
 pub use self::polling::polled_cpus;
 pub use self::secondary::secondaries;
+pub use crate::arguments::cpu_list;
