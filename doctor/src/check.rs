@@ -1,0 +1,206 @@
+//! What a check is, and what it finds.
+
+use serde::Serialize;
+
+use crate::app::AppFacts;
+use crate::baseline::Baseline;
+use crate::cpu_set::CpuSet;
+use crate::facts::{Distribution, HostFacts};
+use crate::tree::{Fact, Unknown};
+
+/// How a check ended, from best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// As it should be.
+    Pass,
+    /// Could not be checked.
+    Skip,
+    /// Costs packets at high rates or in rare moments.
+    Warn,
+    /// Keeps an app from working, or costs packets now.
+    Fail,
+}
+
+/// The parts of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckGroup {
+    /// What has changed since the last good run.
+    Changes,
+    /// The apps, as they run.
+    Apps,
+    /// NICs and their drivers.
+    Nics,
+    /// Hugepages and memory limits.
+    Memory,
+    /// What can take time from a poll core.
+    Isolation,
+    /// Power management and topology of CPUs.
+    Cpus,
+}
+
+impl CheckGroup {
+    /// Heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Changes => "Changes since the last good run",
+            Self::Apps => "Apps",
+            Self::Nics => "NICs",
+            Self::Memory => "Memory",
+            Self::Isolation => "Isolation of poll CPUs",
+            Self::Cpus => "CPUs",
+        }
+    }
+}
+
+/// How something is put right. The commands are for a POSIX shell, run as root.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// Takes effect at once; lost at a reboot unless `persistent` is empty too.
+    pub now: Vec<String>,
+    /// Keeps it after a reboot.
+    pub persistent: Vec<String>,
+    /// Arguments of the kernel command line among `persistent`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel_arguments: Vec<String>,
+    /// What to do where no command does it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub advice: String,
+}
+
+impl Fix {
+    /// A command that takes effect at once.
+    pub(crate) fn now(command: impl Into<String>) -> Self {
+        Self { now: vec![command.into()], ..Self::default() }
+    }
+
+    /// A command for good.
+    pub(crate) fn persistent(command: impl Into<String>) -> Self {
+        Self { persistent: vec![command.into()], ..Self::default() }
+    }
+
+    /// What to do where no command does it.
+    pub(crate) fn advice(text: impl Into<String>) -> Self {
+        Self { advice: text.into(), ..Self::default() }
+    }
+
+    pub(crate) fn and_now(mut self, command: impl Into<String>) -> Self {
+        self.now.push(command.into());
+        self
+    }
+
+    pub(crate) fn and_persistent(mut self, command: impl Into<String>) -> Self {
+        self.persistent.push(command.into());
+        self
+    }
+
+    pub(crate) fn and_advice(mut self, text: impl Into<String>) -> Self {
+        self.advice = text.into();
+        self
+    }
+}
+
+/// The value that a check found on one subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) status: CheckStatus,
+    pub(crate) found: String,
+    pub(crate) fix: Fix,
+}
+
+pub(crate) fn pass(found: impl Into<String>) -> Verdict {
+    Verdict { status: CheckStatus::Pass, found: found.into(), fix: Fix::default() }
+}
+
+pub(crate) fn warn(found: impl Into<String>, fix: Fix) -> Verdict {
+    Verdict { status: CheckStatus::Warn, found: found.into(), fix }
+}
+
+pub(crate) fn fail(found: impl Into<String>, fix: Fix) -> Verdict {
+    Verdict { status: CheckStatus::Fail, found: found.into(), fix }
+}
+
+pub(crate) fn skip(why: impl Into<String>) -> Verdict {
+    Verdict { status: CheckStatus::Skip, found: why.into(), fix: Fix::default() }
+}
+
+/// One check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Check {
+    /// Its name in JSON and documentation.
+    pub(crate) id: &'static str,
+    pub(crate) group: CheckGroup,
+    pub(crate) title: &'static str,
+    /// Why it matters, in one sentence.
+    pub(crate) matters: &'static str,
+    /// What it finds, on each of its subjects.
+    pub(crate) run: fn(&Evidence) -> Fact<Vec<Verdict>>,
+}
+
+/// What checks look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) host: &'a HostFacts,
+    /// `None` where nobody asked the apps.
+    pub(crate) apps: Option<&'a [AppFacts]>,
+    pub(crate) baseline: Option<&'a Baseline>,
+}
+
+impl<'a> Evidence<'a> {
+    /// The apps.
+    pub(crate) fn apps(&self) -> Fact<&'a [AppFacts]> {
+        self.apps.ok_or_else(|| Unknown("this tree tells nothing of apps".into()))
+    }
+
+    /// The apps that run and answer.
+    pub(crate) fn running(&self) -> Fact<Vec<&'a AppFacts>> {
+        let running: Vec<_> = self.apps()?.iter().filter(|app| app.sample.is_some()).collect();
+        if running.is_empty() { Err(Unknown("no app runs".into())) } else { Ok(running) }
+    }
+
+    /// The CPUs on which apps poll, or will poll.
+    pub(crate) fn poll_cpus(&self) -> Fact<&'a CpuSet> {
+        self.host.poll_cpus.as_ref().map_err(Clone::clone)
+    }
+
+    /// CPUs for everything else; none where apps poll on all.
+    pub(crate) fn other_cpus(&self) -> CpuSet {
+        let poll = self.host.poll_cpus.clone().unwrap_or_default();
+        self.host.cpus.online.clone().unwrap_or_default().without(&poll)
+    }
+
+    /// Adds arguments to the kernel command line for good.
+    pub(crate) fn kernel_arguments(&self, arguments: &[String]) -> Fix {
+        Fix {
+            kernel_arguments: arguments.to_vec(),
+            persistent: vec![kernel_arguments_command(self.host.kernel.distribution, arguments)],
+            ..Fix::default()
+        }
+    }
+}
+
+/// The command that adds arguments to the kernel command line.
+pub(crate) fn kernel_arguments_command(distribution: Distribution, arguments: &[String]) -> String {
+    let words = arguments.join(" ");
+    match distribution {
+        Distribution::Debian => format!(
+            "echo 'GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {words}\"' >> /etc/default/grub.d/pmdscope.cfg && update-grub"
+        ),
+        Distribution::RedHat => format!("grubby --update-kernel=ALL --args='{words}'"),
+        Distribution::Suse => format!(
+            "sed -i 's/^GRUB_CMDLINE_LINUX_DEFAULT=\"/&{words} /' /etc/default/grub && \
+             grub2-mkconfig -o /boot/grub2/grub.cfg"
+        ),
+        Distribution::Other => format!("echo 'add to the kernel command line: {words}'"),
+    }
+}
+
+/// A word of a shell command, quoted where it must be.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

@@ -1,0 +1,178 @@
+//! Descriptors against the longest stall, and mbufs against descriptors.
+
+use std::collections::BTreeMap;
+
+use pmdscope_render::number::{count, micros, si};
+use pmdscope_telemetry::sample::{PortSample, QueueDirection, Sample};
+
+use crate::app::AppFacts;
+use crate::check::{Check, CheckGroup, Evidence, Fix, Verdict, fail, pass, skip, warn};
+use crate::tree::{Fact, Unknown};
+
+/// Bytes of the smallest packet on the wire, with preamble, checksum and gap.
+const WIRE_BYTES: u64 = 84;
+
+/// A queue that survives less than this at full load is small, microseconds.
+const SMALL_BUDGET_US: f64 = 10.0;
+
+/// Packets of one burst.
+const BURST: u64 = 32;
+
+/// Longest time that is shown: an idle queue survives for ever.
+const LONG_US: f64 = 60e6;
+
+pub(super) const CHECKS: [Check; 2] = [
+    Check {
+        id: "descriptors",
+        group: CheckGroup::Apps,
+        title: "Receive rings survive the longest stall",
+        matters: "A receive queue survives descriptors / packet rate; every poll gap that is longer costs packets (rx_missed).",
+        run: descriptors,
+    },
+    Check {
+        id: "pool_size",
+        group: CheckGroup::Apps,
+        title: "Mbuf pools fill all rings and caches",
+        matters: "A pool that is smaller than all descriptors, caches and bursts together runs empty under load (rx_nombuf).",
+        run: pools,
+    },
+];
+
+/// Descriptors of the receive queues of a port; `None` unless all are known.
+fn rx_descriptors(sample: &Sample, port: &PortSample) -> Option<Vec<u64>> {
+    let queues = sample
+        .queues
+        .iter()
+        .filter(|queue| queue.port == port.id && queue.direction == QueueDirection::Rx);
+    let known: Vec<u64> = queues.map(|queue| queue.descriptors).collect::<Option<_>>()?;
+    (!known.is_empty()).then_some(known)
+}
+
+fn descriptors(evidence: &Evidence) -> Fact<Vec<Verdict>> {
+    let mut verdicts = Vec::new();
+    for app in evidence.running()? {
+        let Some(sample) = &app.sample else { continue };
+        if sample.library.is_none() {
+            verdicts.push(skip(format!(
+                "{}: a stock app does not tell its descriptors; link libpmdscope",
+                app.name
+            )));
+            continue;
+        }
+        for port in &sample.ports {
+            verdicts.push(match rx_descriptors(sample, port) {
+                Some(known) => budget(app, sample, port, &known),
+                None => skip(format!(
+                    "{} {}: the driver does not tell its descriptors",
+                    app.name, port.device
+                )),
+            });
+        }
+    }
+    if verdicts.is_empty() { Err(Unknown("no app has ports".into())) } else { Ok(verdicts) }
+}
+
+/// Queues are taken to get equal shares: a hot one survives for less.
+fn budget(app: &AppFacts, sample: &Sample, port: &PortSample, known: &[u64]) -> Verdict {
+    let smallest = known.iter().min().copied().unwrap_or(0);
+    let queues = known.len() as f64;
+    let survives = |pps: f64| {
+        if pps > 0.0 { (smallest as f64 * queues / pps * 1e6).min(LONG_US) } else { LONG_US }
+    };
+    let name = format!("{} {}", app.name, port.device);
+    let gaps = sample.lcores.iter().map(|lcore| (lcore.gap_window_max_us, lcore.gap_max_us));
+    let (recent, ever) = gaps.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+    let fix = Fix::advice(format!(
+        "configure more receive descriptors (rte_eth_rx_queue_setup(), testpmd --rxd; now {smallest}) and grow the pool with them, or find what stops the lcore: pmdscope interrupts"
+    ));
+    if let Some(pps) = app.rx_pps.get(&port.id).copied().filter(|pps| *pps > 0.0) {
+        let us = survives(pps);
+        let text = format!(
+            "{name}: {smallest} descriptors survive {} at {} packets/s on {} queues",
+            brief(us),
+            si(pps),
+            known.len()
+        );
+        return match (recent as f64, ever as f64) {
+            (recent_us, _) if recent_us > us => {
+                fail(format!("{text}; a poll gap of the last window took {}", micros(recent)), fix)
+            }
+            (_, ever_us) if ever_us > us => {
+                warn(format!("{text}; the longest poll gap took {}", micros(ever)), fix)
+            }
+            _ => pass(format!("{text}; the longest poll gap took {}", micros(ever))),
+        };
+    }
+    let Some(mbps) = port.link_mbps.filter(|mbps| *mbps > 0) else {
+        return skip(format!("{name}: neither its packet rate nor its link speed is known"));
+    };
+    let pps = (mbps.saturating_mul(1_000_000) / 8 / WIRE_BYTES) as f64;
+    let us = survives(pps);
+    let text = format!(
+        "{name}: {smallest} descriptors survive {} at line rate ({} packets/s of 64 bytes)",
+        brief(us),
+        si(pps)
+    );
+    if us < SMALL_BUDGET_US { warn(text, fix) } else { pass(text) }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Bounded, and never negative.
+fn brief(us: f64) -> String {
+    if us < 10.0 { format!("{us:.1}us") } else { micros(us as u64) }
+}
+
+/// Pools of mbufs, by the size of their objects: those of other things have small ones.
+fn pools(evidence: &Evidence) -> Fact<Vec<Verdict>> {
+    let mut verdicts = Vec::new();
+    for app in evidence.running()? {
+        let Some(sample) = &app.sample else { continue };
+        let needs: BTreeMap<u16, Option<Vec<u64>>> =
+            sample.ports.iter().map(|port| (port.id, rx_descriptors(sample, port))).collect();
+        let known =
+            needs.values().flatten().flatten().fold(0_u64, |sum, one| sum.saturating_add(*one));
+        if needs.is_empty() || needs.values().any(Option::is_none) {
+            verdicts.push(skip(format!("{}: its descriptors are not known", app.name)));
+            continue;
+        }
+        verdicts.push(pool(app, sample, known));
+    }
+    if verdicts.is_empty() { Err(Unknown("no app tells its ports".into())) } else { Ok(verdicts) }
+}
+
+/// An mbuf has 128 bytes of its own and a buffer of some size.
+fn pool(app: &AppFacts, sample: &Sample, rx: u64) -> Verdict {
+    let pools = || sample.pools.iter().filter(|pool| pool.element_bytes > 256);
+    let size = pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.size));
+    if pools().next().is_none() {
+        return skip(format!("{}: it tells no mbuf pool", app.name));
+    }
+    let tx = sample.queues.iter().filter(|queue| queue.direction == QueueDirection::Tx);
+    let tx = tx.filter_map(|queue| queue.descriptors).fold(0_u64, u64::saturating_add);
+    let lcores = app.poll_threads.len().max(sample.lcores.len()).max(1) as u64;
+    // A cache grows to one and a half of its size before it is flushed.
+    let caches =
+        pools().fold(0_u64, |sum, pool| sum.saturating_add(pool.cache_size.saturating_mul(3) / 2));
+    let caches = caches.saturating_mul(lcores);
+    let bursts = lcores * BURST;
+    let needed = rx.saturating_add(tx).saturating_add(caches).saturating_add(bursts);
+    let text = format!(
+        "{}: {} mbufs; {} receive and {} transmit descriptors, {} in caches and {} in bursts of {lcores} lcores make {}",
+        app.name,
+        count(size),
+        count(rx),
+        count(tx),
+        count(caches),
+        count(bursts),
+        count(needed)
+    );
+    let power = (needed.saturating_add(1)).checked_next_power_of_two().unwrap_or(needed);
+    let fix = Fix::advice(format!(
+        "create the pool with at least {} mbufs (rte_pktmbuf_pool_create(), testpmd --total-num-mbufs)",
+        count(power.saturating_sub(1))
+    ));
+    match size {
+        _ if size < rx.saturating_add(bursts) => fail(text, fix),
+        _ if size < needed => warn(text, fix),
+        _ => pass(text),
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a host cannot be checked at all.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a host cannot be checked, or its facts cannot be stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DoctorError {
+    /// The root directory of a tree cannot be read.
+    #[error("cannot read the tree {}: {why}; name a directory with proc, sys and etc in it", .path.display())]
+    Tree {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{} is damaged, or was written by another version: {why}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: serde_json::Error,
+    },
+    /// A file was written by a newer version.
+    #[error("{} has version {schema}, and this pmdscope reads {}: use a newer one", .path.display(), crate::SCHEMA)]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        schema: u32,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}: {why}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {why}", .path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+}

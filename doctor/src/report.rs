@@ -1,0 +1,156 @@
+//! The report of all checks, as data and as text.
+
+use std::collections::BTreeMap;
+
+use pmdscope_render::number::plural_noun;
+use pmdscope_render::{TextLine, TextSpan, Tone};
+use pmdscope_telemetry::printable::harmless;
+use serde::Serialize;
+
+use crate::SCHEMA;
+use crate::check::{CheckGroup, CheckStatus, Fix};
+
+/// What all checks found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of the JSON; raised when a field changes its meaning.
+    pub schema: u32,
+    /// No check fails.
+    pub ok: bool,
+    /// Results by status.
+    pub counts: BTreeMap<CheckStatus, usize>,
+    /// One result per check and subject, in the order of the checks.
+    pub results: Vec<CheckResult>,
+}
+
+/// What one check found on one subject.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckResult {
+    /// Name of the check.
+    pub check: &'static str,
+    /// Part of the report.
+    pub group: CheckGroup,
+    /// What should hold.
+    pub title: &'static str,
+    /// Whether it does.
+    pub status: CheckStatus,
+    /// The value found, or why there is none.
+    pub found: String,
+    /// Why it matters.
+    pub matters: &'static str,
+    /// How it is put right; `None` where nothing is to be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
+}
+
+impl Report {
+    pub(crate) fn of(results: Vec<CheckResult>) -> Self {
+        let statuses = [CheckStatus::Pass, CheckStatus::Skip, CheckStatus::Warn, CheckStatus::Fail];
+        let number = |status| results.iter().filter(|result| result.status == status).count();
+        let counts: BTreeMap<_, _> = statuses.map(|status| (status, number(status))).into();
+        let ok = number(CheckStatus::Fail) == 0;
+        Self { schema: SCHEMA, ok, counts, results }
+    }
+
+    /// Results of one status.
+    pub fn count(&self, status: CheckStatus) -> usize {
+        self.counts.get(&status).copied().unwrap_or(0)
+    }
+
+    /// The report for people: the worst groups first, in each the worst results first. Passes are only
+    /// counted unless `verbose`.
+    pub fn lines(&self, verbose: bool) -> Vec<TextLine> {
+        let mut lines = vec![self.summary()];
+        let mut groups: BTreeMap<CheckGroup, Vec<&CheckResult>> = BTreeMap::new();
+        let shown = |result: &&CheckResult| verbose || result.status != CheckStatus::Pass;
+        for result in self.results.iter().filter(shown) {
+            groups.entry(result.group).or_default().push(result);
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        let worst = |results: &[&CheckResult]| results.iter().map(|result| result.status).max();
+        groups.sort_by_key(|(_, results)| std::cmp::Reverse(worst(results)));
+        for (group, mut results) in groups {
+            results.sort_by_key(|result| std::cmp::Reverse(result.status));
+            lines.push(TextLine::default());
+            lines.push(line([(group.title(), Tone::Title)]));
+            lines.extend(results.into_iter().flat_map(CheckResult::lines));
+        }
+        lines
+    }
+
+    fn summary(&self) -> TextLine {
+        let warnings = self.count(CheckStatus::Warn);
+        let parts = [
+            (
+                format!("{} failed", self.count(CheckStatus::Fail)),
+                Tone::Bad,
+                self.count(CheckStatus::Fail),
+            ),
+            (
+                format!("{warnings} {}", plural_noun(warnings as u64, "warning")),
+                Tone::Warn,
+                warnings,
+            ),
+            (
+                format!("{} not checked", self.count(CheckStatus::Skip)),
+                Tone::Dim,
+                self.count(CheckStatus::Skip),
+            ),
+            (
+                format!("{} passed", self.count(CheckStatus::Pass)),
+                Tone::Good,
+                self.count(CheckStatus::Pass),
+            ),
+        ];
+        let mut spans = vec![span("doctor: ", Tone::Plain)];
+        for (index, (text, tone, number)) in parts.into_iter().enumerate() {
+            if index > 0 {
+                spans.push(span(", ", Tone::Plain));
+            }
+            spans.push(span(&text, if number > 0 { tone } else { Tone::Dim }));
+        }
+        TextLine { spans }
+    }
+}
+
+impl CheckResult {
+    /// Those that need no action take one line.
+    fn lines(&self) -> Vec<TextLine> {
+        let (word, tone) = match self.status {
+            CheckStatus::Pass => ("pass", Tone::Good),
+            CheckStatus::Skip => ("skip", Tone::Dim),
+            CheckStatus::Warn => ("WARN", Tone::Warn),
+            CheckStatus::Fail => ("FAIL", Tone::Bad),
+        };
+        let title = format!("  {} [{}]: ", self.title, self.check);
+        let mut lines = vec![line([
+            ("  ", Tone::Plain),
+            (word, tone),
+            (&title, Tone::Plain),
+            (&self.found, Tone::Plain),
+        ])];
+        if self.status >= CheckStatus::Warn {
+            lines.push(indented("why:", self.matters));
+            let fix = self.fix.clone().unwrap_or_default();
+            lines.extend(fix.now.iter().map(|command| indented("fix now:", command)));
+            lines.extend(fix.persistent.iter().map(|command| indented("for good:", command)));
+            if !fix.advice.is_empty() {
+                lines.push(indented("advice:", &fix.advice));
+            }
+        }
+        lines
+    }
+}
+
+fn indented(label: &str, text: &str) -> TextLine {
+    line([(format!("        {label:<9} ").as_str(), Tone::Label), (text, Tone::Plain)])
+}
+
+fn line<const N: usize>(parts: [(&str, Tone); N]) -> TextLine {
+    TextLine { spans: parts.map(|(text, tone)| span(text, tone)).to_vec() }
+}
+
+/// Values come from the host, and from files of others.
+fn span(text: &str, tone: Tone) -> TextSpan {
+    TextSpan { text: harmless(text, &[]), tone }
+}
