@@ -8,6 +8,7 @@ mod capture;
 mod check;
 mod completions;
 mod config;
+mod doctor;
 mod duration;
 mod exit;
 mod export;
@@ -50,6 +51,7 @@ enum Command {
     Ls(ls::Args),
     Top(top::Args),
     Check(check::Args),
+    Doctor(doctor::Args),
     Leaks(leaks::Args),
     Export(export::Args),
     Record(record::Args),
@@ -125,6 +127,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Leaks(args) => leaks::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Record(args) => record::run(&args),

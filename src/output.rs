@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result};
 use pmdscope_render::number::plural;
+use pmdscope_render::{TextLine, TextSpan, Tone};
 use pmdscope_telemetry::printable::{harmless, is_printable};
 use rustix::termios::{Winsize, tcgetwinsize};
 
@@ -23,6 +24,47 @@ const LINES: [char; 2] = ['\n', '\t'];
 /// others say must be within one of them: [`one_line`].
 pub(crate) fn print(text: &str) -> Result<bool> {
     write(&harmless(text, &LINES))
+}
+
+/// Whether tones become colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Always,
+    Never,
+}
+
+impl Color {
+    /// On terminals, unless `NO_COLOR` is set.
+    pub(crate) fn of_environment() -> Self {
+        let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if StandardOutput::is_terminal() && !forbidden { Self::Always } else { Self::Never }
+    }
+}
+
+/// Prints lines of tones; the result is as that of [`print`].
+pub(crate) fn print_lines(lines: &[TextLine], color: Color) -> Result<bool> {
+    let line = |line: &TextLine| {
+        let spans: String = line.spans.iter().map(|span| colored(span, color)).collect();
+        spans.trim_end().to_owned() + "\n"
+    };
+    write(&lines.iter().map(line).collect::<String>())
+}
+
+/// Only the escape sequences are ours: the text is made harmless before.
+fn colored(span: &TextSpan, color: Color) -> String {
+    let text = one_line(&span.text);
+    let code = match span.tone {
+        Tone::Plain => None,
+        Tone::Dim | Tone::Label => Some("2"),
+        Tone::Good => Some("32"),
+        Tone::Warn => Some("33"),
+        Tone::Bad => Some("1;31"),
+        Tone::Title => Some("1"),
+    };
+    match code.filter(|_| color == Color::Always) {
+        Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+        None => text,
+    }
 }
 
 /// Prints one line.
@@ -186,6 +228,15 @@ mod tests {
         assert!(json.chars().all(is_printable), "{json}");
         assert!(json.contains("é日") && json.contains("\\u202e\\udb40\\udc41"), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), evil);
+    }
+
+    #[test]
+    fn tones_are_colours_on_terminals_only() {
+        let span = TextSpan { text: "a\x1b[2Jb".into(), tone: Tone::Bad };
+        assert_eq!(colored(&span, Color::Never), "a?[2Jb");
+        assert_eq!(colored(&span, Color::Always), "\x1b[1;31ma?[2Jb\x1b[0m");
+        let plain = TextSpan { tone: Tone::Plain, ..span };
+        assert_eq!(colored(&plain, Color::Always), "a?[2Jb");
     }
 
     #[test]

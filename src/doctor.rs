@@ -1,0 +1,137 @@
+//! `pmdscope doctor`: checks a host and its apps for deployment mistakes.
+
+mod apps;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pmdscope_doctor::{Baseline, CheckStatus, CpuSet, Examination, HostTree, examine};
+
+pub(crate) use self::apps::live_apps;
+use crate::exit::{FAILED, Usage};
+use crate::output::{self, Color};
+use crate::session::AppArg;
+
+/// Check host and apps for deployment mistakes
+///
+/// Checks hugepages, NIC drivers, interrupts, isolated CPUs, power management, rings, pools and
+/// control groups. Each result has the value found, why it matters, and the commands that fix it.
+/// doctor changes nothing, and also runs before the first start of an app.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pmdscope doctor --cpus 2-7     before the first start: CPUs to poll on
+  pmdscope doctor --fix-script   print a shell script with all fixes
+
+Exit status: 0 no check fails, 1 a check fails, 2 wrong usage or configuration.")]
+#[command(after_long_help = "\
+Examples:
+  pmdscope doctor                       this host and all apps
+  pmdscope doctor -v                    also what passes
+  pmdscope doctor --cpus 2-7            before the first start: CPUs to poll on
+  pmdscope doctor --fix-script > fix.sh print a shell script with all fixes
+  pmdscope doctor --save /var/lib/pmdscope/good.json
+                                        keep the facts of a good run
+  pmdscope doctor --compare /var/lib/pmdscope/good.json
+                                        what has changed since, as after a
+                                        kernel update
+  pmdscope doctor --json | jq '.results[] | select(.status == \"fail\")'
+  pmdscope doctor --root DIR            a collected tree of another host
+
+Statuses:
+  FAIL  keeps an app from working, or costs packets now
+  WARN  costs packets at high rates or in rare moments
+  skip  could not be checked; the reason follows
+  pass  as it should be; counted, and shown with -v
+
+Exit status:
+  0  no check fails; warnings do not count
+  1  a check fails
+  2  wrong usage or configuration")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    app: AppArg,
+
+    /// CPUs on which apps will poll, such as 2-7
+    ///
+    /// Added to those on which apps poll now. Default before the first start: the isolated CPUs.
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuSet>,
+
+    /// Check a collected tree, not this host
+    ///
+    /// DIR has copies of proc, sys and etc, as those in `pmdscope bundle`.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "app")]
+    root: Option<PathBuf>,
+
+    /// Save the facts of this run
+    ///
+    /// With --compare, only if nothing fails, so that FILE stays that of a good run.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    save: Option<PathBuf>,
+
+    /// Show what has changed since a saved run
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    compare: Option<PathBuf>,
+
+    /// Print a shell script with all fixes; nothing is run
+    #[arg(long, conflicts_with = "json")]
+    fix_script: bool,
+
+    /// Also show what passes
+    #[arg(short, long, conflicts_with_all = ["json", "fix_script"])]
+    verbose: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let baseline = args.compare.as_deref().map(Baseline::load).transpose()?;
+    let settings = args.app.settings()?;
+    let (tree, apps) = match &args.root {
+        Some(root) => {
+            let tree = HostTree::open(root)?;
+            if tree.is_this_machine() {
+                return Err(Usage("--root / is this host: leave it out").into());
+            }
+            (tree, None)
+        }
+        None => {
+            let apps = live_apps(settings, args.app.app.as_deref())?;
+            (HostTree::open(Path::new("/"))?, Some(apps))
+        }
+    };
+    let of = Examination { apps, cpus: args.cpus.clone(), baseline };
+    let (report, facts) = examine(&tree, &of);
+    if args.json {
+        output::print_json(&report)?;
+    } else if args.fix_script {
+        output::print(&report.fix_script())?;
+    } else {
+        output::print_lines(&report.lines(args.verbose), Color::of_environment())?;
+    }
+    if let Some(path) = &args.save {
+        save(path, &facts, args.compare.is_some(), report.count(CheckStatus::Fail))?;
+    }
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn save(path: &Path, facts: &Baseline, compared: bool, failed: usize) -> Result<()> {
+    if compared && failed > 0 {
+        output::tell(&format!("not saved, since {failed} checks fail: {}", path.display()));
+        return Ok(());
+    }
+    if failed > 0 {
+        output::tell(&format!("saved, though {failed} checks fail: {}", path.display()));
+    }
+    Ok(facts.save(path)?)
+}
+
+fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    let cpus = CpuSet::of_list(text);
+    let is_list = text.chars().all(|c| c.is_ascii_digit() || c == ',' || c == '-');
+    if is_list && !cpus.0.is_empty() { Ok(cpus) } else { Err("give CPUs as in 2-7,10".into()) }
+}
