@@ -1,0 +1,212 @@
+//! Keeps one bpftrace running for the threads that are wanted.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::process::ChildStdout;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::bpftrace::{BpftraceRun, read_lines};
+use crate::options::{TracerOptions, TracingUnavailable};
+use crate::record;
+use crate::script::{self, PreparedScript};
+use crate::state::{RunState, TracerState};
+
+/// How often to look whether the threads are still the same.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often to look for threads that have ended.
+const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
+
+/// How long the set of threads must stay as it is before bpftrace starts for it: an app starts one after
+/// the other.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// Least time from one start to the next: each costs seconds without events.
+const BETWEEN_STARTS: Duration = Duration::from_secs(5);
+
+/// How long to wait before it is tried again, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
+
+/// A run that lasted longer than this did not fail at once.
+const LONG_RUN: Duration = Duration::from_secs(60);
+
+/// What the threads of a tracer share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    state: Mutex<TracerState>,
+    stops: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, TracerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the manager end.
+    pub(crate) fn stop(&self) {
+        *self.stops.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stopped.notify_all();
+    }
+
+    /// Waits; `false` when it is time to end.
+    fn wait(&self, time: Duration) -> bool {
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.stopped.wait_timeout_while(stops, time, |stops| !*stops);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Starts the thread that keeps bpftrace running. bpftrace dies with this thread.
+///
+/// # Errors
+/// When there is no thread to be had.
+pub(crate) fn start(options: TracerOptions, shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name("tracer".to_owned());
+    thread.spawn(move || {
+        let mut manager = Manager::new(options, shared);
+        while manager.shared.wait(LOOK) {
+            manager.look();
+        }
+        manager.end_run();
+    })
+}
+
+struct Manager {
+    options: TracerOptions,
+    shared: Arc<Shared>,
+    run: Option<Run>,
+    /// The threads that were wanted last, and since when.
+    wanted: (BTreeSet<u32>, Instant),
+    looked_for_ended: Instant,
+    started: Option<Instant>,
+    /// Not to be tried again before.
+    retry: Option<Instant>,
+    pause: Duration,
+}
+
+/// A run of bpftrace, and the thread that reads its output.
+struct Run {
+    bpftrace: BpftraceRun,
+    reader: JoinHandle<()>,
+    tids: BTreeSet<u32>,
+    started: Instant,
+}
+
+impl Manager {
+    fn new(options: TracerOptions, shared: Arc<Shared>) -> Self {
+        let now = Instant::now();
+        let wanted = (BTreeSet::new(), now);
+        let (run, started, retry, pause) = (None, None, None, RETRY.0);
+        Self { options, shared, run, wanted, looked_for_ended: now, started, retry, pause }
+    }
+
+    fn look(&mut self) {
+        if self.looked_for_ended.elapsed() >= LOOK_FOR_ENDED {
+            self.looked_for_ended = Instant::now();
+            self.shared.state().forget_ended();
+        }
+        self.notice_end();
+        let wanted: BTreeSet<u32> = self.shared.state().wanted.keys().copied().collect();
+        if wanted != self.wanted.0 {
+            self.wanted = (wanted, Instant::now());
+        }
+        if self.needs_start() {
+            self.restart();
+        } else if self.wanted.0.is_empty() && self.wanted.1.elapsed() >= BETWEEN_STARTS {
+            self.end_run();
+        }
+    }
+
+    fn needs_start(&self) -> bool {
+        let traced = |tid: &u32| self.run.as_ref().is_some_and(|run| run.tids.contains(tid));
+        let settled = self.wanted.1.elapsed() >= SETTLED;
+        let often = self.started.is_some_and(|started| started.elapsed() < BETWEEN_STARTS);
+        let waits = self.retry.is_some_and(|retry| Instant::now() < retry);
+        settled && !often && !waits && !self.wanted.0.iter().all(traced)
+    }
+
+    fn restart(&mut self) {
+        self.end_run();
+        self.started = Some(Instant::now());
+        match self.try_start() {
+            Ok(()) => self.shared.state().unavailable = None,
+            Err(error) => self.give_up(&error.to_string()),
+        }
+    }
+
+    fn try_start(&mut self) -> Result<(), TracingUnavailable> {
+        self.options.check()?;
+        let events = self.options.tracepoints().ok_or(TracingUnavailable::NoTracefs)?;
+        let (tids, cpus): (BTreeSet<u32>, BTreeSet<u32>) = {
+            let state = self.shared.state();
+            state.wanted.iter().map(|(tid, thread)| (*tid, thread.cpu)).unzip()
+        };
+        let list: Vec<u32> = tids.iter().copied().collect();
+        let PreparedScript { text, mut missing } =
+            script::prepare(&list, &events, self.options.system_calls);
+        let failed = |error: io::Error| {
+            TracingUnavailable::Failed(format!("cannot start bpftrace: {error}"))
+        };
+        let started =
+            BpftraceRun::start(&self.options.bpftrace, &text, self.options.min_event, &cpus);
+        let (bpftrace, output, apart) = started.map_err(failed)?;
+        if !apart {
+            missing.push("CPUs that do not poll: bpftrace takes time of those that do".to_owned());
+        }
+        let (run, live_ns) = (tids.clone(), None);
+        self.shared.state().run = Some(RunState { tids: run, live_ns, missing });
+        let shared = Arc::clone(&self.shared);
+        let reader = thread::Builder::new().name("bpftrace-output".to_owned());
+        let reader = reader.spawn(move || read(&shared, output)).map_err(failed)?;
+        self.run = Some(Run { bpftrace, reader, tids, started: Instant::now() });
+        Ok(())
+    }
+
+    /// bpftrace may end by itself.
+    fn notice_end(&mut self) {
+        let ended = self.run.as_mut().is_some_and(|run| run.bpftrace.has_ended());
+        let Some(run) = self.run.take_if(|_| ended) else { return };
+        let lasted = run.started.elapsed();
+        let errors = self.finish(run);
+        if lasted >= LONG_RUN {
+            self.pause = RETRY.0;
+        }
+        self.give_up(&format!("bpftrace has ended: {errors}"));
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.retry = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(RETRY.1);
+        self.shared.state().unavailable = Some(reason.to_owned());
+    }
+
+    fn end_run(&mut self) {
+        if let Some(mut run) = self.run.take() {
+            run.bpftrace.interrupt();
+            self.finish(run);
+        }
+    }
+
+    /// Reads what is left; returns what bpftrace said of errors.
+    fn finish(&self, run: Run) -> String {
+        // A panic of the reader has been told by itself; the numbers that it read are there.
+        let _ = run.reader.join();
+        self.shared.state().end_run();
+        run.bpftrace.errors()
+    }
+}
+
+/// Reads as fast as it can, one line at a time: what bpftrace cannot write it counts as lost.
+fn read(shared: &Shared, output: ChildStdout) {
+    read_lines(output, |line| match line {
+        None => shared.state().take(None),
+        Some(line) => {
+            if let Some(record) = record::parse(line) {
+                shared.state().take(Some(record));
+            }
+        }
+    });
+}

@@ -1,0 +1,117 @@
+//! How to trace, and whether this machine lets us.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Where tracefs is mounted, by preference.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// How to trace.
+#[derive(Clone, Debug)]
+pub struct TracerOptions {
+    /// Shortest event that is kept with its time; shorter ones are counted.
+    pub min_event: Duration,
+    /// Traces by BPF; otherwise only counters of `/proc` are read.
+    pub bpf: bool,
+    /// Traces the system calls of the threads. Without it sleep has no reason, softirqs that a thread
+    /// causes by its own system call look as others do, and handlers of signals are not seen. While it is
+    /// on, each system call of the machine takes about 0.1 microseconds longer.
+    pub system_calls: bool,
+    /// The program: a path, or a name to look for in `PATH`.
+    pub bpftrace: PathBuf,
+    /// Where tracefs is mounted; `None` for the usual places.
+    pub tracefs: Option<PathBuf>,
+}
+
+impl Default for TracerOptions {
+    fn default() -> Self {
+        Self {
+            min_event: Duration::from_micros(10),
+            bpf: true,
+            system_calls: true,
+            bpftrace: "bpftrace".into(),
+            tracefs: None,
+        }
+    }
+}
+
+/// Why tracepoints cannot be traced here.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum TracingUnavailable {
+    /// It was asked for counters.
+    #[error("tracing by BPF is switched off")]
+    SwitchedOff,
+    /// bpftrace refuses to run for others.
+    #[error(
+        "tracing needs root (CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON; bpftrace runs for root only): run it as root"
+    )]
+    NotRoot,
+    /// The program is missing.
+    #[error("bpftrace is not installed: apt install bpftrace")]
+    NotInstalled,
+    /// Tracepoints cannot be found.
+    #[error("tracefs is not mounted: mount -t tracefs tracefs /sys/kernel/tracing")]
+    NoTracefs,
+    /// bpftrace ran, and failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl TracerOptions {
+    /// Whether tracepoints can be traced here, as far as can be told without trying.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn check(&self) -> Result<(), TracingUnavailable> {
+        if !self.bpf {
+            return Err(TracingUnavailable::SwitchedOff);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(TracingUnavailable::NotRoot);
+        }
+        if find_program(&self.bpftrace).is_none() {
+            return Err(TracingUnavailable::NotInstalled);
+        }
+        self.tracepoints().map(|_| ()).ok_or(TracingUnavailable::NoTracefs)
+    }
+
+    /// The directory of tracepoints.
+    pub(crate) fn tracepoints(&self) -> Option<PathBuf> {
+        let usual = TRACEFS.iter().map(Path::new);
+        let mounts = self.tracefs.as_deref().map_or_else(|| usual.collect(), |dir| vec![dir]);
+        let mut events = mounts.into_iter().map(|dir| dir.join("events"));
+        events.find(|events| events.join("sched").is_dir())
+    }
+}
+
+/// A program, by its path or by `PATH`.
+fn find_program(name: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 {
+        return name.is_file().then(|| name.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let options = TracerOptions { bpf: false, ..TracerOptions::default() };
+        assert_eq!(options.check(), Err(TracingUnavailable::SwitchedOff));
+        let missing = ["/nonexistent/bpftrace", "no-such-program-of-pmdscope"];
+        for bpftrace in missing.map(PathBuf::from) {
+            assert_eq!(find_program(&bpftrace), None);
+            let options = TracerOptions { bpftrace, ..TracerOptions::default() };
+            let root = rustix::process::geteuid().is_root();
+            let expected =
+                if root { TracingUnavailable::NotInstalled } else { TracingUnavailable::NotRoot };
+            assert_eq!(options.check(), Err(expected));
+        }
+        assert!(find_program(Path::new("sh")).is_some_and(|path| path.is_absolute()));
+    }
+}

@@ -1,0 +1,94 @@
+//! Which threads of lcores poll: others sleep most of the time, and nobody steals from them.
+
+use std::collections::BTreeMap;
+
+use pmdscope_telemetry::sample::{Sample, ThreadSample};
+
+/// How long a thread is watched at least, nanoseconds.
+const WATCHED_NS: u64 = 150_000_000;
+
+/// Of this share of its time it runs or is ready to, at least: some poll loops sleep while there are no
+/// packets.
+const BUSY: f64 = 0.05;
+
+/// What is known of threads.
+#[derive(Debug, Default)]
+pub(crate) struct PollThreads(BTreeMap<u32, Activity>);
+
+#[derive(Clone, Copy, Debug)]
+enum Activity {
+    Polls,
+    /// Since this time it has been busy for so long, both nanoseconds.
+    Watched {
+        since_ns: u64,
+        busy_ns: u64,
+    },
+}
+
+impl PollThreads {
+    /// Whether a thread polls, as far as is known by now: as the app says, or by its use of the CPU.
+    pub(crate) fn polls(&mut self, thread: &ThreadSample, sample: &Sample) -> bool {
+        let told = sample.lcores.iter().any(|lcore| lcore.lcore == thread.lcore && lcore.polls > 0);
+        let Some(run_ns) = thread.run_ns else { return true };
+        let busy_ns = run_ns + thread.run_delay_ns.unwrap_or(0);
+        let watched = Activity::Watched { since_ns: thread.read_ns, busy_ns };
+        let activity = self.0.entry(thread.tid).or_insert(watched);
+        if let Activity::Watched { since_ns, busy_ns: before_ns } = *activity {
+            let time_ns = thread.read_ns.saturating_sub(since_ns);
+            let busy_ns = busy_ns.saturating_sub(before_ns);
+            let judged = time_ns >= WATCHED_NS;
+            if told || judged && busy_ns as f64 >= BUSY * time_ns as f64 {
+                *activity = Activity::Polls;
+            } else if judged {
+                *activity = watched;
+            }
+        }
+        matches!(activity, Activity::Polls)
+    }
+
+    /// Forgets all other threads.
+    pub(crate) fn keep(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.0.retain(|tid, _| is_kept(*tid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmdscope_telemetry::sample::LcoreSample;
+
+    use super::*;
+
+    fn thread(ms: u64, busy_ms: u64) -> ThreadSample {
+        ThreadSample {
+            lcore: 1,
+            tid: 7,
+            read_ns: ms * 1_000_000,
+            run_ns: Some(busy_ms * 1_000_000),
+            run_delay_ns: Some(1_000_000),
+            ..ThreadSample::default()
+        }
+    }
+
+    #[test]
+    fn a_thread_polls_once_it_was_seen_to_be_busy() {
+        let (mut threads, sample) = (PollThreads::default(), Sample::default());
+        assert!(!threads.polls(&thread(1000, 50), &sample), "not known yet");
+        assert!(!threads.polls(&thread(1100, 150), &sample), "too early");
+        assert!(!threads.polls(&thread(2000, 51), &sample), "it slept");
+        assert!(threads.polls(&thread(3000, 900), &sample));
+        assert!(threads.polls(&thread(9000, 900), &sample), "it polled before");
+    }
+
+    #[test]
+    fn what_the_app_says_is_believed() {
+        let (mut threads, mut sample) = (PollThreads::default(), Sample::default());
+        sample.lcores = vec![LcoreSample { lcore: 1, polls: 5, ..LcoreSample::default() }];
+        assert!(threads.polls(&thread(1000, 50), &sample));
+    }
+
+    #[test]
+    fn without_the_times_of_the_kernel_each_is_taken_for_one() {
+        let (mut threads, sample) = (PollThreads::default(), Sample::default());
+        assert!(threads.polls(&ThreadSample { run_ns: None, ..thread(1, 1) }, &sample));
+    }
+}

@@ -1,0 +1,34 @@
+//! The script, as bpftrace reads it.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::process::Command;
+
+use pmdscope_testing::{current_test, skip, skip_without};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../integration/interrupts/pollsteal.bt");
+
+/// Shows the program as bpftrace understands it, without running it.
+const DRY_RUN: &str =
+    "mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing || exit 77
+exec bpftrace -d \"$1\" 10000 1 2";
+
+#[test]
+fn bpftrace_understands_the_script() {
+    let test = current_test();
+    if Command::new("bpftrace").arg("--version").output().is_err() {
+        return skip_without(&test, "bpftrace");
+    }
+    // Mounts of its own: this machine is left as it is.
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", DRY_RUN, "sh", SCRIPT]);
+    let output = command.output().unwrap();
+    let (text, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(77) || errors.contains("unshare failed") {
+        return skip(&test, format!("tracefs cannot be mounted here: {}", errors.trim()));
+    }
+    assert!(output.status.success(), "{errors}");
+    // It shows each probe of the program that it made of it.
+    assert!(text.contains("sched_switch"), "{text}\n{errors}");
+    assert!(!errors.contains("stdin:") && !errors.contains("pollsteal.bt:"), "{errors}");
+}
