@@ -173,6 +173,7 @@ impl TracerState {
         TracingSample {
             method: TracingMethod::Proc,
             since_realtime_ns: self.counters.since_realtime_ns(tids()).unwrap_or_else(realtime_ns),
+            until_monotonic_ns: None,
             lcores: lcores(threads.iter()),
             lost_events: 0,
             overhead_ns: 0,
@@ -189,6 +190,7 @@ impl TracerState {
         TracingSample {
             method: TracingMethod::Bpf,
             since_realtime_ns: first.copied().unwrap_or_else(realtime_ns),
+            until_monotonic_ns: self.counted_until_ns(),
             lcores: lcores(traced.iter().copied()),
             lost_events: self.account.lost_events(),
             overhead_ns: events.saturating_mul(EVENT_COST_NS),

@@ -14,7 +14,7 @@ use self::ports::port_rates;
 pub use self::queue_growth::{QueueGrowth, queue_packets};
 pub use self::queues::QueueRates;
 use self::queues::queue_rates;
-use self::stolen::stolen_rates;
+use self::stolen::StolenHistory;
 pub use self::stolen::{StolenCauseRates, StolenRates, ThiefRates};
 use crate::flaps::FlapCounters;
 use crate::loss::LossTrends;
@@ -117,6 +117,7 @@ pub struct ModelTracker {
     sending: SendingHistory,
     flaps: FlapCounters,
     starts: StartCounter,
+    stolen: StolenHistory,
 }
 
 impl ModelTracker {
@@ -142,6 +143,7 @@ impl ModelTracker {
             self.losses.clear();
             self.sending.clear();
             self.flaps.clear();
+            self.stolen.clear();
         }
         // A restart does not change that a port is silent.
         if backwards {
@@ -162,7 +164,7 @@ impl ModelTracker {
             pools: self.pool_trends(&sample),
             lcores: lcores_rates(&sample, interval.as_ref()),
             threads: sample.threads.iter().map(|t| thread_rates(t, interval.as_ref())).collect(),
-            stolen: stolen_rates(&sample, interval.as_ref()),
+            stolen: self.stolen.update(&sample),
             ledger,
             sites,
             silent,
@@ -257,7 +259,6 @@ fn counters(sample: &Sample) -> Sample {
         queues: sample.queues.iter().map(queue).collect(),
         lcores: sample.lcores.iter().map(lcore).collect(),
         threads: sample.threads.clone(),
-        tracing: sample.tracing.clone(),
         ..Sample::default()
     }
 }

@@ -6,7 +6,7 @@ use super::{Finding, FindingSubject, Lint, Severity, Thresholds, finding};
 use crate::model::{Model, StolenRates, ThiefRates};
 use crate::sample::{StolenCause, TracingMethod};
 
-/// Shortest time between two samples of which a share is judged, seconds: of less, one event is a large
+/// Shortest time between two counts of which a share is judged, seconds: of less, one event is a large
 /// share.
 const JUDGED_S: f64 = 0.1;
 
@@ -19,7 +19,7 @@ pub(super) fn stolen<'a>(
 }
 
 fn of_lcore(model: &Model, rates: &StolenRates, thresholds: &Thresholds) -> Option<Finding> {
-    let long_enough = model.interval_s.is_some_and(|seconds| seconds >= JUDGED_S);
+    let long_enough = rates.interval_s.is_some_and(|seconds| seconds >= JUDGED_S);
     let share = rates.ratio.filter(|ratio| long_enough && *ratio > thresholds.stolen_ratio);
     let longest = rates.longest.as_ref().filter(|thief| {
         thief.longest_ns.is_some_and(|ns| u128::from(ns) > thresholds.stolen_longest.as_nanos())

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Interval;
 use crate::sample::{Sample, StolenCause, StolenSample, TracingMethod, TracingSample};
 
 /// Time taken from one lcore since the sample before. Without an earlier sample of the same tracing, and
@@ -13,6 +12,8 @@ use crate::sample::{Sample, StolenCause, StolenSample, TracingMethod, TracingSam
 pub struct StolenRates {
     /// lcore id.
     pub lcore: u32,
+    /// Seconds between the two counts: those of the samples, or of a tracer that counts less often.
+    pub interval_s: Option<f64>,
     /// Share of the time that was taken, 0 to 1, by all causes but [`StolenCause::Sleep`] whose times are
     /// known. `None` where no time is known.
     pub ratio: Option<f64>,
@@ -67,18 +68,44 @@ struct CauseTotals {
     stolen_ns: Option<u64>,
 }
 
-/// Of each lcore that is traced, in the order of [`TracingSample::lcores`].
-pub(super) fn stolen_rates(sample: &Sample, interval: Option<&Interval<'_>>) -> Vec<StolenRates> {
-    let Some(now) = &sample.tracing else { return Vec::new() };
-    let before =
-        interval.and_then(|i| Some((i, i.last.tracing.as_ref().filter(|b| same(b, now))?)));
-    let rates = now.lcores.iter().map(|lcore| {
-        let rates = before
-            .filter(|(_, before)| before.lcores.contains(lcore))
-            .and_then(|(interval, before)| lcore_rates(*lcore, before, now, interval.seconds));
-        rates.unwrap_or(StolenRates { lcore: *lcore, ..StolenRates::default() })
-    });
-    rates.collect()
+/// The last counts of one app, and the rates until then.
+#[derive(Debug, Default)]
+pub(super) struct StolenHistory {
+    /// With the monotonic time until which they count.
+    last: Option<(u64, TracingSample)>,
+    rates: Vec<StolenRates>,
+}
+
+impl StolenHistory {
+    /// Of each lcore that is traced, in the order of [`TracingSample::lcores`]. While a tracer has not
+    /// counted again, the rates stay as they are.
+    pub(super) fn update(&mut self, sample: &Sample) -> Vec<StolenRates> {
+        let Some(now) = &sample.tracing else {
+            self.clear();
+            return Vec::new();
+        };
+        let until_ns = now.until_monotonic_ns.unwrap_or(sample.monotonic_ns);
+        let last = self.last.as_ref().filter(|(_, last)| same(last, now));
+        if last.is_some_and(|(at, last)| *at == until_ns && last.lcores == now.lcores) {
+            return self.rates.clone();
+        }
+        let interval = last.and_then(|(at, last)| Some((last, until_ns.checked_sub(*at)?)));
+        let interval = interval.filter(|(_, ns)| *ns > 0);
+        let rates = now.lcores.iter().map(|lcore| {
+            let rates = interval
+                .filter(|(last, _)| last.lcores.contains(lcore))
+                .and_then(|(last, ns)| lcore_rates(*lcore, last, now, ns as f64 / 1e9));
+            rates.unwrap_or(StolenRates { lcore: *lcore, ..StolenRates::default() })
+        });
+        self.rates = rates.collect();
+        self.last = Some((until_ns, now.clone()));
+        self.rates.clone()
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// Counters of both go on from the same begin.
@@ -107,6 +134,7 @@ fn lcore_rates(
     let thieves = thieves(lcore, before, now);
     Some(StolenRates {
         lcore,
+        interval_s: Some(seconds),
         ratio: timed.then(|| share(stolen_ns)),
         events_ps: Some(events as f64 / seconds),
         causes: causes.collect(),
@@ -283,6 +311,23 @@ mod tests {
     fn late_news_of_a_tracer_never_exceed_the_whole_time() {
         let model = between(tracing(&[1], vec![]), tracing(&[1], vec![scheduler(1, 9_000_000)]));
         assert_eq!(model.stolen[0].ratio, Some(1.0));
+    }
+
+    #[test]
+    fn a_tracer_that_counts_less_often_has_rates_of_its_own_time() {
+        let until = |ms: u64, rows| TracingSample {
+            until_monotonic_ns: Some(ms * 1_000_000),
+            ..tracing(&[1], rows)
+        };
+        let mut tracker = ModelTracker::default();
+        tracker.update(at(10, until(9_800, vec![irq(0, 0)])));
+        let rates = |model: Model| (model.stolen[0].interval_s, model.stolen[0].ratio);
+        let model = tracker.update(at(11, until(10_300, vec![irq(5, 50_000)])));
+        assert_eq!(rates(model), (Some(0.5), Some(0.1)));
+        let model = tracker.update(at(12, until(10_300, vec![irq(5, 50_000)])));
+        assert_eq!(rates(model), (Some(0.5), Some(0.1)), "nothing new is not nothing");
+        let model = tracker.update(at(13, until(12_300, vec![irq(6, 90_000)])));
+        assert_eq!(rates(model), (Some(2.0), Some(0.02)));
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub struct TracingSample {
     pub method: TracingMethod,
     /// Wall clock at the begin of tracing; counters start there. Nanoseconds since 1970.
     pub since_realtime_ns: u64,
+    /// Monotonic clock until which everything is counted, nanoseconds: a tracer may lag behind the sample.
+    /// `None` if the counters are as of the sample.
+    #[serde(default)]
+    pub until_monotonic_ns: Option<u64>,
     /// Lcores whose threads are traced.
     pub lcores: Vec<u32>,
     /// Events that the tracer lost; what they took is missing here.

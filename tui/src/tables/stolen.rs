@@ -49,12 +49,10 @@ pub(super) fn note_missing(table: &mut TextTable, fleet: &FleetState) {
 }
 
 fn lacks(tracing: &TracingSample) -> Vec<String> {
-    let by_proc = tracing.method == TracingMethod::Proc;
-    let mut lacks = Vec::new();
-    if by_proc {
-        lacks.push("all times but the scheduler's (/proc, without BPF)".to_owned());
+    let mut lacks = tracing.missing.clone();
+    if tracing.method == TracingMethod::Proc && lacks.is_empty() {
+        lacks.push("all times but the scheduler's, without BPF".to_owned());
     }
-    lacks.extend(tracing.missing.iter().cloned());
     if tracing.lost_events > 0 {
         lacks.push(format!("{} that the tracer lost", plural(tracing.lost_events, "event")));
     }
