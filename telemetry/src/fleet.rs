@@ -285,7 +285,8 @@ impl Fleet {
         Some(event)
     }
 
-    /// Samples all apps, many at once; a stuck one delays the others by `timeout` at most.
+    /// Samples all apps, many at once; a stuck one delays the others by `timeout` at most, and in the
+    /// rounds after that by less.
     pub fn sample(&mut self, timeout: Duration) {
         self.sample_with(timeout, AppSampler::ask);
     }
@@ -295,7 +296,11 @@ impl Fleet {
         timeout: Duration,
         ask: impl Fn(&mut AppSampler, Duration) -> FleetEvent + Sync,
     ) {
-        let ask_one = |sampler: &mut AppSampler| sampler.guarded(|sampler| ask(sampler, timeout));
+        let ask_one = |sampler: &mut AppSampler| {
+            sampler.limited(timeout, |sampler, timeout| {
+                sampler.guarded(|sampler| ask(sampler, timeout))
+            })
+        };
         let slots = self.slots.iter_mut().filter(|slot| !slot.is_over(&self.state));
         let mut samplers: Vec<_> = slots.filter_map(|slot| slot.sampler.as_mut()).collect();
         // Those that may take long come last, so that they keep no others waiting.

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::FleetSettings;
 use crate::collect::SampleCollector;
@@ -13,11 +13,19 @@ use crate::fleet_state::FleetEvent;
 use crate::model::ModelTracker;
 use crate::sample::Sample;
 
+/// Longest wait in a round of several apps for one that did not answer the last time.
+const HUNG_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// After this time it is given the whole timeout again: it may be slow, and not hang.
+const HUNG_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
 /// One app, sampled again and again.
 #[derive(Debug)]
 pub struct AppSampler {
     collector: SampleCollector,
     evaluator: Evaluator,
+    /// When it did not answer within a whole timeout, unless it has answered since.
+    hung: Option<Instant>,
 }
 
 impl AppSampler {
@@ -26,6 +34,7 @@ impl AppSampler {
         Self {
             collector: SampleCollector::new(app).with_tracer(settings.tracer.clone()),
             evaluator: Evaluator::new(settings.rules.clone()),
+            hung: None,
         }
     }
 
@@ -53,6 +62,19 @@ impl AppSampler {
     /// the way is an event of a lost app.
     pub fn sample(&mut self, timeout: Duration) -> FleetEvent {
         self.guarded(|sampler| sampler.ask(timeout))
+    }
+
+    /// Asks within `timeout`, or for a shorter time when the app did not answer lately.
+    pub(super) fn limited(
+        &mut self,
+        timeout: Duration,
+        ask: impl FnOnce(&mut Self, Duration) -> FleetEvent,
+    ) -> FleetEvent {
+        let hung = self.hung.filter(|hung| hung.elapsed() < HUNG_RETRY_INTERVAL);
+        let event = ask(self, if hung.is_some() { timeout.min(HUNG_TIMEOUT) } else { timeout });
+        let timed_out = matches!(event, FleetEvent::Lost { class: ErrorClass::Timeout, .. });
+        self.hung = timed_out.then(|| hung.unwrap_or_else(Instant::now));
+        event
     }
 
     /// Where `ask` panics, the app is lost for this round, and asked anew in the next one.

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
@@ -49,6 +50,35 @@ fn a_sampler_is_checked_out_once_and_returns_its_events() {
     fleet.check_in(sampler, event);
     assert_eq!(fleet.state.find("a").unwrap().errors[&ErrorClass::Refused], 1);
     assert!(fleet.check_out("a").is_some());
+}
+
+#[test]
+fn rounds_wait_less_for_an_app_that_did_not_answer() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    fleet.see(vec![app("a"), app("b")]);
+    let round = |fleet: &mut Fleet, hangs: bool| {
+        let timeouts = std::sync::Mutex::new(BTreeMap::new());
+        fleet.sample_with(ROUND_TIMEOUT, |sampler, timeout| {
+            let app = sampler.app().name.clone();
+            timeouts.lock().unwrap().insert(app.clone(), timeout);
+            if hangs && app == "a" {
+                return app_sampler::lost(sampler.app(), &TelemetryError::Timeout("waiting"));
+            }
+            let model = Arc::new(ModelTracker::default().update(empty_sample()));
+            FleetEvent::Sampled { app, model, findings: Vec::new() }
+        });
+        let timeouts = timeouts.into_inner().unwrap();
+        assert_eq!(timeouts["b"], ROUND_TIMEOUT);
+        timeouts["a"]
+    };
+    assert_eq!(round(&mut fleet, false), ROUND_TIMEOUT);
+    assert_eq!(round(&mut fleet, true), ROUND_TIMEOUT);
+    let shorter = round(&mut fleet, true);
+    assert!(shorter < ROUND_TIMEOUT / 4, "{shorter:?}");
+    let lost = fleet.state.find("a").unwrap();
+    assert!(lost.model.is_some() && lost.stale(), "the last answer is shown, with its age");
+    assert_eq!(round(&mut fleet, false), shorter);
+    assert_eq!(round(&mut fleet, false), ROUND_TIMEOUT);
 }
 
 /// The sampler of the app of that name panics.
