@@ -1,6 +1,7 @@
 //! What the machine tells of apps: their processes and threads, CPUs, PCI devices, and secondaries.
 
 pub mod device;
+pub(crate) mod frequency;
 mod polling;
 pub(crate) mod process;
 mod secondary;

@@ -18,8 +18,8 @@ pub use self::ledger::{
 };
 pub use self::memory::{HeapSample, HighWater, PoolOccupancy, PoolSample, RingSample};
 pub use self::port::{
-    DeviceSample, PortEventsSample, PortSample, PortStats, QueueDirection, QueueSample,
-    counts_bytes,
+    DeviceSample, PcieLinkSample, PortEventsSample, PortSample, PortStats, QueueDirection,
+    QueueSample, counts_bytes,
 };
 pub use self::stolen::{StolenCause, StolenSample, TracingMethod, TracingSample};
 use crate::error::TelemetryError;
@@ -75,6 +75,9 @@ pub struct Sample {
     /// PCI devices that the app's own arguments name, as the kernel sees them.
     #[serde(default)]
     pub devices: Vec<DeviceSample>,
+    /// PCIe links of the ports, as the kernel sees them; at most 10 s old.
+    #[serde(default)]
+    pub pcie_links: Vec<PcieLinkSample>,
     /// Threads of lcores, as the kernel sees them; empty where `/proc` does not tell.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use crate::arguments::EalArguments;
 use crate::clock::monotonic_ns;
 use crate::host::device::PciDevices;
+use crate::host::frequency::{CpuClock, CpuClocks};
 use crate::host::process::{PROC, ProcessTasks, is_control, lcore_of, stolen_ms};
 use crate::host::secondaries;
-use crate::sample::{DeviceSample, LcoreSample, Sample, ThreadSample};
+use crate::sample::{DeviceSample, LcoreSample, PcieLinkSample, Sample, ThreadSample};
 
 use super::SLOW;
 use super::cached::Cached;
@@ -29,6 +30,12 @@ pub(super) struct HostReader {
     /// `None` until the app has told them.
     arguments: Option<EalArguments>,
     devices: Cached<Vec<DeviceSample>>,
+    pcie_links: Cached<Vec<PcieLinkSample>>,
+    clocks: CpuClocks,
+    /// By CPU.
+    clock: Cached<BTreeMap<u32, CpuClock>>,
+    /// Packets that all ports had missed when the clocks were read.
+    missed: u64,
     secondaries: Cached<u32>,
     tasks: Option<ProcessTasks>,
     lcores: Cached<Lcores>,
@@ -51,6 +58,10 @@ impl HostReader {
             pci: PciDevices::default(),
             arguments: None,
             devices: Cached::default(),
+            pcie_links: Cached::default(),
+            clocks: CpuClocks::default(),
+            clock: Cached::default(),
+            missed: 0,
             secondaries: Cached::default(),
             tasks: ProcessTasks::of(Path::new(PROC), pid),
             lcores: Cached::default(),
@@ -68,8 +79,12 @@ impl HostReader {
             let devices = self.devices.get(now, SLOW, || self.pci.read(&arguments.allowed));
             sample.devices.clone_from(devices);
         }
+        let pci = &self.pci;
+        let ports = sample.ports.iter().map(|port| port.device.as_str());
+        sample.pcie_links.clone_from(self.pcie_links.get(now, SLOW, || pci.links(ports)));
         sample.secondaries = *self.secondaries.get(now, SLOW, || count(&self.dir));
         self.read_threads(sample, now);
+        self.read_clocks(sample, now);
         let library = sample.library.as_ref().map(|library| library.control_shares_poll_cpu);
         let seen = self.lcores.value().control_shares_cpu;
         sample.control_shares_poll_cpu = library.or(seen);
@@ -92,6 +107,26 @@ impl HostReader {
         // One that has ended may have a successor.
         if sample.threads.len() < lcores.threads.len() {
             self.lcores.forget();
+        }
+    }
+
+    /// Adds the clocks of the CPUs of lcores. Older kernels interrupt a CPU to tell its clock, so this
+    /// is asked where packets were missed, and otherwise rarely.
+    fn read_clocks(&mut self, sample: &mut Sample, now: Instant) {
+        let missed = sample.ports.iter().map(|port| port.stats.rx_missed);
+        let missed = missed.fold(0, u64::saturating_add);
+        let clocks = &self.clocks;
+        let cpus: Vec<u32> = sample.threads.iter().map(|thread| thread.cpu).collect();
+        let read = || cpus.iter().filter_map(|cpu| Some((*cpu, clocks.read(*cpu)?))).collect();
+        let age = if missed == self.missed { SLOW } else { BRISK };
+        if self.clock.is_older(now, age) {
+            self.missed = missed;
+        }
+        let clock = self.clock.get(now, age, read);
+        for thread in &mut sample.threads {
+            let clock = clock.get(&thread.cpu);
+            thread.cpu_khz = clock.map(|clock| clock.khz);
+            thread.cpu_max_khz = clock.map(|clock| clock.max_khz);
         }
     }
 }
@@ -126,6 +161,7 @@ fn thread(
         cpu: tasks.cpu(tid)?,
         voluntary_switches: status.voluntary_switches,
         involuntary_switches: status.involuntary_switches,
+        ..ThreadSample::default()
     })
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::sample::DeviceSample;
+use crate::sample::{DeviceSample, PcieLinkSample};
 
 /// Kernel drivers that leave a NIC usable by DPDK: the driver stays, and DPDK goes beside it.
 const BIFURCATED: [&str; 3] = ["mana", "mlx4_core", "mlx5_core"];
@@ -30,6 +30,15 @@ pub fn address(text: &str) -> Option<String> {
 fn number(text: &str, radix: u32, most: usize) -> Option<u32> {
     let digits = text.len() <= most && text.chars().all(|c| c.is_ascii_hexdigit());
     u32::from_str_radix(text, radix).ok().filter(|_| digits)
+}
+
+/// The megatransfers per second of a link speed as the kernel writes it: `8.0 GT/s PCIe`.
+fn megatransfers(text: &str) -> Option<u32> {
+    let (number, _) = text.trim().split_once(" GT/s")?;
+    let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
+    let digit = tenth.get(..1)?.parse::<u32>().ok()?;
+    let gigatransfers = whole.parse::<u32>().ok().filter(|whole| *whole < 1000)?;
+    Some(gigatransfers * 1000 + digit * 100)
 }
 
 /// Whether a port of this name belongs to this device. A port is called as the app's arguments spell
@@ -89,6 +98,28 @@ impl PciDevices {
             return Vec::new();
         }
         addresses.iter().map(|address| self.device(address)).collect()
+    }
+
+    /// The PCIe links of the ports of these names, of those that have one.
+    pub(crate) fn links<'a>(&self, ports: impl Iterator<Item = &'a str>) -> Vec<PcieLinkSample> {
+        ports.filter_map(|port| self.link(port)).collect()
+    }
+
+    fn link(&self, port: &str) -> Option<PcieLinkSample> {
+        let dir = self.0.join(address(split(port).0)?);
+        let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+        // A virtual function has no link of its own: width 0 or 255, speed "Unknown".
+        let width = |file: &str| {
+            let lanes = read(file)?.trim().parse::<u32>().ok();
+            lanes.filter(|lanes| (1..=64).contains(lanes))
+        };
+        Some(PcieLinkSample {
+            port: port.to_owned(),
+            speed_mts: megatransfers(&read("current_link_speed")?)?,
+            width: width("current_link_width")?,
+            max_speed_mts: megatransfers(&read("max_link_speed")?)?,
+            max_width: width("max_link_width")?,
+        })
     }
 
     fn device(&self, address: &str) -> DeviceSample {
@@ -153,6 +184,37 @@ pub(crate) mod tests {
         assert_eq!(of_port("net_null0"), None);
         let device = of_port("0000:ff:1f.7_port1").unwrap();
         assert_eq!((device.address.as_str(), device.present), ("0000:ff:1f.7", false));
+    }
+
+    #[test]
+    fn links_are_read_from_the_kernel() {
+        let root = tempfile::tempdir().unwrap();
+        plug(root.path(), "0000:03:00.0", "0x020000", Some("vfio-pci"));
+        plug(root.path(), "0000:03:00.1", "0x020000", Some("vfio-pci"));
+        let write = |address: &str, files: [&str; 4]| {
+            let names =
+                ["current_link_speed", "current_link_width", "max_link_speed", "max_link_width"];
+            for (name, text) in names.iter().zip(files) {
+                fs::write(root.path().join(address).join(name), format!("{text}\n")).unwrap();
+            }
+        };
+        write("0000:03:00.0", ["2.5 GT/s PCIe", "4", "16.0 GT/s PCIe", "16"]);
+        write("0000:03:00.1", ["Unknown", "0", "Unknown", "255"]);
+        let ports = ["net_null0", "03:00.0_port1", "0000:03:00.1", "0000:09:00.0"];
+        let links = PciDevices::at(root.path()).links(ports.into_iter());
+        let expected = PcieLinkSample {
+            port: "03:00.0_port1".into(),
+            speed_mts: 2500,
+            width: 4,
+            max_speed_mts: 16_000,
+            max_width: 16,
+        };
+        assert_eq!(links, [expected.clone()]);
+        assert!(expected.is_reduced());
+        assert!(!PcieLinkSample { speed_mts: 16_000, width: 16, ..expected }.is_reduced());
+        for text in ["", "GT/s", "x GT/s", "8 GT", "8. GT/s", "99999999999 GT/s", "-1.0 GT/s"] {
+            assert_eq!(megatransfers(text), None, "{text}");
+        }
     }
 
     #[test]

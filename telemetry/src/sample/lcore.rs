@@ -66,6 +66,13 @@ pub struct ThreadSample {
     /// Time that a hypervisor took from `cpu`, milliseconds, in steps of a clock tick (mostly 10).
     #[serde(default)]
     pub cpu_stolen_ms: Option<u64>,
+    /// Clock of `cpu`, kHz; read when a port has missed packets, and at least every 10 s. `None` where
+    /// the kernel does not tell.
+    #[serde(default)]
+    pub cpu_khz: Option<u64>,
+    /// The clock that `cpu` can sustain, kHz; without short boosts where the kernel tells them apart.
+    #[serde(default)]
+    pub cpu_max_khz: Option<u64>,
 }
 
 /// Cycles of one lcore as the app itself counts them.

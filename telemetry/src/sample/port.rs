@@ -134,6 +134,28 @@ pub struct DeviceSample {
     pub driver: Option<String>,
 }
 
+/// The PCIe link of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PcieLinkSample {
+    /// Device name of the port.
+    pub port: String,
+    /// Megatransfers per second of a lane: 8000 is PCIe 3.0.
+    pub speed_mts: u32,
+    /// Lanes.
+    pub width: u32,
+    /// What the device can, megatransfers per second.
+    pub max_speed_mts: u32,
+    /// What the device can, lanes.
+    pub max_width: u32,
+}
+
+impl PcieLinkSample {
+    /// The link is slower or narrower than the device can.
+    pub fn is_reduced(&self) -> bool {
+        self.speed_mts < self.max_speed_mts || self.width < self.max_width
+    }
+}
+
 /// Whether these bytes were counted: some drivers, `net_null` for one, count packets only.
 pub fn counts_bytes(packets: u64, bytes: u64) -> bool {
     packets == 0 || bytes > 0
